@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calibration: one run with observers gives an exact, mergeable histogram per tensor; every method's
+   range is computed from it afterwards. */
+#ifndef PARE_CALIB_CALIB_H
+#define PARE_CALIB_CALIB_H
+
+#include "formats/data.h"
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_histogram pare_histogram; /* histogram.h */
+
+typedef enum pare_method {
+    PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY, PARE_METHOD_MSE, PARE_METHOD_AUTO
+} pare_method;
+
+/* A way to choose a range. */
+typedef struct pare_range_rule {
+    pare_method method;
+    double percentile; /* of PERCENTILE: 99.99 */
+    bool symmetric;    /* s8 in [-127, 127], zero point 0; else u8 in [0, 255] with a zero point */
+} pare_range_rule;
+
+/* "minmax", "percentile:99.99", "entropy", "mse", "auto"; PARE_USAGE otherwise. */
+PARE_NODISCARD pare_status pare_method_parse(pare_ctx *ctx, const char *text, pare_range_rule *out);
+
+typedef struct pare_range {
+    float low, high;
+    pare_method chosen; /* what auto took */
+} pare_range;
+
+/* The statistics of one tensor. */
+typedef struct pare_stats {
+    const char *name;
+    pare_histogram *histogram;
+} pare_stats;
+
+/* The table of all tensors, with what it was made from. */
+typedef struct pare_ranges pare_ranges;
+
+int pare_ranges_count(const pare_ranges *ranges);
+const pare_stats *pare_ranges_at(const pare_ranges *ranges, int i);
+/* By tensor name, or NULL. */
+const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name);
+void pare_ranges_free(pare_ranges *ranges);
+
+/* ranges.json: histograms, every method's range, counts, hashes of model and data; nothing of batch,
+   threads, device or clock. Reading fails where it belongs to another model (hash given). */
+PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges, const char *path);
+PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
+/* Adds b into a: same model, disjoint or not, counts add up. PARE_INPUT for different models. */
+PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
+const char *pare_ranges_model_hash(const pare_ranges *ranges);
+int64_t pare_ranges_samples(const pare_ranges *ranges);
+
+/* The range a rule chooses for a tensor. */
+PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,
+                                             const pare_range_rule *rule, pare_range *out);
+
+typedef struct pare_calib_options {
+    const int64_t *samples; /* indices to read, in this order */
+    int64_t sample_count;
+    int batch, threads;   /* how many are read and run side by side; the result does not depend on them */
+    const char *model_hash; /* written into the table */
+    void (*progress)(void *user, int64_t done, int64_t all);
+    void *progress_user;
+} pare_calib_options;
+
+/* Runs the model (float, prepared as quantization will write it) over the samples. */
+PARE_NODISCARD pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
+                                          pare_data *data, const pare_calib_options *options);
+
+/* Names of the float tensors any placement could quantize: what calibration observes. The list is
+   allocated with pare_alloc; names are borrowed from the model. */
+PARE_NODISCARD pare_status pare_calib_points(pare_ctx *ctx, const pare_model *model,
+                                             const char ***names, int *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data sets in HDF5: one dataset per model input, the first axis counts samples, optional int64
+   /labels. uint8 images mean (v / 255 - mean) / std by their attributes `mean`, `std` (scalar or one
+   per channel) and `layout` ("nchw", "nhwc"). */
+#ifndef PARE_FORMATS_DATA_H
+#define PARE_FORMATS_DATA_H
+
+#include "runtime/base/hash.h"
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_data pare_data;
+
+/* What a model wants of one of its inputs, and where the user says it lies (--map), if he does. */
+typedef struct pare_data_input {
+    const char *name;
+    pare_dtype dtype;
+    pare_shape shape;    /* axis 0 is the batch; other dims of -1 take what the file has */
+    const char *dataset; /* "/path" in the file, or NULL: the one named like the input, else the only
+                            one that is not /labels */
+} pare_data_input;
+
+/* Opens a file and checks every input's dataset: rank, dims, type, sample counts, chunk addresses.
+   Errors name file, dataset, what was expected and what to do. */
+PARE_NODISCARD pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
+                                          const pare_data_input *inputs, int input_count);
+void pare_data_close(pare_data *data);
+
+int64_t pare_data_count(const pare_data *data);      /* samples */
+bool pare_data_has_labels(const pare_data *data);
+/* Shape of one sample of input i as the model takes it (axis 0 is 1). */
+const pare_shape *pare_data_shape(const pare_data *data, int i);
+
+/* n sample indices, evenly spaced over [first, last), ascending: the default choice of samples. */
+void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out);
+
+/* A reader decodes samples[0..n) in that order, ahead of the caller, on its own threads. */
+typedef struct pare_reader pare_reader;
+PARE_NODISCARD pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                                            const int64_t *samples, int64_t n, int batch,
+                                            int threads);
+typedef struct pare_batch {
+    int64_t first;        /* position of its first sample in samples[] */
+    int count;            /* samples in it: batch, fewer in the last, 0 behind the last */
+    void *const *input;   /* (input_count) dense row-major, of the model's dtype */
+    const int64_t *label; /* (count), or NULL */
+} pare_batch;
+/* The next batch, valid until the following call. NaN or Inf in a float sample: PARE_INPUT. */
+PARE_NODISCARD pare_status pare_reader_next(pare_reader *reader, pare_batch *out);
+/* Hash of what was read so far: an order-free sum of one hash per sample (raw stored bytes). */
+pare_hash pare_reader_hash(const pare_reader *reader);
+void pare_reader_close(pare_reader *reader);
+
+/* Writes data sets sample by sample; the file appears when closed with commit. */
+typedef struct pare_data_writer pare_data_writer;
+typedef struct pare_data_column {
+    const char *name; /* "/input" */
+    pare_dtype dtype;
+    pare_shape shape; /* of one sample, without the batch axis */
+    const float *mean, *std; /* uint8 images: one per channel, or NULL */
+    int channels;            /* of mean and std */
+    const char *layout;      /* "nchw", "nhwc" or NULL */
+} pare_data_column;
+PARE_NODISCARD pare_status pare_data_create(pare_ctx *ctx, pare_data_writer **out, const char *path,
+                                            const pare_data_column *columns, int column_count);
+/* Appends count samples; data: one dense row-major block per column. */
+PARE_NODISCARD pare_status pare_data_append(pare_data_writer *writer, const void *const *data,
+                                            int64_t count);
+PARE_NODISCARD pare_status pare_data_commit(pare_data_writer *writer);
+void pare_data_discard(pare_data_writer *writer); /* NULL is allowed */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

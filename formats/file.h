@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: read-only maps, and outputs that are complete or absent. */
+#ifndef PARE_FORMATS_FILE_H
+#define PARE_FORMATS_FILE_H
+
+#include "runtime/base/ctx.h"
+#include "runtime/base/hash.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_map {
+    const uint8_t *data;
+    size_t size;
+} pare_map;
+
+/* Maps a whole regular file read-only. PARE_IO where it cannot be opened or read, with the reason. */
+PARE_NODISCARD pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path);
+void pare_map_close(pare_map *map);
+
+/* A file that appears under its name only when committed: written without a name (or beside, as
+   "path.XXXXXX"), flushed to disk, renamed. A process that dies leaves the old file or the new one. */
+typedef struct pare_output pare_output;
+PARE_NODISCARD pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path);
+/* Append; PARE_IO names the file and the reason (no space, no permission). */
+PARE_NODISCARD pare_status pare_output_write(pare_output *output, const void *data, size_t bytes);
+int pare_output_fd(pare_output *output);
+/* Commits and frees, or on failure removes and frees. */
+PARE_NODISCARD pare_status pare_output_commit(pare_output *output);
+/* Removes what was written and frees; NULL is allowed. */
+void pare_output_discard(pare_output *output);
+/* Both at once for content in memory. */
+PARE_NODISCARD pare_status pare_file_write(pare_ctx *ctx, const char *path, const void *data,
+                                           size_t bytes);
+
+/* True where both paths name the same existing file. */
+bool pare_file_same(const char *a, const char *b);
+/* Hash of a file's content. */
+PARE_NODISCARD pare_status pare_file_hash(pare_ctx *ctx, const char *path, pare_hash *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

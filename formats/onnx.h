@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONNX files (IR up to 13) to graphs and back, losing nothing. */
+#ifndef PARE_FORMATS_ONNX_H
+#define PARE_FORMATS_ONNX_H
+
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads a model. Payloads stay in the mapped file (external ones too). Nodes keep the file's order;
+   shapes of initializers are checked against their sizes, external data must lie in the model's own
+   folder. Names are checked (missing, duplicate); order and cycles are pare_graph_sort's. */
+PARE_NODISCARD pare_status pare_onnx_read(pare_ctx *ctx, pare_model **out, const char *path);
+
+/* The same from memory the caller keeps until the model is freed; path is for messages and for
+   finding external data (NULL: none allowed). */
+PARE_NODISCARD pare_status pare_onnx_read_memory(pare_ctx *ctx, pare_model **out, const void *data,
+                                                 size_t bytes, const char *path);
+
+typedef struct pare_onnx_write_options {
+    bool external_data; /* payloads of at least 1 KiB go to FILE.data; needed above 2 GiB */
+} pare_onnx_write_options;
+
+/* Writes beside and renames. A model above protobuf's 2 GiB without external_data is PARE_INPUT with
+   the hint. Tensors that were external stay so only with external_data. */
+PARE_NODISCARD pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,
+                                           const pare_onnx_write_options *options);
+
+/* One TensorProto in a file of its own (test vectors, input_0.pb). Lives in the arena. */
+PARE_NODISCARD pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *arena,
+                                                 pare_tensor **out, const char *path);
+
+/* The file's size with everything external counted, and the hash of structure and payloads that
+   identifies a model in manifests. */
+PARE_NODISCARD pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char text[33],
+                                          uint64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantization: a float model and ranges to a standard QDQ ONNX model; FP16 and BF16 conversion. */
+#ifndef PARE_QUANT_QUANT_H
+#define PARE_QUANT_QUANT_H
+
+#include "calib/calib.h"
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pare_precision { PARE_PRECISION_INT8, PARE_PRECISION_FP16, PARE_PRECISION_BF16 } pare_precision;
+typedef enum pare_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_target;
+
+typedef struct pare_quant_options {
+    pare_precision precision;
+    pare_target target;        /* where Q/DQ pairs stand (DESIGN section 4) */
+    bool unsigned_activations; /* u8 with zero point; else s8 symmetric */
+    bool per_tensor_weights;
+    pare_range_rule rule;      /* symmetric is set from the activations' type */
+    const char *const *skip;   /* patterns: a glob on node names, or op:TYPE; */
+    int skip_count;
+    const char *const *only;
+    int only_count;
+    bool io_same;      /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    bool bf16_compute; /* typed bf16 at opset 22; else weights stored as bf16 behind a Cast */
+} pare_quant_options;
+
+/* What was done, for reports: one line per node kept float with its reason, counts, notes. */
+typedef struct pare_quant_facts {
+    int quantized_nodes, float_nodes, q_nodes, dq_nodes;
+    int64_t opset_before, opset_after;
+    int note_count;
+    const char **note; /* in the model's arena */
+} pare_quant_facts;
+
+/* The model as quantization starts from it and calibration runs it: opset lifted (13, or what the
+   options need), constants and BatchNormalization folded. Value names survive. FP32 outputs stay
+   equal. */
+PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
+                                              const pare_quant_options *options);
+
+/* Quantizes a prepared model in place. ranges may be NULL for FP16/BF16 (no overflow forecast then).
+   A pattern that matches nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */
+PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
+                                         const pare_quant_options *options, pare_quant_facts *facts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

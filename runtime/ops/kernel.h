@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kernel is, for every backend. A node's life: infer (ops.h), prepare once per plan, bind
+   once per runner, run many times. run never allocates, searches or synchronises. */
+#ifndef PARE_RUNTIME_OPS_KERNEL_H
+#define PARE_RUNTIME_OPS_KERNEL_H
+
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A tensor in memory. Strides are in elements, per logical axis: an NHWC tensor keeps the logical
+   dims N, C, H, W and strides {HWC, 1, WC, C}. An absent optional input has dtype PARE_NOTYPE. */
+typedef struct pare_view {
+    pare_dtype dtype;
+    int rank;
+    int64_t dim[PARE_MAX_RANK];
+    int64_t stride[PARE_MAX_RANK];
+    void *data; /* while preparing: non-NULL for constants only */
+} pare_view;
+
+/* What a kernel sees of its node, and what it asks for, when a plan is made. */
+typedef struct pare_prep {
+    pare_ctx *ctx;
+    const pare_node *node;
+    const pare_view *in, *out;
+    int in_count, out_count;
+    int threads;       /* the plan's; a kernel may use fewer */
+    bool canonical;    /* results must not depend on batch or threads: see DESIGN "canonical" */
+    pare_arena *arena; /* the plan's: packed weights, descriptors */
+    size_t scratch;    /* out: bytes of scratch one run needs (64-byte aligned) */
+    void *state;       /* out: the kernel's own, shared by all runners, not changed by run */
+} pare_prep;
+
+/* One execution. data pointers are set; scratch and bound are this runner's own. */
+typedef struct pare_call {
+    pare_ctx *ctx;
+    const pare_node *node;
+    const pare_view *in, *out;
+    int in_count, out_count;
+    int threads;
+    void *state, *bound, *scratch;
+    void *queue; /* a stream on devices that have them */
+} pare_call;
+
+typedef struct pare_kernel {
+    const char *name; /* says what it does: "onednn_conv_s8", "ref_softmax" */
+    /* May it serve this node with these types, shapes and strides on this machine? NULL: always. */
+    bool (*can)(const pare_prep *prep);
+    /* Packs weights, makes descriptors; NULL: nothing to do. */
+    pare_status (*prepare)(pare_prep *prep);
+    /* Makes what one runner needs (memory objects), from the runner's arena; NULL: nothing. */
+    pare_status (*bind)(pare_call *call, pare_arena *arena);
+    pare_status (*run)(const pare_call *call);
+    void (*unbind)(void *bound); /* frees what bind got outside the arena; or NULL */
+    void (*release)(void *state); /* frees what prepare got outside the arena; or NULL */
+    unsigned flags;
+} pare_kernel;
+
+enum {
+    PARE_KERNEL_INPLACE = 1, /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
+    PARE_KERNEL_ALIAS = 2,   /* out 0 is in 0 seen with another shape: nothing to run */
+    PARE_KERNEL_REF = 4,     /* the plain C definition */
+    PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
+    PARE_KERNEL_RESIDUAL = 16 /* out 0 must share the memory of the last input where that one dies */
+};
+
+int64_t pare_view_count(const pare_view *view); /* elements */
+size_t pare_view_bytes(const pare_view *view);  /* of a dense tensor of this type and count */
+/* Row-major without gaps? Dense in N, H, W, C order (rank 4)? A tensor can be both. */
+bool pare_view_rowmajor(const pare_view *view);
+bool pare_view_nhwc(const pare_view *view);
+bool pare_view_same_order(const pare_view *a, const pare_view *b); /* dtype apart: dims, strides */
+/* Sets dims from a known shape and strides for row-major or NHWC order. */
+void pare_view_set(pare_view *view, pare_dtype dtype, const pare_shape *shape, bool nhwc);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

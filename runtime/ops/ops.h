@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operator table. One row of ops.inc per operator makes the enum, the declarations, the lookup
+   table, the list of kernel tests and the table that `pare ops` prints. quant, prune and distill
+   read the row and never compare operator names. */
+#ifndef PARE_RUNTIME_OPS_OPS_H
+#define PARE_RUNTIME_OPS_OPS_H
+
+#include "runtime/graph/graph.h"
+#include "runtime/ops/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PARE_DOMAIN "pare" /* operators that passes make and the runtime runs; never written to a file */
+
+/* What a pass must know about memory order (N, H, W, C inside, row-major at the edges). */
+typedef enum pare_layout {
+    PARE_ROWMAJOR, /* reads and writes row-major tensors only */
+    PARE_ANYORDER, /* element by element or along logical axes: works on any strides */
+    PARE_NHWC      /* fastest on N, H, W, C; its kernels take both */
+} pare_layout;
+
+/* Rewrites the node from any older form to the newest the row covers (attributes to inputs and so
+   on). version: the opset the node is written for. A form that cannot be lifted is refused. */
+typedef pare_status (*pare_up_fn)(pare_node *node, int64_t version);
+
+/* Sets dtype and shape of the node's outputs from its inputs' dtype, shape and constant data.
+   Unknown dims in, unknown dims out; a contradiction is an error that names the node. */
+typedef pare_status (*pare_infer_fn)(pare_node *node);
+
+/* Emits the nodes of the gradient (autodiff); none yet where pare_grad_none. */
+typedef pare_status (*pare_grad_fn)(pare_node *node);
+
+/* How an operator is quantized. */
+typedef enum pare_quant_kind {
+    PARE_QUANT_NONE,     /* stays float */
+    PARE_QUANT_WEIGHTED, /* a weight against an activation; weighted() says which */
+    PARE_QUANT_OWN,      /* its output needs a range of its own */
+    PARE_QUANT_FIXED,    /* its output always has the range [low, high] (Sigmoid, Softmax, Tanh) */
+    PARE_QUANT_PASS      /* output keeps the first input's scale and zero point */
+} pare_quant_kind;
+
+/* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */
+typedef struct pare_weighted {
+    int x, w, bias;   /* input positions; bias -1 where absent */
+    int axis;         /* of w: the output channel */
+    float alpha, beta; /* Gemm's; 1 elsewhere */
+    bool constant;    /* w is constant; else it counts as a second activation */
+} pare_weighted;
+
+typedef pare_status (*pare_weighted_fn)(const pare_node *node, pare_weighted *out);
+
+typedef struct pare_quant_role {
+    pare_quant_kind kind;
+    pare_weighted_fn weighted; /* WEIGHTED only */
+    float low, high;           /* FIXED only */
+} pare_quant_role;
+
+/* How channels run through an operator, for structured pruning. */
+typedef enum pare_prune_kind {
+    PARE_PRUNE_STOPS, /* unknown: do not prune through */
+    PARE_PRUNE_MAKES, /* its weight's axis makes the output channels */
+    PARE_PRUNE_TIES,  /* all inputs and the output share their channels */
+    PARE_PRUNE_JOINS, /* output channels are the inputs' one after the other */
+    PARE_PRUNE_PASS   /* output channels are the input's (axis maps for Reshape, Transpose) */
+} pare_prune_kind;
+
+typedef struct pare_prune_role {
+    pare_prune_kind kind;
+    int axis; /* MAKES: of the weight */
+} pare_prune_role;
+
+typedef struct pare_op {
+    const char *name, *domain;
+    int first, last; /* opsets: oldest form `up` understands, newest version the rule covers */
+    pare_layout layout;
+    pare_up_fn up;
+    pare_infer_fn infer;
+    const pare_kernel *const *cpu;  /* ordered, fastest first, reference last; NULL-ended */
+    const pare_kernel *const *cuda; /* empty: unsupported there */
+    pare_grad_fn grad;
+    pare_quant_role quant;
+    pare_prune_role prune;
+} pare_op;
+
+typedef enum pare_op_id {
+#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune) PARE_OP_##op,
+#include "runtime/ops/ops.inc"
+#undef PARE_OP
+    PARE_OP_COUNT
+} pare_op_id;
+
+extern const pare_op pare_ops[PARE_OP_COUNT];
+
+/* The row of an operator, or NULL. */
+const pare_op *pare_op_find(const char *domain, const char *op_type);
+const pare_op *pare_op_of(const pare_node *node);
+
+/* Declarations the rows need. Written once here from the same table. */
+#define PARE_OP(op, dom, first, last, layout, up_, infer_, cpu_, cuda_, grad_, quant, prune)       \
+    pare_status pare_up_##up_(pare_node *node, int64_t version);                                   \
+    pare_status pare_infer_##infer_(pare_node *node);                                              \
+    extern const pare_kernel *const pare_cpu_##cpu_[];                                             \
+    extern const pare_kernel *const pare_cuda_##cuda_[];                                           \
+    pare_status pare_grad_##grad_(pare_node *node);
+#include "runtime/ops/ops.inc"
+#undef PARE_OP
+
+/* Weighted operators' functions (the quant column). */
+pare_status pare_weighted_conv(const pare_node *node, pare_weighted *out);           /* axis 0 */
+pare_status pare_weighted_conv_transpose(const pare_node *node, pare_weighted *out); /* axis 1 */
+pare_status pare_weighted_gemm(const pare_node *node, pare_weighted *out); /* transB ? 0 : 1 */
+pare_status pare_weighted_matmul(const pare_node *node, pare_weighted *out); /* last axis */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/ops/ops.h"
+
+#include <string.h>
+
+/* Short words for the quant and prune columns. */
+#define NONE {PARE_QUANT_NONE, NULL, 0, 0}
+#define WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0}
+#define OWN {PARE_QUANT_OWN, NULL, 0, 0}
+#define FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high}
+#define KEEPS {PARE_QUANT_PASS, NULL, 0, 0}
+#define STOPS {PARE_PRUNE_STOPS, 0}
+#define MAKES(axis) {PARE_PRUNE_MAKES, axis}
+#define TIES {PARE_PRUNE_TIES, 0}
+#define JOINS {PARE_PRUNE_JOINS, 0}
+#define PASS {PARE_PRUNE_PASS, 0}
+
+const pare_op pare_ops[PARE_OP_COUNT] = {
+#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune)            \
+    [PARE_OP_##op] = {#op,           dom,           first,           last,                         \
+                      PARE_##layout, pare_up_##up,  pare_infer_##infer,                            \
+                      pare_cpu_##cpu, pare_cuda_##cuda, pare_grad_##grad, quant, prune},
+#include "runtime/ops/ops.inc"
+#undef PARE_OP
+};
+
+const pare_kernel *const pare_cpu_none[] = {NULL};
+const pare_kernel *const pare_cuda_none[] = {NULL};
+
+pare_status pare_up_none(pare_node *node, int64_t version)
+{
+    (void)node, (void)version;
+    return PARE_OK;
+}
+
+pare_status pare_grad_none(pare_node *node) { return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule"); }
+
+const pare_op *pare_op_find(const char *domain, const char *op_type)
+{
+    for (int i = 0; i < PARE_OP_COUNT; i++)
+        if (!strcmp(pare_ops[i].name, op_type) && !strcmp(pare_ops[i].domain, domain))
+            return &pare_ops[i];
+    return NULL;
+}
+
+const pare_op *pare_op_of(const pare_node *node) { return pare_op_find(node->domain, node->op_type); }

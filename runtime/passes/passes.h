@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes: graph -> graph. Each changes only what its comment says. */
+#ifndef PARE_RUNTIME_PASSES_PASSES_H
+#define PARE_RUNTIME_PASSES_PASSES_H
+
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lifts every node (subgraphs too) from the model's opset to at least `version`, by the table's up
+   column, and sets the import. PARE_UNSUPPORTED names a node whose form has no rule. An opset newer
+   than the table covers is refused for operators whose row does not cover it. */
+PARE_NODISCARD pare_status pare_pass_lift(pare_model *model, int64_t version);
+
+/* Infers dtype and shape of every tensor, in order. Constant results of shape arithmetic (Shape,
+   Gather, Concat ... of known content) become constant data of their values when fold is true, and
+   nodes that only made them leave the graph. Nodes without a row leave their outputs unknown when
+   lenient, else PARE_UNSUPPORTED. */
+typedef struct pare_infer_options {
+    bool fold, lenient;
+    size_t fold_limit; /* largest constant made by folding, bytes; 0: no limit */
+} pare_infer_options;
+PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
+
+/* Folds BatchNormalization (inference form) into the Conv, ConvTranspose or Gemm before it where
+   nothing else reads in between; value names of the BatchNormalization's output survive. */
+PARE_NODISCARD pare_status pare_pass_fold_batchnorm(pare_model *model);
+
+/* Conv/Gemm/MatMul + bias + activation + residual Add into one node of domain pare; LayerNorm, GELU
+   and attention spelled out in small operators into one. keep: names that must survive. */
+PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *keep, int keep_count);
+
+/* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
+PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
+
+/* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder at
+   the edges; graph inputs and outputs stay row-major. */
+PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
