@@ -28,9 +28,13 @@ typedef struct pare_prep {
     int in_count, out_count;
     int threads;       /* the plan's; a kernel may use fewer */
     bool canonical;    /* results must not depend on batch or threads: see DESIGN "canonical" */
+    unsigned dying;    /* bit i: input i's memory is free after this node and equals out 0's in type,
+                          size and strides; it is not read through another input */
     pare_arena *arena; /* the plan's: packed weights, descriptors */
     size_t scratch;    /* out: bytes of scratch one run needs (64-byte aligned) */
     void *state;       /* out: the kernel's own, shared by all runners, not changed by run */
+    int share;         /* out: the dying input on whose memory out 0 lies (a residual summed in
+                          place); -1, the default: none. INPLACE kernels need not set it. */
 } pare_prep;
 
 /* One execution. data pointers are set; scratch and bound are this runner's own. */
@@ -62,8 +66,7 @@ enum {
     PARE_KERNEL_INPLACE = 1, /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
     PARE_KERNEL_ALIAS = 2,   /* out 0 is in 0 seen with another shape: nothing to run */
     PARE_KERNEL_REF = 4,     /* the plain C definition */
-    PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
-    PARE_KERNEL_RESIDUAL = 16 /* out 0 must share the memory of the last input where that one dies */
+    PARE_KERNEL_INPLACE_ANY = 8 /* as INPLACE, but any one input of out 0's size will do */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */

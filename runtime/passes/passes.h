@@ -20,6 +20,7 @@ PARE_NODISCARD pare_status pare_pass_lift(pare_model *model, int64_t version);
    lenient, else PARE_UNSUPPORTED. */
 typedef struct pare_infer_options {
     bool fold, lenient;
+    bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
     size_t fold_limit; /* largest constant made by folding, bytes; 0: no limit */
 } pare_infer_options;
 PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
