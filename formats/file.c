@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outputs are written to a file without a name (O_TMPFILE), so that a process that is killed leaves
+   nothing; commit gives it a name beside the target and renames it over. Where the file system has no
+   nameless files, a file beside is used from the start. Devices and pipes are written directly. */
+#include "formats/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- maps --- */
+
+static pare_status map_fd(pare_ctx *ctx, pare_map *out, const char *path, int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info)) return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode)) return PARE_FAIL(ctx, IO, "%s: is a folder, expected a file", path);
+    if (!S_ISREG(info.st_mode))
+        return PARE_FAIL(ctx, IO, "%s: is not a regular file; copy its content to a file first", path);
+    *out = (pare_map){(const uint8_t *)"", 0};
+    if (info.st_size == 0) return PARE_OK;
+    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return PARE_FAIL(ctx, IO, "%s: cannot be mapped: %s", path, strerror(errno));
+    *out = (pare_map){data, (size_t)info.st_size};
+    return PARE_OK;
+}
+
+pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path)
+{
+    *out = (pare_map){0};
+    /* non-blocking: opening a pipe without a writer must not hang */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return PARE_FAIL(ctx, IO, "%s: cannot be opened: %s", path, strerror(errno));
+    pare_status st = map_fd(ctx, out, path, fd);
+    close(fd);
+    return st;
+}
+
+void pare_map_close(pare_map *map)
+{
+    if (map->size) munmap((void *)map->data, map->size);
+    *map = (pare_map){0};
+}
+
+/* --- outputs --- */
+
+struct pare_output {
+    pare_ctx *ctx;
+    char *path;   /* as the user named it, for messages */
+    char *target; /* where the content goes: links followed */
+    char *beside; /* name of the unfinished file, NULL while it has none */
+    int fd;
+    bool direct; /* a device or pipe: nothing to rename */
+};
+
+static void output_free(pare_output *o)
+{
+    if (o->fd >= 0) close(o->fd);
+    if (o->beside) unlink(o->beside);
+    pare_free(o->beside);
+    pare_free(o->target);
+    pare_free(o->path);
+    pare_free(o);
+}
+
+static pare_status output_fails(const pare_output *o, int code)
+{
+    const char *cure = code == ENOSPC || code == EDQUOT ? "; free some space or write elsewhere"
+                       : code == EACCES || code == EPERM || code == EROFS
+                           ? "; choose a place you may write to"
+                       : code == ENOENT || code == ENOTDIR ? "; its folder must exist"
+                                                           : "";
+    return PARE_FAIL(o->ctx, IO, "%s: cannot be written: %s%s", o->path, strerror(code), cure);
+}
+
+/* The folder of a path, in text. */
+static char *folder_of(pare_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = pare_strdup(ctx, slash ? path : ".");
+    if (folder && slash) folder[slash == path ? 1 : slash - path] = 0;
+    return folder;
+}
+
+/* A free name beside the target; the file is made by make(name), which returns 0 or an errno. */
+static pare_status name_beside(pare_output *o, int (*make)(pare_output *o, const char *name))
+{
+    size_t size = strlen(o->target) + 8;
+    char *name = pare_alloc(o->ctx, size, 1);
+    if (!name) return PARE_MEMORY;
+    int code = EEXIST;
+    for (int attempt = 0; attempt < 100 && code == EEXIST; attempt++) {
+        uint32_t random = 0;
+        if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)
+            random = (uint32_t)getpid() * 101u + (uint32_t)attempt;
+        snprintf(name, size, "%s.%06" PRIx32, o->target, random & 0xffffff);
+        code = make(o, name);
+    }
+    if (code) {
+        pare_free(name);
+        return output_fails(o, code);
+    }
+    o->beside = name;
+    return PARE_OK;
+}
+
+static int make_file(pare_output *o, const char *name)
+{
+    o->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return o->fd < 0 ? errno : 0;
+}
+
+static int make_link(pare_output *o, const char *name)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", o->fd);
+    return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
+/* Opens what is at the target now: refuses folders and files that may not be written, and notes
+   devices. */
+static pare_status look_at_target(pare_output *o)
+{
+    struct stat info;
+    if (stat(o->target, &info)) return errno == ENOENT ? PARE_OK : output_fails(o, errno);
+    if (S_ISDIR(info.st_mode)) return output_fails(o, EISDIR);
+    if (access(o->target, W_OK)) return output_fails(o, errno);
+    o->direct = !S_ISREG(info.st_mode);
+    return PARE_OK;
+}
+
+static pare_status output_start(pare_output *o)
+{
+    PARE_TRY(look_at_target(o));
+    if (o->direct) {
+        o->fd = open(o->target, O_WRONLY | O_CLOEXEC);
+        return o->fd < 0 ? output_fails(o, errno) : PARE_OK;
+    }
+    char *folder = folder_of(o->ctx, o->target);
+    if (!folder) return PARE_MEMORY;
+    if (!access("/proc/self/fd", X_OK))
+        o->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    pare_free(folder);
+    return o->fd >= 0 ? PARE_OK : name_beside(o, make_file);
+}
+
+/* The file a path leads to: symbolic links are followed, so that the link stays. */
+static char *follow(pare_ctx *ctx, const char *path)
+{
+    char *real = realpath(path, NULL);
+    char *copy = pare_strdup(ctx, real ? real : path);
+    free(real);
+    return copy;
+}
+
+pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path)
+{
+    pare_output *o = pare_alloc(ctx, 1, sizeof *o);
+    if (!o) return PARE_MEMORY;
+    *o = (pare_output){.ctx = ctx, .fd = -1};
+    o->path = pare_strdup(ctx, path);
+    o->target = follow(ctx, path);
+    pare_status st = o->path && o->target ? output_start(o) : PARE_MEMORY;
+    if (st != PARE_OK) {
+        output_free(o);
+        return st;
+    }
+    *out = o;
+    return PARE_OK;
+}
+
+pare_status pare_output_write(pare_output *output, const void *data, size_t bytes)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        PARE_TRY(pare_ctx_poll(output->ctx));
+        size_t most = bytes < (size_t)64 << 20 ? bytes : (size_t)64 << 20;
+        ssize_t n = write(output->fd, from, most);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return output_fails(output, errno);
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return PARE_OK;
+}
+
+int pare_output_fd(pare_output *output) { return output->fd; }
+
+/* The rename itself must survive a power cut, too; a folder that cannot be flushed is no failure. */
+static void flush_folder(pare_output *o)
+{
+    char *folder = folder_of(o->ctx, o->target);
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    pare_free(folder);
+    if (fd < 0) return;
+    (void)!fsync(fd);
+    close(fd);
+}
+
+static pare_status output_finish(pare_output *o)
+{
+    if (o->direct) return PARE_OK;
+    if (fsync(o->fd) && errno != EINVAL && errno != ENOSYS) return output_fails(o, errno);
+    if (!o->beside) {
+        if (access(o->target, F_OK) && make_link(o, o->target) == 0) {
+            flush_folder(o);
+            return PARE_OK;
+        }
+        PARE_TRY(name_beside(o, make_link));
+    }
+    if (rename(o->beside, o->target)) return output_fails(o, errno);
+    pare_free(o->beside);
+    o->beside = NULL;
+    flush_folder(o);
+    return PARE_OK;
+}
+
+pare_status pare_output_commit(pare_output *output)
+{
+    pare_status st = output_finish(output);
+    output_free(output);
+    return st;
+}
+
+void pare_output_discard(pare_output *output)
+{
+    if (output) output_free(output);
+}
+
+pare_status pare_file_write(pare_ctx *ctx, const char *path, const void *data, size_t bytes)
+{
+    pare_output *o;
+    PARE_TRY(pare_output_open(ctx, &o, path));
+    pare_status st = pare_output_write(o, data, bytes);
+    if (st != PARE_OK) {
+        pare_output_discard(o);
+        return st;
+    }
+    return pare_output_commit(o);
+}
+
+/* --- questions --- */
+
+bool pare_file_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+pare_status pare_file_hash(pare_ctx *ctx, const char *path, pare_hash *out)
+{
+    pare_map map;
+    PARE_TRY(pare_map_open(ctx, &map, path));
+    *out = pare_hash_bytes(map.data, map.size);
+    pare_map_close(&map);
+    return PARE_OK;
+}
