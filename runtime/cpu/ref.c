@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cpu/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- walking --- */
+
+pare_view pare_ref_stretch(const pare_view *in, const pare_view *to)
+{
+    pare_view v = *in;
+    v.rank = to->rank;
+    for (int i = 0; i < to->rank; i++) {
+        int k = i - (to->rank - in->rank);
+        bool stretched = k < 0 || (in->dim[k] == 1 && to->dim[i] != 1);
+        v.dim[i] = to->dim[i];
+        v.stride[i] = stretched ? 0 : in->stride[k];
+    }
+    return v;
+}
+
+pare_view pare_ref_permute(const pare_view *view, const int *order)
+{
+    pare_view v = *view;
+    for (int i = 0; i < view->rank; i++) {
+        v.dim[i] = view->dim[order[i]];
+        v.stride[i] = view->stride[order[i]];
+    }
+    return v;
+}
+
+typedef struct loop {
+    int operands, rank;
+    int64_t dim[PARE_MAX_RANK];                       /* outermost first */
+    int64_t stride[PARE_REF_OPERANDS][PARE_MAX_RANK]; /* in elements */
+    int64_t size[PARE_REF_OPERANDS];                  /* bytes of one element */
+    char *data[PARE_REF_OPERANDS];
+} loop;
+
+/* Axes sorted by the output's stride, largest outermost; axes of length 1 dropped; neighbours that
+   continue each other in every operand merged. */
+static void loop_init(loop *l, const pare_view *const *v, int operands)
+{
+    int order[PARE_MAX_RANK], rank = 0;
+    for (int i = 0; i < v[0]->rank; i++) {
+        if (v[0]->dim[i] == 1) continue;
+        int at = rank++;
+        for (; at > 0 && v[0]->stride[order[at - 1]] < v[0]->stride[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    l->operands = operands;
+    l->rank = 0;
+    for (int r = 0; r < rank; r++) {
+        bool joins = l->rank > 0;
+        int64_t n = v[0]->dim[order[r]];
+        for (int k = 0; joins && k < operands; k++)
+            joins = l->stride[k][l->rank - 1] == v[k]->stride[order[r]] * n;
+        if (!joins) l->dim[l->rank++] = 1;
+        l->dim[l->rank - 1] *= n;
+        for (int k = 0; k < operands; k++) l->stride[k][l->rank - 1] = v[k]->stride[order[r]];
+    }
+    if (!l->rank) {
+        l->dim[l->rank++] = 1;
+        for (int k = 0; k < operands; k++) l->stride[k][0] = 0;
+    }
+    for (int k = 0; k < operands; k++) {
+        l->data[k] = v[k]->data;
+        l->size[k] = pare_type(v[k]->dtype)->bits / 8;
+    }
+}
+
+/* Rows first..last of the flattened outer axes, elements from..to of each. */
+static void loop_rows(const loop *l, int64_t first, int64_t last, int64_t from, int64_t to,
+                      pare_ref_row row, const void *arg)
+{
+    int inner = l->rank - 1;
+    int64_t index[PARE_MAX_RANK], strides[PARE_REF_OPERANDS], left = first;
+    for (int k = 0; k < l->operands; k++) strides[k] = l->stride[k][inner];
+    for (int i = inner - 1; i >= 0; i--) {
+        index[i] = left % l->dim[i];
+        left /= l->dim[i];
+    }
+    for (int64_t r = first; r < last; r++) {
+        char *p[PARE_REF_OPERANDS];
+        for (int k = 0; k < l->operands; k++) {
+            int64_t at = from * strides[k];
+            for (int i = 0; i < inner; i++) at += index[i] * l->stride[k][i];
+            p[k] = l->data[k] + at * l->size[k];
+        }
+        row(to - from, p, strides, arg);
+        for (int i = inner - 1; i >= 0 && ++index[i] == l->dim[i]; i--) index[i] = 0;
+    }
+}
+
+static void loop_run(const loop *l, int threads, pare_ref_row row, const void *arg)
+{
+    enum { WORTH = 32768 }; /* elements below which another thread costs more than it brings */
+    int64_t rows = 1, n = l->dim[l->rank - 1];
+    for (int i = 0; i < l->rank - 1; i++) rows *= l->dim[i];
+    int64_t most = rows * n / WORTH;
+    int parts = threads < most ? threads : (int)most;
+    if (parts <= 1) {
+        loop_rows(l, 0, rows, 0, n, row, arg);
+        return;
+    }
+    bool cut_rows = rows >= parts;
+    int64_t whole = cut_rows ? rows : n;
+#pragma omp parallel for num_threads(parts) schedule(static)
+    for (int t = 0; t < parts; t++) {
+        int64_t from = whole * t / parts, to = whole * (t + 1) / parts;
+        if (cut_rows) loop_rows(l, from, to, 0, n, row, arg);
+        else loop_rows(l, 0, rows, from, to, row, arg);
+    }
+}
+
+void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_count, int threads,
+                   pare_ref_row row, const void *arg)
+{
+    pare_view wide[PARE_REF_OPERANDS];
+    const pare_view *all[PARE_REF_OPERANDS] = {out};
+    if (pare_view_count(out) == 0) return;
+    for (int i = 0; i < in_count; i++) {
+        wide[i] = pare_ref_stretch(in[i], out);
+        all[i + 1] = &wide[i];
+    }
+    loop l;
+    loop_init(&l, all, in_count + 1);
+    loop_run(&l, threads, row, arg);
+}
+
+void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, const void *arg)
+{
+    const pare_view *in[PARE_REF_OPERANDS];
+    for (int i = 0; i < in_count; i++) in[i] = &call->in[i];
+    pare_ref_each(&call->out[0], in, in_count, call->threads, row, arg);
+}
+
+#define COPY_ROW(bits)                                                                             \
+    static void copy_row_##bits(int64_t n, char *const *p, const int64_t *s, const void *arg)      \
+    {                                                                                              \
+        (void)arg;                                                                                 \
+        uint##bits##_t *y = (uint##bits##_t *)p[0];                                                \
+        const uint##bits##_t *x = (const uint##bits##_t *)p[1];                                    \
+        if (s[0] == 1 && s[1] == 1) memcpy(y, x, (size_t)n * sizeof *y);                           \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++) y[i * s[0]] = x[i * s[1]];                             \
+    }
+COPY_ROW(8)
+COPY_ROW(16)
+COPY_ROW(32)
+COPY_ROW(64)
+
+void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads)
+{
+    int bits = pare_type(dst->dtype)->bits;
+    if (bits < 8) {
+        memcpy(dst->data, src->data, pare_view_bytes(dst));
+        return;
+    }
+    pare_ref_row row = bits == 8    ? copy_row_8
+                       : bits == 16 ? copy_row_16
+                       : bits == 32 ? copy_row_32
+                                    : copy_row_64;
+    pare_ref_each(dst, &src, 1, threads, row, NULL);
+}
+
+/* --- single elements --- */
+
+int64_t pare_ref_offset(const pare_view *view, const int64_t *index)
+{
+    int64_t at = 0;
+    for (int i = 0; i < view->rank; i++) at += index[i] * view->stride[i];
+    return at;
+}
+
+bool pare_ref_next(const pare_view *view, int64_t *index)
+{
+    for (int i = view->rank - 1; i >= 0; i--) {
+        if (++index[i] < view->dim[i]) return true;
+        index[i] = 0;
+    }
+    return false;
+}
+
+static int nibble_get(const pare_view *view, int64_t offset)
+{
+    int v = ((const uint8_t *)view->data)[offset / 2] >> (offset % 2 ? 4 : 0) & 15;
+    return view->dtype == PARE_s4 && v > 7 ? v - 16 : v;
+}
+
+static void nibble_set(const pare_view *view, int64_t offset, int value)
+{
+    uint8_t *byte = (uint8_t *)view->data + offset / 2;
+    *byte = (uint8_t)(offset % 2 ? (*byte & 15) | (value & 15) << 4 : (*byte & 240) | (value & 15));
+}
+
+#define CASE_GET(type, memory, calc, load, store)                                                  \
+    case PARE_##type:                                                                              \
+        return (RESULT)load(*(const memory *)pare_ref_at(view, offset));
+
+double pare_ref_get(const pare_view *view, int64_t offset)
+{
+#define RESULT double
+    switch (view->dtype) {
+        PARE_REF_NUMBERS(CASE_GET)
+    case PARE_bool:
+        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
+    case PARE_s4:
+    case PARE_u4:
+        return nibble_get(view, offset);
+    default:
+        return NAN;
+    }
+#undef RESULT
+}
+
+int64_t pare_ref_get_int(const pare_view *view, int64_t offset)
+{
+#define RESULT int64_t
+    switch (view->dtype) {
+        PARE_REF_INTS(CASE_GET)
+    case PARE_bool:
+        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
+    case PARE_s4:
+    case PARE_u4:
+        return nibble_get(view, offset);
+    default: {
+        double v = pare_ref_get(view, offset);
+        return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : 0;
+    }
+    }
+#undef RESULT
+}
+
+/* Truncated towards zero and held inside the type; NaN gives 0. */
+#define CASE_SET_INT(type, memory, low, high)                                                      \
+    case PARE_##type:                                                                              \
+        *(memory *)at = isnan(value)               ? (memory)0                                     \
+                        : value <= (double)(low)   ? (memory)(low)                                 \
+                        : value >= (double)(high)  ? (memory)(high)                                \
+                                                   : (memory)value;                                \
+        break;
+
+void pare_ref_set(const pare_view *view, int64_t offset, double value)
+{
+    void *at = pare_ref_at(view, offset);
+    switch (view->dtype) {
+    case PARE_f32:
+        *(float *)at = (float)value;
+        break;
+    case PARE_f64:
+        *(double *)at = value;
+        break;
+    case PARE_f16:
+        *(uint16_t *)at = pare_f32_to_f16((float)value);
+        break;
+    case PARE_bf16:
+        *(uint16_t *)at = pare_f32_to_bf16((float)value);
+        break;
+    case PARE_bool:
+        *(uint8_t *)at = value != 0;
+        break;
+        CASE_SET_INT(s8, int8_t, INT8_MIN, INT8_MAX)
+        CASE_SET_INT(u8, uint8_t, 0, UINT8_MAX)
+        CASE_SET_INT(s16, int16_t, INT16_MIN, INT16_MAX)
+        CASE_SET_INT(u16, uint16_t, 0, UINT16_MAX)
+        CASE_SET_INT(s32, int32_t, INT32_MIN, INT32_MAX)
+        CASE_SET_INT(u32, uint32_t, 0, UINT32_MAX)
+        CASE_SET_INT(s64, int64_t, INT64_MIN, INT64_MAX)
+        CASE_SET_INT(u64, uint64_t, 0, UINT64_MAX)
+    case PARE_s4:
+        nibble_set(view, offset, value <= -8 ? -8 : value >= 7 ? 7 : (int)value);
+        break;
+    case PARE_u4:
+        nibble_set(view, offset, value <= 0 ? 0 : value >= 15 ? 15 : (int)value);
+        break;
+    default:
+        break;
+    }
+}
+
+#define CASE_SET_BITS(type, memory, calc, load, store)                                             \
+    case PARE_##type:                                                                              \
+        *(memory *)pare_ref_at(view, offset) = (memory)value;                                      \
+        break;
+
+void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value)
+{
+    switch (view->dtype) {
+        PARE_REF_INTS(CASE_SET_BITS)
+    case PARE_bool:
+        *(uint8_t *)pare_ref_at(view, offset) = value != 0;
+        break;
+    case PARE_s4:
+    case PARE_u4:
+        nibble_set(view, offset, (int)(value & 15));
+        break;
+    default:
+        pare_ref_set(view, offset, (double)value);
+    }
+}
+
+void pare_ref_to_f32(float *dst, const pare_view *src)
+{
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(src) == 0) return;
+    if (src->dtype == PARE_f32 && pare_view_rowmajor(src)) {
+        memcpy(dst, src->data, pare_view_bytes(src));
+        return;
+    }
+    do *dst++ = (float)pare_ref_get(src, pare_ref_offset(src, index));
+    while (pare_ref_next(src, index));
+}
+
+void pare_ref_from_f32(const pare_view *dst, const float *src)
+{
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(dst) == 0) return;
+    if (dst->dtype == PARE_f32 && pare_view_rowmajor(dst)) {
+        memcpy(dst->data, src, pare_view_bytes(dst));
+        return;
+    }
+    do pare_ref_set(dst, pare_ref_offset(dst, index), (double)*src++);
+    while (pare_ref_next(dst, index));
+}
+
+/* --- can() --- */
+
+bool pare_ref_can_floats(const pare_prep *prep)
+{
+    return pare_ref_in_set(prep->in[0].dtype, PARE_SET_FLOATS);
+}
+
+bool pare_ref_can_numbers(const pare_prep *prep)
+{
+    return pare_ref_in_set(prep->in[0].dtype, PARE_SET_NUMBERS);
+}
+
+bool pare_ref_can_all(const pare_prep *prep)
+{
+    return pare_ref_in_set(prep->in[0].dtype, PARE_SET_ALL);
+}
+
+pare_status pare_ref_no_type(const pare_call *call, pare_dtype type)
+{
+    return PARE_FAIL_NODE(call->node, UNSUPPORTED, "type %s has no kernel for it",
+                          pare_type(type)->name);
+}
