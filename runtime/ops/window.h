@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sliding window that convolutions and pools share: attributes read once, auto_pad resolved.
+   Always three spatial axes: a node with fewer has leading axes of length 1 (kernel 1, stride 1).
+ */
+#ifndef PARE_RUNTIME_OPS_WINDOW_H
+#define PARE_RUNTIME_OPS_WINDOW_H
+
+#include "runtime/graph/graph.h"
+
+typedef struct pare_window {
+    int nd;                /* the node's own spatial axes: the last nd of the three */
+    int64_t in[3], out[3]; /* spatial sizes; -1 unknown */
+    int64_t kernel[3], stride[3], dilation[3];
+    int64_t begin[3], end[3]; /* padding; 0 where auto_pad meets an unknown size */
+} pare_window;
+
+/* The window of a Conv or pool (strides, dilations, pads, auto_pad, ceil_mode) over x [N,C,...].
+   kernel: the weight's spatial dims, or NULL for the attribute kernel_shape. Sizes follow ONNX
+   (Conv 11, MaxPool 12, AveragePool 19); with ceil_mode a last window that would start in the
+   right padding is dropped. PARE_INPUT: wrong ranks, or a window larger than the padded input. */
+PARE_NODISCARD pare_status pare_window_read(const pare_node *node, const pare_shape *x,
+                                            const int64_t *kernel, pare_window *out);
+
+/* The same for a ConvTranspose (output_padding, output_shape): in is x's size, out y's. */
+PARE_NODISCARD pare_status pare_window_read_transposed(const pare_node *node, const pare_shape *x,
+                                                       const int64_t *kernel, pare_window *out);
+
+#endif
