@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fused convolutions and matrix products as kernels see them: node, shapes and constants read once
+   while preparing. The same for ONNX Conv, Gemm and MatMul, whose attributes are a subset. */
+#ifndef PARE_RUNTIME_CPU_FUSED_H
+#define PARE_RUNTIME_CPU_FUSED_H
+
+#include "runtime/cpu/epilogue.h"
+
+/* Positions of operands among the inputs; -1 where absent. */
+typedef struct pare_operands {
+    int bias, residual, w_scale;
+} pare_operands;
+
+typedef struct pare_conv_args {
+    pare_window win;
+    pare_act act;
+    bool int8;          /* X and W are 8 bits wide */
+    pare_quant_args q;  /* int8 only, as the next two */
+    pare_epilogue epilogue;
+    const float *scale; /* (M): m of each filter */
+    pare_operands at;
+    int64_t n, c, m, cg, mg; /* batch, channels, filters; of one group */
+} pare_conv_args;
+
+/* Y (n, m, out...) = X (n, c, in...) * W (m, cg, kernel...); scales go to the plan's arena. */
+PARE_NODISCARD pare_status pare_conv_args_read(const pare_prep *prep, pare_conv_args *out);
+
+typedef struct pare_matmul_args {
+    pare_act act;
+    bool int8, trans_a, trans_b;
+    pare_quant_args q;
+    pare_epilogue epilogue;
+    const float *scale; /* (N), int8 only */
+    float alpha, beta;  /* y = alpha * (A x B) + beta * C; 1 but for Gemm and FusedMatMul */
+    pare_operands at;
+    int64_t batch, rows, depth, columns; /* batch: product of Y's leading axes */
+} pare_matmul_args;
+
+/* Y (batch..., rows, columns) = A (batch..., rows, depth) x B (batch..., depth, columns). */
+PARE_NODISCARD pare_status pare_matmul_args_read(const pare_prep *prep, pare_matmul_args *out);
+
+/* The input a residual, bias or scale comes from, or NULL. */
+static inline const pare_view *pare_operand(const pare_view *in, int in_count, int at)
+{
+    return at >= 0 && at < in_count && in[at].dtype != PARE_NOTYPE ? &in[at] : NULL;
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cpu/fused.h"
+
+static int present(const pare_prep *p, int i)
+{
+    return pare_operand(p->in, p->in_count, i) ? i : -1;
+}
+
+/* m of each output channel, in the plan's arena. A missing w_scale is 1. */
+static pare_status scales_make(const pare_prep *p, const pare_epilogue *e, float x_scale, int at,
+                               int64_t channels, const float **out)
+{
+    const pare_view *w = pare_operand(p->in, p->in_count, at);
+    int64_t count = w ? pare_view_count(w) : 1;
+    if (w && (w->dtype != PARE_f32 || !w->data))
+        return PARE_FAIL_NODE(p->node, UNSUPPORTED, "w_scale must be a constant of floats");
+    if (count != 1 && count != channels)
+        return PARE_FAIL_NODE(p->node, INPUT, "w_scale has %lld entries, expected 1 or %lld",
+                              (long long)count, (long long)channels);
+    float *scale = pare_arena_alloc(p->arena, (size_t)channels + 1, sizeof *scale);
+    if (!scale) return PARE_MEMORY;
+    const float *ws = w ? w->data : NULL;
+    for (int64_t i = 0; i < channels; i++)
+        scale[i] = pare_epilogue_scale(e, x_scale, ws ? ws[count == 1 ? 0 : i] : 1);
+    *out = scale;
+    return PARE_OK;
+}
+
+static pare_dtype residual_type(const pare_prep *p, int at)
+{
+    return at < 0 ? PARE_NOTYPE : p->in[at].dtype;
+}
+
+static void shape_of(const pare_view *view, pare_shape *out)
+{
+    *out = (pare_shape){.rank = view->rank};
+    for (int i = 0; i < view->rank; i++) out->dim[i] = view->dim[i];
+}
+
+pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
+{
+    *out = (pare_conv_args){.at = {present(p, 2), present(p, 3), present(p, 4)}};
+    const pare_view *x = &p->in[0], *w = &p->in[1];
+    pare_shape xs, ws;
+    shape_of(x, &xs), shape_of(w, &ws);
+    PARE_TRY(pare_window_read(p->node, &xs, &ws, &out->win));
+    PARE_TRY(pare_act_read(p->node, &out->act));
+    out->n = x->dim[0], out->c = x->dim[1], out->m = w->dim[0], out->cg = w->dim[1];
+    out->mg = out->m / out->win.group;
+    out->int8 = pare_type_is_int8(x->dtype);
+    if (!out->int8) return PARE_OK;
+    PARE_TRY(pare_quant_read(p->node, &out->q));
+    pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
+    return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->m, &out->scale);
+}
+
+pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
+{
+    *out = (pare_matmul_args){.at = {present(p, 2), present(p, 3), present(p, 4)}};
+    const pare_view *a = &p->in[0], *b = &p->in[1], *y = &p->out[0];
+    out->trans_a = pare_node_int(p->node, "transA", 0) != 0;
+    out->trans_b = pare_node_int(p->node, "transB", 0) != 0;
+    PARE_TRY(pare_act_read(p->node, &out->act));
+    /* `alpha` belongs to an activation that has one; the product's factor is then called `gain`. */
+    bool taken = out->act.kind == PARE_ACT_CLIP || out->act.kind == PARE_ACT_LEAKY_RELU ||
+                 out->act.kind == PARE_ACT_HARDSIGMOID;
+    out->alpha = taken ? 1 : pare_node_float(p->node, "alpha", 1);
+    out->alpha = pare_node_float(p->node, "gain", out->alpha);
+    out->beta = taken ? 1 : pare_node_float(p->node, "beta", 1);
+    out->batch = 1;
+    for (int i = 0; i < y->rank - 2; i++) out->batch *= y->dim[i];
+    out->rows = a->dim[a->rank - (out->trans_a ? 1 : 2)];
+    out->depth = a->dim[a->rank - (out->trans_a ? 2 : 1)];
+    out->columns = b->dim[b->rank - (out->trans_b ? 2 : 1)];
+    out->int8 = pare_type_is_int8(a->dtype);
+    if (!out->int8) return PARE_OK;
+    PARE_TRY(pare_quant_read(p->node, &out->q));
+    pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
+    return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->columns,
+                       &out->scale);
+}

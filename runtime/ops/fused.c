@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shape rules of the operators that passes make (domain pare). They read no value: every operand is
+   described by attributes, so unknown dims stay unknown. */
+#include "runtime/ops/fused.h"
+#include "runtime/ops/infer.h"
+
+/* The output's type: `to` where the input is 8 bits wide, else the input's. */
+static pare_status output_type(pare_node *node, const pare_value *x, pare_dtype *out)
+{
+    *out = x->dtype;
+    if (!pare_type_is_int8(x->dtype)) return PARE_OK;
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    *out = q.to;
+    return PARE_OK;
+}
+
+/* One dim of two that must agree; -1 joins anything. */
+static bool join(int64_t *out, int64_t a, int64_t b)
+{
+    *out = a < 0 ? b : a;
+    return a < 0 || b < 0 || a == b;
+}
+
+/* ONNX broadcasting of one dim. An unknown dim against one above 1 is that one. */
+static bool broadcast(int64_t *out, int64_t a, int64_t b)
+{
+    *out = a == 1 ? b : b == 1 ? a : a < 0 ? b : a;
+    return a == 1 || b == 1 || a < 0 || b < 0 || a == b;
+}
+
+/* Broadcasts all but the last `keep` axes of a and b into out, whose rank it sets. */
+static pare_status broadcast_leading(pare_node *node, const pare_shape *a, const pare_shape *b,
+                                     int keep, pare_shape *out)
+{
+    *out = (pare_shape){.rank = a->rank > b->rank ? a->rank : b->rank};
+    for (int i = 0; i < out->rank - keep; i++) {
+        int ia = i - (out->rank - a->rank), ib = i - (out->rank - b->rank);
+        int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (!broadcast(&out->dim[i], da, db))
+            return PARE_FAIL_NODE(node, INPUT, "dims %lld and %lld do not broadcast",
+                                  (long long)da, (long long)db);
+        if (ia >= 0 && out->dim[i] == da) out->name[i] = a->name[ia];
+        if (ib >= 0 && !out->name[i] && out->dim[i] == db) out->name[i] = b->name[ib];
+    }
+    return PARE_OK;
+}
+
+static pare_status unknown_output(pare_node *node, pare_dtype dtype)
+{
+    pare_shape shape = {.rank = -1};
+    pare_infer_out(node, 0, dtype, &shape);
+    return PARE_OK;
+}
+
+pare_status pare_infer_fused_conv(pare_node *node)
+{
+    pare_value *x, *w;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &w));
+    pare_dtype type;
+    PARE_TRY(output_type(node, x, &type));
+    pare_act act;
+    PARE_TRY(pare_act_read(node, &act));
+    if (x->shape.rank < 0 || w->shape.rank < 0) return unknown_output(node, type);
+    pare_window win;
+    PARE_TRY(pare_window_read(node, &x->shape, &w->shape, &win));
+    int64_t channels = x->shape.dim[1], filters = w->shape.dim[0], joined;
+    int64_t expected = w->shape.dim[1] < 0 ? -1 : w->shape.dim[1] * win.group;
+    if (!join(&joined, channels, expected))
+        return PARE_FAIL_NODE(node, INPUT, "the input has %lld channels, the weight reads %lld",
+                              (long long)channels, (long long)expected);
+    if (filters >= 0 && filters % win.group)
+        return PARE_FAIL_NODE(node, INPUT, "%lld filters do not divide into %lld groups",
+                              (long long)filters, (long long)win.group);
+    pare_shape y = {.rank = x->shape.rank, .dim = {x->shape.dim[0], filters}};
+    y.name[0] = x->shape.name[0];
+    for (int i = 0; i < win.axes; i++) y.dim[2 + i] = win.out[3 - win.axes + i];
+    pare_infer_out(node, 0, type, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_fused_matmul(pare_node *node)
+{
+    pare_value *a, *b;
+    PARE_TRY(pare_infer_need(node, 0, &a));
+    PARE_TRY(pare_infer_need(node, 1, &b));
+    pare_dtype type;
+    PARE_TRY(output_type(node, a, &type));
+    pare_act act;
+    PARE_TRY(pare_act_read(node, &act));
+    int ra = a->shape.rank, rb = b->shape.rank;
+    if (ra < 0 || rb < 0) return unknown_output(node, type);
+    if (ra < 2 || rb < 2)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "ranks %d and %d, expected 2 or more", ra, rb);
+    bool ta = pare_node_int(node, "transA", 0) != 0, tb = pare_node_int(node, "transB", 0) != 0;
+    pare_shape y;
+    PARE_TRY(broadcast_leading(node, &a->shape, &b->shape, 2, &y));
+    int row = ta ? ra - 1 : ra - 2, column = tb ? rb - 2 : rb - 1;
+    int64_t depth, da = a->shape.dim[ta ? ra - 2 : ra - 1], db = b->shape.dim[tb ? rb - 1 : rb - 2];
+    if (!join(&depth, da, db))
+        return PARE_FAIL_NODE(node, INPUT, "inner dims %lld and %lld differ", (long long)da,
+                              (long long)db);
+    y.dim[y.rank - 2] = a->shape.dim[row], y.name[y.rank - 2] = a->shape.name[row];
+    y.dim[y.rank - 1] = b->shape.dim[column], y.name[y.rank - 1] = b->shape.name[column];
+    pare_infer_out(node, 0, type, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_q_binary(pare_node *node)
+{
+    pare_value *a, *b;
+    PARE_TRY(pare_infer_need(node, 0, &a));
+    PARE_TRY(pare_infer_need(node, 1, &b));
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    if (a->shape.rank < 0 || b->shape.rank < 0) return unknown_output(node, q.to);
+    pare_shape y;
+    PARE_TRY(broadcast_leading(node, &a->shape, &b->shape, 0, &y));
+    pare_infer_out(node, 0, q.to, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_table(pare_node *node)
+{
+    pare_value *x, *table;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &table));
+    if (table->shape.rank != 1 || table->shape.dim[0] != 256)
+        return PARE_FAIL_NODE(node, INPUT, "the table must have 256 entries");
+    pare_infer_out(node, 0, table->dtype, &x->shape);
+    return PARE_OK;
+}
+
+pare_status pare_infer_q_concat(pare_node *node)
+{
+    pare_value *x;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_dtype type = (pare_dtype)pare_node_int(node, "to", x->dtype);
+    int scales = 0, zeros = 0;
+    const pare_attr *list = pare_node_attr(node, "scales");
+    if (list) scales = list->count;
+    pare_node_ints(node, "zero_points", &zeros);
+    if (scales != node->in_count + 1 || zeros != node->in_count + 1)
+        return PARE_FAIL_NODE(node, INPUT, "%d scales and %d zero points, expected %d of each",
+                              scales, zeros, node->in_count + 1);
+    pare_shape y = x->shape;
+    int64_t axis = pare_node_int(node, "axis", 0);
+    if (axis < 0) axis += y.rank;
+    if (y.rank >= 0 && (axis < 0 || axis >= y.rank))
+        return PARE_FAIL_NODE(node, INPUT, "axis %lld, rank %d", (long long)axis, y.rank);
+    for (int n = 1; n < node->in_count && y.rank >= 0; n++) {
+        PARE_TRY(pare_infer_need(node, n, &x));
+        if (x->shape.rank < 0) y.rank = -1;
+        if (x->shape.rank >= 0 && x->shape.rank != y.rank)
+            return PARE_FAIL_NODE(node, INPUT, "inputs of rank %d and %d", y.rank, x->shape.rank);
+        for (int i = 0; i < y.rank; i++) {
+            int64_t d = x->shape.dim[i];
+            if (i == axis)
+                y.dim[i] = y.dim[i] < 0 || d < 0 ? -1 : y.dim[i] + d, y.name[i] = NULL;
+            else if (!join(&y.dim[i], y.dim[i], d))
+                return PARE_FAIL_NODE(node, INPUT, "dims %lld and %lld differ on axis %d",
+                                      (long long)y.dim[i], (long long)d, i);
+        }
+    }
+    pare_infer_out(node, 0, type, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_q_pool(pare_node *node)
+{
+    pare_value *x;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    if (x->shape.rank < 0) return unknown_output(node, q.to);
+    pare_window win;
+    PARE_TRY(pare_window_read(node, &x->shape, NULL, &win));
+    pare_shape y = x->shape;
+    for (int i = 0; i < win.axes; i++) {
+        y.dim[2 + i] = win.out[3 - win.axes + i];
+        y.name[2 + i] = NULL;
+    }
+    pare_infer_out(node, 0, q.to, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_q_global_pool(pare_node *node)
+{
+    pare_value *x;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    pare_shape y = x->shape;
+    for (int i = 2; i < y.rank; i++) y.dim[i] = 1, y.name[i] = NULL;
+    pare_infer_out(node, 0, q.to, &y);
+    return PARE_OK;
+}
+
+pare_status pare_infer_requantize(pare_node *node)
+{
+    pare_value *x;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    pare_infer_out(node, 0, q.to, &x->shape);
+    return PARE_OK;
+}
+
+pare_status pare_infer_attention(pare_node *node)
+{
+    pare_value *q, *k, *v;
+    PARE_TRY(pare_infer_need(node, 0, &q));
+    PARE_TRY(pare_infer_need(node, 1, &k));
+    PARE_TRY(pare_infer_need(node, 2, &v));
+    int rank = q->shape.rank;
+    if (rank < 0 || k->shape.rank < 0 || v->shape.rank < 0) return unknown_output(node, q->dtype);
+    if (rank < 2 || k->shape.rank != rank || v->shape.rank != rank)
+        return PARE_FAIL_NODE(node, INPUT, "Q, K and V have ranks %d, %d and %d, expected equal ones",
+                              rank, k->shape.rank, v->shape.rank);
+    int64_t joined;
+    if (!join(&joined, q->shape.dim[rank - 1], k->shape.dim[rank - 1]) ||
+        !join(&joined, k->shape.dim[rank - 2], v->shape.dim[rank - 2]))
+        return PARE_FAIL_NODE(node, INPUT, "the last two dims of Q, K and V do not fit together");
+    pare_shape y = q->shape;
+    for (int i = 0; i < rank - 2; i++)
+        if (!join(&y.dim[i], q->shape.dim[i], k->shape.dim[i]) ||
+            !join(&joined, y.dim[i], v->shape.dim[i]))
+            return PARE_FAIL_NODE(node, INPUT, "leading dims of Q, K and V differ on axis %d", i);
+    y.dim[rank - 1] = v->shape.dim[rank - 1];
+    y.name[rank - 1] = v->shape.name[rank - 1];
+    pare_infer_out(node, 0, q->dtype, &y);
+    return PARE_OK;
+}
