@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/ref.h"
+
+#define LOAD(name, ctype)                                                                          \
+    PARE_CLONES static void load_##name(float *dst, int64_t n, const ctype *x, int32_t zero)       \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)((int32_t)x[i] - zero);                    \
+    }
+LOAD(s8, int8_t)
+LOAD(u8, uint8_t)
+
+void pare_row_load(float *dst, int64_t n, const void *x, pare_dtype type, int64_t stride,
+                   int32_t zero)
+{
+    if (type == PARE_f32)
+        for (int64_t i = 0; i < n; i++) dst[i] = ((const float *)x)[i * stride];
+    else if (stride == 1 && type == PARE_s8) load_s8(dst, n, x, zero);
+    else if (stride == 1) load_u8(dst, n, x, zero);
+    else if (type == PARE_s8)
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)(((const int8_t *)x)[i * stride] - zero);
+    else
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)(((const uint8_t *)x)[i * stride] - zero);
+}
+
+PARE_CLONES static void clamp_row(int64_t n, float *v, float low, float high)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float x = v[i] < low ? low : v[i];
+        v[i] = x > high ? high : x;
+    }
+}
+
+PARE_CLONES static void leaky_row(int64_t n, float *v, float slope)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = v[i] < 0 ? v[i] * slope : v[i];
+}
+
+static void act_row(const pare_act *act, int64_t n, float *v)
+{
+    switch (act->kind) {
+    case PARE_ACT_NONE: break;
+    case PARE_ACT_RELU: clamp_row(n, v, 0, INFINITY); break;
+    case PARE_ACT_CLIP: clamp_row(n, v, act->alpha, act->beta); break;
+    case PARE_ACT_LEAKY_RELU: leaky_row(n, v, act->alpha); break;
+    default:
+        for (int64_t i = 0; i < n; i++) v[i] = pare_act_apply(act, v[i]);
+    }
+}
+
+#define STORE(name, ctype)                                                                         \
+    PARE_CLONES static void store_##name(const pare_epilogue *e, int64_t n, const float *v,        \
+                                         ctype *y)                                                 \
+    {                                                                                              \
+        float zero = e->y_zero, low = e->low, high = e->high;                                      \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            float x = rintf(v[i] + zero);                                                          \
+            x = x < low ? low : x;                                                                 \
+            y[i] = (ctype)(int32_t)(x > high ? high : x);                                          \
+        }                                                                                          \
+    }
+STORE(s8, int8_t)
+STORE(u8, uint8_t)
+
+void pare_row_store(const pare_epilogue *e, int64_t n, float *v, void *y, int64_t stride)
+{
+    if (stride != 1) {
+        for (int64_t i = 0; i < n; i++) pare_epilogue_store(e, v[i], y, i * stride);
+        return;
+    }
+    act_row(&e->act, n, v);
+    if (e->to == PARE_f32) {
+        memcpy(y, v, (size_t)n * sizeof *v);
+        return;
+    }
+    if (e->curved)
+        for (int64_t i = 0; i < n; i++) v[i] /= e->y_scale;
+    if (e->to == PARE_s8) store_s8(e, n, v, y);
+    else store_u8(e, n, v, y);
+}
+
+void pare_row_table(const uint8_t *table, int64_t n, const uint8_t *x, int64_t xs, uint8_t *y,
+                    int64_t ys)
+{
+    if (xs == 1 && ys == 1)
+        for (int64_t i = 0; i < n; i++) y[i] = table[x[i]];
+    else
+        for (int64_t i = 0; i < n; i++) y[i * ys] = table[x[i * xs]];
+}
