@@ -10,8 +10,8 @@ For each model DIR gets
     NAME_dynamo.onnx    from the dynamo exporter, opset 18
     NAME_input.npz      two random examples, arrays named like the graph's inputs
     NAME_output.npz     what PyTorch computes from them, named like the graph's outputs
-and ops.txt, the operator types of all models in DIR. The first axis is dynamic, named batch. Weights
-are random but the same on every run with as many threads, and batch normalisations hold the
+and ops.txt, the operator types of all models in DIR. The first axis is dynamic, named batch.
+Weights are random but the same on every run with as many threads, and batch normalisations hold the
 statistics of random images, so that activations keep a plausible range through the depth of the
 net. The models take about 1.8 GB. Needs numpy, onnx, onnxruntime, onnxscript, torch, torchvision.
 """
