@@ -38,7 +38,12 @@ typedef enum pare_quant_kind {
     PARE_QUANT_WEIGHTED, /* a weight against an activation; weighted() says which */
     PARE_QUANT_OWN,      /* its output needs a range of its own */
     PARE_QUANT_FIXED,    /* its output always has the range [low, high] (Sigmoid, Softmax, Tanh) */
-    PARE_QUANT_PASS      /* output keeps the first input's scale and zero point */
+    PARE_QUANT_PASS,     /* output keeps the first input's scale and zero point */
+    PARE_QUANT_JOIN,     /* inputs and output can share a scale (Concat) */
+    PARE_QUANT_CLAMP,    /* Relu, Clip: fuses behind a weighted node or a sum; the output has the range */
+    PARE_QUANT_SUM,      /* as OWN; adds two tensors: a bias, or a residual */
+    PARE_QUANT_PRODUCT,  /* as OWN; multiplies two tensors */
+    PARE_QUANT_MEAN      /* as OWN; averages one tensor (AveragePool) */
 } pare_quant_kind;
 
 /* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */

@@ -9,6 +9,11 @@
 #define OWN {PARE_QUANT_OWN, NULL, 0, 0}
 #define FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high}
 #define KEEPS {PARE_QUANT_PASS, NULL, 0, 0}
+#define JOINED {PARE_QUANT_JOIN, NULL, 0, 0}
+#define CLAMPS {PARE_QUANT_CLAMP, NULL, 0, 0}
+#define SUMS {PARE_QUANT_SUM, NULL, 0, 0}
+#define MULTIPLIES {PARE_QUANT_PRODUCT, NULL, 0, 0}
+#define MEANS {PARE_QUANT_MEAN, NULL, 0, 0}
 #define STOPS {PARE_PRUNE_STOPS, 0}
 #define MAKES(axis) {PARE_PRUNE_MAKES, axis}
 #define TIES {PARE_PRUNE_TIES, 0}
