@@ -100,6 +100,7 @@ struct pare_node {
     pare_pairs meta;
     pare_bytes unknown;
     unsigned present; /* which optional fields the file had (formats/onnx only) */
+    int mark;         /* scratch of whoever walks the graph; means nothing between walks */
     pare_graph *graph;
 };
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a model as it was read to a graph the kernels can run: newest operator forms, concrete
+   shapes, constants folded, nodes fused, memory order chosen. */
+#include "runtime/exec/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const pare_shape *shape_given(const pare_input_shape *shapes, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(shapes[i].name, name)) return &shapes[i].shape;
+    return NULL;
+}
+
+static pare_status input_shape_set(pare_plan *plan, pare_value *v, const pare_shape *given)
+{
+    char text[256], wanted[256];
+    const char *path = plan->model->path;
+    if (given) {
+        bool fits = v->shape.rank < 0 || v->shape.rank == given->rank;
+        for (int i = 0; fits && i < v->shape.rank; i++)
+            fits = v->shape.dim[i] < 0 || v->shape.dim[i] == given->dim[i];
+        if (!fits)
+            return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s' has shape %s, but was given %s", path,
+                             v->name, pare_shape_text(&v->shape, wanted, sizeof wanted),
+                             pare_shape_text(given, text, sizeof text));
+        v->shape = *given;
+    }
+    if (!pare_shape_known(&v->shape))
+        return PARE_FAIL(plan->ctx, INPUT,
+                         "%s: input '%s' has shape %s: its unknown sizes must be given", path,
+                         v->name, pare_shape_text(&v->shape, text, sizeof text));
+    if (v->dtype == PARE_NOTYPE)
+        return PARE_FAIL(plan->ctx, UNSUPPORTED, "%s: input '%s' is not a tensor", path, v->name);
+    if (pare_shape_count(&v->shape) < 0)
+        return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s': the size of %s overflows", path, v->name,
+                         pare_shape_text(&v->shape, text, sizeof text));
+    return PARE_OK;
+}
+
+static pare_status inputs_set(pare_plan *plan, const pare_input_shape *shapes, int count)
+{
+    pare_graph *g = plan->model->graph;
+    for (int i = 0; i < count; i++) {
+        const pare_value *v = pare_graph_find_own(g, shapes[i].name);
+        if (!v || !v->is_input)
+            return PARE_FAIL(plan->ctx, INPUT, "%s: the model has no input '%s'", plan->model->path,
+                             shapes[i].name);
+    }
+    plan->input = pare_arena_alloc(&plan->arena, (size_t)g->in.count + 1, sizeof *plan->input);
+    if (!plan->input) return PARE_MEMORY;
+    for (int i = 0; i < g->in.count; i++) {
+        pare_value *v = g->in.item[i];
+        if (v->is_init) continue;
+        PARE_TRY(input_shape_set(plan, v, shape_given(shapes, count, v->name)));
+        plan->input[plan->input_count++] = v;
+    }
+    return PARE_OK;
+}
+
+static pare_status kept_exist(pare_plan *plan)
+{
+    for (int i = 0; i < plan->options.keep_count; i++)
+        if (!pare_graph_find_own(plan->model->graph, plan->options.keep[i]))
+            return PARE_FAIL(plan->ctx, INPUT, "%s: there is no tensor '%s' to observe",
+                             plan->model->path, plan->options.keep[i]);
+    return PARE_OK;
+}
+
+pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count)
+{
+    pare_graph *g = plan->model->graph;
+    PARE_TRY(pare_graph_sort(g));
+    PARE_TRY(inputs_set(plan, shapes, count));
+    for (int i = 0; i < g->node_count; i++) {
+        const pare_op *op = pare_op_of(g->node[i]);
+        if (op) PARE_TRY(op->infer(g->node[i]));
+    }
+    PARE_TRY(kept_exist(plan));
+    pare_graph_sweep(g);
+    return PARE_OK;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/plan.h"
+
+#include <sched.h>
+#include <string.h>
+
+int pare_cpu_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set)) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+/* Strings the options point to must outlive the call. */
+static pare_status options_keep(pare_plan *plan, const pare_plan_options *options)
+{
+    if (options) plan->options = *options;
+    pare_plan_options *o = &plan->options;
+    if (o->threads <= 0) o->threads = pare_cpu_cores();
+    if (o->canonical) o->threads = 1;
+    const char **keep = pare_arena_alloc(&plan->arena, (size_t)o->keep_count + 1, sizeof *keep);
+    if (!keep) return PARE_MEMORY;
+    for (int i = 0; i < o->keep_count; i++) {
+        keep[i] = pare_arena_strdup(&plan->arena, o->keep[i]);
+        if (!keep[i]) return PARE_MEMORY;
+    }
+    o->keep = keep;
+    return PARE_OK;
+}
+
+pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *model,
+                          const pare_input_shape *shapes, int shape_count,
+                          const pare_plan_options *options)
+{
+    pare_plan *p = pare_alloc(ctx, 1, sizeof *p);
+    if (!p) return PARE_MEMORY;
+    p->ctx = ctx;
+    pare_arena_init(&p->arena, ctx);
+    pare_status st = options_keep(p, options);
+    if (st == PARE_OK) st = pare_model_clone(ctx, &p->model, model);
+    if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
+    if (st == PARE_OK) st = pare_steps_make(p);
+    if (st != PARE_OK) {
+        pare_plan_free(p);
+        return st;
+    }
+    *out = p;
+    return PARE_OK;
+}
+
+void pare_plan_free(pare_plan *plan)
+{
+    if (!plan) return;
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->step[i].kernel->release) plan->step[i].kernel->release(plan->step[i].state);
+    pare_arena_free(&plan->arena);
+    pare_model_free(plan->model);
+    pare_free(plan);
+}
+
+int pare_plan_step_count(const pare_plan *plan) { return plan->step_count; }
+
+void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
+{
+    const pare_step *s = &plan->step[i];
+    const pare_value *y = s->out_count ? s->node->out[0] : NULL;
+    *out = (pare_step_info){.node = s->node->name,
+                            .op_type = s->node->op_type,
+                            .kernel = s->kernel->name,
+                            .output = y ? y->name : "",
+                            .dtype = y ? y->dtype : PARE_NOTYPE,
+                            .macs = pare_step_macs(s->node)};
+    if (y) out->shape = y->shape;
+    for (int k = 0; k < s->in_count; k++)
+        if (s->in[k].root >= 0) out->bytes_in += pare_view_bytes(&s->in[k].view);
+    for (int k = 0; k < s->out_count; k++)
+        if (s->out[k].root >= 0) out->bytes_out += pare_view_bytes(&s->out[k].view);
+}
+
+size_t pare_plan_activation_bytes(const pare_plan *plan)
+{
+    return plan->buffer_bytes + plan->scratch_bytes;
+}
+
+size_t pare_plan_weight_bytes(const pare_plan *plan) { return plan->weight_bytes; }
+int pare_plan_input_count(const pare_plan *plan) { return plan->input_count; }
+int pare_plan_output_count(const pare_plan *plan) { return plan->output_count; }
+const pare_value *pare_plan_input(const pare_plan *plan, int i) { return plan->input[i]; }
+
+const pare_value *pare_plan_output(const pare_plan *plan, int i)
+{
+    return plan->model->graph->out.item[i];
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a plan, shared by the files of this folder. */
+#ifndef PARE_RUNTIME_EXEC_PLAN_H
+#define PARE_RUNTIME_EXEC_PLAN_H
+
+#include "runtime/exec/exec.h"
+#include "runtime/ops/ops.h"
+
+/* Where a tensor's bytes lie while the plan runs. */
+typedef enum pare_where {
+    PARE_AT_NOWHERE, /* an absent optional input */
+    PARE_AT_CONSTANT,
+    PARE_AT_INPUT, /* the runner's or the caller's memory of graph input `index` */
+    PARE_AT_BUFFER /* offset in the runner's buffer */
+} pare_where;
+
+/* A stretch of memory that one tensor, or several that are the same bytes, live in. */
+typedef struct pare_root {
+    pare_where where;
+    int index;          /* AT_INPUT */
+    void *constant;     /* AT_CONSTANT */
+    size_t bytes;       /* AT_BUFFER */
+    size_t offset;      /* AT_BUFFER: set by the memory plan */
+    int first, last;    /* positions of the nodes that write it first and read it last */
+} pare_root;
+
+typedef struct pare_place {
+    int root; /* index in plan->root, -1: nowhere */
+    pare_view view;
+} pare_place;
+
+typedef struct pare_step {
+    pare_node *node;
+    const pare_kernel *kernel;
+    void *state;
+    size_t scratch;
+    int in_count, out_count;
+    pare_place *in, *out;
+} pare_step;
+
+struct pare_plan {
+    pare_ctx *ctx;
+    pare_arena arena;
+    pare_model *model; /* compiled copy */
+    pare_plan_options options;
+    pare_step *step;
+    int step_count;
+    pare_root *root;
+    int root_count;
+    size_t root_capacity;
+    pare_value **input; /* graph inputs without initializer */
+    pare_place *input_place, *output_place;
+    int input_count, output_count;
+    size_t buffer_bytes, scratch_bytes;
+    size_t weight_bytes;
+};
+
+/* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
+   sets plan->buffer_bytes. Greedy by size into the first gap (Pisarchyk, Lee 2020: "Efficient
+   memory management for deep neural net inference", greedy by size for offset calculation). */
+PARE_NODISCARD pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan);
+
+/* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
+PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);
+
+/* steps.c: kernels and places of every node. */
+PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);
+
+/* tune.c: the fastest of the kernels that can, by the stopwatch or by the cache. */
+typedef struct pare_tuner pare_tuner;
+PARE_NODISCARD pare_status pare_tuner_open(pare_ctx *ctx, pare_tuner **out,
+                                           const pare_plan_options *options);
+/* Tries list's kernels that can serve prep; *out is the chosen one. */
+PARE_NODISCARD pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep *prep,
+                                             const pare_kernel *const *list,
+                                             const pare_kernel **out);
+PARE_NODISCARD pare_status pare_tuner_close(pare_tuner *tuner);
+void pare_tuner_discard(pare_tuner *tuner);
+
+/* Prepares a kernel for the node; on failure nothing is kept. */
+PARE_NODISCARD pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep);
+
+/* Multiply-adds of a weighted node, else 0. */
+double pare_step_macs(const pare_node *node);
+
+#endif

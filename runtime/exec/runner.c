@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A runner: one buffer for all activations, one call record per step with every pointer set. A run
+   only walks the records. */
+#include "runtime/base/size.h"
+#include "runtime/exec/plan.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A pointer that follows a graph input. */
+typedef struct input_use {
+    void **data;
+    int index;
+} input_use;
+
+struct pare_runner {
+    pare_ctx *ctx;
+    const pare_plan *plan;
+    pare_arena arena;
+    char *buffer, *scratch;
+    pare_call *call; /* (step_count) */
+    int bound;       /* calls whose bind succeeded */
+    void **own_input, **input; /* the runner's buffers, what is read now */
+    pare_view *output;
+    input_use *use;
+    int use_count;
+    size_t use_capacity;
+    pare_observe_fn observe;
+    void *observe_user;
+    double *times;
+};
+
+static void *address(const pare_runner *r, int root)
+{
+    if (root < 0) return NULL;
+    const pare_root *at = &r->plan->root[root];
+    switch (at->where) {
+    case PARE_AT_CONSTANT: return at->constant;
+    case PARE_AT_INPUT: return r->input[at->index];
+    case PARE_AT_BUFFER: return r->buffer + at->offset;
+    case PARE_AT_NOWHERE: break;
+    }
+    return NULL;
+}
+
+static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view *view)
+{
+    *view = place->view;
+    view->data = address(r, place->root);
+    if (place->root < 0 || r->plan->root[place->root].where != PARE_AT_INPUT) return PARE_OK;
+    if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count, sizeof *r->use))
+        return PARE_MEMORY;
+    r->use[r->use_count++] = (input_use){&view->data, r->plan->root[place->root].index};
+    return PARE_OK;
+}
+
+static pare_status views_bind(pare_runner *r, const pare_place *places, int count,
+                              const pare_view **out)
+{
+    pare_view *views = pare_arena_alloc(&r->arena, (size_t)count + 1, sizeof *views);
+    if (!views) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) PARE_TRY(view_bind(r, &places[i], &views[i]));
+    *out = views;
+    return PARE_OK;
+}
+
+static pare_status calls_make(pare_runner *r)
+{
+    const pare_plan *p = r->plan;
+    for (int i = 0; i < p->step_count; i++) {
+        const pare_step *s = &p->step[i];
+        pare_call *c = &r->call[i];
+        *c = (pare_call){.ctx = r->ctx,
+                         .node = s->node,
+                         .in_count = s->in_count,
+                         .out_count = s->out_count,
+                         .threads = p->options.threads,
+                         .state = s->state,
+                         .scratch = r->scratch};
+        PARE_TRY(views_bind(r, s->in, s->in_count, &c->in));
+        PARE_TRY(views_bind(r, s->out, s->out_count, &c->out));
+        if (s->kernel->bind) PARE_TRY(s->kernel->bind(c, &r->arena));
+        r->bound = i + 1;
+    }
+    for (int i = 0; i < p->output_count; i++)
+        PARE_TRY(view_bind(r, &p->output_place[i], &r->output[i]));
+    return PARE_OK;
+}
+
+static pare_status runner_fill(pare_runner *r)
+{
+    const pare_plan *p = r->plan;
+    pare_arena *a = &r->arena;
+    size_t bytes;
+    if (!pare_add_size(p->buffer_bytes, p->scratch_bytes + 64, &bytes))
+        return PARE_FAIL(r->ctx, MEMORY, "%s: activations do not fit in memory", p->model->path);
+    /* its own block, not the arena's: pages are touched (and paid) only where they are used */
+    r->buffer = aligned_alloc(64, pare_align_up(bytes, 64));
+    if (!r->buffer)
+        return PARE_FAIL(r->ctx, MEMORY, "%s: %zu bytes for activations were not granted",
+                         p->model->path, bytes);
+    r->scratch = r->buffer + p->buffer_bytes;
+    r->call = pare_arena_alloc(a, (size_t)p->step_count + 1, sizeof *r->call);
+    r->own_input = pare_arena_alloc(a, (size_t)p->input_count + 1, sizeof *r->own_input);
+    r->input = pare_arena_alloc(a, (size_t)p->input_count + 1, sizeof *r->input);
+    r->output = pare_arena_alloc(a, (size_t)p->output_count + 1, sizeof *r->output);
+    if (!r->call || !r->own_input || !r->input || !r->output) return PARE_MEMORY;
+    for (int i = 0; i < p->input_count; i++) {
+        r->own_input[i] = pare_arena_alloc(a, pare_view_bytes(&p->input_place[i].view) + 64, 1);
+        if (!r->own_input[i]) return PARE_MEMORY;
+        r->input[i] = r->own_input[i];
+    }
+    return calls_make(r);
+}
+
+pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan)
+{
+    pare_runner *r = pare_alloc(ctx, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    r->ctx = ctx;
+    r->plan = plan;
+    pare_arena_init(&r->arena, ctx);
+    pare_status st = runner_fill(r);
+    if (st != PARE_OK) {
+        pare_runner_free(r);
+        return st;
+    }
+    *out = r;
+    return PARE_OK;
+}
+
+void pare_runner_free(pare_runner *runner)
+{
+    if (!runner) return;
+    for (int i = 0; i < runner->bound; i++) {
+        const pare_kernel *k = runner->plan->step[i].kernel;
+        if (k->unbind) k->unbind(runner->call[i].bound);
+    }
+    pare_arena_free(&runner->arena);
+    free(runner->buffer);
+    pare_free(runner);
+}
+
+const pare_plan *pare_runner_plan(const pare_runner *runner) { return runner->plan; }
+
+static void input_point(pare_runner *r, int i, void *data)
+{
+    if (r->input[i] == data) return;
+    r->input[i] = data;
+    for (int k = 0; k < r->use_count; k++)
+        if (r->use[k].index == i) *r->use[k].data = data;
+}
+
+pare_view pare_runner_input(pare_runner *runner, int i)
+{
+    input_point(runner, i, runner->own_input[i]);
+    pare_view view = runner->plan->input_place[i].view;
+    view.data = runner->own_input[i];
+    return view;
+}
+
+void pare_runner_set_input(pare_runner *runner, int i, const void *data)
+{
+    input_point(runner, i, (void *)data);
+}
+
+pare_view pare_runner_output(const pare_runner *runner, int i) { return runner->output[i]; }
+
+void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user)
+{
+    runner->observe = fn;
+    runner->observe_user = user;
+}
+
+void pare_runner_profile(pare_runner *runner, double *times) { runner->times = times; }
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pare_status inputs_observe(pare_runner *r)
+{
+    for (int i = 0; i < r->plan->input_count; i++) {
+        pare_view view = r->plan->input_place[i].view;
+        view.data = r->input[i];
+        PARE_TRY(r->observe(r->observe_user, r->plan->input[i], &view));
+    }
+    return PARE_OK;
+}
+
+static pare_status step_observe(pare_runner *r, const pare_call *c)
+{
+    for (int k = 0; k < c->out_count; k++)
+        if (c->node->out[k])
+            PARE_TRY(r->observe(r->observe_user, c->node->out[k], &c->out[k]));
+    return PARE_OK;
+}
+
+/* The slow way round: with observers or a stopwatch. */
+static pare_status run_watched(pare_runner *r)
+{
+    if (r->observe) PARE_TRY(inputs_observe(r));
+    for (int i = 0; i < r->plan->step_count; i++) {
+        double start = r->times ? seconds() : 0;
+        PARE_TRY(r->plan->step[i].kernel->run(&r->call[i]));
+        if (r->times) r->times[i] = seconds() - start;
+        if (r->observe) PARE_TRY(step_observe(r, &r->call[i]));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_runner_run(pare_runner *runner)
+{
+    const pare_plan *p = runner->plan;
+    if (omp_get_max_threads() != p->options.threads) omp_set_num_threads(p->options.threads);
+    if (runner->observe || runner->times) return run_watched(runner);
+    for (int i = 0; i < p->step_count; i++)
+        PARE_TRY(p->step[i].kernel->run(&runner->call[i]));
+    return PARE_OK;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step per node: where its tensors lie and which kernel serves it. Lifetimes are positions of
+   nodes; a root dies at the position of its last reader. */
+#include "runtime/exec/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct placing {
+    const pare_value *value;
+    int root;
+} placing;
+
+typedef struct maker {
+    pare_plan *plan;
+    pare_tuner *tuner;
+    placing *known; /* open addressing by value */
+    size_t mask;
+} maker;
+
+static placing *place_of(const maker *m, const pare_value *v)
+{
+    size_t at = ((uintptr_t)v >> 4) * 0x9E3779B97F4A7C15u >> 20 & m->mask;
+    while (m->known[at].value && m->known[at].value != v) at = (at + 1) & m->mask;
+    return &m->known[at];
+}
+
+static void set_root(const maker *m, const pare_value *v, int root)
+{
+    *place_of(m, v) = (placing){v, root};
+}
+
+static int root_new(maker *m, pare_root root)
+{
+    pare_plan *p = m->plan;
+    if (!pare_arena_grow(&p->arena, &p->root, &p->root_capacity, (size_t)p->root_count,
+                         sizeof *p->root))
+        return -1;
+    p->root[p->root_count] = root;
+    return p->root_count++;
+}
+
+/* Constants get their root at first sight; everything else has one by then. */
+static pare_status root_find(maker *m, const pare_value *v, int *out)
+{
+    placing *known = place_of(m, v);
+    if (known->value) {
+        *out = known->root;
+        return PARE_OK;
+    }
+    if (!v->data)
+        return PARE_FAIL(m->plan->ctx, INPUT, "%s: tensor '%s' is computed by no node",
+                         m->plan->model->path, v->name);
+    *out = root_new(m, (pare_root){.where = PARE_AT_CONSTANT, .constant = (void *)v->data->data});
+    if (*out < 0) return PARE_MEMORY;
+    set_root(m, v, *out);
+    return PARE_OK;
+}
+
+static pare_status view_of(const pare_node *node, const pare_value *v, pare_view *out)
+{
+    char text[256];
+    if (!pare_shape_known(&v->shape))
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "the shape of tensor '%s' is not known before it runs: %s", v->name,
+                              pare_shape_text(&v->shape, text, sizeof text));
+    size_t bytes;
+    int64_t n = pare_shape_count(&v->shape);
+    if (n < 0 || (v->dtype != PARE_string && !pare_type_bytes(v->dtype, n, &bytes)))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "tensor '%s' has type %s, which cannot be computed with",
+                              v->name, pare_type(v->dtype)->name);
+    pare_view_set(out, v->dtype, &v->shape, v->nhwc && !v->data);
+    out->data = v->data ? (void *)v->data->data : NULL;
+    return PARE_OK;
+}
+
+/* --- lifetimes --- */
+
+static bool is_alias(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    return op && op->cpu[0] && op->cpu[0]->flags & PARE_KERNEL_ALIAS;
+}
+
+/* Position (node->mark) of the last node that reads v, itself or under another shape. */
+static int last_use(const pare_value *v)
+{
+    const pare_graph *g = v->graph;
+    if (v->is_output) return g->node_count;
+    int last = -1;
+    for (int i = 0; i < v->user_count; i++) {
+        const pare_node *user = v->user[i];
+        int at = user->graph == g ? user->mark : g->node_count;
+        if (at > last) last = at;
+        if (is_alias(user) && user->in[0] == v && user->out[0]) {
+            at = last_use(user->out[0]);
+            if (at > last) last = at;
+        }
+    }
+    return last;
+}
+
+/* Bits of the inputs whose memory out 0 may take over. */
+static unsigned dying_inputs(const maker *m, const pare_step *s, int position)
+{
+    unsigned bits = 0;
+    if (!s->out_count || !s->node->out[0]) return 0;
+    const pare_view *y = &s->out[0].view;
+    for (int i = 0; i < s->in_count && i < 32; i++) {
+        const pare_place *x = &s->in[i];
+        if (x->root < 0) continue;
+        const pare_root *r = &m->plan->root[x->root];
+        bool alone = true;
+        for (int k = 0; k < s->in_count; k++) alone = alone && (k == i || s->in[k].root != x->root);
+        if (alone && r->where == PARE_AT_BUFFER && r->last == position &&
+            r->bytes == pare_view_bytes(y) && x->view.dtype == y->dtype &&
+            pare_view_same_order(&x->view, y))
+            bits |= 1u << i;
+    }
+    return bits;
+}
+
+/* --- one step --- */
+
+static pare_status step_places(maker *m, pare_step *s)
+{
+    pare_arena *arena = &m->plan->arena;
+    pare_node *n = s->node;
+    s->in_count = n->in_count;
+    s->out_count = n->out_count;
+    s->in = pare_arena_alloc(arena, (size_t)n->in_count + 1, sizeof *s->in);
+    s->out = pare_arena_alloc(arena, (size_t)n->out_count + 1, sizeof *s->out);
+    if (!s->in || !s->out) return PARE_MEMORY;
+    for (int i = 0; i < n->in_count; i++) {
+        s->in[i].root = -1;
+        if (!n->in[i]) continue;
+        PARE_TRY(root_find(m, n->in[i], &s->in[i].root));
+        PARE_TRY(view_of(n, n->in[i], &s->in[i].view));
+    }
+    for (int i = 0; i < n->out_count; i++) {
+        s->out[i].root = -1;
+        if (n->out[i]) PARE_TRY(view_of(n, n->out[i], &s->out[i].view));
+    }
+    return PARE_OK;
+}
+
+/* The kernel's view of the step; the arrays live in the plan's arena. */
+static pare_status step_prep(maker *m, pare_step *s, pare_prep *prep)
+{
+    pare_plan *p = m->plan;
+    pare_view *in = pare_arena_alloc(&p->arena, (size_t)s->in_count + 1, sizeof *in);
+    pare_view *out = pare_arena_alloc(&p->arena, (size_t)s->out_count + 1, sizeof *out);
+    if (!in || !out) return PARE_MEMORY;
+    for (int i = 0; i < s->in_count; i++) in[i] = s->in[i].view;
+    for (int i = 0; i < s->out_count; i++) out[i] = s->out[i].view;
+    *prep = (pare_prep){.ctx = p->ctx,
+                        .node = s->node,
+                        .in = in,
+                        .out = out,
+                        .in_count = s->in_count,
+                        .out_count = s->out_count,
+                        .threads = p->options.threads,
+                        .canonical = p->options.canonical,
+                        .dying = dying_inputs(m, s, s->node->mark),
+                        .arena = &p->arena,
+                        .share = -1};
+    return PARE_OK;
+}
+
+static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_kernel **out)
+{
+    const pare_op *op = pare_op_of(prep->node);
+    if (!op || !op->cpu[0])
+        return PARE_FAIL_NODE(prep->node, UNSUPPORTED,
+                              "operator '%s%s%s' is not supported (`pare ops` lists what is)",
+                              prep->node->domain, prep->node->domain[0] ? "." : "",
+                              prep->node->op_type);
+    if (m->tuner) return pare_tuner_choose(m->tuner, prep, op->cpu, out);
+    for (const pare_kernel *const *k = op->cpu; *k; k++)
+        if ((!m->plan->options.reference || (*k)->flags & (PARE_KERNEL_REF | PARE_KERNEL_ALIAS)) &&
+            (!(*k)->can || (*k)->can(prep))) {
+            *out = *k;
+            return PARE_OK;
+        }
+    const pare_value *x = prep->in_count ? prep->node->in[0] : NULL;
+    return PARE_FAIL_NODE(prep->node, UNSUPPORTED, "no kernel takes type %s",
+                          x ? pare_type(x->dtype)->name : "?");
+}
+
+pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep)
+{
+    prep->share = -1;
+    prep->scratch = 0;
+    prep->state = NULL;
+    if (kernel->prepare) PARE_TRY(kernel->prepare(prep));
+    if (prep->share < 0 && kernel->flags & PARE_KERNEL_INPLACE && prep->dying & 1) prep->share = 0;
+    for (int i = 0; i < prep->in_count && kernel->flags & PARE_KERNEL_INPLACE_ANY; i++)
+        if (prep->share < 0 && prep->dying >> i & 1) prep->share = i;
+    return PARE_OK;
+}
+
+static pare_status outputs_place(maker *m, pare_step *s, int share)
+{
+    pare_node *n = s->node;
+    for (int i = 0; i < n->out_count; i++) {
+        if (!n->out[i]) continue;
+        int last = last_use(n->out[i]), root;
+        if (i == 0 && share >= 0) {
+            root = s->in[share].root;
+            if (last > m->plan->root[root].last) m->plan->root[root].last = last;
+        } else {
+            root = root_new(m, (pare_root){.where = PARE_AT_BUFFER,
+                                           .bytes = pare_view_bytes(&s->out[i].view),
+                                           .first = n->mark,
+                                           .last = last < n->mark ? n->mark : last});
+            if (root < 0) return PARE_MEMORY;
+        }
+        s->out[i].root = root;
+        set_root(m, n->out[i], root);
+    }
+    return PARE_OK;
+}
+
+static pare_status step_make(maker *m, pare_node *node)
+{
+    pare_plan *p = m->plan;
+    pare_step *s = &p->step[p->step_count];
+    *s = (pare_step){.node = node};
+    PARE_TRY(step_places(m, s));
+    if (is_alias(node)) { /* same bytes under another shape: nothing runs */
+        set_root(m, node->out[0], s->in[0].root);
+        return PARE_OK;
+    }
+    pare_prep prep;
+    size_t before = p->arena.bytes;
+    PARE_TRY(step_prep(m, s, &prep));
+    PARE_TRY(kernel_choose(m, &prep, &s->kernel));
+    PARE_TRY(pare_kernel_prepare(s->kernel, &prep));
+    s->state = prep.state;
+    s->scratch = prep.scratch;
+    p->weight_bytes += p->arena.bytes - before;
+    p->step_count++; /* from here on pare_plan_free releases the state */
+    if (s->scratch > p->scratch_bytes) p->scratch_bytes = s->scratch;
+    pare_log(p->ctx, PARE_LOG_DEBUG, "%s %s: %s", node->op_type, node->name, s->kernel->name);
+    return outputs_place(m, s, prep.share);
+}
+
+/* --- the whole graph --- */
+
+static pare_status ends_place(maker *m)
+{
+    pare_plan *p = m->plan;
+    pare_graph *g = p->model->graph;
+    p->output_place = pare_arena_alloc(&p->arena, (size_t)g->out.count + 1, sizeof *p->output_place);
+    if (!p->output_place) return PARE_MEMORY;
+    for (int i = 0; i < g->out.count; i++) {
+        pare_value *v = g->out.item[i];
+        pare_place *place = &p->output_place[i];
+        PARE_TRY(root_find(m, v, &place->root));
+        if (!pare_shape_known(&v->shape))
+            return PARE_FAIL(p->ctx, UNSUPPORTED, "%s: output '%s' has no known shape",
+                             p->model->path, v->name);
+        pare_view_set(&place->view, v->dtype, &v->shape, false);
+    }
+    p->output_count = g->out.count;
+    return PARE_OK;
+}
+
+static pare_status inputs_place(maker *m)
+{
+    pare_plan *p = m->plan;
+    p->input_place = pare_arena_alloc(&p->arena, (size_t)p->input_count + 1, sizeof *p->input_place);
+    if (!p->input_place) return PARE_MEMORY;
+    for (int i = 0; i < p->input_count; i++) {
+        pare_place *place = &p->input_place[i];
+        place->root = root_new(m, (pare_root){.where = PARE_AT_INPUT, .index = i});
+        if (place->root < 0) return PARE_MEMORY;
+        set_root(m, p->input[i], place->root);
+        pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape, false);
+    }
+    return PARE_OK;
+}
+
+static pare_status steps_fill(maker *m)
+{
+    pare_plan *p = m->plan;
+    pare_graph *g = p->model->graph;
+    p->step = pare_arena_alloc(&p->arena, (size_t)g->node_count + 1, sizeof *p->step);
+    if (!p->step) return PARE_MEMORY;
+    for (int i = 0; i < g->node_count; i++) g->node[i]->mark = i;
+    PARE_TRY(inputs_place(m));
+    for (int i = 0; i < g->node_count; i++) {
+        PARE_TRY(pare_ctx_poll(p->ctx));
+        PARE_TRY(step_make(m, g->node[i]));
+    }
+    PARE_TRY(ends_place(m));
+    return pare_memory_plan(p->ctx, p);
+}
+
+/* Values of a graph, to size the table: each is an output, an input or an initializer. */
+static size_t value_count(const pare_graph *g)
+{
+    size_t n = (size_t)(g->in.count + g->init.count + g->out.count);
+    for (int i = 0; i < g->node_count; i++)
+        n += (size_t)(g->node[i]->in_count + g->node[i]->out_count);
+    return n;
+}
+
+pare_status pare_steps_make(pare_plan *plan)
+{
+    size_t slots = 64, values = value_count(plan->model->graph);
+    while (slots < 2 * values) slots *= 2;
+    maker m = {.plan = plan, .mask = slots - 1};
+    m.known = pare_alloc(plan->ctx, slots, sizeof *m.known);
+    if (!m.known) return PARE_MEMORY;
+    pare_status st = PARE_OK;
+    if (plan->options.tune) st = pare_tuner_open(plan->ctx, &m.tuner, &plan->options);
+    if (st == PARE_OK) st = steps_fill(&m);
+    if (m.tuner && st == PARE_OK)
+        st = pare_tuner_close(m.tuner);
+    else
+        pare_tuner_discard(m.tuner);
+    pare_free(m.known);
+    return st;
+}
+
+double pare_step_macs(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    pare_weighted w;
+    if (!op || op->quant.kind != PARE_QUANT_WEIGHTED || op->quant.weighted(node, &w) != PARE_OK)
+        return 0;
+    const pare_shape *weight = &node->in[w.w]->shape, *x = &node->in[w.x]->shape;
+    double out = (double)pare_shape_count(&node->out[0]->shape);
+    if (!node->in[w.w]->data) return x->rank > 0 ? out * (double)x->dim[x->rank - 1] : 0;
+    int64_t channels = w.axis < weight->rank ? weight->dim[w.axis] : 0;
+    return channels > 0 ? out * (double)pare_shape_count(weight) / (double)channels : 0;
+}

@@ -1,0 +1,156 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds pare and runs every test. Prints PASS|FAIL|SKIP name: reason for
+# each and ends with "N passed, N failed, N skipped"; exit status 1 where one failed.
+#
+#   sh tests/run.sh [STAGE...]      release sanitize isa fuzz install cli python; default: all
+#
+# PARE_MODELS=DIR   third-party models; tests that need them are skipped where it is not set
+# PARE_PYTHON=FILE  a Python with onnx 1.16.1, onnxruntime, numpy and h5py; else build/venv is made
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tools/packages.sh
+stages=${*:-release sanitize isa fuzz install cli python}
+wants() { case " $stages " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+
+# shellcheck disable=SC2086 # lists of words
+packages_install $packages_build $packages_demo $packages_test
+mkdir -p build/tests
+log=$PWD/build/tests
+results=$log/results
+: >"$results"
+jobs=$(nproc 2>/dev/null || echo 2)
+ccache=
+command -v ccache >/dev/null 2>&1 && ccache=-DCMAKE_C_COMPILER_LAUNCHER=ccache
+say() { printf '%s\n' "$*" | tee -a "$results"; }
+reason() { grep -E "error|warning|FAILED|Error|undefined" "$1" | head -3 | tr '\n' ' ' | cut -c1-400; }
+
+# build NAME FOLDER TARGET OPTION...: one line, and whether it worked
+build() {
+    name=$1 folder=$2 target=$3
+    shift 3
+    if cmake -S . -B "$folder" -G Ninja $ccache "$@" >"$log/$name.log" 2>&1 &&
+        ninja -C "$folder" "$target" >>"$log/$name.log" 2>&1; then
+        say "PASS build/$name"
+    else
+        say "FAIL build/$name: $(reason "$log/$name.log")"
+        return 1
+    fi
+}
+
+# unit PREFIX FOLDER CTEST-OPTION...: every ctest entry, cmocka's cases one by one
+unit() {
+    prefix=$1 folder=$2
+    shift 2
+    (cd "$folder" && ctest -V -j "$jobs" --timeout 300 "$@") >"$log/ctest.${prefix%/}" 2>&1
+    awk -v prefix="$prefix" -f tests/lines.awk "$log/ctest.${prefix%/}" | tee -a "$results"
+}
+
+# script NAME COMMAND...: a program that prints result lines itself, or only passes or fails
+script() {
+    name=$1
+    shift
+    "$@" >"$log/script" 2>"$log/script.err"
+    status=$?
+    if grep -E '^(PASS|FAIL|SKIP) ' "$log/script" | tee -a "$results" | grep -q .; then
+        [ $status = 0 ] || grep -q '^FAIL ' "$log/script" ||
+            say "FAIL $name: exit $status; $(tail -1 "$log/script.err")"
+    elif [ $status = 0 ]; then
+        say "PASS $name"
+    elif [ $status = 77 ]; then
+        say "SKIP $name: $(tail -1 "$log/script.err")"
+    else
+        say "FAIL $name: exit $status; $(tail -1 "$log/script.err")"
+    fi
+}
+
+# python_ready: sets python; false with its reason in $why
+python_ready() {
+    python=${PARE_PYTHON:-$PWD/build/venv/bin/python}
+    why=
+    if [ ! -x "$python" ]; then
+        python3 -m venv build/venv >"$log/venv.log" 2>&1 || {
+            why="no virtual environment: $(tail -1 "$log/venv.log")"
+            return 1
+        }
+    fi
+    "$python" -c 'import onnx, onnxruntime, numpy, h5py' 2>/dev/null && return 0
+    "$python" -m pip install -q onnx==1.16.1 onnxruntime numpy h5py >"$log/pip.log" 2>&1 || {
+        why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
+        return 1
+    }
+}
+
+stage_release() {
+    build release build all -DCMAKE_BUILD_TYPE=Release -DPARE_WERROR=ON -DPARE_FUZZ=OFF || return
+    unit "" build
+}
+
+stage_sanitize() {
+    build sanitize build/sanitize all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPARE_WERROR=ON \
+        -DPARE_SANITIZE=ON || return
+    OMP_NUM_THREADS=2 unit sanitize/ build/sanitize -LE slow
+}
+
+# The integer and exactness tests on narrower instruction sets than the machine's.
+stage_isa() {
+    for isa in AVX2 AVX512_CORE; do
+        DNNL_MAX_CPU_ISA=$isa unit "$isa/" build -L isa
+    done
+}
+
+stage_fuzz() {
+    command -v clang >/dev/null 2>&1 || {
+        say "SKIP fuzz: clang is not installed"
+        return
+    }
+    build fuzz build/fuzz fuzzers -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DPARE_FUZZ=ON \
+        -DBUILD_TESTING=ON || return
+    for target in build/fuzz/tests/fuzz_*; do
+        [ -x "$target" ] || continue
+        name=$(basename "$target")
+        seeds=tests/fuzz/corpus/${name#fuzz_}
+        rm -rf "$log/$name" && mkdir -p "$log/$name"
+        [ -d "$seeds" ] || seeds=
+        # shellcheck disable=SC2086 # seeds may be empty
+        if "$target" -max_total_time="${PARE_FUZZ_SECONDS:-15}" -rss_limit_mb=2048 -timeout=20 \
+            -artifact_prefix="$log/$name." "$log/$name" $seeds >"$log/$name.log" 2>&1; then
+            say "PASS fuzz/$name"
+        else
+            say "FAIL fuzz/$name: $(grep -E 'ERROR|SUMMARY' "$log/$name.log" | head -2 | tr '\n' ' ')"
+        fi
+    done
+}
+
+stage_install() {
+    [ -f tests/example/run.sh ] && script install/example sh tests/example/run.sh
+}
+
+stage_cli() {
+    for file in tests/cli/*.sh; do
+        [ -f "$file" ] && script "cli/$(basename "$file" .sh)" sh "$file"
+    done
+}
+
+stage_python() {
+    set -- tests/interop/*.py
+    [ -f "$1" ] || return
+    if ! python_ready; then
+        say "SKIP interop: $why"
+        return
+    fi
+    for file in "$@"; do
+        case $(basename "$file") in _*) continue ;; esac
+        script "interop/$(basename "$file" .py)" "$python" "$file"
+    done
+}
+
+for stage in release sanitize isa fuzz install cli python; do
+    wants $stage && stage_$stage
+done
+
+passed=$(grep -c '^PASS ' "$results")
+failed=$(grep -c '^FAIL ' "$results")
+skipped=$(grep -c '^SKIP ' "$results")
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# The Debian packages that pare is built, demonstrated and tested with; sourced by tools/demo.sh and
+# tests/run.sh. packages_install says what is missing before it installs it.
+
+packages_build="build-essential cmake ninja-build pkg-config libdnnl-dev libhdf5-dev
+libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev libpng-dev
+libjpeg62-turbo-dev"
+packages_demo="dataset-fashion-mnist"
+packages_test="libcmocka-dev python3 python3-venv clang libclang-rt-dev libomp-dev"
+
+# packages_install NAME...: installs the missing ones with apt, with sudo when not root. Where that
+# cannot be done it says so and returns: CMake then says what it will do without.
+packages_install() {
+    packages_missing=
+    command -v dpkg-query >/dev/null 2>&1 || {
+        echo "not a Debian system: install the counterparts of: $*" >&2
+        return 0
+    }
+    for package in "$@"; do
+        state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) || state=
+        [ "$state" = installed ] || packages_missing="$packages_missing $package"
+    done
+    [ -n "$packages_missing" ] || return 0
+    echo "will install with apt:$packages_missing" >&2
+    if [ "$(id -u)" = 0 ]; then
+        packages_root=env
+    elif command -v sudo >/dev/null 2>&1; then
+        packages_root=sudo
+    else
+        echo "neither root nor sudo: install them yourself; going on without" >&2
+        return 0
+    fi
+    packages_log=${TMPDIR:-/tmp}/pare-packages.$$
+    # shellcheck disable=SC2086 # a list of words
+    if $packages_root apt-get update -qq >"$packages_log" 2>&1 &&
+        $packages_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends $packages_missing >>"$packages_log" 2>&1; then
+        rm -f "$packages_log"
+    else
+        tail -5 "$packages_log" >&2
+        rm -f "$packages_log"
+        echo "apt could not install all of them; going on with what is there" >&2
+    fi
+}
