@@ -41,9 +41,9 @@ pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
 {
     *out = (pare_conv_args){.at = {present(p, 2), present(p, 3), present(p, 4)}};
     const pare_view *x = &p->in[0], *w = &p->in[1];
-    pare_shape xs, ws;
-    shape_of(x, &xs), shape_of(w, &ws);
-    PARE_TRY(pare_window_read(p->node, &xs, &ws, &out->win));
+    pare_shape xs;
+    shape_of(x, &xs);
+    PARE_TRY(pare_window_read(p->node, &xs, p->in[1].dim + 2, &out->win));
     PARE_TRY(pare_act_read(p->node, &out->act));
     out->n = x->dim[0], out->c = x->dim[1], out->m = w->dim[0], out->cg = w->dim[1];
     out->mg = out->m / out->win.group;

@@ -97,9 +97,9 @@ static pare_status conv_run(const pare_call *c)
     const pare_conv_args *a = c->state;
     const pare_window *win = &a->win;
     const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
-    strides xs = strides_of(&c->in[0], win->axes), ys = strides_of(&c->out[0], win->axes);
-    strides zs = z ? strides_of(z, win->axes) : ys;
-    taps t = {.args = a, .x = xs, .w = strides_of(&c->in[1], win->axes)};
+    strides xs = strides_of(&c->in[0], win->nd), ys = strides_of(&c->out[0], win->nd);
+    strides zs = z ? strides_of(z, win->nd) : ys;
+    taps t = {.args = a, .x = xs, .w = strides_of(&c->in[1], win->nd)};
     for (int64_t n = 0; n < a->n; n++)
         for (int64_t m = 0; m < a->m; m++) {
             t.x0 = n * xs.outer + m / a->mg * a->cg * xs.channel;

@@ -42,9 +42,9 @@ static pare_status global_prepare(pare_prep *p)
     pool_args *m;
     PARE_TRY(pool_read(p, &m));
     const pare_view *x = &p->in[0];
-    m->win = (pare_window){.axes = x->rank - 2, .group = 1};
+    m->win = (pare_window){.nd = x->rank - 2, .group = 1};
     for (int i = 0; i < 3; i++) {
-        int axis = i - (3 - m->win.axes);
+        int axis = i - (3 - m->win.nd);
         m->win.in[i] = m->win.kernel[i] = axis < 0 ? 1 : x->dim[2 + axis];
         m->win.stride[i] = m->win.dilation[i] = m->win.out[i] = 1;
     }
@@ -94,7 +94,7 @@ static void pool_point(const pare_call *c, int64_t batch, const int64_t *at, int
 {
     const pool_args *m = c->state;
     const pare_view *x = &c->in[0], *y = &c->out[0];
-    int axes = m->win.axes;
+    int axes = m->win.nd;
     int64_t first[3], last[3], padded[3], xs[3] = {0}, yi = batch * y->stride[0];
     for (int i = 0; i < 3; i++) {
         taps_inside(&m->win, i, at[i], &first[i], &last[i], &padded[i]);

@@ -64,7 +64,7 @@ pare_status pare_infer_fused_conv(pare_node *node)
     PARE_TRY(pare_act_read(node, &act));
     if (x->shape.rank < 0 || w->shape.rank < 0) return unknown_output(node, type);
     pare_window win;
-    PARE_TRY(pare_window_read(node, &x->shape, &w->shape, &win));
+    PARE_TRY(pare_window_read(node, &x->shape, w->shape.dim + 2, &win));
     int64_t channels = x->shape.dim[1], filters = w->shape.dim[0], joined;
     int64_t expected = w->shape.dim[1] < 0 ? -1 : w->shape.dim[1] * win.group;
     if (!join(&joined, channels, expected))
@@ -75,7 +75,7 @@ pare_status pare_infer_fused_conv(pare_node *node)
                               (long long)filters, (long long)win.group);
     pare_shape y = {.rank = x->shape.rank, .dim = {x->shape.dim[0], filters}};
     y.name[0] = x->shape.name[0];
-    for (int i = 0; i < win.axes; i++) y.dim[2 + i] = win.out[3 - win.axes + i];
+    for (int i = 0; i < win.nd; i++) y.dim[2 + i] = win.out[3 - win.nd + i];
     pare_infer_out(node, 0, type, &y);
     return PARE_OK;
 }
@@ -177,8 +177,8 @@ pare_status pare_infer_q_pool(pare_node *node)
     pare_window win;
     PARE_TRY(pare_window_read(node, &x->shape, NULL, &win));
     pare_shape y = x->shape;
-    for (int i = 0; i < win.axes; i++) {
-        y.dim[2 + i] = win.out[3 - win.axes + i];
+    for (int i = 0; i < win.nd; i++) {
+        y.dim[2 + i] = win.out[3 - win.nd + i];
         y.name[2 + i] = NULL;
     }
     pare_infer_out(node, 0, q.to, &y);

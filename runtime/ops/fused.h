@@ -5,6 +5,7 @@
 #define PARE_RUNTIME_OPS_FUSED_H
 
 #include "runtime/ops/ops.h"
+#include "runtime/ops/window.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,23 +43,6 @@ typedef struct pare_quant_args {
 PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_args *out);
 
 static inline bool pare_type_is_int8(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
-
-/* A window that slides over up to three axes; unused leading axes have kernel 1 and pad 0, so that
-   every loop can run over three. */
-typedef struct pare_window {
-    int axes; /* 1, 2 or 3: the last ones are used */
-    int64_t kernel[3], stride[3], dilation[3], begin[3], end[3];
-    int64_t in[3], out[3]; /* -1 where unknown */
-    int64_t group;
-    bool ceil, include_pad;
-} pare_window;
-
-/* Reads kernel_shape (or the weight's dims), strides, dilations, pads, auto_pad, group, ceil_mode and
-   count_include_pad for an input of shape x (rank 3 to 5); weight NULL for pools. out[] follows
-   ONNX Conv-11 and AveragePool-19 (with ceil_mode the last window starts inside the input or its
-   leading pad). PARE_INPUT names what does not fit. */
-PARE_NODISCARD pare_status pare_window_read(const pare_node *node, const pare_shape *x,
-                                            const pare_shape *weight, pare_window *out);
 
 #ifdef __cplusplus
 }

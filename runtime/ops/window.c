@@ -46,6 +46,10 @@ static pare_status read_common(const pare_node *node, const pare_shape *x, const
 {
     memset(w, 0, sizeof *w);
     w->nd = x->rank - 2;
+    w->group = pare_node_int(node, "group", 1);
+    w->include_pad = pare_node_int(node, "count_include_pad", 0) != 0;
+    if (w->group < 1 || w->group > INT32_MAX)
+        return PARE_FAIL_NODE(node, INPUT, "group is %" PRId64 ", expected 1 or more", w->group);
     if (w->nd < 1 || w->nd > 3)
         return PARE_FAIL_NODE(node, UNSUPPORTED,
                               "its input has rank %d, expected 3 to 5 (1 to 3 spatial axes)",

@@ -12,6 +12,8 @@ typedef struct pare_window {
     int64_t in[3], out[3]; /* spatial sizes; -1 unknown */
     int64_t kernel[3], stride[3], dilation[3];
     int64_t begin[3], end[3]; /* padding; 0 where auto_pad meets an unknown size */
+    int64_t group;            /* of convolutions; 1 for pools */
+    bool include_pad;         /* of average pools: count_include_pad */
 } pare_window;
 
 /* The window of a Conv or pool (strides, dilations, pads, auto_pad, ceil_mode) over x [N,C,...].
