@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights into s8 constants behind a DequantizeLinear, each once however many nodes read it; biases
+   into s32 where the target wants that. */
+#include "quant/parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A weight as it will be written. Nodes that read it along another axis, or with another alpha, get
+   a weight of their own. */
+typedef struct weight {
+    pare_value *value, *dequantized;
+    int axis; /* -1: one scale for all */
+    float alpha;
+    const pare_tensor *data; /* alpha multiplied in */
+    float *scale;            /* (channels) */
+    int64_t channels;
+    int next; /* another weight made of the same value, or -1 */
+} weight;
+
+typedef struct weights {
+    pare_quant_scheme *scheme;
+    pare_quant_map at;
+    weight *item;
+    int count;
+    size_t capacity;
+    int *of_job; /* (job_count) */
+} weights;
+
+/* A constant times a number, as a tensor in the model's arena. */
+static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
+                          const pare_tensor **out)
+{
+    *out = t;
+    if (by == 1) return PARE_OK;
+    float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
+    pare_tensor *copy;
+    if (!data) return PARE_MEMORY;
+    for (int64_t i = 0; i < t->count; i++) data[i] = by * ((const float *)t->data)[i];
+    PARE_TRY(pare_tensor_new(s->model, &copy, t->name ? t->name : "", PARE_f32, t->rank, t->dims,
+                             data));
+    *out = copy;
+    return PARE_OK;
+}
+
+static pare_status make(weights *all, pare_value *value, int axis, float alpha, int next)
+{
+    pare_quant_scheme *s = all->scheme;
+    if (!pare_arena_grow(s->arena, &all->item, &all->capacity, (size_t)all->count,
+                         sizeof *all->item))
+        return PARE_MEMORY;
+    weight *w = &all->item[all->count];
+    *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next};
+    PARE_TRY(scaled(s, value->data, alpha, &w->data));
+    pare_quant_weight_view view = pare_quant_weight_look(w->data, axis);
+    w->channels = view.channels;
+    w->scale = pare_arena_alloc(s->arena, (size_t)view.channels, sizeof *w->scale);
+    if (!w->scale) return PARE_MEMORY;
+    PARE_TRY(pare_quant_weight_scales(s->ctx, &view, w->scale));
+    return pare_quant_map_put(&all->at, value, all->count++);
+}
+
+/* One scale per output channel; one for all where asked, and where the weight is the left factor
+   (its rows are no channels of a kernel). */
+static int axis_of(const pare_quant_scheme *s, const pare_quant_job *job)
+{
+    bool whole = s->options->per_tensor_weights || job->part.w < job->part.x;
+    return whole ? -1 : job->part.axis;
+}
+
+static pare_status find(weights *all, int j)
+{
+    const pare_quant_job *job = &all->scheme->job[j];
+    pare_value *value = job->node->in[job->part.w];
+    int axis = axis_of(all->scheme, job), first = pare_quant_map_find(&all->at, value);
+    for (int i = first; i >= 0; i = all->item[i].next)
+        if (all->item[i].axis == axis && all->item[i].alpha == job->part.alpha) {
+            all->of_job[j] = i;
+            return PARE_OK;
+        }
+    all->of_job[j] = all->count;
+    return make(all, value, axis, job->part.alpha, first);
+}
+
+/* --- biases --- */
+
+/* The constant added to a weighted node's output, its own or the one of the addition behind it; one
+   value for all channels, or one each; else NULL. */
+static const pare_tensor *bias_of(const pare_quant_job *job, int64_t channels)
+{
+    const pare_value *bias = job->part.bias >= 0 ? pare_node_in(job->node, job->part.bias) : NULL;
+    const pare_node *sum = bias ? NULL : pare_quant_bias_node(job->node);
+    if (sum) bias = sum->in[sum->in[0]->data == NULL];
+    const pare_tensor *t = bias ? bias->data : NULL;
+    return t && t->dtype == PARE_f32 && (t->count == channels || t->count == 1) ? t : NULL;
+}
+
+/* A bias becomes rint(b / (s_x * s_w)) in s32: s_w is raised where that would pass 2^30. */
+static void raise_scales(weights *all, int j)
+{
+    const pare_quant_job *job = &all->scheme->job[j];
+    weight *w = &all->item[all->of_job[j]];
+    int64_t channels = w->channels;
+    const pare_value *x = job->node->in[job->part.x];
+    const pare_shape *y = &job->node->out[0]->shape;
+    int last = y->rank - 1;
+    if (w->axis < 0 && last >= 0) channels = y->dim[job->part.bias >= 0 && y->rank > 2 ? 1 : last];
+    const pare_tensor *bias = bias_of(job, channels);
+    int at = pare_quant_point_find(all->scheme, x);
+    if (!bias || at < 0) return;
+    float beta = pare_node_in(job->node, job->part.bias) ? job->part.beta : 1;
+    for (int64_t c = 0; c < bias->count; c++) {
+        float b = fabsf(beta * ((const float *)bias->data)[c]);
+        float least = b / (all->scheme->point[at].scale * 0x1p30f);
+        int64_t from = bias->count == w->channels ? c : 0, to = from + 1;
+        if (bias->count == 1 || w->channels == 1) from = 0, to = w->channels;
+        for (int64_t k = from; k < to; k++) w->scale[k] = fmaxf(w->scale[k], least);
+    }
+}
+
+/* --- writing --- */
+
+static pare_status dequantize(pare_quant_scheme *s, const pare_node *reader, const char *name,
+                              pare_value *const *in, int in_count, int axis, pare_value **out)
+{
+    pare_node *node;
+    PARE_TRY(pare_quant_value(s->graph, out, name, "dequantized"));
+    pare_value_set_type(*out, PARE_f32, &in[0]->shape);
+    PARE_TRY(pare_quant_insert(s->graph, pare_node_index(reader), &node, "DequantizeLinear", name,
+                               in, in_count, *out));
+    s->facts->dq_nodes++;
+    return axis >= 0 ? pare_node_set_int(node, "axis", axis) : PARE_OK;
+}
+
+static pare_status write_weight(pare_quant_scheme *s, weight *w, const pare_node *reader)
+{
+    const char *name = w->value->name;
+    int64_t dims[1] = {w->channels};
+    int rank = w->axis >= 0;
+    pare_quant_weight_view view = pare_quant_weight_look(w->data, w->axis);
+    int8_t *q = pare_alloc(s->ctx, (size_t)w->data->count, 1);
+    int8_t *zeros = pare_alloc(s->ctx, (size_t)w->channels, 1);
+    pare_value *in[3];
+    pare_status st = PARE_MEMORY;
+    if (!q || !zeros) goto done;
+    pare_quant_weight_round(&view, w->scale, q);
+    if ((st = pare_quant_constant(s->graph, &in[0], name, "quantized", PARE_s8, w->data->rank,
+                                  w->data->dims, q)))
+        goto done;
+    if ((st = pare_quant_constant(s->graph, &in[1], name, "scale", PARE_f32, rank, dims, w->scale)))
+        goto done;
+    if ((st = pare_quant_constant(s->graph, &in[2], name, "zero_point", PARE_s8, rank, dims,
+                                  zeros)))
+        goto done;
+    st = dequantize(s, reader, name, in, 3, w->axis, &w->dequantized);
+done:
+    pare_free(q);
+    pare_free(zeros);
+    return st;
+}
+
+/* s32 with the scale s_x * s_w[c], as ONNX Runtime's kernels take it. */
+static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
+                             const pare_tensor *bias)
+{
+    pare_value *in[2], *out, *old = job->node->in[job->part.bias];
+    float x_scale = s->point[job->x].scale;
+    int32_t *q = pare_arena_alloc(s->arena, (size_t)bias->count, sizeof *q);
+    float *scale = pare_arena_alloc(s->arena, (size_t)bias->count, sizeof *scale);
+    if (!q || !scale) return PARE_MEMORY;
+    for (int64_t c = 0; c < bias->count; c++) {
+        scale[c] = x_scale * w->scale[w->channels == 1 ? 0 : c];
+        q[c] = (int32_t)rint((double)((const float *)bias->data)[c] / (double)scale[c]);
+    }
+    int rank = w->axis >= 0;
+    PARE_TRY(pare_quant_constant(s->graph, &in[0], old->name, "quantized", PARE_s32, 1,
+                                 bias->dims, q));
+    PARE_TRY(pare_quant_constant(s->graph, &in[1], old->name, "scale", PARE_f32, rank, bias->dims,
+                                 scale));
+    PARE_TRY(dequantize(s, job->node, old->name, in, 2, rank ? 0 : -1, &out));
+    return pare_node_set_in(job->node, job->part.bias, out);
+}
+
+/* Folds beta in; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32 bias. */
+static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
+{
+    pare_value *old = job->part.bias >= 0 ? pare_node_in(job->node, job->part.bias) : NULL;
+    if (!old || !old->data || old->data->dtype != PARE_f32) return PARE_OK;
+    const pare_tensor *bias;
+    PARE_TRY(scaled(s, old->data, job->part.beta, &bias));
+    bool per_channel = bias->rank == 1 && bias->count == (w->axis >= 0 ? w->channels : bias->count);
+    if (s->options->target == PARE_TARGET_ONNXRUNTIME && per_channel && w->axis >= 0)
+        PARE_TRY(write_s32(s, job, w, bias));
+    else if (job->part.beta != 1) {
+        pare_value *fresh;
+        PARE_TRY(pare_quant_constant(s->graph, &fresh, old->name, "scaled", PARE_f32, bias->rank,
+                                     bias->dims, bias->data));
+        PARE_TRY(pare_node_set_in(job->node, job->part.bias, fresh));
+    }
+    return job->part.beta != 1 ? pare_node_set_float(job->node, "beta", 1) : PARE_OK;
+}
+
+static pare_status write_job(weights *all, int j)
+{
+    pare_quant_scheme *s = all->scheme;
+    pare_quant_job *job = &s->job[j];
+    weight *w = &all->item[all->of_job[j]];
+    if (!w->dequantized) PARE_TRY(write_weight(s, w, job->node));
+    PARE_TRY(write_bias(s, job, w));
+    if (job->part.alpha != 1) PARE_TRY(pare_node_set_float(job->node, "alpha", 1));
+    return pare_node_set_in(job->node, job->part.w, w->dequantized);
+}
+
+pare_status pare_quant_emit_weights(pare_quant_scheme *s)
+{
+    weights all = {.scheme = s};
+    pare_quant_map_init(&all.at, s->arena);
+    all.of_job = pare_arena_alloc(s->arena, (size_t)s->job_count + 1, sizeof *all.of_job);
+    if (!all.of_job) return PARE_MEMORY;
+    for (int j = 0; j < s->job_count; j++)
+        if (s->job[j].part.constant) PARE_TRY(find(&all, j));
+    for (int j = 0; j < s->job_count; j++)
+        if (s->job[j].part.constant) raise_scales(&all, j);
+    for (int j = 0; j < s->job_count; j++)
+        if (s->job[j].part.constant) PARE_TRY(write_job(&all, j));
+    return PARE_OK;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was done, in the file's metadata_props: enough to make the same file again. No clock. */
+#include "quant/parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+pare_status pare_quant_meta_set(pare_model *model, const char *key, const char *value)
+{
+    pare_arena *arena = &model->arena;
+    const char *text = pare_arena_strdup(arena, value);
+    int n = model->meta.count;
+    pare_pair *list = pare_arena_alloc(arena, (size_t)n + 1, sizeof *list);
+    if (!text || !list) return PARE_MEMORY;
+    if (n) memcpy(list, model->meta.item, (size_t)n * sizeof *list);
+    model->meta.item = list;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].key, key)) {
+            list[i].value = text;
+            return PARE_OK;
+        }
+    list[n] = (pare_pair){pare_arena_strdup(arena, key), text};
+    if (!list[n].key) return PARE_MEMORY;
+    model->meta.count++;
+    return PARE_OK;
+}
+
+static const char *method_text(const pare_range_rule *rule, char *text, size_t size)
+{
+    static const char *const names[] = {"minmax", "percentile", "entropy", "mse", "auto"};
+    if (rule->method == PARE_METHOD_PERCENTILE)
+        snprintf(text, size, "percentile:%.10g", rule->percentile);
+    else
+        snprintf(text, size, "%s", names[rule->method]);
+    return text;
+}
+
+static char *with_patterns(pare_model *model, char *recipe, const char *word,
+                           const char *const *pattern, int count)
+{
+    for (int i = 0; i < count && recipe; i++)
+        recipe = pare_arena_printf(&model->arena, "%s %s=%s", recipe, word, pattern[i]);
+    return recipe;
+}
+
+static char *recipe_of(pare_model *model, const pare_quant_options *o)
+{
+    char method[40];
+    char *recipe;
+    if (o->precision == PARE_PRECISION_INT8)
+        recipe = pare_arena_printf(
+            &model->arena, "int8 activations=%s target=%s weights=%s method=%s",
+            o->unsigned_activations ? "u8" : "s8",
+            o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
+            o->per_tensor_weights ? "tensor" : "channel",
+            method_text(&o->rule, method, sizeof method));
+    else
+        recipe = pare_arena_printf(&model->arena, "%s io=%s%s",
+                                   o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
+                                   o->io_same ? "same" : "f32",
+                                   o->bf16_compute ? " bf16-compute" : "");
+    recipe = with_patterns(model, recipe, "skip", o->skip, o->skip_count);
+    return with_patterns(model, recipe, "only", o->only, o->only_count);
+}
+
+pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
+                                const char *ranges_hash)
+{
+    char *recipe = recipe_of(model, options);
+    if (!recipe) return PARE_MEMORY;
+    PARE_TRY(pare_quant_meta_set(model, "pare.recipe", recipe));
+    return ranges_hash ? pare_quant_meta_set(model, "pare.ranges_hash", ranges_hash) : PARE_OK;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share: the scheme (which tensors and weights become int8, with which
+   scales) that placement fills in and writing turns into Q/DQ nodes. */
+#ifndef PARE_QUANT_PARTS_H
+#define PARE_QUANT_PARTS_H
+
+#include "quant/quant.h"
+#include "runtime/ops/ops.h"
+
+/* --- map.c: pointers to positions --- */
+
+typedef struct pare_quant_map_slot {
+    const void *key;
+    int at;
+} pare_quant_map_slot;
+
+typedef struct pare_quant_map {
+    pare_arena *arena;
+    pare_quant_map_slot *slot;
+    size_t slots, count;
+} pare_quant_map;
+
+void pare_quant_map_init(pare_quant_map *map, pare_arena *arena);
+int pare_quant_map_find(const pare_quant_map *map, const void *key); /* -1 where it is not in */
+PARE_NODISCARD pare_status pare_quant_map_put(pare_quant_map *map, const void *key, int at);
+
+/* --- pattern.c: --skip and --only --- */
+
+/* chosen[i] says whether node i of the graph may be quantized. A pattern without a match is
+   PARE_USAGE and lists names that are near. */
+PARE_NODISCARD pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options,
+                                        bool *chosen);
+/* The name patterns see: the node's, else its first output's. */
+const char *pare_quant_node_name(const pare_node *node);
+
+/* --- scheme: filled by place.c and scales.c, written by emit.c --- */
+
+/* A float tensor that gets a Q/DQ pair. */
+typedef struct pare_quant_point {
+    pare_value *value;
+    bool everyone; /* all its users read the pair; else those of its pare_quant_use entries */
+    int group;     /* first point of those that share scale and zero point */
+    float low, high, scale;
+    int zero;
+} pare_quant_point;
+
+typedef struct pare_quant_use {
+    pare_node *node;
+    int input, point;
+} pare_quant_use;
+
+/* A weighted node that becomes int8. */
+typedef struct pare_quant_job {
+    pare_node *node;
+    pare_weighted part;
+    int x; /* its input's point */
+} pare_quant_job;
+
+typedef struct pare_quant_scheme {
+    pare_ctx *ctx;
+    pare_model *model;
+    pare_graph *graph;
+    pare_arena *arena; /* dies with the call */
+    const pare_ranges *ranges;
+    const pare_quant_options *options;
+    pare_quant_facts *facts;
+    bool *chosen; /* (node_count) before anything is inserted */
+    pare_quant_map node_at; /* node -> position in chosen */
+    pare_quant_map point_at;
+    pare_quant_point *point;
+    int point_count;
+    size_t point_capacity;
+    pare_quant_use *use;
+    int use_count;
+    size_t use_capacity;
+    pare_quant_job *job;
+    int job_count;
+    size_t job_capacity;
+} pare_quant_scheme;
+
+/* place.c: which tensors. */
+PARE_NODISCARD pare_status pare_quant_place(pare_quant_scheme *s);
+/* place_tensorrt.c, place_onnxruntime.c */
+PARE_NODISCARD pare_status pare_quant_place_tensorrt(pare_quant_scheme *s);
+PARE_NODISCARD pare_status pare_quant_place_onnxruntime(pare_quant_scheme *s);
+
+PARE_NODISCARD pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at);
+int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value);
+PARE_NODISCARD pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input);
+bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node);
+pare_quant_kind pare_quant_kind_of(const pare_node *node); /* the row's; NONE where there is no row */
+/* Float, not constant. */
+bool pare_quant_is_activation(const pare_value *value);
+/* The job of this node, or NULL. */
+pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node);
+/* The addition of a constant behind a weighted node that only it reads, or NULL. */
+pare_node *pare_quant_bias_node(const pare_node *node);
+/* The tensor behind a weighted node's bias addition and clamp, where each is the only reader. */
+pare_value *pare_quant_chain_end(const pare_node *node);
+/* The weighted node whose output, or bias addition's output, this is; else NULL. */
+pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
+
+/* scales.c: a range per point; whether one scale may serve two; scales and zero points per group. */
+PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
+bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);
+PARE_NODISCARD pare_status pare_quant_scales(pare_quant_scheme *s);
+
+/* emit.c: the scheme into the graph. */
+PARE_NODISCARD pare_status pare_quant_emit(pare_quant_scheme *s);
+
+/* weights.c: scales of a weight, one per channel of axis (axis -1: one for all), that minimise the
+   squared error; then its rounding. */
+typedef struct pare_quant_weight_view {
+    const float *data;
+    int64_t outer, channels, inner; /* data is (outer, channels, inner) */
+} pare_quant_weight_view;
+
+pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
+PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,
+                                                    float *scale);
+void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
+
+/* emit_weight.c */
+PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
+
+/* halves.c */
+PARE_NODISCARD pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
+                                         const pare_quant_options *options, pare_quant_facts *facts);
+
+/* manifest.c */
+PARE_NODISCARD pare_status pare_quant_meta_set(pare_model *model, const char *key, const char *value);
+PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
+                                          const char *ranges_hash);
+
+PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
+                                      const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Inserts a node at a position, named base_TYPE; node may be NULL. */
+PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node,
+                                             const char *op_type, const char *base,
+                                             pare_value *const *in, int in_count, pare_value *out);
+/* A new value, or constant, whose name begins with base. */
+PARE_NODISCARD pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
+                                       const char *suffix);
+PARE_NODISCARD pare_status pare_quant_constant(pare_graph *graph, pare_value **out, const char *base,
+                                          const char *suffix, pare_dtype dtype, int rank,
+                                          const int64_t *dims, const void *data);
+
+#endif

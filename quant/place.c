@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors become int8: the weighted nodes, then what the target wants around them. */
+#include "quant/parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+pare_quant_kind pare_quant_kind_of(const pare_node *node)
+{
+    const pare_op *op = node ? pare_op_of(node) : NULL;
+    return op ? op->quant.kind : PARE_QUANT_NONE;
+}
+
+bool pare_quant_is_activation(const pare_value *value)
+{
+    return value && value->dtype == PARE_f32 && !value->data;
+}
+
+bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node)
+{
+    int at = pare_quant_map_find(&s->node_at, node);
+    return at >= 0 && s->chosen[at];
+}
+
+int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value)
+{
+    return pare_quant_map_find(&s->point_at, value);
+}
+
+pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at)
+{
+    *at = pare_quant_point_find(s, value);
+    if (*at >= 0) return PARE_OK;
+    if (!pare_arena_grow(s->arena, &s->point, &s->point_capacity, (size_t)s->point_count,
+                         sizeof *s->point))
+        return PARE_MEMORY;
+    *at = s->point_count++;
+    s->point[*at] = (pare_quant_point){.value = value, .group = *at};
+    return pare_quant_map_put(&s->point_at, value, *at);
+}
+
+pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input)
+{
+    int at;
+    PARE_TRY(pare_quant_point_add(s, node->in[input], &at));
+    if (!pare_arena_grow(s->arena, &s->use, &s->use_capacity, (size_t)s->use_count, sizeof *s->use))
+        return PARE_MEMORY;
+    s->use[s->use_count++] = (pare_quant_use){node, input, at};
+    return PARE_OK;
+}
+
+pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node)
+{
+    for (int i = 0; node && i < s->job_count; i++)
+        if (s->job[i].node == node) return &s->job[i];
+    return NULL;
+}
+
+/* --- the weighted nodes --- */
+
+static pare_status keep_float(pare_quant_scheme *s, const pare_node *node, const char *why)
+{
+    s->facts->float_nodes++;
+    return pare_quant_note(s->model, s->facts, "%s (%s) stays float: %s", pare_quant_node_name(node),
+                           node->op_type, why);
+}
+
+/* Why a weighted node cannot become int8, or NULL. */
+static const char *obstacle(const pare_quant_scheme *s, const pare_node *node,
+                            const pare_weighted *part)
+{
+    const pare_value *x = pare_node_in(node, part->x), *w = pare_node_in(node, part->w);
+    if (!pare_quant_is_chosen(s, node)) return "skipped by a pattern";
+    if (!x || !w) return "an input is missing";
+    if (x->dtype != PARE_f32 || w->dtype != PARE_f32) return "its inputs are not f32";
+    if (x->data) return "both inputs are constant";
+    if (w->data && w->data->rank < 2) return "its weight is a vector";
+    if (w->data && w->data->count == 0) return "its weight is empty";
+    return NULL;
+}
+
+static pare_status add_job(pare_quant_scheme *s, pare_node *node)
+{
+    pare_quant_job job = {.node = node};
+    PARE_TRY(pare_op_of(node)->quant.weighted(node, &job.part));
+    const char *why = obstacle(s, node, &job.part);
+    if (why) return keep_float(s, node, why);
+    job.part.constant = node->in[job.part.w]->data != NULL;
+    if (!pare_arena_grow(s->arena, &s->job, &s->job_capacity, (size_t)s->job_count, sizeof *s->job))
+        return PARE_MEMORY;
+    s->job[s->job_count++] = job;
+    s->facts->quantized_nodes++;
+    return PARE_OK;
+}
+
+/* --- chains: weighted node, bias addition, clamp --- */
+
+/* The one reader of a value that is no graph output, where it adds a constant vector. */
+static pare_node *bias_reader(const pare_value *value)
+{
+    pare_node *user = pare_value_only_user(value);
+    if (!user || pare_quant_kind_of(user) != PARE_QUANT_SUM || user->in_count != 2) return NULL;
+    const pare_value *other = user->in[user->in[0] == value];
+    return other && other->data ? user : NULL;
+}
+
+pare_node *pare_quant_bias_node(const pare_node *node) { return bias_reader(node->out[0]); }
+
+pare_value *pare_quant_chain_end(const pare_node *node)
+{
+    pare_value *end = node->out[0];
+    pare_node *next = bias_reader(end);
+    if (next) end = next->out[0];
+    next = pare_value_only_user(end);
+    if (next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == end)
+        end = next->out[0];
+    return end;
+}
+
+pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value)
+{
+    const pare_node *node = value->producer;
+    if (!node) return NULL;
+    pare_quant_job *job = pare_quant_job_of(s, node);
+    for (int i = 0; !job && i < node->in_count; i++) {
+        const pare_node *before = node->in[i] ? node->in[i]->producer : NULL;
+        if (before && before->out[0] == node->in[i] && bias_reader(node->in[i]) == node)
+            job = pare_quant_job_of(s, before);
+    }
+    return job;
+}
+
+/* --- tensors that share a scale --- */
+
+static int group_of(const pare_quant_scheme *s, int at)
+{
+    while (s->point[at].group != at) at = s->point[at].group;
+    return at;
+}
+
+static void unite(pare_quant_scheme *s, int a, int b)
+{
+    a = group_of(s, a);
+    b = group_of(s, b);
+    if (a < b)
+        s->point[b].group = a;
+    else
+        s->point[a].group = b;
+}
+
+/* Where a value that only moved came from. */
+static pare_value *root_of(pare_value *value)
+{
+    while (value->producer && pare_quant_kind_of(value->producer) == PARE_QUANT_PASS &&
+           pare_quant_is_activation(pare_node_in(value->producer, 0)))
+        value = value->producer->in[0];
+    return value;
+}
+
+/* A join's inputs and output share a scale where all of them are points. */
+static void unite_join(pare_quant_scheme *s, int at)
+{
+    const pare_node *join = s->point[at].value->producer;
+    if (!join || pare_quant_kind_of(join) != PARE_QUANT_JOIN) return;
+    for (int i = 0; i < join->in_count; i++)
+        if (!join->in[i] || pare_quant_point_find(s, join->in[i]) < 0) return;
+    for (int i = 0; i < join->in_count; i++) unite(s, at, pare_quant_point_find(s, join->in[i]));
+}
+
+static pare_status unite_points(pare_quant_scheme *s)
+{
+    pare_quant_map first;
+    pare_quant_map_init(&first, s->arena);
+    for (int i = 0; i < s->point_count; i++) {
+        pare_value *root = root_of(s->point[i].value);
+        int at = pare_quant_map_find(&first, root);
+        if (at < 0)
+            PARE_TRY(pare_quant_map_put(&first, root, i));
+        else if (s->options->target == PARE_TARGET_ONNXRUNTIME ||
+                 pare_quant_spans_agree(s, at, i))
+            unite(s, at, i);
+    }
+    for (int i = 0; i < s->point_count; i++) unite_join(s, i);
+    for (int i = 0; i < s->point_count; i++) s->point[i].group = group_of(s, i);
+    return PARE_OK;
+}
+
+pare_status pare_quant_place(pare_quant_scheme *s)
+{
+    pare_graph *g = s->graph;
+    s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
+    if (!s->chosen) return PARE_MEMORY;
+    PARE_TRY(pare_quant_select(g, s->options, s->chosen));
+    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_quant_map_put(&s->node_at, g->node[n], n));
+    for (int n = 0; n < g->node_count; n++)
+        if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
+    PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? pare_quant_place_onnxruntime(s)
+                                                           : pare_quant_place_tensorrt(s));
+    PARE_TRY(pare_quant_choose_ranges(s));
+    PARE_TRY(unite_points(s));
+    for (int i = 0; i < s->job_count; i++)
+        s->job[i].x = pare_quant_point_find(s, s->job[i].node->in[s->job[i].part.x]);
+    return PARE_OK;
+}
+
+pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    int n = facts->note_count;
+    if ((n & (n - 1)) == 0) { /* full at powers of two */
+        const char **more =
+            pare_arena_alloc(&model->arena, (size_t)(n ? 2 * n : 1), sizeof *more);
+        if (!more) return PARE_MEMORY;
+        if (n) memcpy(more, facts->note, (size_t)n * sizeof *more);
+        facts->note = more;
+    }
+    facts->note[n] = pare_arena_strdup(&model->arena, text);
+    if (!facts->note[n]) return PARE_MEMORY;
+    facts->note_count++;
+    return PARE_OK;
+}

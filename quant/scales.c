@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges to scales and zero points (QuantizeLinear, ONNX 13). */
+#include "quant/parts.h"
+
+#include <float.h>
+#include <math.h>
+
+static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
+{
+    const pare_node *maker = p->value->producer;
+    if (pare_quant_kind_of(maker) == PARE_QUANT_FIXED) {
+        const pare_quant_role *role = &pare_op_of(maker)->quant;
+        p->low = role->low;
+        p->high = role->high;
+        return PARE_OK;
+    }
+    const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
+    if (!stats)
+        return PARE_FAIL(s->ctx, INPUT,
+                         "%s: tensor '%s' has no range; calibrate this model with the version of "
+                         "pare that quantizes it, or keep its reader float with --skip",
+                         s->model->path, p->value->name);
+    pare_range_rule rule = s->options->rule;
+    rule.symmetric = !s->options->unsigned_activations;
+    pare_range range;
+    PARE_TRY(pare_range_choose(s->ctx, stats->histogram, &rule, &range));
+    if (!isfinite(range.low) || !isfinite(range.high) || range.low > range.high)
+        return PARE_FAIL(s->ctx, INPUT, "%s: tensor '%s' has the range [%g, %g], expected finite "
+                         "numbers in order; look for NaN or Inf with pare calibrate",
+                         s->model->path, p->value->name, (double)range.low, (double)range.high);
+    p->low = fminf(range.low, 0);
+    p->high = fmaxf(range.high, 0);
+    return PARE_OK;
+}
+
+pare_status pare_quant_choose_ranges(pare_quant_scheme *s)
+{
+    for (int i = 0; i < s->point_count; i++) PARE_TRY(choose(s, &s->point[i]));
+    return PARE_OK;
+}
+
+static float span(const pare_quant_scheme *s, const pare_quant_point *p)
+{
+    return s->options->unsigned_activations ? p->high - p->low : fmaxf(-p->low, p->high);
+}
+
+/* One scale for both costs less than a third of a bit. */
+bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b)
+{
+    float x = span(s, &s->point[a]), y = span(s, &s->point[b]);
+    return fmaxf(x, y) <= 1.25f * fminf(x, y);
+}
+
+/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]. A tensor that was
+   always zero, or so small that its scale would be denormal, gets the scale 1. */
+static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
+{
+    bool zero_point = s->options->unsigned_activations;
+    p->scale = span(s, p) / (zero_point ? 255 : 127);
+    if (!(p->scale >= FLT_MIN)) p->scale = 1;
+    p->zero = zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255) : 0;
+}
+
+pare_status pare_quant_scales(pare_quant_scheme *s)
+{
+    for (int i = 0; i < s->point_count; i++) {
+        pare_quant_point *p = &s->point[i], *first = &s->point[p->group];
+        first->low = fminf(first->low, p->low);
+        first->high = fmaxf(first->high, p->high);
+    }
+    for (int i = 0; i < s->point_count; i++) {
+        pare_quant_point *p = &s->point[i];
+        if (p->group == i)
+            set_scale(s, p);
+        else
+            p->scale = s->point[p->group].scale, p->zero = s->point[p->group].zero;
+    }
+    return PARE_OK;
+}
