@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arithmetic of two or more tensors with broadcasting: Add Sub Mul Div Mod PRelu (14, 13, 16), Min
+   Max Sum Mean (13). f16 and bf16 compute in f32 and round the node's output once; integers wrap
+   around, x / 0 and x mod 0 give 0. */
+#include "runtime/cpu/ref.h"
+
+#include <math.h>
+#include <tgmath.h>
+
+/* z = expr of x, y; the loops a compiler can vectorize are those with strides 0 and 1. */
+#define ROW(op, type, memory, calc, load, store, clones, expr)                                     \
+    clones static void op##_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)   \
+    {                                                                                              \
+        typedef calc real;                                                                         \
+        const memory *a = (const memory *)p[1], *b = (const memory *)p[2];                         \
+        memory *out = (memory *)p[0];                                                              \
+        (void)arg;                                                                                 \
+        if (s[0] == 1 && s[1] == 1 && s[2] == 1)                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const real x = load(a[i]), y = load(b[i]);                                         \
+                out[i] = store((real)(expr));                                                      \
+            }                                                                                      \
+        else if (s[0] == 1 && s[1] == 1 && s[2] == 0) {                                            \
+            const real y = load(b[0]);                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const real x = load(a[i]);                                                         \
+                out[i] = store((real)(expr));                                                      \
+            }                                                                                      \
+        } else if (s[0] == 1 && s[1] == 0 && s[2] == 1) {                                          \
+            const real x = load(a[0]);                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const real y = load(b[i]);                                                         \
+                out[i] = store((real)(expr));                                                      \
+            }                                                                                      \
+        } else                                                                                     \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const real x = load(a[i * s[1]]), y = load(b[i * s[2]]);                           \
+                out[i * s[0]] = store((real)(expr));                                               \
+            }                                                                                      \
+    }
+
+#define ROWS_FLOAT(op, expr)                                                                       \
+    ROW(op, f32, float, float, PARE_REF_AS_IS, PARE_REF_AS_IS, PARE_CLONES, expr)                  \
+    ROW(op, f64, double, double, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                           \
+    ROW(op, f16, uint16_t, float, pare_f16_to_f32, pare_f32_to_f16, , expr)                        \
+    ROW(op, bf16, uint16_t, float, pare_bf16_to_f32, pare_f32_to_bf16, , expr)
+#define ROWS_SIGNED(op, expr)                                                                      \
+    ROW(op, s8, int8_t, int8_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                            \
+    ROW(op, s16, int16_t, int16_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                         \
+    ROW(op, s32, int32_t, int32_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                         \
+    ROW(op, s64, int64_t, int64_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)
+#define ROWS_UNSIGNED(op, expr)                                                                    \
+    ROW(op, u8, uint8_t, uint8_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                          \
+    ROW(op, u16, uint16_t, uint16_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                       \
+    ROW(op, u32, uint32_t, uint32_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                       \
+    ROW(op, u64, uint64_t, uint64_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)
+#define ENTRY(op, type) [PARE_##type] = op##_##type
+#define TABLE(op)                                                                                  \
+    static const pare_ref_row op##_rows[PARE_DTYPE_COUNT] = {                                      \
+        ENTRY(op, f32), ENTRY(op, f64), ENTRY(op, f16), ENTRY(op, bf16),                           \
+        ENTRY(op, s8),  ENTRY(op, u8),  ENTRY(op, s16), ENTRY(op, u16),                            \
+        ENTRY(op, s32), ENTRY(op, u32), ENTRY(op, s64), ENTRY(op, u64)};
+
+/* Rows for all numbers: floats, signed, unsigned. */
+#define ROWS(op, expr, signed_expr, unsigned_expr)                                                 \
+    ROWS_FLOAT(op, expr) ROWS_SIGNED(op, signed_expr) ROWS_UNSIGNED(op, unsigned_expr) TABLE(op)
+
+static inline int64_t divide_signed(int64_t x, int64_t y)
+{
+    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+}
+
+/* Mod (13) with fmod = 0 takes the divisor's sign, with fmod = 1 the dividend's. */
+static inline int64_t modulo_signed(int64_t x, int64_t y)
+{
+    if (y == 0 || y == -1) return 0;
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+static inline int64_t remainder_signed(int64_t x, int64_t y)
+{
+    return y == 0 || y == -1 ? 0 : x % y;
+}
+
+ROWS(add, x + y, (uint64_t)x + (uint64_t)y, (uint64_t)x + (uint64_t)y)
+ROWS(sub, x - y, (uint64_t)x - (uint64_t)y, (uint64_t)x - (uint64_t)y)
+ROWS(mul, x *y, (uint64_t)x *(uint64_t)y, (uint64_t)x *(uint64_t)y)
+ROWS(div, x / y, divide_signed(x, y), y == 0 ? 0 : x / y)
+ROWS(prelu, x < 0 ? x * y : x, x < 0 ? (uint64_t)x * (uint64_t)y : (uint64_t)x, y > 0 ? x : x)
+ROWS(min, x != x ? x : y != y ? y : x < y ? x : y, x < y ? x : y, x < y ? x : y)
+ROWS(max, x != x ? x : y != y ? y : x > y ? x : y, x > y ? x : y, x > y ? x : y)
+ROWS(fmod, fmod(x, y), remainder_signed(x, y), y == 0 ? 0 : x % y)
+ROWS(mod, x - floor(x / y) * y, modulo_signed(x, y), y == 0 ? 0 : x % y)
+
+/* --- kernels of two inputs --- */
+
+static bool two_can(const pare_prep *p)
+{
+    return pare_ref_can_numbers(p) && p->in[1].dtype == p->in[0].dtype;
+}
+
+#define TWO(op)                                                                                    \
+    static pare_status op##_run(const pare_call *c)                                                \
+    {                                                                                              \
+        pare_ref_each_call(c, 2, op##_rows[c->in[0].dtype], NULL);                                 \
+        return PARE_OK;                                                                            \
+    }                                                                                              \
+    static const pare_kernel ref_##op = {.name = "ref_" #op,                                       \
+                                         .can = two_can,                                           \
+                                         .run = op##_run,                                          \
+                                         .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE_ANY};      \
+    const pare_kernel *const pare_cpu_##op[] = {&ref_##op, NULL};
+TWO(add)
+TWO(sub)
+TWO(mul)
+TWO(div)
+TWO(prelu)
+
+static pare_status mod_prepare(pare_prep *p)
+{
+    const pare_ref_row *row = pare_arena_memdup(
+        p->arena, &(pare_node_int(p->node, "fmod", 0) ? fmod_rows : mod_rows)[p->in[0].dtype],
+        sizeof *row);
+    p->state = (void *)row;
+    return row ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_status mod_run(const pare_call *c)
+{
+    pare_ref_each_call(c, 2, *(const pare_ref_row *)c->state, NULL);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_mod = {.name = "ref_mod",
+                                    .can = two_can,
+                                    .prepare = mod_prepare,
+                                    .run = mod_run,
+                                    .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE_ANY};
+const pare_kernel *const pare_cpu_mod[] = {&ref_mod, NULL};
+
+/* --- kernels of any number of inputs --- */
+
+static bool many_can(const pare_prep *p)
+{
+    for (int i = 1; i < p->in_count; i++)
+        if (p->in[i].dtype != p->in[0].dtype) return false;
+    return pare_ref_can_numbers(p);
+}
+
+/* Folds all inputs into the output pairwise, first to last. */
+static void fold_rows(const pare_call *c, const pare_view *out, const pare_ref_row *rows)
+{
+    const pare_ref_row row = rows[out->dtype];
+    if (c->in_count == 1) {
+        pare_ref_copy(out, &c->in[0], c->threads);
+        return;
+    }
+    const pare_view *pair[2] = {&c->in[0], &c->in[1]};
+    pare_ref_each(out, pair, 2, c->threads, row, NULL);
+    for (int i = 2; i < c->in_count; i++) {
+        const pare_view *next[2] = {out, &c->in[i]};
+        pare_ref_each(out, next, 2, c->threads, row, NULL);
+    }
+}
+
+/* Sums of three and more short floats: element by element in f32, rounded once. */
+static void sum_short(const pare_call *c, float divisor)
+{
+    const pare_view *out = &c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(out) == 0) return;
+    do {
+        float sum = 0;
+        for (int i = 0; i < c->in_count; i++) {
+            pare_view v = pare_ref_stretch(&c->in[i], out);
+            sum += (float)pare_ref_get(&v, pare_ref_offset(&v, index));
+        }
+        pare_ref_set(out, pare_ref_offset(out, index), (double)(sum / divisor));
+    } while (pare_ref_next(out, index));
+}
+
+static pare_status min_run(const pare_call *c)
+{
+    fold_rows(c, &c->out[0], min_rows);
+    return PARE_OK;
+}
+
+static pare_status max_run(const pare_call *c)
+{
+    fold_rows(c, &c->out[0], max_rows);
+    return PARE_OK;
+}
+
+static bool is_short(const pare_call *c)
+{
+    return c->out[0].dtype == PARE_f16 || c->out[0].dtype == PARE_bf16;
+}
+
+static pare_status sum_run(const pare_call *c)
+{
+    if (is_short(c)) sum_short(c, 1);
+    else fold_rows(c, &c->out[0], add_rows);
+    return PARE_OK;
+}
+
+static pare_status mean_run(const pare_call *c)
+{
+    pare_view count = {.dtype = c->out[0].dtype};
+    double element;
+    count.data = &element;
+    if (is_short(c)) {
+        sum_short(c, (float)c->in_count);
+        return PARE_OK;
+    }
+    pare_ref_set(&count, 0, c->in_count);
+    fold_rows(c, &c->out[0], add_rows);
+    const pare_view *pair[2] = {&c->out[0], &count};
+    pare_ref_each(&c->out[0], pair, 2, c->threads, div_rows[count.dtype], NULL);
+    return PARE_OK;
+}
+
+#define MANY(op)                                                                                   \
+    static const pare_kernel ref_##op = {                                                          \
+        .name = "ref_" #op, .can = many_can, .run = op##_run, .flags = PARE_KERNEL_REF};           \
+    const pare_kernel *const pare_cpu_##op[] = {&ref_##op, NULL};
+MANY(min)
+MANY(max)
+MANY(sum)
+MANY(mean)
+
+/* --- Pow (15): the exponent may have another type than the base --- */
+
+/* x * x and x * x * x where a constant exponent asks for them, else powf. */
+PARE_CLONES static void pow_f32(int64_t n, char *const *p, const int64_t *s, const void *arg)
+{
+    const float *a = (const float *)p[1], *b = (const float *)p[2];
+    float *out = (float *)p[0];
+    (void)arg;
+    if (s[2] == 0 && b[0] == 2)
+        for (int64_t i = 0; i < n; i++) out[i * s[0]] = a[i * s[1]] * a[i * s[1]];
+    else if (s[2] == 0 && b[0] == 3)
+        for (int64_t i = 0; i < n; i++) out[i * s[0]] = a[i * s[1]] * a[i * s[1]] * a[i * s[1]];
+    else
+        for (int64_t i = 0; i < n; i++) out[i * s[0]] = pow(a[i * s[1]], b[i * s[2]]);
+}
+
+/* Integers to an integer power, wrapping around; a negative power truncates (1, -1 or 0). */
+static int64_t pow_int(int64_t x, int64_t e)
+{
+    if (e < 0) return x == 1 ? 1 : x == -1 ? (e % 2 ? -1 : 1) : 0;
+    uint64_t r = 1, b = (uint64_t)x;
+    for (; e > 0; e >>= 1, b *= b)
+        if (e & 1) r *= b;
+    return (int64_t)r;
+}
+
+static void pow_mixed(const pare_call *c)
+{
+    const pare_view *out = &c->out[0];
+    pare_view a = pare_ref_stretch(&c->in[0], out), b = pare_ref_stretch(&c->in[1], out);
+    int64_t index[PARE_MAX_RANK] = {0};
+    bool ints = pare_ref_in_set(a.dtype, PARE_SET_INTS) && pare_ref_in_set(b.dtype, PARE_SET_INTS);
+    if (pare_view_count(out) == 0) return;
+    do {
+        int64_t at = pare_ref_offset(out, index), i = pare_ref_offset(&a, index),
+                j = pare_ref_offset(&b, index);
+        if (ints)
+            pare_ref_set_int(out, at, pow_int(pare_ref_get_int(&a, i), pare_ref_get_int(&b, j)));
+        else if (a.dtype == PARE_f64)
+            pare_ref_set(out, at, pow(pare_ref_get(&a, i), pare_ref_get(&b, j)));
+        else if (pare_type_is_float(a.dtype))
+            pare_ref_set(out, at,
+                         (double)pow((float)pare_ref_get(&a, i), (float)pare_ref_get(&b, j)));
+        else
+            pare_ref_set(out, at, pow(pare_ref_get(&a, i), pare_ref_get(&b, j)));
+    } while (pare_ref_next(out, index));
+}
+
+static bool pow_can(const pare_prep *p)
+{
+    return pare_ref_can_numbers(p) && pare_ref_in_set(p->in[1].dtype, PARE_SET_NUMBERS);
+}
+
+static pare_status pow_run(const pare_call *c)
+{
+    if (c->in[0].dtype == PARE_f32 && c->in[1].dtype == PARE_f32)
+        pare_ref_each_call(c, 2, pow_f32, NULL);
+    else
+        pow_mixed(c);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_pow = {
+    .name = "ref_pow", .can = pow_can, .run = pow_run, .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_pow[] = {&ref_pow, NULL};
