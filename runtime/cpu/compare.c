@@ -101,15 +101,18 @@ typedef struct wanted {
     static void is_nan_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)        \
     {                                                                                              \
         (void)arg;                                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            ((uint8_t *)p[0])[i * s[0]] = !!isnan(load(((const memory *)p[1])[i * s[1]]));                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const calc x = load(((const memory *)p[1])[i * s[1]]);                                 \
+            ((uint8_t *)p[0])[i * s[0]] = x != x;                                                  \
+        }                                                                                          \
     }                                                                                              \
     static void is_inf_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)        \
     {                                                                                              \
         const wanted *w = arg;                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                          \
             const calc x = load(((const memory *)p[1])[i * s[1]]);                                 \
-            p[0][i * s[0]] = isinf(x) && (x > 0 ? w->positive : w->negative);                      \
+            const bool yes = isinf(x) && (x > 0 ? w->positive : w->negative);                      \
+            ((uint8_t *)p[0])[i * s[0]] = yes;                                                     \
         }                                                                                          \
     }
 PARE_REF_FLOATS(ODD_ROW)

@@ -35,7 +35,7 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
 #define ROW(op, type, memory, calc, load, store, clones, expr)                                     \
     clones static void op##_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)   \
     {                                                                                              \
-        typedef calc real;                                                                         \
+        typedef calc real __attribute__((unused));                                                 \
         const unary *u = arg;                                                                      \
         const calc alpha = (calc)u->alpha, beta = (calc)u->beta;                                   \
         const memory *in = (const memory *)p[1];                                                   \
@@ -120,9 +120,9 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
 /* --- exact or nearly so --- */
 
 NUMBERS(relu, 0, 0, x < 0 ? 0 : x, x > 0 ? x : 0)
-NUMBERS(abs, 0, 0, fabs(x), x > 0 ? x : 0 - (uint64_t)x)
+NUMBERS(abs, 0, 0, fabs(x), x > 0 ? (uint64_t)x : 0 - (uint64_t)x)
 NUMBERS(neg, 0, 0, -x, 0 - (uint64_t)x)
-NUMBERS(sign, 0, 0, x > 0 ? 1 : x < 0 ? -1 : x, (x > 0) - (x < (x & 0)))
+NUMBERS(sign, 0, 0, x > 0 ? 1 : x < 0 ? -1 : x, x > 0 ? 1 : -(x != 0))
 FLOATS(sqrt, 0, 0, sqrt(x))
 FLOATS(reciprocal, 0, 0, 1 / x)
 FLOATS(floor, 0, 0, floor(x))
