@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gather (1), GatherElements (11), GatherND (12), ScatterND (18), ScatterElements (18), OneHot
+   (11). Indices are checked before anything is written; a negative one counts from the end. */
+#include "runtime/cpu/copy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int axis_of(const pare_call *c, int64_t missing, int rank)
+{
+    int64_t axis = pare_node_int(c->node, "axis", missing);
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
+static pare_status check_index(const pare_call *c, int64_t *i, int64_t n)
+{
+    if (*i < -n || *i >= n)
+        return PARE_FAIL_NODE(c->node, INPUT,
+                              "index %" PRId64 " is outside an axis of length %" PRId64, *i, n);
+    if (*i < 0) *i += n;
+    return PARE_OK;
+}
+
+static pare_status check_indices(const pare_call *c, const pare_view *at, int64_t n)
+{
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (!pare_view_count(at)) return PARE_OK;
+    do {
+        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
+        PARE_TRY(check_index(c, &i, n));
+    } while (pare_ref_next(at, index));
+    return PARE_OK;
+}
+
+/* Data [outer, n, inner] and output [outer, count, inner], all row-major: runs of inner elements.
+ */
+static void gather_runs(const pare_call *c, int axis)
+{
+    const pare_view *x = &c->in[0], *at = &c->in[1];
+    int64_t outer = 1, n = x->dim[axis], count = pare_view_count(at);
+    size_t run = (size_t)pare_type(x->dtype)->bits / 8;
+    for (int i = 0; i < axis; i++) outer *= x->dim[i];
+    for (int i = axis + 1; i < x->rank; i++) run *= (size_t)x->dim[i];
+    int64_t total = outer * count;
+    char *to = c->out[0].data;
+    const char *from = x->data;
+#pragma omp parallel for num_threads(c->threads)                                                   \
+    schedule(static) if (c->threads > 1 && total * (int64_t)run > 1 << 18)
+    for (int64_t t = 0; t < total; t++) {
+        int64_t i = pare_ref_get_int(at, t % count);
+        if (i < 0) i += n;
+        memcpy(to + (size_t)t * run, from + (size_t)(t / count * n + i) * run, run);
+    }
+}
+
+/* Any strides: one copy of the remaining axes for each index. */
+static void gather_parts(const pare_call *c, int axis)
+{
+    const pare_view *x = &c->in[0], *at = &c->in[1], *y = &c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0}, n = x->dim[axis];
+    do {
+        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
+        pare_view from = pare_view_part(x, axis, i < 0 ? i + n : i, 1), to = from;
+        to.data = y->data;
+        for (int a = 0; a < at->rank; a++)
+            to.data = pare_ref_at(&to, index[a] * y->stride[axis + a]);
+        for (int a = 0; a < x->rank; a++) /* the gathered axis has length 1: any stride will do */
+            to.stride[a] = a < axis ? y->stride[a] : a > axis ? y->stride[a + at->rank - 1] : 1;
+        pare_copy_view(&to, &from, c->threads);
+    } while (pare_ref_next(at, index));
+}
+
+static pare_status gather_run(const pare_call *c)
+{
+    int axis = axis_of(c, 0, c->in[0].rank);
+    PARE_TRY(check_indices(c, &c->in[1], c->in[0].dim[axis]));
+    if (!pare_view_count(&c->out[0])) return PARE_OK;
+    if (pare_view_rowmajor(&c->in[0]) && pare_view_rowmajor(&c->in[1]) &&
+        pare_view_rowmajor(&c->out[0]))
+        gather_runs(c, axis);
+    else
+        gather_parts(c, axis);
+    return PARE_OK;
+}
+
+static pare_status gather_elements_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0], *at = &c->in[1], *y = &c->out[0];
+    int axis = axis_of(c, 0, x->rank);
+    int64_t index[PARE_MAX_RANK] = {0};
+    size_t bytes = (size_t)pare_type(x->dtype)->bits / 8;
+    if (!pare_view_count(y)) return PARE_OK;
+    PARE_TRY(check_indices(c, at, x->dim[axis]));
+    do {
+        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
+        if (i < 0) i += x->dim[axis];
+        int64_t from = pare_ref_offset(x, index) + (i - index[axis]) * x->stride[axis];
+        memcpy(pare_ref_at(y, pare_ref_offset(y, index)), pare_ref_at(x, from), bytes);
+    } while (pare_ref_next(y, index));
+    return PARE_OK;
+}
+
+/* Offset in x of the slice that the index vector at (start, step) names, behind batch axes. */
+static pare_status slice_offset(const pare_call *c, const pare_view *x, int batch,
+                                const pare_view *at, int64_t start, int64_t *offset)
+{
+    int last = at->rank - 1;
+    for (int64_t k = 0; k < at->dim[last]; k++) {
+        int64_t i = pare_ref_get_int(at, start + k * at->stride[last]);
+        PARE_TRY(check_index(c, &i, x->dim[batch + k]));
+        *offset += i * x->stride[batch + k];
+    }
+    return PARE_OK;
+}
+
+/* The axes of v from first on, moved by offset. */
+static pare_view tail(const pare_view *v, int first, int64_t offset)
+{
+    pare_view t = {.dtype = v->dtype, .rank = v->rank - first, .data = pare_ref_at(v, offset)};
+    for (int i = 0; i < t.rank; i++) {
+        t.dim[i] = v->dim[first + i];
+        t.stride[i] = v->stride[first + i];
+    }
+    return t;
+}
+
+static pare_status gather_nd_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0], *at = &c->in[1], *y = &c->out[0];
+    int batch = (int)pare_node_int(c->node, "batch_dims", 0), lead = at->rank - 1;
+    int axes = batch + (int)at->dim[lead];
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (!pare_view_count(y)) return PARE_OK;
+    pare_view leading = *at;
+    leading.rank = lead;
+    do {
+        int64_t from = 0, to = 0, start = pare_ref_offset(&leading, index);
+        for (int i = 0; i < batch; i++) from += index[i] * x->stride[i];
+        for (int i = 0; i < lead; i++) to += index[i] * y->stride[i];
+        PARE_TRY(slice_offset(c, x, batch, at, start, &from));
+        pare_view source = tail(x, axes, from), target = tail(y, lead, to);
+        pare_copy_view(&target, &source, 1);
+    } while (pare_ref_next(&leading, index));
+    return PARE_OK;
+}
+
+/* --- scatter --- */
+
+typedef enum reduction { REPLACE, ADD, MUL, MIN, MAX } reduction;
+
+static pare_status scatter_prepare(pare_prep *p)
+{
+    static const char *const name[] = {"none", "add", "mul", "min", "max"};
+    const char *text = pare_node_string(p->node, "reduction", "none");
+    reduction *r = pare_arena_alloc(p->arena, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    p->state = r;
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(text, name[i])) {
+            *r = (reduction)i;
+            return PARE_OK;
+        }
+    return PARE_FAIL_NODE(p->node, INPUT, "reduction is '%s', expected none, add, mul, min or max",
+                          text);
+}
+
+static void combine(const pare_view *y, int64_t to, const pare_view *u, int64_t from, reduction r)
+{
+    if (r == REPLACE) {
+        memcpy(pare_ref_at(y, to), pare_ref_at(u, from), (size_t)pare_type(y->dtype)->bits / 8);
+    } else if (pare_type_is_float(y->dtype)) {
+        double a = pare_ref_get(y, to), b = pare_ref_get(u, from);
+        pare_ref_set(y, to, r == ADD ? a + b : r == MUL ? a * b : (r == MIN) == (b < a) ? b : a);
+    } else {
+        int64_t a = pare_ref_get_int(y, to), b = pare_ref_get_int(u, from);
+        uint64_t sum = (uint64_t)a + (uint64_t)b, product = (uint64_t)a * (uint64_t)b;
+        pare_ref_set_int(y, to,
+                         r == ADD                ? (int64_t)sum
+                         : r == MUL              ? (int64_t)product
+                         : (r == MIN) == (b < a) ? b
+                                                 : a);
+    }
+}
+
+static pare_status scatter_elements_run(const pare_call *c)
+{
+    const pare_view *at = &c->in[1], *u = &c->in[2], *y = &c->out[0];
+    int axis = axis_of(c, 0, y->rank);
+    int64_t index[PARE_MAX_RANK] = {0};
+    PARE_TRY(check_indices(c, at, y->dim[axis]));
+    if (y->data != c->in[0].data) pare_copy_view(y, &c->in[0], c->threads);
+    if (!pare_view_count(at)) return PARE_OK;
+    do {
+        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
+        if (i < 0) i += y->dim[axis];
+        for (int a = 0; a < y->rank; a++)
+            if (a != axis && index[a] >= y->dim[a])
+                return PARE_FAIL_NODE(c->node, INPUT, "indices are larger than data on axis %d", a);
+        int64_t to = pare_ref_offset(y, index) + (i - index[axis]) * y->stride[axis];
+        combine(y, to, u, pare_ref_offset(u, index), *(const reduction *)c->state);
+    } while (pare_ref_next(at, index));
+    return PARE_OK;
+}
+
+static pare_status scatter_nd_run(const pare_call *c)
+{
+    const pare_view *at = &c->in[1], *u = &c->in[2], *y = &c->out[0];
+    int lead = at->rank - 1, axes = (int)at->dim[lead];
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (y->data != c->in[0].data) pare_copy_view(y, &c->in[0], c->threads);
+    pare_view leading = *at;
+    leading.rank = lead;
+    if (!pare_view_count(u) || !pare_view_count(&leading)) return PARE_OK;
+    do {
+        int64_t to = 0, from = 0, inner[PARE_MAX_RANK] = {0};
+        PARE_TRY(slice_offset(c, y, 0, at, pare_ref_offset(&leading, index), &to));
+        for (int i = 0; i < lead; i++) from += index[i] * u->stride[i];
+        pare_view target = tail(y, axes, to), source = tail(u, lead, from);
+        do
+            combine(&target, pare_ref_offset(&target, inner), &source,
+                    pare_ref_offset(&source, inner), *(const reduction *)c->state);
+        while (pare_ref_next(&target, inner));
+    } while (pare_ref_next(&leading, index));
+    return PARE_OK;
+}
+
+/* OneHot 11: values[1] where the index along the new axis equals the (wrapped) index, else
+   values[0]; an index outside the depth gives no 1. */
+static pare_status one_hot_run(const pare_call *c)
+{
+    const pare_view *at = &c->in[0], *values = &c->in[2], *y = &c->out[0];
+    int axis = axis_of(c, -1, y->rank);
+    int64_t index[PARE_MAX_RANK] = {0}, depth = y->dim[axis];
+    size_t bytes = (size_t)pare_type(y->dtype)->bits / 8;
+    pare_copy_fill(y, values->data, c->threads);
+    if (!pare_view_count(y)) return PARE_OK;
+    do {
+        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index)), to = 0;
+        if (i < 0) i += depth;
+        if (i < 0 || i >= depth) continue;
+        for (int a = 0; a < at->rank; a++) to += index[a] * y->stride[a < axis ? a : a + 1];
+        memcpy(pare_ref_at(y, to + i * y->stride[axis]), pare_ref_at(values, values->stride[0]),
+               bytes);
+    } while (pare_ref_next(at, index));
+    return PARE_OK;
+}
+
+static bool one_hot_can(const pare_prep *p)
+{
+    return pare_type(p->in[2].dtype)->bits >= 8;
+}
+
+#define GATHER_KERNEL(stem, can_fn, prepare_fn)                                                    \
+    static const pare_kernel copy_##stem = {.name = "copy_" #stem,                                 \
+                                            .can = can_fn,                                         \
+                                            .prepare = prepare_fn,                                 \
+                                            .run = stem##_run,                                     \
+                                            .flags = PARE_KERNEL_REF};
+GATHER_KERNEL(gather, pare_copy_can, NULL)
+GATHER_KERNEL(gather_elements, pare_copy_can, NULL)
+GATHER_KERNEL(gather_nd, pare_copy_can, NULL)
+GATHER_KERNEL(scatter_elements, pare_copy_can, scatter_prepare)
+GATHER_KERNEL(scatter_nd, pare_copy_can, scatter_prepare)
+GATHER_KERNEL(one_hot, one_hot_can, NULL)
+
+const pare_kernel *const pare_cpu_gather[] = {&copy_gather, NULL};
+const pare_kernel *const pare_cpu_gather_elements[] = {&copy_gather_elements, NULL};
+const pare_kernel *const pare_cpu_gather_nd[] = {&copy_gather_nd, NULL};
+const pare_kernel *const pare_cpu_scatter_elements[] = {&copy_scatter_elements, NULL};
+const pare_kernel *const pare_cpu_scatter_nd[] = {&copy_scatter_nd, NULL};
+const pare_kernel *const pare_cpu_one_hot[] = {&copy_one_hot, NULL};
