@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs are written to a file without a name (O_TMPFILE), so that a process that is killed leaves
-   nothing; commit gives it a name beside the target and renames it over. Where the file system has no
-   nameless files, a file beside is used from the start. Devices and pipes are written directly. */
+   nothing; commit gives it a name beside the target and renames it over. Where the file system has
+   no nameless files, a file beside is used from the start. Devices and pipes are written directly.
+ */
 #include "formats/file.h"
 
 #include <errno.h>
@@ -20,10 +21,12 @@
 static pare_status map_fd(pare_ctx *ctx, pare_map *out, const char *path, int fd)
 {
     struct stat info;
-    if (fstat(fd, &info)) return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (fstat(fd, &info))
+        return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode)) return PARE_FAIL(ctx, IO, "%s: is a folder, expected a file", path);
     if (!S_ISREG(info.st_mode))
-        return PARE_FAIL(ctx, IO, "%s: is not a regular file; copy its content to a file first", path);
+        return PARE_FAIL(ctx, IO, "%s: is not a regular file; copy its content to a file first",
+                         path);
     *out = (pare_map){(const uint8_t *)"", 0};
     if (info.st_size == 0) return PARE_OK;
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -146,8 +149,7 @@ static pare_status output_start(pare_output *o)
     }
     char *folder = folder_of(o->ctx, o->target);
     if (!folder) return PARE_MEMORY;
-    if (!access("/proc/self/fd", X_OK))
-        o->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    if (!access("/proc/self/fd", X_OK)) o->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     pare_free(folder);
     return o->fd >= 0 ? PARE_OK : name_beside(o, make_file);
 }
@@ -192,9 +194,13 @@ pare_status pare_output_write(pare_output *output, const void *data, size_t byte
     return PARE_OK;
 }
 
-int pare_output_fd(pare_output *output) { return output->fd; }
+int pare_output_fd(pare_output *output)
+{
+    return output->fd;
+}
 
-/* The rename itself must survive a power cut, too; a folder that cannot be flushed is no failure. */
+/* The rename itself must survive a power cut, too; a folder that cannot be flushed is no failure.
+ */
 static void flush_folder(pare_output *o)
 {
     char *folder = folder_of(o->ctx, o->target);

@@ -19,6 +19,15 @@ PARE_NODISCARD pare_status pare_onnx_read(pare_ctx *ctx, pare_model **out, const
 PARE_NODISCARD pare_status pare_onnx_read_memory(pare_ctx *ctx, pare_model **out, const void *data,
                                                  size_t bytes, const char *path);
 
+/* One problem of a model, in a line that names node and tensor but not the file. */
+typedef void (*pare_onnx_report)(void *user, const char *problem);
+
+/* Reads what can be read and reports every problem that pare_onnx_read would stop at, one by one.
+   *out, where it is not NULL, lacks what the problems were about: it is for checking only. Damage that
+   hides the rest (a cut file) is a failure as in pare_onnx_read. */
+PARE_NODISCARD pare_status pare_onnx_read_all(pare_ctx *ctx, pare_model **out, const char *path,
+                                              pare_onnx_report report, void *user);
+
 typedef struct pare_onnx_write_options {
     bool external_data; /* payloads of at least 1 KiB go to FILE.data; needed above 2 GiB */
 } pare_onnx_write_options;

@@ -19,7 +19,7 @@ pare_status pare_quant_meta_set(pare_model *model, const char *key, const char *
             list[i].value = text;
             return PARE_OK;
         }
-    list[n] = (pare_pair){pare_arena_strdup(arena, key), text};
+    list[n] = (pare_pair){.key = pare_arena_strdup(arena, key), .value = text};
     if (!list[n].key) return PARE_MEMORY;
     model->meta.count++;
     return PARE_OK;

@@ -29,7 +29,8 @@ typedef struct pare_bytes {
 
 /* One entry of metadata_props or of a tensor's external_data. */
 typedef struct pare_pair {
-    const char *key, *value;
+    const char *key, *value; /* NULL where absent */
+    pare_bytes unknown;
 } pare_pair;
 
 typedef struct pare_pairs {
@@ -48,7 +49,8 @@ typedef struct pare_shape {
 typedef enum pare_encoding { PARE_RAW, PARE_TYPED, PARE_EXTERNAL } pare_encoding;
 
 /* A constant tensor. data is row-major little-endian, packed for 4-bit types; for strings it is an
-   array of pare_bytes. */
+   array of pare_bytes. Up to 1 MiB data is aligned for its type; a larger payload lies in the file's
+   map at any address, so who computes with it copies it first or reads it by memcpy. */
 struct pare_tensor {
     const char *name, *doc; /* doc NULL where absent */
     pare_dtype dtype;
@@ -61,6 +63,9 @@ struct pare_tensor {
     pare_pairs external; /* as in the file: location, offset, length, checksum */
     pare_pairs meta;
     pare_bytes unknown; /* fields this version does not know, as encoded */
+    const pare_bytes *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
+    int typed_count;
+    unsigned present; /* formats/onnx only */
 };
 
 /* Kinds of attributes; values are ONNX's AttributeProto.AttributeType. */
@@ -88,6 +93,7 @@ typedef struct pare_attr {
         const pare_bytes *raw; /* sparse tensors and type protos: count encoded messages (1 for single) */
     };
     pare_bytes unknown;
+    unsigned present; /* formats/onnx only */
 } pare_attr;
 
 struct pare_node {
@@ -126,6 +132,15 @@ typedef struct pare_values {
     size_t capacity;
 } pare_values;
 
+/* A ValueInfoProto that differs from its value's origin: one more mention of the same tensor, as of
+   an outer one that a subgraph returns. formats/onnx only. */
+typedef struct pare_mention {
+    const pare_values *list; /* of this graph: in, out or info */
+    int index;               /* in it, as read */
+    const char *name;
+    pare_bytes origin;
+} pare_mention;
+
 struct pare_graph {
     pare_model *model;
     pare_graph *parent; /* of a subgraph (If, Loop bodies): the graph around it */
@@ -136,6 +151,8 @@ struct pare_graph {
     pare_values in, out, init, info; /* each in the file's order; an older file lists init in in, too */
     pare_bytes *quantization_annotation, *sparse_init; /* encoded messages, kept */
     int quantization_annotation_count, sparse_init_count;
+    pare_mention *mention;
+    int mention_count;
     pare_pairs meta;
     pare_bytes unknown;
     unsigned present;
@@ -144,8 +161,10 @@ struct pare_graph {
 };
 
 typedef struct pare_opset {
-    const char *domain;
+    const char *domain; /* never NULL; "ai.onnx" reads as "" */
     int64_t version;
+    pare_bytes unknown;
+    unsigned present; /* formats/onnx only */
 } pare_opset;
 
 struct pare_model {
@@ -181,6 +200,9 @@ PARE_NODISCARD pare_status pare_model_clone(pare_ctx *ctx, pare_model **out, con
 /* The version imported for a domain ("" is ONNX's own), 0 where it is not imported. */
 int64_t pare_model_opset(const pare_model *model, const char *domain);
 PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t version);
+
+/* An empty graph for an attribute of a node in parent. */
+PARE_NODISCARD pare_status pare_graph_new(pare_model *model, pare_graph **out, pare_graph *parent);
 
 /* --- looking --- */
 

@@ -14,6 +14,12 @@ static pare_graph *graph_new(pare_model *model, pare_graph *parent)
     return g;
 }
 
+pare_status pare_graph_new(pare_model *model, pare_graph **out, pare_graph *parent)
+{
+    *out = graph_new(model, parent);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
 pare_status pare_model_new(pare_ctx *ctx, pare_model **out, const char *path)
 {
     pare_model *m = pare_alloc(ctx, 1, sizeof *m);
@@ -71,7 +77,7 @@ pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t 
     if (!list || !name) return PARE_MEMORY;
     if (model->opset_count)
         memcpy(list, model->opset, (size_t)model->opset_count * sizeof *list);
-    list[model->opset_count++] = (pare_opset){name, version};
+    list[model->opset_count++] = (pare_opset){.domain = name, .version = version};
     model->opset = list;
     return PARE_OK;
 }
@@ -166,6 +172,20 @@ static pare_status clone_node(pare_model *m, pare_graph *to, const pare_node *fr
     return clone_attrs(m, to, from, n);
 }
 
+static pare_status clone_mentions(pare_graph *to, const pare_graph *from)
+{
+    if (!from->mention_count) return PARE_OK;
+    to->mention = pare_arena_memdup(&to->model->arena, from->mention,
+                                    (size_t)from->mention_count * sizeof *to->mention);
+    if (!to->mention) return PARE_MEMORY;
+    to->mention_count = from->mention_count;
+    for (int i = 0; i < to->mention_count; i++)
+        to->mention[i].list = from->mention[i].list == &from->in    ? &to->in
+                              : from->mention[i].list == &from->out ? &to->out
+                                                                    : &to->info;
+    return PARE_OK;
+}
+
 static pare_status clone_graph(pare_model *m, pare_graph *parent, const pare_graph *from,
                                pare_graph *to)
 {
@@ -179,6 +199,7 @@ static pare_status clone_graph(pare_model *m, pare_graph *parent, const pare_gra
     to->meta = from->meta;
     to->unknown = from->unknown;
     to->present = from->present;
+    PARE_TRY(clone_mentions(to, from));
     PARE_TRY(clone_list(to, &to->in, &from->in));
     PARE_TRY(clone_list(to, &to->init, &from->init));
     /* outputs' values exist before the nodes that read or make them, whatever the order */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ONNX reader's and writer's files share. Private to formats/onnx*.c. */
+#ifndef PARE_FORMATS_ONNX_INNER_H
+#define PARE_FORMATS_ONNX_INNER_H
+
+#include "formats/file.h"
+#include "formats/onnx.h"
+#include "formats/onnx.pb-c.h"
+#include "formats/onnx_wire.h"
+
+enum { PARE_ONNX_IR_MAX = 13 };
+
+/* Bits of `present`: what the file said although it could have been left out, or left out although
+   it could have been said. A model made here has none of them and is written in the usual way. */
+enum {
+    PARE_HAS_NAME = 1,      /* node: a name of no letters */
+    PARE_HAS_OP = 2,        /* node: an op_type of no letters */
+    PARE_HAS_DOMAIN = 4,    /* node, opset: a domain of no letters */
+    PARE_LONG_DOMAIN = 8,   /* node, opset: written as "ai.onnx" */
+    PARE_HAS_VERSION = 16,  /* model: a model_version of 0 */
+    PARE_NO_VERSION = 32,   /* opset: none */
+    PARE_NO_TYPE = 64,      /* attribute: its kind follows from its content */
+    PARE_NO_VALUE = 128,    /* attribute: a zero or empty content is left out */
+    PARE_HAS_RAW = 256,     /* tensor: raw_data although empty */
+    PARE_HAS_LOCATION = 512 /* tensor: data_location although in the model */
+};
+
+/* Maps of external files; freed with the model. */
+typedef struct pare_onnx_files {
+    pare_map model;
+    char *folder; /* of the model, real path; NULL: no external data */
+    struct pare_onnx_file {
+        char *location; /* as the model names it */
+        pare_map map;
+    } * file;
+    size_t count, capacity;
+    uint64_t bytes; /* of the model and everything mapped */
+} pare_onnx_files;
+void pare_onnx_files_free(void *files);
+/* The map of a location inside the model's folder. title begins messages. */
+PARE_NODISCARD pare_status pare_onnx_files_map(pare_ctx *ctx, pare_onnx_files *files, pare_map *out,
+                                               const char *location, const char *title);
+
+/* One reading. Where report is set, problems of the model go there, one by one, and reading goes on
+   without what could not be understood; else the first problem ends it. */
+typedef struct pare_onnx_reader {
+    pare_ctx *ctx;
+    const char *path;
+    pare_arena *arena;  /* of the model, or the caller's */
+    pare_arena scratch; /* protobuf-c's structures; gone after reading */
+    ProtobufCAllocator allocator;
+    pare_onnx_files *files; /* NULL: no external data */
+    pare_onnx_report report;
+    void *report_user;
+    char where[300]; /* "node 'x' (Op): " while inside one, else "" */
+} pare_onnx_reader;
+
+void pare_onnx_reader_init(pare_onnx_reader *r, pare_ctx *ctx, pare_arena *arena, const char *path);
+void pare_onnx_reader_free(pare_onnx_reader *r);
+
+/* A problem of the model: fails, or reports it and returns PARE_OK. The text follows
+   "file: node 'x' (Op): ". */
+pare_status pare_onnx_problem(pare_onnx_reader *r, pare_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Parses an encoded message after cutting its payloads. what: for the message on failure. */
+PARE_NODISCARD pare_status pare_onnx_unpack(pare_onnx_reader *r, ProtobufCMessage **out,
+                                            const ProtobufCMessageDescriptor *type,
+                                            pare_wire_kind kind, pare_bytes bytes);
+
+/* Text of a field in the reader's arena; NULL where absent. A NUL inside is a problem, for it
+   cannot be kept in a C string. what: "node name". */
+PARE_NODISCARD pare_status pare_onnx_text(pare_onnx_reader *r, const char **out, bool present,
+                                          ProtobufCBinaryData text, const char *what);
+PARE_NODISCARD pare_status pare_onnx_pairs(pare_onnx_reader *r, pare_pairs *out, size_t count,
+                                           Onnx__Pair *const *pair);
+/* The message's unknown fields as they were encoded. */
+PARE_NODISCARD pare_status pare_onnx_unknown(pare_onnx_reader *r, pare_bytes *out,
+                                             const ProtobufCMessage *message);
+/* The ranges that stand for cut fields. */
+PARE_NODISCARD pare_status pare_onnx_ranges(pare_onnx_reader *r, pare_bytes **out, size_t count,
+                                            const ProtobufCBinaryData *field);
+pare_bytes pare_onnx_range(ProtobufCBinaryData field);
+
+/* *out is NULL after a problem that was only reported. */
+PARE_NODISCARD pare_status pare_onnx_tensor(pare_onnx_reader *r, pare_tensor **out,
+                                            const Onnx__Tensor *message);
+/* The dense form of an encoded SparseTensorProto. */
+PARE_NODISCARD pare_status pare_onnx_sparse(pare_onnx_reader *r, pare_tensor **out,
+                                            pare_bytes bytes);
+
+/* Name, type and shape of an encoded ValueInfoProto; name NULL after a reported problem. */
+PARE_NODISCARD pare_status pare_onnx_value_info(pare_onnx_reader *r, pare_bytes bytes,
+                                                const char **name, pare_dtype *dtype,
+                                                pare_shape *shape);
+
+PARE_NODISCARD pare_status pare_onnx_attr(pare_onnx_reader *r, pare_graph *graph, pare_attr *out,
+                                          const Onnx__Attribute *message);
+PARE_NODISCARD pare_status pare_onnx_graph(pare_onnx_reader *r, pare_graph *graph,
+                                           const Onnx__Graph *message);
+
+#endif
