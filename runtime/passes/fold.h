@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constant folding of one node; the inference pass walks the graph. */
+#ifndef PARE_RUNTIME_PASSES_FOLD_H
+#define PARE_RUNTIME_PASSES_FOLD_H
+
+#include "runtime/graph/graph.h"
+
+/* Where the node's results are known now, they become initializers, the node leaves the graph (and
+   constants only it read), and *folded is true. limit: largest result in bytes, 0 for none.
+   Nodes that make a graph output stay; so does DequantizeLinear, whose integers are the point. */
+PARE_NODISCARD pare_status pare_fold_node(pare_node *node, size_t limit, bool *folded);
+
+#endif

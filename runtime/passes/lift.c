@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lifts a model to a newer opset by the table's `up` column.
+
+   Plan: nodes in topological order, each lifted and then given its shapes, because some rules need
+   the rank or type of their inputs (Softmax, Clip). A rule rewrites its node to the newest form the
+   table knows and raises the import itself where that form began later than the version asked for
+   (pare_up_opset): all other nodes are in their newest form then, too, so the import holds. */
+#include "runtime/ops/infer.h"
+#include "runtime/passes/passes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct lift {
+    int64_t from, to;
+} lift;
+
+static pare_status covered(pare_graph *graph, void *user)
+{
+    const lift *l = user;
+    for (int n = 0; n < graph->node_count; n++) {
+        const pare_node *node = graph->node[n];
+        const pare_op *op = node->domain[0] ? NULL : pare_op_of(node);
+        if (op && l->from > op->last)
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "the model's opset %" PRId64 " is newer than %d, the newest this "
+                                  "operator is known in: export the model at opset %d",
+                                  l->from, op->last, op->last);
+        if (op && l->from < op->first)
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "its form of opset %" PRId64 " is older than %d, the oldest that "
+                                  "is understood: export the model at opset 13 or newer",
+                                  l->from, op->first);
+        if (!op && !node->domain[0] && l->from < l->to)
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "this operator is unknown, so it cannot be lifted from opset "
+                                  "%" PRId64 " to %" PRId64 ": export the model at that opset",
+                                  l->from, l->to);
+    }
+    return PARE_OK;
+}
+
+static pare_status lift_graph(pare_graph *graph, const lift *l);
+
+static pare_status lift_bodies(pare_node *node, const lift *l)
+{
+    for (int a = 0; a < node->attr_count; a++) {
+        const pare_attr *attr = &node->attr[a];
+        if (attr->ref) continue;
+        if (attr->kind == PARE_ATTR_GRAPH) PARE_TRY(lift_graph(attr->graph, l));
+        for (int i = 0; attr->kind == PARE_ATTR_GRAPHS && i < attr->count; i++)
+            PARE_TRY(lift_graph(attr->graphs[i], l));
+    }
+    return PARE_OK;
+}
+
+/* Lifts each node that was there before; shapes are then inferred for it and for what its rule put
+   around it: everything up to the next of the old nodes. */
+static pare_status lift_graph(pare_graph *graph, const lift *l)
+{
+    int count = graph->node_count, at = 0;
+    pare_node **old = pare_alloc(graph->model->ctx, (size_t)count + 1, sizeof *old);
+    if (!old) return PARE_MEMORY;
+    if (count) memcpy(old, graph->node, (size_t)count * sizeof *old);
+    pare_status st = PARE_OK;
+    for (int n = 0; n < count && st == PARE_OK; n++) {
+        const pare_op *op = pare_op_of(old[n]);
+        st = lift_bodies(old[n], l);
+        if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], l->from);
+        for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
+            op = pare_op_of(graph->node[at]);
+            if (op) st = op->infer(graph->node[at]);
+        }
+    }
+    pare_free(old);
+    return st;
+}
+
+pare_status pare_pass_lift(pare_model *model, int64_t version)
+{
+    lift l = {pare_model_opset(model, ""), version};
+    if (l.from <= 0 && model->graph->node_count > 0)
+        return PARE_FAIL(model->ctx, INPUT, "%s: the model imports no version of ONNX's operators",
+                         model->path);
+    PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_graph_each(model->graph, covered, &l));
+    if (l.from >= version) return PARE_OK;
+    PARE_TRY(pare_model_set_opset(model, "", version));
+    return lift_graph(model->graph, &l);
+}
