@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pad (11 to 21) and ReverseSequence (10).
+   Constant: the output is filled, then what is left of the input is copied into it. Reflect, edge,
+   wrap: one table of input positions an axis, elements copied. */
+#include "runtime/cpu/copy.h"
+#include "runtime/ops/pad.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct pad_state {
+    pare_pad pad;
+    int64_t *at[PARE_MAX_RANK]; /* (out) input positions; NULL in mode constant */
+} pad_state;
+
+/* Position in an axis of n that i, counted from its start, stands for. Reflection does not repeat
+   the border. */
+static int64_t source(pare_pad_mode mode, int64_t i, int64_t n)
+{
+    if (mode == PARE_PAD_EDGE || n == 1) return i < 0 ? 0 : i >= n ? n - 1 : i;
+    int64_t period = mode == PARE_PAD_WRAP ? n : 2 * n - 2, r = i % period;
+    if (r < 0) r += period;
+    return r < n ? r : period - r;
+}
+
+static pare_status pad_prepare(pare_prep *p)
+{
+    pad_state *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    int rank = p->in[0].rank;
+    p->state = s;
+    PARE_TRY(pare_pad_read(p->node, rank, &s->pad));
+    if (!s->pad.known)
+        return PARE_FAIL_NODE(p->node, UNSUPPORTED,
+                              "its pads are computed while it runs; they must be constant");
+    for (int a = 0; s->pad.mode != PARE_PAD_CONSTANT && a < rank; a++) {
+        int64_t n = p->in[0].dim[a], out = p->out[0].dim[a];
+        s->at[a] = pare_arena_alloc(p->arena, (size_t)out, sizeof *s->at[a]);
+        if (!s->at[a]) return PARE_MEMORY;
+        for (int64_t o = 0; o < out && n; o++)
+            s->at[a][o] = source(s->pad.mode, o - s->pad.begin[a], n);
+    }
+    return PARE_OK;
+}
+
+static void pad_constant(const pare_call *c, const pare_pad *p)
+{
+    pare_view from = c->in[0], to = c->out[0];
+    bool given = c->in_count > 2 && c->in[2].dtype;
+    pare_copy_fill(&to, given ? c->in[2].data : NULL, c->threads);
+    for (int a = 0; a < from.rank; a++) {
+        int64_t skip = p->begin[a] < 0 ? -p->begin[a] : 0, drop = p->end[a] < 0 ? -p->end[a] : 0;
+        int64_t n = from.dim[a] - skip - drop;
+        if (n <= 0) return;
+        from = pare_view_part(&from, a, skip, n);
+        to = pare_view_part(&to, a, p->begin[a] > 0 ? p->begin[a] : 0, n);
+    }
+    pare_copy_view(&to, &from, c->threads);
+}
+
+static pare_status pad_run(const pare_call *c)
+{
+    const pad_state *s = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0};
+    size_t bytes = (size_t)pare_type(y->dtype)->bits / 8;
+    if (!pare_view_count(y)) return PARE_OK;
+    if (s->pad.mode == PARE_PAD_CONSTANT) {
+        pad_constant(c, &s->pad);
+        return PARE_OK;
+    }
+    do {
+        int64_t from = 0;
+        for (int a = 0; a < y->rank; a++) from += s->at[a][index[a]] * x->stride[a];
+        memcpy(pare_ref_at(y, pare_ref_offset(y, index)), pare_ref_at(x, from), bytes);
+    } while (pare_ref_next(y, index));
+    return PARE_OK;
+}
+
+/* The first lengths[b] steps of each sequence in reverse, the others as they are. */
+static pare_status reverse_sequence_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int batch = (int)pare_node_int(c->node, "batch_axis", 1), time = 1 - batch;
+    int64_t index[PARE_MAX_RANK] = {0};
+    size_t bytes = (size_t)pare_type(y->dtype)->bits / 8;
+    if (!pare_view_count(y)) return PARE_OK;
+    do {
+        int64_t n = pare_ref_get_int(&c->in[1], index[batch]), t = index[time];
+        if (n < 0 || n > x->dim[time])
+            return PARE_FAIL_NODE(c->node, INPUT,
+                                  "a length of %" PRId64 " is outside [0, %" PRId64 "]", n,
+                                  x->dim[time]);
+        int64_t from = pare_ref_offset(x, index) + ((t < n ? n - 1 - t : t) - t) * x->stride[time];
+        memcpy(pare_ref_at(y, pare_ref_offset(y, index)), pare_ref_at(x, from), bytes);
+    } while (pare_ref_next(y, index));
+    return PARE_OK;
+}
+
+static const pare_kernel copy_pad = {.name = "copy_pad",
+                                     .can = pare_copy_can,
+                                     .prepare = pad_prepare,
+                                     .run = pad_run,
+                                     .flags = PARE_KERNEL_REF};
+static const pare_kernel copy_reverse_sequence = {.name = "copy_reverse_sequence",
+                                                  .can = pare_copy_can,
+                                                  .run = reverse_sequence_run,
+                                                  .flags = PARE_KERNEL_REF};
+
+const pare_kernel *const pare_cpu_pad[] = {&copy_pad, NULL};
+const pare_kernel *const pare_cpu_reverse_sequence[] = {&copy_reverse_sequence, NULL};

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain C reference kernels of Resize (10 to 19).
+   Nearest: one table of input positions an axis, elements copied. Linear and cubic: separable; each
+   axis that changes has a table of taps (first position, weights), and the tensor is resized axis
+   by axis in dense doubles. Weights: triangle and Keys' cubic (1981); with antialias the filter is
+   stretched by 1 / scale when shrinking. Taps outside the tensor read its border. */
+#include "runtime/base/size.h"
+#include "runtime/cpu/copy.h"
+#include "runtime/cpu/dense.h"
+#include "runtime/ops/resize.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct taps {
+    int64_t *first; /* (out) may be negative: positions are clamped */
+    double *weight; /* (out, count) */
+    bool *outside;  /* (out) tf_crop_and_resize: the value is extrapolated */
+    int count;      /* 0: the axis stays as it is */
+} taps;
+
+typedef struct resize_state {
+    pare_resize r;
+    int64_t *at[PARE_MAX_RANK]; /* nearest: (out) input positions */
+    taps axis[PARE_MAX_RANK];
+    size_t half; /* doubles in each of the two buffers */
+} resize_state;
+
+static pare_status read(pare_prep *p, resize_state **out)
+{
+    resize_state *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    pare_shape x = {.rank = p->in[0].rank};
+    memcpy(x.dim, p->in[0].dim, sizeof x.dim);
+    PARE_TRY(pare_resize_read(p->node, &x, &s->r));
+    if (!s->r.known)
+        return PARE_FAIL_NODE(
+            p->node, UNSUPPORTED,
+            "its scales or sizes are computed while it runs; they must be constant");
+    p->state = *out = s;
+    return PARE_OK;
+}
+
+/* --- nearest --- */
+
+static int64_t nearest(const pare_resize *r, int axis, int64_t o)
+{
+    float x = pare_resize_coordinate(r, axis, o);
+    float at = r->round == PARE_ROUND_PREFER_FLOOR  ? ceilf(x - 0.5f)
+               : r->round == PARE_ROUND_PREFER_CEIL ? floorf(x + 0.5f)
+               : r->round == PARE_ROUND_FLOOR       ? floorf(x)
+                                                    : ceilf(x);
+    int64_t i = (int64_t)at, last = r->in[axis] - 1;
+    return i < 0 ? 0 : i > last ? last : i;
+}
+
+static pare_status nearest_prepare(pare_prep *p)
+{
+    resize_state *s;
+    PARE_TRY(read(p, &s));
+    for (int a = 0; a < s->r.rank; a++) {
+        s->at[a] = pare_arena_alloc(p->arena, (size_t)s->r.out[a], sizeof *s->at[a]);
+        if (!s->at[a]) return PARE_MEMORY;
+        bool same = s->r.in[a] == s->r.out[a] && s->r.scale[a] == 1 && s->r.end[a] == 1;
+        for (int64_t o = 0; o < s->r.out[a]; o++) s->at[a][o] = same ? o : nearest(&s->r, a, o);
+    }
+    return PARE_OK;
+}
+
+/* Rows along the axis on which y is contiguous: copied whole where it does not change. */
+static void nearest_rows(const resize_state *s, const pare_view *y, const pare_view *x, int inner,
+                         int64_t first, int64_t last)
+{
+    size_t bytes = (size_t)pare_type(y->dtype)->bits / 8;
+    int64_t n = y->dim[inner];
+    bool whole = s->r.in[inner] == n && x->stride[inner] == 1;
+    for (int64_t o = 0; whole && o < n; o++) whole = s->at[inner][o] == o;
+    for (int64_t t = first; t < last; t++) {
+        int64_t left = t, to = 0, from = 0;
+        for (int a = y->rank - 1; a >= 0; a--) {
+            if (a == inner) continue;
+            int64_t i = left % y->dim[a];
+            left /= y->dim[a];
+            to += i * y->stride[a];
+            from += s->at[a][i] * x->stride[a];
+        }
+        char *row = pare_ref_at(y, to);
+        const char *source = pare_ref_at(x, from);
+        if (whole)
+            memcpy(row, source, (size_t)n * bytes);
+        else
+            for (int64_t o = 0; o < n; o++)
+                memcpy(row + o * y->stride[inner] * (int64_t)bytes,
+                       source + s->at[inner][o] * x->stride[inner] * (int64_t)bytes, bytes);
+    }
+}
+
+static pare_status nearest_run(const pare_call *c)
+{
+    const resize_state *s = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int inner = 0;
+    int64_t count = pare_view_count(y);
+    if (!count) return PARE_OK;
+    if (!y->rank) {
+        pare_copy_view(y, x, 1);
+        return PARE_OK;
+    }
+    for (int a = 0; a < y->rank; a++)
+        if (y->dim[a] > 1 && (y->dim[inner] == 1 || y->stride[a] < y->stride[inner])) inner = a;
+    int64_t rows = count / y->dim[inner], parts = c->threads > 1 && count > 32768 ? c->threads : 1;
+#pragma omp parallel for num_threads((int)parts) schedule(static) if (parts > 1)
+    for (int64_t t = 0; t < parts; t++)
+        nearest_rows(s, y, x, inner, rows * t / parts, rows * (t + 1) / parts);
+    return PARE_OK;
+}
+
+static bool nearest_can(const pare_prep *p)
+{
+    const pare_attr *mode = pare_node_attr(p->node, "mode");
+    const pare_attr *coord = pare_node_attr(p->node, "coordinate_transformation_mode");
+    bool crop = coord && coord->s.size == 18 && !memcmp(coord->s.data, "tf_crop_and_resize", 18);
+    return pare_copy_can(p) && !crop &&
+           (!mode || (mode->s.size && *(const char *)mode->s.data == 'n'));
+}
+
+/* --- linear and cubic --- */
+
+static double triangle(double x)
+{
+    return fabs(x) < 1 ? 1 - fabs(x) : 0;
+}
+
+static double cubic(double x, double a)
+{
+    x = fabs(x);
+    if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/* The weights of output o; their sum is 1. */
+static void tap_weights(const pare_resize *r, int axis, int64_t o, taps *t)
+{
+    float x = pare_resize_coordinate(r, axis, o);
+    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1, sum = 0;
+    double base = floor((double)x), ratio = (double)x - base;
+    double *w = t->weight + o * t->count;
+    int64_t last = r->in[axis] - 1;
+    t->first[o] = (int64_t)base + 1 - t->count / 2;
+    t->outside[o] = r->coord == PARE_TF_CROP_AND_RESIZE && (x < 0 || x > (float)last);
+    if (r->mode == PARE_NEAREST) {
+        t->first[o] = nearest(r, axis, o);
+        w[0] = 1;
+        return;
+    }
+    for (int k = 0; k < t->count; k++) {
+        double distance = ((double)(k + 1 - t->count / 2) - ratio) * shrink;
+        w[k] = r->mode == PARE_LINEAR ? triangle(distance) : cubic(distance, (double)r->cubic_a);
+        int64_t i = t->first[o] + k;
+        if (r->exclude_outside && (i < 0 || i > last)) w[k] = 0;
+        sum += w[k];
+    }
+    for (int k = 0; k < t->count && sum != 0; k++) w[k] /= sum;
+}
+
+static pare_status taps_make(pare_prep *p, const pare_resize *r, int axis, taps *t)
+{
+    bool same = r->in[axis] == r->out[axis] && r->scale[axis] == 1 && r->start[axis] == 0 &&
+                r->end[axis] == 1;
+    if (same) return PARE_OK;
+    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1;
+    double reach = r->mode == PARE_CUBIC ? 2 : 1;
+    if (reach / shrink > 1e6)
+        return PARE_FAIL_NODE(p->node, INPUT, "a scale of %g is too small", (double)r->scale[axis]);
+    t->count = r->mode == PARE_NEAREST ? 1 : 2 * (int)ceil(reach / shrink);
+    t->first = pare_arena_alloc(p->arena, (size_t)r->out[axis], sizeof *t->first);
+    t->outside = pare_arena_alloc(p->arena, (size_t)r->out[axis], sizeof *t->outside);
+    t->weight =
+        pare_arena_alloc(p->arena, (size_t)r->out[axis] * (size_t)t->count, sizeof *t->weight);
+    if (!t->first || !t->outside || !t->weight) return PARE_MEMORY;
+    for (int64_t o = 0; o < r->out[axis]; o++) tap_weights(r, axis, o, t);
+    return PARE_OK;
+}
+
+static pare_status smooth_prepare(pare_prep *p)
+{
+    resize_state *s;
+    PARE_TRY(read(p, &s));
+    int64_t dims[PARE_MAX_RANK], most = 0, count;
+    memcpy(dims, s->r.in, sizeof dims);
+    for (int a = -1; a < s->r.rank; a++) {
+        if (a >= 0) {
+            dims[a] = s->r.out[a];
+            PARE_TRY(taps_make(p, &s->r, a, &s->axis[a]));
+        }
+        if (!pare_count_dims(dims, s->r.rank, &count) || count > INT64_MAX / 64)
+            return PARE_FAIL_NODE(p->node, INPUT, "its dimensions overflow");
+        if (count > most) most = count;
+    }
+    s->half = (size_t)most;
+    p->scratch = 2 * s->half * sizeof(double);
+    return PARE_OK;
+}
+
+/* x (outer, in, inner) to y (outer, out, inner). */
+static void smooth_axis(double *y, const double *x, const taps *t, int64_t outer, int64_t in,
+                        int64_t out, int64_t inner, double extrapolation, int threads)
+{
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t row = 0; row < outer * out; row++) {
+        int64_t o = row % out;
+        const double *from = x + row / out * in * inner, *w = t->weight + o * t->count;
+        double *to = y + row * inner;
+        for (int64_t i = 0; i < inner; i++) to[i] = t->outside[o] ? extrapolation : 0;
+        for (int k = 0; k < t->count && !t->outside[o]; k++) {
+            int64_t at = t->first[o] + k;
+            at = at < 0 ? 0 : at >= in ? in - 1 : at;
+            for (int64_t i = 0; i < inner; i++) to[i] += w[k] * from[at * inner + i];
+        }
+    }
+}
+
+/* An axis resized later must not mix extrapolated values: they are written once more at the end. */
+static void extrapolate(const resize_state *s, double *y)
+{
+    int64_t index[PARE_MAX_RANK] = {0}, at = 0;
+    pare_view v = {.rank = s->r.rank};
+    memcpy(v.dim, s->r.out, sizeof v.dim);
+    do {
+        bool outside = false;
+        for (int a = 0; a < s->r.rank; a++)
+            outside = outside || (s->axis[a].count && s->axis[a].outside[index[a]]);
+        if (outside) y[at] = (double)s->r.extrapolation;
+        at++;
+    } while (pare_ref_next(&v, index));
+}
+
+static pare_status smooth_run(const pare_call *c)
+{
+    const resize_state *s = c->state;
+    double *x = c->scratch, *y = x + s->half;
+    int64_t outer = 1;
+    if (!pare_view_count(&c->out[0])) return PARE_OK;
+    pare_dense_load(x, &c->in[0], 0);
+    for (int a = 0; a < s->r.rank; a++) {
+        int64_t inner = 1;
+        for (int b = a + 1; b < s->r.rank; b++) inner *= s->r.in[b];
+        if (s->axis[a].count) {
+            smooth_axis(y, x, &s->axis[a], outer, s->r.in[a], s->r.out[a], inner,
+                        (double)s->r.extrapolation, c->threads);
+            double *swap = x;
+            x = y;
+            y = swap;
+        }
+        outer *= s->r.out[a];
+    }
+    if (s->r.coord == PARE_TF_CROP_AND_RESIZE) extrapolate(s, x);
+    bool whole = !pare_type_is_float(c->out[0].dtype);
+    for (int64_t i = 0; whole && i < pare_view_count(&c->out[0]); i++) {
+        double low = c->out[0].dtype == PARE_s8 ? -128 : 0, high = low + 255, v = rint(x[i]);
+        x[i] = v < low ? low : v > high ? high : v;
+    }
+    pare_dense_store(&c->out[0], x);
+    return PARE_OK;
+}
+
+static bool smooth_can(const pare_prep *p)
+{
+    pare_dtype t = p->in[0].dtype;
+    return pare_type_is_float(t) || t == PARE_s8 || t == PARE_u8;
+}
+
+static const pare_kernel copy_resize_nearest = {.name = "copy_resize_nearest",
+                                                .can = nearest_can,
+                                                .prepare = nearest_prepare,
+                                                .run = nearest_run,
+                                                .flags = PARE_KERNEL_REF};
+static const pare_kernel ref_resize = {.name = "ref_resize",
+                                       .can = smooth_can,
+                                       .prepare = smooth_prepare,
+                                       .run = smooth_run,
+                                       .flags = PARE_KERNEL_REF};
+
+const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &ref_resize, NULL};

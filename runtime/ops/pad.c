@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shape rules of Pad and ReverseSequence. */
+#include "runtime/ops/pad.h"
+#include "runtime/ops/infer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+pare_status pare_pad_read(const pare_node *node, int rank, pare_pad *out)
+{
+    static const char *const mode[] = {"constant", "reflect", "edge", "wrap"};
+    const char *text = pare_node_string(node, "mode", "constant");
+    const int64_t *pads, *axes;
+    int count, axes_count, m = 0;
+    memset(out, 0, sizeof *out);
+    while (m < 4 && strcmp(text, mode[m])) m++;
+    if (m == 4) return PARE_FAIL_NODE(node, UNSUPPORTED, "mode '%s' is not known", text);
+    out->mode = (pare_pad_mode)m;
+    PARE_TRY(pare_infer_ints(node, 1, &pads, &count));
+    PARE_TRY(pare_infer_ints(node, 3, &axes, &axes_count));
+    out->known = pads && (axes || !pare_node_in(node, 3));
+    if (!out->known) return PARE_OK;
+    int n = axes ? axes_count : rank;
+    bool seen[PARE_MAX_RANK];
+    if (axes) PARE_TRY(pare_infer_axes(node, axes, n, rank, seen));
+    if (count != 2 * n)
+        return PARE_FAIL_NODE(node, INPUT, "pads has %d values, expected %d", count, 2 * n);
+    for (int i = 0; i < n; i++) {
+        int64_t a = axes ? (axes[i] < 0 ? axes[i] + rank : axes[i]) : i;
+        out->begin[a] = pads[i];
+        out->end[a] = pads[n + i];
+    }
+    return PARE_OK;
+}
+
+pare_status pare_infer_pad(pare_node *node)
+{
+    pare_value *x;
+    pare_pad p;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_shape y = x->shape;
+    if (y.rank >= 0) PARE_TRY(pare_pad_read(node, y.rank, &p));
+    for (int i = 0; i < y.rank; i++) {
+        int64_t n = x->shape.dim[i], total;
+        if (p.known && !p.begin[i] && !p.end[i]) continue;
+        y.name[i] = NULL;
+        y.dim[i] = -1;
+        if (n < 0 || !p.known) continue;
+        if (__builtin_add_overflow(p.begin[i], p.end[i], &total) ||
+            __builtin_add_overflow(n, total, &y.dim[i]) || y.dim[i] < 0)
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "pads of %" PRId64 " and %" PRId64
+                                  " leave nothing of an axis of %" PRId64,
+                                  p.begin[i], p.end[i], n);
+        if (p.mode != PARE_PAD_CONSTANT && n == 0 && y.dim[i])
+            return PARE_FAIL_NODE(node, INPUT, "an empty axis has nothing to pad with");
+    }
+    pare_infer_out(node, 0, x->dtype, &y);
+    return PARE_OK;
+}
+
+/* Pad 11: pads and value became inputs. */
+pare_status pare_up_pad(pare_node *node, int64_t version)
+{
+    if (version >= 11) return PARE_OK;
+    PARE_TRY(pare_up_ints(node, "pads", 1));
+    pare_dtype dtype = node->in[0] ? node->in[0]->dtype : PARE_NOTYPE;
+    PARE_TRY(pare_up_float(node, "value", 2, dtype));
+    return pare_up_opset(node, 11);
+}
+
+pare_status pare_infer_reverse_sequence(pare_node *node)
+{
+    pare_value *x, *lengths;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &lengths));
+    int64_t batch = pare_node_int(node, "batch_axis", 1),
+            time = pare_node_int(node, "time_axis", 0);
+    if (batch < 0 || batch > 1 || time < 0 || time > 1 || batch == time ||
+        (x->shape.rank >= 0 && x->shape.rank < 2))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "batch_axis and time_axis must be 0 and 1 of an input of "
+                              "rank 2 or more");
+    pare_infer_out(node, 0, x->dtype, &x->shape);
+    return PARE_OK;
+}
+
+/* If: both branches give the same types; dims that differ are not known. */
+pare_status pare_infer_if(pare_node *node)
+{
+    const pare_attr *then = pare_node_attr(node, "then_branch"),
+                    *other = pare_node_attr(node, "else_branch");
+    if (!then || !other || then->kind != PARE_ATTR_GRAPH || other->kind != PARE_ATTR_GRAPH)
+        return PARE_FAIL_NODE(node, INPUT, "then_branch or else_branch is missing");
+    const pare_values *a = &then->graph->out, *b = &other->graph->out;
+    if (a->count != node->out_count || b->count != node->out_count)
+        return PARE_FAIL_NODE(node, INPUT, "its branches have %d and %d outputs, expected %d",
+                              a->count, b->count, node->out_count);
+    for (int i = 0; i < node->out_count; i++) {
+        const pare_value *x = a->item[i], *y = b->item[i];
+        if (x->dtype && y->dtype && x->dtype != y->dtype)
+            return PARE_FAIL_NODE(node, INPUT, "output %d is %s in one branch and %s in the other",
+                                  i, pare_type(x->dtype)->name, pare_type(y->dtype)->name);
+        pare_shape s = x->shape.rank == y->shape.rank ? x->shape : pare_shape_unknown(-1);
+        for (int k = 0; k < s.rank; k++)
+            if (x->shape.dim[k] != y->shape.dim[k]) {
+                s.dim[k] = -1;
+                s.name[k] = NULL;
+            }
+        pare_infer_out(node, i, x->dtype ? x->dtype : y->dtype, &s);
+    }
+    return PARE_OK;
+}
