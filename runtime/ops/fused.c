@@ -63,6 +63,9 @@ pare_status pare_infer_fused_conv(pare_node *node)
     pare_act act;
     PARE_TRY(pare_act_read(node, &act));
     if (x->shape.rank < 0 || w->shape.rank < 0) return unknown_output(node, type);
+    if (w->shape.rank != x->shape.rank)
+        return PARE_FAIL_NODE(node, INPUT, "the weight has rank %d, expected %d", w->shape.rank,
+                              x->shape.rank);
     pare_window win;
     PARE_TRY(pare_window_read(node, &x->shape, w->shape.dim + 2, &win));
     int64_t channels = x->shape.dim[1], filters = w->shape.dim[0], joined;
