@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels that stand in front of the plain ones in the rows' lists, fastest first. */
+#ifndef PARE_RUNTIME_CPU_FAST_H
+#define PARE_RUNTIME_CPU_FAST_H
+
+#include "runtime/ops/kernel.h"
+
+/* Kernels that exist only in builds with oneDNN. */
+#ifdef PARE_ONEDNN
+#define PARE_WITH_ONEDNN(...) __VA_ARGS__,
+#else
+#define PARE_WITH_ONEDNN(...)
+#endif
+
+extern const pare_kernel pare_onednn_conv, pare_onednn_conv_brg, pare_onednn_conv_jit,
+    pare_onednn_conv_gemm;
+extern const pare_kernel pare_onednn_matmul;
+
+#endif
