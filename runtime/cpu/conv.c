@@ -2,6 +2,7 @@
 /* Plain C reference kernels of Conv (1, 11), ConvTranspose (1, 11), ConvInteger (10) and
    QLinearConv (10): y[n, m] = sum x[n, c, ...] * w[m, c, ...] + bias[m], summed exactly (dense.h),
    rounded once. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/conv.h"
 #include "runtime/cpu/ref.h"
 
@@ -190,7 +191,9 @@ static const pare_kernel ref_qlinear_conv = {.name = "ref_qlinear_conv",
                                              .run = qlinear_run,
                                              .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_conv[] = {&ref_conv, NULL};
+const pare_kernel *const pare_cpu_conv[] = {
+    PARE_WITH_ONEDNN(&pare_onednn_conv, &pare_onednn_conv_brg, &pare_onednn_conv_jit,
+                     &pare_onednn_conv_gemm) &ref_conv, NULL};
 const pare_kernel *const pare_cpu_conv_transpose[] = {&ref_conv_transpose, NULL};
 const pare_kernel *const pare_cpu_conv_integer[] = {&ref_conv_integer, NULL};
 const pare_kernel *const pare_cpu_qlinear_conv[] = {&ref_qlinear_conv, NULL};

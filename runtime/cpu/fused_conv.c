@@ -2,6 +2,7 @@
 /* FusedConv in plain C, any strides and one to three window axes: the definition of correct.
    Float: Y = act(conv(X, W) + B + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (x - z_x) * w over taps inside the tensor, then epilogue.h. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/fused.h"
 
 typedef struct strides {
@@ -122,4 +123,6 @@ static pare_status conv_run(const pare_call *c)
 const pare_kernel pare_ref_fused_conv = {
     .name = "ref_fused_conv", .prepare = conv_prepare, .run = conv_run, .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_fused_conv[] = {&pare_ref_fused_conv, NULL};
+const pare_kernel *const pare_cpu_fused_conv[] = {
+    PARE_WITH_ONEDNN(&pare_onednn_conv, &pare_onednn_conv_brg, &pare_onednn_conv_jit,
+                     &pare_onednn_conv_gemm) &pare_ref_fused_conv, NULL};

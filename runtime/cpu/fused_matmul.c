@@ -2,6 +2,7 @@
 /* FusedMatMul in plain C, any strides: the definition of correct.
    Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/fused.h"
 
 static pare_status matmul_prepare(pare_prep *p)
@@ -102,4 +103,5 @@ const pare_kernel pare_ref_fused_matmul = {
     .name = "ref_fused_matmul", .prepare = matmul_prepare, .run = matmul_run,
     .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_fused_matmul[] = {&pare_ref_fused_matmul, NULL};
+const pare_kernel *const pare_cpu_fused_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul)
+                                                    &pare_ref_fused_matmul, NULL};

@@ -5,6 +5,7 @@
    Plan: both factors are packed dense into scratch where they are not row-major in the type computed
    in; then a tile of 4 rows x 128 columns is summed in registers and cache while k advances, so that
    B is read in rows. One tile is one thread's: results do not depend on the number of threads. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/base/size.h"
 
@@ -246,7 +247,7 @@ static const pare_kernel ref_matmul = {.name = "ref_matmul",
                                        .prepare = matmul_prepare,
                                        .run = matmul_run,
                                        .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_matmul[] = {&ref_matmul, NULL};
+const pare_kernel *const pare_cpu_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul) &ref_matmul, NULL};
 
 /* --- Gemm --- */
 
@@ -324,4 +325,4 @@ static const pare_kernel ref_gemm = {.name = "ref_gemm",
                                      .prepare = gemm_prepare,
                                      .run = gemm_run,
                                      .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_gemm[] = {&ref_gemm, NULL};
+const pare_kernel *const pare_cpu_gemm[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul) &ref_gemm, NULL};

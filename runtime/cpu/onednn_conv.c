@@ -31,7 +31,9 @@ static bool desc_of(const pare_view *v, dnnl_memory_desc_t *out)
         if (!pare_view_rowmajor(v)) return false;
         tag = plain[v->rank - 3];
     }
-    return !dnnl_memory_desc_init_by_tag(out, v->rank, v->dim, pare_dnnl_type(v->dtype), tag);
+    dnnl_dims_t dim = {0};
+    for (int i = 0; i < v->rank; i++) dim[i] = v->dim[i];
+    return !dnnl_memory_desc_init_by_tag(out, v->rank, dim, pare_dnnl_type(v->dtype), tag);
 }
 
 /* W (M, C / g, ...), with groups (g, M / g, C / g, ...). */

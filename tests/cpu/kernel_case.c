@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/cpu/kernel_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t seed)
+{
+    memset(k, 0, sizeof *k);
+    pare_ctx_init(&k->ctx);
+    k->seed = seed * 2 + 1;
+    k->threads = 1;
+    assert_int_equal(pare_model_new(&k->ctx, &k->model, "case"), PARE_OK);
+    assert_int_equal(pare_model_set_opset(k->model, "", 20), PARE_OK);
+    pare_value *y;
+    assert_int_equal(pare_value_new(k->model->graph, &y, "y"), PARE_OK);
+    assert_int_equal(pare_node_new(k->model->graph, &k->node, 0, op_type, domain, "n", NULL, 0, &y, 1),
+                     PARE_OK);
+    k->op = pare_op_of(k->node);
+    assert_non_null(k->op);
+}
+
+void case_close(kernel_case *k)
+{
+    for (int i = 0; i < k->in_count; i++) free(k->in[i].data);
+    free(k->out.data);
+    pare_model_free(k->model);
+}
+
+/* PCG-like multiply and shift (O'Neill 2014); good enough for test data. */
+uint32_t case_random(kernel_case *k)
+{
+    k->seed = k->seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(k->seed >> 33) ^ (uint32_t)(k->seed >> 17);
+}
+
+int case_between(kernel_case *k, int low, int high)
+{
+    return low + (int)(case_random(k) % ((uint32_t)(high - low) + 1));
+}
+
+float case_float(kernel_case *k)
+{
+    float sum = 0;
+    for (int i = 0; i < 4; i++) sum += (float)(case_random(k) & 0xffffff) * 0x1p-24f;
+    return (sum - 2) * 1.7f;
+}
+
+static void fill(kernel_case *k, const pare_view *v, int low, int high)
+{
+    int64_t n = pare_view_count(v);
+    const pare_type_info *type = pare_type(v->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        if (v->dtype == PARE_s8) ((int8_t *)v->data)[i] = (int8_t)case_between(k, low, high);
+        else if (v->dtype == PARE_u8) ((uint8_t *)v->data)[i] = (uint8_t)case_between(k, low, high);
+        else if (v->dtype == PARE_s32) ((int32_t *)v->data)[i] = case_between(k, low, high);
+        else
+            type->from_f32_ref((char *)v->data + i * (type->bits / 8), case_float(k) * (float)high);
+    }
+}
+
+void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims, bool constant,
+                 int low, int high)
+{
+    int i = k->in_count++;
+    pare_value *value = NULL;
+    if (dtype == PARE_NOTYPE) {
+        assert_int_equal(pare_node_set_in(k->node, i, NULL), PARE_OK);
+        return NULL;
+    }
+    pare_shape shape = {.rank = rank};
+    for (int a = 0; a < rank; a++) shape.dim[a] = dims[a];
+    pare_view_set(&k->in[i], dtype, &shape, k->nhwc && !constant && rank == 4);
+    size_t bytes = pare_view_bytes(&k->in[i]);
+    assert_int_equal(posix_memalign(&k->in[i].data, 64, bytes + 64), 0);
+    fill(k, &k->in[i], low, high);
+    char name[16];
+    snprintf(name, sizeof name, "x%d", i);
+    assert_int_equal(pare_value_new(k->model->graph, &value, name), PARE_OK);
+    pare_value_set_type(value, dtype, &shape);
+    assert_int_equal(pare_node_set_in(k->node, i, value), PARE_OK);
+    k->constant[i] = constant;
+    return k->in[i].data;
+}
+
+void case_infer(kernel_case *k)
+{
+    pare_status st = k->op->infer(k->node);
+    if (st != PARE_OK) fail_msg("%s", k->ctx.message);
+    const pare_value *y = k->node->out[0];
+    assert_true(pare_shape_known(&y->shape));
+    pare_view_set(&k->out, y->dtype, &y->shape, k->nhwc && y->shape.rank == 4);
+    assert_int_equal(posix_memalign(&k->out.data, 64, pare_view_bytes(&k->out) + 64), 0);
+}
+
+size_t case_bytes(const kernel_case *k) { return pare_view_bytes(&k->out); }
+
+const pare_kernel *case_plain(const kernel_case *k)
+{
+    const pare_kernel *last = NULL;
+    for (const pare_kernel *const *it = k->op->cpu; *it; it++) last = *it;
+    assert_non_null(last);
+    return last;
+}
+
+/* Where the kernel shares a dying residual, its memory is the output's. */
+static void execute(kernel_case *k, const pare_kernel *kernel, pare_prep *prep, void *y)
+{
+    pare_arena arena;
+    pare_arena_init(&arena, &k->ctx);
+    pare_view in[8], out = k->out;
+    memcpy(in, k->in, sizeof in);
+    if (prep->share >= 0) {
+        memcpy(out.data, in[prep->share].data, case_bytes(k));
+        in[prep->share].data = out.data;
+    }
+    pare_call call = {.ctx = &k->ctx, .node = k->node, .in = in, .out = &out,
+                      .in_count = k->in_count, .out_count = 1, .threads = k->threads,
+                      .state = prep->state};
+    assert_int_equal(posix_memalign(&call.scratch, 64, prep->scratch + 64), 0);
+    if (kernel->bind) assert_int_equal(kernel->bind(&call, &arena), PARE_OK);
+    pare_status st = kernel->run(&call);
+    if (st != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
+    memcpy(y, out.data, case_bytes(k));
+    if (kernel->unbind) kernel->unbind(call.bound);
+    free(call.scratch);
+    pare_arena_free(&arena);
+}
+
+bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
+{
+    pare_arena arena;
+    pare_arena_init(&arena, &k->ctx);
+    pare_view in[8], out = k->out;
+    memcpy(in, k->in, sizeof in);
+    for (int i = 0; i < k->in_count; i++)
+        if (!k->constant[i]) in[i].data = NULL;
+    out.data = NULL;
+    pare_prep prep = {.ctx = &k->ctx, .node = k->node, .in = in, .out = &out,
+                      .in_count = k->in_count, .out_count = 1, .threads = k->threads,
+                      .canonical = k->canonical, .dying = k->dying, .arena = &arena, .share = -1};
+    bool takes = !kernel->can || kernel->can(&prep);
+    if (takes) {
+        if (kernel->prepare && kernel->prepare(&prep) != PARE_OK)
+            fail_msg("%s: %s", kernel->name, k->ctx.message);
+        execute(k, kernel, &prep, y);
+        if (kernel->release) kernel->release(prep.state);
+    }
+    pare_arena_free(&arena);
+    return takes;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One node with operands in memory, to run any kernel of its row against the plain one. */
+#ifndef PARE_TESTS_CPU_KERNEL_CASE_H
+#define PARE_TESTS_CPU_KERNEL_CASE_H
+
+#include "runtime/ops/ops.h"
+
+typedef struct kernel_case {
+    pare_ctx ctx;
+    pare_model *model;
+    pare_node *node;
+    const pare_op *op;
+    pare_view in[8], out;
+    int in_count;
+    bool constant[8], nhwc; /* nhwc: rank-4 inputs and outputs are in N, H, W, C order */
+    bool canonical;
+    unsigned dying;         /* the residual's input, lent to the output */
+    int threads;
+    uint64_t seed;
+} kernel_case;
+
+/* A node of this operator without operands. */
+void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t seed);
+void case_close(kernel_case *k);
+
+/* Numbers: uniform in [0, 2^32); integers in [low, high]; normal-like floats. */
+uint32_t case_random(kernel_case *k);
+int case_between(kernel_case *k, int low, int high);
+float case_float(kernel_case *k);
+
+/* Appends an input of random elements: s8 and u8 over [low, high], s32 over it as well, floats
+   normal-like times high. dtype PARE_NOTYPE: absent. Returns its data. */
+void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims, bool constant,
+                 int low, int high);
+
+/* Infers the output and gives it memory. */
+void case_infer(kernel_case *k);
+
+/* Does the kernel take the node? Runs it; the output's bytes go to y (row-major or N, H, W, C as
+   nhwc says). False where can() says no. */
+bool case_run(kernel_case *k, const pare_kernel *kernel, void *y);
+
+/* The row's plain kernel (the last), and the first that can. */
+const pare_kernel *case_plain(const kernel_case *k);
+
+size_t case_bytes(const kernel_case *k); /* of the output */
+
+#endif
