@@ -5,7 +5,9 @@
 
 #include "formats/data.h"
 #include "formats/file.h"
+#include "formats/import.h"
 #include "formats/json.h"
+#include "formats/npy.h"
 #include "formats/onnx.h"
 
 #endif

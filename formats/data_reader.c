@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ahead. A ring of batches is filled by worker threads, each of which claims the next sample,
+   decodes the group of rows it lies in (a small shared cache holds groups, so that neighbours are
+   inflated once) and converts it into its place. The caller takes batches in order. Datasets that
+   only HDF5 can read are fetched raw by the caller's thread when a batch of the ring becomes free.
+   Memory: the ring and (threads + 1) groups per input, whatever the number of samples. */
+#include "formats/data_source.h"
+#include "runtime/base/size.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RING_BATCHES = 3, RING_SAMPLES = 48, RING_BYTES = 8 << 20 };
+
+/* One decoded group of one source. */
+typedef struct group_slot {
+    int64_t group; /* -1: none */
+    bool loading;
+    int users;
+    uint64_t stamp; /* last use */
+    uint8_t *rows;
+} group_slot;
+
+typedef struct ring_batch {
+    void **input;      /* (sources) */
+    uint8_t **raw;     /* (sources): rows of serial ones, else NULL */
+    int64_t *label;    /* or NULL */
+    pare_hash hash;    /* sum over its samples */
+    int64_t done;      /* samples finished, failed ones included */
+} ring_batch;
+
+typedef struct worker {
+    pare_reader *reader;
+    pthread_t thread;
+    pare_ctx ctx;
+    pare_h5_scratch scratch;
+    uint8_t **mixed; /* (sources): one row each */
+    pare_hash *part; /* (2 * sources) */
+} worker;
+
+struct pare_reader {
+    pare_ctx *ctx;
+    pare_data *data;
+    int64_t *sample, n, batch;
+    int ring_count, slot_count, worker_count;
+    ring_batch *ring;
+    group_slot *slot; /* (sources, slot_count) */
+    worker *worker;
+    pthread_mutex_t lock;
+    pthread_cond_t work, finished;
+    bool stop;
+    int64_t claimed, allowed; /* positions in sample[] */
+    int64_t taken;            /* batches handed to the caller */
+    int64_t failed;           /* lowest position that failed; n where none did */
+    pare_status fail_status;
+    char *fail_message;
+    uint64_t clock;
+    pare_hash hash;
+};
+
+/* --- groups --- */
+
+/* The slot that holds the group, decoded; its user count is raised. Called with the lock held. */
+static pare_status group_take(worker *w, int source, int64_t group, group_slot **out)
+{
+    pare_reader *r = w->reader;
+    const pare_h5_set *set = &r->data->source[source].set;
+    group_slot *slots = r->slot + source * r->slot_count, *old;
+    for (;;) {
+        old = NULL;
+        group_slot *have = NULL;
+        for (int i = 0; i < r->slot_count; i++) {
+            if (slots[i].group == group) have = &slots[i];
+            if (!slots[i].users && (!old || slots[i].stamp < old->stamp)) old = &slots[i];
+        }
+        if (!have) break;
+        if (!have->loading) {
+            have->users++;
+            have->stamp = ++r->clock;
+            *out = have;
+            return PARE_OK;
+        }
+        pthread_cond_wait(&r->work, &r->lock);
+    }
+    *old = (group_slot){.group = group, .loading = true, .users = 1, .stamp = ++r->clock,
+                        .rows = old->rows};
+    pthread_mutex_unlock(&r->lock);
+    pare_status st = PARE_OK;
+    if (!old->rows) old->rows = pare_alloc(&w->ctx, (size_t)set->group_rows, set->row_bytes);
+    if (!old->rows) st = PARE_MEMORY;
+    if (st == PARE_OK) st = pare_h5_read_group(&w->ctx, set, &w->scratch, group, old->rows);
+    pthread_mutex_lock(&r->lock);
+    old->loading = false;
+    if (st != PARE_OK) {
+        old->group = -1;
+        old->users = 0;
+    }
+    pthread_cond_broadcast(&r->work);
+    *out = old;
+    return st;
+}
+
+/* --- one sample --- */
+
+static pare_status read_source(worker *w, int i, int64_t position, ring_batch *b)
+{
+    pare_reader *r = w->reader;
+    const pare_data_source *s = &r->data->source[i];
+    int64_t sample = r->sample[position], place = position % r->batch;
+    const uint8_t *row;
+    group_slot *slot = NULL;
+    if (s->set.serial) {
+        row = b->raw[i] + (size_t)place * s->set.row_bytes;
+    } else {
+        pthread_mutex_lock(&r->lock);
+        pare_status st = group_take(w, i, sample / s->set.group_rows, &slot);
+        pthread_mutex_unlock(&r->lock);
+        PARE_TRY(st);
+        row = slot->rows + (size_t)(sample % s->set.group_rows) * s->set.row_bytes;
+    }
+    w->part[2 * i] = pare_hash_bytes(row, s->set.row_bytes);
+    w->part[2 * i + 1] = s->meaning;
+    uint8_t *to = (uint8_t *)b->input[i] + (size_t)place * s->bytes;
+    pare_status st = pare_data_convert(&w->ctx, s, sample, row, w->mixed[i], to);
+    if (slot) {
+        pthread_mutex_lock(&r->lock);
+        slot->users--;
+        pthread_mutex_unlock(&r->lock);
+    }
+    return st;
+}
+
+static pare_status read_sample(worker *w, int64_t position, ring_batch *b)
+{
+    pare_reader *r = w->reader;
+    int64_t place = position % r->batch;
+    for (int i = 0; i < r->data->source_count; i++) PARE_TRY(read_source(w, i, position, b));
+    if (b->label) b->label[place] = r->data->label[r->sample[position]];
+    return PARE_OK;
+}
+
+/* Called with the lock held. */
+static void finish_sample(worker *w, int64_t position, ring_batch *b, pare_status st)
+{
+    pare_reader *r = w->reader;
+    size_t parts = 2 * (size_t)r->data->source_count * sizeof *w->part;
+    if (st == PARE_OK) b->hash = pare_hash_sum(b->hash, pare_hash_bytes(w->part, parts));
+    else if (position < r->failed) {
+        r->failed = position;
+        r->fail_status = st;
+        memcpy(r->fail_message, w->ctx.message, sizeof w->ctx.message);
+    }
+    pare_ctx_clear(&w->ctx);
+    b->done++;
+    pthread_cond_signal(&r->finished);
+}
+
+static void *work(void *user)
+{
+    worker *w = user;
+    pare_reader *r = w->reader;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        if (r->claimed >= r->allowed) {
+            pthread_cond_wait(&r->work, &r->lock);
+            continue;
+        }
+        int64_t position = r->claimed++;
+        ring_batch *b = &r->ring[position / r->batch % r->ring_count];
+        pthread_mutex_unlock(&r->lock);
+        pare_status st = read_sample(w, position, b);
+        pthread_mutex_lock(&r->lock);
+        finish_sample(w, position, b, st);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* --- the caller's side --- */
+
+/* Reads the rows of serial sources for a batch that became free, in runs of neighbours. */
+static pare_status fetch(pare_reader *r, int64_t index)
+{
+    ring_batch *b = &r->ring[index % r->ring_count];
+    int64_t first = index * r->batch, last = first + r->batch;
+    if (last > r->n) last = r->n;
+    for (int i = 0; i < r->data->source_count; i++) {
+        const pare_h5_set *set = &r->data->source[i].set;
+        for (int64_t p = first, run; set->serial && p < last; p += run) {
+            for (run = 1; p + run < last && r->sample[p + run] == r->sample[p] + run;) run++;
+            PARE_TRY(pare_h5_read_rows(r->ctx, set, r->sample[p], run,
+                                       b->raw[i] + (size_t)(p - first) * set->row_bytes));
+        }
+    }
+    return PARE_OK;
+}
+
+/* Opens batch `index` of the ring to the workers. */
+static pare_status allow(pare_reader *r, int64_t index)
+{
+    if (index * r->batch >= r->n) return PARE_OK;
+    if (r->data->serial) PARE_TRY(fetch(r, index));
+    pthread_mutex_lock(&r->lock);
+    ring_batch *b = &r->ring[index % r->ring_count];
+    b->done = 0;
+    b->hash = (pare_hash){0};
+    r->allowed = (index + 1) * r->batch < r->n ? (index + 1) * r->batch : r->n;
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&r->lock);
+    return PARE_OK;
+}
+
+pare_status pare_reader_next(pare_reader *r, pare_batch *out)
+{
+    int64_t index = r->taken, first = index * r->batch;
+    *out = (pare_batch){.first = r->n};
+    PARE_TRY(pare_ctx_poll(r->ctx));
+    if (first >= r->n) return PARE_OK;
+    if (index > 0) PARE_TRY(allow(r, index - 1 + r->ring_count));
+    int64_t count = r->n - first < r->batch ? r->n - first : r->batch;
+    ring_batch *b = &r->ring[index % r->ring_count];
+    pthread_mutex_lock(&r->lock);
+    while (b->done < count) pthread_cond_wait(&r->finished, &r->lock);
+    bool failed = r->failed < first + count;
+    pthread_mutex_unlock(&r->lock);
+    if (failed) return pare_fail(r->ctx, r->fail_status, "%s", r->fail_message);
+    r->hash = pare_hash_sum(r->hash, b->hash);
+    r->taken++;
+    *out = (pare_batch){.first = first, .count = (int)count, .input = b->input, .label = b->label};
+    return PARE_OK;
+}
+
+pare_hash pare_reader_hash(const pare_reader *reader) { return reader->hash; }
+
+/* --- making and ending --- */
+
+static void free_parts(pare_reader *r)
+{
+    int sources = r->data->source_count;
+    for (int i = 0; r->ring && i < r->ring_count; i++) {
+        ring_batch *b = &r->ring[i];
+        for (int k = 0; b->input && k < sources; k++) pare_free(b->input[k]);
+        for (int k = 0; b->raw && k < sources; k++) pare_free(b->raw[k]);
+        pare_free(b->input);
+        pare_free(b->raw);
+        pare_free(b->label);
+    }
+    for (int i = 0; r->worker && i < r->worker_count; i++) {
+        worker *w = &r->worker[i];
+        for (int k = 0; w->mixed && k < sources; k++) pare_free(w->mixed[k]);
+        pare_free(w->mixed);
+        pare_free(w->part);
+        pare_h5_scratch_free(&w->scratch);
+    }
+    for (int i = 0; r->slot && i < sources * r->slot_count; i++) pare_free(r->slot[i].rows);
+    pare_free(r->ring);
+    pare_free(r->worker);
+    pare_free(r->slot);
+    pare_free(r->sample);
+    pare_free(r->fail_message);
+}
+
+static pare_status alloc_batch(pare_reader *r, ring_batch *b)
+{
+    int sources = r->data->source_count;
+    b->input = pare_alloc(r->ctx, (size_t)sources, sizeof *b->input);
+    b->raw = pare_alloc(r->ctx, (size_t)sources, sizeof *b->raw);
+    if (!b->input || !b->raw) return PARE_MEMORY;
+    for (int i = 0; i < sources; i++) {
+        const pare_data_source *s = &r->data->source[i];
+        if (!(b->input[i] = pare_alloc(r->ctx, (size_t)r->batch, s->bytes))) return PARE_MEMORY;
+        if (s->set.serial && !(b->raw[i] = pare_alloc(r->ctx, (size_t)r->batch, s->set.row_bytes)))
+            return PARE_MEMORY;
+    }
+    if (r->data->label && !(b->label = pare_alloc(r->ctx, (size_t)r->batch, sizeof *b->label)))
+        return PARE_MEMORY;
+    return PARE_OK;
+}
+
+static pare_status alloc_worker(pare_reader *r, worker *w)
+{
+    size_t sources = (size_t)r->data->source_count;
+    w->reader = r;
+    pare_ctx_child(&w->ctx, r->ctx);
+    w->mixed = pare_alloc(r->ctx, sources, sizeof *w->mixed);
+    w->part = pare_alloc(r->ctx, 2 * sources, sizeof *w->part);
+    if (!w->mixed || !w->part) return PARE_MEMORY;
+    for (size_t i = 0; i < sources; i++) {
+        const pare_data_source *s = &r->data->source[i];
+        if (s->rows && !(w->mixed[i] = pare_alloc(r->ctx, s->set.row_bytes, 1))) return PARE_MEMORY;
+    }
+    return PARE_OK;
+}
+
+static pare_status check_samples(pare_reader *r, const int64_t *samples)
+{
+    if (r->n < 1)
+        return PARE_FAIL(r->ctx, USAGE, "%s: 0 samples were asked for, expected at least one",
+                         r->data->file.path);
+    for (int64_t i = 0; i < r->n; i++)
+        if (samples[i] < 0 || samples[i] >= r->data->count)
+            return PARE_FAIL(r->ctx, USAGE, "%s: sample %lld was asked for, the file has %lld",
+                             r->data->file.path, (long long)samples[i], (long long)r->data->count);
+    if (!(r->sample = pare_alloc(r->ctx, (size_t)r->n, sizeof *samples))) return PARE_MEMORY;
+    memcpy(r->sample, samples, (size_t)r->n * sizeof *samples);
+    return PARE_OK;
+}
+
+static pare_status alloc_parts(pare_reader *r, int threads)
+{
+    size_t bytes = 0;
+    int sources = r->data->source_count;
+    for (int i = 0; i < sources; i++) bytes += r->data->source[i].bytes;
+    r->ring_count = RING_BATCHES;
+    while (r->ring_count * r->batch < RING_SAMPLES &&
+           (size_t)(r->ring_count * r->batch) * bytes < RING_BYTES)
+        r->ring_count++;
+    int64_t batches = (r->n + r->batch - 1) / r->batch;
+    if (batches < r->ring_count) r->ring_count = (int)batches;
+    r->slot_count = threads + 1;
+    r->ring = pare_alloc(r->ctx, (size_t)r->ring_count, sizeof *r->ring);
+    r->slot = pare_alloc(r->ctx, (size_t)(sources * r->slot_count), sizeof *r->slot);
+    r->worker = pare_alloc(r->ctx, (size_t)threads, sizeof *r->worker);
+    r->fail_message = pare_alloc(r->ctx, sizeof r->ctx->message, 1);
+    if (!r->ring || !r->slot || !r->worker || !r->fail_message) return PARE_MEMORY;
+    for (int i = 0; i < sources * r->slot_count; i++) r->slot[i].group = -1;
+    for (int i = 0; i < r->ring_count; i++) PARE_TRY(alloc_batch(r, &r->ring[i]));
+    return PARE_OK;
+}
+
+static pare_status start(pare_reader *r, const int64_t *samples, int threads)
+{
+    PARE_TRY(check_samples(r, samples));
+    PARE_TRY(alloc_parts(r, threads));
+    for (int i = 0; i < r->ring_count; i++) PARE_TRY(allow(r, i));
+    for (; r->worker_count < threads; r->worker_count++) {
+        worker *w = &r->worker[r->worker_count];
+        pare_status st = alloc_worker(r, w);
+        int e = st == PARE_OK ? pthread_create(&w->thread, NULL, work, w) : 0;
+        if (e && r->worker_count == 0)
+            st = PARE_FAIL(r->ctx, MEMORY, "no thread could be started: %s", strerror(e));
+        if (st != PARE_OK || e) { /* this worker never ran: free what it has */
+            for (int k = 0; w->mixed && k < r->data->source_count; k++) pare_free(w->mixed[k]);
+            pare_free(w->mixed);
+            pare_free(w->part);
+            return st;
+        }
+    }
+    return PARE_OK;
+}
+
+pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                             const int64_t *samples, int64_t n, int batch, int threads)
+{
+    pare_reader *r = pare_alloc(ctx, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    r->ctx = ctx;
+    r->data = data;
+    r->n = r->failed = n;
+    r->batch = batch < 1 ? 1 : batch < n || n < 1 ? batch : n;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->work, NULL);
+    pthread_cond_init(&r->finished, NULL);
+    pare_status st = start(r, samples, threads < 1 ? 1 : threads);
+    if (st != PARE_OK) {
+        pare_reader_close(r);
+        return st;
+    }
+    *out = r;
+    return PARE_OK;
+}
+
+void pare_reader_close(pare_reader *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->worker_count; i++) pthread_join(r->worker[i].thread, NULL);
+    free_parts(r);
+    pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->finished);
+    pthread_mutex_destroy(&r->lock);
+    pare_free(r);
+}
