@@ -2,9 +2,11 @@
 /* From a model as it was read to a graph the kernels can run: newest operator forms, concrete
    shapes, constants folded, nodes fused, memory order chosen. */
 #include "runtime/exec/plan.h"
+#include "runtime/passes/passes.h"
 
-#include <inttypes.h>
 #include <string.h>
+
+enum { RUNTIME_OPSET = 21 }; /* kernels read the forms of this opset or newer */
 
 static const pare_shape *shape_given(const pare_input_shape *shapes, int count, const char *name)
 {
@@ -70,14 +72,22 @@ static pare_status kept_exist(pare_plan *plan)
 
 pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count)
 {
-    pare_graph *g = plan->model->graph;
-    PARE_TRY(pare_graph_sort(g));
+    pare_model *m = plan->model;
+    const pare_plan_options *o = &plan->options;
+    bool optimise = !o->reference && !o->keep_all;
+    pare_infer_options first = {.fold = true, .keep_dequantize = optimise};
+    pare_infer_options again = {.fold = true};
+    PARE_TRY(pare_graph_sort(m->graph));
     PARE_TRY(inputs_set(plan, shapes, count));
-    for (int i = 0; i < g->node_count; i++) {
-        const pare_op *op = pare_op_of(g->node[i]);
-        if (op) PARE_TRY(op->infer(g->node[i]));
-    }
+    PARE_TRY(pare_pass_lift(m, RUNTIME_OPSET));
+    PARE_TRY(pare_pass_infer(m, &first));
     PARE_TRY(kept_exist(plan));
-    pare_graph_sweep(g);
+    pare_graph_sweep(m->graph);
+    if (optimise) {
+        if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
+        PARE_TRY(pare_pass_infer(m, &again));
+    }
+    PARE_TRY(pare_graph_sort(m->graph));
+    pare_graph_sweep(m->graph);
     return PARE_OK;
 }
