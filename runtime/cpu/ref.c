@@ -29,6 +29,16 @@ pare_view pare_ref_permute(const pare_view *view, const int *order)
     return v;
 }
 
+void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with)
+{
+    *without = *with = (pare_view){.dtype = view->dtype, .data = view->data};
+    for (int i = 0; i < view->rank; i++) {
+        pare_view *v = flag[i] ? with : without;
+        v->dim[v->rank] = view->dim[i];
+        v->stride[v->rank++] = view->stride[i];
+    }
+}
+
 typedef struct loop {
     int operands, rank;
     int64_t dim[PARE_MAX_RANK];                       /* outermost first */

@@ -39,6 +39,10 @@ pare_view pare_ref_stretch(const pare_view *in, const pare_view *to);
 /* Axis i of the result is axis order[i] of view. */
 pare_view pare_ref_permute(const pare_view *view, const int *order);
 
+/* The axes without and with their flag, each in order, as two views of the same memory: kernels along
+   axes walk the first and run along the second. */
+void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with);
+
 /* dst = src, same type and dims, any strides. 4-bit types only where both are row-major. */
 void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads);
 

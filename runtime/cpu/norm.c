@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Normalizations: y = (x - mean) / sqrt(variance + epsilon) * scale + bias over a set of elements.
+     LayerNormalization (17)      the axes from `axis` on; scale and bias broadcast to X
+     InstanceNormalization (6)    one sample's channel; scale and bias per channel
+     GroupNormalization (18, 21)  one sample's group of channels; per channel, or per group (18)
+   Plain kernels compute in double and round once; the vector kernel takes dense f32 rows. */
+#include "runtime/cpu/ref.h"
+#include "runtime/ops/infer.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct stats {
+    double mean, inverse; /* 1 / sqrt(variance + epsilon) */
+} stats;
+
+/* Of the region's elements at base + offset; the variance from the differences to the mean. */
+static stats stats_of(const pare_view *region, int64_t base, double epsilon)
+{
+    double sum = 0, squares = 0, n = (double)pare_view_count(region);
+    int64_t index[PARE_MAX_RANK] = {0};
+    do sum += pare_ref_get(region, base + pare_ref_offset(region, index));
+    while (pare_ref_next(region, index));
+    const double mean = sum / n;
+    do {
+        double d = pare_ref_get(region, base + pare_ref_offset(region, index)) - mean;
+        squares += d * d;
+    } while (pare_ref_next(region, index));
+    return (stats){mean, 1 / sqrt(squares / n + epsilon)};
+}
+
+typedef struct norm {
+    int axis;
+    float epsilon;
+    int64_t groups;
+} norm;
+
+static pare_status norm_prepare(pare_prep *p)
+{
+    norm *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->epsilon = pare_node_float(p->node, "epsilon", 1e-5f);
+    if (pare_node_is(p->node, "LayerNormalization"))
+        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank,
+                                 &s->axis));
+    s->groups = pare_node_int(p->node, "num_groups", p->in[0].rank > 1 ? p->in[0].dim[1] : 1);
+    p->state = s;
+    return PARE_OK;
+}
+
+/* --- LayerNormalization --- */
+
+static void stash(const pare_call *c, int i, const int64_t *index, double value)
+{
+    if (i < c->out_count && c->out[i].dtype)
+        pare_ref_set(&c->out[i], pare_ref_offset(&c->out[i], index), value);
+}
+
+static pare_status layer_norm_run(const pare_call *c)
+{
+    const norm *s = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    bool flag[PARE_MAX_RANK] = {false}, biased = c->in_count > 2 && c->in[2].dtype;
+    pare_view walk = *x, kept, region, scale = pare_ref_stretch(&c->in[1], x);
+    pare_view bias = biased ? pare_ref_stretch(&c->in[2], x) : scale;
+    int64_t index[PARE_MAX_RANK] = {0};
+    for (int i = s->axis; i < x->rank; i++) {
+        flag[i] = true;
+        walk.dim[i] = 1;
+    }
+    pare_ref_split(x, flag, &kept, &region);
+    if (pare_view_count(x) == 0) return PARE_OK;
+    do {
+        stats st = stats_of(&region, pare_ref_offset(x, index), (double)s->epsilon);
+        int64_t inner[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
+        memcpy(inner, index, sizeof inner);
+        stash(c, 1, index, st.mean);
+        stash(c, 2, index, st.inverse);
+        do {
+            memcpy(inner + s->axis, inside, (size_t)region.rank * sizeof *inner);
+            double v = (pare_ref_get(x, pare_ref_offset(x, inner)) - st.mean) * st.inverse *
+                       pare_ref_get(&scale, pare_ref_offset(&scale, inner));
+            if (biased) v += pare_ref_get(&bias, pare_ref_offset(&bias, inner));
+            pare_ref_set(y, pare_ref_offset(y, inner), v);
+        } while (pare_ref_next(&region, inside));
+    } while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+enum { LANES = 16 };
+
+PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *scale,
+                                      const float *bias, int64_t n, float epsilon, stats *out)
+{
+    double sum[LANES] = {0}, square[LANES] = {0}, total = 0, squares = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) sum[j] += (double)x[i + j];
+    for (; i < n; i++) total += (double)x[i];
+    for (int j = 0; j < LANES; j++) total += sum[j];
+    const double mean = total / (double)n;
+    for (i = 0; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            const double d = (double)x[i + j] - mean;
+            square[j] += d * d;
+        }
+    for (; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    for (int j = 0; j < LANES; j++) squares += square[j];
+    const double inverse = 1 / sqrt(squares / (double)n + (double)epsilon);
+    const float m = (float)mean, f = (float)inverse;
+    if (bias)
+        for (i = 0; i < n; i++) y[i] = (x[i] - m) * f * scale[i] + bias[i];
+    else
+        for (i = 0; i < n; i++) y[i] = (x[i] - m) * f * scale[i];
+    *out = (stats){mean, inverse};
+}
+
+static pare_status vec_layer_norm_run(const pare_call *c)
+{
+    const norm *s = c->state;
+    const float *x = c->in[0].data, *scale = c->in[1].data;
+    const float *bias = c->in_count > 2 && c->in[2].dtype ? c->in[2].data : NULL;
+    float *y = c->out[0].data;
+    float *means = c->out_count > 1 && c->out[1].dtype ? c->out[1].data : NULL;
+    float *inverses = c->out_count > 2 && c->out[2].dtype ? c->out[2].data : NULL;
+    int64_t n = 1;
+    for (int i = s->axis; i < c->in[0].rank; i++) n *= c->in[0].dim[i];
+    int64_t rows = n ? pare_view_count(&c->in[0]) / n : 0;
+    bool wide = c->threads > 1 && rows * n > 1 << 15;
+#pragma omp parallel for num_threads(c->threads) schedule(static) if (wide)
+    for (int64_t r = 0; r < rows; r++) {
+        stats st;
+        layer_row_f32(y + r * n, x + r * n, scale, bias, n, s->epsilon, &st);
+        if (means) means[r] = (float)st.mean;
+        if (inverses) inverses[r] = (float)st.inverse;
+    }
+    return PARE_OK;
+}
+
+/* Dense f32, with scale and bias of exactly the normalized dims. */
+static bool vec_layer_norm_can(const pare_prep *p)
+{
+    const pare_view *x = &p->in[0];
+    int64_t axis = pare_node_int(p->node, "axis", -1);
+    if (axis < 0) axis += x->rank;
+    if (x->dtype != PARE_f32 || axis < 0 || axis >= x->rank) return false;
+    for (int i = 0; i < p->out_count; i++)
+        if (p->out[i].dtype && (p->out[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->out[i])))
+            return false;
+    int64_t n = 1;
+    for (int i = (int)axis; i < x->rank; i++) n *= x->dim[i];
+    for (int i = 1; i < p->in_count && i < 3; i++)
+        if (p->in[i].dtype && (p->in[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->in[i]) ||
+                               pare_view_count(&p->in[i]) != n))
+            return false;
+    return pare_view_rowmajor(x);
+}
+
+static const pare_kernel vec_layer_norm = {.name = "vec_layer_norm",
+                                           .can = vec_layer_norm_can,
+                                           .prepare = norm_prepare,
+                                           .run = vec_layer_norm_run,
+                                           .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel ref_layer_norm = {.name = "ref_layer_norm",
+                                           .can = pare_ref_can_floats,
+                                           .prepare = norm_prepare,
+                                           .run = layer_norm_run,
+                                           .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_layer_norm[] = {&vec_layer_norm, &ref_layer_norm, NULL};
+
+/* --- groups of channels --- */
+
+/* Elements of sample n, channels first .. first + count. */
+static pare_view channels_of(const pare_view *x, int64_t n, int64_t first, int64_t count)
+{
+    pare_view v = *x;
+    v.dim[0] = 1;
+    v.dim[1] = count;
+    v.data = pare_ref_at(x, n * x->stride[0] + first * x->stride[1]);
+    return v;
+}
+
+static void group_one(const pare_call *c, int64_t n, int64_t first, int64_t count, bool per_group,
+                      double epsilon)
+{
+    pare_view x = channels_of(&c->in[0], n, first, count), y = channels_of(&c->out[0], n, first, count);
+    const pare_view *scale = &c->in[1], *bias = &c->in[2];
+    stats st = stats_of(&x, 0, epsilon);
+    int64_t index[PARE_MAX_RANK] = {0};
+    do {
+        int64_t k = per_group ? first / count : first + index[1];
+        double v = (pare_ref_get(&x, pare_ref_offset(&x, index)) - st.mean) * st.inverse;
+        v = v * pare_ref_get(scale, k * scale->stride[0]) + pare_ref_get(bias, k * bias->stride[0]);
+        pare_ref_set(&y, pare_ref_offset(&y, index), v);
+    } while (pare_ref_next(&x, index));
+}
+
+static pare_status group_norm_run(const pare_call *c)
+{
+    const norm *s = c->state;
+    const pare_view *x = &c->in[0];
+    if (pare_view_count(x) == 0) return PARE_OK;
+    int64_t count = x->dim[1] / s->groups;
+    bool per_group = c->in[1].dim[0] == s->groups && x->dim[1] != s->groups;
+    for (int64_t n = 0; n < x->dim[0]; n++)
+        for (int64_t g = 0; g < s->groups; g++)
+            group_one(c, n, g * count, count, per_group, (double)s->epsilon);
+    return PARE_OK;
+}
+
+static bool group_norm_can(const pare_prep *p) { return pare_ref_can_floats(p) && p->in[0].rank > 1; }
+
+static const pare_kernel ref_group_norm = {.name = "ref_group_norm",
+                                           .can = group_norm_can,
+                                           .prepare = norm_prepare,
+                                           .run = group_norm_run,
+                                           .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_group_norm[] = {&ref_group_norm, NULL};

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Softmax and LogSoftmax (13) along one axis, the maximum subtracted:
+     softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
+   The plain kernel computes in double and rounds once; the vector kernel takes f32 with the axis
+   innermost. */
+#include "runtime/cpu/ref.h"
+#include "runtime/cpu/vmath.h"
+#include "runtime/ops/infer.h"
+
+#include <string.h>
+
+typedef struct softmax {
+    int axis;
+    bool log;
+} softmax;
+
+static pare_status softmax_prepare(pare_prep *p)
+{
+    softmax *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    if (p->in[0].rank > 0)
+        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank,
+                                 &s->axis));
+    s->log = !strcmp(p->node->op_type, "LogSoftmax");
+    p->state = s;
+    return PARE_OK;
+}
+
+/* The output holds the lane's input on the way, so in and out may be the same memory. */
+static void lane_run(const pare_view *out, int64_t to, int64_t out_stride, const pare_view *in,
+                     int64_t from, int64_t in_stride, int64_t n, bool log_form)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = pare_ref_get(in, from + i * in_stride);
+        top = x > top || x != x ? x : top;
+    }
+    for (int64_t i = 0; i < n; i++) sum += exp(pare_ref_get(in, from + i * in_stride) - top);
+    for (int64_t i = 0; i < n; i++) {
+        double x = pare_ref_get(in, from + i * in_stride) - top;
+        pare_ref_set(out, to + i * out_stride, log_form ? x - log(sum) : exp(x) / sum);
+    }
+}
+
+static pare_status softmax_run(const pare_call *c)
+{
+    const softmax *s = c->state;
+    pare_view in = c->in[0], out = c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(&out) == 0) return PARE_OK;
+    if (in.rank == 0) {
+        pare_ref_set(&out, 0, s->log ? 0 : 1);
+        return PARE_OK;
+    }
+    int64_t n = in.dim[s->axis];
+    pare_view walk = out;
+    walk.dim[s->axis] = 1;
+    do lane_run(&out, pare_ref_offset(&out, index), out.stride[s->axis], &in,
+                pare_ref_offset(&in, index), in.stride[s->axis], n, s->log);
+    while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+PARE_CLONES static void lane_f32(float *y, const float *x, int64_t n, bool log_form)
+{
+    enum { LANES = 16 };
+    float tops[LANES], sums[LANES] = {0}, top = -INFINITY, sum = 0;
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) tops[j] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) tops[j] = x[i + j] > tops[j] ? x[i + j] : tops[j];
+    for (; i < n; i++) top = x[i] > top ? x[i] : top;
+    for (int j = 0; j < LANES; j++) top = tops[j] > top ? tops[j] : top;
+    if (log_form) {
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (int j = 0; j < LANES; j++) sums[j] += pare_vexp(x[i + j] - top);
+        for (; i < n; i++) sum += pare_vexp(x[i] - top);
+        for (int j = 0; j < LANES; j++) sum += sums[j];
+        const float shift = top + logf(sum);
+        for (i = 0; i < n; i++) y[i] = x[i] - shift;
+        return;
+    }
+    for (i = 0; i < n; i++) y[i] = pare_vexp(x[i] - top);
+    for (i = 0; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) sums[j] += y[i + j];
+    for (; i < n; i++) sum += y[i];
+    for (int j = 0; j < LANES; j++) sum += sums[j];
+    const float scale = 1 / sum;
+    for (i = 0; i < n; i++) y[i] *= scale;
+}
+
+static pare_status vec_softmax_run(const pare_call *c)
+{
+    const softmax *s = c->state;
+    const float *x = c->in[0].data;
+    float *y = c->out[0].data;
+    int64_t n = c->in[0].dim[c->in[0].rank - 1], lanes = n ? pare_view_count(&c->in[0]) / n : 0;
+    bool wide = c->threads > 1 && lanes * n > 1 << 15;
+#pragma omp parallel for num_threads(c->threads) schedule(static) if (wide)
+    for (int64_t i = 0; i < lanes; i++) lane_f32(y + i * n, x + i * n, n, s->log);
+    return PARE_OK;
+}
+
+static bool vec_softmax_can(const pare_prep *p)
+{
+    int rank = p->in[0].rank;
+    int64_t axis = pare_node_int(p->node, "axis", -1);
+    return p->in[0].dtype == PARE_f32 && rank > 0 && (axis == -1 || axis == rank - 1) &&
+           pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]);
+}
+
+static const pare_kernel vec_softmax = {.name = "vec_softmax",
+                                        .can = vec_softmax_can,
+                                        .prepare = softmax_prepare,
+                                        .run = vec_softmax_run,
+                                        .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel ref_softmax = {.name = "ref_softmax",
+                                        .can = pare_ref_can_floats,
+                                        .prepare = softmax_prepare,
+                                        .run = softmax_run,
+                                        .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_softmax[] = {&vec_softmax, &ref_softmax, NULL};

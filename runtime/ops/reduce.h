@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which axes a reduction runs over; shape rule and kernels read it here. */
+#ifndef PARE_RUNTIME_OPS_REDUCE_H
+#define PARE_RUNTIME_OPS_REDUCE_H
+
+#include "runtime/ops/infer.h"
+
+typedef struct pare_reduce {
+    bool axis[PARE_MAX_RANK]; /* reduced */
+    bool keepdims;
+    bool known; /* false: the axes are computed while running, axis says nothing */
+    bool noop;  /* no axes and noop_with_empty_axes: the input as it is */
+} pare_reduce;
+
+/* For input 0 of this rank: axes from constant input 1 or the older attribute; none given: all. */
+PARE_NODISCARD pare_status pare_reduce_read(const pare_node *node, int rank, pare_reduce *out);
+
+/* The same from axes read elsewhere. */
+PARE_NODISCARD pare_status pare_reduce_set(const pare_node *node, const int64_t *axes, int count,
+                                           int rank, pare_reduce *out);
+
+#endif
