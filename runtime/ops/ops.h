@@ -56,10 +56,20 @@ typedef struct pare_weighted {
 
 typedef pare_status (*pare_weighted_fn)(const pare_node *node, pare_weighted *out);
 
+/* What FP16 and BF16 mean for an operator. */
+typedef enum pare_half_kind {
+    PARE_HALF_YES,     /* computes in the short type */
+    PARE_HALF_REDUCES, /* stays f32 where one result sums more than 2,048 values */
+    PARE_HALF_NEVER,   /* stays f32: by ONNX's types, or because it overflows too easily (Pow) */
+    PARE_HALF_CAST     /* a type conversion: its result stays what the model says */
+} pare_half_kind;
+
 typedef struct pare_quant_role {
     pare_quant_kind kind;
     pare_weighted_fn weighted; /* WEIGHTED only */
     float low, high;           /* FIXED only */
+    pare_half_kind half;
+    unsigned f32_inputs;       /* bit i: input i is f32 whatever the others are (Resize's scales) */
 } pare_quant_role;
 
 /* How channels run through an operator, for structured pruning. */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of FP16 and BF16 conversion share. */
+#ifndef PARE_QUANT_HALVES_H
+#define PARE_QUANT_HALVES_H
+
+#include "quant/parts.h"
+
+typedef struct pare_halves {
+    pare_ctx *ctx;
+    pare_model *model;
+    pare_arena *arena; /* dies with the call */
+    const pare_ranges *ranges;
+    const pare_quant_options *options;
+    pare_quant_facts *facts;
+    pare_dtype type;        /* f16 or bf16 */
+    float largest;          /* finite number of that type */
+    pare_quant_map is_half; /* node -> 1 where it computes in the short type, else 0 */
+    pare_quant_map made;    /* tensors whose type became short */
+    pare_quant_map twin;    /* tensor -> position in kept of itself in the other type */
+    pare_value **kept;
+    int kept_count;
+    size_t kept_capacity;
+} pare_halves;
+
+/* Typed f16 or bf16 throughout; weights only, behind a Cast to f32. */
+PARE_NODISCARD pare_status pare_halves_compute(pare_halves *h);
+PARE_NODISCARD pare_status pare_halves_store(pare_halves *h);
+
+/* halves_cast.c: the value in the wanted type (f32 or h->type): itself, a converted constant, or what
+   a Cast makes of it, one per tensor. */
+PARE_NODISCARD pare_status pare_halves_as(pare_halves *h, pare_value *v, pare_dtype wanted,
+                                          pare_value **out);
+PARE_NODISCARD pare_status pare_halves_cast(pare_halves *h, int at, pare_value *from,
+                                            pare_value *to, pare_dtype type);
+/* Remembers that a and b are the same tensor in both types. */
+PARE_NODISCARD pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b);
+/* A constant of the short type with this content; finite numbers beyond the type's range are clamped
+   to its largest, so that a mask of -3.4e38 does not become -Inf, and 0 times it not NaN. */
+PARE_NODISCARD pare_status pare_halves_constant(pare_halves *h, const pare_value *v,
+                                                pare_value **out);
+
+#endif
