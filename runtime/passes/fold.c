@@ -163,11 +163,12 @@ static bool is_small(const pare_value *v, size_t limit)
 }
 
 /* All inputs constant, at least one of them there, all results known in type and size. */
-static bool can_run(const pare_node *node, size_t limit)
+static bool can_run(const pare_node *node, const pare_infer_options *options)
 {
     const pare_op *op = pare_op_of(node);
     bool some = false;
-    if (!op || !op->cpu[0] || pare_node_is(node, "DequantizeLinear")) return false;
+    if (!op || !op->cpu[0]) return false;
+    if (options->keep_dequantize && pare_node_is(node, "DequantizeLinear")) return false;
     for (int i = 0; i < node->in_count; i++) {
         const pare_value *v = node->in[i];
         if (!v) continue;
@@ -175,7 +176,7 @@ static bool can_run(const pare_node *node, size_t limit)
         some = true;
     }
     for (int i = 0; i < node->out_count; i++)
-        if (node->out[i] && !is_small(node->out[i], limit)) return false;
+        if (node->out[i] && !is_small(node->out[i], options->fold_limit)) return false;
     for (int i = 0; i < node->attr_count; i++)
         if (node->attr[i].kind == PARE_ATTR_GRAPH || node->attr[i].kind == PARE_ATTR_GRAPHS)
             return false;
@@ -211,7 +212,8 @@ static pare_status fold_said(pare_node *node, bool *folded)
     return content ? replace(node, &content) : PARE_OK;
 }
 
-pare_status pare_fold_node(pare_node *node, size_t limit, bool *folded)
+pare_status pare_fold_node(pare_node *node, const pare_infer_options *options,
+                                          bool *folded)
 {
     enum { MOST = 16 };
     pare_tensor *result[MOST] = {0};
@@ -221,7 +223,7 @@ pare_status pare_fold_node(pare_node *node, size_t limit, bool *folded)
     for (int i = 0; i < node->out_count; i++)
         if (node->out[i] && node->out[i]->is_output) return PARE_OK;
     if (node->out[0]) PARE_TRY(fold_said(node, folded));
-    if (*folded || !can_run(node, limit)) return PARE_OK;
+    if (*folded || !can_run(node, options)) return PARE_OK;
     pare_arena_init(&arena, node->graph->model->ctx);
     pare_status st = run_into(node, result, folded, &arena);
     pare_arena_free(&arena);

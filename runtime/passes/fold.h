@@ -3,11 +3,11 @@
 #ifndef PARE_RUNTIME_PASSES_FOLD_H
 #define PARE_RUNTIME_PASSES_FOLD_H
 
-#include "runtime/graph/graph.h"
+#include "runtime/passes/passes.h"
 
 /* Where the node's results are known now, they become initializers, the node leaves the graph (and
-   constants only it read), and *folded is true. limit: largest result in bytes, 0 for none.
-   Nodes that make a graph output stay; so does DequantizeLinear, whose integers are the point. */
-PARE_NODISCARD pare_status pare_fold_node(pare_node *node, size_t limit, bool *folded);
+   constants only it read), and *folded is true. Nodes that make a graph output stay. */
+PARE_NODISCARD pare_status pare_fold_node(pare_node *node, const pare_infer_options *options,
+                                          bool *folded);
 
 #endif

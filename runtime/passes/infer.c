@@ -38,7 +38,7 @@ static pare_status infer_graph(pare_graph *graph, const pare_infer_options *opti
         pare_node *node = graph->node[n];
         bool folded = false;
         PARE_TRY(infer_node(node, options));
-        if (options->fold) PARE_TRY(pare_fold_node(node, options->fold_limit, &folded));
+        if (options->fold) PARE_TRY(pare_fold_node(node, options, &folded));
         n += !folded;
     }
     return PARE_OK;

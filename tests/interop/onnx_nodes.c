@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the node tests of the ONNX package: onnx_nodes DIR [--only SUBSTRING].
+   DIR holds one folder a test: model.onnx and test_data_set_N/{input,output}_K.pb.
+
+   A test counts where every operator of its model has a row in the table and the opset is 7 to 21.
+   It is run twice, by the plain kernels and as a user would get it, and compared as ONNX's own
+   backend runner does: floats within 1e-7 + 1e-3 |expected|, NaN equal to NaN, all else exactly.
+   Tests give as graph inputs what models hold as constants (axes, sizes, pads). Where shapes depend
+   on such an input, its content is made constant: first all inputs but one, then all.
+
+   Prints PASS, FAIL or SKIP (refused, with the message) for each, a table by operator, and the shares
+   that pass: of tests in f32, integers and bool, and of the other types. */
+#include "formats/onnx.h"
+#include "runtime/exec/exec.h"
+#include "runtime/ops/ops.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST = 32, TEXT = 4096, PATH = 2 * TEXT };
+
+typedef enum verdict { PASSED, FAILED, REFUSED, UNKNOWN } verdict;
+
+typedef struct test {
+    pare_ctx ctx;
+    pare_arena arena; /* of the test's tensors */
+    const char *folder;
+    pare_tensor *in[MOST], *out[MOST];
+    int in_count, out_count;
+    bool plain_types; /* f32, integers, bool only */
+    char message[TEXT];
+} test;
+
+typedef struct tally {
+    const char *op;
+    int count[3];
+} tally;
+
+/* --- reading --- */
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static pare_status tensors_read(test *t, int set, const char *word, pare_tensor **list, int *count)
+{
+    for (*count = 0; *count < MOST; ++*count) {
+        char path[PATH];
+        snprintf(path, sizeof path, "%s/test_data_set_%d/%s_%d.pb", t->folder, set, word, *count);
+        if (!exists(path)) break;
+        PARE_TRY(pare_onnx_read_tensor(&t->ctx, &t->arena, &list[*count], path));
+    }
+    return PARE_OK;
+}
+
+static bool plain_type(pare_dtype d)
+{
+    return d == PARE_f32 || d == PARE_bool || d == PARE_s8 || d == PARE_u8 || d == PARE_s16 ||
+           d == PARE_u16 || d == PARE_s32 || d == PARE_u32 || d == PARE_s64 || d == PARE_u64;
+}
+
+/* --- comparing --- */
+
+static bool close_enough(double a, double b)
+{
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+    if (isinf(a) || isinf(b)) return a == b;
+    return fabs(a - b) <= 1e-7 + 1e-3 * fabs(b);
+}
+
+static double number(pare_dtype d, const void *data, int64_t i)
+{
+    const char *at = (const char *)data + i * (pare_type(d)->bits / 8);
+    if (d != PARE_f64) return (double)pare_type(d)->to_f32(at);
+    double v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+static bool output_equal(test *t, const pare_view *y, const pare_tensor *want, const char *name)
+{
+    bool same = y->dtype == want->dtype && y->rank == want->rank;
+    for (int i = 0; same && i < y->rank; i++) same = y->dim[i] == want->dims[i];
+    if (!same) {
+        snprintf(t->message, sizeof t->message, "output '%s' has another type or shape: %s, rank %d",
+                 name, pare_type(y->dtype)->name, y->rank);
+        return false;
+    }
+    if (!pare_type_is_float(y->dtype)) {
+        if (!want->bytes || !memcmp(y->data, want->data, want->bytes)) return true;
+        snprintf(t->message, sizeof t->message, "output '%s' differs", name);
+        return false;
+    }
+    for (int64_t i = 0; i < want->count; i++) {
+        double a = number(y->dtype, y->data, i), b = number(y->dtype, want->data, i);
+        if (close_enough(a, b)) continue;
+        snprintf(t->message, sizeof t->message,
+                 "output '%s' differs at element %" PRId64 ": %.9g, expected %.9g", name, i, a, b);
+        return false;
+    }
+    return true;
+}
+
+/* --- running --- */
+
+/* The package stores what it means as bf16 as u16. */
+static void bf16_restore(pare_tensor **list, int count, const pare_values *values)
+{
+    for (int i = 0; i < count && i < values->count; i++)
+        if (values->item[i]->dtype == PARE_bf16 && list[i]->dtype == PARE_u16)
+            list[i]->dtype = PARE_bf16;
+}
+
+/* Inputs from `first` on become constants of the model. */
+static pare_status make_constant(test *t, pare_model *m, int first)
+{
+    for (int i = first; i < t->in_count && i < m->graph->in.count; i++) {
+        pare_tensor *copy = pare_arena_memdup(&m->arena, t->in[i], sizeof *copy);
+        if (!copy) return PARE_MEMORY;
+        copy->name = m->graph->in.item[i]->name;
+        PARE_TRY(pare_value_set_init(m->graph->in.item[i], copy));
+    }
+    return PARE_OK;
+}
+
+static const pare_tensor *input_named(const test *t, const pare_model *m, const char *name)
+{
+    for (int i = 0; i < t->in_count && i < m->graph->in.count; i++)
+        if (!strcmp(m->graph->in.item[i]->name, name)) return t->in[i];
+    return NULL;
+}
+
+static pare_status plan_make(test *t, const pare_model *m, const pare_plan_options *o, pare_plan **out)
+{
+    pare_input_shape shapes[MOST];
+    int n = 0;
+    for (int i = 0; i < t->in_count && i < m->graph->in.count; i++) {
+        const pare_value *v = m->graph->in.item[i];
+        if (v->is_init) continue;
+        if (t->in[i]->rank > PARE_MAX_RANK) return PARE_FAIL(&t->ctx, UNSUPPORTED, "rank above 8");
+        shapes[n] = (pare_input_shape){v->name, {.rank = t->in[i]->rank}};
+        for (int k = 0; k < t->in[i]->rank; k++) shapes[n].shape.dim[k] = t->in[i]->dims[k];
+        n++;
+    }
+    return pare_plan_new(&t->ctx, out, m, shapes, n, o);
+}
+
+static verdict plan_run(test *t, const pare_model *m, pare_plan *plan)
+{
+    pare_runner *runner = NULL;
+    verdict v = REFUSED;
+    if (pare_runner_new(&t->ctx, &runner, plan) != PARE_OK) return REFUSED;
+    for (int i = 0; i < pare_plan_input_count(plan); i++) {
+        const pare_tensor *x = input_named(t, m, pare_plan_input(plan, i)->name);
+        pare_view view = pare_runner_input(runner, i);
+        if (!x || x->dtype != view.dtype) goto done;
+        if (x->bytes) memcpy(view.data, x->data, x->bytes);
+    }
+    if (pare_runner_run(runner) != PARE_OK) goto done;
+    v = PASSED;
+    for (int i = 0; i < pare_plan_output_count(plan) && i < t->out_count && v == PASSED; i++) {
+        pare_view y = pare_runner_output(runner, i);
+        if (!output_equal(t, &y, t->out[i], pare_plan_output(plan, i)->name)) v = FAILED;
+    }
+done:
+    pare_runner_free(runner);
+    return v;
+}
+
+/* constants: 0 no input is made constant, 1 all but the first, 2 all. */
+static verdict try_once(test *t, const char *model, bool reference, int constants)
+{
+    const pare_plan_options options = {.threads = 1, .reference = reference};
+    pare_model *m = NULL;
+    pare_plan *plan = NULL;
+    verdict v = REFUSED;
+    pare_ctx_clear(&t->ctx);
+    t->message[0] = 0;
+    if (pare_onnx_read(&t->ctx, &m, model) != PARE_OK) goto done;
+    bf16_restore(t->in, t->in_count, &m->graph->in);
+    bf16_restore(t->out, t->out_count, &m->graph->out);
+    if (constants && make_constant(t, m, constants == 1 ? 1 : 0) != PARE_OK) goto done;
+    if (plan_make(t, m, &options, &plan) != PARE_OK) goto done;
+    v = plan_run(t, m, plan);
+done:
+    if (v == REFUSED) snprintf(t->message, sizeof t->message, "%s", t->ctx.message);
+    pare_plan_free(plan);
+    pare_model_free(m);
+    return v;
+}
+
+static verdict try_set(test *t, const char *model)
+{
+    verdict v = REFUSED;
+    char first[TEXT] = "";
+    for (int mode = 0; mode < 2; mode++) {
+        for (int constants = 0; constants < 3; constants++) {
+            v = try_once(t, model, mode == 0, constants);
+            if (v != REFUSED) break;
+            if (!constants) snprintf(first, sizeof first, "%s", t->message);
+        }
+        if (v == REFUSED) snprintf(t->message, sizeof t->message, "%s", first);
+        if (v != PASSED) return v;
+    }
+    return v;
+}
+
+/* --- one test --- */
+
+static pare_status known(pare_graph *graph, void *user)
+{
+    bool *all = user;
+    for (int i = 0; i < graph->node_count; i++) {
+        const pare_op *op = pare_op_of(graph->node[i]);
+        if (!op || !op->cpu[0]) *all = false;
+    }
+    return PARE_OK;
+}
+
+/* Is the test ours? op gets the operator it is about: the model's only node's, or the first's. */
+static bool is_ours(test *t, const char *path, char *op, size_t size)
+{
+    pare_model *m = NULL;
+    bool ours = false;
+    if (pare_onnx_read(&t->ctx, &m, path) == PARE_OK && m->graph->node_count) {
+        int64_t opset = pare_model_opset(m, "");
+        ours = opset >= 7 && opset <= 21;
+        if (pare_graph_each(m->graph, known, &ours) != PARE_OK) ours = false;
+        snprintf(op, size, "%s", m->graph->node[0]->op_type);
+        t->plain_types = true;
+        for (int i = 0; i < m->graph->in.count; i++)
+            t->plain_types = t->plain_types && plain_type(m->graph->in.item[i]->dtype);
+        for (int i = 0; i < m->graph->out.count; i++)
+            t->plain_types = t->plain_types && plain_type(m->graph->out.item[i]->dtype);
+    }
+    pare_model_free(m);
+    return ours;
+}
+
+static verdict test_run(test *t, char *op, size_t size)
+{
+    char model[PATH];
+    verdict v = REFUSED;
+    snprintf(model, sizeof model, "%s/model.onnx", t->folder);
+    pare_ctx_init(&t->ctx);
+    if (!is_ours(t, model, op, size)) return UNKNOWN;
+    for (int set = 0;; set++) {
+        char folder[PATH];
+        snprintf(folder, sizeof folder, "%s/test_data_set_%d", t->folder, set);
+        if (!exists(folder)) break;
+        pare_arena_init(&t->arena, &t->ctx);
+        v = REFUSED;
+        if (tensors_read(t, set, "input", t->in, &t->in_count) == PARE_OK &&
+            tensors_read(t, set, "output", t->out, &t->out_count) == PARE_OK)
+            v = try_set(t, model);
+        else
+            snprintf(t->message, sizeof t->message, "%s", t->ctx.message);
+        pare_arena_free(&t->arena);
+        if (v != PASSED) break;
+    }
+    return v;
+}
+
+/* --- all tests --- */
+
+static tally *tally_of(tally *list, int *count, const char *op)
+{
+    for (int i = 0; i < *count; i++)
+        if (!strcmp(list[i].op, op)) return &list[i];
+    list[*count] = (tally){.op = strdup(op)};
+    return &list[(*count)++];
+}
+
+static void print_share(const char *what, const int count[3])
+{
+    int all = count[PASSED] + count[FAILED] + count[REFUSED];
+    printf("# %s: %d of %d pass (%.1f %%), %d fail, %d refused\n", what, count[PASSED], all,
+           all ? 100.0 * count[PASSED] / all : 100.0, count[FAILED], count[REFUSED]);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const words[] = {"PASS", "FAIL", "SKIP"};
+    const char *only = argc > 3 && !strcmp(argv[2], "--only") ? argv[3] : "";
+    struct dirent **entry;
+    tally ops[PARE_OP_COUNT];
+    int op_count = 0, plain[3] = {0}, other[3] = {0};
+    if (argc < 2) {
+        fprintf(stderr, "usage: onnx_nodes DIR [--only SUBSTRING]\n");
+        return 2;
+    }
+    int n = scandir(argv[1], &entry, NULL, alphasort);
+    if (n < 0) {
+        fprintf(stderr, "%s: cannot be read\n", argv[1]);
+        return 77;
+    }
+    for (int i = 0; i < n; i++) {
+        char folder[TEXT + 512], op[128] = "";
+        snprintf(folder, sizeof folder, "%s/%s", argv[1], entry[i]->d_name);
+        test t = {.folder = folder};
+        bool wanted = !strncmp(entry[i]->d_name, "test_", 5) && strstr(entry[i]->d_name, only);
+        verdict v = wanted ? test_run(&t, op, sizeof op) : UNKNOWN;
+        if (v != UNKNOWN) {
+            bool quiet = v == PASSED;
+            printf("%s onnx_node/%s%s%s%s\n", words[v], entry[i]->d_name + 5, quiet ? "" : ": ",
+                   v == REFUSED ? "refused: " : "", quiet ? "" : t.message);
+            tally_of(ops, &op_count, op)->count[v]++;
+            (t.plain_types ? plain : other)[v]++;
+        }
+        free(entry[i]);
+    }
+    free(entry);
+    for (int i = 0; i < op_count; i++) {
+        printf("# %-24s %3d pass %3d fail %3d refused\n", ops[i].op, ops[i].count[PASSED],
+               ops[i].count[FAILED], ops[i].count[REFUSED]);
+        free((char *)ops[i].op);
+    }
+    print_share("f32, integers, bool", plain);
+    print_share("other types", other);
+    int all = plain[0] + plain[1] + plain[2];
+    return all && plain[PASSED] * 100 >= all * 95 && !plain[FAILED] ? 0 : 1;
+}
