@@ -23,17 +23,18 @@ PARE_NODISCARD pare_status pare_onnx_read_memory(pare_ctx *ctx, pare_model **out
 typedef void (*pare_onnx_report)(void *user, const char *problem);
 
 /* Reads what can be read and reports every problem that pare_onnx_read would stop at, one by one.
-   *out, where it is not NULL, lacks what the problems were about: it is for checking only. Damage that
-   hides the rest (a cut file) is a failure as in pare_onnx_read. */
+   *out, where it is not NULL, lacks what the problems were about: it is for checking only. Damage
+   that hides the rest (a cut file) is a failure as in pare_onnx_read. */
 PARE_NODISCARD pare_status pare_onnx_read_all(pare_ctx *ctx, pare_model **out, const char *path,
                                               pare_onnx_report report, void *user);
 
 typedef struct pare_onnx_write_options {
-    bool external_data; /* payloads of at least 1 KiB go to FILE.data; needed above 2 GiB */
+    bool external_data; /* initializers of at least 1 KiB (but not those written as typed numbers)
+                           and what was external go to FILE.data; needed above 2 GiB */
 } pare_onnx_write_options;
 
-/* Writes beside and renames. A model above protobuf's 2 GiB without external_data is PARE_INPUT with
-   the hint. Tensors that were external stay so only with external_data. */
+/* Writes beside and renames. A model above protobuf's 2 GiB without external_data is PARE_INPUT
+   with the hint. Tensors that were external stay so only with external_data. */
 PARE_NODISCARD pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,
                                            const pare_onnx_write_options *options);
 
@@ -41,9 +42,10 @@ PARE_NODISCARD pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *mode
 PARE_NODISCARD pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *arena,
                                                  pare_tensor **out, const char *path);
 
-/* The file's size with everything external counted, and the hash of structure and payloads that
-   identifies a model in manifests. */
-PARE_NODISCARD pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char text[33],
+/* The file's size with every external file counted, and the hash of the file and its external
+   payloads that identifies a model in manifests. text NULL: no payload is touched; bytes may be
+   NULL. */
+PARE_NODISCARD pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char *text,
                                           uint64_t *bytes);
 
 #ifdef __cplusplus

@@ -25,6 +25,17 @@ enum {
     PARE_HAS_LOCATION = 512 /* tensor: data_location although in the model */
 };
 
+/* Where a type's numbers stand in a TensorProto that does not use raw_data. */
+typedef enum pare_onnx_typed {
+    PARE_FLOAT_DATA,
+    PARE_INT32_DATA,
+    PARE_INT64_DATA,
+    PARE_DOUBLE_DATA,
+    PARE_UINT64_DATA,
+    PARE_TYPED_FIELDS
+} pare_onnx_typed;
+pare_onnx_typed pare_onnx_typed_of(pare_dtype dtype);
+
 /* Maps of external files; freed with the model. */
 typedef struct pare_onnx_files {
     pare_map model;
@@ -34,9 +45,13 @@ typedef struct pare_onnx_files {
         pare_map map;
     } * file;
     size_t count, capacity;
+    pare_bytes *payload; /* external tensors in the order of reading */
+    size_t payload_count, payload_capacity;
     uint64_t bytes; /* of the model and everything mapped */
 } pare_onnx_files;
 void pare_onnx_files_free(void *files);
+PARE_NODISCARD pare_status pare_onnx_files_note(pare_ctx *ctx, pare_onnx_files *files,
+                                                pare_bytes payload);
 /* The map of a location inside the model's folder. title begins messages. */
 PARE_NODISCARD pare_status pare_onnx_files_map(pare_ctx *ctx, pare_onnx_files *files, pare_map *out,
                                                const char *location, const char *title);
@@ -96,6 +111,35 @@ PARE_NODISCARD pare_status pare_onnx_value_info(pare_onnx_reader *r, pare_bytes 
 
 PARE_NODISCARD pare_status pare_onnx_attr(pare_onnx_reader *r, pare_graph *graph, pare_attr *out,
                                           const Onnx__Attribute *message);
+/* One writing: messages in scratch, and what goes to the external file. */
+typedef struct pare_onnx_builder {
+    pare_ctx *ctx;
+    const pare_model *model;
+    pare_arena scratch;
+    const char *location; /* of external data; NULL: everything stays inside */
+    struct pare_onnx_external {
+        pare_bytes payload;
+        uint64_t offset;
+    } * external;
+    size_t external_count, external_capacity;
+    uint64_t external_bytes;
+} pare_onnx_builder;
+PARE_NODISCARD pare_status pare_onnx_build(pare_onnx_builder *b, Onnx__Model **out);
+PARE_NODISCARD pare_status pare_onnx_build_tensor(pare_onnx_builder *b, Onnx__Tensor **out,
+                                                  const pare_tensor *t, const char *name,
+                                                  bool is_init);
+/* 16 bytes that stand for a range until it is spliced in. */
+PARE_NODISCARD pare_status pare_onnx_stand_in(pare_onnx_builder *b, ProtobufCBinaryData *out,
+                                              pare_bytes range);
+PARE_NODISCARD pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out_count,
+                                               ProtobufCBinaryData **out, const pare_bytes *range,
+                                               int count);
+ProtobufCBinaryData pare_onnx_put_text(const char *text);
+PARE_NODISCARD pare_status pare_onnx_put_pairs(pare_onnx_builder *b, size_t *out_count,
+                                               Onnx__Pair ***out, const pare_pairs *pairs);
+PARE_NODISCARD pare_status pare_onnx_put_unknown(pare_onnx_builder *b, ProtobufCMessage *message,
+                                                 pare_bytes unknown);
+
 PARE_NODISCARD pare_status pare_onnx_graph(pare_onnx_reader *r, pare_graph *graph,
                                            const Onnx__Graph *message);
 

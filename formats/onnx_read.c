@@ -19,8 +19,18 @@ void pare_onnx_files_free(void *files)
     }
     pare_map_close(&f->model);
     pare_free(f->file);
+    pare_free(f->payload);
     pare_free(f->folder);
     pare_free(f);
+}
+
+pare_status pare_onnx_files_note(pare_ctx *ctx, pare_onnx_files *files, pare_bytes payload)
+{
+    if (!pare_grow(ctx, &files->payload, &files->payload_capacity, files->payload_count,
+                   sizeof *files->payload))
+        return PARE_MEMORY;
+    files->payload[files->payload_count++] = payload;
+    return PARE_OK;
 }
 
 /* Refuses what leads out of the folder by its text alone. */
@@ -230,6 +240,26 @@ pare_status pare_onnx_read_memory(pare_ctx *ctx, pare_model **out, const void *d
     }
     files->bytes = bytes;
     return read_bytes(ctx, out, (pare_bytes){data, bytes}, path, files, NULL, NULL);
+}
+
+pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char *text, uint64_t *bytes)
+{
+    pare_model *model;
+    PARE_TRY(pare_onnx_read(ctx, &model, path));
+    const pare_onnx_files *files = model->release_user;
+    if (bytes) *bytes = files->bytes;
+    pare_status st = PARE_OK;
+    if (text) {
+        pare_hash hash[2] = {pare_hash_bytes(files->model.data, files->model.size), {0, 0}};
+        for (size_t i = 0; i < files->payload_count && st == PARE_OK; i++) {
+            hash[1] = pare_hash_bytes(files->payload[i].data, files->payload[i].size);
+            hash[0] = pare_hash_bytes(hash, sizeof hash);
+            st = pare_ctx_poll(ctx);
+        }
+        pare_hash_text(hash[0], text);
+    }
+    pare_model_free(model);
+    return st;
 }
 
 pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *arena, pare_tensor **out,

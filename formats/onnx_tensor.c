@@ -50,34 +50,32 @@ typedef struct typed_field {
     size_t fixed; /* bytes of a number, 0: varint */
 } typed_field;
 
-enum { TYPED_FIELDS = 5 };
-
-static void list_typed(const Onnx__Tensor *m, typed_field field[TYPED_FIELDS])
+static void list_typed(const Onnx__Tensor *m, typed_field field[PARE_TYPED_FIELDS])
 {
-    field[0] = (typed_field){"float_data", m->n_float_data, m->float_data, 4};
-    field[1] = (typed_field){"int32_data", m->n_int32_data, m->int32_data, 0};
-    field[2] = (typed_field){"int64_data", m->n_int64_data, m->int64_data, 0};
-    field[3] = (typed_field){"double_data", m->n_double_data, m->double_data, 8};
-    field[4] = (typed_field){"uint64_data", m->n_uint64_data, m->uint64_data, 0};
+    field[PARE_FLOAT_DATA] = (typed_field){"float_data", m->n_float_data, m->float_data, 4};
+    field[PARE_INT32_DATA] = (typed_field){"int32_data", m->n_int32_data, m->int32_data, 0};
+    field[PARE_INT64_DATA] = (typed_field){"int64_data", m->n_int64_data, m->int64_data, 0};
+    field[PARE_DOUBLE_DATA] = (typed_field){"double_data", m->n_double_data, m->double_data, 8};
+    field[PARE_UINT64_DATA] = (typed_field){"uint64_data", m->n_uint64_data, m->uint64_data, 0};
 }
 
 /* Which of them holds numbers of this type (TensorProto in onnx.proto, ONNX IR 10). */
-static int typed_index(pare_dtype dtype)
+pare_onnx_typed pare_onnx_typed_of(pare_dtype dtype)
 {
     switch (dtype) {
     case PARE_f32:
     case PARE_c64:
-        return 0;
+        return PARE_FLOAT_DATA;
     case PARE_s64:
-        return 2;
+        return PARE_INT64_DATA;
     case PARE_f64:
     case PARE_c128:
-        return 3;
+        return PARE_DOUBLE_DATA;
     case PARE_u32:
     case PARE_u64:
-        return 4;
+        return PARE_UINT64_DATA;
     default:
-        return 1;
+        return PARE_INT32_DATA;
     }
 }
 
@@ -240,6 +238,7 @@ static pare_status read_external(pare_onnx_reader *r, pare_tensor *t)
                                  "tensor '%s': needs bytes %zu to %zu of '%s', which has %zu; the "
                                  "file is too short: copy it again",
                                  name_of(t), offset, offset + t->bytes, location, map.size);
+    PARE_TRY(pare_onnx_files_note(r->ctx, r->files, (pare_bytes){map.data + offset, t->bytes}));
     return set_data(r, t, map.data + offset);
 }
 
@@ -247,9 +246,9 @@ static pare_status read_external(pare_onnx_reader *r, pare_tensor *t)
 
 static pare_status read_numbers(pare_onnx_reader *r, pare_tensor *t, const Onnx__Tensor *m)
 {
-    typed_field field[TYPED_FIELDS];
+    typed_field field[PARE_TYPED_FIELDS];
     char text[200];
-    int own = typed_index(t->dtype), places = 0;
+    int own = (int)pare_onnx_typed_of(t->dtype), places = 0;
     list_typed(m, field);
     pare_bytes raw = {"", 0};
     if (m->n_raw_data) {
@@ -257,7 +256,7 @@ static pare_status read_numbers(pare_onnx_reader *r, pare_tensor *t, const Onnx_
         t->present |= PARE_HAS_RAW;
     }
     bool external = m->has_data_location && m->data_location == 1;
-    for (int i = 0; i < TYPED_FIELDS; i++) {
+    for (int i = 0; i < PARE_TYPED_FIELDS; i++) {
         if (field[i].count && i != own)
             return pare_onnx_problem(
                 r, PARE_INPUT,
@@ -314,6 +313,7 @@ pare_status pare_onnx_tensor(pare_onnx_reader *r, pare_tensor **out, const Onnx_
     PARE_TRY(t->dtype == PARE_string && !(m->has_data_location && m->data_location == 1)
                  ? read_strings(r, t, m)
                  : read_numbers(r, t, m));
+    t->read_data = t->data;
     if (t->data) *out = t;
     return PARE_OK;
 }

@@ -35,7 +35,7 @@ const char *pare_wire_next(const uint8_t **at, const uint8_t *end, pare_wire_fie
     uint64_t key, size;
     if (!pare_wire_varint(at, end, &key)) return "a field's key is cut off";
     if (key >> 3 == 0 || key >> 3 >= 1u << 29) return "a field has an impossible number";
-    *out = (pare_wire_field){(uint32_t)(key >> 3), (pare_wire_type)(key & 7), *at, 0};
+    *out = (pare_wire_field){(uint32_t)(key >> 3), (pare_wire_type)(key & 7), *at, *at, 0};
     switch (out->type) {
     case PARE_WIRE_VARINT:
         if (!pare_wire_varint(at, end, &size)) return "a number is cut off";

@@ -16,11 +16,11 @@ typedef enum pare_wire_type {
     PARE_WIRE_32 = 5
 } pare_wire_type;
 
-/* One field of a message. data, size: its value without the length in front. */
+/* One field of a message. data, size: its value without the length in front; value: with it. */
 typedef struct pare_wire_field {
     uint32_t number;
     pare_wire_type type;
-    const uint8_t *data;
+    const uint8_t *data, *value;
     size_t size;
 } pare_wire_field;
 

@@ -63,9 +63,11 @@ struct pare_tensor {
     pare_pairs external; /* as in the file: location, offset, length, checksum */
     pare_pairs meta;
     pare_bytes unknown; /* fields this version does not know, as encoded */
+    /* formats/onnx only; holds while data is read_data, that is as long as nobody changed it */
+    const void *read_data;
     const pare_bytes *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
     int typed_count;
-    unsigned present; /* formats/onnx only */
+    unsigned present;
 };
 
 /* Kinds of attributes; values are ONNX's AttributeProto.AttributeType. */
