@@ -84,6 +84,8 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     PARE_TRY(kept_exist(plan));
     pare_graph_sweep(m->graph);
     if (optimise) {
+        PARE_TRY(pare_pass_fold_qdq(m));
+        PARE_TRY(pare_pass_infer(m, &again));
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
         PARE_TRY(pare_pass_infer(m, &again));
     }
