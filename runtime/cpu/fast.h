@@ -15,5 +15,6 @@
 extern const pare_kernel pare_onednn_conv, pare_onednn_conv_brg, pare_onednn_conv_jit,
     pare_onednn_conv_gemm;
 extern const pare_kernel pare_onednn_matmul;
+extern const pare_kernel pare_int8_conv, pare_int8_depthwise, pare_int8_matmul;
 
 #endif

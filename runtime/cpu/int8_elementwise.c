@@ -38,12 +38,12 @@ static bool int8_can(const pare_prep *p)
     return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->in[1].dtype);
 }
 
-PARE_CLONES static void add_floats(int64_t n, float *a, const float *b, float ma, float mb)
+PARE_CLONES_FMA static void add_floats(int64_t n, float *a, const float *b, float ma, float mb)
 {
     for (int64_t i = 0; i < n; i++) a[i] = fmaf(b[i], mb, a[i] * ma);
 }
 
-PARE_CLONES static void mul_floats(int64_t n, float *a, const float *b, float m)
+PARE_CLONES_FMA static void mul_floats(int64_t n, float *a, const float *b, float m)
 {
     for (int64_t i = 0; i < n; i++) a[i] = (a[i] * b[i]) * m;
 }

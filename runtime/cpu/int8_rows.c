@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cpu/int8_rows.h"
-#include "runtime/cpu/ref.h"
+
+#define WIDEN(name, ctype)                                                                         \
+    PARE_CLONES_FMA void pare_widen_##name(int16_t *dst, const ctype *x, int64_t n, int32_t zero)  \
+    {                                                                                              \
+        int16_t z = (int16_t)zero;                                                                 \
+        for (int64_t i = 0; i < n; i++) dst[i] = (int16_t)((int16_t)x[i] - z);                     \
+    }
+WIDEN(s8, int8_t)
+WIDEN(u8, uint8_t)
 
 #define LOAD(name, ctype)                                                                          \
-    PARE_CLONES static void load_##name(float *dst, int64_t n, const ctype *x, int32_t zero)       \
+    PARE_CLONES_FMA static void load_##name(float *dst, int64_t n, const ctype *x, int32_t zero)       \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++) dst[i] = (float)((int32_t)x[i] - zero);                    \
     }
@@ -23,7 +31,7 @@ void pare_row_load(float *dst, int64_t n, const void *x, pare_dtype type, int64_
         for (int64_t i = 0; i < n; i++) dst[i] = (float)(((const uint8_t *)x)[i * stride] - zero);
 }
 
-PARE_CLONES static void clamp_row(int64_t n, float *v, float low, float high)
+PARE_CLONES_FMA static void clamp_row(int64_t n, float *v, float low, float high)
 {
     for (int64_t i = 0; i < n; i++) {
         float x = v[i] < low ? low : v[i];
@@ -31,7 +39,7 @@ PARE_CLONES static void clamp_row(int64_t n, float *v, float low, float high)
     }
 }
 
-PARE_CLONES static void leaky_row(int64_t n, float *v, float slope)
+PARE_CLONES_FMA static void leaky_row(int64_t n, float *v, float slope)
 {
     for (int64_t i = 0; i < n; i++) v[i] = v[i] < 0 ? v[i] * slope : v[i];
 }
@@ -49,7 +57,7 @@ static void act_row(const pare_act *act, int64_t n, float *v)
 }
 
 #define STORE(name, ctype)                                                                         \
-    PARE_CLONES static void store_##name(const pare_epilogue *e, int64_t n, const float *v,        \
+    PARE_CLONES_FMA static void store_##name(const pare_epilogue *e, int64_t n, const float *v,        \
                                          ctype *y)                                                 \
     {                                                                                              \
         float zero = e->y_zero, low = e->low, high = e->high;                                      \

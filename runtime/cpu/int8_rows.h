@@ -6,6 +6,20 @@
 
 #include "runtime/cpu/epilogue.h"
 
+/* Loops compiled for several instruction sets, fused multiply-add among them; as they state where one
+   stands, all give the same bits. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&                \
+    defined(__gnu_linux__) && __GNUC__ >= 12
+#define PARE_CLONES_FMA                                                                            \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define PARE_CLONES_FMA
+#endif
+
+/* dst[i] = (int16_t)(x[i] - zero). */
+void pare_widen_s8(int16_t *dst, const int8_t *x, int64_t n, int32_t zero);
+void pare_widen_u8(int16_t *dst, const uint8_t *x, int64_t n, int32_t zero);
+
 /* dst[i] = (float)(x[i * stride] - zero), x of type s8 or u8 (f32: copied). */
 void pare_row_load(float *dst, int64_t n, const void *x, pare_dtype type, int64_t stride,
                    int32_t zero);

@@ -227,7 +227,7 @@ static void many(void (*one)(uint64_t seed, tally *t), const char *what)
     for (uint64_t seed = 1; t.values < goal; seed++) one(seed, &t);
     print_message("%s: %lld values in %lld cases, %lld fast runs\n", what, (long long)t.values,
                   (long long)t.cases, (long long)t.served);
-    assert_true(t.served > 0);
+    assert_true(t.served >= t.cases); /* the plain kernel is never what a user gets */
 }
 
 static void convolutions_are_exact(void **state)

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Depthwise FusedConv of 8-bit operands, N, H, W, C: each output position multiplies its taps channel
+   by channel, 16 channels and two taps at a time (int8_gemm.h). A tap outside the tensor reads a row
+   of zero points, which adds nothing. */
+#include "runtime/cpu/fast.h"
+#include "runtime/cpu/int8_gemm.h"
+#include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/fused.h"
+
+#include <omp.h>
+
+enum { MOST_TAPS = 128 };
+
+typedef struct depthwise {
+    pare_conv_args args;
+    pare_int8_dw_fn sums;
+    const int16_t *packed;
+    const void *outside; /* (channels) zero points */
+    int taps, even;      /* even: with a tap outside added where the number is odd */
+    int threads;
+} depthwise;
+
+static bool can(const pare_prep *p)
+{
+    const pare_view *x = &p->in[0], *w = &p->in[1], *y = &p->out[0];
+    if (!pare_type_is_int8(x->dtype) || w->dtype != PARE_s8 || !w->data || x->rank != 4) return false;
+    if (!pare_type_is_int8(y->dtype) && y->dtype != PARE_f32) return false;
+    int64_t group = pare_node_int(p->node, "group", 1);
+    return group > 1 && group == x->dim[1] && w->dim[0] == group && w->dim[1] == 1 &&
+           w->dim[2] * w->dim[3] < MOST_TAPS && pare_view_nhwc(x) && pare_view_nhwc(y) &&
+           pare_view_rowmajor(w);
+}
+
+static pare_status prepare(pare_prep *p)
+{
+    depthwise *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    PARE_TRY(pare_conv_args_read(p, &s->args));
+    const pare_conv_args *a = &s->args;
+    s->taps = (int)(a->win.kernel[1] * a->win.kernel[2]);
+    s->even = s->taps + s->taps % 2;
+    s->sums = pare_int8_dw(pare_cpu_isa());
+    size_t count = pare_int8_dw_count(a->c, s->even);
+    int16_t *packed = pare_arena_alloc(p->arena, count + 1, sizeof *packed);
+    char *outside = pare_arena_alloc(p->arena, (size_t)a->c + PARE_DW_LANES, 1);
+    if (!packed || !outside) return PARE_MEMORY;
+    pare_int8_dw_pack(packed, p->in[1].data, a->c, s->even, s->taps);
+    memset(outside, a->q.x_zero, (size_t)a->c + PARE_DW_LANES);
+    s->packed = packed;
+    s->outside = outside;
+    double macs = (double)(a->n * a->m * s->taps) * (double)(a->win.out[1] * a->win.out[2]);
+    s->threads = macs < 1e5 ? 1 : p->threads;
+    p->state = s;
+    return PARE_OK;
+}
+
+typedef struct position {
+    const void *tap[MOST_TAPS];
+    int64_t y, z;
+} position;
+
+static void position_find(const pare_call *c, const pare_view *z, int64_t n, int64_t oh, int64_t ow,
+                          position *out)
+{
+    const depthwise *s = c->state;
+    const pare_window *w = &s->args.win;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int t = 0;
+    for (int64_t h = 0; h < w->kernel[1]; h++)
+        for (int64_t k = 0; k < w->kernel[2]; k++, t++) {
+            int64_t ph = oh * w->stride[1] - w->begin[1] + h * w->dilation[1];
+            int64_t pw = ow * w->stride[2] - w->begin[2] + k * w->dilation[2];
+            bool inside = ph >= 0 && ph < w->in[1] && pw >= 0 && pw < w->in[2];
+            out->tap[t] = inside ? (const char *)x->data + n * x->stride[0] + ph * x->stride[2] +
+                                       pw * x->stride[3] : s->outside;
+        }
+    if (t < s->even) out->tap[t] = s->outside;
+    out->y = n * y->stride[0] + oh * y->stride[2] + ow * y->stride[3];
+    if (z) out->z = n * z->stride[0] + oh * z->stride[2] + ow * z->stride[3];
+}
+
+/* Channels behind the last whole group are copied out first: vectors read 16 at a time. */
+static void last_group(const depthwise *s, const position *at, int64_t from, int64_t n,
+                       pare_dtype type, int32_t *acc)
+{
+    char room[MOST_TAPS][PARE_DW_LANES] = {{0}};
+    const void *tap[MOST_TAPS];
+    for (int t = 0; t < s->even; t++) {
+        memcpy(room[t], (const char *)at->tap[t] + from, (size_t)n);
+        tap[t] = room[t];
+    }
+    s->sums(acc, n, tap, type, s->even, s->args.q.x_zero, s->packed + from * s->even, n);
+}
+
+static void position_run(const pare_call *c, const pare_int8_tail *tail, const pare_view *z,
+                         const position *at)
+{
+    const depthwise *s = c->state;
+    const pare_view *y = &c->out[0];
+    pare_dtype type = c->in[0].dtype;
+    int64_t channels = s->args.c, zs = z ? z->stride[1] : 0;
+    int32_t acc[PARE_ROW + PARE_DW_LANES];
+    for (int64_t from = 0; from < channels; from += PARE_ROW) {
+        int64_t n = channels - from < PARE_ROW ? channels - from : PARE_ROW;
+        int64_t whole = n / PARE_DW_LANES * PARE_DW_LANES;
+        const void *tap[MOST_TAPS];
+        for (int t = 0; t < s->even; t++) tap[t] = (const char *)at->tap[t] + from;
+        if (whole)
+            s->sums(acc, whole, tap, type, s->even, s->args.q.x_zero, s->packed + from * s->even,
+                    channels);
+        if (n > whole) last_group(s, at, from + whole, n - whole, type, acc + whole);
+        pare_int8_finish(tail, from, n, acc,
+                         z ? pare_element(z->data, z->dtype, at->z + from * zs) : NULL, zs,
+                         pare_element(y->data, y->dtype, at->y + from), 1);
+    }
+}
+
+static void row_run(const pare_call *c, const pare_int8_tail *tail, const pare_view *z, int64_t row)
+{
+    const depthwise *s = c->state;
+    const int64_t *out = s->args.win.out;
+    position at;
+    for (int64_t ow = 0; ow < out[2]; ow++) {
+        position_find(c, z, row / out[1], row % out[1], ow, &at);
+        position_run(c, tail, z, &at);
+    }
+}
+
+static pare_status run(const pare_call *c)
+{
+    const depthwise *s = c->state;
+    const pare_conv_args *a = &s->args;
+    const pare_view *bias = pare_operand(c->in, c->in_count, a->at.bias);
+    const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
+    pare_int8_tail tail = {.epilogue = &a->epilogue, .scale = a->scale,
+                           .bias = bias ? bias->data : NULL, .bias_step = 1};
+    int64_t rows = a->n * a->win.out[1];
+    if (s->threads <= 1) {
+        for (int64_t i = 0; i < rows; i++) row_run(c, &tail, z, i);
+        return PARE_OK;
+    }
+#pragma omp parallel for num_threads(s->threads) schedule(static)
+    for (int64_t i = 0; i < rows; i++) row_run(c, &tail, z, i);
+    return PARE_OK;
+}
+
+const pare_kernel pare_int8_depthwise = {.name = "int8_depthwise", .can = can, .prepare = prepare,
+                                         .run = run};

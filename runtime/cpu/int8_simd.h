@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vector forms of int8_gemm.h's inner loops, for x86-64; absent elsewhere. */
+#ifndef PARE_RUNTIME_CPU_INT8_SIMD_H
+#define PARE_RUNTIME_CPU_INT8_SIMD_H
+
+#include "runtime/cpu/int8_gemm.h"
+
+#if defined(__x86_64__)
+#define PARE_INT8_SIMD 1
+
+void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const int16_t *a, int64_t a_step,
+                         const int16_t *b, int64_t pairs, int rows);
+void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const int16_t *a, int64_t a_step,
+                           const int16_t *b, int64_t pairs, int rows);
+void pare_int8_dw_avx2(int32_t *acc, int64_t n, const void *const *x, pare_dtype type, int taps,
+                       int32_t zero, const int16_t *w, int64_t channels);
+#endif
+
+#endif
