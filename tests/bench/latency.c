@@ -2,12 +2,13 @@
 /* bench_latency A B: how long model A takes in its runtime against model B in its own, in one
    process, on the same inputs; one CSV line.
 
-   A pair is a sample of A and a sample of B, in turn first; the result is the median of the pairs'
-   ratios with a 95 % interval from order statistics (ranks of the binomial distribution, no
-   assumption on the noise). A sample repeats the run until it is long enough for the clock, and is
-   the mean of its runs. Before a sample the process sleeps, so that the other side's worker threads,
-   which spin for some milliseconds after a run in the hope of the next, are asleep; then one run
-   that does not count wakes its own. Both sides are treated alike and keep their default spinning. */
+   A pair is a sample of A and a sample of B, in turn first; the result is the median of the
+   pairs' ratios with a 95 % interval from order statistics (ranks of the binomial distribution, no
+   assumption on the noise). A sample repeats the run until it is long enough for the clock, and
+   is the mean of its runs. Before a sample the process sleeps, so that the other side's worker
+   threads, which spin for some milliseconds after a run in the hope of the next, are asleep; then
+   one run that does not count wakes its own. Both sides are treated alike and keep their default
+   spinning. */
 #include "runtime/base/ctx.h"
 #include "tests/bench/profile.h"
 #include "tests/bench/side.h"
@@ -133,10 +134,12 @@ static void print_result(const bench *o, const side *a, const side *b, const res
 {
     if (o->header)
         printf("label,a,b,batch,threads,pairs,a_ms,b_ms,ratio,ratio_low,ratio_high,difference,"
-               "a_load_s,b_load_s\n");
-    printf("%s,%s,%s,%lld,%d,%d,%.5f,%.5f,%.4f,%.4f,%.4f,%.3g,%.4f,%.4f\n", o->label, o->a, o->b,
-           (long long)o->side.batch, o->side.threads, r->pairs, 1e3 * r->a, 1e3 * r->b, r->ratio,
-           r->low, r->high, r->difference, a->load_seconds, b ? b->load_seconds : 0);
+               "a_load_s,b_load_s,a_mmacs\n");
+    printf("%s,%s,%s,%lld,%d,%d,%.5f,%.5f,%.4f,%.4f,%.4f,%.3g,%.4f,%.4f,%.3f\n", o->label, o->a,
+           o->b ? o->b : "", (long long)o->side.batch, o->side.threads, r->pairs, 1e3 * r->a,
+           1e3 * r->b, r->ratio, r->low, r->high, r->difference, a->load_seconds,
+           b ? b->load_seconds : 0, 1e-6 * side_macs(a));
+    fflush(stdout);
 }
 
 /* A alone: the median of pairs samples. */
@@ -167,8 +170,8 @@ static pare_status run_bench(pare_ctx *ctx, const bench *o, const void *image, s
     if (o->profile && (st = profile_write(ctx, a, o->profile)))
         goto done;
     if (b && !(r.difference <= o->tolerance))
-        st = PARE_FAIL(ctx, INPUT, "%s: outputs differ from %s's by %.3g of the largest, allowed %.3g",
-                       o->a, o->b, r.difference, o->tolerance);
+        st = PARE_FAIL(ctx, INPUT, "%s: outputs are %.3g of the largest off %s's, at most %.3g",
+                       o->a, r.difference, o->b, o->tolerance);
 done:
     side_close(a);
     side_close(b);

@@ -65,6 +65,8 @@ double side_difference(side *a, side *b);
 
 /* The runner of a "pare:" side, else NULL. */
 pare_runner *side_runner(side *s);
+/* Multiply-adds of one run of a "pare:" side, else 0. */
+double side_macs(const side *s);
 
 extern const side_calls side_pare_calls, side_ort_calls;
 

@@ -63,3 +63,17 @@ pare_runner *side_runner(side *s)
 {
     return s->calls == &side_pare_calls ? ((pare_state *)s->state)->runner : NULL;
 }
+
+double side_macs(const side *s)
+{
+    double sum = 0;
+    if (s->calls != &side_pare_calls)
+        return 0;
+    const pare_plan *plan = ((pare_state *)s->state)->plan;
+    for (int i = 0; i < pare_plan_step_count(plan); i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        sum += info.macs;
+    }
+    return sum;
+}
