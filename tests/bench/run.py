@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measure everything this project promises in numbers, ours and the rival in the same run.
+
+    ninja -C build pare bench_latency
+    tests/bench/export_models.py models/            (once, needs PyTorch)
+    tests/bench/run.py --models models/ --material DIR
+    tests/bench/run.py --only latency --schemes fp32 --nets cnn --pairs 10     (a quick look)
+
+Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against others), interop
+(our files there, theirs here), load (a 100 MB model; INT8 without VNNI). Each prints what it
+measured beside its target; all is written to tests/bench/results/DATE/ as results.json, CSV files
+and summary.md, with the machine and the versions. Files made on the way stay in --work and are
+used again. Needs numpy, h5py, onnx, onnxruntime and, to make the rival's files, sympy. Models or
+tools that are absent are left out with a note. A full run takes hours; the machine should be idle.
+Exit status 1 if a target was missed.
+"""
+
+import argparse
+import datetime
+import os
+import sys
+from pathlib import Path
+
+import onnxruntime
+
+import nets
+import part_accuracy
+import part_calibration
+import part_interop
+import part_latency
+import part_load
+import part_outputs
+from common import HERE, ROOT, Results
+
+PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
+         "calibration": part_calibration, "load": part_load, "latency": part_latency}
+
+
+def find_ort():
+    """The shared library inside the onnxruntime package of this Python."""
+    found = sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
+    return found[0] if found else None
+
+
+def folder(text):
+    path = Path(text).resolve()
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return path
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+def words(text):
+    return text.split(",")
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    today = datetime.date.today().isoformat()
+    material = os.environ.get("PARE_MODELS")
+    add("--only", type=words, default=list(PARTS), help=f"of {','.join(PARTS)}")
+    add("--nets", type=words, default=[], help="only these nets")
+    add("--schemes", type=words, default=["fp32", "u8", "s8"], help="latency: of fp32,u8,s8")
+    add("--batches", type=numbers, default=[1, 32])
+    add("--threads", type=numbers, default=[1, 2])
+    add("--pairs", type=int, default=30, help="pairs of samples of a ratio")
+    add("--max-seconds", type=float, default=0, help="of one case, 0: all pairs however long")
+    add("--pare", type=Path, default=ROOT / "build" / "pare")
+    add("--bench", type=Path, default=ROOT / "build" / "tests" / "bench_latency")
+    add("--ort", type=Path, default=find_ort(), help="libonnxruntime.so")
+    add("--zoo", type=folder, default=ROOT / "datasets" / "zoo")
+    add("--models", type=folder, help="what export_models.py wrote")
+    add("--material", type=folder, default=folder(material) if material else None,
+        help="third-party models with test vectors ($PARE_MODELS)")
+    add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
+    add("--fashion", type=folder, default=nets.fashion.DEFAULT_DIR, help="the IDX files")
+    add("--work", type=Path, default=ROOT / "build" / "bench", help="where made files stay")
+    add("--results", type=Path, default=HERE / "results" / today)
+    options = parser.parse_args()
+    unknown = set(options.only) - set(PARTS)
+    if unknown:
+        parser.error(f"--only: no part {', '.join(sorted(unknown))}")
+    options.work = options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main():
+    options = read_options()
+    results = Results(options.results, options)
+    try:
+        for name in options.only:
+            PARTS[name].run(options, results)
+    finally:
+        results.write()
+    missed = [row for row in results.rows if row["met"] == "NO"]
+    print(f"{len(missed)} targets missed; written to {options.results}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
