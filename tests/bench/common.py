@@ -36,7 +36,8 @@ def call(command, env=None):
         process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
     if process.returncode:
-        raise Failed(f"{' '.join(map(str, command))}: exit {process.returncode}: {output[-600:]}")
+        last = (output.strip().splitlines() or ["no output"])[-1]
+        raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last[-400:]}")
     return Outcome(seconds, usage.ru_maxrss * 1024, output)
 
 
@@ -99,7 +100,7 @@ def _meets(value, target):
 
 
 def _text(value):
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "/")
 
 
 def _write_csv(path, rows):

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our files in ONNX Runtime, and other tools' files in our runtime."""
 
+import numpy as np
 import onnx
 
 import nets
 import part_latency
 import runtimes
-from common import Failed
+from common import HERE, Failed, call
 
 AGREE = ">= 99.8"
+REFERENCE_IMAGES = 100
 
 
 def our_files_there(options, results, net, images, data):
@@ -64,6 +66,26 @@ def speed_there(options, results):
                     part_latency.geometric_mean(mine), "x", "<= 1.1")
 
 
+def typed_bf16(options, results, net):
+    """A --bf16-compute file in our runtime and in the reference evaluator of a recent onnx."""
+    work = options.work / "bf16_compute"
+    work.mkdir(parents=True, exist_ok=True)
+    model, given, logits = work / f"{net.name}.onnx", work / "images.npy", work / "logits.npy"
+    model.unlink(missing_ok=True)
+    np.save(given, nets.float_images(options, net, "t10k", REFERENCE_IMAGES))
+    data = nets.data_file(options, net, "t10k", REFERENCE_IMAGES)
+    try:
+        call([options.pare, "quantize", net.path, "-o", model, "--precision", "bf16",
+              "--bf16-compute", "--quiet", "--data", nets.data_file(options, net, "train")])
+        call([options.recent_python, HERE / "bf16_reference.py", model, given, logits])
+        ours = runtimes.our_logits(options, model, data)
+    except Failed as error:
+        results.fail("interop out", f"{net.name} typed bf16", error)
+        return
+    results.add("interop out", f"{net.name} typed bf16", "agrees with the reference evaluator",
+                runtimes.agreement(ours, np.load(logits)), "%", AGREE)
+
+
 def run(options, results):
     for net in nets.all_nets(options):
         if net.wide:
@@ -72,4 +94,6 @@ def run(options, results):
         data = nets.data_file(options, net, "t10k")
         our_files_there(options, results, net, images, data)
         their_files_here(options, results, net, images, data)
+        if options.recent_python and net.name in ("mlp", "cnn"):
+            typed_bf16(options, results, net)
     speed_there(options, results)

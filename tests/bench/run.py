@@ -79,6 +79,7 @@ def read_options():
     add("--material", type=folder, default=folder(material) if material else None,
         help="third-party models with test vectors ($PARE_MODELS)")
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
+    add("--recent-python", type=Path, help="a Python with onnx 1.18 or newer, for typed bf16")
     add("--fashion", type=folder, default=nets.fashion.DEFAULT_DIR, help="the IDX files")
     add("--work", type=Path, default=ROOT / "build" / "bench", help="where made files stay")
     add("--results", type=Path, default=HERE / "results" / today)
