@@ -48,9 +48,18 @@ static void assert_refused(rig *r, const char *words)
         if (!strstr(r->ctx.message, word)) fail_msg("no '%s' in: %s", word, r->ctx.message);
 }
 
-static void add_tensor(rig *r, bytes tensor) { put_bytes(&r->graph, 5, &tensor); }
-static void add_node(rig *r, bytes node) { put_bytes(&r->graph, 1, &node); }
-static void add_info(rig *r, unsigned field, bytes info) { put_bytes(&r->graph, field, &info); }
+static void add_tensor(rig *r, bytes tensor)
+{
+    put_bytes(&r->graph, 5, &tensor);
+}
+static void add_node(rig *r, bytes node)
+{
+    put_bytes(&r->graph, 1, &node);
+}
+static void add_info(rig *r, unsigned field, bytes info)
+{
+    put_bytes(&r->graph, field, &info);
+}
 
 static const pare_tensor *content(const pare_model *m, const char *name)
 {
@@ -115,7 +124,7 @@ static void typed_numbers_are_decoded(void **state)
     rig *r = *state;
     pare_model *m;
     bytes t = make_tensor("f", 1, 1, (int64_t[]){3});
-    put_float(&t, 4, 1); /* element by element, */
+    put_float(&t, 4, 1);                  /* element by element, */
     put_block(&t, 4, (float[]){2, 3}, 8); /* and packed */
     add_tensor(r, t);
     t = make_tensor("s8", 3, 1, (int64_t[]){2});
