@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/calibrate.h"
+
+#include "tools/progress.h"
+
+pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
+                                const char *model_hash, const pare_source_options *options)
+{
+    enum { DEFAULT_SAMPLES = 512, FEW_SAMPLES = 100 };
+    pare_source source;
+    pare_progress bar;
+    PARE_TRY(pare_source_open(tool, &source, prepared, options, DEFAULT_SAMPLES));
+    if (source.count < FEW_SAMPLES)
+        pare_log(tool->ctx, PARE_LOG_WARNING, "%lld samples are few: ranges may be too narrow; 512 are "
+                                              "advised", (long long)source.count);
+    pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
+    pare_calib_options calib = {
+        .samples = source.samples,
+        .sample_count = source.count,
+        .batch = (int)options->batch,
+        .threads = (int)tool->common->threads,
+        .model_hash = model_hash,
+        .progress = pare_progress_step,
+        .progress_user = &bar,
+    };
+    pare_status st = pare_calibrate(tool->ctx, out, prepared, source.data, &calib);
+    double seconds = pare_seconds() - bar.start;
+    pare_progress_end(&bar);
+    if (st == PARE_OK) {
+        json_t *data = pare_source_json(&source, options);
+        json_object_set_new(data, "seconds", json_real(seconds));
+        json_object_set_new(tool->facts, "data", data);
+    }
+    pare_source_close(&source);
+    return st;
+}

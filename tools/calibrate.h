@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calibration that calibrate and quantize share. */
+#ifndef PARE_TOOLS_CALIBRATE_H
+#define PARE_TOOLS_CALIBRATE_H
+
+#include "calib/calib.h"
+#include "tools/source.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Runs the prepared model over the samples (512 unless asked otherwise) and puts what was read into
+   the facts as "data". model_hash: of the file the model came from. */
+PARE_NODISCARD pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out,
+                                               const pare_model *prepared, const char *model_hash,
+                                               const pare_source_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks before the work, so that an hour's work is not lost at its last step. */
+#ifndef PARE_TOOLS_CHECK_OUTPUT_H
+#define PARE_TOOLS_CHECK_OUTPUT_H
+
+#include "tools/options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Can path become a file, and is it none of the inputs? Fails with what is wrong: it is a folder,
+   its folder does not exist or cannot be written, it is an input. NULL path is fine. */
+PARE_NODISCARD pare_status pare_check_output(pare_ctx *ctx, const char *path,
+                                             const char *const *inputs, int input_count);
+
+/* Fails where a needed option is missing: "pare bench: --data is needed: ...". */
+PARE_NODISCARD pare_status pare_need_option(pare_tool *tool, const char *value, const char *name,
+                                            const char *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

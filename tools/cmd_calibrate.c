@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare calibrate: ranges.json from a model and data, or from two tables. */
+#include "formats/onnx.h"
+#include "quant/quant.h"
+#include "tools/calibrate.h"
+#include "tools/check_output.h"
+#include "tools/commands.h"
+#include "tools/measure.h"
+
+typedef struct calibrate_options {
+    pare_common common;
+    pare_source_options source;
+    const char *output;
+    bool merge;
+} calibrate_options;
+
+static const pare_option table[] = {
+    {"output", 'o', PARE_OPTION_FILE, "ranges.json", offsetof(calibrate_options, output), 0, 0,
+     "table to write"},
+    PARE_SOURCE_ROWS(calibrate_options, "samples to read, evenly spaced (512)"),
+    {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(calibrate_options, merge), 0, 0,
+     "add up the tables A.json B.json ... instead, as if their samples had been read together"},
+    {0},
+};
+
+static const calibrate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+
+static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const char *path)
+{
+    PARE_TRY(pare_ranges_write(tool->ctx, ranges, path));
+    printf("%s\n", path);
+    if (!tool->common->quiet)
+        fprintf(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
+                (long long)pare_ranges_samples(ranges));
+    json_object_set_new(tool->facts, "outputs", json_pack("[s]", path));
+    json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
+    json_object_set_new(tool->facts, "samples", json_integer(pare_ranges_samples(ranges)));
+    json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
+    return PARE_OK;
+}
+
+static pare_status merge(pare_tool *tool, const calibrate_options *o)
+{
+    pare_ranges *sum = NULL, *more = NULL;
+    if (tool->arg_count < 2)
+        return PARE_FAIL(tool->ctx, USAGE, "calibrate --merge: expected at least two tables: "
+                                           "--merge A.json B.json -o C.json");
+    pare_status st = pare_ranges_read(tool->ctx, &sum, tool->arg[0]);
+    for (int i = 1; st == PARE_OK && i < tool->arg_count; i++) {
+        st = pare_ranges_read(tool->ctx, &more, tool->arg[i]);
+        if (st != PARE_OK) break;
+        st = pare_ranges_merge(tool->ctx, sum, more);
+        if (st != PARE_OK) st = pare_fail_prefix(tool->ctx, st, "%s", tool->arg[i]);
+        pare_ranges_free(more);
+    }
+    if (st == PARE_OK) st = write_table(tool, sum, o->output);
+    if (sum) pare_ranges_free(sum);
+    return st;
+}
+
+static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
+{
+    char hash[33];
+    uint64_t bytes;
+    pare_model *model = NULL;
+    pare_ranges *ranges = NULL;
+    pare_quant_options quant = {0};
+    if (tool->arg_count != 1)
+        return PARE_FAIL(tool->ctx, USAGE, "calibrate: one MODEL is expected, %d were given",
+                         tool->arg_count);
+    PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "calibration never invents data"));
+    PARE_TRY(pare_check_output(tool->ctx, o->output, &o->source.data, 1));
+    PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
+    pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
+    if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
+    if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source);
+    if (st == PARE_OK) {
+        json_object_set_new(tool->facts, "model", json_pack("{s:s, s:s, s:I}", "file", tool->arg[0],
+                                                            "hash", hash, "bytes", (json_int_t)bytes));
+        st = write_table(tool, ranges, o->output);
+    }
+    if (ranges) pare_ranges_free(ranges);
+    pare_model_free(model);
+    return st;
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const calibrate_options *o = options;
+    PARE_TRY(pare_need_option(tool, o->output, "-o ranges.json", "the table to write"));
+    PARE_TRY(pare_check_output(tool->ctx, o->output, tool->arg, tool->arg_count));
+    return o->merge ? merge(tool, o) : calibrate(tool, o);
+}
+
+const pare_command pare_command_calibrate = {
+    .name = "calibrate",
+    .arguments = "MODEL --data F.h5 -o ranges.json  |  --merge A.json B.json -o C.json",
+    .min = 1,
+    .max = -1,
+    .summary = "measure the ranges of a model's tensors on data",
+    .detail = "One run gives an exact histogram per tensor; every method's range is computed from it. The\n"
+              "table depends on the model and the samples only: not on batch, order, threads or machine load.",
+    .example = "pare calibrate resnet.onnx --data data/train.h5 -o ranges.json",
+    .options = table,
+    .size = sizeof(calibrate_options),
+    .defaults = &defaults,
+    .run = run,
+};

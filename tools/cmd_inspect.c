@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare inspect: what a model holds. */
+#include "formats/onnx.h"
+#include "tools/commands.h"
+#include "tools/model_facts.h"
+#include "tools/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct inspect_options {
+    pare_common common;
+    bool nodes;
+} inspect_options;
+
+static const pare_option table[] = {
+    {"nodes", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, nodes), 0, 0,
+     "list every node with its inputs and outputs, too"},
+    {0},
+};
+
+static pare_status count_operators(pare_graph *graph, void *user)
+{
+    for (int i = 0; i < graph->node_count; i++) {
+        char name[256];
+        const pare_node *node = graph->node[i];
+        snprintf(name, sizeof name, "%s%s%s", node->domain, *node->domain ? "." : "", node->op_type);
+        json_t *old = json_object_get(user, name);
+        json_object_set_new(user, name, json_integer(json_integer_value(old) + 1));
+    }
+    return PARE_OK;
+}
+
+static json_t *facts_of(const pare_model *model, const pare_model_facts *facts)
+{
+    json_t *opsets = json_object(), *types = json_object(), *operators = json_object();
+    for (int i = 0; i < model->opset_count; i++) {
+        const char *domain = *model->opset[i].domain ? model->opset[i].domain : "ai.onnx";
+        json_object_set_new(opsets, domain, json_integer(model->opset[i].version));
+    }
+    for (int t = 1; t < PARE_DTYPE_COUNT; t++)
+        if (facts->of_type[t])
+            json_object_set_new(types, pare_type((pare_dtype)t)->onnx_name,
+                                json_integer(facts->of_type[t]));
+    (void)!pare_graph_each(model->graph, count_operators, operators); /* cannot fail */
+    return json_pack(
+        "{s:s, s:I, s:I, s:s?, s:s?, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:I}", "file",
+        model->path, "bytes", (json_int_t)pare_model_bytes(model), "ir_version",
+        (json_int_t)model->ir_version, "producer", model->producer_name, "producer_version",
+        model->producer_version, "opset", opsets, "precision", pare_model_precision(facts), "inputs",
+        pare_values_json(&model->graph->in, true), "outputs",
+        pare_values_json(&model->graph->out, false), "parameters", (json_int_t)facts->parameters,
+        "parameters_by_type", types, "macs_per_sample",
+        facts->macs < 0 ? json_null() : json_real(facts->macs), "nodes", (json_int_t)facts->nodes,
+        "operators", operators, "quantize_nodes", (json_int_t)facts->quantize, "dequantize_nodes",
+        (json_int_t)facts->dequantize);
+}
+
+static void print_values(const char *title, const pare_values *values, bool inputs)
+{
+    char text[256];
+    for (int i = 0; i < values->count; i++) {
+        const pare_value *v = values->item[i];
+        if (inputs && v->is_init) continue;
+        printf("%-14s%s %s %s\n", title, v->name, pare_type(v->dtype)->onnx_name,
+               pare_shape_text(&v->shape, text, sizeof text));
+        title = "";
+    }
+}
+
+typedef struct named_count {
+    const char *name;
+    int64_t n;
+} named_count;
+
+static int by_count(const void *a, const void *b)
+{
+    const named_count *x = a, *y = b;
+    return (x->n < y->n) - (x->n > y->n);
+}
+
+/* Names and numbers of an object, greatest first: "Conv 53, Relu 49". */
+static void print_counts(const char *title, json_t *object)
+{
+    named_count item[256];
+    size_t count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        if (count == 256) break;
+        item[count].name = key;
+        item[count++].n = json_integer_value(value);
+    }
+    qsort(item, count, sizeof *item, by_count);
+    printf("%-14s", title);
+    int at = 14;
+    for (size_t i = 0; i < count; i++) {
+        char text[128];
+        int n = snprintf(text, sizeof text, "%s %lld%s", item[i].name, (long long)item[i].n,
+                         i + 1 < count ? ", " : "");
+        if (at + n > 100) at = printf("\n%14s", "") - 1;
+        at += printf("%s", text);
+    }
+    printf("\n");
+}
+
+static void print_names(pare_value *const *values, int count)
+{
+    for (int i = 0; i < count; i++) printf(" %s", values[i] ? values[i]->name : "-");
+}
+
+static void print_nodes(const pare_graph *graph)
+{
+    for (int i = 0; i < graph->node_count; i++) {
+        const pare_node *node = graph->node[i];
+        printf("%4d %-20s %s:", i, node->op_type, *node->name ? node->name : "(unnamed)");
+        print_names(node->in, node->in_count);
+        printf(" ->");
+        print_names(node->out, node->out_count);
+        printf("\n");
+    }
+}
+
+static void print_facts(json_t *json, const pare_model *model, const pare_model_facts *facts)
+{
+    char a[32], b[32];
+    printf("%-14s%s\n%-14s%s\n", "file", model->path, "size",
+           pare_bytes_text((double)pare_model_bytes(model), a, sizeof a));
+    printf("%-14sIR %lld", "format", (long long)model->ir_version);
+    for (int i = 0; i < model->opset_count; i++)
+        printf(", %s opset %lld", *model->opset[i].domain ? model->opset[i].domain : "ai.onnx",
+               (long long)model->opset[i].version);
+    if (model->producer_name) printf(", by %s", model->producer_name);
+    if (model->producer_version) printf(" %s", model->producer_version);
+    printf("\n");
+    print_values("inputs", &model->graph->in, true);
+    print_values("outputs", &model->graph->out, false);
+    printf("%-14s%s (%s)\n", "parameters", pare_count_text((double)facts->parameters, a, sizeof a),
+           pare_bytes_text(facts->bytes, b, sizeof b));
+    print_counts("by type", json_object_get(json, "parameters_by_type"));
+    printf("%-14s%s\n", "precision", pare_model_precision(facts));
+    if (facts->quantize || facts->dequantize)
+        printf("%-14s%lld QuantizeLinear, %lld DequantizeLinear\n", "quantized",
+               (long long)facts->quantize, (long long)facts->dequantize);
+    printf("%-14s%s\n", "MACs", facts->macs < 0 ? "unknown" : pare_count_text(facts->macs, a, sizeof a));
+    printf("%-14s%lld\n", "nodes", (long long)facts->nodes);
+    print_counts("operators", json_object_get(json, "operators"));
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const inspect_options *o = options;
+    pare_model *model;
+    pare_model_facts facts;
+    PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
+    pare_status st = pare_model_count(tool->ctx, model, &facts);
+    if (st == PARE_OK) {
+        json_t *json = facts_of(model, &facts);
+        print_facts(json, model, &facts);
+        if (o->nodes) print_nodes(model->graph);
+        json_object_set_new(tool->facts, "model", json);
+    }
+    pare_model_free(model);
+    return st;
+}
+
+const pare_command pare_command_inspect = {
+    .name = "inspect",
+    .arguments = "MODEL",
+    .min = 1,
+    .max = 1,
+    .summary = "show inputs, outputs, size, operators and multiply-adds of a model",
+    .example = "pare inspect resnet.onnx",
+    .options = table,
+    .size = sizeof(inspect_options),
+    .run = run,
+};

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare run: tensors or a data set through a model. */
+#include "formats/npy.h"
+#include "formats/onnx.h"
+#include "tools/check_output.h"
+#include "tools/commands.h"
+#include "tools/predict.h"
+#include "tools/progress.h"
+#include "tools/source.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct run_options {
+    pare_common common;
+    pare_source_options source;
+    pare_list input;
+    const char *output;
+    bool reference;
+} run_options;
+
+static const pare_option table[] = {
+    {"input", 0, PARE_OPTION_LIST, "NAME=x.npy", offsetof(run_options, input), 0, 0,
+     "tensor for an input; more may follow, or be given with --input again"},
+    {"output", 'o', PARE_OPTION_FILE, "DIR|F.h5", offsetof(run_options, output), 0, 0,
+     "folder for NAME.npy files; with --data the HDF5 file to write"},
+    {"reference", 0, PARE_OPTION_FLAG, NULL, offsetof(run_options, reference), 0, 0,
+     "use the plain C kernels only, which define what is correct"},
+    PARE_SOURCE_ROWS(run_options, "samples to run, evenly spaced (all)"),
+    {0},
+};
+
+static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+
+/* A name for a file: every character but letters, digits, '.', '_' and '-' becomes '_'; a name that
+   was taken before gets _1, _2, ... */
+static const char *file_name(pare_arena *arena, const char *name, const char *const *taken, int count)
+{
+    char *text = pare_arena_strdup(arena, *name ? name : "_");
+    for (char *c = text; c && *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '_';
+    const char *unique = text;
+    for (int n = 1, i = 0; unique && i < count; i++)
+        if (!strcmp(taken[i], unique)) {
+            unique = pare_arena_printf(arena, "%s_%d", text, n++);
+            i = -1;
+        }
+    return unique;
+}
+
+static const char **output_names(pare_tool *tool, const pare_graph *graph)
+{
+    const char **names = pare_arena_alloc(&tool->arena, (size_t)graph->out.count, sizeof *names);
+    for (int i = 0; names && i < graph->out.count; i++)
+        if (!(names[i] = file_name(&tool->arena, graph->out.item[i]->name, names, i))) return NULL;
+    return names;
+}
+
+/* --- tensors --- */
+
+typedef struct loaded {
+    const char *name, *path;
+    pare_dtype dtype;
+    pare_shape shape;
+    void *data;
+} loaded;
+
+static pare_status load_one(pare_tool *tool, const pare_model *model, const char *text, loaded *out)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return PARE_FAIL(tool->ctx, USAGE, "--input %s: expected NAME=FILE.npy", text);
+    out->name = pare_arena_strndup(&tool->arena, text, (size_t)(equals - text));
+    out->path = equals + 1;
+    if (!out->name) return PARE_MEMORY;
+    const pare_value *value = pare_graph_find_own(model->graph, out->name);
+    if (!value || !value->is_input)
+        return PARE_FAIL(tool->ctx, INPUT, "%s: has no input '%s'; 'pare inspect' lists its inputs",
+                         model->path, out->name);
+    PARE_TRY(pare_npy_load(tool->ctx, out->path, &out->dtype, &out->shape, &out->data));
+    if (out->dtype != value->dtype)
+        return PARE_FAIL(tool->ctx, INPUT, "%s: is %s, input '%s' of %s is %s", out->path,
+                         pare_type(out->dtype)->onnx_name, out->name, model->path,
+                         pare_type(value->dtype)->onnx_name);
+    return PARE_OK;
+}
+
+/* All tensors that --input and NAME=FILE arguments name; each input once, none missing. */
+static pare_status load_all(pare_tool *tool, const pare_model *model, const run_options *o,
+                            loaded *list, int count)
+{
+    int needed;
+    pare_value **inputs = pare_model_inputs(&tool->arena, model, &needed);
+    if (!inputs) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const char *text = i < o->input.count ? o->input.item[i] : tool->arg[1 + i - o->input.count];
+        PARE_TRY(load_one(tool, model, text, &list[i]));
+        for (int k = 0; k < i; k++)
+            if (!strcmp(list[k].name, list[i].name))
+                return PARE_FAIL(tool->ctx, USAGE, "--input %s is given twice", list[i].name);
+    }
+    for (int k = 0; k < needed; k++) {
+        bool found = false;
+        for (int i = 0; i < count; i++) found |= !strcmp(list[i].name, inputs[k]->name);
+        if (!found)
+            return PARE_FAIL(tool->ctx, INPUT, "%s: input '%s' is missing; give --input %s=FILE.npy",
+                             model->path, inputs[k]->name, inputs[k]->name);
+    }
+    return PARE_OK;
+}
+
+static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, const pare_graph *graph,
+                                const char *folder)
+{
+    const char **names = output_names(tool, graph);
+    json_t *files = json_array();
+    json_object_set_new(tool->facts, "outputs", files);
+    if (!names) return PARE_MEMORY;
+    bool made = !mkdir(folder, 0777);
+    if (!made && errno != EEXIST)
+        return PARE_FAIL(tool->ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
+    for (int i = 0; i < graph->out.count; i++) {
+        pare_view view = pare_runner_output(runner, i);
+        pare_shape shape = {.rank = view.rank};
+        memcpy(shape.dim, view.dim, sizeof shape.dim);
+        const char *path = pare_arena_printf(&tool->arena, "%s/%s.npy", folder, names[i]);
+        pare_status st = path ? pare_npy_save(tool->ctx, path, view.dtype, &shape, view.data)
+                              : PARE_MEMORY;
+        if (st != PARE_OK) {
+            if (made) (void)rmdir(folder); /* only where nothing lies in it */
+            return st;
+        }
+        json_array_append_new(files, json_string(path));
+        printf("%s\n", path);
+    }
+    return PARE_OK;
+}
+
+static pare_status run_loaded(pare_tool *tool, const pare_model *model, const run_options *o,
+                              loaded *list, int count)
+{
+    pare_plan_options options = {.threads = (int)o->common.threads, .reference = o->reference};
+    pare_session *session = NULL;
+    pare_runner *runner;
+    pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *shapes);
+    if (!shapes) return PARE_MEMORY;
+    PARE_TRY(load_all(tool, model, o, list, count));
+    for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
+    PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
+    pare_status st = pare_session_runner(session, &runner, shapes, count);
+    const pare_plan *plan = st == PARE_OK ? pare_runner_plan(runner) : NULL;
+    for (int i = 0; plan && i < count; i++)
+        for (int k = 0; k < pare_plan_input_count(plan); k++)
+            if (!strcmp(pare_plan_input(plan, k)->name, list[i].name))
+                pare_runner_set_input(runner, k, list[i].data);
+    if (st == PARE_OK) st = pare_runner_run(runner);
+    if (st == PARE_OK) st = pare_ctx_poll(tool->ctx);
+    if (st == PARE_OK) st = save_outputs(tool, runner, model->graph, o->output);
+    pare_session_free(session);
+    return st;
+}
+
+static pare_status run_tensors(pare_tool *tool, const pare_model *model, const run_options *o)
+{
+    int count = o->input.count + tool->arg_count - 1;
+    struct stat st;
+    if (!stat(o->output, &st) && !S_ISDIR(st.st_mode))
+        return PARE_FAIL(tool->ctx, IO, "%s: is a file, expected a folder for NAME.npy files", o->output);
+    loaded *list = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *list);
+    if (!list) return PARE_MEMORY;
+    pare_status status = run_loaded(tool, model, o, list, count);
+    for (int i = 0; i < count; i++) pare_free(list[i].data);
+    return status;
+}
+
+/* --- a data set --- */
+
+static pare_status create(pare_tool *tool, pare_data_writer **out, const pare_predictor *predictor,
+                          const pare_graph *graph, const char *path)
+{
+    int count = pare_predictor_output_count(predictor);
+    const char **names = output_names(tool, graph);
+    pare_data_column *column = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *column);
+    if (!names || !column) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) {
+        pare_rows rows = pare_predictor_rows(predictor, i);
+        column[i].name = names[i];
+        column[i].dtype = rows.dtype;
+        column[i].shape = rows.shape;
+    }
+    return pare_data_create(tool->ctx, out, path, column, count);
+}
+
+static pare_status append(pare_tool *tool, pare_data_writer *writer, const pare_predictor *predictor,
+                          const void **block, int64_t count)
+{
+    for (int i = 0; i < pare_predictor_output_count(predictor); i++)
+        block[i] = pare_predictor_rows(predictor, i).data;
+    PARE_TRY(pare_ctx_poll(tool->ctx));
+    return pare_data_append(writer, block, count);
+}
+
+static pare_status run_batches(pare_tool *tool, const pare_model *model, const run_options *o,
+                               pare_predictor *predictor, pare_reader *reader, int64_t all)
+{
+    pare_data_writer *writer = NULL;
+    pare_batch batch;
+    pare_progress bar;
+    int outputs = pare_predictor_output_count(predictor);
+    const void **block = pare_arena_alloc(&tool->arena, (size_t)outputs, sizeof *block);
+    if (!block) return PARE_MEMORY;
+    pare_progress_begin(&bar, stderr, o->common.quiet, "run", "samples");
+    pare_status st = pare_reader_next(reader, &batch);
+    while (st == PARE_OK && batch.count) {
+        st = pare_predict(predictor, batch.input, batch.count);
+        if (st == PARE_OK && !writer) st = create(tool, &writer, predictor, model->graph, o->output);
+        if (st == PARE_OK) st = append(tool, writer, predictor, block, batch.count);
+        pare_progress_step(&bar, batch.first + batch.count, all);
+        if (st == PARE_OK) st = pare_reader_next(reader, &batch);
+    }
+    pare_progress_end(&bar);
+    if (st != PARE_OK) {
+        pare_data_discard(writer);
+        return st;
+    }
+    return pare_data_commit(writer);
+}
+
+static pare_status run_data(pare_tool *tool, const pare_model *model, const run_options *o)
+{
+    pare_source source;
+    pare_reader *reader = NULL;
+    pare_predictor *predictor = NULL;
+    const char *inputs[] = {tool->arg[0], o->source.data};
+    PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
+    PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
+    pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
+                                        source.input_count, (int)o->common.threads);
+    if (st == PARE_OK)
+        st = pare_reader_open(tool->ctx, &reader, source.data, source.samples, source.count,
+                              (int)o->source.batch, (int)o->common.threads);
+    if (st == PARE_OK) st = run_batches(tool, model, o, predictor, reader, source.count);
+    if (st == PARE_OK) {
+        printf("%s\n", o->output);
+        json_object_set_new(tool->facts, "data", pare_source_json(&source, &o->source));
+        json_object_set_new(tool->facts, "outputs", json_pack("[s]", o->output));
+    }
+    if (reader) pare_reader_close(reader);
+    pare_predictor_free(predictor);
+    pare_source_close(&source);
+    return st;
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const run_options *o = options;
+    pare_model *model;
+    PARE_TRY(pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
+    if (o->source.data && (o->input.count || tool->arg_count > 1))
+        return PARE_FAIL(tool->ctx, USAGE, "run: --data and --input exclude each other");
+    PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
+    json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
+    pare_status st = o->source.data ? run_data(tool, model, o) : run_tensors(tool, model, o);
+    pare_model_free(model);
+    return st;
+}
+
+const pare_command pare_command_run = {
+    .name = "run",
+    .arguments = "MODEL (--input NAME=x.npy ... -o DIR | --data F.h5 -o outputs.h5)",
+    .min = 1,
+    .max = -1,
+    .summary = "run a model on tensors or on a data set and keep its outputs",
+    .detail = "Outputs become DIR/NAME.npy, or datasets of outputs.h5; in names every character but letters,\n"
+              "digits, '.', '_' and '-' is written as '_', and equal names are numbered.",
+    .example = "pare run resnet.onnx --input input=image.npy -o out/",
+    .options = table,
+    .size = sizeof(run_options),
+    .defaults = &defaults,
+    .run = run,
+};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/commands.h"
+
+const pare_command *const pare_commands[] = {
+    &pare_command_data_fashion_mnist,
+    &pare_command_data_import,
+    &pare_command_inspect,
+    &pare_command_check,
+    &pare_command_run,
+    &pare_command_validate,
+    &pare_command_bench,
+    &pare_command_report,
+    &pare_command_ops,
+    &pare_command_doctor,
+    &pare_command_version,
+    &pare_command_completion,
+    NULL,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is printed from the option tables: help and completion. */
+#include "tools/options.h"
+
+#include <string.h>
+
+enum { COLUMN = 30, WIDTH = 96 };
+
+/* Text wrapped at WIDTH; the first line begins at column `at`, the others at COLUMN. */
+static void print_wrapped(FILE *file, const char *text, int at)
+{
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (at + (int)n > WIDTH) {
+            fprintf(file, "\n%*s", COLUMN, "");
+            at = COLUMN;
+        }
+        fprintf(file, "%.*s%s", (int)n, text, text[n] ? " " : "");
+        at += (int)n + 1;
+        text += n + (text[n] == ' ');
+    }
+    fputc('\n', file);
+}
+
+static void print_option(FILE *file, const pare_option *o)
+{
+    char left[96];
+    int n = snprintf(left, sizeof left, "  %c%c%s--%s%s%s", o->letter ? '-' : ' ',
+                     o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+                     o->value ? " " : "", o->value ? o->value : "");
+    fputs(left, file);
+    if (n >= COLUMN - 1) {
+        fprintf(file, "\n%*s", COLUMN, "");
+    } else {
+        fprintf(file, "%*s", COLUMN - n, "");
+    }
+    print_wrapped(file, o->help, COLUMN);
+}
+
+void pare_help_print(FILE *file, const pare_command *command)
+{
+    fprintf(file, "pare %s: %s\n\nusage: pare %s %s\n", command->name, command->summary,
+            command->name, command->arguments);
+    if (command->detail) fprintf(file, "\n%s\n", command->detail);
+    fprintf(file, "\n");
+    for (const pare_option *o = command->options; o && o->name; o++) print_option(file, o);
+    fprintf(file, "%severywhere:\n", command->options ? "\n" : "");
+    for (const pare_option *o = pare_common_options; o->name; o++) print_option(file, o);
+    fprintf(file, "\nexample:\n  %s\n", command->example);
+}
+
+void pare_help_overview(FILE *file)
+{
+    fprintf(file, "pare makes a trained ONNX model smaller and faster, and proves what that cost.\n\n"
+                  "usage: pare COMMAND [OPTION...]\n\n");
+    for (const pare_command *const *c = pare_commands; *c; c++)
+        fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
+    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+}
+
+/* Words of a choice behind their option; files and folders by what the option takes. */
+static void complete_value(FILE *file, const pare_option *o)
+{
+    if (o->kind == PARE_OPTION_FLAG) return;
+    fprintf(file, "        --%s", o->name);
+    if (o->letter) fprintf(file, "|-%c", o->letter);
+    fprintf(file, ") ");
+    if (o->kind == PARE_OPTION_CHOICE) {
+        fprintf(file, "COMPREPLY=($(compgen -W '");
+        for (const char *p = o->value; *p; p++) fputc(*p == '|' ? ' ' : *p, file);
+        fprintf(file, "' -- \"$word\"))");
+    } else if (o->kind == PARE_OPTION_FOLDER) {
+        fprintf(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
+    } else if (o->kind == PARE_OPTION_FILE) {
+        fprintf(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
+    } else {
+        fprintf(file, "COMPREPLY=()");
+    }
+    fprintf(file, "; return ;;\n");
+}
+
+static void complete_command(FILE *file, const pare_command *command)
+{
+    fprintf(file, "    '%s')\n      case $before in\n", command->name);
+    for (const pare_option *o = command->options; o && o->name; o++) complete_value(file, o);
+    for (const pare_option *o = pare_common_options; o->name; o++) complete_value(file, o);
+    fprintf(file, "      esac\n      names='");
+    for (const pare_option *o = command->options; o && o->name; o++)
+        fprintf(file, "--%s ", o->name);
+    for (const pare_option *o = pare_common_options; o->name; o++) fprintf(file, "--%s ", o->name);
+    fprintf(file, "' ;;\n");
+}
+
+void pare_completion_bash(FILE *file)
+{
+    fprintf(file, "# bash completion for pare:  source <(pare completion bash)\n"
+                  "_pare()\n{\n"
+                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                  "  local command=${COMP_WORDS[1]} names=\n  COMPREPLY=()\n"
+                  "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
+    const char *last = "";
+    for (const pare_command *const *c = pare_commands; *c; c++) {
+        size_t n = strcspn((*c)->name, " ");
+        if (strncmp(last, (*c)->name, n) != 0 || last[n] != ' ')
+            fprintf(file, "%.*s ", (int)n, (*c)->name);
+        last = (*c)->name;
+    }
+    fprintf(file, "' -- \"$word\"))\n    return\n  fi\n");
+    for (const pare_command *const *c = pare_commands; *c; c++) {
+        const char *space = strchr((*c)->name, ' ');
+        if (!space) continue;
+        fprintf(file,
+                "  if [ \"$command\" = '%.*s' ]; then\n    if [ \"$COMP_CWORD\" = 2 ]; then\n"
+                "      COMPREPLY+=($(compgen -W '%s' -- \"$word\"))\n"
+                "    elif [ \"${COMP_WORDS[2]}\" = '%s' ]; then\n      command='%s'\n    fi\n  fi\n",
+                (int)(space - (*c)->name), (*c)->name, space + 1, space + 1, (*c)->name);
+    }
+    fprintf(file, "  case $command in\n");
+    for (const pare_command *const *c = pare_commands; *c; c++) complete_command(file, *c);
+    fprintf(file, "  esac\n"
+                  "  case $word in\n"
+                  "    -*) COMPREPLY=($(compgen -W \"$names\" -- \"$word\")) ;;\n"
+                  "    *) [ -n \"${COMPREPLY[*]}\" ] || COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+                  "  esac\n}\ncomplete -o filenames -F _pare pare\n");
+}

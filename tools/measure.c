@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/measure.h"
+
+#include "tools/progress.h"
+#include "tools/stats.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+enum { MOST_RUNS = 1 << 24, WINDOWS = 5 };
+
+void pare_measure_fill(pare_runner *runner)
+{
+    const pare_plan *plan = pare_runner_plan(runner);
+    for (int i = 0; i < pare_plan_input_count(plan); i++) {
+        pare_view view = pare_runner_input(runner, i);
+        const pare_type_info *type = pare_type(view.dtype);
+        memset(view.data, 0, pare_view_bytes(&view));
+        if (!pare_type_is_float(view.dtype)) continue;
+        uint32_t x = 2463534242u; /* xorshift32, Marsaglia 2003 */
+        for (int64_t k = 0; k < pare_view_count(&view); k++) {
+            x ^= x << 13;
+            x ^= x >> 17;
+            x ^= x << 5;
+            type->from_f32_ref((char *)view.data + (size_t)k * (size_t)type->bits / 8,
+                               (float)(x >> 8) * 0x1p-24f);
+        }
+    }
+}
+
+pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_options *options,
+                         pare_times *times)
+{
+    double start = pare_seconds(), now = start;
+    do { /* once at least: the first run touches all memory */
+        PARE_TRY(pare_runner_run(runner));
+        PARE_TRY(pare_ctx_poll(ctx));
+        now = pare_seconds();
+    } while (now - start < options->warm_up / 1000);
+    start = now;
+    for (int64_t n = 0; n < MOST_RUNS && (now - start < options->duration || n < options->iterations);
+         n++) {
+        if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
+            return PARE_MEMORY;
+        double before = pare_seconds();
+        PARE_TRY(pare_runner_run(runner));
+        now = pare_seconds();
+        times->ms[times->count++] = (now - before) * 1000;
+        PARE_TRY(pare_ctx_poll(ctx));
+    }
+    times->wall += now - start;
+    return PARE_OK;
+}
+
+void pare_times_free(pare_times *times)
+{
+    pare_free(times->ms);
+    *times = (pare_times){0};
+}
+
+static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(json_t *notes, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_array_append_new(notes, json_string(text));
+}
+
+/* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of the
+   time, or a middle half wider than a quarter of the median, are not the model's doing. */
+static bool judge(json_t *notes, const double *sorted, size_t n, double drift, double highest)
+{
+    double median = pare_stats_percentile(sorted, n, 50);
+    double middle = pare_stats_percentile(sorted, n, 75) - pare_stats_percentile(sorted, n, 25);
+    bool stable = true;
+    if (drift > 0.05) {
+        note(notes, "unstable: the median moved by %.0f %% during the run; stop other work or measure "
+                    "longer (--duration)", 100 * drift);
+        stable = false;
+    }
+    if (median > 0 && middle > 0.25 * median) {
+        note(notes, "unstable: the middle half of the runs spans %.0f %% of the median; other work "
+                    "shares the cores, or the clock changes", 100 * middle / median);
+        stable = false;
+    }
+    if (n < 10) {
+        note(notes, "unstable: only %zu runs; use --duration or --iterations", n);
+        stable = false;
+    } else if (highest > 50 && (double)n * (1 - highest / 100) < 10) {
+        note(notes, "p%g rests on %.0f of %zu runs", highest, (double)n * (1 - highest / 100), n);
+    }
+    return stable;
+}
+
+json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
+                        const double *percentiles, int percentile_count)
+{
+    size_t n = times->count;
+    double *sorted = pare_alloc(ctx, n, sizeof *sorted), highest = 0;
+    if (!sorted) return NULL;
+    double drift = pare_stats_drift(times->ms, n, WINDOWS, sorted);
+    memcpy(sorted, times->ms, n * sizeof *sorted);
+    pare_stats_sort(sorted, n);
+    json_t *latency = json_pack("{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50),
+                                "mean", pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max",
+                                n ? sorted[n - 1] : 0.0);
+    for (int i = 0; i < percentile_count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "p%g", percentiles[i]);
+        json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, percentiles[i])));
+        if (percentiles[i] > highest) highest = percentiles[i];
+    }
+    json_t *notes = json_array();
+    bool stable = judge(notes, sorted, n, drift, highest);
+    json_t *json = json_pack(
+        "{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs", (json_int_t)n,
+        "throughput_per_s", times->wall > 0 ? batch * (double)n / times->wall : 0.0,
+        "coefficient_of_variation", pare_stats_variation(times->ms, n), "drift", drift, "stable",
+        stable, "notes", notes);
+    pare_free(sorted);
+    return json;
+}
+
+int64_t pare_peak_memory(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : (int64_t)usage.ru_maxrss * 1024;
+}

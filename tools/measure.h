@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Latency of one plan: warm-up, many runs, and whether the number can be trusted. */
+#ifndef PARE_TOOLS_MEASURE_H
+#define PARE_TOOLS_MEASURE_H
+
+#include "runtime/exec/exec.h"
+
+#include <jansson.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_measure_options {
+    double warm_up;     /* milliseconds */
+    double duration;    /* seconds, at least */
+    int64_t iterations; /* runs, at least */
+} pare_measure_options;
+
+typedef struct pare_times {
+    double *ms; /* (count) milliseconds in order of time; freed with pare_times_free */
+    size_t count, capacity;
+    double wall; /* seconds all of them took */
+} pare_times;
+
+/* Fills the runner's inputs: floats with repeatable values in [0, 1), integers with 0. */
+void pare_measure_fill(pare_runner *runner);
+
+/* Runs until duration and iterations are both reached (at most 2^24 runs); times add up. */
+PARE_NODISCARD pare_status pare_measure(pare_ctx *ctx, pare_runner *runner,
+                                        const pare_measure_options *options, pare_times *times);
+void pare_times_free(pare_times *times);
+
+/* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, runs, throughput_per_s,
+   coefficient_of_variation, drift, stable, notes: [...]}; percentiles: (count) in [0, 100].
+   NULL with the message set. */
+json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
+                        const double *percentiles, int percentile_count);
+
+/* Greatest resident size of this process so far, bytes. */
+int64_t pare_peak_memory(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

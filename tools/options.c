@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const pare_option pare_common_options[] = {
+    {"json", 0, PARE_OPTION_FILE, "FILE", offsetof(pare_common, json), 0, 0,
+     "write the command's facts as JSON"},
+    {"quiet", 'q', PARE_OPTION_FLAG, NULL, offsetof(pare_common, quiet), 0, 0,
+     "no progress and no notes, only results and errors"},
+    {"verbose", 'v', PARE_OPTION_FLAG, NULL, offsetof(pare_common, verbose), 0, 0,
+     "say more about what is done and why"},
+    {"device", 0, PARE_OPTION_CHOICE, "auto|cpu|cuda", offsetof(pare_common, device), 0, 0,
+     "where to compute (auto)"},
+    {"threads", 0, PARE_OPTION_INT, "N", offsetof(pare_common, threads), 1, 4096,
+     "threads to use (all cores)"},
+    {"help", 'h', PARE_OPTION_FLAG, NULL, offsetof(pare_common, help), 0, 0, "show this text"},
+    {NULL, 0, PARE_OPTION_FLAG, NULL, 0, 0, 0, NULL},
+};
+
+/* --- nearest names --- */
+
+/* Edit distance with transpositions of neighbours (Damerau 1964, optimal string alignment); words
+   longer than the table count as far away. */
+static int distance(const char *a, const char *b)
+{
+    enum { MOST = 40 };
+    int d[MOST + 1][MOST + 1];
+    size_t n = strlen(a), m = strlen(b);
+    if (n > MOST || m > MOST) return MOST;
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = 0; j <= m; j++) {
+            if (!i || !j) {
+                d[i][j] = (int)(i + j);
+                continue;
+            }
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+const char *pare_nearest(const char *word, const char *const *candidates, int count)
+{
+    const char *best = NULL;
+    int least = 1 + (int)strlen(word) / 3;
+    for (int i = 0; i < count; i++) {
+        size_t n = strlen(word);
+        int d = distance(word, candidates[i]);
+        if (n >= 3 && !strncmp(word, candidates[i], n)) d = 1; /* the beginning of a name */
+        if (d <= least && (!best || d < least)) {
+            least = d;
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+/* --- finding --- */
+
+pare_status pare_command_find(pare_ctx *ctx, const pare_command **out, char *const *words, int count,
+                              int *used)
+{
+    const char *names[64], *near;
+    char two[256];
+    int n = 0;
+    snprintf(two, sizeof two, "%s%s%s", words[0], count > 1 ? " " : "", count > 1 ? words[1] : "");
+    for (const pare_command *const *c = pare_commands; *c && n < 64; c++) {
+        bool pair = strchr((*c)->name, ' ') != NULL;
+        names[n++] = (*c)->name;
+        if (strcmp((*c)->name, pair ? two : words[0]) != 0) continue;
+        *used = pair ? 2 : 1;
+        *out = *c;
+        return PARE_OK;
+    }
+    near = pare_nearest(two, names, n);
+    if (!near) near = pare_nearest(words[0], names, n);
+    return PARE_FAIL(ctx, USAGE, "no command '%s'%s%s%s; 'pare --help' lists them",
+                     words[0], near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
+}
+
+static const pare_option *find_in(const pare_option *table, const char *name, size_t n, char letter)
+{
+    for (; table && table->name; table++)
+        if (letter ? table->letter == letter
+                   : strlen(table->name) == n && !strncmp(table->name, name, n))
+            return table;
+    return NULL;
+}
+
+static pare_status unknown(pare_ctx *ctx, const pare_command *command, const char *word)
+{
+    const char *names[96], *near;
+    int n = 0;
+    for (const pare_option *o = command->options; o && o->name && n < 80; o++) names[n++] = o->name;
+    for (const pare_option *o = pare_common_options; o->name; o++) names[n++] = o->name;
+    char bare[64];
+    snprintf(bare, sizeof bare, "%.*s", (int)strcspn(word + strspn(word, "-"), "="),
+             word + strspn(word, "-"));
+    near = pare_nearest(bare, names, n);
+    return PARE_FAIL(ctx, USAGE, "%s: no option '%s'%s%s; 'pare %s --help' lists them",
+                     command->name, word, near ? ", did you mean --" : "", near ? near : "",
+                     command->name);
+}
+
+/* --- values --- */
+
+static pare_status parse_choice(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+                                const char *text, int *out)
+{
+    const char *at = o->value;
+    size_t n = strlen(text);
+    for (int i = 0;; i++) {
+        size_t len = strcspn(at, "|");
+        if (len == n && !strncmp(at, text, n)) {
+            *out = i;
+            return PARE_OK;
+        }
+        if (!at[len]) break;
+        at += len + 1;
+    }
+    return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected one of %s", command->name, o->name, text,
+                     o->value);
+}
+
+static pare_status parse_number(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+                                const char *text, void *field)
+{
+    char *end;
+    bool whole = o->kind == PARE_OPTION_INT;
+    errno = 0;
+    long long i = whole ? strtoll(text, &end, 10) : 0;
+    double value = whole ? (double)i : strtod(text, &end);
+    if (errno || end == text || *end || !(value >= o->low && value <= o->high))
+        return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected %s from %.16g to %.16g",
+                         command->name, o->name, text, whole ? "a whole number" : "a number", o->low,
+                         o->high);
+    if (whole) *(int64_t *)field = i;
+    else *(double *)field = value;
+    return PARE_OK;
+}
+
+static pare_status append(pare_arena *arena, pare_list *list, const char *text)
+{
+    const char **more = pare_arena_alloc(arena, (size_t)list->count + 1, sizeof *more);
+    if (!more) return PARE_MEMORY;
+    if (list->count) memcpy(more, list->item, (size_t)list->count * sizeof *more);
+    more[list->count++] = text;
+    list->item = more;
+    return PARE_OK;
+}
+
+static pare_status set(pare_arena *arena, const pare_command *command, const pare_option *o,
+                       void *options, const char *text)
+{
+    void *field = (char *)options + o->offset;
+    switch (o->kind) {
+    case PARE_OPTION_FLAG: *(bool *)field = true; return PARE_OK;
+    case PARE_OPTION_INT:
+    case PARE_OPTION_REAL: return parse_number(arena->ctx, command, o, text, field);
+    case PARE_OPTION_CHOICE: return parse_choice(arena->ctx, command, o, text, field);
+    case PARE_OPTION_LIST: return append(arena, field, text);
+    case PARE_OPTION_TEXT:
+    case PARE_OPTION_FILE:
+    case PARE_OPTION_FOLDER: *(const char **)field = text; return PARE_OK;
+    }
+    return PARE_OK;
+}
+
+/* --- words --- */
+
+/* One option with its value, which stands in the same word or is the next one; *i moves along. */
+static pare_status take(pare_arena *arena, const pare_command *command, void *options,
+                        char *const *words, int count, int *i)
+{
+    const char *word = words[*i], *value = NULL;
+    const pare_option *o;
+    if (word[1] == '-') {
+        size_t n = strcspn(word + 2, "=");
+        value = word[2 + n] ? word + 3 + n : NULL;
+        o = find_in(command->options, word + 2, n, 0);
+        if (!o) o = find_in(pare_common_options, word + 2, n, 0);
+    } else {
+        value = word[2] ? word + 2 : NULL;
+        o = find_in(command->options, NULL, 0, word[1]);
+        if (!o) o = find_in(pare_common_options, NULL, 0, word[1]);
+    }
+    if (!o) return unknown(arena->ctx, command, word);
+    if (o->kind == PARE_OPTION_FLAG && value)
+        return PARE_FAIL(arena->ctx, USAGE, "%s: --%s takes no value", command->name, o->name);
+    if (o->kind != PARE_OPTION_FLAG && !value) {
+        if (*i + 1 >= count || !strncmp(words[*i + 1], "--", 2))
+            return PARE_FAIL(arena->ctx, USAGE, "%s: --%s needs a value: --%s %s",
+                             command->name, o->name, o->name, o->value);
+        value = words[++*i];
+    }
+    return set(arena, command, o, options, value);
+}
+
+static pare_status check_arguments(pare_ctx *ctx, const pare_command *command, const pare_list *list)
+{
+    if (list->count >= command->min && (command->max < 0 || list->count <= command->max))
+        return PARE_OK;
+    if (list->count > command->max && command->max >= 0)
+        return PARE_FAIL(ctx, USAGE, "%s: '%s' is one argument too many; usage: pare %s %s",
+                         command->name, list->item[command->max], command->name, command->arguments);
+    return PARE_FAIL(ctx, USAGE, "%s: an argument is missing; usage: pare %s %s",
+                     command->name, command->name, command->arguments);
+}
+
+pare_status pare_options_parse(pare_arena *arena, const pare_command *command, void *options,
+                               pare_list *arguments, char *const *words, int count)
+{
+    bool only_arguments = false;
+    if (command->defaults) memcpy(options, command->defaults, command->size);
+    else memset(options, 0, command->size);
+    *arguments = (pare_list){0};
+    for (int i = 0; i < count; i++) {
+        if (!only_arguments && !strcmp(words[i], "--")) only_arguments = true;
+        else if (!only_arguments && words[i][0] == '-' && words[i][1])
+            PARE_TRY(take(arena, command, options, words, count, &i));
+        else PARE_TRY(append(arena, arguments, words[i]));
+    }
+    if (((pare_common *)options)->help) return PARE_OK;
+    return check_arguments(arena->ctx, command, arguments);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands and options as tables. One table per command makes its parser, its --help and its part of
+   the bash completion. */
+#ifndef PARE_TOOLS_OPTIONS_H
+#define PARE_TOOLS_OPTIONS_H
+
+#include "runtime/base/arena.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What an option takes, and the type of the field it fills. */
+typedef enum pare_option_kind {
+    PARE_OPTION_FLAG,   /* bool */
+    PARE_OPTION_INT,    /* int64_t in [low, high] */
+    PARE_OPTION_REAL,   /* double in [low, high] */
+    PARE_OPTION_TEXT,   /* const char * */
+    PARE_OPTION_FILE,   /* const char *, completed by file names */
+    PARE_OPTION_FOLDER, /* const char *, completed by folders */
+    PARE_OPTION_CHOICE, /* int: place of the word in `value`, "int8|fp16|bf16" */
+    PARE_OPTION_LIST    /* pare_list: may be given several times */
+} pare_option_kind;
+
+typedef struct pare_list {
+    const char **item;
+    int count;
+} pare_list;
+
+typedef struct pare_option {
+    const char *name; /* without its dashes; NULL ends a table */
+    char letter;      /* of the short form, or 0 */
+    pare_option_kind kind;
+    const char *value; /* what stands behind it in the help; of CHOICE the words */
+    size_t offset;     /* of its field in the command's options */
+    double low, high;  /* INT, REAL */
+    const char *help;
+} pare_option;
+
+/* What every command's options begin with. */
+typedef struct pare_common {
+    const char *json;
+    bool quiet, verbose, help;
+    int device; /* of "auto|cpu|cuda" */
+    int64_t threads;
+} pare_common;
+
+typedef struct pare_tool pare_tool;
+
+typedef struct pare_command {
+    const char *name;      /* "bench", "data import" */
+    const char *arguments; /* "MODEL OTHER..." */
+    int min, max;          /* how many; max -1: no limit */
+    const char *summary;
+    const char *detail;  /* more lines for --help, or NULL */
+    const char *example; /* whole command lines */
+    const pare_option *options;
+    size_t size;          /* of its options, which begin with pare_common */
+    const void *defaults; /* of that size, or NULL: zeros */
+    pare_status (*run)(pare_tool *tool, const void *options);
+} pare_command;
+
+/* One running command. */
+struct pare_tool {
+    pare_ctx *ctx;
+    const pare_command *command;
+    const pare_common *common;
+    const char **arg;
+    int arg_count;
+    pare_arena arena; /* ends with the command */
+    json_t *facts;    /* what --json writes */
+};
+
+/* The commands in the order of their use, NULL-ended (commands.c). */
+extern const pare_command *const pare_commands[];
+
+/* The rows every command has. */
+extern const pare_option pare_common_options[];
+
+/* The command that words[0] or words[0] words[1] name; *used says how many words. PARE_USAGE with the
+   nearest name. */
+PARE_NODISCARD pare_status pare_command_find(pare_ctx *ctx, const pare_command **out,
+                                             char *const *words, int count, int *used);
+
+/* Fills options (command->size bytes, with the defaults first) and the arguments that are no options;
+   both lists live in the arena. PARE_USAGE with a message and the nearest name. With --help nothing
+   else is demanded. */
+PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_command *command,
+                                              void *options, pare_list *arguments,
+                                              char *const *words, int count);
+
+void pare_help_print(FILE *file, const pare_command *command);
+void pare_help_overview(FILE *file);
+void pare_completion_bash(FILE *file);
+
+/* The candidate nearest to a word by edit distance, NULL where none is near. */
+const char *pare_nearest(const char *word, const char *const *candidates, int count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

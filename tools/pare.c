@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program: finds the command, parses its options, runs it, writes its facts. Exit status: 0 done,
+   1 failed, 2 bad usage. Data go to standard output, words to standard error. */
+#include "formats/json.h"
+#include "tools/check_output.h"
+#include "tools/commands.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A signal handler can reach nothing else. */
+static volatile int interrupted;
+
+static void on_signal(int number) { interrupted = number; }
+
+/* The first SIGINT or SIGTERM asks the work to stop, which removes what it began to write; a second
+   one kills. A file over the size limit is an error of the write, not the end of the program. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static void on_log(void *user, pare_log_level level, const char *line)
+{
+    const pare_common *common = user;
+    bool wanted = level == PARE_LOG_WARNING || common->verbose;
+    if (wanted && !common->quiet)
+        fprintf(stderr, "%s%s\n", level == PARE_LOG_WARNING ? "warning: " : "", line);
+}
+
+static pare_status check_device(pare_ctx *ctx, const pare_common *common)
+{
+    if (common->device == 2)
+        return PARE_FAIL(ctx, DEVICE, "--device cuda: this build computes on the CPU only; use "
+                                      "--device auto or cpu");
+    return PARE_OK;
+}
+
+static pare_status write_facts(pare_tool *tool)
+{
+    if (!tool->common->json) return PARE_OK;
+    return pare_json_write(tool->ctx, tool->facts, tool->common->json);
+}
+
+/* What was printed must have arrived (a full disk behind standard output). */
+static pare_status flush_output(pare_ctx *ctx)
+{
+    if (fflush(stdout) || ferror(stdout))
+        return PARE_FAIL(ctx, IO, "standard output: %s", strerror(errno));
+    return PARE_OK;
+}
+
+static pare_status run_command(pare_tool *tool, const void *options)
+{
+    PARE_TRY(check_device(tool->ctx, tool->common));
+    PARE_TRY(pare_check_output(tool->ctx, tool->common->json, tool->arg, tool->arg_count));
+    PARE_TRY(tool->command->run(tool, options));
+    PARE_TRY(flush_output(tool->ctx));
+    return write_facts(tool);
+}
+
+static pare_status run_words(pare_ctx *ctx, pare_common **common, char *const *words, int count)
+{
+    const pare_command *command;
+    int used;
+    PARE_TRY(pare_command_find(ctx, &command, words, count, &used));
+    pare_tool tool = {.ctx = ctx, .command = command};
+    pare_arena_init(&tool.arena, ctx);
+    pare_list arguments;
+    void *options = pare_alloc(ctx, 1, command->size);
+    pare_status st = PARE_MEMORY;
+    if (!options) goto done;
+    st = pare_options_parse(&tool.arena, command, options, &arguments, words + used, count - used);
+    if (st != PARE_OK) goto done;
+    tool.common = *common = options;
+    ctx->log_user = options;
+    ctx->log = on_log;
+    if (tool.common->help) {
+        pare_help_print(stdout, command);
+        st = flush_output(ctx);
+        goto done;
+    }
+    tool.arg = arguments.item;
+    tool.arg_count = arguments.count;
+    tool.facts = json_pack("{s:i, s:s, s:s}", "schema", 1, "command", command->name, "version",
+                           PARE_VERSION);
+    st = run_command(&tool, options);
+done:
+    json_decref(tool.facts);
+    pare_arena_free(&tool.arena);
+    ctx->log = NULL;
+    pare_free(options);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    pare_ctx ctx;
+    pare_common *common = NULL;
+    pare_ctx_init(&ctx);
+    ctx.interrupted = &interrupted;
+    catch_signals();
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        pare_help_overview(argc < 2 ? stderr : stdout);
+        return argc < 2 ? 2 : 0;
+    }
+    if (!strcmp(argv[1], "--version")) argv[1] = "version";
+    pare_status st = run_words(&ctx, &common, argv + 1, argc - 1);
+    if (st != PARE_OK)
+        fprintf(stderr, "pare: %s\n", ctx.message[0] ? ctx.message : pare_status_text(st));
+    return pare_status_exit_code(st);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of libpare for a C program: cc $(pkg-config --cflags pare) app.c $(pkg-config --static --libs pare).
+   The order is that of the work: files and data in, a graph, a run, ranges, a quantized graph. */
+#ifndef PARE_TOOLS_PARE_H
+#define PARE_TOOLS_PARE_H
+
+#include "runtime/base/arena.h"
+#include "runtime/base/ctx.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/size.h"
+#include "runtime/base/status.h"
+#include "runtime/base/types.h"
+
+#include "runtime/graph/graph.h"
+
+#include "runtime/ops/kernel.h"
+#include "runtime/ops/ops.h"
+
+#include "formats/data.h"
+#include "formats/file.h"
+#include "formats/formats.h"
+#include "formats/import.h"
+#include "formats/json.h"
+#include "formats/npy.h"
+#include "formats/onnx.h"
+
+#include "runtime/exec/exec.h"
+#include "runtime/passes/passes.h"
+
+#include "calib/calib.h"
+#include "quant/quant.h"
+
+#endif

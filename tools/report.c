@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text table, and what both views share. */
+#include "tools/report.h"
+
+#include "tools/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *pare_report_stem(const char *path, char *text, size_t size)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(text, size, "%.*s", (int)strcspn(name, "."), name);
+    return text;
+}
+
+double pare_report_number(const json_t *json, const char *path, double missing)
+{
+    char key[64];
+    while (*path) {
+        size_t n = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        json = json_is_array(json) ? json_array_get(json, (size_t)atoi(key)) : json_object_get(json, key);
+        path += n + (path[n] == '.');
+    }
+    return json_is_number(json) ? json_number_value(json) : missing;
+}
+
+bool pare_report_fits(const json_t *facts)
+{
+    const json_t *models = json_object_get(facts, "models");
+    size_t i;
+    json_t *model;
+    if (!json_is_array(models) || !json_array_size(models)) return false;
+    if (!json_is_string(json_object_get(json_object_get(facts, "data"), "file"))) return false;
+    json_array_foreach((json_t *)models, i, model)
+        if (!json_is_string(json_object_get(model, "file")) ||
+            !json_is_string(json_object_get(model, "precision")))
+            return false;
+    return true;
+}
+
+/* "0.03 [-0.05, 0.11]" */
+static void drop_text(const json_t *model, char *text, size_t size)
+{
+    double drop = pare_report_number(model, "drop", NAN);
+    *text = 0;
+    if (!isnan(drop))
+        snprintf(text, size, "%+.2f [%+.2f, %+.2f]", drop,
+                 pare_report_number(model, "drop_interval.0", 0),
+                 pare_report_number(model, "drop_interval.1", 0));
+}
+
+/* A number, or nothing where it is missing. */
+static const char *maybe(const json_t *model, const char *path, const char *format, char *text,
+                         size_t size)
+{
+    double value = pare_report_number(model, path, NAN);
+    *text = 0;
+    if (isnan(value)) return text;
+    if (!strcmp(format, "%.2f")) snprintf(text, size, "%.2f", value);
+    else if (!strcmp(format, "%.1f")) snprintf(text, size, "%.1f", value);
+    else if (!strcmp(format, "%.2g")) snprintf(text, size, "%.2g", value);
+    else if (!strcmp(format, "%.2fx")) snprintf(text, size, "%.2fx", value);
+    else snprintf(text, size, "%.3g", value);
+    return text;
+}
+
+static void add_labelled(pare_table *table, const json_t *m, const char *net)
+{
+    char size[24], top1[16], drop[48], p[16], agree[16], ms[16], speed[16], db[16];
+    drop_text(m, drop, sizeof drop);
+    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
+                   json_string_value(json_object_get(m, "precision")),
+                   pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
+                   maybe(m, "top1", "%.2f", top1, sizeof top1), drop,
+                   maybe(m, "mcnemar.p", "%.2g", p, sizeof p),
+                   maybe(m, "agreement", "%.2f", agree, sizeof agree),
+                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db),
+                   maybe(m, "latency_ms.median", "%.3g", ms, sizeof ms),
+                   maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
+}
+
+static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
+{
+    char size[24], db[16], cosine[24], mse[16], worst[16], ms[16], speed[16];
+    double c = pare_report_number(m, "outputs.0.cosine", NAN);
+    snprintf(cosine, sizeof cosine, isnan(c) ? "" : "%.6f", c);
+    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
+                   json_string_value(json_object_get(m, "precision")),
+                   pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
+                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
+                   maybe(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
+                   maybe(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
+                   maybe(m, "latency_ms.median", "%.3g", ms, sizeof ms),
+                   maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
+}
+
+/* Comparisons with labels and without have different columns: one table each. */
+static bool has_labels(const json_t *facts)
+{
+    return !isnan(pare_report_number(facts, "models.0.top1", NAN));
+}
+
+static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file, bool labels)
+{
+    pare_table table;
+    size_t i, k;
+    json_t *facts, *model;
+    pare_table_init(&table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
+    pare_table_add(&table, "%s", labels ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
+                                          "SQNR dB|latency ms|speed-up"
+                                        : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
+                                          "speed-up");
+    json_array_foreach((json_t *)comparisons, i, facts)
+    {
+        if (has_labels(facts) != labels) continue;
+        json_array_foreach(json_object_get(facts, "models"), k, model)
+        {
+            char stem[128];
+            pare_report_stem(json_string_value(json_object_get(model, "file")), stem, sizeof stem);
+            for (char *c = stem; *c; c++)
+                if (*c == '|') *c = '/';
+            if (labels) add_labelled(&table, model, stem);
+            else add_unlabelled(&table, model, stem);
+        }
+    }
+    if (table.count > 1) pare_table_print(&table, file);
+}
+
+void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
+{
+    print_some(arena, comparisons, file, true);
+    print_some(arena, comparisons, file, false);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+pare_value **pare_model_inputs(pare_arena *arena, const pare_model *model, int *count)
+{
+    const pare_values *in = &model->graph->in;
+    pare_value **list = pare_arena_alloc(arena, (size_t)in->count, sizeof *list);
+    *count = 0;
+    for (int i = 0; list && i < in->count; i++)
+        if (!in->item[i]->is_init) list[(*count)++] = in->item[i];
+    return list;
+}
+
+/* The dataset that --map gives an input, or NULL. */
+static const char *mapped(const pare_list *map, const char *input)
+{
+    size_t n = strlen(input);
+    for (int i = 0; i < map->count; i++)
+        if (!strncmp(map->item[i], input, n) && map->item[i][n] == '=') return map->item[i] + n + 1;
+    return NULL;
+}
+
+static pare_status check_map(pare_ctx *ctx, const pare_list *map, pare_value *const *inputs,
+                             int count, const char *path)
+{
+    for (int m = 0; m < map->count; m++) {
+        const char *equals = strchr(map->item[m], '=');
+        bool known = false;
+        if (!equals || !equals[1])
+            return PARE_FAIL(ctx, USAGE, "--map %s: expected INPUT=/path", map->item[m]);
+        size_t n = (size_t)(equals - map->item[m]);
+        for (int i = 0; i < count; i++)
+            known |= strlen(inputs[i]->name) == n && !strncmp(inputs[i]->name, map->item[m], n);
+        if (!known)
+            return PARE_FAIL(ctx, INPUT, "%s: --map %s: the model has no input of this name; its first "
+                                         "is '%s'", path, map->item[m],
+                             count ? inputs[0]->name : "(none)");
+    }
+    return PARE_OK;
+}
+
+static pare_status open_data(pare_tool *tool, pare_source *out, const pare_model *model,
+                             const pare_source_options *options)
+{
+    int count;
+    pare_value **inputs = pare_model_inputs(&tool->arena, model, &count);
+    if (!inputs) return PARE_MEMORY;
+    PARE_TRY(check_map(tool->ctx, &options->map, inputs, count, model->path));
+    pare_data_input *wanted = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *wanted);
+    if (!wanted) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) {
+        wanted[i].name = inputs[i]->name;
+        wanted[i].dtype = inputs[i]->dtype;
+        wanted[i].shape = inputs[i]->shape;
+        wanted[i].dataset = mapped(&options->map, inputs[i]->name);
+    }
+    out->inputs = wanted;
+    out->input_count = count;
+    return pare_data_open(tool->ctx, &out->data, options->data, wanted, count);
+}
+
+static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options, int64_t all,
+                               int64_t *first, int64_t *last)
+{
+    *first = 0;
+    *last = all;
+    if (!options->range) return PARE_OK;
+    char *end;
+    const char *text = options->range;
+    *first = strtoll(text, &end, 10);
+    if (end == text || *end != ':')
+        return PARE_FAIL(ctx, USAGE, "--range %s: expected A:B, the samples from A to B-1", text);
+    text = end + 1;
+    if (*text) *last = strtoll(text, &end, 10);
+    else end = (char *)text;
+    if (*end || *first < 0 || *last > all || *first > *last)
+        return PARE_FAIL(ctx, INPUT, "%s: --range %s: expected 0 <= A <= B <= %lld, the number of "
+                                     "samples in the file", options->data, options->range,
+                         (long long)all);
+    return PARE_OK;
+}
+
+/* Fisher and Yates with SplitMix64 (Steele, Lea, Flood 2014). */
+static void shuffle(int64_t *item, int64_t n, uint64_t seed)
+{
+    for (int64_t i = n - 1; i > 0; i--) {
+        uint64_t z = seed += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        int64_t j = (int64_t)((z ^ (z >> 31)) % (uint64_t)(i + 1)), t = item[i];
+        item[i] = item[j];
+        item[j] = t;
+    }
+}
+
+static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_options *options,
+                          int64_t own)
+{
+    int64_t first, last, wanted = options->samples >= 0 ? options->samples : own;
+    PARE_TRY(parse_range(tool->ctx, options, pare_data_count(out->data), &first, &last));
+    if (wanted < 0 || wanted > last - first) wanted = last - first;
+    if (!wanted)
+        return PARE_FAIL(tool->ctx, INPUT, "%s: 0 samples%s; at least one is needed, 512 are advised",
+                         options->data, options->samples == 0 ? " were asked for"
+                                        : options->range      ? " lie in this range"
+                                                              : " in the file");
+    out->samples = pare_arena_alloc(&tool->arena, (size_t)wanted, sizeof *out->samples);
+    if (!out->samples) return PARE_MEMORY;
+    pare_data_spread(first, last, wanted, out->samples);
+    if (options->shuffle >= 0) shuffle(out->samples, wanted, (uint64_t)options->shuffle);
+    out->count = wanted;
+    return PARE_OK;
+}
+
+pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model *model,
+                             const pare_source_options *options, int64_t own)
+{
+    *out = (pare_source){.ctx = tool->ctx};
+    PARE_TRY(open_data(tool, out, model, options));
+    pare_status st = choose(tool, out, options, own);
+    if (st != PARE_OK) pare_source_close(out);
+    return st;
+}
+
+void pare_source_close(pare_source *source)
+{
+    if (source->data) pare_data_close(source->data);
+    source->data = NULL;
+}
+
+json_t *pare_source_json(const pare_source *source, const pare_source_options *options)
+{
+    json_t *json = json_pack("{s:s, s:I}", "file", options->data, "samples",
+                             (json_int_t)source->count);
+    if (options->range) json_object_set_new(json, "range", json_string(options->range));
+    return json;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The samples a command works on: a data set opened for a model, and which of its samples in which
+   order. */
+#ifndef PARE_TOOLS_SOURCE_H
+#define PARE_TOOLS_SOURCE_H
+
+#include "formats/data.h"
+#include "tools/options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_source_options {
+    const char *data, *range; /* range: "A:B", samples A to B - 1 */
+    int64_t samples;          /* -1: the command's own number */
+    int64_t batch, shuffle;   /* shuffle: seed, -1: none */
+    pare_list map;            /* "INPUT=/path" */
+} pare_source_options;
+
+#define PARE_SOURCE_DEFAULTS {.samples = -1, .batch = 64, .shuffle = -1}
+
+/* Rows for a command whose options have a pare_source_options named source. */
+#define PARE_SOURCE_ROWS(type, how_many)                                                           \
+    {"data", 0, PARE_OPTION_FILE, "F.h5", offsetof(type, source.data), 0, 0,                       \
+     "data set: HDF5, one dataset per model input, first axis samples"},                           \
+    {"samples", 0, PARE_OPTION_INT, "N", offsetof(type, source.samples), 0, 1e15, how_many},       \
+    {"range", 0, PARE_OPTION_TEXT, "A:B", offsetof(type, source.range), 0, 0,                      \
+     "take samples from A to B-1 only"},                                                           \
+    {"batch", 0, PARE_OPTION_INT, "N", offsetof(type, source.batch), 1, 65536,                     \
+     "samples read and run side by side (64); changes no result"},                                 \
+    {"shuffle", 0, PARE_OPTION_INT, "SEED", offsetof(type, source.shuffle), 0, 9e15,               \
+     "change the order of the samples; changes no result"},                                        \
+    {"map", 0, PARE_OPTION_LIST, "INPUT=/path", offsetof(type, source.map), 0, 0,                  \
+     "dataset in the file for a model input (the one of its name)"}
+
+typedef struct pare_source {
+    pare_data *data;
+    int64_t *samples, count; /* indices in the order of reading */
+    const pare_data_input *inputs;
+    int input_count;
+    pare_ctx *ctx;
+} pare_source;
+
+/* Opens the data for a model and chooses samples, evenly spaced: options->samples of them, else
+   `own`; own -1: all. 0 samples are PARE_INPUT. */
+PARE_NODISCARD pare_status pare_source_open(pare_tool *tool, pare_source *out,
+                                            const pare_model *model,
+                                            const pare_source_options *options, int64_t own);
+void pare_source_close(pare_source *source);
+
+/* What was read, for facts: file, samples, range. */
+json_t *pare_source_json(const pare_source *source, const pare_source_options *options);
+
+/* Inputs that must be given: those without an initializer. The list lives in the arena; NULL with
+   the message set. */
+pare_value **pare_model_inputs(pare_arena *arena, const pare_model *model, int *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double Z = 1.959963984540054; /* normal quantile of 0.975 */
+
+pare_interval pare_stats_wilson(int64_t hits, int64_t n)
+{
+    if (n <= 0) return (pare_interval){0, 1};
+    double p = (double)hits / (double)n, zz = Z * Z / (double)n;
+    double middle = p + zz / 2, half = sqrt(zz * (p * (1 - p) + zz / 4));
+    pare_interval wilson = {(middle - half) / (1 + zz), (middle + half) / (1 + zz)};
+    if (hits == 0) wilson.low = 0; /* exactly, not up to rounding */
+    if (hits == n) wilson.high = 1;
+    return wilson;
+}
+
+/* Correlation of the two classifiers' hits, the numerator drawn towards 0 by n/2 where positive. */
+static double corrected_phi(pare_paired t, double n)
+{
+    double a = (double)t.both, b = (double)t.first, c = (double)t.second, d = (double)t.neither;
+    double margins = sqrt(a + b) * sqrt(c + d) * sqrt(a + c) * sqrt(b + d);
+    if (margins == 0) return 0;
+    double excess = a * d - b * c;
+    if (excess > n / 2) excess -= n / 2;
+    else if (excess > 0) excess = 0;
+    return excess / margins;
+}
+
+pare_interval pare_stats_newcombe(pare_paired t)
+{
+    int64_t count = t.both + t.first + t.second + t.neither;
+    if (count <= 0) return (pare_interval){-1, 1};
+    double n = (double)count, phi = corrected_phi(t, n);
+    double p1 = (double)(t.both + t.first) / n, p2 = (double)(t.both + t.second) / n;
+    double difference = (double)(t.first - t.second) / n;
+    pare_interval w1 = pare_stats_wilson(t.both + t.first, count);
+    pare_interval w2 = pare_stats_wilson(t.both + t.second, count);
+    double down1 = p1 - w1.low, up1 = w1.high - p1, down2 = p2 - w2.low, up2 = w2.high - p2;
+    double below = down1 * down1 - 2 * phi * down1 * up2 + up2 * up2;
+    double above = up1 * up1 - 2 * phi * up1 * down2 + down2 * down2;
+    return (pare_interval){difference - sqrt(fmax(below, 0)), difference + sqrt(fmax(above, 0))};
+}
+
+/* 2 P(X <= few) of a fair binomial, at most 1; below 25 pairs every term is exact in double. */
+static double mcnemar_exact(int64_t few, int64_t pairs)
+{
+    double term = 1, sum = 0; /* pairs choose i */
+    for (int64_t i = 0; i <= few; i++) {
+        sum += term;
+        term = term * (double)(pairs - i) / (double)(i + 1);
+    }
+    return fmin(1, ldexp(sum, 1 - (int)pairs));
+}
+
+double pare_stats_mcnemar(pare_paired t, bool *exact)
+{
+    int64_t pairs = t.first + t.second, few = t.first < t.second ? t.first : t.second;
+    bool small = pairs < 25;
+    if (exact) *exact = small;
+    if (small) return mcnemar_exact(few, pairs);
+    double excess = fabs((double)(t.first - t.second)) - 1;
+    if (excess < 0) excess = 0;
+    /* upper tail of chi-square with one degree of freedom: erfc(sqrt(x / 2)) */
+    return erfc(sqrt(excess * excess / (double)pairs / 2));
+}
+
+bool pare_stats_near_chance(int64_t hits, int64_t n, int64_t classes)
+{
+    if (n <= 0 || classes < 2) return false;
+    double chance = 1 / (double)classes, least = chance + (1 - chance) / 20;
+    return (double)hits <= least * (double)n || pare_stats_wilson(hits, n).low <= chance;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void pare_stats_sort(double *values, size_t n) { qsort(values, n, sizeof *values, by_value); }
+
+double pare_stats_percentile(const double *sorted, size_t n, double q)
+{
+    if (!n) return 0;
+    double at = q / 100 * (double)(n - 1);
+    size_t i = (size_t)at;
+    if (i + 1 >= n) return sorted[n - 1];
+    return sorted[i] + (at - (double)i) * (sorted[i + 1] - sorted[i]);
+}
+
+double pare_stats_mean(const double *values, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += values[i];
+    return n ? sum / (double)n : 0;
+}
+
+double pare_stats_variation(const double *values, size_t n)
+{
+    double mean = pare_stats_mean(values, n), sum = 0;
+    if (n < 2 || mean == 0) return 0;
+    for (size_t i = 0; i < n; i++) sum += (values[i] - mean) * (values[i] - mean);
+    return sqrt(sum / (double)(n - 1)) / mean;
+}
+
+double pare_stats_drift(const double *values, size_t n, int windows, double *scratch)
+{
+    size_t each = n / (size_t)windows;
+    double low = INFINITY, high = -INFINITY;
+    if (each < 4) return 0;
+    for (int w = 0; w < windows; w++) {
+        memcpy(scratch, values + (size_t)w * each, each * sizeof *scratch);
+        pare_stats_sort(scratch, each);
+        double median = pare_stats_percentile(scratch, each, 50);
+        low = fmin(low, median);
+        high = fmax(high, median);
+    }
+    memcpy(scratch, values, n * sizeof *scratch);
+    pare_stats_sort(scratch, n);
+    double all = pare_stats_percentile(scratch, n, 50);
+    return all > 0 ? (high - low) / all : 0;
+}
+
+int64_t pare_stats_argmax(const float *values, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (values[i] > values[best] || (isnan(values[best]) && !isnan(values[i]))) best = i;
+    return best;
+}
+
+bool pare_stats_in_top(const float *values, int64_t n, int64_t at, int64_t k)
+{
+    int64_t before = 0;
+    if (isnan(values[at])) return false;
+    for (int64_t i = 0; i < n; i++)
+        before += values[i] > values[at] || (values[i] == values[at] && i < at);
+    return before < k;
+}
+
+void pare_error_add(pare_error_sums *sums, const float *reference, const float *other, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double r = reference[i], x = other[i], d = r - x;
+        sums->count++;
+        if (!isfinite(r) || !isfinite(x)) {
+            sums->bad++;
+            continue;
+        }
+        sums->rr += r * r;
+        sums->xx += x * x;
+        sums->rx += r * x;
+        sums->dd += d * d;
+        sums->max_abs = fmax(sums->max_abs, fabs(d));
+    }
+}
+
+double pare_error_sqnr(const pare_error_sums *sums)
+{
+    return sums->dd > 0 ? 10 * log10(sums->rr / sums->dd) : INFINITY;
+}
+
+double pare_error_cosine(const pare_error_sums *sums)
+{
+    if (sums->rr == 0 && sums->xx == 0) return 1;
+    if (sums->rr == 0 || sums->xx == 0) return 0;
+    return sums->rx / sqrt(sums->rr) / sqrt(sums->xx);
+}
+
+double pare_error_mse(const pare_error_sums *sums)
+{
+    int64_t n = sums->count - sums->bad;
+    return n > 0 ? sums->dd / (double)n : 0;
+}

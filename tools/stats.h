@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statistics that commands report: of proportions (accuracy), of samples (latency), of two tensors
+   (quantization error). Proportions are fractions of 1, intervals have 95 % coverage. */
+#ifndef PARE_TOOLS_STATS_H
+#define PARE_TOOLS_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_interval {
+    double low, high;
+} pare_interval;
+
+/* Two classifiers on the same samples: how often both are right, only the first, only the second,
+   neither. */
+typedef struct pare_paired {
+    int64_t both, first, second, neither;
+} pare_paired;
+
+/* Score interval of hits out of n (Wilson 1927, J. Am. Stat. Assoc. 22:209); n = 0 gives [0, 1]. */
+pare_interval pare_stats_wilson(int64_t hits, int64_t n);
+
+/* Interval of the difference of paired proportions, first minus second: method 10 of Newcombe 1998,
+   Statistics in Medicine 17:2635 (Wilson's limits joined by a continuity-corrected phi). */
+pare_interval pare_stats_newcombe(pare_paired table);
+
+/* Two-sided p-value of McNemar's test (1947, Psychometrika 12:153) that both are equally often right:
+   the exact binomial below 25 discordant pairs, else chi-square with Edwards' continuity correction;
+   1 without discordant pairs. *exact says which (NULL is allowed). */
+double pare_stats_mcnemar(pare_paired table, bool *exact);
+
+/* Is an accuracy no better than guessing among so many classes? True where hits / n is not above
+   guessing by at least a twentieth of the way to 1, or where Wilson's interval includes guessing. */
+bool pare_stats_near_chance(int64_t hits, int64_t n, int64_t classes);
+
+/* Sorts ascending; NaN is not allowed. */
+void pare_stats_sort(double *values, size_t n);
+/* Percentile q in [0, 100] of ascending values, linear between neighbours (Hyndman and Fan 1996,
+   American Statistician 50:361, definition 7); 0 for n = 0. */
+double pare_stats_percentile(const double *sorted, size_t n, double q);
+double pare_stats_mean(const double *values, size_t n);
+/* Sample standard deviation (n - 1) over the mean; 0 for n < 2 or mean 0. */
+double pare_stats_variation(const double *values, size_t n);
+/* How far the medians of `windows` consecutive stretches lie apart: (max - min) / median of all;
+   scratch: (n). 0 where a stretch would hold fewer than 4 values. */
+double pare_stats_drift(const double *values, size_t n, int windows, double *scratch);
+
+/* Position of the greatest value, the first among equals; NaN never wins. */
+int64_t pare_stats_argmax(const float *values, int64_t n);
+/* Is values[at] among the k greatest (equals that stand before it count as greater)? */
+bool pare_stats_in_top(const float *values, int64_t n, int64_t at, int64_t k);
+
+/* Sums over pairs (reference r, other x) that the error measures are made of. */
+typedef struct pare_error_sums {
+    double rr, xx, rx, dd; /* of r*r, x*x, r*x, (r-x)*(r-x) */
+    double max_abs;        /* of |r - x| */
+    int64_t count, bad;    /* pairs; pairs with NaN or Inf in x or r, left out of the sums */
+} pare_error_sums;
+
+void pare_error_add(pare_error_sums *sums, const float *reference, const float *other, int64_t n);
+/* 10 log10(sum r^2 / sum (r-x)^2) in dB; Inf for equal tensors. */
+double pare_error_sqnr(const pare_error_sums *sums);
+/* sum rx / sqrt(sum r^2 sum x^2); 1 where both are zero, 0 where one is. */
+double pare_error_cosine(const pare_error_sums *sums);
+/* sum (r-x)^2 / count; 0 for none. */
+double pare_error_mse(const pare_error_sums *sums);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

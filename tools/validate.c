@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/validate.h"
+
+#include "tools/measure.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ENOUGH = 500 }; /* samples after which accuracy near chance stops the work */
+
+/* --- batches --- */
+
+/* A first output whose rows are one score per class. */
+static bool is_classifier(const pare_rows *rows)
+{
+    if (rows->size < 2 || !rows->f32 || rows->shape.rank < 1) return false;
+    for (int d = 0; d < rows->shape.rank; d++)
+        if (rows->shape.dim[d] == rows->size) return true;
+    return false;
+}
+
+static pare_status check_label(const pare_contest *c, const pare_batch *batch, int i)
+{
+    if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
+    return PARE_FAIL(c->tool->ctx, INPUT, "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
+                                          "has %lld classes", c->data, (long long)batch->label[i],
+                     (long long)c->classes - 1, c->contender[0].model->path, (long long)c->classes);
+}
+
+/* Hits and agreement of one sample in all models. */
+static void judge_sample(pare_contest *c, int64_t label, int i)
+{
+    int64_t best_first = 0;
+    bool hit_first = false;
+    for (int k = 0; k < c->count; k++) {
+        pare_contender *one = &c->contender[k];
+        pare_rows rows = pare_predictor_rows(one->predictor, 0);
+        const float *row = rows.f32 + (int64_t)i * rows.size;
+        int64_t best = pare_stats_argmax(row, rows.size);
+        bool hit = best == label && !isnan(row[best]);
+        if (k == 0) {
+            best_first = best;
+            hit_first = hit;
+        }
+        one->agreed += best == best_first;
+        if (label < 0) continue;
+        one->top1 += hit;
+        one->top5 += pare_stats_in_top(row, rows.size, label, 5);
+        one->paired.both += hit_first && hit;
+        one->paired.first += hit_first && !hit;
+        one->paired.second += !hit_first && hit;
+        one->paired.neither += !hit_first && !hit;
+    }
+}
+
+static pare_status same_outputs(const pare_contest *c, int k, int out)
+{
+    const pare_contender *a = &c->contender[0], *b = &c->contender[k];
+    pare_rows x = pare_predictor_rows(a->predictor, out), y = pare_predictor_rows(b->predictor, out);
+    if (x.size == y.size) return PARE_OK;
+    return PARE_FAIL(c->tool->ctx, INPUT, "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
+                                          "models that are compared need equal outputs", b->model->path,
+                     y.name, (long long)y.size, x.name, a->model->path, (long long)x.size);
+}
+
+static pare_status predict_all(pare_contest *c, const pare_batch *batch)
+{
+    for (int k = 0; k < c->count; k++) {
+        pare_contender *one = &c->contender[k];
+        PARE_TRY(pare_predict(one->predictor, batch->input, batch->count));
+        for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
+            pare_rows a = pare_predictor_rows(c->contender[0].predictor, o);
+            pare_rows b = pare_predictor_rows(one->predictor, o);
+            PARE_TRY(same_outputs(c, k, o));
+            if (a.f32 && b.f32) pare_error_add(&one->error[o], a.f32, b.f32, a.size * batch->count);
+        }
+    }
+    return PARE_OK;
+}
+
+static pare_status stop_near_chance(const pare_contest *c)
+{
+    int64_t hits = c->contender[0].top1;
+    if (c->any_accuracy || !c->classes || !pare_stats_near_chance(hits, c->samples, c->classes))
+        return PARE_OK;
+    return PARE_FAIL(c->tool->ctx, INPUT,
+                     "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
+                     "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
+                     "and classes)? --any-accuracy compares all the same",
+                     c->contender[0].model->path, 100 * (double)hits / (double)c->samples,
+                     (long long)c->samples, 100 / (double)c->classes, (long long)c->classes, c->data);
+}
+
+pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch)
+{
+    int64_t before = c->samples;
+    PARE_TRY(predict_all(c, batch));
+    pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
+    bool classifier = is_classifier(&rows);
+    c->classes = classifier && batch->label ? rows.size : 0;
+    for (int i = 0; classifier && i < batch->count; i++) {
+        if (c->classes) PARE_TRY(check_label(c, batch, i));
+        judge_sample(c, c->classes ? batch->label[i] : -1, i);
+    }
+    c->samples += batch->count;
+    return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
+}
+
+pare_status pare_contest_finish(pare_contest *c) { return stop_near_chance(c); }
+
+/* --- latency --- */
+
+/* Plans a model for one sample, or for its own batch. */
+static pare_status plan_one(pare_contest *c, int k, const pare_source *source, int threads,
+                            pare_plan **plan, pare_runner **runner)
+{
+    pare_plan_options options = {.threads = threads, .tune = true};
+    int fixed = pare_model_fixed_batch(c->contender[k].model);
+    pare_input_shape *shapes =
+        pare_arena_alloc(&c->tool->arena, (size_t)source->input_count, sizeof *shapes);
+    if (!shapes) return PARE_MEMORY;
+    for (int i = 0; i < source->input_count; i++) {
+        shapes[i] = (pare_input_shape){source->inputs[i].name, *pare_data_shape(source->data, i)};
+        if (shapes[i].shape.rank) shapes[i].shape.dim[0] = fixed ? fixed : 1;
+    }
+    PARE_TRY(pare_plan_new(c->tool->ctx, plan, c->contender[k].model, shapes, source->input_count,
+                           &options));
+    PARE_TRY(pare_runner_new(c->tool->ctx, runner, *plan));
+    pare_measure_fill(*runner);
+    return PARE_OK;
+}
+
+static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare_times *times)
+{
+    enum { ROUNDS = 8 };
+    pare_measure_options options = {.warm_up = 20, .duration = 0.1, .iterations = 3};
+    for (int round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < c->count; k++)
+            PARE_TRY(pare_measure(c->tool->ctx, runner[k], &options, &times[k]));
+    return PARE_OK;
+}
+
+static pare_status take_times(pare_contest *c, const pare_times *times)
+{
+    static const double percentiles[] = {90, 95, 99};
+    for (int k = 0; k < c->count; k++) {
+        int batch = pare_model_fixed_batch(c->contender[k].model);
+        c->contender[k].latency = pare_times_json(c->tool->ctx, &times[k], batch ? batch : 1,
+                                                  percentiles, 3);
+        if (!c->contender[k].latency) return PARE_MEMORY;
+        json_object_set_new(c->contender[k].latency, "batch", json_integer(batch ? batch : 1));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_contest_time(pare_contest *c, const pare_source *source, int threads)
+{
+    pare_arena *arena = &c->tool->arena;
+    pare_plan **plan = pare_arena_alloc(arena, (size_t)c->count, sizeof(pare_plan *));
+    pare_runner **runner = pare_arena_alloc(arena, (size_t)c->count, sizeof(pare_runner *));
+    pare_times *times = pare_arena_alloc(arena, (size_t)c->count, sizeof *times);
+    if (!plan || !runner || !times) return PARE_MEMORY;
+    pare_status st = PARE_OK;
+    for (int k = 0; st == PARE_OK && k < c->count; k++)
+        st = plan_one(c, k, source, threads, &plan[k], &runner[k]);
+    if (st == PARE_OK) st = time_rounds(c, runner, times);
+    if (st == PARE_OK) st = take_times(c, times);
+    for (int k = 0; k < c->count; k++) {
+        pare_times_free(&times[k]);
+        if (runner[k]) pare_runner_free(runner[k]);
+        if (plan[k]) pare_plan_free(plan[k]);
+    }
+    return st;
+}
+
+/* --- facts --- */
+
+/* JSON has no Inf: an error of nothing is null. */
+static json_t *real_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *interval_json(pare_interval i, double factor)
+{
+    return json_pack("[f, f]", factor * i.low, factor * i.high);
+}
+
+static void add_accuracy(json_t *json, const pare_contest *c, const pare_contender *one)
+{
+    double n = (double)c->samples, percent = 100 / n;
+    bool exact;
+    double p = pare_stats_mcnemar(one->paired, &exact);
+    json_object_set_new(json, "top1", json_real(percent * (double)one->top1));
+    json_object_set_new(json, "top1_interval",
+                        interval_json(pare_stats_wilson(one->top1, c->samples), 100));
+    if (c->classes > 5)
+        json_object_set_new(json, "top5", json_real(percent * (double)one->top5));
+    if (one == c->contender) return;
+    json_object_set_new(json, "drop",
+                        json_real(percent * (double)(one->paired.first - one->paired.second)));
+    json_object_set_new(json, "drop_interval", interval_json(pare_stats_newcombe(one->paired), 100));
+    json_object_set_new(json, "mcnemar",
+                        json_pack("{s:f, s:s, s:I, s:I}", "p", p, "test",
+                                  exact ? "exact binomial" : "chi-square with continuity correction",
+                                  "only_first_right", (json_int_t)one->paired.first,
+                                  "only_this_right", (json_int_t)one->paired.second));
+}
+
+static json_t *errors_json(const pare_contender *one)
+{
+    json_t *list = json_array();
+    for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
+        const pare_error_sums *e = &one->error[o];
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "name",
+                            pare_predictor_rows(one->predictor, o).name, "sqnr_db",
+                            real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",
+                            pare_error_mse(e), "max_abs_error", e->max_abs, "not_finite",
+                            (json_int_t)e->bad));
+    }
+    return list;
+}
+
+json_t *pare_contest_json(const pare_contest *c)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < c->count; k++) {
+        const pare_contender *one = &c->contender[k];
+        json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o}", "file", one->model->path, "precision",
+                                 pare_model_precision(&one->facts), "bytes",
+                                 (json_int_t)pare_model_bytes(one->model), "parameters",
+                                 (json_int_t)one->facts.parameters, "macs_per_sample",
+                                 one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
+        pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
+        if (c->classes) add_accuracy(json, c, one);
+        if (k && is_classifier(&rows))
+            json_object_set_new(json, "agreement",
+                                json_real(100 * (double)one->agreed / (double)c->samples));
+        if (k) json_object_set_new(json, "outputs", errors_json(one));
+        if (one->latency) json_object_update(json, one->latency);
+        if (k && one->latency) {
+            const char *const path = "latency_ms";
+            double a = json_real_value(json_object_get(
+                json_object_get(c->contender[0].latency, path), "median"));
+            double b = json_real_value(json_object_get(json_object_get(one->latency, path), "median"));
+            json_object_set_new(json, "speed_up", json_real(b > 0 ? a / b : 0));
+        }
+        json_array_append_new(list, json);
+    }
+    return list;
+}
