@@ -60,6 +60,10 @@ int64_t pare_ranges_samples(const pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,
                                              const pare_range_rule *rule, pare_range *out);
 
+/* Scale and zero point of a range: s8 in [-127, 127] with zero point 0 (scale = end / 127), or u8 in
+   [0, 255], widened to hold 0, with the zero point that makes 0.0 exact. All zero: scale 1. */
+void pare_range_scale(const pare_range *range, bool symmetric, float *scale, int *zero_point);
+
 typedef struct pare_calib_options {
     const int64_t *samples; /* indices to read, in this order */
     int64_t sample_count;

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The methods by name, min-max and percentile, and `auto`. */
+#include "calib/range.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+pare_status pare_method_parse(pare_ctx *ctx, const char *text, pare_range_rule *out)
+{
+    static const struct {
+        const char *name;
+        pare_method method;
+    } names[] = {{"minmax", PARE_METHOD_MINMAX}, {"entropy", PARE_METHOD_ENTROPY},
+                 {"mse", PARE_METHOD_MSE}, {"auto", PARE_METHOD_AUTO}};
+    *out = (pare_range_rule){.symmetric = true};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i].name)) {
+            out->method = names[i].method;
+            return PARE_OK;
+        }
+    const char *prefix = "percentile:";
+    if (!strncmp(text, prefix, strlen(prefix))) {
+        char *end;
+        const char *number = text + strlen(prefix);
+        out->method = PARE_METHOD_PERCENTILE;
+        out->percentile = strtod(number, &end);
+        if (end != number && !*end && out->percentile >= 50 && out->percentile <= 100) return PARE_OK;
+    }
+    return PARE_FAIL(ctx, USAGE, "method '%s': expected minmax, percentile:P with P from 50 to 100 (as "
+                     "percentile:99.99), entropy, mse or auto", text);
+}
+
+/* --- percentile --- */
+
+/* Walks down from the far end of the given signs' bins until more than `cut` values are passed;
+   returns the upper edge of the bin where that happens, 0 where it is none. */
+static float end_of(const pare_histogram *h, int sign, double cut)
+{
+    const uint64_t *positive = sign == 1 ? NULL : pare_histogram_bins(h, 0);
+    const uint64_t *negative = sign == 0 ? NULL : pare_histogram_bins(h, 1);
+    double passed = 0;
+    for (int i = PARE_HISTOGRAM_BINS - 1; i >= 0; i--) {
+        if (positive) passed += (double)positive[i];
+        if (negative) passed += (double)negative[i];
+        if (passed > cut) return pare_histogram_edge(h, i + 1);
+    }
+    if (positive) passed += (double)positive[-1];
+    if (negative) passed += (double)negative[-1];
+    return passed > cut ? pare_histogram_edge(h, 0) : 0;
+}
+
+void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric, pare_range *out)
+{
+    double n = (double)(h->count - h->nan - h->inf);
+    double cut = n * (100 - percent) / 100;
+    if (!symmetric) cut /= 2;
+    cut = floor(cut * (1 + 1e-12) + 1e-9); /* 99.9 percent of 1,000 cuts one value */
+    if (symmetric) {
+        float largest = fmaxf(-h->min, h->max), end = fminf(end_of(h, -1, cut), largest);
+        out->low = -end;
+        out->high = end;
+        return;
+    }
+    out->high = fmaxf(fminf(end_of(h, 0, cut), h->max), 0);
+    out->low = fminf(fmaxf(-end_of(h, 1, cut), h->min), 0);
+}
+
+/* --- auto --- */
+
+static pare_status choose_auto(pare_ctx *ctx, const pare_histogram *h, bool symmetric,
+                               pare_range *out)
+{
+    static const double percents[] = {99.99, 99.999};
+    pare_error_sums sums;
+    pare_range tried[5];
+    int n = 0;
+    PARE_TRY(pare_error_sums_new(ctx, &sums, h));
+    float largest = fmaxf(-h->min, h->max);
+    tried[n++] = (pare_range){symmetric ? -largest : fminf(h->min, 0),
+                              symmetric ? largest : fmaxf(h->max, 0), PARE_METHOD_MINMAX};
+    for (int i = 0; i < 2; i++) {
+        tried[n].chosen = PARE_METHOD_PERCENTILE;
+        pare_range_percentile(h, percents[i], symmetric, &tried[n++]);
+    }
+    tried[n].chosen = PARE_METHOD_ENTROPY;
+    pare_status st = pare_range_entropy(ctx, h, symmetric, &tried[n++]);
+    tried[n].chosen = PARE_METHOD_MSE;
+    pare_range_least_error(&sums, symmetric, PARE_AUTO_CLIP_WEIGHT, &tried[n++]);
+    double best = INFINITY;
+    for (int i = 0; st == PARE_OK && i < n; i++) {
+        pare_quantizer q = pare_range_quantizer(tried[i].low, tried[i].high, symmetric);
+        double error = pare_error_of(&sums, &q, PARE_AUTO_CLIP_WEIGHT);
+        if (error < best) best = error, *out = tried[i];
+    }
+    pare_error_sums_free(&sums);
+    return st;
+}
+
+pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *h, const pare_range_rule *rule,
+                              pare_range *out)
+{
+    float largest = fmaxf(-h->min, h->max);
+    *out = (pare_range){rule->symmetric ? -largest : fminf(h->min, 0),
+                        rule->symmetric ? largest : fmaxf(h->max, 0), rule->method};
+    if (h->count > 0 && h->count == h->nan + h->inf)
+        return PARE_FAIL(ctx, INPUT, "all its values are NaN or infinite, no range can be chosen");
+    if (pare_histogram_nonzero(h) == 0) return PARE_OK;
+    switch (rule->method) {
+    case PARE_METHOD_PERCENTILE:
+        pare_range_percentile(h, rule->percentile, rule->symmetric, out);
+        return PARE_OK;
+    case PARE_METHOD_ENTROPY: return pare_range_entropy(ctx, h, rule->symmetric, out);
+    case PARE_METHOD_MSE: return pare_range_mse(ctx, h, rule->symmetric, out);
+    case PARE_METHOD_AUTO: return choose_auto(ctx, h, rule->symmetric, out);
+    case PARE_METHOD_MINMAX: break;
+    }
+    return PARE_OK;
+}
+
+void pare_range_scale(const pare_range *range, bool symmetric, float *scale, int *zero_point)
+{
+    pare_quantizer q = pare_range_quantizer(range->low, range->high, symmetric);
+    *scale = (float)q.scale;
+    *zero_point = q.zero;
+}
