@@ -89,8 +89,12 @@ static bool store(uint8_t *out, size_t width, pare_dtype dtype, uint64_t number)
 {
     if (width < 4) {
         int64_t value = (int32_t)(uint32_t)number, range = (int64_t)1 << 8 * width;
-        int64_t low = is_signed(dtype) ? -range / 2 : 0;
-        if (value < low || value >= low + range) return false;
+        int64_t low = is_signed(dtype) ? -range / 2 : 0, high = low + range;
+        if (pare_type(dtype)->bits < 8) { /* two packed numbers: writers differ in the byte's sign */
+            low = -range / 2;
+            high = range;
+        }
+        if (value < low || value >= high) return false;
     }
     if (dtype == PARE_u32 && number > UINT32_MAX) return false;
     memcpy(out, &number, width); /* little-endian, as the files are */

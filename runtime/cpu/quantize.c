@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* QuantizeLinear (21): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the lowest.
+   DequantizeLinear (21): y = (float)(x - z) * s, rounded to the scale's type.
+   DynamicQuantizeLinear (11): u8 with the range of the data itself.
+
+   Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks are
+   taken one index of the block axis at a time, so that inside each they are again such views. Packed
+   4-bit tensors go element by element. */
+#include "runtime/cpu/ref.h"
+#include "runtime/ops/infer.h"
+
+#include <math.h>
+
+enum { CHUNK = 256 };
+
+typedef struct limits {
+    float low, high;
+} limits;
+
+static limits limits_of(pare_dtype type)
+{
+    switch (type) {
+    case PARE_s8: return (limits){-128, 127};
+    case PARE_u8: return (limits){0, 255};
+    case PARE_s16: return (limits){-32768, 32767};
+    case PARE_u16: return (limits){0, 65535};
+    case PARE_s4: return (limits){-8, 7};
+    default: return (limits){0, 15}; /* u4 */
+    }
+}
+
+/* n numbers as floats; where they lie dense in f32 already, their own memory. */
+#define LOAD(type, memory, calc, load, store)                                                      \
+    case PARE_##type:                                                                              \
+        for (int64_t i = 0; i < n; i++) buffer[i] = (float)load(((const memory *)p)[i * stride]);  \
+        break;
+
+static const float *floats_of(float *buffer, const char *p, int64_t n, int64_t stride, pare_dtype type)
+{
+    if (type == PARE_f32 && stride == 1) return (const float *)(const void *)p;
+    switch (type) {
+        PARE_REF_NUMBERS(LOAD)
+    default:
+        for (int64_t i = 0; i < n; i++) buffer[i] = 0;
+    }
+    return buffer;
+}
+#undef LOAD
+
+/* --- QuantizeLinear --- */
+
+#define QUANTIZE(type, memory)                                                                     \
+    PARE_CLONES static void quantize_##type(memory *restrict y, int64_t stride,                    \
+                                            const float *restrict x, const float *restrict s,      \
+                                            const float *restrict z, bool one, int64_t n,          \
+                                            float low, float high)                                 \
+    {                                                                                              \
+        if (one && stride == 1) {                                                                  \
+            const float s0 = s[0], z0 = z[0];                                                      \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                float v = rintf(x[i] / s0) + z0;                                                   \
+                v = v > low ? v : low;                                                             \
+                y[i] = (memory)(int32_t)(v < high ? v : high);                                     \
+            }                                                                                      \
+        } else                                                                                     \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                float v = rintf(x[i] / s[one ? 0 : i]) + z[one ? 0 : i];                           \
+                v = v > low ? v : low;                                                             \
+                y[i * stride] = (memory)(int32_t)(v < high ? v : high);                            \
+            }                                                                                      \
+    }
+QUANTIZE(s8, int8_t)
+QUANTIZE(u8, uint8_t)
+QUANTIZE(s16, int16_t)
+QUANTIZE(u16, uint16_t)
+
+/* The types of output, x, scale, zero point: arg of both rows. */
+typedef struct types {
+    pare_dtype y, x, s, z;
+} types;
+
+static char *advance(char *p, int64_t elements, pare_dtype type)
+{
+    return p + elements * (pare_type(type)->bits / 8);
+}
+
+static void quantize_row(int64_t n, char *const *p, const int64_t *stride, const void *arg)
+{
+    const types *t = arg;
+    const limits l = limits_of(t->y);
+    const bool one = stride[2] == 0 && stride[3] == 0;
+    float xs[CHUNK], ss[CHUNK], zs[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t m = n - at < CHUNK ? n - at : CHUNK;
+        const float *x = floats_of(xs, advance(p[1], at * stride[1], t->x), m, stride[1], t->x);
+        const float *s =
+            floats_of(ss, advance(p[2], at * stride[2], t->s), one ? 1 : m, stride[2], t->s);
+        const float *z =
+            floats_of(zs, advance(p[3], at * stride[3], t->z), one ? 1 : m, stride[3], t->z);
+        void *y = advance(p[0], at * stride[0], t->y);
+        switch (t->y) {
+        case PARE_s8: quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_u8: quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_s16: quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        default: quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        }
+    }
+}
+
+/* --- DequantizeLinear --- */
+
+#define LOAD_INT(type, memory)                                                                     \
+    case PARE_##type:                                                                              \
+        for (int64_t i = 0; i < n; i++) out[i] = ((const memory *)(const void *)p)[i * stride];    \
+        break;
+
+static void ints_of(int32_t *out, const char *p, int64_t n, int64_t stride, pare_dtype type)
+{
+    switch (type) {
+        LOAD_INT(s8, int8_t)
+        LOAD_INT(u8, uint8_t)
+        LOAD_INT(s16, int16_t)
+        LOAD_INT(u16, uint16_t)
+        LOAD_INT(s32, int32_t)
+    default:
+        for (int64_t i = 0; i < n; i++) out[i] = 0;
+    }
+}
+
+PARE_CLONES static void dequantize_f32(float *restrict y, const int32_t *restrict x,
+                                       const int32_t *restrict z, const float *restrict s, bool one,
+                                       int64_t n)
+{
+    const int32_t z0 = z[0];
+    const float s0 = s[0];
+    if (one)
+        for (int64_t i = 0; i < n; i++) y[i] = (float)(int32_t)((uint32_t)x[i] - (uint32_t)z0) * s0;
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (float)(int32_t)((uint32_t)x[i] - (uint32_t)z[i]) * s[i];
+}
+
+static void dequantize_row(int64_t n, char *const *p, const int64_t *stride, const void *arg)
+{
+    const types *t = arg;
+    const bool one = stride[2] == 0 && stride[3] == 0;
+    int32_t xs[CHUNK], zs[CHUNK];
+    float ss[CHUNK], ys[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t m = n - at < CHUNK ? n - at : CHUNK, few = one ? 1 : m;
+        ints_of(xs, advance(p[1], at * stride[1], t->x), m, stride[1], t->x);
+        ints_of(zs, advance(p[3], at * stride[3], t->z), few, stride[3], t->z);
+        const float *s = floats_of(ss, advance(p[2], at * stride[2], t->s), few, stride[2], t->s);
+        char *y = advance(p[0], at * stride[0], t->y);
+        if (t->y == PARE_f32 && stride[0] == 1) {
+            dequantize_f32((float *)(void *)y, xs, zs, s, one, m);
+            continue;
+        }
+        dequantize_f32(ys, xs, zs, s, one, m);
+        for (int64_t i = 0; i < m; i++)
+            pare_type(t->y)->from_f32_ref(advance(y, i * stride[0], t->y), ys[i]);
+    }
+}
+
+/* --- both --- */
+
+typedef struct scaling {
+    int axis;
+    int64_t block;
+    bool quantize;
+} scaling;
+
+static pare_status scaling_prepare(pare_prep *p)
+{
+    scaling *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->quantize = pare_node_is(p->node, "QuantizeLinear");
+    if (pare_view_count(&p->in[1]) != 1) {
+        s->block = pare_node_int(p->node, "block_size", 0);
+        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", 1), p->in[0].rank, &s->axis));
+    }
+    p->state = s;
+    return PARE_OK;
+}
+
+/* A scale or zero point seen with x's rank: a single number everywhere, a vector along the axis,
+   a tensor of blocks as it is. */
+static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
+{
+    pare_view w = *v;
+    if (v->rank == x->rank && pare_view_count(v) != 1 && v->rank > 1) return w;
+    w.rank = x->rank;
+    for (int i = 0; i < x->rank; i++) {
+        bool along = i == axis && v->rank == 1 && v->dim[0] != 1;
+        w.dim[i] = along ? v->dim[0] : 1;
+        w.stride[i] = along ? v->stride[0] : 0;
+    }
+    return w;
+}
+
+static bool is_packed(const pare_view *v) { return v->dtype == PARE_s4 || v->dtype == PARE_u4; }
+
+/* One element; the index in scale and zero point is divided by the block on its axis. */
+static void one_element(const scaling *k, const pare_view *y, const pare_view *x, const pare_view *s,
+                        const pare_view *z, const int64_t *index)
+{
+    int64_t where[PARE_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) {
+        where[i] = k->block && i == k->axis ? index[i] / k->block : index[i];
+        if (s->dim[i] == 1) where[i] = 0;
+    }
+    float scale = (float)pare_ref_get(s, pare_ref_offset(s, where));
+    double zero = pare_ref_get(z, pare_ref_offset(z, where));
+    double v = pare_ref_get(x, pare_ref_offset(x, index));
+    if (!k->quantize) {
+        pare_ref_set(y, pare_ref_offset(y, index), (double)((float)(v - zero) * scale));
+        return;
+    }
+    const limits l = limits_of(y->dtype);
+    float q = rintf((float)v / scale) + (float)zero;
+    q = q > l.low ? q : l.low;
+    pare_ref_set(y, pare_ref_offset(y, index), (double)(q < l.high ? q : l.high));
+}
+
+/* The part of a view at [from, from + count) of an axis. */
+static pare_view part(const pare_view *v, int axis, int64_t from, int64_t count)
+{
+    pare_view w = *v;
+    w.data = pare_ref_at(v, from * v->stride[axis]);
+    w.dim[axis] = count;
+    return w;
+}
+
+static pare_status scaling_run(const pare_call *c)
+{
+    const scaling *k = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    uint32_t nothing = 0;
+    bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    pare_view none = {.dtype = k->quantize ? PARE_s8 : x->dtype, .data = &nothing};
+    pare_view s = like_x(&c->in[1], x, k->axis);
+    pare_view z = like_x(zeroed ? &c->in[2] : &none, x, k->axis);
+    const types t = {y->dtype, x->dtype, s.dtype, z.dtype};
+    pare_ref_row row = k->quantize ? quantize_row : dequantize_row;
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(y) == 0) return PARE_OK;
+    if (is_packed(x) || is_packed(y)) {
+        do one_element(k, y, x, &s, &z, index);
+        while (pare_ref_next(x, index));
+        return PARE_OK;
+    }
+    int64_t block = k->block ? k->block : x->rank ? x->dim[k->axis] : 1;
+    for (int64_t at = 0, b = 0; at == 0 || at < x->dim[k->axis]; at += block, b++) {
+        pare_view xb = *x, yb = *y, sb = s, zb = z;
+        if (k->block) {
+            int64_t n = x->dim[k->axis] - at < block ? x->dim[k->axis] - at : block;
+            xb = part(x, k->axis, at, n);
+            yb = part(y, k->axis, at, n);
+            sb = part(&s, k->axis, b, 1);
+            if (z.dim[k->axis] != 1) zb = part(&z, k->axis, b, 1);
+        }
+        pare_ref_each(&yb, (const pare_view *const[]){&xb, &sb, &zb}, 3, c->threads, row, &t);
+        if (!k->block) break;
+    }
+    return PARE_OK;
+}
+
+static bool in_order(const pare_view *v) { return !is_packed(v) || pare_view_rowmajor(v); }
+
+static bool quantize_can(const pare_prep *p)
+{
+    unsigned from = PARE_BIT(f32) | PARE_BIT(f16) | PARE_BIT(bf16) | PARE_BIT(s32);
+    unsigned to = PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) | PARE_BIT(u4);
+    return pare_ref_in_set(p->in[0].dtype, from) && pare_ref_in_set(p->in[1].dtype, from) &&
+           pare_ref_in_set(p->out[0].dtype, to) && in_order(&p->out[0]);
+}
+
+static bool dequantize_can(const pare_prep *p)
+{
+    unsigned to = PARE_BIT(f32) | PARE_BIT(f16) | PARE_BIT(bf16);
+    unsigned from = PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) |
+                    PARE_BIT(u4) | PARE_BIT(s32);
+    return pare_ref_in_set(p->in[0].dtype, from) && pare_ref_in_set(p->in[1].dtype, to) &&
+           in_order(&p->in[0]);
+}
+
+static const pare_kernel ref_quantize = {.name = "ref_quantize",
+                                         .can = quantize_can,
+                                         .prepare = scaling_prepare,
+                                         .run = scaling_run,
+                                         .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_quantize[] = {&ref_quantize, NULL};
+static const pare_kernel ref_dequantize = {.name = "ref_dequantize",
+                                           .can = dequantize_can,
+                                           .prepare = scaling_prepare,
+                                           .run = scaling_run,
+                                           .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_dequantize[] = {&ref_dequantize, NULL};
+
+/* --- DynamicQuantizeLinear --- */
+
+/* The range holds 0; scale = (high - low) / 255; zero point = -low / scale, rounded, saturated. */
+static pare_status dynamic_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0];
+    float low = 0, high = 0;
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(x) > 0) do {
+            float v = (float)pare_ref_get(x, pare_ref_offset(x, index));
+            low = v < low ? v : low;
+            high = v > high ? v : high;
+        } while (pare_ref_next(x, index));
+    float scale = (high - low) / 255;
+    if (scale == 0) scale = 1; /* all zeros: any scale keeps them */
+    float zero = rintf(-low / scale);
+    zero = zero > 0 ? zero < 255 ? zero : 255 : 0;
+    pare_ref_set(&c->out[1], 0, (double)scale);
+    pare_ref_set(&c->out[2], 0, (double)zero);
+    const types t = {PARE_u8, x->dtype, PARE_f32, PARE_u8};
+    pare_ref_each(&c->out[0], (const pare_view *const[]){x, &c->out[1], &c->out[2]}, 3, c->threads,
+                  quantize_row, &t);
+    return PARE_OK;
+}
+
+static bool dynamic_can(const pare_prep *p)
+{
+    return p->in[0].dtype == PARE_f32 && p->out_count == 3 && p->out[1].dtype && p->out[2].dtype;
+}
+
+static const pare_kernel ref_dynamic_quantize = {.name = "ref_dynamic_quantize",
+                                                 .can = dynamic_can,
+                                                 .run = dynamic_run,
+                                                 .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_dynamic_quantize[] = {&ref_dynamic_quantize, NULL};
