@@ -40,6 +40,14 @@ PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
    the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);
 
+/* Reports every problem of a model that was read: undefined tensors, cycles, missing imports,
+   operators outside the table, and where there are none of these, the first contradiction in types or
+   shapes. A problem is one line that names node and tensor but not the file. *count: how many. The
+   model is not changed. */
+typedef void (*pare_check_report)(void *user, const char *problem);
+PARE_NODISCARD pare_status pare_pass_check(pare_model *model, pare_check_report report, void *user,
+                                           int *count);
+
 #ifdef __cplusplus
 }
 #endif
