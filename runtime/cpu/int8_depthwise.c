@@ -13,6 +13,7 @@ enum { MOST_TAPS = 128 };
 
 typedef struct depthwise {
     pare_conv_args args;
+    pare_isa isa;
     pare_int8_dw_fn sums;
     const int16_t *packed;
     const void *outside; /* (channels) zero points */
@@ -39,7 +40,8 @@ static pare_status prepare(pare_prep *p)
     const pare_conv_args *a = &s->args;
     s->taps = (int)(a->win.kernel[1] * a->win.kernel[2]);
     s->even = s->taps + s->taps % 2;
-    s->sums = pare_int8_dw(pare_cpu_isa());
+    s->isa = pare_cpu_isa();
+    s->sums = pare_int8_dw(s->isa);
     size_t count = pare_int8_dw_count(a->c, s->even);
     int16_t *packed = pare_arena_alloc(p->arena, count + 1, sizeof *packed);
     char *outside = pare_arena_alloc(p->arena, (size_t)a->c + PARE_DW_LANES, 1);
@@ -132,8 +134,8 @@ static pare_status run(const pare_call *c)
     const pare_conv_args *a = &s->args;
     const pare_view *bias = pare_operand(c->in, c->in_count, a->at.bias);
     const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
-    pare_int8_tail tail = {.epilogue = &a->epilogue, .scale = a->scale,
-                           .bias = bias ? bias->data : NULL, .bias_step = 1};
+    pare_int8_tail tail;
+    pare_int8_tail_init(&tail, s->isa, &a->epilogue, a->scale, bias ? bias->data : NULL, 1);
     int64_t rows = a->n * a->win.out[1];
     if (s->threads <= 1) {
         for (int64_t i = 0; i < rows; i++) row_run(c, &tail, z, i);

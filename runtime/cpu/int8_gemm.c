@@ -4,33 +4,34 @@
 #include "runtime/cpu/int8_simd.h"
 
 /* The portable tile: same packing, plain C; the compiler turns the inner loop into vectors. */
-static void tile_portable(int32_t *acc, int64_t acc_step, const int16_t *a, int64_t a_step,
-                          const int16_t *b, int64_t pairs, int rows)
+static void tile_portable(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
+                          const int16_t *b)
 {
     enum { BLOCK = 16 };
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < a->count; r++) {
         int32_t sum[BLOCK] = {0};
-        for (int64_t k = 0; k < pairs; k++) {
-            int32_t a0 = a[r * a_step + 2 * k], a1 = a[r * a_step + 2 * k + 1];
-            const int16_t *p = b + k * 2 * BLOCK;
-            for (int j = 0; j < BLOCK; j++) sum[j] += a0 * p[2 * j] + a1 * p[2 * j + 1];
+        const int16_t *p = b;
+        for (int64_t i = 0; i < a->runs; i++) {
+            const int16_t *x = a->row[r] + a->run[i];
+            for (int64_t k = 0; k < a->pairs; k++, p += 2 * BLOCK) {
+                int32_t a0 = x[2 * k], a1 = x[2 * k + 1];
+                for (int j = 0; j < BLOCK; j++) sum[j] += a0 * p[2 * j] + a1 * p[2 * j + 1];
+            }
         }
         memcpy(acc + r * acc_step, sum, sizeof sum);
     }
 }
 
-void pare_int8_gemm_init(pare_int8_gemm *g, pare_isa isa, int64_t depth, int64_t columns)
+void pare_int8_gemm_init(pare_int8_gemm *g, pare_isa isa, int64_t pairs, int64_t columns)
 {
-    *g = (pare_int8_gemm){.depth = depth, .columns = columns, .pairs = (depth + 1) / 2,
-                          .block = 16, .tile = tile_portable};
+    *g = (pare_int8_gemm){.columns = columns, .pairs = pairs, .block = 16, .isa = isa,
+                          .tile = tile_portable};
 #ifdef PARE_INT8_SIMD
     if (isa >= PARE_ISA_AVX2) g->tile = pare_int8_tile_avx2;
     if (isa >= PARE_ISA_AVX512 && columns > 16) {
         g->tile = pare_int8_tile_avx512;
         g->block = 32;
     }
-#else
-    (void)isa;
 #endif
     g->blocks = (columns + g->block - 1) / g->block;
 }
@@ -54,31 +55,18 @@ void pare_int8_widen(int16_t *dst, const void *src, pare_dtype type, int64_t n, 
 }
 
 void pare_int8_pack(const pare_int8_gemm *g, int16_t *packed, const void *b, pare_dtype type,
-                    int64_t row, int64_t column, int32_t zero)
+                    int64_t depth, int64_t row, int64_t column, int32_t zero)
 {
     memset(packed, 0, pare_int8_packed_count(g) * sizeof *packed);
     const int8_t *s = b;
     const uint8_t *u = b;
     for (int64_t n = 0; n < g->columns; n++) {
         int16_t *to = packed + n / g->block * g->block * g->pairs * 2 + n % g->block * 2;
-        for (int64_t k = 0; k < g->depth; k++) {
+        for (int64_t k = 0; k < depth; k++) {
             int64_t at = k * row + n * column;
             int32_t v = type == PARE_s8 ? s[at] : u[at];
             to[k / 2 * 2 * g->block + k % 2] = (int16_t)(v - zero);
         }
-    }
-}
-
-void pare_int8_job(const pare_int8_gemm *g, const int16_t *a, const int16_t *packed, int rows,
-                   int64_t from, int64_t to, pare_int8_row_fn finish, void *user)
-{
-    _Alignas(64) int32_t acc[PARE_TILE_ROWS][PARE_ROW];
-    for (int64_t at = from; at < to; at += PARE_ROW) {
-        int64_t n = to - at < PARE_ROW ? to - at : PARE_ROW;
-        for (int64_t j = 0; j < n; j += g->block)
-            g->tile(acc[0] + j, PARE_ROW, a, g->pairs * 2, packed + (at + j) * g->pairs * 2,
-                    g->pairs, rows);
-        for (int r = 0; r < rows; r++) finish(user, r, at, n, acc[r]);
     }
 }
 
@@ -104,6 +92,12 @@ void pare_int8_finish(const pare_int8_tail *t, int64_t from, int64_t n, const in
                       const void *z, int64_t z_step, void *y, int64_t y_step)
 {
     const pare_epilogue *e = t->epilogue;
+#ifdef PARE_INT8_SIMD
+    if (t->simd && y_step == 1 && (e->z_type == PARE_NOTYPE || z_step == 1)) {
+        pare_int8_finish_avx2(t, from, n, acc, z, y);
+        return;
+    }
+#endif
     float v[PARE_ROW], r[PARE_ROW];
     int32_t same[PARE_ROW];
     const int32_t *bias = t->bias ? t->bias + from * t->bias_step : NULL;
@@ -117,6 +111,36 @@ void pare_int8_finish(const pare_int8_tail *t, int64_t from, int64_t n, const in
         residual_row(v, r, e->z_scale, e->real, n);
     }
     pare_row_store(e, n, v, y, y_step);
+}
+
+void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e,
+                         const float *scale, const int32_t *bias, int bias_step)
+{
+    bool straight = e->act.kind == PARE_ACT_NONE || e->act.kind == PARE_ACT_RELU ||
+                    e->act.kind == PARE_ACT_CLIP;
+    *t = (pare_int8_tail){.epilogue = e, .bias = bias, .bias_step = bias_step, .scale = scale};
+    t->simd = straight && e->z_type != PARE_f32 && !(bias && !bias_step) &&
+              isa >= PARE_ISA_AVX2;
+}
+
+void pare_int8_job(const pare_int8_gemm *g, const pare_int8_rows *a, const int16_t *packed,
+                   int64_t from, int64_t to, const pare_int8_tail *tail, int64_t channel,
+                   const pare_int8_target *target)
+{
+    _Alignas(64) int32_t acc[PARE_TILE_ROWS][PARE_ROW];
+    pare_dtype y = tail->epilogue->to, z = tail->epilogue->z_type;
+    for (int64_t at = from; at < to; at += PARE_ROW) {
+        int64_t n = to - at < PARE_ROW ? to - at : PARE_ROW;
+        for (int64_t j = 0; j < n; j += g->block)
+            g->tile(acc[0] + j, PARE_ROW, a, packed + (at + j) * g->pairs * 2);
+        for (int r = 0; r < a->count; r++) {
+            const void *zp = NULL;
+            if (target->z) zp = pare_element(target->z, z, target->z_at[r] + at * target->z_step);
+            pare_int8_finish(tail, channel + at, n, acc[r], zp, target->z_step,
+                             pare_element(target->y, y, target->y_at[r] + at * target->y_step),
+                             target->y_step);
+        }
+    }
 }
 
 /* --- channel by channel --- */

@@ -42,8 +42,8 @@ static void pack(const int8_matmul *s, int16_t *packed, const pare_view *b, int6
 {
     int r = b->rank - 2, c = b->rank - 1;
     if (s->args.trans_b) r = b->rank - 1, c = b->rank - 2;
-    pare_int8_pack(&s->gemm, packed, (const char *)b->data + offset, b->dtype, b->stride[r],
-                   b->stride[c], s->args.q.w_zero);
+    pare_int8_pack(&s->gemm, packed, (const char *)b->data + offset, b->dtype, s->args.depth,
+                   b->stride[r], b->stride[c], s->args.q.w_zero);
 }
 
 /* Where threads outnumber the tiles of rows, columns are cut too. */
@@ -60,7 +60,7 @@ static pare_status prepare(pare_prep *p)
     if (!s) return PARE_MEMORY;
     PARE_TRY(pare_matmul_args_read(p, &s->args));
     const pare_matmul_args *m = &s->args;
-    pare_int8_gemm_init(&s->gemm, pare_cpu_isa(), m->depth, m->columns);
+    pare_int8_gemm_init(&s->gemm, pare_cpu_isa(), (m->depth + 1) / 2, m->columns);
     double macs = (double)(m->batch * m->rows) * (double)(m->depth * m->columns);
     s->threads = macs < 2e5 ? 1 : p->threads;
     s->stretch = stretch_of(&s->gemm, m->batch * ((m->rows + 5) / 6), s->threads);
@@ -86,41 +86,36 @@ typedef struct job {
     const int16_t *packed;
     pare_int8_tail tail;
     int64_t a, z, y; /* offsets of this batch */
-    int64_t row;     /* first row of the tile */
     const pare_view *zv;
 } job;
 
-static void finish(void *user, int row, int64_t from, int64_t n, const int32_t *acc)
-{
-    const job *j = user;
-    const pare_view *y = &j->call->out[0], *z = j->zv;
-    int64_t i = j->row + row;
-    int64_t yi = j->y + i * y->stride[y->rank - 2] + from * y->stride[y->rank - 1], zi = 0;
-    if (z) zi = j->z + i * z->stride[z->rank - 2] + from * z->stride[z->rank - 1];
-    pare_int8_finish(&j->tail, from, n, acc, z ? pare_element(z->data, z->dtype, zi) : NULL,
-                     z ? z->stride[z->rank - 1] : 0, pare_element(y->data, y->dtype, yi),
-                     y->stride[y->rank - 1]);
-}
-
 static void tile_run(const job *shared, int64_t tile, int64_t part, int16_t *room)
 {
-    job j = *shared;
+    const job j = *shared;
     const int8_matmul *s = j.s;
     const pare_view *a = &j.call->in[0];
     int64_t step = s->gemm.pairs * 2, left = s->args.rows - tile * PARE_TILE_ROWS;
     int rows = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS;
     int r = a->rank - 2, c = a->rank - 1;
     if (s->args.trans_a) r = a->rank - 1, c = a->rank - 2;
-    j.row = tile * PARE_TILE_ROWS;
+    static const int64_t start[1] = {0};
+    const pare_view *y = &j.call->out[0], *z = j.zv;
+    int64_t first = tile * PARE_TILE_ROWS;
+    pare_int8_rows in = {.run = start, .runs = 1, .pairs = s->gemm.pairs, .count = rows};
+    pare_int8_target to = {.y = y->data, .y_step = y->stride[y->rank - 1]};
+    if (z) to.z = z->data, to.z_step = z->stride[z->rank - 1];
     for (int i = 0; i < rows; i++) {
-        const char *from = (const char *)a->data + j.a + (j.row + i) * a->stride[r];
+        const char *from = (const char *)a->data + j.a + (first + i) * a->stride[r];
         pare_int8_widen(room + i * step, from, a->dtype, s->args.depth, a->stride[c],
                         s->args.q.x_zero);
         if (s->args.depth % 2) room[i * step + s->args.depth] = 0;
+        in.row[i] = room + i * step;
+        to.y_at[i] = j.y + (first + i) * y->stride[y->rank - 2];
+        if (z) to.z_at[i] = j.z + (first + i) * z->stride[z->rank - 2];
     }
-    int64_t from = part * s->stretch, to = from + s->stretch;
-    if (to > s->args.columns) to = s->args.columns;
-    pare_int8_job(&s->gemm, room, j.packed, rows, from, to, finish, &j);
+    int64_t from = part * s->stretch, last = from + s->stretch;
+    if (last > s->args.columns) last = s->args.columns;
+    pare_int8_job(&s->gemm, &in, j.packed, from, last, &j.tail, 0, &to);
 }
 
 static void batch_run(const job *j)
@@ -147,9 +142,8 @@ static pare_status run(const pare_call *c)
     const pare_matmul_args *m = &s->args;
     const pare_view *bias = pare_operand(c->in, c->in_count, m->at.bias);
     job j = {.call = c, .s = s, .zv = pare_operand(c->in, c->in_count, m->at.residual)};
-    j.tail = (pare_int8_tail){.epilogue = &m->epilogue, .scale = m->scale,
-                              .bias = bias ? bias->data : NULL};
-    j.tail.bias_step = bias && pare_view_count(bias) > 1;
+    pare_int8_tail_init(&j.tail, s->gemm.isa, &m->epilogue, m->scale, bias ? bias->data : NULL,
+                        bias && pare_view_count(bias) > 1);
     for (int64_t n = 0; n < m->batch; n++) {
         j.packed = s->packed;
         if (!s->packed) {

@@ -67,15 +67,16 @@ pare_dnnl_slot *pare_dnnl_add(pare_dnnl *d, int arg, pare_dnnl_place place, int 
     return s;
 }
 
+static bool is_half(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
+
 static void reserve(pare_dnnl *d, pare_dnnl_slot *s, const pare_view *view)
 {
-    s->half = view->dtype;
+    s->half = is_half(view->dtype) ? view->dtype : PARE_NOTYPE;
+    s->flip = !s->half;
     s->count = pare_view_count(view);
     s->offset = d->scratch;
-    d->scratch += ((size_t)s->count * sizeof(float) + 63) / 64 * 64;
+    d->scratch += ((size_t)s->count * (s->flip ? 1 : sizeof(float)) + 63) / 64 * 64;
 }
-
-static bool is_half(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
 
 pare_status pare_dnnl_add_in(pare_prep *p, pare_dnnl *d, int arg, int index,
                              const dnnl_memory_desc_t *desc)
@@ -83,7 +84,7 @@ pare_status pare_dnnl_add_in(pare_prep *p, pare_dnnl *d, int arg, int index,
     const pare_view *v = &p->in[index];
     pare_dnnl_slot *s = pare_dnnl_add(d, arg, v->data ? PARE_DNNL_FIXED : PARE_DNNL_IN, index,
                                       v->data, desc);
-    if (!is_half(v->dtype)) return PARE_OK;
+    if (!is_half(v->dtype) && (v->dtype != PARE_u8 || desc->data_type != dnnl_s8)) return PARE_OK;
     if (!v->data) {
         reserve(d, s, v);
         return PARE_OK;
@@ -231,8 +232,14 @@ void pare_dnnl_unbind(void *bound_)
 static void *slot_data(const pare_call *c, const pare_dnnl_slot *s)
 {
     if (s->place == PARE_DNNL_FIXED) return s->data;
-    if (s->place == PARE_DNNL_SCRATCH || s->half) return (char *)c->scratch + s->offset;
+    if (s->place == PARE_DNNL_SCRATCH || s->half || s->flip) return (char *)c->scratch + s->offset;
     return s->place == PARE_DNNL_IN ? c->in[s->index].data : c->out[s->index].data;
+}
+
+/* The same numbers less 128, as s8. */
+static void flip_bytes(uint8_t *dst, const uint8_t *src, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) dst[i] = src[i] ^ 0x80;
 }
 
 /* The residual goes where the output will be summed onto it. */
@@ -265,6 +272,7 @@ pare_status pare_dnnl_run(const pare_call *c)
             dnnl_memory_set_data_handle(b->memory[i], data);
             b->last[i] = data;
         }
+        if (s->flip) flip_bytes(data, c->in[s->index].data, s->count);
         if (s->half && s->place == PARE_DNNL_IN)
             pare_widen(data, c->in[s->index].data, s->half, s->count, c->threads);
     }

@@ -26,7 +26,8 @@ typedef struct pare_dnnl_slot {
     void *data;
     size_t offset;
     pare_dtype half; /* f16, bf16: widened to f32 at offset before, or narrowed from there after */
-    int64_t count;   /* elements, for half */
+    bool flip;       /* u8 given where oneDNN takes s8: copied to offset less 128 before */
+    int64_t count;   /* elements, for half and flip */
     dnnl_memory_desc_t desc;
 } pare_dnnl_slot;
 

@@ -63,8 +63,14 @@ static bool types_fit(const pare_prep *p, const pare_matmul_args *m)
 {
     pare_dtype a = p->in[0].dtype, b = p->in[1].dtype, y = p->out[0].dtype;
     if (m->int8)
-        return b == PARE_s8 && pare_cpu_isa() >= PARE_ISA_VNNI && (pare_type_is_int8(y) || y == PARE_f32);
+        return (b == PARE_s8 || (b == PARE_u8 && !p->in[1].data)) && pare_cpu_isa() >= PARE_ISA_VNNI && (pare_type_is_int8(y) || y == PARE_f32);
     return a == b && a == y && (a == PARE_f32 || a == PARE_f16 || a == PARE_bf16);
+}
+
+/* oneDNN's B is s8; a u8 one is handed over less 128, and so is its zero point. */
+static pare_dtype b_type(const pare_prep *p)
+{
+    return p->in[1].dtype == PARE_u8 ? PARE_s8 : p->in[1].dtype;
 }
 
 static bool product_make(const pare_prep *p, const pare_matmul_args *m, product *out)
@@ -86,10 +92,10 @@ static bool product_make(const pare_prep *p, const pare_matmul_args *m, product 
     int skip = 3 - out->rank;
     return desc_make(&out->a, out->rank, out->a_batch, out->rows, m->depth, m->trans_a, a->dtype) &&
            desc_make(&out->b, out->rank, out->b_batch, m->depth, m->columns, m->trans_b,
-                     b->dtype) &&
+                     b_type(p)) &&
            desc_make(&out->y, out->rank, out->batch, out->rows, m->columns, false, y->dtype) &&
            !dnnl_memory_desc_init_by_tag(&out->b_any, out->rank, any + skip,
-                                         pare_dnnl_type(b->dtype), dnnl_format_tag_any) &&
+                                         pare_dnnl_type(b_type(p)), dnnl_format_tag_any) &&
            desc_make(&out->c, out->rank, 1, 1, m->columns, false, m->int8 ? PARE_s32 : PARE_f32);
 }
 
@@ -126,7 +132,9 @@ static dnnl_primitive_desc_t describe(const pare_prep *p, const pare_matmul_args
     if (dnnl_matmul_desc_init(&op, &x->a, p->in[1].data ? &x->b_any : &x->b,
                               x->bias ? &x->c : NULL, &x->y))
         return NULL;
-    pare_dnnl_attr in = {.act = &m->act, .q = m->int8 ? &m->q : NULL, .epilogue = &m->epilogue,
+    pare_quant_args q = m->q;
+    if (p->in[1].dtype == PARE_u8) q.w_zero -= 128;
+    pare_dnnl_attr in = {.act = &m->act, .q = m->int8 ? &q : NULL, .epilogue = &m->epilogue,
                          .scale = m->scale, .scale_count = m->columns, .mask = 1 << (x->rank - 1),
                          .sum = m->at.residual >= 0, .alpha = m->alpha};
     if (!pare_dnnl_attr_make(&in, &attr)) return NULL;
