@@ -178,6 +178,12 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
         json_t *json = pare_times_json(tool->ctx, &times, batch, percentiles, count);
         if (!json) st = PARE_MEMORY;
         else json_object_update_new(tool->facts, json);
+        if (pare_plan_emulates(plan)) {
+            json_object_set_new(tool->facts, "emulated", json_true());
+            json_array_append_new(json_object_get(tool->facts, "notes"),
+                                  json_string("emulated: the CPU computes 16-bit nodes in 32 bits and rounds "
+                                              "their outputs; the latency predicts no other hardware"));
+        }
         json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
     }
     if (st == PARE_OK && (o->profile || o->trace))

@@ -124,6 +124,16 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
     return json;
 }
 
+bool pare_plan_emulates(const pare_plan *plan)
+{
+    for (int i = 0; i < pare_plan_step_count(plan); i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        if (info.macs > 0 && (info.dtype == PARE_f16 || info.dtype == PARE_bf16)) return true;
+    }
+    return false;
+}
+
 int64_t pare_peak_memory(void)
 {
     struct rusage usage;

@@ -22,16 +22,17 @@ static const char style[] =
     "'Helvetica Neue',Arial,sans-serif}"
     "h1{font-size:1.6rem;line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em}"
     "h2{font-size:1.05rem;margin:2.2rem 0 .8rem}p{margin:.3rem 0}.soft{color:var(--soft)}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(14rem,1fr));gap:.8rem;"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(16.5rem,1fr));gap:.8rem;"
     "margin-top:1.4rem}"
     ".card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem 1rem}"
-    ".card h3{margin:0 0 .4rem;font-size:1rem}.card dl{display:grid;grid-template-columns:auto 1fr;"
-    "gap:.1rem .8rem;margin:0;font-size:.9rem}.card dt{color:var(--soft)}"
-    ".card dd{margin:0;text-align:right;font-variant-numeric:tabular-nums}"
+    ".card h3{margin:0 0 .3rem;font-size:1rem}.card table{font-size:.86rem}"
+    ".card th,.card td{border:0;padding:.12rem 0 .12rem .5rem}.card th{color:var(--soft);font-weight:400}"
+    ".card td:first-child,.card th:first-child{padding-left:0;font-weight:400;text-align:left}"
+    ".card td:nth-child(2),.card th:nth-child(2){text-align:right}"
     ".box{background:var(--card);border:1px solid var(--line);border-radius:10px;overflow-x:auto}"
     "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:12px system-ui,sans-serif}"
     "svg .name{fill:var(--fg)}.narrow{display:none}"
-    "table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}"
+    "table{border-collapse:separate;border-spacing:0;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}"
     "th,td{padding:.45rem .7rem;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}"
     "thead th{border-top:0;color:var(--soft);font-weight:500}th:first-child,td:first-child,"
     "th:nth-child(2),td:nth-child(2){text-align:left}tbody tr.first td{border-top:2px solid var(--line)}"
@@ -43,6 +44,13 @@ static const char style[] =
     "h1{font-size:1.3rem}}";
 
 /* --- cells --- */
+
+/* Two digits with a sign, a true minus, and no sign on what rounds to zero. */
+static void signed_number(pare_text *t, double value)
+{
+    if (fabs(value) < 0.005) pare_text_add(t, "0.00");
+    else pare_text_add(t, "%s%.2f", value < 0 ? "&minus;" : "+", fabs(value));
+}
 
 static void cell(pare_text *t, const json_t *model, const char *path, const char *class, int digits,
                  const char *unit)
@@ -57,14 +65,14 @@ static void cell(pare_text *t, const json_t *model, const char *path, const char
 static void latency_cell(pare_text *t, const json_t *model)
 {
     double ms = pare_report_number(model, "latency_ms.median", NAN);
-    const json_t *stable = json_object_get(model, "stable");
     if (isnan(ms)) {
         pare_text_add(t, "<td></td>");
         return;
     }
     int digits = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : ms >= 0.1 ? 3 : 4;
-    pare_text_add(t, "<td>%.*f ms%s</td>", digits, ms,
-                  json_is_false(stable) ? "<span class=\"soft\" title=\"unstable\">&nbsp;*</span>" : "");
+    pare_text_add(t, "<td>%.*f ms<span class=\"soft\">%s%s</span></td>", digits, ms,
+                  json_is_true(json_object_get(model, "emulated")) ? "&nbsp;&dagger;" : "",
+                  json_is_false(json_object_get(model, "stable")) ? "&nbsp;*" : "");
 }
 
 /* A drop is called a loss only where its interval excludes zero. */
@@ -82,9 +90,13 @@ static void drop_cell(pare_text *t, const json_t *model)
         pare_text_add(t, "<td></td>");
         return;
     }
-    pare_text_add(t, "<td class=\"%s\">%+.2f <span class=\"soft\">[%+.2f, %+.2f]</span></td>",
-                  verdict(model), drop, pare_report_number(model, "drop_interval.0", 0),
-                  pare_report_number(model, "drop_interval.1", 0));
+    pare_text_add(t, "<td class=\"%s\">", verdict(model));
+    signed_number(t, drop);
+    pare_text_add(t, " <span class=\"soft\">[");
+    signed_number(t, pare_report_number(model, "drop_interval.0", 0));
+    pare_text_add(t, ", ");
+    signed_number(t, pare_report_number(model, "drop_interval.1", 0));
+    pare_text_add(t, "]</span></td>");
 }
 
 static void row(pare_text *t, const json_t *model, size_t group, bool first, bool labels)
@@ -143,46 +155,59 @@ static void table(pare_text *t, const json_t *comparisons)
 
 /* --- cards --- */
 
-/* One line: what a model is against the first: "3.8x smaller, 2.1x faster, -0.03 points". */
-static void card_line(pare_text *t, const json_t *first, const json_t *model)
+static void factor_cell(pare_text *t, double factor)
 {
-    double before = pare_report_number(first, "bytes", 0), after = pare_report_number(model, "bytes", 0);
-    double speed = pare_report_number(model, "speed_up", NAN), drop = pare_report_number(model, "drop", NAN);
+    if (isfinite(factor) && factor > 0) pare_text_add(t, "<td>%.1f&times;</td>", factor);
+    else pare_text_add(t, "<td></td>");
+}
+
+/* What a model is against the first: how much smaller, how much faster, points of top-1 (or SQNR). */
+static void card_row(pare_text *t, const json_t *first, const json_t *model)
+{
     double db = pare_report_number(model, "outputs.0.sqnr_db", NAN);
-    pare_text_add(t, "<dt>");
+    double drop = pare_report_number(model, "drop", NAN);
+    pare_text_add(t, "<tr><td>");
     pare_text_add_escaped(t, json_string_value(json_object_get(model, "precision")));
-    pare_text_add(t, "</dt><dd>");
-    if (after > 0) pare_text_add(t, "%.1f&times; smaller", before / after);
-    if (!isnan(speed)) pare_text_add(t, ", %.1f&times; %s", speed >= 1 ? speed : 1 / speed,
-                                     speed >= 1 ? "faster" : "slower");
-    if (!isnan(drop)) pare_text_add(t, ", <span class=\"%s\">%+.2f points</span>", verdict(model), -drop);
-    else if (!isnan(db)) pare_text_add(t, ", %.1f dB", db);
-    pare_text_add(t, "</dd>");
+    pare_text_add(t, "</td>");
+    factor_cell(t, pare_report_number(first, "bytes", 0) / pare_report_number(model, "bytes", NAN));
+    factor_cell(t, pare_report_number(model, "speed_up", NAN));
+    if (!isnan(drop)) {
+        pare_text_add(t, "<td class=\"%s\">", verdict(model));
+        signed_number(t, -drop);
+        pare_text_add(t, "</td>");
+    } else if (!isnan(db)) {
+        pare_text_add(t, "<td>%.1f dB</td>", db);
+    } else {
+        pare_text_add(t, "<td></td>");
+    }
+    pare_text_add(t, "</tr>");
+}
+
+static void card(pare_text *t, const json_t *models, size_t group)
+{
+    const json_t *first = json_array_get(models, 0);
+    double top1 = pare_report_number(first, "top1", NAN);
+    char stem[128];
+    size_t k;
+    json_t *model;
+    pare_text_add(t, "<div class=\"card\"><h3><span class=\"dot\" style=\"background:var(--c%zu)\">"
+                     "</span>", group % PARE_CHART_COLOURS);
+    pare_text_add_escaped(t, pare_report_stem(json_string_value(json_object_get(first, "file")), stem,
+                                              sizeof stem));
+    if (!isnan(top1)) pare_text_add(t, " <span class=\"soft\">%.2f %%</span>", top1);
+    pare_text_add(t, "</h3><table><tr><th></th><th>smaller</th><th>faster</th><th>%s</th></tr>",
+                  isnan(top1) ? "SQNR" : "points");
+    json_array_foreach((json_t *)models, k, model)
+        if (k) card_row(t, first, model);
+    pare_text_add(t, "</table></div>\n");
 }
 
 static void cards(pare_text *t, const json_t *comparisons)
 {
-    size_t i, k;
-    json_t *facts, *model;
+    size_t i;
+    json_t *facts;
     pare_text_add(t, "<div class=\"cards\">\n");
-    json_array_foreach((json_t *)comparisons, i, facts)
-    {
-        const json_t *models = json_object_get(facts, "models"), *first = json_array_get(models, 0);
-        char stem[128];
-        double top1 = pare_report_number(first, "top1", NAN);
-        pare_text_add(t, "<div class=\"card\"><h3><span class=\"dot\" style=\"background:var(--c%zu)\">"
-                         "</span>", i % PARE_CHART_COLOURS);
-        pare_text_add_escaped(t, pare_report_stem(json_string_value(json_object_get(first, "file")), stem,
-                                                  sizeof stem));
-        pare_text_add(t, "</h3><dl><dt>");
-        pare_text_add_escaped(t, json_string_value(json_object_get(first, "precision")));
-        pare_text_add(t, "</dt><dd>");
-        if (!isnan(top1)) pare_text_add(t, "top-1 %.2f %%", top1);
-        pare_text_add(t, "</dd>");
-        json_array_foreach((json_t *)models, k, model)
-            if (k) card_line(t, first, model);
-        pare_text_add(t, "</dl></div>\n");
-    }
+    json_array_foreach((json_t *)comparisons, i, facts) card(t, json_object_get(facts, "models"), i);
     pare_text_add(t, "</div>\n");
 }
 
@@ -195,9 +220,11 @@ static void headline(pare_text *t, const json_t *comparisons)
     const json_t *first = json_array_get(comparisons, 0);
     json_array_foreach((json_t *)comparisons, i, facts)
         models += json_array_size(json_object_get(facts, "models"));
-    pare_text_add(t, "<h1>What smaller and faster cost</h1>\n<p class=\"soft\">%zu network%s, %zu models, "
-                     "%.0f samples of ", nets, nets == 1 ? "" : "s", models,
-                  pare_report_number(first, "data.samples", 0));
+    long samples = (long)pare_report_number(first, "data.samples", 0);
+    pare_text_add(t, "<h1>What smaller and faster cost</h1>\n<p class=\"soft\">%zu network%s, %zu models, ",
+                  nets, nets == 1 ? "" : "s", models);
+    if (samples >= 1000) pare_text_add(t, "%ld,%03ld samples of ", samples / 1000, samples % 1000);
+    else pare_text_add(t, "%ld sample%s of ", samples, samples == 1 ? "" : "s");
     pare_text_add_escaped(t, json_string_value(json_object_get(json_object_get(first, "data"), "file")));
     pare_text_add(t, "</p>\n");
 }
@@ -213,7 +240,8 @@ static void notes(pare_text *t, const json_t *comparisons)
                          "class as the first model.</p>\n");
     pare_text_add(t, "<p class=\"soft\">SQNR: power of the first model&#39;s outputs over that of the "
                      "difference. Latency: median of one sample, all models of a network in turns; * marks "
-                     "one that moved during the measurement.</p>\n<p class=\"soft\">pare %s</p>\n",
+                     "one that was unstable, &dagger; one whose 16-bit arithmetic the CPU emulates: its "
+                     "accuracy is that of hardware with such arithmetic, its latency is not.</p>\n<p class=\"soft\">pare %s</p>\n",
                   PARE_VERSION);
 }
 

@@ -140,7 +140,7 @@ static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare
     return PARE_OK;
 }
 
-static pare_status take_times(pare_contest *c, const pare_times *times)
+static pare_status take_times(pare_contest *c, const pare_times *times, pare_plan *const *plan)
 {
     static const double percentiles[] = {90, 95, 99};
     for (int k = 0; k < c->count; k++) {
@@ -149,6 +149,7 @@ static pare_status take_times(pare_contest *c, const pare_times *times)
                                                   percentiles, 3);
         if (!c->contender[k].latency) return PARE_MEMORY;
         json_object_set_new(c->contender[k].latency, "batch", json_integer(batch ? batch : 1));
+        json_object_set_new(c->contender[k].latency, "emulated", json_boolean(pare_plan_emulates(plan[k])));
     }
     return PARE_OK;
 }
@@ -164,7 +165,7 @@ pare_status pare_contest_time(pare_contest *c, const pare_source *source, int th
     for (int k = 0; st == PARE_OK && k < c->count; k++)
         st = plan_one(c, k, source, threads, &plan[k], &runner[k]);
     if (st == PARE_OK) st = time_rounds(c, runner, times);
-    if (st == PARE_OK) st = take_times(c, times);
+    if (st == PARE_OK) st = take_times(c, times, plan);
     for (int k = 0; k < c->count; k++) {
         pare_times_free(&times[k]);
         if (runner[k]) pare_runner_free(runner[k]);
