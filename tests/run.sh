@@ -128,6 +128,7 @@ stage_install() {
 
 stage_cli() {
     for file in tests/cli/*.sh; do
+        case $(basename "$file") in _*) continue ;; esac
         [ -f "$file" ] && script "cli/$(basename "$file" .sh)" sh "$file"
     done
 }

@@ -6,7 +6,7 @@ packages_build="build-essential cmake ninja-build pkg-config libdnnl-dev libhdf5
 libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev libpng-dev
 libjpeg62-turbo-dev"
 packages_demo="dataset-fashion-mnist"
-packages_test="libcmocka-dev python3 python3-venv clang libclang-rt-dev libomp-dev"
+packages_test="libcmocka-dev protobuf-compiler python3 python3-venv clang libclang-rt-dev libomp-dev"
 
 # packages_install NAME...: installs the missing ones with apt, with sudo when not root. Where that
 # cannot be done it says so and returns: CMake then says what it will do without.
