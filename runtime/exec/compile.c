@@ -87,6 +87,11 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
         PARE_TRY(pare_pass_fold_qdq(m));
         PARE_TRY(pare_pass_infer(m, &again));
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
+        PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
+        PARE_TRY(pare_pass_infer(m, &again));
+    }
+    if (!o->reference) {
+        PARE_TRY(pare_pass_layout(m));
         PARE_TRY(pare_pass_infer(m, &again));
     }
     PARE_TRY(pare_graph_sort(m->graph));
