@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the table of statistics (internal to calib/). */
+#ifndef PARE_CALIB_RANGES_H
+#define PARE_CALIB_RANGES_H
+
+#include "calib/histogram.h"
+#include "runtime/base/hash.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pare_ranges {
+    char model[33];  /* hash of the model's file */
+    pare_hash data;  /* sum of the samples' hashes */
+    int64_t samples; /* that were run */
+    pare_stats *stats;
+    int count;
+};
+
+/* A table with an empty histogram per name; names are copied. */
+PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out, const char *const *names,
+                                           int count);
+
+/* A histogram's bins of one sign as text: counts in hexadecimal, "-n" for n empty bins, the empty rest
+   left out. The caller's. NULL with the message set. */
+char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins);
+/* The same back; false where the text is not that. */
+bool pare_bins_parse(const char *text, uint64_t *bins);
+
+/* Table from memory: what pare_ranges_read does with a file's content; path is for messages. */
+PARE_NODISCARD pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text,
+                                             size_t size, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

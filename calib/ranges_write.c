@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranges.json. The histograms are the content; the ranges beside them are for people (they follow from
+   the histograms and are not read back). Nothing in it depends on batch, threads, order or time. */
+#include "calib/ranges.h"
+#include "formats/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const methods[] = {"minmax", "percentile:99.9", "percentile:99.99",
+                                      "percentile:99.999", "entropy", "mse", "auto"};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+/* Every method's range of one tensor, symmetric and with a zero point. */
+typedef struct tensor_ranges {
+    pare_range range[2][METHODS];
+    pare_ctx ctx; /* of the thread that computes it */
+    pare_status status;
+} tensor_ranges;
+
+static pare_status choose_all(tensor_ranges *t, const pare_histogram *h)
+{
+    for (int symmetric = 0; symmetric < 2; symmetric++)
+        for (int m = 0; m < METHODS; m++) {
+            pare_range_rule rule;
+            PARE_TRY(pare_method_parse(&t->ctx, methods[m], &rule));
+            rule.symmetric = symmetric;
+            PARE_TRY(pare_range_choose(&t->ctx, h, &rule, &t->range[symmetric][m]));
+        }
+    return PARE_OK;
+}
+
+/* --- bins as text --- */
+
+char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins)
+{
+    int used = PARE_HISTOGRAM_BINS;
+    while (used > 0 && !bins[used - 1]) used--;
+    char *text = pare_alloc(ctx, (size_t)used * 17 + 1, 1), *at = text;
+    for (int i = 0, empty; text && i < used; i += empty) {
+        for (empty = 0; !bins[i + empty]; empty++) {}
+        at += empty ? sprintf(at, "%s-%x", at == text ? "" : " ", (unsigned)empty)
+                    : sprintf(at, "%s%" PRIx64, at == text ? "" : " ", bins[i]);
+        if (!empty) empty = 1;
+    }
+    return text;
+}
+
+/* --- JSON --- */
+
+static json_t *method_json(const tensor_ranges *t, int m, bool symmetric, bool named)
+{
+    static const char *const names[] = {"minmax", "percentile", "entropy", "mse", "auto"};
+    const pare_range *r = &t->range[symmetric][m];
+    json_t *out = symmetric ? json_real((double)r->high)
+                            : json_pack("[f, f]", (double)r->low, (double)r->high);
+    return named ? json_pack("{s:o, s:s}", "range", out, "chosen", names[r->chosen]) : out;
+}
+
+static json_t *ranges_json(const tensor_ranges *t, bool symmetric)
+{
+    json_t *out = json_object();
+    for (int m = 0; m < METHODS; m++)
+        json_object_set_new(out, methods[m], method_json(t, m, symmetric, m == METHODS - 1));
+    return out;
+}
+
+static pare_status set_bins(pare_ctx *ctx, json_t *tensor, const pare_histogram *h, int sign)
+{
+    const uint64_t *bins = pare_histogram_bins(h, sign);
+    if (!bins) return PARE_OK;
+    char *text = pare_bins_print(ctx, bins);
+    if (!text) return PARE_MEMORY;
+    json_object_set_new(tensor, sign ? "negative" : "positive",
+                        json_pack("{s:I, s:s}", "below", (json_int_t)bins[-1], "bins", text));
+    pare_free(text);
+    return PARE_OK;
+}
+
+static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s, const tensor_ranges *t,
+                              const char *path)
+{
+    const pare_histogram *h = s->histogram;
+    json_t *name = json_string(s->name);
+    if (!name)
+        return PARE_FAIL(ctx, INPUT, "%s: tensor '%s': its name is not UTF-8, which JSON needs; rename "
+                         "it in the model", path, s->name);
+    json_t *tensor = json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "name", name, "count", (json_int_t)h->count, "zero",
+        (json_int_t)h->zero, "nan", (json_int_t)h->nan, "inf", (json_int_t)h->inf, "min",
+        (double)h->min, "max", (double)h->max);
+    json_array_append_new(list, tensor);
+    if (h->count == 0 || h->count > h->nan + h->inf) {
+        json_object_set_new(tensor, "s8", ranges_json(t, true));
+        json_object_set_new(tensor, "u8", ranges_json(t, false));
+    }
+    json_object_set_new(tensor, "top", json_integer(h->top));
+    PARE_TRY(set_bins(ctx, tensor, h, 0));
+    return set_bins(ctx, tensor, h, 1);
+}
+
+static pare_status choose_ranges(pare_ctx *ctx, const pare_ranges *r, tensor_ranges *chosen)
+{
+    for (int i = 0; i < r->count; i++) pare_ctx_child(&chosen[i].ctx, ctx);
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < r->count; i++) {
+        const pare_histogram *h = r->stats[i].histogram;
+        bool finite = h->count == 0 || h->count > h->nan + h->inf;
+        chosen[i].status = finite ? choose_all(&chosen[i], h) : PARE_OK;
+    }
+    for (int i = 0; i < r->count; i++)
+        if (chosen[i].status != PARE_OK)
+            return pare_fail(ctx, chosen[i].status, "tensor '%s': %s", r->stats[i].name,
+                             chosen[i].ctx.message);
+    return PARE_OK;
+}
+
+pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *r, const char *path)
+{
+    char data[33];
+    pare_hash_text(r->data, data);
+    json_t *list = json_array();
+    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:I, s:O}", "format", "pare ranges", "version", 1,
+                             "model", r->model, "data", data, "samples", (json_int_t)r->samples,
+                             "tensors", list);
+    tensor_ranges *chosen = pare_alloc(ctx, (size_t)r->count, sizeof *chosen);
+    pare_status st = root && chosen ? choose_ranges(ctx, r, chosen) : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < r->count; i++)
+        st = add_tensor(ctx, list, &r->stats[i], &chosen[i], path);
+    if (st == PARE_OK) st = pare_json_write(ctx, root, path);
+    pare_free(chosen);
+    json_decref(list);
+    json_decref(root);
+    return st;
+}
