@@ -4,7 +4,9 @@
    leaves out-of-range open); integer to integer keeps the low bits; float to 4 bits rounds to nearest
    even and saturates; anything to bool is x != 0. */
 #include "runtime/cpu/ref.h"
-#include "runtime/cpu/vmath.h"
+
+#include <math.h>
+#include <string.h>
 
 enum { CHUNK = 256 };
 
@@ -106,6 +108,7 @@ static void cast_packed(const pare_view *out, const pare_view *in)
     int64_t index[PARE_MAX_RANK] = {0};
     bool from_float = pare_type_is_float(in->dtype), to_float = pare_type_is_float(out->dtype);
     if (pare_view_count(out) == 0) return;
+    memset(out->data, 0, pare_view_bytes(out)); /* an odd count leaves half a byte */
     do {
         int64_t from = pare_ref_offset(in, index), to = pare_ref_offset(out, index);
         if (from_float) pare_ref_set(out, to, rint(pare_ref_get(in, from)));

@@ -10,6 +10,7 @@
 #include "runtime/ops/infer.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { CHUNK = 256 };
 
@@ -245,6 +246,7 @@ static pare_status scaling_run(const pare_call *c)
     int64_t index[PARE_MAX_RANK] = {0};
     if (pare_view_count(y) == 0) return PARE_OK;
     if (is_packed(x) || is_packed(y)) {
+        if (is_packed(y)) memset(y->data, 0, pare_view_bytes(y)); /* odd counts leave half a byte */
         do one_element(k, y, x, &s, &z, index);
         while (pare_ref_next(x, index));
         return PARE_OK;

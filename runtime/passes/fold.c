@@ -139,7 +139,8 @@ static pare_status run_into(pare_node *node, pare_tensor **result, bool *ran, pa
         if (!v) continue;
         out[i] = view_of(v->dtype, &v->shape, NULL);
     }
-    pare_prep prep = {.ctx = arena->ctx, .node = node, .in = in, .out = out, .threads = 1};
+    pare_prep prep = {.ctx = arena->ctx, .node = node, .in = in, .out = out, .threads = 1,
+                      .share = -1};
     prep.in_count = node->in_count;
     prep.out_count = node->out_count;
     prep.arena = arena;
