@@ -141,6 +141,7 @@ static pare_status create(pare_data_writer *w, const pare_data_column *columns, 
     w->column_count = count;
     for (int i = 0; i < count; i++) w->column[i].dataset = w->column[i].type = -1;
     snprintf(self, sizeof self, "/proc/self/fd/%d", pare_output_fd(w->output));
+    H5dont_atexit(); /* at exit it would write once more what a full disk refused, and crash */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     errno = 0;
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);

@@ -38,6 +38,7 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
         return PARE_FAIL(ctx, INPUT, "%s: is not a regular file, expected an HDF5 file", file->path);
     file->size = (uint64_t)info.st_size;
     PARE_TRY(check_signature(ctx, file));
+    H5dont_atexit(); /* counts only before the first call; see data_writer.c */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures become messages here, not text on stderr */
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, false, true);

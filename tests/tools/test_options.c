@@ -122,14 +122,14 @@ static void commands_are_found(void **state)
     fixture *f = *state;
     const pare_command *command;
     int used;
-    char *bench[] = {"bench", "m.onnx"}, *import[] = {"data", "import"}, *wrong[] = {"valdate"};
+    char *bench[] = {"bench", "m.onnx"}, *import[] = {"data", "import"}, *wrong[] = {"qantize"};
     assert_int_equal(pare_command_find(&f->ctx, &command, bench, 2, &used), PARE_OK);
     assert_int_equal(used, 1);
     assert_int_equal(pare_command_find(&f->ctx, &command, import, 2, &used), PARE_OK);
     assert_int_equal(used, 2);
     assert_string_equal(command->name, "data import");
     assert_int_equal(pare_command_find(&f->ctx, &command, wrong, 1, &used), PARE_USAGE);
-    assert_non_null(strstr(f->ctx.message, "did you mean 'validate'"));
+    assert_non_null(strstr(f->ctx.message, "did you mean 'quantize'"));
 }
 
 /* Every row of every command is in its help and in the completion, and fits its options. */
