@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plain C reference kernels of GlobalAveragePool, GlobalMaxPool, GlobalLpPool and LRN.
    One (n, c) plane is one task; sums in double. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/dense.h"
 #include "runtime/cpu/ref.h"
 
@@ -111,7 +112,8 @@ static const pare_kernel ref_global_lp_pool = {.name = "ref_global_lp_pool",
 static const pare_kernel ref_lrn = {
     .name = "ref_lrn", .can = pare_ref_can_floats, .run = lrn_run, .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_global_average_pool[] = {&ref_global_average_pool, NULL};
+const pare_kernel *const pare_cpu_global_average_pool[] = {
+    &pare_nhwc_global_average_pool, &ref_global_average_pool, NULL};
 const pare_kernel *const pare_cpu_global_max_pool[] = {&ref_global_max_pool, NULL};
 const pare_kernel *const pare_cpu_global_lp_pool[] = {&ref_global_lp_pool, NULL};
 const pare_kernel *const pare_cpu_lrn[] = {&ref_lrn, NULL};

@@ -2,6 +2,7 @@
 /* Plain C reference kernels of MaxPool (1 to 12), AveragePool (1 to 19) and LpPool (1 to 18).
    Plan: one image is loaded as dense doubles, each channel plane is one task, each output value
    walks its window clipped to the tensor. Padding is never a candidate of a maximum. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/dense.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/window.h"
@@ -196,6 +197,6 @@ static const pare_kernel ref_lp_pool = {.name = "ref_lp_pool",
                                         .run = lp_run,
                                         .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_max_pool[] = {&ref_max_pool, NULL};
-const pare_kernel *const pare_cpu_average_pool[] = {&ref_average_pool, NULL};
+const pare_kernel *const pare_cpu_max_pool[] = {&pare_nhwc_max_pool, &ref_max_pool, NULL};
+const pare_kernel *const pare_cpu_average_pool[] = {&pare_nhwc_average_pool, &ref_average_pool, NULL};
 const pare_kernel *const pare_cpu_lp_pool[] = {&ref_lp_pool, NULL};
