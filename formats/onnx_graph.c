@@ -223,6 +223,9 @@ static pare_status find_values(pare_onnx_reader *r, pare_graph *g, pare_value **
 
 static pare_status read_attrs(pare_onnx_reader *r, pare_node *node, const Onnx__Node *m)
 {
+    if (m->n_attribute > PARE_ONNX_MANY)
+        return pare_onnx_problem(r, PARE_UNSUPPORTED, "it has %zu attributes, expected at most %d",
+                                 m->n_attribute, PARE_ONNX_MANY);
     node->attr = pare_arena_alloc(r->arena, m->n_attribute + 1, sizeof *node->attr);
     if (!node->attr) return PARE_MEMORY;
     for (size_t i = 0; i < m->n_attribute; i++) {

@@ -8,7 +8,10 @@
 #include "formats/onnx.pb-c.h"
 #include "formats/onnx_wire.h"
 
-enum { PARE_ONNX_IR_MAX = 13 };
+enum {
+    PARE_ONNX_IR_MAX = 13,
+    PARE_ONNX_MANY = 4096 /* attributes of a node, opsets of a model: far more than models have */
+};
 
 /* Bits of `present`: what the file said although it could have been left out, or left out although
    it could have been said. A model made here has none of them and is written in the usual way. */
@@ -67,6 +70,7 @@ typedef struct pare_onnx_reader {
     pare_onnx_files *files; /* NULL: no external data */
     pare_onnx_report report;
     void *report_user;
+    size_t dense_left; /* bytes that sparse tensors may still take when made dense */
     char where[300]; /* "node 'x' (Op): " while inside one, else "" */
 } pare_onnx_reader;
 

@@ -117,6 +117,9 @@ static pare_status find_folder(pare_ctx *ctx, char **out, const char *path)
 
 static pare_status read_opsets(pare_onnx_reader *r, pare_model *model, const Onnx__Model *m)
 {
+    if (m->n_opset_import > PARE_ONNX_MANY)
+        return pare_onnx_problem(r, PARE_UNSUPPORTED, "it imports %zu opsets, expected at most %d",
+                                 m->n_opset_import, PARE_ONNX_MANY);
     model->opset = pare_arena_alloc(r->arena, m->n_opset_import + 1, sizeof *model->opset);
     if (!model->opset) return PARE_MEMORY;
     for (size_t i = 0; i < m->n_opset_import; i++) {

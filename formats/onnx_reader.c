@@ -17,7 +17,8 @@ static void scratch_free(void *scratch, void *memory)
 
 void pare_onnx_reader_init(pare_onnx_reader *r, pare_ctx *ctx, pare_arena *arena, const char *path)
 {
-    *r = (pare_onnx_reader){.ctx = ctx, .arena = arena, .path = path};
+    *r = (pare_onnx_reader){
+        .ctx = ctx, .arena = arena, .path = path, .dense_left = (size_t)256 << 20};
     pare_arena_init(&r->scratch, ctx);
     r->allocator = (ProtobufCAllocator){scratch_alloc, scratch_free, &r->scratch};
 }

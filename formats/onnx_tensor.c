@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum { ALIGN_UP_TO = 1 << 20 };      /* payloads of this size are copied where they lie unaligned */
-#define SPARSE_MAX ((size_t)1 << 28) /* bytes of a sparse tensor made dense */
 
 static const char *name_of(const pare_tensor *t)
 {
@@ -382,13 +381,14 @@ pare_status pare_onnx_sparse(pare_onnx_reader *r, pare_tensor **out, pare_bytes 
     t->dims = pare_arena_memdup(r->arena, m->dims, m->n_dims * sizeof *m->dims);
     if (!t->dims) return PARE_MEMORY;
     if (!pare_count_dims(t->dims, t->rank, &t->count) ||
-        !pare_type_bytes(t->dtype, t->count, &t->bytes) || t->bytes > SPARSE_MAX ||
+        !pare_type_bytes(t->dtype, t->count, &t->bytes) || t->bytes > r->dense_left ||
         pare_type(t->dtype)->bits < 8)
         return pare_onnx_problem(
             r, PARE_UNSUPPORTED,
-            "sparse tensor '%s': cannot be made dense within 256 MiB; store it "
+            "sparse tensor '%s': sparse tensors made dense exceed 256 MiB; store it "
             "as a dense tensor",
             name_of(t));
+    r->dense_left -= t->bytes;
     PARE_TRY(fill_sparse(r, t, values, indices));
     if (t->data) *out = t;
     return PARE_OK;

@@ -14,6 +14,11 @@ struct pare_arena_block {
 enum { BLOCK = 64 << 10, HEADER = 64 };
 _Static_assert(sizeof(pare_arena_block) <= HEADER, "payload starts 64 bytes into the block");
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1 /* clang's way to say it */
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 enum { ONE_BLOCK_EACH = 1 };
 #else

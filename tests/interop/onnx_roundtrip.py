@@ -157,7 +157,7 @@ def model_with_branches():
     then = helper.make_graph([], "then", [], [helper.make_tensor_value_info("x", 1, ["n"])])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["y"], ["w"])],
                               "else", [], [helper.make_tensor_value_info("w", 1, None)],
-                              [helper.make_tensor("k", 1, [400], np.arange(400.0))],
+                              [helper.make_tensor("k", 1, [300], np.arange(1200, dtype=np.uint8).tobytes(), raw=True)],
                               value_info=[helper.make_tensor_value_info("x", 1, [7])])
     nodes = [helper.make_node("If", ["c"], ["out"], then_branch=then, else_branch=other),
              helper.make_node("Abs", ["out"], ["y"])]
@@ -266,4 +266,5 @@ def main():
     return 1 if problems or not count else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
