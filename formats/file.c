@@ -211,10 +211,17 @@ static void flush_folder(pare_output *o)
     close(fd);
 }
 
+pare_status pare_output_flush(pare_output *output)
+{
+    if (output->direct) return PARE_OK;
+    if (fsync(output->fd) && errno != EINVAL && errno != ENOSYS) return output_fails(output, errno);
+    return PARE_OK;
+}
+
 static pare_status output_finish(pare_output *o)
 {
+    PARE_TRY(pare_output_flush(o));
     if (o->direct) return PARE_OK;
-    if (fsync(o->fd) && errno != EINVAL && errno != ENOSYS) return output_fails(o, errno);
     if (!o->beside) {
         if (access(o->target, F_OK) && make_link(o, o->target) == 0) {
             flush_folder(o);

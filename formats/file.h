@@ -15,17 +15,21 @@ typedef struct pare_map {
     size_t size;
 } pare_map;
 
-/* Maps a whole regular file read-only. PARE_IO where it cannot be opened or read, with the reason. */
+/* Maps a whole regular file read-only. PARE_IO where it cannot be opened or read, with the reason.
+ */
 PARE_NODISCARD pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path);
 void pare_map_close(pare_map *map);
 
 /* A file that appears under its name only when committed: written without a name (or beside, as
-   "path.XXXXXX"), flushed to disk, renamed. A process that dies leaves the old file or the new one. */
+   "path.XXXXXX"), flushed to disk, renamed. A process that dies leaves the old file or the new one.
+ */
 typedef struct pare_output pare_output;
 PARE_NODISCARD pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path);
 /* Append; PARE_IO names the file and the reason (no space, no permission). */
 PARE_NODISCARD pare_status pare_output_write(pare_output *output, const void *data, size_t bytes);
 int pare_output_fd(pare_output *output);
+/* Brings what was written to the disk: for those who commit several files after each other. */
+PARE_NODISCARD pare_status pare_output_flush(pare_output *output);
 /* Commits and frees, or on failure removes and frees. */
 PARE_NODISCARD pare_status pare_output_commit(pare_output *output);
 /* Removes what was written and frees; NULL is allowed. */

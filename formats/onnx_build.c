@@ -39,10 +39,10 @@ pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out_count, Protobu
 pare_status pare_onnx_put_unknown(pare_onnx_builder *b, ProtobufCMessage *message,
                                   pare_bytes unknown)
 {
+    if (!unknown.size) return PARE_OK;
     const uint8_t *at = unknown.data, *end = at + unknown.size;
     pare_wire_field f;
     unsigned count = 0;
-    if (!unknown.size) return PARE_OK;
     for (; at < end; count++)
         if (pare_wire_next(&at, end, &f))
             return PARE_FAIL(b->ctx, INPUT, "%s: kept fields are not valid protobuf",

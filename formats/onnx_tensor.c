@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_UP_TO = 1 << 20 };      /* payloads of this size are copied where they lie unaligned */
+enum { ALIGN_UP_TO = 1 << 20 }; /* payloads of this size are copied where they lie unaligned */
 
 static const char *name_of(const pare_tensor *t)
 {
@@ -89,7 +89,8 @@ static bool store(uint8_t *out, size_t width, pare_dtype dtype, uint64_t number)
     if (width < 4) {
         int64_t value = (int32_t)(uint32_t)number, range = (int64_t)1 << 8 * width;
         int64_t low = is_signed(dtype) ? -range / 2 : 0, high = low + range;
-        if (pare_type(dtype)->bits < 8) { /* two packed numbers: writers differ in the byte's sign */
+        if (pare_type(dtype)->bits <
+            8) { /* two packed numbers: writers differ in the byte's sign */
             low = -range / 2;
             high = range;
         }

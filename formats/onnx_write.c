@@ -129,7 +129,8 @@ static pare_status write_external(const pare_onnx_builder *b, pare_output *outpu
     return PARE_OK;
 }
 
-/* Both files are complete before either gets its name; the data goes first, for the model needs it.
+/* Both files are complete and on the disk before either gets its name; the data goes first, for the
+ * model needs it.
  */
 static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const char *path,
                                const char *data_path)
@@ -142,6 +143,8 @@ static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const 
     }
     if (st == PARE_OK) st = pare_output_open(b->ctx, &model, path);
     if (st == PARE_OK) st = pare_splice_write(splice, model);
+    if (st == PARE_OK && data) st = pare_output_flush(data);
+    if (st == PARE_OK && data) st = pare_output_flush(model);
     if (st == PARE_OK && data) {
         st = pare_output_commit(data);
         data = NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 /* Whole vectors of 8; returns how many elements were done. VCVTPS2PH keeps NaN and rounds to
@@ -33,7 +34,8 @@ __attribute__((target("avx2,f16c"))) static int64_t narrow_f16(uint16_t *dst, co
 
 static bool has_f16c(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    unsigned a, b, c, d; /* not every compiler's __builtin_cpu_supports knows "f16c" */
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 #else
 static int64_t widen_f16(float *dst, const uint16_t *src, int64_t n)

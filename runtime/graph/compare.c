@@ -24,7 +24,8 @@ static bool same_pairs(const pare_pairs *a, const pare_pairs *b)
     if (a->count != b->count) return false;
     for (int i = 0; i < a->count; i++)
         if (!same_text(a->item[i].key, b->item[i].key) ||
-            !same_text(a->item[i].value, b->item[i].value))
+            !same_text(a->item[i].value, b->item[i].value) ||
+            !same_bytes(a->item[i].unknown, b->item[i].unknown))
             return false;
     return true;
 }
@@ -133,6 +134,24 @@ static bool same_values(differ *d, const char *what, const pare_values *a, const
     return true;
 }
 
+/* Which of the graph's lists, as a number. */
+static int list_of(const pare_graph *g, const pare_mention *m)
+{
+    return m->list == &g->in ? 0 : m->list == &g->out ? 1 : 2;
+}
+
+/* Entries that both have; an edited graph has lost some, which its values' types say then. */
+static bool same_mentions(const pare_graph *a, const pare_graph *b)
+{
+    for (int i = 0; i < a->mention_count && i < b->mention_count; i++) {
+        const pare_mention *x = &a->mention[i], *y = &b->mention[i];
+        bool same_place = list_of(a, x) == list_of(b, y) && x->index == y->index &&
+                          same_text(x->name, y->name);
+        if (same_place && !same_bytes(x->origin, y->origin)) return false;
+    }
+    return true;
+}
+
 static bool same_graph(differ *d, const pare_graph *a, const pare_graph *b)
 {
     if (!same_text(a->name, b->name) || !same_text(a->doc, b->doc) ||
@@ -142,6 +161,8 @@ static bool same_graph(differ *d, const pare_graph *a, const pare_graph *b)
                     b->quantization_annotation, b->quantization_annotation_count) ||
         !same_blobs(a->sparse_init, a->sparse_init_count, b->sparse_init, b->sparse_init_count))
         return DIFFER(d, "graph '%s': annotations or sparse tensors differ", a->name);
+    if (!same_mentions(a, b))
+        return DIFFER(d, "graph '%s': two words on one tensor differ", a->name);
     if (!same_values(d, "graph input", &a->in, &b->in) ||
         !same_values(d, "graph output", &a->out, &b->out) ||
         !same_values(d, "value_info", &a->info, &b->info) ||
@@ -175,7 +196,8 @@ const char *pare_model_compare(const pare_model *a, const pare_model *b, char *t
     else {
         for (int i = 0; i < a->opset_count; i++)
             if (strcmp(a->opset[i].domain, b->opset[i].domain) ||
-                a->opset[i].version != b->opset[i].version) {
+                a->opset[i].version != b->opset[i].version ||
+                !same_bytes(a->opset[i].unknown, b->opset[i].unknown)) {
                 snprintf(text, size, "opset of '%s' differs", a->opset[i].domain);
                 return text;
             }

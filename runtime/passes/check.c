@@ -204,7 +204,11 @@ static void check_operator(checker *c, const pare_node *node, int64_t opset)
     if (!strcmp(node->domain, PARE_DOMAIN)) op = NULL; /* not a name files may use */
     if (!pare_model_opset(c->model, node->domain) && (node->domain[0] || opset > 0))
         say(c, node, "the model imports no opset of its domain '%s'", node->domain);
-    if (!op)
+    if (!op && c->model->function_count)
+        say(c, node,
+            "the operator is unknown; the model has functions of its own, which are not "
+            "expanded: export it without them");
+    else if (!op)
         say(c, node, "the operator%s%s is unknown; `pare ops` lists those that are known",
             node->domain[0] ? " of domain " : "", node->domain);
     else if (!node->domain[0] && opset > 0 && (opset < op->first || opset > op->last))

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -222,6 +223,43 @@ static void two_gigabytes_are_refused(void **state)
     munmap(room, size);
 }
 
+/* A tensor of 3 GiB in a sparse file: opening maps it and reads none of it. */
+static void huge_external_data_is_not_read(void **state)
+{
+    rig *r = *state;
+    bytes graph = {.size = 0}, t = make_tensor("w", 1, 2, (int64_t[]){3 << 14, 1 << 14});
+    const char *const text[] = {"location", "w.bin"};
+    bytes entry = {.size = 0};
+    char path[128];
+    snprintf(path, sizeof path, "%s/w.bin", r->folder);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    if (ftruncate(fileno(file), (off_t)3 << 30)) {
+        fclose(file);
+        skip();
+    }
+    fclose(file);
+    put_text(&entry, 1, text[0]);
+    put_text(&entry, 2, text[1]);
+    put_bytes(&t, 13, &entry);
+    put_int(&t, 14, 1);
+    put_bytes(&graph, 5, &t);
+    bytes model = make_model(&graph);
+    OK(pare_file_write(&r->ctx, r->path, model.data, model.size));
+    OK(pare_onnx_read(&r->ctx, &r->back, r->path));
+    const pare_tensor *w = pare_graph_find(r->back->graph, "w")->data;
+    assert_int_equal(w->bytes, (size_t)3 << 30);
+    assert_int_equal(((const float *)w->data)[((size_t)3 << 28) - 1] == 0, 1);
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    assert_true(usage.ru_maxrss < 200 << 10);
+    uint64_t size;
+    OK(pare_onnx_hash(&r->ctx, r->path, NULL, &size));
+    assert_int_equal(size, ((uint64_t)3 << 30) + model.size);
+    assert_int_equal(pare_onnx_write(&r->ctx, r->back, r->path, NULL), PARE_INPUT);
+    assert_non_null(strstr(r->ctx.message, "--external-data"));
+}
+
 static void runtime_operators_are_not_written(void **state)
 {
     rig *r = *state;
@@ -306,11 +344,12 @@ static void a_tensor_has_a_file_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_model_made_here_comes_back),      TEST(bytes_are_as_published),
-        TEST(large_payloads_go_outside),         TEST(changed_numbers_are_written),
-        TEST(a_clone_is_written_alike),          TEST(two_gigabytes_are_refused),
-        TEST(runtime_operators_are_not_written), TEST(a_failed_write_leaves_nothing),
-        TEST(the_hash_covers_external_payloads), TEST(a_tensor_has_a_file_of_its_own),
+        TEST(a_model_made_here_comes_back),   TEST(bytes_are_as_published),
+        TEST(large_payloads_go_outside),      TEST(changed_numbers_are_written),
+        TEST(a_clone_is_written_alike),       TEST(two_gigabytes_are_refused),
+        TEST(huge_external_data_is_not_read), TEST(runtime_operators_are_not_written),
+        TEST(a_failed_write_leaves_nothing),  TEST(the_hash_covers_external_payloads),
+        TEST(a_tensor_has_a_file_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
