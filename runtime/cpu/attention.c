@@ -106,4 +106,4 @@ const pare_kernel pare_ref_attention = {.name = "ref_attention", .can = attentio
                                         .flags = PARE_KERNEL_REF};
 
 const pare_kernel *const pare_cpu_attention[] = {
-    PARE_WITH_ONEDNN(&pare_onednn_attention) &pare_ref_attention, NULL};
+    PARE_WITH_ONEDNN(&pare_onednn_attention) &pare_attention_f32, &pare_ref_attention, NULL};

@@ -18,5 +18,6 @@ extern const pare_kernel pare_onednn_matmul, pare_onednn_attention;
 extern const pare_kernel pare_int8_conv, pare_int8_depthwise, pare_int8_matmul;
 
 extern const pare_kernel pare_nhwc_max_pool, pare_nhwc_average_pool, pare_nhwc_global_average_pool;
+extern const pare_kernel pare_attention_f32;
 
 #endif
