@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges to scales and zero points (QuantizeLinear, ONNX 13). */
+#include "calib/histogram.h"
 #include "quant/parts.h"
 
 #include <float.h>
@@ -15,9 +16,9 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
         return PARE_OK;
     }
     const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
-    if (!stats)
+    if (!stats || stats->histogram->count == 0)
         return PARE_FAIL(s->ctx, INPUT,
-                         "%s: tensor '%s' has no range; calibrate this model with the version of "
+                         "%s: tensor '%s' has no statistics; calibrate this model with the version of "
                          "pare that quantizes it, or keep its reader float with --skip",
                          s->model->path, p->value->name);
     pare_range_rule rule = s->options->rule;

@@ -84,10 +84,10 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     PARE_TRY(kept_exist(plan));
     pare_graph_sweep(m->graph);
     if (optimise) {
-        PARE_TRY(pare_pass_fold_qdq(m));
-        PARE_TRY(pare_pass_infer(m, &again));
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
         PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
+        PARE_TRY(pare_pass_infer(m, &first));
+        PARE_TRY(pare_pass_fold_qdq(m)); /* integer forms of what was fused */
         PARE_TRY(pare_pass_infer(m, &again));
     }
     if (!o->reference) {

@@ -3,6 +3,7 @@
    only walks the records. */
 #include "runtime/base/size.h"
 #include "runtime/exec/plan.h"
+#include "runtime/ops/ops.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -183,12 +184,29 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Shows a tensor, and every other name of the same bytes: outputs of views that nothing runs for. */
+static pare_status observe_value(pare_runner *r, const pare_value *value, const pare_view *view)
+{
+    PARE_TRY(r->observe(r->observe_user, value, view));
+    for (int i = 0; i < value->user_count; i++) {
+        const pare_node *user = value->user[i];
+        const pare_op *op = pare_op_of(user);
+        if (!op || !op->cpu[0] || !(op->cpu[0]->flags & PARE_KERNEL_ALIAS)) continue;
+        if (user->in[0] != value || !user->out[0] || user->graph != value->graph) continue;
+        pare_view alias;
+        pare_view_set(&alias, view->dtype, &user->out[0]->shape, false);
+        alias.data = view->data;
+        PARE_TRY(observe_value(r, user->out[0], &alias));
+    }
+    return PARE_OK;
+}
+
 static pare_status inputs_observe(pare_runner *r)
 {
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
         view.data = r->input[i];
-        PARE_TRY(r->observe(r->observe_user, r->plan->input[i], &view));
+        PARE_TRY(observe_value(r, r->plan->input[i], &view));
     }
     return PARE_OK;
 }
@@ -197,7 +215,7 @@ static pare_status step_observe(pare_runner *r, const pare_call *c)
 {
     for (int k = 0; k < c->out_count; k++)
         if (c->node->out[k])
-            PARE_TRY(r->observe(r->observe_user, c->node->out[k], &c->out[k]));
+            PARE_TRY(observe_value(r, c->node->out[k], &c->out[k]));
     return PARE_OK;
 }
 
