@@ -13,7 +13,7 @@ static pare_status tensor_like(pare_value *value, pare_tensor **out)
 /* --- nodes that are constant by what they say --- */
 
 /* Constant (19): one of its attributes; strings are left alone. */
-static pare_status constant_content(const pare_node *node, const pare_tensor **out)
+static pare_status constant_content(const pare_node *node, pare_tensor **out)
 {
     pare_model *m = node->graph->model;
     const char *name = node->out[0]->name;
@@ -42,7 +42,7 @@ static pare_status constant_content(const pare_node *node, const pare_tensor **o
 }
 
 /* Shape (15): dims start .. end of the input, both held inside [0, rank]. */
-static pare_status shape_content(const pare_node *node, const pare_tensor **out)
+static pare_status shape_content(const pare_node *node, pare_tensor **out)
 {
     const pare_shape *s = &node->in[0]->shape;
     pare_tensor *t;
@@ -60,7 +60,7 @@ static pare_status shape_content(const pare_node *node, const pare_tensor **out)
     return PARE_OK;
 }
 
-static pare_status size_content(const pare_node *node, const pare_tensor **out)
+static pare_status size_content(const pare_node *node, pare_tensor **out)
 {
     int64_t count = pare_shape_count(&node->in[0]->shape);
     pare_tensor *t;
@@ -186,7 +186,32 @@ static bool can_run(const pare_node *node, const pare_infer_options *options)
 
 /* --- putting results in place --- */
 
-static pare_status replace(pare_node *node, const pare_tensor *const *result)
+static bool makes_output(const pare_node *node)
+{
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i] && node->out[i]->is_output) return true;
+    return false;
+}
+
+/* A node that makes a graph output stays; its users read constants beside it. */
+static pare_status replace_beside(pare_node *node, pare_tensor *const *result)
+{
+    pare_graph *g = node->graph;
+    for (int i = 0; i < node->out_count; i++) {
+        pare_value *old = node->out[i], *fresh;
+        if (!old || !result[i] || !old->user_count) continue;
+        const char *name = pare_arena_printf(&g->model->arena, "%s_constant", old->name);
+        name = name ? pare_graph_fresh_name(g, name) : NULL;
+        if (!name) return PARE_MEMORY;
+        result[i]->name = name;
+        PARE_TRY(pare_value_new(g, &fresh, name));
+        PARE_TRY(pare_value_set_init(fresh, result[i]));
+        PARE_TRY(pare_value_replace(old, fresh, false));
+    }
+    return PARE_OK;
+}
+
+static pare_status replace(pare_node *node, pare_tensor *const *result)
 {
     pare_graph *g = node->graph;
     pare_value **in = node->in, **out = node->out;
@@ -203,31 +228,40 @@ static pare_status replace(pare_node *node, const pare_tensor *const *result)
     return PARE_OK;
 }
 
-static pare_status fold_said(pare_node *node, bool *folded)
+/* The content of a node that says it; *content stays NULL for all others. */
+static pare_status said_content(const pare_node *node, pare_tensor **content)
 {
-    const pare_tensor *content = NULL;
-    if (pare_node_is(node, "Constant")) PARE_TRY(constant_content(node, &content));
-    else if (pare_node_is(node, "Shape")) PARE_TRY(shape_content(node, &content));
-    else if (pare_node_is(node, "Size")) PARE_TRY(size_content(node, &content));
-    *folded = content != NULL;
-    return content ? replace(node, &content) : PARE_OK;
+    if (!node->out[0]) return PARE_OK;
+    if (pare_node_is(node, "Constant")) return constant_content(node, content);
+    if (pare_node_is(node, "Shape")) return shape_content(node, content);
+    if (pare_node_is(node, "Size")) return size_content(node, content);
+    return PARE_OK;
 }
 
-pare_status pare_fold_node(pare_node *node, const pare_infer_options *options,
-                                          bool *folded)
+static bool is_read(const pare_node *node)
+{
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i] && node->out[i]->user_count) return true;
+    return false;
+}
+
+pare_status pare_fold_node(pare_node *node, const pare_infer_options *options, bool *folded)
 {
     enum { MOST = 16 };
     pare_tensor *result[MOST] = {0};
     pare_arena arena;
+    bool stays = makes_output(node), done = false;
     *folded = false;
-    if (node->out_count < 1 || node->out_count > MOST) return PARE_OK;
-    for (int i = 0; i < node->out_count; i++)
-        if (node->out[i] && node->out[i]->is_output) return PARE_OK;
-    if (node->out[0]) PARE_TRY(fold_said(node, folded));
-    if (*folded || !can_run(node, options)) return PARE_OK;
-    pare_arena_init(&arena, node->graph->model->ctx);
-    pare_status st = run_into(node, result, folded, &arena);
-    pare_arena_free(&arena);
-    if (st != PARE_OK || !*folded) return st;
-    return replace(node, (const pare_tensor *const *)result);
+    if (node->out_count < 1 || node->out_count > MOST || (stays && !is_read(node))) return PARE_OK;
+    PARE_TRY(said_content(node, result));
+    done = result[0] != NULL;
+    if (!done && can_run(node, options)) {
+        pare_arena_init(&arena, node->graph->model->ctx);
+        pare_status st = run_into(node, result, &done, &arena);
+        pare_arena_free(&arena);
+        PARE_TRY(st);
+    }
+    if (!done) return PARE_OK;
+    *folded = !stays;
+    return stays ? replace_beside(node, result) : replace(node, result);
 }
