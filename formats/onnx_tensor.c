@@ -194,56 +194,90 @@ static bool parse_size(const char *text, size_t *out)
     return !*end && value < SIZE_MAX / 2;
 }
 
-static pare_status read_external(pare_onnx_reader *r, pare_tensor *t)
+static bool has_pair(const pare_tensor *t, const char *key)
 {
-    const char *location = NULL, *length_text = NULL, *offset_text = NULL;
-    char title[600], text[200];
+    for (int i = 0; i < t->external.count; i++)
+        if (t->external.item[i].key && !strcmp(t->external.item[i].key, key)) return true;
+    return false;
+}
+
+typedef struct place {
+    const char *location, *offset_text, *length_text; /* "" where absent */
+    size_t offset;
+} place;
+
+/* external_data to a place; its sizes are checked against the tensor's. *good: no problem came up.
+ */
+static pare_status find_place(pare_onnx_reader *r, const pare_tensor *t, place *out, bool *good)
+{
+    char text[200];
+    *out = (place){"", "", "", 0};
     for (int i = 0; i < t->external.count; i++) {
         const pare_pair *p = &t->external.item[i];
         if (!p->key || !p->value) continue;
-        if (!strcmp(p->key, "location")) location = p->value;
-        if (!strcmp(p->key, "offset")) offset_text = p->value;
-        if (!strcmp(p->key, "length")) length_text = p->value;
+        if (!strcmp(p->key, "location")) out->location = p->value;
+        if (!strcmp(p->key, "offset")) out->offset_text = p->value;
+        if (!strcmp(p->key, "length")) out->length_text = p->value;
     }
-    t->encoding = PARE_EXTERNAL;
-    size_t offset = 0, length = t->bytes;
-    if ((offset_text && !parse_size(offset_text, &offset)) ||
-        (length_text && !parse_size(length_text, &length)))
-        return pare_onnx_problem(
-            r, PARE_INPUT,
-            "tensor '%s': offset '%s' and length '%s' of its external data are "
-            "not both numbers",
-            name_of(t), offset_text ? offset_text : "", length_text ? length_text : "");
+    size_t length = t->bytes;
+    *good = false;
+    if ((has_pair(t, "offset") && !parse_size(out->offset_text, &out->offset)) ||
+        (has_pair(t, "length") && !parse_size(out->length_text, &length)))
+        return pare_onnx_problem(r, PARE_INPUT,
+                                 "tensor '%s': offset '%s' and length '%s' of its external data "
+                                 "are not both numbers",
+                                 name_of(t), out->offset_text, out->length_text);
     if (length != t->bytes)
         return pare_onnx_problem(r, PARE_INPUT,
                                  "tensor '%s': its external data has %zu bytes, %s needs %zu; "
                                  "export it again",
                                  name_of(t), length, describe(t, text, sizeof text), t->bytes);
     if (!r->files || !r->files->folder)
-        return pare_onnx_problem(
-            r, PARE_INPUT,
-            "tensor '%s': its data is in the file '%s', which cannot be looked "
-            "for here",
-            name_of(t), location ? location : "");
+        return pare_onnx_problem(r, PARE_INPUT,
+                                 "tensor '%s': its data is in the file '%s', which cannot be "
+                                 "looked for here",
+                                 name_of(t), out->location);
+    *good = true;
+    return PARE_OK;
+}
+
+/* The file's map; data is NULL after a problem that was only reported. */
+static pare_status map_place(pare_onnx_reader *r, const pare_tensor *t, const place *from,
+                             pare_map *map)
+{
+    char title[600];
     snprintf(title, sizeof title, "%stensor '%s'", r->where, name_of(t));
-    pare_map map;
     pare_ctx own = *r->ctx; /* a reported problem leaves no message behind */
     own.message[0] = 0;
-    pare_status st = pare_onnx_files_map(&own, r->files, &map, location ? location : "", title);
+    *map = (pare_map){0};
+    pare_status st = pare_onnx_files_map(&own, r->files, map, from->location, title);
     r->ctx->fail_after = own.fail_after;
+    if (st == PARE_OK) return PARE_OK;
     if (st == PARE_MEMORY) return PARE_FAIL(r->ctx, MEMORY, "%s", own.message);
-    if (st != PARE_OK && !r->report) return pare_fail(r->ctx, st, "%s: %s", r->path, own.message);
-    if (st != PARE_OK) {
-        r->report(r->report_user, own.message);
-        return PARE_OK;
-    }
-    if (offset > map.size || t->bytes > map.size - offset)
+    if (!r->report) return pare_fail(r->ctx, st, "%s: %s", r->path, own.message);
+    r->report(r->report_user, own.message);
+    return PARE_OK;
+}
+
+static pare_status read_external(pare_onnx_reader *r, pare_tensor *t)
+{
+    place from;
+    pare_map map;
+    bool good;
+    t->encoding = PARE_EXTERNAL;
+    PARE_TRY(find_place(r, t, &from, &good));
+    if (!good) return PARE_OK;
+    PARE_TRY(map_place(r, t, &from, &map));
+    if (!map.data) return PARE_OK;
+    if (from.offset > map.size || t->bytes > map.size - from.offset)
         return pare_onnx_problem(r, PARE_INPUT,
                                  "tensor '%s': needs bytes %zu to %zu of '%s', which has %zu; the "
                                  "file is too short: copy it again",
-                                 name_of(t), offset, offset + t->bytes, location, map.size);
-    PARE_TRY(pare_onnx_files_note(r->ctx, r->files, (pare_bytes){map.data + offset, t->bytes}));
-    return set_data(r, t, map.data + offset);
+                                 name_of(t), from.offset, from.offset + t->bytes, from.location,
+                                 map.size);
+    pare_bytes payload = {map.data + from.offset, t->bytes};
+    PARE_TRY(pare_onnx_files_note(r->ctx, r->files, payload));
+    return set_data(r, t, payload.data);
 }
 
 /* --- the tensor --- */

@@ -3,8 +3,8 @@
 
 usage: onnx_roundtrip.py COPY [MODEL_OR_FOLDER...]      COPY: the program tests/formats/onnx_copy
 
-Without models: those made here, which use every rarely set field, and the operator tests that come
-with the package. Prints one line per difference and a count; exit status 77 where onnx is absent.
+Without models: those made here, which use every rarely set field, the operator tests that come with
+the package, the sample nets, and what PARE_MODELS names. Prints one line per difference and a count; exit status 77 where onnx is absent.
 """
 import os
 import subprocess
@@ -252,6 +252,8 @@ def main():
                 with open(paths[-1], "wb") as file:
                     file.write(model.SerializeToString())
             paths += models_of(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))
+            paths += models_of(os.path.join(os.path.dirname(__file__), "../../datasets/zoo"))
+            paths += models_of(os.environ.get("PARE_MODELS", "none"))
         for path in paths:
             for options in ((), ("--external-data",)):
                 if options and len(paths) > 50 and "/backend/" in path:
