@@ -5,6 +5,7 @@
    and memory does not grow with the samples. */
 #include "calib/ranges.h"
 #include "runtime/exec/exec.h"
+#include "runtime/ops/ops.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -275,12 +276,51 @@ static void stop_threads(job *j)
     for (int i = 0; i < j->started; i++) pthread_join(j->runner[i].thread, NULL);
 }
 
+/* A tensor that is another one under a new shape is computed by no step: it has that one's values. */
+static const pare_histogram *seen_as(const job *j, const pare_ranges *r, const char *name)
+{
+    const pare_value *v = pare_graph_find_own(j->model->graph, name);
+    while (v && v->producer) {
+        const pare_op *op = pare_op_of(v->producer);
+        if (!op || !op->cpu[0] || !(op->cpu[0]->flags & PARE_KERNEL_ALIAS)) break;
+        v = v->producer->in[0];
+        int at = v ? find_name(r, v->name) : -1;
+        if (at >= 0 && r->stats[at].histogram->count) return r->stats[at].histogram;
+    }
+    return NULL;
+}
+
+/* Tensors that no run computed (constant for this shape) leave the table. */
+static pare_status fill_gaps(job *j, pare_ranges *out)
+{
+    for (int i = 0; i < out->count; i++) {
+        const pare_histogram *twin = seen_as(j, out, out->stats[i].name);
+        if (!out->stats[i].histogram->count && twin)
+            PARE_TRY(pare_histogram_merge(j->ctx, out->stats[i].histogram, twin));
+    }
+    int kept = 0;
+    for (int i = 0; i < out->count; i++) {
+        pare_stats s = out->stats[i];
+        if (s.histogram->count) {
+            out->stats[kept++] = s;
+            continue;
+        }
+        pare_log(j->ctx, PARE_LOG_WARNING, "tensor '%s' is not computed from the data: it has no range",
+                 s.name);
+        pare_histogram_free(s.histogram);
+        pare_free((void *)s.name);
+    }
+    out->count = kept;
+    return PARE_OK;
+}
+
 static pare_status add_up(job *j, pare_ranges *out)
 {
     for (int t = 0; t < j->threads; t++)
         for (int i = 0; i < out->count; i++)
             PARE_TRY(pare_histogram_merge(j->ctx, out->stats[i].histogram,
                                           j->runner[t].ranges->stats[i].histogram));
+    PARE_TRY(fill_gaps(j, out));
     for (int i = 0; i < out->count; i++) {
         const pare_histogram *h = out->stats[i].histogram;
         if (h->nan || h->inf)

@@ -103,8 +103,9 @@ pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *h, const pare
     float largest = fmaxf(-h->min, h->max);
     *out = (pare_range){rule->symmetric ? -largest : fminf(h->min, 0),
                         rule->symmetric ? largest : fmaxf(h->max, 0), rule->method};
-    if (h->count > 0 && h->count == h->nan + h->inf)
-        return PARE_FAIL(ctx, INPUT, "all its values are NaN or infinite, no range can be chosen");
+    if (h->count == h->nan + h->inf)
+        return PARE_FAIL(ctx, INPUT, h->count ? "all its values are NaN or infinite: it has no range"
+                                              : "it has no values and so no range");
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;
     switch (rule->method) {
     case PARE_METHOD_PERCENTILE:

@@ -92,7 +92,7 @@ static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s, 
         (json_int_t)h->zero, "nan", (json_int_t)h->nan, "inf", (json_int_t)h->inf, "min",
         (double)h->min, "max", (double)h->max);
     json_array_append_new(list, tensor);
-    if (h->count == 0 || h->count > h->nan + h->inf) {
+    if (h->count > h->nan + h->inf) {
         json_object_set_new(tensor, "s8", ranges_json(t, true));
         json_object_set_new(tensor, "u8", ranges_json(t, false));
     }
@@ -107,8 +107,7 @@ static pare_status choose_ranges(pare_ctx *ctx, const pare_ranges *r, tensor_ran
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < r->count; i++) {
         const pare_histogram *h = r->stats[i].histogram;
-        bool finite = h->count == 0 || h->count > h->nan + h->inf;
-        chosen[i].status = finite ? choose_all(&chosen[i], h) : PARE_OK;
+        chosen[i].status = h->count > h->nan + h->inf ? choose_all(&chosen[i], h) : PARE_OK;
     }
     for (int i = 0; i < r->count; i++)
         if (chosen[i].status != PARE_OK)
