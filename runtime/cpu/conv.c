@@ -193,7 +193,7 @@ static const pare_kernel ref_qlinear_conv = {.name = "ref_qlinear_conv",
 
 const pare_kernel *const pare_cpu_conv[] = {
     PARE_WITH_ONEDNN(&pare_onednn_conv, &pare_onednn_conv_brg, &pare_onednn_conv_jit,
-                     &pare_onednn_conv_gemm) &ref_conv, NULL};
+                     &pare_onednn_conv_gemm) &pare_float_conv, &ref_conv, NULL};
 const pare_kernel *const pare_cpu_conv_transpose[] = {&ref_conv_transpose, NULL};
 const pare_kernel *const pare_cpu_conv_integer[] = {&ref_conv_integer, NULL};
 const pare_kernel *const pare_cpu_qlinear_conv[] = {&ref_qlinear_conv, NULL};

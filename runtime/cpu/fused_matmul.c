@@ -104,4 +104,4 @@ const pare_kernel pare_ref_fused_matmul = {
     .flags = PARE_KERNEL_REF};
 
 const pare_kernel *const pare_cpu_fused_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul)
-                                                    &pare_int8_matmul, &pare_ref_fused_matmul, NULL};
+                                                    &pare_int8_matmul, &pare_float_matmul, &pare_ref_fused_matmul, NULL};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/float_gemm.h"
 
 #define WIDEN(name, ctype)                                                                         \
     PARE_CLONES_FMA void pare_widen_##name(int16_t *dst, const ctype *x, int64_t n, int32_t zero)  \
@@ -31,31 +32,6 @@ void pare_row_load(float *dst, int64_t n, const void *x, pare_dtype type, int64_
         for (int64_t i = 0; i < n; i++) dst[i] = (float)(((const uint8_t *)x)[i * stride] - zero);
 }
 
-PARE_CLONES_FMA static void clamp_row(int64_t n, float *v, float low, float high)
-{
-    for (int64_t i = 0; i < n; i++) {
-        float x = v[i] < low ? low : v[i];
-        v[i] = x > high ? high : x;
-    }
-}
-
-PARE_CLONES_FMA static void leaky_row(int64_t n, float *v, float slope)
-{
-    for (int64_t i = 0; i < n; i++) v[i] = v[i] < 0 ? v[i] * slope : v[i];
-}
-
-static void act_row(const pare_act *act, int64_t n, float *v)
-{
-    switch (act->kind) {
-    case PARE_ACT_NONE: break;
-    case PARE_ACT_RELU: clamp_row(n, v, 0, INFINITY); break;
-    case PARE_ACT_CLIP: clamp_row(n, v, act->alpha, act->beta); break;
-    case PARE_ACT_LEAKY_RELU: leaky_row(n, v, act->alpha); break;
-    default:
-        for (int64_t i = 0; i < n; i++) v[i] = pare_act_apply(act, v[i]);
-    }
-}
-
 #define STORE(name, ctype)                                                                         \
     PARE_CLONES_FMA static void store_##name(const pare_epilogue *e, int64_t n, const float *v,        \
                                          ctype *y)                                                 \
@@ -76,7 +52,7 @@ void pare_row_store(const pare_epilogue *e, int64_t n, float *v, void *y, int64_
         for (int64_t i = 0; i < n; i++) pare_epilogue_store(e, v[i], y, i * stride);
         return;
     }
-    act_row(&e->act, n, v);
+    pare_act_row(&e->act, n, v);
     if (e->to == PARE_f32) {
         memcpy(y, v, (size_t)n * sizeof *v);
         return;
