@@ -16,6 +16,7 @@
         (void)arg;                                                                                 \
         if (s[0] == 1 && s[1] == 1 && s[2] == 0 && s[3] == 0) {                                    \
             const calc f = (calc)factor[0], t = (calc)shift[0];                                    \
+            _Pragma("omp simd")                                                                    \
             for (int64_t i = 0; i < n; i++) y[i] = store(load(x[i]) * f + t);                      \
         } else                                                                                     \
             for (int64_t i = 0; i < n; i++)                                                        \

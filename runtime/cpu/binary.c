@@ -16,18 +16,21 @@
         memory *out = (memory *)p[0];                                                              \
         (void)arg;                                                                                 \
         if (s[0] == 1 && s[1] == 1 && s[2] == 1)                                                   \
+            _Pragma("omp simd")                                                                    \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const real x = load(a[i]), y = load(b[i]);                                         \
                 out[i] = store((real)(expr));                                                      \
             }                                                                                      \
         else if (s[0] == 1 && s[1] == 1 && s[2] == 0) {                                            \
             const real y = load(b[0]);                                                             \
+            _Pragma("omp simd")                                                                    \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const real x = load(a[i]);                                                         \
                 out[i] = store((real)(expr));                                                      \
             }                                                                                      \
         } else if (s[0] == 1 && s[1] == 0 && s[2] == 1) {                                          \
             const real x = load(a[0]);                                                             \
+            _Pragma("omp simd")                                                                    \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const real y = load(b[i]);                                                         \
                 out[i] = store((real)(expr));                                                      \
@@ -39,11 +42,17 @@
             }                                                                                      \
     }
 
+#define HALVES(op, half)                                                                           \
+    static void op##_##half(int64_t n, char *const *p, const int64_t *s, const void *arg)          \
+    {                                                                                              \
+        pare_ref_halves(n, p, s, 2, PARE_##half, op##_f32, arg);                                   \
+    }
+
 #define ROWS_FLOAT(op, expr)                                                                       \
     ROW(op, f32, float, float, PARE_REF_AS_IS, PARE_REF_AS_IS, PARE_CLONES, expr)                  \
     ROW(op, f64, double, double, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                           \
-    ROW(op, f16, uint16_t, float, pare_f16_to_f32, pare_f32_to_f16, , expr)                        \
-    ROW(op, bf16, uint16_t, float, pare_bf16_to_f32, pare_f32_to_bf16, , expr)
+    HALVES(op, f16)                                                                                \
+    HALVES(op, bf16)
 #define ROWS_SIGNED(op, expr)                                                                      \
     ROW(op, s8, int8_t, int8_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                            \
     ROW(op, s16, int16_t, int16_t, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                         \
@@ -245,6 +254,9 @@ PARE_CLONES static void pow_f32(int64_t n, char *const *p, const int64_t *s, con
         for (int64_t i = 0; i < n; i++) out[i * s[0]] = pow(a[i * s[1]], b[i * s[2]]);
 }
 
+HALVES(pow, f16)
+HALVES(pow, bf16)
+
 /* Integers to an integer power, wrapping around; a negative power truncates (1, -1 or 0). */
 static int64_t pow_int(int64_t x, int64_t e)
 {
@@ -284,8 +296,10 @@ static bool pow_can(const pare_prep *p)
 
 static pare_status pow_run(const pare_call *c)
 {
-    if (c->in[0].dtype == PARE_f32 && c->in[1].dtype == PARE_f32)
-        pare_ref_each_call(c, 2, pow_f32, NULL);
+    pare_dtype base = c->in[0].dtype;
+    if (base == PARE_f32 && c->in[1].dtype == PARE_f32) pare_ref_each_call(c, 2, pow_f32, NULL);
+    else if ((base == PARE_f16 || base == PARE_bf16) && c->in[1].dtype == base)
+        pare_ref_each_call(c, 2, base == PARE_f16 ? pow_f16 : pow_bf16, NULL);
     else
         pow_mixed(c);
     return PARE_OK;

@@ -4,6 +4,7 @@
    leaves out-of-range open); integer to integer keeps the low bits; float to 4 bits rounds to nearest
    even and saturates; anything to bool is x != 0. */
 #include "runtime/cpu/ref.h"
+#include "runtime/cpu/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,6 +118,19 @@ static void cast_packed(const pare_view *out, const pare_view *in)
     } while (pare_ref_next(out, index));
 }
 
+/* Between f32 and a half in the same dense order: vectors. */
+static bool cast_dense(const pare_call *c)
+{
+    const pare_view *y = &c->out[0], *x = &c->in[0];
+    bool narrows = x->dtype == PARE_f32 && (y->dtype == PARE_f16 || y->dtype == PARE_bf16);
+    bool widens = y->dtype == PARE_f32 && (x->dtype == PARE_f16 || x->dtype == PARE_bf16);
+    if (!(narrows || widens) || !pare_view_same_order(y, x)) return false;
+    if (!pare_view_rowmajor(x) && !pare_view_nhwc(x)) return false;
+    if (narrows) pare_narrow(y->data, x->data, y->dtype, pare_view_count(x), c->threads);
+    else pare_widen(y->data, x->data, x->dtype, pare_view_count(x), c->threads);
+    return true;
+}
+
 static bool packed(pare_dtype t) { return t == PARE_s4 || t == PARE_u4; }
 
 static bool castable(const pare_view *v)
@@ -130,6 +144,7 @@ static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castabl
 static pare_status cast_run(const pare_call *c)
 {
     const pare_view *out = &c->out[0], *in = &c->in[0];
+    if (cast_dense(c)) return PARE_OK;
     if (out->dtype == in->dtype) pare_ref_copy(out, in, c->threads);
     else if (packed(out->dtype) || packed(in->dtype)) cast_packed(out, in);
     else pare_ref_each_call(c, 1, cast_row, &(cast){out->dtype, in->dtype});

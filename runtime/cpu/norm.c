@@ -3,7 +3,9 @@
      LayerNormalization (17)      the axes from `axis` on; scale and bias broadcast to X
      InstanceNormalization (6)    one sample's channel; scale and bias per channel
      GroupNormalization (18, 21)  one sample's group of channels; per channel, or per group (18)
-   Plain kernels compute in double and round once; the vector kernel takes dense f32 rows. */
+   Plain kernels compute in double and round once; the vector kernel takes dense rows of f32, f16
+   and bf16 and normalizes in f32. */
+#include "runtime/cpu/half.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 
@@ -108,49 +110,90 @@ PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *sca
     for (int j = 0; j < LANES; j++) squares += square[j];
     const double inverse = 1 / sqrt(squares / (double)n + (double)epsilon);
     const float m = (float)mean, f = (float)inverse;
-    if (bias)
-        for (i = 0; i < n; i++) y[i] = (x[i] - m) * f * scale[i] + bias[i];
-    else
-        for (i = 0; i < n; i++) y[i] = (x[i] - m) * f * scale[i];
+    if (bias) {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = (x[k] - m) * f * scale[k] + bias[k];
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = (x[k] - m) * f * scale[k];
+    }
     *out = (stats){mean, inverse};
+}
+
+/* One row of f16 or bf16 through buffer (n). */
+static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *scale, const float *bias,
+                      float *buffer, stats *out)
+{
+    const norm *s = c->state;
+    pare_dtype type = c->in[0].dtype;
+    if (type == PARE_f32) {
+        layer_row_f32((float *)c->out[0].data + r * n, (const float *)c->in[0].data + r * n, scale,
+                      bias, n, s->epsilon, out);
+        return;
+    }
+    pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, n, 1);
+    layer_row_f32(buffer, buffer, scale, bias, n, s->epsilon, out);
+    pare_narrow((uint16_t *)c->out[0].data + r * n, buffer, type, n, 1);
+}
+
+/* Scale or bias as f32: its own memory, or widened to buffer. */
+static const float *layer_factor(const pare_call *c, int i, float *buffer)
+{
+    if (i >= c->in_count || !c->in[i].dtype) return NULL;
+    if (c->in[i].dtype == PARE_f32) return c->in[i].data;
+    pare_widen(buffer, c->in[i].data, c->in[i].dtype, pare_view_count(&c->in[i]), 1);
+    return buffer;
 }
 
 static pare_status vec_layer_norm_run(const pare_call *c)
 {
     const norm *s = c->state;
-    const float *x = c->in[0].data, *scale = c->in[1].data;
-    const float *bias = c->in_count > 2 && c->in[2].dtype ? c->in[2].data : NULL;
-    float *y = c->out[0].data;
     float *means = c->out_count > 1 && c->out[1].dtype ? c->out[1].data : NULL;
     float *inverses = c->out_count > 2 && c->out[2].dtype ? c->out[2].data : NULL;
     int64_t n = 1;
     for (int i = s->axis; i < c->in[0].rank; i++) n *= c->in[0].dim[i];
     int64_t rows = n ? pare_view_count(&c->in[0]) / n : 0;
-    bool wide = c->threads > 1 && rows * n > 1 << 15;
-#pragma omp parallel for num_threads(c->threads) schedule(static) if (wide)
-    for (int64_t r = 0; r < rows; r++) {
-        stats st;
-        layer_row_f32(y + r * n, x + r * n, scale, bias, n, s->epsilon, &st);
-        if (means) means[r] = (float)st.mean;
-        if (inverses) inverses[r] = (float)st.inverse;
-    }
+    float *buffer = c->in[0].dtype == PARE_f32 ? NULL : c->scratch; /* scale, bias, rows */
+    const float *scale = layer_factor(c, 1, buffer);
+    const float *bias = layer_factor(c, 2, buffer ? buffer + n : NULL);
+    int parts = c->threads > 1 && rows * n > 1 << 15 ? c->threads : 1;
+#pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
+    for (int t = 0; t < parts; t++)
+        for (int64_t r = rows * t / parts; r < rows * (t + 1) / parts; r++) {
+            stats st;
+            layer_row(c, r, n, scale, bias, buffer ? buffer + (2 + t) * n : NULL, &st);
+            if (means) means[r] = (float)st.mean;
+            if (inverses) inverses[r] = (float)st.inverse;
+        }
     return PARE_OK;
 }
 
-/* Dense f32, with scale and bias of exactly the normalized dims. */
+static pare_status vec_layer_norm_prepare(pare_prep *p)
+{
+    PARE_TRY(norm_prepare(p));
+    size_t n = 1;
+    for (int i = ((norm *)p->state)->axis; i < p->in[0].rank; i++) n *= (size_t)p->in[0].dim[i];
+    if (p->in[0].dtype != PARE_f32) p->scratch = sizeof(float) * n * ((size_t)p->threads + 2);
+    return PARE_OK;
+}
+
+/* Dense f32, f16 or bf16, with scale and bias of exactly the normalized dims; statistics in f32. */
 static bool vec_layer_norm_can(const pare_prep *p)
 {
     const pare_view *x = &p->in[0];
     int64_t axis = pare_node_int(p->node, "axis", -1);
     if (axis < 0) axis += x->rank;
-    if (x->dtype != PARE_f32 || axis < 0 || axis >= x->rank) return false;
-    for (int i = 0; i < p->out_count; i++)
-        if (p->out[i].dtype && (p->out[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->out[i])))
+    bool short_form = x->dtype == PARE_f16 || x->dtype == PARE_bf16;
+    if ((x->dtype != PARE_f32 && !short_form) || axis < 0 || axis >= x->rank) return false;
+    for (int i = 0; i < p->out_count; i++) {
+        pare_dtype want = i ? PARE_f32 : x->dtype;
+        if (p->out[i].dtype && (p->out[i].dtype != want || !pare_view_rowmajor(&p->out[i])))
             return false;
+    }
     int64_t n = 1;
     for (int i = (int)axis; i < x->rank; i++) n *= x->dim[i];
     for (int i = 1; i < p->in_count && i < 3; i++)
-        if (p->in[i].dtype && (p->in[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->in[i]) ||
+        if (p->in[i].dtype && (p->in[i].dtype != x->dtype || !pare_view_rowmajor(&p->in[i]) ||
                                pare_view_count(&p->in[i]) != n))
             return false;
     return pare_view_rowmajor(x);
@@ -158,7 +201,7 @@ static bool vec_layer_norm_can(const pare_prep *p)
 
 static const pare_kernel vec_layer_norm = {.name = "vec_layer_norm",
                                            .can = vec_layer_norm_can,
-                                           .prepare = norm_prepare,
+                                           .prepare = vec_layer_norm_prepare,
                                            .run = vec_layer_norm_run,
                                            .flags = PARE_KERNEL_INPLACE};
 static const pare_kernel ref_layer_norm = {.name = "ref_layer_norm",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cpu/ref.h"
+#include "runtime/cpu/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -144,6 +145,41 @@ void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, c
     const pare_view *in[PARE_REF_OPERANDS];
     for (int i = 0; i < in_count; i++) in[i] = &call->in[i];
     pare_ref_each(&call->out[0], in, in_count, call->threads, row, arg);
+}
+
+enum { HALF_CHUNK = 512 };
+
+static void widen_strided(float *dst, const uint16_t *src, int64_t stride, pare_dtype half, int64_t n)
+{
+    if (stride == 1) pare_widen(dst, src, half, n, 1);
+    else
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = half == PARE_f16 ? pare_f16_to_f32(src[i * stride])
+                                      : pare_bf16_to_f32(src[i * stride]);
+}
+
+void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
+                     pare_ref_row row, const void *arg)
+{
+    float wide[PARE_REF_OPERANDS][HALF_CHUNK];
+    char *q[PARE_REF_OPERANDS];
+    int64_t step[PARE_REF_OPERANDS];
+    for (int k = 0; k <= inputs; k++) {
+        q[k] = (char *)wide[k];
+        step[k] = k && s[k] == 0 ? 0 : 1;
+    }
+    for (int64_t at = 0; at < n; at += HALF_CHUNK) {
+        int64_t m = n - at < HALF_CHUNK ? n - at : HALF_CHUNK;
+        for (int k = 1; k <= inputs; k++)
+            widen_strided(wide[k], (const uint16_t *)p[k] + at * s[k], s[k], half, step[k] ? m : 1);
+        row(m, q, step, arg);
+        uint16_t *y = (uint16_t *)p[0] + at * s[0];
+        if (s[0] == 1) pare_narrow(y, wide[0], half, m, 1);
+        else
+            for (int64_t i = 0; i < m; i++)
+                y[i * s[0]] =
+                    half == PARE_f16 ? pare_f32_to_f16(wide[0][i]) : pare_f32_to_bf16(wide[0][i]);
+    }
 }
 
 #define COPY_ROW(bits)                                                                             \

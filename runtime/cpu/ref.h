@@ -32,6 +32,10 @@ void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_coun
 /* The same for kernels whose inputs are call->in[0..in_count): most of them. */
 void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, const void *arg);
 
+/* A row of f16 or bf16 through the f32 row of the same operator: widened, computed, rounded. */
+void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
+                     pare_ref_row row, const void *arg);
+
 /* The view of in stretched to the dims of to: stretched axes have stride 0. The shapes must
    broadcast. */
 pare_view pare_ref_stretch(const pare_view *in, const pare_view *to);

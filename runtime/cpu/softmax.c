@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and LogSoftmax (13) along one axis, the maximum subtracted:
      softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
-   The plain kernel computes in double and rounds once; the vector kernel takes f32 with the axis
-   innermost. */
+   The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16 with
+   the axis innermost and computes in f32. */
+#include "runtime/cpu/half.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/vmath.h"
 #include "runtime/ops/infer.h"
@@ -77,41 +78,67 @@ PARE_CLONES static void lane_f32(float *y, const float *x, int64_t n, bool log_f
         for (; i < n; i++) sum += pare_vexp(x[i] - top);
         for (int j = 0; j < LANES; j++) sum += sums[j];
         const float shift = top + logf(sum);
-        for (i = 0; i < n; i++) y[i] = x[i] - shift;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = x[k] - shift;
         return;
     }
-    for (i = 0; i < n; i++) y[i] = pare_vexp(x[i] - top);
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) y[k] = pare_vexp(x[k] - top);
     for (i = 0; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) sums[j] += y[i + j];
     for (; i < n; i++) sum += y[i];
     for (int j = 0; j < LANES; j++) sum += sums[j];
     const float scale = 1 / sum;
-    for (i = 0; i < n; i++) y[i] *= scale;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) y[k] *= scale;
+}
+
+/* Lanes first .. last; f16 and bf16 go through buffer (n). */
+static void lanes_run(const pare_call *c, int64_t first, int64_t last, int64_t n, float *buffer)
+{
+    const softmax *s = c->state;
+    pare_dtype type = c->in[0].dtype;
+    for (int64_t i = first; i < last; i++) {
+        if (type == PARE_f32) {
+            lane_f32((float *)c->out[0].data + i * n, (const float *)c->in[0].data + i * n, n, s->log);
+            continue;
+        }
+        pare_widen(buffer, (const uint16_t *)c->in[0].data + i * n, type, n, 1);
+        lane_f32(buffer, buffer, n, s->log);
+        pare_narrow((uint16_t *)c->out[0].data + i * n, buffer, type, n, 1);
+    }
 }
 
 static pare_status vec_softmax_run(const pare_call *c)
 {
-    const softmax *s = c->state;
-    const float *x = c->in[0].data;
-    float *y = c->out[0].data;
     int64_t n = c->in[0].dim[c->in[0].rank - 1], lanes = n ? pare_view_count(&c->in[0]) / n : 0;
-    bool wide = c->threads > 1 && lanes * n > 1 << 15;
-#pragma omp parallel for num_threads(c->threads) schedule(static) if (wide)
-    for (int64_t i = 0; i < lanes; i++) lane_f32(y + i * n, x + i * n, n, s->log);
+    int parts = c->threads > 1 && lanes * n > 1 << 15 ? c->threads : 1;
+    float *rows = c->in[0].dtype == PARE_f32 ? NULL : c->scratch;
+#pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
+    for (int t = 0; t < parts; t++)
+        lanes_run(c, lanes * t / parts, lanes * (t + 1) / parts, n, rows ? rows + t * n : NULL);
     return PARE_OK;
+}
+
+static pare_status vec_softmax_prepare(pare_prep *p)
+{
+    if (p->in[0].dtype != PARE_f32)
+        p->scratch = sizeof(float) * (size_t)p->threads * (size_t)p->in[0].dim[p->in[0].rank - 1];
+    return softmax_prepare(p);
 }
 
 static bool vec_softmax_can(const pare_prep *p)
 {
     int rank = p->in[0].rank;
     int64_t axis = pare_node_int(p->node, "axis", -1);
-    return p->in[0].dtype == PARE_f32 && rank > 0 && (axis == -1 || axis == rank - 1) &&
+    pare_dtype type = p->in[0].dtype;
+    return (type == PARE_f32 || type == PARE_f16 || type == PARE_bf16) && rank > 0 && (axis == -1 || axis == rank - 1) &&
            pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]);
 }
 
 static const pare_kernel vec_softmax = {.name = "vec_softmax",
                                         .can = vec_softmax_can,
-                                        .prepare = softmax_prepare,
+                                        .prepare = vec_softmax_prepare,
                                         .run = vec_softmax_run,
                                         .flags = PARE_KERNEL_INPLACE};
 static const pare_kernel ref_softmax = {.name = "ref_softmax",

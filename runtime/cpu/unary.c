@@ -42,6 +42,7 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
         memory *out = (memory *)p[0];                                                              \
         (void)alpha, (void)beta;                                                                   \
         if (s[0] == 1 && s[1] == 1)                                                                \
+            _Pragma("omp simd")                                                                    \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const calc x = load(in[i]);                                                        \
                 out[i] = store((calc)(expr));                                                      \
@@ -53,11 +54,17 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
             }                                                                                      \
     }
 
+#define HALVES(op, half)                                                                           \
+    static void op##_##half(int64_t n, char *const *p, const int64_t *s, const void *arg)          \
+    {                                                                                              \
+        pare_ref_halves(n, p, s, 1, PARE_##half, op##_f32, arg);                                   \
+    }
+
 #define ROWS_FLOAT(op, expr)                                                                       \
     ROW(op, f32, float, float, PARE_REF_AS_IS, PARE_REF_AS_IS, PARE_CLONES, expr)                  \
     ROW(op, f64, double, double, PARE_REF_AS_IS, PARE_REF_AS_IS, , expr)                           \
-    ROW(op, f16, uint16_t, float, pare_f16_to_f32, pare_f32_to_f16, , expr)                        \
-    ROW(op, bf16, uint16_t, float, pare_bf16_to_f32, pare_f32_to_bf16, , expr)
+    HALVES(op, f16)                                                                                \
+    HALVES(op, bf16)
 #define TABLE_FLOAT(op)                                                                            \
     [PARE_f32] = op##_f32, [PARE_f64] = op##_f64, [PARE_f16] = op##_f16, [PARE_bf16] = op##_bf16
 

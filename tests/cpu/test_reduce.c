@@ -179,6 +179,37 @@ static void vector_softmax_and_layer_norm_agree(void **state)
         }
 }
 
+/* f16 and bf16: the first kernel against the plain one, at most one step of the type apart. */
+static void short_floats_agree(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"Softmax", "LayerNormalization", "Gelu", "Tanh", "Add", "Relu"};
+    enum { N = 6 * 533 };
+    for (int mode = 0; mode < 12; mode++) {
+        const char *op = ops[mode / 2];
+        pare_dtype type = mode & 1 ? PARE_bf16 : PARE_f16;
+        uint16_t want[N], y[N];
+        int64_t last = 533;
+        kernel_case k;
+        case_open(&k, "", op, (uint64_t)mode);
+        k.threads = 2;
+        case_input(&k, type, 3, (int64_t[]){2, 3, last}, false, 0, 3);
+        if (!strcmp(op, "LayerNormalization") || !strcmp(op, "Add"))
+            case_input(&k, type, 1, &last, true, 0, 1);
+        if (!strcmp(op, "LayerNormalization")) case_input(&k, type, 1, &last, true, 0, 1);
+        case_infer(&k);
+        assert_true(case_run(&k, case_plain(&k), want));
+        const pare_kernel *const *it = k.op->cpu;
+        while (!case_run(&k, *it, y)) it++;
+        for (int i = 0; i < N; i++) {
+            double a = (double)pare_type(type)->to_f32(&y[i]), b = (double)pare_type(type)->to_f32(&want[i]);
+            double step = fmax(fabs(b), 1e-3) * (type == PARE_f16 ? 0x1p-10 : 0x1p-7);
+            if (fabs(a - b) > step) fail_msg("%s: element %d: %.9g, expected %.9g", op, i, a, b);
+        }
+        case_close(&k);
+    }
+}
+
 static void softmax_along_any_axis_and_order(void **state)
 {
     (void)state;
@@ -324,6 +355,7 @@ int main(void)
         cmocka_unit_test(softmax_survives_large_numbers),
         cmocka_unit_test(vector_reductions_agree),
         cmocka_unit_test(vector_softmax_and_layer_norm_agree),
+        cmocka_unit_test(short_floats_agree),
         cmocka_unit_test(softmax_along_any_axis_and_order),
         cmocka_unit_test(products_sum_over_k),
         cmocka_unit_test(gemm_scales_and_transposes),
