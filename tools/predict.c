@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Samples are independent, so a batch is cut into one part per thread, and each part is run by a
+   one-thread plan: no thread waits for another within a network. */
 #include "tools/predict.h"
 
 #include "runtime/base/size.h"
 
+#include <pthread.h>
 #include <string.h>
 
 typedef struct output_rows {
@@ -15,14 +18,27 @@ typedef struct output_rows {
     const char *name;
 } output_rows;
 
+/* One thread's share of a batch. */
+typedef struct part {
+    pare_predictor *whole;
+    pare_ctx ctx;
+    pare_session *session;
+    pare_input_shape *shape; /* (inputs), batch axis set before each run */
+    output_rows *out;        /* (outputs), of this part's rows */
+    pare_runner *runner;     /* for `batch` rows */
+    void *const *inputs;
+    int first, take, batch; /* rows of the whole batch; rows at once */
+    pthread_t thread;
+    pare_status status;
+} part;
+
 struct pare_predictor {
     pare_ctx *ctx;
     const pare_model *model;
-    pare_session *session;
-    pare_input_shape *shape; /* (input_count), batch axis set before each run */
     const pare_data_input *input;
-    int input_count, output_count, fixed;
-    output_rows *out;
+    int input_count, output_count, fixed, part_count;
+    part *part;
+    output_rows *out; /* of the whole batch */
 };
 
 int pare_model_fixed_batch(const pare_model *model)
@@ -58,6 +74,19 @@ static pare_status check_inputs(pare_ctx *ctx, const pare_model *model, const pa
     return PARE_OK;
 }
 
+static pare_status open_part(pare_predictor *p, part *one, const pare_data *data)
+{
+    pare_plan_options options = {.threads = 1};
+    one->whole = p;
+    pare_ctx_child(&one->ctx, p->ctx);
+    one->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *one->shape);
+    one->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *one->out);
+    if (!one->shape || !one->out) return PARE_MEMORY;
+    for (int i = 0; i < p->input_count; i++)
+        one->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(data, i)};
+    return pare_session_new(&one->ctx, &one->session, p->model, &options);
+}
+
 pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
                                const pare_data *data, const pare_data_input *inputs, int input_count,
                                int threads)
@@ -65,36 +94,44 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     PARE_TRY(check_inputs(ctx, model, inputs, input_count));
     pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
     if (!p) return PARE_MEMORY;
-    pare_plan_options options = {.threads = threads};
     p->ctx = ctx;
     p->model = model;
     p->input = inputs;
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
     p->fixed = pare_model_fixed_batch(model);
-    p->shape = pare_alloc(ctx, (size_t)input_count, sizeof *p->shape);
+    p->part_count = threads > 0 ? threads : pare_cpu_cores();
+    p->part = pare_alloc(ctx, (size_t)p->part_count, sizeof *p->part);
     p->out = pare_alloc(ctx, (size_t)p->output_count, sizeof *p->out);
-    pare_status st = p->shape && p->out ? pare_session_new(ctx, &p->session, model, &options)
-                                        : PARE_MEMORY;
-    for (int i = 0; st == PARE_OK && i < input_count; i++) {
-        p->shape[i].name = inputs[i].name;
-        p->shape[i].shape = *pare_data_shape(data, i);
+    pare_status st = p->part && p->out ? PARE_OK : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < p->part_count; i++) {
+        st = open_part(p, &p->part[i], data);
+        if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", p->part[i].ctx.message);
     }
     if (st == PARE_OK) *out = p;
     else pare_predictor_free(p);
     return st;
 }
 
+static void free_rows(output_rows *out, int count)
+{
+    for (int i = 0; out && i < count; i++) {
+        pare_free(out[i].data);
+        pare_free(out[i].f32);
+    }
+    pare_free(out);
+}
+
 void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
-    if (p->session) pare_session_free(p->session);
-    for (int i = 0; p->out && i < p->output_count; i++) {
-        pare_free(p->out[i].data);
-        pare_free(p->out[i].f32);
+    for (int i = 0; p->part && i < p->part_count; i++) {
+        if (p->part[i].session) pare_session_free(p->part[i].session);
+        free_rows(p->part[i].out, p->output_count);
+        pare_free(p->part[i].shape);
     }
-    pare_free(p->out);
-    pare_free(p->shape);
+    pare_free(p->part);
+    free_rows(p->out, p->output_count);
     pare_free(p);
 }
 
@@ -108,10 +145,11 @@ static void convert(void *to, pare_dtype to_type, const void *from, pare_dtype f
 
 /* Gives the runner rows [first, first + take) of an input; rows up to the runner's batch repeat the
    last one. */
-static pare_status feed(pare_predictor *p, pare_runner *runner, int i, const void *rows, int first,
+static pare_status feed(part *one, pare_runner *runner, int i, const void *rows, int first,
                         int take)
 {
     const pare_plan *plan = pare_runner_plan(runner);
+    const pare_predictor *p = one->whole;
     int at = 0;
     while (at < pare_plan_input_count(plan) &&
            strcmp(pare_plan_input(plan, at)->name, p->input[i].name) != 0)
@@ -123,83 +161,146 @@ static pare_status feed(pare_predictor *p, pare_runner *runner, int i, const voi
     size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
     const char *source = (const char *)rows + (size_t)first * bytes;
     if (from != view.dtype && !(pare_type(from)->to_f32 && pare_type(view.dtype)->from_f32_ref))
-        return PARE_FAIL(p->ctx, INPUT, "%s: input '%s' is %s, the data are %s", p->model->path,
+        return PARE_FAIL(&one->ctx, INPUT, "%s: input '%s' is %s, the data are %s", p->model->path,
                          p->input[i].name, pare_type(view.dtype)->name, pare_type(from)->name);
     size_t wide = (size_t)pare_type(view.dtype)->bits / 8 * (size_t)row;
     for (int r = 0; r < batch; r++) {
-        const char *one = source + (size_t)(r < take ? r : take - 1) * bytes;
+        const char *from_row = source + (size_t)(r < take ? r : take - 1) * bytes;
         char *to = (char *)view.data + (size_t)r * wide;
-        if (from == view.dtype) memcpy(to, one, bytes);
-        else convert(to, view.dtype, one, from, row);
+        if (from == view.dtype) memcpy(to, from_row, bytes);
+        else convert(to, view.dtype, from_row, from, row);
     }
     return PARE_OK;
 }
 
-/* Room for count rows; those before first stay. */
-static pare_status make_room(pare_predictor *p, output_rows *out, int first, int count)
+/* Room for count rows, of which the first `kept` stay. */
+static pare_status make_room(pare_ctx *ctx, const char *path, output_rows *out, int kept, int count)
 {
     size_t need, bytes, wide = (size_t)pare_type(out->dtype)->bits / 8;
     if (!wide || !pare_mul_size((size_t)out->size, (size_t)count, &need) ||
         !pare_mul_size(need, wide, &bytes))
-        return PARE_FAIL(p->ctx, UNSUPPORTED, "%s: output '%s' is %s of %lld elements per sample, which "
-                                              "cannot be collected", p->model->path, out->name,
+        return PARE_FAIL(ctx, UNSUPPORTED, "%s: output '%s' is %s of %lld elements per sample, which "
+                                           "cannot be collected", path, out->name,
                          pare_type(out->dtype)->name, (long long)out->size);
     if (need <= out->capacity) return PARE_OK;
-    char *more = pare_alloc(p->ctx, need, wide);
-    float *floats = out->dtype == PARE_f32 ? NULL : pare_alloc(p->ctx, need, sizeof *floats);
-    if (!more || (!floats && out->dtype != PARE_f32)) {
-        pare_free(more);
-        pare_free(floats);
-        return PARE_MEMORY;
-    }
-    if (first) memcpy(more, out->data, (size_t)first * (size_t)out->size * wide);
+    char *more = pare_alloc(ctx, need, wide);
+    if (!more) return PARE_MEMORY;
+    if (kept) memcpy(more, out->data, (size_t)kept * (size_t)out->size * wide);
     pare_free(out->data);
-    pare_free(out->f32); /* made anew after the last piece */
     out->data = more;
-    out->f32 = floats;
     out->capacity = need;
     return PARE_OK;
 }
 
-static pare_status collect(pare_predictor *p, const pare_runner *runner, int i, int batch, int first,
-                           int take, int count)
+/* Keeps the first `take` rows of output i behind the `done` rows this part has. */
+static pare_status collect(part *one, const pare_runner *runner, int i, int batch, int done, int take)
 {
     pare_view view = pare_runner_output(runner, i);
-    output_rows *out = &p->out[i];
+    const pare_predictor *p = one->whole;
+    output_rows *out = &one->out[i];
     out->name = p->model->graph->out.item[i]->name;
     if (!view.rank || view.dim[0] != batch)
-        return PARE_FAIL(p->ctx, INPUT, "%s: output '%s' has %lld rows for %d samples; models without "
-                                        "one row per sample cannot be run on a data set",
+        return PARE_FAIL(&one->ctx, INPUT, "%s: output '%s' has %lld rows for %d samples; models without "
+                                           "one row per sample cannot be run on a data set",
                          p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL, batch);
     out->size = pare_view_count(&view) / batch;
     out->dtype = view.dtype;
     out->shape.rank = view.rank - 1;
     for (int d = 1; d < view.rank; d++) out->shape.dim[d - 1] = view.dim[d];
-    PARE_TRY(make_room(p, out, first, count));
+    PARE_TRY(make_room(&one->ctx, p->model->path, out, done, one->take));
     size_t row = (size_t)out->size * (size_t)pare_type(view.dtype)->bits / 8;
-    memcpy(out->data + (size_t)first * row, view.data, (size_t)take * row);
+    memcpy(out->data + (size_t)done * row, view.data, (size_t)take * row);
     return PARE_OK;
+}
+
+static pare_status run_part(part *one)
+{
+    const pare_predictor *p = one->whole;
+    for (int done = 0; done < one->take; done += one->batch) {
+        int take = one->take - done < one->batch ? one->take - done : one->batch;
+        PARE_TRY(pare_ctx_poll(&one->ctx));
+        for (int i = 0; i < p->input_count; i++)
+            PARE_TRY(feed(one, one->runner, i, one->inputs[i], one->first + done, take));
+        PARE_TRY(pare_runner_run(one->runner));
+        for (int i = 0; i < p->output_count; i++)
+            PARE_TRY(collect(one, one->runner, i, one->batch, done, take));
+    }
+    return PARE_OK;
+}
+
+/* The runner for this part's rows. Plans are made on one thread: they share the model. */
+static pare_status find_runner(pare_predictor *p, part *one)
+{
+    one->batch = p->fixed ? p->fixed : one->take;
+    for (int i = 0; i < p->input_count; i++)
+        if (one->shape[i].shape.rank) one->shape[i].shape.dim[0] = one->batch;
+    pare_status st = pare_session_runner(one->session, &one->runner, one->shape, p->input_count);
+    return st == PARE_OK ? st : pare_fail(p->ctx, st, "%s", one->ctx.message);
+}
+
+static void *work(void *user)
+{
+    part *one = user;
+    one->status = run_part(one);
+    return NULL;
+}
+
+/* Puts the parts' rows one behind the other. */
+static pare_status join_rows(pare_predictor *p, int i, int parts, int count)
+{
+    output_rows *out = &p->out[i];
+    const output_rows *like = &p->part[0].out[i];
+    size_t row = (size_t)like->size * (size_t)pare_type(like->dtype)->bits / 8, before = out->capacity;
+    out->name = like->name;
+    out->dtype = like->dtype;
+    out->size = like->size;
+    out->shape = like->shape;
+    PARE_TRY(make_room(p->ctx, p->model->path, out, 0, count));
+    for (int k = 0; k < parts; k++)
+        memcpy(out->data + (size_t)p->part[k].first * row, p->part[k].out[i].data,
+               (size_t)p->part[k].take * row);
+    if (out->dtype == PARE_f32 || !pare_type(out->dtype)->to_f32) return PARE_OK;
+    if (out->capacity > before) {
+        pare_free(out->f32);
+        out->f32 = pare_alloc(p->ctx, out->capacity, sizeof *out->f32);
+        if (!out->f32) return PARE_MEMORY;
+    }
+    convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
+    return PARE_OK;
+}
+
+/* Runs the parts, the first one on this thread; the first failure is the predictor's. */
+static pare_status run_parts(pare_predictor *p, int parts)
+{
+    pare_status st = PARE_OK;
+    int started = 1;
+    while (started < parts &&
+           !pthread_create(&p->part[started].thread, NULL, work, &p->part[started]))
+        started++;
+    for (int k = started; k < parts; k++) work(&p->part[k]); /* no more threads to be had */
+    work(&p->part[0]);
+    for (int k = 1; k < started; k++) pthread_join(p->part[k].thread, NULL);
+    for (int k = 0; st == PARE_OK && k < parts; k++) {
+        st = p->part[k].status;
+        if (st != PARE_OK) (void)pare_fail(p->ctx, st, "%s", p->part[k].ctx.message);
+    }
+    return st;
 }
 
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
-    int batch = p->fixed ? p->fixed : count;
-    for (int first = 0; first < count; first += batch) {
-        int take = count - first < batch ? count - first : batch;
-        pare_runner *runner;
-        for (int i = 0; i < p->input_count; i++)
-            if (p->shape[i].shape.rank) p->shape[i].shape.dim[0] = batch;
-        PARE_TRY(pare_ctx_poll(p->ctx));
-        PARE_TRY(pare_session_runner(p->session, &runner, p->shape, p->input_count));
-        for (int i = 0; i < p->input_count; i++)
-            PARE_TRY(feed(p, runner, i, inputs[i], first, take));
-        PARE_TRY(pare_runner_run(runner));
-        for (int i = 0; i < p->output_count; i++)
-            PARE_TRY(collect(p, runner, i, batch, first, take, count));
+    int unit = p->fixed ? p->fixed : 1, units = (count + unit - 1) / unit;
+    int parts = units < p->part_count ? units : p->part_count;
+    for (int k = 0, first = 0; k < parts; k++) {
+        int last = (int)((int64_t)units * (k + 1) / parts) * unit;
+        p->part[k].inputs = inputs;
+        p->part[k].first = first;
+        p->part[k].take = (last < count ? last : count) - first;
+        first = last;
+        PARE_TRY(find_runner(p, &p->part[k]));
     }
-    for (int i = 0; i < p->output_count; i++)
-        if (p->out[i].f32 && pare_type(p->out[i].dtype)->to_f32)
-            convert(p->out[i].f32, PARE_f32, p->out[i].data, p->out[i].dtype, count * p->out[i].size);
+    PARE_TRY(run_parts(p, parts));
+    for (int i = 0; i < p->output_count; i++) PARE_TRY(join_rows(p, i, parts, count));
     return PARE_OK;
 }
 
