@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The commands on real models and data: words, files and exit statuses that scripts rely on.
+name=words
+. "$(dirname "$0")/_lib.sh"
+data_sets || exit 0
+mlp=$zoo/mlp.onnx
+
+# --- help, versions, mistakes ---
+works overview "$pare" --help
+for command in data inspect check calibrate quantize run validate bench report ops doctor version; do
+    says "overview_$command" "  $command"
+done
+wrong=
+for command in "data fashion-mnist" "data import" inspect check calibrate quantize run validate bench report ops doctor version completion; do
+    # shellcheck disable=SC2086 # two words
+    "$pare" $command --help >.test.out 2>.test.err && has "example:" .test.out && has "usage: pare $command" .test.out &&
+        has "--json" .test.out && has "--device" .test.out && [ ! -s .test.err ] || wrong="$wrong $command"
+done
+if [ -z "$wrong" ]; then pass every_help; else fail every_help "$wrong"; fi
+refuses no_command 2 "no command 'valdate'|validate" "$pare" valdate
+refuses no_option 2 "did you mean --samples" "$pare" calibrate "$mlp" --sampels 3
+refuses bad_choice 2 "int8|fp16|bf16" "$pare" quantize "$mlp" -o q.onnx --precision int3
+refuses no_argument 2 "usage: pare inspect MODEL" "$pare" inspect
+refuses cuda 1 "--device cuda|cpu" "$pare" inspect "$mlp" --device cuda
+works device_cpu "$pare" version --device cpu
+"$pare" completion bash >completion.bash
+if ! command -v bash >/dev/null 2>&1; then
+    skip completion "bash is not installed"
+elif bash -c 'source completion.bash; COMP_WORDS=(pare quantize --precision b); COMP_CWORD=3; _pare
+    [ "${COMPREPLY[*]}" = bf16 ] || exit 1
+    COMP_WORDS=(pare cal); COMP_CWORD=1; _pare; [ "${COMPREPLY[*]}" = calibrate ] || exit 2
+    COMP_WORDS=(pare data import --lay); COMP_CWORD=3; _pare; [ "${COMPREPLY[*]}" = --layout ]'; then
+    pass completion
+else
+    fail completion "exit $?"
+fi
+
+# --- the flow ---
+works calibrate "$pare" calibrate -q "$mlp" --data "$data/train.h5" -o ranges.json
+[ "$(cat .test.out)" = ranges.json ] && pass data_on_standard_output || fail data_on_standard_output "$(cat .test.out)"
+[ ! -s .test.err ] && pass quiet || fail quiet "$(cat .test.err)"
+works quantize_ranges "$pare" quantize -q "$mlp" -o a.onnx --ranges ranges.json
+works quantize_data "$pare" quantize -q "$mlp" -o b.onnx --data "$data/train.h5"
+cmp -s a.onnx b.onnx && pass same_file_either_way || fail same_file_either_way "ranges and data give different files"
+works fp16 "$pare" quantize -q "$mlp" -o h.onnx --precision fp16
+works bf16 "$pare" quantize -q "$mlp" -o g.onnx --precision bf16
+works u8 "$pare" quantize -q "$mlp" -o u.onnx --ranges ranges.json --activations u8
+works check_result "$pare" check a.onnx
+works inspect_result "$pare" inspect a.onnx
+says inspect_says_int8 "int8"
+works validate "$pare" validate -q "$mlp" a.onnx --data "$data/test.h5" --samples 2000 --report report.html
+says validate_table "McNemar p"
+for part in '<!DOCTYPE html>' '</html>' '<svg' 'prefers-color-scheme:dark' 'width=device-width'; do
+    has "$part" report.html || fail report_html "'$part' is missing"
+done
+grep -qE '(src|href)=|@import|url\(' report.html && fail report_alone "it fetches something" || pass report_alone
+works bench "$pare" bench -q a.onnx --duration 0.1 --shapes input:4x1x28x28 --percentile 50,99.9 --json bench.json \
+    --profile profile.json --trace trace.json --no-tune
+says bench_percentile "p99.9"
+has '"traceEvents"' trace.json && pass trace || fail trace "no events"
+has '"kernel"' profile.json && pass profile || fail profile "no kernels"
+refuses bench_unknown_input 1 "has no input 'in'|'input'" "$pare" bench a.onnx --shapes in:1x1x28x28
+refuses bench_bad_shape 2 "--shapes" "$pare" bench a.onnx --shapes input:1xx28
+refuses bench_shape_contradicts 1 "a.onnx|input" "$pare" bench a.onnx --shapes input:1x3x28x28
+
+# --- ranges: order and batch do not show; halves add up; another model's are refused ---
+calibrate="$pare calibrate -q $mlp --data $data/train.h5 --range 0:600 --samples 600"
+$calibrate -o all.json >/dev/null
+works shuffled $calibrate --shuffle 7 --batch 7 -o shuffled.json
+cmp -s all.json shuffled.json && pass shuffled_is_equal || fail shuffled_is_equal "the tables differ"
+"$pare" calibrate -q "$mlp" --data "$data/train.h5" --range 0:300 --samples 600 -o first.json >/dev/null
+"$pare" calibrate -q "$mlp" --data "$data/train.h5" --range 300:600 --samples 600 -o second.json >/dev/null
+works merge "$pare" calibrate -q --merge first.json second.json -o merged.json
+cmp -s all.json merged.json && pass merged_halves_are_equal || fail merged_halves_are_equal "the tables differ"
+refuses merge_one 2 "at least two tables" "$pare" calibrate --merge first.json -o x.json
+refuses ranges_of_another_model 1 "ranges.json|another model" "$pare" quantize "$zoo/cnn.onnx" -o x.onnx --ranges ranges.json
+head -c 500 ranges.json >cut.json
+refuses ranges_cut 1 "cut.json" "$pare" quantize "$mlp" -o x.onnx --ranges cut.json
+refuses ranges_no_table 1 "bench.json" "$pare" quantize "$mlp" -o x.onnx --ranges bench.json
+refuses no_samples 1 "0 samples" "$pare" calibrate "$mlp" --data "$data/train.h5" -o x.json --samples 0
+refuses bad_method 2 "method|minmax" "$pare" quantize "$mlp" -o x.onnx --ranges ranges.json --method maxmin
+refuses pattern_matches_nothing 2 "nomatch*" "$pare" quantize "$mlp" -o x.onnx --ranges ranges.json --skip 'nomatch*'
+works skip_by_type "$pare" quantize -q "$mlp" -o skipped.onnx --ranges ranges.json --skip op:Gemm --precision fp16
+refuses report_of_no_facts 1 "bench.json|validate" "$pare" report bench.json -o r.html
+
+# --- run: tensors in and out ---
+head -c 6272 /dev/zero | npy_of x.npy '<f4' '(2, 1, 28, 28)'
+works run "$pare" run -q "$mlp" --input input=x.npy -o out
+[ -f out/logits.npy ] && pass run_names_outputs || fail run_names_outputs "$(ls out)"
+works run_positional "$pare" run -q "$mlp" input=x.npy -o out2
+cmp -s out/logits.npy out2/logits.npy && pass run_is_repeatable || fail run_is_repeatable "outputs differ"
+refuses run_missing_input 1 "mlp.onnx|'input' is missing|--input input=" "$pare" run "$mlp" -o out3
+refuses run_wrong_name 1 "has no input 'data'" "$pare" run "$mlp" --input data=x.npy -o out3
+refuses run_twice 2 "twice" "$pare" run "$mlp" input=x.npy input=x.npy -o out3
+head -c 8 /dev/zero | npy_of i.npy '<i8' '(1,)'
+refuses run_wrong_type 1 "i.npy|int64|float" "$pare" run "$mlp" input=i.npy -o out3
+head -c 12 /dev/zero | npy_of s.npy '<f4' '(1, 3)'
+refuses run_wrong_shape 1 "mlp.onnx|'input'" "$pare" run "$mlp" input=s.npy -o out3
+[ ! -e out3 ] && pass no_folder_left || fail no_folder_left "out3 was made"
+
+# --- output names that are no file names ---
+if command -v protoc >/dev/null 2>&1; then
+    tensor='type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } dim { dim_value: 1 } dim { dim_value: 28 } dim { dim_value: 28 } } } }'
+    printf '%s\n' "ir_version: 8 opset_import { domain: \"\" version: 17 } graph { name: \"g\"
+        node { op_type: \"Relu\" input: \"x\" output: \"a/b\" } node { op_type: \"Sigmoid\" input: \"x\" output: \"a:b\" }
+        input { name: \"x\" $tensor } output { name: \"a/b\" $tensor } output { name: \"a:b\" $tensor } }" | onnx_of names
+    works odd_names "$pare" run -q names.onnx x=x.npy -o odd
+    [ "$(ls odd | tr '\n' ' ')" = "a_b.npy a_b_1.npy " ] && pass odd_names_are_numbered ||
+        fail odd_names_are_numbered "$(ls odd | tr '\n' ' ')"
+else
+    skip odd_names "protoc is not installed"
+fi
+finish
