@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranges.json: round trips, merging, and files that lie. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "calib/ranges.h"
+#include "formats/file.h"
+#include "formats/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pare_ctx ctx;
+static char folder[] = "/tmp/pare_ranges_XXXXXX", path[64], other[64];
+
+static const char *const names[3] = {"a/1", "b \"quoted\" \xc3\xa9", "c"};
+static const char *const model = "0123456789abcdef0123456789abcdef";
+
+/* Values of samples first .. last: both signs, zeros, a NaN in tensor c. */
+static pare_ranges *make(int first, int last)
+{
+    pare_ranges *r = NULL;
+    assert_int_equal(pare_ranges_new(&ctx, &r, names, 3), PARE_OK);
+    memcpy(r->model, model, 33);
+    for (int i = first; i < last; i++) {
+        float x[40];
+        for (int k = 0; k < 40; k++) x[k] = sinf((float)(i * 40 + k)) * ldexpf(1, (i * 7 + k) % 30 - 15);
+        assert_int_equal(pare_histogram_add(&ctx, r->stats[0].histogram, PARE_f32, x, 40), PARE_OK);
+        for (int k = 0; k < 40; k++) x[k] = k % 2 ? fabsf(x[k]) : 0;
+        assert_int_equal(pare_histogram_add(&ctx, r->stats[1].histogram, PARE_f32, x, 40), PARE_OK);
+        x[3] = i == 5 ? NAN : 1.5f;
+        assert_int_equal(pare_histogram_add(&ctx, r->stats[2].histogram, PARE_f32, x + 3, 1), PARE_OK);
+        r->data = pare_hash_sum(r->data, pare_hash_bytes(&i, sizeof i));
+    }
+    r->samples = last - first;
+    return r;
+}
+
+static void assert_same_files(const char *a, const char *b)
+{
+    pare_map x, y;
+    assert_int_equal(pare_map_open(&ctx, &x, a), PARE_OK);
+    assert_int_equal(pare_map_open(&ctx, &y, b), PARE_OK);
+    assert_int_equal(x.size, y.size);
+    assert_memory_equal(x.data, y.data, x.size);
+    pare_map_close(&x);
+    pare_map_close(&y);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    pare_ranges *r = make(0, 20), *back = NULL;
+    assert_int_equal(pare_ranges_write(&ctx, r, path), PARE_OK);
+    if (pare_ranges_read(&ctx, &back, path) != PARE_OK) fail_msg("%s", ctx.message);
+    assert_int_equal(pare_ranges_count(back), 3);
+    assert_int_equal(pare_ranges_samples(back), 20);
+    assert_string_equal(pare_ranges_model_hash(back), model);
+    assert_memory_equal(&r->data, &back->data, sizeof r->data);
+    for (int i = 0; i < 3; i++) {
+        const pare_histogram *x = r->stats[i].histogram;
+        const pare_stats *found = pare_ranges_find(back, names[i]);
+        assert_non_null(found);
+        const pare_histogram *y = found->histogram;
+        assert_int_equal(x->count, y->count);
+        assert_int_equal(x->zero, y->zero);
+        assert_int_equal(x->nan, y->nan);
+        assert_true(x->min == y->min && x->max == y->max && x->top == y->top && x->first == y->first);
+        for (int s = 0; s < 2; s++) {
+            const uint64_t *p = pare_histogram_bins(x, s), *q = pare_histogram_bins(y, s);
+            assert_int_equal(p == NULL, q == NULL);
+            if (p) assert_memory_equal(p - 1, q - 1, (PARE_HISTOGRAM_BINS + 1) * sizeof *p);
+        }
+    }
+    assert_null(pare_ranges_find(back, "d"));
+    assert_int_equal(pare_ranges_write(&ctx, back, other), PARE_OK);
+    assert_same_files(path, other);
+    pare_ranges_free(back);
+    pare_ranges_free(r);
+}
+
+static void test_what_the_file_says(void **state)
+{
+    (void)state;
+    pare_ranges *r = make(0, 20);
+    json_t *root = NULL;
+    assert_int_equal(pare_ranges_write(&ctx, r, path), PARE_OK);
+    assert_int_equal(pare_json_read(&ctx, &root, path), PARE_OK);
+    const json_t *c = json_array_get(json_object_get(root, "tensors"), 2);
+    assert_int_equal(json_integer_value(json_object_get(c, "count")), 20);
+    assert_int_equal(json_integer_value(json_object_get(c, "nan")), 1);
+    assert_true(json_real_value(json_object_get(c, "max")) == 1.5);
+    const json_t *u8 = json_object_get(c, "u8"), *range = json_object_get(u8, "minmax");
+    assert_true(json_real_value(json_array_get(range, 0)) == 0);
+    assert_true(json_real_value(json_array_get(range, 1)) == 1.5);
+    const char *methods[] = {"percentile:99.99", "entropy", "mse", "auto"};
+    for (int i = 0; i < 4; i++) assert_non_null(json_object_get(u8, methods[i]));
+    json_decref(root);
+    pare_ranges_free(r);
+}
+
+static void test_merged_halves_equal_the_whole(void **state)
+{
+    (void)state;
+    for (int cut = 1; cut < 20; cut += 6) {
+        pare_ranges *whole = make(0, 20), *a = make(0, cut), *b = make(cut, 20);
+        assert_int_equal(pare_ranges_merge(&ctx, b, a), PARE_OK);
+        assert_int_equal(pare_ranges_write(&ctx, whole, path), PARE_OK);
+        assert_int_equal(pare_ranges_write(&ctx, b, other), PARE_OK);
+        assert_same_files(path, other);
+        pare_ranges_free(whole);
+        pare_ranges_free(a);
+        pare_ranges_free(b);
+    }
+}
+
+static void test_merging_refusals(void **state)
+{
+    (void)state;
+    pare_ranges *a = make(0, 3), *b = make(3, 6), *few = NULL;
+    b->model[0] = 'f';
+    pare_ctx_clear(&ctx);
+    assert_int_equal(pare_ranges_merge(&ctx, a, b), PARE_INPUT);
+    assert_non_null(strstr(ctx.message, "made for model f123"));
+    memcpy(b->model, model, 33);
+    b->stats[1].histogram->count = INT64_MAX;
+    pare_ctx_clear(&ctx);
+    assert_int_equal(pare_ranges_merge(&ctx, a, b), PARE_INPUT);
+    assert_non_null(strstr(ctx.message, "overflows"));
+    assert_int_equal(pare_ranges_new(&ctx, &few, names + 1, 2), PARE_OK);
+    memcpy(few->model, model, 33);
+    pare_ctx_clear(&ctx);
+    assert_int_equal(pare_ranges_merge(&ctx, a, few), PARE_INPUT);
+    assert_non_null(strstr(ctx.message, "has 2 tensors"));
+    assert_int_equal(a->samples, 3);
+    pare_ranges_free(a);
+    pare_ranges_free(b);
+    pare_ranges_free(few);
+}
+
+static void test_bins_text(void **state)
+{
+    (void)state;
+    uint64_t store[PARE_HISTOGRAM_BINS + 1] = {0}, *bins = store + 1;
+    bins[0] = 1, bins[1] = 0xabc, bins[5] = 16, bins[PARE_HISTOGRAM_BINS - 1] = 2;
+    char *text = pare_bins_print(&ctx, bins);
+    assert_string_equal(text, "1 abc -3 10 -2ff9 2");
+    uint64_t back[PARE_HISTOGRAM_BINS] = {0};
+    assert_true(pare_bins_parse(text, back));
+    assert_memory_equal(back, bins, sizeof back);
+    pare_free(text);
+    const char *bad[] = {"x", "1 ", "1  2", " 1", "-", "0", "-0", "-1", "1 -5", "-3000 1",
+                         "11112222333344445", "8000000000000000", "1,2", "A"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memset(back, 0, sizeof back);
+        assert_false(pare_bins_parse(bad[i], back));
+    }
+    assert_true(pare_bins_parse("", back));
+}
+
+/* --- files that lie --- */
+
+static const char *const good =
+    "{\"format\": \"pare ranges\", \"version\": 1, \"model\": \"0123456789abcdef0123456789abcdef\","
+    " \"data\": \"0123456789abcdef0123456789abcdef\", \"samples\": 2, \"tensors\": [{\"name\": \"x\","
+    " \"count\": 6, \"zero\": 1, \"nan\": 0, \"inf\": 0, \"min\": -1.0, \"max\": 1.5, \"top\": 127,"
+    " \"positive\": {\"below\": 1, \"bins\": \"-2c00 2 -1ff 1\"},"
+    " \"negative\": {\"below\": 0, \"bins\": \"-2c00 1\"}}]}";
+
+static pare_status parse(const char *text)
+{
+    pare_ranges *r = NULL;
+    pare_ctx_clear(&ctx);
+    pare_status st = pare_ranges_parse(&ctx, &r, text, strlen(text), "r.json");
+    pare_ranges_free(r);
+    return st;
+}
+
+/* The good text with one part replaced is refused with these words. */
+static void refused(const char *part, const char *by, const char *words)
+{
+    char text[2048];
+    const char *at = strstr(good, part);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, by, at + strlen(part));
+    assert_int_equal(parse(text), PARE_INPUT);
+    if (!strstr(ctx.message, words)) print_error("%s -> %s: %s\n", part, by, ctx.message);
+    assert_non_null(strstr(ctx.message, words));
+    assert_non_null(strstr(ctx.message, "r.json"));
+}
+
+static void test_lies(void **state)
+{
+    (void)state;
+    if (parse(good) != PARE_OK) fail_msg("%s", ctx.message);
+    refused("pare ranges", "something", "is not a table of ranges");
+    refused("\"version\": 1", "\"version\": 2", "version");
+    refused("\"samples\"", "\"batch\": 1, \"samples\"", "unknown key 'batch'");
+    refused("\"zero\": 1", "\"zero\": 1, \"mean\": 0", "unknown key 'mean'");
+    refused("\"samples\": 2", "\"samples\": -2", "'samples' is not a count");
+    refused("\"samples\": 2", "\"samples\": 99999999999999999999", "not valid JSON");
+    refused("0123456789abcdef0123456789abcdef", "0123", "hash of model or data");
+    refused("\"count\": 6", "\"count\": 7", "do not add up");
+    refused("\"count\": 6", "\"count\": 6.5", "'count' is not a count");
+    refused("\"zero\": 1", "\"zero\": 9223372036854775807", "do not add up");
+    refused("\"nan\": 0", "\"nan\": true", "'nan' is not a count");
+    refused("\"max\": 1.5", "\"max\": 1.25", "min and max");
+    refused("\"max\": 1.5", "\"max\": 2.5", "min and max");
+    refused("\"max\": 1.5", "\"max\": 1e300", "not a float");
+    refused("\"min\": -1.0", "\"min\": 1.0", "min and max");
+    refused("\"top\": 127", "\"top\": 128", "min and max");
+    refused("\"top\": 127", "\"top\": 255", "top octave is wrong");
+    refused("\"top\": 127", "\"top\": -1", "no top octave");
+    refused("-2c00 2 -1ff 1", "-2c00 2 -1ff 1 -1fff 1", "bins are damaged");
+    refused("-2c00 2 -1ff 1", "-2c00 2 -1ff 7fffffffffffffff", "do not add up");
+    refused("\"bins\": \"-2c00 1\"", "\"bins\": 3", "bins are damaged");
+    refused("\"bins\": \"-2c00 1\"", "\"bins\": \"\"", "do not add up");
+    refused("\"name\": \"x\"", "\"name\": 4", "no name");
+    refused("[{", "[{\"name\": \"x\"}, {", "in it twice");
+    refused("[{", "[7, {", "no name");
+    refused("\"tensors\": [", "\"tensors\": {}, \"tensors\": [", "not valid JSON"); /* a key twice */
+}
+
+static void test_cut_file(void **state)
+{
+    (void)state;
+    size_t size = strlen(good);
+    char *text = malloc(size + 1);
+    for (size_t cut = 0; cut < size; cut++) {
+        memcpy(text, good, cut);
+        text[cut] = 0;
+        assert_int_equal(parse(text), PARE_INPUT);
+        assert_true(ctx.message[0] != 0);
+    }
+    free(text);
+}
+
+static void test_failed_allocations(void **state)
+{
+    (void)state;
+    bool done = false;
+    for (long n = 0; !done && n < 100; n++) {
+        ctx.fail_after = n;
+        done = parse(good) == PARE_OK;
+        if (!done) assert_non_null(strstr(ctx.message, "out of memory"));
+    }
+    ctx.fail_after = -1;
+    assert_true(done);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    pare_ctx_init(&ctx);
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/a.json", folder);
+    snprintf(other, sizeof other, "%s/b.json", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(other);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_what_the_file_says),
+        cmocka_unit_test(test_merged_halves_equal_the_whole),
+        cmocka_unit_test(test_merging_refusals),
+        cmocka_unit_test(test_bins_text),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_cut_file),
+        cmocka_unit_test(test_failed_allocations),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
