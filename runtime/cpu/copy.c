@@ -46,16 +46,17 @@ static int tile_axis(const plan *p)
     return -1;
 }
 
+/* By memcpy: large constants lie in the mapped file, where nothing is aligned. */
 #define TILE_COPY(bits)                                                                            \
-    static void tile_copy_##bits(void *dst, const void *src, int64_t rows, int64_t columns,        \
+    static void tile_copy_##bits(char *y, const char *x, int64_t rows, int64_t columns,            \
                                  int64_t dst_step, int64_t src_step)                               \
     {                                                                                              \
-        uint##bits##_t *y = dst;                                                                   \
-        const uint##bits##_t *x = src;                                                             \
+        enum { BYTES = bits / 8 };                                                                 \
         for (int64_t c0 = 0; c0 < columns; c0 += TILE) {                                           \
             int64_t c1 = c0 + TILE < columns ? c0 + TILE : columns;                                \
             for (int64_t r = 0; r < rows; r++)                                                     \
-                for (int64_t c = c0; c < c1; c++) y[r * dst_step + c] = x[r + c * src_step];       \
+                for (int64_t c = c0; c < c1; c++)                                                  \
+                    memcpy(y + (r * dst_step + c) * BYTES, x + (r + c * src_step) * BYTES, BYTES); \
         }                                                                                          \
     }
 TILE_COPY(8)
@@ -63,7 +64,7 @@ TILE_COPY(16)
 TILE_COPY(32)
 TILE_COPY(64)
 
-typedef void (*tile_fn)(void *dst, const void *src, int64_t rows, int64_t columns, int64_t dst_step,
+typedef void (*tile_fn)(char *y, const char *x, int64_t rows, int64_t columns, int64_t dst_step,
                         int64_t src_step);
 
 /* One task: TILE steps of axis a, all of the inner axis, one index of every other axis. */

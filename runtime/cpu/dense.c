@@ -32,12 +32,15 @@ pare_view pare_view_at(const pare_view *view, int axis, int64_t index)
 }
 
 #define SAME(x) (x)
+/* By memcpy: large constants lie in the mapped file, where nothing is aligned. */
 #define LOAD(code, ctype, to)                                                                      \
-    case code: {                                                                                   \
-        const ctype *p = (const ctype *)src;                                                       \
-        for (int64_t i = 0; i < n; i++) dst[i] = (double)to(p[i * stride]) - zero;                 \
-        return;                                                                                    \
-    }
+    case code:                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            ctype v;                                                                               \
+            memcpy(&v, (const char *)src + i * stride * (int64_t)sizeof v, sizeof v);              \
+            dst[i] = (double)to(v) - zero;                                                         \
+        }                                                                                          \
+        return;
 
 static void load_row(double *dst, const void *src, pare_dtype dtype, int64_t n, int64_t stride,
                      double zero)

@@ -182,15 +182,17 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
     }
 }
 
+/* By memcpy: large constants lie in the mapped file, where nothing is aligned. */
 #define COPY_ROW(bits)                                                                             \
     static void copy_row_##bits(int64_t n, char *const *p, const int64_t *s, const void *arg)      \
     {                                                                                              \
         (void)arg;                                                                                 \
-        uint##bits##_t *y = (uint##bits##_t *)p[0];                                                \
-        const uint##bits##_t *x = (const uint##bits##_t *)p[1];                                    \
-        if (s[0] == 1 && s[1] == 1) memcpy(y, x, (size_t)n * sizeof *y);                           \
+        enum { BYTES = bits / 8 };                                                                 \
+        char *y = p[0];                                                                            \
+        const char *x = p[1];                                                                      \
+        if (s[0] == 1 && s[1] == 1) memcpy(y, x, (size_t)n * BYTES);                               \
         else                                                                                       \
-            for (int64_t i = 0; i < n; i++) y[i * s[0]] = x[i * s[1]];                             \
+            for (int64_t i = 0; i < n; i++) memcpy(y + i * s[0] * BYTES, x + i * s[1] * BYTES, BYTES); \
     }
 COPY_ROW(8)
 COPY_ROW(16)
