@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows an integer sum, exactly as the runtime defines it (one rounding each, in this order):
-     v = ((float)acc + (float)bias) * m        m = (s_x * s_w) / s_y, or s_x * s_w (see below)
+/* What follows an integer sum, exactly as the runtime defines it (one rounding each, in this
+   order): v = ((float)acc + (float)bias) * m        m = (s_x * s_w) / s_y, or s_x * s_w (see below)
      v = fmaf((float)(r - z_r), s_r / s_y, v)  residual
      v = act(v)                                relu, clip and leaky_relu in steps of y
      y = (int)clamp(rintf(v + (float)z_y), lo, hi)
@@ -15,9 +15,9 @@
 #include <string.h>
 
 typedef struct pare_epilogue {
-    pare_act act;       /* clip's bounds in the units of v */
-    bool real, curved;  /* v is in real units; v is divided by y_scale before rounding */
-    pare_dtype to, z_type; /* of y and of the residual, PARE_NOTYPE where there is none */
+    pare_act act;           /* clip's bounds in the units of v */
+    bool real, curved;      /* v is in real units; v is divided by y_scale before rounding */
+    pare_dtype to, z_type;  /* of y and of the residual, PARE_NOTYPE where there is none */
     float y_scale, z_scale; /* z_scale: what one step of the residual is in units of v */
     float y_zero, low, high;
     int32_t z_zero;
@@ -47,7 +47,8 @@ static inline float pare_epilogue_scale(const pare_epilogue *e, float x_scale, f
     return e->real ? x_scale * w_scale : (x_scale * w_scale) / e->y_scale;
 }
 
-static inline float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z, int64_t i)
+static inline float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z,
+                                           int64_t i)
 {
     if (e->z_type == PARE_NOTYPE) return v;
     if (e->z_type == PARE_f32) {
@@ -70,8 +71,10 @@ static inline void pare_epilogue_store(const pare_epilogue *e, float v, void *y,
     if (e->curved) v /= e->y_scale;
     v = rintf(v + e->y_zero);
     v = v < e->low ? e->low : v > e->high ? e->high : v;
-    if (e->to == PARE_s8) ((int8_t *)y)[i] = (int8_t)v;
-    else ((uint8_t *)y)[i] = (uint8_t)v;
+    if (e->to == PARE_s8)
+        ((int8_t *)y)[i] = (int8_t)v;
+    else
+        ((uint8_t *)y)[i] = (uint8_t)v;
 }
 
 #endif

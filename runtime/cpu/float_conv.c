@@ -22,7 +22,10 @@ typedef struct float_conv {
     size_t room; /* bytes of one picture */
 } float_conv;
 
-static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
+static bool is_float(pare_dtype t)
+{
+    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
+}
 
 static bool can(const pare_prep *p)
 {
@@ -184,8 +187,8 @@ static void depthwise_run(const job *j, const float *x, int64_t y_at, int64_t z_
         fold_taps(acc, n, x + c, s->run, s->runs, s->packed + c, channels);
         pare_float_finish(&j->tail, c, n, acc,
                           z ? (const char *)z->data + (z_at + c * z->stride[1]) * size : NULL,
-                          z ? z->stride[1] : 0,
-                          (char *)y->data + (y_at + c * y->stride[1]) * size, y->stride[1]);
+                          z ? z->stride[1] : 0, (char *)y->data + (y_at + c * y->stride[1]) * size,
+                          y->stride[1]);
     }
 }
 
@@ -199,7 +202,10 @@ static void tile_run(const job *j, int64_t n, int64_t index, const float *pictur
     int64_t groups = s->depthwise ? 1 : w->group, group = index % groups;
     int64_t first = index / groups * PARE_FLOAT_ROWS, left = s->positions - first;
     int64_t channel = group * a->mg;
-    pare_float_rows in = {.run = s->run, .runs = s->runs, .length = s->length, .step = 1,
+    pare_float_rows in = {.run = s->run,
+                          .runs = s->runs,
+                          .length = s->length,
+                          .step = 1,
                           .count = left < PARE_FLOAT_ROWS ? (int)left : PARE_FLOAT_ROWS};
     pare_float_target to = {.y = y->data, .y_step = y->stride[1]};
     if (z) to.z = z->data, to.z_step = z->stride[1];
@@ -211,8 +217,8 @@ static void tile_run(const job *j, int64_t n, int64_t index, const float *pictur
         to.y_at[i] = n * y->stride[0] + channel * y->stride[1] + p0 * j->ys[0] + p1 * j->ys[1] +
                      p2 * j->ys[2];
         if (z)
-            to.z_at[i] = n * z->stride[0] + channel * z->stride[1] + p0 * j->zs[0] +
-                         p1 * j->zs[1] + p2 * j->zs[2];
+            to.z_at[i] = n * z->stride[0] + channel * z->stride[1] + p0 * j->zs[0] + p1 * j->zs[1] +
+                         p2 * j->zs[2];
         if (s->depthwise) depthwise_run(j, in.row[i], to.y_at[i], to.z_at[i]);
     }
     if (s->depthwise) return;
@@ -255,8 +261,12 @@ static pare_status run(const pare_call *c)
     const pare_conv_args *a = &s->args;
     const pare_view *bias = pare_operand(c->in, c->in_count, a->at.bias);
     job j = {.call = c, .s = s, .z = pare_operand(c->in, c->in_count, a->at.residual)};
-    j.tail = (pare_float_tail){.act = a->act, .alpha = 1, .beta = 1, .type = c->out[0].dtype,
-                               .bias = bias ? bias->data : NULL, .bias_step = 1};
+    j.tail = (pare_float_tail){.act = a->act,
+                               .alpha = 1,
+                               .beta = 1,
+                               .type = c->out[0].dtype,
+                               .bias = bias ? bias->data : NULL,
+                               .bias_step = 1};
     strides_of(&c->out[0], j.ys);
     if (j.z) strides_of(j.z, j.zs);
     if (s->threads <= 1) {
@@ -275,5 +285,5 @@ static pare_status run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_float_conv = {.name = "float_conv", .can = can, .prepare = prepare,
-                                     .run = run};
+const pare_kernel pare_float_conv = {
+    .name = "float_conv", .can = can, .prepare = prepare, .run = run};

@@ -64,16 +64,28 @@ rows_avx512(float *acc, int64_t acc_step, const pare_float_rows *a, const float 
 }
 
 #define BY_ROWS(name, isa)                                                                         \
-    __attribute__((target(isa))) static void tile_##name(                                          \
-        float *acc, int64_t acc_step, const pare_float_rows *a, const float *b)                    \
+    __attribute__((target(isa))) static void tile_##name(float *acc, int64_t acc_step,             \
+                                                         const pare_float_rows *a, const float *b) \
     {                                                                                              \
         switch (a->count) {                                                                        \
-        case 1: rows_##name(acc, acc_step, a, b, 1); break;                                        \
-        case 2: rows_##name(acc, acc_step, a, b, 2); break;                                        \
-        case 3: rows_##name(acc, acc_step, a, b, 3); break;                                        \
-        case 4: rows_##name(acc, acc_step, a, b, 4); break;                                        \
-        case 5: rows_##name(acc, acc_step, a, b, 5); break;                                        \
-        default: rows_##name(acc, acc_step, a, b, 6); break;                                       \
+        case 1:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 1);                                                   \
+            break;                                                                                 \
+        case 2:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 2);                                                   \
+            break;                                                                                 \
+        case 3:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 3);                                                   \
+            break;                                                                                 \
+        case 4:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 4);                                                   \
+            break;                                                                                 \
+        case 5:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 5);                                                   \
+            break;                                                                                 \
+        default:                                                                                   \
+            rows_##name(acc, acc_step, a, b, 6);                                                   \
+            break;                                                                                 \
         }                                                                                          \
     }
 BY_ROWS(avx2, "avx2,fma")
@@ -128,8 +140,7 @@ void pare_float_pack(const pare_float_gemm *g, float *packed, const void *b, par
     for (int64_t n = 0; n < g->blocks * g->block; n++) {
         float *to = packed + n / g->block * g->block * g->depth + n % g->block;
         for (int64_t k = 0; k < g->depth; k++)
-            to[k * g->block] =
-                n < g->columns ? number_at(b, type, k * row + n * column) : 0;
+            to[k * g->block] = n < g->columns ? number_at(b, type, k * row + n * column) : 0;
     }
 }
 
@@ -184,7 +195,8 @@ void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, flo
     if (z)
         for (int64_t i = 0; i < n; i++) sum[i] += number_at(z, t->type, i * z_step);
     pare_act_row(&t->act, n, sum);
-    if (t->type == PARE_f32 && y_step == 1) memcpy(y, sum, (size_t)n * sizeof *sum);
+    if (t->type == PARE_f32 && y_step == 1)
+        memcpy(y, sum, (size_t)n * sizeof *sum);
     else if (t->type == PARE_f32)
         for (int64_t i = 0; i < n; i++) ((float *)y)[i * y_step] = sum[i];
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MatMul, Gemm and FusedMatMul in f32 (f16 and bf16 through f32) on float_gemm.h: any strides,
-   batches and transposes. A constant B is packed while preparing, another one at each run. Work is cut
-   into jobs of 6 rows x a stretch of columns, shared out over threads. */
+   batches and transposes. A constant B is packed while preparing, another one at each run. Work is
+   cut into jobs of 6 rows x a stretch of columns, shared out over threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/float_gemm.h"
 #include "runtime/cpu/fused.h"
@@ -14,11 +14,14 @@ typedef struct float_matmul {
     const float *packed; /* of a constant B; NULL: packed at each run */
     int64_t stretch;     /* columns of a job */
     int threads;
-    bool wide_a;         /* A is f16 or bf16: its rows are widened first */
+    bool wide_a;           /* A is f16 or bf16: its rows are widened first */
     size_t a_room, b_room; /* bytes of scratch: per thread, and of a packed B */
 } float_matmul;
 
-static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
+static bool is_float(pare_dtype t)
+{
+    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
+}
 
 /* Gemm's C may be a row, or of Y's shape (then it is added like a residual). */
 static bool bias_fits(const pare_prep *p, pare_matmul_args *m)
@@ -92,7 +95,8 @@ static pare_status prepare(pare_prep *p)
     } else {
         s->b_room = (count * sizeof(float) + 63) / 64 * 64;
     }
-    if (s->wide_a) s->a_room = ((size_t)(PARE_FLOAT_ROWS * m->depth) * sizeof(float) + 127) / 64 * 64;
+    if (s->wide_a)
+        s->a_room = ((size_t)(PARE_FLOAT_ROWS * m->depth) * sizeof(float) + 127) / 64 * 64;
     p->scratch = s->b_room + s->a_room * (size_t)s->threads;
     p->state = s;
     return PARE_OK;
@@ -111,7 +115,8 @@ static void widen_row(float *dst, const void *src, pare_dtype type, int64_t n, i
 {
     const uint16_t *x = src;
     for (int64_t i = 0; i < n; i++)
-        dst[i] = type == PARE_f16 ? pare_f16_to_f32(x[i * stride]) : pare_bf16_to_f32(x[i * stride]);
+        dst[i] =
+            type == PARE_f16 ? pare_f16_to_f32(x[i * stride]) : pare_bf16_to_f32(x[i * stride]);
 }
 
 static void tile_run(const job *j, int64_t tile, int64_t part, float *room)
@@ -122,7 +127,9 @@ static void tile_run(const job *j, int64_t tile, int64_t part, float *room)
     int64_t first = tile * PARE_FLOAT_ROWS, left = s->args.rows - first, depth = s->args.depth;
     int r = a->rank - 2, c = a->rank - 1;
     if (s->args.trans_a) r = a->rank - 1, c = a->rank - 2;
-    pare_float_rows in = {.run = start, .runs = 1, .length = depth,
+    pare_float_rows in = {.run = start,
+                          .runs = 1,
+                          .length = depth,
                           .step = s->wide_a ? 1 : a->stride[c],
                           .count = left < PARE_FLOAT_ROWS ? (int)left : PARE_FLOAT_ROWS};
     pare_float_target to = {.y = y->data, .y_step = y->stride[y->rank - 1]};
@@ -166,8 +173,11 @@ static pare_status run(const pare_call *c)
     const pare_matmul_args *m = &s->args;
     const pare_view *bias = pare_operand(c->in, c->in_count, m->at.bias);
     job j = {.call = c, .s = s, .zv = pare_operand(c->in, c->in_count, m->at.residual)};
-    j.tail = (pare_float_tail){.act = m->act, .alpha = m->alpha, .beta = m->beta,
-                               .type = c->out[0].dtype, .bias = bias ? bias->data : NULL};
+    j.tail = (pare_float_tail){.act = m->act,
+                               .alpha = m->alpha,
+                               .beta = m->beta,
+                               .type = c->out[0].dtype,
+                               .bias = bias ? bias->data : NULL};
     j.tail.bias_step = bias && pare_view_count(bias) > 1;
     for (int64_t n = 0; n < m->batch; n++) {
         j.packed = s->packed;
@@ -183,5 +193,17 @@ static pare_status run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_float_matmul = {.name = "float_matmul", .can = can, .prepare = prepare,
-                                       .run = run};
+/* Where a call of oneDNN costs more than the product, or one row of A makes it wait for memory. */
+static bool small_can(const pare_prep *p)
+{
+    pare_matmul_args m;
+    if (!can(p) || pare_matmul_args_read(p, &m) != PARE_OK) return false;
+    int64_t work = m.batch * m.rows * m.depth * m.columns;
+    bool wide = pare_cpu_isa() >= PARE_ISA_AVX512, constant = p->in[1].data != NULL;
+    return constant && !p->canonical && (work <= 8192 || (wide && m.batch * m.rows == 1));
+}
+
+const pare_kernel pare_float_matmul_small = {
+    .name = "float_matmul_small", .can = small_can, .prepare = prepare, .run = run};
+const pare_kernel pare_float_matmul = {
+    .name = "float_matmul", .can = can, .prepare = prepare, .run = run};

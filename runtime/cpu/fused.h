@@ -14,8 +14,8 @@ typedef struct pare_operands {
 typedef struct pare_conv_args {
     pare_window win;
     pare_act act;
-    bool int8;          /* X and W are 8 bits wide */
-    pare_quant_args q;  /* int8 only, as the next two */
+    bool int8;         /* X and W are 8 bits wide */
+    pare_quant_args q; /* int8 only, as the next two */
     pare_epilogue epilogue;
     const float *scale; /* (M): m of each filter */
     pare_operands at;

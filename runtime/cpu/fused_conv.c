@@ -125,5 +125,6 @@ const pare_kernel pare_ref_fused_conv = {
 
 const pare_kernel *const pare_cpu_fused_conv[] = {
     PARE_WITH_ONEDNN(&pare_onednn_conv, &pare_onednn_conv_brg, &pare_onednn_conv_jit,
-                     &pare_onednn_conv_gemm) &pare_int8_depthwise, &pare_int8_conv, &pare_float_conv,
-    &pare_ref_fused_conv, NULL};
+                     &pare_onednn_conv_gemm) &
+        pare_int8_depthwise,
+    &pare_int8_conv, &pare_float_conv, &pare_ref_fused_conv, NULL};

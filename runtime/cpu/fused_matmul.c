@@ -56,7 +56,8 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
     const pare_view *bias = pare_operand(c->in, c->in_count, m->at.bias);
     const pare_view *z = pare_operand(c->in, c->in_count, m->at.residual);
     int64_t bi = bias && bias->rank && bias->dim[bias->rank - 1] > 1
-                     ? column * bias->stride[bias->rank - 1] : 0;
+                     ? column * bias->stride[bias->rank - 1]
+                     : 0;
     if (m->int8) {
         float b = bias ? (float)((const int32_t *)bias->data)[bi] : 0;
         float v = ((float)int8_sum(c, m, d) + b) * m->scale[column];
@@ -99,9 +100,15 @@ static pare_status matmul_run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_ref_fused_matmul = {
-    .name = "ref_fused_matmul", .prepare = matmul_prepare, .run = matmul_run,
-    .flags = PARE_KERNEL_REF};
+const pare_kernel pare_ref_fused_matmul = {.name = "ref_fused_matmul",
+                                           .prepare = matmul_prepare,
+                                           .run = matmul_run,
+                                           .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_fused_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul)
-                                                    &pare_int8_matmul, &pare_float_matmul, &pare_ref_fused_matmul, NULL};
+const pare_kernel *const pare_cpu_fused_matmul[] = {&pare_int8_matmul_small,
+                                                    &pare_float_matmul_small,
+                                                    PARE_WITH_ONEDNN(&pare_onednn_matmul) &
+                                                        pare_int8_matmul,
+                                                    &pare_float_matmul,
+                                                    &pare_ref_fused_matmul,
+                                                    NULL};

@@ -2,11 +2,11 @@
 /* FusedConv of 8-bit operands on the exact 16-bit products of int8_gemm.h: any strides, groups and
    one to three window axes.
 
-   One image at a time is widened into a padded N, spatial, C picture of 16-bit numbers less the zero
-   point, so that a pad is a zero and adds nothing. Then each output position is a row of a matrix
-   product whose inner axis lies in runs in that picture, one for each row of the window (one for
-   each tap where taps do not touch: dilated, or several groups), and nothing is gathered. A run of
-   odd length reads one number more, against a weight of zero. */
+   One image at a time is widened into a padded N, spatial, C picture of 16-bit numbers less the
+   zero point, so that a pad is a zero and adds nothing. Then each output position is a row of a
+   matrix product whose inner axis lies in runs in that picture, one for each row of the window (one
+   for each tap where taps do not touch: dilated, or several groups), and nothing is gathered. A run
+   of odd length reads one number more, against a weight of zero. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/int8_gemm.h"
 #include "runtime/cpu/int8_rows.h"
@@ -24,15 +24,15 @@ typedef struct int8_conv {
     int64_t positions;     /* outputs of one image, channels apart */
     bool joined;           /* a run is a row of the window, not a tap */
     int threads;
-    size_t room;           /* bytes of one picture */
+    size_t room; /* bytes of one picture */
 } int8_conv;
 
 static bool can(const pare_prep *p)
 {
     pare_dtype y = p->out[0].dtype;
     return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->in[1].dtype) &&
-           p->in[1].data && pare_view_rowmajor(&p->in[1]) && (pare_type_is_int8(y) || y == PARE_f32) &&
-           p->in[0].rank >= 3 && p->in[0].rank <= 5;
+           p->in[1].data && pare_view_rowmajor(&p->in[1]) &&
+           (pare_type_is_int8(y) || y == PARE_f32) && p->in[0].rank >= 3 && p->in[0].rank <= 5;
 }
 
 /* The weight of one group as (runs x 2 * pairs, filters), then packed. */
@@ -160,7 +160,9 @@ static void tile_run(const job *j, int64_t n, int64_t index, const int16_t *pict
     const pare_view *y = &j->call->out[0], *z = j->z;
     int64_t group = index % w->group, first = index / w->group * PARE_TILE_ROWS;
     int64_t left = s->positions - first, channel = group * a->mg;
-    pare_int8_rows in = {.run = s->run, .runs = s->runs, .pairs = s->pairs,
+    pare_int8_rows in = {.run = s->run,
+                         .runs = s->runs,
+                         .pairs = s->pairs,
                          .count = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS};
     pare_int8_target to = {.y = y->data, .y_step = y->stride[1]};
     if (z) to.z = z->data, to.z_step = z->stride[1];
@@ -172,8 +174,8 @@ static void tile_run(const job *j, int64_t n, int64_t index, const int16_t *pict
         to.y_at[i] = n * y->stride[0] + channel * y->stride[1] + p0 * j->ys[0] + p1 * j->ys[1] +
                      p2 * j->ys[2];
         if (z)
-            to.z_at[i] = n * z->stride[0] + channel * z->stride[1] + p0 * j->zs[0] +
-                         p1 * j->zs[1] + p2 * j->zs[2];
+            to.z_at[i] = n * z->stride[0] + channel * z->stride[1] + p0 * j->zs[0] + p1 * j->zs[1] +
+                         p2 * j->zs[2];
     }
     const int16_t *packed = s->packed + (size_t)group * pare_int8_packed_count(&s->gemm);
     pare_int8_job(&s->gemm, &in, packed, 0, a->mg, &j->tail, channel, &to);
@@ -188,8 +190,7 @@ static void image_run(const job *j, int64_t n, int16_t *picture)
 {
     const int8_conv *s = j->s;
     int64_t rows = s->size[0] * s->size[1], group = s->args.win.group;
-    for (int64_t i = 0; i < rows; i++)
-        picture_row(s, &j->call->in[0], image_of(j, n), i, picture);
+    for (int64_t i = 0; i < rows; i++) picture_row(s, &j->call->in[0], image_of(j, n), i, picture);
     picture[rows * s->size[2] * s->args.c] = 0;
     int64_t tiles = (s->positions + PARE_TILE_ROWS - 1) / PARE_TILE_ROWS * group;
     for (int64_t i = 0; i < tiles; i++) tile_run(j, n, i, picture);
@@ -238,5 +239,5 @@ static pare_status run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_int8_conv = {.name = "int8_conv", .can = can, .prepare = prepare,
-                                    .run = run};
+const pare_kernel pare_int8_conv = {
+    .name = "int8_conv", .can = can, .prepare = prepare, .run = run};

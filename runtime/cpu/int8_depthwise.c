@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Depthwise FusedConv of 8-bit operands, N, H, W, C: each output position multiplies its taps channel
-   by channel, 16 channels and two taps at a time (int8_gemm.h). A tap outside the tensor reads a row
-   of zero points, which adds nothing. */
+/* Depthwise FusedConv of 8-bit operands, N, H, W, C: each output position multiplies its taps
+   channel by channel, 16 channels and two taps at a time (int8_gemm.h). A tap outside the tensor
+   reads a row of zero points, which adds nothing. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/int8_gemm.h"
 #include "runtime/cpu/int8_rows.h"
@@ -24,7 +24,8 @@ typedef struct depthwise {
 static bool can(const pare_prep *p)
 {
     const pare_view *x = &p->in[0], *w = &p->in[1], *y = &p->out[0];
-    if (!pare_type_is_int8(x->dtype) || w->dtype != PARE_s8 || !w->data || x->rank != 4) return false;
+    if (!pare_type_is_int8(x->dtype) || w->dtype != PARE_s8 || !w->data || x->rank != 4)
+        return false;
     if (!pare_type_is_int8(y->dtype) && y->dtype != PARE_f32) return false;
     int64_t group = pare_node_int(p->node, "group", 1);
     return group > 1 && group == x->dim[1] && w->dim[0] == group && w->dim[1] == 1 &&
@@ -61,24 +62,32 @@ typedef struct position {
     int64_t y, z;
 } position;
 
-static void position_find(const pare_call *c, const pare_view *z, int64_t n, int64_t oh, int64_t ow,
-                          position *out)
+/* Rows of the tensor that one row of outputs reads; NULL outside. */
+static void rows_find(const pare_call *c, int64_t n, int64_t oh, const char *row[MOST_TAPS])
 {
     const depthwise *s = c->state;
     const pare_window *w = &s->args.win;
-    const pare_view *x = &c->in[0], *y = &c->out[0];
-    int t = 0;
+    const pare_view *x = &c->in[0];
+    for (int64_t h = 0; h < w->kernel[1]; h++) {
+        int64_t ph = oh * w->stride[1] - w->begin[1] + h * w->dilation[1];
+        bool inside = ph >= 0 && ph < w->in[1];
+        row[h] = inside ? (const char *)x->data + n * x->stride[0] + ph * x->stride[2] : NULL;
+    }
+}
+
+static void taps_find(const depthwise *s, const char *const *row, int64_t ow, int64_t pitch,
+                      position *out)
+{
+    const pare_window *w = &s->args.win;
+    int64_t start = ow * w->stride[2] - w->begin[2], last = (w->kernel[2] - 1) * w->dilation[2];
+    bool whole = start >= 0 && start + last < w->in[2];
+    const void **tap = out->tap;
     for (int64_t h = 0; h < w->kernel[1]; h++)
-        for (int64_t k = 0; k < w->kernel[2]; k++, t++) {
-            int64_t ph = oh * w->stride[1] - w->begin[1] + h * w->dilation[1];
-            int64_t pw = ow * w->stride[2] - w->begin[2] + k * w->dilation[2];
-            bool inside = ph >= 0 && ph < w->in[1] && pw >= 0 && pw < w->in[2];
-            out->tap[t] = inside ? (const char *)x->data + n * x->stride[0] + ph * x->stride[2] +
-                                       pw * x->stride[3] : s->outside;
+        for (int64_t k = 0, pw = start; k < w->kernel[2]; k++, pw += w->dilation[2]) {
+            bool inside = row[h] && (whole || (pw >= 0 && pw < w->in[2]));
+            *tap++ = inside ? row[h] + pw * pitch : s->outside;
         }
-    if (t < s->even) out->tap[t] = s->outside;
-    out->y = n * y->stride[0] + oh * y->stride[2] + ow * y->stride[3];
-    if (z) out->z = n * z->stride[0] + oh * z->stride[2] + ow * z->stride[3];
+    if (s->taps < s->even) *tap = s->outside;
 }
 
 /* Channels behind the last whole group are copied out first: vectors read 16 at a time. */
@@ -105,8 +114,9 @@ static void position_run(const pare_call *c, const pare_int8_tail *tail, const p
     for (int64_t from = 0; from < channels; from += PARE_ROW) {
         int64_t n = channels - from < PARE_ROW ? channels - from : PARE_ROW;
         int64_t whole = n / PARE_DW_LANES * PARE_DW_LANES;
-        const void *tap[MOST_TAPS];
-        for (int t = 0; t < s->even; t++) tap[t] = (const char *)at->tap[t] + from;
+        const void *moved[MOST_TAPS], *const *tap = at->tap;
+        for (int t = 0; from && t < s->even; t++) moved[t] = (const char *)at->tap[t] + from;
+        if (from) tap = moved;
         if (whole)
             s->sums(acc, whole, tap, type, s->even, s->args.q.x_zero, s->packed + from * s->even,
                     channels);
@@ -120,11 +130,17 @@ static void position_run(const pare_call *c, const pare_int8_tail *tail, const p
 static void row_run(const pare_call *c, const pare_int8_tail *tail, const pare_view *z, int64_t row)
 {
     const depthwise *s = c->state;
-    const int64_t *out = s->args.win.out;
-    position at;
-    for (int64_t ow = 0; ow < out[2]; ow++) {
-        position_find(c, z, row / out[1], row % out[1], ow, &at);
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int64_t n = row / s->args.win.out[1], oh = row % s->args.win.out[1];
+    const char *from[MOST_TAPS];
+    position at = {.y = n * y->stride[0] + oh * y->stride[2]};
+    if (z) at.z = n * z->stride[0] + oh * z->stride[2];
+    rows_find(c, n, oh, from);
+    for (int64_t ow = 0; ow < s->args.win.out[2]; ow++) {
+        taps_find(s, from, ow, x->stride[3], &at);
         position_run(c, tail, z, &at);
+        at.y += y->stride[3];
+        if (z) at.z += z->stride[3];
     }
 }
 
@@ -146,5 +162,5 @@ static pare_status run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_int8_depthwise = {.name = "int8_depthwise", .can = can, .prepare = prepare,
-                                         .run = run};
+const pare_kernel pare_int8_depthwise = {
+    .name = "int8_depthwise", .can = can, .prepare = prepare, .run = run};

@@ -5,6 +5,7 @@
      Requantize  v = (x - z_x) * (s_x / s_y); QConcat the same per input
    then activation, rounding and clamping of epilogue.h. With an f32 output s_y is 1. */
 #include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/int8_simd.h"
 #include "runtime/cpu/ref.h"
 
 typedef struct binary_args {
@@ -12,6 +13,7 @@ typedef struct binary_args {
     pare_epilogue epilogue;
     float a, b; /* QAdd: factors of both; QMul: a is the factor of the product */
     pare_dtype a_type, b_type;
+    bool vectors; /* AVX2, and an epilogue it does */
 } binary_args;
 
 static pare_status binary_prepare(pare_prep *p, bool product)
@@ -26,12 +28,21 @@ static pare_status binary_prepare(pare_prep *p, bool product)
     m->a = (product ? m->q.x_scale * m->q.z_scale : m->q.x_scale) / y_scale;
     m->b = m->q.z_scale / y_scale;
     m->a_type = p->in[0].dtype, m->b_type = p->in[1].dtype;
+    bool straight =
+        act.kind == PARE_ACT_NONE || act.kind == PARE_ACT_RELU || act.kind == PARE_ACT_CLIP;
+    m->vectors = !product && straight && m->q.to != PARE_f32 && pare_cpu_isa() >= PARE_ISA_AVX2;
     p->state = m;
     return PARE_OK;
 }
 
-static pare_status add_prepare(pare_prep *p) { return binary_prepare(p, false); }
-static pare_status mul_prepare(pare_prep *p) { return binary_prepare(p, true); }
+static pare_status add_prepare(pare_prep *p)
+{
+    return binary_prepare(p, false);
+}
+static pare_status mul_prepare(pare_prep *p)
+{
+    return binary_prepare(p, true);
+}
 
 static bool int8_can(const pare_prep *p)
 {
@@ -56,15 +67,33 @@ static void binary_row(int64_t n, char *const *p, const int64_t *s, const binary
         int64_t k = n - at < PARE_ROW ? n - at : PARE_ROW;
         pare_row_load(a, k, p[1] + at * s[1], m->a_type, s[1], m->q.x_zero);
         pare_row_load(b, k, p[2] + at * s[2], m->b_type, s[2], m->q.z_zero);
-        if (product) mul_floats(k, a, b, m->a);
-        else add_floats(k, a, b, m->a, m->b);
+        if (product)
+            mul_floats(k, a, b, m->a);
+        else
+            add_floats(k, a, b, m->a, m->b);
         pare_row_store(&m->epilogue, k, a, pare_element(p[0], m->epilogue.to, at * s[0]), s[0]);
     }
 }
 
 static void add_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
 {
-    binary_row(n, p, s, arg, false);
+    int64_t done = 0;
+#ifdef PARE_INT8_SIMD
+    const binary_args *m = arg;
+    pare_int8_sum sum = {.epilogue = &m->epilogue,
+                         .a = m->a,
+                         .b = m->b,
+                         .a_zero = m->q.x_zero,
+                         .b_zero = m->q.z_zero,
+                         .a_type = m->a_type,
+                         .b_type = m->b_type};
+    if (m->vectors && s[0] == 1 && s[1] == 1 && s[2] == 1)
+        done = pare_int8_add_avx2(&sum, n, p[1], p[2], p[0]);
+    if (done == n) return;
+#endif
+    char *rest[3] = {pare_element(p[0], ((const binary_args *)arg)->epilogue.to, done * s[0]),
+                     p[1] + done * s[1], p[2] + done * s[2]};
+    binary_row(n - done, rest, s, arg, false);
 }
 
 static void mul_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
@@ -84,10 +113,16 @@ static pare_status mul_run(const pare_call *c)
     return PARE_OK;
 }
 
-static const pare_kernel q_add = {.name = "int8_add", .can = int8_can, .prepare = add_prepare,
-                                  .run = add_run, .flags = PARE_KERNEL_REF};
-static const pare_kernel q_mul = {.name = "int8_mul", .can = int8_can, .prepare = mul_prepare,
-                                  .run = mul_run, .flags = PARE_KERNEL_REF};
+static const pare_kernel q_add = {.name = "int8_add",
+                                  .can = int8_can,
+                                  .prepare = add_prepare,
+                                  .run = add_run,
+                                  .flags = PARE_KERNEL_REF};
+static const pare_kernel q_mul = {.name = "int8_mul",
+                                  .can = int8_can,
+                                  .prepare = mul_prepare,
+                                  .run = mul_run,
+                                  .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_q_add[] = {&q_add, NULL};
 const pare_kernel *const pare_cpu_q_mul[] = {&q_mul, NULL};
 
@@ -109,7 +144,9 @@ static bool table_can(const pare_prep *p)
     return pare_type_is_int8(p->in[0].dtype) && pare_view_rowmajor(&p->in[1]);
 }
 
-static const pare_kernel table = {.name = "int8_table", .can = table_can, .run = table_run,
+static const pare_kernel table = {.name = "int8_table",
+                                  .can = table_can,
+                                  .run = table_run,
                                   .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_table[] = {&table, NULL};
 
@@ -149,9 +186,11 @@ static pare_status requantize_run(const pare_call *c)
     return PARE_OK;
 }
 
-static const pare_kernel requantize = {
-    .name = "int8_requantize", .can = requantize_can, .prepare = requantize_prepare,
-    .run = requantize_run, .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
+static const pare_kernel requantize = {.name = "int8_requantize",
+                                       .can = requantize_can,
+                                       .prepare = requantize_prepare,
+                                       .run = requantize_run,
+                                       .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_requantize[] = {&requantize, NULL};
 
 /* --- QConcat: every input through its table, into its part of y --- */
@@ -172,13 +211,14 @@ static pare_status concat_prepare(pare_prep *p)
     const float *scales = pare_node_attr(p->node, "scales")->floats;
     const int64_t *zeros = pare_node_attr(p->node, "zero_points")->ints;
     int last = p->in_count;
-    pare_quant_args q = {.y_scale = scales[last], .y_zero = (int32_t)zeros[last],
-                         .to = p->out[0].dtype};
+    pare_quant_args q = {
+        .y_scale = scales[last], .y_zero = (int32_t)zeros[last], .to = p->out[0].dtype};
     pare_act act = {0};
     pare_epilogue e;
     pare_epilogue_init(&e, &q, &act, PARE_NOTYPE);
     for (int i = 0; i < last; i++) {
-        if (scales[i] == scales[last] && zeros[i] == zeros[last] && p->in[i].dtype == q.to) continue;
+        if (scales[i] == scales[last] && zeros[i] == zeros[last] && p->in[i].dtype == q.to)
+            continue;
         uint8_t *t = pare_arena_alloc(p->arena, 256, 1);
         if (!t) return PARE_MEMORY;
         requantize_table(t, p->in[i].dtype, (int32_t)zeros[i], scales[i] / q.y_scale, &e);
@@ -202,14 +242,18 @@ static pare_status concat_run(const pare_call *c)
     for (int i = 0; i < c->in_count; i++) {
         const pare_view *x = &c->in[i];
         part.dim[m->axis] = x->dim[m->axis];
-        if (m->table[i]) pare_ref_each(&part, &x, 1, c->threads, table_row, m->table[i]);
-        else pare_ref_copy(&part, x, c->threads);
+        if (m->table[i])
+            pare_ref_each(&part, &x, 1, c->threads, table_row, m->table[i]);
+        else
+            pare_ref_copy(&part, x, c->threads);
         part.data = (char *)part.data + part.dim[m->axis] * part.stride[m->axis];
     }
     return PARE_OK;
 }
 
-static const pare_kernel q_concat = {.name = "int8_concat", .can = concat_can,
-                                     .prepare = concat_prepare, .run = concat_run,
+static const pare_kernel q_concat = {.name = "int8_concat",
+                                     .can = concat_can,
+                                     .prepare = concat_prepare,
+                                     .run = concat_run,
                                      .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_q_concat[] = {&q_concat, NULL};

@@ -4,8 +4,7 @@
 #include "runtime/cpu/int8_simd.h"
 
 /* The portable tile: same packing, plain C; the compiler turns the inner loop into vectors. */
-static void tile_portable(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
-                          const int16_t *b)
+static void tile_portable(int32_t *acc, int64_t acc_step, const pare_int8_rows *a, const int16_t *b)
 {
     enum { BLOCK = 16 };
     for (int r = 0; r < a->count; r++) {
@@ -24,8 +23,8 @@ static void tile_portable(int32_t *acc, int64_t acc_step, const pare_int8_rows *
 
 void pare_int8_gemm_init(pare_int8_gemm *g, pare_isa isa, int64_t pairs, int64_t columns)
 {
-    *g = (pare_int8_gemm){.columns = columns, .pairs = pairs, .block = 16, .isa = isa,
-                          .tile = tile_portable};
+    *g = (pare_int8_gemm){
+        .columns = columns, .pairs = pairs, .block = 16, .isa = isa, .tile = tile_portable};
 #ifdef PARE_INT8_SIMD
     if (isa >= PARE_ISA_AVX2) g->tile = pare_int8_tile_avx2;
     if (isa >= PARE_ISA_AVX512 && columns > 16) {
@@ -46,8 +45,10 @@ void pare_int8_widen(int16_t *dst, const void *src, pare_dtype type, int64_t n, 
 {
     const int8_t *s = src;
     const uint8_t *u = src;
-    if (stride == 1 && type == PARE_s8) pare_widen_s8(dst, s, n, zero);
-    else if (stride == 1) pare_widen_u8(dst, u, n, zero);
+    if (stride == 1 && type == PARE_s8)
+        pare_widen_s8(dst, s, n, zero);
+    else if (stride == 1)
+        pare_widen_u8(dst, u, n, zero);
     else if (type == PARE_s8)
         for (int64_t i = 0; i < n; i++) dst[i] = (int16_t)(s[i * stride] - zero);
     else
@@ -119,8 +120,7 @@ void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e
     bool straight = e->act.kind == PARE_ACT_NONE || e->act.kind == PARE_ACT_RELU ||
                     e->act.kind == PARE_ACT_CLIP;
     *t = (pare_int8_tail){.epilogue = e, .bias = bias, .bias_step = bias_step, .scale = scale};
-    t->simd = straight && e->z_type != PARE_f32 && !(bias && !bias_step) &&
-              isa >= PARE_ISA_AVX2;
+    t->simd = straight && e->z_type != PARE_f32 && !(bias && !bias_step) && isa >= PARE_ISA_AVX2;
 }
 
 void pare_int8_job(const pare_int8_gemm *g, const pare_int8_rows *a, const int16_t *packed,

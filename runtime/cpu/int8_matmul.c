@@ -158,5 +158,15 @@ static pare_status run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_int8_matmul = {.name = "int8_matmul", .can = can, .prepare = prepare,
-                                      .run = run};
+/* Where a call of oneDNN costs more than the product. */
+static bool small_can(const pare_prep *p)
+{
+    pare_matmul_args m;
+    if (!can(p) || !p->in[1].data || pare_matmul_args_read(p, &m) != PARE_OK) return false;
+    return m.batch * m.rows * m.depth * m.columns <= 8192;
+}
+
+const pare_kernel pare_int8_matmul_small = {
+    .name = "int8_matmul_small", .can = small_can, .prepare = prepare, .run = run};
+const pare_kernel pare_int8_matmul = {
+    .name = "int8_matmul", .can = can, .prepare = prepare, .run = run};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QAveragePool and QGlobalAveragePool, any strides:
      v = ((float)sum of (x - z_x) * (s_x / s_y)) / count
-   over taps inside the tensor; count is their number, or that of the window inside the padded tensor
-   with count_include_pad (ONNX AveragePool-19: a pad holds the real value 0). Then epilogue.h.
-   The innermost loop runs along channels, which lie together in N, H, W, C order. */
+   over taps inside the tensor; count is their number, or that of the window inside the padded
+   tensor with count_include_pad (ONNX AveragePool-19: a pad holds the real value 0). Then
+   epilogue.h. The innermost loop runs along channels, which lie together in N, H, W, C order. */
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/cpu/ref.h"
 
@@ -56,8 +56,8 @@ static bool pool_can(const pare_prep *p)
     return pare_type_is_int8(p->in[0].dtype) && p->in[0].rank >= 3 && p->in[0].rank <= 5;
 }
 
-/* First and last tap (excluded) inside the tensor along one axis, and the window's length inside the
-   padded tensor. */
+/* First and last tap (excluded) inside the tensor along one axis, and the window's length inside
+   the padded tensor. */
 static void taps_inside(const pare_window *w, int i, int64_t at, int64_t *first, int64_t *last,
                         int64_t *padded)
 {
@@ -80,8 +80,10 @@ SUM(u8, uint8_t)
 
 static void sum_row(int32_t *acc, int64_t n, const void *x, pare_dtype type, int64_t stride)
 {
-    if (stride == 1 && type == PARE_s8) sum_s8(acc, n, x);
-    else if (stride == 1) sum_u8(acc, n, x);
+    if (stride == 1 && type == PARE_s8)
+        sum_s8(acc, n, x);
+    else if (stride == 1)
+        sum_u8(acc, n, x);
     else if (type == PARE_s8)
         for (int64_t i = 0; i < n; i++) acc[i] += ((const int8_t *)x)[i * stride];
     else
@@ -118,7 +120,8 @@ static void pool_point(const pare_call *c, int64_t batch, const int64_t *at, int
     for (int64_t i = 0; i < n; i++)
         v[i] = ((float)(acc[i] - zeros) * m->factor) / (float)(count > 0 ? count : 1);
     pare_row_store(&m->epilogue, n, v,
-                   pare_element(y->data, m->epilogue.to, yi + channel * y->stride[1]), y->stride[1]);
+                   pare_element(y->data, m->epilogue.to, yi + channel * y->stride[1]),
+                   y->stride[1]);
 }
 
 static void pool_batch(const pare_call *c, int64_t job)
@@ -144,11 +147,15 @@ static pare_status pool_run(const pare_call *c)
     return PARE_OK;
 }
 
-static const pare_kernel average = {.name = "int8_average_pool", .can = pool_can,
-                                    .prepare = pool_prepare, .run = pool_run,
+static const pare_kernel average = {.name = "int8_average_pool",
+                                    .can = pool_can,
+                                    .prepare = pool_prepare,
+                                    .run = pool_run,
                                     .flags = PARE_KERNEL_REF};
-static const pare_kernel global = {.name = "int8_global_average_pool", .can = pool_can,
-                                   .prepare = global_prepare, .run = pool_run,
+static const pare_kernel global = {.name = "int8_global_average_pool",
+                                   .can = pool_can,
+                                   .prepare = global_prepare,
+                                   .run = pool_run,
                                    .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_q_average_pool[] = {&average, NULL};
 const pare_kernel *const pare_cpu_q_global_average_pool[] = {&global, NULL};

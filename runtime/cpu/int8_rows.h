@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of 8-bit elements to floats and back: the loops all 8-bit kernels share, for vectors where the
-   stride is 1. */
+/* Rows of 8-bit elements to floats and back: the loops all 8-bit kernels share, for vectors where
+   the stride is 1. */
 #ifndef PARE_RUNTIME_CPU_INT8_ROWS_H
 #define PARE_RUNTIME_CPU_INT8_ROWS_H
 
 #include "runtime/cpu/epilogue.h"
 
-/* Loops compiled for several instruction sets, fused multiply-add among them; as they state where one
-   stands, all give the same bits. */
+/* Loops compiled for several instruction sets, fused multiply-add among them; as they state where
+   one stands, all give the same bits. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&                \
     defined(__gnu_linux__) && __GNUC__ >= 12
 #define PARE_CLONES_FMA                                                                            \

@@ -13,13 +13,15 @@
     do {                                                                                           \
         __m256i t_;                                                                                \
         __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"                                         \
-                : "+x"(sum), "=&x"(t_) : "x"(a), "x"(b));                                          \
+                : "+x"(sum), "=&x"(t_)                                                             \
+                : "x"(a), "x"(b));                                                                 \
     } while (0)
 #define MADD_AVX512(sum, a, b)                                                                     \
     do {                                                                                           \
         __m512i t_;                                                                                \
         __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"                                         \
-                : "+v"(sum), "=&v"(t_) : "v"(a), "v"(b));                                          \
+                : "+v"(sum), "=&v"(t_)                                                             \
+                : "v"(a), "v"(b));                                                                 \
     } while (0)
 
 static inline int32_t pair_at(const int16_t *a)
@@ -94,12 +96,24 @@ rows_avx512(int32_t *acc, int64_t acc_step, const pare_int8_rows *a, const int16
         int32_t *acc, int64_t acc_step, const pare_int8_rows *a, const int16_t *b)                 \
     {                                                                                              \
         switch (a->count) {                                                                        \
-        case 1: rows_##name(acc, acc_step, a, b, 1); break;                                        \
-        case 2: rows_##name(acc, acc_step, a, b, 2); break;                                        \
-        case 3: rows_##name(acc, acc_step, a, b, 3); break;                                        \
-        case 4: rows_##name(acc, acc_step, a, b, 4); break;                                        \
-        case 5: rows_##name(acc, acc_step, a, b, 5); break;                                        \
-        default: rows_##name(acc, acc_step, a, b, 6); break;                                       \
+        case 1:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 1);                                                   \
+            break;                                                                                 \
+        case 2:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 2);                                                   \
+            break;                                                                                 \
+        case 3:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 3);                                                   \
+            break;                                                                                 \
+        case 4:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 4);                                                   \
+            break;                                                                                 \
+        case 5:                                                                                    \
+            rows_##name(acc, acc_step, a, b, 5);                                                   \
+            break;                                                                                 \
+        default:                                                                                   \
+            rows_##name(acc, acc_step, a, b, 6);                                                   \
+            break;                                                                                 \
         }                                                                                          \
     }
 BY_ROWS(avx2, "avx2")
@@ -116,7 +130,8 @@ __attribute__((target("avx2,fma"), always_inline)) static inline __m256
 finish8(const pare_epilogue *e, const lanes *l, __m256i acc, __m256i bias, __m256 scale,
         const void *z)
 {
-    __m256 v = _mm256_mul_ps(_mm256_add_ps(_mm256_cvtepi32_ps(acc), _mm256_cvtepi32_ps(bias)), scale);
+    __m256 v =
+        _mm256_mul_ps(_mm256_add_ps(_mm256_cvtepi32_ps(acc), _mm256_cvtepi32_ps(bias)), scale);
     if (z) {
         __m128i r8 = _mm_loadl_epi64(z);
         __m256i r = e->z_type == PARE_s8 ? _mm256_cvtepi8_epi32(r8) : _mm256_cvtepu8_epi32(r8);
@@ -130,8 +145,8 @@ finish8(const pare_epilogue *e, const lanes *l, __m256i acc, __m256i bias, __m25
     return _mm256_min_ps(_mm256_max_ps(v, l->low), l->high);
 }
 
-__attribute__((target("avx2,fma"), always_inline)) static inline void
-store8(const pare_epilogue *e, __m256 v, void *y)
+__attribute__((target("avx2,fma"), always_inline)) static inline void store8(const pare_epilogue *e,
+                                                                             __m256 v, void *y)
 {
     if (e->to == PARE_f32) {
         _mm256_storeu_ps(y, v);
@@ -142,10 +157,9 @@ store8(const pare_epilogue *e, __m256 v, void *y)
     _mm_storel_epi64(y, e->to == PARE_s8 ? _mm_packs_epi16(w, w) : _mm_packus_epi16(w, w));
 }
 
-__attribute__((target("avx2,fma"))) static void finish_last(const pare_int8_tail *t,
-                                                            const lanes *l, int64_t from, int n,
-                                                            const int32_t *acc, const void *z,
-                                                            void *y)
+__attribute__((target("avx2,fma"))) static void finish_last(const pare_int8_tail *t, const lanes *l,
+                                                            int64_t from, int n, const int32_t *acc,
+                                                            const void *z, void *y)
 {
     const pare_epilogue *e = t->epilogue;
     int32_t a[8] = {0}, b[8] = {0};
@@ -168,10 +182,14 @@ __attribute__((target("avx2,fma"))) void pare_int8_finish_avx2(const pare_int8_t
 {
     const pare_epilogue *e = t->epilogue;
     bool relu = e->act.kind == PARE_ACT_RELU, clip = e->act.kind == PARE_ACT_CLIP;
-    lanes l = {.low = _mm256_set1_ps(e->low), .high = _mm256_set1_ps(e->high),
-               .zero = _mm256_set1_ps(e->y_zero), .z_scale = _mm256_set1_ps(e->z_scale),
+    lanes l = {.low = _mm256_set1_ps(e->low),
+               .high = _mm256_set1_ps(e->high),
+               .zero = _mm256_set1_ps(e->y_zero),
+               .z_scale = _mm256_set1_ps(e->z_scale),
                .z_zero = _mm256_set1_epi32(e->z_zero),
-               .act_low = _mm256_set1_ps(relu ? 0 : clip ? e->act.alpha : -INFINITY),
+               .act_low = _mm256_set1_ps(relu   ? 0
+                                         : clip ? e->act.alpha
+                                                : -INFINITY),
                .act_high = _mm256_set1_ps(clip ? e->act.beta : INFINITY)};
     if (e->z_type == PARE_NOTYPE) z = NULL;
     int64_t i = 0, size = e->to == PARE_f32 ? 4 : 1;
@@ -188,21 +206,23 @@ __attribute__((target("avx2,fma"))) void pare_int8_finish_avx2(const pare_int8_t
 }
 
 __attribute__((target("avx2"), always_inline)) static inline __m256i
-load16(const void *x, int64_t at, bool is_signed, __m256i zero)
+load16(const void *x, int64_t at, bool is_signed, bool shifted, __m256i zero)
 {
     __m128i v = _mm_loadu_si128((const __m128i *)((const char *)x + at));
-    return _mm256_sub_epi16(is_signed ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v), zero);
+    __m256i wide = is_signed ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v);
+    return shifted ? _mm256_sub_epi16(wide, zero) : wide;
 }
 
 __attribute__((target("avx2"), always_inline)) static inline void
 dw_rows(int32_t *acc, int64_t n, const void *const *x, int taps, int32_t zero, const int16_t *w,
-        bool is_signed)
+        bool is_signed, bool shifted)
 {
     __m256i z = _mm256_set1_epi16((int16_t)zero);
     for (int64_t c = 0; c < n; c += PARE_DW_LANES, w += PARE_DW_LANES * taps) {
         __m256i s0 = _mm256_setzero_si256(), s1 = s0;
         for (int t = 0; t < taps; t += 2) {
-            __m256i a = load16(x[t], c, is_signed, z), b = load16(x[t + 1], c, is_signed, z);
+            __m256i a = load16(x[t], c, is_signed, shifted, z);
+            __m256i b = load16(x[t + 1], c, is_signed, shifted, z);
             __m256i w0 = _mm256_loadu_si256((const __m256i *)(w + t * 16));
             __m256i w1 = _mm256_loadu_si256((const __m256i *)(w + t * 16 + 16));
             s0 = _mm256_add_epi32(s0, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), w0));
@@ -220,7 +240,59 @@ __attribute__((target("avx2"))) void pare_int8_dw_avx2(int32_t *acc, int64_t n,
                                                        int64_t channels)
 {
     (void)channels;
-    if (type == PARE_s8) dw_rows(acc, n, x, taps, zero, w, true);
-    else dw_rows(acc, n, x, taps, zero, w, false);
+    if (type == PARE_s8 && zero)
+        dw_rows(acc, n, x, taps, zero, w, true, true);
+    else if (type == PARE_s8)
+        dw_rows(acc, n, x, taps, zero, w, true, false);
+    else
+        dw_rows(acc, n, x, taps, zero, w, false, true);
+}
+
+/* QAdd: v = fmaf(b - z_b, factor b, (a - z_a) * factor a), then the epilogue's clamps. */
+__attribute__((target("avx2,fma"), always_inline)) static inline __m256
+eight(const void *x, int64_t i, bool is_signed, __m256i zero)
+{
+    __m128i v = _mm_loadl_epi64((const __m128i *)((const char *)x + i));
+    __m256i wide = is_signed ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(wide, zero));
+}
+
+__attribute__((target("avx2,fma"))) int64_t
+pare_int8_add_avx2(const pare_int8_sum *s, int64_t n, const void *a, const void *b, void *y)
+{
+    const pare_epilogue *e = s->epilogue;
+    bool relu = e->act.kind == PARE_ACT_RELU, clip = e->act.kind == PARE_ACT_CLIP;
+    bool sa = s->a_type == PARE_s8, sb = s->b_type == PARE_s8;
+    __m256i za = _mm256_set1_epi32(s->a_zero), zb = _mm256_set1_epi32(s->b_zero);
+    __m256 ma = _mm256_set1_ps(s->a), mb = _mm256_set1_ps(s->b), zero = _mm256_set1_ps(e->y_zero);
+    __m256 low = _mm256_set1_ps(e->low), high = _mm256_set1_ps(e->high);
+    __m256 act_low = _mm256_set1_ps(relu ? 0 : clip ? e->act.alpha : -INFINITY);
+    __m256 act_high = _mm256_set1_ps(clip ? e->act.beta : INFINITY);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 v = _mm256_mul_ps(eight(a, i, sa, za), ma);
+        v = _mm256_fmadd_ps(eight(b, i, sb, zb), mb, v);
+        v = _mm256_min_ps(_mm256_max_ps(v, act_low), act_high);
+        v = _mm256_min_ps(_mm256_max_ps(_mm256_add_ps(v, zero), low), high);
+        store8(e, v, (char *)y + i);
+    }
+    return i;
+}
+
+/* 64 entries at a time from a table of 256 in four registers: the upper two bits of an index choose
+   the pair and the half. */
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) int64_t
+pare_table_vbmi(const uint8_t *table, int64_t n, const uint8_t *x, uint8_t *y)
+{
+    __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 64);
+    __m512i t2 = _mm512_loadu_si512(table + 128), t3 = _mm512_loadu_si512(table + 192);
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        __m512i v = _mm512_loadu_si512(x + i);
+        __m512i low = _mm512_permutex2var_epi8(t0, v, t1),
+                high = _mm512_permutex2var_epi8(t2, v, t3);
+        _mm512_storeu_si512(y + i, _mm512_mask_blend_epi8(_mm512_movepi8_mask(v), low, high));
+    }
+    return i;
 }
 #endif

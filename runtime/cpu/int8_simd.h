@@ -8,8 +8,7 @@
 #if defined(__x86_64__)
 #define PARE_INT8_SIMD 1
 
-void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
-                         const int16_t *b);
+void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_int8_rows *a, const int16_t *b);
 void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
                            const int16_t *b);
 /* Activations none, relu and clip; residual s8, u8 or none; y and z without gaps. */
@@ -17,6 +16,20 @@ void pare_int8_finish_avx2(const pare_int8_tail *tail, int64_t from, int64_t n, 
                            const void *z, void *y);
 void pare_int8_dw_avx2(int32_t *acc, int64_t n, const void *const *x, pare_dtype type, int taps,
                        int32_t zero, const int16_t *w, int64_t channels);
+
+/* QAdd of two dense rows; returns how many elements were done (whole vectors). Activations none,
+   relu and clip, output s8 or u8. */
+typedef struct pare_int8_sum {
+    const pare_epilogue *epilogue;
+    float a, b; /* factors */
+    int32_t a_zero, b_zero;
+    pare_dtype a_type, b_type;
+} pare_int8_sum;
+int64_t pare_int8_add_avx2(const pare_int8_sum *sum, int64_t n, const void *a, const void *b,
+                           void *y);
+
+/* y = table[x] for whole vectors of 64; needs AVX-512 VBMI. */
+int64_t pare_table_vbmi(const uint8_t *table, int64_t n, const uint8_t *x, uint8_t *y);
 #endif
 
 #endif

@@ -253,7 +253,8 @@ static const pare_kernel ref_matmul = {.name = "ref_matmul",
                                        .prepare = matmul_prepare,
                                        .run = matmul_run,
                                        .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_matmul[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul)
+const pare_kernel *const pare_cpu_matmul[] = {&pare_float_matmul_small,
+                                            PARE_WITH_ONEDNN(&pare_onednn_matmul)
                                             &pare_float_matmul, &ref_matmul, NULL};
 
 /* --- Gemm --- */
@@ -332,5 +333,6 @@ static const pare_kernel ref_gemm = {.name = "ref_gemm",
                                      .prepare = gemm_prepare,
                                      .run = gemm_run,
                                      .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_gemm[] = {PARE_WITH_ONEDNN(&pare_onednn_matmul)
+const pare_kernel *const pare_cpu_gemm[] = {&pare_float_matmul_small,
+                                            PARE_WITH_ONEDNN(&pare_onednn_matmul)
                                             &pare_float_matmul, &ref_gemm, NULL};

@@ -30,11 +30,18 @@ pare_status pare_dnnl_fail(const pare_node *node, dnnl_status_t status, const ch
 dnnl_data_type_t pare_dnnl_type(pare_dtype dtype)
 {
     switch (dtype) {
-    case PARE_f32: case PARE_f16: case PARE_bf16: return dnnl_f32;
-    case PARE_s8: return dnnl_s8;
-    case PARE_u8: return dnnl_u8;
-    case PARE_s32: return dnnl_s32;
-    default: return dnnl_data_type_undef;
+    case PARE_f32:
+    case PARE_f16:
+    case PARE_bf16:
+        return dnnl_f32;
+    case PARE_s8:
+        return dnnl_s8;
+    case PARE_u8:
+        return dnnl_u8;
+    case PARE_s32:
+        return dnnl_s32;
+    default:
+        return dnnl_data_type_undef;
     }
 }
 
@@ -67,7 +74,10 @@ pare_dnnl_slot *pare_dnnl_add(pare_dnnl *d, int arg, pare_dnnl_place place, int 
     return s;
 }
 
-static bool is_half(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
+static bool is_half(pare_dtype t)
+{
+    return t == PARE_f16 || t == PARE_bf16;
+}
 
 static void reserve(pare_dnnl *d, pare_dnnl_slot *s, const pare_view *view)
 {
@@ -82,8 +92,8 @@ pare_status pare_dnnl_add_in(pare_prep *p, pare_dnnl *d, int arg, int index,
                              const dnnl_memory_desc_t *desc)
 {
     const pare_view *v = &p->in[index];
-    pare_dnnl_slot *s = pare_dnnl_add(d, arg, v->data ? PARE_DNNL_FIXED : PARE_DNNL_IN, index,
-                                      v->data, desc);
+    pare_dnnl_slot *s =
+        pare_dnnl_add(d, arg, v->data ? PARE_DNNL_FIXED : PARE_DNNL_IN, index, v->data, desc);
     if (!is_half(v->dtype) && (v->dtype != PARE_u8 || desc->data_type != dnnl_s8)) return PARE_OK;
     if (!v->data) {
         reserve(d, s, v);
@@ -156,12 +166,10 @@ pare_status pare_dnnl_make(pare_prep *p, pare_dnnl *d, const_dnnl_primitive_desc
 {
     dnnl_status_t st = dnnl_primitive_create(&d->primitive, desc);
     if (st != dnnl_success) return pare_dnnl_fail(p->node, st, "a primitive");
-    const dnnl_memory_desc_t *pad =
-        dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     size_t bytes = pad ? dnnl_memory_desc_get_size(pad) : 0;
     if (bytes) {
-        pare_dnnl_slot *s =
-            pare_dnnl_add(d, DNNL_ARG_SCRATCHPAD, PARE_DNNL_SCRATCH, 0, NULL, pad);
+        pare_dnnl_slot *s = pare_dnnl_add(d, DNNL_ARG_SCRATCHPAD, PARE_DNNL_SCRATCH, 0, NULL, pad);
         s->offset = d->scratch;
         d->scratch += (bytes + 63) / 64 * 64;
     }
@@ -176,7 +184,10 @@ int pare_dnnl_threads(const pare_prep *p, double macs, bool int8)
     return p->canonical || macs < worth ? 1 : p->threads;
 }
 
-void pare_dnnl_use_threads(int threads) { omp_set_num_threads(threads); }
+void pare_dnnl_use_threads(int threads)
+{
+    omp_set_num_threads(threads);
+}
 
 bool pare_dnnl_residual_fits(const pare_view *z, const pare_view *y)
 {

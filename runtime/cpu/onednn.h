@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN 2.x behind a small face: a node is one primitive and a list of slots that say where each of
-   its arguments lies. Primitives are made while preparing, memory objects while binding; a run sets
-   the pointers that changed and executes. Only files onednn*.c include this header. */
+/* oneDNN 2.x behind a small face: a node is one primitive and a list of slots that say where each
+   of its arguments lies. Primitives are made while preparing, memory objects while binding; a run
+   sets the pointers that changed and executes. Only files onednn*.c include this header. */
 #ifndef PARE_RUNTIME_CPU_ONEDNN_H
 #define PARE_RUNTIME_CPU_ONEDNN_H
 
@@ -35,9 +35,9 @@ typedef struct pare_dnnl {
     dnnl_engine_t engine;
     dnnl_primitive_t primitive;
     pare_dnnl_slot slot[PARE_DNNL_SLOTS];
-    int count, output; /* output: the slot of DNNL_ARG_DST */
-    int threads;       /* the primitive was made for */
-    int residual;      /* input that is put where the output goes before the run; -1: none */
+    int count, output;    /* output: the slot of DNNL_ARG_DST */
+    int threads;          /* the primitive was made for */
+    int residual;         /* input that is put where the output goes before the run; -1: none */
     float residual_scale; /* of an 8-bit residual behind an f32 output */
     int32_t residual_zero;
     size_t scratch;
@@ -70,8 +70,9 @@ PARE_NODISCARD pare_status pare_dnnl_add_packed(pare_prep *prep, pare_dnnl *d, i
 PARE_NODISCARD pare_status pare_dnnl_make(pare_prep *prep, pare_dnnl *d,
                                           const_dnnl_primitive_desc_t desc);
 
-/* Attributes of a fused node: user scratchpad, output scales, zero points, residual sum, activation.
-   mask: of the output's axes that scales run along. False where oneDNN cannot say it. */
+/* Attributes of a fused node: user scratchpad, output scales, zero points, residual sum,
+   activation. mask: of the output's axes that scales run along. False where oneDNN cannot say it.
+ */
 typedef struct pare_dnnl_attr {
     const pare_act *act;
     const pare_quant_args *q; /* NULL: float */
@@ -79,7 +80,7 @@ typedef struct pare_dnnl_attr {
     const float *scale;
     int64_t scale_count;
     int mask;
-    bool sum; /* there is a residual */
+    bool sum;    /* there is a residual */
     float alpha; /* float: factor of the product, bias included */
 } pare_dnnl_attr;
 bool pare_dnnl_attr_make(const pare_dnnl_attr *in, dnnl_primitive_attr_t *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in f32 (f16 and bf16 through f32): head by head, so that one head's scores stay in cache,
-   with two oneDNN products (scale * Q K^T, then scores x V) and a softmax between them. Every head is
-   one thread's work: results do not depend on batch or threads. */
+/* Attention in f32 (f16 and bf16 through f32): head by head, so that one head's scores stay in
+   cache, with two oneDNN products (scale * Q K^T, then scores x V) and a softmax between them.
+   Every head is one thread's work: results do not depend on batch or threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/half.h"
 #include "runtime/cpu/onednn.h"
@@ -23,7 +23,8 @@ typedef struct attention {
     int64_t heads, rows, keys, depth, width; /* Q (rows, depth), K (keys, depth), V (keys, width) */
     pare_dtype half;                         /* f16, bf16, or PARE_NOTYPE */
     int threads;
-    size_t room, scores_at, pad_at; /* bytes of scratch per thread: widened operands, scores, pads */
+    size_t room, scores_at,
+        pad_at; /* bytes of scratch per thread: widened operands, scores, pads */
 } attention;
 
 static void product_free(product *p)
@@ -82,7 +83,8 @@ static bool can(const pare_prep *p)
     if (t != PARE_f32 && t != PARE_f16 && t != PARE_bf16) return false;
     for (int i = 0; i < 3; i++) {
         const pare_view *v = &p->in[i];
-        if (v->dtype != t || v->rank != y->rank || v->rank < 2 || !pare_view_rowmajor(v)) return false;
+        if (v->dtype != t || v->rank != y->rank || v->rank < 2 || !pare_view_rowmajor(v))
+            return false;
         if (pare_view_count(v) == 0) return false;
         for (int a = 0; a < y->rank - 2; a++)
             if (v->dim[a] != y->dim[a]) return false;
@@ -90,7 +92,10 @@ static bool can(const pare_prep *p)
     return y->dtype == t && pare_view_rowmajor(y) && (!mask || mask->dtype == PARE_f32);
 }
 
-static size_t align(size_t n) { return (n + 63) / 64 * 64; }
+static size_t align(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
 
 static dnnl_status_t products_make(attention *s, float scale)
 {
@@ -125,11 +130,12 @@ static pare_status prepare(pare_prep *p)
         release(s);
         return pare_dnnl_fail(p->node, st, "this attention");
     }
-    int64_t wide = s->rows * s->depth + s->keys * s->depth + s->keys * s->width + s->rows * s->width;
+    int64_t wide =
+        s->rows * s->depth + s->keys * s->depth + s->keys * s->width + s->rows * s->width;
     s->scores_at = s->half ? align((size_t)wide * sizeof(float)) : 0;
     s->pad_at = s->scores_at + align((size_t)(s->rows * s->keys) * sizeof(float));
-    size_t pad = s->scores.pad_bytes > s->values.pad_bytes ? s->scores.pad_bytes
-                                                           : s->values.pad_bytes;
+    size_t pad =
+        s->scores.pad_bytes > s->values.pad_bytes ? s->scores.pad_bytes : s->values.pad_bytes;
     s->room = s->pad_at + align(pad + 1);
     p->scratch = s->room * (size_t)s->threads;
     p->state = s;
@@ -209,7 +215,8 @@ static void add_mask(const pare_call *c, const pare_view *mask, int64_t head, fl
 {
     const attention *s = c->state;
     const pare_view *y = &c->out[0];
-    int64_t at = 0, row = 0, key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
+    int64_t at = 0, row = 0,
+            key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
     for (int i = y->rank - 3; i >= 0; i--) {
         int axis = i - (y->rank - mask->rank);
         if (axis >= 0 && mask->dim[axis] != 1) at += head % y->dim[i] * mask->stride[axis];
@@ -242,7 +249,8 @@ static dnnl_status_t head_run(const pare_call *c, int64_t head, int thread)
         to = (char *)(wide + nq + nk + nv);
     }
     dnnl_stream_t stream = b->stream[thread];
-    dnnl_status_t st = multiply(&s->scores, &b->scores[thread], stream, q, k, score, room + s->pad_at);
+    dnnl_status_t st =
+        multiply(&s->scores, &b->scores[thread], stream, q, k, score, room + s->pad_at);
     if (st) return st;
     if (mask) add_mask(c, mask, head, score);
     pare_softmax_rows(score, s->rows, s->keys);
@@ -261,12 +269,15 @@ static pare_status run(const pare_call *c)
         if (c->threads > 1) pare_dnnl_use_threads(c->threads);
     } else {
 #pragma omp parallel for num_threads(s->threads) schedule(static) reduction(| : failed)
-        for (int64_t i = 0; i < s->heads; i++)
-            failed |= (int)head_run(c, i, omp_get_thread_num());
+        for (int64_t i = 0; i < s->heads; i++) failed |= (int)head_run(c, i, omp_get_thread_num());
     }
     return failed ? pare_dnnl_fail(c->node, (dnnl_status_t)failed, "to run") : PARE_OK;
 }
 
-const pare_kernel pare_onednn_attention = {.name = "onednn_attention", .can = can,
-                                           .prepare = prepare, .bind = bind, .run = run,
-                                           .unbind = unbind, .release = release};
+const pare_kernel pare_onednn_attention = {.name = "onednn_attention",
+                                           .can = can,
+                                           .prepare = prepare,
+                                           .bind = bind,
+                                           .run = run,
+                                           .unbind = unbind,
+                                           .release = release};

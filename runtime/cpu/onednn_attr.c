@@ -9,22 +9,46 @@ static bool append_act(dnnl_post_ops_t ops, const pare_act *act, float scale)
     dnnl_alg_kind_t kind = dnnl_alg_kind_undef;
     float alpha = 0, beta = 0;
     switch (act->kind) {
-    case PARE_ACT_NONE: return true;
-    case PARE_ACT_RELU: kind = dnnl_eltwise_relu; break;
-    case PARE_ACT_LEAKY_RELU: kind = dnnl_eltwise_relu; alpha = act->alpha; break;
-    case PARE_ACT_CLIP: kind = dnnl_eltwise_clip; alpha = act->alpha; beta = act->beta; break;
-    case PARE_ACT_SIGMOID: kind = dnnl_eltwise_logistic; break;
-    case PARE_ACT_TANH: kind = dnnl_eltwise_tanh; break;
-    case PARE_ACT_SILU: kind = dnnl_eltwise_swish; alpha = 1; break;
-    case PARE_ACT_HARDSWISH: kind = dnnl_eltwise_hardswish; break;
-    case PARE_ACT_GELU: kind = dnnl_eltwise_gelu_erf; break;
-    case PARE_ACT_GELU_TANH: kind = dnnl_eltwise_gelu_tanh; break;
+    case PARE_ACT_NONE:
+        return true;
+    case PARE_ACT_RELU:
+        kind = dnnl_eltwise_relu;
+        break;
+    case PARE_ACT_LEAKY_RELU:
+        kind = dnnl_eltwise_relu;
+        alpha = act->alpha;
+        break;
+    case PARE_ACT_CLIP:
+        kind = dnnl_eltwise_clip;
+        alpha = act->alpha;
+        beta = act->beta;
+        break;
+    case PARE_ACT_SIGMOID:
+        kind = dnnl_eltwise_logistic;
+        break;
+    case PARE_ACT_TANH:
+        kind = dnnl_eltwise_tanh;
+        break;
+    case PARE_ACT_SILU:
+        kind = dnnl_eltwise_swish;
+        alpha = 1;
+        break;
+    case PARE_ACT_HARDSWISH:
+        kind = dnnl_eltwise_hardswish;
+        break;
+    case PARE_ACT_GELU:
+        kind = dnnl_eltwise_gelu_erf;
+        break;
+    case PARE_ACT_GELU_TANH:
+        kind = dnnl_eltwise_gelu_tanh;
+        break;
     case PARE_ACT_HARDSIGMOID: /* a line, then held in [0, 1] */
         if (dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, act->alpha, act->beta))
             return false;
         kind = dnnl_eltwise_clip, beta = 1;
         break;
-    default: return false;
+    default:
+        return false;
     }
     return dnnl_post_ops_append_eltwise(ops, scale, kind, alpha, beta) == dnnl_success;
 }
@@ -61,8 +85,8 @@ bool pare_dnnl_attr_make(const pare_dnnl_attr *in, dnnl_primitive_attr_t *out)
               !dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
     ok = ok && append_ops(ops, in) && !dnnl_primitive_attr_set_post_ops(*out, ops);
     if (ok && in->q)
-        ok = set_zero_points(*out, in) && !dnnl_primitive_attr_set_output_scales(
-                                              *out, in->scale_count, in->mask, in->scale);
+        ok = set_zero_points(*out, in) &&
+             !dnnl_primitive_attr_set_output_scales(*out, in->scale_count, in->mask, in->scale);
     if (ok && !in->q && in->alpha != 1)
         ok = !dnnl_primitive_attr_set_output_scales(*out, 1, 0, &in->alpha);
     if (ops) dnnl_post_ops_destroy(ops);

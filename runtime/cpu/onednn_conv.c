@@ -2,9 +2,9 @@
 /* Convolution by oneDNN for Conv and FusedConv: f32 (f16 and bf16 through f32), and 8-bit inputs
    where its sums are exact, which takes VNNI: before it, oneDNN's products saturate at 16 bits.
 
-   oneDNN has several implementations of one convolution. `onednn_conv` takes the one that is fastest
-   for most shapes (its directly generated loops before its batched small matrix products; the
-   reverse for first layers with large windows); the other kernels let a stopwatch choose. */
+   oneDNN has several implementations of one convolution. `onednn_conv` takes the one that is
+   fastest for most shapes (its directly generated loops before its batched small matrix products;
+   the reverse for first layers with large windows); the other kernels let a stopwatch choose. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/isa.h"
 #include "runtime/cpu/onednn.h"
@@ -135,15 +135,19 @@ static bool shape_fits(const pare_prep *p, const pare_conv_args *a)
     if (pare_view_count(&p->in[0]) == 0 || pare_view_count(&p->out[0]) == 0) return false;
     for (int i = 0; i < 3; i++)
         if (a->win.begin[i] < 0 || a->win.end[i] < 0) return false;
-    return a->at.residual < 0 ||
-           pare_dnnl_residual_fits(&p->in[a->at.residual], &p->out[0]);
+    return a->at.residual < 0 || pare_dnnl_residual_fits(&p->in[a->at.residual], &p->out[0]);
 }
 
 static bool attr_make(const pare_conv_args *a, dnnl_primitive_attr_t *out)
 {
-    pare_dnnl_attr in = {.act = &a->act, .q = a->int8 ? &a->q : NULL, .epilogue = &a->epilogue,
-                         .scale = a->scale, .scale_count = a->m, .mask = 2,
-                         .sum = a->at.residual >= 0, .alpha = 1};
+    pare_dnnl_attr in = {.act = &a->act,
+                         .q = a->int8 ? &a->q : NULL,
+                         .epilogue = &a->epilogue,
+                         .scale = a->scale,
+                         .scale_count = a->m,
+                         .mask = 2,
+                         .sum = a->at.residual >= 0,
+                         .alpha = 1};
     return pare_dnnl_attr_make(&in, out);
 }
 
@@ -211,8 +215,7 @@ static pare_status fill(pare_prep *p, pare_dnnl *d, const pare_conv_args *a, con
                                   dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0)));
     if (a->at.bias >= 0) PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_BIAS, a->at.bias, &m->b));
     PARE_TRY(pare_dnnl_add_out(p, d, &m->y));
-    if (a->at.residual >= 0)
-        pare_dnnl_set_residual(p, d, a->at.residual, a->int8 ? &a->q : NULL);
+    if (a->at.residual >= 0) pare_dnnl_set_residual(p, d, a->at.residual, a->int8 ? &a->q : NULL);
     return pare_dnnl_make(p, d, desc);
 }
 
@@ -238,12 +241,21 @@ static pare_status prepare(pare_prep *p, family wanted)
 }
 
 #define VARIANT(suffix, family)                                                                    \
-    static bool may##suffix(const pare_prep *p) { return can(p, family); }                         \
-    static pare_status make##suffix(pare_prep *p) { return prepare(p, family); }                   \
-    const pare_kernel pare_onednn_conv##suffix = {                                                 \
-        .name = "onednn_conv" #suffix, .can = may##suffix, .prepare = make##suffix,                \
-        .bind = pare_dnnl_bind, .run = pare_dnnl_run, .unbind = pare_dnnl_unbind,                  \
-        .release = pare_dnnl_release}
+    static bool may##suffix(const pare_prep *p)                                                    \
+    {                                                                                              \
+        return can(p, family);                                                                     \
+    }                                                                                              \
+    static pare_status make##suffix(pare_prep *p)                                                  \
+    {                                                                                              \
+        return prepare(p, family);                                                                 \
+    }                                                                                              \
+    const pare_kernel pare_onednn_conv##suffix = {.name = "onednn_conv" #suffix,                   \
+                                                  .can = may##suffix,                              \
+                                                  .prepare = make##suffix,                         \
+                                                  .bind = pare_dnnl_bind,                          \
+                                                  .run = pare_dnnl_run,                            \
+                                                  .unbind = pare_dnnl_unbind,                      \
+                                                  .release = pare_dnnl_release}
 
 VARIANT(, NO_FAMILY);
 VARIANT(_brg, BRG);

@@ -63,7 +63,8 @@ static bool types_fit(const pare_prep *p, const pare_matmul_args *m)
 {
     pare_dtype a = p->in[0].dtype, b = p->in[1].dtype, y = p->out[0].dtype;
     if (m->int8)
-        return (b == PARE_s8 || (b == PARE_u8 && !p->in[1].data)) && pare_cpu_isa() >= PARE_ISA_VNNI && (pare_type_is_int8(y) || y == PARE_f32);
+        return (b == PARE_s8 || (b == PARE_u8 && !p->in[1].data)) &&
+               pare_cpu_isa() >= PARE_ISA_VNNI && (pare_type_is_int8(y) || y == PARE_f32);
     return a == b && a == y && (a == PARE_f32 || a == PARE_f16 || a == PARE_bf16);
 }
 
@@ -129,14 +130,19 @@ static dnnl_primitive_desc_t describe(const pare_prep *p, const pare_matmul_args
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t desc = NULL;
     if (!product_make(p, m, x)) return NULL;
-    if (dnnl_matmul_desc_init(&op, &x->a, p->in[1].data ? &x->b_any : &x->b,
-                              x->bias ? &x->c : NULL, &x->y))
+    if (dnnl_matmul_desc_init(&op, &x->a, p->in[1].data ? &x->b_any : &x->b, x->bias ? &x->c : NULL,
+                              &x->y))
         return NULL;
     pare_quant_args q = m->q;
     if (p->in[1].dtype == PARE_u8) q.w_zero -= 128;
-    pare_dnnl_attr in = {.act = &m->act, .q = m->int8 ? &q : NULL, .epilogue = &m->epilogue,
-                         .scale = m->scale, .scale_count = m->columns, .mask = 1 << (x->rank - 1),
-                         .sum = m->at.residual >= 0, .alpha = m->alpha};
+    pare_dnnl_attr in = {.act = &m->act,
+                         .q = m->int8 ? &q : NULL,
+                         .epilogue = &m->epilogue,
+                         .scale = m->scale,
+                         .scale_count = m->columns,
+                         .mask = 1 << (x->rank - 1),
+                         .sum = m->at.residual >= 0,
+                         .alpha = m->alpha};
     if (!pare_dnnl_attr_make(&in, &attr)) return NULL;
     if (dnnl_primitive_desc_create(&desc, &op, attr, engine, NULL)) desc = NULL;
     dnnl_primitive_attr_destroy(attr);
@@ -189,14 +195,14 @@ static pare_status fill(pare_prep *p, pare_dnnl *d, const pare_matmul_args *m, c
 {
     PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_SRC, 0, &x->a));
     if (p->in[1].data)
-        PARE_TRY(pare_dnnl_add_packed(p, d, DNNL_ARG_WEIGHTS, 1, &x->b,
-                                      dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0)));
+        PARE_TRY(
+            pare_dnnl_add_packed(p, d, DNNL_ARG_WEIGHTS, 1, &x->b,
+                                 dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0)));
     else
         PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_WEIGHTS, 1, &x->b));
     if (x->bias) PARE_TRY(add_bias(p, d, m, x));
     PARE_TRY(pare_dnnl_add_out(p, d, &x->y));
-    if (m->at.residual >= 0)
-        pare_dnnl_set_residual(p, d, m->at.residual, m->int8 ? &m->q : NULL);
+    if (m->at.residual >= 0) pare_dnnl_set_residual(p, d, m->at.residual, m->int8 ? &m->q : NULL);
     return pare_dnnl_make(p, d, desc);
 }
 
@@ -223,6 +229,10 @@ static pare_status prepare(pare_prep *p)
     return st;
 }
 
-const pare_kernel pare_onednn_matmul = {
-    .name = "onednn_matmul", .can = can, .prepare = prepare, .bind = pare_dnnl_bind,
-    .run = pare_dnnl_run, .unbind = pare_dnnl_unbind, .release = pare_dnnl_release};
+const pare_kernel pare_onednn_matmul = {.name = "onednn_matmul",
+                                        .can = can,
+                                        .prepare = prepare,
+                                        .bind = pare_dnnl_bind,
+                                        .run = pare_dnnl_run,
+                                        .unbind = pare_dnnl_unbind,
+                                        .release = pare_dnnl_release};

@@ -162,13 +162,19 @@ static pare_status prepare(pare_prep *p, bool average)
     return PARE_OK;
 }
 
-static pare_status max_prepare(pare_prep *p) { return prepare(p, false); }
-static pare_status average_prepare(pare_prep *p) { return prepare(p, true); }
+static pare_status max_prepare(pare_prep *p)
+{
+    return prepare(p, false);
+}
+static pare_status average_prepare(pare_prep *p)
+{
+    return prepare(p, true);
+}
 
-const pare_kernel pare_nhwc_max_pool = {.name = "nhwc_max_pool", .can = max_can,
-                                        .prepare = max_prepare, .run = run};
-const pare_kernel pare_nhwc_average_pool = {.name = "nhwc_average_pool", .can = average_can,
-                                            .prepare = average_prepare, .run = run};
+const pare_kernel pare_nhwc_max_pool = {
+    .name = "nhwc_max_pool", .can = max_can, .prepare = max_prepare, .run = run};
+const pare_kernel pare_nhwc_average_pool = {
+    .name = "nhwc_average_pool", .can = average_can, .prepare = average_prepare, .run = run};
 
 /* --- the whole plane is one window --- */
 
@@ -213,5 +219,5 @@ static pare_status global_run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_nhwc_global_average_pool = {.name = "nhwc_global_average_pool",
-                                                   .can = global_can, .run = global_run};
+const pare_kernel pare_nhwc_global_average_pool = {
+    .name = "nhwc_global_average_pool", .can = global_can, .run = global_run};

@@ -38,8 +38,8 @@ static pare_status broadcast_leading(pare_node *node, const pare_shape *a, const
         int ia = i - (out->rank - a->rank), ib = i - (out->rank - b->rank);
         int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
         if (!broadcast(&out->dim[i], da, db))
-            return PARE_FAIL_NODE(node, INPUT, "dims %lld and %lld do not broadcast",
-                                  (long long)da, (long long)db);
+            return PARE_FAIL_NODE(node, INPUT, "dims %lld and %lld do not broadcast", (long long)da,
+                                  (long long)db);
         if (ia >= 0 && out->dim[i] == da) out->name[i] = a->name[ia];
         if (ib >= 0 && !out->name[i] && out->dim[i] == db) out->name[i] = b->name[ib];
     }
@@ -219,8 +219,9 @@ pare_status pare_infer_attention(pare_node *node)
     int rank = q->shape.rank;
     if (rank < 0 || k->shape.rank < 0 || v->shape.rank < 0) return unknown_output(node, q->dtype);
     if (rank < 2 || k->shape.rank != rank || v->shape.rank != rank)
-        return PARE_FAIL_NODE(node, INPUT, "Q, K and V have ranks %d, %d and %d, expected equal ones",
-                              rank, k->shape.rank, v->shape.rank);
+        return PARE_FAIL_NODE(node, INPUT,
+                              "Q, K and V have ranks %d, %d and %d, expected equal ones", rank,
+                              k->shape.rank, v->shape.rank);
     int64_t joined;
     if (!join(&joined, q->shape.dim[rank - 1], k->shape.dim[rank - 1]) ||
         !join(&joined, k->shape.dim[rank - 2], v->shape.dim[rank - 2]))

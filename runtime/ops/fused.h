@@ -12,9 +12,18 @@ extern "C" {
 #endif
 
 typedef enum pare_act_kind {
-    PARE_ACT_NONE, PARE_ACT_RELU, PARE_ACT_CLIP, PARE_ACT_LEAKY_RELU, PARE_ACT_SIGMOID,
-    PARE_ACT_TANH, PARE_ACT_SILU, PARE_ACT_HARDSWISH, PARE_ACT_HARDSIGMOID, PARE_ACT_GELU,
-    PARE_ACT_GELU_TANH, PARE_ACT_COUNT
+    PARE_ACT_NONE,
+    PARE_ACT_RELU,
+    PARE_ACT_CLIP,
+    PARE_ACT_LEAKY_RELU,
+    PARE_ACT_SIGMOID,
+    PARE_ACT_TANH,
+    PARE_ACT_SILU,
+    PARE_ACT_HARDSWISH,
+    PARE_ACT_HARDSIGMOID,
+    PARE_ACT_GELU,
+    PARE_ACT_GELU_TANH,
+    PARE_ACT_COUNT
 } pare_act_kind;
 
 /* alpha, beta: clip's low and high, leaky_relu's slope (alpha), hardsigmoid's alpha and beta. */
@@ -42,7 +51,10 @@ typedef struct pare_quant_args {
    other than s8, u8 and f32. */
 PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_args *out);
 
-static inline bool pare_type_is_int8(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
+static inline bool pare_type_is_int8(pare_dtype t)
+{
+    return t == PARE_s8 || t == PARE_u8;
+}
 
 #ifdef __cplusplus
 }

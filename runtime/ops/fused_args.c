@@ -8,8 +8,8 @@
 pare_status pare_act_read(const pare_node *node, pare_act *out)
 {
     static const char *const words[PARE_ACT_COUNT] = {
-        "none", "relu", "clip", "leaky_relu", "sigmoid", "tanh",
-        "silu", "hardswish", "hardsigmoid", "gelu", "gelu_tanh"};
+        "none", "relu",      "clip",        "leaky_relu", "sigmoid",  "tanh",
+        "silu", "hardswish", "hardsigmoid", "gelu",       "gelu_tanh"};
     const char *word = pare_node_string(node, "activation", "none");
     for (int i = 0; i < PARE_ACT_COUNT; i++) {
         if (strcmp(word, words[i])) continue;

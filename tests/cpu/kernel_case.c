@@ -18,8 +18,8 @@ void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t
     assert_int_equal(pare_model_set_opset(k->model, "", 20), PARE_OK);
     pare_value *y;
     assert_int_equal(pare_value_new(k->model->graph, &y, "y"), PARE_OK);
-    assert_int_equal(pare_node_new(k->model->graph, &k->node, 0, op_type, domain, "n", NULL, 0, &y, 1),
-                     PARE_OK);
+    assert_int_equal(
+        pare_node_new(k->model->graph, &k->node, 0, op_type, domain, "n", NULL, 0, &y, 1), PARE_OK);
     k->op = pare_op_of(k->node);
     assert_non_null(k->op);
 }
@@ -55,9 +55,12 @@ static void fill(kernel_case *k, const pare_view *v, int low, int high)
     int64_t n = pare_view_count(v);
     const pare_type_info *type = pare_type(v->dtype);
     for (int64_t i = 0; i < n; i++) {
-        if (v->dtype == PARE_s8) ((int8_t *)v->data)[i] = (int8_t)case_between(k, low, high);
-        else if (v->dtype == PARE_u8) ((uint8_t *)v->data)[i] = (uint8_t)case_between(k, low, high);
-        else if (v->dtype == PARE_s32) ((int32_t *)v->data)[i] = case_between(k, low, high);
+        if (v->dtype == PARE_s8)
+            ((int8_t *)v->data)[i] = (int8_t)case_between(k, low, high);
+        else if (v->dtype == PARE_u8)
+            ((uint8_t *)v->data)[i] = (uint8_t)case_between(k, low, high);
+        else if (v->dtype == PARE_s32)
+            ((int32_t *)v->data)[i] = case_between(k, low, high);
         else
             type->from_f32_ref((char *)v->data + i * (type->bits / 8), case_float(k) * (float)high);
     }
@@ -97,7 +100,10 @@ void case_infer(kernel_case *k)
     assert_int_equal(posix_memalign(&k->out.data, 64, pare_view_bytes(&k->out) + 64), 0);
 }
 
-size_t case_bytes(const kernel_case *k) { return pare_view_bytes(&k->out); }
+size_t case_bytes(const kernel_case *k)
+{
+    return pare_view_bytes(&k->out);
+}
 
 const pare_kernel *case_plain(const kernel_case *k)
 {
@@ -118,8 +124,13 @@ static void execute(kernel_case *k, const pare_kernel *kernel, pare_prep *prep, 
         memcpy(out.data, in[prep->share].data, case_bytes(k));
         in[prep->share].data = out.data;
     }
-    pare_call call = {.ctx = &k->ctx, .node = k->node, .in = in, .out = &out,
-                      .in_count = k->in_count, .out_count = 1, .threads = k->threads,
+    pare_call call = {.ctx = &k->ctx,
+                      .node = k->node,
+                      .in = in,
+                      .out = &out,
+                      .in_count = k->in_count,
+                      .out_count = 1,
+                      .threads = k->threads,
                       .state = prep->state};
     assert_int_equal(posix_memalign(&call.scratch, 64, prep->scratch + 64), 0);
     if (kernel->bind) assert_int_equal(kernel->bind(&call, &arena), PARE_OK);
@@ -140,9 +151,17 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
     for (int i = 0; i < k->in_count; i++)
         if (!k->constant[i]) in[i].data = NULL;
     out.data = NULL;
-    pare_prep prep = {.ctx = &k->ctx, .node = k->node, .in = in, .out = &out,
-                      .in_count = k->in_count, .out_count = 1, .threads = k->threads,
-                      .canonical = k->canonical, .dying = k->dying, .arena = &arena, .share = -1};
+    pare_prep prep = {.ctx = &k->ctx,
+                      .node = k->node,
+                      .in = in,
+                      .out = &out,
+                      .in_count = k->in_count,
+                      .out_count = 1,
+                      .threads = k->threads,
+                      .canonical = k->canonical,
+                      .dying = k->dying,
+                      .arena = &arena,
+                      .share = -1};
     bool takes = !kernel->can || kernel->can(&prep);
     if (takes) {
         if (kernel->prepare && kernel->prepare(&prep) != PARE_OK)

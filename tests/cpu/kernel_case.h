@@ -14,7 +14,7 @@ typedef struct kernel_case {
     int in_count;
     bool constant[8], nhwc; /* nhwc: rank-4 inputs and outputs are in N, H, W, C order */
     bool canonical;
-    unsigned dying;         /* the residual's input, lent to the output */
+    unsigned dying; /* the residual's input, lent to the output */
     int threads;
     uint64_t seed;
 } kernel_case;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fast float kernels against the plain ones on random shapes, and canonical execution: the bytes of a
-   sample do not depend on the batch it is in or on the threads.
-   Tolerance: of the largest output, f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two
-   steps of the type). */
+/* Fast float kernels against the plain ones on random shapes, and canonical execution: the bytes of
+   a sample do not depend on the batch it is in or on the threads. Tolerance: of the largest output,
+   f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type). */
 #include "tests/cpu/kernel_case.h"
 #include "runtime/ops/fused.h"
 
@@ -14,8 +13,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char *const acts[] = {"none", "relu", "clip", "leaky_relu", "gelu", "silu",
-                                   "hardswish", "sigmoid", "tanh", "hardsigmoid", "gelu_tanh"};
+static const char *const acts[] = {"none", "relu",        "clip",      "leaky_relu",
+                                   "gelu", "silu",        "hardswish", "sigmoid",
+                                   "tanh", "hardsigmoid", "gelu_tanh"};
 
 static double value_at(const kernel_case *k, const void *data, int64_t i)
 {
@@ -34,8 +34,8 @@ static void compare(const kernel_case *k, const char *kernel, const void *want, 
         double a = value_at(k, want, i), b = value_at(k, got, i);
         if (fabs(a - b) <= share * top) continue;
         char x[128];
-        fail_msg("%s: element %lld is %.9g, expected %.9g of at most %.9g (%s, input %s, %s)", kernel,
-                 (long long)i, b, a, top, pare_type(k->out.dtype)->name,
+        fail_msg("%s: element %lld is %.9g, expected %.9g of at most %.9g (%s, input %s, %s)",
+                 kernel, (long long)i, b, a, top, pare_type(k->out.dtype)->name,
                  pare_shape_text(&pare_node_in(k->node, 0)->shape, x, sizeof x),
                  pare_node_string(k->node, "activation", ""));
     }
@@ -95,9 +95,11 @@ static int conv_case(uint64_t seed)
     int style = case_between(&k, 0, 3);
     if (style == 0) group = m = c;
     if (style == 1) group = 2, c *= group, m *= group;
-    int64_t kernel = 1 + case_between(&k, 0, 2) * 2, d = case_between(&k, 0, 4) ? 1 : 2, p = kernel / 2;
+    int64_t kernel = 1 + case_between(&k, 0, 2) * 2, d = case_between(&k, 0, 4) ? 1 : 2,
+            p = kernel / 2;
     int64_t x[4] = {case_between(&k, 1, 2), c, (kernel - 1) * d + case_between(&k, 1, 9),
-                    (kernel - 1) * d + case_between(&k, 1, 9)}, w[4] = {m, c / group, kernel, kernel};
+                    (kernel - 1) * d + case_between(&k, 1, 9)},
+            w[4] = {m, c / group, kernel, kernel};
     int64_t stride[2] = {case_between(&k, 1, 2), case_between(&k, 1, 2)}, pads[4] = {p, p, 0, p};
     int64_t dilations[2] = {d, d}, y[4] = {x[0], m};
     for (int i = 0; i < 2; i++)
@@ -107,8 +109,10 @@ static int conv_case(uint64_t seed)
     pare_dtype t = float_type(&k);
     case_input(&k, t, 4, x, false, 0, 1);
     case_input(&k, t, 4, w, true, 0, 1);
-    if (case_between(&k, 0, 3)) case_input(&k, t, 1, &m, true, 0, 1);
-    else case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    if (case_between(&k, 0, 3))
+        case_input(&k, t, 1, &m, true, 0, 1);
+    else
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     if (seed % 3 && case_between(&k, 0, 2) == 0) {
         case_input(&k, t, 4, y, false, 0, 3);
         if (case_between(&k, 0, 1)) k.dying = 1u << 3;
@@ -174,8 +178,8 @@ static int attention_case(uint64_t seed)
     case_input(&k, type, 4, q, false, 0, 1);
     case_input(&k, type, 4, key, false, 0, 1);
     case_input(&k, type, 4, v, false, 0, 1);
-    static const bool wide[4][3] = {{true, true, true}, {true, false, true}, {false, false, true},
-                                    {true, false, false}};
+    static const bool wide[4][3] = {
+        {true, true, true}, {true, false, true}, {false, false, true}, {true, false, false}};
     const bool *all = wide[case_between(&k, 0, 3)];
     int64_t mask[4] = {all[0] ? n : 1, all[1] ? h : 1, all[2] ? s : 1, t};
     if (case_between(&k, 0, 1)) case_input(&k, PARE_f32, 4, mask, false, 0, 2);
@@ -192,13 +196,21 @@ static int pool_case(uint64_t seed)
     int which = (int)(seed % 3);
     case_open(&k, "", ops[which], seed);
     int64_t x[4] = {case_between(&k, 1, 3), case_between(&k, 1, 70), case_between(&k, 4, 17),
-                    case_between(&k, 4, 17)}, kernel[2] = {case_between(&k, 1, 3), 3};
+                    case_between(&k, 4, 17)},
+            kernel[2] = {case_between(&k, 1, 3), 3};
     int64_t stride[2] = {case_between(&k, 1, 2), 2}, pads[4] = {0, 1, 0, 1};
     k.nhwc = true;
     k.threads = case_between(&k, 1, 2);
     int type = which ? 0 : case_between(&k, 0, 2);
-    case_input(&k, type == 0 ? PARE_f32 : type == 1 ? PARE_s8 : PARE_u8, 4, x, false,
-               type == 1 ? -128 : type == 2 ? 0 : 0, type ? 127 : 1);
+    case_input(&k,
+               type == 0   ? PARE_f32
+               : type == 1 ? PARE_s8
+                           : PARE_u8,
+               4, x, false,
+               type == 1   ? -128
+               : type == 2 ? 0
+                           : 0,
+               type ? 127 : 1);
     if (which < 2) {
         set_ints(&k, "kernel_shape", kernel, 2);
         set_ints(&k, "strides", stride, 2);
@@ -219,10 +231,22 @@ static void many(int (*one)(uint64_t seed), int cases)
     assert_true(served > cases / 2);
 }
 
-static void convolutions_agree(void **state) { (void)state, many(conv_case, 150); }
-static void products_agree(void **state) { (void)state, many(matmul_case, 300); }
-static void attention_agrees(void **state) { (void)state, many(attention_case, 60); }
-static void pools_agree(void **state) { (void)state, many(pool_case, 90); }
+static void convolutions_agree(void **state)
+{
+    (void)state, many(conv_case, 150);
+}
+static void products_agree(void **state)
+{
+    (void)state, many(matmul_case, 300);
+}
+static void attention_agrees(void **state)
+{
+    (void)state, many(attention_case, 60);
+}
+static void pools_agree(void **state)
+{
+    (void)state, many(pool_case, 90);
+}
 
 /* --- canonical execution --- */
 

@@ -24,8 +24,9 @@ static bool slow(void)
     return word && !strcmp(word, "slow");
 }
 
-static const char *const acts[] = {"none", "relu", "clip", "leaky_relu", "gelu", "silu",
-                                   "hardswish", "sigmoid", "tanh", "hardsigmoid", "gelu_tanh"};
+static const char *const acts[] = {"none", "relu",        "clip",      "leaky_relu",
+                                   "gelu", "silu",        "hardswish", "sigmoid",
+                                   "tanh", "hardsigmoid", "gelu_tanh"};
 
 static void set_int(kernel_case *k, const char *name, int64_t v)
 {
@@ -49,7 +50,10 @@ static int zero_point(kernel_case *k, pare_dtype t)
     return t == PARE_s8 ? case_between(k, -128, 127) : case_between(k, 0, 255);
 }
 
-static pare_dtype byte_type(kernel_case *k) { return case_between(k, 0, 1) ? PARE_s8 : PARE_u8; }
+static pare_dtype byte_type(kernel_case *k)
+{
+    return case_between(k, 0, 1) ? PARE_s8 : PARE_u8;
+}
 
 /* Scales such that outputs spread over the type: spread is about the sum's size. */
 static void set_quant(kernel_case *k, pare_dtype x, pare_dtype z, pare_dtype to, float spread)
@@ -81,7 +85,8 @@ static void compare(const kernel_case *k, const char *kernel, const void *want, 
     int64_t n = pare_view_count(&k->out);
     for (int64_t i = 0; i < n; i++) {
         double a, b, near = curved ? 1 : 0;
-        if (k->out.dtype == PARE_s8) a = ((const int8_t *)want)[i], b = ((const int8_t *)got)[i];
+        if (k->out.dtype == PARE_s8)
+            a = ((const int8_t *)want)[i], b = ((const int8_t *)got)[i];
         else if (k->out.dtype == PARE_u8)
             a = ((const uint8_t *)want)[i], b = ((const uint8_t *)got)[i];
         else {
@@ -91,7 +96,8 @@ static void compare(const kernel_case *k, const char *kernel, const void *want, 
         if (fabs(a - b) <= near) continue;
         char x[128];
         fail_msg("%s: element %lld is %.9g, expected %.9g (input %s, activation %s, x_zero %lld, "
-                 "threads %d)", kernel, (long long)i, b, a,
+                 "threads %d)",
+                 kernel, (long long)i, b, a,
                  pare_shape_text(&pare_node_in(k->node, 0)->shape, x, sizeof x),
                  pare_node_string(k->node, "activation", ""),
                  (long long)pare_node_int(k->node, "x_zero_point", 0), k->threads);
@@ -140,12 +146,13 @@ static void conv_case(uint64_t seed, tally *t)
     static const int64_t channels[] = {1, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 48, 64, 67};
     int64_t group = 1, c = channels[case_between(&k, 0, 13)], m = channels[case_between(&k, 0, 13)];
     int style = case_between(&k, 0, 3);
-    if (style == 0) group = m = c;                    /* depthwise */
+    if (style == 0) group = m = c; /* depthwise */
     if (style == 1) group = 2 + case_between(&k, 0, 2), c *= group, m *= group;
     int64_t kh = 1 + case_between(&k, 0, 2) * 2, kw = case_between(&k, 0, 3) ? kh : 2;
     int64_t dilation = case_between(&k, 0, 4) ? 1 : 2;
     int64_t x[4] = {case_between(&k, 1, 3), c, (kh - 1) * dilation + case_between(&k, 1, 12),
-                    (kw - 1) * dilation + case_between(&k, 1, 12)}, w[4] = {m, c / group, kh, kw};
+                    (kw - 1) * dilation + case_between(&k, 1, 12)},
+            w[4] = {m, c / group, kh, kw};
     int64_t stride[2] = {case_between(&k, 1, 2), case_between(&k, 1, 2)};
     int64_t pads[4] = {case_between(&k, 0, (int)kh / 2), case_between(&k, 0, (int)kw / 2),
                        case_between(&k, 0, (int)kh / 2), case_between(&k, 0, (int)kw / 2)};
@@ -153,7 +160,9 @@ static void conv_case(uint64_t seed, tally *t)
     k.nhwc = case_between(&k, 0, 7) != 0;
     k.threads = case_between(&k, 1, 2);
     pare_dtype xt = byte_type(&k), to = case_between(&k, 0, 5) ? byte_type(&k) : PARE_f32;
-    pare_dtype zt = case_between(&k, 0, 2) ? PARE_NOTYPE : case_between(&k, 0, 3) ? byte_type(&k) : PARE_f32;
+    pare_dtype zt = case_between(&k, 0, 2)   ? PARE_NOTYPE
+                    : case_between(&k, 0, 3) ? byte_type(&k)
+                                             : PARE_f32;
     bool dies = zt == to && case_between(&k, 0, 1);
     int low, high;
     byte_range(&k, xt, &low, &high);
@@ -162,14 +171,19 @@ static void conv_case(uint64_t seed, tally *t)
     case_input(&k, PARE_s8, 4, w, true, low < -127 ? -127 : low, high);
     bool large = case_between(&k, 0, 3) == 0;
     int bias = large ? 1 << 30 : 30000;
-    if (case_between(&k, 0, 5)) case_input(&k, PARE_s32, 1, &m, true, -bias, bias);
-    else case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    if (case_between(&k, 0, 5))
+        case_input(&k, PARE_s32, 1, &m, true, -bias, bias);
+    else
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     int64_t y[4] = {x[0], m, 0, 0};
     for (int i = 0; i < 2; i++)
-        y[2 + i] = (x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilation - 1) / stride[i] + 1;
+        y[2 + i] =
+            (x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilation - 1) / stride[i] + 1;
     byte_range(&k, zt == PARE_f32 ? PARE_s8 : zt, &low, &high);
-    if (zt != PARE_NOTYPE) case_input(&k, zt, 4, y, false, low, high);
-    else case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
+    if (zt != PARE_NOTYPE)
+        case_input(&k, zt, 4, y, false, low, high);
+    else
+        case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
     floats_input(&k, case_between(&k, 0, 3) ? m : 1, 0.001f, 0.02f);
     set_ints(&k, "strides", stride, 2);
     set_ints(&k, "pads", pads, 4);
@@ -196,7 +210,9 @@ static void matmul_case(uint64_t seed, tally *t)
     k.threads = case_between(&k, 1, 2);
     pare_dtype at = byte_type(&k), bt = constant ? PARE_s8 : byte_type(&k);
     pare_dtype to = case_between(&k, 0, 5) ? byte_type(&k) : PARE_f32;
-    pare_dtype zt = case_between(&k, 0, 2) ? PARE_NOTYPE : case_between(&k, 0, 3) ? byte_type(&k) : PARE_f32;
+    pare_dtype zt = case_between(&k, 0, 2)   ? PARE_NOTYPE
+                    : case_between(&k, 0, 3) ? byte_type(&k)
+                                             : PARE_f32;
     int low, high;
     byte_range(&k, at, &low, &high);
     case_input(&k, at, rank, a + 3 - rank, false, low, high);
@@ -204,11 +220,15 @@ static void matmul_case(uint64_t seed, tally *t)
     case_input(&k, bt, b_rank, b + 3 - b_rank, constant, low, high);
     bool large = case_between(&k, 0, 3) == 0;
     int bias = large ? 1 << 30 : 30000;
-    if (case_between(&k, 0, 5)) case_input(&k, PARE_s32, 1, &n, true, -bias, bias);
-    else case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    if (case_between(&k, 0, 5))
+        case_input(&k, PARE_s32, 1, &n, true, -bias, bias);
+    else
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     byte_range(&k, zt == PARE_f32 ? PARE_s8 : zt, &low, &high);
-    if (zt != PARE_NOTYPE) case_input(&k, zt, rank, y + 3 - rank, false, low, high);
-    else case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
+    if (zt != PARE_NOTYPE)
+        case_input(&k, zt, rank, y + 3 - rank, false, low, high);
+    else
+        case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
     floats_input(&k, constant && case_between(&k, 0, 3) ? n : 1, 0.001f, 0.02f);
     set_int(&k, "transB", tb);
     float spread = sqrtf((float)d) * 6;
