@@ -28,7 +28,11 @@ ROW(f64, double, double, PARE_REF_AS_IS, PARE_REF_AS_IS, )
 ROW(f16, uint16_t, float, pare_f16_to_f32, pare_f32_to_f16, )
 ROW(bf16, uint16_t, float, pare_bf16_to_f32, pare_f32_to_bf16, )
 static const pare_ref_row rows[PARE_DTYPE_COUNT] = {
-    [PARE_f32] = affine_f32, [PARE_f64] = affine_f64, [PARE_f16] = affine_f16, [PARE_bf16] = affine_bf16};
+    [PARE_f32] = affine_f32,
+    [PARE_f64] = affine_f64,
+    [PARE_f16] = affine_f16,
+    [PARE_bf16] = affine_bf16,
+};
 
 static int64_t channel_count(const pare_view *x) { return x->rank > 1 ? x->dim[1] : 1; }
 

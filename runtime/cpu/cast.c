@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cast (19) and CastLike (19): any number or bool to any other, through a buffer of doubles or, where
-   the source is an integer, of int64. Float to integer truncates towards zero and saturates (ONNX
-   leaves out-of-range open); integer to integer keeps the low bits; float to 4 bits rounds to nearest
-   even and saturates; anything to bool is x != 0. */
+/* Cast (19) and CastLike (19): any number or bool to any other, through a buffer of doubles or,
+   where the source is an integer, of int64. Float to integer truncates towards zero and saturates
+   (ONNX leaves out-of-range open); integer to integer keeps the low bits; float to 4 bits rounds to
+   nearest even and saturates; anything to bool is x != 0. */
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/half.h"
 
@@ -67,8 +67,7 @@ static void store_doubles(char *dst, const double *src, int64_t n, int64_t strid
 #define STORE_FLOAT(type, memory, calc, load, store)                                               \
     case PARE_##type:                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
-            ((memory *)dst)[i * stride] =                                                          \
-                store(wide ? (calc)(uint64_t)src[i] : (calc)src[i]);                               \
+            ((memory *)dst)[i * stride] = store(wide ? (calc)(uint64_t)src[i] : (calc)src[i]);     \
         break;
 
 /* wide: the integers are u64. */
@@ -112,9 +111,12 @@ static void cast_packed(const pare_view *out, const pare_view *in)
     memset(out->data, 0, pare_view_bytes(out)); /* an odd count leaves half a byte */
     do {
         int64_t from = pare_ref_offset(in, index), to = pare_ref_offset(out, index);
-        if (from_float) pare_ref_set(out, to, rint(pare_ref_get(in, from)));
-        else if (to_float) pare_ref_set(out, to, pare_ref_get(in, from));
-        else pare_ref_set_int(out, to, pare_ref_get_int(in, from));
+        if (from_float)
+            pare_ref_set(out, to, rint(pare_ref_get(in, from)));
+        else if (to_float)
+            pare_ref_set(out, to, pare_ref_get(in, from));
+        else
+            pare_ref_set_int(out, to, pare_ref_get_int(in, from));
     } while (pare_ref_next(out, index));
 }
 
@@ -126,12 +128,17 @@ static bool cast_dense(const pare_call *c)
     bool widens = y->dtype == PARE_f32 && (x->dtype == PARE_f16 || x->dtype == PARE_bf16);
     if (!(narrows || widens) || !pare_view_same_order(y, x)) return false;
     if (!pare_view_rowmajor(x) && !pare_view_nhwc(x)) return false;
-    if (narrows) pare_narrow(y->data, x->data, y->dtype, pare_view_count(x), c->threads);
-    else pare_widen(y->data, x->data, x->dtype, pare_view_count(x), c->threads);
+    if (narrows)
+        pare_narrow(y->data, x->data, y->dtype, pare_view_count(x), c->threads);
+    else
+        pare_widen(y->data, x->data, x->dtype, pare_view_count(x), c->threads);
     return true;
 }
 
-static bool packed(pare_dtype t) { return t == PARE_s4 || t == PARE_u4; }
+static bool packed(pare_dtype t)
+{
+    return t == PARE_s4 || t == PARE_u4;
+}
 
 static bool castable(const pare_view *v)
 {
@@ -139,15 +146,21 @@ static bool castable(const pare_view *v)
            (packed(v->dtype) && (v->rank == 0 || pare_view_rowmajor(v)));
 }
 
-static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castable(&p->out[0]); }
+static bool cast_can(const pare_prep *p)
+{
+    return castable(&p->in[0]) && castable(&p->out[0]);
+}
 
 static pare_status cast_run(const pare_call *c)
 {
     const pare_view *out = &c->out[0], *in = &c->in[0];
     if (cast_dense(c)) return PARE_OK;
-    if (out->dtype == in->dtype) pare_ref_copy(out, in, c->threads);
-    else if (packed(out->dtype) || packed(in->dtype)) cast_packed(out, in);
-    else pare_ref_each_call(c, 1, cast_row, &(cast){out->dtype, in->dtype});
+    if (out->dtype == in->dtype)
+        pare_ref_copy(out, in, c->threads);
+    else if (packed(out->dtype) || packed(in->dtype))
+        cast_packed(out, in);
+    else
+        pare_ref_each_call(c, 1, cast_row, &(cast){out->dtype, in->dtype});
     return PARE_OK;
 }
 

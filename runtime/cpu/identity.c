@@ -37,7 +37,8 @@ static pare_status dropout_run(const pare_call *c)
     bool training = c->in_count > 2 && c->in[2].dtype && pare_ref_get_int(&c->in[2], 0);
     double ratio = c->in_count > 1 && c->in[1].dtype ? pare_ref_get(&c->in[1], 0) : 0.5;
     if (training && ratio != 0)
-        return PARE_FAIL_NODE(c->node, UNSUPPORTED, "training_mode is not supported: export for inference");
+        return PARE_FAIL_NODE(c->node, UNSUPPORTED,
+                              "training_mode is not supported: export for inference");
     if (c->out_count > 1 && c->out[1].dtype)
         pare_ref_each(&c->out[1], NULL, 0, c->threads, true_row, NULL);
     return copy_run(c);

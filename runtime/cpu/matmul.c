@@ -2,9 +2,10 @@
 /* Plain matrix products: MatMul (13), Gemm (13). Sums run over k in ascending order in f32 (f16 and
    bf16 too), f64 or wrapping integers; the node's output is rounded once.
 
-   Plan: both factors are packed dense into scratch where they are not row-major in the type computed
-   in; then a tile of 4 rows x 128 columns is summed in registers and cache while k advances, so that
-   B is read in rows. One tile is one thread's: results do not depend on the number of threads. */
+   Plan: both factors are packed dense into scratch where they are not row-major in the type
+   computed in; then a tile of 4 rows x 128 columns is summed in registers and cache while k
+   advances, so that B is read in rows. One tile is one thread's: results do not depend on the
+   number of threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/base/size.h"
@@ -129,7 +130,8 @@ static void convert(const pare_view *dst, const pare_view *src, int threads)
 }
 
 /* The dense matrices of an operand. */
-pare_view pare_matmul_pack(const pare_call *c, const pare_matmul *mm, const pare_packed *x, void *data)
+pare_view pare_matmul_pack(const pare_call *c, const pare_matmul *mm, const pare_packed *x,
+                           void *data)
 {
     pare_view source = x->view;
     source.data = data;
@@ -214,8 +216,8 @@ pare_view pare_matmul_multiply(const pare_call *c, const pare_matmul *mm, const 
     do {
         mm->product((char *)y.data + at * mm->m * mm->n * (int64_t)mm->size,
                     (char *)a->data + matrix_at(a, index, mm->batch.rank) * (int64_t)mm->size,
-                    (char *)b->data + matrix_at(b, index, mm->batch.rank) * (int64_t)mm->size, mm->m,
-                    mm->n, mm->k, c->threads);
+                    (char *)b->data + matrix_at(b, index, mm->batch.rank) * (int64_t)mm->size,
+                    mm->m, mm->n, mm->k, c->threads);
         at++;
     } while (pare_ref_next(&mm->batch, index));
     return y;
@@ -235,7 +237,7 @@ static bool matmul_can(const pare_prep *p)
     return product_of(p->in[0].dtype, &calc) && p->in[1].dtype == p->in[0].dtype;
 }
 
-static pare_status matmul_prepare(pare_prep *p) 
+static pare_status matmul_prepare(pare_prep *p)
 {
     return pare_matmul_plan(p, 0, 1, false, false, p->in[0].dtype);
 }
@@ -259,7 +261,7 @@ const pare_kernel *const pare_cpu_matmul[] = {&pare_float_matmul_small,
 
 /* --- Gemm --- */
 
-/* What Gemm adds to the product; a bias of another type than computed in is widened into scratch. */
+/* What Gemm adds to the product; a bias of a short type is widened into scratch. */
 typedef struct gemm {
     pare_matmul product; /* first: matmul_products sees only this */
     float factor[2]; /* alpha, beta */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the plain matrix products lay out their work; integer products (matmul_integer.c) share it. */
+/* How the plain matrix products lay out their work; integer products (matmul_integer.c) share it.
+ */
 #ifndef PARE_RUNTIME_CPU_MATMUL_H
 #define PARE_RUNTIME_CPU_MATMUL_H
 
@@ -27,11 +28,12 @@ typedef struct pare_matmul {
 } pare_matmul;
 
 /* Makes the pare_matmul that p->state then points to, computing in calc (f16 and bf16: in f32). */
-PARE_NODISCARD pare_status pare_matmul_plan(pare_prep *p, int ia, int ib, bool trans_a, bool trans_b,
-                                            pare_dtype calc);
+PARE_NODISCARD pare_status pare_matmul_plan(pare_prep *p, int ia, int ib, bool trans_a,
+                                            bool trans_b, pare_dtype calc);
 
 /* The operand's matrices: its own memory, or packed. */
-pare_view pare_matmul_pack(const pare_call *c, const pare_matmul *mm, const pare_packed *x, void *data);
+pare_view pare_matmul_pack(const pare_call *c, const pare_matmul *mm, const pare_packed *x,
+                           void *data);
 
 /* All products of packed factors, into dense memory that is returned: the output's own where it is
    dense and of the type computed in. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MatMulInteger (10): s32 sums of (a - a_zero_point) (b - b_zero_point); QLinearMatMul (21): those
-   times a_scale b_scale / y_scale, rounded to nearest even, plus y_zero_point, saturated. Zero points
-   and scales: one for all, one a row of A, one a column of B. */
+   times a_scale b_scale / y_scale, rounded to nearest even, plus y_zero_point, saturated. Zero
+   points and scales: one for all, one a row of A, one a column of B. */
 #include "runtime/cpu/matmul.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@
 SUBTRACT(s8, int8_t)
 SUBTRACT(u8, uint8_t)
 
-/* A vector counts the rows of A: [M] becomes [M, 1]. One of B broadcasts along columns by itself. */
+/* A vector counts the rows of A: [M] becomes [M, 1]. One of B broadcasts along columns by itself.
+ */
 static pare_view per_row(const pare_view *v)
 {
     pare_view w = *v;
@@ -30,7 +31,8 @@ static pare_view per_row(const pare_view *v)
 
 static pare_view factor(const pare_call *c, const pare_matmul *mm, bool left, int zero_point)
 {
-    pare_view x = pare_matmul_pack(c, mm, left ? &mm->a : &mm->b, c->in[left ? mm->ia : mm->ib].data);
+    pare_view x =
+        pare_matmul_pack(c, mm, left ? &mm->a : &mm->b, c->in[left ? mm->ia : mm->ib].data);
     if (zero_point >= c->in_count || !c->in[zero_point].dtype) return x;
     pare_view z = left ? per_row(&c->in[zero_point]) : c->in[zero_point];
     pare_ref_each(&x, (const pare_view *const[]){&z}, 1, c->threads,
@@ -38,7 +40,10 @@ static pare_view factor(const pare_call *c, const pare_matmul *mm, bool left, in
     return x;
 }
 
-static bool is_byte(const pare_view *v) { return v->dtype == PARE_s8 || v->dtype == PARE_u8; }
+static bool is_byte(const pare_view *v)
+{
+    return v->dtype == PARE_s8 || v->dtype == PARE_u8;
+}
 
 /* --- MatMulInteger --- */
 
@@ -56,7 +61,10 @@ static pare_status integer_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool integer_can(const pare_prep *p) { return is_byte(&p->in[0]) && is_byte(&p->in[1]); }
+static bool integer_can(const pare_prep *p)
+{
+    return is_byte(&p->in[0]) && is_byte(&p->in[1]);
+}
 
 static const pare_kernel ref_matmul_integer = {.name = "ref_matmul_integer",
                                                .can = integer_can,
@@ -100,7 +108,8 @@ static pare_status qlinear_run(const pare_call *c)
 static bool qlinear_can(const pare_prep *p)
 {
     return is_byte(&p->in[0]) && is_byte(&p->in[B]) && is_byte(&p->out[0]) &&
-           (p->out[0].rank > 1 || p->in[A_SCALE].rank == 0 || pare_view_count(&p->in[A_SCALE]) == 1);
+           (p->out[0].rank > 1 || p->in[A_SCALE].rank == 0 ||
+            pare_view_count(&p->in[A_SCALE]) == 1);
 }
 
 static const pare_kernel ref_qlinear_matmul = {.name = "ref_qlinear_matmul",

@@ -43,8 +43,8 @@ static pare_status norm_prepare(pare_prep *p)
     if (!s) return PARE_MEMORY;
     s->epsilon = pare_node_float(p->node, "epsilon", 1e-5f);
     if (pare_node_is(p->node, "LayerNormalization"))
-        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank,
-                                 &s->axis));
+        PARE_TRY(
+            pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, &s->axis));
     s->groups = pare_node_int(p->node, "num_groups", p->in[0].rank > 1 ? p->in[0].dim[1] : 1);
     p->state = s;
     return PARE_OK;
@@ -121,8 +121,8 @@ PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *sca
 }
 
 /* One row of f16 or bf16 through buffer (n). */
-static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *scale, const float *bias,
-                      float *buffer, stats *out)
+static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *scale,
+                      const float *bias, float *buffer, stats *out)
 {
     const norm *s = c->state;
     pare_dtype type = c->in[0].dtype;
@@ -226,7 +226,8 @@ static pare_view channels_of(const pare_view *x, int64_t n, int64_t first, int64
 static void group_one(const pare_call *c, int64_t n, int64_t first, int64_t count, bool per_group,
                       double epsilon)
 {
-    pare_view x = channels_of(&c->in[0], n, first, count), y = channels_of(&c->out[0], n, first, count);
+    pare_view x = channels_of(&c->in[0], n, first, count),
+              y = channels_of(&c->out[0], n, first, count);
     const pare_view *scale = &c->in[1], *bias = &c->in[2];
     stats st = stats_of(&x, 0, epsilon);
     int64_t index[PARE_MAX_RANK] = {0};
@@ -251,7 +252,10 @@ static pare_status group_norm_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool group_norm_can(const pare_prep *p) { return pare_ref_can_floats(p) && p->in[0].rank > 1; }
+static bool group_norm_can(const pare_prep *p)
+{
+    return pare_ref_can_floats(p) && p->in[0].rank > 1;
+}
 
 static const pare_kernel ref_group_norm = {.name = "ref_group_norm",
                                            .can = group_norm_can,

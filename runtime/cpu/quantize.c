@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QuantizeLinear (21): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the lowest.
-   DequantizeLinear (21): y = (float)(x - z) * s, rounded to the scale's type.
+/* QuantizeLinear (21): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the
+   lowest. DequantizeLinear (21): y = (float)(x - z) * s, rounded to the scale's type.
    DynamicQuantizeLinear (11): u8 with the range of the data itself.
 
-   Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks are
-   taken one index of the block axis at a time, so that inside each they are again such views. Packed
-   4-bit tensors go element by element. */
+   Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks
+   are taken one index of the block axis at a time, so that inside each they are again such views.
+   Packed 4-bit tensors go element by element. */
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 
@@ -21,12 +21,18 @@ typedef struct limits {
 static limits limits_of(pare_dtype type)
 {
     switch (type) {
-    case PARE_s8: return (limits){-128, 127};
-    case PARE_u8: return (limits){0, 255};
-    case PARE_s16: return (limits){-32768, 32767};
-    case PARE_u16: return (limits){0, 65535};
-    case PARE_s4: return (limits){-8, 7};
-    default: return (limits){0, 15}; /* u4 */
+    case PARE_s8:
+        return (limits){-128, 127};
+    case PARE_u8:
+        return (limits){0, 255};
+    case PARE_s16:
+        return (limits){-32768, 32767};
+    case PARE_u16:
+        return (limits){0, 65535};
+    case PARE_s4:
+        return (limits){-8, 7};
+    default:
+        return (limits){0, 15}; /* u4 */
     }
 }
 
@@ -36,7 +42,8 @@ static limits limits_of(pare_dtype type)
         for (int64_t i = 0; i < n; i++) buffer[i] = (float)load(((const memory *)p)[i * stride]);  \
         break;
 
-static const float *floats_of(float *buffer, const char *p, int64_t n, int64_t stride, pare_dtype type)
+static const float *floats_of(float *buffer, const char *p, int64_t n, int64_t stride,
+                              pare_dtype type)
 {
     if (type == PARE_f32 && stride == 1) return (const float *)(const void *)p;
     switch (type) {
@@ -51,10 +58,9 @@ static const float *floats_of(float *buffer, const char *p, int64_t n, int64_t s
 /* --- QuantizeLinear --- */
 
 #define QUANTIZE(type, memory)                                                                     \
-    PARE_CLONES static void quantize_##type(memory *restrict y, int64_t stride,                    \
-                                            const float *restrict x, const float *restrict s,      \
-                                            const float *restrict z, bool one, int64_t n,          \
-                                            float low, float high)                                 \
+    PARE_CLONES static void quantize_##type(                                                       \
+        memory *restrict y, int64_t stride, const float *restrict x, const float *restrict s,      \
+        const float *restrict z, bool one, int64_t n, float low, float high)                       \
     {                                                                                              \
         if (one && stride == 1) {                                                                  \
             const float s0 = s[0], z0 = z[0];                                                      \
@@ -100,10 +106,18 @@ static void quantize_row(int64_t n, char *const *p, const int64_t *stride, const
             floats_of(zs, advance(p[3], at * stride[3], t->z), one ? 1 : m, stride[3], t->z);
         void *y = advance(p[0], at * stride[0], t->y);
         switch (t->y) {
-        case PARE_s8: quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
-        case PARE_u8: quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
-        case PARE_s16: quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
-        default: quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_s8:
+            quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high);
+            break;
+        case PARE_u8:
+            quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high);
+            break;
+        case PARE_s16:
+            quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high);
+            break;
+        default:
+            quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high);
+            break;
         }
     }
 }
@@ -178,7 +192,8 @@ static pare_status scaling_prepare(pare_prep *p)
     s->quantize = pare_node_is(p->node, "QuantizeLinear");
     if (pare_view_count(&p->in[1]) != 1) {
         s->block = pare_node_int(p->node, "block_size", 0);
-        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", 1), p->in[0].rank, &s->axis));
+        PARE_TRY(
+            pare_infer_axis(p->node, pare_node_int(p->node, "axis", 1), p->in[0].rank, &s->axis));
     }
     p->state = s;
     return PARE_OK;
@@ -199,11 +214,14 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
     return w;
 }
 
-static bool is_packed(const pare_view *v) { return v->dtype == PARE_s4 || v->dtype == PARE_u4; }
+static bool is_packed(const pare_view *v)
+{
+    return v->dtype == PARE_s4 || v->dtype == PARE_u4;
+}
 
 /* One element; the index in scale and zero point is divided by the block on its axis. */
-static void one_element(const scaling *k, const pare_view *y, const pare_view *x, const pare_view *s,
-                        const pare_view *z, const int64_t *index)
+static void one_element(const scaling *k, const pare_view *y, const pare_view *x,
+                        const pare_view *s, const pare_view *z, const int64_t *index)
 {
     int64_t where[PARE_MAX_RANK];
     for (int i = 0; i < x->rank; i++) {
@@ -267,12 +285,16 @@ static pare_status scaling_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool in_order(const pare_view *v) { return !is_packed(v) || pare_view_rowmajor(v); }
+static bool in_order(const pare_view *v)
+{
+    return !is_packed(v) || pare_view_rowmajor(v);
+}
 
 static bool quantize_can(const pare_prep *p)
 {
     unsigned from = PARE_BIT(f32) | PARE_BIT(f16) | PARE_BIT(bf16) | PARE_BIT(s32);
-    unsigned to = PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) | PARE_BIT(u4);
+    unsigned to =
+        PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) | PARE_BIT(u4);
     return pare_ref_in_set(p->in[0].dtype, from) && pare_ref_in_set(p->in[1].dtype, from) &&
            pare_ref_in_set(p->out[0].dtype, to) && in_order(&p->out[0]);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions (ReduceSum 13, the others 18 and 20): one output element after the other. Floats sum in
-   double and are rounded once; integers wrap around. Of nothing: sums 0, products 1, maxima the
+/* Reductions (ReduceSum 13, the others 18 and 20): one output element after the other. Floats sum
+   in double and are rounded once; integers wrap around. Of nothing: sums 0, products 1, maxima the
    lowest value, minima the highest, means NaN. NaN wins maxima and minima. */
 #include "runtime/ops/reduce.h"
 #include "runtime/cpu/ref.h"
@@ -33,25 +33,37 @@ static double float_start(kind k)
 static double float_step(kind k, double acc, double x, double top)
 {
     switch (k) {
-    case PROD: return acc * x;
-    case MAX: return acc != acc || x <= acc ? acc : x;
-    case MIN: return acc != acc || x >= acc ? acc : x;
-    case L1: return acc + fabs(x);
+    case PROD:
+        return acc * x;
+    case MAX:
+        return acc != acc || x <= acc ? acc : x;
+    case MIN:
+        return acc != acc || x >= acc ? acc : x;
+    case L1:
+        return acc + fabs(x);
     case L2:
-    case SUM_SQUARE: return acc + x * x;
-    case LOG_SUM_EXP: return acc + exp(x - top);
-    default: return acc + x;
+    case SUM_SQUARE:
+        return acc + x * x;
+    case LOG_SUM_EXP:
+        return acc + exp(x - top);
+    default:
+        return acc + x;
     }
 }
 
 static double float_end(kind k, double acc, double top, int64_t n)
 {
     switch (k) {
-    case MEAN: return acc / (double)n;
-    case L2: return sqrt(acc);
-    case LOG_SUM: return log(acc);
-    case LOG_SUM_EXP: return top + log(acc);
-    default: return acc;
+    case MEAN:
+        return acc / (double)n;
+    case L2:
+        return sqrt(acc);
+    case LOG_SUM:
+        return log(acc);
+    case LOG_SUM_EXP:
+        return top + log(acc);
+    default:
+        return acc;
     }
 }
 
@@ -83,7 +95,8 @@ static int64_t int_start(kind k, pare_dtype type)
     bool has_sign = type == PARE_s8 || type == PARE_s16 || type == PARE_s32 || type == PARE_s64;
     if (k == PROD) return 1;
     if (k == MAX) return has_sign ? (int64_t)(~0ull << (bits - 1)) : 0;
-    if (k == MIN) return has_sign ? (int64_t)(~0ull >> (65 - bits)) : (int64_t)(~0ull >> (64 - bits));
+    if (k == MIN)
+        return has_sign ? (int64_t)(~0ull >> (65 - bits)) : (int64_t)(~0ull >> (64 - bits));
     return 0;
 }
 
@@ -91,13 +104,19 @@ static int64_t int_step(kind k, int64_t acc, int64_t x, bool wide)
 {
     bool less = wide ? (uint64_t)x < (uint64_t)acc : x < acc;
     switch (k) {
-    case PROD: return (int64_t)((uint64_t)acc * (uint64_t)x);
-    case MAX: return less ? acc : x;
-    case MIN: return less ? x : acc;
-    case L1: return (int64_t)((uint64_t)acc + (x < 0 && !wide ? 0 - (uint64_t)x : (uint64_t)x));
+    case PROD:
+        return (int64_t)((uint64_t)acc * (uint64_t)x);
+    case MAX:
+        return less ? acc : x;
+    case MIN:
+        return less ? x : acc;
+    case L1:
+        return (int64_t)((uint64_t)acc + (x < 0 && !wide ? 0 - (uint64_t)x : (uint64_t)x));
     case L2:
-    case SUM_SQUARE: return (int64_t)((uint64_t)acc + (uint64_t)x * (uint64_t)x);
-    default: return (int64_t)((uint64_t)acc + (uint64_t)x);
+    case SUM_SQUARE:
+        return (int64_t)((uint64_t)acc + (uint64_t)x * (uint64_t)x);
+    default:
+        return (int64_t)((uint64_t)acc + (uint64_t)x);
     }
 }
 
@@ -108,14 +127,18 @@ static int64_t int_one(kind k, const pare_view *region, int64_t base)
     int64_t index[PARE_MAX_RANK] = {0};
     if (k == LOG_SUM_EXP) return (int64_t)float_one(k, region, base);
     if (n > 0) do
-            acc = int_step(k, acc,
-                           pare_ref_get_int(region, base + pare_ref_offset(region, index)), wide);
+            acc = int_step(k, acc, pare_ref_get_int(region, base + pare_ref_offset(region, index)),
+                           wide);
         while (pare_ref_next(region, index));
     switch (k) {
-    case MEAN: return n ? acc / n : 0;
-    case L2: return (int64_t)sqrt((double)acc);
-    case LOG_SUM: return (int64_t)log((double)acc);
-    default: return acc;
+    case MEAN:
+        return n ? acc / n : 0;
+    case L2:
+        return (int64_t)sqrt((double)acc);
+    case LOG_SUM:
+        return (int64_t)log((double)acc);
+    default:
+        return acc;
     }
 }
 
@@ -140,8 +163,10 @@ static void split_views(const pare_call *c, const pare_reduce *axes, pare_view *
 {
     pare_view ones;
     pare_ref_split(&c->in[0], axes->axis, kept, region);
-    if (axes->keepdims) pare_ref_split(&c->out[0], axes->axis, out, &ones);
-    else *out = c->out[0];
+    if (axes->keepdims)
+        pare_ref_split(&c->out[0], axes->axis, out, &ones);
+    else
+        *out = c->out[0];
 }
 
 static pare_status reduce_run(const pare_call *c)
@@ -160,8 +185,10 @@ static pare_status reduce_run(const pare_call *c)
     bool real = pare_type_is_float(out.dtype);
     do {
         int64_t base = pare_ref_offset(&kept, index), at = pare_ref_offset(&out, index);
-        if (real) pare_ref_set(&out, at, float_one(r->kind, &region, base));
-        else pare_ref_set_int(&out, at, int_one(r->kind, &region, base));
+        if (real)
+            pare_ref_set(&out, at, float_one(r->kind, &region, base));
+        else
+            pare_ref_set_int(&out, at, int_one(r->kind, &region, base));
     } while (pare_ref_next(&out, index));
     return PARE_OK;
 }
@@ -200,8 +227,8 @@ PARE_CLONES static void sum_rows_f32(double *acc, const float *x, int64_t n)
 enum { BLOCK = 64 };
 
 /* Neighbouring outputs at once: the region is walked once for a block of them. */
-static void sum_block(const float *x, const pare_view *region, float *y, int64_t y_stride, int64_t n,
-                      double scale)
+static void sum_block(const float *x, const pare_view *region, float *y, int64_t y_stride,
+                      int64_t n, double scale)
 {
     double acc[BLOCK] = {0};
     int64_t index[PARE_MAX_RANK] = {0};
@@ -278,10 +305,8 @@ static const pare_kernel ref_reduce = {.name = "ref_reduce",
                                        .prepare = reduce_prepare,
                                        .run = reduce_run,
                                        .flags = PARE_KERNEL_REF};
-static const pare_kernel vec_sum = {.name = "vec_sum",
-                                    .can = vec_sum_can,
-                                    .prepare = reduce_prepare,
-                                    .run = vec_sum_run};
+static const pare_kernel vec_sum = {
+    .name = "vec_sum", .can = vec_sum_can, .prepare = reduce_prepare, .run = vec_sum_run};
 const pare_kernel *const pare_cpu_reduce[] = {&ref_reduce, NULL};
 const pare_kernel *const pare_cpu_reduce_sum[] = {&vec_sum, &ref_reduce, NULL};
 
@@ -313,8 +338,10 @@ static int64_t arg_one(const pare_view *lane, int64_t base, const arg *a)
     for (int64_t i = 0; i < lane->dim[0]; i++) {
         double x = 0;
         int64_t n = 0, offset = base + i * lane->stride[0];
-        if (real) x = pare_ref_get(lane, offset);
-        else n = pare_ref_get_int(lane, offset);
+        if (real)
+            x = pare_ref_get(lane, offset);
+        else
+            n = pare_ref_get_int(lane, offset);
         bool more = real ? x > best : n > best_int, less = real ? x < best : n < best_int;
         bool better = i == 0 || (a->least ? less : more) || (a->last && !more && !less);
         if (!better) continue;
@@ -335,9 +362,11 @@ static pare_status arg_run(const pare_call *c)
     pare_ref_split(&c->in[0], flag, &kept, &lane);
     if (a->keepdims) pare_ref_split(&c->out[0], flag, &out, &ones);
     if (pare_view_count(&out) == 0) return PARE_OK;
-    if (lane.dim[0] == 0) return PARE_FAIL_NODE(c->node, INPUT, "there is no extreme of an empty axis");
-    do pare_ref_set_int(&out, pare_ref_offset(&out, index),
-                        arg_one(&lane, pare_ref_offset(&kept, index), a));
+    if (lane.dim[0] == 0)
+        return PARE_FAIL_NODE(c->node, INPUT, "there is no extreme of an empty axis");
+    do
+        pare_ref_set_int(&out, pare_ref_offset(&out, index),
+                         arg_one(&lane, pare_ref_offset(&kept, index), a));
     while (pare_ref_next(&out, index));
     return PARE_OK;
 }

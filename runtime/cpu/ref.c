@@ -2,7 +2,6 @@
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/half.h"
 
-#include <math.h>
 #include <string.h>
 
 /* --- walking --- */
@@ -120,8 +119,10 @@ static void loop_run(const loop *l, int threads, pare_ref_row row, const void *a
 #pragma omp parallel for num_threads(parts) schedule(static)
     for (int t = 0; t < parts; t++) {
         int64_t from = whole * t / parts, to = whole * (t + 1) / parts;
-        if (cut_rows) loop_rows(l, from, to, 0, n, row, arg);
-        else loop_rows(l, 0, rows, from, to, row, arg);
+        if (cut_rows)
+            loop_rows(l, from, to, 0, n, row, arg);
+        else
+            loop_rows(l, 0, rows, from, to, row, arg);
     }
 }
 
@@ -149,9 +150,11 @@ void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, c
 
 enum { HALF_CHUNK = 512 };
 
-static void widen_strided(float *dst, const uint16_t *src, int64_t stride, pare_dtype half, int64_t n)
+static void widen_strided(float *dst, const uint16_t *src, int64_t stride, pare_dtype half,
+                          int64_t n)
 {
-    if (stride == 1) pare_widen(dst, src, half, n, 1);
+    if (stride == 1)
+        pare_widen(dst, src, half, n, 1);
     else
         for (int64_t i = 0; i < n; i++)
             dst[i] = half == PARE_f16 ? pare_f16_to_f32(src[i * stride])
@@ -174,7 +177,8 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
             widen_strided(wide[k], (const uint16_t *)p[k] + at * s[k], s[k], half, step[k] ? m : 1);
         row(m, q, step, arg);
         uint16_t *y = (uint16_t *)p[0] + at * s[0];
-        if (s[0] == 1) pare_narrow(y, wide[0], half, m, 1);
+        if (s[0] == 1)
+            pare_narrow(y, wide[0], half, m, 1);
         else
             for (int64_t i = 0; i < m; i++)
                 y[i * s[0]] =
@@ -192,7 +196,8 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
         const char *x = p[1];                                                                      \
         if (s[0] == 1 && s[1] == 1) memcpy(y, x, (size_t)n * BYTES);                               \
         else                                                                                       \
-            for (int64_t i = 0; i < n; i++) memcpy(y + i * s[0] * BYTES, x + i * s[1] * BYTES, BYTES); \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                memcpy(y + i * s[0] * BYTES, x + i * s[1] * BYTES, BYTES);                         \
     }
 COPY_ROW(8)
 COPY_ROW(16)
@@ -211,166 +216,6 @@ void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads)
                        : bits == 32 ? copy_row_32
                                     : copy_row_64;
     pare_ref_each(dst, &src, 1, threads, row, NULL);
-}
-
-/* --- single elements --- */
-
-int64_t pare_ref_offset(const pare_view *view, const int64_t *index)
-{
-    int64_t at = 0;
-    for (int i = 0; i < view->rank; i++) at += index[i] * view->stride[i];
-    return at;
-}
-
-bool pare_ref_next(const pare_view *view, int64_t *index)
-{
-    for (int i = view->rank - 1; i >= 0; i--) {
-        if (++index[i] < view->dim[i]) return true;
-        index[i] = 0;
-    }
-    return false;
-}
-
-static int nibble_get(const pare_view *view, int64_t offset)
-{
-    int v = ((const uint8_t *)view->data)[offset / 2] >> (offset % 2 ? 4 : 0) & 15;
-    return view->dtype == PARE_s4 && v > 7 ? v - 16 : v;
-}
-
-static void nibble_set(const pare_view *view, int64_t offset, int value)
-{
-    uint8_t *byte = (uint8_t *)view->data + offset / 2;
-    *byte = (uint8_t)(offset % 2 ? (*byte & 15) | (value & 15) << 4 : (*byte & 240) | (value & 15));
-}
-
-#define CASE_GET(type, memory, calc, load, store)                                                  \
-    case PARE_##type:                                                                              \
-        return (RESULT)load(*(const memory *)pare_ref_at(view, offset));
-
-double pare_ref_get(const pare_view *view, int64_t offset)
-{
-#define RESULT double
-    switch (view->dtype) {
-        PARE_REF_NUMBERS(CASE_GET)
-    case PARE_bool:
-        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
-    case PARE_s4:
-    case PARE_u4:
-        return nibble_get(view, offset);
-    default:
-        return NAN;
-    }
-#undef RESULT
-}
-
-int64_t pare_ref_get_int(const pare_view *view, int64_t offset)
-{
-#define RESULT int64_t
-    switch (view->dtype) {
-        PARE_REF_INTS(CASE_GET)
-    case PARE_bool:
-        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
-    case PARE_s4:
-    case PARE_u4:
-        return nibble_get(view, offset);
-    default: {
-        double v = pare_ref_get(view, offset);
-        return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : 0;
-    }
-    }
-#undef RESULT
-}
-
-/* Truncated towards zero and held inside the type; NaN gives 0. */
-#define CASE_SET_INT(type, memory, low, high)                                                      \
-    case PARE_##type:                                                                              \
-        *(memory *)at = isnan(value)               ? (memory)0                                     \
-                        : value <= (double)(low)   ? (memory)(low)                                 \
-                        : value >= (double)(high)  ? (memory)(high)                                \
-                                                   : (memory)value;                                \
-        break;
-
-void pare_ref_set(const pare_view *view, int64_t offset, double value)
-{
-    void *at = pare_ref_at(view, offset);
-    switch (view->dtype) {
-    case PARE_f32:
-        *(float *)at = (float)value;
-        break;
-    case PARE_f64:
-        *(double *)at = value;
-        break;
-    case PARE_f16:
-        *(uint16_t *)at = pare_f32_to_f16((float)value);
-        break;
-    case PARE_bf16:
-        *(uint16_t *)at = pare_f32_to_bf16((float)value);
-        break;
-    case PARE_bool:
-        *(uint8_t *)at = value != 0;
-        break;
-        CASE_SET_INT(s8, int8_t, INT8_MIN, INT8_MAX)
-        CASE_SET_INT(u8, uint8_t, 0, UINT8_MAX)
-        CASE_SET_INT(s16, int16_t, INT16_MIN, INT16_MAX)
-        CASE_SET_INT(u16, uint16_t, 0, UINT16_MAX)
-        CASE_SET_INT(s32, int32_t, INT32_MIN, INT32_MAX)
-        CASE_SET_INT(u32, uint32_t, 0, UINT32_MAX)
-        CASE_SET_INT(s64, int64_t, INT64_MIN, INT64_MAX)
-        CASE_SET_INT(u64, uint64_t, 0, UINT64_MAX)
-    case PARE_s4:
-        nibble_set(view, offset, value <= -8 ? -8 : value >= 7 ? 7 : (int)value);
-        break;
-    case PARE_u4:
-        nibble_set(view, offset, value <= 0 ? 0 : value >= 15 ? 15 : (int)value);
-        break;
-    default:
-        break;
-    }
-}
-
-#define CASE_SET_BITS(type, memory, calc, load, store)                                             \
-    case PARE_##type:                                                                              \
-        *(memory *)pare_ref_at(view, offset) = (memory)value;                                      \
-        break;
-
-void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value)
-{
-    switch (view->dtype) {
-        PARE_REF_INTS(CASE_SET_BITS)
-    case PARE_bool:
-        *(uint8_t *)pare_ref_at(view, offset) = value != 0;
-        break;
-    case PARE_s4:
-    case PARE_u4:
-        nibble_set(view, offset, (int)(value & 15));
-        break;
-    default:
-        pare_ref_set(view, offset, (double)value);
-    }
-}
-
-void pare_ref_to_f32(float *dst, const pare_view *src)
-{
-    int64_t index[PARE_MAX_RANK] = {0};
-    if (pare_view_count(src) == 0) return;
-    if (src->dtype == PARE_f32 && pare_view_rowmajor(src)) {
-        memcpy(dst, src->data, pare_view_bytes(src));
-        return;
-    }
-    do *dst++ = (float)pare_ref_get(src, pare_ref_offset(src, index));
-    while (pare_ref_next(src, index));
-}
-
-void pare_ref_from_f32(const pare_view *dst, const float *src)
-{
-    int64_t index[PARE_MAX_RANK] = {0};
-    if (pare_view_count(dst) == 0) return;
-    if (dst->dtype == PARE_f32 && pare_view_rowmajor(dst)) {
-        memcpy(dst->data, src, pare_view_bytes(dst));
-        return;
-    }
-    do pare_ref_set(dst, pare_ref_offset(dst, index), (double)*src++);
-    while (pare_ref_next(dst, index));
 }
 
 /* --- can() --- */

@@ -4,7 +4,8 @@
 
    An element-by-element kernel is a row function: it gets n elements per operand with one stride
    each. pare_ref_each merges axes, so that dense operands arrive as one long row of stride 1, and
-   runs rows on several threads where it pays (rows are independent: results do not depend on it). */
+   runs rows on several threads where it pays (rows are independent: results do not depend on it).
+ */
 #ifndef PARE_RUNTIME_CPU_REF_H
 #define PARE_RUNTIME_CPU_REF_H
 
@@ -12,7 +13,7 @@
 
 /* Loops that gain from wider vectors are compiled for several instruction sets and chosen when the
    program starts; without contraction all give the same bits. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&      \
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&                \
     defined(__gnu_linux__)
 #define PARE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -24,8 +25,8 @@ enum { PARE_REF_OPERANDS = 5 }; /* an output and up to four inputs */
 /* n elements; p[0] is the output, p[1..] the inputs; s[k] the stride of operand k in elements. */
 typedef void (*pare_ref_row)(int64_t n, char *const *p, const int64_t *s, const void *arg);
 
-/* Calls row until every element of out was seen; inputs broadcast to out's dims (a shorter rank or a
-   dim of 1 stretches). Nothing is called where out is empty. */
+/* Calls row until every element of out was seen; inputs broadcast to out's dims (a shorter rank or
+   a dim of 1 stretches). Nothing is called where out is empty. */
 void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_count, int threads,
                    pare_ref_row row, const void *arg);
 
@@ -43,8 +44,8 @@ pare_view pare_ref_stretch(const pare_view *in, const pare_view *to);
 /* Axis i of the result is axis order[i] of view. */
 pare_view pare_ref_permute(const pare_view *view, const int *order);
 
-/* The axes without and with their flag, each in order, as two views of the same memory: kernels along
-   axes walk the first and run along the second. */
+/* The axes without and with their flag, each in order, as two views of the same memory: kernels
+   along axes walk the first and run along the second. */
 void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with);
 
 /* dst = src, same type and dims, any strides. 4-bit types only where both are row-major. */
@@ -62,9 +63,9 @@ static inline void *pare_ref_at(const pare_view *view, int64_t offset)
     return (char *)view->data + offset * (int64_t)(pare_type(view->dtype)->bits / 8);
 }
 
-/* Reads and writes one element as a double; writing rounds floats to nearest even (f16, bf16 through
-   f32) and truncates towards zero for integers, saturating; bool is value != 0. 4-bit types work
-   where the view is row-major. */
+/* Reads and writes one element as a double; writing rounds floats to nearest even (f16, bf16
+   through f32) and truncates towards zero for integers, saturating; bool is value != 0. 4-bit types
+   work where the view is row-major. */
 double pare_ref_get(const pare_view *view, int64_t offset);
 void pare_ref_set(const pare_view *view, int64_t offset, double value);
 
@@ -106,7 +107,10 @@ enum {
     PARE_SET_ALL = PARE_SET_NUMBERS | PARE_BIT(bool)
 };
 
-static inline bool pare_ref_in_set(pare_dtype type, unsigned set) { return set >> type & 1; }
+static inline bool pare_ref_in_set(pare_dtype type, unsigned set)
+{
+    return set >> type & 1;
+}
 
 /* can() of kernels that take any type of a set on input 0. */
 bool pare_ref_can_floats(const pare_prep *prep);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and LogSoftmax (13) along one axis, the maximum subtracted:
      softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
-   The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16 with
-   the axis innermost and computes in f32. */
+   The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16
+   with the axis innermost and computes in f32. */
 #include "runtime/cpu/half.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/vmath.h"
@@ -20,8 +20,8 @@ static pare_status softmax_prepare(pare_prep *p)
     softmax *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     if (p->in[0].rank > 0)
-        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank,
-                                 &s->axis));
+        PARE_TRY(
+            pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, &s->axis));
     s->log = !strcmp(p->node->op_type, "LogSoftmax");
     p->state = s;
     return PARE_OK;
@@ -56,8 +56,9 @@ static pare_status softmax_run(const pare_call *c)
     int64_t n = in.dim[s->axis];
     pare_view walk = out;
     walk.dim[s->axis] = 1;
-    do lane_run(&out, pare_ref_offset(&out, index), out.stride[s->axis], &in,
-                pare_ref_offset(&in, index), in.stride[s->axis], n, s->log);
+    do
+        lane_run(&out, pare_ref_offset(&out, index), out.stride[s->axis], &in,
+                 pare_ref_offset(&in, index), in.stride[s->axis], n, s->log);
     while (pare_ref_next(&walk, index));
     return PARE_OK;
 }
@@ -100,7 +101,8 @@ static void lanes_run(const pare_call *c, int64_t first, int64_t last, int64_t n
     pare_dtype type = c->in[0].dtype;
     for (int64_t i = first; i < last; i++) {
         if (type == PARE_f32) {
-            lane_f32((float *)c->out[0].data + i * n, (const float *)c->in[0].data + i * n, n, s->log);
+            lane_f32((float *)c->out[0].data + i * n, (const float *)c->in[0].data + i * n, n,
+                     s->log);
             continue;
         }
         pare_widen(buffer, (const uint16_t *)c->in[0].data + i * n, type, n, 1);
@@ -132,8 +134,9 @@ static bool vec_softmax_can(const pare_prep *p)
     int rank = p->in[0].rank;
     int64_t axis = pare_node_int(p->node, "axis", -1);
     pare_dtype type = p->in[0].dtype;
-    return (type == PARE_f32 || type == PARE_f16 || type == PARE_bf16) && rank > 0 && (axis == -1 || axis == rank - 1) &&
-           pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]);
+    return (type == PARE_f32 || type == PARE_f16 || type == PARE_bf16) && rank > 0 &&
+           (axis == -1 || axis == rank - 1) && pare_view_rowmajor(&p->in[0]) &&
+           pare_view_rowmajor(&p->out[0]);
 }
 
 static const pare_kernel vec_softmax = {.name = "vec_softmax",

@@ -78,14 +78,18 @@ static pare_status top_k_run(const pare_call *c)
         for (int64_t i = 0; i < n; i++) {
             int64_t from = pare_ref_offset(x, index) + i * x->stride[o->axis];
             list[i] = (key){.index = i};
-            if (o->real) list[i].real = pare_ref_get(x, from);
-            else list[i].integer = pare_ref_get_int(x, from);
+            if (o->real)
+                list[i].real = pare_ref_get(x, from);
+            else
+                list[i].integer = pare_ref_get_int(x, from);
         }
         list = sort_keys(list, list + n, n, o);
         for (int64_t i = 0; i < k; i++) {
             int64_t to = pare_ref_offset(y, index) + i * y->stride[o->axis];
-            if (o->real) pare_ref_set(y, to, list[i].real);
-            else pare_ref_set_int(y, to, list[i].integer);
+            if (o->real)
+                pare_ref_set(y, to, list[i].real);
+            else
+                pare_ref_set_int(y, to, list[i].integer);
             if (wants_index)
                 pare_ref_set_int(at, pare_ref_offset(at, index) + i * at->stride[o->axis],
                                  list[i].index);
@@ -94,7 +98,10 @@ static pare_status top_k_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool top_k_can(const pare_prep *p) { return pare_ref_can_numbers(p) && p->in[0].rank > 0; }
+static bool top_k_can(const pare_prep *p)
+{
+    return pare_ref_can_numbers(p) && p->in[0].rank > 0;
+}
 
 static const pare_kernel ref_top_k = {.name = "ref_top_k",
                                       .can = top_k_can,
@@ -119,8 +126,10 @@ static void cum_sum_lane(const pare_view *y, int64_t to, int64_t y_stride, const
             sum += v;
             total += u;
         }
-        if (real) pare_ref_set(y, out, sum);
-        else pare_ref_set_int(y, out, (int64_t)total);
+        if (real)
+            pare_ref_set(y, out, sum);
+        else
+            pare_ref_set_int(y, out, (int64_t)total);
         if (exclusive) {
             sum += v;
             total += u;
@@ -139,8 +148,9 @@ static pare_status cum_sum_run(const pare_call *c)
     PARE_TRY(pare_infer_axis(c->node, pare_ref_get_int(&c->in[1], 0), x->rank, &axis));
     pare_view walk = *y;
     walk.dim[axis] = 1;
-    do cum_sum_lane(y, pare_ref_offset(y, index), y->stride[axis], x, pare_ref_offset(x, index),
-                    x->stride[axis], x->dim[axis], exclusive, reverse);
+    do
+        cum_sum_lane(y, pare_ref_offset(y, index), y->stride[axis], x, pare_ref_offset(x, index),
+                     x->stride[axis], x->dim[axis], exclusive, reverse);
     while (pare_ref_next(&walk, index));
     return PARE_OK;
 }

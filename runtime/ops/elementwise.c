@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape and upgrade rules of operators that work element by element, with or without broadcasting. */
+/* Shape and upgrade rules of operators that work element by element, with or without broadcasting.
+ */
 #include "runtime/ops/infer.h"
 
 #include <string.h>
@@ -35,7 +36,10 @@ pare_status pare_infer_pow(pare_node *node)
     return broadcast_to(node, pare_infer_dtype(node, 0), false);
 }
 
-pare_status pare_infer_compare(pare_node *node) { return broadcast_to(node, PARE_bool, true); }
+pare_status pare_infer_compare(pare_node *node)
+{
+    return broadcast_to(node, PARE_bool, true);
+}
 
 pare_status pare_infer_test(pare_node *node)
 {
@@ -117,8 +121,8 @@ pare_status pare_infer_dropout(pare_node *node)
     return PARE_OK;
 }
 
-/* Dropout (7, 10): attribute ratio; (12): inputs ratio and training_mode. Only the inference form is
-   run, so the ratio is dropped. */
+/* Dropout (7, 10): attribute ratio; (12): inputs ratio and training_mode. Only the inference form
+   is run, so the ratio is dropped. */
 pare_status pare_up_dropout(pare_node *node, int64_t version)
 {
     if (version >= 12) return PARE_OK;

@@ -42,7 +42,10 @@ pare_shape pare_shape_unknown(int rank)
     return s;
 }
 
-pare_shape pare_shape_vector(int64_t n) { return (pare_shape){.rank = 1, .dim = {n}}; }
+pare_shape pare_shape_vector(int64_t n)
+{
+    return (pare_shape){.rank = 1, .dim = {n}};
+}
 
 /* ONNX "Multidirectional Broadcasting": axes are aligned at the end, 1 stretches. */
 pare_status pare_infer_broadcast(const pare_node *node, pare_shape *into, const pare_shape *other)
@@ -202,7 +205,8 @@ pare_status pare_infer_ints(const pare_node *node, int i, const int64_t **out, i
     *count = 0;
     PARE_TRY(constant_of(node, i, &t));
     if (!t) return PARE_OK;
-    int64_t *list = pare_arena_alloc(&node->graph->model->arena, (size_t)t->count + 1, sizeof *list);
+    int64_t *list =
+        pare_arena_alloc(&node->graph->model->arena, (size_t)t->count + 1, sizeof *list);
     if (!list) return PARE_MEMORY;
     for (int64_t k = 0; k < t->count; k++) list[k] = pare_tensor_int(t, k);
     *out = list;

@@ -29,40 +29,44 @@ pare_shape pare_shape_unknown(int rank);
 pare_shape pare_shape_vector(int64_t n);
 
 /* Numpy-style broadcast of both ways: *into becomes the broadcast of itself and other. A dim of 1
-   against an unknown one gives the unknown one; a known dim above 1 against an unknown one gives the
-   known one. Fails naming both shapes where they contradict. */
-PARE_NODISCARD pare_status pare_infer_broadcast(const pare_node *node, pare_shape *into, const pare_shape *other);
+   against an unknown one gives the unknown one; a known dim above 1 against an unknown one gives
+   the known one. Fails naming both shapes where they contradict. */
+PARE_NODISCARD pare_status pare_infer_broadcast(const pare_node *node, pare_shape *into,
+                                                const pare_shape *other);
 
 /* Broadcast of all inputs first..last (absent ones skipped). */
-PARE_NODISCARD pare_status pare_infer_broadcast_all(const pare_node *node, int first, int last, pare_shape *out);
+PARE_NODISCARD pare_status pare_infer_broadcast_all(const pare_node *node, int first, int last,
+                                                    pare_shape *out);
 
 /* An axis in [-rank, rank - 1] counted from the end where negative; fails outside. */
 PARE_NODISCARD pare_status pare_infer_axis(const pare_node *node, int64_t axis, int rank, int *out);
 
 /* Axes as flags per dimension; fails outside the rank and where one is named twice. */
-PARE_NODISCARD pare_status pare_infer_axes(const pare_node *node, const int64_t *axes, int count, int rank,
-                            bool out[PARE_MAX_RANK]);
+PARE_NODISCARD pare_status pare_infer_axes(const pare_node *node, const int64_t *axes, int count,
+                                           int rank, bool out[PARE_MAX_RANK]);
 
 /* Product of dims [first, last): -1 where one is unknown or the product overflows. */
 int64_t pare_shape_product(const pare_shape *shape, int first, int last);
 
 /* --- constants --- */
 
-/* The constant content of input i: an initializer, folded, or made by a Constant node with a tensor;
-   NULL where the input is absent or computed. */
+/* The constant content of input i: an initializer, folded, or made by a Constant node with a
+   tensor; NULL where the input is absent or computed. */
 const pare_tensor *pare_infer_constant(const pare_node *node, int i);
 
 /* Constant input i as int64 (s64, s32 and the other integers, bool), in the model's arena. *out is
    NULL and *count 0 where the input is absent or not constant; *count is the element count. */
-PARE_NODISCARD pare_status pare_infer_ints(const pare_node *node, int i, const int64_t **out, int *count);
+PARE_NODISCARD pare_status pare_infer_ints(const pare_node *node, int i, const int64_t **out,
+                                           int *count);
 
 /* The same as floats (f32, f64, f16, bf16, integers). */
-PARE_NODISCARD pare_status pare_infer_floats(const pare_node *node, int i, const float **out, int *count);
+PARE_NODISCARD pare_status pare_infer_floats(const pare_node *node, int i, const float **out,
+                                             int *count);
 
-/* Ints of input i, else of the attribute of this name (older forms); *known is false where the input
-   is there but not constant. *out NULL where neither is there. */
+/* Ints of input i, else of the attribute of this name (older forms); *known is false where the
+   input is there but not constant. *out NULL where neither is there. */
 PARE_NODISCARD pare_status pare_infer_ints_or_attr(const pare_node *node, int i, const char *attr,
-                                    const int64_t **out, int *count, bool *known);
+                                                   const int64_t **out, int *count, bool *known);
 
 /* One element of a constant tensor as a number (no strings; 4-bit types included). */
 double pare_tensor_number(const pare_tensor *tensor, int64_t i);
@@ -74,24 +78,26 @@ int64_t pare_tensor_int(const pare_tensor *tensor, int64_t i);
 const char *pare_up_name(pare_node *node, const char *suffix);
 
 /* A new constant of the node's graph becomes input i. */
-PARE_NODISCARD pare_status pare_up_constant(pare_node *node, int i, const char *suffix, pare_dtype dtype, int rank,
-                             const int64_t *dims, const void *data);
+PARE_NODISCARD pare_status pare_up_constant(pare_node *node, int i, const char *suffix,
+                                            pare_dtype dtype, int rank, const int64_t *dims,
+                                            const void *data);
 
 /* The attribute, where it is there, becomes constant input i (ints: s64 [count]; int: s64 scalar;
    float: scalar of dtype) and leaves the node. */
 PARE_NODISCARD pare_status pare_up_ints(pare_node *node, const char *attr, int i);
 PARE_NODISCARD pare_status pare_up_int(pare_node *node, const char *attr, int i);
-PARE_NODISCARD pare_status pare_up_float(pare_node *node, const char *attr, int i, pare_dtype dtype);
+PARE_NODISCARD pare_status pare_up_float(pare_node *node, const char *attr, int i,
+                                         pare_dtype dtype);
 
 /* The node's newest form needs at least this opset: the model's import is raised to it. */
 PARE_NODISCARD pare_status pare_up_opset(pare_node *node, int64_t opset);
 
 /* A new node before this one: it reads input i (and more inputs), the node reads its output. */
-PARE_NODISCARD pare_status pare_up_before(pare_node *node, int i, const char *op_type, pare_value *const *more,
-                           int more_count, pare_node **out);
+PARE_NODISCARD pare_status pare_up_before(pare_node *node, int i, const char *op_type,
+                                          pare_value *const *more, int more_count, pare_node **out);
 /* A new node behind this one: it reads what output i was computed to, and makes the value of that
    name. */
-PARE_NODISCARD pare_status pare_up_after(pare_node *node, int i, const char *op_type, pare_value *const *more,
-                          int more_count, pare_node **out);
+PARE_NODISCARD pare_status pare_up_after(pare_node *node, int i, const char *op_type,
+                                         pare_value *const *more, int more_count, pare_node **out);
 
 #endif

@@ -5,13 +5,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool clash(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
+static bool clash(int64_t a, int64_t b)
+{
+    return a >= 0 && b >= 0 && a != b;
+}
 
 static pare_status inner_clash(const pare_node *node, const pare_value *a, const pare_value *b)
 {
     char ta[128], tb[128];
-    return PARE_FAIL_NODE(node, INPUT, "'%s' %s and '%s' %s do not fit: inner sizes differ", a->name,
-                          pare_shape_text(&a->shape, ta, sizeof ta), b->name,
+    return PARE_FAIL_NODE(node, INPUT, "'%s' %s and '%s' %s do not fit: inner sizes differ",
+                          a->name, pare_shape_text(&a->shape, ta, sizeof ta), b->name,
                           pare_shape_text(&b->shape, tb, sizeof tb));
 }
 

@@ -78,8 +78,8 @@ pare_status pare_infer_group_norm(pare_node *node)
     return pare_infer_same(node);
 }
 
-/* GroupNormalization (18): one scale and bias a group; (21): one a channel. Constants are spread out
-   here; the number of channels must be known for it. */
+/* GroupNormalization (18): one scale and bias a group; (21): one a channel. Constants are spread
+   out here; the number of channels must be known for it. */
 pare_status pare_up_group_norm(pare_node *node, int64_t version)
 {
     if (version >= 21) return PARE_OK;
@@ -107,7 +107,8 @@ pare_status pare_up_group_norm(pare_node *node, int64_t version)
 pare_status pare_infer_batch_norm(pare_node *node)
 {
     if (pare_node_int(node, "training_mode", 0))
-        return PARE_FAIL_NODE(node, UNSUPPORTED, "training_mode is not supported: export for inference");
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "training_mode is not supported: export for inference");
     const pare_value *x = pare_node_in(node, 0);
     int64_t c = x && x->shape.rank == 1 ? x->shape.dim[0] : channels(node);
     PARE_TRY(vectors(node, 1, 4, x && x->shape.rank == 1 ? -1 : c));

@@ -34,7 +34,8 @@ static pare_status check_scale(const pare_node *node)
         int64_t want = x->shape.dim[i];
         if (want >= 0 && i == axis) want = (want + block - 1) / block;
         if (want >= 0 && s->shape.dim[i] >= 0 && s->shape.dim[i] != want)
-            return PARE_FAIL_NODE(node, INPUT, "scale '%s' has %" PRId64 " entries on axis %d, not %" PRId64,
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "scale '%s' has %" PRId64 " entries on axis %d, not %" PRId64,
                                   s->name, s->shape.dim[i], i, want);
     }
     return PARE_OK;
@@ -47,8 +48,10 @@ pare_status pare_infer_quantize(pare_node *node)
     PARE_TRY(pare_infer_need(node, 1, &s));
     PARE_TRY(check_scale(node));
     pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", 0);
-    if (pare_node_in(node, 2)) to = pare_infer_dtype(node, 2);
-    else if (!to) to = PARE_u8;
+    if (pare_node_in(node, 2))
+        to = pare_infer_dtype(node, 2);
+    else if (!to)
+        to = PARE_u8;
     pare_infer_out(node, 0, to, &x->shape);
     return PARE_OK;
 }

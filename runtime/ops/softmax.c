@@ -21,8 +21,8 @@ static pare_status shape_of(pare_node *node, pare_value *value, pare_value **out
         return pare_init_new(node->graph, out, name, PARE_s64, 1, &(int64_t){value->shape.rank},
                              value->shape.dim);
     PARE_TRY(pare_value_new(node->graph, out, name));
-    return pare_node_new(node->graph, NULL, pare_node_index(node), "Shape", "", name, &value, 1, out,
-                         1);
+    return pare_node_new(node->graph, NULL, pare_node_index(node), "Shape", "", name, &value, 1,
+                         out, 1);
 }
 
 /* Softmax, LogSoftmax (1, 11): the tensor is flattened to two axes before `axis` (1 by default) and

@@ -70,7 +70,8 @@ static pare_status node_beside(pare_node *node, int at, const char *op_type, par
     pare_value *in[MOST] = {first};
     if (more_count >= MOST) return PARE_FAIL_NODE(node, INPUT, "%s has too many inputs", op_type);
     for (int i = 0; i < more_count; i++) in[i + 1] = more[i];
-    return pare_node_new(node->graph, out, at, op_type, "", made->name, in, more_count + 1, &made, 1);
+    return pare_node_new(node->graph, out, at, op_type, "", made->name, in, more_count + 1, &made,
+                         1);
 }
 
 pare_status pare_up_before(pare_node *node, int i, const char *op_type, pare_value *const *more,
@@ -93,5 +94,6 @@ pare_status pare_up_after(pare_node *node, int i, const char *op_type, pare_valu
     if (!name) return PARE_MEMORY;
     PARE_TRY(pare_value_new(node->graph, &made, name));
     pare_node_set_out(node, i, made);
-    return node_beside(node, pare_node_index(node) + 1, op_type, made, more, more_count, final, out);
+    return node_beside(node, pare_node_index(node) + 1, op_type, made, more, more_count, final,
+                       out);
 }

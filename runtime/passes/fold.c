@@ -27,15 +27,20 @@ static pare_status constant_content(const pare_node *node, pare_tensor **out)
         if (!t) return PARE_MEMORY;
         t->name = name;
         break;
-    case PARE_ATTR_FLOAT: PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 0, &count, &a->f)); break;
-    case PARE_ATTR_INT: PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 0, &count, &a->i)); break;
+    case PARE_ATTR_FLOAT:
+        PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 0, &count, &a->f));
+        break;
+    case PARE_ATTR_INT:
+        PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 0, &count, &a->i));
+        break;
     case PARE_ATTR_FLOATS:
         PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 1, &count, a->floats));
         break;
     case PARE_ATTR_INTS:
         PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 1, &count, a->ints));
         break;
-    default: break;
+    default:
+        break;
     }
     *out = t;
     return PARE_OK;
@@ -65,8 +70,8 @@ static pare_status size_content(const pare_node *node, pare_tensor **out)
     int64_t count = pare_shape_count(&node->in[0]->shape);
     pare_tensor *t;
     if (count < 0) return PARE_OK;
-    PARE_TRY(pare_tensor_new(node->graph->model, &t, node->out[0]->name, PARE_s64, 0, &count,
-                             &count));
+    PARE_TRY(
+        pare_tensor_new(node->graph->model, &t, node->out[0]->name, PARE_s64, 0, &count, &count));
     *out = t;
     return PARE_OK;
 }
@@ -139,8 +144,8 @@ static pare_status run_into(pare_node *node, pare_tensor **result, bool *ran, pa
         if (!v) continue;
         out[i] = view_of(v->dtype, &v->shape, NULL);
     }
-    pare_prep prep = {.ctx = arena->ctx, .node = node, .in = in, .out = out, .threads = 1,
-                      .share = -1};
+    pare_prep prep = {
+        .ctx = arena->ctx, .node = node, .in = in, .out = out, .threads = 1, .share = -1};
     prep.in_count = node->in_count;
     prep.out_count = node->out_count;
     prep.arena = arena;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BatchNormalization (15, inference form) into the linear operator before it:
      y = g (x - m) / sqrt(v + eps) + b = s x + t,  s = g / sqrt(v + eps),  t = b - m s
-   so weights of output channel c are multiplied by s[c] and the bias becomes s bias + t. Factors are
-   computed in double; the products are rounded once. */
+   so weights of output channel c are multiplied by s[c] and the bias becomes s bias + t. Factors
+   are computed in double; the products are rounded once. */
 #include "runtime/ops/infer.h"
 #include "runtime/passes/passes.h"
 
@@ -17,7 +17,8 @@ typedef struct layout {
 static pare_value *constant(const pare_node *node, int i, int64_t count)
 {
     pare_value *v = pare_node_in(node, i);
-    return v && v->data && pare_type_is_float(v->data->dtype) && (count < 0 || v->data->count == count)
+    return v && v->data && pare_type_is_float(v->data->dtype) &&
+                   (count < 0 || v->data->count == count)
                ? v
                : NULL;
 }
@@ -28,8 +29,10 @@ static bool weight_layout(const pare_node *node, const pare_tensor *w, layout *o
     *out = (layout){1, w->dims[0], 1, 1};
     if (pare_node_is(node, "Gemm")) {
         if (w->rank != 2) return false;
-        if (!pare_node_int(node, "transB", 0)) *out = (layout){w->dims[0], w->dims[1], 1, 1};
-        else out->inner = w->dims[1];
+        if (!pare_node_int(node, "transB", 0))
+            *out = (layout){w->dims[0], w->dims[1], 1, 1};
+        else
+            out->inner = w->dims[1];
         return true;
     }
     int64_t taps = 1;
@@ -60,8 +63,10 @@ static void scale_weight(pare_tensor *dst, const pare_tensor *src, const layout 
             } else
                 for (int64_t i = at; i < at + l->inner; i++) {
                     double y = pare_tensor_number(src, i) * f;
-                    if (src->dtype == PARE_f64) ((double *)out)[i] = y;
-                    else store(out + (size_t)i * size, (float)y);
+                    if (src->dtype == PARE_f64)
+                        ((double *)out)[i] = y;
+                    else
+                        store(out + (size_t)i * size, (float)y);
                 }
             at += l->inner;
         }
@@ -135,7 +140,8 @@ static pare_status fold(const batchnorm *m, double *s)
     const pare_tensor *w = m->weight->data;
     pare_tensor *weight, *bias;
     double eps = (double)pare_node_float(m->bn, "epsilon", 1e-5f);
-    double beta = pare_node_is(m->linear, "Gemm") ? (double)pare_node_float(m->linear, "beta", 1) : 1;
+    double beta =
+        pare_node_is(m->linear, "Gemm") ? (double)pare_node_float(m->linear, "beta", 1) : 1;
     PARE_TRY(pare_tensor_new(model, &weight, m->weight->name, w->dtype, w->rank, w->dims, NULL));
     PARE_TRY(pare_tensor_new(model, &bias, "", w->dtype, 1, &m->channels, NULL));
     for (int64_t c = 0; c < m->channels; c++) {
@@ -144,8 +150,10 @@ static pare_status fold(const batchnorm *m, double *s)
         double t = (bias_of(m->bias, c, beta) - pare_tensor_number(m->mean->data, c)) * s[c] +
                    pare_tensor_number(m->beta->data, c);
         char *at = (char *)bias->data + (size_t)c * ((size_t)pare_type(w->dtype)->bits / 8);
-        if (w->dtype == PARE_f64) *(double *)(void *)at = t;
-        else pare_type(w->dtype)->from_f32_ref(at, (float)t);
+        if (w->dtype == PARE_f64)
+            *(double *)(void *)at = t;
+        else
+            pare_type(w->dtype)->from_f32_ref(at, (float)t);
     }
     scale_weight(weight, w, &m->layout, s);
     PARE_TRY(put(m->linear, 1, weight, "weight"));

@@ -256,7 +256,8 @@ static void vector_kernels_stay_close(void **state)
             }
             /* Gelu's tail is a difference of nearly equal numbers: absolute there */
             double error = fabs((double)y[i] - want) / (o == 4 ? fmax(scale, 1) : scale);
-            if (error > 5e-7) fail_msg("%s(%g): %.9g, expected %.9g", ops[o], (double)x[i], (double)y[i], want);
+            if (error > 5e-7)
+                fail_msg("%s(%g): %.9g, expected %.9g", ops[o], (double)x[i], (double)y[i], want);
         }
         if (o == 0) assert_true(isinf(y[1]) && y[2] == 0);
         if (o == 1 || o == 2) assert_true(y[1] == 1 && y[2] == -1);

@@ -183,7 +183,8 @@ static void vector_softmax_and_layer_norm_agree(void **state)
 static void short_floats_agree(void **state)
 {
     (void)state;
-    static const char *const ops[] = {"Softmax", "LayerNormalization", "Gelu", "Tanh", "Add", "Relu"};
+    static const char *const ops[] = {"Softmax", "LayerNormalization", "Gelu", "Tanh", "Add",
+                                      "Relu"};
     enum { N = 6 * 533 };
     for (int mode = 0; mode < 12; mode++) {
         const char *op = ops[mode / 2];
@@ -202,7 +203,8 @@ static void short_floats_agree(void **state)
         const pare_kernel *const *it = k.op->cpu;
         while (!case_run(&k, *it, y)) it++;
         for (int i = 0; i < N; i++) {
-            double a = (double)pare_type(type)->to_f32(&y[i]), b = (double)pare_type(type)->to_f32(&want[i]);
+            double a = (double)pare_type(type)->to_f32(&y[i]),
+                   b = (double)pare_type(type)->to_f32(&want[i]);
             double step = fmax(fabs(b), 1e-3) * (type == PARE_f16 ? 0x1p-10 : 0x1p-7);
             if (fabs(a - b) > step) fail_msg("%s: element %d: %.9g, expected %.9g", op, i, a, b);
         }
@@ -245,7 +247,8 @@ static void softmax_along_any_axis_and_order(void **state)
 static void products_sum_over_k(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1}, {4, 128, 3}, {5, 129, 7}, {3, 2, 0}, {0, 3, 2}, {9, 300, 33}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {4, 128, 3}, {5, 129, 7},
+                                       {3, 2, 0}, {0, 3, 2},   {9, 300, 33}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         kernel_case k;
         int64_t m = sizes[s][0], n = sizes[s][1], inner = sizes[s][2];

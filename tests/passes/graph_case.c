@@ -15,7 +15,10 @@ void graph_open(graph_case *g, int64_t opset)
     assert_int_equal(pare_model_set_opset(g->model, "", opset), PARE_OK);
 }
 
-void graph_close(graph_case *g) { pare_model_free(g->model); }
+void graph_close(graph_case *g)
+{
+    pare_model_free(g->model);
+}
 
 pare_value *graph_value(const graph_case *g, const char *name)
 {
@@ -72,8 +75,8 @@ pare_node *graph_node(graph_case *g, const char *op, const char *in, const char 
     pare_value *from[8], *to[8];
     pare_node *n;
     int ins = names_of(g, in, from), outs = names_of(g, out, to);
-    assert_int_equal(pare_node_new(g->model->graph, &n, g->model->graph->node_count, op, "", out, from,
-                                   ins, to, outs),
+    assert_int_equal(pare_node_new(g->model->graph, &n, g->model->graph->node_count, op, "", out,
+                                   from, ins, to, outs),
                      PARE_OK);
     return n;
 }
@@ -93,7 +96,8 @@ int graph_count(const graph_case *g, const char *op)
     return n;
 }
 
-void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y, int64_t count)
+void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y,
+               int64_t count)
 {
     pare_plan *plan;
     pare_runner *runner;

@@ -31,6 +31,7 @@ pare_value *graph_value(const graph_case *g, const char *name);
 
 /* Runs a copy with the plain kernels: input 0 has this shape and content; count floats of output 0
    go to y. */
-void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y, int64_t count);
+void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y,
+               int64_t count);
 
 #endif

@@ -27,7 +27,8 @@ static void flatten_by_shape(graph_case *g, int64_t batch)
     graph_node(g, "Shape", "x", "s");
     graph_node(g, "Gather", "s zero", "n");
     graph_node(g, "Unsqueeze", "n axes", "n1");
-    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "n1 rest", "to"), "axis", 0), PARE_OK);
+    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "n1 rest", "to"), "axis", 0),
+                     PARE_OK);
     graph_node(g, "Reshape", "x to", "y");
     graph_output(g, "y");
 }
@@ -102,7 +103,8 @@ static void weights_stay_quantized_when_asked(void **state)
     graph_case g;
     pare_value *v;
     graph_open(&g, 17);
-    assert_int_equal(pare_init_new(g.model->graph, &v, "w", PARE_s8, 1, (int64_t[]){2}, w), PARE_OK);
+    assert_int_equal(pare_init_new(g.model->graph, &v, "w", PARE_s8, 1, (int64_t[]){2}, w),
+                     PARE_OK);
     graph_floats(&g, "s", 0, NULL, (float[]){0.5f});
     graph_node(&g, "DequantizeLinear", "w s", "d");
     graph_node(&g, "Relu", "d", "y");
@@ -144,8 +146,8 @@ static void contradictions_are_named(void **state)
 static void add_batch_norm(graph_case *g, const char *in, const char *out, int64_t channels)
 {
     /* s = gamma / sqrt(var) = 1.5, 0.5, -1, 2 ...; t = beta - mean s */
-    static const float gamma[4] = {3, 1, -2, 4}, beta[4] = {0.5f, -1, 2, 0}, mean[4] = {1, 2, -1, 0},
-                       variance[4] = {4, 4, 4, 4};
+    static const float gamma[4] = {3, 1, -2, 4}, beta[4] = {0.5f, -1, 2, 0},
+                       mean[4] = {1, 2, -1, 0}, variance[4] = {4, 4, 4, 4};
     char names[64];
     graph_floats(g, "gamma", 1, &channels, gamma);
     graph_floats(g, "beta", 1, &channels, beta);
@@ -171,8 +173,8 @@ static void a_convolution_takes_it_in(void **state)
     assert_int_equal(pare_pass_fold_batchnorm(g.model), PARE_OK);
     assert_int_equal(g.model->graph->node_count, 1);
     const float *w = graph_value(&g, "w")->data->data, *b = graph_value(&g, "b")->data->data;
-    assert_true(w[0] == 3 && w[1] == 3);       /* 2 * 1.5, 6 * 0.5 */
-    assert_true(b[0] == 0.5f && b[1] == 0);    /* (1 - 1) 1.5 + 0.5, (4 - 2) 0.5 - 1 */
+    assert_true(w[0] == 3 && w[1] == 3);    /* 2 * 1.5, 6 * 0.5 */
+    assert_true(b[0] == 0.5f && b[1] == 0); /* (1 - 1) 1.5 + 0.5, (4 - 2) 0.5 - 1 */
     assert_int_equal(g.model->graph->init.count, 2);
     assert_ptr_equal(graph_value(&g, "y")->producer, g.model->graph->node[0]);
     graph_close(&g);
@@ -199,13 +201,15 @@ static void outputs_stay_equal(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         graph_case g;
         float x[64], w[64], before[36], after[36];
-        for (int k = 0; k < 64; k++) x[k] = (float)(k * 37 % 11) - 5, w[k] = (float)(k * 29 % 7) - 3;
+        for (int k = 0; k < 64; k++)
+            x[k] = (float)(k * 37 % 11) - 5, w[k] = (float)(k * 29 % 7) - 3;
         graph_open(&g, 17);
         graph_input(&g, "x", PARE_f32, cases[i].rank, cases[i].x);
         graph_floats(&g, "w", cases[i].rank, cases[i].w, w);
         graph_floats(&g, "b", 1, (int64_t[]){4}, (float[]){1, -2, 3, 0.5f});
         pare_node *n = graph_node(&g, cases[i].op, "x w b", "c");
-        if (cases[i].group) assert_int_equal(pare_node_set_int(n, "group", cases[i].group), PARE_OK);
+        if (cases[i].group)
+            assert_int_equal(pare_node_set_int(n, "group", cases[i].group), PARE_OK);
         else {
             assert_int_equal(pare_node_set_int(n, "transB", cases[i].trans_b), PARE_OK);
             assert_int_equal(pare_node_set_float(n, "beta", cases[i].beta), PARE_OK);
@@ -234,7 +238,8 @@ static void it_stays_where_others_look_in_between(void **state)
         graph_node(&g, "Conv", "x w", "c");
         add_batch_norm(&g, "c", "y", 2);
         graph_output(&g, "y");
-        if (why) graph_output(&g, "c");
+        if (why)
+            graph_output(&g, "c");
         else {
             graph_node(&g, "Relu", "c", "z");
             graph_output(&g, "z");

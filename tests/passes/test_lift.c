@@ -15,7 +15,10 @@ static void lift(graph_case *g, int64_t version)
     if (pare_pass_lift(g->model, version) != PARE_OK) fail_msg("%s", g->ctx.message);
 }
 
-static int64_t opset(const graph_case *g) { return pare_model_opset(g->model, ""); }
+static int64_t opset(const graph_case *g)
+{
+    return pare_model_opset(g->model, "");
+}
 
 /* Softmax 11 with axis 1 normalizes all 6 numbers of a sample together. */
 static void softmax_flattens(int64_t batch)
@@ -135,7 +138,8 @@ static void top_k_and_dropout_take_inputs(void **state)
     graph_close(&g);
 }
 
-/* Two groups of two channels, two numbers each: normalized to -1 and 1 steps, then scaled by group. */
+/* Two groups of two channels, two numbers each: normalized to -1 and 1 steps, then scaled by group.
+ */
 static void group_norm_is_spread_over_channels(void **state)
 {
     (void)state;
@@ -187,7 +191,8 @@ static void refusals_name_the_node(void **state)
     graph_open(&g, 8);
     graph_input(&g, "x", PARE_f32, 3, (int64_t[]){1, 2, 3});
     for (int i = 0; i < 4; i++)
-        graph_floats(&g, (const char *[]){"s", "b", "m", "v"}[i], 1, (int64_t[]){2}, (float[]){1, 1});
+        graph_floats(&g, (const char *[]){"s", "b", "m", "v"}[i], 1, (int64_t[]){2},
+                     (float[]){1, 1});
     pare_node *n = graph_node(&g, "BatchNormalization", "x s b m v", "y");
     assert_int_equal(pare_node_set_int(n, "spatial", 0), PARE_OK);
     graph_output(&g, "y");
