@@ -181,22 +181,60 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
     return pare_node_set_in(job->node, job->part.bias, out);
 }
 
+/* A constant operand's new content: in its own value where nothing else reads that. */
+static pare_status put(pare_quant_scheme *s, pare_node *node, int i, const pare_tensor *like,
+                       const float *data)
+{
+    pare_value *v = node->in[i], *fresh;
+    pare_tensor *t;
+    if (v->user_count == 1 && v->is_init && !v->is_output) {
+        PARE_TRY(pare_tensor_new(s->model, &t, v->name, PARE_f32, like->rank, like->dims, data));
+        return pare_value_set_init(v, t);
+    }
+    PARE_TRY(pare_quant_constant(s->graph, &fresh, v->name, "rounded", PARE_f32, like->rank,
+                                 like->dims, data));
+    return pare_node_set_in(node, i, fresh);
+}
+
+/* A float bias on the grid of s_x * s_w[c], where the integer sum adds it: every runtime, whether it
+   adds the bias as a float or as an integer, then computes the same. */
+static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
+                               pare_node *node, int i, float beta)
+{
+    const pare_tensor *t = node->in[i]->data;
+    bool one_scale = w->channels == 1, one_bias = t->count == 1;
+    if (!one_scale && !one_bias && t->count != w->channels) return PARE_OK;
+    if (one_bias && !one_scale && beta == 1) return PARE_OK; /* one number, many grids */
+    float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    for (int64_t c = 0; c < t->count; c++) {
+        double step = (double)(s->point[job->x].scale * w->scale[one_scale ? 0 : c]);
+        double b = (double)beta * (double)((const float *)t->data)[c];
+        data[c] = (float)(one_bias && !one_scale ? b : rint(b / step) * step);
+    }
+    return put(s, node, i, t, data);
+}
+
 /* Folds beta in; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32 bias. */
 static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
 {
-    pare_value *old = job->part.bias >= 0 ? pare_node_in(job->node, job->part.bias) : NULL;
-    if (!old || !old->data || old->data->dtype != PARE_f32) return PARE_OK;
-    const pare_tensor *bias;
-    PARE_TRY(scaled(s, old->data, job->part.beta, &bias));
-    bool per_channel = bias->rank == 1 && bias->count == (w->axis >= 0 ? w->channels : bias->count);
-    if (s->options->target == PARE_TARGET_ONNXRUNTIME && per_channel && w->axis >= 0)
-        PARE_TRY(write_s32(s, job, w, bias));
-    else if (job->part.beta != 1) {
-        pare_value *fresh;
-        PARE_TRY(pare_quant_constant(s->graph, &fresh, old->name, "scaled", PARE_f32, bias->rank,
-                                     bias->dims, bias->data));
-        PARE_TRY(pare_node_set_in(job->node, job->part.bias, fresh));
+    int at = job->part.bias;
+    pare_value *own = at >= 0 ? pare_node_in(job->node, at) : NULL;
+    if (!own) {
+        pare_node *sum = pare_quant_bias_node(job->node);
+        if (!sum) return PARE_OK;
+        int i = sum->in[0]->data == NULL;
+        return sum->in[i]->dtype == PARE_f32 ? round_float(s, job, w, sum, i, 1) : PARE_OK;
     }
+    if (!own->data || own->data->dtype != PARE_f32) return PARE_OK;
+    bool s32 = s->options->target == PARE_TARGET_ONNXRUNTIME && w->axis >= 0 &&
+               own->data->rank == 1 && own->data->count == w->channels;
+    if (s32) {
+        const pare_tensor *bias;
+        PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
+        PARE_TRY(write_s32(s, job, w, bias));
+    } else
+        PARE_TRY(round_float(s, job, w, job->node, at, job->part.beta));
     return job->part.beta != 1 ? pare_node_set_float(job->node, "beta", 1) : PARE_OK;
 }
 
