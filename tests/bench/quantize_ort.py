@@ -5,7 +5,7 @@
     ./quantize_ort.py MODEL OUT --method MinMax --scheme u8 --samples 512 [--wide]
 
 Q/DQ form, s8 weights per channel; u8 activations or symmetric s8 ones. Prints seconds and peak
-memory. Needs onnx, onnxruntime, sympy, h5py.
+memory. Needs onnx, onnxruntime, sympy, ml_dtypes, h5py.
 """
 
 import argparse

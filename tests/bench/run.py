@@ -11,9 +11,9 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 (our files there, theirs here), load (a 100 MB model; INT8 without VNNI). Each prints what it
 measured beside its target; all is written to tests/bench/results/DATE/ as results.json, CSV files
 and summary.md, with the machine and the versions. Files made on the way stay in --work and are
-used again. Needs numpy, h5py, onnx, onnxruntime and, to make the rival's files, sympy. Models or
-tools that are absent are left out with a note. A full run takes hours; the machine should be idle.
-Exit status 1 if a target was missed.
+used again. Needs numpy, h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files.
+Models or tools that are absent are left out with a note. A full run takes hours; the machine should
+be idle. Exit status 1 if a target was missed.
 """
 
 import argparse
