@@ -134,9 +134,9 @@ static pare_status transpose(pare_node *node, bool *done)
 
 /* --- the walk --- */
 
-static bool is_fused_conv(const pare_node *node)
+static bool is_ours(const pare_node *node, const char *op_type)
 {
-    return !strcmp(node->op_type, "FusedConv") && !strcmp(node->domain, PARE_DOMAIN);
+    return !strcmp(node->op_type, op_type) && !strcmp(node->domain, PARE_DOMAIN);
 }
 
 static pare_status place_nhwc(pare_node *node)
@@ -145,7 +145,7 @@ static pare_status place_nhwc(pare_node *node)
     bool nhwc = x && x->shape.rank == 4;
     PARE_TRY(read_in(node, 0, nhwc));
     for (int i = 1; i < node->in_count; i++)
-        PARE_TRY(read_in(node, i, nhwc && i == 3 && is_fused_conv(node)));
+        PARE_TRY(read_in(node, i, nhwc && i == 3 && is_ours(node, "FusedConv")));
     return nhwc ? write_nhwc(node) : PARE_OK;
 }
 
@@ -180,6 +180,7 @@ static pare_status place(pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
     if (!node->out_count || !node->out[0]) return PARE_OK;
+    if (is_ours(node, "View") || is_ours(node, "Reorder")) return PARE_OK; /* of an earlier walk */
     if (op && op->layout == PARE_NHWC) return place_nhwc(node);
     if (op && op->layout == PARE_ANYORDER) return place_any(node);
     return place_rowmajor(node);
