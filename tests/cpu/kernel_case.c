@@ -40,7 +40,7 @@ uint32_t case_random(kernel_case *k)
 
 int case_between(kernel_case *k, int low, int high)
 {
-    return low + (int)(case_random(k) % ((uint32_t)(high - low) + 1));
+    return (int)(low + (int64_t)(case_random(k) % (uint64_t)((int64_t)high - low + 1)));
 }
 
 float case_float(kernel_case *k)
