@@ -4,6 +4,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/passes/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Hash of what was taken from the ranges: name, scale and zero point of every point, order-free. */
@@ -57,6 +58,9 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
     if (!facts) facts = &none;
     *facts = (pare_quant_facts){0};
     facts->opset_before = facts->opset_after = pare_model_opset(model, "");
+    for (int i = 0; i < model->meta.count; i++) /* what preparing noted: "11 to 13" */
+        if (!strcmp(model->meta.item[i].key, "pare.opset_lifted"))
+            facts->opset_before = strtoll(model->meta.item[i].value, NULL, 10);
     PARE_TRY(pare_graph_sort(model->graph));
     PARE_TRY(pare_pass_infer(model, &(pare_infer_options){.lenient = true}));
     if (options->precision != PARE_PRECISION_INT8)

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Q/DQ folding: the folded graph has no float product between int8 tensors, and its plan computes
+   what the plain kernels compute with the unfolded graph, within one step of the output. */
+#include "runtime/passes/passes.h"
+#include "tests/passes/graph_case.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { C = 4, H = 6, M = 8, X = C * H * H };
+
+static void bytes(graph_case *g, const char *name, pare_dtype type, int rank, const int64_t *dims,
+                  const void *data)
+{
+    pare_value *v;
+    assert_int_equal(pare_init_new(g->model->graph, &v, name, type, rank, dims, data), PARE_OK);
+}
+
+/* A scale and a zero point, "name_s" and "name_z". */
+static void param(graph_case *g, const char *name, float scale, pare_dtype type, int zero)
+{
+    char text[64];
+    uint8_t z = (uint8_t)zero;
+    snprintf(text, sizeof text, "%s_s", name);
+    graph_floats(g, text, 0, NULL, &scale);
+    snprintf(text, sizeof text, "%s_z", name);
+    bytes(g, text, type, 0, NULL, &z);
+}
+
+/* from -> Q -> DQ -> to with new parameters of that name. */
+static void pair(graph_case *g, const char *from, const char *to, float scale, pare_dtype type,
+                 int zero)
+{
+    char in[160], q[64];
+    param(g, to, scale, type, zero);
+    snprintf(q, sizeof q, "%s_q", to);
+    snprintf(in, sizeof in, "%s %s_s %s_z", from, to, to);
+    graph_node(g, "QuantizeLinear", in, q);
+    snprintf(in, sizeof in, "%s %s_s %s_z", q, to, to);
+    graph_node(g, "DequantizeLinear", in, to);
+}
+
+static int noise(unsigned *seed, int low, int high)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return low + (int)((*seed >> 8) % (unsigned)(high - low + 1));
+}
+
+/* A dequantized constant weight: s8 per channel on axis 0, or u8 with zero point 128 as a whole. */
+static void weight(graph_case *g, const char *name, pare_dtype type, int rank, const int64_t *dims,
+                   int axis)
+{
+    char text[64], in[160];
+    unsigned seed = 7;
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) count *= dims[i];
+    uint8_t *w = malloc((size_t)count);
+    assert_non_null(w);
+    for (int64_t i = 0; i < count; i++) w[i] = (uint8_t)(noise(&seed, -127, 127) + (type == PARE_u8 ? 128 : 0));
+    snprintf(text, sizeof text, "%s_w", name);
+    bytes(g, text, type, rank, dims, w);
+    free(w);
+    snprintf(in, sizeof in, "%s_w %s_s %s_z", name, name, name);
+    if (type == PARE_u8) {
+        param(g, name, 0.01f, PARE_u8, 128);
+        graph_node(g, "DequantizeLinear", in, name);
+        return;
+    }
+    float scale[64];
+    int8_t zero[64] = {0};
+    for (int64_t i = 0; i < dims[axis]; i++) scale[i] = 0.005f + 0.001f * (float)i;
+    snprintf(text, sizeof text, "%s_s", name);
+    graph_floats(g, text, 1, &dims[axis], scale);
+    snprintf(text, sizeof text, "%s_z", name);
+    bytes(g, text, PARE_s8, 1, &dims[axis], zero);
+    pare_node *dq = graph_node(g, "DequantizeLinear", in, name);
+    assert_int_equal(pare_node_set_int(dq, "axis", axis), PARE_OK);
+}
+
+static void biases(graph_case *g, const char *name)
+{
+    float b[M];
+    for (int i = 0; i < M; i++) b[i] = 0.3f * (float)i - 1;
+    graph_floats(g, name, 1, (int64_t[]){M}, b);
+}
+
+static void conv(graph_case *g, const char *in, const char *out)
+{
+    pare_node *n = graph_node(g, "Conv", in, out);
+    assert_int_equal(pare_node_set_ints(n, "pads", (int64_t[]){1, 1, 1, 1}, 4), PARE_OK);
+    assert_int_equal(pare_node_set_ints(n, "kernel_shape", (int64_t[]){3, 3}, 2), PARE_OK);
+}
+
+static void begin(graph_case *g, pare_dtype type)
+{
+    graph_open(g, 13);
+    graph_input(g, "x", PARE_f32, 4, (int64_t[]){1, C, H, H});
+    pair(g, "x", "xd", 0.02f, type, type == PARE_u8 ? 120 : 0);
+}
+
+/* Nodes of domain pare; nodes of ONNX's that multiply matrices. */
+static int folded(graph_case *g, const char *op)
+{
+    pare_model *m;
+    pare_infer_options options = {.fold = true, .keep_dequantize = true};
+    assert_int_equal(pare_model_clone(&g->ctx, &m, g->model), PARE_OK);
+    assert_int_equal(pare_pass_infer(m, &options), PARE_OK);
+    assert_int_equal(pare_pass_fuse(m, NULL, 0), PARE_OK);
+    assert_int_equal(pare_pass_infer(m, &options), PARE_OK);
+    if (pare_pass_fold_qdq(m) != PARE_OK) fail_msg("%s", g->ctx.message);
+    assert_int_equal(pare_pass_infer(m, &options), PARE_OK);
+    int count = 0;
+    for (int n = 0; n < m->graph->node_count; n++) {
+        const pare_node *node = m->graph->node[n];
+        count += !strcmp(node->op_type, op);
+        bool product = strstr(node->op_type, "Conv") || strstr(node->op_type, "MatMul") ||
+                       !strcmp(node->op_type, "Gemm");
+        if (product && node->in[0]->dtype != PARE_s8 && node->in[0]->dtype != PARE_u8)
+            fail_msg("%s '%s' is float", node->op_type, node->name);
+    }
+    pare_model_free(m);
+    return count;
+}
+
+static void run(graph_case *g, bool reference, const float *x, float *y, int64_t count)
+{
+    pare_session *session;
+    pare_runner *runner;
+    pare_plan_options options = {.threads = 1, .reference = reference};
+    const pare_value *in = g->model->graph->in.item[0];
+    pare_input_shape shape = {in->name, in->shape};
+    if (pare_session_new(&g->ctx, &session, g->model, &options) ||
+        pare_session_runner(session, &runner, &shape, 1))
+        fail_msg("%s", g->ctx.message);
+    memcpy(pare_runner_input(runner, 0).data, x, (size_t)pare_shape_count(&in->shape) * sizeof *x);
+    if (pare_runner_run(runner)) fail_msg("%s", g->ctx.message);
+    pare_view out = pare_runner_output(runner, 0);
+    assert_int_equal(pare_view_count(&out), count);
+    memcpy(y, out.data, (size_t)count * sizeof *y);
+    pare_session_free(session);
+}
+
+/* The folded plan against the plain kernels: at most one step apart, and rarely. */
+static void same(graph_case *g, float step, int64_t count)
+{
+    float x[X], *a = malloc((size_t)count * sizeof *a), *b = malloc((size_t)count * sizeof *b);
+    assert_true(a && b);
+    unsigned seed = 99;
+    for (int i = 0; i < X; i++) x[i] = 0.01f * (float)noise(&seed, -200, 200);
+    run(g, true, x, a, count);
+    run(g, false, x, b, count);
+    int apart = 0;
+    double spread = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (fabsf(a[i] - b[i]) > 1.001f * step)
+            fail_msg("element %d: plain %g, folded %g, step %g", (int)i, (double)a[i], (double)b[i],
+                     (double)step);
+        apart += fabsf(a[i] - b[i]) > 0.5f * step;
+        spread = fmax(spread, fabs((double)a[i] - (double)a[0]));
+    }
+    assert_true(spread > 5 * (double)step); /* the case says something */
+    assert_true(apart <= count / 20);
+    free(a);
+    free(b);
+    graph_close(g);
+}
+
+static void conv_relu(pare_dtype act, pare_dtype w)
+{
+    graph_case g;
+    begin(&g, act);
+    weight(&g, "w", w, 4, (int64_t[]){M, C, 3, 3}, 0);
+    biases(&g, "b");
+    conv(&g, "xd w b", "c");
+    graph_node(&g, "Relu", "c", "r");
+    pair(&g, "r", "y", 0.05f, act, 0);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedConv"), 1);
+    assert_int_equal(folded(&g, "Relu"), 0);
+    same(&g, 0.05f, M * H * H);
+}
+
+static void conv_of_every_type(void **state)
+{
+    (void)state;
+    conv_relu(PARE_s8, PARE_s8);
+    conv_relu(PARE_u8, PARE_s8);
+    conv_relu(PARE_s8, PARE_u8);
+    conv_relu(PARE_u8, PARE_u8);
+}
+
+/* TensorRT's placement: the skip is dequantized, the product goes straight into the addition. */
+static void residual_is_fused(void **state)
+{
+    (void)state;
+    graph_case g;
+    begin(&g, PARE_s8);
+    weight(&g, "w", PARE_s8, 4, (int64_t[]){C, C, 3, 3}, 0);
+    conv(&g, "xd w", "c");
+    graph_node(&g, "Add", "c xd", "a");
+    graph_node(&g, "Relu", "a", "r");
+    pair(&g, "r", "y", 0.04f, PARE_s8, 0);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedConv"), 1);
+    assert_int_equal(folded(&g, "Add"), 0);
+    same(&g, 0.04f, C * H * H);
+}
+
+/* ONNX Runtime's: pairs behind both, the addition works on int8. */
+static void addition_of_int8(void **state)
+{
+    (void)state;
+    graph_case g;
+    begin(&g, PARE_u8);
+    weight(&g, "w", PARE_s8, 4, (int64_t[]){C, C, 3, 3}, 0);
+    conv(&g, "xd w", "c");
+    pair(&g, "c", "cd", 0.05f, PARE_u8, 128);
+    graph_node(&g, "Add", "cd xd", "a");
+    graph_node(&g, "Relu", "a", "r");
+    pair(&g, "r", "y", 0.04f, PARE_u8, 0);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "QAdd"), 1);
+    assert_int_equal(folded(&g, "Relu"), 0);
+    same(&g, 0.04f, C * H * H);
+}
+
+/* A weight that is quantized in the graph, as training with fake quantization leaves it; the Q of the
+   pooled and flattened tensor moves up to the convolution; the last product has no Q. */
+static void pairs_move_and_constants_fold(void **state)
+{
+    (void)state;
+    graph_case g;
+    float w[M * 36], b[M];
+    begin(&g, PARE_s8);
+    weight(&g, "w", PARE_s8, 4, (int64_t[]){C, C, 3, 3}, 0);
+    conv(&g, "xd w", "c");
+    pare_node *pool = graph_node(&g, "MaxPool", "c", "p");
+    assert_int_equal(pare_node_set_ints(pool, "kernel_shape", (int64_t[]){2, 2}, 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "strides", (int64_t[]){2, 2}, 2), PARE_OK);
+    graph_node(&g, "Flatten", "p", "f");
+    pair(&g, "f", "fd", 0.05f, PARE_s8, 0);
+    for (int i = 0; i < M * 36; i++) w[i] = sinf((float)i);
+    for (int i = 0; i < M; i++) b[i] = (float)i;
+    graph_floats(&g, "v", 2, (int64_t[]){36, M}, w);
+    graph_floats(&g, "vb", 1, (int64_t[]){M}, b);
+    pair(&g, "v", "vd", 1.0f / 127, PARE_s8, 0);
+    graph_node(&g, "MatMul", "fd vd", "m");
+    graph_node(&g, "Add", "m vb", "y");
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedConv"), 1);
+    assert_int_equal(folded(&g, "FusedMatMul"), 1);
+    assert_int_equal(folded(&g, "QuantizeLinear"), 1); /* of the input */
+    assert_int_equal(folded(&g, "DequantizeLinear"), 0);
+    same(&g, 0.05f, M);
+}
+
+/* x * Sigmoid(x) with a pair between becomes one table. */
+static void functions_become_tables(void **state)
+{
+    (void)state;
+    graph_case g;
+    begin(&g, PARE_s8);
+    graph_node(&g, "Sigmoid", "xd", "s");
+    pair(&g, "s", "sd", 1.0f / 127, PARE_s8, 0);
+    graph_node(&g, "Mul", "xd sd", "m");
+    pair(&g, "m", "y", 0.02f, PARE_s8, 0);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "Table"), 1);
+    assert_int_equal(folded(&g, "Mul"), 0);
+    same(&g, 0.02f, X);
+}
+
+static void join_of_other_scales(void **state)
+{
+    (void)state;
+    graph_case g;
+    begin(&g, PARE_u8);
+    pair(&g, "x", "xe", 0.05f, PARE_u8, 100);
+    pare_node *join = graph_node(&g, "Concat", "xd xe", "j");
+    assert_int_equal(pare_node_set_int(join, "axis", 1), PARE_OK);
+    pair(&g, "j", "y", 0.04f, PARE_u8, 110);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "QConcat"), 1);
+    same(&g, 0.04f, 2 * X);
+}
+
+static void average_of_int8(void **state)
+{
+    (void)state;
+    graph_case g;
+    begin(&g, PARE_u8);
+    pare_node *pool = graph_node(&g, "AveragePool", "xd", "p");
+    assert_int_equal(pare_node_set_ints(pool, "kernel_shape", (int64_t[]){2, 2}, 2), PARE_OK);
+    pair(&g, "p", "y", 0.013f, PARE_u8, 128);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "QAveragePool"), 1);
+    same(&g, 0.013f, C * 25);
+}
+
+/* Both factors are int8 activations, of different types. */
+static void product_of_activations(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 13);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 2});
+    pair(&g, "x", "a", 0.5f, PARE_s8, 0);
+    graph_node(&g, "Transpose", "x", "t");
+    pair(&g, "t", "b", 0.25f, PARE_u8, 10);
+    graph_node(&g, "MatMul", "a b", "y");
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedMatMul"), 1);
+    float y, x[] = {0.8f, -1.3f}; /* a: 2, -3 steps; b: 3, -5 steps: 1 * 0.75 + -1.5 * -1.25 */
+    run(&g, false, x, &y, 1);
+    assert_true(fabsf(y - 2.625f) < 1e-6f);
+    graph_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conv_of_every_type),
+        cmocka_unit_test(residual_is_fused),
+        cmocka_unit_test(addition_of_int8),
+        cmocka_unit_test(pairs_move_and_constants_fold),
+        cmocka_unit_test(functions_become_tables),
+        cmocka_unit_test(join_of_other_scales),
+        cmocka_unit_test(average_of_int8),
+        cmocka_unit_test(product_of_activations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
