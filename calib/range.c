@@ -66,57 +66,88 @@ void pare_range_percentile(const pare_histogram *h, double percent, bool symmetr
     out->low = fminf(fmaxf(-end_of(h, 1, cut), h->min), 0);
 }
 
-/* --- auto --- */
+/* --- one tensor --- */
 
-static pare_status choose_auto(pare_ctx *ctx, const pare_histogram *h, bool symmetric,
-                               pare_range *out)
+static pare_range whole_range(const pare_histogram *h, bool symmetric, pare_method method)
+{
+    float largest = fmaxf(-h->min, h->max);
+    return (pare_range){symmetric ? -largest : fminf(h->min, 0), symmetric ? largest : fmaxf(h->max, 0),
+                        method};
+}
+
+static pare_status need_sums(pare_ctx *ctx, pare_range_work *w)
+{
+    return w->sums.count ? PARE_OK : pare_error_sums_new(ctx, &w->sums, w->histogram);
+}
+
+static pare_status need_entropy(pare_ctx *ctx, pare_range_work *w)
+{
+    if (w->has_entropy) return PARE_OK;
+    w->has_entropy = true;
+    w->entropy.chosen = PARE_METHOD_ENTROPY;
+    return pare_range_entropy(ctx, w->histogram, w->symmetric, &w->entropy);
+}
+
+/* Of all methods' ranges the one with the least error, clipping weighed. */
+static pare_status choose_auto(pare_ctx *ctx, pare_range_work *w, pare_range *out)
 {
     static const double percents[] = {99.99, 99.999};
-    pare_error_sums sums;
     pare_range tried[5];
     int n = 0;
-    PARE_TRY(pare_error_sums_new(ctx, &sums, h));
-    float largest = fmaxf(-h->min, h->max);
-    tried[n++] = (pare_range){symmetric ? -largest : fminf(h->min, 0),
-                              symmetric ? largest : fmaxf(h->max, 0), PARE_METHOD_MINMAX};
+    tried[n++] = whole_range(w->histogram, w->symmetric, PARE_METHOD_MINMAX);
     for (int i = 0; i < 2; i++) {
         tried[n].chosen = PARE_METHOD_PERCENTILE;
-        pare_range_percentile(h, percents[i], symmetric, &tried[n++]);
+        pare_range_percentile(w->histogram, percents[i], w->symmetric, &tried[n++]);
     }
-    tried[n].chosen = PARE_METHOD_ENTROPY;
-    pare_status st = pare_range_entropy(ctx, h, symmetric, &tried[n++]);
+    PARE_TRY(need_entropy(ctx, w));
+    tried[n++] = w->entropy;
+    PARE_TRY(need_sums(ctx, w));
     tried[n].chosen = PARE_METHOD_MSE;
-    pare_range_least_error(&sums, symmetric, PARE_AUTO_CLIP_WEIGHT, &tried[n++]);
+    pare_range_least_error(&w->sums, w->symmetric, PARE_AUTO_CLIP_WEIGHT, &tried[n++]);
     double best = INFINITY;
-    for (int i = 0; st == PARE_OK && i < n; i++) {
-        pare_quantizer q = pare_range_quantizer(tried[i].low, tried[i].high, symmetric);
-        double error = pare_error_of(&sums, &q, PARE_AUTO_CLIP_WEIGHT);
+    for (int i = 0; i < n; i++) {
+        pare_quantizer q = pare_range_quantizer(tried[i].low, tried[i].high, w->symmetric);
+        double error = pare_error_of(&w->sums, &q, PARE_AUTO_CLIP_WEIGHT);
         if (error < best) best = error, *out = tried[i];
     }
-    pare_error_sums_free(&sums);
-    return st;
+    return PARE_OK;
+}
+
+pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare_range_rule *rule,
+                                   pare_range *out)
+{
+    const pare_histogram *h = w->histogram;
+    *out = whole_range(h, w->symmetric, rule->method);
+    if (h->count == h->nan + h->inf)
+        return PARE_FAIL(ctx, INPUT, h->count ? "all its values are NaN or infinite: it has no range"
+                                              : "it has no values and so no range");
+    if (rule->method == PARE_METHOD_AUTO) out->chosen = PARE_METHOD_MINMAX;
+    if (pare_histogram_nonzero(h) == 0) return PARE_OK;
+    switch (rule->method) {
+    case PARE_METHOD_PERCENTILE:
+        pare_range_percentile(h, rule->percentile, w->symmetric, out);
+        return PARE_OK;
+    case PARE_METHOD_ENTROPY:
+        PARE_TRY(need_entropy(ctx, w));
+        *out = w->entropy;
+        return PARE_OK;
+    case PARE_METHOD_MSE:
+        PARE_TRY(need_sums(ctx, w));
+        pare_range_least_error(&w->sums, w->symmetric, 1, out);
+        return PARE_OK;
+    case PARE_METHOD_AUTO: return choose_auto(ctx, w, out);
+    case PARE_METHOD_MINMAX: break;
+    }
+    return PARE_OK;
 }
 
 pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *h, const pare_range_rule *rule,
                               pare_range *out)
 {
-    float largest = fmaxf(-h->min, h->max);
-    *out = (pare_range){rule->symmetric ? -largest : fminf(h->min, 0),
-                        rule->symmetric ? largest : fmaxf(h->max, 0), rule->method};
-    if (h->count == h->nan + h->inf)
-        return PARE_FAIL(ctx, INPUT, h->count ? "all its values are NaN or infinite: it has no range"
-                                              : "it has no values and so no range");
-    if (pare_histogram_nonzero(h) == 0) return PARE_OK;
-    switch (rule->method) {
-    case PARE_METHOD_PERCENTILE:
-        pare_range_percentile(h, rule->percentile, rule->symmetric, out);
-        return PARE_OK;
-    case PARE_METHOD_ENTROPY: return pare_range_entropy(ctx, h, rule->symmetric, out);
-    case PARE_METHOD_MSE: return pare_range_mse(ctx, h, rule->symmetric, out);
-    case PARE_METHOD_AUTO: return choose_auto(ctx, h, rule->symmetric, out);
-    case PARE_METHOD_MINMAX: break;
-    }
-    return PARE_OK;
+    pare_range_work work = {.histogram = h, .symmetric = rule->symmetric};
+    pare_status st = pare_range_choose_with(ctx, &work, rule, out);
+    pare_error_sums_free(&work.sums);
+    return st;
 }
 
 void pare_range_scale(const pare_range *range, bool symmetric, float *scale, int *zero_point)

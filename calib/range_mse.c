@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The range of least squared error. Candidates for an end: the extreme itself, and the edges of every
-   fourth bin of the octaves below it; for u8 with values of both signs every pair of ends on a coarse
-   scale, then the finer neighbours of the best pair. Ties take the larger range. */
+/* The range of least squared error. Candidates for an end: the extreme itself and FINE an octave below
+   it; for u8 with values of both signs every pair of ends on a coarse scale, then the finer neighbours
+   of the best pair. Ties take the larger range. */
 #include "calib/range.h"
 
 #include <math.h>
 
 enum {
     OCTAVES = 5,      /* ends down to 1/32 of the extreme */
-    FINE = 256,       /* candidates an octave */
+    FINE = 128,       /* candidates an octave */
     COARSE = 8,
     ENDS = OCTAVES * FINE
 };
@@ -72,13 +72,4 @@ void pare_range_least_error(const pare_error_sums *s, bool symmetric, double cli
     if (pare_histogram_nonzero(h) == 0) return;
     if (!symmetric && h->min < 0 && h->max > 0) search_two(s, clip_weight, out);
     else search_one(s, symmetric, clip_weight, out);
-}
-
-pare_status pare_range_mse(pare_ctx *ctx, const pare_histogram *h, bool symmetric, pare_range *out)
-{
-    pare_error_sums sums;
-    PARE_TRY(pare_error_sums_new(ctx, &sums, h));
-    pare_range_least_error(&sums, symmetric, 1, out);
-    pare_error_sums_free(&sums);
-    return PARE_OK;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ranges.json. The histograms are the content; the ranges beside them are for people (they follow from
    the histograms and are not read back). Nothing in it depends on batch, threads, order or time. */
+#include "calib/range.h"
 #include "calib/ranges.h"
 #include "formats/json.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,14 +22,18 @@ typedef struct tensor_ranges {
 
 static pare_status choose_all(tensor_ranges *t, const pare_histogram *h)
 {
-    for (int symmetric = 0; symmetric < 2; symmetric++)
-        for (int m = 0; m < METHODS; m++) {
+    pare_status st = PARE_OK;
+    for (int symmetric = 0; symmetric < 2; symmetric++) {
+        pare_range_work work = {.histogram = h, .symmetric = symmetric};
+        for (int m = 0; st == PARE_OK && m < METHODS; m++) {
             pare_range_rule rule;
-            PARE_TRY(pare_method_parse(&t->ctx, methods[m], &rule));
-            rule.symmetric = symmetric;
-            PARE_TRY(pare_range_choose(&t->ctx, h, &rule, &t->range[symmetric][m]));
+            st = pare_method_parse(&t->ctx, methods[m], &rule);
+            if (st == PARE_OK)
+                st = pare_range_choose_with(&t->ctx, &work, &rule, &t->range[symmetric][m]);
         }
-    return PARE_OK;
+        pare_error_sums_free(&work.sums);
+    }
+    return st;
 }
 
 /* --- bins as text --- */
