@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MaxPool (f32, s8, u8), AveragePool and GlobalAveragePool (f32) where channels lie together: all
-   taps of one output position are folded channel by channel in vectors, straight into the output.
-   Sums run in f32 over taps in row-major order, whatever the batch and the threads. */
+/* MaxPool (s8, u8, floats), AveragePool and GlobalAveragePool (floats) where channels lie together:
+   all taps of one output position are folded channel by channel in vectors, straight into the
+   output. f16 and bf16 are widened into scratch, and their results rounded from there. Sums run in
+   f32 over taps in row-major order, whatever the batch and the threads. */
 #include "runtime/cpu/fast.h"
+#include "runtime/cpu/half.h"
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/ops/window.h"
 
@@ -17,6 +19,7 @@ typedef struct pool {
     int64_t n, channels;
     int size, threads; /* bytes of an element */
     bool average;
+    size_t output_at; /* of f16 and bf16, in scratch */
 } pool;
 
 /* The larger of two; NaN wins (ONNX MaxPool-12 with IEEE numbers). */
@@ -88,9 +91,39 @@ static void row_run(const pare_call *c, int64_t row)
     }
 }
 
+static bool is_float(pare_dtype t)
+{
+    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
+}
+
+/* Scratch of f16 and bf16: the input as f32, then the output. */
+static size_t half_room(const pare_prep *p, size_t *output_at)
+{
+    *output_at = 0;
+    if (p->in[0].dtype != PARE_f16 && p->in[0].dtype != PARE_bf16) return 0;
+    *output_at = ((size_t)pare_view_count(&p->in[0]) * sizeof(float) + 63) / 64 * 64;
+    return *output_at + (size_t)pare_view_count(&p->out[0]) * sizeof(float);
+}
+
+/* Runs an f32 kernel on widened operands. */
+static pare_status half_run(const pare_call *c, size_t output_at,
+                            pare_status (*run32)(const pare_call *c))
+{
+    pare_view x = c->in[0], y = c->out[0];
+    x.data = c->scratch, x.dtype = PARE_f32;
+    y.data = (char *)c->scratch + output_at, y.dtype = PARE_f32;
+    pare_widen(x.data, c->in[0].data, c->in[0].dtype, pare_view_count(&x), c->threads);
+    pare_call call = *c;
+    call.in = &x, call.out = &y;
+    PARE_TRY(run32(&call));
+    pare_narrow(c->out[0].data, y.data, c->out[0].dtype, pare_view_count(&y), c->threads);
+    return PARE_OK;
+}
+
 static pare_status run(const pare_call *c)
 {
     const pool *s = c->state;
+    if (s->output_at && c->in[0].dtype != PARE_f32) return half_run(c, s->output_at, run);
     int64_t rows = s->n * s->win.out[1];
     if (s->threads <= 1) {
         for (int64_t i = 0; i < rows; i++) row_run(c, i);
@@ -137,12 +170,12 @@ static bool window_fits(const pare_prep *p)
 static bool max_can(const pare_prep *p)
 {
     pare_dtype t = p->in[0].dtype;
-    return (t == PARE_f32 || pare_type_is_int8(t)) && order_fits(p) && window_fits(p);
+    return (is_float(t) || pare_type_is_int8(t)) && order_fits(p) && window_fits(p);
 }
 
 static bool average_can(const pare_prep *p)
 {
-    return p->in[0].dtype == PARE_f32 && order_fits(p) && window_fits(p);
+    return is_float(p->in[0].dtype) && order_fits(p) && window_fits(p);
 }
 
 static pare_status prepare(pare_prep *p, bool average)
@@ -153,9 +186,10 @@ static pare_status prepare(pare_prep *p, bool average)
     PARE_TRY(read_window(p, &s->win));
     if (!average) s->win.include_pad = false;
     s->average = average;
-    s->fold = average ? sum_f32 : type == PARE_f32 ? max_f32 : type == PARE_s8 ? max_s8 : max_u8;
+    s->fold = average ? sum_f32 : is_float(type) ? max_f32 : type == PARE_s8 ? max_s8 : max_u8;
     s->n = p->in[0].dim[0], s->channels = p->in[0].dim[1];
-    s->size = type == PARE_f32 ? 4 : 1;
+    s->size = is_float(type) ? 4 : 1;
+    p->scratch = half_room(p, &s->output_at);
     int64_t work = pare_view_count(&p->out[0]) * s->win.kernel[1] * s->win.kernel[2] * s->size;
     s->threads = work < 131072 ? 1 : p->threads;
     p->state = s;
@@ -199,12 +233,22 @@ PARE_CLONES_FMA static void plane_mean(float *y, int64_t channels, const float *
 
 static bool global_can(const pare_prep *p)
 {
-    return p->in[0].dtype == PARE_f32 && order_fits(p);
+    return is_float(p->in[0].dtype) && order_fits(p);
+}
+
+static pare_status global_prepare(pare_prep *p)
+{
+    size_t *output_at = pare_arena_alloc(p->arena, 1, sizeof *output_at);
+    if (!output_at) return PARE_MEMORY;
+    p->scratch = half_room(p, output_at);
+    p->state = output_at;
+    return PARE_OK;
 }
 
 static pare_status global_run(const pare_call *c)
 {
     const pare_view *x = &c->in[0];
+    if (x->dtype != PARE_f32) return half_run(c, *(const size_t *)c->state, global_run);
     int64_t channels = x->dim[1], rows = x->dim[2] * x->dim[3], n = x->dim[0];
     const float *from = x->data;
     float *to = c->out[0].data;
@@ -219,5 +263,7 @@ static pare_status global_run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_nhwc_global_average_pool = {
-    .name = "nhwc_global_average_pool", .can = global_can, .run = global_run};
+const pare_kernel pare_nhwc_global_average_pool = {.name = "nhwc_global_average_pool",
+                                                   .can = global_can,
+                                                   .prepare = global_prepare,
+                                                   .run = global_run};

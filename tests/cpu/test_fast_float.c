@@ -203,7 +203,7 @@ static int pool_case(uint64_t seed)
     k.threads = case_between(&k, 1, 2);
     int type = which ? 0 : case_between(&k, 0, 2);
     case_input(&k,
-               type == 0   ? PARE_f32
+               type == 0   ? float_type(&k)
                : type == 1 ? PARE_s8
                            : PARE_u8,
                4, x, false,
