@@ -64,19 +64,10 @@ pare_value *pare_qdq_behind(const pare_value *value, pare_qparam *out)
     return value && pare_qdq_is_dq(value->producer, out) ? value->producer->in[0] : NULL;
 }
 
-/* The zero point all entries share; false where they differ. */
-static bool zero_of_all(const pare_value *v, int32_t *out)
+static bool all_zero(const pare_tensor *t)
 {
-    *out = 0;
-    if (!v) return true;
-    const pare_tensor *t = v->data;
-    if (!t || (t->dtype != PARE_s8 && t->dtype != PARE_u8) || t->count < 1) return false;
-    bool is_s8 = t->dtype == PARE_s8;
-    for (int64_t i = 0; i < t->count; i++) {
-        int32_t z = is_s8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
-        if (i && z != *out) return false;
-        *out = z;
-    }
+    for (int64_t i = 0; t && i < t->count; i++)
+        if (((const uint8_t *)t->data)[i]) return false;
     return true;
 }
 
@@ -94,7 +85,12 @@ bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
     if (out->count > 1 &&
         (out->axis < 0 || out->axis >= q->rank || q->dims[out->axis] != out->count))
         return false;
-    return zero_of_all(pare_node_in(dq, 2), &out->zero);
+    const pare_value *zero = pare_node_in(dq, 2);
+    if (zero && (!zero->data || zero->data->dtype != q->dtype)) return false;
+    out->zeros = zero ? zero->data : NULL;
+    if (zero && zero->data->count != 1 && zero->data->count != out->count) return false;
+    out->centred = all_zero(out->zeros);
+    return true;
 }
 
 pare_node *pare_qdq_only_q(const pare_value *value, pare_qparam *out)
@@ -168,6 +164,7 @@ static pare_status fold(pare_graph *graph, void *user)
 {
     (void)user;
     PARE_TRY(own_domain(graph));
+    PARE_TRY(pare_qdq_expand(graph));
     if (!has_pairs(graph)) return PARE_OK;
     PARE_TRY(pare_qdq_constants(graph));
     PARE_TRY(pare_qdq_move(graph));

@@ -20,7 +20,8 @@ typedef struct pare_qweight {
     const float *scale;
     int64_t count;
     int axis;
-    int32_t zero; /* of all; where zero points differ the weight is not read */
+    const pare_tensor *zeros; /* s8 or u8 as q; NULL: all 0 */
+    bool centred;             /* all zero points are 0 */
 } pare_qweight;
 
 /* True where the node is a QuantizeLinear (DequantizeLinear) of one scale and zero point per tensor,
@@ -45,6 +46,13 @@ PARE_NODISCARD pare_status pare_qdq_node(pare_graph *graph, int at, bool quantiz
 /* Node's output becomes the output of q, which leaves the graph. */
 void pare_qdq_take_output(pare_node *node, int i, pare_node *q);
 
+/* fold_qdq_expand.c: QLinearConv and QLinearMatMul into Q/DQ form. */
+PARE_NODISCARD pare_status pare_qdq_expand(pare_graph *graph);
+/* fold_qdq_wide.c: an s8 weight with zero points into one without, twice as deep along depth_axis,
+   and x beside itself along x_axis to match. *done is false where that cannot be. */
+PARE_NODISCARD pare_status pare_qdq_widen(pare_node *node, const pare_qweight *w, int depth_axis,
+                                          int x_axis, int64_t groups, pare_value **xq,
+                                          pare_value **wq, bool *done);
 /* fold_qdq_constant.c: constants are quantized, u8 weights become s8; at the end constants that only
    float nodes read are dequantized. */
 PARE_NODISCARD pare_status pare_qdq_constants(pare_graph *graph);

@@ -71,7 +71,6 @@ static bool read_weight(parts *p)
     return p->wq && p->w->shape.rank >= 2 && !p->is_conv;
 }
 
-/* Convolution kernels take weights with zero point 0, or say so with w_zero_point. */
 static bool read_operands(parts *p)
 {
     p->xq = pare_qdq_behind(p->x, &p->xp);
@@ -182,7 +181,7 @@ static pare_status write_params(const parts *p, pare_node *to, const pare_qparam
 {
     PARE_TRY(set_param(to, "x_scale", "x_zero_point", &p->xp));
     if (yp) PARE_TRY(set_param(to, "y_scale", "y_zero_point", yp));
-    int32_t w_zero = p->constant ? p->weight.zero : p->wp.zero;
+    int32_t w_zero = p->constant ? 0 : p->wp.zero;
     if (w_zero) PARE_TRY(pare_node_set_int(to, "w_zero_point", w_zero));
     return pare_node_set_int(to, "to", yp ? yp->dtype : PARE_f32);
 }
@@ -211,6 +210,20 @@ static pare_status rewrite(parts *p, const bias_look *bias)
     return PARE_OK;
 }
 
+/* Weights with zero points are made wider: [x, x] . [a, b]. */
+static pare_status centre(parts *p, bool *done)
+{
+    *done = true;
+    if (!p->constant || p->weight.centred) return PARE_OK;
+    int w_rank = p->weight.q->data->rank, x_rank = p->x->shape.rank;
+    if (p->weight.count == 1) p->weight.axis = channel_axis(p, w_rank);
+    bool a = pare_node_int(p->node, "transA", 0), b = pare_node_int(p->node, "transB", 0);
+    int depth = p->is_conv ? 1 : b ? w_rank - 1 : w_rank - 2;
+    int x_axis = p->is_conv ? 1 : a ? x_rank - 2 : x_rank - 1;
+    int64_t groups = p->is_conv ? pare_node_int(p->node, "group", 1) : 1;
+    return pare_qdq_widen(p->node, &p->weight, depth, x_axis, groups, &p->xq, &p->wq, done);
+}
+
 static pare_status fold_one(pare_node *node)
 {
     parts p;
@@ -218,7 +231,9 @@ static pare_status fold_one(pare_node *node)
     if (!take_apart(node, &p) || !read_operands(&p)) return PARE_OK;
     if (p.bias && !look_bias(&p, &bias)) return PARE_OK;
     if (!(p.alpha > 0)) return PARE_OK;
-    return rewrite(&p, &bias);
+    bool done;
+    PARE_TRY(centre(&p, &done));
+    return done ? rewrite(&p, &bias) : PARE_OK;
 }
 
 pare_status pare_qdq_weighted(pare_graph *graph)

@@ -72,7 +72,7 @@ static int names_of(graph_case *g, const char *text, pare_value **list)
 
 pare_node *graph_node(graph_case *g, const char *op, const char *in, const char *out)
 {
-    pare_value *from[8], *to[8];
+    pare_value *from[16], *to[16];
     pare_node *n;
     int ins = names_of(g, in, from), outs = names_of(g, out, to);
     assert_int_equal(pare_node_new(g->model->graph, &n, g->model->graph->node_count, op, "", out,
