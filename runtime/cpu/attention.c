@@ -106,4 +106,5 @@ const pare_kernel pare_ref_attention = {.name = "ref_attention", .can = attentio
                                         .flags = PARE_KERNEL_REF};
 
 const pare_kernel *const pare_cpu_attention[] = {
-    PARE_WITH_ONEDNN(&pare_onednn_attention) &pare_attention_f32, &pare_ref_attention, NULL};
+    PARE_WITH_ONEDNN(&pare_onednn_attention) &pare_attention_f32, &pare_widened,
+    &pare_ref_attention, NULL};

@@ -7,6 +7,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cpu/copy.h"
 #include "runtime/cpu/dense.h"
+#include "runtime/cpu/fast.h"
 #include "runtime/ops/resize.h"
 
 #include <math.h>
@@ -281,4 +282,4 @@ static const pare_kernel ref_resize = {.name = "ref_resize",
                                        .run = smooth_run,
                                        .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &ref_resize, NULL};
+const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &pare_widened, &ref_resize, NULL};
