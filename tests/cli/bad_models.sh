@@ -102,6 +102,18 @@ refuses external_missing 1 "gone.onnx|'w'|gone.bin" "$pare" inspect gone.onnx
 external short short.bin
 refuses external_short 1 "short.onnx|'w'|short.bin" "$pare" inspect short.onnx
 
+# --- 3 GB of external data, sparse: looked at without being read ---
+model big 17 "node { op_type: \"Add\" name: \"a\" input: \"x\" input: \"w\" output: \"y\" }
+    initializer { name: \"w\" data_type: 1 dims: 201326592 dims: 4 data_location: 1
+    external_data { key: \"location\" value: \"big.bin\" } } $ends"
+if truncate -s 3221225472 big.bin 2>.test.err; then
+    works inspect_3gb "$pare" inspect big.onnx
+    says inspect_3gb_size "3.2 GB"
+    rm -f big.bin
+else
+    skip inspect_3gb "$(cat .test.err)"
+fi
+
 # --- check lists all problems at once ---
 model many 17 "node { op_type: \"Frobnicate\" name: \"odd\" input: \"x\" output: \"p\" }
     node { op_type: \"Relu\" domain: \"com.other\" name: \"far\" input: \"p\" output: \"q\" }
