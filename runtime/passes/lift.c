@@ -33,9 +33,7 @@ static pare_status covered(pare_graph *graph, void *user)
                                   l->from, op->first);
         if (!op && !node->domain[0] && l->from < l->to)
             return PARE_FAIL_NODE(node, UNSUPPORTED,
-                                  "this operator is unknown, so it cannot be lifted from opset "
-                                  "%" PRId64 " to %" PRId64 ": export the model at that opset",
-                                  l->from, l->to);
+                                  "the operator is unknown; `pare ops` lists those that are known");
     }
     return PARE_OK;
 }

@@ -121,7 +121,7 @@ model many 17 "node { op_type: \"Frobnicate\" name: \"odd\" input: \"x\" output:
     node { op_type: \"Relu\" name: \"last\" input: \"q\" output: \"y\" }
     initializer { name: \"w\" data_type: 1 dims: 3 dims: 2 float_data: 1 float_data: 2 float_data: 3
     float_data: 4 float_data: 5 float_data: 6 } $ends"
-refuses check_counts 1 "many.onnx: 3 problems" "$pare" check many.onnx
+refuses check_counts 1 "many.onnx: 4 problems" "$pare" check many.onnx
 says check_names_first "node 'odd' (Frobnicate)"
 says check_names_second "node 'far' (Relu)"
 says check_names_third "node 'fc' (Gemm)"
