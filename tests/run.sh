@@ -23,7 +23,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 ccache=
 command -v ccache >/dev/null 2>&1 && ccache=-DCMAKE_C_COMPILER_LAUNCHER=ccache
 say() { printf '%s\n' "$*" | tee -a "$results"; }
-reason() { grep -E "error|warning|FAILED|Error|undefined" "$1" | head -3 | tr '\n' ' ' | cut -c1-400; }
+reason() { grep -E "error:|undefined reference|Error" "$1" | head -3 | tr '\n' ' ' | cut -c1-400; }
 
 # build NAME FOLDER TARGET OPTION...: one line, and whether it worked
 build() {
@@ -46,13 +46,15 @@ unit() {
     awk -v prefix="$prefix" -f tests/lines.awk "$log/ctest.${prefix%/}" | tee -a "$results"
 }
 
-# script NAME COMMAND...: a program that prints result lines itself, or only passes or fails
+# script NAME PREFIX COMMAND...: a program that prints result lines itself (PREFIX is put before their
+# names), or only passes or fails
 script() {
-    name=$1
-    shift
+    name=$1 prefix=$2
+    shift 2
     "$@" >"$log/script" 2>"$log/script.err"
     status=$?
-    if grep -E '^(PASS|FAIL|SKIP) ' "$log/script" | tee -a "$results" | grep -q .; then
+    if grep -E '^(PASS|FAIL|SKIP) ' "$log/script" >"$log/script.lines"; then
+        sed "s|^\(....\) |\1 $prefix|" "$log/script.lines" | tee -a "$results"
         [ $status = 0 ] || grep -q '^FAIL ' "$log/script" ||
             say "FAIL $name: exit $status; $(tail -1 "$log/script.err")"
     elif [ $status = 0 ]; then
@@ -123,13 +125,13 @@ stage_fuzz() {
 }
 
 stage_install() {
-    [ -f tests/example/run.sh ] && script install/example sh tests/example/run.sh
+    [ -f tests/example/run.sh ] && script install/example install/ sh tests/example/run.sh
 }
 
 stage_cli() {
     for file in tests/cli/*.sh; do
         case $(basename "$file") in _*) continue ;; esac
-        [ -f "$file" ] && script "cli/$(basename "$file" .sh)" sh "$file"
+        [ -f "$file" ] && script "cli/$(basename "$file" .sh)" cli/ sh "$file"
     done
 }
 
@@ -142,7 +144,8 @@ stage_python() {
     fi
     for file in "$@"; do
         case $(basename "$file") in _*) continue ;; esac
-        script "interop/$(basename "$file" .py)" "$python" "$file"
+        stem=interop/$(basename "$file" .py)
+        script "$stem" "$stem/" "$python" "$file"
     done
 }
 

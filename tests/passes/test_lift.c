@@ -180,7 +180,7 @@ static void refusals_name_the_node(void **state)
     graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
     graph_node(&g, "NoSuchThing", "x", "y");
     graph_output(&g, "y");
-    refused(&g, 13, "m.onnx: node 'y' (NoSuchThing): this operator is unknown");
+    refused(&g, 13, "m.onnx: node 'y' (NoSuchThing): the operator is unknown");
 
     graph_open(&g, 99);
     graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
