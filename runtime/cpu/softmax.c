@@ -5,6 +5,7 @@
    with the axis innermost and computes in f32. */
 #include "runtime/cpu/half.h"
 #include "runtime/cpu/ref.h"
+#include "runtime/cpu/softmax_rows.h"
 #include "runtime/cpu/vmath.h"
 #include "runtime/ops/infer.h"
 
@@ -63,7 +64,7 @@ static pare_status softmax_run(const pare_call *c)
     return PARE_OK;
 }
 
-PARE_CLONES static void lane_f32(float *y, const float *x, int64_t n, bool log_form)
+PARE_CLONES static void log_lane(float *y, const float *x, int64_t n)
 {
     enum { LANES = 16 };
     float tops[LANES], sums[LANES] = {0}, top = -INFINITY, sum = 0;
@@ -73,28 +74,25 @@ PARE_CLONES static void lane_f32(float *y, const float *x, int64_t n, bool log_f
         for (int j = 0; j < LANES; j++) tops[j] = x[i + j] > tops[j] ? x[i + j] : tops[j];
     for (; i < n; i++) top = x[i] > top ? x[i] : top;
     for (int j = 0; j < LANES; j++) top = tops[j] > top ? tops[j] : top;
-    if (log_form) {
-        for (i = 0; i + LANES <= n; i += LANES)
-            for (int j = 0; j < LANES; j++) sums[j] += pare_vexp(x[i + j] - top);
-        for (; i < n; i++) sum += pare_vexp(x[i] - top);
-        for (int j = 0; j < LANES; j++) sum += sums[j];
-        const float shift = top + logf(sum);
-#pragma omp simd
-        for (int64_t k = 0; k < n; k++) y[k] = x[k] - shift;
-        return;
-    }
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) y[k] = pare_vexp(x[k] - top);
     for (i = 0; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) sums[j] += y[i + j];
-    for (; i < n; i++) sum += y[i];
+        for (int j = 0; j < LANES; j++) sums[j] += pare_vexp(x[i + j] - top);
+    for (; i < n; i++) sum += pare_vexp(x[i] - top);
     for (int j = 0; j < LANES; j++) sum += sums[j];
-    const float scale = 1 / sum;
+    const float shift = top + logf(sum);
 #pragma omp simd
-    for (int64_t k = 0; k < n; k++) y[k] *= scale;
+    for (int64_t k = 0; k < n; k++) y[k] = x[k] - shift;
 }
 
-/* Lanes first .. last; f16 and bf16 go through buffer (n). */
+static void lane_f32(float *y, const float *x, int64_t n, bool log_form)
+{
+    if (log_form) {
+        log_lane(y, x, n);
+        return;
+    }
+    if (y != x) memcpy(y, x, (size_t)n * sizeof *y);
+    pare_softmax_rows(y, 1, n);
+}
+
 static void lanes_run(const pare_call *c, int64_t first, int64_t last, int64_t n, float *buffer)
 {
     const softmax *s = c->state;

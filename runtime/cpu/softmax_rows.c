@@ -3,51 +3,87 @@
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/cpu/vmath.h"
 
-enum { LANES = 16, MOST = 2048 };
+enum { LANES = 16 };
 
-/* e^(x - top) / sum over whole vectors of x, padded with -Inf; 16 partial maxima and sums, always
-   in the same order. */
-PARE_CLONES_FMA static void padded_row(float *x, int64_t n)
-{
-    float tops[LANES], sums[LANES], top = -INFINITY, sum = 0;
-    for (int j = 0; j < LANES; j++) tops[j] = -INFINITY, sums[j] = 0;
-    for (int64_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) tops[j] = x[i + j] > tops[j] ? x[i + j] : tops[j];
-    for (int j = 0; j < LANES; j++) top = tops[j] > top ? tops[j] : top;
-    for (int64_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float e = pare_vexp(x[i + j] - top);
-            x[i + j] = e;
-            sums[j] += e;
-        }
-    for (int j = 0; j < LANES; j++) sum += sums[j];
-    const float scale = 1 / sum;
-    for (int64_t i = 0; i < n; i++) x[i] *= scale;
-}
+/* Sixteen numbers at once; the compiler splits them where registers are shorter. */
+typedef float floats __attribute__((vector_size(LANES * 4)));
+typedef int32_t ints __attribute__((vector_size(LANES * 4)));
 
-/* Rows too long for the buffer. */
-static void long_row(float *x, int64_t n)
-{
-    float top = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
-    for (int64_t i = 0; i < n; i++) sum += x[i] = pare_vexp(x[i] - top);
-    for (int64_t i = 0; i < n; i++) x[i] /= sum;
-}
+/* Macros, not functions: vectors as arguments would change with the instruction set. */
+#define LOAD(v, from)    memcpy(&(v), (from), sizeof(v))
+#define PICK(mask, a, b) ((floats)(((ints)(a) & (mask)) | ((ints)(b) & ~(mask))))
 
-void pare_softmax_rows(float *x, int64_t rows, int64_t n)
+/* y = e^x of x <= 0, as pare_vexp, but 0 below -87: no subnormals. NaN stays NaN. */
+#define EXP16(y, from)                                                                             \
+    do {                                                                                           \
+        floats x_ = (from), zero_ = {0};                                                           \
+        ints gone_ = x_ < -87.0f;                                                                  \
+        x_ = PICK(gone_, zero_ - 87.0f, x_);                                                       \
+        floats t_ = x_ * 1.44269504088896341f + 12582912.0f, n_ = t_ - 12582912.0f;                \
+        floats r_ = (x_ - n_ * 0.693359375f) + n_ * 2.12194440e-4f;                                \
+        floats p_ = r_ * (1.0f / 5040) + 1.0f / 720;                                               \
+        p_ = p_ * r_ + 1.0f / 120;                                                                 \
+        p_ = p_ * r_ + 1.0f / 24;                                                                  \
+        p_ = p_ * r_ + 1.0f / 6;                                                                   \
+        p_ = p_ * r_ + 0.5f;                                                                       \
+        p_ = p_ * r_ + 1.0f;                                                                       \
+        p_ = p_ * r_ + 1.0f;                                                                       \
+        ints power_ = ((ints)t_ - 0x4b400000 + 127) << 23; /* less the bits of 1.5 * 2^23 */       \
+        (y) = PICK(gone_, zero_, p_ * (floats)power_);                                             \
+    } while (0)
+
+/* The vector with its lanes moved by half, a quarter, ... : four steps fold sixteen lanes. */
+#define TURN(v, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)                                    \
+    __builtin_shufflevector(v, v, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+#define FOLD(v, step)                                                                              \
+    do {                                                                                           \
+        floats w_ = TURN(v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);                 \
+        step;                                                                                      \
+        w_ = TURN(v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);                        \
+        step;                                                                                      \
+        w_ = TURN(v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);                        \
+        step;                                                                                      \
+        w_ = TURN(v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);                        \
+        step;                                                                                      \
+    } while (0)
+#define LARGER(v, w)                                                                               \
+    do {                                                                                           \
+        ints mask_ = (w) > (v);                                                                    \
+        (v) = PICK(mask_, (w), (v));                                                               \
+    } while (0)
+
+/* e^(x - top) / sum; the elements behind the last whole vector are padded with -Inf. Partial maxima
+   and sums are always taken in the same order. */
+PARE_CLONES_FMA void pare_softmax_rows(float *x, int64_t rows, int64_t n)
 {
-    float row[MOST];
-    int64_t whole = (n + LANES - 1) / LANES * LANES;
+    int64_t whole = n / LANES * LANES;
+    size_t rest = (size_t)(n - whole) * sizeof *x;
     for (int64_t r = 0; r < rows; r++, x += n) {
-        if (whole == n)
-            padded_row(x, n);
-        else if (whole > MOST)
-            long_row(x, n);
-        else {
-            memcpy(row, x, (size_t)n * sizeof *row);
-            for (int64_t i = n; i < whole; i++) row[i] = -INFINITY;
-            padded_row(row, whole);
-            memcpy(x, row, (size_t)n * sizeof *row);
+        floats none = {0}, tops = none - INFINITY, last = tops, sums = none, v;
+        memcpy(&last, x + whole, rest);
+        for (int64_t i = 0; i < whole; i += LANES) {
+            LOAD(v, x + i);
+            LARGER(tops, v);
         }
+        LARGER(tops, last);
+        FOLD(tops, LARGER(tops, w_));
+        const float top = tops[0];
+        for (int64_t i = 0; i < whole; i += LANES) {
+            LOAD(v, x + i);
+            EXP16(v, v - top);
+            memcpy(x + i, &v, sizeof v);
+            sums += v;
+        }
+        EXP16(last, last - top);
+        sums += last;
+        FOLD(sums, sums += w_);
+        const float scale = 1 / sums[0];
+        for (int64_t i = 0; i < whole; i += LANES) {
+            LOAD(v, x + i);
+            v *= scale;
+            memcpy(x + i, &v, sizeof v);
+        }
+        last *= scale;
+        memcpy(x + whole, &last, rest);
     }
 }
