@@ -22,7 +22,8 @@ struct pare_tuner {
 };
 
 enum { MIN_RUNS = 3, MAX_RUNS = 20 };
-static const double ENOUGH_SECONDS = 2e-3;
+static const double ENOUGH_SECONDS = 2e-3, LONG_SECONDS = 5e-2;
+static const double HOPELESS = 3, BEHIND = 1.5; /* times the best so far: a first run, a warm one */
 
 static pare_hash machine_hash(void)
 {
@@ -176,24 +177,33 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Best of a few runs after one that is not counted. */
-static pare_status trial_time(const pare_kernel *k, const pare_call *c, double *best)
+static pare_status run_timed(const pare_kernel *k, const pare_call *c, double *took)
 {
+    double start = seconds();
     PARE_TRY(k->run(c));
-    double spent = 0;
+    *took = seconds() - start;
+    return PARE_OK;
+}
+
+/* Best of a few runs after one that is not counted; a kernel far behind `rival`, the best so far, is
+   not run again. */
+static pare_status trial_time(const pare_kernel *k, const pare_call *c, double rival, double *best)
+{
+    double took, spent = 0;
+    PARE_TRY(run_timed(k, c, best));
+    if (*best > HOPELESS * rival) return PARE_OK;
     *best = 1e30;
     for (int i = 0; i < MAX_RUNS && (i < MIN_RUNS || spent < ENOUGH_SECONDS); i++) {
-        double start = seconds();
-        PARE_TRY(k->run(c));
-        double took = seconds() - start;
+        PARE_TRY(run_timed(k, c, &took));
         spent += took;
         if (took < *best) *best = took;
+        if (spent > LONG_SECONDS || *best > BEHIND * rival) break;
     }
     return PARE_OK;
 }
 
 static pare_status trial_run(const pare_kernel *k, const pare_prep *prep, pare_arena *arena,
-                             double *best)
+                             double rival, double *best)
 {
     pare_prep p = *prep;
     p.arena = arena;
@@ -211,17 +221,17 @@ static pare_status trial_run(const pare_kernel *k, const pare_prep *prep, pare_a
         bound = st == PARE_OK;
     }
     omp_set_num_threads(p.threads);
-    if (st == PARE_OK) st = trial_time(k, &c, best);
+    if (st == PARE_OK) st = trial_time(k, &c, rival, best);
     if (bound && k->unbind) k->unbind(c.bound);
     if (k->release) k->release(p.state);
     return st;
 }
 
-static pare_status trial(const pare_kernel *k, const pare_prep *prep, double *best)
+static pare_status trial(const pare_kernel *k, const pare_prep *prep, double rival, double *best)
 {
     pare_arena arena;
     pare_arena_init(&arena, prep->ctx);
-    pare_status st = trial_run(k, prep, &arena, best);
+    pare_status st = trial_run(k, prep, &arena, rival, best);
     pare_arena_free(&arena);
     return st;
 }
@@ -254,7 +264,7 @@ pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep *prep,
     double best = 1e30;
     for (int i = 0; i < count; i++) {
         double took = 0;
-        PARE_TRY(trial(able[i], prep, &took));
+        PARE_TRY(trial(able[i], prep, best, &took));
         if (took < best) {
             best = took;
             *out = able[i];
