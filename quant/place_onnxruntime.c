@@ -33,6 +33,16 @@ static pare_status place_job(pare_quant_scheme *s, const pare_quant_job *job)
     return leaves(end) ? PARE_OK : add_point(s, end);
 }
 
+/* Two computed tensors of one rank: a factor or addend for all, constant or not, stays float. */
+static bool joins_tensors(const pare_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (!pare_quant_is_activation(node->in[i]) || node->in[i]->shape.rank == 0 ||
+            node->in[i]->shape.rank != node->in[0]->shape.rank)
+            return false;
+    return true;
+}
+
 /* Inputs of the node that makes an int8 tensor, where that node can compute on int8. */
 static pare_status place_before(pare_quant_scheme *s, pare_value *value)
 {
@@ -48,8 +58,7 @@ static pare_status place_before(pare_quant_scheme *s, pare_value *value)
     case PARE_QUANT_JOIN: last = node->in_count - 1; break;
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT:
-        for (int i = 0; i < node->in_count; i++)
-            if (!pare_quant_is_activation(node->in[i])) return PARE_OK;
+        if (!joins_tensors(node)) return PARE_OK;
         last = node->in_count - 1;
         break;
     default: break;

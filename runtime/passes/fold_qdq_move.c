@@ -115,9 +115,36 @@ static pare_status insert_pair(pare_node *node, int i, const pare_qparam *param)
     return pare_node_set_in(node, i, dq);
 }
 
+/* Q(x * c) with the scale s is Q(x) with s / c: a positive factor, as attention scales its queries,
+   does not keep Q from moving on. */
+static pare_status pass_factor(pare_node *q, const pare_qparam *param, bool *changed)
+{
+    pare_node *mul = q->in[0]->producer;
+    if (!mul || !pare_node_is(mul, "Mul") || pare_value_only_user(mul->out[0]) != q) return PARE_OK;
+    int at = mul->in[0] && mul->in[0]->data ? 0 : 1;
+    const pare_value *c = mul->in[at];
+    pare_value *x = mul->in[1 - at], *scale;
+    if (!c || !c->data || !x || x->data || c->data->count != 1 || c->data->dtype != PARE_f32 ||
+        c->data->rank > x->shape.rank || !absorbs(x))
+        return PARE_OK;
+    float fresh = param->scale / *(const float *)c->data->data;
+    if (!(fresh > 1e-30f && fresh < 1e30f)) return PARE_OK;
+    char *wanted = pare_arena_printf(&q->graph->model->arena, "%s_moved_scale", q->out[0]->name);
+    const char *name = wanted ? pare_graph_fresh_name(q->graph, wanted) : NULL;
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_init_new(q->graph, &scale, name, PARE_f32, 0, NULL, &fresh));
+    PARE_TRY(pare_node_set_in(q, 0, x));
+    PARE_TRY(pare_node_set_in(q, 1, scale));
+    pare_node_remove(mul);
+    *changed = true;
+    return PARE_OK;
+}
+
 static pare_status lift(pare_node *q, bool *changed)
 {
     pare_qparam param, behind;
+    if (!pare_qdq_is_q(q, &param)) return PARE_OK;
+    PARE_TRY(pass_factor(q, &param, changed));
     if (!pare_qdq_is_q(q, &param)) return PARE_OK;
     pare_node *node = q->in[0]->producer;
     if (!node || node->graph != q->graph || !one_output(node)) return PARE_OK;

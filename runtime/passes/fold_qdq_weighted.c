@@ -224,6 +224,26 @@ static pare_status centre(parts *p, bool *done)
     return pare_qdq_widen(p->node, &p->weight, depth, x_axis, groups, &p->xq, &p->wq, done);
 }
 
+/* A positive constant factor behind a product with f32 result (the scale of attention's scores) goes
+   into the scales. */
+static pare_status take_factor(parts *p)
+{
+    pare_value *y = p->node->out[0];
+    pare_node *mul = pare_value_only_user(y);
+    const char *act = pare_node_string(p->node, "activation", "none");
+    if (!mul || !pare_node_is(mul, "Mul") || p->bias || p->residual || strcmp(act, "none"))
+        return PARE_OK;
+    const pare_value *factor = mul->in[mul->in[0] == y];
+    if (!factor || !factor->data || factor->data->dtype != PARE_f32 || factor->data->count != 1 ||
+        factor->data->rank > y->shape.rank || !(*(const float *)factor->data->data > 0))
+        return PARE_OK;
+    p->alpha *= *(const float *)factor->data->data;
+    pare_value *scaled = mul->out[0];
+    pare_node_remove(mul);
+    pare_node_set_out(p->node, 0, scaled);
+    return PARE_OK;
+}
+
 static pare_status fold_one(pare_node *node)
 {
     parts p;
@@ -233,7 +253,9 @@ static pare_status fold_one(pare_node *node)
     if (!(p.alpha > 0)) return PARE_OK;
     bool done;
     PARE_TRY(centre(&p, &done));
-    return done ? rewrite(&p, &bias) : PARE_OK;
+    if (!done) return PARE_OK;
+    PARE_TRY(take_factor(&p));
+    return rewrite(&p, &bias);
 }
 
 pare_status pare_qdq_weighted(pare_graph *graph)

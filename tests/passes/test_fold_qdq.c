@@ -345,6 +345,24 @@ static void average_of_int8(void **state)
     same(&g, 0.013f, C * 25);
 }
 
+/* Q behind a factor moves up to the product. */
+static void factor_goes_into_the_scale(void **state)
+{
+    (void)state;
+    graph_case g;
+    float half = 0.5f;
+    begin(&g, PARE_s8);
+    weight(&g, "w", PARE_s8, 4, (int64_t[]){M, C, 3, 3}, 0);
+    conv(&g, "xd w", "c");
+    graph_floats(&g, "half", 0, NULL, &half);
+    graph_node(&g, "Mul", "c half", "m");
+    pair(&g, "m", "y", 0.04f, PARE_s8, 0);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "Mul"), 0);
+    assert_int_equal(folded(&g, "QuantizeLinear"), 1); /* of the input */
+    same(&g, 0.04f, M * H * H);
+}
+
 /* Both factors are int8 activations, of different types. */
 static void product_of_activations(void **state)
 {
@@ -376,6 +394,7 @@ int main(void)
         cmocka_unit_test(functions_become_tables),
         cmocka_unit_test(join_of_other_scales),
         cmocka_unit_test(average_of_int8),
+        cmocka_unit_test(factor_goes_into_the_scale),
         cmocka_unit_test(product_of_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
