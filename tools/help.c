@@ -65,7 +65,7 @@ static void complete_value(FILE *file, const pare_option *o)
     fprintf(file, "        --%s", o->name);
     if (o->letter) fprintf(file, "|-%c", o->letter);
     fprintf(file, ") ");
-    if (o->kind == PARE_OPTION_CHOICE) {
+    if (strchr(o->value, '|')) {
         fprintf(file, "COMPREPLY=($(compgen -W '");
         for (const char *p = o->value; *p; p++) fputc(*p == '|' ? ' ' : *p, file);
         fprintf(file, "' -- \"$word\"))");

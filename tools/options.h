@@ -44,7 +44,7 @@ typedef struct pare_option {
 typedef struct pare_common {
     const char *json;
     bool quiet, verbose, help;
-    int device; /* of "auto|cpu|cuda" */
+    const char *device; /* "auto", "cpu", or NULL */
     int64_t threads;
 } pare_common;
 

@@ -35,10 +35,12 @@ static void on_log(void *user, pare_log_level level, const char *line)
 
 static pare_status check_device(pare_ctx *ctx, const pare_common *common)
 {
-    if (common->device == 2)
+    const char *device = common->device;
+    if (!device || !strcmp(device, "auto") || !strcmp(device, "cpu")) return PARE_OK;
+    if (!strcmp(device, "cuda"))
         return PARE_FAIL(ctx, DEVICE, "--device cuda: this build computes on the CPU only; use "
                                       "--device auto or cpu");
-    return PARE_OK;
+    return PARE_FAIL(ctx, USAGE, "--device %s: expected one of auto|cpu", device);
 }
 
 static pare_status write_facts(pare_tool *tool)
@@ -64,7 +66,7 @@ static pare_status run_command(pare_tool *tool, const void *options)
     return write_facts(tool);
 }
 
-static pare_status run_words(pare_ctx *ctx, pare_common **common, char *const *words, int count)
+static pare_status run_words(pare_ctx *ctx, char *const *words, int count)
 {
     const pare_command *command;
     int used;
@@ -77,7 +79,7 @@ static pare_status run_words(pare_ctx *ctx, pare_common **common, char *const *w
     if (!options) goto done;
     st = pare_options_parse(&tool.arena, command, options, &arguments, words + used, count - used);
     if (st != PARE_OK) goto done;
-    tool.common = *common = options;
+    tool.common = options;
     ctx->log_user = options;
     ctx->log = on_log;
     if (tool.common->help) {
@@ -101,7 +103,6 @@ done:
 int main(int argc, char **argv)
 {
     pare_ctx ctx;
-    pare_common *common = NULL;
     pare_ctx_init(&ctx);
     ctx.interrupted = &interrupted;
     catch_signals();
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
         return argc < 2 ? 2 : 0;
     }
     if (!strcmp(argv[1], "--version")) argv[1] = "version";
-    pare_status st = run_words(&ctx, &common, argv + 1, argc - 1);
+    pare_status st = run_words(&ctx, argv + 1, argc - 1);
     if (st != PARE_OK)
         fprintf(stderr, "pare: %s\n", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said about times, from times made up here. */
+#include "tools/measure.h"
+#include "tools/report.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const double percentiles[] = {50, 90, 99};
+
+static json_t *facts_of(double *ms, size_t n, double batch)
+{
+    pare_ctx ctx;
+    pare_times times = {.ms = ms, .count = n};
+    pare_ctx_init(&ctx);
+    for (size_t i = 0; i < n; i++) times.wall += ms[i] / 1000;
+    json_t *json = pare_times_json(&ctx, &times, batch, percentiles, 3);
+    assert_non_null(json);
+    return json;
+}
+
+static bool is_stable(json_t *json) { return json_is_true(json_object_get(json, "stable")); }
+
+static bool has_note(json_t *json, const char *words)
+{
+    size_t i;
+    json_t *note;
+    json_array_foreach(json_object_get(json, "notes"), i, note)
+        if (strstr(json_string_value(note), words)) return true;
+    return false;
+}
+
+static void even_times_are_stable(void **state)
+{
+    (void)state;
+    double ms[2000];
+    for (int i = 0; i < 2000; i++) ms[i] = 2 + 0.01 * (i % 5); /* 2.00 to 2.04, median 2.02 */
+    json_t *json = facts_of(ms, 2000, 32);
+    assert_true(is_stable(json));
+    assert_int_equal(json_array_size(json_object_get(json, "notes")), 0);
+    assert_true(fabs(pare_report_number(json, "latency_ms.median", 0) - 2.02) < 1e-9);
+    assert_true(fabs(pare_report_number(json, "latency_ms.p99", 0) - 2.04) < 1e-9);
+    assert_true(fabs(pare_report_number(json, "throughput_per_s", 0) - 32 / 0.00202) < 1e-3);
+    assert_true(pare_report_number(json, "runs", 0) == 2000);
+    json_decref(json);
+}
+
+static void a_drift_is_said(void **state)
+{
+    (void)state;
+    double ms[1000];
+    for (int i = 0; i < 1000; i++) ms[i] = 2 + 0.0002 * i; /* the last fifth is 8 % above the first */
+    json_t *json = facts_of(ms, 1000, 1);
+    assert_false(is_stable(json));
+    assert_true(has_note(json, "the median moved by"));
+    json_decref(json);
+}
+
+static void a_wide_middle_is_said(void **state)
+{
+    (void)state;
+    double ms[1000];
+    for (int i = 0; i < 1000; i++) ms[i] = i % 2 ? 2 : 3;
+    json_t *json = facts_of(ms, 1000, 1);
+    assert_false(is_stable(json));
+    assert_true(has_note(json, "the middle half"));
+    json_decref(json);
+}
+
+static void few_runs_are_said(void **state)
+{
+    (void)state;
+    double ms[200];
+    for (int i = 0; i < 200; i++) ms[i] = 2;
+    json_t *json = facts_of(ms, 5, 1);
+    assert_false(is_stable(json));
+    assert_true(has_note(json, "only 5 runs"));
+    json_decref(json);
+    json = facts_of(ms, 200, 1);
+    assert_true(is_stable(json));
+    assert_true(has_note(json, "p99 rests on 2 of 200 runs"));
+    json_decref(json);
+}
+
+static void memory_is_measured(void **state)
+{
+    (void)state;
+    assert_true(pare_peak_memory() > 1 << 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(even_times_are_stable), cmocka_unit_test(a_drift_is_said),
+        cmocka_unit_test(a_wide_middle_is_said), cmocka_unit_test(few_runs_are_said),
+        cmocka_unit_test(memory_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
