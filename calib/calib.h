@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calibration: one run with observers gives an exact, mergeable histogram per tensor; every method's
-   range is computed from it afterwards. */
+/* Calibration: one run with observers gives an exact, mergeable histogram per tensor; every
+   method's range is computed from it afterwards. */
 #ifndef PARE_CALIB_CALIB_H
 #define PARE_CALIB_CALIB_H
 
@@ -14,7 +14,11 @@ extern "C" {
 typedef struct pare_histogram pare_histogram; /* histogram.h */
 
 typedef enum pare_method {
-    PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY, PARE_METHOD_MSE, PARE_METHOD_AUTO
+    PARE_METHOD_MINMAX,
+    PARE_METHOD_PERCENTILE,
+    PARE_METHOD_ENTROPY,
+    PARE_METHOD_MSE,
+    PARE_METHOD_AUTO
 } pare_method;
 
 /* A way to choose a range. */
@@ -47,9 +51,10 @@ const pare_stats *pare_ranges_at(const pare_ranges *ranges, int i);
 const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name);
 void pare_ranges_free(pare_ranges *ranges);
 
-/* ranges.json: histograms, every method's range, counts, hashes of model and data; nothing of batch,
-   threads, device or clock. Reading fails where it belongs to another model (hash given). */
-PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges, const char *path);
+/* ranges.json: histograms, every method's range, counts, hashes of model and data; nothing of
+   batch, threads, device or clock. Reading fails where it belongs to another model (hash given). */
+PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
+                                             const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
 /* Adds b into a: same model, disjoint or not, counts add up. PARE_INPUT for different models. */
 PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
@@ -60,14 +65,15 @@ int64_t pare_ranges_samples(const pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,
                                              const pare_range_rule *rule, pare_range *out);
 
-/* Scale and zero point of a range: s8 in [-127, 127] with zero point 0 (scale = end / 127), or u8 in
-   [0, 255], widened to hold 0, with the zero point that makes 0.0 exact. All zero: scale 1. */
+/* Scale and zero point of a range: s8 in [-127, 127] with zero point 0 (scale = end / 127), or u8
+   in [0, 255], widened to hold 0, with the zero point that makes 0.0 exact. All zero: scale 1. */
 void pare_range_scale(const pare_range *range, bool symmetric, float *scale, int *zero_point);
 
 typedef struct pare_calib_options {
     const int64_t *samples; /* indices to read, in this order */
     int64_t sample_count;
-    int batch, threads;   /* how many are read and run side by side; the result does not depend on them */
+    int batch,
+        threads; /* how many are read and run side by side; the result does not depend on them */
     const char *model_hash; /* written into the table */
     void (*progress)(void *user, int64_t done, int64_t all);
     void *progress_user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch); as
-   many runners as threads take samples from what the reader has ready, each with histograms of its own,
-   which are added up at the end. Counts are integers, so neither order nor threads show in the result,
-   and memory does not grow with the samples. */
+/* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch);
+   as many runners as threads take samples from what the reader has ready, each with histograms of
+   its own, which are added up at the end. Counts are integers, so neither order nor threads show in
+   the result, and memory does not grow with the samples. */
 #include "calib/ranges.h"
 #include "runtime/exec/exec.h"
 #include "runtime/ops/ops.h"
@@ -56,13 +56,16 @@ static int find_name(const pare_ranges *r, const char *name)
     while (low < high) {
         int at = low + (high - low) / 2, order = strcmp(name, r->stats[at].name);
         if (order == 0) return at;
-        if (order < 0) high = at;
-        else low = at + 1;
+        if (order < 0)
+            high = at;
+        else
+            low = at + 1;
     }
     return -1;
 }
 
-/* Tensors come in the same order in every run: the first run's names are looked up, later ones not. */
+/* Tensors come in the same order in every run: the first run's names are looked up, later ones not.
+ */
 static pare_status place_of(runner_thread *t, const char *name, int *out)
 {
     if (t->seen == t->order_count) {
@@ -90,7 +93,8 @@ static pare_status add_strided(runner_thread *t, pare_histogram *h, const pare_v
         int64_t offset = 0;
         for (int k = 0; k < last; k++) offset += at[k] * v->stride[k];
         for (int64_t i = 0; i < v->dim[last]; i++) {
-            const char *from = (const char *)v->data + (offset + i * v->stride[last]) * (int64_t)element;
+            const char *from =
+                (const char *)v->data + (offset + i * v->stride[last]) * (int64_t)element;
             PARE_TRY(pare_histogram_add(&t->ctx, h, v->dtype, from, 1));
         }
         for (int k = last - 1; k >= 0 && ++at[k] == v->dim[k]; k--) at[k] = 0;
@@ -132,8 +136,9 @@ static pare_status run_unit(runner_thread *t, int64_t index)
     const job *j = t->job;
     t->seen = 0;
     for (int i = 0; i < pare_plan_input_count(j->plan); i++)
-        pare_runner_set_input(t->runner, i, (const char *)j->batch.input[source_of(j, i)] +
-                                                (size_t)index * input_bytes(j, i));
+        pare_runner_set_input(t->runner, i,
+                              (const char *)j->batch.input[source_of(j, i)] +
+                                  (size_t)index * input_bytes(j, i));
     return pare_runner_run(t->runner);
 }
 
@@ -214,9 +219,10 @@ static pare_status batch_of(job *j, const pare_graph *g)
         if (v->is_init) continue;
         int64_t dim = v->shape.rank > 0 && v->shape.dim[0] > 0 ? v->shape.dim[0] : 1;
         if (j->input_count++ && dim != j->unit)
-            return PARE_FAIL(j->ctx, UNSUPPORTED, "%s: input '%s' has %" PRId64 " rows, the one before "
-                             "it %" PRId64 "; expected one batch size", j->model->path, v->name, dim,
-                             j->unit);
+            return PARE_FAIL(j->ctx, UNSUPPORTED,
+                             "%s: input '%s' has %" PRId64 " rows, the one before "
+                             "it %" PRId64 "; expected one batch size",
+                             j->model->path, v->name, dim, j->unit);
         j->unit = dim;
     }
     return PARE_OK;
@@ -238,8 +244,8 @@ static pare_status set_shapes(job *j)
 
 static pare_status make_plan(job *j)
 {
-    pare_plan_options options = {.threads = 1, .canonical = true, .keep = j->names,
-                                 .keep_count = j->name_count};
+    pare_plan_options options = {
+        .threads = 1, .canonical = true, .keep = j->names, .keep_count = j->name_count};
     PARE_TRY(pare_calib_points(j->ctx, j->model, &j->names, &j->name_count));
     options.keep = j->names;
     options.keep_count = j->name_count;
@@ -276,7 +282,8 @@ static void stop_threads(job *j)
     for (int i = 0; i < j->started; i++) pthread_join(j->runner[i].thread, NULL);
 }
 
-/* A tensor that is another one under a new shape is computed by no step: it has that one's values. */
+/* A tensor that is another one under a new shape is computed by no step: it has that one's values.
+ */
 static const pare_histogram *seen_as(const job *j, const pare_ranges *r, const char *name)
 {
     const pare_value *v = pare_graph_find_own(j->model->graph, name);
@@ -305,8 +312,8 @@ static pare_status fill_gaps(job *j, pare_ranges *out)
             out->stats[kept++] = s;
             continue;
         }
-        pare_log(j->ctx, PARE_LOG_WARNING, "tensor '%s' is not computed from the data: it has no range",
-                 s.name);
+        pare_log(j->ctx, PARE_LOG_WARNING,
+                 "tensor '%s' is not computed from the data: it has no range", s.name);
         pare_histogram_free(s.histogram);
         pare_free((void *)s.name);
     }
@@ -324,8 +331,9 @@ static pare_status add_up(job *j, pare_ranges *out)
     for (int i = 0; i < out->count; i++) {
         const pare_histogram *h = out->stats[i].histogram;
         if (h->nan || h->inf)
-            pare_log(j->ctx, PARE_LOG_WARNING, "tensor '%s' has %" PRIu64 " NaN and %" PRIu64
-                     " infinite values", out->stats[i].name, h->nan, h->inf);
+            pare_log(j->ctx, PARE_LOG_WARNING,
+                     "tensor '%s' has %" PRIu64 " NaN and %" PRIu64 " infinite values",
+                     out->stats[i].name, h->nan, h->inf);
     }
     return PARE_OK;
 }
@@ -335,11 +343,14 @@ static pare_status count_samples(job *j, int64_t *samples)
     *samples = j->options->sample_count;
     if (j->unit == 1) return PARE_OK;
     *samples -= *samples % j->unit;
-    pare_log(j->ctx, PARE_LOG_WARNING, "%s: its batch is fixed to %" PRId64 "; %" PRId64 " of %" PRId64
-             " samples are run", j->model->path, j->unit, *samples, j->options->sample_count);
+    pare_log(j->ctx, PARE_LOG_WARNING,
+             "%s: its batch is fixed to %" PRId64 "; %" PRId64 " of %" PRId64 " samples are run",
+             j->model->path, j->unit, *samples, j->options->sample_count);
     if (*samples) return PARE_OK;
-    return PARE_FAIL(j->ctx, INPUT, "%s: its batch is fixed to %" PRId64 ", but only %" PRId64
-                     " samples were given", j->model->path, j->unit, j->options->sample_count);
+    return PARE_FAIL(j->ctx, INPUT,
+                     "%s: its batch is fixed to %" PRId64 ", but only %" PRId64 " samples were "
+                                                                                "given",
+                     j->model->path, j->unit, j->options->sample_count);
 }
 
 static pare_status calibrate(job *j, pare_ranges **out)
@@ -348,7 +359,8 @@ static pare_status calibrate(job *j, pare_ranges **out)
     PARE_TRY(make_plan(j));
     PARE_TRY(count_samples(j, &samples));
     if (j->threads < 1) j->threads = pare_cpu_cores();
-    if (j->threads > samples / j->unit) j->threads = samples < j->unit ? 1 : (int)(samples / j->unit);
+    if (j->threads > samples / j->unit)
+        j->threads = samples < j->unit ? 1 : (int)(samples / j->unit);
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
     const char *hash = j->options->model_hash;
     if (hash && strlen(hash) == 32) memcpy((*out)->model, hash, 33);
@@ -358,10 +370,14 @@ static pare_status calibrate(job *j, pare_ranges **out)
     return st == PARE_OK ? add_up(j, *out) : st;
 }
 
-pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model, pare_data *data,
-                           const pare_calib_options *options)
+pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
+                           pare_data *data, const pare_calib_options *options)
 {
-    job j = {.ctx = ctx, .model = model, .data = data, .options = options, .failed = -1,
+    job j = {.ctx = ctx,
+             .model = model,
+             .data = data,
+             .options = options,
+             .failed = -1,
              .threads = options->threads};
     pare_ranges *ranges = NULL;
     pthread_mutex_init(&j.lock, NULL);
@@ -381,7 +397,9 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
     pare_free(j.message);
     pare_free(j.shape);
     pare_free(j.names);
-    if (st == PARE_OK) *out = ranges;
-    else pare_ranges_free(ranges);
+    if (st == PARE_OK)
+        *out = ranges;
+    else
+        pare_ranges_free(ranges);
     return st;
 }

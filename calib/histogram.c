@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adding runs in blocks that stay in the first-level cache: a vector pass finds the extremes, which
-   open octaves; a vector pass turns numbers into 16-bit slot numbers; a scalar pass counts. Zeros, half
-   of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one before. */
+   open octaves; a vector pass turns numbers into 16-bit slot numbers; a scalar pass counts. Zeros,
+   half of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one before.
+ */
 #include "calib/histogram.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ enum {
     OCTAVE_SHIFT = 10
 };
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -137,7 +138,7 @@ static float from_bits(int32_t bits)
 static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, int n, extremes e)
 {
     uint16_t slot[BLOCK];
-    bool negative = e.low < -1; /* -1 is -0 */
+    bool negative = e.low < -1;                                         /* -1 is -0 */
     float low = from_bits(e.low ^ ((e.low >> 31) & 0x7fffffff)) + 0.0f; /* -0 becomes 0 */
     float high = from_bits(e.high ^ ((e.high >> 31) & 0x7fffffff)) + 0.0f;
     if (h->count == h->nan + h->inf) h->min = low, h->max = high;
@@ -185,7 +186,8 @@ static void widen(pare_dtype dtype, const void *data, int64_t first, int n, uint
 {
     for (int i = 0; i < n; i++) {
         float v;
-        if (dtype == PARE_f64) v = (float)((const double *)data)[first + i];
+        if (dtype == PARE_f64)
+            v = (float)((const double *)data)[first + i];
         else {
             uint16_t half = ((const uint16_t *)data)[first + i];
             v = dtype == PARE_f16 ? pare_f16_to_f32(half) : pare_bf16_to_f32(half);
@@ -199,12 +201,15 @@ pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtyp
 {
     uint32_t block[BLOCK];
     if (!pare_type_is_float(dtype))
-        return PARE_FAIL(ctx, UNSUPPORTED, "histograms count floats, not %s", pare_type(dtype)->name);
+        return PARE_FAIL(ctx, UNSUPPORTED, "histograms count floats, not %s",
+                         pare_type(dtype)->name);
     for (int64_t at = 0; at < n; at += BLOCK) {
         int part = n - at < BLOCK ? (int)(n - at) : BLOCK;
         const word *x = block;
-        if (dtype == PARE_f32) x = (const word *)data + at;
-        else widen(dtype, data, at, part, block);
+        if (dtype == PARE_f32)
+            x = (const word *)data + at;
+        else
+            widen(dtype, data, at, part, block);
         PARE_TRY(add_block(ctx, h, x, part));
     }
     return PARE_OK;

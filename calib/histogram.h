@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact, mergeable histograms of floats. A bin is the top 19 bits of the number (sign, exponent, 10
-   mantissa bits: 1,024 bins an octave), kept for the 12 highest octaves seen over both signs; what is
-   smaller is counted in one `below` per sign. Zeros, NaN and Inf are counted apart, smallest and
+   mantissa bits: 1,024 bins an octave), kept for the 12 highest octaves seen over both signs; what
+   is smaller is counted in one `below` per sign. Zeros, NaN and Inf are counted apart, smallest and
    largest finite value are exact. All of it depends on the multiset of values alone: not on order,
    pieces or merging. At most 192 KiB; the negative half exists once a negative value came. */
 #ifndef PARE_CALIB_HISTOGRAM_H
@@ -35,7 +35,8 @@ struct pare_histogram {
 PARE_NODISCARD pare_status pare_histogram_new(pare_ctx *ctx, pare_histogram **out);
 void pare_histogram_free(pare_histogram *histogram);
 
-/* Adds count values of type f32, f16, bf16 or f64 (rounded to f32). PARE_MEMORY, PARE_UNSUPPORTED. */
+/* Adds count values of type f32, f16, bf16 or f64 (rounded to f32). PARE_MEMORY, PARE_UNSUPPORTED.
+ */
 PARE_NODISCARD pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *histogram,
                                               pare_dtype dtype, const void *data, int64_t count);
 /* Adds another histogram's counts. */

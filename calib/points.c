@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensors calibration observes: those some placement of Q/DQ pairs may quantize. That is what
-   goes into and comes out of weighted nodes (behind their bias addition and clamp), and backwards from
-   there what can be computed on int8 between: views, pools, joins, sums, products. A tensor between a
-   weighted node and the clamp it is fused with is none. */
+   goes into and comes out of weighted nodes (behind their bias addition and clamp), and backwards
+   from there what can be computed on int8 between: views, pools, joins, sums, products. A tensor
+   between a weighted node and the clamp it is fused with is none. */
 #include "calib/calib.h"
 #include "runtime/ops/ops.h"
 
@@ -97,13 +97,15 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-pare_status pare_calib_points(pare_ctx *ctx, const pare_model *model, const char ***names, int *count)
+pare_status pare_calib_points(pare_ctx *ctx, const pare_model *model, const char ***names,
+                              int *count)
 {
     point_list list = {.ctx = ctx};
     const char **out = NULL;
     pare_status st = collect(&list, model->graph);
     if (st == PARE_OK && list.count == 0)
-        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution or matrix product to quantize", model->path);
+        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution or matrix product to quantize",
+                       model->path);
     if (st == PARE_OK && !(out = pare_alloc(ctx, list.count, sizeof *out))) st = PARE_MEMORY;
     for (size_t i = 0; st == PARE_OK && i < list.count; i++) out[i] = list.item[i]->name;
     if (st == PARE_OK) {

@@ -11,8 +11,10 @@ pare_status pare_method_parse(pare_ctx *ctx, const char *text, pare_range_rule *
     static const struct {
         const char *name;
         pare_method method;
-    } names[] = {{"minmax", PARE_METHOD_MINMAX}, {"entropy", PARE_METHOD_ENTROPY},
-                 {"mse", PARE_METHOD_MSE}, {"auto", PARE_METHOD_AUTO}};
+    } names[] = {{"minmax", PARE_METHOD_MINMAX},
+                 {"entropy", PARE_METHOD_ENTROPY},
+                 {"mse", PARE_METHOD_MSE},
+                 {"auto", PARE_METHOD_AUTO}};
     *out = (pare_range_rule){.symmetric = true};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(text, names[i].name)) {
@@ -25,10 +27,13 @@ pare_status pare_method_parse(pare_ctx *ctx, const char *text, pare_range_rule *
         const char *number = text + strlen(prefix);
         out->method = PARE_METHOD_PERCENTILE;
         out->percentile = strtod(number, &end);
-        if (end != number && !*end && out->percentile >= 50 && out->percentile <= 100) return PARE_OK;
+        if (end != number && !*end && out->percentile >= 50 && out->percentile <= 100)
+            return PARE_OK;
     }
-    return PARE_FAIL(ctx, USAGE, "method '%s': expected minmax, percentile:P with P from 50 to 100 (as "
-                     "percentile:99.99), entropy, mse or auto", text);
+    return PARE_FAIL(ctx, USAGE,
+                     "method '%s': expected minmax, percentile:P with P from 50 to 100 (as "
+                     "percentile:99.99), entropy, mse or auto",
+                     text);
 }
 
 /* --- percentile --- */
@@ -71,8 +76,8 @@ void pare_range_percentile(const pare_histogram *h, double percent, bool symmetr
 static pare_range whole_range(const pare_histogram *h, bool symmetric, pare_method method)
 {
     float largest = fmaxf(-h->min, h->max);
-    return (pare_range){symmetric ? -largest : fminf(h->min, 0), symmetric ? largest : fmaxf(h->max, 0),
-                        method};
+    return (pare_range){symmetric ? -largest : fminf(h->min, 0),
+                        symmetric ? largest : fmaxf(h->max, 0), method};
 }
 
 static pare_status need_sums(pare_ctx *ctx, pare_range_work *w)
@@ -119,8 +124,9 @@ pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare
     const pare_histogram *h = w->histogram;
     *out = whole_range(h, w->symmetric, rule->method);
     if (h->count == h->nan + h->inf)
-        return PARE_FAIL(ctx, INPUT, h->count ? "all its values are NaN or infinite: it has no range"
-                                              : "it has no values and so no range");
+        return PARE_FAIL(ctx, INPUT,
+                         h->count ? "all its values are NaN or infinite: it has no range"
+                                  : "it has no values and so no range");
     if (rule->method == PARE_METHOD_AUTO) out->chosen = PARE_METHOD_MINMAX;
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;
     switch (rule->method) {

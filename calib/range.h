@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges from histograms: what each method computes, and what a range costs (internal to calib/). */
+/* Ranges from histograms: what each method computes, and what a range costs (internal to calib/).
+ */
 #ifndef PARE_CALIB_RANGE_H
 #define PARE_CALIB_RANGE_H
 
@@ -15,15 +16,16 @@ typedef struct pare_quantizer {
     int zero, low, high;
 } pare_quantizer;
 
-/* The quantizer of a range: s8 in [-127, 127] with zero point 0, or u8 with the zero point that makes
-   0.0 exact. A range that is all zero has the scale 1. */
+/* The quantizer of a range: s8 in [-127, 127] with zero point 0, or u8 with the zero point that
+   makes 0.0 exact. A range that is all zero has the scale 1. */
 pare_quantizer pare_range_quantizer(float low, float high, bool symmetric);
 
 /* --- percentile --- */
 
-/* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8 half
-   of the rest cut off at each end), never beyond the extremes. */
-void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric, pare_range *out);
+/* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
+   half of the rest cut off at each end), never beyond the extremes. */
+void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric,
+                           pare_range *out);
 
 /* --- entropy (range_entropy.c) --- */
 
@@ -35,20 +37,21 @@ double pare_grid_make(const pare_histogram *h, int sign, double *bins);
 
 /* Prefix sums of a grid of n bins: (n + 1) each. */
 typedef struct pare_entropy_sums {
-    const double *bin; /* (n) */
+    const double *bin;          /* (n) */
     double *count, *used, *log; /* of counts, of bins that are not empty, of c log c */
     int n;
 } pare_entropy_sums;
 
 void pare_entropy_prepare(pare_entropy_sums *sums);
 
-/* Kullback-Leibler divergence of the values clipped to bins [first, last) from their quantization to
-   `levels` levels (Migacz 2017): clipped mass goes into the outermost bins, a level's mass is spread
-   over its bins that are not empty. Infinite where a level without mass would have to hold some. */
+/* Kullback-Leibler divergence of the values clipped to bins [first, last) from their quantization
+   to `levels` levels (Migacz 2017): clipped mass goes into the outermost bins, a level's mass is
+   spread over its bins that are not empty. Infinite where a level without mass would have to hold
+   some. */
 double pare_entropy_of(const pare_entropy_sums *sums, int first, int last, int levels);
 
-PARE_NODISCARD pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h, bool symmetric,
-                                              pare_range *out);
+PARE_NODISCARD pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h,
+                                              bool symmetric, pare_range *out);
 
 /* --- mean squared error (range_error.c, range_mse.c) --- */
 
@@ -87,7 +90,8 @@ typedef struct pare_range_work {
     bool has_entropy;
 } pare_range_work;
 
-/* As pare_range_choose; rule->symmetric is the work's. Free with pare_error_sums_free(&work.sums). */
+/* As pare_range_choose; rule->symmetric is the work's. Free with pare_error_sums_free(&work.sums).
+ */
 PARE_NODISCARD pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *work,
                                                   const pare_range_rule *rule, pare_range *out);
 

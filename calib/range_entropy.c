@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entropy calibration (Migacz, "8-bit Inference with TensorRT", GTC 2017). With prefix sums of counts,
-   of bins in use and of c log c, a candidate costs one term a level instead of one a bin:
+/* Entropy calibration (Migacz, "8-bit Inference with TensorRT", GTC 2017). With prefix sums of
+   counts, of bins in use and of c log c, a candidate costs one term a level instead of one a bin:
 
      KL = sum p log p - sum p log q, p and q scaled to 1; over the bins of a level q is constant.
 
-   Symmetric: 128 levels on |x|; u8 of one sign: 256 levels; u8 of both: 256 levels between two ends,
-   searched one end at a time. Candidates are tried in ascending order, ties take the larger range. */
+   Symmetric: 128 levels on |x|; u8 of one sign: 256 levels; u8 of both: 256 levels between two
+   ends, searched one end at a time. Candidates are tried in ascending order, ties take the larger
+   range. */
 #include "calib/range.h"
 
 #include <float.h>
@@ -107,8 +108,10 @@ static void search_end(const pare_entropy_sums *s, int zero, bool upper, int *fi
         from = found > STRIDE ? found - STRIDE : 0;
         to = found + STRIDE < room ? found + STRIDE : room;
     }
-    if (upper) *last = zero + found;
-    else *first = zero - found;
+    if (upper)
+        *last = zero + found;
+    else
+        *first = zero - found;
 }
 
 static void search_both(const pare_entropy_sums *s, int zero, int *first, int *last)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The squared error of a quantizer, from prefix sums of c, c v and c v^2 over the bins: a level at value
-   q takes the values between its neighbours' middles and costs sum c v^2 - 2 q sum c v + q^2 sum c. */
+/* The squared error of a quantizer, from prefix sums of c, c v and c v^2 over the bins: a level at
+   value q takes the values between its neighbours' middles and costs sum c v^2 - 2 q sum c v + q^2
+   sum c. */
 #include "calib/range.h"
 
 #include <math.h>
@@ -97,8 +98,8 @@ double pare_error_of(const pare_error_sums *s, const pare_quantizer *q, double c
     const pare_histogram *h = s->histogram;
     double lowest = (q->low - q->zero) * q->scale, highest = (q->high - q->zero) * q->scale;
     int begin = bins_below(s, lowest - q->scale / 2), end = bins_below(s, highest + q->scale / 2);
-    double error = clip_weight * (part_error(s, 0, begin, lowest) +
-                                  part_error(s, end, s->bins, highest));
+    double error =
+        clip_weight * (part_error(s, 0, begin, lowest) + part_error(s, end, s->bins, highest));
     /* levels outside the extremes hold nothing */
     double least = floor((double)h->min / q->scale) + q->zero;
     double most = ceil((double)h->max / q->scale) + q->zero;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The range of least squared error. Candidates for an end: the extreme itself and FINE an octave below
-   it; for u8 with values of both signs every pair of ends on a coarse scale, then the finer neighbours
-   of the best pair. Ties take the larger range. */
+/* The range of least squared error. Candidates for an end: the extreme itself and FINE an octave
+   below it; for u8 with values of both signs every pair of ends on a coarse scale, then the finer
+   neighbours of the best pair. Ties take the larger range. */
 #include "calib/range.h"
 
 #include <math.h>
 
 enum {
-    OCTAVES = 5,      /* ends down to 1/32 of the extreme */
-    FINE = 128,       /* candidates an octave */
+    OCTAVES = 5, /* ends down to 1/32 of the extreme */
+    FINE = 128,  /* candidates an octave */
     COARSE = 8,
     ENDS = OCTAVES * FINE
 };
@@ -19,13 +19,15 @@ static float end_at(float extreme, int i)
     return i <= 0 ? extreme : (float)((double)extreme * exp2(-(double)i / FINE));
 }
 
-static double cost(const pare_error_sums *s, float low, float high, bool symmetric, double clip_weight)
+static double cost(const pare_error_sums *s, float low, float high, bool symmetric,
+                   double clip_weight)
 {
     pare_quantizer q = pare_range_quantizer(low, high, symmetric);
     return pare_error_of(s, &q, clip_weight);
 }
 
-static void search_one(const pare_error_sums *s, bool symmetric, double clip_weight, pare_range *out)
+static void search_one(const pare_error_sums *s, bool symmetric, double clip_weight,
+                       pare_range *out)
 {
     float low = out->low, high = out->high;
     double best = INFINITY;
@@ -70,6 +72,8 @@ void pare_range_least_error(const pare_error_sums *s, bool symmetric, double cli
     out->low = symmetric ? -largest : fminf(h->min, 0);
     out->high = symmetric ? largest : fmaxf(h->max, 0);
     if (pare_histogram_nonzero(h) == 0) return;
-    if (!symmetric && h->min < 0 && h->max > 0) search_two(s, clip_weight, out);
-    else search_one(s, symmetric, clip_weight, out);
+    if (!symmetric && h->min < 0 && h->max > 0)
+        search_two(s, clip_weight, out);
+    else
+        search_one(s, symmetric, clip_weight, out);
 }

@@ -58,21 +58,28 @@ int64_t pare_ranges_samples(const pare_ranges *ranges) { return ranges->samples;
 pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b)
 {
     if (strcmp(a->model, b->model) != 0)
-        return PARE_FAIL(ctx, INPUT, "made for model %s, the table before it for %s; only tables of one "
-                         "model can be added up", b->model, a->model);
+        return PARE_FAIL(ctx, INPUT,
+                         "made for model %s, the table before it for %s; only tables of one "
+                         "model can be added up",
+                         b->model, a->model);
     if (a->count != b->count)
-        return PARE_FAIL(ctx, INPUT, "has %d tensors, the table before it %d; both must come from the "
-                         "same version of pare", b->count, a->count);
+        return PARE_FAIL(ctx, INPUT,
+                         "has %d tensors, the table before it %d; both must come from the "
+                         "same version of pare",
+                         b->count, a->count);
     int64_t samples;
     if (__builtin_add_overflow(a->samples, b->samples, &samples))
         return PARE_FAIL(ctx, INPUT, "the number of samples overflows");
     for (int i = 0; i < a->count; i++) {
         const pare_histogram *x = a->stats[i].histogram, *y = b->stats[i].histogram;
         if (strcmp(a->stats[i].name, b->stats[i].name) != 0)
-            return PARE_FAIL(ctx, INPUT, "has tensor '%s' where the table before it has '%s'; both must "
-                             "come from the same version of pare", b->stats[i].name, a->stats[i].name);
+            return PARE_FAIL(ctx, INPUT,
+                             "has tensor '%s' where the table before it has '%s'; both must "
+                             "come from the same version of pare",
+                             b->stats[i].name, a->stats[i].name);
         if (x->count > INT64_MAX - y->count)
-            return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of counts overflows", a->stats[i].name);
+            return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of counts overflows",
+                             a->stats[i].name);
     }
     for (int i = 0; i < a->count; i++)
         PARE_TRY(pare_histogram_merge(ctx, a->stats[i].histogram, b->stats[i].histogram));

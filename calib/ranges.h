@@ -19,11 +19,11 @@ struct pare_ranges {
 };
 
 /* A table with an empty histogram per name; names are copied. */
-PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out, const char *const *names,
-                                           int count);
+PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out,
+                                           const char *const *names, int count);
 
-/* A histogram's bins of one sign as text: counts in hexadecimal, "-n" for n empty bins, the empty rest
-   left out. The caller's. NULL with the message set. */
+/* A histogram's bins of one sign as text: counts in hexadecimal, "-n" for n empty bins, the empty
+   rest left out. The caller's. NULL with the message set. */
 char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins);
 /* The same back; false where the text is not that. */
 bool pare_bins_parse(const char *text, uint64_t *bins);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ranges.json as a stranger's file: every key is known, every number in its bounds, and what a
-   histogram says of itself (its sum, its top octave, its extremes) must agree with its bins. */
+/* Reading ranges.json as a stranger's file: every key is known, every number in its bounds, and
+   what a histogram says of itself (its sum, its top octave, its extremes) must agree with its bins.
+ */
 #include "calib/ranges.h"
 #include "formats/file.h"
 #include "formats/json.h"
@@ -19,8 +20,8 @@ typedef struct reading {
 static pare_status bad(const reading *r, const char *what)
 {
     return PARE_FAIL(r->ctx, INPUT, "%s: %s%s%s%s; make it again with pare calibrate", r->path,
-                     r->tensor ? "tensor '" : "", r->tensor ? r->tensor : "", r->tensor ? "': " : "",
-                     what);
+                     r->tensor ? "tensor '" : "", r->tensor ? r->tensor : "",
+                     r->tensor ? "': " : "", what);
 }
 
 static pare_status check_keys(const reading *r, const json_t *object, const char *const *known)
@@ -28,12 +29,15 @@ static pare_status check_keys(const reading *r, const json_t *object, const char
     const char *key;
     json_t *value;
     if (!json_is_object(object)) return bad(r, "expected an object");
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         int i = 0;
         while (known[i] && strcmp(known[i], key) != 0) i++;
         if (!known[i])
-            return PARE_FAIL(r->ctx, INPUT, "%s: unknown key '%.64s'; it was made by another version of "
-                             "pare, make it again with pare calibrate", r->path, key);
+            return PARE_FAIL(r->ctx, INPUT,
+                             "%s: unknown key '%.64s'; it was made by another version of "
+                             "pare, make it again with pare calibrate",
+                             r->path, key);
     }
     return PARE_OK;
 }
@@ -65,14 +69,17 @@ bool pare_bins_parse(const char *text, uint64_t *bins)
         uint64_t value = 0;
         int digits = 0;
         for (text += empty; *text && *text != ' '; text++, digits++) {
-            int d = *text >= '0' && *text <= '9' ? *text - '0' : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10 : 16;
+            int d = *text >= '0' && *text <= '9'   ? *text - '0'
+                    : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10
+                                                   : 16;
             if (d == 16 || digits == 16) return false;
             value = value << 4 | (uint64_t)d;
         }
         if (!digits || !value || value > INT64_MAX) return false;
         if (*text == ' ' && !*++text) return false;
         uint64_t room = (uint64_t)(PARE_HISTOGRAM_BINS - at);
-        if (empty ? value >= room || !*text : room == 0) return false; /* a run never ends the text */
+        if (empty ? value >= room || !*text : room == 0)
+            return false; /* a run never ends the text */
         if (!empty) bins[at] = value;
         at += empty ? (int)value : 1;
     }
@@ -143,9 +150,11 @@ static pare_status read_histogram(const reading *r, const json_t *tensor, pare_h
     PARE_TRY(get_count(r, tensor, "inf", &h->inf));
     if (!get_float(tensor, "min", &h->min) || !get_float(tensor, "max", &h->max))
         return bad(r, "its min or max is not a float");
-    if (!json_is_integer(top) || octave < -1 || octave > 254) return bad(r, "its top octave is wrong");
+    if (!json_is_integer(top) || octave < -1 || octave > 254)
+        return bad(r, "its top octave is wrong");
     if (octave >= 0)
-        PARE_TRY(pare_histogram_open(r->ctx, h, (int)octave, json_object_get(tensor, "negative") != NULL));
+        PARE_TRY(pare_histogram_open(r->ctx, h, (int)octave,
+                                     json_object_get(tensor, "negative") != NULL));
     PARE_TRY(read_half(r, tensor, h, 0, &half[0]));
     PARE_TRY(read_half(r, tensor, h, 1, &half[1]));
     return check_histogram(r, h, half);
@@ -153,8 +162,9 @@ static pare_status read_histogram(const reading *r, const json_t *tensor, pare_h
 
 static pare_status read_tensors(reading *r, const json_t *list, pare_ranges *ranges)
 {
-    static const char *const known[] = {"name", "count", "zero", "nan", "inf", "min", "max", "s8", "u8",
-                                        "top", "positive", "negative", NULL};
+    static const char *const known[] = {"name",     "count",    "zero", "nan", "inf",
+                                        "min",      "max",      "s8",   "u8",  "top",
+                                        "positive", "negative", NULL};
     for (int i = 0; i < ranges->count; i++) {
         const json_t *tensor = json_array_get(list, (size_t)i);
         r->tensor = ranges->stats[i].name;
@@ -206,13 +216,17 @@ static pare_status read_head(const reading *r, const json_t *root, pare_ranges *
 
 static pare_status read_root(reading *r, const json_t *root, pare_ranges **out)
 {
-    static const char *const known[] = {"format", "version", "model", "data", "samples", "tensors", NULL};
+    static const char *const known[] = {"format",  "version", "model", "data",
+                                        "samples", "tensors", NULL};
     enum { MAX_TENSORS = 1 << 20 };
     const char *format = json_string_value(json_object_get(root, "format"));
-    const json_t *list = json_object_get(root, "tensors"), *version = json_object_get(root, "version");
+    const json_t *list = json_object_get(root, "tensors"), *version = json_object_get(root, "versio"
+                                                                                            "n");
     if (!format || strcmp(format, "pare ranges") != 0)
-        return PARE_FAIL(r->ctx, INPUT, "%s: is not a table of ranges; expected what pare calibrate "
-                         "writes", r->path);
+        return PARE_FAIL(r->ctx, INPUT,
+                         "%s: is not a table of ranges; expected what pare calibrate "
+                         "writes",
+                         r->path);
     if (json_integer_value(version) != 1) return bad(r, "its version is not 1");
     PARE_TRY(check_keys(r, root, known));
     size_t n = json_array_size(list);
@@ -225,8 +239,10 @@ static pare_status read_root(reading *r, const json_t *root, pare_ranges **out)
     pare_free(names);
     if (st == PARE_OK) st = read_head(r, root, ranges);
     if (st == PARE_OK) st = read_tensors(r, list, ranges);
-    if (st == PARE_OK) *out = ranges;
-    else pare_ranges_free(ranges);
+    if (st == PARE_OK)
+        *out = ranges;
+    else
+        pare_ranges_free(ranges);
     return st;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.json. The histograms are the content; the ranges beside them are for people (they follow from
-   the histograms and are not read back). Nothing in it depends on batch, threads, order or time. */
+/* ranges.json. The histograms are the content; the ranges beside them are for people (they follow
+   from the histograms and are not read back). Nothing in it depends on batch, threads, order or
+   time. */
 #include "calib/range.h"
 #include "calib/ranges.h"
 #include "formats/json.h"
@@ -9,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const methods[] = {"minmax", "percentile:99.9", "percentile:99.99",
-                                      "percentile:99.999", "entropy", "mse", "auto"};
+static const char *const methods[] = {
+    "minmax", "percentile:99.9", "percentile:99.99", "percentile:99.999", "entropy", "mse", "auto"};
 enum { METHODS = sizeof methods / sizeof *methods };
 
 /* Every method's range of one tensor, symmetric and with a zero point. */
@@ -44,7 +45,8 @@ char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins)
     while (used > 0 && !bins[used - 1]) used--;
     char *text = pare_alloc(ctx, (size_t)used * 17 + 1, 1), *at = text;
     for (int i = 0, empty; text && i < used; i += empty) {
-        for (empty = 0; !bins[i + empty]; empty++) {}
+        for (empty = 0; !bins[i + empty]; empty++) {
+        }
         at += empty ? sprintf(at, "%s-%x", at == text ? "" : " ", (unsigned)empty)
                     : sprintf(at, "%s%" PRIx64, at == text ? "" : " ", bins[i]);
         if (!empty) empty = 1;
@@ -83,18 +85,20 @@ static pare_status set_bins(pare_ctx *ctx, json_t *tensor, const pare_histogram 
     return PARE_OK;
 }
 
-static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s, const tensor_ranges *t,
-                              const char *path)
+static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s,
+                              const tensor_ranges *t, const char *path)
 {
     const pare_histogram *h = s->histogram;
     json_t *name = json_string(s->name);
     if (!name)
-        return PARE_FAIL(ctx, INPUT, "%s: tensor '%s': its name is not UTF-8, which JSON needs; rename "
-                         "it in the model", path, s->name);
-    json_t *tensor = json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "name", name, "count", (json_int_t)h->count, "zero",
-        (json_int_t)h->zero, "nan", (json_int_t)h->nan, "inf", (json_int_t)h->inf, "min",
-        (double)h->min, "max", (double)h->max);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: tensor '%s': its name is not UTF-8, which JSON needs; rename "
+                         "it in the model",
+                         path, s->name);
+    json_t *tensor =
+        json_pack("{s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "name", name, "count",
+                  (json_int_t)h->count, "zero", (json_int_t)h->zero, "nan", (json_int_t)h->nan,
+                  "inf", (json_int_t)h->inf, "min", (double)h->min, "max", (double)h->max);
     json_array_append_new(list, tensor);
     if (h->count > h->nan + h->inf) {
         json_object_set_new(tensor, "s8", ranges_json(t, true));
@@ -125,9 +129,9 @@ pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *r, const char *p
     char data[33];
     pare_hash_text(r->data, data);
     json_t *list = json_array();
-    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:I, s:O}", "format", "pare ranges", "version", 1,
-                             "model", r->model, "data", data, "samples", (json_int_t)r->samples,
-                             "tensors", list);
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:s, s:I, s:O}", "format", "pare ranges", "version", 1, "model",
+                  r->model, "data", data, "samples", (json_int_t)r->samples, "tensors", list);
     tensor_ranges *chosen = pare_alloc(ctx, (size_t)r->count, sizeof *chosen);
     pare_status st = root && chosen ? choose_ranges(ctx, r, chosen) : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < r->count; i++)

@@ -18,9 +18,10 @@ static pare_status only_dataset(pare_ctx *ctx, const pare_h5_file *file, const c
         *out = first;
         first = NULL;
     } else {
-        st = PARE_FAIL(ctx, INPUT, "%s: no dataset is named like the model's input '%s'; the file has "
-                       "%s; choose one with --map %s=/dataset", file->path, input,
-                       count ? joined : "none", input);
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: no dataset is named like the model's input '%s'; the file has "
+                       "%s; choose one with --map %s=/dataset",
+                       file->path, input, count ? joined : "none", input);
     }
     pare_free(joined);
     pare_free(first);
@@ -86,9 +87,11 @@ static pare_status open_source(pare_data *d, const pare_data_input *input, int i
         return PARE_FAIL(d->ctx, INPUT, "%s: dataset '%s': has 0 samples, expected at least one",
                          d->file.path, s->set.name);
     if (s != d->source && s->set.dim[0] != d->count)
-        return PARE_FAIL(d->ctx, INPUT, "%s: dataset '%s': has %lld samples, but '%s' has %lld; they "
-                         "must be equal", d->file.path, s->set.name, (long long)s->set.dim[0],
-                         d->source[0].set.name, (long long)d->count);
+        return PARE_FAIL(d->ctx, INPUT,
+                         "%s: dataset '%s': has %lld samples, but '%s' has %lld; they "
+                         "must be equal",
+                         d->file.path, s->set.name, (long long)s->set.dim[0], d->source[0].set.name,
+                         (long long)d->count);
     d->count = s->set.dim[0];
     return hash_meaning(d->ctx, s);
 }
@@ -117,23 +120,28 @@ static pare_status check_labels(pare_data *d, const pare_h5_set *set)
 {
     bool column = set->rank == 1 || (set->rank == 2 && set->dim[1] == 1);
     if (!column)
-        return PARE_FAIL(d->ctx, INPUT, "%s: dataset '/labels': has %d axes, expected one: a class "
-                         "number per sample", d->file.path, set->rank);
+        return PARE_FAIL(d->ctx, INPUT,
+                         "%s: dataset '/labels': has %d axes, expected one: a class "
+                         "number per sample",
+                         d->file.path, set->rank);
     if (pare_type_is_float(set->dtype) || set->dtype == PARE_u64)
         return PARE_FAIL(d->ctx, INPUT, "%s: dataset '/labels': has type %s, expected int64",
                          d->file.path, pare_type(set->dtype)->name);
     if (set->dim[0] != d->count)
-        return PARE_FAIL(d->ctx, INPUT, "%s: dataset '/labels': has %lld labels for %lld samples of "
-                         "'%s'", d->file.path, (long long)set->dim[0], (long long)d->count,
+        return PARE_FAIL(d->ctx, INPUT,
+                         "%s: dataset '/labels': has %lld labels for %lld samples of "
+                         "'%s'",
+                         d->file.path, (long long)set->dim[0], (long long)d->count,
                          d->source[0].set.name);
     d->label = pare_alloc(d->ctx, (size_t)d->count, sizeof *d->label);
     if (!d->label) return PARE_MEMORY;
     PARE_TRY(decode_labels(d, set));
     for (int64_t i = 0; i < d->count; i++)
         if (d->label[i] < 0)
-            return PARE_FAIL(d->ctx, INPUT, "%s: dataset '/labels': sample %lld has label %lld, "
-                             "expected a class number from 0", d->file.path, (long long)i,
-                             (long long)d->label[i]);
+            return PARE_FAIL(d->ctx, INPUT,
+                             "%s: dataset '/labels': sample %lld has label %lld, "
+                             "expected a class number from 0",
+                             d->file.path, (long long)i, (long long)d->label[i]);
     return PARE_OK;
 }
 
@@ -151,11 +159,11 @@ static pare_status open_labels(pare_data *d)
 
 /* --- the whole --- */
 
-static pare_status open_all(pare_data *d, const char *path, const pare_data_input *inputs, int count)
+static pare_status open_all(pare_data *d, const char *path, const pare_data_input *inputs,
+                            int count)
 {
     PARE_TRY(pare_h5_open(d->ctx, &d->file, path));
-    if (count < 1)
-        return PARE_FAIL(d->ctx, INPUT, "%s: the model has no inputs to feed", path);
+    if (count < 1) return PARE_FAIL(d->ctx, INPUT, "%s: the model has no inputs to feed", path);
     d->source = pare_alloc(d->ctx, (size_t)count, sizeof *d->source);
     if (!d->source) return PARE_MEMORY;
     for (int i = 0; i < count; i++) d->source[i].set.id = d->source[i].set.memory_type = -1;
@@ -205,8 +213,10 @@ const pare_shape *pare_data_shape(const pare_data *data, int i) { return &data->
 
 void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out)
 {
-    /* sample i stands at first + floor(i * span / n), computed without a product that may overflow */
-    int64_t span = last - first, whole = n > 0 ? span / n : 0, part = n > 0 ? span % n : 0, carry = 0;
+    /* sample i stands at first + floor(i * span / n), computed without a product that may overflow
+     */
+    int64_t span = last - first, whole = n > 0 ? span / n : 0, part = n > 0 ? span % n : 0,
+            carry = 0;
     for (int64_t i = 0, at = first; i < n; i++) {
         out[i] = at;
         at += whole;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data sets in HDF5: one dataset per model input, the first axis counts samples, optional int64
-   /labels. uint8 images mean (v / 255 - mean) / std by their attributes `mean`, `std` (scalar or one
-   per channel) and `layout` ("nchw", "nhwc"). */
+   /labels. uint8 images mean (v / 255 - mean) / std by their attributes `mean`, `std` (scalar or
+   one per channel) and `layout` ("nchw", "nhwc"). */
 #ifndef PARE_FORMATS_DATA_H
 #define PARE_FORMATS_DATA_H
 
@@ -19,8 +19,8 @@ typedef struct pare_data_input {
     const char *name;
     pare_dtype dtype;
     pare_shape shape;    /* axis 0 is the batch; other dims of -1 take what the file has */
-    const char *dataset; /* "/path" in the file, or NULL: the one named like the input, else the only
-                            one that is not /labels */
+    const char *dataset; /* "/path" in the file, or NULL: the one named like the input, else the
+                            only one that is not /labels */
 } pare_data_input;
 
 /* Opens a file and checks every input's dataset: rank, dims, type, sample counts, chunk addresses.
@@ -29,7 +29,7 @@ PARE_NODISCARD pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const 
                                           const pare_data_input *inputs, int input_count);
 void pare_data_close(pare_data *data);
 
-int64_t pare_data_count(const pare_data *data);      /* samples */
+int64_t pare_data_count(const pare_data *data); /* samples */
 bool pare_data_has_labels(const pare_data *data);
 /* Shape of one sample of input i as the model takes it (axis 0 is 1). */
 const pare_shape *pare_data_shape(const pare_data *data, int i);
@@ -59,7 +59,7 @@ typedef struct pare_data_writer pare_data_writer;
 typedef struct pare_data_column {
     const char *name; /* "/input" */
     pare_dtype dtype;
-    pare_shape shape; /* of one sample, without the batch axis */
+    pare_shape shape;        /* of one sample, without the batch axis */
     const float *mean, *std; /* uint8 images: one per channel, or NULL */
     int channels;            /* of mean and std */
     const char *layout;      /* "nchw", "nhwc" or NULL */

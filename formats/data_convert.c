@@ -26,8 +26,10 @@ static pare_status fail_dims(pare_ctx *ctx, const pare_data_source *s, const par
     memcpy(stored.dim, s->set.dim, sizeof stored.dim);
     pare_shape_text(wanted, want, sizeof want);
     pare_shape_text(&stored, have, sizeof have);
-    return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has shape %s%s%s, but input '%s' takes %s (first "
-                     "axis: samples); store it that way", s->set.file->path, s->set.name, have,
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: dataset '%s': has shape %s%s%s, but input '%s' takes %s (first "
+                     "axis: samples); store it that way",
+                     s->set.file->path, s->set.name, have,
                      s->set.image.layout[0] ? " with layout " : "", s->set.image.layout, s->name,
                      want);
 }
@@ -44,9 +46,11 @@ static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape
     if (image && !strcmp(set->image.layout, "nhwc") &&
         (wanted->rank < 0 || dims_fit(set, wanted, to_nchw)))
         turn = to_nchw;
-    else if (image && !plain && !strcmp(set->image.layout, "nchw") && dims_fit(set, wanted, to_nhwc))
+    else if (image && !plain && !strcmp(set->image.layout, "nchw") &&
+             dims_fit(set, wanted, to_nhwc))
         turn = to_nhwc;
-    else if (!plain) return fail_dims(ctx, s, wanted);
+    else if (!plain)
+        return fail_dims(ctx, s, wanted);
     s->shape = (pare_shape){.rank = set->rank};
     s->shape.dim[0] = 1;
     s->count = 1;
@@ -59,7 +63,8 @@ static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape
     return PARE_OK;
 }
 
-/* (v / 255 - mean) / std for every pixel value and channel, in float as image pipelines compute it. */
+/* (v / 255 - mean) / std for every pixel value and channel, in float as image pipelines compute it.
+ */
 static pare_status make_table(pare_ctx *ctx, pare_data_source *s)
 {
     const pare_h5_image *image = &s->set.image;
@@ -71,8 +76,10 @@ static pare_status make_table(pare_ctx *ctx, pare_data_source *s)
     if (n == 0) n = 1;
     if ((image->mean_count > 1 && image->mean_count != channels) ||
         (image->std_count > 1 && image->std_count != channels))
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': attributes mean and std have %d values for "
-                         "%lld channels", s->set.file->path, s->set.name, n, (long long)channels);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': attributes mean and std have %d values for "
+                         "%lld channels",
+                         s->set.file->path, s->set.name, n, (long long)channels);
     s->channels = n;
     s->inner = n > 1 ? 1 : s->count;
     for (int i = axis + 1; n > 1 && i < s->shape.rank; i++) s->inner *= s->shape.dim[i];
@@ -91,8 +98,10 @@ pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *s, const pare_shape *
     bool float_file = pare_type_is_float(s->set.dtype), float_model = pare_type_is_float(s->dtype);
     const pare_type_info *type = pare_type(s->dtype);
     if (wanted->rank == 0)
-        return PARE_FAIL(ctx, UNSUPPORTED, "%s: input '%s' is a scalar; data sets feed inputs whose "
-                         "first axis is the batch", s->set.file->path, s->name);
+        return PARE_FAIL(ctx, UNSUPPORTED,
+                         "%s: input '%s' is a scalar; data sets feed inputs whose "
+                         "first axis is the batch",
+                         s->set.file->path, s->name);
     if (!type->to_f32 || (float_file && !float_model))
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has type %s, but input '%s' takes %s",
                          s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,
@@ -113,8 +122,10 @@ static void transpose(const pare_data_source *s, const uint8_t *in, uint8_t *out
         for (int64_t r = 0; r < s->rows; r++) {
             const uint8_t *from = in + (size_t)(r * s->columns + c) * e;
             uint8_t *to = out + (size_t)(c * s->rows + r) * e;
-            if (e == 1) *to = *from;
-            else memcpy(to, from, e);
+            if (e == 1)
+                *to = *from;
+            else
+                memcpy(to, from, e);
         }
 }
 
@@ -164,9 +175,12 @@ static pare_status check_finite(pare_ctx *ctx, const pare_data_source *s, int64_
 
 static void store(const pare_data_source *s, void *out, int64_t i, double value)
 {
-    if (s->dtype == PARE_f32) ((float *)out)[i] = (float)value;
-    else if (s->dtype == PARE_f64) ((double *)out)[i] = value;
-    else pare_type(s->dtype)->from_f32_ref((uint16_t *)out + i, (float)value);
+    if (s->dtype == PARE_f32)
+        ((float *)out)[i] = (float)value;
+    else if (s->dtype == PARE_f64)
+        ((double *)out)[i] = value;
+    else
+        pare_type(s->dtype)->from_f32_ref((uint16_t *)out + i, (float)value);
 }
 
 static void convert_pixels(const pare_data_source *s, const uint8_t *raw, void *out)
@@ -189,8 +203,10 @@ static pare_status convert_floats(pare_ctx *ctx, const pare_data_source *s, int6
     bool bad = false;
     for (int64_t i = 0; i < s->count; i++) {
         double v;
-        if (s->set.dtype == PARE_f64) memcpy(&v, raw + 8 * i, 8);
-        else v = (double)from->to_f32(raw + (size_t)i * s->set.element);
+        if (s->set.dtype == PARE_f64)
+            memcpy(&v, raw + 8 * i, 8);
+        else
+            v = (double)from->to_f32(raw + (size_t)i * s->set.element);
         store(s, out, i, v);
         bad |= s->dtype != PARE_f64 && !isfinite(to->to_f32((uint8_t *)out + (size_t)i * step));
     }
@@ -211,8 +227,9 @@ static void exact_integers(pare_dtype dtype, int64_t *low, int64_t *high)
             : dtype == PARE_bool ? 1
             : no_sign            ? ((int64_t)1 << bits) - 1
                                  : INT64_MAX >> (64 - bits);
-    *low = pare_type_is_float(dtype) ? -*high
-           : no_sign || dtype == PARE_bool || dtype == PARE_u64 ? 0 : -*high - 1;
+    *low = pare_type_is_float(dtype)                            ? -*high
+           : no_sign || dtype == PARE_bool || dtype == PARE_u64 ? 0
+                                                                : -*high - 1;
     if (dtype == PARE_u64) *high = INT64_MAX;
 }
 
@@ -226,8 +243,10 @@ static pare_status convert_integers(pare_ctx *ctx, const pare_data_source *s, in
     for (int64_t i = 0; i < s->count; i++) {
         pare_data_read_ints(s->set.dtype, raw + (size_t)i * s->set.element, 1, &v);
         bad |= v < low || v > high || (s->set.dtype == PARE_u64 && v < 0);
-        if (to_float) store(s, out, i, (double)v);
-        else memcpy((uint8_t *)out + (size_t)i * step, &v, step);
+        if (to_float)
+            store(s, out, i, (double)v);
+        else
+            memcpy((uint8_t *)out + (size_t)i * step, &v, step);
     }
     char what[80], cure[80];
     if (!bad) return PARE_OK;
@@ -246,9 +265,13 @@ pare_status pare_data_convert(pare_ctx *ctx, const pare_data_source *s, int64_t 
         raw = mixed;
     }
     if (float_file) PARE_TRY(check_finite(ctx, s, sample, raw));
-    if (s->table) convert_pixels(s, raw, out);
-    else if (s->set.dtype == s->dtype) memcpy(out, raw, s->bytes);
-    else if (float_file) return convert_floats(ctx, s, sample, raw, out);
-    else return convert_integers(ctx, s, sample, raw, out);
+    if (s->table)
+        convert_pixels(s, raw, out);
+    else if (s->set.dtype == s->dtype)
+        memcpy(out, raw, s->bytes);
+    else if (float_file)
+        return convert_floats(ctx, s, sample, raw, out);
+    else
+        return convert_integers(ctx, s, sample, raw, out);
     return PARE_OK;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ahead. A ring of batches is filled by worker threads, each of which claims the next sample,
-   decodes the group of rows it lies in (a small shared cache holds groups, so that neighbours are
-   inflated once) and converts it into its place. The caller takes batches in order. Datasets that
-   only HDF5 can read are fetched raw by the caller's thread when a batch of the ring becomes free.
-   Memory: the ring and (threads + 1) groups per input, whatever the number of samples. */
+/* Reading ahead. A ring of batches is filled by worker threads, each of which claims the next
+   sample, decodes the group of rows it lies in (a small shared cache holds groups, so that
+   neighbours are inflated once) and converts it into its place. The caller takes batches in order.
+   Datasets that only HDF5 can read are fetched raw by the caller's thread when a batch of the ring
+   becomes free. Memory: the ring and (threads + 1) groups per input, whatever the number of
+   samples. */
 #include "formats/data_source.h"
 #include "runtime/base/size.h"
 
@@ -23,11 +24,11 @@ typedef struct group_slot {
 } group_slot;
 
 typedef struct ring_batch {
-    void **input;      /* (sources) */
-    uint8_t **raw;     /* (sources): rows of serial ones, else NULL */
-    int64_t *label;    /* or NULL */
-    pare_hash hash;    /* sum over its samples */
-    int64_t done;      /* samples finished, failed ones included */
+    void **input;   /* (sources) */
+    uint8_t **raw;  /* (sources): rows of serial ones, else NULL */
+    int64_t *label; /* or NULL */
+    pare_hash hash; /* sum over its samples */
+    int64_t done;   /* samples finished, failed ones included */
 } ring_batch;
 
 typedef struct worker {
@@ -83,8 +84,8 @@ static pare_status group_take(worker *w, int source, int64_t group, group_slot *
         }
         pthread_cond_wait(&r->work, &r->lock);
     }
-    *old = (group_slot){.group = group, .loading = true, .users = 1, .stamp = ++r->clock,
-                        .rows = old->rows};
+    *old = (group_slot){
+        .group = group, .loading = true, .users = 1, .stamp = ++r->clock, .rows = old->rows};
     pthread_mutex_unlock(&r->lock);
     pare_status st = PARE_OK;
     if (!old->rows) old->rows = pare_alloc(&w->ctx, (size_t)set->group_rows, set->row_bytes);
@@ -145,7 +146,8 @@ static void finish_sample(worker *w, int64_t position, ring_batch *b, pare_statu
 {
     pare_reader *r = w->reader;
     size_t parts = 2 * (size_t)r->data->source_count * sizeof *w->part;
-    if (st == PARE_OK) b->hash = pare_hash_sum(b->hash, pare_hash_bytes(w->part, parts));
+    if (st == PARE_OK)
+        b->hash = pare_hash_sum(b->hash, pare_hash_bytes(w->part, parts));
     else if (position < r->failed) {
         r->failed = position;
         r->fail_status = st;

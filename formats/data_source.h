@@ -6,17 +6,19 @@
 #include "formats/data.h"
 #include "formats/hdf5.h"
 
-/* One model input and the dataset it is read from. A sample is transposed as a matrix (rows, columns)
-   -> (columns, rows) where the file's memory order is not the model's, then converted one by one. */
+/* One model input and the dataset it is read from. A sample is transposed as a matrix (rows,
+   columns)
+   -> (columns, rows) where the file's memory order is not the model's, then converted one by one.
+ */
 typedef struct pare_data_source {
     char *name;
     pare_h5_set set;
-    pare_dtype dtype; /* the model's */
-    pare_shape shape; /* one sample as the model takes it, axis 0 is 1 */
-    int64_t count;    /* elements of one sample */
-    size_t bytes;     /* of one sample in the model's type */
-    int64_t rows, columns;   /* of the transposition; rows 0: none */
-    float *table;            /* (channels, 256): what a pixel means; NULL where values are taken as is */
+    pare_dtype dtype;      /* the model's */
+    pare_shape shape;      /* one sample as the model takes it, axis 0 is 1 */
+    int64_t count;         /* elements of one sample */
+    size_t bytes;          /* of one sample in the model's type */
+    int64_t rows, columns; /* of the transposition; rows 0: none */
+    float *table; /* (channels, 256): what a pixel means; NULL where values are taken as is */
     int64_t channels, inner; /* channel of element i: i / inner % channels */
     pare_hash meaning;       /* of name, type, attributes: part of every sample's hash */
 } pare_data_source;
@@ -36,7 +38,8 @@ struct pare_data {
 PARE_NODISCARD pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *source,
                                          const pare_shape *wanted);
 
-/* Converts one sample from raw (set.row_bytes, little-endian) to out; mixed: row_bytes of scratch. */
+/* Converts one sample from raw (set.row_bytes, little-endian) to out; mixed: row_bytes of scratch.
+ */
 PARE_NODISCARD pare_status pare_data_convert(pare_ctx *ctx, const pare_data_source *source,
                                              int64_t sample, const uint8_t *raw, uint8_t *mixed,
                                              void *out);

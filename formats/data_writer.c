@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes data sets: chunks of about 64 KiB, deflate 4 (shuffled where elements have several bytes), no
-   time stamps, so that the same content gives the same bytes. The HDF5 library writes into the
+/* Writes data sets: chunks of about 64 KiB, deflate 4 (shuffled where elements have several bytes),
+   no time stamps, so that the same content gives the same bytes. The HDF5 library writes into the
    nameless file of a pare_output, which gets its name at commit. */
 #include "formats/data.h"
 #include "formats/file.h"
@@ -122,9 +122,10 @@ static pare_status make_column(pare_data_writer *w, writer_column *c, const pare
     }
     c->type = file_type(from->dtype);
     if (c->type < 0 || c->rank < 1 || c->rank > PARE_MAX_RANK || row_bytes > (size_t)1 << 30)
-        return PARE_FAIL(w->ctx, INPUT, "%s: column '%s': samples of type %s and rank %d cannot be "
-                         "stored (1 byte to 1 GiB a sample, no empty axis)", w->path, from->name,
-                         pare_type(from->dtype)->name, from->shape.rank);
+        return PARE_FAIL(w->ctx, INPUT,
+                         "%s: column '%s': samples of type %s and rank %d cannot be "
+                         "stored (1 byte to 1 GiB a sample, no empty axis)",
+                         w->path, from->name, pare_type(from->dtype)->name, from->shape.rank);
     PARE_TRY(make_dataset(w, c, row_bytes, element));
     bool good = (!from->mean || write_floats(c->dataset, "mean", from->mean, from->channels)) &&
                 (!from->std || write_floats(c->dataset, "std", from->std, from->channels)) &&
@@ -222,8 +223,10 @@ pare_status pare_data_commit(pare_data_writer *writer)
 {
     errno = 0;
     pare_status st = close_file(writer) ? PARE_OK : fail_write(writer, "writing the HDF5 file");
-    if (st == PARE_OK) st = pare_output_commit(writer->output);
-    else pare_output_discard(writer->output);
+    if (st == PARE_OK)
+        st = pare_output_commit(writer->output);
+    else
+        pare_output_discard(writer->output);
     writer_free(writer);
     return st;
 }

@@ -32,10 +32,13 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
     struct stat info;
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0 || fstat(file->fd, &info))
-        return PARE_FAIL(ctx, IO, "%s: cannot be opened: %s; expected an HDF5 data set, "
-                         "`pare data import` makes one", file->path, strerror(errno));
+        return PARE_FAIL(ctx, IO,
+                         "%s: cannot be opened: %s; expected an HDF5 data set, "
+                         "`pare data import` makes one",
+                         file->path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return PARE_FAIL(ctx, INPUT, "%s: is not a regular file, expected an HDF5 file", file->path);
+        return PARE_FAIL(ctx, INPUT, "%s: is not a regular file, expected an HDF5 file",
+                         file->path);
     file->size = (uint64_t)info.st_size;
     PARE_TRY(check_signature(ctx, file));
     H5dont_atexit(); /* counts only before the first call; see data_writer.c */
@@ -45,8 +48,10 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
     file->id = H5Fopen(file->path, H5F_ACC_RDONLY, access);
     H5Pclose(access);
     if (file->id < 0)
-        return PARE_FAIL(ctx, INPUT, "%s: the HDF5 file is cut off or damaged (%llu bytes); "
-                         "copy or make it again", file->path, (unsigned long long)file->size);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: the HDF5 file is cut off or damaged (%llu bytes); "
+                         "copy or make it again",
+                         file->path, (unsigned long long)file->size);
     return PARE_OK;
 }
 
@@ -169,7 +174,8 @@ static pare_status read_type(pare_ctx *ctx, pare_h5_set *set)
     set->element = type < 0 ? 0 : H5Tget_size(type);
     if (class == H5T_FLOAT) set->dtype = float_type(type, set->element);
     if (class == H5T_INTEGER) set->dtype = integer_type(type, set->element);
-    if (truth) set->dtype = set->dtype == PARE_s8 || set->dtype == PARE_u8 ? PARE_bool : PARE_NOTYPE;
+    if (truth)
+        set->dtype = set->dtype == PARE_s8 || set->dtype == PARE_u8 ? PARE_bool : PARE_NOTYPE;
     if (set->dtype != PARE_NOTYPE) {
         set->serial = set->element > 1 && H5Tget_order(type) != H5T_ORDER_LE;
         set->memory_type = H5Tcopy(type);
@@ -177,8 +183,10 @@ static pare_status read_type(pare_ctx *ctx, pare_h5_set *set)
     }
     if (type >= 0) H5Tclose(type);
     if (set->dtype == PARE_NOTYPE || set->memory_type < 0)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': its type is not a number of 8 to 64 bits; "
-                         "store uint8, int64 or float32", set->file->path, set->name);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': its type is not a number of 8 to 64 bits; "
+                         "store uint8, int64 or float32",
+                         set->file->path, set->name);
     return PARE_OK;
 }
 
@@ -190,8 +198,10 @@ static pare_status read_dims(pare_ctx *ctx, pare_h5_set *set, hid_t space)
     const char *path = set->file->path;
     int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
     if (rank < 1 || rank > PARE_MAX_RANK)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has %d axes, expected 1 to %d with samples "
-                         "along the first", path, set->name, rank < 0 ? 0 : rank, PARE_MAX_RANK);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': has %d axes, expected 1 to %d with samples "
+                         "along the first",
+                         path, set->name, rank < 0 ? 0 : rank, PARE_MAX_RANK);
     if (H5Sget_simple_extent_dims(space, dims, NULL) != rank)
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': its shape is damaged", path, set->name);
     set->rank = rank;
@@ -203,8 +213,10 @@ static pare_status read_dims(pare_ctx *ctx, pare_h5_set *set, hid_t space)
         set->dim[i] = (int64_t)dims[i];
         if (i > 0 && (!pare_mul_size(set->row_bytes, dims[i], &set->row_bytes) ||
                       set->row_bytes > PARE_H5_MAX_BYTES))
-            return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': one sample is larger than 1 GiB; the "
-                             "first axis must count samples", path, set->name);
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: dataset '%s': one sample is larger than 1 GiB; the "
+                             "first axis must count samples",
+                             path, set->name);
     }
     size_t all;
     if (!pare_mul_size(set->row_bytes, (size_t)set->dim[0], &all) || all > INT64_MAX)
@@ -220,11 +232,14 @@ static void read_filters(pare_h5_set *set, hid_t plist)
     for (int i = 0; i < n; i++) {
         unsigned flags, values[8];
         size_t value_count = 8;
-        H5Z_filter_t filter = H5Pget_filter2(plist, (unsigned)i, &flags, &value_count, values, 0,
-                                             NULL, NULL);
-        if (filter == H5Z_FILTER_DEFLATE && set->deflate < 0) set->deflate = i;
-        else if (filter == H5Z_FILTER_SHUFFLE && set->shuffle < 0) set->shuffle = i;
-        else set->serial = true;
+        H5Z_filter_t filter =
+            H5Pget_filter2(plist, (unsigned)i, &flags, &value_count, values, 0, NULL, NULL);
+        if (filter == H5Z_FILTER_DEFLATE && set->deflate < 0)
+            set->deflate = i;
+        else if (filter == H5Z_FILTER_SHUFFLE && set->shuffle < 0)
+            set->shuffle = i;
+        else
+            set->serial = true;
     }
     unsigned options = 0;
     if (H5Pget_chunk_opts(plist, &options) < 0 || options) set->serial = true;
@@ -265,14 +280,18 @@ static pare_status read_storage(pare_ctx *ctx, pare_h5_set *set, hid_t plist)
 {
     char own[4096], its[4096];
     const char *path = set->file->path;
-    if (H5Fget_name(set->file->id, own, sizeof own) < 0 || H5Fget_name(set->id, its, sizeof its) < 0 ||
-        strcmp(own, its) != 0 || H5Pget_external_count(plist) > 0)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': its content lies in another file; copy it "
-                         "into this one", path, set->name);
+    if (H5Fget_name(set->file->id, own, sizeof own) < 0 ||
+        H5Fget_name(set->id, its, sizeof its) < 0 || strcmp(own, its) != 0 ||
+        H5Pget_external_count(plist) > 0)
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': its content lies in another file; copy it "
+                         "into this one",
+                         path, set->name);
     read_layout(set, plist);
     hid_t creation = H5Fget_create_plist(set->file->id);
     hsize_t user_block = 0;
-    if (creation < 0 || H5Pget_userblock(creation, &user_block) < 0 || user_block) set->serial = true;
+    if (creation < 0 || H5Pget_userblock(creation, &user_block) < 0 || user_block)
+        set->serial = true;
     if (creation >= 0) H5Pclose(creation);
     return PARE_OK;
 }

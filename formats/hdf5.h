@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HDF5 files as data sets need them (internal to formats/). The thread that opens a file is the only
-   one that calls the HDF5 library; what it found (addresses of chunks, filters, fill value) lets any
-   thread read afterwards with pread and zlib alone. */
+/* HDF5 files as data sets need them (internal to formats/). The thread that opens a file is the
+   only one that calls the HDF5 library; what it found (addresses of chunks, filters, fill value)
+   lets any thread read afterwards with pread and zlib alone. */
 #ifndef PARE_FORMATS_HDF5_H
 #define PARE_FORMATS_HDF5_H
 
@@ -37,15 +37,15 @@ typedef struct pare_h5_set {
     pare_dtype dtype;
     int rank;
     int64_t dim[PARE_MAX_RANK], chunk[PARE_MAX_RANK], grid[PARE_MAX_RANK];
-    size_t element, row_bytes; /* bytes of one element, of one row */
-    size_t chunk_bytes;        /* of a whole chunk, inflated */
+    size_t element, row_bytes;                     /* bytes of one element, of one row */
+    size_t chunk_bytes;                            /* of a whole chunk, inflated */
     int64_t group_rows, group_count, group_chunks; /* rows, groups, chunks in one group */
-    pare_h5_chunk *chunks;     /* (group_count * group_chunks); NULL where serial */
-    bool contiguous;           /* chunks are plain runs of rows */
-    bool serial;               /* only H5Dread can read it, in the opening thread */
-    int deflate, shuffle;      /* place in the filter pipeline, -1 where absent */
+    pare_h5_chunk *chunks; /* (group_count * group_chunks); NULL where serial */
+    bool contiguous;       /* chunks are plain runs of rows */
+    bool serial;           /* only H5Dread can read it, in the opening thread */
+    int deflate, shuffle;  /* place in the filter pipeline, -1 where absent */
     uint8_t fill[8];
-    int64_t id, memory_type;   /* HDF5's handles; -1 where closed */
+    int64_t id, memory_type; /* HDF5's handles; -1 where closed */
     pare_h5_image image;
 } pare_h5_set;
 
@@ -75,13 +75,21 @@ PARE_NODISCARD pare_status pare_h5_set_open(pare_ctx *ctx, pare_h5_set *out,
 void pare_h5_set_close(pare_h5_set *set);
 /* Lists the chunks of a dataset that is not serial (part of pare_h5_set_open). */
 PARE_NODISCARD pare_status pare_h5_list_chunks(pare_ctx *ctx, pare_h5_set *set);
+/* Its parts, which need no HDF5: sizes of groups and grid from dim, chunk and element (false where a
+   chunk or group passes 1 GiB), and the check of one chunk: size bytes at its address lie in the file
+   and can hold plain bytes. */
+bool pare_h5_measure(pare_h5_set *set);
+PARE_NODISCARD pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set *set,
+                                               const pare_h5_chunk *c, uint64_t size, int64_t index,
+                                               uint64_t plain);
 /* Reads mean, std and layout (part of pare_h5_set_open). */
 PARE_NODISCARD pare_status pare_h5_read_image(pare_ctx *ctx, pare_h5_set *set);
 
-/* Decodes all rows of a group into out (group_rows * row_bytes; rows behind the end are unspecified).
-   Any thread, with a context and scratch of its own. */
+/* Decodes all rows of a group into out (group_rows * row_bytes; rows behind the end are
+   unspecified). Any thread, with a context and scratch of its own. */
 PARE_NODISCARD pare_status pare_h5_read_group(pare_ctx *ctx, const pare_h5_set *set,
-                                              pare_h5_scratch *scratch, int64_t group, uint8_t *out);
+                                              pare_h5_scratch *scratch, int64_t group,
+                                              uint8_t *out);
 void pare_h5_scratch_free(pare_h5_scratch *scratch);
 
 /* Reads count rows of a serial dataset; the opening thread only. */

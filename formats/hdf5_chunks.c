@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks: listed once by the opening thread, read by any. H5Dread_chunk trusts sizes in the file and
-   overflows on damaged ones; here every address and size is checked against the file and every
-   inflated chunk must have exactly its size. Filters: HDF5 File Format Specification 3.0, IV.A.2.l. */
+/* Chunks: listed once by the opening thread, read by any. H5Dread_chunk trusts sizes in the file
+   and overflows on damaged ones; here every address and size is checked against the file and every
+   inflated chunk must have exactly its size. Filters: HDF5 File Format Specification 3.0, IV.A.2.l.
+ */
 #include "formats/hdf5.h"
 #include "runtime/base/size.h"
 
@@ -15,20 +16,23 @@ enum { MAX_CHUNKS = 1 << 24, MAX_INFLATION = 1040 }; /* deflate makes at most 10
 
 /* --- listing --- */
 
-static pare_status check_chunk(pare_ctx *ctx, const pare_h5_set *set, const pare_h5_chunk *c,
-                               uint64_t size, int64_t index, uint64_t plain)
+pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set *set, const pare_h5_chunk *c,
+                                uint64_t size, int64_t index, uint64_t plain)
 {
     uint64_t end = set->file->size;
     bool packed = set->deflate >= 0 && !(c->mask >> set->deflate & 1);
     if (c->address > end || size > end - c->address || size > PARE_H5_MAX_BYTES)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': chunk %lld lies outside the file (address "
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': chunk %lld lies outside the file (address "
                          "%llu, %llu bytes); the file is cut or damaged, make it again",
                          set->file->path, set->name, (long long)index,
                          (unsigned long long)c->address, (unsigned long long)size);
     if (packed ? plain / MAX_INFLATION > size : size != plain)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': chunk %lld has %llu bytes, too few for its "
-                         "%llu; the file is damaged, make it again", set->file->path, set->name,
-                         (long long)index, (unsigned long long)size, (unsigned long long)plain);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': chunk %lld has %llu bytes, too few for its "
+                         "%llu; the file is damaged, make it again",
+                         set->file->path, set->name, (long long)index, (unsigned long long)size,
+                         (unsigned long long)plain);
     return PARE_OK;
 }
 
@@ -43,7 +47,7 @@ static pare_status list_contiguous(pare_ctx *ctx, pare_h5_set *set)
         uint64_t offset = (uint64_t)first * set->row_bytes;
         if (offset > UINT64_MAX - at) offset = UINT64_MAX - at;
         set->chunks[i] = (pare_h5_chunk){.address = at + offset, .size = (uint32_t)bytes};
-        PARE_TRY(check_chunk(ctx, set, &set->chunks[i], bytes, i, bytes));
+        PARE_TRY(pare_h5_check_chunk(ctx, set, &set->chunks[i], bytes, i, bytes));
     }
     return PARE_OK;
 }
@@ -60,17 +64,18 @@ static pare_status list_chunked(pare_ctx *ctx, pare_h5_set *set)
         for (int k = set->rank - 1; k >= 0; rest /= set->grid[k], k--)
             at[k] = (hsize_t)(rest % set->grid[k] * set->chunk[k]);
         if (H5Dget_chunk_info_by_coord(set->id, at, &mask, &address, &size) < 0)
-            return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': the list of its chunks is damaged at "
-                             "chunk %lld; make the file again", set->file->path, set->name,
-                             (long long)i);
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: dataset '%s': the list of its chunks is damaged at "
+                             "chunk %lld; make the file again",
+                             set->file->path, set->name, (long long)i);
         if (address == HADDR_UNDEF || size == 0) continue;
         set->chunks[i] = (pare_h5_chunk){.address = address, .size = (uint32_t)size, .mask = mask};
-        PARE_TRY(check_chunk(ctx, set, &set->chunks[i], size, i, set->chunk_bytes));
+        PARE_TRY(pare_h5_check_chunk(ctx, set, &set->chunks[i], size, i, set->chunk_bytes));
     }
     return PARE_OK;
 }
 
-static bool measure(pare_h5_set *set)
+bool pare_h5_measure(pare_h5_set *set)
 {
     size_t bytes = set->element, group = set->row_bytes;
     set->group_chunks = 1;
@@ -90,13 +95,17 @@ static bool measure(pare_h5_set *set)
 pare_status pare_h5_list_chunks(pare_ctx *ctx, pare_h5_set *set)
 {
     int64_t n;
-    if (!measure(set))
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': its chunks are larger than 1 GiB; rewrite it "
-                         "with smaller chunks", set->file->path, set->name);
+    if (!pare_h5_measure(set))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': its chunks are larger than 1 GiB; rewrite it "
+                         "with smaller chunks",
+                         set->file->path, set->name);
     if (set->serial) return PARE_OK;
     if (__builtin_mul_overflow(set->group_count, set->group_chunks, &n) || n > MAX_CHUNKS)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has more than %d chunks; rewrite it with "
-                         "larger ones", set->file->path, set->name, MAX_CHUNKS);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': has more than %d chunks; rewrite it with "
+                         "larger ones",
+                         set->file->path, set->name, MAX_CHUNKS);
     set->chunks = pare_alloc(ctx, (size_t)n, sizeof *set->chunks);
     if (!set->chunks) return PARE_MEMORY;
     return set->contiguous ? list_contiguous(ctx, set) : list_chunked(ctx, set);
@@ -134,8 +143,10 @@ static pare_status unpack(pare_ctx *ctx, const pare_h5_set *set, int64_t index,
     int e = uncompress(out, &got, stored, size);
     if (e == Z_MEM_ERROR) return PARE_FAIL(ctx, MEMORY, "out of memory: inflating a chunk");
     if (e != Z_OK || got != set->chunk_bytes)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': chunk %lld is damaged (%s, rows from %lld); "
-                         "make the file again", set->file->path, set->name, (long long)index,
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': chunk %lld is damaged (%s, rows from %lld); "
+                         "make the file again",
+                         set->file->path, set->name, (long long)index,
                          e == Z_DATA_ERROR ? "its checksum or code is wrong"
                                            : "it has not the size the file says",
                          (long long)(index / set->group_chunks * set->group_rows));
@@ -158,10 +169,13 @@ static pare_status read_chunk(pare_ctx *ctx, const pare_h5_set *set, pare_h5_scr
     const pare_h5_chunk *c = &set->chunks[index];
     bool packed = set->deflate >= 0 && !(c->mask >> set->deflate & 1);
     bool mixed = set->shuffle >= 0 && !(c->mask >> set->shuffle & 1) && set->element > 1;
-    /* a shuffle that came after deflate mixed the stored bytes; nobody writes that, nor do we read it */
+    /* a shuffle that came after deflate mixed the stored bytes; nobody writes that, nor do we read
+     * it */
     if (packed && mixed && set->shuffle > set->deflate)
-        return PARE_FAIL(ctx, UNSUPPORTED, "%s: dataset '%s': its filters are deflate, then shuffle; "
-                         "expected shuffle, then deflate", set->file->path, set->name);
+        return PARE_FAIL(ctx, UNSUPPORTED,
+                         "%s: dataset '%s': its filters are deflate, then shuffle; "
+                         "expected shuffle, then deflate",
+                         set->file->path, set->name);
     uint8_t *plain = mixed ? room(ctx, &s->mixed, &s->mixed_size, set->chunk_bytes) : out;
     if (!plain) return PARE_MEMORY;
     if (packed) {
@@ -215,11 +229,13 @@ pare_status pare_h5_read_group(pare_ctx *ctx, const pare_h5_set *set, pare_h5_sc
     bool direct = set->group_chunks == 1 && row_chunk == set->row_bytes;
     for (int64_t j = 0; j < set->group_chunks; j++) {
         int64_t index = group * set->group_chunks + j, rest = j, at[PARE_MAX_RANK];
-        uint8_t *chunk = direct ? out
-                                : room(ctx, &scratch->plain, &scratch->plain_size, set->chunk_bytes);
+        uint8_t *chunk =
+            direct ? out : room(ctx, &scratch->plain, &scratch->plain_size, set->chunk_bytes);
         if (!chunk) return PARE_MEMORY;
-        if (set->chunks[index].size) PARE_TRY(read_chunk(ctx, set, scratch, index, chunk));
-        else fill(set, chunk, set->chunk_bytes);
+        if (set->chunks[index].size)
+            PARE_TRY(read_chunk(ctx, set, scratch, index, chunk));
+        else
+            fill(set, chunk, set->chunk_bytes);
         if (direct) break;
         for (int k = set->rank - 1; k > 0; rest /= set->grid[k], k--)
             at[k] = rest % set->grid[k] * set->chunk[k];
@@ -252,7 +268,8 @@ pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t fir
     if (file_space >= 0) H5Sclose(file_space);
     if (memory >= 0) H5Sclose(memory);
     if (e < 0)
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': rows from %lld cannot be read; the file is "
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': rows from %lld cannot be read; the file is "
                          "damaged or its filter is not installed, make it again with gzip",
                          set->file->path, set->name, (long long)first);
     return PARE_OK;

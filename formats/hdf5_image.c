@@ -9,8 +9,8 @@
 enum { MAX_CHANNELS = 4096 };
 
 /* A scalar or a list of numbers; absent leaves NULL. */
-static pare_status read_numbers(pare_ctx *ctx, const pare_h5_set *set, const char *name, float **out,
-                                int *count)
+static pare_status read_numbers(pare_ctx *ctx, const pare_h5_set *set, const char *name,
+                                float **out, int *count)
 {
     if (H5Aexists(set->id, name) <= 0) return PARE_OK;
     hid_t a = H5Aopen(set->id, name, H5P_DEFAULT);
@@ -21,9 +21,12 @@ static pare_status read_numbers(pare_ctx *ctx, const pare_h5_set *set, const cha
     if (n < 1 || n > MAX_CHANNELS || (class != H5T_FLOAT && class != H5T_INTEGER)) n = -1;
     float *values = n < 0 ? NULL : pare_alloc(ctx, (size_t)n, sizeof *values);
     if (n < 0 || (values && H5Aread(a, H5T_NATIVE_FLOAT, values) < 0))
-        st = PARE_FAIL(ctx, INPUT, "%s: dataset '%s': attribute '%s' is damaged, expected one number "
-                       "or one per channel", set->file->path, set->name, name);
-    else if (!values) st = PARE_MEMORY;
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: dataset '%s': attribute '%s' is damaged, expected one number "
+                       "or one per channel",
+                       set->file->path, set->name, name);
+    else if (!values)
+        st = PARE_MEMORY;
     if (type >= 0) H5Tclose(type);
     if (space >= 0) H5Sclose(space);
     if (a >= 0) H5Aclose(a);
@@ -67,8 +70,10 @@ static pare_status read_layout(pare_ctx *ctx, pare_h5_set *set)
     for (char *c = text; *c; c++)
         if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
     if (!good || (strcmp(text, "nchw") != 0 && strcmp(text, "nhwc") != 0))
-        return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': attribute 'layout' is '%.15s', expected nchw "
-                         "or nhwc", set->file->path, set->name, good ? text : "");
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': attribute 'layout' is '%.15s', expected nchw "
+                         "or nhwc",
+                         set->file->path, set->name, good ? text : "");
     return PARE_OK;
 }
 

@@ -18,8 +18,8 @@ PARE_NODISCARD pare_status pare_png_decode(pare_ctx *ctx, pare_image *out, const
 PARE_NODISCARD pare_status pare_jpeg_decode(pare_ctx *ctx, pare_image *out, const char *path,
                                             const uint8_t *data, size_t bytes);
 
-/* Resizes to exactly these sides: bilinear, antialiased (a triangle as wide as the source's pixels are
-   many), first along rows, then along columns, rounded to 8 bits after each. */
+/* Resizes to exactly these sides: bilinear, antialiased (a triangle as wide as the source's pixels
+   are many), first along rows, then along columns, rounded to 8 bits after each. */
 PARE_NODISCARD pare_status pare_image_resize(pare_ctx *ctx, pare_image *out, const pare_image *in,
                                              int width, int height);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importers: IDX, NPY and folders of images to an HDF5 data set (data.h). Samples are streamed; memory
-   does not grow with their number. The file appears when all of it is written. */
+/* Importers: IDX, NPY and folders of images to an HDF5 data set (data.h). Samples are streamed;
+   memory does not grow with their number. The file appears when all of it is written. */
 #ifndef PARE_FORMATS_IMPORT_H
 #define PARE_FORMATS_IMPORT_H
 
@@ -32,9 +32,9 @@ PARE_NODISCARD pare_status pare_import_idx(pare_ctx *ctx, const char *path, cons
 PARE_NODISCARD pare_status pare_import_npy(pare_ctx *ctx, const char *path, const char *values,
                                            const char *labels, const pare_import_options *options);
 
-/* A folder of class folders of PNG and JPEG files: uint8 RGB. A label is the number of its folder in
-   byte order of names. The shorter side is resized (bilinear, antialiased), the centre is cut out. A
-   broken image is named. */
+/* A folder of class folders of PNG and JPEG files: uint8 RGB. A label is the number of its folder
+   in byte order of names. The shorter side is resized (bilinear, antialiased), the centre is cut
+   out. A broken image is named. */
 PARE_NODISCARD pare_status pare_import_images(pare_ctx *ctx, const char *path, const char *folder,
                                               const pare_import_options *options);
 

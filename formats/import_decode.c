@@ -14,8 +14,8 @@
 
 static pare_status fail_image(pare_ctx *ctx, const char *path, const char *kind, const char *reason)
 {
-    return PARE_FAIL(ctx, INPUT, "%s: broken %s image: %s; mend it or take it out of the folder", path,
-                     kind, reason);
+    return PARE_FAIL(ctx, INPUT, "%s: broken %s image: %s; mend it or take it out of the folder",
+                     path, kind, reason);
 }
 
 static pare_status image_alloc(pare_ctx *ctx, pare_image *image, uint64_t width, uint64_t height)
@@ -101,8 +101,10 @@ pare_status pare_png_decode(pare_ctx *ctx, pare_image *out, const char *path, co
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, png_failed, png_warned);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     *out = (pare_image){0};
-    if (info) png_run(&job, png, info);
-    else job.status = PARE_FAIL(ctx, MEMORY, "out of memory: starting libpng");
+    if (info)
+        png_run(&job, png, info);
+    else
+        job.status = PARE_FAIL(ctx, MEMORY, "out of memory: starting libpng");
     png_destroy_read_struct(&png, &info, NULL);
     pare_free(job.row);
     if (job.status == PARE_OK) return PARE_OK;
@@ -134,7 +136,8 @@ static void jpeg_failed(j_common_ptr info)
 static void jpeg_said(j_common_ptr info, int level)
 {
     int code = info->err->msg_code;
-    if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE))
+    if (level < 0 &&
+        (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE))
         jpeg_failed(info);
 }
 
@@ -200,8 +203,9 @@ pare_status pare_image_read(pare_ctx *ctx, pare_image *out, const char *path)
         st = pare_png_decode(ctx, out, path, map.data, map.size);
     else if (map.size >= 3 && !memcmp(map.data, "\xff\xd8\xff", 3))
         st = pare_jpeg_decode(ctx, out, path, map.data, map.size);
-    else st = PARE_FAIL(ctx, INPUT, "%s: is neither PNG nor JPEG; mend it or take it out of the folder",
-                        path);
+    else
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: is neither PNG nor JPEG; mend it or take it out of the folder", path);
     pare_map_close(&map);
     return st;
 }

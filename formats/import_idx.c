@@ -65,8 +65,8 @@ static pare_status idx_open(pare_ctx *ctx, idx_file *f, const char *path)
     f->dtype = idx_type(head[2]);
     f->rank = head[3];
     if (head[0] || head[1] || f->dtype == PARE_NOTYPE || f->rank < 1 || f->rank >= PARE_MAX_RANK)
-        return PARE_FAIL(ctx, INPUT, "%s: is not an IDX file (first bytes %02x %02x %02x %02x)", path,
-                         head[0], head[1], head[2], head[3]);
+        return PARE_FAIL(ctx, INPUT, "%s: is not an IDX file (first bytes %02x %02x %02x %02x)",
+                         path, head[0], head[1], head[2], head[3]);
     PARE_TRY(idx_read(f, dims, 4 * (size_t)f->rank));
     f->row_bytes = (size_t)pare_type(f->dtype)->bits / 8;
     for (int i = 0; i < f->rank; i++) {
@@ -74,7 +74,8 @@ static pare_status idx_open(pare_ctx *ctx, idx_file *f, const char *path)
         f->dim[i] = (int64_t)d[0] << 24 | d[1] << 16 | d[2] << 8 | d[3];
         if (i > 0 && (!pare_mul_size(f->row_bytes, (size_t)f->dim[i], &f->row_bytes) ||
                       f->row_bytes < 1 || f->row_bytes > (size_t)1 << 30))
-            return PARE_FAIL(ctx, INPUT, "%s: axis %d has size %lld", path, i, (long long)f->dim[i]);
+            return PARE_FAIL(ctx, INPUT, "%s: axis %d has size %lld", path, i,
+                             (long long)f->dim[i]);
     }
     return PARE_OK;
 }
@@ -98,10 +99,14 @@ static pare_status copy_rows(const idx_file *x, const idx_file *y, pare_data_wri
         if (y) PARE_TRY(idx_rows(y, n, stored));
         for (int64_t i = 0; y && i < n; i++) {
             int32_t v = 0;
-            if (y->dtype == PARE_u8) v = stored[i];
-            else if (y->dtype == PARE_s8) v = (int8_t)stored[i];
-            else if (y->dtype == PARE_s16) v = ((int16_t *)stored)[i];
-            else memcpy(&v, stored + 4 * i, 4);
+            if (y->dtype == PARE_u8)
+                v = stored[i];
+            else if (y->dtype == PARE_s8)
+                v = (int8_t)stored[i];
+            else if (y->dtype == PARE_s16)
+                v = ((int16_t *)stored)[i];
+            else
+                memcpy(&v, stored + 4 * i, 4);
             labels[i] = v;
         }
         const void *columns[2] = {values, labels};
@@ -121,8 +126,7 @@ static pare_status copy_blocks(const idx_file *x, const idx_file *y, pare_data_w
     uint8_t *stored = pare_alloc(x->ctx, (size_t)block, 8);
     int64_t *labels = pare_alloc(x->ctx, (size_t)block, sizeof *labels);
     pare_status st = PARE_MEMORY;
-    if (values && stored && labels)
-        st = copy_rows(x, y, w, options, values, stored, labels, block);
+    if (values && stored && labels) st = copy_rows(x, y, w, options, values, stored, labels, block);
     pare_free(values);
     pare_free(stored);
     pare_free(labels);
@@ -133,22 +137,25 @@ static pare_status check_pair(const idx_file *x, const idx_file *y)
 {
     if (x->dim[0] < 1) return PARE_FAIL(x->ctx, INPUT, "%s: has 0 samples", x->path);
     if (y && (y->rank != 1 || pare_type_is_float(y->dtype)))
-        return PARE_FAIL(x->ctx, INPUT, "%s: has %d axes of %s, expected one axis of integer labels",
-                         y->path, y->rank, pare_type(y->dtype)->name);
+        return PARE_FAIL(x->ctx, INPUT,
+                         "%s: has %d axes of %s, expected one axis of integer labels", y->path,
+                         y->rank, pare_type(y->dtype)->name);
     if (y && y->dim[0] != x->dim[0])
         return PARE_FAIL(x->ctx, INPUT, "%s: has %lld labels for the %lld samples of %s", y->path,
                          (long long)y->dim[0], (long long)x->dim[0], x->path);
     return PARE_OK;
 }
 
-static pare_status import_pair(pare_ctx *ctx, const char *path, const idx_file *x, const idx_file *y,
-                               const pare_import_options *options)
+static pare_status import_pair(pare_ctx *ctx, const char *path, const idx_file *x,
+                               const idx_file *y, const pare_import_options *options)
 {
     PARE_TRY(check_pair(x, y));
-    pare_data_column columns[2] = {
-        {.name = options->name ? options->name : "input", .dtype = x->dtype, .mean = options->mean,
-         .std = options->std, .channels = options->channels},
-        {.name = "labels", .dtype = PARE_s64, .shape = {.rank = 0}}};
+    pare_data_column columns[2] = {{.name = options->name ? options->name : "input",
+                                    .dtype = x->dtype,
+                                    .mean = options->mean,
+                                    .std = options->std,
+                                    .channels = options->channels},
+                                   {.name = "labels", .dtype = PARE_s64, .shape = {.rank = 0}}};
     int rank = 0;
     bool image = x->rank == 3, last = options->layout && !strcmp(options->layout, "nhwc");
     if (image && !last) columns[0].shape.dim[rank++] = 1;
@@ -182,7 +189,8 @@ pare_status pare_import_idx(pare_ctx *ctx, const char *path, const char *values,
 /* --- Fashion-MNIST --- */
 
 static pare_status import_part(pare_ctx *ctx, const char *folder, const char *source,
-                               const char *part, const char *file, const pare_import_options *options)
+                               const char *part, const char *file,
+                               const pare_import_options *options)
 {
     char values[4096], labels[4096], path[4096];
     int n = snprintf(values, sizeof values, "%s/%s-images-idx3-ubyte.gz", source, part);

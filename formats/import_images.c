@@ -36,7 +36,8 @@ static int by_name(const void *a, const void *b)
 static bool is_image_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && (!strcasecmp(dot, ".png") || !strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg"));
+    return dot &&
+           (!strcasecmp(dot, ".png") || !strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg"));
 }
 
 static bool is_folder(const char *path)
@@ -57,8 +58,10 @@ static pare_status list_folder(pare_ctx *ctx, const char *folder, bool folders, 
 {
     DIR *dir = opendir(folder);
     if (!dir)
-        return PARE_FAIL(ctx, IO, "%s: cannot be listed: %s; expected a folder with one subfolder of "
-                         "PNG or JPEG files per class", folder, strerror(errno));
+        return PARE_FAIL(ctx, IO,
+                         "%s: cannot be listed: %s; expected a folder with one subfolder of "
+                         "PNG or JPEG files per class",
+                         folder, strerror(errno));
     char **names = NULL;
     size_t count = 0, capacity = 0;
     pare_status st = PARE_OK;
@@ -66,9 +69,12 @@ static pare_status list_folder(pare_ctx *ctx, const char *folder, bool folders, 
         if (e->d_name[0] == '.' || (!folders && !is_image_name(e->d_name))) continue;
         size_t size = strlen(folder) + strlen(e->d_name) + 2;
         char *path = pare_alloc(ctx, size, 1);
-        if (!path) st = PARE_MEMORY;
-        else snprintf(path, size, "%s/%s", folder, e->d_name);
-        if (path && folders && !is_folder(path)) pare_free(path);
+        if (!path)
+            st = PARE_MEMORY;
+        else
+            snprintf(path, size, "%s/%s", folder, e->d_name);
+        if (path && folders && !is_folder(path))
+            pare_free(path);
         else if (path && pare_grow(ctx, &names, &capacity, count, sizeof *names))
             names[count++] = path;
         else if (path) {
@@ -111,11 +117,14 @@ static pare_status list_all(image_list *list, const char *folder)
     size_t count = 0;
     PARE_TRY(list_folder(list->ctx, folder, true, &classes, &count));
     pare_status st = PARE_OK;
-    for (size_t i = 0; st == PARE_OK && i < count; i++) st = list_class(list, classes[i], (int64_t)i);
+    for (size_t i = 0; st == PARE_OK && i < count; i++)
+        st = list_class(list, classes[i], (int64_t)i);
     free_names(classes, count);
     if (st == PARE_OK && list->count == 0)
-        st = PARE_FAIL(list->ctx, INPUT, "%s: has no PNG or JPEG files in its subfolders; expected one "
-                       "subfolder per class", folder);
+        st = PARE_FAIL(list->ctx, INPUT,
+                       "%s: has no PNG or JPEG files in its subfolders; expected one "
+                       "subfolder per class",
+                       folder);
     return st;
 }
 
@@ -135,7 +144,8 @@ static void cut_centre(const pare_image *in, int side, bool last, uint8_t *out)
         }
         for (int c = 0; c < 3; c++)
             for (int x = 0; x < side; x++)
-                out[((size_t)c * (size_t)side + (size_t)y) * (size_t)side + (size_t)x] = row[3 * x + c];
+                out[((size_t)c * (size_t)side + (size_t)y) * (size_t)side + (size_t)x] =
+                    row[3 * x + c];
     }
 }
 
@@ -150,9 +160,11 @@ static pare_status read_one(pare_ctx *ctx, const char *path, const pare_import_o
     int64_t height = wide ? side : side * image.height / image.width;
     pare_status st;
     if (width > PARE_IMAGE_MAX_PIXELS / height)
-        st = PARE_FAIL(ctx, INPUT, "%s: is %d x %d, too narrow to be resized; take it out of the folder",
-                       path, image.width, image.height);
-    else st = pare_image_resize(ctx, &small, &image, (int)width, (int)height);
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: is %d x %d, too narrow to be resized; take it out of the folder", path,
+                       image.width, image.height);
+    else
+        st = pare_image_resize(ctx, &small, &image, (int)width, (int)height);
     if (st == PARE_OK) {
         cut_centre(&small, o->crop, o->layout && !strcmp(o->layout, "nhwc"), out);
         pare_free(small.rgb);
@@ -192,7 +204,8 @@ static pare_status decode_block(pare_ctx *ctx, share *shares, int threads, share
         shares[t].start = t;
         shares[t].step = threads;
         pare_ctx_child(&shares[t].ctx, ctx);
-        shares[t].started = t > 0 && !pthread_create(&shares[t].thread, NULL, decode_share, &shares[t]);
+        shares[t].started =
+            t > 0 && !pthread_create(&shares[t].thread, NULL, decode_share, &shares[t]);
     }
     for (int t = 0; t < threads; t++)
         if (!shares[t].started) decode_share(&shares[t]);
@@ -213,8 +226,8 @@ static pare_status copy_images(const image_list *list, pare_data_writer *w,
     int64_t all = (int64_t)list->count, block = 4 * threads;
     for (int64_t done = 0; done < all;) {
         int64_t n = all - done < block ? all - done : block;
-        share common = {.item = list->item + done, .options = o, .out = pixels, .bytes = bytes,
-                        .count = n};
+        share common = {
+            .item = list->item + done, .options = o, .out = pixels, .bytes = bytes, .count = n};
         PARE_TRY(decode_block(list->ctx, shares, threads, common));
         for (int64_t i = 0; i < n; i++) labels[i] = list->item[done + i].label;
         const void *columns[2] = {pixels, labels};
@@ -230,11 +243,15 @@ static pare_status import_list(const image_list *list, const char *path,
 {
     bool last = o->layout && !strcmp(o->layout, "nhwc");
     int threads = o->threads < 1 ? 1 : o->threads;
-    pare_data_column columns[2] = {
-        {.name = o->name ? o->name : "input", .dtype = PARE_u8, .mean = o->mean, .std = o->std,
-         .channels = o->channels, .layout = last ? "nhwc" : "nchw"},
-        {.name = "labels", .dtype = PARE_s64}};
-    columns[0].shape = (pare_shape){.rank = 3, .dim = {last ? o->crop : 3, o->crop, last ? 3 : o->crop}};
+    pare_data_column columns[2] = {{.name = o->name ? o->name : "input",
+                                    .dtype = PARE_u8,
+                                    .mean = o->mean,
+                                    .std = o->std,
+                                    .channels = o->channels,
+                                    .layout = last ? "nhwc" : "nchw"},
+                                   {.name = "labels", .dtype = PARE_s64}};
+    columns[0].shape =
+        (pare_shape){.rank = 3, .dim = {last ? o->crop : 3, o->crop, last ? 3 : o->crop}};
     size_t bytes = 3 * (size_t)o->crop * (size_t)o->crop;
     share *shares = pare_alloc(list->ctx, (size_t)threads, sizeof *shares);
     uint8_t *pixels = pare_alloc(list->ctx, 4 * (size_t)threads, bytes);
@@ -261,7 +278,8 @@ pare_status pare_import_images(pare_ctx *ctx, const char *path, const char *fold
     if (options->channels != 0 && options->channels != 1 && options->channels != 3)
         return PARE_FAIL(ctx, USAGE, "mean and std have %d values, expected one or three",
                          options->channels);
-    if (options->layout && strcmp(options->layout, "nchw") != 0 && strcmp(options->layout, "nhwc") != 0)
+    if (options->layout && strcmp(options->layout, "nchw") != 0 &&
+        strcmp(options->layout, "nhwc") != 0)
         return PARE_FAIL(ctx, USAGE, "layout '%s': expected nchw or nhwc", options->layout);
     image_list list = {.ctx = ctx};
     pare_status st = list_all(&list, folder);

@@ -65,11 +65,13 @@ static pare_status import_pair(pare_ctx *ctx, const char *path, npy_pair *p,
     p->labels = pare_alloc(ctx, (size_t)p->block, sizeof *p->labels);
     if (!p->values || !p->stored || !p->labels) return PARE_MEMORY;
     bool pixels = p->x.dtype == PARE_u8;
-    pare_data_column columns[2] = {
-        {.name = options->name ? options->name : "input", .dtype = p->x.dtype,
-         .mean = pixels ? options->mean : NULL, .std = pixels ? options->std : NULL,
-         .channels = options->channels, .layout = p->x.rank == 4 ? options->layout : NULL},
-        {.name = "labels", .dtype = PARE_s64}};
+    pare_data_column columns[2] = {{.name = options->name ? options->name : "input",
+                                    .dtype = p->x.dtype,
+                                    .mean = pixels ? options->mean : NULL,
+                                    .std = pixels ? options->std : NULL,
+                                    .channels = options->channels,
+                                    .layout = p->x.rank == 4 ? options->layout : NULL},
+                                   {.name = "labels", .dtype = PARE_s64}};
     columns[0].shape.rank = p->x.rank - 1;
     memcpy(columns[0].shape.dim, p->x.dim + 1, (size_t)(p->x.rank - 1) * sizeof *p->x.dim);
     pare_data_writer *w = NULL;

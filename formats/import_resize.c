@@ -56,7 +56,8 @@ static pare_status filter_make(pare_ctx *ctx, filter *f, int from, int to)
 static uint8_t round_pixel(float v) { return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5f); }
 
 /* (height, from, 3) -> (height, to, 3) */
-static void resize_rows(const filter *f, const uint8_t *in, int height, int from, int to, uint8_t *out)
+static void resize_rows(const filter *f, const uint8_t *in, int height, int from, int to,
+                        uint8_t *out)
 {
     for (int y = 0; y < height; y++, in += 3 * (size_t)from)
         for (int i = 0; i < to; i++, out += 3) {

@@ -43,14 +43,15 @@ static const char *find_key(const char *header, const char *key)
 
 static pare_status parse_shape(pare_ctx *ctx, pare_npy *n, const char *text)
 {
-    if (!text || *text != '(') return PARE_FAIL(ctx, INPUT, "%s: NPY header without a shape", n->path);
+    if (!text || *text != '(')
+        return PARE_FAIL(ctx, INPUT, "%s: NPY header without a shape", n->path);
     for (text++; *text && *text != ')';) {
         char *end;
         errno = 0;
         long long dim = strtoll(text, &end, 10);
         if (end == text || dim < 0 || errno || n->rank == PARE_MAX_RANK)
-            return PARE_FAIL(ctx, INPUT, "%s: its shape is damaged or has more than %d axes", n->path,
-                             PARE_MAX_RANK);
+            return PARE_FAIL(ctx, INPUT, "%s: its shape is damaged or has more than %d axes",
+                             n->path, PARE_MAX_RANK);
         n->dim[n->rank++] = dim;
         text = end + strspn(end, "L ,");
     }
@@ -66,17 +67,23 @@ static pare_status parse_header(pare_ctx *ctx, pare_npy *n, const char *header, 
             !strncmp(descr + 2, npy_types[i].code, 2))
             n->dtype = npy_types[i].dtype;
     if (n->dtype == PARE_NOTYPE)
-        return PARE_FAIL(ctx, INPUT, "%s: has a type that is not bool, integer or float; convert it "
-                         "with x.astype('float32')", n->path);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: has a type that is not bool, integer or float; convert it "
+                         "with x.astype('float32')",
+                         n->path);
     n->swap = descr[1] == '>';
     if (!order || strncmp(order, "False", 5) != 0)
-        return PARE_FAIL(ctx, INPUT, "%s: is in Fortran order, expected C order; save "
-                         "np.ascontiguousarray(x)", n->path);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: is in Fortran order, expected C order; save "
+                         "np.ascontiguousarray(x)",
+                         n->path);
     PARE_TRY(parse_shape(ctx, n, find_key(header, "shape")));
-    if (!pare_count_dims(n->dim, n->rank, &n->count) || !pare_type_bytes(n->dtype, n->count, &bytes) ||
-        n->offset > size || bytes > size - n->offset)
-        return PARE_FAIL(ctx, INPUT, "%s: is cut off: it has %" PRIu64 " bytes, its shape needs more",
-                         n->path, size);
+    if (!pare_count_dims(n->dim, n->rank, &n->count) ||
+        !pare_type_bytes(n->dtype, n->count, &bytes) || n->offset > size ||
+        bytes > size - n->offset)
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: is cut off: it has %" PRIu64 " bytes, its shape needs more", n->path,
+                         size);
     return PARE_OK;
 }
 
@@ -89,15 +96,17 @@ static pare_status read_header(pare_ctx *ctx, pare_npy *n)
         return PARE_FAIL(ctx, IO, "%s: cannot be opened: %s", n->path, strerror(errno));
     ssize_t got = S_ISREG(info.st_mode) ? pread(n->fd, head, sizeof head, 0) : 0;
     if (got < 10 || memcmp(head, "\x93NUMPY", 6) != 0 || head[6] < 1 || head[6] > 3)
-        return PARE_FAIL(ctx, INPUT, "%s: is not an NPY file, expected what numpy.save writes", n->path);
+        return PARE_FAIL(ctx, INPUT, "%s: is not an NPY file, expected what numpy.save writes",
+                         n->path);
     bool old = head[6] == 1;
     uint32_t length = old ? head[8] | (uint32_t)head[9] << 8
                           : head[8] | (uint32_t)head[9] << 8 | (uint32_t)head[10] << 16 |
                                 (uint32_t)head[11] << 24;
     n->offset = length + (old ? 10u : 12u);
     if (length > MAX_HEADER)
-        return PARE_FAIL(ctx, INPUT, "%s: its NPY header has %" PRIu32 " bytes, expected at most %d",
-                         n->path, length, MAX_HEADER);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: its NPY header has %" PRIu32 " bytes, expected at most %d", n->path,
+                         length, MAX_HEADER);
     char *header = pare_alloc(ctx, length + 1, 1);
     if (!header) return PARE_MEMORY;
     pare_status st = PARE_OK;
@@ -123,7 +132,8 @@ void pare_npy_close(pare_npy *npy)
     *npy = (pare_npy){.fd = -1};
 }
 
-pare_status pare_npy_read(pare_ctx *ctx, const pare_npy *npy, int64_t first, int64_t count, void *out)
+pare_status pare_npy_read(pare_ctx *ctx, const pare_npy *npy, int64_t first, int64_t count,
+                          void *out)
 {
     size_t element = (size_t)pare_type(npy->dtype)->bits / 8, bytes = (size_t)count * element;
     uint64_t from = npy->offset + (uint64_t)first * element;
@@ -152,8 +162,10 @@ pare_status pare_npy_load(pare_ctx *ctx, const char *path, pare_dtype *dtype, pa
     *shape = (pare_shape){.rank = npy.rank};
     memcpy(shape->dim, npy.dim, sizeof npy.dim);
     pare_npy_close(&npy);
-    if (st != PARE_OK) pare_free(all);
-    else *data = all;
+    if (st != PARE_OK)
+        pare_free(all);
+    else
+        *data = all;
     return st;
 }
 
@@ -172,7 +184,9 @@ static pare_status write_header(pare_ctx *ctx, pare_output *o, pare_dtype dtype,
     for (int i = 0; i < shape->rank; i++) {
         size_t used = strlen(dims);
         snprintf(dims + used, sizeof dims - used, "%" PRId64 "%s", shape->dim[i],
-                 i + 1 < shape->rank ? ", " : shape->rank == 1 ? "," : "");
+                 i + 1 < shape->rank ? ", "
+                 : shape->rank == 1  ? ","
+                                     : "");
     }
     int n = snprintf(header + 10, sizeof header - 10,
                      "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
@@ -197,8 +211,8 @@ static pare_status write_widened(pare_ctx *ctx, pare_output *o, const uint16_t *
     return pare_ctx_poll(ctx);
 }
 
-pare_status pare_npy_save(pare_ctx *ctx, const char *path, pare_dtype dtype, const pare_shape *shape,
-                          const void *data)
+pare_status pare_npy_save(pare_ctx *ctx, const char *path, pare_dtype dtype,
+                          const pare_shape *shape, const void *data)
 {
     pare_output *o;
     size_t bytes;
@@ -208,7 +222,8 @@ pare_status pare_npy_save(pare_ctx *ctx, const char *path, pare_dtype dtype, con
     PARE_TRY(pare_output_open(ctx, &o, path));
     pare_status st = write_header(ctx, o, dtype == PARE_bf16 ? PARE_f32 : dtype, shape, path);
     if (st == PARE_OK)
-        st = dtype == PARE_bf16 ? write_widened(ctx, o, data, count) : pare_output_write(o, data, bytes);
+        st = dtype == PARE_bf16 ? write_widened(ctx, o, data, count)
+                                : pare_output_write(o, data, bytes);
     if (st == PARE_OK) return pare_output_commit(o);
     pare_output_discard(o);
     return st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NPY files (numpy.lib.format 1.0 to 3.0): one row-major array each. Types: bool, integers of 8 to 64
-   bits, f16, f32, f64; big-endian files are swapped while reading. */
+/* NPY files (numpy.lib.format 1.0 to 3.0): one row-major array each. Types: bool, integers of 8 to
+   64 bits, f16, f32, f64; big-endian files are swapped while reading. */
 #ifndef PARE_FORMATS_NPY_H
 #define PARE_FORMATS_NPY_H
 

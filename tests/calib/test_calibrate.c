@@ -25,7 +25,8 @@ static float value_of(int sample, int i) { return sinf((float)(sample * WIDTH + 
 
 static void write_data(void)
 {
-    pare_data_column column = {.name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {WIDTH}}};
+    pare_data_column column = {
+        .name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {WIDTH}}};
     pare_data_writer *w = NULL;
     float x[SAMPLES * WIDTH];
     for (int s = 0; s < SAMPLES; s++)
@@ -42,7 +43,8 @@ static pare_value *node(pare_graph *g, const char *op, pare_value *const *in, in
     pare_value *v = NULL;
     pare_node *n = NULL;
     assert_int_equal(pare_value_new(g, &v, out), PARE_OK);
-    assert_int_equal(pare_node_new(g, &n, g->node_count, op, "", out, in, in_count, &v, 1), PARE_OK);
+    assert_int_equal(pare_node_new(g, &n, g->node_count, op, "", out, in, in_count, &v, 1),
+                     PARE_OK);
     return v;
 }
 
@@ -84,7 +86,9 @@ static pare_status calibrate(pare_ranges **out, int64_t fixed, int64_t n, int fi
     pare_data_input in = {"x", PARE_f32, {2, {-1, WIDTH}, {0}}, NULL};
     int64_t samples[SAMPLES];
     for (int i = 0; i < n; i++) samples[i] = first + (turned ? i * 7 % (int)n : i);
-    pare_calib_options options = {.samples = samples, .sample_count = n, .batch = batch,
+    pare_calib_options options = {.samples = samples,
+                                  .sample_count = n,
+                                  .batch = batch,
                                   .threads = threads,
                                   .model_hash = "00112233445566778899aabbccddeeff"};
     pare_status st = pare_data_open(&ctx, &d, data_path, &in, 1);

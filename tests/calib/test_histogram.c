@@ -43,8 +43,8 @@ static pare_histogram *count_all(const float *x, int n, int piece)
     pare_histogram *h = NULL;
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
     for (int i = 0; i < n; i += piece)
-        assert_int_equal(pare_histogram_add(&ctx, h, PARE_f32, x + i, n - i < piece ? n - i : piece),
-                         PARE_OK);
+        assert_int_equal(
+            pare_histogram_add(&ctx, h, PARE_f32, x + i, n - i < piece ? n - i : piece), PARE_OK);
     return h;
 }
 
@@ -76,12 +76,15 @@ static void test_against_plain_count(void **state)
     for (int i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], 4);
-        if (isnan(x[i])) nan++;
-        else if (isinf(x[i])) inf++;
+        if (isnan(x[i]))
+            nan++;
+        else if (isinf(x[i]))
+            inf++;
         else {
             low = x[i] < low ? x[i] : low;
             high = x[i] > high ? x[i] : high;
-            if (x[i] == 0) zero++;
+            if (x[i] == 0)
+                zero++;
             else {
                 plain[bits >> 13]++;
                 int octave = (int)(bits >> 23 & 255);
@@ -103,9 +106,12 @@ static void test_against_plain_count(void **state)
         for (int key = 0; key < 1 << 18; key++) {
             uint64_t want = plain[s << 18 | key];
             int at = key - (h->first << 10);
-            if (at < 0) below += want;
-            else if (at < PARE_HISTOGRAM_BINS) assert_int_equal(bins[at], want);
-            else assert_int_equal(want, 0);
+            if (at < 0)
+                below += want;
+            else if (at < PARE_HISTOGRAM_BINS)
+                assert_int_equal(bins[at], want);
+            else
+                assert_int_equal(want, 0);
         }
         assert_int_equal(bins[-1], below);
         assert_true(below > 0); /* the data has octaves below the window */

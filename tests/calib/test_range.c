@@ -32,11 +32,11 @@ static pare_histogram *make(int kind)
         double u = 0;
         for (int k = 0; k < 12; k++) u += uniform();
         double x = u - 6;
-        if (kind == 0) x = fmax(x, 0);                   /* behind a ReLU */
-        if (kind == 1 && i % 500 == 0) x *= 10;          /* both signs, outliers */
-        if (kind == 2) x = fmin(fmax(3 + 2 * x, 0), 6);  /* behind a Clip */
+        if (kind == 0) x = fmax(x, 0);                         /* behind a ReLU */
+        if (kind == 1 && i % 500 == 0) x *= 10;                /* both signs, outliers */
+        if (kind == 2) x = fmin(fmax(3 + 2 * x, 0), 6);        /* behind a Clip */
         if (kind == 3) x = fmax(x, -0.3) * exp(2 * uniform()); /* like SiLU: one short side */
-        if (kind == 4) x = -fabs(x);                     /* negative only */
+        if (kind == 4) x = -fabs(x);                           /* negative only */
         data[i] = (float)x;
     }
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
@@ -84,7 +84,8 @@ static void test_minmax(void **state)
 static void test_percentile(void **state)
 {
     (void)state;
-    const char *names[] = {"percentile:99.99", "percentile:99.9", "percentile:90", "percentile:100"};
+    const char *names[] = {"percentile:99.99", "percentile:99.9", "percentile:90",
+                           "percentile:100"};
     const int cut[] = {6, 60, 6000, 0};
     for (int k = 0; k < 2; k++)
         for (int p = 0; p < 4; p++) {
@@ -99,8 +100,10 @@ static void test_percentile(void **state)
             want = data[N - 1 - cut[p] / 2];
             assert_true(u8.high >= want && u8.high <= want * (1 + 1.0f / 1024));
             want = data[cut[p] / 2];
-            if (k == 0) assert_true(u8.low == 0);
-            else assert_true(u8.low <= want && u8.low >= want * (1 + 1.0f / 1024));
+            if (k == 0)
+                assert_true(u8.low == 0);
+            else
+                assert_true(u8.low <= want && u8.low >= want * (1 + 1.0f / 1024));
             pare_histogram_free(h);
         }
 }
@@ -123,7 +126,8 @@ static void test_grid_is_an_exact_regrouping(void **state)
     }
 }
 
-/* Migacz 2017, step by step: p with the clipped mass, q level by level, spread over p's bins in use. */
+/* Migacz 2017, step by step: p with the clipped mass, q level by level, spread over p's bins in
+ * use. */
 static double plain_kl(const double *bin, int n, int first, int last, int levels)
 {
     double p[2 * PARE_GRID_BINS], q[2 * PARE_GRID_BINS], total = 0, inside = 0, kl = 0;
@@ -182,7 +186,8 @@ static void test_entropy_of_two_ends(void **state)
     (void)state;
     pare_histogram *h = make(1);
     double up[PARE_GRID_BINS], down[PARE_GRID_BINS], bin[2 * PARE_GRID_BINS];
-    double count[2 * PARE_GRID_BINS + 1], used[2 * PARE_GRID_BINS + 1], logs[2 * PARE_GRID_BINS + 1];
+    double count[2 * PARE_GRID_BINS + 1], used[2 * PARE_GRID_BINS + 1],
+        logs[2 * PARE_GRID_BINS + 1];
     double width = pare_grid_make(h, 0, up);
     (void)pare_grid_make(h, 1, down);
     for (int i = 0; i < PARE_GRID_BINS; i++) {
@@ -194,9 +199,12 @@ static void test_entropy_of_two_ends(void **state)
     seed = 5;
     for (int i = 0; i < 200; i++) {
         int first = (int)(uniform() * 1900), last = 2200 + (int)(uniform() * 1896);
-        double want = plain_kl(bin, s.n, first, last, 256), got = pare_entropy_of(&s, first, last, 256);
-        if (isinf(want)) assert_true(isinf(got));
-        else assert_true(fabs(got - want) <= 1e-9 * (1 + fabs(want)));
+        double want = plain_kl(bin, s.n, first, last, 256),
+               got = pare_entropy_of(&s, first, last, 256);
+        if (isinf(want))
+            assert_true(isinf(got));
+        else
+            assert_true(fabs(got - want) <= 1e-9 * (1 + fabs(want)));
     }
     pare_range r = choose(h, "entropy", false);
     int first = PARE_GRID_BINS + (int)lrint((double)r.low / width);
@@ -282,7 +290,8 @@ static void test_mse_finds_the_least_error(void **state)
         best = INFINITY;
         for (int i = 0; i <= 24; i++)
             for (int j = 0; j <= 24; j++) {
-                float low = fminf(h->min, 0) * (float)i / 24, high = fmaxf(h->max, 0) * (float)j / 24;
+                float low = fminf(h->min, 0) * (float)i / 24,
+                      high = fmaxf(h->max, 0) * (float)j / 24;
                 if (high > low) best = fmin(best, plain_error(low, high, false, 1));
             }
         pare_range u8 = choose(h, "mse", false);
@@ -337,8 +346,14 @@ static void test_method_names(void **state)
     assert_int_equal(pare_method_parse(&ctx, "percentile:99.999", &rule), PARE_OK);
     assert_int_equal(rule.method, PARE_METHOD_PERCENTILE);
     assert_true(rule.percentile == 99.999);
-    const char *bad[] = {"", "kl", "percentile", "percentile:", "percentile:49", "percentile:101",
-                         "percentile:99x", "percentile:nan"};
+    const char *bad[] = {"",
+                         "kl",
+                         "percentile",
+                         "percentile:",
+                         "percentile:49",
+                         "percentile:101",
+                         "percentile:99x",
+                         "percentile:nan"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pare_ctx_clear(&ctx);
         assert_int_equal(pare_method_parse(&ctx, bad[i], &rule), PARE_USAGE);

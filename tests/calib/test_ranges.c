@@ -29,12 +29,14 @@ static pare_ranges *make(int first, int last)
     memcpy(r->model, model, 33);
     for (int i = first; i < last; i++) {
         float x[40];
-        for (int k = 0; k < 40; k++) x[k] = sinf((float)(i * 40 + k)) * ldexpf(1, (i * 7 + k) % 30 - 15);
+        for (int k = 0; k < 40; k++)
+            x[k] = sinf((float)(i * 40 + k)) * ldexpf(1, (i * 7 + k) % 30 - 15);
         assert_int_equal(pare_histogram_add(&ctx, r->stats[0].histogram, PARE_f32, x, 40), PARE_OK);
         for (int k = 0; k < 40; k++) x[k] = k % 2 ? fabsf(x[k]) : 0;
         assert_int_equal(pare_histogram_add(&ctx, r->stats[1].histogram, PARE_f32, x, 40), PARE_OK);
         x[3] = i == 5 ? NAN : 1.5f;
-        assert_int_equal(pare_histogram_add(&ctx, r->stats[2].histogram, PARE_f32, x + 3, 1), PARE_OK);
+        assert_int_equal(pare_histogram_add(&ctx, r->stats[2].histogram, PARE_f32, x + 3, 1),
+                         PARE_OK);
         r->data = pare_hash_sum(r->data, pare_hash_bytes(&i, sizeof i));
     }
     r->samples = last - first;
@@ -70,7 +72,8 @@ static void test_round_trip(void **state)
         assert_int_equal(x->count, y->count);
         assert_int_equal(x->zero, y->zero);
         assert_int_equal(x->nan, y->nan);
-        assert_true(x->min == y->min && x->max == y->max && x->top == y->top && x->first == y->first);
+        assert_true(x->min == y->min && x->max == y->max && x->top == y->top &&
+                    x->first == y->first);
         for (int s = 0; s < 2; s++) {
             const uint64_t *p = pare_histogram_bins(x, s), *q = pare_histogram_bins(y, s);
             assert_int_equal(p == NULL, q == NULL);
@@ -154,8 +157,20 @@ static void test_bins_text(void **state)
     assert_true(pare_bins_parse(text, back));
     assert_memory_equal(back, bins, sizeof back);
     pare_free(text);
-    const char *bad[] = {"x", "1 ", "1  2", " 1", "-", "0", "-0", "-1", "1 -5", "-3000 1",
-                         "11112222333344445", "8000000000000000", "1,2", "A"};
+    const char *bad[] = {"x",
+                         "1 ",
+                         "1  2",
+                         " 1",
+                         "-",
+                         "0",
+                         "-0",
+                         "-1",
+                         "1 -5",
+                         "-3000 1",
+                         "11112222333344445",
+                         "8000000000000000",
+                         "1,2",
+                         "A"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         memset(back, 0, sizeof back);
         assert_false(pare_bins_parse(bad[i], back));
@@ -165,12 +180,14 @@ static void test_bins_text(void **state)
 
 /* --- files that lie --- */
 
-static const char *const good =
-    "{\"format\": \"pare ranges\", \"version\": 1, \"model\": \"0123456789abcdef0123456789abcdef\","
-    " \"data\": \"0123456789abcdef0123456789abcdef\", \"samples\": 2, \"tensors\": [{\"name\": \"x\","
-    " \"count\": 6, \"zero\": 1, \"nan\": 0, \"inf\": 0, \"min\": -1.0, \"max\": 1.5, \"top\": 127,"
-    " \"positive\": {\"below\": 1, \"bins\": \"-2c00 2 -1ff 1\"},"
-    " \"negative\": {\"below\": 0, \"bins\": \"-2c00 1\"}}]}";
+static const char *const good = "{\"format\": \"pare ranges\", \"version\": 1, \"model\": "
+                                "\"0123456789abcdef0123456789abcdef\","
+                                " \"data\": \"0123456789abcdef0123456789abcdef\", \"samples\": 2, "
+                                "\"tensors\": [{\"name\": \"x\","
+                                " \"count\": 6, \"zero\": 1, \"nan\": 0, \"inf\": 0, \"min\": "
+                                "-1.0, \"max\": 1.5, \"top\": 127,"
+                                " \"positive\": {\"below\": 1, \"bins\": \"-2c00 2 -1ff 1\"},"
+                                " \"negative\": {\"below\": 0, \"bins\": \"-2c00 1\"}}]}";
 
 static pare_status parse(const char *text)
 {
@@ -223,7 +240,8 @@ static void test_lies(void **state)
     refused("\"name\": \"x\"", "\"name\": 4", "no name");
     refused("[{", "[{\"name\": \"x\"}, {", "in it twice");
     refused("[{", "[7, {", "no name");
-    refused("\"tensors\": [", "\"tensors\": {}, \"tensors\": [", "not valid JSON"); /* a key twice */
+    refused("\"tensors\": [", "\"tensors\": {}, \"tensors\": [",
+            "not valid JSON"); /* a key twice */
 }
 
 static void test_cut_file(void **state)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importers and NPY. Images are written here with libpng and libjpeg; resized pixels are Pillow's. */
+/* Importers and NPY. Images are written here with libpng and libjpeg; resized pixels are Pillow's.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,8 +83,8 @@ static int64_t load(const char *path, pare_dtype dtype, int rank, void *out, siz
 static void test_idx(void **state)
 {
     (void)state;
-    static const uint8_t x[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3,
-                                0, 51, 102, 153, 204, 255, 1, 2, 3, 4, 5, 6};
+    static const uint8_t x[] = {0, 0, 8, 3,  0,   0,   0,   2,   0, 0, 0, 2, 0, 0,
+                                0, 3, 0, 51, 102, 153, 204, 255, 1, 2, 3, 4, 5, 6};
     static const uint8_t y[] = {0, 0, 8, 1, 0, 0, 0, 2, 9, 4};
     const float mean = 0.5f, std = 0.25f;
     float out[12];
@@ -91,8 +92,8 @@ static void test_idx(void **state)
     pare_import_options o = {.mean = &mean, .std = &std, .channels = 1};
     write_gz(in_folder("x.gz"), x, sizeof x);
     write_bytes(in_folder("y"), y, sizeof y);
-    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x.gz"), in_folder("y"), &o),
-                     PARE_OK);
+    assert_int_equal(
+        pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x.gz"), in_folder("y"), &o), PARE_OK);
     assert_int_equal(load(in_folder("o.h5"), PARE_f32, 4, out, sizeof out, labels), 2);
     const double want[6] = {-2, -1.2, -0.4, 0.4, 1.2, 2};
     for (int i = 0; i < 6; i++) assert_true(fabs((double)out[i] - want[i]) < 1e-6);
@@ -108,16 +109,19 @@ static void test_idx_refusals(void **state)
     unlink(in_folder("o.h5"));
     write_bytes(in_folder("x"), x, sizeof x - 1);
     write_bytes(in_folder("y"), y, sizeof y);
-    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x"), NULL, NULL), PARE_INPUT);
+    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x"), NULL, NULL),
+                     PARE_INPUT);
     has_message("x: is cut off or damaged: 1 bytes are missing");
     write_bytes(in_folder("x"), x, sizeof x);
     assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x"), in_folder("y"), NULL),
                      PARE_INPUT);
     has_message("has 2 labels for the 3 samples");
     write_bytes(in_folder("x"), "plain text", 10);
-    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x"), NULL, NULL), PARE_INPUT);
+    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("x"), NULL, NULL),
+                     PARE_INPUT);
     has_message("is not an IDX file");
-    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("none"), NULL, NULL), PARE_IO);
+    assert_int_equal(pare_import_idx(&ctx, in_folder("o.h5"), in_folder("none"), NULL, NULL),
+                     PARE_IO);
     has_message("none: cannot be opened: No such file");
     assert_int_not_equal(access(in_folder("o.h5"), F_OK), 0); /* nothing is left behind */
 }
@@ -128,8 +132,8 @@ static void test_npy_bytes(void **state)
 {
     (void)state;
     /* what numpy.save(f, np.array([[1, 2, 3]], '<f4')) writes */
-    static const char want[] =
-        "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }";
+    static const char want[] = "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': "
+                               "(1, 3), }";
     const float x[3] = {1, 2, 3};
     pare_shape shape = {.rank = 2, .dim = {1, 3}};
     char file[256] = "";
@@ -146,22 +150,24 @@ static void test_npy_bytes(void **state)
 static void test_npy_round_trip(void **state)
 {
     (void)state;
-    const pare_dtype types[] = {PARE_bool, PARE_u8, PARE_s8, PARE_u16, PARE_s16, PARE_u32,
-                                PARE_s32, PARE_u64, PARE_s64, PARE_f16, PARE_f32, PARE_f64};
+    const pare_dtype types[] = {PARE_bool, PARE_u8,  PARE_s8,  PARE_u16, PARE_s16, PARE_u32,
+                                PARE_s32,  PARE_u64, PARE_s64, PARE_f16, PARE_f32, PARE_f64};
     const int ranks[] = {0, 1, 3};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t k = 0; k < 3; k++) {
             uint8_t data[6 * 8];
-            for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(types[t] == PARE_bool ? i % 2 : i);
+            for (size_t i = 0; i < sizeof data; i++)
+                data[i] = (uint8_t)(types[t] == PARE_bool ? i % 2 : i);
             pare_shape shape = {.rank = ranks[k], .dim = {k == 1 ? 6 : 1, 2, 3}}, back;
             pare_dtype dtype;
             void *got = NULL;
-            assert_int_equal(pare_npy_save(&ctx, in_folder("b.npy"), types[t], &shape, data), PARE_OK);
+            assert_int_equal(pare_npy_save(&ctx, in_folder("b.npy"), types[t], &shape, data),
+                             PARE_OK);
             assert_int_equal(pare_npy_load(&ctx, in_folder("b.npy"), &dtype, &back, &got), PARE_OK);
             assert_int_equal(dtype, types[t]);
             assert_true(pare_shape_equal(&shape, &back));
-            assert_memory_equal(got, data, (size_t)pare_shape_count(&shape) *
-                                               (size_t)pare_type(dtype)->bits / 8);
+            assert_memory_equal(
+                got, data, (size_t)pare_shape_count(&shape) * (size_t)pare_type(dtype)->bits / 8);
             pare_free(got);
         }
 }
@@ -192,7 +198,8 @@ static void test_npy_foreign(void **state)
     static const struct {
         const char *dict, *words;
     } bad[] = {{"{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }\n", "Fortran order"},
-               {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }\n", "is not bool, integer"},
+               {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }\n", "is not bool, "
+                                                                               "integer"},
                {"{'descr': '<f4', 'fortran_order': False, 'shape': (9,), }\n", "is cut off"},
                {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\n", "shape is damaged"},
                {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999,99999999999), }\n",
@@ -200,7 +207,8 @@ static void test_npy_foreign(void **state)
                {"{'descr': '<f4', 'fortran_order': False, }\n", "without a shape"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         npy_text(bad[i].dict, "\0\0\0\0", 4);
-        assert_int_equal(pare_npy_load(&ctx, in_folder("c.npy"), &dtype, &shape, &data), PARE_INPUT);
+        assert_int_equal(pare_npy_load(&ctx, in_folder("c.npy"), &dtype, &shape, &data),
+                         PARE_INPUT);
         has_message(bad[i].words);
     }
 }
@@ -215,15 +223,17 @@ static void test_import_npy(void **state)
     pare_shape xs = {.rank = 3, .dim = {4, 2, 3}}, ys = {.rank = 1, .dim = {4}};
     assert_int_equal(pare_npy_save(&ctx, in_folder("x.npy"), PARE_f32, &xs, x), PARE_OK);
     assert_int_equal(pare_npy_save(&ctx, in_folder("y.npy"), PARE_s32, &ys, y), PARE_OK);
-    assert_int_equal(pare_import_npy(&ctx, in_folder("n.h5"), in_folder("x.npy"), in_folder("y.npy"),
-                                     NULL), PARE_OK);
+    assert_int_equal(
+        pare_import_npy(&ctx, in_folder("n.h5"), in_folder("x.npy"), in_folder("y.npy"), NULL),
+        PARE_OK);
     assert_int_equal(load(in_folder("n.h5"), PARE_f32, 3, out, sizeof out, labels), 4);
     assert_memory_equal(x, out, sizeof x);
     for (int i = 0; i < 4; i++) assert_int_equal(labels[i], y[i]);
     ys.dim[0] = 3;
     assert_int_equal(pare_npy_save(&ctx, in_folder("y.npy"), PARE_s32, &ys, y), PARE_OK);
-    assert_int_equal(pare_import_npy(&ctx, in_folder("n.h5"), in_folder("x.npy"), in_folder("y.npy"),
-                                     NULL), PARE_INPUT);
+    assert_int_equal(
+        pare_import_npy(&ctx, in_folder("n.h5"), in_folder("x.npy"), in_folder("y.npy"), NULL),
+        PARE_INPUT);
     has_message("has 3 labels for the 4 samples");
 }
 
@@ -244,12 +254,12 @@ static void test_resize(void **state)
     (void)state;
     /* Pillow 13, Image.BILINEAR, of the 11 x 7 pattern: 6 x 4 whole, and row 7 of 23 x 15 */
     static const uint8_t small[72] = {
-        50, 140, 152, 109, 187, 58, 174, 135, 104, 126, 83, 171, 64, 150, 136, 120, 146, 57,
-        132, 175, 83, 166, 100, 117, 153, 106, 167, 88, 165, 155, 143, 164, 90, 167, 75, 128,
-        167, 100, 151, 103, 124, 169, 102, 179, 109, 161, 114, 98, 167, 101, 158, 92, 135, 179,
-        67, 147, 160, 117, 160, 72, 184, 112, 113, 132, 93, 180, 80, 158, 142, 127, 152, 74};
-    static const uint8_t large[24] = {159, 250, 85, 167, 202, 93, 185, 98, 111, 202, 37, 128,
-                                      220, 55, 146, 204, 73, 164, 100, 91, 182, 17, 108, 199};
+        50,  140, 152, 109, 187, 58,  174, 135, 104, 126, 83,  171, 64,  150, 136, 120, 146, 57,
+        132, 175, 83,  166, 100, 117, 153, 106, 167, 88,  165, 155, 143, 164, 90,  167, 75,  128,
+        167, 100, 151, 103, 124, 169, 102, 179, 109, 161, 114, 98,  167, 101, 158, 92,  135, 179,
+        67,  147, 160, 117, 160, 72,  184, 112, 113, 132, 93,  180, 80,  158, 142, 127, 152, 74};
+    static const uint8_t large[24] = {159, 250, 85,  167, 202, 93,  185, 98, 111, 202, 37,  128,
+                                      220, 55,  146, 204, 73,  164, 100, 91, 182, 17,  108, 199};
     pare_image in, out;
     paint(&in, 11, 7);
     assert_int_equal(pare_image_resize(&ctx, &out, &in, 6, 4), PARE_OK);
@@ -263,8 +273,10 @@ static void test_resize(void **state)
 
 static void write_png(const char *path, const pare_image *image, png_uint_32 format)
 {
-    png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)image->width,
-                     .height = (png_uint_32)image->height, .format = format};
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)image->width,
+                     .height = (png_uint_32)image->height,
+                     .format = format};
     assert_true(png_image_write_to_file(&png, path, 0, image->rgb, 0, NULL));
 }
 
@@ -281,7 +293,8 @@ static void write_jpeg(const char *path, const pare_image *image)
     info.in_color_space = JCS_RGB;
     jpeg_set_defaults(&info);
     jpeg_set_quality(&info, 100, TRUE);
-    for (int i = 0; i < 3; i++) info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
+    for (int i = 0; i < 3; i++)
+        info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
     jpeg_start_compress(&info, TRUE);
     for (int y = 0; y < image->height; y++) {
         JSAMPROW row = image->rgb + 3 * y * image->width;
@@ -361,8 +374,10 @@ static void test_broken_images(void **state)
     for (int kind = 0; kind < 2; kind++) {
         char name[128];
         strcpy(name, in_folder(kind ? "bad/x/b.jpg" : "bad/x/a.png"));
-        if (kind) write_jpeg(name, &a);
-        else write_png(name, &a, PNG_FORMAT_RGB);
+        if (kind)
+            write_jpeg(name, &a);
+        else
+            write_png(name, &a, PNG_FORMAT_RGB);
         FILE *f = fopen(name, "rb");
         size_t size = fread(file, 1, sizeof file, f);
         fclose(f);
@@ -374,12 +389,14 @@ static void test_broken_images(void **state)
         }
         unlink(name);
     }
-    assert_int_equal(pare_import_images(&ctx, in_folder("bad.h5"), in_folder("bad"), &o), PARE_INPUT);
+    assert_int_equal(pare_import_images(&ctx, in_folder("bad.h5"), in_folder("bad"), &o),
+                     PARE_INPUT);
     has_message("has no PNG or JPEG files in its subfolders");
     assert_int_equal(pare_import_images(&ctx, in_folder("bad.h5"), in_folder("gone"), &o), PARE_IO);
     has_message("gone: cannot be listed");
     o.crop = 9;
-    assert_int_equal(pare_import_images(&ctx, in_folder("bad.h5"), in_folder("bad"), &o), PARE_USAGE);
+    assert_int_equal(pare_import_images(&ctx, in_folder("bad.h5"), in_folder("bad"), &o),
+                     PARE_USAGE);
     has_message("crop <= resize");
     assert_int_not_equal(access(in_folder("bad.h5"), F_OK), 0);
     free(a.rgb);
@@ -451,11 +468,11 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx),          cmocka_unit_test(test_idx_refusals),
-        cmocka_unit_test(test_npy_bytes),    cmocka_unit_test(test_npy_round_trip),
-        cmocka_unit_test(test_npy_foreign),  cmocka_unit_test(test_import_npy),
-        cmocka_unit_test(test_resize),       cmocka_unit_test(test_images),
-        cmocka_unit_test(test_image_kinds),  cmocka_unit_test(test_broken_images),
+        cmocka_unit_test(test_idx),           cmocka_unit_test(test_idx_refusals),
+        cmocka_unit_test(test_npy_bytes),     cmocka_unit_test(test_npy_round_trip),
+        cmocka_unit_test(test_npy_foreign),   cmocka_unit_test(test_import_npy),
+        cmocka_unit_test(test_resize),        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_image_kinds),   cmocka_unit_test(test_broken_images),
         cmocka_unit_test(test_fashion_mnist),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
