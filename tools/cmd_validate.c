@@ -23,7 +23,7 @@ static const pare_option table[] = {
     {"report", 0, PARE_OPTION_FILE, "report.html", offsetof(validate_options, report), 0, 0,
      "write table and picture as one HTML file; measures latency, too"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
-     "measure the latency of one sample, all models in turns"},
+     "measure the latency of one sample, all models in turns; on one thread unless --threads says more"},
     {"any-accuracy", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, any_accuracy), 0, 0,
      "go on where the first model's accuracy is near chance"},
     {0},

@@ -231,6 +231,7 @@ static void headline(pare_text *t, const json_t *comparisons)
 
 static void notes(pare_text *t, const json_t *comparisons)
 {
+    double threads = pare_report_number(comparisons, "0.models.0.threads", 1);
     pare_text_add(t, "<h2>How to read it</h2>\n");
     if (any_labels(comparisons))
         pare_text_add(t, "<p class=\"soft\">Drop: top-1 of the first model minus that of this one, in points, "
@@ -239,10 +240,10 @@ static void notes(pare_text *t, const json_t *comparisons)
                          "likely such a difference is where both are equally good. Agreement: same first "
                          "class as the first model.</p>\n");
     pare_text_add(t, "<p class=\"soft\">SQNR: power of the first model&#39;s outputs over that of the "
-                     "difference. Latency: median of one sample, all models of a network in turns; * marks "
-                     "one that was unstable, &dagger; one whose 16-bit arithmetic the CPU emulates: its "
+                     "difference. Latency: median of one sample on %.0f thread%s, all models of a network in "
+                     "turns; * marks one that was unstable, &dagger; one whose 16-bit arithmetic the CPU emulates: its "
                      "accuracy is that of hardware with such arithmetic, its latency is not.</p>\n<p class=\"soft\">pare %s</p>\n",
-                  PARE_VERSION);
+                  threads, threads > 1 ? "s" : "", PARE_VERSION);
 }
 
 pare_status pare_report_write(pare_ctx *ctx, const json_t *comparisons, const char *path)

@@ -114,7 +114,7 @@ pare_status pare_contest_finish(pare_contest *c) { return stop_near_chance(c); }
 static pare_status plan_one(pare_contest *c, int k, const pare_source *source, int threads,
                             pare_plan **plan, pare_runner **runner)
 {
-    pare_plan_options options = {.threads = threads, .tune = true};
+    pare_plan_options options = {.threads = threads ? threads : 1, .tune = true};
     int fixed = pare_model_fixed_batch(c->contender[k].model);
     pare_input_shape *shapes =
         pare_arena_alloc(&c->tool->arena, (size_t)source->input_count, sizeof *shapes);
@@ -140,7 +140,8 @@ static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare
     return PARE_OK;
 }
 
-static pare_status take_times(pare_contest *c, const pare_times *times, pare_plan *const *plan)
+static pare_status take_times(pare_contest *c, const pare_times *times, pare_plan *const *plan,
+                              int threads)
 {
     static const double percentiles[] = {90, 95, 99};
     for (int k = 0; k < c->count; k++) {
@@ -149,6 +150,7 @@ static pare_status take_times(pare_contest *c, const pare_times *times, pare_pla
                                                   percentiles, 3);
         if (!c->contender[k].latency) return PARE_MEMORY;
         json_object_set_new(c->contender[k].latency, "batch", json_integer(batch ? batch : 1));
+        json_object_set_new(c->contender[k].latency, "threads", json_integer(threads));
         json_object_set_new(c->contender[k].latency, "emulated", json_boolean(pare_plan_emulates(plan[k])));
     }
     return PARE_OK;
@@ -165,7 +167,7 @@ pare_status pare_contest_time(pare_contest *c, const pare_source *source, int th
     for (int k = 0; st == PARE_OK && k < c->count; k++)
         st = plan_one(c, k, source, threads, &plan[k], &runner[k]);
     if (st == PARE_OK) st = time_rounds(c, runner, times);
-    if (st == PARE_OK) st = take_times(c, times, plan);
+    if (st == PARE_OK) st = take_times(c, times, plan, threads ? threads : 1);
     for (int k = 0; k < c->count; k++) {
         pare_times_free(&times[k]);
         if (runner[k]) pare_runner_free(runner[k]);

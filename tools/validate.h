@@ -40,7 +40,8 @@ PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_
 /* After the last batch: asks once more whether accuracy is near chance. */
 PARE_NODISCARD pare_status pare_contest_finish(pare_contest *contest);
 
-/* Latency of every model at batch 1, measured in turns so that all meet the same machine. */
+/* Latency of every model at batch 1, measured in turns so that all meet the same machine. threads 0: one,
+   which other work on the machine disturbs least. */
 PARE_NODISCARD pare_status pare_contest_time(pare_contest *contest, const pare_source *source,
                                              int threads);
 
