@@ -11,8 +11,10 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
     pare_progress bar;
     PARE_TRY(pare_source_open(tool, &source, prepared, options, DEFAULT_SAMPLES));
     if (source.count < FEW_SAMPLES)
-        pare_log(tool->ctx, PARE_LOG_WARNING, "%lld samples are few: ranges may be too narrow; 512 are "
-                                              "advised", (long long)source.count);
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%lld samples are few: ranges may be too narrow; 512 are "
+                 "advised",
+                 (long long)source.count);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
     pare_calib_options calib = {
         .samples = source.samples,

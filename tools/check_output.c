@@ -20,7 +20,8 @@ static pare_status check_folder(pare_ctx *ctx, const char *path)
         folder[n] = 0;
     }
     if (stat(folder, &st) || !S_ISDIR(st.st_mode))
-        return PARE_FAIL(ctx, IO, "%s: the folder '%s' does not exist; make it first", path, folder);
+        return PARE_FAIL(ctx, IO, "%s: the folder '%s' does not exist; make it first", path,
+                         folder);
     if (access(folder, W_OK))
         return PARE_FAIL(ctx, IO, "%s: the folder '%s' cannot be written: %s; choose another place",
                          path, folder, strerror(errno));
@@ -36,8 +37,10 @@ pare_status pare_check_output(pare_ctx *ctx, const char *path, const char *const
     if (!n) return PARE_FAIL(ctx, USAGE, "the name of the output is empty");
     for (int i = 0; i < input_count; i++)
         if (inputs[i] && pare_file_same(path, inputs[i]))
-            return PARE_FAIL(ctx, INPUT, "%s: output and input are the same file; choose another name "
-                                         "for the output", path);
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: output and input are the same file; choose another name "
+                             "for the output",
+                             path);
     if (path[n - 1] == '/' || (!stat(path, &st) && S_ISDIR(st.st_mode)))
         return PARE_FAIL(ctx, IO, "%s: is a folder, expected the name of a file", path);
     if (!stat(path, &st) && access(path, W_OK))

@@ -59,8 +59,10 @@ static pare_status parse_percentiles(pare_ctx *ctx, const char *text, double *ou
         double value = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(value >= 0 && value <= 100) ||
             *count == MOST_PERCENTILES)
-            return PARE_FAIL(ctx, USAGE, "--percentile %s: expected up to %d numbers from 0 to 100 with "
-                                         "commas between them", text, MOST_PERCENTILES);
+            return PARE_FAIL(ctx, USAGE,
+                             "--percentile %s: expected up to %d numbers from 0 to 100 with "
+                             "commas between them",
+                             text, MOST_PERCENTILES);
         out[(*count)++] = value;
         at = *end ? end + 1 : NULL;
     }
@@ -81,8 +83,8 @@ static pare_status parse_shape(pare_ctx *ctx, pare_arena *arena, const char *tex
     for (at = colon + 1; at < end || at == colon + 1;) {
         char *behind;
         long long dim = strtoll(at, &behind, 10);
-        if (colon == text || behind == at || behind > end || dim < 0 || (behind < end && *behind != 'x') ||
-            out->shape.rank == PARE_MAX_RANK)
+        if (colon == text || behind == at || behind > end || dim < 0 ||
+            (behind < end && *behind != 'x') || out->shape.rank == PARE_MAX_RANK)
             return PARE_FAIL(ctx, USAGE, "--shapes %s: expected NAME:AxBxC, up to %d dims", text,
                              PARE_MAX_RANK);
         out->shape.dim[out->shape.rank++] = dim;
@@ -100,8 +102,9 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
     if (!inputs || !shapes) return PARE_MEMORY;
     for (int i = 0; i < *count; i++) {
         if (inputs[i]->shape.rank < 0 && !o->shapes.count)
-            return PARE_FAIL(tool->ctx, INPUT, "%s: input '%s' has no known rank; give --shapes %s:AxB",
-                             model->path, inputs[i]->name, inputs[i]->name);
+            return PARE_FAIL(tool->ctx, INPUT,
+                             "%s: input '%s' has no known rank; give --shapes %s:AxB", model->path,
+                             inputs[i]->name, inputs[i]->name);
         shapes[i] = (pare_input_shape){inputs[i]->name, inputs[i]->shape};
         for (int d = 0; d < shapes[i].shape.rank; d++)
             if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = 1;
@@ -114,8 +117,9 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
             PARE_TRY(parse_shape(tool->ctx, &tool->arena, at, end, &one));
             while (i < *count && strcmp(shapes[i].name, one.name) != 0) i++;
             if (i == *count)
-                return PARE_FAIL(tool->ctx, INPUT, "%s: has no input '%s' (--shapes); its first is '%s'",
-                                 model->path, one.name, *count ? shapes[0].name : "(none)");
+                return PARE_FAIL(tool->ctx, INPUT,
+                                 "%s: has no input '%s' (--shapes); its first is '%s'", model->path,
+                                 one.name, *count ? shapes[0].name : "(none)");
             shapes[i] = one;
             at = *end ? end + 1 : end;
         }
@@ -145,19 +149,19 @@ static void print_facts(const json_t *facts)
     size_t i;
     char text[32];
     printf("latency       ");
-    json_object_foreach((json_t *)latency, name, value)
-        printf("%s %.4g ms%s", name, json_real_value(value),
-               json_object_iter_next((json_t *)latency, json_object_iter_at((json_t *)latency, name))
-                   ? ", "
-                   : "\n");
+    json_object_foreach((json_t *)latency, name, value) printf(
+        "%s %.4g ms%s", name, json_real_value(value),
+        json_object_iter_next((json_t *)latency, json_object_iter_at((json_t *)latency, name))
+            ? ", "
+            : "\n");
     printf("throughput    %.6g per second\n",
            json_real_value(json_object_get(facts, "throughput_per_s")));
     printf("variation     %.1f %% over %lld runs\n",
            100 * json_real_value(json_object_get(facts, "coefficient_of_variation")),
            (long long)json_integer_value(json_object_get(facts, "runs")));
     printf("peak memory   %s\n",
-           pare_bytes_text((double)json_integer_value(json_object_get(facts, "peak_memory_bytes")), text,
-                           sizeof text));
+           pare_bytes_text((double)json_integer_value(json_object_get(facts, "peak_memory_bytes")),
+                           text, sizeof text));
     json_array_foreach(json_object_get(facts, "notes"), i, note)
         printf("note          %s\n", json_string_value(note));
 }
@@ -176,13 +180,16 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
     pare_status st = pare_measure(tool->ctx, runner, &options, &times);
     if (st == PARE_OK) {
         json_t *json = pare_times_json(tool->ctx, &times, batch, percentiles, count);
-        if (!json) st = PARE_MEMORY;
-        else json_object_update_new(tool->facts, json);
+        if (!json)
+            st = PARE_MEMORY;
+        else
+            json_object_update_new(tool->facts, json);
         if (pare_plan_emulates(plan)) {
             json_object_set_new(tool->facts, "emulated", json_true());
-            json_array_append_new(json_object_get(tool->facts, "notes"),
-                                  json_string("emulated: the CPU computes 16-bit nodes in 32 bits and rounds "
-                                              "their outputs; the latency predicts no other hardware"));
+            json_array_append_new(
+                json_object_get(tool->facts, "notes"),
+                json_string("emulated: the CPU computes 16-bit nodes in 32 bits and rounds "
+                            "their outputs; the latency predicts no other hardware"));
         }
         json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
     }
@@ -211,10 +218,11 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
         tool->facts,
         json_pack("{s:{s:s, s:s, s:I}, s:o, s:i, s:f, s:I, s:I}", "model", "file", tool->arg[0],
                   "precision", pare_model_precision(&facts), "bytes",
-                  (json_int_t)pare_model_bytes(model), "shapes", shapes_json(shapes, count), "threads",
-                  o->common.threads ? (int)o->common.threads : pare_cpu_cores(), "plan_seconds", planned,
-                  "activation_bytes", (json_int_t)pare_plan_activation_bytes(plan),
-                  "packed_weight_bytes", (json_int_t)pare_plan_weight_bytes(plan)));
+                  (json_int_t)pare_model_bytes(model), "shapes", shapes_json(shapes, count),
+                  "threads", o->common.threads ? (int)o->common.threads : pare_cpu_cores(),
+                  "plan_seconds", planned, "activation_bytes",
+                  (json_int_t)pare_plan_activation_bytes(plan), "packed_weight_bytes",
+                  (json_int_t)pare_plan_weight_bytes(plan)));
     pare_status st = measure_plan(tool, o, plan, batch);
     pare_plan_free(plan);
     return st;
@@ -242,8 +250,10 @@ const pare_command pare_command_bench = {
     .min = 1,
     .max = 1,
     .summary = "measure latency, throughput and memory of a model",
-    .detail = "Inputs are filled with repeatable values. The command says when its own number is unstable.",
-    .example = "pare bench resnet.int8.onnx --shapes input:32x1x28x28 --threads 2 --json bench.json",
+    .detail = "Inputs are filled with repeatable values. The command says when its own number is "
+              "unstable.",
+    .example =
+        "pare bench resnet.int8.onnx --shapes input:32x1x28x28 --threads 2 --json bench.json",
     .options = table,
     .size = sizeof(bench_options),
     .defaults = &defaults,

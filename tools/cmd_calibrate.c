@@ -43,8 +43,9 @@ static pare_status merge(pare_tool *tool, const calibrate_options *o)
 {
     pare_ranges *sum = NULL, *more = NULL;
     if (tool->arg_count < 2)
-        return PARE_FAIL(tool->ctx, USAGE, "calibrate --merge: expected at least two tables: "
-                                           "--merge A.json B.json -o C.json");
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "calibrate --merge: expected at least two tables: "
+                         "--merge A.json B.json -o C.json");
     pare_status st = pare_ranges_read(tool->ctx, &sum, tool->arg[0]);
     for (int i = 1; st == PARE_OK && i < tool->arg_count; i++) {
         st = pare_ranges_read(tool->ctx, &more, tool->arg[i]);
@@ -68,15 +69,17 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
     if (tool->arg_count != 1)
         return PARE_FAIL(tool->ctx, USAGE, "calibrate: one MODEL is expected, %d were given",
                          tool->arg_count);
-    PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "calibration never invents data"));
+    PARE_TRY(
+        pare_need_option(tool, o->source.data, "--data F.h5", "calibration never invents data"));
     PARE_TRY(pare_check_output(tool->ctx, o->output, &o->source.data, 1));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
     if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
     if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source);
     if (st == PARE_OK) {
-        json_object_set_new(tool->facts, "model", json_pack("{s:s, s:s, s:I}", "file", tool->arg[0],
-                                                            "hash", hash, "bytes", (json_int_t)bytes));
+        json_object_set_new(tool->facts, "model",
+                            json_pack("{s:s, s:s, s:I}", "file", tool->arg[0], "hash", hash,
+                                      "bytes", (json_int_t)bytes));
         st = write_table(tool, ranges, o->output);
     }
     if (ranges) pare_ranges_free(ranges);
@@ -98,8 +101,10 @@ const pare_command pare_command_calibrate = {
     .min = 1,
     .max = -1,
     .summary = "measure the ranges of a model's tensors on data",
-    .detail = "One run gives an exact histogram per tensor; every method's range is computed from it. The\n"
-              "table depends on the model and the samples only: not on batch, order, threads or machine load.",
+    .detail = "One run gives an exact histogram per tensor; every method's range is computed from "
+              "it. The\n"
+              "table depends on the model and the samples only: not on batch, order, threads or "
+              "machine load.",
     .example = "pare calibrate resnet.onnx --data data/train.h5 -o ranges.json",
     .options = table,
     .size = sizeof(calibrate_options),

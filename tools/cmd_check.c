@@ -44,8 +44,9 @@ static bool can_infer(const pare_node *node)
     return true;
 }
 
-/* Shapes node by node, so that a node nobody knows does not hide what is wrong with others. The list
-   of nodes is taken first: an upgrade may put some before a node, which are inferred with it. */
+/* Shapes node by node, so that a node nobody knows does not hide what is wrong with others. The
+   list of nodes is taken first: an upgrade may put some before a node, which are inferred with it.
+ */
 static pare_status check_shapes(pare_graph *graph, void *user)
 {
     findings *f = user;
@@ -58,7 +59,8 @@ static pare_status check_shapes(pare_graph *graph, void *user)
             pare_op_of(node[i])->up(node[i], pare_model_opset(graph->model, "")) != PARE_OK)
             found_message(f);
         for (int end = pare_node_index(node[i]); at <= end; at++)
-            if (can_infer(graph->node[at]) && pare_op_of(graph->node[at])->infer(graph->node[at]) != PARE_OK)
+            if (can_infer(graph->node[at]) &&
+                pare_op_of(graph->node[at])->infer(graph->node[at]) != PARE_OK)
                 found_message(f);
     }
     return PARE_OK;
@@ -80,7 +82,8 @@ static pare_status check_all(findings *f)
     if (st == PARE_OK && count) {
         if (pare_graph_sort(model->graph) == PARE_OK)
             st = pare_graph_each(model->graph, check_shapes, f);
-        else pare_ctx_clear(ctx); /* names or a cycle, said before */
+        else
+            pare_ctx_clear(ctx); /* names or a cycle, said before */
     }
     pare_model_free(model);
     return st;
@@ -107,8 +110,10 @@ const pare_command pare_command_check = {
     .min = 1,
     .max = 1,
     .summary = "list all problems of a model at once",
-    .detail = "Reads the file, then asks for every node whether its operator, opset and types can be run\n"
-              "and whether shapes agree. Problems go to standard output; exit status 1 where there is one.",
+    .detail = "Reads the file, then asks for every node whether its operator, opset and types can "
+              "be run\n"
+              "and whether shapes agree. Problems go to standard output; exit status 1 where there "
+              "is one.",
     .example = "pare check model.onnx",
     .size = sizeof(check_options),
     .run = run,

@@ -29,8 +29,8 @@ static pare_status run_fashion(pare_tool *tool, const void *options)
     pare_progress bar;
     PARE_TRY(pare_need_option(tool, o->output, "-o DIR", "the folder for train.h5 and test.h5"));
     pare_progress_begin(&bar, stderr, o->common.quiet, "fashion-mnist", "images");
-    pare_import_options import = {.progress = pare_progress_step, .progress_user = &bar,
-                                  .threads = (int)o->common.threads};
+    pare_import_options import = {
+        .progress = pare_progress_step, .progress_user = &bar, .threads = (int)o->common.threads};
     pare_status st = pare_data_fashion_mnist(tool->ctx, o->output, o->source, &import);
     pare_progress_end(&bar);
     PARE_TRY(st);
@@ -102,8 +102,9 @@ static pare_status parse_floats(pare_ctx *ctx, const char *option, const char *t
         char *end;
         float value = strtof(at, &end);
         if (end == at || (*end && *end != ',') || *count == most || !(value - value == 0))
-            return PARE_FAIL(ctx, USAGE, "--%s %s: expected up to %d numbers with commas between them",
-                             option, text, most);
+            return PARE_FAIL(ctx, USAGE,
+                             "--%s %s: expected up to %d numbers with commas between them", option,
+                             text, most);
         out[(*count)++] = value;
         at = *end ? end + 1 : NULL;
     }
@@ -115,13 +116,16 @@ static pare_status check_import(pare_tool *tool, const import_options *o)
     int ways = (o->images != NULL) + o->idx + o->npy, least = o->idx ? 2 : o->npy ? 1 : 0;
     PARE_TRY(pare_need_option(tool, o->output, "-o F.h5", "the data set to write"));
     if (ways != 1)
-        return PARE_FAIL(tool->ctx, USAGE, "data import: expected one of --images DIR, --idx X Y, "
-                                           "--npy X [Y]; %d were given", ways);
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "data import: expected one of --images DIR, --idx X Y, "
+                         "--npy X [Y]; %d were given",
+                         ways);
     if (tool->arg_count < least || tool->arg_count > (o->images ? 0 : 2))
         return PARE_FAIL(tool->ctx, USAGE, "data import: %d files were given; expected %s",
-                         tool->arg_count, o->images ? "none beside --images"
-                                          : o->idx  ? "--idx VALUES LABELS"
-                                                    : "--npy VALUES [LABELS]");
+                         tool->arg_count,
+                         o->images ? "none beside --images"
+                         : o->idx  ? "--idx VALUES LABELS"
+                                   : "--npy VALUES [LABELS]");
     if (o->images && o->crop > o->resize)
         return PARE_FAIL(tool->ctx, USAGE, "--crop %lld is larger than --resize %lld",
                          (long long)o->crop, (long long)o->resize);
@@ -156,7 +160,8 @@ static pare_status run_import(pare_tool *tool, const void *options)
         .progress = pare_progress_step,
         .progress_user = &bar,
     };
-    const char *x = tool->arg_count ? tool->arg[0] : NULL, *y = tool->arg_count > 1 ? tool->arg[1] : NULL;
+    const char *x = tool->arg_count ? tool->arg[0] : NULL,
+               *y = tool->arg_count > 1 ? tool->arg[1] : NULL;
     pare_status st = o->images ? pare_import_images(tool->ctx, o->output, o->images, &import)
                      : o->idx  ? pare_import_idx(tool->ctx, o->output, x, y, &import)
                                : pare_import_npy(tool->ctx, o->output, x, y, &import);

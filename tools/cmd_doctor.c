@@ -60,8 +60,13 @@ static const char *instruction_set(bool *vnni)
 /* The version of a library that is loaded already; its function fills up to three numbers. */
 static void dnnl_version(char *text, size_t size)
 {
-    struct version { int major, minor, patch; };
-    union { void *symbol; const struct version *(*call)(void); } ask = {dlsym(RTLD_DEFAULT, "dnnl_version")};
+    struct version {
+        int major, minor, patch;
+    };
+    union {
+        void *symbol;
+        const struct version *(*call)(void);
+    } ask = {dlsym(RTLD_DEFAULT, "dnnl_version")};
     if (!ask.symbol) {
         snprintf(text, size, "absent");
         return;
@@ -72,18 +77,24 @@ static void dnnl_version(char *text, size_t size)
 
 static void hdf5_version(char *text, size_t size)
 {
-    union { void *symbol; int (*call)(unsigned *, unsigned *, unsigned *); } ask = {
-        dlsym(RTLD_DEFAULT, "H5get_libversion")};
+    union {
+        void *symbol;
+        int (*call)(unsigned *, unsigned *, unsigned *);
+    } ask = {dlsym(RTLD_DEFAULT, "H5get_libversion")};
     unsigned major, minor, release;
-    if (!ask.symbol || ask.call(&major, &minor, &release) < 0) snprintf(text, size, "absent");
-    else snprintf(text, size, "%u.%u.%u", major, minor, release);
+    if (!ask.symbol || ask.call(&major, &minor, &release) < 0)
+        snprintf(text, size, "absent");
+    else
+        snprintf(text, size, "%u.%u.%u", major, minor, release);
 }
 
 static const char *advice(bool dnnl, bool vnni)
 {
-    if (!dnnl) return "install libdnnl-dev and build again: without oneDNN float networks run slowly";
-    if (!vnni) return "INT8 runs on our own 16-bit multiply-add kernels: exact, but a CPU with VNNI is "
-                      "about twice as fast";
+    if (!dnnl)
+        return "install libdnnl-dev and build again: without oneDNN float networks run slowly";
+    if (!vnni)
+        return "INT8 runs on our own 16-bit multiply-add kernels: exact, but a CPU with VNNI is "
+               "about twice as fast";
     return "nothing is missing";
 }
 
@@ -109,12 +120,12 @@ static pare_status run(pare_tool *tool, const void *options)
     printf("jansson   %s\n", jansson_version_str());
     printf("CUDA      this build computes on the CPU only\n");
     printf("advice    %s\n", say);
-    json_object_update_new(
-        tool->facts,
-        json_pack("{s:s, s:i, s:s, s:b, s:f, s:f, s:{s:s, s:s, s:s}, s:b, s:s}", "cpu", cpu, "cores",
-                  pare_cpu_cores(), "isa", isa, "vnni", vnni, "memory_bytes", all,
-                  "memory_available_bytes", left, "libraries", "onednn", dnnl, "hdf5", hdf5, "jansson",
-                  jansson_version_str(), "cuda", false, "advice", say));
+    json_object_update_new(tool->facts,
+                           json_pack("{s:s, s:i, s:s, s:b, s:f, s:f, s:{s:s, s:s, s:s}, s:b, s:s}",
+                                     "cpu", cpu, "cores", pare_cpu_cores(), "isa", isa, "vnni",
+                                     vnni, "memory_bytes", all, "memory_available_bytes", left,
+                                     "libraries", "onednn", dnnl, "hdf5", hdf5, "jansson",
+                                     jansson_version_str(), "cuda", false, "advice", say));
     return PARE_OK;
 }
 

@@ -24,7 +24,8 @@ static pare_status count_operators(pare_graph *graph, void *user)
     for (int i = 0; i < graph->node_count; i++) {
         char name[256];
         const pare_node *node = graph->node[i];
-        snprintf(name, sizeof name, "%s%s%s", node->domain, *node->domain ? "." : "", node->op_type);
+        snprintf(name, sizeof name, "%s%s%s", node->domain, *node->domain ? "." : "",
+                 node->op_type);
         json_t *old = json_object_get(user, name);
         json_object_set_new(user, name, json_integer(json_integer_value(old) + 1));
     }
@@ -44,11 +45,11 @@ static json_t *facts_of(const pare_model *model, const pare_model_facts *facts)
                                 json_integer(facts->of_type[t]));
     (void)!pare_graph_each(model->graph, count_operators, operators); /* cannot fail */
     return json_pack(
-        "{s:s, s:I, s:I, s:s?, s:s?, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:I}", "file",
-        model->path, "bytes", (json_int_t)pare_model_bytes(model), "ir_version",
+        "{s:s, s:I, s:I, s:s?, s:s?, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:I}",
+        "file", model->path, "bytes", (json_int_t)pare_model_bytes(model), "ir_version",
         (json_int_t)model->ir_version, "producer", model->producer_name, "producer_version",
-        model->producer_version, "opset", opsets, "precision", pare_model_precision(facts), "inputs",
-        pare_values_json(&model->graph->in, true), "outputs",
+        model->producer_version, "opset", opsets, "precision", pare_model_precision(facts),
+        "inputs", pare_values_json(&model->graph->in, true), "outputs",
         pare_values_json(&model->graph->out, false), "parameters", (json_int_t)facts->parameters,
         "parameters_by_type", types, "macs_per_sample",
         facts->macs < 0 ? json_null() : json_real(facts->macs), "nodes", (json_int_t)facts->nodes,
@@ -143,7 +144,8 @@ static void print_facts(json_t *json, const pare_model *model, const pare_model_
     if (facts->quantize || facts->dequantize)
         printf("%-14s%lld QuantizeLinear, %lld DequantizeLinear\n", "quantized",
                (long long)facts->quantize, (long long)facts->dequantize);
-    printf("%-14s%s\n", "MACs", facts->macs < 0 ? "unknown" : pare_count_text(facts->macs, a, sizeof a));
+    printf("%-14s%s\n", "MACs",
+           facts->macs < 0 ? "unknown" : pare_count_text(facts->macs, a, sizeof a));
     printf("%-14s%lld\n", "nodes", (long long)facts->nodes);
     print_counts("operators", json_object_get(json, "operators"));
 }

@@ -21,16 +21,23 @@ static const pare_option table[] = {
 static const char *quant_text(pare_quant_kind kind)
 {
     switch (kind) {
-    case PARE_QUANT_NONE: return "stays float";
-    case PARE_QUANT_WEIGHTED: return "int8, weights per channel";
+    case PARE_QUANT_NONE:
+        return "stays float";
+    case PARE_QUANT_WEIGHTED:
+        return "int8, weights per channel";
     case PARE_QUANT_OWN:
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT:
-    case PARE_QUANT_MEAN: return "int8, own range";
-    case PARE_QUANT_FIXED: return "int8, fixed range";
-    case PARE_QUANT_PASS: return "int8, its input's range";
-    case PARE_QUANT_JOIN: return "int8, one range for all";
-    case PARE_QUANT_CLAMP: return "int8, fused";
+    case PARE_QUANT_MEAN:
+        return "int8, own range";
+    case PARE_QUANT_FIXED:
+        return "int8, fixed range";
+    case PARE_QUANT_PASS:
+        return "int8, its input's range";
+    case PARE_QUANT_JOIN:
+        return "int8, one range for all";
+    case PARE_QUANT_CLAMP:
+        return "int8, fused";
     }
     return "";
 }
@@ -61,10 +68,11 @@ static pare_status run(pare_tool *tool, const void *options)
         char kernels[512];
         if (!strcmp(op->domain, PARE_DOMAIN) && !o->common.verbose) continue;
         json_t *names = kernel_names(op, kernels, sizeof kernels);
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:i, s:i, s:s, s:o}", "name", op->name, "domain",
-                            *op->domain ? op->domain : "ai.onnx", "opset_first", op->first,
-                            "opset_last", op->last, "int8", quant_text(op->quant.kind), "kernels", names));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:i, s:i, s:s, s:o}", "name", op->name,
+                                        "domain", *op->domain ? op->domain : "ai.onnx",
+                                        "opset_first", op->first, "opset_last", op->last, "int8",
+                                        quant_text(op->quant.kind), "kernels", names));
         pare_table_add(&text, "%s%s%s|%d-%d|%s%s%s", op->domain, *op->domain ? "." : "", op->name,
                        op->first, op->last, quant_text(op->quant.kind), o->kernels ? "|" : "",
                        o->kernels ? kernels : "");

@@ -26,14 +26,14 @@ static const pare_option table[] = {
      "model to write"},
     {"ranges", 0, PARE_OPTION_FILE, "ranges.json", offsetof(quantize_options, ranges), 0, 0,
      "ranges that 'pare calibrate' measured, in place of --data"},
-    {"precision", 0, PARE_OPTION_CHOICE, "int8|fp16|bf16", offsetof(quantize_options, precision), 0, 0,
-     "number format of the result (int8)"},
+    {"precision", 0, PARE_OPTION_CHOICE, "int8|fp16|bf16", offsetof(quantize_options, precision), 0,
+     0, "number format of the result (int8)"},
     {"method", 0, PARE_OPTION_TEXT, "minmax|percentile:99.99|entropy|mse|auto",
      offsetof(quantize_options, method), 0, 0, "how a range is chosen (auto: the best per tensor)"},
     {"activations", 0, PARE_OPTION_CHOICE, "s8|u8", offsetof(quantize_options, activations), 0, 0,
      "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"},
-    {"target", 0, PARE_OPTION_CHOICE, "tensorrt|onnxruntime", offsetof(quantize_options, target), 0, 0,
-     "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},
+    {"target", 0, PARE_OPTION_CHOICE, "tensorrt|onnxruntime", offsetof(quantize_options, target), 0,
+     0, "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},
     {"weights", 0, PARE_OPTION_CHOICE, "channel|tensor", offsetof(quantize_options, weights), 0, 0,
      "one scale per output channel, or one per weight (channel)"},
     {"skip", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, skip), 0, 0,
@@ -60,14 +60,16 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     if (o->source.data && o->ranges)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --data and --ranges exclude each other");
     if (o->precision == PARE_PRECISION_INT8 && !o->source.data && !o->ranges)
-        return PARE_FAIL(tool->ctx, USAGE, "quantize: int8 needs --data F.h5 or --ranges ranges.json: "
-                                           "calibration never invents data");
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "quantize: int8 needs --data F.h5 or --ranges ranges.json: "
+                         "calibration never invents data");
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return pare_check_output(tool->ctx, o->output, inputs, 4);
 }
 
-static pare_status quant_options(pare_tool *tool, const quantize_options *o, pare_quant_options *out)
+static pare_status quant_options(pare_tool *tool, const quantize_options *o,
+                                 pare_quant_options *out)
 {
     *out = (pare_quant_options){
         .precision = (pare_precision)o->precision,
@@ -88,14 +90,16 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o, par
     return PARE_OK;
 }
 
-static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *path, const char *model,
-                               const char *hash)
+static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *path,
+                               const char *model, const char *hash)
 {
     PARE_TRY(pare_ranges_read(tool->ctx, out, path));
     const char *theirs = pare_ranges_model_hash(*out);
     if (!strcmp(theirs, hash)) return PARE_OK;
-    return PARE_FAIL(tool->ctx, INPUT, "%s: made for another model (hash %s, %s has %s); run 'pare "
-                                       "calibrate %s' again", path, theirs, model, hash, model);
+    return PARE_FAIL(tool->ctx, INPUT,
+                     "%s: made for another model (hash %s, %s has %s); run 'pare "
+                     "calibrate %s' again",
+                     path, theirs, model, hash, model);
 }
 
 /* The file's facts, and one line for people. */
@@ -113,20 +117,23 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     }
     printf("%s\n", o->output);
     if (!o->common.quiet)
-        fprintf(stderr, "%s, %s (%.0f %% of before), %d nodes converted, %d left float, opset %lld to "
-                        "%lld\n", precisions[o->precision],
-                pare_bytes_text((double)bytes, size, sizeof size),
-                bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0, facts->quantized_nodes,
-                facts->float_nodes, (long long)facts->opset_before, (long long)facts->opset_after);
+        fprintf(stderr,
+                "%s, %s (%.0f %% of before), %d nodes converted, %d left float, opset %lld to "
+                "%lld\n",
+                precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
+                bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
+                facts->quantized_nodes, facts->float_nodes, (long long)facts->opset_before,
+                (long long)facts->opset_after);
     json_object_update_new(
         tool->facts,
-        json_pack("{s:{s:s, s:s, s:I}, s:{s:s, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[s]}",
-                  "model", "file", tool->arg[0], "hash", hash, "bytes", (json_int_t)bytes_before,
-                  "output", "file", o->output, "hash", hash_after, "bytes", (json_int_t)bytes,
-                  "precision", precisions[o->precision], "converted_nodes", facts->quantized_nodes,
-                  "float_nodes", facts->float_nodes, "quantize_nodes", facts->q_nodes,
-                  "dequantize_nodes", facts->dq_nodes, "opset_before", (json_int_t)facts->opset_before,
-                  "opset_after", (json_int_t)facts->opset_after, "notes", notes, "outputs", o->output));
+        json_pack(
+            "{s:{s:s, s:s, s:I}, s:{s:s, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[s]}",
+            "model", "file", tool->arg[0], "hash", hash, "bytes", (json_int_t)bytes_before,
+            "output", "file", o->output, "hash", hash_after, "bytes", (json_int_t)bytes,
+            "precision", precisions[o->precision], "converted_nodes", facts->quantized_nodes,
+            "float_nodes", facts->float_nodes, "quantize_nodes", facts->q_nodes, "dequantize_nodes",
+            facts->dq_nodes, "opset_before", (json_int_t)facts->opset_before, "opset_after",
+            (json_int_t)facts->opset_after, "notes", notes, "outputs", o->output));
     return PARE_OK;
 }
 
@@ -167,8 +174,10 @@ const pare_command pare_command_quantize = {
     .min = 1,
     .max = 1,
     .summary = "convert a float model to INT8, FP16 or BF16",
-    .detail = "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, FP16 and\n"
-              "BF16 with types and casts. FP16 and BF16 need no data; with data, tensors that would overflow\n"
+    .detail = "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
+              "FP16 and\n"
+              "BF16 with types and casts. FP16 and BF16 need no data; with data, tensors that "
+              "would overflow\n"
               "are kept f32.",
     .example = "pare quantize resnet.onnx -o resnet.int8.onnx --data data/train.h5",
     .options = table,

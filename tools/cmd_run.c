@@ -36,11 +36,13 @@ static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS};
 
 /* A name for a file: every character but letters, digits, '.', '_' and '-' becomes '_'; a name that
    was taken before gets _1, _2, ... */
-static const char *file_name(pare_arena *arena, const char *name, const char *const *taken, int count)
+static const char *file_name(pare_arena *arena, const char *name, const char *const *taken,
+                             int count)
 {
     char *text = pare_arena_strdup(arena, *name ? name : "_");
     for (char *c = text; c && *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '_';
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c))
+            *c = '_';
     const char *unique = text;
     for (int n = 1, i = 0; unique && i < count; i++)
         if (!strcmp(taken[i], unique)) {
@@ -95,7 +97,8 @@ static pare_status load_all(pare_tool *tool, const pare_model *model, const run_
     pare_value **inputs = pare_model_inputs(&tool->arena, model, &needed);
     if (!inputs) return PARE_MEMORY;
     for (int i = 0; i < count; i++) {
-        const char *text = i < o->input.count ? o->input.item[i] : tool->arg[1 + i - o->input.count];
+        const char *text =
+            i < o->input.count ? o->input.item[i] : tool->arg[1 + i - o->input.count];
         PARE_TRY(load_one(tool, model, text, &list[i]));
         for (int k = 0; k < i; k++)
             if (!strcmp(list[k].name, list[i].name))
@@ -105,8 +108,9 @@ static pare_status load_all(pare_tool *tool, const pare_model *model, const run_
         bool found = false;
         for (int i = 0; i < count; i++) found |= !strcmp(list[i].name, inputs[k]->name);
         if (!found)
-            return PARE_FAIL(tool->ctx, INPUT, "%s: input '%s' is missing; give --input %s=FILE.npy",
-                             model->path, inputs[k]->name, inputs[k]->name);
+            return PARE_FAIL(tool->ctx, INPUT,
+                             "%s: input '%s' is missing; give --input %s=FILE.npy", model->path,
+                             inputs[k]->name, inputs[k]->name);
     }
     return PARE_OK;
 }
@@ -120,14 +124,15 @@ static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, cons
     if (!names) return PARE_MEMORY;
     bool made = !mkdir(folder, 0777);
     if (!made && errno != EEXIST)
-        return PARE_FAIL(tool->ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
+        return PARE_FAIL(tool->ctx, IO, "%s: the folder cannot be made: %s", folder,
+                         strerror(errno));
     for (int i = 0; i < graph->out.count; i++) {
         pare_view view = pare_runner_output(runner, i);
         pare_shape shape = {.rank = view.rank};
         memcpy(shape.dim, view.dim, sizeof shape.dim);
         const char *path = pare_arena_printf(&tool->arena, "%s/%s.npy", folder, names[i]);
-        pare_status st = path ? pare_npy_save(tool->ctx, path, view.dtype, &shape, view.data)
-                              : PARE_MEMORY;
+        pare_status st =
+            path ? pare_npy_save(tool->ctx, path, view.dtype, &shape, view.data) : PARE_MEMORY;
         if (st != PARE_OK) {
             if (made) (void)rmdir(folder); /* only where nothing lies in it */
             return st;
@@ -167,7 +172,8 @@ static pare_status run_tensors(pare_tool *tool, const pare_model *model, const r
     int count = o->input.count + tool->arg_count - 1;
     struct stat st;
     if (!stat(o->output, &st) && !S_ISDIR(st.st_mode))
-        return PARE_FAIL(tool->ctx, IO, "%s: is a file, expected a folder for NAME.npy files", o->output);
+        return PARE_FAIL(tool->ctx, IO, "%s: is a file, expected a folder for NAME.npy files",
+                         o->output);
     loaded *list = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *list);
     if (!list) return PARE_MEMORY;
     pare_status status = run_loaded(tool, model, o, list, count);
@@ -193,8 +199,8 @@ static pare_status create(pare_tool *tool, pare_data_writer **out, const pare_pr
     return pare_data_create(tool->ctx, out, path, column, count);
 }
 
-static pare_status append(pare_tool *tool, pare_data_writer *writer, const pare_predictor *predictor,
-                          const void **block, int64_t count)
+static pare_status append(pare_tool *tool, pare_data_writer *writer,
+                          const pare_predictor *predictor, const void **block, int64_t count)
 {
     for (int i = 0; i < pare_predictor_output_count(predictor); i++)
         block[i] = pare_predictor_rows(predictor, i).data;
@@ -215,7 +221,8 @@ static pare_status run_batches(pare_tool *tool, const pare_model *model, const r
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {
         st = pare_predict(predictor, batch.input, batch.count);
-        if (st == PARE_OK && !writer) st = create(tool, &writer, predictor, model->graph, o->output);
+        if (st == PARE_OK && !writer)
+            st = create(tool, &writer, predictor, model->graph, o->output);
         if (st == PARE_OK) st = append(tool, writer, predictor, block, batch.count);
         pare_progress_step(&bar, batch.first + batch.count, all);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
@@ -257,7 +264,8 @@ static pare_status run(pare_tool *tool, const void *options)
 {
     const run_options *o = options;
     pare_model *model;
-    PARE_TRY(pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
+    PARE_TRY(
+        pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
     if (o->source.data && (o->input.count || tool->arg_count > 1))
         return PARE_FAIL(tool->ctx, USAGE, "run: --data and --input exclude each other");
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
@@ -273,7 +281,8 @@ const pare_command pare_command_run = {
     .min = 1,
     .max = -1,
     .summary = "run a model on tensors or on a data set and keep its outputs",
-    .detail = "Outputs become DIR/NAME.npy, or datasets of outputs.h5; in names every character but letters,\n"
+    .detail = "Outputs become DIR/NAME.npy, or datasets of outputs.h5; in names every character "
+              "but letters,\n"
               "digits, '.', '_' and '-' is written as '_', and equal names are numbered.",
     .example = "pare run resnet.onnx --input input=image.npy -o out/",
     .options = table,

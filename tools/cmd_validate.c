@@ -23,7 +23,8 @@ static const pare_option table[] = {
     {"report", 0, PARE_OPTION_FILE, "report.html", offsetof(validate_options, report), 0, 0,
      "write table and picture as one HTML file; measures latency, too"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
-     "measure the latency of one sample, all models in turns; on one thread unless --threads says more"},
+     "measure the latency of one sample, all models in turns; on one thread unless --threads says "
+     "more"},
     {"any-accuracy", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, any_accuracy), 0, 0,
      "go on where the first model's accuracy is near chance"},
     {0},
@@ -38,10 +39,11 @@ static pare_status open_models(pare_contest *c)
         PARE_TRY(pare_onnx_read(c->tool->ctx, &one->model, c->tool->arg[k]));
         PARE_TRY(pare_model_count(c->tool->ctx, one->model, &one->facts));
         if (one->model->graph->out.count != c->contender[0].model->graph->out.count)
-            return PARE_FAIL(c->tool->ctx, INPUT, "%s: has %d outputs, %s has %d; models that are compared "
-                                                  "need the same outputs", one->model->path,
-                             one->model->graph->out.count, c->contender[0].model->path,
-                             c->contender[0].model->graph->out.count);
+            return PARE_FAIL(c->tool->ctx, INPUT,
+                             "%s: has %d outputs, %s has %d; models that are compared "
+                             "need the same outputs",
+                             one->model->path, one->model->graph->out.count,
+                             c->contender[0].model->path, c->contender[0].model->graph->out.count);
     }
     return PARE_OK;
 }
@@ -59,7 +61,8 @@ static pare_status open_predictors(pare_contest *c, const pare_source *source, i
     return PARE_OK;
 }
 
-static pare_status run_batches(pare_contest *c, const pare_source *source, const validate_options *o)
+static pare_status run_batches(pare_contest *c, const pare_source *source,
+                               const validate_options *o)
 {
     pare_reader *reader;
     pare_batch batch;
@@ -89,8 +92,10 @@ static pare_status compare(pare_contest *c, pare_source *source, const validate_
     json_object_set_new(c->tool->facts, "data", data);
     json_object_set_new(c->tool->facts, "models", pare_contest_json(c));
     if (!c->classes && pare_data_has_labels(source->data))
-        pare_log(c->tool->ctx, PARE_LOG_WARNING, "the labels are not used: output '%s' has no single score "
-                                                 "per class", c->contender[0].model->graph->out.item[0]->name);
+        pare_log(c->tool->ctx, PARE_LOG_WARNING,
+                 "the labels are not used: output '%s' has no single score "
+                 "per class",
+                 c->contender[0].model->graph->out.item[0]->name);
     return PARE_OK;
 }
 
@@ -113,13 +118,16 @@ static pare_status show(pare_tool *tool, json_t *all, const char *report)
 static pare_status run(pare_tool *tool, const void *options)
 {
     const validate_options *o = options;
-    pare_contest contest = {.tool = tool, .count = tool->arg_count, .data = o->source.data,
+    pare_contest contest = {.tool = tool,
+                            .count = tool->arg_count,
+                            .data = o->source.data,
                             .any_accuracy = o->any_accuracy};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
     PARE_TRY(pare_check_output(tool->ctx, o->report, tool->arg, tool->arg_count));
     PARE_TRY(pare_check_output(tool->ctx, o->report, &o->source.data, 1));
-    contest.contender = pare_arena_alloc(&tool->arena, (size_t)contest.count, sizeof *contest.contender);
+    contest.contender =
+        pare_arena_alloc(&tool->arena, (size_t)contest.count, sizeof *contest.contender);
     if (!contest.contender) return PARE_MEMORY;
     pare_status st = open_models(&contest);
     if (st == PARE_OK)
@@ -141,10 +149,14 @@ const pare_command pare_command_validate = {
     .min = 1,
     .max = -1,
     .summary = "compare models on the same data: accuracy, error, and what is significant",
-    .detail = "The first model is what the others are compared with. With labels: top-1 and top-5, the drop\n"
-              "with Newcombe's paired 95 % interval, and McNemar's test. Without: SQNR, cosine and mean\n"
-              "squared error of the outputs. Stops with a hint where the first model's accuracy is near chance.",
-    .example = "pare validate resnet.onnx resnet.int8.onnx --data data/test.h5 --report report.html",
+    .detail =
+        "The first model is what the others are compared with. With labels: top-1 and top-5, the "
+        "drop\n"
+        "with Newcombe's paired 95 % interval, and McNemar's test. Without: SQNR, cosine and mean\n"
+        "squared error of the outputs. Stops with a hint where the first model's accuracy is near "
+        "chance.",
+    .example =
+        "pare validate resnet.onnx resnet.int8.onnx --data data/test.h5 --report report.html",
     .options = table,
     .size = sizeof(validate_options),
     .defaults = &defaults,
@@ -171,10 +183,11 @@ static pare_status read_facts(pare_tool *tool, json_t *all)
         PARE_TRY(pare_json_read(tool->ctx, &facts, tool->arg[i]));
         json_array_append_new(all, facts);
         const char *command = json_string_value(json_object_get(facts, "command"));
-        if (!command || strcmp(command, "validate") != 0 ||
-            !pare_report_fits(facts))
-            return PARE_FAIL(tool->ctx, INPUT, "%s: holds no facts of 'pare validate'; make them with 'pare "
-                                               "validate ... --json %s'", tool->arg[i], tool->arg[i]);
+        if (!command || strcmp(command, "validate") != 0 || !pare_report_fits(facts))
+            return PARE_FAIL(tool->ctx, INPUT,
+                             "%s: holds no facts of 'pare validate'; make them with 'pare "
+                             "validate ... --json %s'",
+                             tool->arg[i], tool->arg[i]);
     }
     return PARE_OK;
 }

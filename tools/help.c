@@ -51,8 +51,9 @@ void pare_help_print(FILE *file, const pare_command *command)
 
 void pare_help_overview(FILE *file)
 {
-    fprintf(file, "pare makes a trained ONNX model smaller and faster, and proves what that cost.\n\n"
-                  "usage: pare COMMAND [OPTION...]\n\n");
+    fprintf(file,
+            "pare makes a trained ONNX model smaller and faster, and proves what that cost.\n\n"
+            "usage: pare COMMAND [OPTION...]\n\n");
     for (const pare_command *const *c = pare_commands; *c; c++)
         fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
     fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
@@ -109,11 +110,12 @@ void pare_completion_bash(FILE *file)
     for (const pare_command *const *c = pare_commands; *c; c++) {
         const char *space = strchr((*c)->name, ' ');
         if (!space) continue;
-        fprintf(file,
-                "  if [ \"$command\" = '%.*s' ]; then\n    if [ \"$COMP_CWORD\" = 2 ]; then\n"
-                "      COMPREPLY+=($(compgen -W '%s' -- \"$word\"))\n"
-                "    elif [ \"${COMP_WORDS[2]}\" = '%s' ]; then\n      command='%s'\n    fi\n  fi\n",
-                (int)(space - (*c)->name), (*c)->name, space + 1, space + 1, (*c)->name);
+        fprintf(
+            file,
+            "  if [ \"$command\" = '%.*s' ]; then\n    if [ \"$COMP_CWORD\" = 2 ]; then\n"
+            "      COMPREPLY+=($(compgen -W '%s' -- \"$word\"))\n"
+            "    elif [ \"${COMP_WORDS[2]}\" = '%s' ]; then\n      command='%s'\n    fi\n  fi\n",
+            (int)(space - (*c)->name), (*c)->name, space + 1, space + 1, (*c)->name);
     }
     fprintf(file, "  case $command in\n");
     for (const pare_command *const *c = pare_commands; *c; c++) complete_command(file, *c);

@@ -38,8 +38,8 @@ pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_
         now = pare_seconds();
     } while (now - start < options->warm_up / 1000);
     start = now;
-    for (int64_t n = 0; n < MOST_RUNS && (now - start < options->duration || n < options->iterations);
-         n++) {
+    for (int64_t n = 0;
+         n < MOST_RUNS && (now - start < options->duration || n < options->iterations); n++) {
         if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
             return PARE_MEMORY;
         double before = pare_seconds();
@@ -69,21 +69,25 @@ static void note(json_t *notes, const char *format, ...)
     json_array_append_new(notes, json_string(text));
 }
 
-/* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of the
-   time, or a middle half wider than a quarter of the median, are not the model's doing. */
+/* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
+   the time, or a middle half wider than a quarter of the median, are not the model's doing. */
 static bool judge(json_t *notes, const double *sorted, size_t n, double drift, double highest)
 {
     double median = pare_stats_percentile(sorted, n, 50);
     double middle = pare_stats_percentile(sorted, n, 75) - pare_stats_percentile(sorted, n, 25);
     bool stable = true;
     if (drift > 0.05) {
-        note(notes, "unstable: the median moved by %.0f %% during the run; stop other work or measure "
-                    "longer (--duration)", 100 * drift);
+        note(notes,
+             "unstable: the median moved by %.0f %% during the run; stop other work or measure "
+             "longer (--duration)",
+             100 * drift);
         stable = false;
     }
     if (median > 0 && middle > 0.25 * median) {
-        note(notes, "unstable: the middle half of the runs spans %.0f %% of the median; other work "
-                    "shares the cores, or the clock changes", 100 * middle / median);
+        note(notes,
+             "unstable: the middle half of the runs spans %.0f %% of the median; other work "
+             "shares the cores, or the clock changes",
+             100 * middle / median);
         stable = false;
     }
     if (n < 10) {
@@ -104,22 +108,23 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
     double drift = pare_stats_drift(times->ms, n, WINDOWS, sorted);
     memcpy(sorted, times->ms, n * sizeof *sorted);
     pare_stats_sort(sorted, n);
-    json_t *latency = json_pack("{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50),
-                                "mean", pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max",
-                                n ? sorted[n - 1] : 0.0);
+    json_t *latency = json_pack(
+        "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
+        pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
     for (int i = 0; i < percentile_count; i++) {
         char name[32];
         snprintf(name, sizeof name, "p%g", percentiles[i]);
-        json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, percentiles[i])));
+        json_object_set_new(latency, name,
+                            json_real(pare_stats_percentile(sorted, n, percentiles[i])));
         if (percentiles[i] > highest) highest = percentiles[i];
     }
     json_t *notes = json_array();
     bool stable = judge(notes, sorted, n, drift, highest);
-    json_t *json = json_pack(
-        "{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs", (json_int_t)n,
-        "throughput_per_s", times->wall > 0 ? batch * (double)n / times->wall : 0.0,
-        "coefficient_of_variation", pare_stats_variation(times->ms, n), "drift", drift, "stable",
-        stable, "notes", notes);
+    json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
+                             (json_int_t)n, "throughput_per_s",
+                             times->wall > 0 ? batch * (double)n / times->wall : 0.0,
+                             "coefficient_of_variation", pare_stats_variation(times->ms, n),
+                             "drift", drift, "stable", stable, "notes", notes);
     pare_free(sorted);
     return json;
 }

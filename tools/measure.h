@@ -37,8 +37,8 @@ void pare_times_free(pare_times *times);
 json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
                         const double *percentiles, int percentile_count);
 
-/* Does the plan compute matrix products or convolutions in f16 or bf16? On the CPU these are emulated:
-   the accuracy is that of hardware that has them, the latency is not. */
+/* Does the plan compute matrix products or convolutions in f16 or bf16? On the CPU these are
+   emulated: the accuracy is that of hardware that has them, the latency is not. */
 bool pare_plan_emulates(const pare_plan *plan);
 
 /* Greatest resident size of this process so far, bytes. */

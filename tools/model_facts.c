@@ -16,8 +16,8 @@ static int64_t dim_of(const pare_value *value, int i)
     return d >= 0 && d < value->shape.rank ? value->shape.dim[d] : -1;
 }
 
-/* Multiply-adds of one node: every output element (ConvTranspose: every input element) meets as many
-   weights as one output channel has. -1: a shape is unknown. */
+/* Multiply-adds of one node: every output element (ConvTranspose: every input element) meets as
+   many weights as one output channel has. -1: a shape is unknown. */
 static double node_macs(const pare_node *node)
 {
     static const struct {
@@ -25,14 +25,15 @@ static double node_macs(const pare_node *node)
         int x, w;
         bool convolution, transposed;
     } weighted[] = {
-        {"Conv", 0, 1, true, false},        {"ConvTranspose", 0, 1, true, true},
-        {"ConvInteger", 0, 1, true, false}, {"QLinearConv", 0, 3, true, false},
-        {"Gemm", 0, 1, false, false},       {"MatMul", 0, 1, false, false},
+        {"Conv", 0, 1, true, false},           {"ConvTranspose", 0, 1, true, true},
+        {"ConvInteger", 0, 1, true, false},    {"QLinearConv", 0, 3, true, false},
+        {"Gemm", 0, 1, false, false},          {"MatMul", 0, 1, false, false},
         {"MatMulInteger", 0, 1, false, false}, {"QLinearMatMul", 0, 3, false, false},
     };
     for (size_t i = 0; i < sizeof weighted / sizeof *weighted; i++) {
         if (!pare_node_is(node, weighted[i].op)) continue;
-        const pare_value *x = pare_node_in(node, weighted[i].x), *w = pare_node_in(node, weighted[i].w);
+        const pare_value *x = pare_node_in(node, weighted[i].x),
+                         *w = pare_node_in(node, weighted[i].w);
         const pare_value *over = weighted[i].transposed ? x : node->out[0];
         if (!x || !w || !over) return -1;
         int64_t count = pare_shape_count(&over->shape), each = dim_of(x, -1);
@@ -141,7 +142,8 @@ static void note_file(external_files *files, const pare_tensor *tensor)
     for (int i = 0; tensor && i < tensor->external.count; i++) {
         const pare_pair *pair = &tensor->external.item[i];
         bool known = strcmp(pair->key, "location") != 0;
-        for (int k = 0; k < files->count && !known; k++) known = !strcmp(files->name[k], pair->value);
+        for (int k = 0; k < files->count && !known; k++)
+            known = !strcmp(files->name[k], pair->value);
         if (!known && files->count < 64) files->name[files->count++] = pair->value;
     }
 }
@@ -161,8 +163,8 @@ int64_t pare_model_bytes(const pare_model *model)
     (void)!pare_graph_each(model->graph, note_files, &files); /* note_files cannot fail */
     for (int i = 0; i < files.count; i++) {
         char path[4096];
-        snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model->path) + 1 : 0, model->path,
-                 files.name[i]);
+        snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model->path) + 1 : 0,
+                 model->path, files.name[i]);
         if (!stat(path, &st)) sum += st.st_size;
     }
     return sum;
@@ -176,8 +178,10 @@ json_t *pare_values_json(const pare_values *values, bool without_initializers)
         if (without_initializers && v->is_init) continue;
         json_t *shape = v->shape.rank < 0 ? json_null() : json_array();
         for (int d = 0; d < v->shape.rank; d++)
-            json_array_append_new(shape, v->shape.dim[d] >= 0 ? json_integer(v->shape.dim[d])
-                                         : json_string(v->shape.name[d] ? v->shape.name[d] : "?"));
+            json_array_append_new(shape,
+                                  v->shape.dim[d] >= 0
+                                      ? json_integer(v->shape.dim[d])
+                                      : json_string(v->shape.name[d] ? v->shape.name[d] : "?"));
         json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", v->name, "type",
                                               pare_type(v->dtype)->onnx_name, "shape", shape));
     }

@@ -13,19 +13,19 @@ extern "C" {
 #endif
 
 typedef struct pare_model_facts {
-    int64_t nodes, parameters;       /* parameters: elements of initializers and Constant nodes */
+    int64_t nodes, parameters;         /* parameters: elements of initializers and Constant nodes */
     int64_t of_type[PARE_DTYPE_COUNT]; /* parameters by element type */
-    double bytes;                    /* of their payloads */
-    double macs;                     /* multiply-adds of one sample; negative: shapes are unknown */
-    int64_t quantize, dequantize;    /* QuantizeLinear, DequantizeLinear nodes */
+    double bytes;                      /* of their payloads */
+    double macs;                  /* multiply-adds of one sample; negative: shapes are unknown */
+    int64_t quantize, dequantize; /* QuantizeLinear, DequantizeLinear nodes */
 } pare_model_facts;
 
 /* Counts; payloads are not read. Unknown dims count as 1 for macs. */
 PARE_NODISCARD pare_status pare_model_count(pare_ctx *ctx, const pare_model *model,
                                             pare_model_facts *out);
 
-/* "int8", "fp16", "bf16", "fp32" ...: what most of the work is done in, judged by Q/DQ nodes and the
-   types of parameters and inputs. */
+/* "int8", "fp16", "bf16", "fp32" ...: what most of the work is done in, judged by Q/DQ nodes and
+   the types of parameters and inputs. */
 const char *pare_model_precision(const pare_model_facts *facts);
 
 /* Bytes of the file and of the files with external data beside it. */

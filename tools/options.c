@@ -67,8 +67,8 @@ const char *pare_nearest(const char *word, const char *const *candidates, int co
 
 /* --- finding --- */
 
-pare_status pare_command_find(pare_ctx *ctx, const pare_command **out, char *const *words, int count,
-                              int *used)
+pare_status pare_command_find(pare_ctx *ctx, const pare_command **out, char *const *words,
+                              int count, int *used)
 {
     const char *names[64], *near;
     char two[256];
@@ -84,8 +84,8 @@ pare_status pare_command_find(pare_ctx *ctx, const pare_command **out, char *con
     }
     near = pare_nearest(two, names, n);
     if (!near) near = pare_nearest(words[0], names, n);
-    return PARE_FAIL(ctx, USAGE, "no command '%s'%s%s%s; 'pare --help' lists them",
-                     words[0], near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
+    return PARE_FAIL(ctx, USAGE, "no command '%s'%s%s%s; 'pare --help' lists them", words[0],
+                     near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
 }
 
 static const pare_option *find_in(const pare_option *table, const char *name, size_t n, char letter)
@@ -141,11 +141,12 @@ static pare_status parse_number(pare_ctx *ctx, const pare_command *command, cons
     long long i = whole ? strtoll(text, &end, 10) : 0;
     double value = whole ? (double)i : strtod(text, &end);
     if (errno || end == text || *end || !(value >= o->low && value <= o->high))
-        return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected %s from %.16g to %.16g",
-                         command->name, o->name, text, whole ? "a whole number" : "a number", o->low,
-                         o->high);
-    if (whole) *(int64_t *)field = i;
-    else *(double *)field = value;
+        return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected %s from %.16g to %.16g", command->name,
+                         o->name, text, whole ? "a whole number" : "a number", o->low, o->high);
+    if (whole)
+        *(int64_t *)field = i;
+    else
+        *(double *)field = value;
     return PARE_OK;
 }
 
@@ -164,14 +165,21 @@ static pare_status set(pare_arena *arena, const pare_command *command, const par
 {
     void *field = (char *)options + o->offset;
     switch (o->kind) {
-    case PARE_OPTION_FLAG: *(bool *)field = true; return PARE_OK;
+    case PARE_OPTION_FLAG:
+        *(bool *)field = true;
+        return PARE_OK;
     case PARE_OPTION_INT:
-    case PARE_OPTION_REAL: return parse_number(arena->ctx, command, o, text, field);
-    case PARE_OPTION_CHOICE: return parse_choice(arena->ctx, command, o, text, field);
-    case PARE_OPTION_LIST: return append(arena, field, text);
+    case PARE_OPTION_REAL:
+        return parse_number(arena->ctx, command, o, text, field);
+    case PARE_OPTION_CHOICE:
+        return parse_choice(arena->ctx, command, o, text, field);
+    case PARE_OPTION_LIST:
+        return append(arena, field, text);
     case PARE_OPTION_TEXT:
     case PARE_OPTION_FILE:
-    case PARE_OPTION_FOLDER: *(const char **)field = text; return PARE_OK;
+    case PARE_OPTION_FOLDER:
+        *(const char **)field = text;
+        return PARE_OK;
     }
     return PARE_OK;
 }
@@ -199,36 +207,42 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
         return PARE_FAIL(arena->ctx, USAGE, "%s: --%s takes no value", command->name, o->name);
     if (o->kind != PARE_OPTION_FLAG && !value) {
         if (*i + 1 >= count || !strncmp(words[*i + 1], "--", 2))
-            return PARE_FAIL(arena->ctx, USAGE, "%s: --%s needs a value: --%s %s",
-                             command->name, o->name, o->name, o->value);
+            return PARE_FAIL(arena->ctx, USAGE, "%s: --%s needs a value: --%s %s", command->name,
+                             o->name, o->name, o->value);
         value = words[++*i];
     }
     return set(arena, command, o, options, value);
 }
 
-static pare_status check_arguments(pare_ctx *ctx, const pare_command *command, const pare_list *list)
+static pare_status check_arguments(pare_ctx *ctx, const pare_command *command,
+                                   const pare_list *list)
 {
     if (list->count >= command->min && (command->max < 0 || list->count <= command->max))
         return PARE_OK;
     if (list->count > command->max && command->max >= 0)
         return PARE_FAIL(ctx, USAGE, "%s: '%s' is one argument too many; usage: pare %s %s",
-                         command->name, list->item[command->max], command->name, command->arguments);
-    return PARE_FAIL(ctx, USAGE, "%s: an argument is missing; usage: pare %s %s",
-                     command->name, command->name, command->arguments);
+                         command->name, list->item[command->max], command->name,
+                         command->arguments);
+    return PARE_FAIL(ctx, USAGE, "%s: an argument is missing; usage: pare %s %s", command->name,
+                     command->name, command->arguments);
 }
 
 pare_status pare_options_parse(pare_arena *arena, const pare_command *command, void *options,
                                pare_list *arguments, char *const *words, int count)
 {
     bool only_arguments = false;
-    if (command->defaults) memcpy(options, command->defaults, command->size);
-    else memset(options, 0, command->size);
+    if (command->defaults)
+        memcpy(options, command->defaults, command->size);
+    else
+        memset(options, 0, command->size);
     *arguments = (pare_list){0};
     for (int i = 0; i < count; i++) {
-        if (!only_arguments && !strcmp(words[i], "--")) only_arguments = true;
+        if (!only_arguments && !strcmp(words[i], "--"))
+            only_arguments = true;
         else if (!only_arguments && words[i][0] == '-' && words[i][1])
             PARE_TRY(take(arena, command, options, words, count, &i));
-        else PARE_TRY(append(arena, arguments, words[i]));
+        else
+            PARE_TRY(append(arena, arguments, words[i]));
     }
     if (((pare_common *)options)->help) return PARE_OK;
     return check_arguments(arena->ctx, command, arguments);

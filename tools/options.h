@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands and options as tables. One table per command makes its parser, its --help and its part of
-   the bash completion. */
+/* Commands and options as tables. One table per command makes its parser, its --help and its part
+   of the bash completion. */
 #ifndef PARE_TOOLS_OPTIONS_H
 #define PARE_TOOLS_OPTIONS_H
 
@@ -80,14 +80,14 @@ extern const pare_command *const pare_commands[];
 /* The rows every command has. */
 extern const pare_option pare_common_options[];
 
-/* The command that words[0] or words[0] words[1] name; *used says how many words. PARE_USAGE with the
-   nearest name. */
+/* The command that words[0] or words[0] words[1] name; *used says how many words. PARE_USAGE with
+   the nearest name. */
 PARE_NODISCARD pare_status pare_command_find(pare_ctx *ctx, const pare_command **out,
                                              char *const *words, int count, int *used);
 
-/* Fills options (command->size bytes, with the defaults first) and the arguments that are no options;
-   both lists live in the arena. PARE_USAGE with a message and the nearest name. With --help nothing
-   else is demanded. */
+/* Fills options (command->size bytes, with the defaults first) and the arguments that are no
+   options; both lists live in the arena. PARE_USAGE with a message and the nearest name. With
+   --help nothing else is demanded. */
 PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_command *command,
                                               void *options, pare_list *arguments,
                                               char *const *words, int count);

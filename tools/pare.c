@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: finds the command, parses its options, runs it, writes its facts. Exit status: 0 done,
-   1 failed, 2 bad usage. Data go to standard output, words to standard error. */
+/* The program: finds the command, parses its options, runs it, writes its facts. Exit status: 0
+   done, 1 failed, 2 bad usage. Data go to standard output, words to standard error. */
 #include "formats/json.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
@@ -13,7 +13,10 @@
 /* A signal handler can reach nothing else. */
 static volatile int interrupted;
 
-static void on_signal(int number) { interrupted = number; }
+static void on_signal(int number)
+{
+    interrupted = number;
+}
 
 /* The first SIGINT or SIGTERM asks the work to stop, which removes what it began to write; a second
    one kills. A file over the size limit is an error of the write, not the end of the program. */
@@ -38,8 +41,9 @@ static pare_status check_device(pare_ctx *ctx, const pare_common *common)
     const char *device = common->device;
     if (!device || !strcmp(device, "auto") || !strcmp(device, "cpu")) return PARE_OK;
     if (!strcmp(device, "cuda"))
-        return PARE_FAIL(ctx, DEVICE, "--device cuda: this build computes on the CPU only; use "
-                                      "--device auto or cpu");
+        return PARE_FAIL(ctx, DEVICE,
+                         "--device cuda: this build computes on the CPU only; use "
+                         "--device auto or cpu");
     return PARE_FAIL(ctx, USAGE, "--device %s: expected one of auto|cpu", device);
 }
 
@@ -106,7 +110,8 @@ int main(int argc, char **argv)
     pare_ctx_init(&ctx);
     ctx.interrupted = &interrupted;
     catch_signals();
-    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help")) {
         pare_help_overview(argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;
     }

@@ -52,23 +52,25 @@ int pare_model_fixed_batch(const pare_model *model)
     return 0;
 }
 
-static pare_status check_inputs(pare_ctx *ctx, const pare_model *model, const pare_data_input *inputs,
-                                int input_count)
+static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
+                                const pare_data_input *inputs, int input_count)
 {
     const pare_values *in = &model->graph->in;
     for (int i = 0; i < in->count; i++) {
         bool found = in->item[i]->is_init;
         for (int k = 0; k < input_count; k++) found |= !strcmp(in->item[i]->name, inputs[k].name);
         if (!found)
-            return PARE_FAIL(ctx, INPUT, "%s: input '%s' is not among the inputs of the first model; "
-                                         "models that are compared need the same input names",
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: input '%s' is not among the inputs of the first model; "
+                             "models that are compared need the same input names",
                              model->path, in->item[i]->name);
     }
     for (int k = 0; k < input_count; k++) {
         const pare_value *value = pare_graph_find_own(model->graph, inputs[k].name);
         if (!value || !value->is_input)
-            return PARE_FAIL(ctx, INPUT, "%s: has no input '%s', which the first model has; models that "
-                                         "are compared need the same input names",
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: has no input '%s', which the first model has; models that "
+                             "are compared need the same input names",
                              model->path, inputs[k].name);
     }
     return PARE_OK;
@@ -88,8 +90,8 @@ static pare_status open_part(pare_predictor *p, part *one, const pare_data *data
 }
 
 pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
-                               const pare_data *data, const pare_data_input *inputs, int input_count,
-                               int threads)
+                               const pare_data *data, const pare_data_input *inputs,
+                               int input_count, int threads)
 {
     PARE_TRY(check_inputs(ctx, model, inputs, input_count));
     pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
@@ -108,8 +110,10 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
         st = open_part(p, &p->part[i], data);
         if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", p->part[i].ctx.message);
     }
-    if (st == PARE_OK) *out = p;
-    else pare_predictor_free(p);
+    if (st == PARE_OK)
+        *out = p;
+    else
+        pare_predictor_free(p);
     return st;
 }
 
@@ -140,7 +144,8 @@ static void convert(void *to, pare_dtype to_type, const void *from, pare_dtype f
     const pare_type_info *t = pare_type(to_type), *f = pare_type(from_type);
     size_t wide = (size_t)t->bits / 8, narrow = (size_t)f->bits / 8;
     for (int64_t i = 0; i < n; i++)
-        t->from_f32_ref((char *)to + (size_t)i * wide, f->to_f32((const char *)from + (size_t)i * narrow));
+        t->from_f32_ref((char *)to + (size_t)i * wide,
+                        f->to_f32((const char *)from + (size_t)i * narrow));
 }
 
 /* Gives the runner rows [first, first + take) of an input; rows up to the runner's batch repeat the
@@ -167,8 +172,10 @@ static pare_status feed(part *one, pare_runner *runner, int i, const void *rows,
     for (int r = 0; r < batch; r++) {
         const char *from_row = source + (size_t)(r < take ? r : take - 1) * bytes;
         char *to = (char *)view.data + (size_t)r * wide;
-        if (from == view.dtype) memcpy(to, from_row, bytes);
-        else convert(to, view.dtype, from_row, from, row);
+        if (from == view.dtype)
+            memcpy(to, from_row, bytes);
+        else
+            convert(to, view.dtype, from_row, from, row);
     }
     return PARE_OK;
 }
@@ -179,9 +186,10 @@ static pare_status make_room(pare_ctx *ctx, const char *path, output_rows *out, 
     size_t need, bytes, wide = (size_t)pare_type(out->dtype)->bits / 8;
     if (!wide || !pare_mul_size((size_t)out->size, (size_t)count, &need) ||
         !pare_mul_size(need, wide, &bytes))
-        return PARE_FAIL(ctx, UNSUPPORTED, "%s: output '%s' is %s of %lld elements per sample, which "
-                                           "cannot be collected", path, out->name,
-                         pare_type(out->dtype)->name, (long long)out->size);
+        return PARE_FAIL(ctx, UNSUPPORTED,
+                         "%s: output '%s' is %s of %lld elements per sample, which "
+                         "cannot be collected",
+                         path, out->name, pare_type(out->dtype)->name, (long long)out->size);
     if (need <= out->capacity) return PARE_OK;
     char *more = pare_alloc(ctx, need, wide);
     if (!more) return PARE_MEMORY;
@@ -193,16 +201,19 @@ static pare_status make_room(pare_ctx *ctx, const char *path, output_rows *out, 
 }
 
 /* Keeps the first `take` rows of output i behind the `done` rows this part has. */
-static pare_status collect(part *one, const pare_runner *runner, int i, int batch, int done, int take)
+static pare_status collect(part *one, const pare_runner *runner, int i, int batch, int done,
+                           int take)
 {
     pare_view view = pare_runner_output(runner, i);
     const pare_predictor *p = one->whole;
     output_rows *out = &one->out[i];
     out->name = p->model->graph->out.item[i]->name;
     if (!view.rank || view.dim[0] != batch)
-        return PARE_FAIL(&one->ctx, INPUT, "%s: output '%s' has %lld rows for %d samples; models without "
-                                           "one row per sample cannot be run on a data set",
-                         p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL, batch);
+        return PARE_FAIL(&one->ctx, INPUT,
+                         "%s: output '%s' has %lld rows for %d samples; models without "
+                         "one row per sample cannot be run on a data set",
+                         p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL,
+                         batch);
     out->size = pare_view_count(&view) / batch;
     out->dtype = view.dtype;
     out->shape.rank = view.rank - 1;
@@ -250,7 +261,8 @@ static pare_status join_rows(pare_predictor *p, int i, int parts, int count)
 {
     output_rows *out = &p->out[i];
     const output_rows *like = &p->part[0].out[i];
-    size_t row = (size_t)like->size * (size_t)pare_type(like->dtype)->bits / 8, before = out->capacity;
+    size_t row = (size_t)like->size * (size_t)pare_type(like->dtype)->bits / 8,
+           before = out->capacity;
     out->name = like->name;
     out->dtype = like->dtype;
     out->size = like->size;
@@ -304,7 +316,10 @@ pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
     return PARE_OK;
 }
 
-int pare_predictor_output_count(const pare_predictor *p) { return p->output_count; }
+int pare_predictor_output_count(const pare_predictor *p)
+{
+    return p->output_count;
+}
 
 pare_rows pare_predictor_rows(const pare_predictor *p, int i)
 {

@@ -13,9 +13,10 @@ static json_t *step_json(const pare_step_info *info, double ms, double all_ms)
         json_array_append_new(shape, json_integer(info->shape.dim[d]));
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f}", "node", info->node,
                      "op_type", info->op_type, "kernel", info->kernel, "precision",
-                     pare_type(info->dtype)->name, "output", info->output, "shape", shape, "bytes_in",
-                     (json_int_t)info->bytes_in, "bytes_out", (json_int_t)info->bytes_out, "macs",
-                     info->macs, "time_ms", ms, "share", all_ms > 0 ? ms / all_ms : 0.0);
+                     pare_type(info->dtype)->name, "output", info->output, "shape", shape,
+                     "bytes_in", (json_int_t)info->bytes_in, "bytes_out",
+                     (json_int_t)info->bytes_out, "macs", info->macs, "time_ms", ms, "share",
+                     all_ms > 0 ? ms / all_ms : 0.0);
 }
 
 static json_t *profile_json(const pare_plan *plan, const char *model, const double *median_ms)
@@ -42,12 +43,12 @@ static json_t *trace_json(const pare_plan *plan, const double *seconds)
         pare_step_info info;
         pare_plan_step(plan, i, &info);
         json_array_append_new(
-            events, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:s, s:s, s:I, s:I}}", "name",
-                              *info.node ? info.node : info.output, "cat", info.op_type, "ph", "X",
-                              "pid", 1, "tid", 1, "ts", at * 1e6, "dur", seconds[i] * 1e6, "args",
-                              "kernel", info.kernel, "precision", pare_type(info.dtype)->name,
-                              "bytes_in", (json_int_t)info.bytes_in, "bytes_out",
-                              (json_int_t)info.bytes_out));
+            events,
+            json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:s, s:s, s:I, s:I}}", "name",
+                      *info.node ? info.node : info.output, "cat", info.op_type, "ph", "X", "pid",
+                      1, "tid", 1, "ts", at * 1e6, "dur", seconds[i] * 1e6, "args", "kernel",
+                      info.kernel, "precision", pare_type(info.dtype)->name, "bytes_in",
+                      (json_int_t)info.bytes_in, "bytes_out", (json_int_t)info.bytes_out));
         at += seconds[i];
     }
     return json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
@@ -55,8 +56,8 @@ static json_t *trace_json(const pare_plan *plan, const double *seconds)
 
 static pare_status write_and_free(pare_ctx *ctx, json_t *json, const char *path)
 {
-    pare_status st = json ? pare_json_write(ctx, json, path)
-                          : PARE_FAIL(ctx, MEMORY, "%s: out of memory", path);
+    pare_status st =
+        json ? pare_json_write(ctx, json, path) : PARE_FAIL(ctx, MEMORY, "%s: out of memory", path);
     json_decref(json);
     return st;
 }
@@ -90,7 +91,8 @@ pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *m
     if (st == PARE_OK && profile)
         st = write_and_free(ctx, profile_json(plan, model, median), profile);
     if (st == PARE_OK && trace)
-        st = write_and_free(ctx, trace_json(plan, times + (size_t)(RUNS - 1) * (size_t)steps), trace);
+        st = write_and_free(ctx, trace_json(plan, times + (size_t)(RUNS - 1) * (size_t)steps),
+                            trace);
     pare_free(times);
     pare_free(median);
     return st;

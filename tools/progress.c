@@ -15,9 +15,12 @@ double pare_seconds(void)
 const char *pare_duration_text(double seconds, char *text, int size)
 {
     long s = seconds > 0 ? (long)(seconds + 0.5) : 0;
-    if (s >= 3600) snprintf(text, (size_t)size, "%ldh%02ldm", s / 3600, s / 60 % 60);
-    else if (s >= 60) snprintf(text, (size_t)size, "%ldm%02lds", s / 60, s % 60);
-    else snprintf(text, (size_t)size, "%lds", s);
+    if (s >= 3600)
+        snprintf(text, (size_t)size, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(text, (size_t)size, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(text, (size_t)size, "%lds", s);
     return text;
 }
 
@@ -63,8 +66,10 @@ void pare_progress_step(void *user, int64_t done, int64_t all)
     char line[160];
     pare_progress_line(progress, now, done, all, progress->terminal, line, sizeof line);
     int width = (int)strlen(line), gap = progress->width > width ? progress->width - width : 0;
-    if (progress->terminal) fprintf(progress->file, "\r%s%*s", line, gap, "");
-    else fprintf(progress->file, "%s\n", line);
+    if (progress->terminal)
+        fprintf(progress->file, "\r%s%*s", line, gap, "");
+    else
+        fprintf(progress->file, "%s\n", line);
     fflush(progress->file);
     progress->width = width;
     progress->shown = now;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress of long work on standard error: a bar with rate and time left on a terminal, a plain line
-   every few seconds elsewhere, nothing when quiet. */
+/* Progress of long work on standard error: a bar with rate and time left on a terminal, a plain
+   line every few seconds elsewhere, nothing when quiet. */
 #ifndef PARE_TOOLS_PROGRESS_H
 #define PARE_TOOLS_PROGRESS_H
 

@@ -21,7 +21,8 @@ double pare_report_number(const json_t *json, const char *path, double missing)
     while (*path) {
         size_t n = strcspn(path, ".");
         snprintf(key, sizeof key, "%.*s", (int)n, path);
-        json = json_is_array(json) ? json_array_get(json, (size_t)atoi(key)) : json_object_get(json, key);
+        json = json_is_array(json) ? json_array_get(json, (size_t)atoi(key))
+                                   : json_object_get(json, key);
         path += n + (path[n] == '.');
     }
     return json_is_number(json) ? json_number_value(json) : missing;
@@ -34,10 +35,10 @@ bool pare_report_fits(const json_t *facts)
     json_t *model;
     if (!json_is_array(models) || !json_array_size(models)) return false;
     if (!json_is_string(json_object_get(json_object_get(facts, "data"), "file"))) return false;
-    json_array_foreach((json_t *)models, i, model)
-        if (!json_is_string(json_object_get(model, "file")) ||
-            !json_is_string(json_object_get(model, "precision")))
-            return false;
+    json_array_foreach(
+        (json_t *)models, i,
+        model) if (!json_is_string(json_object_get(model, "file")) ||
+                   !json_is_string(json_object_get(model, "precision"))) return false;
     return true;
 }
 
@@ -59,11 +60,16 @@ static const char *maybe(const json_t *model, const char *path, const char *form
     double value = pare_report_number(model, path, NAN);
     *text = 0;
     if (isnan(value)) return text;
-    if (!strcmp(format, "%.2f")) snprintf(text, size, "%.2f", value);
-    else if (!strcmp(format, "%.1f")) snprintf(text, size, "%.1f", value);
-    else if (!strcmp(format, "%.2g")) snprintf(text, size, "%.2g", value);
-    else if (!strcmp(format, "%.2fx")) snprintf(text, size, "%.2fx", value);
-    else snprintf(text, size, "%.3g", value);
+    if (!strcmp(format, "%.2f"))
+        snprintf(text, size, "%.2f", value);
+    else if (!strcmp(format, "%.1f"))
+        snprintf(text, size, "%.1f", value);
+    else if (!strcmp(format, "%.2g"))
+        snprintf(text, size, "%.2g", value);
+    else if (!strcmp(format, "%.2fx"))
+        snprintf(text, size, "%.2fx", value);
+    else
+        snprintf(text, size, "%.3g", value);
     return text;
 }
 
@@ -109,10 +115,11 @@ static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file,
     size_t i, k;
     json_t *facts, *model;
     pare_table_init(&table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
-    pare_table_add(&table, "%s", labels ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
-                                          "SQNR dB|latency ms|speed-up"
-                                        : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
-                                          "speed-up");
+    pare_table_add(&table, "%s",
+                   labels ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
+                            "SQNR dB|latency ms|speed-up"
+                          : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
+                            "speed-up");
     json_array_foreach((json_t *)comparisons, i, facts)
     {
         if (has_labels(facts) != labels) continue;
@@ -122,8 +129,10 @@ static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file,
             pare_report_stem(json_string_value(json_object_get(model, "file")), stem, sizeof stem);
             for (char *c = stem; *c; c++)
                 if (*c == '|') *c = '/';
-            if (labels) add_labelled(&table, model, stem);
-            else add_unlabelled(&table, model, stem);
+            if (labels)
+                add_labelled(&table, model, stem);
+            else
+                add_unlabelled(&table, model, stem);
         }
     }
     if (table.count > 1) pare_table_print(&table, file);

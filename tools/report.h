@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views of what validate found: a text table, and one self-contained HTML file with table and picture.
-   They are made from the facts (facts.schema.json) only. */
+/* Views of what validate found: a text table, and one self-contained HTML file with table and
+   picture. They are made from the facts (facts.schema.json) only. */
 #ifndef PARE_TOOLS_REPORT_H
 #define PARE_TOOLS_REPORT_H
 

@@ -33,7 +33,10 @@ static point point_of(const json_t *model, bool labels)
     return p;
 }
 
-static bool drawable(const point *p) { return p->ms > 0 && isfinite(p->y); }
+static bool drawable(const point *p)
+{
+    return p->ms > 0 && isfinite(p->y);
+}
 
 static double x_of(const chart *c, double ms)
 {
@@ -45,7 +48,8 @@ static double y_of(const chart *c, double y)
     return c->bottom - (y - c->y0) / (c->y1 - c->y0) * (c->bottom - c->top);
 }
 
-/* The ends of both axes: all points and intervals with a margin. False where nothing can be drawn. */
+/* The ends of both axes: all points and intervals with a margin. False where nothing can be drawn.
+ */
 static bool set_ends(chart *c, const json_t *comparisons)
 {
     size_t i, k;
@@ -54,14 +58,14 @@ static bool set_ends(chart *c, const json_t *comparisons)
     c->x1 = c->y1 = -INFINITY;
     json_array_foreach((json_t *)comparisons, i, facts)
         json_array_foreach(json_object_get(facts, "models"), k, model)
-        {
-            point p = point_of(model, c->labels);
-            if (!drawable(&p)) continue;
-            c->x0 = fmin(c->x0, log10(p.ms));
-            c->x1 = fmax(c->x1, log10(p.ms));
-            c->y0 = fmin(c->y0, isnan(p.low) ? p.y : p.low);
-            c->y1 = fmax(c->y1, isnan(p.high) ? p.y : p.high);
-        }
+    {
+        point p = point_of(model, c->labels);
+        if (!drawable(&p)) continue;
+        c->x0 = fmin(c->x0, log10(p.ms));
+        c->x1 = fmax(c->x1, log10(p.ms));
+        c->y0 = fmin(c->y0, isnan(p.low) ? p.y : p.low);
+        c->y1 = fmax(c->y1, isnan(p.high) ? p.y : p.high);
+    }
     if (!(c->x1 >= c->x0)) return false;
     double dx = fmax(0.08 * (c->x1 - c->x0), 0.06), dy = fmax(0.08 * (c->y1 - c->y0), 0.1);
     c->x0 -= dx;
@@ -87,9 +91,10 @@ static void add_grid_y(const chart *c)
     int digits = step < 0.1 ? 2 : step < 1 ? 1 : 0;
     for (double y = ceil(c->y0 / step) * step; y <= c->y1; y += step) {
         double at = y_of(c, y);
-        pare_text_add(c->text, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                               "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
-                               "text-anchor=\"end\">%.*f</text>\n",
+        pare_text_add(c->text,
+                      "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
+                      "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
+                      "text-anchor=\"end\">%.*f</text>\n",
                       c->left, c->right, at, at, c->left - 8, at + 4, digits, y);
     }
 }
@@ -103,9 +108,10 @@ static void add_grid_x(const chart *c)
             double ms = mantissa[m] * pow(10, e), at = x_of(c, ms);
             if (at < c->left || at > c->right || at - nearest < 34) continue;
             nearest = at;
-            pare_text_add(c->text, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                                   "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
-                                   "text-anchor=\"middle\">%g</text>\n",
+            pare_text_add(c->text,
+                          "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
+                          "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
+                          "text-anchor=\"middle\">%g</text>\n",
                           at, at, c->top, c->bottom, at, c->bottom + 18, ms);
         }
 }
@@ -114,8 +120,9 @@ static void add_axes(const chart *c)
 {
     add_grid_y(c);
     add_grid_x(c);
-    pare_text_add(c->text, "<text x=\"%.1f\" y=\"%.1f\">%s</text><text x=\"%.1f\" y=\"%.1f\" "
-                           "text-anchor=\"end\">median latency of one sample, ms (logarithmic)</text>\n",
+    pare_text_add(c->text,
+                  "<text x=\"%.1f\" y=\"%.1f\">%s</text><text x=\"%.1f\" y=\"%.1f\" "
+                  "text-anchor=\"end\">median latency of one sample, ms (logarithmic)</text>\n",
                   c->left - 40, c->top - 14, c->labels ? "top-1, %" : "SQNR, dB", c->right,
                   c->bottom + 38);
 }
@@ -125,13 +132,13 @@ static void add_marker(pare_text *t, const char *precision, double x, double y, 
 {
     double r = 6;
     if (!strcmp(precision, "int8"))
-        pare_text_add(t, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"1.5\"", x - r + 1,
-                      y - r + 1, 2 * r - 2, 2 * r - 2);
+        pare_text_add(t, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"1.5\"",
+                      x - r + 1, y - r + 1, 2 * r - 2, 2 * r - 2);
     else if (!strcmp(precision, "fp16"))
         pare_text_add(t, "<path d=\"M%.1f %.1fl%.1f %.1fh%.1fz\"", x, y - r, r, 1.8 * r, -2 * r);
     else if (!strcmp(precision, "bf16"))
-        pare_text_add(t, "<path d=\"M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz\"", x, y - r - 1, r + 1,
-                      r + 1, -r - 1, r + 1, -r - 1, -r - 1);
+        pare_text_add(t, "<path d=\"M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz\"", x, y - r - 1,
+                      r + 1, r + 1, -r - 1, r + 1, -r - 1, -r - 1);
     else
         pare_text_add(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"", x, y, r - 0.5);
     pare_text_add(t, " fill=\"%s\" stroke=\"var(--card)\" stroke-width=\"1.5\"", colour);
@@ -141,17 +148,19 @@ static void add_point(const chart *c, const point *p, const char *colour)
 {
     double x = x_of(c, p->ms), y = y_of(c, p->y);
     if (!isnan(p->low))
-        pare_text_add(c->text, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
-                               "stroke-opacity=\".35\" stroke-width=\"2\"/>",
+        pare_text_add(c->text,
+                      "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+                      "stroke-opacity=\".35\" stroke-width=\"2\"/>",
                       x, x, y_of(c, p->low), y_of(c, p->high), colour);
     add_marker(c->text, p->precision, x, y, colour);
     pare_text_add(c->text, "><title>");
     pare_text_add_escaped(c->text, p->file);
     pare_text_add(c->text, ": %.2f %s, %.3g ms</title>", p->y, c->labels ? "%" : "dB", p->ms);
-    pare_text_add(c->text, "</%s>\n", !strcmp(p->precision, "int8")   ? "rect"
-                                      : !strcmp(p->precision, "fp16") ? "path"
-                                      : !strcmp(p->precision, "bf16") ? "path"
-                                                                      : "circle");
+    pare_text_add(c->text, "</%s>\n",
+                  !strcmp(p->precision, "int8")   ? "rect"
+                  : !strcmp(p->precision, "fp16") ? "path"
+                  : !strcmp(p->precision, "bf16") ? "path"
+                                                  : "circle");
 }
 
 /* The points of one comparison, joined to the first by a thin line. */
@@ -167,8 +176,9 @@ static void add_group(const chart *c, const json_t *facts, size_t group)
     {
         point p = point_of(model, c->labels);
         if (k && drawable(&first) && drawable(&p))
-            pare_text_add(c->text, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
-                                   "stroke-opacity=\".4\"/>",
+            pare_text_add(c->text,
+                          "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+                          "stroke-opacity=\".4\"/>",
                           x_of(c, first.ms), y_of(c, first.y), x_of(c, p.ms), y_of(c, p.y), colour);
     }
     json_array_foreach((json_t *)models, k, model)
@@ -196,8 +206,10 @@ static double add_legend(const chart *c, const json_t *comparisons)
             y += 20;
         }
         snprintf(colour, sizeof colour, "var(--c%zu)", i % PARE_CHART_COLOURS);
-        pare_text_add(c->text, "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\" fill=\"%s\"/>"
-                               "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">", x, y - 6, colour, x + 20, y);
+        pare_text_add(c->text,
+                      "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\" fill=\"%s\"/>"
+                      "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">",
+                      x, y - 6, colour, x + 20, y);
         pare_text_add_escaped(c->text, stem);
         pare_text_add(c->text, "</text>\n");
         x += wide;
@@ -208,7 +220,8 @@ static double add_legend(const chart *c, const json_t *comparisons)
     }
     for (i = 0; i < 4; i++, x += 56) {
         add_marker(c->text, precisions[i], x + 7, y - 4, "var(--soft)");
-        pare_text_add(c->text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y, precisions[i]);
+        pare_text_add(c->text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y,
+                      precisions[i]);
     }
     return y;
 }
@@ -216,11 +229,19 @@ static double add_legend(const chart *c, const json_t *comparisons)
 static void add_chart(pare_text *text, const json_t *comparisons, const char *class, double width,
                       double height, bool labels)
 {
-    chart c = {.text = text, .width = width, .height = height, .left = 54, .right = width - 16,
-               .bottom = height - 48, .labels = labels};
+    chart c = {.text = text,
+               .width = width,
+               .height = height,
+               .left = 54,
+               .right = width - 16,
+               .bottom = height - 48,
+               .labels = labels};
     if (!set_ends(&c, comparisons)) return;
-    pare_text_add(text, "<svg class=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s against "
-                        "latency of every model\">\n", class, width, height, labels ? "Accuracy" : "SQNR");
+    pare_text_add(
+        text,
+        "<svg class=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s against "
+        "latency of every model\">\n",
+        class, width, height, labels ? "Accuracy" : "SQNR");
     c.top = add_legend(&c, comparisons) + 44;
     add_axes(&c);
     size_t i;

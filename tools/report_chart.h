@@ -13,7 +13,8 @@ extern "C" {
 
 enum { PARE_CHART_COLOURS = 8 }; /* --c0 to --c7 of the page */
 
-/* A wide and a narrow picture, of which the page shows one; nothing where no model has a latency. */
+/* A wide and a narrow picture, of which the page shows one; nothing where no model has a latency.
+ */
 void pare_chart_add(pare_text *text, const json_t *comparisons);
 
 #ifdef __cplusplus

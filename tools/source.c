@@ -35,9 +35,10 @@ static pare_status check_map(pare_ctx *ctx, const pare_list *map, pare_value *co
         for (int i = 0; i < count; i++)
             known |= strlen(inputs[i]->name) == n && !strncmp(inputs[i]->name, map->item[m], n);
         if (!known)
-            return PARE_FAIL(ctx, INPUT, "%s: --map %s: the model has no input of this name; its first "
-                                         "is '%s'", path, map->item[m],
-                             count ? inputs[0]->name : "(none)");
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: --map %s: the model has no input of this name; its first "
+                             "is '%s'",
+                             path, map->item[m], count ? inputs[0]->name : "(none)");
     }
     return PARE_OK;
 }
@@ -74,12 +75,15 @@ static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options
     if (end == text || *end != ':')
         return PARE_FAIL(ctx, USAGE, "--range %s: expected A:B, the samples from A to B-1", text);
     text = end + 1;
-    if (*text) *last = strtoll(text, &end, 10);
-    else end = (char *)text;
+    if (*text)
+        *last = strtoll(text, &end, 10);
+    else
+        end = (char *)text;
     if (*end || *first < 0 || *last > all || *first > *last)
-        return PARE_FAIL(ctx, INPUT, "%s: --range %s: expected 0 <= A <= B <= %lld, the number of "
-                                     "samples in the file", options->data, options->range,
-                         (long long)all);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: --range %s: expected 0 <= A <= B <= %lld, the number of "
+                         "samples in the file",
+                         options->data, options->range, (long long)all);
     return PARE_OK;
 }
 
@@ -103,10 +107,11 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     PARE_TRY(parse_range(tool->ctx, options, pare_data_count(out->data), &first, &last));
     if (wanted < 0 || wanted > last - first) wanted = last - first;
     if (!wanted)
-        return PARE_FAIL(tool->ctx, INPUT, "%s: 0 samples%s; at least one is needed, 512 are advised",
-                         options->data, options->samples == 0 ? " were asked for"
-                                        : options->range      ? " lie in this range"
-                                                              : " in the file");
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: 0 samples%s; at least one is needed, 512 are advised", options->data,
+                         options->samples == 0 ? " were asked for"
+                         : options->range      ? " lie in this range"
+                                               : " in the file");
     out->samples = pare_arena_alloc(&tool->arena, (size_t)wanted, sizeof *out->samples);
     if (!out->samples) return PARE_MEMORY;
     pare_data_spread(first, last, wanted, out->samples);
@@ -133,8 +138,8 @@ void pare_source_close(pare_source *source)
 
 json_t *pare_source_json(const pare_source *source, const pare_source_options *options)
 {
-    json_t *json = json_pack("{s:s, s:I}", "file", options->data, "samples",
-                             (json_int_t)source->count);
+    json_t *json =
+        json_pack("{s:s, s:I}", "file", options->data, "samples", (json_int_t)source->count);
     if (options->range) json_object_set_new(json, "range", json_string(options->range));
     return json;
 }

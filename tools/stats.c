@@ -25,8 +25,10 @@ static double corrected_phi(pare_paired t, double n)
     double margins = sqrt(a + b) * sqrt(c + d) * sqrt(a + c) * sqrt(b + d);
     if (margins == 0) return 0;
     double excess = a * d - b * c;
-    if (excess > n / 2) excess -= n / 2;
-    else if (excess > 0) excess = 0;
+    if (excess > n / 2)
+        excess -= n / 2;
+    else if (excess > 0)
+        excess = 0;
     return excess / margins;
 }
 
@@ -81,7 +83,10 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void pare_stats_sort(double *values, size_t n) { qsort(values, n, sizeof *values, by_value); }
+void pare_stats_sort(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, by_value);
+}
 
 double pare_stats_percentile(const double *sorted, size_t n, double q)
 {

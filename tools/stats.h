@@ -29,13 +29,14 @@ pare_interval pare_stats_wilson(int64_t hits, int64_t n);
    Statistics in Medicine 17:2635 (Wilson's limits joined by a continuity-corrected phi). */
 pare_interval pare_stats_newcombe(pare_paired table);
 
-/* Two-sided p-value of McNemar's test (1947, Psychometrika 12:153) that both are equally often right:
-   the exact binomial below 25 discordant pairs, else chi-square with Edwards' continuity correction;
-   1 without discordant pairs. *exact says which (NULL is allowed). */
+/* Two-sided p-value of McNemar's test (1947, Psychometrika 12:153) that both are equally often
+   right: the exact binomial below 25 discordant pairs, else chi-square with Edwards' continuity
+   correction; 1 without discordant pairs. *exact says which (NULL is allowed). */
 double pare_stats_mcnemar(pare_paired table, bool *exact);
 
 /* Is an accuracy no better than guessing among so many classes? True where hits / n is not above
-   guessing by at least a twentieth of the way to 1, or where Wilson's interval includes guessing. */
+   guessing by at least a twentieth of the way to 1, or where Wilson's interval includes guessing.
+ */
 bool pare_stats_near_chance(int64_t hits, int64_t n, int64_t classes);
 
 /* Sorts ascending; NaN is not allowed. */

@@ -18,7 +18,8 @@ void pare_table_add(pare_table *table, const char *format, ...)
     char **cell = pare_arena_alloc(table->arena, PARE_TABLE_COLUMNS, sizeof *cell);
     char *text = pare_arena_strdup(table->arena, line);
     if (!cell || !text ||
-        !pare_arena_grow(table->arena, &table->row, &table->capacity, table->count, sizeof *table->row))
+        !pare_arena_grow(table->arena, &table->row, &table->capacity, table->count,
+                         sizeof *table->row))
         return; /* the context says that memory is out */
     for (int c = 0; c < PARE_TABLE_COLUMNS && text; c++) {
         char *bar = strchr(text, '|');

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that grows: for reports. After a failed allocation calls do nothing and the context says why. */
+/* Text that grows: for reports. After a failed allocation calls do nothing and the context says
+ * why. */
 #ifndef PARE_TOOLS_TEXT_H
 #define PARE_TOOLS_TEXT_H
 

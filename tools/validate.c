@@ -22,9 +22,11 @@ static bool is_classifier(const pare_rows *rows)
 static pare_status check_label(const pare_contest *c, const pare_batch *batch, int i)
 {
     if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
-    return PARE_FAIL(c->tool->ctx, INPUT, "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
-                                          "has %lld classes", c->data, (long long)batch->label[i],
-                     (long long)c->classes - 1, c->contender[0].model->path, (long long)c->classes);
+    return PARE_FAIL(c->tool->ctx, INPUT,
+                     "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
+                     "has %lld classes",
+                     c->data, (long long)batch->label[i], (long long)c->classes - 1,
+                     c->contender[0].model->path, (long long)c->classes);
 }
 
 /* Hits and agreement of one sample in all models. */
@@ -56,11 +58,14 @@ static void judge_sample(pare_contest *c, int64_t label, int i)
 static pare_status same_outputs(const pare_contest *c, int k, int out)
 {
     const pare_contender *a = &c->contender[0], *b = &c->contender[k];
-    pare_rows x = pare_predictor_rows(a->predictor, out), y = pare_predictor_rows(b->predictor, out);
+    pare_rows x = pare_predictor_rows(a->predictor, out),
+              y = pare_predictor_rows(b->predictor, out);
     if (x.size == y.size) return PARE_OK;
-    return PARE_FAIL(c->tool->ctx, INPUT, "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
-                                          "models that are compared need equal outputs", b->model->path,
-                     y.name, (long long)y.size, x.name, a->model->path, (long long)x.size);
+    return PARE_FAIL(c->tool->ctx, INPUT,
+                     "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
+                     "models that are compared need equal outputs",
+                     b->model->path, y.name, (long long)y.size, x.name, a->model->path,
+                     (long long)x.size);
 }
 
 static pare_status predict_all(pare_contest *c, const pare_batch *batch)
@@ -83,12 +88,13 @@ static pare_status stop_near_chance(const pare_contest *c)
     int64_t hits = c->contender[0].top1;
     if (c->any_accuracy || !c->classes || !pare_stats_near_chance(hits, c->samples, c->classes))
         return PARE_OK;
-    return PARE_FAIL(c->tool->ctx, INPUT,
-                     "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
-                     "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
-                     "and classes)? --any-accuracy compares all the same",
-                     c->contender[0].model->path, 100 * (double)hits / (double)c->samples,
-                     (long long)c->samples, 100 / (double)c->classes, (long long)c->classes, c->data);
+    return PARE_FAIL(
+        c->tool->ctx, INPUT,
+        "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
+        "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
+        "and classes)? --any-accuracy compares all the same",
+        c->contender[0].model->path, 100 * (double)hits / (double)c->samples, (long long)c->samples,
+        100 / (double)c->classes, (long long)c->classes, c->data);
 }
 
 pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch)
@@ -106,7 +112,10 @@ pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch)
     return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
 }
 
-pare_status pare_contest_finish(pare_contest *c) { return stop_near_chance(c); }
+pare_status pare_contest_finish(pare_contest *c)
+{
+    return stop_near_chance(c);
+}
 
 /* --- latency --- */
 
@@ -146,12 +155,13 @@ static pare_status take_times(pare_contest *c, const pare_times *times, pare_pla
     static const double percentiles[] = {90, 95, 99};
     for (int k = 0; k < c->count; k++) {
         int batch = pare_model_fixed_batch(c->contender[k].model);
-        c->contender[k].latency = pare_times_json(c->tool->ctx, &times[k], batch ? batch : 1,
-                                                  percentiles, 3);
+        c->contender[k].latency =
+            pare_times_json(c->tool->ctx, &times[k], batch ? batch : 1, percentiles, 3);
         if (!c->contender[k].latency) return PARE_MEMORY;
         json_object_set_new(c->contender[k].latency, "batch", json_integer(batch ? batch : 1));
         json_object_set_new(c->contender[k].latency, "threads", json_integer(threads));
-        json_object_set_new(c->contender[k].latency, "emulated", json_boolean(pare_plan_emulates(plan[k])));
+        json_object_set_new(c->contender[k].latency, "emulated",
+                            json_boolean(pare_plan_emulates(plan[k])));
     }
     return PARE_OK;
 }
@@ -179,7 +189,10 @@ pare_status pare_contest_time(pare_contest *c, const pare_source *source, int th
 /* --- facts --- */
 
 /* JSON has no Inf: an error of nothing is null. */
-static json_t *real_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
 
 static json_t *interval_json(pare_interval i, double factor)
 {
@@ -194,17 +207,18 @@ static void add_accuracy(json_t *json, const pare_contest *c, const pare_contend
     json_object_set_new(json, "top1", json_real(percent * (double)one->top1));
     json_object_set_new(json, "top1_interval",
                         interval_json(pare_stats_wilson(one->top1, c->samples), 100));
-    if (c->classes > 5)
-        json_object_set_new(json, "top5", json_real(percent * (double)one->top5));
+    if (c->classes > 5) json_object_set_new(json, "top5", json_real(percent * (double)one->top5));
     if (one == c->contender) return;
     json_object_set_new(json, "drop",
                         json_real(percent * (double)(one->paired.first - one->paired.second)));
-    json_object_set_new(json, "drop_interval", interval_json(pare_stats_newcombe(one->paired), 100));
-    json_object_set_new(json, "mcnemar",
-                        json_pack("{s:f, s:s, s:I, s:I}", "p", p, "test",
-                                  exact ? "exact binomial" : "chi-square with continuity correction",
-                                  "only_first_right", (json_int_t)one->paired.first,
-                                  "only_this_right", (json_int_t)one->paired.second));
+    json_object_set_new(json, "drop_interval",
+                        interval_json(pare_stats_newcombe(one->paired), 100));
+    json_object_set_new(
+        json, "mcnemar",
+        json_pack("{s:f, s:s, s:I, s:I}", "p", p, "test",
+                  exact ? "exact binomial" : "chi-square with continuity correction",
+                  "only_first_right", (json_int_t)one->paired.first, "only_this_right",
+                  (json_int_t)one->paired.second));
 }
 
 static json_t *errors_json(const pare_contender *one)
@@ -212,12 +226,12 @@ static json_t *errors_json(const pare_contender *one)
     json_t *list = json_array();
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
         const pare_error_sums *e = &one->error[o];
-        json_array_append_new(
-            list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "name",
-                            pare_predictor_rows(one->predictor, o).name, "sqnr_db",
-                            real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",
-                            pare_error_mse(e), "max_abs_error", e->max_abs, "not_finite",
-                            (json_int_t)e->bad));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "name",
+                                              pare_predictor_rows(one->predictor, o).name,
+                                              "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine",
+                                              pare_error_cosine(e), "mse", pare_error_mse(e),
+                                              "max_abs_error", e->max_abs, "not_finite",
+                                              (json_int_t)e->bad));
     }
     return list;
 }
@@ -241,9 +255,10 @@ json_t *pare_contest_json(const pare_contest *c)
         if (one->latency) json_object_update(json, one->latency);
         if (k && one->latency) {
             const char *const path = "latency_ms";
-            double a = json_real_value(json_object_get(
-                json_object_get(c->contender[0].latency, path), "median"));
-            double b = json_real_value(json_object_get(json_object_get(one->latency, path), "median"));
+            double a = json_real_value(
+                json_object_get(json_object_get(c->contender[0].latency, path), "median"));
+            double b =
+                json_real_value(json_object_get(json_object_get(one->latency, path), "median"));
             json_object_set_new(json, "speed_up", json_real(b > 0 ? a / b : 0));
         }
         json_array_append_new(list, json);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several models on the same samples: accuracy with labels, error against the first model always, and
-   what the difference means. */
+/* Several models on the same samples: accuracy with labels, error against the first model always,
+   and what the difference means. */
 #ifndef PARE_TOOLS_VALIDATE_H
 #define PARE_TOOLS_VALIDATE_H
 
@@ -18,7 +18,7 @@ typedef struct pare_contender {
     pare_model *model;
     pare_model_facts facts;
     pare_predictor *predictor;
-    pare_error_sums *error; /* (outputs) against the first */
+    pare_error_sums *error;     /* (outputs) against the first */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
     json_t *latency;            /* of pare_times_json at batch 1 (or the model's own), or NULL */
@@ -33,15 +33,15 @@ typedef struct pare_contest {
     const char *data;         /* file, for messages */
 } pare_contest;
 
-/* Runs one batch through every model. PARE_INPUT: a label out of range; the first model's accuracy is
-   near chance (asked once enough samples were seen). */
+/* Runs one batch through every model. PARE_INPUT: a label out of range; the first model's accuracy
+   is near chance (asked once enough samples were seen). */
 PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_batch *batch);
 
 /* After the last batch: asks once more whether accuracy is near chance. */
 PARE_NODISCARD pare_status pare_contest_finish(pare_contest *contest);
 
-/* Latency of every model at batch 1, measured in turns so that all meet the same machine. threads 0: one,
-   which other work on the machine disturbs least. */
+/* Latency of every model at batch 1, measured in turns so that all meet the same machine. threads
+   0: one, which other work on the machine disturbs least. */
 PARE_NODISCARD pare_status pare_contest_time(pare_contest *contest, const pare_source *source,
                                              int threads);
 

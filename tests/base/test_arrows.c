@@ -21,8 +21,9 @@ static const struct arrow {
     {"runtime/passes", "runtime/base runtime/graph runtime/ops"},
     {"runtime/cpu", "runtime/base runtime/graph runtime/ops"},
     {"runtime/cuda", "runtime/base runtime/graph runtime/ops"},
-    {"runtime/exec", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-                     "formats"},
+    {"runtime/exec",
+     "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
+     "formats"},
     {"formats", "runtime/base runtime/graph"},
     {"calib", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
               "runtime/exec formats"},
@@ -54,8 +55,8 @@ static const struct arrow *folder_of(const char *path)
     return NULL;
 }
 
-/* Is this include allowed from this folder? Quoted includes are written from the root; a header that
-   the build makes has no folder of ours. */
+/* Is this include allowed from this folder? Quoted includes are written from the root; a header
+   that the build makes has no folder of ours. */
 static bool allowed(const struct arrow *from, const char *include)
 {
     const struct arrow *to = folder_of(include);
@@ -97,8 +98,10 @@ static int check_folder(const char *folder, int *seen)
         struct stat st;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] == '.' || stat(path, &st)) continue;
-        if (S_ISDIR(st.st_mode)) wrong += check_folder(path, seen);
-        else if (is_source(path) && folder_of(path)) wrong += check_file(path, folder_of(path), seen);
+        if (S_ISDIR(st.st_mode))
+            wrong += check_folder(path, seen);
+        else if (is_source(path) && folder_of(path))
+            wrong += check_file(path, folder_of(path), seen);
     }
     closedir(dir);
     return wrong;
@@ -107,9 +110,11 @@ static int check_folder(const char *folder, int *seen)
 static void includes_follow_the_arrows(void **state)
 {
     (void)state;
-    const char *const roots[] = {"runtime", "formats", "calib", "quant", "prune", "distill", "tools"};
+    const char *const roots[] = {"runtime", "formats", "calib", "quant",
+                                 "prune",   "distill", "tools"};
     int wrong = 0, seen = 0;
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) wrong += check_folder(roots[i], &seen);
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
+        wrong += check_folder(roots[i], &seen);
     assert_true(seen > 50);
     assert_int_equal(wrong, 0);
 }

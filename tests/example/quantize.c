@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantizes a model with libpare: quantize MODEL DATA.h5 OUT. Build it against the installed library:
-   cc quantize.c $(pkg-config --cflags pare) $(pkg-config --static --libs pare) -o quantize */
+/* Quantizes a model with libpare: quantize MODEL DATA.h5 OUT. Build it against the installed
+   library: cc quantize.c $(pkg-config --cflags pare) $(pkg-config --static --libs pare) -o quantize
+ */
 #include <tools/pare.h>
 
 #include <stdio.h>
@@ -26,12 +27,14 @@ static pare_status quantize(pare_ctx *ctx, const char *path, const char *samples
     if ((st = pare_data_open(ctx, &data, samples, &input, 1)) != PARE_OK) goto done;
     int64_t n = pare_data_count(data) < 512 ? pare_data_count(data) : 512;
     pare_data_spread(0, pare_data_count(data), n, index);
-    pare_calib_options calib = {.samples = index, .sample_count = n, .batch = 64, .model_hash = hash};
+    pare_calib_options calib = {
+        .samples = index, .sample_count = n, .batch = 64, .model_hash = hash};
 
     if ((st = pare_calibrate(ctx, &ranges, model, data, &calib)) != PARE_OK) goto done;
     if ((st = pare_quantize(ctx, model, ranges, &options, &facts)) != PARE_OK) goto done;
     if ((st = pare_onnx_write(ctx, model, out, &writing)) != PARE_OK) goto done;
-    printf("%s: %d nodes quantized, %d left float\n", out, facts.quantized_nodes, facts.float_nodes);
+    printf("%s: %d nodes quantized, %d left float\n", out, facts.quantized_nodes,
+           facts.float_nodes);
 done:
     if (ranges) pare_ranges_free(ranges);
     if (data) pare_data_close(data);

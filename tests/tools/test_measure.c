@@ -22,14 +22,17 @@ static json_t *facts_of(double *ms, size_t n, double batch)
     return json;
 }
 
-static bool is_stable(json_t *json) { return json_is_true(json_object_get(json, "stable")); }
+static bool is_stable(json_t *json)
+{
+    return json_is_true(json_object_get(json, "stable"));
+}
 
 static bool has_note(json_t *json, const char *words)
 {
     size_t i;
     json_t *note;
-    json_array_foreach(json_object_get(json, "notes"), i, note)
-        if (strstr(json_string_value(note), words)) return true;
+    json_array_foreach(json_object_get(json, "notes"), i,
+                       note) if (strstr(json_string_value(note), words)) return true;
     return false;
 }
 
@@ -52,7 +55,8 @@ static void a_drift_is_said(void **state)
 {
     (void)state;
     double ms[1000];
-    for (int i = 0; i < 1000; i++) ms[i] = 2 + 0.0002 * i; /* the last fifth is 8 % above the first */
+    for (int i = 0; i < 1000; i++)
+        ms[i] = 2 + 0.0002 * i; /* the last fifth is 8 % above the first */
     json_t *json = facts_of(ms, 1000, 1);
     assert_false(is_stable(json));
     assert_true(has_note(json, "the median moved by"));

@@ -27,9 +27,15 @@ static const pare_option toy_table[] = {
     {0},
 };
 static const toy_options toy_defaults = {.n = 7};
-static const pare_command toy = {.name = "toy", .arguments = "A [B]", .min = 1, .max = 2,
-                                 .summary = "s", .example = "pare toy", .options = toy_table,
-                                 .size = sizeof(toy_options), .defaults = &toy_defaults};
+static const pare_command toy = {.name = "toy",
+                                 .arguments = "A [B]",
+                                 .min = 1,
+                                 .max = 2,
+                                 .summary = "s",
+                                 .example = "pare toy",
+                                 .options = toy_table,
+                                 .size = sizeof(toy_options),
+                                 .defaults = &toy_defaults};
 
 typedef struct fixture {
     pare_ctx ctx;
@@ -68,8 +74,10 @@ static pare_status parse(fixture *f, const char *line)
 static void every_kind_is_read(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(parse(f, "a --samples 12 -o x.onnx --ratio=0.25 --kind fp16 --many p --many -q b -f "
-                              "--threads 3"), PARE_OK);
+    assert_int_equal(
+        parse(f, "a --samples 12 -o x.onnx --ratio=0.25 --kind fp16 --many p --many -q b -f "
+                 "--threads 3"),
+        PARE_OK);
     assert_int_equal(f->options.n, 12);
     assert_string_equal(f->options.out, "x.onnx");
     assert_true(f->options.x == 0.25);
@@ -101,8 +109,9 @@ static void expect_usage(fixture *f, const char *line, const char *message)
 static void mistakes_are_named(void **state)
 {
     fixture *f = *state;
-    expect_usage(f, "a --sampels 3", "toy: no option '--sampels', did you mean --samples; "
-                                     "'pare toy --help' lists them");
+    expect_usage(f, "a --sampels 3",
+                 "toy: no option '--sampels', did you mean --samples; "
+                 "'pare toy --help' lists them");
     expect_usage(f, "a --zzzzzz", "toy: no option '--zzzzzz'; 'pare toy --help' lists them");
     expect_usage(f, "a --samples 101", "toy: --samples 101: expected a whole number from 0 to 100");
     expect_usage(f, "a --samples 3x", "toy: --samples 3x: expected a whole number from 0 to 100");
@@ -164,8 +173,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(every_kind_is_read),  TEST(defaults_hold_and_dashes_end_options),
-        TEST(mistakes_are_named),  TEST(commands_are_found),
+        TEST(every_kind_is_read), TEST(defaults_hold_and_dashes_end_options),
+        TEST(mistakes_are_named), TEST(commands_are_found),
         TEST(tables_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

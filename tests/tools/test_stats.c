@@ -14,7 +14,8 @@ static void near(double a, double b, double within)
     if (!(fabs(a - b) <= within)) fail_msg("%.12g is not within %g of %.12g", a, within, b);
 }
 
-/* 81 of 263: the example of Newcombe 1998, Statistics in Medicine 17:857, gives 0.2553 to 0.3662. */
+/* 81 of 263: the example of Newcombe 1998, Statistics in Medicine 17:857, gives 0.2553 to 0.3662.
+ */
 static void wilson_matches_the_published_example(void **state)
 {
     (void)state;
@@ -31,8 +32,8 @@ static void wilson_matches_the_published_example(void **state)
     near(i.high - i.low, 1, 0);
 }
 
-/* (36, 12, 2, 0) is in Newcombe's paper as 0.0569 to 0.3404; (1, 1, 7, 12) in Fagerland, Lydersen and
-   Laake, Statistical Analysis of Contingency Tables, as -0.507 to -0.026. */
+/* (36, 12, 2, 0) is in Newcombe's paper as 0.0569 to 0.3404; (1, 1, 7, 12) in Fagerland, Lydersen
+   and Laake, Statistical Analysis of Contingency Tables, as -0.507 to -0.026. */
 static void newcombe_matches_published_examples(void **state)
 {
     (void)state;
@@ -63,10 +64,16 @@ static void mcnemar_is_exact_for_few_pairs(void **state)
         double p;
         bool exact;
     } cases[] = {
-        {12, 2, 0.012939453125, true}, {3, 9, 0.14599609375, true},   {8, 8, 1, true},
-        {0, 5, 0.0625, true},          {1, 23, 2.9802322387695312e-06, true},
-        {12, 13, 1, false},            {121, 59, 5.450094825427e-06, false},
-        {40, 55, 0.15089717233443, false}, {13, 13, 1, false},        {0, 0, 1, true},
+        {12, 2, 0.012939453125, true},
+        {3, 9, 0.14599609375, true},
+        {8, 8, 1, true},
+        {0, 5, 0.0625, true},
+        {1, 23, 2.9802322387695312e-06, true},
+        {12, 13, 1, false},
+        {121, 59, 5.450094825427e-06, false},
+        {40, 55, 0.15089717233443, false},
+        {13, 13, 1, false},
+        {0, 0, 1, true},
         {30, 10, 0.0026631192591386, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -20,8 +20,8 @@ static void progress_tells_rate_and_time_left(void **state)
     pare_progress_line(&p, 102, 128, 512, false, text, sizeof text);
     assert_string_equal(text, "calibrate 128/512 samples, 25 %, 64/s, 6s left");
     pare_progress_line(&p, 102, 128, 512, true, text, sizeof text);
-    assert_string_equal(text,
-                        "calibrate [######..................] 128/512 samples, 25 %, 64/s, 6s left");
+    assert_string_equal(
+        text, "calibrate [######..................] 128/512 samples, 25 %, 64/s, 6s left");
     pare_progress_line(&p, 104, 10, 0, false, text, sizeof text);
     assert_string_equal(text, "calibrate 10 samples, 2.5/s");
     pare_progress_line(&p, 100, 0, 512, false, text, sizeof text);
