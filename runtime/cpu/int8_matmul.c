@@ -49,7 +49,7 @@ static void pack(const int8_matmul *s, int16_t *packed, const pare_view *b, int6
 /* Where threads outnumber the tiles of rows, columns are cut too. */
 static int64_t stretch_of(const pare_int8_gemm *g, int64_t tiles, int threads)
 {
-    int64_t parts = threads > tiles ? (threads + tiles - 1) / (tiles ? tiles : 1) : 1;
+    int64_t parts = tiles && threads > tiles ? (threads + tiles - 1) / tiles : 1;
     int64_t blocks = (g->blocks + parts - 1) / parts;
     return (blocks < 1 ? 1 : blocks) * g->block;
 }
