@@ -4,6 +4,7 @@
 #include "quant/parts.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 
 static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
@@ -29,6 +30,11 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
         return PARE_FAIL(s->ctx, INPUT, "%s: tensor '%s' has the range [%g, %g], expected finite "
                          "numbers in order; look for NaN or Inf with pare calibrate",
                          s->model->path, p->value->name, (double)range.low, (double)range.high);
+    const pare_histogram *h = stats->histogram;
+    if (h->nan || h->inf)
+        pare_log(s->ctx, PARE_LOG_WARNING,
+                 "%s: tensor '%s' held NaN %" PRIu64 " times and Inf %" PRIu64
+                 " times during calibration; its range is that of its finite values", s->model->path, p->value->name, h->nan, h->inf);
     p->low = fminf(range.low, 0);
     p->high = fmaxf(range.high, 0);
     return PARE_OK;

@@ -39,6 +39,9 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
     pare_arena_init(&p->arena, ctx);
     pare_status st = options_keep(p, options);
     if (st == PARE_OK) st = pare_model_clone(ctx, &p->model, model);
+    if (st == PARE_OK && !p->model->graph->out.count)
+        st = PARE_FAIL(ctx, INPUT, "%s: the graph has no outputs, so there is nothing to compute; "
+                                   "export the model again", model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
     if (st == PARE_OK) st = pare_steps_make(p);
     if (st != PARE_OK) {

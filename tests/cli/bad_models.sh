@@ -84,6 +84,17 @@ model shapes 17 "node { op_type: \"Gemm\" name: \"fc\" input: \"x\" input: \"w\"
     float_data: 4 float_data: 5 float_data: 6 } $ends"
 refuses shapes_disagree 1 "shapes.onnx|node 'fc' (Gemm)" $bench shapes.onnx
 
+model silent 17 "node { op_type: \"Relu\" name: \"r\" input: \"x\" output: \"q\" } input { name: \"x\" $tensor }"
+refuses no_outputs 1 "silent.onnx|no outputs" $bench silent.onnx
+
+model nan 17 "node { op_type: \"MatMul\" name: \"fc\" input: \"x\" input: \"w\" output: \"y\" }
+    initializer { name: \"w\" data_type: 1 dims: 4 dims: 4 float_data: 1 float_data: nan float_data: 3
+    float_data: 4 float_data: 1 float_data: 2 float_data: 3 float_data: 4 float_data: 1 float_data: 2
+    float_data: 3 float_data: 4 float_data: 1 float_data: 2 float_data: 3 float_data: 4 } $ends"
+head -c 64 /dev/zero | npy_of zeros.npy '<f4' '(4, 4)'
+"$pare" data import -q --npy zeros.npy --name x -o zeros.h5 >/dev/null
+refuses nan_weight 1 "nan.onnx|tensor 'w'|nan" "$pare" quantize -q nan.onnx --data zeros.h5 -o nan.q.onnx
+
 # --- external data ---
 external() { # NAME LOCATION
     model "$1" 17 "node { op_type: \"Add\" name: \"a\" input: \"x\" input: \"w\" output: \"y\" }
