@@ -174,6 +174,28 @@ static pare_status pack(pare_onnx_builder *b, pare_splice *splice, const char *p
     return PARE_OK;
 }
 
+/* Neither file may take the place of one that the model read from elsewhere needs. Written over its
+   own source as a whole, a model replaces what it replaces. */
+static pare_status keep_sources(pare_ctx *ctx, const pare_model *model, const char *path,
+                                const char *data_path, pare_arena *scratch)
+{
+    if (pare_file_same(path, model->path)) return PARE_OK;
+    const char *bad = data_path && pare_file_same(data_path, model->path) ? data_path : NULL;
+    const pare_onnx_files *files =
+        model->release == pare_onnx_files_free ? model->release_user : NULL;
+    for (size_t i = 0; files && !bad && i < files->count; i++) {
+        const char *source =
+            pare_arena_printf(scratch, "%s/%s", files->folder, files->file[i].location);
+        if (!source) return PARE_MEMORY;
+        if (pare_file_same(path, source)) bad = path;
+        else if (data_path && pare_file_same(data_path, source)) bad = data_path;
+    }
+    if (!bad) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: output and input are the same file: '%s' needs it; choose another name "
+                     "for the output", bad, model->path);
+}
+
 pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,
                             const pare_onnx_write_options *options)
 {
@@ -185,6 +207,8 @@ pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *
     pare_status st = data_path ? PARE_OK : PARE_MEMORY;
     if (data_path && options && options->external_data)
         b.location = data_path + (slash ? slash + 1 - path : 0);
+    if (st == PARE_OK)
+        st = keep_sources(ctx, model, path, b.location ? data_path : NULL, &b.scratch);
     if (st == PARE_OK) st = pack(&b, &splice, path);
     if (st == PARE_OK) st = write_files(&b, &splice, path, data_path);
     pare_splice_free(&splice);

@@ -12,6 +12,12 @@ refuses equal_to_input 1 "m.onnx|same file" $quantize -o m.onnx
 ln -s m.onnx alias.onnx
 refuses equal_by_link 1 "alias.onnx|same file" $quantize -o alias.onnx
 refuses equal_to_data 1 "same file" "$pare" quantize -q m.onnx --data "$data/test.h5" -o "$data/test.h5"
+mkdir pair && "$pare" quantize -q m.onnx --precision fp16 --external-data -o pair/h.onnx >/dev/null
+refuses equal_to_external_data 1 "pair/h.onnx.data|same file" "$pare" quantize -q pair/h.onnx \
+    --precision bf16 -o pair/h.onnx.data
+cp m.onnx pair/k.onnx.data
+refuses external_data_equal_to_input 1 "pair/k.onnx.data|same file" "$pare" quantize -q pair/k.onnx.data \
+    --precision fp16 --external-data -o pair/k.onnx
 refuses json_equal_to_input 1 "m.onnx|same file" "$pare" inspect m.onnx --json m.onnx
 refuses is_a_folder 1 "folder|is a folder" $quantize -o folder
 refuses no_such_folder 1 "nowhere/out.onnx|'nowhere' does not exist" $quantize -o nowhere/out.onnx
