@@ -4,6 +4,9 @@
 #include "tools/progress.h"
 #include "tools/stats.h"
 
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -28,6 +31,26 @@ void pare_measure_fill(pare_runner *runner)
     }
 }
 
+/* Seconds that this process' threads stood ready without a core: the second number, nanoseconds,
+   of each thread's schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where it is not
+   kept. */
+static double waited_seconds(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    double sum = 0;
+    for (const struct dirent *entry; tasks && (entry = readdir(tasks));) {
+        char path[320], line[96];
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!file) continue;
+        const char *second = fgets(line, sizeof line, file) ? strchr(line, ' ') : NULL;
+        if (second) sum += strtod(second, NULL) * 1e-9;
+        fclose(file);
+    }
+    if (tasks) closedir(tasks);
+    return sum;
+}
+
 pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_options *options,
                          pare_times *times)
 {
@@ -37,7 +60,9 @@ pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_
         PARE_TRY(pare_ctx_poll(ctx));
         now = pare_seconds();
     } while (now - start < options->warm_up / 1000);
-    start = now;
+    double waited = waited_seconds();
+    start = pare_seconds();
+    now = start;
     for (int64_t n = 0;
          n < MOST_RUNS && (now - start < options->duration || n < options->iterations); n++) {
         if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
@@ -49,6 +74,7 @@ pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_
         PARE_TRY(pare_ctx_poll(ctx));
     }
     times->wall += now - start;
+    times->waited += fmax(0, waited_seconds() - waited);
     return PARE_OK;
 }
 
@@ -70,9 +96,12 @@ static void note(json_t *notes, const char *format, ...)
 }
 
 /* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
-   the time, or a middle half wider than a quarter of the median, are not the model's doing. */
-static bool judge(json_t *notes, const double *sorted, size_t n, double drift, double highest)
+   the time, a middle half wider than a quarter of the median, or threads that stood without a core
+   for more than a tenth of the time, are not the model's doing. */
+static bool judge(json_t *notes, const pare_times *times, const double *sorted, double drift,
+                  double highest)
 {
+    size_t n = times->count;
     double median = pare_stats_percentile(sorted, n, 50);
     double middle = pare_stats_percentile(sorted, n, 75) - pare_stats_percentile(sorted, n, 25);
     bool stable = true;
@@ -90,11 +119,20 @@ static bool judge(json_t *notes, const double *sorted, size_t n, double drift, d
              100 * middle / median);
         stable = false;
     }
+    if (times->waited > 0.1 * times->wall) {
+        note(notes,
+             "unstable: threads waited %.2g s for a core in %.2g s; stop other work or use "
+             "fewer threads (--threads)",
+             times->waited, times->wall);
+        stable = false;
+    }
     if (n < 10) {
-        note(notes, "unstable: only %zu runs; use --duration or --iterations", n);
+        note(notes, "unstable: only %zu run%s; use --duration or --iterations", n,
+             n == 1 ? "" : "s");
         stable = false;
     } else if (highest > 50 && (double)n * (1 - highest / 100) < 10) {
-        note(notes, "p%g rests on %.0f of %zu runs", highest, (double)n * (1 - highest / 100), n);
+        note(notes, "p%g rests on fewer than 10 of the %zu runs; measure longer (--duration)",
+             highest, n);
     }
     return stable;
 }
@@ -119,7 +157,7 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
         if (percentiles[i] > highest) highest = percentiles[i];
     }
     json_t *notes = json_array();
-    bool stable = judge(notes, sorted, n, drift, highest);
+    bool stable = judge(notes, times, sorted, drift, highest);
     json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
                              (json_int_t)n, "throughput_per_s",
                              times->wall > 0 ? batch * (double)n / times->wall : 0.0,

@@ -20,7 +20,8 @@ typedef struct pare_measure_options {
 typedef struct pare_times {
     double *ms; /* (count) milliseconds in order of time; freed with pare_times_free */
     size_t count, capacity;
-    double wall; /* seconds all of them took */
+    double wall;   /* seconds all of them took */
+    double waited; /* seconds that threads were ready meanwhile but had no core; a sum over them */
 } pare_times;
 
 /* Fills the runner's inputs: floats with repeatable values in [0, 1), integers with 0. */

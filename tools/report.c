@@ -73,6 +73,39 @@ static const char *maybe(const json_t *model, const char *path, const char *form
     return text;
 }
 
+/* The median in milliseconds, marked as print_marks explains. */
+static const char *latency(const json_t *model, char *text, size_t size)
+{
+    maybe(model, "latency_ms.median", "%.3g", text, size);
+    size_t n = strlen(text);
+    if (n)
+        snprintf(text + n, size - n, "%s%s",
+                 json_is_true(json_object_get(model, "emulated")) ? "~" : "",
+                 json_is_false(json_object_get(model, "stable")) ? "*" : "");
+    return text;
+}
+
+static bool any_model(const json_t *comparisons, const char *key, bool value)
+{
+    size_t i, k;
+    json_t *facts, *model, *found;
+    json_array_foreach((json_t *)comparisons, i, facts)
+        json_array_foreach(json_object_get(facts, "models"), k,
+                           model) if ((found = json_object_get(model, key)) != NULL &&
+                                      json_is_true(found) == value) return true;
+    return false;
+}
+
+static void print_marks(const json_t *comparisons, FILE *file)
+{
+    if (any_model(comparisons, "emulated", true))
+        fprintf(file, "~ the CPU emulates this 16-bit arithmetic: the latency predicts no other "
+                      "hardware\n");
+    if (any_model(comparisons, "stable", false))
+        fprintf(file, "* unstable: other work shared the cores, or too few runs; 'notes' of --json "
+                      "say why\n");
+}
+
 static void add_labelled(pare_table *table, const json_t *m, const char *net)
 {
     char size[24], top1[16], drop[48], p[16], agree[16], ms[16], speed[16], db[16];
@@ -83,8 +116,7 @@ static void add_labelled(pare_table *table, const json_t *m, const char *net)
                    maybe(m, "top1", "%.2f", top1, sizeof top1), drop,
                    maybe(m, "mcnemar.p", "%.2g", p, sizeof p),
                    maybe(m, "agreement", "%.2f", agree, sizeof agree),
-                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db),
-                   maybe(m, "latency_ms.median", "%.3g", ms, sizeof ms),
+                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), latency(m, ms, sizeof ms),
                    maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
 }
 
@@ -99,8 +131,7 @@ static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
                    maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
                    maybe(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
                    maybe(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
-                   maybe(m, "latency_ms.median", "%.3g", ms, sizeof ms),
-                   maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
+                   latency(m, ms, sizeof ms), maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
 }
 
 /* Comparisons with labels and without have different columns: one table each. */
@@ -142,4 +173,5 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 {
     print_some(arena, comparisons, file, true);
     print_some(arena, comparisons, file, false);
+    print_marks(comparisons, file);
 }
