@@ -81,7 +81,7 @@ static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options
         end = (char *)text;
     if (*end || *first < 0 || *last > all || *first > *last)
         return PARE_FAIL(ctx, INPUT,
-                         "%s: --range %s: expected 0 <= A <= B <= %lld, the number of "
+                         "%s: --range %s: expected 0 <= A < B <= %lld, the number of "
                          "samples in the file",
                          options->data, options->range, (long long)all);
     return PARE_OK;
