@@ -34,7 +34,8 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
     if (h->nan || h->inf)
         pare_log(s->ctx, PARE_LOG_WARNING,
                  "%s: tensor '%s' held NaN %" PRIu64 " times and Inf %" PRIu64
-                 " times during calibration; its range is that of its finite values", s->model->path, p->value->name, h->nan, h->inf);
+                 " times during calibration; its range is that of its finite values",
+                 s->model->path, p->value->name, h->nan, h->inf);
     p->low = fminf(range.low, 0);
     p->high = fmaxf(range.high, 0);
     return PARE_OK;

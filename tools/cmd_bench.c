@@ -12,8 +12,10 @@
 #include "tools/source.h"
 #include "tools/table.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct bench_options {
     pare_common common;
@@ -238,6 +240,10 @@ static pare_status run(pare_tool *tool, const void *options)
     PARE_TRY(pare_check_output(tool->ctx, o->profile, tool->arg, 1));
     PARE_TRY(pare_check_output(tool->ctx, o->trace, tool->arg, 1));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
+    if (o->cache && mkdir(o->cache, 0777) && errno != EEXIST)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%s: the folder cannot be made: %s; kernel timings are not kept", o->cache,
+                 strerror(errno));
     pare_status st = bench(tool, o, model);
     if (st == PARE_OK) print_facts(tool->facts);
     pare_model_free(model);

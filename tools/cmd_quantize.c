@@ -68,6 +68,26 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     return pare_check_output(tool->ctx, o->output, inputs, 4);
 }
 
+/* Options that change nothing in the chosen precision: the user should know. */
+static void warn_unused(pare_tool *tool, const quantize_options *o)
+{
+    const bool int8 = o->precision == PARE_PRECISION_INT8;
+    const struct {
+        const char *name;
+        bool given;
+    } option[] = {
+        {"--io same", int8 && o->io},
+        {"--activations u8", !int8 && o->activations},
+        {"--target", !int8 && o->target != TARGET_AUTO},
+        {"--weights tensor", !int8 && o->weights},
+        {"--method", !int8 && strcmp(o->method, defaults.method) != 0},
+    };
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (option[i].given)
+            pare_log(tool->ctx, PARE_LOG_WARNING, "%s changes nothing in %s", option[i].name,
+                     int8 ? "int8: inputs and outputs stay f32" : "fp16 and bf16");
+}
+
 static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                                  pare_quant_options *out)
 {
@@ -107,7 +127,7 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
                           uint64_t bytes_before, const char *hash)
 {
     static const char *const precisions[] = {"int8", "fp16", "bf16"};
-    char hash_after[33], size[32];
+    char hash_after[33], size[32], opset[64];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, o->output, hash_after, &bytes));
     json_t *notes = json_array();
@@ -116,14 +136,15 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
         pare_log(tool->ctx, PARE_LOG_INFO, "%s", facts->note[i]);
     }
     printf("%s\n", o->output);
+    int n = snprintf(opset, sizeof opset, "opset %lld", (long long)facts->opset_after);
+    if (facts->opset_before != facts->opset_after)
+        snprintf(opset + n, sizeof opset - (size_t)n, " (was %lld)",
+                 (long long)facts->opset_before);
     if (!o->common.quiet)
-        fprintf(stderr,
-                "%s, %s (%.0f %% of before), %d nodes converted, %d left float, opset %lld to "
-                "%lld\n",
+        fprintf(stderr, "%s, %s (%.0f %% of before), %d nodes converted, %d left float, %s\n",
                 precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
                 bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
-                facts->quantized_nodes, facts->float_nodes, (long long)facts->opset_before,
-                (long long)facts->opset_after);
+                facts->quantized_nodes, facts->float_nodes, opset);
     json_object_update_new(
         tool->facts,
         json_pack(
@@ -149,6 +170,7 @@ static pare_status run(pare_tool *tool, const void *options)
     uint64_t bytes;
     PARE_TRY(check_options(tool, o));
     PARE_TRY(quant_options(tool, o, &quant));
+    warn_unused(tool, o);
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st;
     if ((st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes)) != PARE_OK) goto done;

@@ -9,13 +9,16 @@ enum { COLUMN = 30, WIDTH = 96 };
 /* Text wrapped at WIDTH; the first line begins at column `at`, the others at COLUMN. */
 static void print_wrapped(FILE *file, const char *text, int at)
 {
+    const char *gap = "";
     while (*text) {
         size_t n = strcspn(text, " ");
         if (at + (int)n > WIDTH) {
             fprintf(file, "\n%*s", COLUMN, "");
             at = COLUMN;
+            gap = "";
         }
-        fprintf(file, "%.*s%s", (int)n, text, text[n] ? " " : "");
+        fprintf(file, "%s%.*s", gap, (int)n, text);
+        gap = " ";
         at += (int)n + 1;
         text += n + (text[n] == ' ');
     }
@@ -39,8 +42,8 @@ static void print_option(FILE *file, const pare_option *o)
 
 void pare_help_print(FILE *file, const pare_command *command)
 {
-    fprintf(file, "pare %s: %s\n\nusage: pare %s %s\n", command->name, command->summary,
-            command->name, command->arguments);
+    fprintf(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
+            command->name, command->arguments[0] ? " " : "", command->arguments);
     if (command->detail) fprintf(file, "\n%s\n", command->detail);
     fprintf(file, "\n");
     for (const pare_option *o = command->options; o && o->name; o++) print_option(file, o);
@@ -49,14 +52,36 @@ void pare_help_print(FILE *file, const pare_command *command)
     fprintf(file, "\nexample:\n  %s\n", command->example);
 }
 
+static bool in_group(const pare_command *command, const char *group)
+{
+    size_t n = strlen(group);
+    return !strncmp(command->name, group, n) && command->name[n] == ' ';
+}
+
+static void print_commands(FILE *file, const char *group)
+{
+    for (const pare_command *const *c = pare_commands; *c; c++)
+        if (!group || in_group(*c, group)) fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
+    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+}
+
 void pare_help_overview(FILE *file)
 {
     fprintf(file,
             "pare makes a trained ONNX model smaller and faster, and proves what that cost.\n\n"
             "usage: pare COMMAND [OPTION...]\n\n");
-    for (const pare_command *const *c = pare_commands; *c; c++)
-        fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
-    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+    print_commands(file, NULL);
+}
+
+bool pare_help_group(FILE *file, const char *word)
+{
+    for (const pare_command *const *c = pare_commands; *c; c++) {
+        if (!in_group(*c, word)) continue;
+        fprintf(file, "usage: pare %s COMMAND [OPTION...]\n\n", word);
+        print_commands(file, word);
+        return true;
+    }
+    return false;
 }
 
 /* Words of a choice behind their option; files and folders by what the option takes. */

@@ -94,6 +94,8 @@ PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_comm
 
 void pare_help_print(FILE *file, const pare_command *command);
 void pare_help_overview(FILE *file);
+/* The commands that begin with this word ("data"); prints nothing and is false without any. */
+bool pare_help_group(FILE *file, const char *word);
 void pare_completion_bash(FILE *file);
 
 /* The candidate nearest to a word by edit distance, NULL where none is near. */

@@ -6,9 +6,11 @@
 #include "tools/commands.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A signal handler can reach nothing else. */
 static volatile int interrupted;
@@ -26,6 +28,17 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+/* Started with closed standard descriptors, a program would get their numbers for the files it
+   opens, and print into them. Opened for reading, they still fail who prints. */
+static void hold_descriptors(void)
+{
+    for (int fd = open("/dev/null", O_RDONLY | O_CLOEXEC); fd >= 0; fd = dup(fd))
+        if (fd > 2) {
+            close(fd);
+            return;
+        }
 }
 
 static void on_log(void *user, pare_log_level level, const char *line)
@@ -107,6 +120,7 @@ done:
 int main(int argc, char **argv)
 {
     pare_ctx ctx;
+    hold_descriptors();
     pare_ctx_init(&ctx);
     ctx.interrupted = &interrupted;
     catch_signals();
@@ -116,6 +130,9 @@ int main(int argc, char **argv)
         return argc < 2 ? 2 : 0;
     }
     if (!strcmp(argv[1], "--version")) argv[1] = "version";
+    bool asked = argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"));
+    if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
+        return asked ? 0 : 2;
     pare_status st = run_words(&ctx, argv + 1, argc - 1);
     if (st != PARE_OK)
         fprintf(stderr, "pare: %s\n", ctx.message[0] ? ctx.message : pare_status_text(st));

@@ -18,6 +18,10 @@ for command in "data fashion-mnist" "data import" inspect check calibrate quanti
         has "--json" .test.out && has "--device" .test.out && [ ! -s .test.err ] || wrong="$wrong $command"
 done
 if [ -z "$wrong" ]; then pass every_help; else fail every_help "$wrong"; fi
+works group_help "$pare" data --help
+says group_help_lists "data import"
+{ "$pare" --help && "$pare" data --help && "$pare" quantize --help && "$pare" ops --help; } >.test.out 2>&1
+if grep -q ' $' .test.out; then fail help_ends_lines "$(grep -m1 ' $' .test.out)"; else pass help_ends_lines; fi
 refuses no_command 2 "no command 'valdate'|validate" "$pare" valdate
 refuses no_option 2 "did you mean --samples" "$pare" calibrate "$mlp" --sampels 3
 refuses bad_choice 2 "int8|fp16|bf16" "$pare" quantize "$mlp" -o q.onnx --precision int3
@@ -44,6 +48,8 @@ works quantize_ranges "$pare" quantize -q "$mlp" -o a.onnx --ranges ranges.json
 works quantize_data "$pare" quantize -q "$mlp" -o b.onnx --data "$data/train.h5"
 cmp -s a.onnx b.onnx && pass same_file_either_way || fail same_file_either_way "ranges and data give different files"
 works fp16 "$pare" quantize -q "$mlp" -o h.onnx --precision fp16
+"$pare" quantize "$mlp" -o h2.onnx --precision fp16 --method mse >.test.out 2>.test.err
+has "warning: --method changes nothing" .test.err && pass unused_option || fail unused_option "$(cat .test.err)"
 works bf16 "$pare" quantize -q "$mlp" -o g.onnx --precision bf16
 works u8 "$pare" quantize -q "$mlp" -o u.onnx --ranges ranges.json --activations u8
 works check_result "$pare" check a.onnx
@@ -60,6 +66,8 @@ works bench "$pare" bench -q a.onnx --duration 0.1 --shapes input:4x1x28x28 --pe
 says bench_percentile "p99.9"
 has '"traceEvents"' trace.json && pass trace || fail trace "no events"
 has '"kernel"' profile.json && pass profile || fail profile "no kernels"
+works bench_cache "$pare" bench -q a.onnx --duration 0.1 --cache timings
+[ -f timings/timing.json ] && pass cache_is_kept || fail cache_is_kept "no timings/timing.json"
 refuses bench_unknown_input 1 "has no input 'in'|'input'" "$pare" bench a.onnx --shapes in:1x1x28x28
 refuses bench_bad_shape 2 "--shapes" "$pare" bench a.onnx --shapes input:1xx28
 refuses bench_shape_contradicts 1 "a.onnx|input" "$pare" bench a.onnx --shapes input:1x3x28x28
@@ -90,6 +98,12 @@ works run "$pare" run -q "$mlp" --input input=x.npy -o out
 [ -f out/logits.npy ] && pass run_names_outputs || fail run_names_outputs "$(ls out)"
 works run_positional "$pare" run -q "$mlp" input=x.npy -o out2
 cmp -s out/logits.npy out2/logits.npy && pass run_is_repeatable || fail run_is_repeatable "outputs differ"
+: | npy_of x0.npy '<f4' '(0, 1, 28, 28)'
+works run_zero_samples "$pare" run -q --threads 1 a.onnx --input input=x0.npy -o out0
+has "'shape': (0, 10)" out0/logits.npy && pass zero_samples_out || fail zero_samples_out "$(head -c 80 out0/logits.npy)"
+works run_expected "$pare" run -q "$mlp" --data "$data/test.h5" --samples 500 -o expected.h5
+"$pare" run -v "$mlp" --data "$data/test.h5" --samples 500 -o closed.h5 <&- >&- 2>&-
+cmp -s expected.h5 closed.h5 && pass closed_descriptors || fail closed_descriptors "words went into the file"
 refuses run_missing_input 1 "mlp.onnx|'input' is missing|--input input=" "$pare" run "$mlp" -o out3
 refuses run_wrong_name 1 "has no input 'data'" "$pare" run "$mlp" --input data=x.npy -o out3
 refuses run_twice 2 "twice" "$pare" run "$mlp" input=x.npy input=x.npy -o out3
