@@ -48,6 +48,68 @@ pare_status pare_check_output(pare_ctx *ctx, const char *path, const char *const
     return check_folder(ctx, path);
 }
 
+/* --- all of a command --- */
+
+static bool same_name(const char *a, const char *b)
+{
+    return !strcmp(a, b) || pare_file_same(a, b);
+}
+
+static const char *file_of(const pare_option *o, const void *options)
+{
+    if (o->kind != PARE_OPTION_FILE && o->kind != PARE_OPTION_OUTPUT) return NULL;
+    return *(const char *const *)((const char *)options + o->offset);
+}
+
+/* One of words is NAME=FILE with this file. */
+static bool in_pairs(const char *const *words, int count, const char *path)
+{
+    for (int i = 0; i < count; i++) {
+        const char *equals = strchr(words[i], '=');
+        if (equals && pare_file_same(equals + 1, path)) return true;
+    }
+    return false;
+}
+
+/* Does option o name the file, itself or in its list? */
+static bool names_file(const pare_option *o, const void *options, const char *path)
+{
+    const char *file = file_of(o, options);
+    if (file) return same_name(file, path);
+    if (o->kind != PARE_OPTION_LIST) return false;
+    const pare_list *list = (const void *)((const char *)options + o->offset);
+    return in_pairs(list->item, list->count, path);
+}
+
+static pare_status check_one(pare_tool *tool, const void *options, const pare_option *out)
+{
+    const char *path = file_of(out, options);
+    const pare_option *const tables[] = {tool->command->options, pare_common_options};
+    PARE_TRY(pare_check_output(tool->ctx, path, tool->arg, tool->arg_count));
+    if (path && in_pairs(tool->arg, tool->arg_count, path))
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: output and input are the same file; choose another "
+                         "name for the output",
+                         path);
+    for (int t = 0; path && t < 2; t++)
+        for (const pare_option *o = tables[t]; o && o->name; o++)
+            if (o != out && names_file(o, options, path))
+                return PARE_FAIL(tool->ctx, INPUT,
+                                 "%s: --%s and --%s name the same file; choose another name for "
+                                 "the output",
+                                 path, out->name, o->name);
+    return PARE_OK;
+}
+
+pare_status pare_check_outputs(pare_tool *tool, const void *options)
+{
+    const pare_option *const tables[] = {tool->command->options, pare_common_options};
+    for (int t = 0; t < 2; t++)
+        for (const pare_option *o = tables[t]; o && o->name; o++)
+            if (o->kind == PARE_OPTION_OUTPUT) PARE_TRY(check_one(tool, options, o));
+    return PARE_OK;
+}
+
 pare_status pare_need_option(pare_tool *tool, const char *value, const char *name, const char *why)
 {
     if (value) return PARE_OK;

@@ -14,6 +14,10 @@ extern "C" {
 PARE_NODISCARD pare_status pare_check_output(pare_ctx *ctx, const char *path,
                                              const char *const *inputs, int input_count);
 
+/* The same for every PARE_OPTION_OUTPUT of a command: none may be an argument, a file that another
+   option names, or one of its NAME=FILE values. */
+PARE_NODISCARD pare_status pare_check_outputs(pare_tool *tool, const void *options);
+
 /* Fails where a needed option is missing: "pare bench: --data is needed: ...". */
 PARE_NODISCARD pare_status pare_need_option(pare_tool *tool, const char *value, const char *name,
                                             const char *why);

@@ -3,7 +3,6 @@
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
-#include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/model_facts.h"
@@ -37,9 +36,9 @@ static const pare_option table[] = {
      "runs to time, at least (10)"},
     {"percentile", 0, PARE_OPTION_TEXT, "90,95,99", offsetof(bench_options, percentile), 0, 0,
      "percentiles to report beside the median (90,95,99)"},
-    {"profile", 0, PARE_OPTION_FILE, "p.json", offsetof(bench_options, profile), 0, 0,
+    {"profile", 0, PARE_OPTION_OUTPUT, "p.json", offsetof(bench_options, profile), 0, 0,
      "write time, bytes, kernel and precision of every step"},
-    {"trace", 0, PARE_OPTION_FILE, "t.json", offsetof(bench_options, trace), 0, 0,
+    {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(bench_options, trace), 0, 0,
      "write one run as a Chrome trace"},
     {"no-tune", 0, PARE_OPTION_FLAG, NULL, offsetof(bench_options, no_tune), 0, 0,
      "take the first kernel that can, without timing the others"},
@@ -237,8 +236,6 @@ static pare_status run(pare_tool *tool, const void *options)
     double percentiles[MOST_PERCENTILES];
     int count;
     PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
-    PARE_TRY(pare_check_output(tool->ctx, o->profile, tool->arg, 1));
-    PARE_TRY(pare_check_output(tool->ctx, o->trace, tool->arg, 1));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     if (o->cache && mkdir(o->cache, 0777) && errno != EEXIST)
         pare_log(tool->ctx, PARE_LOG_WARNING,

@@ -15,7 +15,7 @@ typedef struct calibrate_options {
 } calibrate_options;
 
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_FILE, "ranges.json", offsetof(calibrate_options, output), 0, 0,
+    {"output", 'o', PARE_OPTION_OUTPUT, "ranges.json", offsetof(calibrate_options, output), 0, 0,
      "table to write"},
     PARE_SOURCE_ROWS(calibrate_options, "samples to read, evenly spaced (512)"),
     {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(calibrate_options, merge), 0, 0,
@@ -71,7 +71,6 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
                          tool->arg_count);
     PARE_TRY(
         pare_need_option(tool, o->source.data, "--data F.h5", "calibration never invents data"));
-    PARE_TRY(pare_check_output(tool->ctx, o->output, &o->source.data, 1));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
     if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
@@ -91,7 +90,6 @@ static pare_status run(pare_tool *tool, const void *options)
 {
     const calibrate_options *o = options;
     PARE_TRY(pare_need_option(tool, o->output, "-o ranges.json", "the table to write"));
-    PARE_TRY(pare_check_output(tool->ctx, o->output, tool->arg, tool->arg_count));
     return o->merge ? merge(tool, o) : calibrate(tool, o);
 }
 

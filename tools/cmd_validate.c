@@ -20,7 +20,7 @@ typedef struct validate_options {
 
 static const pare_option table[] = {
     PARE_SOURCE_ROWS(validate_options, "samples to compare on, evenly spaced (all)"),
-    {"report", 0, PARE_OPTION_FILE, "report.html", offsetof(validate_options, report), 0, 0,
+    {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(validate_options, report), 0, 0,
      "write table and picture as one HTML file; measures latency, too"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
      "measure the latency of one sample, all models in turns; on one thread unless --threads says "
@@ -124,8 +124,6 @@ static pare_status run(pare_tool *tool, const void *options)
                             .any_accuracy = o->any_accuracy};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
-    PARE_TRY(pare_check_output(tool->ctx, o->report, tool->arg, tool->arg_count));
-    PARE_TRY(pare_check_output(tool->ctx, o->report, &o->source.data, 1));
     contest.contender =
         pare_arena_alloc(&tool->arena, (size_t)contest.count, sizeof *contest.contender);
     if (!contest.contender) return PARE_MEMORY;
@@ -171,7 +169,7 @@ typedef struct report_options {
 } report_options;
 
 static const pare_option report_table[] = {
-    {"output", 'o', PARE_OPTION_FILE, "report.html", offsetof(report_options, output), 0, 0,
+    {"output", 'o', PARE_OPTION_OUTPUT, "report.html", offsetof(report_options, output), 0, 0,
      "HTML file to write"},
     {0},
 };
@@ -195,7 +193,6 @@ static pare_status read_facts(pare_tool *tool, json_t *all)
 static pare_status run_report(pare_tool *tool, const void *options)
 {
     const report_options *o = options;
-    PARE_TRY(pare_check_output(tool->ctx, o->output, tool->arg, tool->arg_count));
     json_t *all = json_array();
     pare_status st = read_facts(tool, all);
     if (st == PARE_OK) st = show(tool, all, o->output);

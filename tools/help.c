@@ -97,7 +97,7 @@ static void complete_value(FILE *file, const pare_option *o)
         fprintf(file, "' -- \"$word\"))");
     } else if (o->kind == PARE_OPTION_FOLDER) {
         fprintf(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
-    } else if (o->kind == PARE_OPTION_FILE) {
+    } else if (o->kind == PARE_OPTION_FILE || o->kind == PARE_OPTION_OUTPUT) {
         fprintf(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
     } else {
         fprintf(file, "COMPREPLY=()");

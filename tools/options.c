@@ -7,7 +7,7 @@
 #include <string.h>
 
 const pare_option pare_common_options[] = {
-    {"json", 0, PARE_OPTION_FILE, "FILE", offsetof(pare_common, json), 0, 0,
+    {"json", 0, PARE_OPTION_OUTPUT, "FILE", offsetof(pare_common, json), 0, 0,
      "write the command's facts as JSON"},
     {"quiet", 'q', PARE_OPTION_FLAG, NULL, offsetof(pare_common, quiet), 0, 0,
      "no progress and no notes, only results and errors"},
@@ -177,6 +177,7 @@ static pare_status set(pare_arena *arena, const pare_command *command, const par
         return append(arena, field, text);
     case PARE_OPTION_TEXT:
     case PARE_OPTION_FILE:
+    case PARE_OPTION_OUTPUT:
     case PARE_OPTION_FOLDER:
         *(const char **)field = text;
         return PARE_OK;

@@ -20,6 +20,7 @@ typedef enum pare_option_kind {
     PARE_OPTION_REAL,   /* double in [low, high] */
     PARE_OPTION_TEXT,   /* const char * */
     PARE_OPTION_FILE,   /* const char *, completed by file names */
+    PARE_OPTION_OUTPUT, /* the same, a file to write: none that another option or argument names */
     PARE_OPTION_FOLDER, /* const char *, completed by folders */
     PARE_OPTION_CHOICE, /* int: place of the word in `value`, "int8|fp16|bf16" */
     PARE_OPTION_LIST    /* pare_list: may be given several times */

@@ -77,7 +77,7 @@ static pare_status flush_output(pare_ctx *ctx)
 static pare_status run_command(pare_tool *tool, const void *options)
 {
     PARE_TRY(check_device(tool->ctx, tool->common));
-    PARE_TRY(pare_check_output(tool->ctx, tool->common->json, tool->arg, tool->arg_count));
+    PARE_TRY(pare_check_outputs(tool, options));
     PARE_TRY(tool->command->run(tool, options));
     PARE_TRY(flush_output(tool->ctx));
     return write_facts(tool);

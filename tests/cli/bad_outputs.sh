@@ -19,6 +19,12 @@ cp m.onnx pair/k.onnx.data
 refuses external_data_equal_to_input 1 "pair/k.onnx.data|same file" "$pare" quantize -q pair/k.onnx.data \
     --precision fp16 --external-data -o pair/k.onnx
 refuses json_equal_to_input 1 "m.onnx|same file" "$pare" inspect m.onnx --json m.onnx
+ln -s "$data/test.h5" test.h5
+refuses json_equal_to_data 1 "--json|--data|same file" "$pare" validate -q m.onnx --data test.h5 --samples 9 \
+    --any-accuracy --json test.h5
+refuses report_equal_to_json 1 "--report|--json|same file" "$pare" validate -q m.onnx --data test.h5 \
+    --report both --json both
+refuses trace_equal_to_profile 1 "same file" "$pare" bench -q m.onnx --profile one.json --trace one.json
 refuses is_a_folder 1 "folder|is a folder" $quantize -o folder
 refuses no_such_folder 1 "nowhere/out.onnx|'nowhere' does not exist" $quantize -o nowhere/out.onnx
 refuses not_writable 1 "/proc/out.onnx" $quantize -o /proc/out.onnx
