@@ -78,6 +78,8 @@ static pare_status check_all(findings *f)
         found_message(f);
         return st == PARE_MEMORY || st == PARE_INTERRUPTED ? st : PARE_OK;
     }
+    if (!model->graph->out.count)
+        found(f, "the graph has no outputs, so there is nothing to compute");
     st = pare_pass_check(model, found, f, &count);
     if (st == PARE_OK && count) {
         if (pare_graph_sort(model->graph) == PARE_OK)

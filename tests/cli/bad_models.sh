@@ -86,6 +86,7 @@ refuses shapes_disagree 1 "shapes.onnx|node 'fc' (Gemm)" $bench shapes.onnx
 
 model silent 17 "node { op_type: \"Relu\" name: \"r\" input: \"x\" output: \"q\" } input { name: \"x\" $tensor }"
 refuses no_outputs 1 "silent.onnx|no outputs" $bench silent.onnx
+refuses no_outputs_checked 1 "silent.onnx: 1 problem" "$pare" check silent.onnx
 
 model nan 17 "node { op_type: \"MatMul\" name: \"fc\" input: \"x\" input: \"w\" output: \"y\" }
     initializer { name: \"w\" data_type: 1 dims: 4 dims: 4 float_data: 1 float_data: nan float_data: 3
