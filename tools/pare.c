@@ -20,13 +20,17 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-/* The first SIGINT or SIGTERM asks the work to stop, which removes what it began to write; a second
-   one kills. A file over the size limit is an error of the write, not the end of the program. */
+/* The first SIGINT, SIGTERM or SIGHUP asks the work to stop, which removes what it began to write;
+   a second one kills. A file over the size limit is an error of the write, not the end of the
+   program. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction hangup;
+    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* nohup ignores it */
+        sigaction(SIGHUP, &action, NULL);
     signal(SIGXFSZ, SIG_IGN);
 }
 
