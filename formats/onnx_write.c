@@ -187,13 +187,16 @@ static pare_status keep_sources(pare_ctx *ctx, const pare_model *model, const ch
         const char *source =
             pare_arena_printf(scratch, "%s/%s", files->folder, files->file[i].location);
         if (!source) return PARE_MEMORY;
-        if (pare_file_same(path, source)) bad = path;
-        else if (data_path && pare_file_same(data_path, source)) bad = data_path;
+        if (pare_file_same(path, source))
+            bad = path;
+        else if (data_path && pare_file_same(data_path, source))
+            bad = data_path;
     }
     if (!bad) return PARE_OK;
     return PARE_FAIL(ctx, INPUT,
                      "%s: output and input are the same file: '%s' needs it; choose another name "
-                     "for the output", bad, model->path);
+                     "for the output",
+                     bad, model->path);
 }
 
 pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,

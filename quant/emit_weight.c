@@ -37,8 +37,8 @@ static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
     pare_tensor *copy;
     if (!data) return PARE_MEMORY;
     for (int64_t i = 0; i < t->count; i++) data[i] = by * ((const float *)t->data)[i];
-    PARE_TRY(pare_tensor_new(s->model, &copy, t->name ? t->name : "", PARE_f32, t->rank, t->dims,
-                             data));
+    PARE_TRY(
+        pare_tensor_new(s->model, &copy, t->name ? t->name : "", PARE_f32, t->rank, t->dims, data));
     *out = copy;
     return PARE_OK;
 }
@@ -164,8 +164,8 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w, const pare_node
         goto done;
     if ((st = pare_quant_constant(s->graph, &in[1], name, "scale", PARE_f32, rank, dims, w->scale)))
         goto done;
-    if ((st = pare_quant_constant(s->graph, &in[2], name, "zero_point", PARE_s8, rank, dims,
-                                  zeros)))
+    if ((st =
+             pare_quant_constant(s->graph, &in[2], name, "zero_point", PARE_s8, rank, dims, zeros)))
         goto done;
     st = dequantize(s, reader, name, in, 3, w->axis, &w->dequantized);
 done:
@@ -188,8 +188,8 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
         q[c] = (int32_t)rint((double)((const float *)bias->data)[c] / (double)scale[c]);
     }
     int rank = w->axis >= 0;
-    PARE_TRY(pare_quant_constant(s->graph, &in[0], old->name, "quantized", PARE_s32, 1,
-                                 bias->dims, q));
+    PARE_TRY(
+        pare_quant_constant(s->graph, &in[0], old->name, "quantized", PARE_s32, 1, bias->dims, q));
     PARE_TRY(pare_quant_constant(s->graph, &in[1], old->name, "scale", PARE_f32, rank, bias->dims,
                                  scale));
     PARE_TRY(dequantize(s, job->node, old->name, in, 2, rank ? 0 : -1, &out));
@@ -211,8 +211,8 @@ static pare_status put(pare_quant_scheme *s, pare_node *node, int i, const pare_
     return pare_node_set_in(node, i, fresh);
 }
 
-/* A float bias on the grid of s_x * s_w[c], where the integer sum adds it: every runtime, whether it
-   adds the bias as a float or as an integer, then computes the same. */
+/* A float bias on the grid of s_x * s_w[c], where the integer sum adds it: every runtime, whether
+   it adds the bias as a float or as an integer, then computes the same. */
 static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
                                pare_node *node, int i, float beta)
 {

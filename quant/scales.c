@@ -18,16 +18,18 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
     }
     const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
     if (!stats || stats->histogram->count == 0)
-        return PARE_FAIL(s->ctx, INPUT,
-                         "%s: tensor '%s' has no statistics; calibrate this model with the version of "
-                         "pare that quantizes it, or keep its reader float with --skip",
-                         s->model->path, p->value->name);
+        return PARE_FAIL(
+            s->ctx, INPUT,
+            "%s: tensor '%s' has no statistics; calibrate this model with the version of "
+            "pare that quantizes it, or keep its reader float with --skip",
+            s->model->path, p->value->name);
     pare_range_rule rule = s->options->rule;
     rule.symmetric = !s->options->unsigned_activations;
     pare_range range;
     PARE_TRY(pare_range_choose(s->ctx, stats->histogram, &rule, &range));
     if (!isfinite(range.low) || !isfinite(range.high) || range.low > range.high)
-        return PARE_FAIL(s->ctx, INPUT, "%s: tensor '%s' has the range [%g, %g], expected finite "
+        return PARE_FAIL(s->ctx, INPUT,
+                         "%s: tensor '%s' has the range [%g, %g], expected finite "
                          "numbers in order; look for NaN or Inf with pare calibrate",
                          s->model->path, p->value->name, (double)range.low, (double)range.high);
     const pare_histogram *h = stats->histogram;
