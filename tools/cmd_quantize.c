@@ -71,11 +71,12 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 static void warn_unused(pare_tool *tool, const quantize_options *o)
 {
     const bool int8 = o->precision == PARE_PRECISION_INT8;
+    const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     const struct {
         const char *name;
         bool given;
     } option[] = {
-        {"--io same", int8 && o->io},
+        {"--io same", (int8 || stored) && o->io},
         {"--activations u8", !int8 && o->activations},
         {"--target", !int8 && o->target != TARGET_AUTO},
         {"--weights tensor", !int8 && o->weights},
@@ -84,7 +85,9 @@ static void warn_unused(pare_tool *tool, const quantize_options *o)
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         if (option[i].given)
             pare_log(tool->ctx, PARE_LOG_WARNING, "%s changes nothing in %s", option[i].name,
-                     int8 ? "int8: inputs and outputs stay f32" : "fp16 and bf16");
+                     int8           ? "int8: inputs and outputs stay f32"
+                     : stored && !i ? "bf16 without --bf16-compute: inputs and outputs stay f32"
+                                    : "fp16 and bf16");
 }
 
 static pare_status quant_options(pare_tool *tool, const quantize_options *o,

@@ -50,6 +50,9 @@ cmp -s a.onnx b.onnx && pass same_file_either_way || fail same_file_either_way "
 works fp16 "$pare" quantize -q "$mlp" -o h.onnx --precision fp16
 "$pare" quantize "$mlp" -o h2.onnx --precision fp16 --method mse >.test.out 2>.test.err
 has "warning: --method changes nothing" .test.err && pass unused_option || fail unused_option "$(cat .test.err)"
+"$pare" quantize "$mlp" -o h2.onnx --precision bf16 --io same >.test.out 2>.test.err
+has "--io same changes nothing in bf16 without --bf16-compute" .test.err && pass io_same_without_effect ||
+    fail io_same_without_effect "$(cat .test.err)"
 works bf16 "$pare" quantize -q "$mlp" -o g.onnx --precision bf16
 works u8 "$pare" quantize -q "$mlp" -o u.onnx --ranges ranges.json --activations u8
 works check_result "$pare" check a.onnx
