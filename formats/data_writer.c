@@ -42,17 +42,28 @@ static pare_status fail_write(const pare_data_writer *w, const char *what)
 static hid_t file_type(pare_dtype dtype)
 {
     switch (dtype) {
-    case PARE_f32: return H5Tcopy(H5T_IEEE_F32LE);
-    case PARE_f64: return H5Tcopy(H5T_IEEE_F64LE);
-    case PARE_u8: return H5Tcopy(H5T_STD_U8LE);
-    case PARE_bool: return H5Tcopy(H5T_STD_U8LE);
-    case PARE_s8: return H5Tcopy(H5T_STD_I8LE);
-    case PARE_u16: return H5Tcopy(H5T_STD_U16LE);
-    case PARE_s16: return H5Tcopy(H5T_STD_I16LE);
-    case PARE_u32: return H5Tcopy(H5T_STD_U32LE);
-    case PARE_s32: return H5Tcopy(H5T_STD_I32LE);
-    case PARE_u64: return H5Tcopy(H5T_STD_U64LE);
-    case PARE_s64: return H5Tcopy(H5T_STD_I64LE);
+    case PARE_f32:
+        return H5Tcopy(H5T_IEEE_F32LE);
+    case PARE_f64:
+        return H5Tcopy(H5T_IEEE_F64LE);
+    case PARE_u8:
+        return H5Tcopy(H5T_STD_U8LE);
+    case PARE_bool:
+        return H5Tcopy(H5T_STD_U8LE);
+    case PARE_s8:
+        return H5Tcopy(H5T_STD_I8LE);
+    case PARE_u16:
+        return H5Tcopy(H5T_STD_U16LE);
+    case PARE_s16:
+        return H5Tcopy(H5T_STD_I16LE);
+    case PARE_u32:
+        return H5Tcopy(H5T_STD_U32LE);
+    case PARE_s32:
+        return H5Tcopy(H5T_STD_I32LE);
+    case PARE_u64:
+        return H5Tcopy(H5T_STD_U64LE);
+    case PARE_s64:
+        return H5Tcopy(H5T_STD_I64LE);
     case PARE_f16:
     case PARE_bf16: {
         size_t exponent = dtype == PARE_f16 ? 5 : 8, mantissa = 15 - exponent;
@@ -63,7 +74,8 @@ static hid_t file_type(pare_dtype dtype)
         H5Tset_size(type, 2);
         return type;
     }
-    default: return -1;
+    default:
+        return -1;
     }
 }
 
@@ -104,7 +116,10 @@ static pare_status make_dataset(pare_data_writer *w, writer_column *c, size_t ro
     H5Pset_obj_track_times(plist, false);
     if (element > 1) H5Pset_shuffle(plist);
     H5Pset_deflate(plist, 4);
-    c->dataset = H5Dcreate2(w->file, c->name, c->type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    hid_t link = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(link, 1); /* inputs may be called "group/name" */
+    c->dataset = H5Dcreate2(w->file, c->name, c->type, space, link, plist, H5P_DEFAULT);
+    H5Pclose(link);
     H5Pclose(plist);
     H5Sclose(space);
     return c->dataset < 0 ? fail_write(w, "making a dataset") : PARE_OK;

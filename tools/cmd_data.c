@@ -126,6 +126,9 @@ static pare_status check_import(pare_tool *tool, const import_options *o)
                          o->images ? "none beside --images"
                          : o->idx  ? "--idx VALUES LABELS"
                                    : "--npy VALUES [LABELS]");
+    if (o->name && (!*o->name || !strcmp(o->name, "labels")))
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "data import: --name '%s': expected the name of a model's input", o->name);
     if (o->images && o->crop > o->resize)
         return PARE_FAIL(tool->ctx, USAGE, "--crop %lld is larger than --resize %lld",
                          (long long)o->crop, (long long)o->resize);

@@ -28,6 +28,9 @@ refuses data_as_model 1 "ok.h5" "$pare" inspect ok.h5
 # --- names ---
 $import -o other.h5 --npy ok.npy --name other >/dev/null
 works the_only_dataset_serves "$pare" run --quiet "$zoo/mlp.onnx" --data other.h5 -o other_out.h5
+works import_into_group $import -o group.h5 --npy ok.npy --name gpu_0/data_0
+works map_into_group "$pare" run --quiet "$zoo/mlp.onnx" --data group.h5 --map input=/gpu_0/data_0 -o group_out.h5
+refuses only_in_a_group 1 "group.h5|none outside of groups|--map" $run group.h5
 refuses map_wrong_dataset 1 "ok.h5|/nowhere" $run ok.h5 --map input=/nowhere
 refuses map_wrong_input 1 "mlp.onnx|nobody|'input'" $run ok.h5 --map nobody=/input
 refuses map_malformed 2 "--map" $run ok.h5 --map input
@@ -94,5 +97,6 @@ refuses import_broken_image 1 "photos/cats/a.png" $import -o x.h5 --images photo
 mkdir -p nothing
 refuses import_empty_folder 1 "nothing" $import -o x.h5 --images nothing
 refuses import_two_ways 2 "--images" $import -o x.h5 --images photos --npy ok.npy
+refuses import_as_labels 2 "--name 'labels'" $import -o x.h5 --npy ok.npy --name labels
 refuses import_bad_mean 2 "--mean" $import -o x.h5 --npy ok.npy --mean 1,zwei
 finish
