@@ -212,6 +212,7 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
     PARE_TRY(choose_shapes(tool, model, o, &shapes, &count));
     PARE_TRY(pare_model_count(tool->ctx, model, &facts));
     double start = pare_seconds();
+    pare_threads_bind(o->common.threads ? (int)o->common.threads : pare_cpu_cores());
     PARE_TRY(pare_plan_new(tool->ctx, &plan, model, shapes, count, &options));
     double planned = pare_seconds() - start;
     double batch = count && shapes[0].shape.rank ? (double)shapes[0].shape.dim[0] : 1;

@@ -95,6 +95,12 @@ const pare_plan *pare_runner_plan(const pare_runner *runner);
 /* Cores this process may use. */
 int pare_cpu_cores(void);
 
+/* Binds the calling thread and the team that serves its runs to one core each, so that the team's
+   members never wait for each other on one core. For programs that own the machine while they
+   measure; threads made afterwards inherit the caller's core. Does nothing for fewer than two threads
+   or where the process may not use that many cores. */
+void pare_threads_bind(int threads);
+
 #ifdef __cplusplus
 }
 #endif

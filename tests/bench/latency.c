@@ -164,6 +164,7 @@ static pare_status run_bench(pare_ctx *ctx, const bench *o, const void *image, s
         goto done;
     if (o->b && (st = side_open(ctx, &b, o->b, &o->side, image, image_bytes)))
         goto done;
+    pare_threads_bind(o->side.threads); /* after both have their threads; the rival's stay free */
     if ((st = b ? compare(a, b, o, &r) : time_alone(a, o, &r)))
         goto done;
     print_result(o, a, b, &r);
@@ -202,7 +203,7 @@ static const char usage[] =
     "  --threads N        of both sides (1)\n"
     "  --pairs N          pairs of samples (30)\n"
     "  --sample-ms MS     shortest sample (2)\n"
-    "  --pause-ms MS      sleep before a sample (30)\n"
+    "  --pause-ms MS      sleep before a sample (120)\n"
     "  --max-seconds S    stop after S seconds, but not before 5 pairs (0: never)\n"
     "  --input FILE       raw data of the first input, repeated to fill it\n"
     "  --tolerance T      largest difference of outputs relative to the largest value (1e-3)\n"
@@ -257,7 +258,7 @@ static bool take_option(bench *o, int option, char *value)
 int main(int argc, char **argv)
 {
     bench o = {.side = {.threads = 1, .batch = 1, .tune = true}, .pairs = 30, .label = "",
-               .sample_seconds = 2e-3, .pause_seconds = 30e-3, .tolerance = 1e-3};
+               .sample_seconds = 2e-3, .pause_seconds = 120e-3, .tolerance = 1e-3};
     bool good = true;
     for (int option; good && (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
         good = take_option(&o, option, optarg);
