@@ -282,6 +282,31 @@ static void stop_threads(job *j)
     for (int i = 0; i < j->started; i++) pthread_join(j->runner[i].thread, NULL);
 }
 
+/* A tensor that is another one under a new shape, and whose own node the plan fused away, is shown to no
+   observer: it has the other's values. */
+static const pare_histogram *seen_as(const job *j, const pare_ranges *r, const char *name)
+{
+    const pare_value *v = pare_graph_find_own(j->model->graph, name);
+    while (v && v->producer) {
+        const pare_op *op = pare_op_of(v->producer);
+        if (!op || !op->cpu[0] || !(op->cpu[0]->flags & PARE_KERNEL_ALIAS)) break;
+        v = v->producer->in[0];
+        int at = v ? find_name(r, v->name) : -1;
+        if (at >= 0 && r->stats[at].histogram->count) return r->stats[at].histogram;
+    }
+    return NULL;
+}
+
+static pare_status fill_gaps(const job *j, pare_ranges *out)
+{
+    for (int i = 0; i < out->count; i++) {
+        const pare_histogram *twin = seen_as(j, out, out->stats[i].name);
+        if (!out->stats[i].histogram->count && twin)
+            PARE_TRY(pare_histogram_merge(j->ctx, out->stats[i].histogram, twin));
+    }
+    return PARE_OK;
+}
+
 /* Tensors that no run computed (constant for this shape) leave the table. */
 static void drop_gaps(const job *j, pare_ranges *out)
 {
@@ -306,6 +331,7 @@ static pare_status add_up(job *j, pare_ranges *out)
         for (int i = 0; i < out->count; i++)
             PARE_TRY(pare_histogram_merge(j->ctx, out->stats[i].histogram,
                                           j->runner[t].ranges->stats[i].histogram));
+    PARE_TRY(fill_gaps(j, out));
     drop_gaps(j, out);
     for (int i = 0; i < out->count; i++) {
         const pare_histogram *h = out->stats[i].histogram;
