@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,19 +27,40 @@ class Outcome:
         self.seconds, self.peak_bytes, self.output = seconds, peak_bytes, output
 
 
+class PeakMemory(threading.Thread):
+    """Watches a process's own peak (VmHWM). wait4's ru_maxrss would count this interpreter's pages, too:
+    a child starts with its parent's size, and the maximum outlives exec."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.status, self.bytes, self.over = Path(f"/proc/{pid}/status"), 0, threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.01):
+            try:
+                lines = self.status.read_text().splitlines()
+            except OSError:
+                return
+            for line in lines:
+                if line.startswith("VmHWM:"):
+                    self.bytes = max(self.bytes, int(line.split()[1]) * 1024)
+
+
 def call(command, env=None):
     """Runs a command to its end and returns its Outcome; raises Failed where it does not exit 0."""
     start = time.perf_counter()
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}) as process:
+        peak = PeakMemory(process.pid)
         output = process.stdout.read().decode(errors="replace")
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        process.wait()
+        peak.over.set()
     seconds = time.perf_counter() - start
     if process.returncode:
         last = (output.strip().splitlines() or ["no output"])[-1]
         raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last[-400:]}")
-    return Outcome(seconds, usage.ru_maxrss * 1024, output)
+    return Outcome(seconds, peak.bytes, output)
 
 
 class Results:
