@@ -18,11 +18,11 @@ WIDE_SIDE = 224
 
 class Net:
     """One float model: its file, whether it takes 28x28 or 224x224 images, whether convolutions
-    do most of its work, how many images calibrate it here."""
+    do most of its work, how many images calibrate it here, whether its weights are trained."""
 
-    def __init__(self, name, path, wide, convolutional, samples):
+    def __init__(self, name, path, wide, convolutional, samples, trained=True):
         self.name, self.path, self.wide = name, Path(path), wide
-        self.convolutional, self.samples = convolutional, samples
+        self.convolutional, self.samples, self.trained = convolutional, samples, trained
 
 
 def all_nets(options):
@@ -34,9 +34,9 @@ def all_nets(options):
         nets.append(Net("squeezenet1.1", material / "squeezenet1.1" / "squeezenet1.1.onnx", True,
                         True, 64))
     if models:
-        nets += [Net("resnet50", models / "resnet50.onnx", True, True, 64),
-                 Net("mobilenet_v2", models / "mobilenet_v2.onnx", True, True, 64),
-                 Net("vit_b_16", models / "vit_b_16.onnx", True, False, 8)]
+        nets += [Net("resnet50", models / "resnet50.onnx", True, True, 64, False),
+                 Net("mobilenet_v2", models / "mobilenet_v2.onnx", True, True, 64, False),
+                 Net("vit_b_16", models / "vit_b_16.onnx", True, False, 8, False)]
     for net in nets:
         if not net.path.exists():
             print(f"left out: {net.name}: {net.path} is not there", file=sys.stderr)

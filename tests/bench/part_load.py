@@ -41,7 +41,8 @@ def without_vnni(options, results):
                 continue
             for row in part_latency.measure(options, results, "AVX2", net,
                                             f"{scheme} against our fp32", f"pare:{ours}",
-                                            f"pare:{net.path}", 0.25, AVX2):
+                                            f"pare:{net.path}",
+                                            part_latency.tolerance_of(net, scheme), AVX2):
                 results.add("AVX2", f"{net.name} b{row['batch']:.0f} t{row['threads']:.0f}",
                             f"{scheme} against our fp32", row["ratio"], "x", "<= 1.1")
 
