@@ -78,10 +78,10 @@ static pare_model *make_model(int64_t batch)
     return m;
 }
 
-static pare_status calibrate(pare_ranges **out, int64_t fixed, int64_t n, int first, int batch,
-                             int threads, bool turned)
+/* Frees the model. */
+static pare_status calibrate_model(pare_ranges **out, pare_model *m, int64_t n, int first,
+                                   int batch, int threads, bool turned)
 {
-    pare_model *m = make_model(fixed);
     pare_data *d = NULL;
     pare_data_input in = {"x", PARE_f32, {2, {-1, WIDTH}, {0}}, NULL};
     int64_t samples[SAMPLES];
@@ -96,6 +96,12 @@ static pare_status calibrate(pare_ranges **out, int64_t fixed, int64_t n, int fi
     pare_data_close(d);
     pare_model_free(m);
     return st;
+}
+
+static pare_status calibrate(pare_ranges **out, int64_t fixed, int64_t n, int first, int batch,
+                             int threads, bool turned)
+{
+    return calibrate_model(out, make_model(fixed), n, first, batch, threads, turned);
 }
 
 static void test_points(void **state)
@@ -180,6 +186,67 @@ static void test_batch_threads_and_order_leave_no_trace(void **state)
     pare_ranges_free(half);
 }
 
+/* x (N, 6) -> image (N, 2, 3, 1) -> Conv 1x1 -> Reshape (N, 4, 3) -> Transpose -> MatMul -> y, the
+   head of a vision transformer: the plan keeps the convolution's output channels last, so that
+   Reshape and Transpose are one view of it, and the reshaped tensor's own node is gone. */
+static pare_model *make_patches(void)
+{
+    const float w[4][2] = {{1, 0}, {0, 1}, {-2, 0}, {0, 3}}, eye[16] = {1, 0, 0, 0, 0, 1, 0, 0,
+                                                                        0, 0, 1, 0, 0, 0, 0, 1};
+    const int64_t w_dims[] = {4, 2, 1, 1}, eye_dims[] = {4, 4}, four = 4, three = 3;
+    const int64_t image[] = {-1, 2, 3, 1}, flat[] = {-1, 4, 3}, perm[] = {0, 2, 1};
+    pare_model *m = NULL;
+    pare_value *x = NULL, *c[4];
+    assert_int_equal(pare_model_new(&ctx, &m, "made.onnx"), PARE_OK);
+    assert_int_equal(pare_model_set_opset(m, "", 17), PARE_OK);
+    pare_graph *g = m->graph;
+    pare_shape shape = {.rank = 2, .dim = {-1, WIDTH}};
+    assert_int_equal(pare_value_new(g, &x, "x"), PARE_OK);
+    pare_value_set_type(x, PARE_f32, &shape);
+    x->is_input = true;
+    assert_int_equal(pare_values_add(g, &g->in, x), PARE_OK);
+    assert_int_equal(pare_init_new(g, &c[0], "image_shape", PARE_s64, 1, &four, image), PARE_OK);
+    assert_int_equal(pare_init_new(g, &c[1], "w", PARE_f32, 4, w_dims, w), PARE_OK);
+    assert_int_equal(pare_init_new(g, &c[2], "flat_shape", PARE_s64, 1, &three, flat), PARE_OK);
+    assert_int_equal(pare_init_new(g, &c[3], "eye", PARE_f32, 2, eye_dims, eye), PARE_OK);
+    pare_value *v = node(g, "Reshape", (pare_value *[]){x, c[0]}, 2, "image");
+    v = node(g, "Conv", (pare_value *[]){v, c[1]}, 2, "conv");
+    v = node(g, "Reshape", (pare_value *[]){v, c[2]}, 2, "patches");
+    v = node(g, "Transpose", &v, 1, "tokens");
+    assert_int_equal(pare_node_set_ints(v->producer, "perm", perm, 3), PARE_OK);
+    v = node(g, "MatMul", (pare_value *[]){v, c[3]}, 2, "y");
+    v->is_output = true;
+    assert_int_equal(pare_values_add(g, &g->out, v), PARE_OK);
+    if (pare_pass_infer(m, &(pare_infer_options){.fold = true}) != PARE_OK)
+        fail_msg("%s", ctx.message);
+    return m;
+}
+
+static void test_a_reshape_fused_away_has_its_source_s_values(void **state)
+{
+    (void)state;
+    pare_ranges *r = NULL;
+    pare_model *m = make_patches();
+    if (calibrate_model(&r, m, SAMPLES, 0, 5, 2, false) != PARE_OK) fail_msg("%s", ctx.message);
+    float low = INFINITY, high = -INFINITY;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int i = 0; i < WIDTH; i++) {
+            float v = value_of(s, i), low_of, high_of; /* first three: channel 0 */
+            low_of = fminf(v, (i < 3 ? -2 : 3) * v);
+            high_of = fmaxf(v, (i < 3 ? -2 : 3) * v);
+            low = fminf(low, low_of);
+            high = fmaxf(high, high_of);
+        }
+    const char *same[] = {"conv", "patches", "tokens"};
+    for (int i = 0; i < 3; i++) {
+        const pare_stats *s = pare_ranges_find(r, same[i]);
+        if (!s) fail_msg("%s has no histogram", same[i]);
+        assert_int_equal(s->histogram->count, SAMPLES * 12);
+        assert_true(s->histogram->min == low && s->histogram->max == high);
+    }
+    pare_ranges_free(r);
+}
+
 static void keep_line(void *user, pare_log_level level, const char *line)
 {
     (void)level;
@@ -241,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_points),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_a_reshape_fused_away_has_its_source_s_values),
         cmocka_unit_test(test_batch_threads_and_order_leave_no_trace),
         cmocka_unit_test(test_fixed_batch),
         cmocka_unit_test(test_interruption),
