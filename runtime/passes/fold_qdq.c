@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Q/DQ folding: float operators between DequantizeLinear and QuantizeLinear become integer nodes.
 
-   Order: quantize constants, so that every weight is an int8 constant; move pairs through operators
+   Order: quantize constants, so that every weight is an int8 constant; divide products whose parts
+   are quantized apart; move pairs through operators
    that keep the scale, so that Q stands right behind what computes; weighted operators, then the
    small ones from front to back (a table may continue a table); what float operators still read is
    dequantized. A Q or DQ that found no partner stays: it is an ordinary operator. */
@@ -167,6 +168,7 @@ static pare_status fold(pare_graph *graph, void *user)
     PARE_TRY(pare_qdq_expand(graph));
     if (!has_pairs(graph)) return PARE_OK;
     PARE_TRY(pare_qdq_constants(graph));
+    PARE_TRY(pare_qdq_divide(graph));
     PARE_TRY(pare_qdq_move(graph));
     PARE_TRY(pare_qdq_weighted(graph));
     PARE_TRY(pare_qdq_small(graph));

@@ -57,6 +57,8 @@ PARE_NODISCARD pare_status pare_qdq_widen(pare_node *node, const pare_qweight *w
    float nodes read are dequantized. */
 PARE_NODISCARD pare_status pare_qdq_constants(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_float_constants(pare_graph *graph);
+/* fold_qdq_divide.c: a product whose parts are quantized apart becomes one product for each. */
+PARE_NODISCARD pare_status pare_qdq_divide(pare_graph *graph);
 /* fold_qdq_move.c: equal Qs are joined; pairs move through operators that keep the scale; a Q behind
    a DQ cancels or becomes a Requantize. */
 PARE_NODISCARD pare_status pare_qdq_move(pare_graph *graph);

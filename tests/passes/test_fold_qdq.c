@@ -382,6 +382,106 @@ static void product_of_activations(void **state)
     graph_close(&g);
 }
 
+/* xd as (6, 24) times a weight of 12 columns, or 12 rows, and a bias. */
+static void twelve_columns(graph_case *g, bool rows)
+{
+    float b[12];
+    for (int i = 0; i < 12; i++) b[i] = 0.4f * (float)i - 2;
+    begin(g, PARE_s8);
+    graph_ints(g, "flat", 1, (int64_t[]){2}, (int64_t[]){6, 24});
+    graph_floats(g, "b", 1, (int64_t[]){12}, b);
+    graph_node(g, "Reshape", "xd flat", "x2");
+    weight(g, "w", PARE_s8, 2, rows ? (int64_t[]){12, 24} : (int64_t[]){24, 12}, rows ? 0 : 1);
+    if (rows) {
+        assert_int_equal(pare_node_set_int(graph_node(g, "Gemm", "x2 w b", "p"), "transB", 1), PARE_OK);
+        return;
+    }
+    graph_node(g, "MatMul", "x2 w", "m");
+    graph_node(g, "Add", "m b", "p");
+}
+
+/* Pairs of other scales behind three parts, joined as floats. */
+static void three_pairs(graph_case *g)
+{
+    pair(g, "pa", "a", 0.03f, PARE_s8, 0);
+    pair(g, "pb", "b2", 0.035f, PARE_s8, 3);
+    pair(g, "pc", "c", 0.04f, PARE_u8, 110);
+    pare_node *join = graph_node(g, "Concat", "a b2 c", "y");
+    assert_int_equal(pare_node_set_int(join, "axis", 0), PARE_OK);
+    graph_output(g, "y");
+    assert_int_equal(folded(g, "FusedMatMul"), 3);
+    assert_int_equal(folded(g, "QuantizeLinear"), 1); /* of the input */
+    same(g, 0.04f, 72);
+}
+
+/* Queries, keys and values of one product, cut by a Split behind a Transpose; the middle part is
+   transposed once more. */
+static void parts_of_a_split_are_products(void **state)
+{
+    (void)state;
+    graph_case g;
+    twelve_columns(&g, false);
+    graph_ints(&g, "heads", 1, (int64_t[]){5}, (int64_t[]){2, 3, 3, 2, 2});
+    graph_ints(&g, "ones", 1, (int64_t[]){3}, (int64_t[]){1, 1, 1});
+    graph_ints(&g, "front", 1, (int64_t[]){1}, (int64_t[]){0});
+    graph_node(&g, "Reshape", "p heads", "h");
+    pare_node *t = graph_node(&g, "Transpose", "h", "t");
+    assert_int_equal(pare_node_set_ints(t, "perm", (int64_t[]){2, 0, 3, 1, 4}, 5), PARE_OK);
+    graph_node(&g, "Split", "t ones", "s0 s1 s2");
+    graph_node(&g, "Squeeze", "s0 front", "pa");
+    graph_node(&g, "Squeeze", "s1 front", "k");
+    t = graph_node(&g, "Transpose", "k", "kt");
+    assert_int_equal(pare_node_set_ints(t, "perm", (int64_t[]){0, 1, 3, 2}, 4), PARE_OK);
+    graph_ints(&g, "back", 1, (int64_t[]){4}, (int64_t[]){2, 2, 3, 2});
+    graph_node(&g, "Reshape", "kt back", "pb"); /* not a view: it stays */
+    graph_node(&g, "Squeeze", "s2 front", "pc");
+    three_pairs(&g);
+}
+
+/* The same as Gathers of one index each, which merge axes afterwards. */
+static void parts_of_gathers_are_products(void **state)
+{
+    (void)state;
+    graph_case g;
+    static const char *const out[] = {"pa", "pb", "pc"};
+    twelve_columns(&g, true);
+    graph_ints(&g, "heads", 1, (int64_t[]){4}, (int64_t[]){6, 3, 1, 4});
+    graph_ints(&g, "merged", 1, (int64_t[]){2}, (int64_t[]){12, 2});
+    graph_node(&g, "Reshape", "p heads", "h");
+    pare_node *t = graph_node(&g, "Transpose", "h", "t");
+    assert_int_equal(pare_node_set_ints(t, "perm", (int64_t[]){1, 0, 2, 3}, 4), PARE_OK);
+    for (int i = 0; i < 3; i++) {
+        char in[32], name[2][16];
+        snprintf(name[0], sizeof name[0], "at%d", i);
+        snprintf(name[1], sizeof name[1], "g%d", i);
+        graph_ints(&g, name[0], 0, NULL, &(int64_t){i == 2 ? -1 : i});
+        snprintf(in, sizeof in, "t at%d", i);
+        graph_node(&g, "Gather", in, name[1]);
+        snprintf(in, sizeof in, "g%d merged", i);
+        graph_node(&g, "Reshape", in, out[i]);
+    }
+    three_pairs(&g);
+}
+
+/* Parts of rows, not of columns, are no products. */
+static void parts_of_rows_stay(void **state)
+{
+    (void)state;
+    graph_case g;
+    twelve_columns(&g, false);
+    graph_ints(&g, "three", 1, (int64_t[]){3}, (int64_t[]){2, 2, 2});
+    graph_node(&g, "Split", "p three", "pa pb pc");
+    pair(&g, "pa", "a", 0.03f, PARE_s8, 0);
+    pair(&g, "pb", "b2", 0.035f, PARE_s8, 3);
+    pair(&g, "pc", "c", 0.04f, PARE_u8, 110);
+    graph_node(&g, "Concat", "a b2 c", "y");
+    assert_int_equal(pare_node_set_int(g.model->graph->node[g.model->graph->node_count - 1], "axis", 0),
+                     PARE_OK);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedMatMul"), 1);
+    same(&g, 0.04f, 72);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +496,9 @@ int main(void)
         cmocka_unit_test(average_of_int8),
         cmocka_unit_test(factor_goes_into_the_scale),
         cmocka_unit_test(product_of_activations),
+        cmocka_unit_test(parts_of_a_split_are_products),
+        cmocka_unit_test(parts_of_gathers_are_products),
+        cmocka_unit_test(parts_of_rows_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
