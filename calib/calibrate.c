@@ -36,6 +36,8 @@ struct job {
     pare_input_shape *shape;
     int input_count;
     int64_t unit; /* samples of one run */
+    pare_status (*add)(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
+                       int64_t count);
     runner_thread *runner;
     int threads, started;
     pthread_mutex_t lock;
@@ -95,7 +97,7 @@ static pare_status add_strided(runner_thread *t, pare_histogram *h, const pare_v
         for (int64_t i = 0; i < v->dim[last]; i++) {
             const char *from =
                 (const char *)v->data + (offset + i * v->stride[last]) * (int64_t)element;
-            PARE_TRY(pare_histogram_add(&t->ctx, h, v->dtype, from, 1));
+            PARE_TRY(t->job->add(&t->ctx, h, v->dtype, from, 1));
         }
         for (int k = last - 1; k >= 0 && ++at[k] == v->dim[k]; k--) at[k] = 0;
     }
@@ -110,7 +112,7 @@ static pare_status observe(void *user, const pare_value *value, const pare_view 
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
     pare_histogram *h = t->ranges->stats[at].histogram;
     if (!is_dense(view)) return add_strided(t, h, view);
-    return pare_histogram_add(&t->ctx, h, view->dtype, view->data, pare_view_count(view));
+    return t->job->add(&t->ctx, h, view->dtype, view->data, pare_view_count(view));
 }
 
 /* --- running --- */
@@ -244,11 +246,15 @@ static pare_status set_shapes(job *j)
 
 static pare_status make_plan(job *j)
 {
-    pare_plan_options options = {
-        .threads = 1, .canonical = true, .keep = j->names, .keep_count = j->name_count};
-    PARE_TRY(pare_calib_points(j->ctx, j->model, &j->names, &j->name_count));
-    options.keep = j->names;
-    options.keep_count = j->name_count;
+    pare_plan_options options = {.threads = 1, .canonical = true, .keep_all = true};
+    if (j->options->extremes)
+        PARE_TRY(pare_calib_tensors(j->ctx, j->model, &j->names, &j->name_count));
+    else {
+        PARE_TRY(pare_calib_points(j->ctx, j->model, &j->names, &j->name_count));
+        options.keep_all = false;
+        options.keep = j->names;
+        options.keep_count = j->name_count;
+    }
     PARE_TRY(set_shapes(j));
     return pare_plan_new(j->ctx, &j->plan, j->model, j->shape, j->input_count, &options);
 }
@@ -317,8 +323,9 @@ static void drop_gaps(const job *j, pare_ranges *out)
             out->stats[kept++] = s;
             continue;
         }
-        pare_log(j->ctx, PARE_LOG_WARNING,
-                 "tensor '%s' is not computed from the data: it has no range", s.name);
+        if (!j->options->extremes)
+            pare_log(j->ctx, PARE_LOG_WARNING,
+                     "tensor '%s' is not computed from the data: it has no range", s.name);
         pare_histogram_free(s.histogram);
         pare_free((void *)s.name);
     }
@@ -382,6 +389,7 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
              .model = model,
              .data = data,
              .options = options,
+             .add = options->extremes ? pare_histogram_add_extremes : pare_histogram_add,
              .failed = -1,
              .threads = options->threads};
     pare_ranges *ranges = NULL;

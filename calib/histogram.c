@@ -134,17 +134,25 @@ static float from_bits(int32_t bits)
     return value;
 }
 
-/* Numbers without NaN and Inf. */
-static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, int n, extremes e)
+/* Counts n finite numbers and widens the extremes. */
+static void add_ends(pare_histogram *h, int n, extremes e)
 {
-    uint16_t slot[BLOCK];
-    bool negative = e.low < -1;                                         /* -1 is -0 */
     float low = from_bits(e.low ^ ((e.low >> 31) & 0x7fffffff)) + 0.0f; /* -0 becomes 0 */
     float high = from_bits(e.high ^ ((e.high >> 31) & 0x7fffffff)) + 0.0f;
     if (h->count == h->nan + h->inf) h->min = low, h->max = high;
     h->min = low < h->min ? low : h->min;
     h->max = high > h->max ? high : h->max;
     h->count += (uint64_t)n;
+}
+
+/* Numbers without NaN and Inf. */
+static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, int n, extremes e,
+                              bool bins)
+{
+    uint16_t slot[BLOCK];
+    bool negative = e.low < -1; /* -1 is -0 */
+    add_ends(h, n, e);
+    if (!bins) return PARE_OK;
     if (e.largest == 0) {
         h->zero += (uint64_t)n;
         return PARE_OK;
@@ -162,7 +170,7 @@ static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, i
 }
 
 /* A block in which some numbers are NaN or Inf: they are counted, the rest is added. */
-static pare_status add_some(pare_ctx *ctx, pare_histogram *h, const word *x, int n)
+static pare_status add_some(pare_ctx *ctx, pare_histogram *h, const word *x, int n, bool bins)
 {
     uint32_t finite[BLOCK];
     int kept = 0;
@@ -173,13 +181,14 @@ static pare_status add_some(pare_ctx *ctx, pare_histogram *h, const word *x, int
         h->inf += magnitude == 0x7f800000;
         h->count += magnitude >= 0x7f800000;
     }
-    return kept ? add_finite(ctx, h, finite, kept, look(finite, kept)) : PARE_OK;
+    return kept ? add_finite(ctx, h, finite, kept, look(finite, kept), bins) : PARE_OK;
 }
 
-static pare_status add_block(pare_ctx *ctx, pare_histogram *h, const word *x, int n)
+static pare_status add_block(pare_ctx *ctx, pare_histogram *h, const word *x, int n, bool bins)
 {
     extremes e = look(x, n);
-    return e.largest < 0x7f800000 ? add_finite(ctx, h, x, n, e) : add_some(ctx, h, x, n);
+    return e.largest < 0x7f800000 ? add_finite(ctx, h, x, n, e, bins)
+                                  : add_some(ctx, h, x, n, bins);
 }
 
 static void widen(pare_dtype dtype, const void *data, int64_t first, int n, uint32_t *out)
@@ -196,8 +205,8 @@ static void widen(pare_dtype dtype, const void *data, int64_t first, int n, uint
     }
 }
 
-pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
-                               int64_t n)
+static pare_status add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
+                       int64_t n, bool bins)
 {
     uint32_t block[BLOCK];
     if (!pare_type_is_float(dtype))
@@ -210,9 +219,21 @@ pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtyp
             x = (const word *)data + at;
         else
             widen(dtype, data, at, part, block);
-        PARE_TRY(add_block(ctx, h, x, part));
+        PARE_TRY(add_block(ctx, h, x, part, bins));
     }
     return PARE_OK;
+}
+
+pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
+                               int64_t n)
+{
+    return add(ctx, h, dtype, data, n, true);
+}
+
+pare_status pare_histogram_add_extremes(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype,
+                                        const void *data, int64_t n)
+{
+    return add(ctx, h, dtype, data, n, false);
 }
 
 /* --- merging --- */

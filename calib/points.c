@@ -97,22 +97,54 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* The names in order; frees the list. */
+static pare_status list_names(point_list *list, pare_status st, const char ***names, int *count)
+{
+    const char **out = NULL;
+    if (st == PARE_OK && !(out = pare_alloc(list->ctx, list->count, sizeof *out))) st = PARE_MEMORY;
+    for (size_t i = 0; st == PARE_OK && i < list->count; i++) out[i] = list->item[i]->name;
+    if (st == PARE_OK) {
+        qsort(out, list->count, sizeof *out, by_name);
+        *names = out;
+        *count = (int)list->count;
+    }
+    pare_free(list->item);
+    return st;
+}
+
 pare_status pare_calib_points(pare_ctx *ctx, const pare_model *model, const char ***names,
                               int *count)
 {
     point_list list = {.ctx = ctx};
-    const char **out = NULL;
     pare_status st = collect(&list, model->graph);
     if (st == PARE_OK && list.count == 0)
         st = PARE_FAIL(ctx, INPUT, "%s: has no convolution or matrix product to quantize",
                        model->path);
-    if (st == PARE_OK && !(out = pare_alloc(ctx, list.count, sizeof *out))) st = PARE_MEMORY;
-    for (size_t i = 0; st == PARE_OK && i < list.count; i++) out[i] = list.item[i]->name;
-    if (st == PARE_OK) {
-        qsort(out, list.count, sizeof *out, by_name);
-        *names = out;
-        *count = (int)list.count;
-    }
-    pare_free(list.item);
-    return st;
+    return list_names(&list, st, names, count);
+}
+
+/* Each is found once: no search in the list. */
+static pare_status append(point_list *list, pare_value *v)
+{
+    if (!v || v->data || v->dtype != PARE_f32) return PARE_OK;
+    if (!pare_grow(list->ctx, &list->item, &list->capacity, list->count, sizeof *list->item))
+        return PARE_MEMORY;
+    list->item[list->count++] = v;
+    return PARE_OK;
+}
+
+pare_status pare_calib_tensors(pare_ctx *ctx, const pare_model *model, const char ***names,
+                               int *count)
+{
+    point_list list = {.ctx = ctx};
+    const pare_graph *g = model->graph;
+    pare_status st = PARE_OK;
+    for (int i = 0; st == PARE_OK && i < g->in.count; i++)
+        if (!g->in.item[i]->is_init) st = append(&list, g->in.item[i]);
+    for (int n = 0; st == PARE_OK && n < g->node_count; n++)
+        for (int i = 0; st == PARE_OK && i < g->node[n]->out_count; i++)
+            st = append(&list, g->node[n]->out[i]);
+    if (st == PARE_OK && list.count == 0)
+        st = PARE_FAIL(ctx, INPUT, "%s: has no f32 tensor, expected a float model", model->path);
+    return list_names(&list, st, names, count);
 }

@@ -43,20 +43,6 @@ static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
     return PARE_OK;
 }
 
-/* No scale fits NaN or Inf; a weight that holds one is damaged. */
-static pare_status check_finite(const pare_quant_scheme *s, const pare_value *value,
-                                const pare_tensor *w)
-{
-    const float *x = w->data;
-    for (size_t i = 0; i < w->bytes / sizeof *x; i++)
-        if (!isfinite(x[i]))
-            return PARE_FAIL(s->ctx, INPUT,
-                             "%s: tensor '%s' holds %g at place %zu, expected finite weights; "
-                             "export the model again, or keep its reader float with --skip",
-                             s->model->path, value->name, (double)x[i], i);
-    return PARE_OK;
-}
-
 static pare_status make(weights *all, pare_value *value, int axis, float alpha, int next)
 {
     pare_quant_scheme *s = all->scheme;
@@ -66,7 +52,7 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     weight *w = &all->item[all->count];
     *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next};
     PARE_TRY(scaled(s, value->data, alpha, &w->data));
-    PARE_TRY(check_finite(s, value, w->data));
+    PARE_TRY(pare_quant_check_finite(s->model, value, w->data));
     pare_quant_weight_view view = pare_quant_weight_look(w->data, axis);
     w->channels = view.channels;
     w->scale = pare_arena_alloc(s->arena, (size_t)view.channels, sizeof *w->scale);

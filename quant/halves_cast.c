@@ -3,6 +3,7 @@
 #include "quant/halves.h"
 
 #include <math.h>
+#include <string.h>
 
 pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b)
 {
@@ -25,16 +26,26 @@ pare_status pare_halves_cast(pare_halves *h, int at, pare_value *from, pare_valu
     return pare_node_set_int(cast, "to", type);
 }
 
-pare_status pare_halves_constant(pare_halves *h, const pare_value *v, pare_value **out)
+pare_status pare_halves_convert(pare_halves *h, const pare_tensor *t, void **out)
 {
-    const pare_tensor *t = v->data;
-    const float *f = t->data;
+    const char *from = t->data; /* at any address */
     uint16_t *data = pare_alloc(h->ctx, (size_t)t->count, sizeof *data);
     if (!data) return PARE_MEMORY;
     for (int64_t i = 0; i < t->count; i++) {
-        float x = isfinite(f[i]) ? fminf(fmaxf(f[i], -h->largest), h->largest) : f[i];
+        float x;
+        memcpy(&x, from + i * (int64_t)sizeof x, sizeof x);
+        if (isfinite(x) && fabsf(x) > h->largest) x = copysignf(h->clamp, x);
         data[i] = h->type == PARE_f16 ? pare_f32_to_f16(x) : pare_f32_to_bf16(x);
     }
+    *out = data;
+    return PARE_OK;
+}
+
+pare_status pare_halves_constant(pare_halves *h, const pare_value *v, pare_value **out)
+{
+    const pare_tensor *t = v->data;
+    void *data;
+    PARE_TRY(pare_halves_convert(h, t, &data));
     pare_status st = pare_quant_constant(v->graph, out, v->name, pare_type(h->type)->name, h->type,
                                          t->rank, t->dims, data);
     pare_free(data);

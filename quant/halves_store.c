@@ -37,7 +37,10 @@ pare_status pare_halves_store(pare_halves *h)
     PARE_TRY(pare_quant_select(g, h->options, chosen));
     pare_quant_map at;
     pare_quant_map_init(&at, h->arena);
-    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_quant_map_put(&at, g->node[n], n));
+    for (int n = 0; n < g->node_count; n++) {
+        if (chosen[n]) PARE_TRY(pare_quant_check_weights(g->node[n]));
+        PARE_TRY(pare_quant_map_put(&at, g->node[n], n));
+    }
     for (int i = g->init.count - 1; i >= 0; i--) {
         pare_value *v = g->init.item[i];
         if (!is_worth_it(v) || !all_chosen(&at, chosen, v)) continue;
@@ -55,8 +58,10 @@ pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_rang
     pare_arena_init(&arena, ctx);
     pare_halves h = {.ctx = ctx, .model = model, .arena = &arena, .ranges = ranges,
                      .options = options, .facts = facts, .type = f16 ? PARE_f16 : PARE_bf16,
-                     .largest = f16 ? 65504.0f : 0x1.fep127f};
+                     .largest = f16 ? 65504.0f : 0x1.fep127f,
+                     .clamp = f16 ? 61440.0f : 0x1.fep127f};
     pare_quant_map_init(&h.is_half, &arena);
+    pare_quant_map_init(&h.beyond, &arena);
     pare_quant_map_init(&h.made, &arena);
     pare_quant_map_init(&h.twin, &arena);
     pare_status st =

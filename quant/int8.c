@@ -24,20 +24,9 @@ static void hash_points(const pare_quant_scheme *s, char text[33])
     pare_hash_text(sum, text);
 }
 
-static pare_status refuse_quantized(const pare_graph *graph)
-{
-    for (int n = 0; n < graph->node_count; n++)
-        if (pare_node_is(graph->node[n], "QuantizeLinear") ||
-            pare_node_is(graph->node[n], "DequantizeLinear"))
-            return PARE_FAIL_NODE(graph->node[n], INPUT,
-                                  "the model is quantized already, expected a float model");
-    return PARE_OK;
-}
-
 static pare_status to_int8(pare_quant_scheme *s)
 {
     char hash[33];
-    PARE_TRY(refuse_quantized(s->graph));
     PARE_TRY(pare_quant_place(s));
     if (s->job_count == 0)
         return PARE_FAIL(s->ctx, INPUT,
@@ -63,6 +52,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
             facts->opset_before = strtoll(model->meta.item[i].value, NULL, 10);
     PARE_TRY(pare_graph_sort(model->graph));
     PARE_TRY(pare_pass_infer(model, &(pare_infer_options){.lenient = true}));
+    PARE_TRY(pare_quant_refuse(model));
     if (options->precision != PARE_PRECISION_INT8)
         return pare_quant_to_half(ctx, model, ranges, options, facts);
     pare_arena arena;

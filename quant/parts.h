@@ -100,6 +100,10 @@ pare_value *pare_quant_chain_end(const pare_node *node);
 /* The weighted node whose output, or bias addition's output, this is; else NULL. */
 pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
 
+/* prepare.c: PARE_INPUT for a model that is no float model any more: integer operators, or operators that
+   compute in f16 or bf16, in the main graph or a body. */
+PARE_NODISCARD pare_status pare_quant_refuse(pare_model *model);
+
 /* scales.c: a range per point; whether one scale may serve two; scales and zero points per group. */
 PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
 bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);
@@ -114,6 +118,12 @@ typedef struct pare_quant_weight_view {
     const float *data;
     int64_t outer, channels, inner; /* data is (outer, channels, inner) */
 } pare_quant_weight_view;
+
+/* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the constant
+   inputs of a weighted node, bias included. */
+PARE_NODISCARD pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
+                                                   const pare_tensor *w);
+PARE_NODISCARD pare_status pare_quant_check_weights(const pare_node *node);
 
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
 PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,

@@ -30,6 +30,53 @@ static int64_t ir_of_opset(int64_t opset)
     return 6;
 }
 
+/* Operators of models that are quantized already (integer arithmetic, or the pairs around it). */
+static bool is_integer_op(const pare_node *node)
+{
+    static const char *const name[] = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
+                                       "QLinearConv",    "QLinearMatMul",    "ConvInteger",
+                                       "MatMulInteger"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+        if (pare_node_is(node, name[i])) return true;
+    return false;
+}
+
+/* An operator that computes in f16 or bf16; conversions do not. */
+static const pare_value *short_input(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    if (op && op->quant.half == PARE_HALF_CAST) return NULL;
+    for (int i = 0; i < node->in_count; i++) {
+        const pare_value *v = node->in[i];
+        if (v && (v->dtype == PARE_f16 || v->dtype == PARE_bf16)) return v;
+    }
+    return NULL;
+}
+
+static pare_status refuse_graph(pare_graph *graph, void *user)
+{
+    (void)user;
+    for (int n = 0; n < graph->node_count; n++) {
+        const pare_node *node = graph->node[n];
+        if (is_integer_op(node))
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "the model is quantized already, expected a float model; start "
+                                  "from the f32 model it was made from");
+        const pare_value *v = short_input(node);
+        if (v)
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "tensor '%s' is %s: the model computes in it already, expected an "
+                                  "f32 model; start from the f32 model it was made from",
+                                  v->name, pare_type(v->dtype)->name);
+    }
+    return PARE_OK;
+}
+
+pare_status pare_quant_refuse(pare_model *model)
+{
+    return pare_graph_each(model->graph, refuse_graph, NULL);
+}
+
 static void clear_inputs(pare_graph *g)
 {
     for (int i = g->in.count - 1; i >= 0; i--) {
@@ -64,6 +111,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
     PARE_TRY(pare_pass_infer(model, &infer));
+    PARE_TRY(pare_quant_refuse(model));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     pare_graph_sweep(model->graph);
     int64_t ir = ir_of_opset(pare_model_opset(model, ""));

@@ -33,6 +33,8 @@ typedef struct pare_quant_facts {
     int64_t opset_before, opset_after;
     int note_count;
     const char **note; /* in the model's arena */
+    int overflow_count;         /* nodes that stay f32 because they would overflow f16 */
+    const char *overflow_nodes; /* their names, "a, b"; NULL where there are none */
 } pare_quant_facts;
 
 /* The model as quantization starts from it and calibration runs it: opset lifted (13, or what the
@@ -41,7 +43,9 @@ typedef struct pare_quant_facts {
 PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options);
 
-/* Quantizes a prepared model in place. ranges may be NULL for FP16/BF16 (no overflow forecast then).
+/* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow, as
+   far as the ranges know these tensors: a calibration of extremes (pare_calib_options) knows all of the
+   main graph; a table that int8 could use knows what int8 could quantize; NULL knows none.
    A pattern that matches nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */
 PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
                                          const pare_quant_options *options, pare_quant_facts *facts);

@@ -3,6 +3,36 @@
 #include "quant/parts.h"
 
 #include <math.h>
+#include <string.h>
+
+pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
+                                    const pare_tensor *w)
+{
+    const char *from = w->data; /* at any address */
+    for (size_t i = 0; i < w->bytes / sizeof(float); i++) {
+        float x;
+        memcpy(&x, from + i * sizeof x, sizeof x);
+        if (!isfinite(x))
+            return PARE_FAIL(model->ctx, INPUT,
+                             "%s: tensor '%s' holds %g at place %zu, expected finite weights; "
+                             "export the model again, or keep its reader float with --skip",
+                             model->path, value->name, (double)x, i);
+    }
+    return PARE_OK;
+}
+
+pare_status pare_quant_check_weights(const pare_node *node)
+{
+    pare_weighted part;
+    if (pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED) return PARE_OK;
+    PARE_TRY(pare_op_of(node)->quant.weighted(node, &part));
+    const pare_value *in[] = {pare_node_in(node, part.w),
+                              part.bias >= 0 ? pare_node_in(node, part.bias) : NULL};
+    for (int i = 0; i < 2; i++)
+        if (in[i] && in[i]->data && in[i]->data->dtype == PARE_f32)
+            PARE_TRY(pare_quant_check_finite(node->graph->model, in[i], in[i]->data));
+    return PARE_OK;
+}
 
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)
 {

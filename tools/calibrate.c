@@ -4,7 +4,8 @@
 #include "tools/progress.h"
 
 pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
-                                const char *model_hash, const pare_source_options *options)
+                                const char *model_hash, const pare_source_options *options,
+                                bool extremes)
 {
     enum { DEFAULT_SAMPLES = 512, FEW_SAMPLES = 100 };
     pare_source source;
@@ -22,6 +23,7 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
         .batch = (int)options->batch,
         .threads = (int)tool->common->threads,
         .model_hash = model_hash,
+        .extremes = extremes,
         .progress = pare_progress_step,
         .progress_user = &bar,
     };

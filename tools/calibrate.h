@@ -11,10 +11,10 @@ extern "C" {
 #endif
 
 /* Runs the prepared model over the samples (512 unless asked otherwise) and puts what was read into
-   the facts as "data". model_hash: of the file the model came from. */
+   the facts as "data". model_hash: of the file the model came from; extremes: as in calib.h. */
 PARE_NODISCARD pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out,
                                                const pare_model *prepared, const char *model_hash,
-                                               const pare_source_options *options);
+                                               const pare_source_options *options, bool extremes);
 
 #ifdef __cplusplus
 }

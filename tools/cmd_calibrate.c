@@ -74,7 +74,7 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
     if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
-    if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source);
+    if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, false);
     if (st == PARE_OK) {
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:s, s:s, s:I}", "file", tool->arg[0], "hash", hash,

@@ -76,6 +76,8 @@ static void warn_unused(pare_tool *tool, const quantize_options *o)
         const char *name;
         bool given;
     } option[] = {
+        {"--data", o->precision == PARE_PRECISION_BF16 && o->source.data},
+        {"--ranges", o->precision == PARE_PRECISION_BF16 && o->ranges},
         {"--io same", (int8 || stored) && o->io},
         {"--activations u8", !int8 && o->activations},
         {"--target", !int8 && o->target != TARGET_AUTO},
@@ -85,9 +87,19 @@ static void warn_unused(pare_tool *tool, const quantize_options *o)
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         if (option[i].given)
             pare_log(tool->ctx, PARE_LOG_WARNING, "%s changes nothing in %s", option[i].name,
-                     int8           ? "int8: inputs and outputs stay f32"
-                     : stored && !i ? "bf16 without --bf16-compute: inputs and outputs stay f32"
-                                    : "fp16 and bf16");
+                     int8                  ? "int8: inputs and outputs stay f32"
+                     : i < 2               ? "bf16: it has the range of f32, nothing overflows"
+                     : stored && i == 2    ? "bf16 without --bf16-compute: inputs and outputs stay f32"
+                                           : "fp16 and bf16");
+}
+
+/* What --ranges cannot forecast: a table of int8's tensors. */
+static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char *path)
+{
+    pare_log(tool->ctx, PARE_LOG_WARNING,
+             "%s: knows the %d tensors that int8 would quantize; an overflow of f16 in another one is "
+             "not forecast (--data sees all)",
+             path, pare_ranges_count(ranges));
 }
 
 static pare_status quant_options(pare_tool *tool, const quantize_options *o,
@@ -147,6 +159,9 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
                 precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
                 bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
                 facts->quantized_nodes, facts->float_nodes, opset);
+    if (!o->common.quiet && facts->overflow_nodes)
+        fprintf(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
+                facts->overflow_nodes);
     json_object_update_new(
         tool->facts,
         json_pack(
@@ -179,9 +194,11 @@ static pare_status run(pare_tool *tool, const void *options)
     if (o->ranges && (st = read_ranges(tool, &ranges, o->ranges, tool->arg[0], hash)) != PARE_OK)
         goto done;
     if ((st = pare_quant_prepare(tool->ctx, model, &quant)) != PARE_OK) goto done;
-    if (o->source.data &&
-        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source)) != PARE_OK)
+    const bool fp16 = quant.precision == PARE_PRECISION_FP16;
+    if (o->source.data && quant.precision != PARE_PRECISION_BF16 &&
+        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16)) != PARE_OK)
         goto done;
+    if (o->ranges && fp16) warn_partial(tool, ranges, o->ranges);
     if ((st = pare_quantize(tool->ctx, model, ranges, &quant, &facts)) != PARE_OK) goto done;
     if ((st = pare_ctx_poll(tool->ctx)) != PARE_OK) goto done;
     if ((st = pare_onnx_write(tool->ctx, model, o->output, &writing)) != PARE_OK) goto done;
@@ -200,9 +217,9 @@ const pare_command pare_command_quantize = {
     .summary = "convert a float model to INT8, FP16 or BF16",
     .detail = "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
               "FP16 and\n"
-              "BF16 with types and casts. FP16 and BF16 need no data; with data, tensors that "
-              "would overflow\n"
-              "are kept f32.",
+              "BF16 with types and casts. FP16 and BF16 need no data; with --data, FP16 keeps "
+              "nodes f32 that\n"
+              "would overflow; --ranges knows the tensors that int8 would quantize, and no others.",
     .example = "pare quantize resnet.onnx -o resnet.int8.onnx --data data/train.h5",
     .options = table,
     .size = sizeof(quantize_options),

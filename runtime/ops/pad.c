@@ -111,3 +111,23 @@ pare_status pare_infer_if(pare_node *node)
     }
     return PARE_OK;
 }
+
+/* Loop and Scan: outputs have the types of the body's (Loop's begin with its condition). The number of
+   turns gives scan outputs an axis that is not known here, and states may change their shape: shapes are
+   what the file says. */
+pare_status pare_infer_loop(pare_node *node)
+{
+    const pare_attr *body = pare_node_attr(node, "body");
+    if (!body || body->kind != PARE_ATTR_GRAPH) return PARE_FAIL_NODE(node, INPUT, "body is missing");
+    const pare_values *y = &body->graph->out;
+    int first = pare_node_is(node, "Loop");
+    if (y->count != node->out_count + first)
+        return PARE_FAIL_NODE(node, INPUT, "its body has %d outputs, expected %d", y->count,
+                              node->out_count + first);
+    for (int i = 0; i < node->out_count; i++) {
+        const pare_value *inner = y->item[i + first];
+        pare_shape told = node->out[i] ? node->out[i]->shape : pare_shape_unknown(-1);
+        if (inner->dtype) pare_infer_out(node, i, inner->dtype, &told);
+    }
+    return PARE_OK;
+}

@@ -78,6 +78,8 @@ static pare_model *make_model(int64_t batch)
     return m;
 }
 
+static bool extremes; /* what the calibrations below ask for */
+
 /* Frees the model. */
 static pare_status calibrate_model(pare_ranges **out, pare_model *m, int64_t n, int first,
                                    int batch, int threads, bool turned)
@@ -90,6 +92,7 @@ static pare_status calibrate_model(pare_ranges **out, pare_model *m, int64_t n, 
                                   .sample_count = n,
                                   .batch = batch,
                                   .threads = threads,
+                                  .extremes = extremes,
                                   .model_hash = "00112233445566778899aabbccddeeff"};
     pare_status st = pare_data_open(&ctx, &d, data_path, &in, 1);
     if (st == PARE_OK) st = pare_calibrate(&ctx, out, m, d, &options);
@@ -247,6 +250,38 @@ static void test_a_reshape_fused_away_has_its_source_s_values(void **state)
     pare_ranges_free(r);
 }
 
+/* Extremes: every tensor, those too that the plan would fuse away, and no bins. */
+static void test_extremes_of_every_tensor(void **state)
+{
+    (void)state;
+    pare_ranges *r = NULL;
+    extremes = true;
+    pare_status st = calibrate(&r, -1, SAMPLES, 0, 5, 2, false);
+    extremes = false;
+    if (st != PARE_OK) fail_msg("%s", ctx.message);
+    float low = INFINITY, high = -INFINITY;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int i = 0; i < WIDTH; i++) {
+            low = fminf(low, value_of(s, i));
+            high = fmaxf(high, value_of(s, i));
+        }
+    const struct {
+        const char *name;
+        float low, high;
+    } want[] = {{"flat", low, high}, {"product", 2 * low, 2 * high},
+                {"relu", 0, 2 * high + 0.5f}, {"sum", 2 * low + 0.5f, 2 * high + 0.5f},
+                {"x", low, high}, {"y", 0, 2 * (2 * high + 0.5f)}};
+    assert_int_equal(pare_ranges_count(r), 6);
+    for (int i = 0; i < 6; i++) {
+        const pare_stats *s = pare_ranges_at(r, i);
+        assert_string_equal(s->name, want[i].name);
+        assert_int_equal(s->histogram->count, SAMPLES * WIDTH);
+        assert_true(s->histogram->min == want[i].low && s->histogram->max == want[i].high);
+        assert_null(s->histogram->slot);
+    }
+    pare_ranges_free(r);
+}
+
 static void keep_line(void *user, pare_log_level level, const char *line)
 {
     (void)level;
@@ -309,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_points),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_a_reshape_fused_away_has_its_source_s_values),
+        cmocka_unit_test(test_extremes_of_every_tensor),
         cmocka_unit_test(test_batch_threads_and_order_leave_no_trace),
         cmocka_unit_test(test_fixed_batch),
         cmocka_unit_test(test_interruption),

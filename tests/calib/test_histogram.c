@@ -237,6 +237,35 @@ static void test_other_types(void **state)
     free(x);
 }
 
+/* Extremes only: the same counts of what is no number, smallest and largest, in pieces or merged; no
+   bins, and min-max can be chosen from it. */
+static void test_extremes(void **state)
+{
+    (void)state;
+    enum { N = 5000, CUT = 2777 };
+    float *x = make_data(N, true);
+    pare_histogram *whole = count_all(x, N, N), *part[2] = {NULL};
+    for (int i = 0; i < 2; i++) {
+        const float *from = i ? x + CUT : x;
+        assert_int_equal(pare_histogram_new(&ctx, &part[i]), PARE_OK);
+        assert_int_equal(pare_histogram_add_extremes(&ctx, part[i], PARE_f32, from,
+                                                     i ? N - CUT : CUT), PARE_OK);
+    }
+    assert_int_equal(pare_histogram_merge(&ctx, part[0], part[1]), PARE_OK);
+    assert_true(whole->nan > 0 && whole->inf > 0 && whole->min < 0);
+    assert_true(part[0]->min == whole->min && part[0]->max == whole->max);
+    assert_true(part[0]->count == whole->count && part[0]->nan == whole->nan);
+    assert_true(part[0]->inf == whole->inf);
+    assert_null(part[0]->slot);
+    pare_range_rule rule = {.method = PARE_METHOD_MINMAX};
+    pare_range range;
+    assert_int_equal(pare_range_choose(&ctx, part[0], &rule, &range), PARE_OK);
+    assert_true(range.low == whole->min && range.high == whole->max);
+    pare_histogram_free(whole);
+    for (int i = 0; i < 2; i++) pare_histogram_free(part[i]);
+    free(x);
+}
+
 static void test_size(void **state)
 {
     (void)state;
@@ -258,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_far_windows_merge),
         cmocka_unit_test(test_small_cases),
         cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_size),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
