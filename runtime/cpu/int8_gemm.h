@@ -10,23 +10,12 @@
 
 #include "runtime/cpu/epilogue.h"
 #include "runtime/cpu/isa.h"
+#include "runtime/cpu/tile.h"
 
-enum {
-    PARE_TILE_ROWS = 6,   /* rows of A that are worked on together */
-    PARE_BLOCK_MOST = 32, /* columns of a block, at most */
-};
+enum { PARE_BLOCK_MOST = 32 }; /* columns of a block, at most */
 
-/* Where rows of A lie: row r's inner axis is in `runs` stretches of 2 * pairs elements, at
-   row[r] + run[i]. A matrix has one run; a convolution one per row of its window. */
-typedef struct pare_int8_rows {
-    const int16_t *row[PARE_TILE_ROWS];
-    const int64_t *run;
-    int64_t runs, pairs;
-    int count;
-} pare_int8_rows;
-
-/* acc (rows, acc_step) = A x one block of B. */
-typedef void (*pare_int8_tile_fn)(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
+/* acc (rows, acc_step) = A x one block of B; A's elements are int16_t. */
+typedef void (*pare_int8_tile_fn)(int32_t *acc, int64_t acc_step, const pare_tile *a,
                                   const int16_t *b);
 
 typedef struct pare_int8_gemm {
@@ -53,45 +42,51 @@ void pare_int8_widen(int16_t *dst, const void *src, pare_dtype type, int64_t n, 
                      int32_t zero);
 
 /* What follows the sums: bias, scales, residual, activation, output (epilogue.h). */
-typedef struct pare_int8_tail {
+typedef struct pare_int8_tail pare_int8_tail;
+typedef void (*pare_int8_finish_fn)(const pare_int8_tail *tail, int64_t channel, int64_t n,
+                                    const int32_t *acc, int64_t acc_step, const pare_tile *to,
+                                    int64_t column);
+struct pare_int8_tail {
     const pare_epilogue *epilogue;
-    const int32_t *bias; /* NULL: none */
-    int bias_step;       /* 0: one bias for all */
-    const float *scale;  /* per column */
-    bool simd;           /* set by pare_int8_tail_init */
-} pare_int8_tail;
+    const int32_t *bias;        /* NULL: none */
+    int bias_step;              /* 0: one bias for all */
+    const float *scale;         /* per column */
+    pare_int8_finish_fn vector; /* for rows without gaps; NULL: none can */
+};
 
 /* isa: that of the machine; vectors finish rows where it and the epilogue allow. */
 void pare_int8_tail_init(pare_int8_tail *tail, pare_isa isa, const pare_epilogue *epilogue,
                          const float *scale, const int32_t *bias, int bias_step);
 
-/* Columns from..from + n (n <= PARE_ROW) of one row: y and z point at column `from`. */
-void pare_int8_finish(const pare_int8_tail *tail, int64_t from, int64_t n, const int32_t *acc,
-                      const void *z, int64_t z_step, void *y, int64_t y_step);
-
-/* Where the rows of a job go: column c of row r is element r's start + c * step. */
-typedef struct pare_int8_target {
-    void *y;
-    const void *z; /* NULL: no residual */
-    int64_t y_at[PARE_TILE_ROWS], z_at[PARE_TILE_ROWS], y_step, z_step;
-} pare_int8_target;
+/* Sums acc (rows, acc_step) of n columns (n <= PARE_ROW) from `column` on, finished and stored;
+   channel: what the first is for scales and biases. */
+void pare_int8_finish(const pare_int8_tail *tail, int64_t channel, int64_t n, const int32_t *acc,
+                      int64_t acc_step, const pare_tile *to, int64_t column);
 
 /* One job: rows of A times columns from..to (from on a block's edge) of B, finished and stored.
    channel: what column 0 is for scales and biases. */
-void pare_int8_job(const pare_int8_gemm *g, const pare_int8_rows *a, const int16_t *packed,
-                   int64_t from, int64_t to, const pare_int8_tail *tail, int64_t channel,
-                   const pare_int8_target *target);
+void pare_int8_job(const pare_int8_gemm *g, const pare_tile *tile, const int16_t *packed,
+                   int64_t from, int64_t to, const pare_int8_tail *tail, int64_t channel);
 
-/* Per-element products along channels: acc[i] = sum over taps of (x[t][i] - zero) * w, i < n;
-   w is packed by pare_int8_dw_pack for an even number of taps. */
-typedef void (*pare_int8_dw_fn)(int32_t *acc, int64_t n, const void *const *x, pare_dtype type,
-                                int taps, int32_t zero, const int16_t *w, int64_t channels);
-pare_int8_dw_fn pare_int8_dw(pare_isa isa);
+/* Products channel by channel: sums of x[run[t]] * w[t] less the zero point's part. Channels are cut
+   into groups of `lanes`; taps go in pairs, an odd last one beside a weight of zero. */
+typedef struct pare_int8_dw pare_int8_dw;
+struct pare_int8_dw {
+    int lanes;
+    int64_t channels, taps;
+    const int16_t *weight; /* per group and pair of taps, in the order the vectors meet them */
+    const int32_t *start;  /* per channel, in that order: minus the zero point times the weights */
+    /* acc (rows, acc_step) of channels from..from + n, from on a group's edge; writes whole groups
+       and reads them from the rows of bytes. */
+    void (*sums)(const pare_int8_dw *d, int32_t *acc, int64_t acc_step, const pare_tile *tile,
+                 int64_t from, int64_t n);
+};
 
-/* Channels are cut into groups of PARE_DW_LANES, padded with zeros; per group and pair of taps: 32
-   weights in the order the kernels read them. */
-enum { PARE_DW_LANES = 16 };
-size_t pare_int8_dw_count(int64_t channels, int taps);
-void pare_int8_dw_pack(int16_t *packed, const int8_t *w, int64_t channels, int taps, int used);
+enum { PARE_DW_LANES_MOST = 32 };
+
+/* x: s8 or u8; w (channels, taps). Arrays go to the arena. */
+PARE_NODISCARD pare_status pare_int8_dw_init(pare_int8_dw *d, pare_arena *arena, pare_isa isa,
+                                             pare_dtype x, int32_t zero, const int8_t *w,
+                                             int64_t channels, int64_t taps);
 
 #endif

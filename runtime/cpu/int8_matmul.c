@@ -101,21 +101,21 @@ static void tile_run(const job *shared, int64_t tile, int64_t part, int16_t *roo
     static const int64_t start[1] = {0};
     const pare_view *y = &j.call->out[0], *z = j.zv;
     int64_t first = tile * PARE_TILE_ROWS;
-    pare_int8_rows in = {.run = start, .runs = 1, .pairs = s->gemm.pairs, .count = rows};
-    pare_int8_target to = {.y = y->data, .y_step = y->stride[y->rank - 1]};
+    pare_tile to = {.run = start, .runs = 1, .length = s->gemm.pairs, .count = rows};
+    to.y = y->data, to.y_step = y->stride[y->rank - 1];
     if (z) to.z = z->data, to.z_step = z->stride[z->rank - 1];
     for (int i = 0; i < rows; i++) {
         const char *from = (const char *)a->data + j.a + (first + i) * a->stride[r];
         pare_int8_widen(room + i * step, from, a->dtype, s->args.depth, a->stride[c],
                         s->args.q.x_zero);
         if (s->args.depth % 2) room[i * step + s->args.depth] = 0;
-        in.row[i] = room + i * step;
+        to.row[i] = room + i * step;
         to.y_at[i] = j.y + (first + i) * y->stride[y->rank - 2];
         if (z) to.z_at[i] = j.z + (first + i) * z->stride[z->rank - 2];
     }
     int64_t from = part * s->stretch, last = from + s->stretch;
     if (last > s->args.columns) last = s->args.columns;
-    pare_int8_job(&s->gemm, &in, j.packed, from, last, &j.tail, 0, &to);
+    pare_int8_job(&s->gemm, &to, j.packed, from, last, &j.tail, 0);
 }
 
 static void batch_run(const job *j)

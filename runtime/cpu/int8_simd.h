@@ -8,14 +8,15 @@
 #if defined(__x86_64__)
 #define PARE_INT8_SIMD 1
 
-void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_int8_rows *a, const int16_t *b);
-void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const pare_int8_rows *a,
-                           const int16_t *b);
-/* Activations none, relu and clip; residual s8, u8 or none; y and z without gaps. */
-void pare_int8_finish_avx2(const pare_int8_tail *tail, int64_t from, int64_t n, const int32_t *acc,
-                           const void *z, void *y);
-void pare_int8_dw_avx2(int32_t *acc, int64_t n, const void *const *x, pare_dtype type, int taps,
-                       int32_t zero, const int16_t *w, int64_t channels);
+void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b);
+void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b);
+/* pare_int8_finish_fn for activations none, relu and clip; residual s8, u8 or none. */
+void pare_int8_finish_avx2(const pare_int8_tail *tail, int64_t channel, int64_t n,
+                           const int32_t *acc, int64_t acc_step, const pare_tile *to,
+                           int64_t column);
+void pare_int8_finish_avx512(const pare_int8_tail *tail, int64_t channel, int64_t n,
+                             const int32_t *acc, int64_t acc_step, const pare_tile *to,
+                             int64_t column);
 
 /* QAdd of two dense rows; returns how many elements were done (whole vectors). Activations none,
    relu and clip, output s8 or u8. */
