@@ -107,22 +107,33 @@ static void place_set(const job *j, int64_t n, int64_t index, place *out)
     int64_t row = p0 * w->stride[0] * s->size[1] + p1 * w->stride[1];
     *out = (place){.n = n, .index = index, .along = p2};
     out->x = (row * s->size[2] + p2 * w->stride[2]) * s->args.c;
-    out->y =
-        n * j->call->out[0].stride[0] + p0 * j->ys[0] + p1 * j->ys[1] + p2 * j->ys[2];
+    out->y = n * j->call->out[0].stride[0] + p0 * j->ys[0] + p1 * j->ys[1] + p2 * j->ys[2];
     if (j->z) out->z = n * j->z->stride[0] + p0 * j->zs[0] + p1 * j->zs[1] + p2 * j->zs[2];
 }
 
-static void place_next(const job *j, place *at)
+/* The rows of a tile: up to six positions from a place on, which moves behind them. */
+static void rows_set(const job *j, place *at, const char *picture, pare_tile *tile)
 {
-    const pare_window *w = &j->s->args.win;
-    if (++at->along == w->out[2]) {
-        place_set(j, at->n, at->index + 1, at);
-        return;
+    const pare_picture *s = j->s;
+    const pare_window *w = &s->args.win;
+    int64_t left = s->positions - at->index, element = (int64_t)s->element;
+    int64_t xs = w->stride[2] * s->args.c * element, ys = j->ys[2], zs = j->zs[2];
+    tile->count = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS;
+    for (int i = 0; i < tile->count;) {
+        int64_t more = w->out[2] - at->along, n = tile->count - i < more ? tile->count - i : more;
+        const char *x = picture + at->x * element;
+        for (int64_t k = 0; k < n; k++, i++) {
+            tile->row[i] = x + k * xs;
+            tile->y_at[i] = at->y + k * ys;
+            tile->z_at[i] = at->z + k * zs;
+        }
+        if (n == more) {
+            place_set(j, at->n, at->index + n, at);
+            continue;
+        }
+        at->index += n, at->along += n;
+        at->x += n * w->stride[2] * s->args.c, at->y += n * ys, at->z += n * zs;
     }
-    at->index++;
-    at->x += w->stride[2] * j->s->args.c;
-    at->y += j->ys[2];
-    at->z += j->zs[2];
 }
 
 /* Group after group of the same positions. */
@@ -150,15 +161,9 @@ static void tiles_run(const job *j, int64_t n, int64_t first, int64_t last, cons
     tile.y = y->data, tile.y_step = y->stride[1];
     if (j->z) tile.z = j->z->data, tile.z_step = j->z->stride[1];
     place at;
-    place_set(j, n, first * PARE_TILE_ROWS, &at);
+    if (first < last) place_set(j, n, first * PARE_TILE_ROWS, &at);
     for (int64_t t = first; t < last; t++) {
-        int64_t left = s->positions - at.index;
-        tile.count = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS;
-        for (int i = 0; i < tile.count; i++, place_next(j, &at)) {
-            tile.row[i] = picture + at.x * (int64_t)s->element;
-            tile.y_at[i] = at.y;
-            tile.z_at[i] = at.z;
-        }
+        rows_set(j, &at, picture, &tile);
         groups_run(j, &tile);
     }
 }

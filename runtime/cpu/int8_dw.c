@@ -87,8 +87,7 @@ VNNI __attribute__((always_inline)) static inline void
 group_vnni(const pare_int8_dw *d, int32_t *acc, int64_t acc_step, const pare_tile *tile, int first,
            int64_t c, bool is_signed, int rows)
 {
-    const __m512i low =
-        _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     const int16_t *w = d->weight + c * ((d->taps + 1) / 2 * 2);
     __m512i s0[TOGETHER], s1[TOGETHER];

@@ -62,6 +62,18 @@ void pare_int8_finish(const pare_int8_tail *t, int64_t channel, int64_t n, const
     }
 }
 
+/* The joined clamp's bounds, behind the zero point. */
+static void bounds_set(pare_int8_tail *t)
+{
+    const pare_epilogue *e = t->epilogue;
+    t->low = -INFINITY, t->high = INFINITY;
+    if (e->act.kind == PARE_ACT_RELU) t->low = 0;
+    if (e->act.kind == PARE_ACT_CLIP) t->low = e->act.alpha, t->high = e->act.beta;
+    if (e->to == PARE_f32) return;
+    t->low = fminf(fmaxf(t->low + e->y_zero, e->low), e->high);
+    t->high = fminf(fmaxf(t->high + e->y_zero, e->low), e->high);
+}
+
 void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e,
                          const float *scale, const int32_t *bias, int bias_step)
 {
@@ -69,6 +81,7 @@ void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e
                     e->act.kind == PARE_ACT_CLIP;
     *t = (pare_int8_tail){.epilogue = e, .bias = bias, .bias_step = bias_step, .scale = scale};
 #ifdef PARE_INT8_SIMD
+    bounds_set(t);
     if (!straight || e->z_type == PARE_f32 || (bias && !bias_step)) return;
     if (isa >= PARE_ISA_AVX2) t->vector = pare_int8_finish_avx2;
     if (isa >= PARE_ISA_AVX512) t->vector = pare_int8_finish_avx512;
@@ -80,132 +93,147 @@ void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e
 #ifdef PARE_INT8_SIMD
 #include <immintrin.h>
 
-/* The joined clamp's bounds, behind the zero point. */
-static void bounds_of(const pare_epilogue *e, float *low, float *high)
-{
-    *low = -INFINITY, *high = INFINITY;
-    if (e->act.kind == PARE_ACT_RELU) *low = 0;
-    if (e->act.kind == PARE_ACT_CLIP) *low = e->act.alpha, *high = e->act.beta;
-    if (e->to == PARE_f32) return;
-    *low = fminf(fmaxf(*low + e->y_zero, e->low), e->high);
-    *high = fminf(fmaxf(*high + e->y_zero, e->low), e->high);
-}
-
 /* Which of its parts an epilogue has, for loops without the others. */
-typedef enum kind { TO_BYTES, TO_BYTES_SUM, TO_FLOAT } kind;
+typedef enum kind { TO_BYTES, TO_BYTES_SHIFTED, TO_BYTES_SUM, TO_FLOAT } kind;
 
 static kind kind_of(const pare_epilogue *e, const void *z)
 {
-    return e->to == PARE_f32 ? TO_FLOAT : z ? TO_BYTES_SUM : TO_BYTES;
+    if (e->to == PARE_f32) return TO_FLOAT;
+    return z ? TO_BYTES_SUM : e->y_zero != 0 ? TO_BYTES_SHIFTED : TO_BYTES;
 }
+
+/* Calls loop(..., k) with k a constant. */
+#define BY_KIND(loop, k, ...)                                                                      \
+    do {                                                                                           \
+        if (k == TO_BYTES)                                                                         \
+            loop(__VA_ARGS__, TO_BYTES);                                                           \
+        else if (k == TO_BYTES_SHIFTED)                                                            \
+            loop(__VA_ARGS__, TO_BYTES_SHIFTED);                                                   \
+        else if (k == TO_BYTES_SUM)                                                                \
+            loop(__VA_ARGS__, TO_BYTES_SUM);                                                       \
+        else                                                                                       \
+            loop(__VA_ARGS__, TO_FLOAT);                                                           \
+    } while (0)
 
 typedef struct lanes8 {
     __m256 low, high, zero, z_scale;
     __m256i z_zero;
 } lanes8;
 
-__attribute__((target("avx2,fma"), always_inline)) static inline __m256
+#define NARROW __attribute__((target("avx2,fma")))
+
+NARROW __attribute__((always_inline)) static inline __m256
 value8(const pare_epilogue *e, const lanes8 *l, const int32_t *acc, __m256 bias, __m256 scale,
-       const void *z, kind k)
+       const char *z, kind k)
 {
     __m256 sum = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)acc));
     __m256 v = _mm256_mul_ps(_mm256_add_ps(sum, bias), scale);
-    if (k != TO_BYTES && z) {
-        __m128i r8 = _mm_loadl_epi64(z);
+    if (k >= TO_BYTES_SUM && z) {
+        __m128i r8 = _mm_loadl_epi64((const __m128i *)z);
         __m256i r = e->z_type == PARE_s8 ? _mm256_cvtepi8_epi32(r8) : _mm256_cvtepu8_epi32(r8);
         __m256 f = _mm256_cvtepi32_ps(_mm256_sub_epi32(r, l->z_zero));
         v = e->real ? _mm256_add_ps(v, _mm256_mul_ps(f, l->z_scale))
                     : _mm256_fmadd_ps(f, l->z_scale, v);
     }
-    if (k != TO_FLOAT) v = _mm256_add_ps(v, l->zero);
+    if (k == TO_BYTES_SHIFTED || k == TO_BYTES_SUM) v = _mm256_add_ps(v, l->zero);
     return _mm256_min_ps(_mm256_max_ps(v, l->low), l->high);
 }
 
-/* 16 values to bytes or floats. */
-__attribute__((target("avx2,fma"), always_inline)) static inline void
-store16(const pare_epilogue *e, __m256 v0, __m256 v1, void *y, kind k)
+/* 8 * vectors (2 or 4) values to bytes or floats. */
+NARROW __attribute__((always_inline)) static inline void
+store(const pare_epilogue *e, const __m256 *v, void *y, int vectors, kind k)
 {
     if (k == TO_FLOAT) {
-        _mm256_storeu_ps(y, v0);
-        _mm256_storeu_ps((float *)y + 8, v1);
+        for (int i = 0; i < vectors; i++) _mm256_storeu_ps((float *)y + 8 * i, v[i]);
         return;
     }
-    __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v0), _mm256_cvtps_epi32(v1));
-    __m128i low = _mm256_castsi256_si128(w), high = _mm256_extracti128_si256(w, 1);
-    __m128i b = e->to == PARE_s8 ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high);
-    _mm_storeu_si128(y, _mm_shuffle_epi32(b, 0xd8));
+    bool s8 = e->to == PARE_s8;
+    __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1]));
+    if (vectors == 2) {
+        __m128i low = _mm256_castsi256_si128(w), high = _mm256_extracti128_si256(w, 1);
+        __m128i b = s8 ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high);
+        _mm_storeu_si128(y, _mm_shuffle_epi32(b, 0xd8));
+        return;
+    }
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i u = _mm256_packs_epi32(_mm256_cvtps_epi32(v[2]), _mm256_cvtps_epi32(v[3]));
+    __m256i b = s8 ? _mm256_packs_epi16(w, u) : _mm256_packus_epi16(w, u);
+    _mm256_storeu_si256(y, _mm256_permutevar8x32_epi32(b, order));
 }
 
-/* Columns that fill no vectors: through buffers that do. */
-typedef struct last16 {
-    int32_t bias[16];
-    float scale[16];
-} last16;
+/* What a run of columns needs of the sums, in rows of `step`. */
+typedef struct sums {
+    const int32_t *acc, *bias;
+    const float *scale;
+    int64_t step;
+} sums;
 
-__attribute__((target("avx2,fma"), always_inline)) static inline void
-columns16(const pare_epilogue *e, const lanes8 *l, const int32_t *bias, const float *scale,
-          const int32_t *acc, int64_t acc_step, const pare_tile *to, int64_t column, int n, kind k)
+/* n = 8 * vectors columns of all rows; fewer go through buffers. */
+NARROW __attribute__((always_inline)) static inline void
+columns8(const pare_epilogue *e, const lanes8 *l, const sums *s, const pare_tile *to,
+         int64_t column, int64_t n, int vectors, kind k)
 {
-    __m256 b0 = _mm256_setzero_ps(), b1 = b0;
-    __m256 s0 = _mm256_loadu_ps(scale), s1 = _mm256_loadu_ps(scale + 8);
-    if (bias) {
-        b0 = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)bias));
-        b1 = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(bias + 8)));
+    __m256 bias[4], scale[4], v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        bias[i] = _mm256_setzero_ps();
+        if (s->bias) bias[i] = _mm256_cvtepi32_ps(((const __m256i_u *)s->bias)[i]);
+        scale[i] = _mm256_loadu_ps(s->scale + 8 * i);
     }
     size_t size = k == TO_FLOAT ? 4 : 1;
-    for (int r = 0; r < to->count; r++, acc += acc_step) {
+    bool whole = n == 8 * vectors;
+    for (int r = 0; r < to->count; r++) {
         char *y = (char *)to->y + (size_t)(to->y_at[r] + column) * size;
-        const char *z = to->z ? (const char *)to->z + to->z_at[r] + column : NULL;
-        char part[16], out[64];
-        if (z && n < 16) z = memcpy(part, z, (size_t)n);
-        __m256 v0 = value8(e, l, acc, b0, s0, z, k);
-        __m256 v1 = value8(e, l, acc + 8, b1, s1, z ? z + 8 : NULL, k);
-        store16(e, v0, v1, n < 16 ? out : y, k);
-        if (n < 16) memcpy(y, out, (size_t)n * size);
+        const char *z = NULL;
+        char part[32], out[128];
+        if (k >= TO_BYTES_SUM && to->z) z = (const char *)to->z + to->z_at[r] + column;
+        if (z && !whole) z = memcpy(part, z, (size_t)n);
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++)
+            v[i] = value8(e, l, s->acc + r * s->step + 8 * i, bias[i], scale[i],
+                          z ? z + 8 * i : NULL, k);
+        store(e, v, whole ? y : out, vectors, k);
+        if (!whole) memcpy(y, out, (size_t)n * size);
     }
 }
 
-__attribute__((target("avx2,fma"), always_inline)) static inline void
-finish8(const pare_int8_tail *t, const lanes8 *l, int64_t channel, int64_t n, const int32_t *acc,
-        int64_t acc_step, const pare_tile *to, int64_t column, kind k)
+NARROW __attribute__((always_inline)) static inline void finish8(const pare_epilogue *e,
+                                                                 const lanes8 *l, sums s, int64_t n,
+                                                                 const pare_tile *to,
+                                                                 int64_t column, kind k)
 {
-    const int32_t *bias = t->bias ? t->bias + channel : NULL;
-    const float *scale = t->scale + channel;
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        columns16(t->epilogue, l, bias ? bias + i : NULL, scale + i, acc + i, acc_step, to,
-                  column + i, 16, k);
-    if (i == n) return;
-    last16 last = {{0}, {0}};
-    memcpy(last.scale, scale + i, (size_t)(n - i) * 4);
-    if (bias) memcpy(last.bias, bias + i, (size_t)(n - i) * 4);
-    columns16(t->epilogue, l, last.bias, last.scale, acc + i, acc_step, to, column + i,
-              (int)(n - i), k);
+    while (n >= 16) {
+        int64_t done = n >= 32 ? 32 : 16;
+        if (done == 32)
+            columns8(e, l, &s, to, column, 32, 4, k);
+        else
+            columns8(e, l, &s, to, column, 16, 2, k);
+        s.acc += done, s.scale += done, column += done, n -= done;
+        if (s.bias) s.bias += done;
+    }
+    if (!n) return;
+    int32_t bias[16] = {0};
+    float scale[16] = {0};
+    memcpy(scale, s.scale, (size_t)n * 4);
+    if (s.bias) memcpy(bias, s.bias, (size_t)n * 4);
+    s.bias = bias, s.scale = scale;
+    columns8(e, l, &s, to, column, n, 2, k);
 }
 
-__attribute__((target("avx2,fma"))) void
-pare_int8_finish_avx2(const pare_int8_tail *t, int64_t channel, int64_t n, const int32_t *acc,
-                      int64_t acc_step, const pare_tile *to, int64_t column)
+NARROW void pare_int8_finish_avx2(const pare_int8_tail *t, int64_t channel, int64_t n,
+                                  const int32_t *acc, int64_t acc_step, const pare_tile *to,
+                                  int64_t column)
 {
     const pare_epilogue *e = t->epilogue;
-    float low, high;
-    bounds_of(e, &low, &high);
-    lanes8 l = {.low = _mm256_set1_ps(low),
-                .high = _mm256_set1_ps(high),
+    lanes8 l = {.low = _mm256_set1_ps(t->low),
+                .high = _mm256_set1_ps(t->high),
                 .zero = _mm256_set1_ps(e->y_zero),
                 .z_scale = _mm256_set1_ps(e->z_scale),
                 .z_zero = _mm256_set1_epi32(e->z_zero)};
-    switch (kind_of(e, to->z)) {
-    case TO_BYTES:
-        finish8(t, &l, channel, n, acc, acc_step, to, column, TO_BYTES);
-        break;
-    case TO_BYTES_SUM:
-        finish8(t, &l, channel, n, acc, acc_step, to, column, TO_BYTES_SUM);
-        break;
-    default:
-        finish8(t, &l, channel, n, acc, acc_step, to, column, TO_FLOAT);
-        break;
-    }
+    sums s = {.acc = acc, .scale = t->scale + channel, .step = acc_step};
+    if (t->bias) s.bias = t->bias + channel;
+    kind k = kind_of(e, to->z);
+    BY_KIND(finish8, k, e, &l, s, n, to, column);
 }
 
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
@@ -224,7 +252,7 @@ columns_masked(const pare_epilogue *e, const lanes16 *l, __m512 bias, __m512 sca
     for (int r = 0; r < to->count; r++, acc += acc_step) {
         __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc));
         v = _mm512_mul_ps(_mm512_add_ps(v, bias), scale);
-        if (k != TO_BYTES && to->z) {
+        if (k >= TO_BYTES_SUM && to->z) {
             const char *z = (const char *)to->z + to->z_at[r] + column;
             __m128i r8 = _mm_maskz_loadu_epi8(m, z);
             __m512i wide =
@@ -233,7 +261,7 @@ columns_masked(const pare_epilogue *e, const lanes16 *l, __m512 bias, __m512 sca
             v = e->real ? _mm512_add_ps(v, _mm512_mul_ps(f, l->z_scale))
                         : _mm512_fmadd_ps(f, l->z_scale, v);
         }
-        if (k != TO_FLOAT) v = _mm512_add_ps(v, l->zero);
+        if (k == TO_BYTES_SHIFTED || k == TO_BYTES_SUM) v = _mm512_add_ps(v, l->zero);
         v = _mm512_min_ps(_mm512_max_ps(v, l->low), l->high);
         if (k == TO_FLOAT) {
             _mm512_mask_storeu_ps((float *)to->y + to->y_at[r] + column, m, v);
@@ -263,23 +291,12 @@ WIDE void pare_int8_finish_avx512(const pare_int8_tail *t, int64_t channel, int6
                                   int64_t column)
 {
     const pare_epilogue *e = t->epilogue;
-    float low, high;
-    bounds_of(e, &low, &high);
-    lanes16 l = {.low = _mm512_set1_ps(low),
-                 .high = _mm512_set1_ps(high),
+    lanes16 l = {.low = _mm512_set1_ps(t->low),
+                 .high = _mm512_set1_ps(t->high),
                  .zero = _mm512_set1_ps(e->y_zero),
                  .z_scale = _mm512_set1_ps(e->z_scale),
                  .z_zero = _mm512_set1_epi32(e->z_zero)};
-    switch (kind_of(e, to->z)) {
-    case TO_BYTES:
-        finish16(t, &l, channel, n, acc, acc_step, to, column, TO_BYTES);
-        break;
-    case TO_BYTES_SUM:
-        finish16(t, &l, channel, n, acc, acc_step, to, column, TO_BYTES_SUM);
-        break;
-    default:
-        finish16(t, &l, channel, n, acc, acc_step, to, column, TO_FLOAT);
-        break;
-    }
+    kind k = kind_of(e, to->z);
+    BY_KIND(finish16, k, t, &l, channel, n, acc, acc_step, to, column);
 }
 #endif

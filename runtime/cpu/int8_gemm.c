@@ -4,21 +4,23 @@
 #include "runtime/cpu/int8_simd.h"
 
 /* The portable tile: same packing, plain C; the compiler turns the inner loop into vectors. */
-static void tile_portable(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b)
+static void tile_portable(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b,
+                          int64_t blocks)
 {
     enum { BLOCK = 16 };
-    for (int r = 0; r < a->count; r++) {
-        int32_t sum[BLOCK] = {0};
-        const int16_t *p = b;
-        for (int64_t i = 0; i < a->runs; i++) {
-            const int16_t *x = (const int16_t *)a->row[r] + a->run[i];
-            for (int64_t k = 0; k < a->length; k++, p += 2 * BLOCK) {
-                int32_t a0 = x[2 * k], a1 = x[2 * k + 1];
-                for (int j = 0; j < BLOCK; j++) sum[j] += a0 * p[2 * j] + a1 * p[2 * j + 1];
+    for (; blocks; blocks--, acc += BLOCK, b += a->runs * a->length * 2 * BLOCK)
+        for (int r = 0; r < a->count; r++) {
+            int32_t sum[BLOCK] = {0};
+            const int16_t *p = b;
+            for (int64_t i = 0; i < a->runs; i++) {
+                const int16_t *x = (const int16_t *)a->row[r] + a->run[i];
+                for (int64_t k = 0; k < a->length; k++, p += 2 * BLOCK) {
+                    int32_t a0 = x[2 * k], a1 = x[2 * k + 1];
+                    for (int j = 0; j < BLOCK; j++) sum[j] += a0 * p[2 * j] + a1 * p[2 * j + 1];
+                }
             }
+            memcpy(acc + r * acc_step, sum, sizeof sum);
         }
-        memcpy(acc + r * acc_step, sum, sizeof sum);
-    }
 }
 
 void pare_int8_gemm_init(pare_int8_gemm *g, pare_isa isa, int64_t pairs, int64_t columns)
@@ -77,8 +79,7 @@ void pare_int8_job(const pare_int8_gemm *g, const pare_tile *tile, const int16_t
     _Alignas(64) int32_t acc[PARE_TILE_ROWS][PARE_ROW];
     for (int64_t at = from; at < to; at += PARE_ROW) {
         int64_t n = to - at < PARE_ROW ? to - at : PARE_ROW;
-        for (int64_t j = 0; j < n; j += g->block)
-            g->tile(acc[0] + j, PARE_ROW, tile, packed + (at + j) * g->pairs * 2);
+        g->tile(acc[0], PARE_ROW, tile, packed + at * g->pairs * 2, (n + g->block - 1) / g->block);
         pare_int8_finish(tail, channel + at, n, acc[0], PARE_ROW, tile, at);
     }
 }

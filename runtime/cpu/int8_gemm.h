@@ -14,9 +14,9 @@
 
 enum { PARE_BLOCK_MOST = 32 }; /* columns of a block, at most */
 
-/* acc (rows, acc_step) = A x one block of B; A's elements are int16_t. */
+/* acc (rows, acc_step) = A x `blocks` blocks of B; A's elements are int16_t. */
 typedef void (*pare_int8_tile_fn)(int32_t *acc, int64_t acc_step, const pare_tile *a,
-                                  const int16_t *b);
+                                  const int16_t *b, int64_t blocks);
 
 typedef struct pare_int8_gemm {
     int64_t columns, blocks;
@@ -52,6 +52,7 @@ struct pare_int8_tail {
     int bias_step;              /* 0: one bias for all */
     const float *scale;         /* per column */
     pare_int8_finish_fn vector; /* for rows without gaps; NULL: none can */
+    float low, high;            /* its clamp, activation's and type's, behind the zero point */
 };
 
 /* isa: that of the machine; vectors finish rows where it and the epilogue allow. */
@@ -68,8 +69,8 @@ void pare_int8_finish(const pare_int8_tail *tail, int64_t channel, int64_t n, co
 void pare_int8_job(const pare_int8_gemm *g, const pare_tile *tile, const int16_t *packed,
                    int64_t from, int64_t to, const pare_int8_tail *tail, int64_t channel);
 
-/* Products channel by channel: sums of x[run[t]] * w[t] less the zero point's part. Channels are cut
-   into groups of `lanes`; taps go in pairs, an odd last one beside a weight of zero. */
+/* Products channel by channel: sums of x[run[t]] * w[t] less the zero point's part. Channels are
+   cut into groups of `lanes`; taps go in pairs, an odd last one beside a weight of zero. */
 typedef struct pare_int8_dw pare_int8_dw;
 struct pare_int8_dw {
     int lanes;

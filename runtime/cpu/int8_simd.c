@@ -37,56 +37,62 @@ __attribute__((target("avx2"), always_inline)) static inline __m256i load32(cons
 }
 
 __attribute__((target("avx2"), always_inline)) static inline void
-rows_avx2(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b, int rows)
+rows_avx2(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b, int64_t blocks,
+          int rows)
 {
-    __m256i s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
     const int16_t *x[PARE_TILE_ROWS];
+    __m256i s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
+    for (; blocks; blocks--, acc += 16) {
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm256_setzero_si256();
-    for (int64_t i = 0; i < a->runs; i++) {
+        for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm256_setzero_si256();
+        for (int64_t i = 0; i < a->runs; i++) {
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) x[r] = (const int16_t *)a->row[r] + a->run[i];
-        for (int64_t k = 0; k < a->length; k++, b += 32) {
-            __m256i b0 = load32(b), b1 = load32(b + 16);
+            for (int r = 0; r < rows; r++) x[r] = (const int16_t *)a->row[r] + a->run[i];
+            for (int64_t k = 0; k < a->length; k++, b += 32) {
+                __m256i b0 = load32(b), b1 = load32(b + 16);
 #pragma GCC unroll 6
-            for (int r = 0; r < rows; r++) {
-                __m256i v = _mm256_set1_epi32(pair_at(x[r] + 2 * k));
-                MADD_AVX2(s0[r], v, b0);
-                MADD_AVX2(s1[r], v, b1);
+                for (int r = 0; r < rows; r++) {
+                    __m256i v = _mm256_set1_epi32(pair_at(x[r] + 2 * k));
+                    MADD_AVX2(s0[r], v, b0);
+                    MADD_AVX2(s1[r], v, b1);
+                }
             }
         }
-    }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        _mm256_storeu_si256((__m256i *)(acc + r * acc_step), s0[r]);
-        _mm256_storeu_si256((__m256i *)(acc + r * acc_step + 8), s1[r]);
+        for (int r = 0; r < rows; r++) {
+            _mm256_storeu_si256((__m256i *)(acc + r * acc_step), s0[r]);
+            _mm256_storeu_si256((__m256i *)(acc + r * acc_step + 8), s1[r]);
+        }
     }
 }
 
 __attribute__((target("avx512f,avx512bw"), always_inline)) static inline void
-rows_avx512(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b, int rows)
+rows_avx512(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b, int64_t blocks,
+            int rows)
 {
-    __m512i s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
     const int16_t *x[PARE_TILE_ROWS];
+    __m512i s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
+    for (; blocks; blocks--, acc += 32) {
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm512_setzero_si512();
-    for (int64_t i = 0; i < a->runs; i++) {
+        for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm512_setzero_si512();
+        for (int64_t i = 0; i < a->runs; i++) {
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) x[r] = (const int16_t *)a->row[r] + a->run[i];
-        for (int64_t k = 0; k < a->length; k++, b += 64) {
-            __m512i b0 = _mm512_loadu_si512(b), b1 = _mm512_loadu_si512(b + 32);
+            for (int r = 0; r < rows; r++) x[r] = (const int16_t *)a->row[r] + a->run[i];
+            for (int64_t k = 0; k < a->length; k++, b += 64) {
+                __m512i b0 = _mm512_loadu_si512(b), b1 = _mm512_loadu_si512(b + 32);
 #pragma GCC unroll 6
-            for (int r = 0; r < rows; r++) {
-                __m512i v = _mm512_set1_epi32(pair_at(x[r] + 2 * k));
-                MADD_AVX512(s0[r], v, b0);
-                MADD_AVX512(s1[r], v, b1);
+                for (int r = 0; r < rows; r++) {
+                    __m512i v = _mm512_set1_epi32(pair_at(x[r] + 2 * k));
+                    MADD_AVX512(s0[r], v, b0);
+                    MADD_AVX512(s1[r], v, b1);
+                }
             }
         }
-    }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        _mm512_storeu_si512(acc + r * acc_step, s0[r]);
-        _mm512_storeu_si512(acc + r * acc_step + 16, s1[r]);
+        for (int r = 0; r < rows; r++) {
+            _mm512_storeu_si512(acc + r * acc_step, s0[r]);
+            _mm512_storeu_si512(acc + r * acc_step + 16, s1[r]);
+        }
     }
 }
 
@@ -120,8 +126,8 @@ pare_int8_add_avx2(const pare_int8_sum *s, int64_t n, const void *a, const void 
         v = _mm256_min_ps(_mm256_max_ps(v, act_low), act_high);
         v = _mm256_min_ps(_mm256_max_ps(_mm256_add_ps(v, zero), low), high);
         __m256i whole = _mm256_cvtps_epi32(v);
-        __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(whole),
-                                    _mm256_extracti128_si256(whole, 1));
+        __m128i w =
+            _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
         _mm_storel_epi64((__m128i *)((char *)y + i),
                          e->to == PARE_s8 ? _mm_packs_epi16(w, w) : _mm_packus_epi16(w, w));
     }

@@ -8,8 +8,10 @@
 #if defined(__x86_64__)
 #define PARE_INT8_SIMD 1
 
-void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b);
-void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b);
+void pare_int8_tile_avx2(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b,
+                         int64_t blocks);
+void pare_int8_tile_avx512(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b,
+                           int64_t blocks);
 /* pare_int8_finish_fn for activations none, relu and clip; residual s8, u8 or none. */
 void pare_int8_finish_avx2(const pare_int8_tail *tail, int64_t channel, int64_t n,
                            const int32_t *acc, int64_t acc_step, const pare_tile *to,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unit of work of our own matrix products and convolutions, float and 8-bit alike: a few rows of
-   A, where their inner axis lies, and where their sums go. Offsets and steps are in elements. */
+/* The unit of work of our own matrix products and convolutions, float and 8-bit alike: a few rows
+   of A, where their inner axis lies, and where their sums go. Offsets and steps are in elements. */
 #ifndef PARE_RUNTIME_CPU_TILE_H
 #define PARE_RUNTIME_CPU_TILE_H
 
@@ -22,30 +22,30 @@ typedef struct pare_tile {
     int64_t y_at[PARE_TILE_ROWS], z_at[PARE_TILE_ROWS], y_step, z_step;
 } pare_tile;
 
-/* Defines name(acc, acc_step, a, b) with a copy of rows(..., n) for each number of rows, so that the
-   sums of all rows are registers. */
+/* Defines name(acc, acc_step, a, b, blocks): `blocks` blocks of columns one after another, with a
+   copy of rows(..., n) for each number of rows, so that the sums of all rows are registers. */
 #define PARE_TILE_BY_ROWS(name, rows, isa, sum, weight)                                            \
     __attribute__((target(isa))) void name(sum *acc, int64_t acc_step, const pare_tile *a,         \
-                                           const weight *b)                                        \
+                                           const weight *b, int64_t blocks)                        \
     {                                                                                              \
         switch (a->count) {                                                                        \
         case 1:                                                                                    \
-            rows(acc, acc_step, a, b, 1);                                                          \
+            rows(acc, acc_step, a, b, blocks, 1);                                                  \
             break;                                                                                 \
         case 2:                                                                                    \
-            rows(acc, acc_step, a, b, 2);                                                          \
+            rows(acc, acc_step, a, b, blocks, 2);                                                  \
             break;                                                                                 \
         case 3:                                                                                    \
-            rows(acc, acc_step, a, b, 3);                                                          \
+            rows(acc, acc_step, a, b, blocks, 3);                                                  \
             break;                                                                                 \
         case 4:                                                                                    \
-            rows(acc, acc_step, a, b, 4);                                                          \
+            rows(acc, acc_step, a, b, blocks, 4);                                                  \
             break;                                                                                 \
         case 5:                                                                                    \
-            rows(acc, acc_step, a, b, 5);                                                          \
+            rows(acc, acc_step, a, b, blocks, 5);                                                  \
             break;                                                                                 \
         default:                                                                                   \
-            rows(acc, acc_step, a, b, 6);                                                          \
+            rows(acc, acc_step, a, b, blocks, 6);                                                  \
             break;                                                                                 \
         }                                                                                          \
     }
