@@ -38,12 +38,13 @@ static pare_status find_dataset(pare_ctx *ctx, const pare_h5_file *file,
     if (!path) return PARE_MEMORY;
     if (wanted[0] != '/') path[0] = '/';
     strcat(path, wanted);
-    if (wanted[0] && pare_h5_has(file, path)) {
+    bool has = false;
+    pare_status st = wanted[0] ? pare_h5_has(ctx, file, path, &has) : PARE_OK;
+    if (st == PARE_OK && has) {
         *out = path;
         return PARE_OK;
     }
-    pare_status st = PARE_OK;
-    if (input->dataset)
+    if (st == PARE_OK && input->dataset)
         st = PARE_FAIL(ctx, INPUT, "%s: dataset '%s' (--map for input '%s') is missing or damaged",
                        file->path, path, input->name);
     pare_free(path);
@@ -149,7 +150,9 @@ static pare_status check_labels(pare_data *d, const pare_h5_set *set)
 static pare_status open_labels(pare_data *d)
 {
     pare_h5_set set;
-    if (!pare_h5_has(&d->file, "/labels")) return PARE_OK;
+    bool has;
+    PARE_TRY(pare_h5_has(d->ctx, &d->file, "/labels", &has));
+    if (!has) return PARE_OK;
     for (int i = 0; i < d->source_count; i++)
         if (!strcmp(d->source[i].set.name, "/labels")) return PARE_OK; /* it is an input's data */
     PARE_TRY(pare_h5_set_open(d->ctx, &set, &d->file, "/labels"));
@@ -161,9 +164,9 @@ static pare_status open_labels(pare_data *d)
 /* --- the whole --- */
 
 static pare_status open_all(pare_data *d, const char *path, const pare_data_input *inputs,
-                            int count)
+                            int count, bool apart)
 {
-    PARE_TRY(pare_h5_open(d->ctx, &d->file, path));
+    PARE_TRY(pare_h5_open(d->ctx, &d->file, path, apart));
     if (count < 1) return PARE_FAIL(d->ctx, INPUT, "%s: the model has no inputs to feed", path);
     d->source = pare_alloc(d->ctx, (size_t)count, sizeof *d->source);
     if (!d->source) return PARE_MEMORY;
@@ -175,20 +178,32 @@ static pare_status open_all(pare_data *d, const char *path, const pare_data_inpu
     return PARE_OK;
 }
 
-pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
-                           const pare_data_input *inputs, int input_count)
+static pare_status open_data(pare_ctx *ctx, pare_data **out, const char *path,
+                             const pare_data_input *inputs, int input_count, bool apart)
 {
     pare_data *d = pare_alloc(ctx, 1, sizeof *d);
     if (!d) return PARE_MEMORY;
     d->ctx = ctx;
     d->file = (pare_h5_file){.fd = -1, .id = -1};
-    pare_status st = open_all(d, path, inputs, input_count);
+    pare_status st = open_all(d, path, inputs, input_count, apart);
     if (st != PARE_OK) {
         pare_data_close(d);
         return st;
     }
     *out = d;
     return PARE_OK;
+}
+
+pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
+                           const pare_data_input *inputs, int input_count)
+{
+    return open_data(ctx, out, path, inputs, input_count, false);
+}
+
+pare_status pare_data_open_apart(pare_ctx *ctx, pare_data **out, const char *path,
+                                 const pare_data_input *inputs, int input_count)
+{
+    return open_data(ctx, out, path, inputs, input_count, true);
 }
 
 void pare_data_close(pare_data *data)

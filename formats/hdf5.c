@@ -27,7 +27,7 @@ static pare_status check_signature(pare_ctx *ctx, const pare_h5_file *file)
                      file->path, file->size ? "is not HDF5" : "is empty");
 }
 
-static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
+static pare_status open_file(pare_ctx *ctx, pare_h5_file *file, bool apart)
 {
     struct stat info;
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -41,6 +41,11 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
                          file->path);
     file->size = (uint64_t)info.st_size;
     PARE_TRY(check_signature(ctx, file));
+    return apart ? pare_h5_helper_start(ctx, file) : pare_h5_open_here(ctx, file);
+}
+
+pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file)
+{
     H5dont_atexit(); /* counts only before the first call; see data_writer.c */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures become messages here, not text on stderr */
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -55,10 +60,10 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file)
     return PARE_OK;
 }
 
-pare_status pare_h5_open(pare_ctx *ctx, pare_h5_file *out, const char *path)
+pare_status pare_h5_open(pare_ctx *ctx, pare_h5_file *out, const char *path, bool apart)
 {
     *out = (pare_h5_file){.path = pare_strdup(ctx, path), .fd = -1, .id = -1};
-    pare_status st = out->path ? open_file(ctx, out) : PARE_MEMORY;
+    pare_status st = out->path ? open_file(ctx, out, apart) : PARE_MEMORY;
     if (st != PARE_OK) pare_h5_close(out);
     return st;
 }
@@ -67,11 +72,13 @@ void pare_h5_release(pare_h5_file *file)
 {
     if (file->id >= 0) H5Fclose(file->id);
     file->id = -1;
+    pare_h5_helper_end(file);
 }
 
 void pare_h5_close(pare_h5_file *file)
 {
     pare_h5_release(file);
+    pare_h5_helper_free(file);
     if (file->fd >= 0) close(file->fd);
     pare_free(file->path);
     *file = (pare_h5_file){.fd = -1, .id = -1};
@@ -110,6 +117,7 @@ pare_status pare_h5_names(pare_ctx *ctx, const pare_h5_file *file, char **joined
 {
     name_list list = {.ctx = ctx};
     hsize_t at = 0;
+    if (file->helper) return pare_h5_helper_names(ctx, file, joined, first, count);
     herr_t e = H5Literate(file->id, H5_INDEX_NAME, H5_ITER_INC, &at, collect, &list);
     if (e < 0) {
         pare_free(list.joined);
@@ -123,11 +131,13 @@ pare_status pare_h5_names(pare_ctx *ctx, const pare_h5_file *file, char **joined
     return PARE_OK;
 }
 
-bool pare_h5_has(const pare_h5_file *file, const char *name)
+pare_status pare_h5_has(pare_ctx *ctx, const pare_h5_file *file, const char *name, bool *out)
 {
+    if (file->helper) return pare_h5_helper_has(ctx, file, name, out);
     hid_t dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
     if (dataset >= 0) H5Dclose(dataset);
-    return dataset >= 0;
+    *out = dataset >= 0;
+    return PARE_OK;
 }
 
 /* --- types --- */
@@ -316,6 +326,7 @@ static pare_status describe(pare_ctx *ctx, pare_h5_set *set)
 pare_status pare_h5_set_open(pare_ctx *ctx, pare_h5_set *out, const pare_h5_file *file,
                              const char *name)
 {
+    if (file->helper) return pare_h5_helper_set(ctx, out, file, name);
     *out = (pare_h5_set){.file = file, .deflate = -1, .shuffle = -1, .id = -1, .memory_type = -1};
     if (!(out->name = pare_strdup(ctx, name))) return PARE_MEMORY;
     out->id = H5Dopen2(file->id, name, H5P_DEFAULT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HDF5 files as data sets need them (internal to formats/). The thread that opens a file is the
-   only one that calls the HDF5 library; what it found (addresses of chunks, filters, fill value)
-   lets any thread read afterwards with pread and zlib alone. */
+   only one that calls the HDF5 library, or has a child process call it; what was found (addresses
+   of chunks, filters, fill value) lets any thread read afterwards with pread and zlib alone. */
 #ifndef PARE_FORMATS_HDF5_H
 #define PARE_FORMATS_HDF5_H
 
@@ -16,11 +16,14 @@ typedef struct pare_h5_chunk {
     uint32_t mask;    /* bit i: filter i was skipped for this chunk */
 } pare_h5_chunk;
 
+typedef struct pare_h5_helper pare_h5_helper;
+
 typedef struct pare_h5_file {
     char *path;
     int fd;
     uint64_t size;
-    int64_t id; /* HDF5's handle; -1 once it is not needed any more */
+    int64_t id;             /* HDF5's handle; -1 where it is not needed any more */
+    pare_h5_helper *helper; /* the child that calls HDF5; NULL: this process does */
 } pare_h5_file;
 
 /* Attributes that say how pixels are meant. */
@@ -46,6 +49,7 @@ typedef struct pare_h5_set {
     int deflate, shuffle;  /* place in the filter pipeline, -1 where absent */
     uint8_t fill[8];
     int64_t id, memory_type; /* HDF5's handles; -1 where closed */
+    int number;              /* the helper's */
     pare_h5_image image;
 } pare_h5_set;
 
@@ -57,9 +61,11 @@ typedef struct pare_h5_scratch {
 
 enum { PARE_H5_MAX_BYTES = 1 << 30 }; /* of one sample, one chunk and one group */
 
-/* Opens a file to read. PARE_IO: missing; PARE_INPUT: not HDF5, cut or damaged. */
-PARE_NODISCARD pare_status pare_h5_open(pare_ctx *ctx, pare_h5_file *out, const char *path);
-/* Gives HDF5's handle back; datasets that are not serial stay readable. */
+/* Opens a file to read; apart: a child process makes the HDF5 calls, and where it dies of them that is
+   PARE_INPUT. PARE_IO: missing; PARE_INPUT: not HDF5, cut or damaged. */
+PARE_NODISCARD pare_status pare_h5_open(pare_ctx *ctx, pare_h5_file *out, const char *path,
+                                        bool apart);
+/* Gives HDF5's handle or the child back; datasets that are not serial stay readable. */
 void pare_h5_release(pare_h5_file *file);
 void pare_h5_close(pare_h5_file *file);
 
@@ -67,7 +73,8 @@ void pare_h5_close(pare_h5_file *file);
    first one's name. Both are the caller's. */
 PARE_NODISCARD pare_status pare_h5_names(pare_ctx *ctx, const pare_h5_file *file, char **joined,
                                          char **first, int *count);
-bool pare_h5_has(const pare_h5_file *file, const char *name);
+PARE_NODISCARD pare_status pare_h5_has(pare_ctx *ctx, const pare_h5_file *file, const char *name,
+                                       bool *out);
 
 /* Describes a dataset and lists its chunks, each checked against the file's size. */
 PARE_NODISCARD pare_status pare_h5_set_open(pare_ctx *ctx, pare_h5_set *out,
@@ -95,5 +102,19 @@ void pare_h5_scratch_free(pare_h5_scratch *scratch);
 /* Reads count rows of a serial dataset; the opening thread only. */
 PARE_NODISCARD pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t first,
                                              int64_t count, uint8_t *out);
+
+/* hdf5_apart.c: the same questions, answered by the file's helper. */
+PARE_NODISCARD pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file);
+PARE_NODISCARD pare_status pare_h5_helper_start(pare_ctx *ctx, pare_h5_file *file);
+void pare_h5_helper_end(pare_h5_file *file);  /* what it told stays */
+void pare_h5_helper_free(pare_h5_file *file);
+PARE_NODISCARD pare_status pare_h5_helper_names(pare_ctx *ctx, const pare_h5_file *file,
+                                                char **joined, char **first, int *count);
+PARE_NODISCARD pare_status pare_h5_helper_has(pare_ctx *ctx, const pare_h5_file *file,
+                                              const char *name, bool *out);
+PARE_NODISCARD pare_status pare_h5_helper_set(pare_ctx *ctx, pare_h5_set *out,
+                                              const pare_h5_file *file, const char *name);
+PARE_NODISCARD pare_status pare_h5_helper_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t first,
+                                               int64_t count, uint8_t *out);
 
 #endif

@@ -257,6 +257,7 @@ pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t fir
                               uint8_t *out)
 {
     hsize_t at[PARE_MAX_RANK] = {0}, size[PARE_MAX_RANK] = {0};
+    if (set->file->helper) return pare_h5_helper_rows(ctx, set, first, count, out);
     for (int k = 0; k < set->rank; k++) size[k] = (hsize_t)set->dim[k];
     at[0] = (hsize_t)first;
     size[0] = (hsize_t)count;

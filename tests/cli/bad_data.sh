@@ -25,6 +25,14 @@ refuses cut_chunks 1 "cut2.h5" $run cut2.h5
 refuses model_as_data 1 "mlp.onnx" $run "$zoo/mlp.onnx"
 refuses data_as_model 1 "ok.h5" "$pare" inspect ok.h5
 
+cp "$top/tests/cli/hostile.h5" hostile.h5
+$run hostile.h5 >.test.out 2>.test.err # libhdf5 1.10.8 dies of it, other releases may not
+if [ $? -gt 1 ] || { [ -s .test.err ] && ! has hostile.h5 .test.err; }; then
+    fail hostile_metadata "$(tail -1 .test.err)"
+else
+    pass hostile_metadata
+fi
+
 # --- names ---
 $import -o other.h5 --npy ok.npy --name other >/dev/null
 works the_only_dataset_serves "$pare" run --quiet "$zoo/mlp.onnx" --data other.h5 -o other_out.h5
