@@ -29,6 +29,14 @@ void pare_range_percentile(const pare_histogram *h, double percent, bool symmetr
 
 /* --- entropy (range_entropy.c) --- */
 
+/* What the method cannot see: the divergence compares how often values occur, not how far they are moved,
+   and clipped mass that joins a bin with much of its own changes little. On spiky tensors it clips at
+   the spike. Fashion-MNIST's normalized pixels (512 images, 241 of 2,048 bins in use, half of all
+   values the background's -0.810): the divergence is 0.021 with the end at 0.811, which clips 28 % of
+   the values and leaves 8.5 dB, and 0.349 at the largest value, 2.023, which leaves 48.5 dB. A plain
+   search of the definition, bin by bin, finds the same ends; `auto` sees the error and takes min-max
+   there. */
+
 enum { PARE_GRID_BINS = 2048 };
 
 /* Counts in PARE_GRID_BINS uniform bins of [0, 2^j), 2^j just above the largest magnitude: an exact
