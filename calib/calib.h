@@ -75,9 +75,9 @@ typedef struct pare_calib_options {
     int batch,
         threads; /* how many are read and run side by side; the result does not depend on them */
     const char *model_hash; /* written into the table */
-    bool extremes; /* every f32 tensor of the main graph, but its smallest and largest value only: what
-                      forecasts overflow in a shorter type. A table of a few dozen bytes a tensor that
-                      is not to be written: it has no bins */
+    bool extremes; /* every f32 tensor of the main graph, but its smallest and largest value only:
+                      what forecasts overflow in a shorter type. A table of a few dozen bytes a
+                      tensor that is not to be written: it has no bins */
     void (*progress)(void *user, int64_t done, int64_t all);
     void *progress_user;
 } pare_calib_options;

@@ -39,8 +39,8 @@ void pare_histogram_free(pare_histogram *histogram);
  */
 PARE_NODISCARD pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *histogram,
                                               pare_dtype dtype, const void *data, int64_t count);
-/* Counts the values and keeps their extremes, without bins or zeros: a histogram of a few dozen bytes
-   that only min-max can be chosen from. */
+/* Counts the values and keeps their extremes, without bins or zeros: a histogram of a few dozen
+   bytes that only min-max can be chosen from. */
 PARE_NODISCARD pare_status pare_histogram_add_extremes(pare_ctx *ctx, pare_histogram *histogram,
                                                        pare_dtype dtype, const void *data,
                                                        int64_t count);

@@ -70,15 +70,20 @@ static pare_status add_before(point_list *list, const pare_value *v)
     int last = 0;
     switch (kind_of(node)) {
     case PARE_QUANT_PASS:
-    case PARE_QUANT_MEAN: last = 1; break;
-    case PARE_QUANT_JOIN: last = node->in_count; break;
+    case PARE_QUANT_MEAN:
+        last = 1;
+        break;
+    case PARE_QUANT_JOIN:
+        last = node->in_count;
+        break;
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT: /* of a constant: not a sum of two int8 tensors */
         last = node->in_count;
         for (int i = 0; i < node->in_count; i++)
             if (!is_activation(node->in[i])) last = 0;
         break;
-    default: break;
+    default:
+        break;
     }
     for (int i = 0; i < last && i < node->in_count; i++) PARE_TRY(add(list, node->in[i]));
     return PARE_OK;

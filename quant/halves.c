@@ -47,21 +47,30 @@ static pare_status type_content(pare_halves *h, pare_node *node)
     pare_attr attr = *old;
     void *data;
     PARE_TRY(pare_halves_convert(h, t, &data));
-    pare_status st = pare_tensor_new(h->model, &attr.tensor, t->name ? t->name : "", h->type, t->rank,
-                                     t->dims, data);
+    pare_status st = pare_tensor_new(h->model, &attr.tensor, t->name ? t->name : "", h->type,
+                                     t->rank, t->dims, data);
     pare_free(data);
     return st == PARE_OK ? pare_node_set_attr(node, &attr) : st;
+}
+
+/* Does the caller want it short? Outputs of bodies, a tensor of the main graph among them, stay
+ * f32. */
+static bool ends_short(const pare_halves *h, const pare_value *y)
+{
+    const pare_values *out = &h->model->graph->out;
+    for (int i = 0; h->options->io_same && i < out->count; i++)
+        if (out->item[i] == y) return true;
+    return false;
 }
 
 static pare_status type_outputs(pare_halves *h, pare_node *node)
 {
     if (!is_half_node(h, node)) return PARE_OK;
-    bool main_graph = node->graph == h->model->graph;
     PARE_TRY(type_content(h, node));
     for (int i = 0; i < node->out_count; i++) {
         pare_value *y = node->out[i];
         if (!y || y->dtype != PARE_f32) continue;
-        if (y->is_output && !(main_graph && h->options->io_same))
+        if (y->is_output && !ends_short(h, y))
             PARE_TRY(split_output(h, node, i));
         else
             PARE_TRY(shorten(h, y));

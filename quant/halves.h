@@ -30,21 +30,22 @@ PARE_NODISCARD pare_status pare_halves_store(pare_halves *h);
 
 /* halves_judge.c: fills is_half; notes why nodes stay f32. */
 PARE_NODISCARD pare_status pare_halves_judge(pare_halves *h);
-/* The attribute that holds what a node of no float inputs makes (Constant, ConstantOfShape), or NULL. */
+/* The attribute that holds what a node of no float inputs makes (Constant, ConstantOfShape), or
+ * NULL. */
 const pare_attr *pare_halves_content(const pare_node *node);
 
-/* halves_cast.c: the value in the wanted type (f32 or h->type): itself, a converted constant, or what
-   a Cast makes of it, one per tensor. */
+/* halves_cast.c: the value in the wanted type (f32 or h->type): itself, a converted constant, or
+   what a Cast makes of it, one per tensor. */
 PARE_NODISCARD pare_status pare_halves_as(pare_halves *h, pare_value *v, pare_dtype wanted,
                                           pare_value **out);
 PARE_NODISCARD pare_status pare_halves_cast(pare_halves *h, int at, pare_value *from,
                                             pare_value *to, pare_dtype type);
 /* Remembers that a and b are the same tensor in both types. */
 PARE_NODISCARD pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b);
-/* A constant of the short type with this content; finite numbers beyond the type's range are clamped, so
-   that a mask of -3.4e38 does not become -Inf, and 0 times it not NaN. In f16 they become +-61,440 and
-   not 65,504: a score that is added to such a mask is lost in it (its steps are of 32) and does not
-   carry it over the end, where a row that is masked throughout would be NaN. */
+/* A constant of the short type with this content; finite numbers beyond the type's range are
+   clamped, so that a mask of -3.4e38 does not become -Inf, and 0 times it not NaN. In f16 they
+   become +-61,440 and not 65,504: a score that is added to such a mask is lost in it (its steps are
+   of 32) and does not carry it over the end, where a row that is masked throughout would be NaN. */
 PARE_NODISCARD pare_status pare_halves_constant(pare_halves *h, const pare_value *v,
                                                 pare_value **out);
 /* The same content as numbers in memory, to be freed with pare_free. */

@@ -8,9 +8,9 @@
 
 enum {
     LONG_SUM = 2048, /* results of more addends stay f32 */
-    /* What was seen may be this many times larger on other samples, or after the rounding of what is in
-       front of it: calibration reads some hundred samples, whose extremes are rarely doubled later,
-       and an octave costs nothing but a few nodes that could have been short. */
+    /* What was seen may be this many times larger on other samples, or after the rounding of what
+       is in front of it: calibration reads some hundred samples, whose extremes are rarely doubled
+       later, and an octave costs nothing but a few nodes that could have been short. */
     HEADROOM = 2
 };
 
@@ -30,7 +30,8 @@ static bool has_f32(pare_value *const *list, int count)
 static bool has_body(const pare_node *node)
 {
     for (int a = 0; a < node->attr_count; a++)
-        if (node->attr[a].kind == PARE_ATTR_GRAPH || node->attr[a].kind == PARE_ATTR_GRAPHS) return true;
+        if (node->attr[a].kind == PARE_ATTR_GRAPH || node->attr[a].kind == PARE_ATTR_GRAPHS)
+            return true;
     return false;
 }
 
@@ -49,9 +50,9 @@ static double known_count(const pare_shape *s)
     return n;
 }
 
-/* More than LONG_SUM addends of one result? A window's are its places, another reduction's are elements
-   in over elements out: unknown sizes cancel where as many are left as came in, else they are taken
-   as long. */
+/* More than LONG_SUM addends of one result? A window's are its places, another reduction's are
+   elements in over elements out: unknown sizes cancel where as many are left as came in, else they
+   are taken as long. */
 static bool sums_many(const pare_node *node)
 {
     const pare_value *x = pare_node_in(node, 0), *y = node->out[0];
@@ -90,8 +91,8 @@ static float content_beyond(const pare_halves *h, const pare_node *node)
     return fabsf(end) > h->largest ? end : 0;
 }
 
-/* What calibration saw of a tensor beyond the forecast's limit, or 0. A tensor that it did not see was
-   folded to a constant; it is beyond where what it is made of was. */
+/* What calibration saw of a tensor beyond the forecast's limit, or 0. A tensor that it did not see
+   was folded to a constant; it is beyond where what it is made of was. */
 static float forecast(const pare_halves *h, const pare_value *v)
 {
     if (!h->ranges || !v || h->type != PARE_f16) return 0;
@@ -134,7 +135,8 @@ static pare_status note_overflow(pare_halves *h, const pare_node *node, const ch
 
 /* --- one node --- */
 
-/* Why a node stays f32; NULL where it computes in the short type; "" where there is nothing to say. */
+/* Why a node stays f32; NULL where it computes in the short type; "" where there is nothing to say.
+ */
 static pare_status judge(pare_halves *h, const pare_node *node, bool chosen, const char **why)
 {
     const pare_quant_role *role = role_of(node);
@@ -191,8 +193,9 @@ pare_status pare_halves_judge(pare_halves *h)
 {
     PARE_TRY(pare_graph_each(h->model->graph, judge_graph, h));
     if (h->facts->quantized_nodes == 0)
-        return PARE_FAIL(h->ctx, INPUT, "%s: no node can compute in %s; expected a float model whose "
-                                        "nodes --skip and --only leave to convert",
+        return PARE_FAIL(h->ctx, INPUT,
+                         "%s: no node can compute in %s; expected a float model whose "
+                         "nodes --skip and --only leave to convert",
                          h->model->path, pare_type(h->type)->name);
     if (!h->facts->overflow_nodes) return PARE_OK;
     return pare_quant_meta_set(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes);

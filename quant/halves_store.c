@@ -56,16 +56,20 @@ pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_rang
     bool f16 = options->precision == PARE_PRECISION_FP16;
     pare_arena arena;
     pare_arena_init(&arena, ctx);
-    pare_halves h = {.ctx = ctx, .model = model, .arena = &arena, .ranges = ranges,
-                     .options = options, .facts = facts, .type = f16 ? PARE_f16 : PARE_bf16,
+    pare_halves h = {.ctx = ctx,
+                     .model = model,
+                     .arena = &arena,
+                     .ranges = ranges,
+                     .options = options,
+                     .facts = facts,
+                     .type = f16 ? PARE_f16 : PARE_bf16,
                      .largest = f16 ? 65504.0f : 0x1.fep127f,
                      .clamp = f16 ? 61440.0f : 0x1.fep127f};
     pare_quant_map_init(&h.is_half, &arena);
     pare_quant_map_init(&h.beyond, &arena);
     pare_quant_map_init(&h.made, &arena);
     pare_quant_map_init(&h.twin, &arena);
-    pare_status st =
-        f16 || options->bf16_compute ? pare_halves_compute(&h) : pare_halves_store(&h);
+    pare_status st = f16 || options->bf16_compute ? pare_halves_compute(&h) : pare_halves_store(&h);
     pare_arena_free(&arena);
     PARE_TRY(st);
     pare_graph_sweep(model->graph);

@@ -33,9 +33,9 @@ static int64_t ir_of_opset(int64_t opset)
 /* Operators of models that are quantized already (integer arithmetic, or the pairs around it). */
 static bool is_integer_op(const pare_node *node)
 {
-    static const char *const name[] = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
-                                       "QLinearConv",    "QLinearMatMul",    "ConvInteger",
-                                       "MatMulInteger"};
+    static const char *const name[] = {
+        "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
+        "QLinearMatMul",  "ConvInteger",      "MatMulInteger"};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++)
         if (pare_node_is(node, name[i])) return true;
     return false;
@@ -64,10 +64,11 @@ static pare_status refuse_graph(pare_graph *graph, void *user)
                                   "from the f32 model it was made from");
         const pare_value *v = short_input(node);
         if (v)
-            return PARE_FAIL_NODE(node, INPUT,
-                                  "tensor '%s' is %s: the model computes in it already, expected an "
-                                  "f32 model; start from the f32 model it was made from",
-                                  v->name, pare_type(v->dtype)->name);
+            return PARE_FAIL_NODE(
+                node, INPUT,
+                "tensor '%s' is %s: the model computes in it already, expected an "
+                "f32 model; start from the f32 model it was made from",
+                v->name, pare_type(v->dtype)->name);
     }
     return PARE_OK;
 }

@@ -196,8 +196,13 @@ static pare_status run(pare_tool *tool, const void *options)
     if ((st = pare_quant_prepare(tool->ctx, model, &quant)) != PARE_OK) goto done;
     const bool fp16 = quant.precision == PARE_PRECISION_FP16;
     if (o->source.data && quant.precision != PARE_PRECISION_BF16 &&
-        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16)) != PARE_OK)
+        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16)) != PARE_OK) {
+        if (fp16 && st == PARE_UNSUPPORTED)
+            st = pare_fail_prefix(tool->ctx, st,
+                                  "a forecast of overflows runs the model, and this one cannot be "
+                                  "run (leave --data out to convert without)");
         goto done;
+    }
     if (o->ranges && fp16) warn_partial(tool, ranges, o->ranges);
     if ((st = pare_quantize(tool->ctx, model, ranges, &quant, &facts)) != PARE_OK) goto done;
     if ((st = pare_ctx_poll(tool->ctx)) != PARE_OK) goto done;

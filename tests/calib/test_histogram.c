@@ -237,8 +237,8 @@ static void test_other_types(void **state)
     free(x);
 }
 
-/* Extremes only: the same counts of what is no number, smallest and largest, in pieces or merged; no
-   bins, and min-max can be chosen from it. */
+/* Extremes only: the same counts of what is no number, smallest and largest, in pieces or merged;
+   no bins, and min-max can be chosen from it. */
 static void test_extremes(void **state)
 {
     (void)state;
@@ -248,8 +248,8 @@ static void test_extremes(void **state)
     for (int i = 0; i < 2; i++) {
         const float *from = i ? x + CUT : x;
         assert_int_equal(pare_histogram_new(&ctx, &part[i]), PARE_OK);
-        assert_int_equal(pare_histogram_add_extremes(&ctx, part[i], PARE_f32, from,
-                                                     i ? N - CUT : CUT), PARE_OK);
+        assert_int_equal(
+            pare_histogram_add_extremes(&ctx, part[i], PARE_f32, from, i ? N - CUT : CUT), PARE_OK);
     }
     assert_int_equal(pare_histogram_merge(&ctx, part[0], part[1]), PARE_OK);
     assert_true(whole->nan > 0 && whole->inf > 0 && whole->min < 0);
