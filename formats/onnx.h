@@ -30,13 +30,18 @@ PARE_NODISCARD pare_status pare_onnx_read_all(pare_ctx *ctx, pare_model **out, c
 
 typedef struct pare_onnx_write_options {
     bool external_data; /* initializers of at least 1 KiB (but not those written as typed numbers)
-                           and what was external go to FILE.data; needed above 2 GiB */
+                           and what was external go to FILE.<hash of them>.data; needed above
+                           2 GiB. The data of a model that is replaced are removed at the end. */
 } pare_onnx_write_options;
 
 /* Writes beside and renames. A model above protobuf's 2 GiB without external_data is PARE_INPUT
    with the hint. Tensors that were external stay so only with external_data. */
 PARE_NODISCARD pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,
                                            const pare_onnx_write_options *options);
+
+/* Does the model (any file: where it is no model, it does not) read this external file? */
+PARE_NODISCARD pare_status pare_onnx_uses(pare_ctx *ctx, const char *model, const char *file,
+                                          bool *out);
 
 /* One TensorProto in a file of its own (test vectors, input_0.pb). Lives in the arena. */
 PARE_NODISCARD pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *arena,

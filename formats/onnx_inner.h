@@ -120,7 +120,8 @@ typedef struct pare_onnx_builder {
     pare_ctx *ctx;
     const pare_model *model;
     pare_arena scratch;
-    const char *location; /* of external data; NULL: everything stays inside */
+    char *data_path, *location; /* of external data: path and file name; NULL: all stays inside */
+    const char *old_data;       /* of the model that is written over; NULL: none */
     struct pare_onnx_external {
         pare_bytes payload;
         uint64_t offset;
@@ -139,6 +140,18 @@ PARE_NODISCARD pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out
                                                ProtobufCBinaryData **out, const pare_bytes *range,
                                                int count);
 ProtobufCBinaryData pare_onnx_put_text(const char *text);
+
+/* onnx_external.c: chooses the data file's path, its content still unknown; puts the content's hash
+   into it, once all external payloads are listed. */
+PARE_NODISCARD pare_status pare_onnx_external_begin(pare_onnx_builder *b, const char *path);
+PARE_NODISCARD pare_status pare_onnx_external_name(pare_onnx_builder *b);
+/* Neither file may take the place of one that the model read from elsewhere needs. Written over its
+   own source as a whole, a model replaces what it replaces. */
+PARE_NODISCARD pare_status pare_onnx_external_check(const pare_onnx_builder *b,
+                                                    const char *path);
+/* Finds the data file of the model that is about to be replaced; removes it after that. */
+PARE_NODISCARD pare_status pare_onnx_external_old(pare_onnx_builder *b, const char *path);
+void pare_onnx_external_end(const pare_onnx_builder *b);
 PARE_NODISCARD pare_status pare_onnx_put_pairs(pare_onnx_builder *b, size_t *out_count,
                                                Onnx__Pair ***out, const pare_pairs *pairs);
 PARE_NODISCARD pare_status pare_onnx_put_unknown(pare_onnx_builder *b, ProtobufCMessage *message,

@@ -132,13 +132,12 @@ static pare_status write_external(const pare_onnx_builder *b, pare_output *outpu
 /* Both files are complete and on the disk before either gets its name; the data goes first, for the
  * model needs it.
  */
-static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const char *path,
-                               const char *data_path)
+static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const char *path)
 {
     pare_output *model = NULL, *data = NULL;
     pare_status st = PARE_OK;
     if (b->external_count) {
-        st = pare_output_open(b->ctx, &data, data_path);
+        st = pare_output_open(b->ctx, &data, b->data_path);
         if (st == PARE_OK) st = write_external(b, data);
     }
     if (st == PARE_OK) st = pare_output_open(b->ctx, &model, path);
@@ -159,6 +158,7 @@ static pare_status pack(pare_onnx_builder *b, pare_splice *splice, const char *p
 {
     Onnx__Model *m;
     PARE_TRY(pare_onnx_build(b, &m));
+    if (b->external_count) PARE_TRY(pare_onnx_external_name(b)); /* the messages point to it */
     size_t size = onnx__model__get_packed_size(m);
     uint8_t *bytes = pare_arena_alloc(&b->scratch, size, 1);
     if (!bytes) return PARE_MEMORY;
@@ -174,46 +174,19 @@ static pare_status pack(pare_onnx_builder *b, pare_splice *splice, const char *p
     return PARE_OK;
 }
 
-/* Neither file may take the place of one that the model read from elsewhere needs. Written over its
-   own source as a whole, a model replaces what it replaces. */
-static pare_status keep_sources(pare_ctx *ctx, const pare_model *model, const char *path,
-                                const char *data_path, pare_arena *scratch)
-{
-    if (pare_file_same(path, model->path)) return PARE_OK;
-    const char *bad = data_path && pare_file_same(data_path, model->path) ? data_path : NULL;
-    const pare_onnx_files *files =
-        model->release == pare_onnx_files_free ? model->release_user : NULL;
-    for (size_t i = 0; files && !bad && i < files->count; i++) {
-        const char *source =
-            pare_arena_printf(scratch, "%s/%s", files->folder, files->file[i].location);
-        if (!source) return PARE_MEMORY;
-        if (pare_file_same(path, source))
-            bad = path;
-        else if (data_path && pare_file_same(data_path, source))
-            bad = data_path;
-    }
-    if (!bad) return PARE_OK;
-    return PARE_FAIL(ctx, INPUT,
-                     "%s: output and input are the same file: '%s' needs it; choose another name "
-                     "for the output",
-                     bad, model->path);
-}
-
 pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,
                             const pare_onnx_write_options *options)
 {
     pare_onnx_builder b = {.ctx = ctx, .model = model};
     pare_splice splice = {.ctx = ctx, .kind = PARE_WIRE_MODEL};
     pare_arena_init(&b.scratch, ctx);
-    const char *slash = strrchr(path, '/');
-    const char *data_path = pare_arena_printf(&b.scratch, "%s.data", path);
-    pare_status st = data_path ? PARE_OK : PARE_MEMORY;
-    if (data_path && options && options->external_data)
-        b.location = data_path + (slash ? slash + 1 - path : 0);
-    if (st == PARE_OK)
-        st = keep_sources(ctx, model, path, b.location ? data_path : NULL, &b.scratch);
+    pare_status st = PARE_OK;
+    if (options && options->external_data) st = pare_onnx_external_begin(&b, path);
     if (st == PARE_OK) st = pack(&b, &splice, path);
-    if (st == PARE_OK) st = write_files(&b, &splice, path, data_path);
+    if (st == PARE_OK) st = pare_onnx_external_check(&b, path);
+    if (st == PARE_OK) st = pare_onnx_external_old(&b, path);
+    if (st == PARE_OK) st = write_files(&b, &splice, path);
+    if (st == PARE_OK) pare_onnx_external_end(&b);
     pare_splice_free(&splice);
     pare_free(b.external);
     pare_arena_free(&b.scratch);

@@ -2,6 +2,7 @@
 #include "tools/check_output.h"
 
 #include "formats/file.h"
+#include "formats/onnx.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,6 +29,23 @@ static pare_status check_folder(pare_ctx *ctx, const char *path)
     return PARE_OK;
 }
 
+/* Fails where path is the input itself, or a file that a model among the inputs reads. */
+static pare_status check_input(pare_ctx *ctx, const char *path, const char *input)
+{
+    bool used = false;
+    if (pare_file_same(path, input))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: output and input are the same file; choose another name "
+                         "for the output",
+                         path);
+    if (!access(path, F_OK)) PARE_TRY(pare_onnx_uses(ctx, input, path, &used));
+    if (!used) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: output and input are the same file: the model '%s' reads it; choose "
+                     "another name for the output",
+                     path, input);
+}
+
 pare_status pare_check_output(pare_ctx *ctx, const char *path, const char *const *inputs,
                               int input_count)
 {
@@ -36,11 +54,7 @@ pare_status pare_check_output(pare_ctx *ctx, const char *path, const char *const
     size_t n = strlen(path);
     if (!n) return PARE_FAIL(ctx, USAGE, "the name of the output is empty");
     for (int i = 0; i < input_count; i++)
-        if (inputs[i] && pare_file_same(path, inputs[i]))
-            return PARE_FAIL(ctx, INPUT,
-                             "%s: output and input are the same file; choose another name "
-                             "for the output",
-                             path);
+        if (inputs[i]) PARE_TRY(check_input(ctx, path, inputs[i]));
     if (path[n - 1] == '/' || (!stat(path, &st) && S_ISDIR(st.st_mode)))
         return PARE_FAIL(ctx, IO, "%s: is a folder, expected the name of a file", path);
     if (!stat(path, &st) && access(path, W_OK))

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 /* --- fashion-mnist --- */
 
@@ -111,6 +113,19 @@ static pare_status parse_floats(pare_ctx *ctx, const char *option, const char *t
     return PARE_OK;
 }
 
+/* A picture is an input, too. */
+static pare_status check_in_images(pare_tool *tool, const import_options *o)
+{
+    struct stat st;
+    const char *dot = strrchr(o->output, '.');
+    if (stat(o->output, &st) || !dot ||
+        (strcasecmp(dot, ".png") != 0 && strcasecmp(dot, ".jpg") != 0 && strcasecmp(dot, ".jpeg")))
+        return PARE_OK;
+    return PARE_FAIL(tool->ctx, INPUT,
+                     "%s: is a picture; choose another name for the output, as in photos.h5",
+                     o->output);
+}
+
 static pare_status check_import(pare_tool *tool, const import_options *o)
 {
     int ways = (o->images != NULL) + o->idx + o->npy, least = o->idx ? 2 : o->npy ? 1 : 0;
@@ -129,6 +144,7 @@ static pare_status check_import(pare_tool *tool, const import_options *o)
     if (o->name && (!*o->name || !strcmp(o->name, "labels")))
         return PARE_FAIL(tool->ctx, USAGE,
                          "data import: --name '%s': expected the name of a model's input", o->name);
+    if (o->images) PARE_TRY(check_in_images(tool, o));
     if (o->images && o->crop > o->resize)
         return PARE_FAIL(tool->ctx, USAGE, "--crop %lld is larger than --resize %lld",
                          (long long)o->crop, (long long)o->resize);

@@ -9,6 +9,7 @@
 #include "tools/table.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct quantize_options {
     pare_common common;
@@ -45,7 +46,7 @@ static const pare_option table[] = {
     {"bf16-compute", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, bf16_compute), 0, 0,
      "typed bf16 operators (opset 22) in place of stored bf16 weights"},
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, external_data), 0, 0,
-     "write weights to OUT.data; needed above 2 GiB"},
+     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
     PARE_SOURCE_ROWS(quantize_options, "samples to calibrate on, evenly spaced (512)"),
     {0},
 };
@@ -62,6 +63,12 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
         return PARE_FAIL(tool->ctx, USAGE,
                          "quantize: int8 needs --data F.h5 or --ranges ranges.json: "
                          "calibration never invents data");
+    struct stat info;
+    if (o->external_data && !lstat(o->output, &info) && S_ISLNK(info.st_mode))
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: is a link; with --external-data give the file's own name, for its data "
+                         "lie beside it",
+                         o->output);
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;

@@ -143,6 +143,23 @@ static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, cons
     return PARE_OK;
 }
 
+/* Outputs of an earlier run may be written over, but not those that are inputs of this one. */
+static pare_status check_files(pare_tool *tool, const pare_graph *graph, const char *folder,
+                               const loaded *list, int count)
+{
+    const char **names = output_names(tool, graph);
+    const char **inputs = pare_arena_alloc(&tool->arena, (size_t)count + 1, sizeof *inputs);
+    if (!names || !inputs) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) inputs[i] = list[i].path;
+    inputs[count] = tool->arg[0];
+    for (int i = 0; i < graph->out.count; i++) {
+        const char *path = pare_arena_printf(&tool->arena, "%s/%s.npy", folder, names[i]);
+        if (!path) return PARE_MEMORY;
+        if (!access(path, F_OK)) PARE_TRY(pare_check_output(tool->ctx, path, inputs, count + 1));
+    }
+    return PARE_OK;
+}
+
 static pare_status run_loaded(pare_tool *tool, const pare_model *model, const run_options *o,
                               loaded *list, int count)
 {
@@ -152,6 +169,7 @@ static pare_status run_loaded(pare_tool *tool, const pare_model *model, const ru
     pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *shapes);
     if (!shapes) return PARE_MEMORY;
     PARE_TRY(load_all(tool, model, o, list, count));
+    PARE_TRY(check_files(tool, model->graph, o->output, list, count));
     for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
     PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
     pare_status st = pare_session_runner(session, &runner, shapes, count);

@@ -13,11 +13,16 @@ ln -s m.onnx alias.onnx
 refuses equal_by_link 1 "alias.onnx|same file" $quantize -o alias.onnx
 refuses equal_to_data 1 "same file" "$pare" quantize -q m.onnx --data "$data/test.h5" -o "$data/test.h5"
 mkdir pair && "$pare" quantize -q m.onnx --precision fp16 --external-data -o pair/h.onnx >/dev/null
-refuses equal_to_external_data 1 "pair/h.onnx.data|same file" "$pare" quantize -q pair/h.onnx \
-    --precision bf16 -o pair/h.onnx.data
-cp m.onnx pair/k.onnx.data
-refuses external_data_equal_to_input 1 "pair/k.onnx.data|same file" "$pare" quantize -q pair/k.onnx.data \
-    --precision fp16 --external-data -o pair/k.onnx
+held=$(ls pair/h.onnx.????????.data)
+refuses equal_to_external_data 1 "$held|same file" "$pare" quantize -q pair/h.onnx --precision bf16 -o "$held"
+refuses json_equal_to_external_data 1 "$held|same file" "$pare" inspect pair/h.onnx --json "$held"
+refuses report_equal_to_external_data 1 "$held|same file" "$pare" validate -q m.onnx pair/h.onnx \
+    --data "$data/test.h5" --report "$held"
+ln -s pair/h.onnx linked.onnx
+refuses external_data_of_a_link 1 "linked.onnx|link" "$pare" quantize -q m.onnx --precision fp16 --external-data -o linked.onnx
+works new_data "$pare" quantize -q "$zoo/cnn.onnx" --precision fp16 --external-data -o pair/h.onnx
+[ "$(ls pair | wc -l)" = 2 ] && [ ! -e "$held" ] && "$pare" check pair/h.onnx >/dev/null &&
+    pass old_data_are_removed || fail old_data_are_removed "$(ls pair | tr '\n' ' ')"
 refuses json_equal_to_input 1 "m.onnx|same file" "$pare" inspect m.onnx --json m.onnx
 ln -s "$data/test.h5" test.h5
 refuses json_equal_to_data 1 "--json|--data|same file" "$pare" validate -q m.onnx --data test.h5 --samples 9 \
@@ -25,6 +30,15 @@ refuses json_equal_to_data 1 "--json|--data|same file" "$pare" validate -q m.onn
 refuses report_equal_to_json 1 "--report|--json|same file" "$pare" validate -q m.onnx --data test.h5 \
     --report both --json both
 refuses trace_equal_to_profile 1 "same file" "$pare" bench -q m.onnx --profile one.json --trace one.json
+head -c 3136 /dev/zero | npy_of x.npy '<f4' '(1, 1, 28, 28)'
+mkdir outs && cp x.npy outs/logits.npy
+refuses run_over_its_input 1 "outs/logits.npy|same file" "$pare" run -q m.onnx input=outs/logits.npy -o outs
+works run_over_old_outputs "$pare" run -q m.onnx input=x.npy -o outs
+"$pare" calibrate -q m.onnx --data "$data/train.h5" --samples 100 -o ranges.json >/dev/null
+refuses ranges_are_an_input 1 "ranges.json" "$pare" quantize -q m.onnx --ranges ranges.json -o ranges.json
+refuses merge_over_an_input 1 "ranges.json|same file" "$pare" calibrate -q --merge ranges.json ranges.json -o ranges.json
+mkdir -p photos/a && printf 'no picture' >photos/a/1.png
+refuses import_over_a_picture 1 "photos/a/1.png" "$pare" data import -q --images photos -o photos/a/1.png
 refuses is_a_folder 1 "folder|is a folder" $quantize -o folder
 refuses no_such_folder 1 "nowhere/out.onnx|'nowhere' does not exist" $quantize -o nowhere/out.onnx
 refuses not_writable 1 "/proc/out.onnx" $quantize -o /proc/out.onnx

@@ -52,6 +52,31 @@ for i in $(seq 1 25); do
 done
 if [ -z "$wrong" ]; then pass sigkill_leaves_old_or_new; else fail sigkill_leaves_old_or_new "kills$wrong"; fi
 [ $seen_old = 1 ] && pass sigkill_came_before_the_end || fail sigkill_came_before_the_end "every run had ended"
+
+# --- SIGKILL while model and data are written: the model always finds its own data ---
+mkdir old new two
+pair() { "$pare" quantize -q "$zoo/$1.onnx" --precision fp16 --external-data -o "$2/m.onnx" >/dev/null 2>&1; }
+pair mlp old
+pair cnn new
+whole() { # FOLDER: its model stands in two/, with its data
+    for file in "$1"/*; do cmp -s "$file" "two/${file#*/}" || return 1; done
+}
+wrong=
+seen=
+for i in $(seq 1 25); do
+    rm -f two/*
+    cp old/* two/
+    "$pare" quantize -q "$zoo/cnn.onnx" --precision fp16 --external-data -o two/m.onnx >/dev/null 2>&1 &
+    sleep "0.0$(printf '%02d' $((i * 2)))"
+    kill -KILL $! 2>/dev/null
+    wait $! 2>/dev/null
+    if whole old; then seen="$seen old"; elif whole new; then seen="$seen new"; else wrong="$wrong $i"; fi
+done
+if [ -z "$wrong" ]; then pass sigkill_leaves_a_pair; else fail sigkill_leaves_a_pair "kills$wrong"; fi
+case $seen in *old*) pass sigkill_came_before_the_pair ;; *) fail sigkill_came_before_the_pair "every run had ended" ;; esac
+pair cnn two
+[ "$(ls two)" = "$(ls new)" ] && whole new && pass pair_is_replaced || fail pair_is_replaced "$(ls two | tr '\n' ' ')"
+rm -rf old new two
 rest=$(find . -type f ! -name '.test.*' | sort | tr '\n' ' ')
 if [ "$rest" = "./old.json ./old.onnx ./target.onnx ./whole.onnx " ]; then
     pass nothing_left_behind

@@ -26,7 +26,7 @@ static int setup(void **state)
     strcpy(r->folder, "/tmp/pare-onnx-XXXXXX");
     if (!mkdtemp(r->folder)) return -1;
     snprintf(r->path, sizeof r->path, "%s/m.onnx", r->folder);
-    snprintf(r->data_path, sizeof r->data_path, "%s/m.onnx.data", r->folder);
+    snprintf(r->data_path, sizeof r->data_path, "%s/n.onnx", r->folder);
     *state = r;
     return pare_model_new(&r->ctx, &r->model, "made.onnx");
 }
@@ -78,6 +78,17 @@ static void write_and_read(rig *r, bool external)
     pare_onnx_write_options options = {.external_data = external};
     OK(pare_onnx_write(&r->ctx, r->model, r->path, &options));
     OK(pare_onnx_read(&r->ctx, &r->back, r->path));
+}
+
+/* Sets data_path to the file an external tensor lies in: m.onnx.<8 hex digits>.data. */
+static void data_of(rig *r, const pare_tensor *t)
+{
+    const char *location = t->external.item[0].value;
+    assert_int_equal(strlen(location), strlen("m.onnx.01234567.data"));
+    assert_int_equal(strncmp(location, "m.onnx.", 7), 0);
+    assert_int_equal(strspn(location + 7, "0123456789abcdef"), 8);
+    assert_string_equal(location + 15, ".data");
+    snprintf(r->data_path, sizeof r->data_path, "%s/%s", r->folder, location);
 }
 
 static void assert_same(rig *r)
@@ -140,7 +151,7 @@ static void large_payloads_go_outside(void **state)
     assert_int_equal(w->encoding, PARE_EXTERNAL);
     assert_int_equal(s->encoding, PARE_RAW);
     assert_string_equal(w->external.item[0].key, "location");
-    assert_string_equal(w->external.item[0].value, "m.onnx.data");
+    data_of(r, w);
     pare_map map;
     OK(pare_map_open(&r->ctx, &map, r->data_path));
     assert_int_equal(map.size, 2400);
@@ -156,6 +167,41 @@ static void large_payloads_go_outside(void **state)
     write_and_read(r, false);
     assert_int_equal(pare_graph_find(r->back->graph, "w")->data->encoding, PARE_RAW);
     assert_same(r);
+    assert_int_equal(access(r->data_path, F_OK), -1); /* nobody reads it any more */
+}
+
+/* Other content has another name, and the old file goes with the model that read it; a model that is
+   the source keeps its data. */
+static void other_data_have_another_name(void **state)
+{
+    rig *r = *state;
+    float other[600] = {1};
+    char old[128], copy[128];
+    make_model_by_hand(r);
+    write_and_read(r, true);
+    data_of(r, pare_graph_find(r->back->graph, "w")->data);
+    strcpy(old, r->data_path);
+    pare_value *w = pare_graph_find(r->model->graph, "w");
+    pare_tensor changed = *w->data;
+    changed.data = other;
+    w->data = &changed;
+    pare_model_free(r->back);
+    write_and_read(r, true);
+    data_of(r, pare_graph_find(r->back->graph, "w")->data);
+    assert_string_not_equal(old, r->data_path);
+    assert_int_equal(access(old, F_OK), -1);
+    assert_int_equal(access(r->data_path, F_OK), 0);
+    assert_same(r);
+    /* the target's data stay where the source, a copy of the target, reads them, too */
+    pare_map map;
+    snprintf(copy, sizeof copy, "%s/source.onnx", r->folder);
+    OK(pare_map_open(&r->ctx, &map, r->path));
+    OK(pare_file_write(&r->ctx, copy, map.data, map.size));
+    pare_map_close(&map);
+    pare_model_free(r->model);
+    OK(pare_onnx_read(&r->ctx, &r->model, copy));
+    OK(pare_onnx_write(&r->ctx, r->model, r->path, NULL));
+    assert_int_equal(access(r->data_path, F_OK), 0);
 }
 
 /* What a pass put in a tensor's place is written, not the file's old bytes. */
@@ -312,6 +358,7 @@ static void the_hash_covers_external_payloads(void **state)
     assert_int_equal(size, map.size + 2400);
     pare_map_close(&map);
     uint8_t other[2400] = {1};
+    data_of(r, pare_graph_find(r->back->graph, "w")->data);
     OK(pare_file_write(&r->ctx, r->data_path, other, sizeof other));
     OK(pare_onnx_hash(&r->ctx, r->path, after, &size));
     assert_string_not_equal(before, after);
@@ -347,7 +394,8 @@ int main(void)
         TEST(a_model_made_here_comes_back),   TEST(bytes_are_as_published),
         TEST(large_payloads_go_outside),      TEST(changed_numbers_are_written),
         TEST(a_clone_is_written_alike),       TEST(two_gigabytes_are_refused),
-        TEST(huge_external_data_is_not_read), TEST(runtime_operators_are_not_written),
+        TEST(other_data_have_another_name),   TEST(huge_external_data_is_not_read),
+        TEST(runtime_operators_are_not_written),
         TEST(a_failed_write_leaves_nothing),  TEST(the_hash_covers_external_payloads),
         TEST(a_tensor_has_a_file_of_its_own),
     };
