@@ -94,45 +94,48 @@ typedef struct job {
 /* An output position of image n and what belongs to it: its first tap in the picture, its channel 0
    in y and z. */
 typedef struct place {
-    int64_t n, index, along; /* along: index on the last axis */
+    int64_t n, p[3];
     int64_t x, y, z;
 } place;
 
-static void place_set(const job *j, int64_t n, int64_t index, place *out)
+static void place_find(const job *j, place *at)
 {
     const pare_picture *s = j->s;
     const pare_window *w = &s->args.win;
-    int64_t p2 = index % w->out[2], rest = index / w->out[2];
-    int64_t p1 = rest % w->out[1], p0 = rest / w->out[1];
-    int64_t row = p0 * w->stride[0] * s->size[1] + p1 * w->stride[1];
-    *out = (place){.n = n, .index = index, .along = p2};
-    out->x = (row * s->size[2] + p2 * w->stride[2]) * s->args.c;
-    out->y = n * j->call->out[0].stride[0] + p0 * j->ys[0] + p1 * j->ys[1] + p2 * j->ys[2];
-    if (j->z) out->z = n * j->z->stride[0] + p0 * j->zs[0] + p1 * j->zs[1] + p2 * j->zs[2];
+    const int64_t *p = at->p;
+    int64_t row = p[0] * w->stride[0] * s->size[1] + p[1] * w->stride[1];
+    at->x = (row * s->size[2] + p[2] * w->stride[2]) * s->args.c;
+    at->y = at->n * j->call->out[0].stride[0] + p[0] * j->ys[0] + p[1] * j->ys[1] + p[2] * j->ys[2];
+    if (!j->z) return;
+    at->z = at->n * j->z->stride[0] + p[0] * j->zs[0] + p[1] * j->zs[1] + p[2] * j->zs[2];
 }
 
-/* The rows of a tile: up to six positions from a place on, which moves behind them. */
+static void place_set(const job *j, int64_t n, int64_t index, place *at)
+{
+    const int64_t *out = j->s->args.win.out;
+    *at = (place){.n = n, .p = {index / out[2] / out[1], index / out[2] % out[1], index % out[2]}};
+    place_find(j, at);
+}
+
+static void place_next_row(const job *j, place *at)
+{
+    at->p[2] = 0;
+    if (++at->p[1] == j->s->args.win.out[1]) at->p[1] = 0, at->p[0]++;
+    place_find(j, at);
+}
+
+/* The rows of a tile: the positions from a place on, which moves behind them. */
 static void rows_set(const job *j, place *at, const char *picture, pare_tile *tile)
 {
-    const pare_picture *s = j->s;
-    const pare_window *w = &s->args.win;
-    int64_t left = s->positions - at->index, element = (int64_t)s->element;
-    int64_t xs = w->stride[2] * s->args.c * element, ys = j->ys[2], zs = j->zs[2];
-    tile->count = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS;
-    for (int i = 0; i < tile->count;) {
-        int64_t more = w->out[2] - at->along, n = tile->count - i < more ? tile->count - i : more;
-        const char *x = picture + at->x * element;
-        for (int64_t k = 0; k < n; k++, i++) {
-            tile->row[i] = x + k * xs;
-            tile->y_at[i] = at->y + k * ys;
-            tile->z_at[i] = at->z + k * zs;
-        }
-        if (n == more) {
-            place_set(j, at->n, at->index + n, at);
-            continue;
-        }
-        at->index += n, at->along += n;
-        at->x += n * w->stride[2] * s->args.c, at->y += n * ys, at->z += n * zs;
+    const pare_window *w = &j->s->args.win;
+    int64_t element = (int64_t)j->s->element, out = w->out[2];
+    int64_t xs = w->stride[2] * j->s->args.c, ys = j->ys[2], zs = j->zs[2];
+    for (int i = 0; i < tile->count; i++) {
+        tile->row[i] = picture + at->x * element;
+        tile->y_at[i] = at->y;
+        tile->z_at[i] = at->z;
+        at->x += xs, at->y += ys, at->z += zs;
+        if (++at->p[2] == out) place_next_row(j, at);
     }
 }
 
@@ -163,6 +166,8 @@ static void tiles_run(const job *j, int64_t n, int64_t first, int64_t last, cons
     place at;
     if (first < last) place_set(j, n, first * PARE_TILE_ROWS, &at);
     for (int64_t t = first; t < last; t++) {
+        int64_t left = s->positions - t * PARE_TILE_ROWS;
+        tile.count = left < PARE_TILE_ROWS ? (int)left : PARE_TILE_ROWS;
         rows_set(j, &at, picture, &tile);
         groups_run(j, &tile);
     }
