@@ -57,18 +57,29 @@ void pare_int8_widen(int16_t *dst, const void *src, pare_dtype type, int64_t n, 
         for (int64_t i = 0; i < n; i++) dst[i] = (int16_t)(u[i * stride] - zero);
 }
 
+/* One row of b into one block: to[2 * j] = from[j * column] - zero. */
+#define PACK_ROW(name, ctype)                                                                      \
+    static void pack_row_##name(int16_t *to, const ctype *from, int64_t n, int64_t column,         \
+                                int32_t zero)                                                      \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j++) to[2 * j] = (int16_t)(from[j * column] - zero);            \
+    }
+PACK_ROW(s8, int8_t)
+PACK_ROW(u8, uint8_t)
+
 void pare_int8_pack(const pare_int8_gemm *g, int16_t *packed, const void *b, pare_dtype type,
                     int64_t depth, int64_t row, int64_t column, int32_t zero)
 {
     memset(packed, 0, pare_int8_packed_count(g) * sizeof *packed);
-    const int8_t *s = b;
-    const uint8_t *u = b;
-    for (int64_t n = 0; n < g->columns; n++) {
-        int16_t *to = packed + n / g->block * g->block * g->pairs * 2 + n % g->block * 2;
+    for (int64_t first = 0; first < g->columns; first += g->block) {
+        int64_t n = g->columns - first < g->block ? g->columns - first : g->block;
         for (int64_t k = 0; k < depth; k++) {
-            int64_t at = k * row + n * column;
-            int32_t v = type == PARE_s8 ? s[at] : u[at];
-            to[k / 2 * 2 * g->block + k % 2] = (int16_t)(v - zero);
+            int16_t *to = packed + first * g->pairs * 2 + k / 2 * 2 * g->block + k % 2;
+            int64_t at = k * row + first * column;
+            if (type == PARE_s8)
+                pack_row_s8(to, (const int8_t *)b + at, n, column, zero);
+            else
+                pack_row_u8(to, (const uint8_t *)b + at, n, column, zero);
         }
     }
 }
