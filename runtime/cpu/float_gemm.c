@@ -10,101 +10,85 @@
 #define FMA(sum, a, b, c) __asm__("vfmadd231ps %2, %1, %0" : c(sum) : a, b)
 
 __attribute__((target("avx2,fma"), always_inline)) static inline void
-rows_avx2(float *acc, int64_t acc_step, const pare_float_rows *a, const float *b, int rows)
+rows_avx2(float *acc, int64_t acc_step, const pare_tile *a, const float *b, int64_t blocks,
+          int rows)
 {
-    __m256 s0[PARE_FLOAT_ROWS], s1[PARE_FLOAT_ROWS];
+    __m256 s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
+    for (; blocks; blocks--, acc += 16) {
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm256_setzero_ps();
-    for (int64_t i = 0; i < a->runs; i++) {
-        const float *x[PARE_FLOAT_ROWS];
+        for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm256_setzero_ps();
+        for (int64_t i = 0; i < a->runs; i++) {
+            const float *x[PARE_TILE_ROWS];
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) x[r] = a->row[r] + a->run[i];
-        for (int64_t k = 0; k < a->length; k++, b += 16) {
-            __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
+            for (int r = 0; r < rows; r++) x[r] = (const float *)a->row[r] + a->run[i];
+            for (int64_t k = 0; k < a->length; k++, b += 16) {
+                __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
-            for (int r = 0; r < rows; r++) {
-                __m256 v = _mm256_broadcast_ss(x[r] + k * a->step);
-                FMA(s0[r], "x"(v), "x"(b0), "+x");
-                FMA(s1[r], "x"(v), "x"(b1), "+x");
+                for (int r = 0; r < rows; r++) {
+                    __m256 v = _mm256_broadcast_ss(x[r] + k * a->step);
+                    FMA(s0[r], "x"(v), "x"(b0), "+x");
+                    FMA(s1[r], "x"(v), "x"(b1), "+x");
+                }
             }
         }
-    }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        _mm256_storeu_ps(acc + r * acc_step, s0[r]);
-        _mm256_storeu_ps(acc + r * acc_step + 8, s1[r]);
+        for (int r = 0; r < rows; r++) {
+            _mm256_storeu_ps(acc + r * acc_step, s0[r]);
+            _mm256_storeu_ps(acc + r * acc_step + 8, s1[r]);
+        }
     }
 }
 
 __attribute__((target("avx512f"), always_inline)) static inline void
-rows_avx512(float *acc, int64_t acc_step, const pare_float_rows *a, const float *b, int rows)
+rows_avx512(float *acc, int64_t acc_step, const pare_tile *a, const float *b, int64_t blocks,
+            int rows)
 {
-    __m512 s0[PARE_FLOAT_ROWS], s1[PARE_FLOAT_ROWS];
+    __m512 s0[PARE_TILE_ROWS], s1[PARE_TILE_ROWS];
+    for (; blocks; blocks--, acc += 32) {
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm512_setzero_ps();
-    for (int64_t i = 0; i < a->runs; i++) {
-        const float *x[PARE_FLOAT_ROWS];
+        for (int r = 0; r < rows; r++) s0[r] = s1[r] = _mm512_setzero_ps();
+        for (int64_t i = 0; i < a->runs; i++) {
+            const float *x[PARE_TILE_ROWS];
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) x[r] = a->row[r] + a->run[i];
-        for (int64_t k = 0; k < a->length; k++, b += 32) {
-            __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + 16);
+            for (int r = 0; r < rows; r++) x[r] = (const float *)a->row[r] + a->run[i];
+            for (int64_t k = 0; k < a->length; k++, b += 32) {
+                __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + 16);
 #pragma GCC unroll 6
-            for (int r = 0; r < rows; r++) {
-                __m512 v = _mm512_set1_ps(x[r][k * a->step]);
-                FMA(s0[r], "v"(v), "v"(b0), "+v");
-                FMA(s1[r], "v"(v), "v"(b1), "+v");
+                for (int r = 0; r < rows; r++) {
+                    __m512 v = _mm512_set1_ps(x[r][k * a->step]);
+                    FMA(s0[r], "v"(v), "v"(b0), "+v");
+                    FMA(s1[r], "v"(v), "v"(b1), "+v");
+                }
             }
         }
-    }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        _mm512_storeu_ps(acc + r * acc_step, s0[r]);
-        _mm512_storeu_ps(acc + r * acc_step + 16, s1[r]);
+        for (int r = 0; r < rows; r++) {
+            _mm512_storeu_ps(acc + r * acc_step, s0[r]);
+            _mm512_storeu_ps(acc + r * acc_step + 16, s1[r]);
+        }
     }
 }
 
-#define BY_ROWS(name, isa)                                                                         \
-    __attribute__((target(isa))) static void tile_##name(float *acc, int64_t acc_step,             \
-                                                         const pare_float_rows *a, const float *b) \
-    {                                                                                              \
-        switch (a->count) {                                                                        \
-        case 1:                                                                                    \
-            rows_##name(acc, acc_step, a, b, 1);                                                   \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            rows_##name(acc, acc_step, a, b, 2);                                                   \
-            break;                                                                                 \
-        case 3:                                                                                    \
-            rows_##name(acc, acc_step, a, b, 3);                                                   \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            rows_##name(acc, acc_step, a, b, 4);                                                   \
-            break;                                                                                 \
-        case 5:                                                                                    \
-            rows_##name(acc, acc_step, a, b, 5);                                                   \
-            break;                                                                                 \
-        default:                                                                                   \
-            rows_##name(acc, acc_step, a, b, 6);                                                   \
-            break;                                                                                 \
-        }                                                                                          \
-    }
-BY_ROWS(avx2, "avx2,fma")
-BY_ROWS(avx512, "avx512f")
+static PARE_TILE_BY_ROWS(tile_avx2, rows_avx2, "avx2,fma", float,
+                         float) static PARE_TILE_BY_ROWS(tile_avx512, rows_avx512, "avx512f", float,
+                                                         float)
 #endif
 
-static void tile_portable(float *acc, int64_t acc_step, const pare_float_rows *a, const float *b)
+    static void tile_portable(float *acc, int64_t acc_step, const pare_tile *a, const float *b,
+                              int64_t blocks)
 {
     enum { BLOCK = 16 };
-    for (int r = 0; r < a->count; r++) {
-        float sum[BLOCK] = {0};
-        const float *p = b;
-        for (int64_t i = 0; i < a->runs; i++) {
-            const float *x = a->row[r] + a->run[i];
-            for (int64_t k = 0; k < a->length; k++, p += BLOCK)
-                for (int j = 0; j < BLOCK; j++) sum[j] += x[k * a->step] * p[j];
+    for (; blocks; blocks--, acc += BLOCK, b += a->runs * a->length * BLOCK)
+        for (int r = 0; r < a->count; r++) {
+            float sum[BLOCK] = {0};
+            const float *p = b;
+            for (int64_t i = 0; i < a->runs; i++) {
+                const float *x = (const float *)a->row[r] + a->run[i];
+                for (int64_t k = 0; k < a->length; k++, p += BLOCK)
+                    for (int j = 0; j < BLOCK; j++) sum[j] += x[k * a->step] * p[j];
+            }
+            memcpy(acc + r * acc_step, sum, sizeof sum);
         }
-        memcpy(acc + r * acc_step, sum, sizeof sum);
-    }
 }
 
 void pare_float_gemm_init(pare_float_gemm *g, pare_isa isa, int64_t depth, int64_t columns)
@@ -127,20 +111,13 @@ size_t pare_float_packed_count(const pare_float_gemm *g)
     return (size_t)(g->blocks * g->block * g->depth);
 }
 
-static inline float number_at(const void *data, pare_dtype type, int64_t i)
-{
-    if (type == PARE_f32) return ((const float *)data)[i];
-    uint16_t half = ((const uint16_t *)data)[i];
-    return type == PARE_f16 ? pare_f16_to_f32(half) : pare_bf16_to_f32(half);
-}
-
 void pare_float_pack(const pare_float_gemm *g, float *packed, const void *b, pare_dtype type,
                      int64_t row, int64_t column)
 {
     for (int64_t n = 0; n < g->blocks * g->block; n++) {
         float *to = packed + n / g->block * g->block * g->depth + n % g->block;
         for (int64_t k = 0; k < g->depth; k++)
-            to[k * g->block] = n < g->columns ? number_at(b, type, k * row + n * column) : 0;
+            to[k * g->block] = n < g->columns ? pare_float_at(b, type, k * row + n * column) : 0;
     }
 }
 
@@ -180,7 +157,7 @@ void pare_act_row(const pare_act *act, int64_t n, float *v)
     if (row[act->kind]) row[act->kind](n, v, act->alpha, act->beta);
 }
 
-void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, float *sum,
+static void finish_row(const pare_float_tail *t, int64_t channel, int64_t n, float *sum,
                        const void *z, int64_t z_step, void *y, int64_t y_step)
 {
     if (t->alpha != 1)
@@ -190,10 +167,10 @@ void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, flo
         for (int64_t i = 0; i < n; i++) sum[i] += bias[i];
     } else if (t->bias) {
         for (int64_t i = 0; i < n; i++)
-            sum[i] += t->beta * number_at(t->bias, t->type, (channel + i) * t->bias_step);
+            sum[i] += t->beta * pare_float_at(t->bias, t->type, (channel + i) * t->bias_step);
     }
     if (z)
-        for (int64_t i = 0; i < n; i++) sum[i] += number_at(z, t->type, i * z_step);
+        for (int64_t i = 0; i < n; i++) sum[i] += pare_float_at(z, t->type, i * z_step);
     pare_act_row(&t->act, n, sum);
     if (t->type == PARE_f32 && y_step == 1)
         memcpy(y, sum, (size_t)n * sizeof *sum);
@@ -205,22 +182,26 @@ void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, flo
                 t->type == PARE_f16 ? pare_f32_to_f16(sum[i]) : pare_f32_to_bf16(sum[i]);
 }
 
-void pare_float_job(const pare_float_gemm *g, const pare_float_rows *a, const float *packed,
-                    int64_t from, int64_t to, const pare_float_tail *tail, int64_t channel,
-                    const pare_float_target *target)
+void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, float *acc,
+                       int64_t acc_step, const pare_tile *to, int64_t column)
 {
-    _Alignas(64) float acc[PARE_FLOAT_ROWS][PARE_FLOAT_COLUMNS];
-    int64_t size = tail->type == PARE_f32 ? 4 : 2;
+    int64_t size = t->type == PARE_f32 ? 4 : 2;
+    for (int r = 0; r < to->count; r++) {
+        const char *z = to->z;
+        if (z) z += (to->z_at[r] + column * to->z_step) * size;
+        finish_row(t, channel, n, acc + r * acc_step, z, to->z_step,
+                   (char *)to->y + (to->y_at[r] + column * to->y_step) * size, to->y_step);
+    }
+}
+
+void pare_float_job(const pare_float_gemm *g, const pare_tile *tile, const float *packed,
+                    int64_t from, int64_t to, const pare_float_tail *tail, int64_t channel)
+{
+    _Alignas(64) float acc[PARE_TILE_ROWS][PARE_FLOAT_COLUMNS];
     for (int64_t at = from; at < to; at += PARE_FLOAT_COLUMNS) {
         int64_t n = to - at < PARE_FLOAT_COLUMNS ? to - at : PARE_FLOAT_COLUMNS;
-        for (int64_t j = 0; j < n; j += g->block)
-            g->tile(acc[0] + j, PARE_FLOAT_COLUMNS, a, packed + (at + j) * g->depth);
-        for (int r = 0; r < a->count; r++) {
-            const char *z = target->z;
-            if (z) z += (target->z_at[r] + at * target->z_step) * size;
-            pare_float_finish(tail, channel + at, n, acc[r], z, target->z_step,
-                              (char *)target->y + (target->y_at[r] + at * target->y_step) * size,
-                              target->y_step);
-        }
+        g->tile(acc[0], PARE_FLOAT_COLUMNS, tile, packed + at * g->depth,
+                (n + g->block - 1) / g->block);
+        pare_float_finish(tail, channel + at, n, acc[0], PARE_FLOAT_COLUMNS, tile, at);
     }
 }

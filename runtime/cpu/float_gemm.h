@@ -9,20 +9,13 @@
 
 #include "runtime/cpu/act.h"
 #include "runtime/cpu/isa.h"
+#include "runtime/cpu/tile.h"
 
-enum { PARE_FLOAT_ROWS = 6, PARE_FLOAT_COLUMNS = 512 };
+enum { PARE_FLOAT_COLUMNS = 512 };
 
-/* Row r's inner axis lies in `runs` stretches of `length` elements, at row[r] + run[i]. */
-typedef struct pare_float_rows {
-    const float *row[PARE_FLOAT_ROWS];
-    const int64_t *run;
-    int64_t runs, length;
-    int64_t step; /* between neighbours in a stretch */
-    int count;
-} pare_float_rows;
-
-typedef void (*pare_float_tile_fn)(float *acc, int64_t acc_step, const pare_float_rows *a,
-                                   const float *b);
+/* acc (rows, acc_step) = A x `blocks` blocks of B; A's elements are floats. */
+typedef void (*pare_float_tile_fn)(float *acc, int64_t acc_step, const pare_tile *a, const float *b,
+                                   int64_t blocks);
 
 typedef struct pare_float_gemm {
     int64_t columns, depth, blocks;
@@ -32,6 +25,14 @@ typedef struct pare_float_gemm {
 
 void pare_float_gemm_init(pare_float_gemm *g, pare_isa isa, int64_t depth, int64_t columns);
 size_t pare_float_packed_count(const pare_float_gemm *g); /* floats */
+
+/* Element i of f32, f16 or bf16 data. */
+static inline float pare_float_at(const void *data, pare_dtype type, int64_t i)
+{
+    if (type == PARE_f32) return ((const float *)data)[i];
+    uint16_t half = ((const uint16_t *)data)[i];
+    return type == PARE_f16 ? pare_f16_to_f32(half) : pare_bf16_to_f32(half);
+}
 
 /* Packs b (depth, columns) of type f32, f16 or bf16 with strides in elements. */
 void pare_float_pack(const pare_float_gemm *g, float *packed, const void *b, pare_dtype type,
@@ -46,22 +47,15 @@ typedef struct pare_float_tail {
     pare_dtype type; /* of bias, z and y */
 } pare_float_tail;
 
-/* Where rows go: column c of row r at y_at[r] + c * y_step. */
-typedef struct pare_float_target {
-    void *y;
-    const void *z;
-    int64_t y_at[PARE_FLOAT_ROWS], z_at[PARE_FLOAT_ROWS], y_step, z_step;
-} pare_float_target;
+/* Rows of A times columns from..to of B (from on a block's edge), finished and stored; channel:
+   column 0's place in the bias. */
+void pare_float_job(const pare_float_gemm *g, const pare_tile *tile, const float *packed,
+                    int64_t from, int64_t to, const pare_float_tail *tail, int64_t channel);
 
-/* Rows of A times columns from..to of B (from on a block's edge); channel: column 0's place in the
-   bias. */
-void pare_float_job(const pare_float_gemm *g, const pare_float_rows *a, const float *packed,
-                    int64_t from, int64_t to, const pare_float_tail *tail, int64_t channel,
-                    const pare_float_target *target);
-
-/* n sums of one row, finished and stored; sum is overwritten. */
-void pare_float_finish(const pare_float_tail *tail, int64_t channel, int64_t n, float *sum,
-                       const void *z, int64_t z_step, void *y, int64_t y_step);
+/* Sums acc (rows, acc_step) of n columns from `column` on, finished and stored; acc is
+   overwritten. */
+void pare_float_finish(const pare_float_tail *tail, int64_t channel, int64_t n, float *acc,
+                       int64_t acc_step, const pare_tile *to, int64_t column);
 
 /* act over a row, in vectors. */
 void pare_act_row(const pare_act *act, int64_t n, float *v);

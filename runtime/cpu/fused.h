@@ -39,6 +39,9 @@ typedef struct pare_matmul_args {
 /* Y (batch..., rows, columns) = A (batch..., rows, depth) x B (batch..., depth, columns). */
 PARE_NODISCARD pare_status pare_matmul_args_read(const pare_prep *prep, pare_matmul_args *out);
 
+/* Offset in v of batch n of y's leading axes, which v's broadcast to (ONNX MatMul-13). */
+int64_t pare_matmul_batch_offset(const pare_view *v, const pare_view *y, int64_t n);
+
 /* The input a residual, bias or scale comes from, or NULL. */
 static inline const pare_view *pare_operand(const pare_view *in, int in_count, int at)
 {

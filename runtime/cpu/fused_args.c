@@ -79,3 +79,15 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->columns,
                        &out->scale);
 }
+
+int64_t pare_matmul_batch_offset(const pare_view *v, const pare_view *y, int64_t n)
+{
+    int64_t offset = 0;
+    for (int i = y->rank - 3; i >= 0; i--) {
+        int64_t index = n % y->dim[i];
+        n /= y->dim[i];
+        int axis = i - (y->rank - v->rank);
+        if (axis >= 0 && v->dim[axis] != 1) offset += index * v->stride[axis];
+    }
+    return offset;
+}

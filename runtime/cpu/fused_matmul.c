@@ -24,19 +24,6 @@ static inline float float_at(const pare_view *v, int64_t i)
     return type->to_f32((const char *)v->data + i * (type->bits / 8));
 }
 
-/* Offset of batch number n of y in v, whose leading axes broadcast (ONNX MatMul-13). */
-static int64_t batch_offset(const pare_view *v, const pare_view *y, int64_t n)
-{
-    int64_t offset = 0;
-    for (int i = y->rank - 3; i >= 0; i--) {
-        int64_t index = n % y->dim[i];
-        n /= y->dim[i];
-        int axis = i - (y->rank - v->rank);
-        if (axis >= 0 && v->dim[axis] != 1) offset += index * v->stride[axis];
-    }
-    return offset;
-}
-
 typedef struct dot {
     int64_t a, a_step, b, b_step; /* first elements and strides along the inner axis */
 } dot;
@@ -88,8 +75,8 @@ static pare_status matmul_run(const pare_call *c)
     dot d = {.a_step = a->stride[a->rank - (m->trans_a ? 2 : 1)],
              .b_step = b->stride[b->rank - (m->trans_b ? 1 : 2)]};
     for (int64_t n = 0; n < m->batch; n++) {
-        int64_t a0 = batch_offset(a, y, n), b0 = batch_offset(b, y, n);
-        int64_t y0 = batch_offset(y, y, n), z0 = batch_offset(z, y, n);
+        int64_t a0 = pare_matmul_batch_offset(a, y, n), b0 = pare_matmul_batch_offset(b, y, n);
+        int64_t y0 = pare_matmul_batch_offset(y, y, n), z0 = pare_matmul_batch_offset(z, y, n);
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->columns; j++) {
                 d.a = a0 + i * a_row, d.b = b0 + j * b_column;
