@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows an integer sum, exactly as the runtime defines it (one rounding each, in this
-   order): v = ((float)acc + (float)bias) * m        m = (s_x * s_w) / s_y, or s_x * s_w (see below)
+   order): v = ((float)acc + b) * m       b: bias, of s32 or f32, as a float
+     m = (s_x * s_w) / s_y, or s_x * s_w (see below)
      v = fmaf((float)(r - z_r), s_r / s_y, v)  residual
      v = act(v)                                relu, clip and leaky_relu in steps of y
      y = (int)clamp(rintf(v + (float)z_y), lo, hi)

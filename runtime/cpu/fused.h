@@ -15,9 +15,10 @@ typedef struct pare_conv_args {
     pare_window win;
     pare_act act;
     bool int8;         /* X and W are 8 bits wide */
-    pare_quant_args q; /* int8 only, as the next two */
+    pare_quant_args q; /* int8 only, as the next three */
     pare_epilogue epilogue;
     const float *scale; /* (M): m of each filter */
+    const float *bias;  /* (M): in units of s_x * s_w, as floats; NULL: none */
     pare_operands at;
     int64_t n, c, m, cg, mg; /* batch, channels, filters; of one group */
 } pare_conv_args;
@@ -30,7 +31,8 @@ typedef struct pare_matmul_args {
     bool int8, trans_a, trans_b;
     pare_quant_args q;
     pare_epilogue epilogue;
-    const float *scale; /* (N), int8 only */
+    const float *scale; /* (N), int8 only, as the next one */
+    const float *bias;  /* (N): in units of s_x * s_w, as floats; NULL: none */
     float alpha, beta;  /* y = alpha * (A x B) + beta * C; 1 but for Gemm and FusedMatMul */
     pare_operands at;
     int64_t batch, rows, depth, columns; /* batch: product of Y's leading axes */

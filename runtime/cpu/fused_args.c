@@ -26,6 +26,29 @@ static pare_status scales_make(const pare_prep *p, const pare_epilogue *e, float
     return PARE_OK;
 }
 
+/* The bias of each output channel as a float, in the plan's arena: it is added to float sums. */
+static pare_status bias_make(const pare_prep *p, int at, int64_t channels, const float **out)
+{
+    const pare_view *b = pare_operand(p->in, p->in_count, at);
+    if (!b) return PARE_OK;
+    int64_t count = pare_view_count(b);
+    if (!b->data || (b->dtype != PARE_s32 && b->dtype != PARE_f32))
+        return PARE_FAIL_NODE(p->node, UNSUPPORTED,
+                              "the bias of an int8 node must be a constant of s32 or f32");
+    if (count != 1 && count != channels)
+        return PARE_FAIL_NODE(p->node, INPUT, "the bias has %lld entries, expected 1 or %lld",
+                              (long long)count, (long long)channels);
+    float *bias = pare_arena_alloc(p->arena, (size_t)channels + 1, sizeof *bias);
+    if (!bias) return PARE_MEMORY;
+    for (int64_t i = 0; i < channels; i++) {
+        int64_t from = count == 1 ? 0 : i;
+        bias[i] = b->dtype == PARE_f32 ? ((const float *)b->data)[from]
+                                       : (float)((const int32_t *)b->data)[from];
+    }
+    *out = bias;
+    return PARE_OK;
+}
+
 static pare_dtype residual_type(const pare_prep *p, int at)
 {
     return at < 0 ? PARE_NOTYPE : p->in[at].dtype;
@@ -51,6 +74,7 @@ pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
     if (!out->int8) return PARE_OK;
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
+    PARE_TRY(bias_make(p, out->at.bias, out->m, &out->bias));
     return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->m, &out->scale);
 }
 
@@ -76,6 +100,7 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     if (!out->int8) return PARE_OK;
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
+    PARE_TRY(bias_make(p, out->at.bias, out->columns, &out->bias));
     return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->columns,
                        &out->scale);
 }

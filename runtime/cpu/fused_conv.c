@@ -69,12 +69,10 @@ static inline float float_at(const pare_view *v, int64_t i)
 static void int8_point(const pare_call *c, const taps *t, int64_t m, int64_t zi, int64_t yi)
 {
     const pare_conv_args *a = t->args;
-    const pare_view *bias = pare_operand(c->in, c->in_count, a->at.bias);
     const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
     int64_t acc = 0;
     EACH_TAP(t, acc += (int64_t)(byte_at(&c->in[0], xi) - a->q.x_zero) * byte_at(&c->in[1], wi));
-    float b = bias ? (float)((const int32_t *)bias->data)[m * bias->stride[0]] : 0;
-    float v = ((float)(int32_t)acc + b) * a->scale[m];
+    float v = ((float)(int32_t)acc + (a->bias ? a->bias[m] : 0)) * a->scale[m];
     if (z) v = pare_epilogue_residual(&a->epilogue, v, z->data, zi);
     pare_epilogue_store(&a->epilogue, v, c->out[0].data, yi);
 }

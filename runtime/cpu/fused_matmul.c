@@ -46,8 +46,7 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
                      ? column * bias->stride[bias->rank - 1]
                      : 0;
     if (m->int8) {
-        float b = bias ? (float)((const int32_t *)bias->data)[bi] : 0;
-        float v = ((float)int8_sum(c, m, d) + b) * m->scale[column];
+        float v = ((float)int8_sum(c, m, d) + (m->bias ? m->bias[column] : 0)) * m->scale[column];
         if (z) v = pare_epilogue_residual(&m->epilogue, v, z->data, zi);
         pare_epilogue_store(&m->epilogue, v, c->out[0].data, yi);
         return;

@@ -87,9 +87,8 @@ static pare_status run(const pare_call *c)
 {
     const int8_conv *s = c->state;
     const pare_conv_args *a = &s->picture.args;
-    const pare_view *bias = pare_operand(c->in, c->in_count, a->at.bias);
     pare_int8_tail tail;
-    pare_int8_tail_init(&tail, s->gemm.isa, &a->epilogue, a->scale, bias ? bias->data : NULL, 1);
+    pare_int8_tail_init(&tail, s->gemm.isa, &a->epilogue, a->scale, a->bias);
     pare_picture_run(&s->picture, c, &tail);
     return PARE_OK;
 }

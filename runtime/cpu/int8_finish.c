@@ -9,11 +9,11 @@
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/cpu/int8_simd.h"
 
-PARE_CLONES_FMA static void scale_row(float *v, const int32_t *acc, const int32_t *bias,
+PARE_CLONES_FMA static void scale_row(float *v, const int32_t *acc, const float *bias,
                                       const float *scale, int64_t n)
 {
     if (bias)
-        for (int64_t i = 0; i < n; i++) v[i] = ((float)acc[i] + (float)bias[i]) * scale[i];
+        for (int64_t i = 0; i < n; i++) v[i] = ((float)acc[i] + bias[i]) * scale[i];
     else
         for (int64_t i = 0; i < n; i++) v[i] = ((float)acc[i] + 0.0f) * scale[i];
 }
@@ -32,13 +32,7 @@ static void finish_row(const pare_int8_tail *t, int64_t channel, int64_t n, cons
 {
     const pare_epilogue *e = t->epilogue;
     float v[PARE_ROW], r[PARE_ROW];
-    int32_t same[PARE_ROW];
-    const int32_t *bias = t->bias ? t->bias + channel * t->bias_step : NULL;
-    if (bias && !t->bias_step) {
-        for (int64_t i = 0; i < n; i++) same[i] = *bias;
-        bias = same;
-    }
-    scale_row(v, acc, bias, t->scale + channel, n);
+    scale_row(v, acc, t->bias ? t->bias + channel : NULL, t->scale + channel, n);
     if (z) {
         pare_row_load(r, n, z, e->z_type, z_step, e->z_zero);
         residual_row(v, r, e->z_scale, e->real, n);
@@ -75,14 +69,14 @@ static void bounds_set(pare_int8_tail *t)
 }
 
 void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e,
-                         const float *scale, const int32_t *bias, int bias_step)
+                         const float *scale, const float *bias)
 {
     bool straight = e->act.kind == PARE_ACT_NONE || e->act.kind == PARE_ACT_RELU ||
                     e->act.kind == PARE_ACT_CLIP;
-    *t = (pare_int8_tail){.epilogue = e, .bias = bias, .bias_step = bias_step, .scale = scale};
+    *t = (pare_int8_tail){.epilogue = e, .bias = bias, .scale = scale};
 #ifdef PARE_INT8_SIMD
     bounds_set(t);
-    if (!straight || e->z_type == PARE_f32 || (bias && !bias_step)) return;
+    if (!straight || e->z_type == PARE_f32) return;
     if (isa >= PARE_ISA_AVX2) t->vector = pare_int8_finish_avx2;
     if (isa >= PARE_ISA_AVX512) t->vector = pare_int8_finish_avx512;
 #else
@@ -163,8 +157,8 @@ store(const pare_epilogue *e, const __m256 *v, void *y, int vectors, kind k)
 
 /* What a run of columns needs of the sums, in rows of `step`. */
 typedef struct sums {
-    const int32_t *acc, *bias;
-    const float *scale;
+    const int32_t *acc;
+    const float *bias, *scale;
     int64_t step;
 } sums;
 
@@ -177,7 +171,7 @@ columns8(const pare_epilogue *e, const lanes8 *l, const sums *s, const pare_tile
 #pragma GCC unroll 4
     for (int i = 0; i < vectors; i++) {
         bias[i] = _mm256_setzero_ps();
-        if (s->bias) bias[i] = _mm256_cvtepi32_ps(((const __m256i_u *)s->bias)[i]);
+        if (s->bias) bias[i] = _mm256_loadu_ps(s->bias + 8 * i);
         scale[i] = _mm256_loadu_ps(s->scale + 8 * i);
     }
     size_t size = k == TO_FLOAT ? 4 : 1;
@@ -212,8 +206,7 @@ NARROW __attribute__((always_inline)) static inline void finish8(const pare_epil
         if (s.bias) s.bias += done;
     }
     if (!n) return;
-    int32_t bias[16] = {0};
-    float scale[16] = {0};
+    float bias[16] = {0}, scale[16] = {0};
     memcpy(scale, s.scale, (size_t)n * 4);
     if (s.bias) memcpy(bias, s.bias, (size_t)n * 4);
     s.bias = bias, s.scale = scale;
@@ -280,7 +273,7 @@ finish16(const pare_int8_tail *t, const lanes16 *l, int64_t channel, int64_t n, 
     for (int64_t i = 0; i < n; i += 16) {
         __mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
         __m512 bias = _mm512_setzero_ps();
-        if (t->bias) bias = _mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(m, t->bias + channel + i));
+        if (t->bias) bias = _mm512_maskz_loadu_ps(m, t->bias + channel + i);
         __m512 scale = _mm512_maskz_loadu_ps(m, t->scale + channel + i);
         columns_masked(t->epilogue, l, bias, scale, acc + i, acc_step, to, column + i, m, k);
     }

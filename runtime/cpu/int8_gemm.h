@@ -48,8 +48,7 @@ typedef void (*pare_int8_finish_fn)(const pare_int8_tail *tail, int64_t channel,
                                     int64_t column);
 struct pare_int8_tail {
     const pare_epilogue *epilogue;
-    const int32_t *bias;        /* NULL: none */
-    int bias_step;              /* 0: one bias for all */
+    const float *bias;          /* per column; NULL: none */
     const float *scale;         /* per column */
     pare_int8_finish_fn vector; /* for rows without gaps; NULL: none can */
     float low, high;            /* its clamp, activation's and type's, behind the zero point */
@@ -57,7 +56,7 @@ struct pare_int8_tail {
 
 /* isa: that of the machine; vectors finish rows where it and the epilogue allow. */
 void pare_int8_tail_init(pare_int8_tail *tail, pare_isa isa, const pare_epilogue *epilogue,
-                         const float *scale, const int32_t *bias, int bias_step);
+                         const float *scale, const float *bias);
 
 /* Sums acc (rows, acc_step) of n columns (n <= PARE_ROW) from `column` on, finished and stored;
    channel: what the first is for scales and biases. */

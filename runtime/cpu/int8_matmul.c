@@ -65,10 +65,8 @@ static pare_status run(const pare_call *c)
 {
     const int8_matmul *s = c->state;
     const pare_matmul_args *m = &s->tiles.args;
-    const pare_view *bias = pare_operand(c->in, c->in_count, m->at.bias);
     pare_int8_tail tail;
-    pare_int8_tail_init(&tail, s->gemm.isa, &m->epilogue, m->scale, bias ? bias->data : NULL,
-                        bias && pare_view_count(bias) > 1);
+    pare_int8_tail_init(&tail, s->gemm.isa, &m->epilogue, m->scale, m->bias);
     pare_matmul_tiles_run(&s->tiles, c, &tail);
     return PARE_OK;
 }

@@ -59,7 +59,7 @@ static bool descs_make(const pare_prep *p, const pare_conv_args *a, descs *d)
     return desc_of(&p->in[0], &d->x) && desc_of(&p->out[0], &d->y) &&
            weight_desc(&p->in[1], a->win.group, false, &d->w) &&
            weight_desc(&p->in[1], a->win.group, true, &d->w_any) &&
-           !dnnl_memory_desc_init_by_tag(&d->b, 1, channels, a->int8 ? dnnl_s32 : dnnl_f32, dnnl_a);
+           !dnnl_memory_desc_init_by_tag(&d->b, 1, channels, dnnl_f32, dnnl_a);
 }
 
 static bool operation_make(const pare_conv_args *a, const descs *d, dnnl_convolution_desc_t *out)
@@ -120,7 +120,6 @@ static bool types_fit(const pare_prep *p, const pare_conv_args *a)
     pare_dtype x = p->in[0].dtype, w = p->in[1].dtype, y = p->out[0].dtype;
     if (a->int8) {
         if (w != PARE_s8 || pare_cpu_isa() < PARE_ISA_VNNI) return false;
-        if (a->at.bias >= 0 && p->in[a->at.bias].dtype != PARE_s32) return false;
         return pare_type_is_int8(y) || y == PARE_f32;
     }
     if (x != w || x != y || (x != PARE_f32 && x != PARE_f16 && x != PARE_bf16)) return false;
@@ -213,7 +212,11 @@ static pare_status fill(pare_prep *p, pare_dnnl *d, const pare_conv_args *a, con
     PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_SRC, 0, &m->x));
     PARE_TRY(pare_dnnl_add_packed(p, d, DNNL_ARG_WEIGHTS, 1, &m->w,
                                   dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0)));
-    if (a->at.bias >= 0) PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_BIAS, a->at.bias, &m->b));
+    if (a->bias)
+        pare_dnnl_add(d, DNNL_ARG_BIAS, PARE_DNNL_FIXED, a->at.bias, (void *)(uintptr_t)a->bias,
+                      &m->b);
+    else if (a->at.bias >= 0)
+        PARE_TRY(pare_dnnl_add_in(p, d, DNNL_ARG_BIAS, a->at.bias, &m->b));
     PARE_TRY(pare_dnnl_add_out(p, d, &m->y));
     if (a->at.residual >= 0) pare_dnnl_set_residual(p, d, a->at.residual, a->int8 ? &a->q : NULL);
     return pare_dnnl_make(p, d, desc);

@@ -50,11 +50,11 @@ static bool desc_make(dnnl_memory_desc_t *out, int rank, int64_t batch, int64_t 
 /* How many entries the bias has that oneDNN adds; false where it is not one row. */
 static bool bias_of(const pare_prep *p, const pare_matmul_args *m, int64_t *out)
 {
-    *out = 0;
-    if (m->at.bias < 0) return true;
+    *out = m->bias ? m->columns : 0;
+    if (m->at.bias < 0 || m->bias) return true;
     const pare_view *c = &p->in[m->at.bias];
     *out = pare_view_count(c);
-    if (c->dtype != (m->int8 ? PARE_s32 : p->in[0].dtype)) return false;
+    if (c->dtype != p->in[0].dtype) return false;
     if (*out == 1) return m->columns == 1 || c->data;
     return *out == m->columns && c->dim[c->rank - 1] == m->columns;
 }
@@ -97,7 +97,7 @@ static bool product_make(const pare_prep *p, const pare_matmul_args *m, product 
            desc_make(&out->y, out->rank, out->batch, out->rows, m->columns, false, y->dtype) &&
            !dnnl_memory_desc_init_by_tag(&out->b_any, out->rank, any + skip,
                                          pare_dnnl_type(b_type(p)), dnnl_format_tag_any) &&
-           desc_make(&out->c, out->rank, 1, 1, m->columns, false, m->int8 ? PARE_s32 : PARE_f32);
+           desc_make(&out->c, out->rank, 1, 1, m->columns, false, PARE_f32);
 }
 
 /* Gemm's C of Y's own shape is added like a residual. */
@@ -172,19 +172,20 @@ static bool can(const pare_prep *p)
 static pare_status add_bias(pare_prep *p, pare_dnnl *d, const pare_matmul_args *m, const product *x)
 {
     const pare_view *c = &p->in[m->at.bias];
-    bool as_is = x->bias == m->columns && (m->int8 || (m->alpha == 1 && m->beta == 1));
+    if (m->bias) {
+        pare_dnnl_add(d, DNNL_ARG_BIAS, PARE_DNNL_FIXED, m->at.bias, (void *)(uintptr_t)m->bias,
+                      &x->c);
+        return PARE_OK;
+    }
+    bool as_is = x->bias == m->columns && m->alpha == 1 && m->beta == 1;
     if (as_is) return pare_dnnl_add_in(p, d, DNNL_ARG_BIAS, m->at.bias, &x->c);
-    int32_t *row = pare_arena_alloc(p->arena, (size_t)m->columns, sizeof *row);
+    float *row = pare_arena_alloc(p->arena, (size_t)m->columns, sizeof *row);
     if (!row) return PARE_MEMORY;
     for (int64_t i = 0; i < m->columns; i++) {
         int64_t from = x->bias == 1 ? 0 : i;
-        if (m->int8) {
-            row[i] = ((const int32_t *)c->data)[from];
-            continue;
-        }
         const pare_type_info *type = pare_type(c->dtype);
         float value = type->to_f32((const char *)c->data + from * (type->bits / 8));
-        ((float *)(void *)row)[i] = m->alpha == m->beta ? value : value * (m->beta / m->alpha);
+        row[i] = m->alpha == m->beta ? value : value * (m->beta / m->alpha);
     }
     pare_dnnl_add(d, DNNL_ARG_BIAS, PARE_DNNL_FIXED, m->at.bias, row, &x->c);
     return PARE_OK;

@@ -121,36 +121,50 @@ static bool look_bias(const parts *p, bias_look *out)
            (p->channels < 0 && b->shape.rank == 1);
 }
 
-/* rint(b / (s_x * s_w)) in s32 (DESIGN, exact numbers); an s32 bias of that very scale is itself. */
-static int32_t round_bias(const bias_look *b, int64_t c, float scale, float beta)
+static float bias_scale(const parts *p, const float *w_scale, int64_t w_count, int64_t c)
 {
-    if (b->count == 1) c = 0;
-    if (b->q && beta == 1 && b->scale[b->scale_count == 1 ? 0 : c] == scale) return b->q[c];
-    float real = b->f ? b->f[c] : (float)b->q[c] * b->scale[b->scale_count == 1 ? 0 : c];
-    double v = rint((double)real * (double)beta / (double)scale);
-    return (int32_t)fmin(fmax(v, -2147483647.0), 2147483647.0);
+    return p->xp.scale * w_scale[w_count == 1 ? 0 : c];
 }
 
+/* Is the bias s32 with the very scale of the sums? */
+static bool counts_sums(const parts *p, const bias_look *b, const float *w_scale, int64_t w_count)
+{
+    int64_t count = w_count > b->count ? w_count : b->count;
+    if (!b->q || p->beta != 1) return false;
+    for (int64_t c = 0; c < count; c++)
+        if (b->scale[b->scale_count == 1 ? 0 : c] != bias_scale(p, w_scale, w_count, c)) return false;
+    return true;
+}
+
+static float real_bias(const bias_look *b, int64_t c)
+{
+    if (b->count == 1) c = 0;
+    return b->f ? b->f[c] : (float)b->q[c] * b->scale[b->scale_count == 1 ? 0 : c];
+}
+
+/* The bias in steps of the sum: s32 where the file has it so, else b / (s_x * s_w) in f32. Rounding a
+   float bias to whole steps would be a change of what the file says: small, but behind it stand
+   quantizers that turn it into steps of theirs. */
 static pare_status bias_value(const parts *p, const bias_look *b, const float *w_scale,
                               int64_t w_count, pare_value **out)
 {
     pare_graph *graph = p->node->graph;
+    bool whole = counts_sums(p, b, w_scale, w_count);
     int64_t count = w_count > b->count ? w_count : b->count;
-    int32_t *q = pare_alloc(graph->model->ctx, (size_t)count, sizeof *q);
-    if (!q) return PARE_MEMORY;
-    for (int64_t c = 0; c < count; c++)
-        q[c] = round_bias(b, c, p->xp.scale * w_scale[w_count == 1 ? 0 : c], p->beta);
-    if (p->channels > 0 && count == 1 && p->channels > 1) {
-        int32_t one = q[0];
-        pare_free(q);
-        if (!(q = pare_alloc(graph->model->ctx, (size_t)p->channels, sizeof *q))) return PARE_MEMORY;
-        for (count = 0; count < p->channels; count++) q[count] = one;
-    }
+    if (p->channels > 0) count = p->channels;
     char *wanted = pare_arena_printf(&graph->model->arena, "%s_bias", p->node->out[0]->name);
     const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
-    pare_status st = name ? pare_init_new(graph, out, name, PARE_s32, 1, &count, q) : PARE_MEMORY;
-    pare_free(q);
-    return st;
+    int32_t *q = pare_arena_alloc(&graph->model->arena, (size_t)count, sizeof *q);
+    float *f = pare_arena_alloc(&graph->model->arena, (size_t)count, sizeof *f);
+    if (!name || !q || !f) return PARE_MEMORY;
+    for (int64_t c = 0; c < count; c++)
+        if (whole)
+            q[c] = b->q[b->count == 1 ? 0 : c];
+        else
+            f[c] = (float)((double)real_bias(b, c) * (double)p->beta /
+                           (double)bias_scale(p, w_scale, w_count, c));
+    const void *data = whole ? (const void *)q : f;
+    return pare_init_new(graph, out, name, whole ? PARE_s32 : PARE_f32, 1, &count, data);
 }
 
 /* --- the integer node --- */

@@ -139,6 +139,16 @@ static void byte_range(kernel_case *k, pare_dtype t, int *low, int *high)
     if (case_between(k, 0, 5) == 0) *low = *high - 3;
 }
 
+/* Absent, of s32, or of f32 with its fraction. */
+static void bias_input(kernel_case *k, int64_t channels, int bound)
+{
+    int what = case_between(k, 0, 5);
+    if (what == 0)
+        case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    else
+        case_input(k, what < 3 ? PARE_f32 : PARE_s32, 1, &channels, true, -bound, bound);
+}
+
 static void conv_case(uint64_t seed, tally *t)
 {
     kernel_case k;
@@ -170,11 +180,7 @@ static void conv_case(uint64_t seed, tally *t)
     byte_range(&k, PARE_s8, &low, &high);
     case_input(&k, PARE_s8, 4, w, true, low < -127 ? -127 : low, high);
     bool large = case_between(&k, 0, 3) == 0;
-    int bias = large ? 1 << 30 : 30000;
-    if (case_between(&k, 0, 5))
-        case_input(&k, PARE_s32, 1, &m, true, -bias, bias);
-    else
-        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    bias_input(&k, m, large ? 1 << 30 : 30000);
     int64_t y[4] = {x[0], m, 0, 0};
     for (int i = 0; i < 2; i++)
         y[2 + i] =
@@ -219,11 +225,7 @@ static void matmul_case(uint64_t seed, tally *t)
     byte_range(&k, bt, &low, &high);
     case_input(&k, bt, b_rank, b + 3 - b_rank, constant, low, high);
     bool large = case_between(&k, 0, 3) == 0;
-    int bias = large ? 1 << 30 : 30000;
-    if (case_between(&k, 0, 5))
-        case_input(&k, PARE_s32, 1, &n, true, -bias, bias);
-    else
-        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    bias_input(&k, n, large ? 1 << 30 : 30000);
     byte_range(&k, zt == PARE_f32 ? PARE_s8 : zt, &low, &high);
     if (zt != PARE_NOTYPE)
         case_input(&k, zt, rank, y + 3 - rank, false, low, high);

@@ -363,6 +363,37 @@ static void factor_goes_into_the_scale(void **state)
     same(&g, 0.04f, M * H * H);
 }
 
+/* A float bias between two steps of the sum is not rounded to either: x is 2 steps of 0.5, w 3 of
+   0.25, so that a step is 0.125 and y = 0.75 + bias. A bias of s32 is taken as it stands. */
+static void bias_keeps_its_fraction(void **state)
+{
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        graph_case g;
+        graph_open(&g, 13);
+        graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 1});
+        pair(&g, "x", "a", 0.5f, PARE_s8, 0);
+        bytes(&g, "w_w", PARE_s8, 2, (int64_t[]){1, 2}, (int8_t[]){3, 3});
+        param(&g, "w", 0.25f, PARE_s8, 0);
+        graph_node(&g, "DequantizeLinear", "w_w w_s w_z", "w");
+        if (whole) {
+            bytes(&g, "b_w", PARE_s32, 1, (int64_t[]){2}, (int32_t[]){5, -70});
+            param(&g, "b", 0.125f, PARE_s8, 0);
+            graph_node(&g, "DequantizeLinear", "b_w b_s", "b");
+        } else {
+            graph_floats(&g, "b", 1, (int64_t[]){2}, (float[]){0.0600f, -20.19f});
+        }
+        graph_node(&g, "Gemm", "a w b", "y");
+        graph_output(&g, "y");
+        assert_int_equal(folded(&g, "FusedMatMul"), 1);
+        float y[2], x = 0.9f;
+        run(&g, false, &x, y, 2);
+        assert_true(fabsf(y[0] - (whole ? 1.375f : 0.81f)) < 1e-6f);
+        assert_true(fabsf(y[1] - (whole ? -8.0f : -19.44f)) < 2e-6f);
+        graph_close(&g);
+    }
+}
+
 /* Both factors are int8 activations, of different types. */
 static void product_of_activations(void **state)
 {
@@ -495,6 +526,7 @@ int main(void)
         cmocka_unit_test(join_of_other_scales),
         cmocka_unit_test(average_of_int8),
         cmocka_unit_test(factor_goes_into_the_scale),
+        cmocka_unit_test(bias_keeps_its_fraction),
         cmocka_unit_test(product_of_activations),
         cmocka_unit_test(parts_of_a_split_are_products),
         cmocka_unit_test(parts_of_gathers_are_products),
