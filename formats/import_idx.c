@@ -158,12 +158,17 @@ static pare_status import_pair(pare_ctx *ctx, const char *path, const idx_file *
                                    {.name = "labels", .dtype = PARE_s64, .shape = {.rank = 0}}};
     int rank = 0;
     bool image = x->rank == 3, last = options->layout && !strcmp(options->layout, "nhwc");
+    if ((last && !image) || (x->dtype != PARE_u8 && (options->mean || options->std)))
+        return PARE_FAIL(ctx, USAGE, "%s: has %d axes of %s; %s", x->path, x->rank,
+                         pare_type(x->dtype)->name,
+                         last && !image ? "--layout nhwc applies to images: 3 axes"
+                                        : "--mean and --std apply to uint8, other values are taken "
+                                          "as they are");
     if (image && !last) columns[0].shape.dim[rank++] = 1;
     for (int i = 1; i < x->rank; i++) columns[0].shape.dim[rank++] = x->dim[i];
     if (image && last) columns[0].shape.dim[rank++] = 1;
     columns[0].shape.rank = rank;
     if (image && x->dtype == PARE_u8) columns[0].layout = last ? "nhwc" : "nchw";
-    if (x->dtype != PARE_u8) columns[0].mean = columns[0].std = NULL;
     pare_data_writer *w = NULL;
     PARE_TRY(pare_data_create(ctx, &w, path, columns, y ? 2 : 1));
     pare_status st = copy_blocks(x, y, w, options);

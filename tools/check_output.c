@@ -124,6 +124,20 @@ pare_status pare_check_outputs(pare_tool *tool, const void *options)
     return PARE_OK;
 }
 
+/* --- options that go together --- */
+
+const char *const pare_source_names[] = {"samples", "range", "batch", "shuffle", "map", NULL};
+
+pare_status pare_refuse_options(pare_tool *tool, const char *where, const char *const *names)
+{
+    for (; *names; names++)
+        for (int i = 0; i < tool->common->given.count; i++)
+            if (!strcmp(tool->common->given.item[i], *names))
+                return PARE_FAIL(tool->ctx, USAGE, "%s: --%s does nothing %s; leave it out",
+                                 tool->command->name, *names, where);
+    return PARE_OK;
+}
+
 pare_status pare_need_option(pare_tool *tool, const char *value, const char *name, const char *why)
 {
     if (value) return PARE_OK;

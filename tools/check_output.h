@@ -18,6 +18,14 @@ PARE_NODISCARD pare_status pare_check_output(pare_ctx *ctx, const char *path,
    option names, or one of its NAME=FILE values. */
 PARE_NODISCARD pare_status pare_check_outputs(pare_tool *tool, const void *options);
 
+/* Fails where one of the named options (NULL ends them) was given although it does nothing there:
+   "data import: --resize does nothing with --npy; leave it out". */
+PARE_NODISCARD pare_status pare_refuse_options(pare_tool *tool, const char *where,
+                                               const char *const *names);
+
+/* The options that PARE_SOURCE_ROWS adds but --data, for pare_refuse_options. */
+extern const char *const pare_source_names[];
+
 /* Fails where a needed option is missing: "pare bench: --data is needed: ...". */
 PARE_NODISCARD pare_status pare_need_option(pare_tool *tool, const char *value, const char *name,
                                             const char *why);

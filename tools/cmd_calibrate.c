@@ -42,6 +42,9 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const
 static pare_status merge(pare_tool *tool, const calibrate_options *o)
 {
     pare_ranges *sum = NULL, *more = NULL;
+    static const char *const of_data[] = {"data", NULL};
+    PARE_TRY(pare_refuse_options(tool, "with --merge", of_data));
+    PARE_TRY(pare_refuse_options(tool, "with --merge", pare_source_names));
     if (tool->arg_count < 2)
         return PARE_FAIL(tool->ctx, USAGE,
                          "calibrate --merge: expected at least two tables: "

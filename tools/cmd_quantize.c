@@ -74,30 +74,21 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     return PARE_OK;
 }
 
-/* Options that change nothing in the chosen precision: the user should know. */
-static void warn_unused(pare_tool *tool, const quantize_options *o)
+/* Options that change nothing in the chosen precision. */
+static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
-    const bool int8 = o->precision == PARE_PRECISION_INT8;
+    static const char *const of_int8[] = {"activations", "target", "weights", "method", NULL};
+    static const char *const of_halves[] = {"io", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
-    const struct {
-        const char *name;
-        bool given;
-    } option[] = {
-        {"--data", o->precision == PARE_PRECISION_BF16 && o->source.data},
-        {"--ranges", o->precision == PARE_PRECISION_BF16 && o->ranges},
-        {"--io same", (int8 || stored) && o->io},
-        {"--activations u8", !int8 && o->activations},
-        {"--target", !int8 && o->target != TARGET_AUTO},
-        {"--weights tensor", !int8 && o->weights},
-        {"--method", !int8 && strcmp(o->method, defaults.method) != 0},
-    };
-    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
-        if (option[i].given)
-            pare_log(tool->ctx, PARE_LOG_WARNING, "%s changes nothing in %s", option[i].name,
-                     int8                  ? "int8: inputs and outputs stay f32"
-                     : i < 2               ? "bf16: it has the range of f32, nothing overflows"
-                     : stored && i == 2    ? "bf16 without --bf16-compute: inputs and outputs stay f32"
-                                           : "fp16 and bf16");
+    if (o->precision != PARE_PRECISION_INT8)
+        PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_int8));
+    if (o->precision == PARE_PRECISION_INT8 || stored)
+        PARE_TRY(pare_refuse_options(tool,
+                                     stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
+                                            : "in int8: inputs and outputs stay f32",
+                                     of_halves));
+    if (o->source.data) return PARE_OK;
+    return pare_refuse_options(tool, "without --data", pare_source_names);
 }
 
 /* What --ranges cannot forecast: a table of int8's tensors. */
@@ -193,8 +184,8 @@ static pare_status run(pare_tool *tool, const void *options)
     char hash[33];
     uint64_t bytes;
     PARE_TRY(check_options(tool, o));
+    PARE_TRY(check_unused(tool, o));
     PARE_TRY(quant_options(tool, o, &quant));
-    warn_unused(tool, o);
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st;
     if ((st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes)) != PARE_OK) goto done;

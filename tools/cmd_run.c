@@ -286,6 +286,9 @@ static pare_status run(pare_tool *tool, const void *options)
         pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
     if (o->source.data && (o->input.count || tool->arg_count > 1))
         return PARE_FAIL(tool->ctx, USAGE, "run: --data and --input exclude each other");
+    static const char *const of_tensors[] = {"reference", NULL};
+    PARE_TRY(o->source.data ? pare_refuse_options(tool, "with --data", of_tensors)
+                            : pare_refuse_options(tool, "without --data", pare_source_names));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
     pare_status st = o->source.data ? run_data(tool, model, o) : run_tensors(tool, model, o);

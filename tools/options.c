@@ -212,6 +212,7 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
                              o->name, o->name, o->value);
         value = words[++*i];
     }
+    PARE_TRY(append(arena, &((pare_common *)options)->given, o->name));
     return set(arena, command, o, options, value);
 }
 

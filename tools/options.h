@@ -43,6 +43,7 @@ typedef struct pare_option {
 
 /* What every command's options begin with. */
 typedef struct pare_common {
+    pare_list given; /* names of the options on the command line, for those that exclude others */
     const char *json;
     bool quiet, verbose, help;
     const char *device; /* "auto", "cpu", or NULL */

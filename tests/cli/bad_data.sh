@@ -105,6 +105,10 @@ refuses import_broken_image 1 "photos/cats/a.png" $import -o x.h5 --images photo
 mkdir -p nothing
 refuses import_empty_folder 1 "nothing" $import -o x.h5 --images nothing
 refuses import_two_ways 2 "--images" $import -o x.h5 --images photos --npy ok.npy
+refuses import_resize_of_npy 2 "--resize does nothing with --npy" $import -o x.h5 --npy ok.npy --resize 14
+refuses import_crop_of_idx 2 "--crop does nothing with --idx" $import -o x.h5 --idx text.npy text.npy --crop 14
+refuses import_mean_of_floats 2 "ok.npy|--mean and --std apply to uint8" $import -o x.h5 --npy ok.npy --mean 0.5
+refuses import_layout_of_rows 2 "rank.npy|--layout nhwc" $import -o x.h5 --npy rank.npy --layout nhwc
 refuses import_as_labels 2 "--name 'labels'" $import -o x.h5 --npy ok.npy --name labels
 refuses import_bad_mean 2 "--mean" $import -o x.h5 --npy ok.npy --mean 1,zwei
 finish

@@ -48,11 +48,16 @@ works quantize_ranges "$pare" quantize -q "$mlp" -o a.onnx --ranges ranges.json
 works quantize_data "$pare" quantize -q "$mlp" -o b.onnx --data "$data/train.h5"
 cmp -s a.onnx b.onnx && pass same_file_either_way || fail same_file_either_way "ranges and data give different files"
 works fp16 "$pare" quantize -q "$mlp" -o h.onnx --precision fp16
-"$pare" quantize "$mlp" -o h2.onnx --precision fp16 --method mse >.test.out 2>.test.err
-has "warning: --method changes nothing" .test.err && pass unused_option || fail unused_option "$(cat .test.err)"
-"$pare" quantize "$mlp" -o h2.onnx --precision bf16 --io same >.test.out 2>.test.err
-has "--io same changes nothing in bf16 without --bf16-compute" .test.err && pass io_same_without_effect ||
-    fail io_same_without_effect "$(cat .test.err)"
+refuses unused_method 2 "--method does nothing in fp16" "$pare" quantize "$mlp" -o h2.onnx --precision fp16 --method mse
+refuses unused_io 2 "--io does nothing in bf16 without --bf16-compute" "$pare" quantize "$mlp" -o h2.onnx \
+    --precision bf16 --io same
+refuses unused_io_int8 2 "--io does nothing in int8" "$pare" quantize "$mlp" -o h2.onnx --ranges ranges.json --io same
+refuses unused_samples 2 "--samples does nothing without --data" "$pare" quantize "$mlp" -o h2.onnx \
+    --ranges ranges.json --samples 9
+refuses unused_in_merge 2 "--data does nothing with --merge" "$pare" calibrate --merge ranges.json ranges.json \
+    --data "$data/test.h5" -o h2.json
+refuses unused_batch_in_run 2 "--batch does nothing without --data" "$pare" run "$mlp" input=x.npy -o h2 --batch 2
+refuses unused_reference 2 "--reference does nothing with --data" "$pare" run "$mlp" --data "$data/test.h5" -o h2.h5 --reference
 works bf16 "$pare" quantize -q "$mlp" -o g.onnx --precision bf16
 works u8 "$pare" quantize -q "$mlp" -o u.onnx --ranges ranges.json --activations u8
 works check_result "$pare" check a.onnx
