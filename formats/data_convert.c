@@ -106,6 +106,12 @@ pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *s, const pare_shape *
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has type %s, but input '%s' takes %s",
                          s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,
                          type->name);
+    if (float_model && !float_file && s->set.dtype != PARE_u8)
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: dataset '%s': has type %s, but input '%s' takes %s; store ready values "
+                         "as float32, or pixels as uint8 with attributes mean and std",
+                         s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,
+                         type->name);
     PARE_TRY(fit_dims(ctx, s, wanted));
     if (!pare_type_bytes(s->dtype, s->count, &s->bytes) || s->bytes > PARE_H5_MAX_BYTES)
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': one sample is larger than 1 GiB",
@@ -220,16 +226,10 @@ static void exact_integers(pare_dtype dtype, int64_t *low, int64_t *high)
 {
     int bits = pare_type(dtype)->bits;
     bool no_sign = dtype == PARE_u8 || dtype == PARE_u16 || dtype == PARE_u32;
-    *high = dtype == PARE_f32    ? 1 << 24
-            : dtype == PARE_f16  ? 1 << 11
-            : dtype == PARE_bf16 ? 1 << 8
-            : dtype == PARE_f64  ? (int64_t)1 << 53
-            : dtype == PARE_bool ? 1
-            : no_sign            ? ((int64_t)1 << bits) - 1
-                                 : INT64_MAX >> (64 - bits);
-    *low = pare_type_is_float(dtype)                            ? -*high
-           : no_sign || dtype == PARE_bool || dtype == PARE_u64 ? 0
-                                                                : -*high - 1;
+    *high = dtype == PARE_bool ? 1
+            : no_sign          ? ((int64_t)1 << bits) - 1
+                               : INT64_MAX >> (64 - bits);
+    *low = no_sign || dtype == PARE_bool || dtype == PARE_u64 ? 0 : -*high - 1;
     if (dtype == PARE_u64) *high = INT64_MAX;
 }
 
@@ -238,15 +238,12 @@ static pare_status convert_integers(pare_ctx *ctx, const pare_data_source *s, in
 {
     int64_t low, high, v;
     size_t step = (size_t)pare_type(s->dtype)->bits / 8;
-    bool to_float = pare_type_is_float(s->dtype), bad = false;
+    bool bad = false;
     exact_integers(s->dtype, &low, &high);
     for (int64_t i = 0; i < s->count; i++) {
         pare_data_read_ints(s->set.dtype, raw + (size_t)i * s->set.element, 1, &v);
         bad |= v < low || v > high || (s->set.dtype == PARE_u64 && v < 0);
-        if (to_float)
-            store(s, out, i, (double)v);
-        else
-            memcpy((uint8_t *)out + (size_t)i * step, &v, step);
+        memcpy((uint8_t *)out + (size_t)i * step, &v, step);
     }
     char what[80], cure[80];
     if (!bad) return PARE_OK;

@@ -124,6 +124,8 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
             shapes[i] = one;
             at = *end ? end + 1 : end;
         }
+    for (int i = 0; i < *count; i++)
+        PARE_TRY(pare_check_samples(tool->ctx, model, shapes[i].name, &shapes[i].shape));
     *out = shapes;
     return PARE_OK;
 }

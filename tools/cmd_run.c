@@ -170,7 +170,10 @@ static pare_status run_loaded(pare_tool *tool, const pare_model *model, const ru
     if (!shapes) return PARE_MEMORY;
     PARE_TRY(load_all(tool, model, o, list, count));
     PARE_TRY(check_files(tool, model->graph, o->output, list, count));
-    for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
+    for (int i = 0; i < count; i++) {
+        shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
+        PARE_TRY(pare_check_samples(tool->ctx, model, list[i].name, &list[i].shape));
+    }
     PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
     pare_status st = pare_session_runner(session, &runner, shapes, count);
     const pare_plan *plan = st == PARE_OK ? pare_runner_plan(runner) : NULL;

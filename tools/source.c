@@ -130,6 +130,18 @@ pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model
     return st;
 }
 
+pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model, const char *input,
+                               const pare_shape *shape)
+{
+    char text[256];
+    const pare_value *v = pare_graph_find_own(model->graph, input);
+    if (shape->rank < 1 || shape->dim[0] != 0 || (v && v->shape.rank > 0 && v->shape.dim[0] == 0))
+        return PARE_OK;
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: input '%s' is given shape %s: 0 samples; at least one is needed",
+                     model->path, input, pare_shape_text(shape, text, sizeof text));
+}
+
 void pare_source_close(pare_source *source)
 {
     if (source->data) pare_data_close(source->data);

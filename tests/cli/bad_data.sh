@@ -54,6 +54,12 @@ zeros 16 | npy_of float_labels.npy '<f4' '(4,)'
 refuses wrong_label_type 1 "float_labels.npy" $import -o type.h5 --npy ok.npy float_labels.npy
 zeros 50176 | npy_of complex.npy '<c8' '(4, 1, 28, 28)'
 refuses wrong_type 1 "complex.npy" $import -o type.h5 --npy complex.npy
+zeros 25088 | npy_of int64.npy '<i8' '(4, 1, 28, 28)'
+$import -o int64.h5 --npy int64.npy >/dev/null
+refuses integers_for_floats 1 "int64.h5|/input|has type s64|takes f32|float32" $run int64.h5
+refuses no_rows_in_tensor 1 "vit.onnx|'input'|0 samples" "$pare" bench -q "$zoo/vit.onnx" --shapes input:0x1x28x28
+: | npy_of rows.npy '<f4' '(0, 1, 28, 28)'
+refuses no_rows_in_run 1 "vit.onnx|'input'|[0,1,28,28]: 0 samples" "$pare" run -q "$zoo/vit.onnx" input=rows.npy -o outs
 zeros 24 | npy_of three.npy '<i8' '(3,)'
 refuses label_count_import 1 "three.npy" $import -o three.h5 --npy ok.npy three.npy
 refuses range_outside 1 "ok.h5|--range 2:9" $run ok.h5 --range 2:9

@@ -7,7 +7,7 @@
 
 /* Reads n samples and compares each with what element() says; returns the hash. */
 static pare_hash check_read(pare_data *d, const int64_t *samples, int64_t n, int batch, int threads,
-                            size_t row)
+                            size_t row, bool integers)
 {
     pare_reader *r = NULL;
     pare_batch b;
@@ -17,12 +17,14 @@ static pare_hash check_read(pare_data *d, const int64_t *samples, int64_t n, int
         assert_int_equal(pare_reader_next(r, &b), PARE_OK);
         if (b.count == 0) break;
         assert_int_equal(b.first, seen);
-        const float *x = b.input[0];
         for (int i = 0; i < b.count; i++, seen++)
-            for (size_t k = 0; k < row; k++)
-                if (x[(size_t)i * row + k] != (float)element((size_t)samples[seen] * row + k))
-                    fail_msg("sample %d element %d: %g", (int)samples[seen], (int)k,
-                             (double)x[(size_t)i * row + k]);
+            for (size_t k = 0; k < row; k++) {
+                size_t at = (size_t)i * row + k;
+                double x = integers ? (double)((const int64_t *)b.input[0])[at]
+                                    : (double)((const float *)b.input[0])[at];
+                if (x != element((size_t)samples[seen] * row + k))
+                    fail_msg("sample %d element %d: %g", (int)samples[seen], (int)k, x);
+            }
     }
     assert_int_equal(seen, n);
     pare_hash h = pare_reader_hash(r);
@@ -55,7 +57,8 @@ static void test_forms(void **state)
         m.name = "/input";
         write_file(&m);
         pare_data *d = NULL;
-        pare_data_input in = wants(PARE_f32, 4, 3, 5, -1);
+        bool integers = H5Tget_class(m.type) == H5T_INTEGER;
+        pare_data_input in = wants(integers ? PARE_s64 : PARE_f32, 4, 3, 5, -1);
         if (pare_data_open(&ctx, &d, path, &in, 1) != PARE_OK)
             fail_msg("form %d: %s", (int)f, ctx.message);
         assert_int_equal(pare_data_count(d), 23);
@@ -63,11 +66,11 @@ static void test_forms(void **state)
         assert_int_equal(pare_data_shape(d, 0)->dim[0], 1);
         assert_int_equal(pare_data_shape(d, 0)->dim[3], 7);
         for (int i = 0; i < 23; i++) order[i] = i;
-        pare_hash all = check_read(d, order, 23, 4, 2, 105);
-        pare_hash halves = pare_hash_sum(check_read(d, order, 11, 3, 1, 105),
-                                         check_read(d, order + 11, 12, 100, 2, 105));
+        pare_hash all = check_read(d, order, 23, 4, 2, 105, integers);
+        pare_hash halves = pare_hash_sum(check_read(d, order, 11, 3, 1, 105, integers),
+                                         check_read(d, order + 11, 12, 100, 2, 105, integers));
         for (int i = 0; i < 23; i++) order[i] = i * 7 % 23;
-        pare_hash mixed = check_read(d, order, 23, 1, 3, 105);
+        pare_hash mixed = check_read(d, order, 23, 1, 3, 105, integers);
         assert_memory_equal(&all, &mixed, sizeof all);
         assert_memory_equal(&all, &halves, sizeof all);
         pare_data_close(d);
@@ -198,7 +201,7 @@ static void test_several_inputs(void **state)
 {
     (void)state;
     make ids = {H5T_STD_I32LE, 2, {9, 6}, {2, 6}, .deflate = true, .name = "/input"};
-    make mask = {H5T_STD_I64LE, 2, {9, 6}, {0}, .name = "/other"};
+    make mask = {H5T_IEEE_F32LE, 2, {9, 6}, {0}, .name = "/other"};
     hid_t file = file_new(false);
     dataset_fill(file, &ids);
     dataset_fill(file, &mask);

@@ -104,7 +104,9 @@ static void test_bad_values(void **state)
         {H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, x, PARE_f16, "sample 3 has a NaN or an infinite"},
         {H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, big, PARE_f32, "sample 0 has a value too large"},
         {H5T_STD_I64LE, H5T_NATIVE_INT64, ids, PARE_s32, "sample 2 has an integer"},
-        {H5T_STD_I64LE, H5T_NATIVE_INT64, ids, PARE_f32, "sample 2 has an integer"}};
+        {H5T_STD_I64LE, H5T_NATIVE_INT64, ids, PARE_f32,
+         "has type s64, but input 'input' takes f32; store ready values as float32"},
+        {H5T_STD_I8LE, H5T_NATIVE_INT64, ids, PARE_f16, "has type s8, but input 'input' takes f16"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make m = {cases[i].type, 2, {6, 2}, {1, 2}, .deflate = true, .name = "/input"};
         hid_t file = file_new(false), d = dataset_new(file, &m);
@@ -115,6 +117,36 @@ static void test_bad_values(void **state)
         if (!strstr(ctx.message, cases[i].words)) print_error("message: %s\n", ctx.message);
         assert_non_null(strstr(ctx.message, cases[i].words));
     }
+}
+
+/* Text, records and references are no numbers, as input or as label. */
+static void test_types_without_numbers(void **state)
+{
+    (void)state;
+    hid_t text = H5Tcopy(H5T_C_S1), words = H5Tcopy(H5T_C_S1), record = H5Tcreate(H5T_COMPOUND, 12);
+    H5Tset_size(text, 8);
+    H5Tset_size(words, H5T_VARIABLE);
+    H5Tinsert(record, "value", 0, H5T_IEEE_F32LE);
+    H5Tinsert(record, "label", 4, H5T_STD_I64LE);
+    const hid_t types[] = {text, words, record, H5T_STD_REF_OBJ, H5T_STD_B8LE};
+    pare_data_input in = wants(PARE_f32, 2, 4, 0, 0);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        make m = {types[i], 2, {6, 4}, {0}, .name = "/input"};
+        hid_t file = file_new(false);
+        H5Dclose(dataset_new(file, &m));
+        H5Fclose(file);
+        fails_with(&in, 1, "dataset '/input': its type is not a number of 8 to 64 bits; store uint8");
+        make good = {H5T_IEEE_F32LE, 2, {6, 4}, {0}, .name = "/input"};
+        make labels = {types[i], 1, {6}, {0}, .name = "/labels"};
+        file = file_new(false);
+        dataset_fill(file, &good);
+        H5Dclose(dataset_new(file, &labels));
+        H5Fclose(file);
+        fails_with(&in, 1, "dataset '/labels': its type is not a number of 8 to 64 bits; store");
+    }
+    H5Tclose(text);
+    H5Tclose(words);
+    H5Tclose(record);
 }
 
 static void test_damaged_chunk(void **state)
@@ -200,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_label_refusals),
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_types_without_numbers),
         cmocka_unit_test(test_damaged_chunk),
         cmocka_unit_test(test_cut_and_damaged_files),
         cmocka_unit_test(test_failed_allocations),
