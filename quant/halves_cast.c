@@ -5,14 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b)
+static pare_status keep(pare_halves *h, pare_value *v)
 {
-    if (!pare_arena_grow(h->arena, &h->kept, &h->kept_capacity, (size_t)h->kept_count + 1,
+    if (!pare_arena_grow(h->arena, &h->kept, &h->kept_capacity, (size_t)h->kept_count,
                          sizeof *h->kept))
         return PARE_MEMORY;
-    h->kept[h->kept_count] = b;
-    h->kept[h->kept_count + 1] = a;
-    h->kept_count += 2;
+    h->kept[h->kept_count++] = v;
+    return PARE_OK;
+}
+
+pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b)
+{
+    PARE_TRY(keep(h, b));
+    PARE_TRY(keep(h, a));
     PARE_TRY(pare_quant_map_put(&h->twin, a, h->kept_count - 2));
     return pare_quant_map_put(&h->twin, b, h->kept_count - 1);
 }
