@@ -5,6 +5,7 @@
 #include "runtime/passes/passes.h"
 #include "tools/commands.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct check_options {
@@ -14,7 +15,7 @@ typedef struct check_options {
 typedef struct findings {
     pare_tool *tool;
     const char *path;
-    json_t *list;
+    json_t *list, *warnings;
 } findings;
 
 static void found(void *user, const char *problem)
@@ -66,6 +67,61 @@ static pare_status check_shapes(pare_graph *graph, void *user)
     return PARE_OK;
 }
 
+/* --- values that spread --- */
+
+typedef struct strange {
+    int64_t nans, infinities, first;
+} strange;
+
+static strange count_strange(const pare_tensor *t)
+{
+    strange s = {.first = -1};
+    const pare_type_info *type = pare_type(t->dtype);
+    size_t step = (size_t)type->bits / 8;
+    for (int64_t i = 0; pare_type_is_float(t->dtype) && i < t->count; i++) {
+        const char *at = (const char *)t->data + (size_t)i * step;
+        double value;
+        if (t->dtype == PARE_f64)
+            memcpy(&value, at, sizeof value);
+        else
+            value = (double)type->to_f32(at);
+        if (isfinite(value)) continue;
+        if (s.first < 0) s.first = i;
+        s.nans += isnan(value) != 0;
+        s.infinities += isinf(value) != 0;
+    }
+    return s;
+}
+
+static void warn_strange(findings *f, const char *name, const pare_tensor *t)
+{
+    strange s = count_strange(t);
+    if (s.first < 0) return;
+    const char *text = pare_arena_printf(
+        &f->tool->arena,
+        "%s: tensor '%s' holds %lld NaN and %lld infinite values, the first at element %lld", f->path,
+        name, (long long)s.nans, (long long)s.infinities, (long long)s.first);
+    if (!text) return;
+    printf("warning: %s\n", text);
+    json_array_append_new(f->warnings, json_string(text));
+}
+
+/* Weights and constants. No problem by themselves (a mask may hold -Inf), but what training that
+   failed leaves behind. */
+static pare_status check_values(pare_graph *graph, void *user)
+{
+    findings *f = user;
+    for (int i = 0; i < graph->init.count; i++)
+        if (graph->init.item[i]->data) warn_strange(f, graph->init.item[i]->name, graph->init.item[i]->data);
+    for (int i = 0; i < graph->node_count; i++) {
+        const pare_node *node = graph->node[i];
+        for (int a = 0; a < node->attr_count; a++)
+            if (node->attr[a].kind == PARE_ATTR_TENSOR && node->out_count && node->out[0])
+                warn_strange(f, node->out[0]->name, node->attr[a].tensor);
+    }
+    return pare_ctx_poll(f->tool->ctx);
+}
+
 /* The pass stops before shapes where operators are unknown; the shapes of the others are asked for
    here. A model that cannot be read has one problem, which hides the others. */
 static pare_status check_all(findings *f)
@@ -87,6 +143,7 @@ static pare_status check_all(findings *f)
         else
             pare_ctx_clear(ctx); /* names or a cycle, said before */
     }
+    if (st == PARE_OK) st = pare_graph_each(model->graph, check_values, f);
     pare_model_free(model);
     return st;
 }
@@ -94,9 +151,10 @@ static pare_status check_all(findings *f)
 static pare_status run(pare_tool *tool, const void *options)
 {
     (void)options;
-    findings f = {.tool = tool, .path = tool->arg[0], .list = json_array()};
+    findings f = {.tool = tool, .path = tool->arg[0], .list = json_array(), .warnings = json_array()};
     json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
     json_object_set_new(tool->facts, "problems", f.list);
+    json_object_set_new(tool->facts, "warnings", f.warnings);
     PARE_TRY(check_all(&f));
     size_t n = json_array_size(f.list);
     if (!n) {
@@ -115,7 +173,8 @@ const pare_command pare_command_check = {
     .detail = "Reads the file, then asks for every node whether its operator, opset and types can "
               "be run\n"
               "and whether shapes agree. Problems go to standard output; exit status 1 where there "
-              "is one.",
+              "is one.\n"
+              "NaN and infinite weights are warnings.",
     .example = "pare check model.onnx",
     .size = sizeof(check_options),
     .run = run,

@@ -94,6 +94,8 @@ model nan 17 "node { op_type: \"MatMul\" name: \"fc\" input: \"x\" input: \"w\" 
     float_data: 3 float_data: 4 float_data: 1 float_data: 2 float_data: 3 float_data: 4 } $ends"
 head -c 64 /dev/zero | npy_of zeros.npy '<f4' '(4, 4)'
 "$pare" data import -q --npy zeros.npy --name x -o zeros.h5 >/dev/null
+works check_nan "$pare" check nan.onnx
+says check_names_nan "warning: nan.onnx: tensor 'w' holds 1 NaN and 0 infinite values, the first at element 1"
 refuses nan_weight 1 "nan.onnx|tensor 'w'|nan" "$pare" quantize -q nan.onnx --data zeros.h5 -o nan.q.onnx
 
 # --- external data ---
