@@ -78,6 +78,29 @@ static pare_status flush_output(pare_ctx *ctx)
     return PARE_OK;
 }
 
+static bool has_option(const pare_command *command, const char *name)
+{
+    for (const pare_option *o = command->options; o && o->name; o++)
+        if (!strcmp(o->name, name)) return true;
+    return false;
+}
+
+/* Memory runs out anywhere; here it is known what was worked on and what would need less. */
+static pare_status finish_message(pare_tool *tool, pare_status st)
+{
+    char *message = tool->ctx->message;
+    const char *file = tool->arg_count ? tool->arg[0] : NULL;
+    if (st != PARE_MEMORY) return st;
+    if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
+    if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
+    size_t n = strlen(message);
+    snprintf(message + n, sizeof tool->ctx->message - n, "; free some memory or use %sfewer --threads",
+             has_option(tool->command, "batch")    ? "a smaller --batch and "
+             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes and "
+                                                   : "");
+    return st;
+}
+
 static pare_status run_command(pare_tool *tool, const void *options)
 {
     PARE_TRY(check_device(tool->ctx, tool->common));
@@ -112,7 +135,7 @@ static pare_status run_words(pare_ctx *ctx, char *const *words, int count)
     tool.arg_count = arguments.count;
     tool.facts = json_pack("{s:i, s:s, s:s}", "schema", 1, "command", command->name, "version",
                            PARE_VERSION);
-    st = run_command(&tool, options);
+    st = finish_message(&tool, run_command(&tool, options));
 done:
     json_decref(tool.facts);
     pare_arena_free(&tool.arena);

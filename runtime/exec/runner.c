@@ -90,18 +90,40 @@ static pare_status calls_make(pare_runner *r)
     return PARE_OK;
 }
 
+/* What a smaller batch would make smaller: the largest tensor that the plan computes. */
+static pare_status fail_activations(const pare_runner *r, size_t bytes)
+{
+    const pare_plan *p = r->plan;
+    char text[256];
+    int largest = -1;
+    size_t most = 0;
+    for (int i = 0; i < p->step_count; i++) {
+        size_t size = p->step[i].out_count ? pare_view_bytes(&p->step[i].out[0].view) : 0;
+        if (size <= most) continue;
+        most = size;
+        largest = i;
+    }
+    if (largest < 0)
+        return PARE_FAIL(r->ctx, MEMORY, "%s: out of memory: %zu bytes for activations",
+                         p->model->path, bytes);
+    const pare_node *n = p->step[largest].node;
+    return PARE_FAIL(r->ctx, MEMORY,
+                     "%s: out of memory: %zu bytes for activations were not granted; the largest is "
+                     "tensor '%s' %s of node '%s' (%s), %zu bytes",
+                     p->model->path, bytes, n->out[0]->name,
+                     pare_shape_text(&n->out[0]->shape, text, sizeof text), n->name, n->op_type, most);
+}
+
 static pare_status runner_fill(pare_runner *r)
 {
     const pare_plan *p = r->plan;
     pare_arena *a = &r->arena;
     size_t bytes;
     if (!pare_add_size(p->buffer_bytes, p->scratch_bytes + 64, &bytes))
-        return PARE_FAIL(r->ctx, MEMORY, "%s: activations do not fit in memory", p->model->path);
+        return fail_activations(r, SIZE_MAX);
     /* its own block, not the arena's: pages are touched (and paid) only where they are used */
     r->buffer = aligned_alloc(64, pare_align_up(bytes, 64));
-    if (!r->buffer)
-        return PARE_FAIL(r->ctx, MEMORY, "%s: %zu bytes for activations were not granted",
-                         p->model->path, bytes);
+    if (!r->buffer) return fail_activations(r, bytes);
     r->scratch = r->buffer + p->buffer_bytes;
     r->call = pare_arena_alloc(a, (size_t)p->step_count + 1, sizeof *r->call);
     r->own_input = pare_arena_alloc(a, (size_t)p->input_count + 1, sizeof *r->own_input);

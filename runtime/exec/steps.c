@@ -222,6 +222,19 @@ static pare_status outputs_place(maker *m, pare_step *s, int share)
     return PARE_OK;
 }
 
+/* A kernel's allocation that failed says how much; this adds for what. */
+static pare_status name_step(maker *m, const pare_node *node, pare_status st)
+{
+    char text[256];
+    pare_ctx *ctx = m->plan->ctx;
+    if (st != PARE_MEMORY || strncmp(ctx->message, "out of memory", 13) != 0) return st;
+    return pare_fail_prefix(ctx, st, "%s: node '%s' (%s), tensor '%s' %s", m->plan->model->path,
+                            node->name, node->op_type, node->out_count ? node->out[0]->name : "",
+                            node->out_count
+                                ? pare_shape_text(&node->out[0]->shape, text, sizeof text)
+                                : "");
+}
+
 static pare_status step_make(maker *m, pare_node *node)
 {
     pare_plan *p = m->plan;
@@ -292,7 +305,7 @@ static pare_status steps_fill(maker *m)
     PARE_TRY(inputs_place(m));
     for (int i = 0; i < g->node_count; i++) {
         PARE_TRY(pare_ctx_poll(p->ctx));
-        PARE_TRY(step_make(m, g->node[i]));
+        PARE_TRY(name_step(m, g->node[i], step_make(m, g->node[i])));
     }
     PARE_TRY(ends_place(m));
     return pare_memory_plan(p->ctx, p);

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Memory that runs out: one message that names file, node, tensor, bytes and cure.
+name=bad_memory
+. "$(dirname "$0")/_lib.sh"
+data_sets || exit 0
+(ulimit -v 2000000) 2>/dev/null || {
+    skip all "this shell cannot limit memory"
+    exit 0
+}
+limited() { (ulimit -v "$1" && shift && exec "$@"); }
+bench="$pare bench --quiet --no-tune --warmUp 0 --duration 0 --iterations 1 --threads 1"
+
+refuses activations 1 "resnet.onnx|bytes for activations|tensor '|[100000,16,28,28] of node '|(FusedConv)|--shapes|--threads" \
+    limited 1500000 $bench "$zoo/resnet.onnx" --shapes input:100000x1x28x28
+refuses activations_of_a_batch 1 "resnet.onnx|bytes for activations|tensor '|of node '|smaller --batch" \
+    limited 700000 "$pare" validate -q "$zoo/resnet.onnx" --data "$data/test.h5" --batch 10000 --threads 1
+refuses beyond_all_memory 1 "resnet.onnx|bytes for activations|[1000000000000,16,28,28]" $bench "$zoo/resnet.onnx" \
+    --shapes input:1000000000000x1x28x28
+refuses overflow 1 "resnet.onnx|'input'|overflows" $bench "$zoo/resnet.onnx" --shapes input:1000000000000000000x1x28x28
+# at every size: works, or one message that names the model
+wrong=
+for size in 90000 100000 110000 120000 130000 140000 160000; do
+    limited $size "$pare" calibrate -q "$zoo/cnn.onnx" --data "$data/test.h5" --samples 100 --threads 1 -o r.json \
+        >.test.out 2>.test.err
+    case $? in
+    0) ;;
+    1) [ "$(grep -c '^pare: .*cnn.onnx' .test.err)" = 1 ] || wrong="$wrong $size:$(tail -1 .test.err)" ;;
+    127) ;; # not even the libraries could be loaded
+    *) wrong="$wrong $size" ;;
+    esac
+    rm -f r.json
+done
+if [ -z "$wrong" ]; then pass at_every_size; else fail at_every_size "$wrong"; fi
+finish
