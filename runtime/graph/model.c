@@ -75,8 +75,7 @@ pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t 
         pare_arena_alloc(&model->arena, (size_t)model->opset_count + 1, sizeof *list);
     char *name = pare_arena_strdup(&model->arena, domain);
     if (!list || !name) return PARE_MEMORY;
-    if (model->opset_count)
-        memcpy(list, model->opset, (size_t)model->opset_count * sizeof *list);
+    if (model->opset_count) memcpy(list, model->opset, (size_t)model->opset_count * sizeof *list);
     list[model->opset_count++] = (pare_opset){.domain = name, .version = version};
     model->opset = list;
     return PARE_OK;
@@ -87,9 +86,11 @@ pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t 
 static pare_status clone_graph(pare_model *m, pare_graph *parent, const pare_graph *from,
                                pare_graph *to);
 
-static pare_status clone_value(pare_graph *to, const pare_value *from)
+/* The graph's own value of that name, made if it has none. */
+static pare_status clone_value(pare_graph *to, const pare_value *from, pare_value **out)
 {
-    pare_value *v;
+    pare_value *v = *out = pare_graph_find_own(to, from->name);
+    if (v) return PARE_OK;
     PARE_TRY(pare_value_new(to, &v, from->name));
     v->dtype = from->dtype;
     v->shape = from->shape;
@@ -99,15 +100,15 @@ static pare_status clone_value(pare_graph *to, const pare_value *from)
     v->is_init = from->is_init;
     v->nhwc = from->nhwc;
     v->origin = from->origin;
+    *out = v;
     return PARE_OK;
 }
 
 static pare_status clone_list(pare_graph *to, pare_values *list, const pare_values *from)
 {
     for (int i = 0; i < from->count; i++) {
-        pare_value *v = pare_graph_find_own(to, from->item[i]->name);
-        if (!v) PARE_TRY(clone_value(to, from->item[i]));
-        v = pare_graph_find_own(to, from->item[i]->name);
+        pare_value *v;
+        PARE_TRY(clone_value(to, from->item[i], &v));
         PARE_TRY(pare_values_add(to, list, v));
     }
     return PARE_OK;
@@ -150,17 +151,11 @@ static pare_status clone_node(pare_model *m, pare_graph *to, const pare_node *fr
     for (int i = 0; i < from->in_count; i++) {
         if (!from->in[i]) continue;
         list[i] = pare_graph_find(to, from->in[i]->name);
-        if (!list[i]) { /* an undefined name: kept, the sort reports it */
-            PARE_TRY(clone_value(to, from->in[i]));
-            list[i] = pare_graph_find(to, from->in[i]->name);
-        }
+        /* an undefined name is kept, the sort reports it */
+        if (!list[i]) PARE_TRY(clone_value(to, from->in[i], &list[i]));
     }
-    for (int i = 0; i < from->out_count; i++) {
-        if (!from->out[i]) continue;
-        if (!pare_graph_find_own(to, from->out[i]->name))
-            PARE_TRY(clone_value(to, from->out[i]));
-        outs[i] = pare_graph_find_own(to, from->out[i]->name);
-    }
+    for (int i = 0; i < from->out_count; i++)
+        if (from->out[i]) PARE_TRY(clone_value(to, from->out[i], &outs[i]));
     pare_node *n;
     PARE_TRY(pare_node_new(to, &n, to->node_count, from->op_type, from->domain, from->name, list,
                            from->in_count, outs, from->out_count));
@@ -206,16 +201,14 @@ static pare_status clone_graph(pare_model *m, pare_graph *parent, const pare_gra
     for (int n = 0; n < from->node_count; n++)
         for (int i = 0; i < from->node[n]->out_count; i++) {
             const pare_value *v = from->node[n]->out[i];
-            if (v && !pare_graph_find_own(to, v->name)) PARE_TRY(clone_value(to, v));
+            pare_value *made;
+            if (v) PARE_TRY(clone_value(to, v, &made));
         }
     for (int n = 0; n < from->node_count; n++) PARE_TRY(clone_node(m, to, from->node[n]));
     PARE_TRY(clone_list(to, &to->info, &from->info));
     for (int i = 0; i < from->out.count; i++) { /* an If branch may return an outer value */
         pare_value *v = pare_graph_find(to, from->out.item[i]->name);
-        if (!v) {
-            PARE_TRY(clone_value(to, from->out.item[i]));
-            v = pare_graph_find_own(to, from->out.item[i]->name);
-        }
+        if (!v) PARE_TRY(clone_value(to, from->out.item[i], &v));
         PARE_TRY(pare_values_add(to, &to->out, v));
     }
     return PARE_OK;
@@ -261,7 +254,8 @@ pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *na
     size_t bytes;
     if (!t) return PARE_MEMORY;
     if (!pare_count_dims(dims, rank, &count) || !pare_type_bytes(dtype, count, &bytes))
-        return PARE_FAIL(model->ctx, INPUT, "%s: tensor '%s': its size overflows", model->path, name);
+        return PARE_FAIL(model->ctx, INPUT, "%s: tensor '%s': its size overflows", model->path,
+                         name);
     t->name = pare_arena_strdup(&model->arena, name);
     t->dims = pare_arena_memdup(&model->arena, dims, (size_t)rank * sizeof *dims);
     void *copy = pare_arena_alloc(&model->arena, bytes, 1);

@@ -53,15 +53,21 @@ static pare_status unknown_output(pare_node *node, pare_dtype dtype)
     return PARE_OK;
 }
 
+/* What FusedConv and FusedMatMul have in common: two factors, a type and a known activation. */
+static pare_status weighted_read(pare_node *node, pare_value **a, pare_value **b, pare_dtype *type)
+{
+    pare_act act;
+    PARE_TRY(pare_infer_need(node, 0, a));
+    PARE_TRY(pare_infer_need(node, 1, b));
+    PARE_TRY(output_type(node, *a, type));
+    return pare_act_read(node, &act);
+}
+
 pare_status pare_infer_fused_conv(pare_node *node)
 {
     pare_value *x, *w;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    PARE_TRY(pare_infer_need(node, 1, &w));
     pare_dtype type;
-    PARE_TRY(output_type(node, x, &type));
-    pare_act act;
-    PARE_TRY(pare_act_read(node, &act));
+    PARE_TRY(weighted_read(node, &x, &w, &type));
     if (x->shape.rank < 0 || w->shape.rank < 0) return unknown_output(node, type);
     if (w->shape.rank != x->shape.rank)
         return PARE_FAIL_NODE(node, INPUT, "the weight has rank %d, expected %d", w->shape.rank,
@@ -86,12 +92,8 @@ pare_status pare_infer_fused_conv(pare_node *node)
 pare_status pare_infer_fused_matmul(pare_node *node)
 {
     pare_value *a, *b;
-    PARE_TRY(pare_infer_need(node, 0, &a));
-    PARE_TRY(pare_infer_need(node, 1, &b));
     pare_dtype type;
-    PARE_TRY(output_type(node, a, &type));
-    pare_act act;
-    PARE_TRY(pare_act_read(node, &act));
+    PARE_TRY(weighted_read(node, &a, &b, &type));
     int ra = a->shape.rank, rb = b->shape.rank;
     if (ra < 0 || rb < 0) return unknown_output(node, type);
     if (ra < 2 || rb < 2)
