@@ -342,7 +342,7 @@ static pare_status add_up(job *j, pare_ranges *out)
     drop_gaps(j, out);
     for (int i = 0; i < out->count; i++) {
         const pare_histogram *h = out->stats[i].histogram;
-        if (h->nan || h->inf)
+        if (h->nan || (h->inf && !j->options->extremes)) /* a mask of -Inf is meant */
             pare_log(j->ctx, PARE_LOG_WARNING,
                      "tensor '%s' has %" PRIu64 " NaN and %" PRIu64 " infinite values",
                      out->stats[i].name, h->nan, h->inf);

@@ -395,6 +395,10 @@ MASKS = {
               inverse = Sub(one, wide)
               bias = Mul(all, inverse)
               a = Add(s, bias)'''),
+    'triangle': ('int64[b,4] keep', '''shape = Shape(s)
+              all = ConstantOfShape<value = float[1] {-3.4028235e38}>(shape)
+              bias = Trilu<upper=1>(all, zero)
+              a = Add(s, bias)'''),  # row 0 masks everything
     'expand': ('int64[b,4] keep', '''b = Cast<to=9>(keep)
               wide = Unsqueeze(b, ax)
               none = Not(wide)
@@ -422,9 +426,9 @@ def masks():
             p = Softmax<axis=-1>(a)
             y = MatMul(p, v) }}'''
         source = save(net(text, scale=np.float32(8 ** -0.5 * 4), one=np.float32(1), lowest=np.float32(LOWEST),
-                          ax=np.int64([1]), causal=causal), f'mask-{name}')
+                          ax=np.int64([1]), zero=np.array(0), causal=causal), f'mask-{name}')
         inputs = {'q': q, 'k': k, 'v': v, 'keep': keep}
-        full = [(slice(None), 2)] if name == 'constant' else [1]
+        full = {'constant': [(slice(None), 2)], 'triangle': [(slice(None), 0)]}.get(name, [1])
         for form in ('fp16', 'bf16', 'bf16c'):
             near(f'mask/{name}', source, form, inputs, loose=full)
         # scores of -20 to -60 carry a mask at the very end of f16 over it: the row would be NaN
@@ -473,6 +477,13 @@ def overflow():
     pare('calibrate', source, '--data', fed, '-o', table, '--quiet')
     done = pare('quantize', source, '-o', out, '--precision', 'fp16', '--ranges', table)
     check('overflow/ranges', 'tensors that int8 would quantize' in done.stderr, done.stderr[-300:])
+    wide = save(net('m (float[n,16] x) => (float[n,8] y) { h = Gemm(x, w, b)\n y = Mul(h, small) }', w=w * 10000,
+                    b=np.zeros(8, np.float32), small=np.float32(1e-3)), 'wide')
+    pare('calibrate', wide, '--data', fed, '-o', table, '--quiet')  # knows the Gemm's output: 120,000
+    model = near('overflow/known', wide, 'fp16', {'x': x}, '--ranges', table)
+    check('overflow/known/kept', types(model)['h'] == F32, 'the Gemm is f16')
+    done = pare('quantize', source, '-o', out, '--precision', 'bf16', '--data', fed)
+    check('overflow/bf16', '--data changes nothing in bf16' in done.stderr, done.stderr[-300:])
     negative = data('negative', x=-x)
     text = text.replace('e = Exp(h)', 'p = Exp(h)\n e = Neg(p)').replace('Sqrt(e)', 'Neg(e)')
     source = save(net(text, w=-w, b=np.zeros(8, np.float32), tenth=np.float32(0.1)), 'negative')
