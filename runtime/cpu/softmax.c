@@ -83,28 +83,30 @@ PARE_CLONES static void log_lane(float *y, const float *x, int64_t n)
     for (int64_t k = 0; k < n; k++) y[k] = x[k] - shift;
 }
 
-static void lane_f32(float *y, const float *x, int64_t n, bool log_form)
+enum { ROWS = 32 }; /* lanes that are worked on at a time; they stay in cache */
+
+static void lanes_f32(float *y, const float *x, int64_t lanes, int64_t n, bool log_form)
 {
-    if (log_form) {
-        log_lane(y, x, n);
-        return;
+    for (int64_t i = 0; log_form && i < lanes; i++) log_lane(y + i * n, x + i * n, n);
+    for (int64_t i = 0; !log_form && i < lanes; i += ROWS) {
+        int64_t rows = lanes - i < ROWS ? lanes - i : ROWS;
+        if (y != x) memcpy(y + i * n, x + i * n, (size_t)(rows * n) * sizeof *y);
+        pare_softmax_rows(y + i * n, rows, n);
     }
-    if (y != x) memcpy(y, x, (size_t)n * sizeof *y);
-    pare_softmax_rows(y, 1, n);
 }
 
 static void lanes_run(const pare_call *c, int64_t first, int64_t last, int64_t n, float *buffer)
 {
     const softmax *s = c->state;
     pare_dtype type = c->in[0].dtype;
+    if (type == PARE_f32) {
+        lanes_f32((float *)c->out[0].data + first * n, (const float *)c->in[0].data + first * n,
+                  last - first, n, s->log);
+        return;
+    }
     for (int64_t i = first; i < last; i++) {
-        if (type == PARE_f32) {
-            lane_f32((float *)c->out[0].data + i * n, (const float *)c->in[0].data + i * n, n,
-                     s->log);
-            continue;
-        }
         pare_widen(buffer, (const uint16_t *)c->in[0].data + i * n, type, n, 1);
-        lane_f32(buffer, buffer, n, s->log);
+        lanes_f32(buffer, buffer, 1, n, s->log);
         pare_narrow((uint16_t *)c->out[0].data + i * n, buffer, type, n, 1);
     }
 }

@@ -5,6 +5,14 @@
 
 enum { LANES = 16 };
 
+/* Contraction to fused multiply-adds is allowed here: no sum of this file is promised bit by bit. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__)
+#define CONTRACTED __attribute__((optimize("O3,fp-contract=fast")))
+#else
+#define CONTRACTED
+#endif
+
 /* Sixteen numbers at once; the compiler splits them where registers are shorter. */
 typedef float floats __attribute__((vector_size(LANES * 4)));
 typedef int32_t ints __attribute__((vector_size(LANES * 4)));
@@ -52,15 +60,36 @@ typedef int32_t ints __attribute__((vector_size(LANES * 4)));
         (v) = PICK(mask_, (w), (v));                                                               \
     } while (0)
 
-/* e^(x - top) / sum; the elements behind the last whole vector are padded with -Inf. Partial maxima
-   and sums are always taken in the same order. */
-PARE_CLONES_FMA void pare_softmax_rows(float *x, int64_t rows, int64_t n)
+/* The first n of 16 elements, in pieces of fixed size: no call. */
+#define COPY_PIECE(size)                                                                           \
+    if (n & (size)) {                                                                              \
+        memcpy(to, from, (size) * sizeof *to);                                                     \
+        to += (size), from += (size);                                                              \
+    }
+static inline void copy_rest(float *to, const float *from, int64_t n)
 {
-    int64_t whole = n / LANES * LANES;
-    size_t rest = (size_t)(n - whole) * sizeof *x;
+    COPY_PIECE(8)
+    COPY_PIECE(4)
+    COPY_PIECE(2)
+    COPY_PIECE(1)
+}
+
+/* e^(x - top) / sum; the elements behind the last whole vector are padded with -Inf: a row that
+   another one follows is read beyond its end. Partial maxima and sums are always taken in the same
+   order. */
+PARE_CLONES_FMA CONTRACTED void pare_softmax_rows(float *x, int64_t rows, int64_t n)
+{
+    int64_t whole = n / LANES * LANES, rest = n - whole;
+    ints own = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    own = own < (int32_t)rest;
     for (int64_t r = 0; r < rows; r++, x += n) {
         floats none = {0}, tops = none - INFINITY, last = tops, sums = none, v;
-        memcpy(&last, x + whole, rest);
+        if (rest && (rows - 1 - r) * n >= LANES) {
+            LOAD(v, x + whole);
+            last = PICK(own, v, last);
+        } else {
+            copy_rest((float *)&last, x + whole, rest);
+        }
         for (int64_t i = 0; i < whole; i += LANES) {
             LOAD(v, x + i);
             LARGER(tops, v);
@@ -84,6 +113,6 @@ PARE_CLONES_FMA void pare_softmax_rows(float *x, int64_t rows, int64_t n)
             memcpy(x + i, &v, sizeof v);
         }
         last *= scale;
-        memcpy(x + whole, &last, rest);
+        copy_rest(x + whole, (const float *)&last, rest);
     }
 }
