@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan of a copy: drop axes of length 1, sort by dst's stride, merge neighbours. Where dst runs
    along one axis and src along another, go by tiles of both, so that each cache line is used whole;
-   else rows (ref.h). */
+   short rows that lie dense on both sides without a call for each; else rows (ref.h). */
 #include "runtime/cpu/copy.h"
 
 #include <string.h>
@@ -95,6 +95,58 @@ static void tiled(const plan *p, int a, char *dst, const char *src, int bytes, i
     }
 }
 
+/* --- rows of a few bytes --- */
+
+enum { SHORT_ROW = 256 }; /* bytes; a longer row is worth the calls of ref.h */
+
+#define COPY_PIECE(size)                                                                           \
+    if (bytes & (size)) {                                                                          \
+        memcpy(y, x, (size));                                                                      \
+        y += (size), x += (size);                                                                  \
+    }
+
+/* count rows in pieces of fixed sizes. */
+static void copy_rows(char *to, const char *from, int64_t count, int64_t bytes, int64_t dst_step,
+                      int64_t src_step)
+{
+    for (int64_t r = 0; r < count; r++) {
+        char *y = to + r * dst_step;
+        const char *x = from + r * src_step;
+        for (int64_t i = bytes / 16; i > 0; i--, y += 16, x += 16) memcpy(y, x, 16);
+        COPY_PIECE(8)
+        COPY_PIECE(4)
+        COPY_PIECE(2)
+        COPY_PIECE(1)
+    }
+}
+
+static bool has_short_rows(const plan *p, int bytes)
+{
+    int inner = p->rank - 1;
+    return p->rank > 1 && p->dst[inner] == 1 && p->src[inner] == 1 &&
+           p->dim[inner] * bytes <= SHORT_ROW;
+}
+
+/* One task: all rows along the second axis from the end, one index of every other axis. */
+static void short_rows(const plan *p, char *dst, const char *src, int bytes, int threads)
+{
+    int axis = p->rank - 2;
+    int64_t tasks = 1, n = p->dim[axis], row = p->dim[axis + 1] * bytes;
+    for (int i = 0; i < axis; i++) tasks *= p->dim[i];
+#pragma omp parallel for num_threads(threads)                                                      \
+    schedule(static) if (threads > 1 && tasks * n * row > 131072)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t left = t, to = 0, from = 0;
+        for (int i = axis - 1; i >= 0; i--) {
+            to += left % p->dim[i] * p->dst[i];
+            from += left % p->dim[i] * p->src[i];
+            left /= p->dim[i];
+        }
+        copy_rows(dst + to * bytes, src + from * bytes, n, row, p->dst[axis] * bytes,
+                  p->src[axis] * bytes);
+    }
+}
+
 void pare_copy_view(const pare_view *dst, const pare_view *src, int threads)
 {
     int bits = pare_type(dst->dtype)->bits;
@@ -104,6 +156,8 @@ void pare_copy_view(const pare_view *dst, const pare_view *src, int threads)
     int a = bits < 8 ? -1 : tile_axis(&p);
     if (a >= 0)
         tiled(&p, a, dst->data, src->data, bits / 8, threads);
+    else if (bits >= 8 && has_short_rows(&p, bits / 8))
+        short_rows(&p, dst->data, src->data, bits / 8, threads);
     else if (p.rank == 0 && bits >= 8)
         memcpy(dst->data, src->data, (size_t)bits / 8);
     else

@@ -215,6 +215,39 @@ static void old_forms_are_lifted(void **state)
     check(&g, 2, DIMS(2, 4), eight, 2, FLOATS(2, 6));
 }
 
+/* Rows of every length around the pieces they are copied in, swapped over two outer axes, against
+   single elements; the larger sizes are shared out over threads. */
+static void rows_of_every_length(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_u8, PARE_f16, PARE_f32, PARE_s64};
+    enum { LONGEST = 70, MOST = 64 * 40 * LONGEST };
+    uint64_t *from = malloc(MOST * sizeof *from), *to = malloc(MOST * sizeof *to);
+    assert_true(from && to);
+    for (size_t i = 0; i < MOST; i++) from[i] = i * 0x9e3779b97f4a7c15u;
+    for (int t = 0; t < 4; t++)
+        for (int64_t n = 1; n <= LONGEST; n++) {
+            size_t bytes = (size_t)pare_type(types[t])->bits / 8;
+            int64_t a = n % 7 ? 3 : 64, b = n % 7 ? 5 : 40;
+            pare_shape shape = {.rank = 3, .dim = {b, a, n}};
+            pare_view dst, src;
+            pare_view_set(&dst, types[t], &shape, false);
+            src = dst;
+            dst.data = to, src.data = from;
+            src.stride[0] = n, src.stride[1] = b * n; /* from (a, b, n) */
+            memset(to, 0, MOST * sizeof *to);
+            pare_copy_view(&dst, &src, 2);
+            for (int64_t i = 0; i < a * b * n; i++) {
+                int64_t row = i / n, at = (row % a * b + row / a) * n + i % n;
+                if (memcmp((char *)to + (size_t)i * bytes, (char *)from + (size_t)at * bytes, bytes))
+                    fail_msg("type %d, rows of %d: element %d", (int)types[t], (int)n, (int)i);
+            }
+            assert_int_equal(((char *)to)[(size_t)(a * b * n) * bytes], 0); /* and nothing behind */
+        }
+    free(from);
+    free(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_wild_index_is_named),
         cmocka_unit_test(scatter_adds_up),
         cmocka_unit_test(old_forms_are_lifted),
+        cmocka_unit_test(rows_of_every_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
