@@ -80,6 +80,10 @@ typedef struct pare_calib_options {
                       tensor that is not to be written: it has no bins */
     void (*progress)(void *user, int64_t done, int64_t all);
     void *progress_user;
+    /* once before the first sample: bytes that the run will touch beyond what is resident by then;
+       or NULL */
+    void (*planned)(void *user, size_t bytes);
+    void *planned_user;
 } pare_calib_options;
 
 /* Runs the model (float, prepared as quantization will write it) over the samples. */

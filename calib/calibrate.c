@@ -184,6 +184,19 @@ static pare_status run_batch(job *j, const pare_batch *batch)
     return j->failed < 0 ? PARE_OK : pare_fail(j->ctx, j->status, "%s", j->message);
 }
 
+static size_t runners_bytes(const job *j)
+{
+    return (size_t)j->threads * pare_plan_activation_bytes(j->plan);
+}
+
+/* A table per thread, half a histogram each (most tensors have one sign), the sum and the text that
+   is written. */
+static size_t histograms_bytes(const job *j)
+{
+    enum { SIGN_BYTES = 96 << 10 };
+    return (size_t)(j->threads + 1) * (size_t)j->name_count * SIGN_BYTES;
+}
+
 static pare_status run_all(job *j, int64_t samples, pare_ranges *out)
 {
     size_t bytes = 0;
@@ -195,6 +208,9 @@ static pare_status run_all(job *j, int64_t samples, pare_ranges *out)
     pare_reader *reader = NULL;
     PARE_TRY(pare_reader_open(j->ctx, &reader, j->data, j->options->samples, samples,
                               (int)(units * j->unit), j->threads));
+    if (j->options->planned)
+        j->options->planned(j->options->planned_user,
+                            pare_reader_bytes(reader) + runners_bytes(j) + histograms_bytes(j));
     pare_batch batch = {.count = 1};
     pare_status st = PARE_OK;
     while (st == PARE_OK) {

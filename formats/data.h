@@ -58,6 +58,8 @@ typedef struct pare_batch {
 PARE_NODISCARD pare_status pare_reader_next(pare_reader *reader, pare_batch *out);
 /* Hash of what was read so far: an order-free sum of one hash per sample (raw stored bytes). */
 pare_hash pare_reader_hash(const pare_reader *reader);
+/* Most memory its ring, groups and scratch take. */
+size_t pare_reader_bytes(const pare_reader *reader);
 void pare_reader_close(pare_reader *reader);
 
 /* Writes data sets sample by sample; the file appears when closed with commit. */

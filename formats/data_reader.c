@@ -235,6 +235,23 @@ pare_status pare_reader_next(pare_reader *r, pare_batch *out)
 
 pare_hash pare_reader_hash(const pare_reader *reader) { return reader->hash; }
 
+size_t pare_reader_bytes(const pare_reader *r)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < r->data->source_count; i++) {
+        const pare_data_source *s = &r->data->source[i];
+        size_t group = (size_t)s->set.group_rows * s->set.row_bytes;
+        bytes += (size_t)r->ring_count * (size_t)r->batch *
+                 (s->bytes + (s->set.serial ? s->set.row_bytes : 0));
+        if (s->set.serial) continue;
+        bytes += (size_t)r->slot_count * group;
+        bytes += (size_t)r->worker_count * (s->set.group_chunks > 1 || s->set.shuffle >= 0
+                                                ? 2 * s->set.chunk_bytes
+                                                : s->set.chunk_bytes);
+    }
+    return bytes;
+}
+
 /* --- making and ending --- */
 
 static void free_parts(pare_reader *r)

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/calibrate.h"
 
+#include "tools/memory.h"
 #include "tools/progress.h"
+
+static void planned(void *user, size_t bytes)
+{
+    pare_say_memory(user, bytes);
+}
 
 pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
                                 const char *model_hash, const pare_source_options *options,
@@ -26,6 +32,8 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
         .extremes = extremes,
         .progress = pare_progress_step,
         .progress_user = &bar,
+        .planned = planned,
+        .planned_user = tool,
     };
     pare_status st = pare_calibrate(tool->ctx, out, prepared, source.data, &calib);
     double seconds = pare_seconds() - bar.start;

@@ -5,6 +5,7 @@
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
+#include "tools/memory.h"
 #include "tools/model_facts.h"
 #include "tools/profile.h"
 #include "tools/progress.h"
@@ -180,6 +181,7 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
     PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
     PARE_TRY(pare_runner_new(tool->ctx, &runner, plan));
     pare_measure_fill(runner);
+    pare_say_memory(tool, pare_plan_activation_bytes(plan));
     pare_status st = pare_measure(tool->ctx, runner, &options, &times);
     if (st == PARE_OK) {
         json_t *json = pare_times_json(tool->ctx, &times, batch, percentiles, count);

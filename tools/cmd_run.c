@@ -4,6 +4,7 @@
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/memory.h"
 #include "tools/predict.h"
 #include "tools/progress.h"
 #include "tools/source.h"
@@ -261,14 +262,18 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     pare_source source;
     pare_reader *reader = NULL;
     pare_predictor *predictor = NULL;
+    size_t to_come = 0;
     const char *inputs[] = {tool->arg[0], o->source.data};
     PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
     PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
     pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
                                         source.input_count, (int)o->common.threads);
     if (st == PARE_OK)
+        st = pare_predictor_prepare(predictor, o->source.batch, source.count, &to_come);
+    if (st == PARE_OK)
         st = pare_reader_open(tool->ctx, &reader, source.data, source.samples, source.count,
                               (int)o->source.batch, (int)o->common.threads);
+    if (st == PARE_OK) pare_say_memory(tool, to_come + pare_reader_bytes(reader));
     if (st == PARE_OK) st = run_batches(tool, model, o, predictor, reader, source.count);
     if (st == PARE_OK) {
         printf("%s\n", o->output);

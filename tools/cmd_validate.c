@@ -5,6 +5,7 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
+#include "tools/memory.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/validate.h"
@@ -61,14 +62,28 @@ static pare_status open_predictors(pare_contest *c, const pare_source *source, i
     return PARE_OK;
 }
 
+static pare_status prepare(pare_contest *c, int64_t all, int64_t batch, size_t *to_come)
+{
+    size_t one;
+    *to_come = 0;
+    for (int k = 0; k < c->count; k++) {
+        PARE_TRY(pare_predictor_prepare(c->contender[k].predictor, batch, all, &one));
+        *to_come += one;
+    }
+    return PARE_OK;
+}
+
 static pare_status run_batches(pare_contest *c, const pare_source *source,
                                const validate_options *o)
 {
     pare_reader *reader;
     pare_batch batch;
     pare_progress bar;
+    size_t to_come;
+    PARE_TRY(prepare(c, source->count, o->source.batch, &to_come));
     PARE_TRY(pare_reader_open(c->tool->ctx, &reader, source->data, source->samples, source->count,
                               (int)o->source.batch, (int)o->common.threads));
+    pare_say_memory(c->tool, to_come + pare_reader_bytes(reader));
     pare_progress_begin(&bar, stderr, o->common.quiet, "validate", "samples");
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {

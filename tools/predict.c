@@ -4,6 +4,7 @@
 #include "tools/predict.h"
 
 #include "runtime/base/size.h"
+#include "tools/memory.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -299,18 +300,59 @@ static pare_status run_parts(pare_predictor *p, int parts)
     return st;
 }
 
-pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
+/* Cuts count samples into parts, each with its runner. */
+static pare_status cut(pare_predictor *p, int count, int *out)
 {
     int unit = p->fixed ? p->fixed : 1, units = (count + unit - 1) / unit;
     int parts = units < p->part_count ? units : p->part_count;
     for (int k = 0, first = 0; k < parts; k++) {
         int last = (int)((int64_t)units * (k + 1) / parts) * unit;
-        p->part[k].inputs = inputs;
         p->part[k].first = first;
         p->part[k].take = (last < count ? last : count) - first;
         first = last;
         PARE_TRY(find_runner(p, &p->part[k]));
     }
+    *out = parts;
+    return PARE_OK;
+}
+
+/* What a run of this part touches: activations, inputs, and its outputs kept twice. */
+static size_t part_bytes(const part *one)
+{
+    const pare_plan *plan = pare_runner_plan(one->runner);
+    size_t all = pare_plan_activation_bytes(plan), bytes;
+    for (int i = 0; i < pare_plan_input_count(plan); i++) {
+        const pare_value *v = pare_plan_input(plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) all += bytes;
+    }
+    for (int i = 0; i < pare_plan_output_count(plan); i++) {
+        const pare_value *v = pare_plan_output(plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) all += 2 * bytes;
+    }
+    return all;
+}
+
+pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
+{
+    int parts;
+    if (count > all) count = all;
+    size_t before = pare_resident_memory();
+    PARE_TRY(cut(p, (int)count, &parts));
+    size_t after = pare_resident_memory();
+    *to_come = 0;
+    for (int k = 0; k < parts; k++) *to_come += part_bytes(&p->part[k]);
+    /* a shorter last batch has plans of its own, with packed weights and activations */
+    if (!p->fixed && all % count)
+        *to_come += (after > before ? after - before : 0) +
+                    *to_come / (size_t)count * (size_t)(all % count);
+    return PARE_OK;
+}
+
+pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
+{
+    int parts;
+    PARE_TRY(cut(p, count, &parts));
+    for (int k = 0; k < parts; k++) p->part[k].inputs = inputs;
     PARE_TRY(run_parts(p, parts));
     for (int i = 0; i < p->output_count; i++) PARE_TRY(join_rows(p, i, parts, count));
     return PARE_OK;

@@ -40,6 +40,14 @@ else
     fail completion "exit $?"
 fi
 
+# --- memory is said before the work, and is about what the work takes ---
+"$pare" calibrate "$zoo/resnet.onnx" --data "$data/train.h5" -o said.json --json said.facts >.test.out 2>.test.err
+has "needs about " .test.err && pass memory_is_said || fail memory_is_said "$(cat .test.err)"
+said=$(sed -n 's/.*"planned_memory_bytes": \([0-9]*\).*/\1/p' said.facts)
+peak=$(sed -n 's/.*"peak_memory_bytes": \([0-9]*\).*/\1/p' said.facts)
+[ "${said:-0}" -lt $((peak * 13 / 10)) ] && [ $((${said:-0} * 13 / 10)) -gt "$peak" ] && pass memory_said_is_near ||
+    fail memory_said_is_near "said $said, took $peak"
+
 # --- the flow ---
 works calibrate "$pare" calibrate -q "$mlp" --data "$data/train.h5" -o ranges.json
 [ "$(cat .test.out)" = ranges.json ] && pass data_on_standard_output || fail data_on_standard_output "$(cat .test.out)"

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/memory.h"
+
+#include "tools/measure.h"
+#include "tools/table.h"
+
+#include <unistd.h>
+
+size_t pare_resident_memory(void)
+{
+    unsigned long all, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) return 0;
+    if (fscanf(file, "%lu %lu", &all, &resident) != 2) resident = 0;
+    fclose(file);
+    return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+void pare_say_memory(pare_tool *tool, size_t to_come)
+{
+    char text[32];
+    size_t peak = (size_t)pare_peak_memory(), need = pare_resident_memory() + to_come;
+    if (need < peak) need = peak;
+    json_object_set_new(tool->facts, "planned_memory_bytes", json_integer((json_int_t)need));
+    if (!tool->common->quiet)
+        fprintf(stderr, "needs about %s of memory\n", pare_bytes_text((double)need, text, sizeof text));
+}
