@@ -60,6 +60,8 @@ PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, co
 PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
 const char *pare_ranges_model_hash(const pare_ranges *ranges);
 int64_t pare_ranges_samples(const pare_ranges *ranges);
+/* Made with pare_calib_options.extremes: what it lacks did not depend on the data. */
+bool pare_ranges_see_all(const pare_ranges *ranges);
 
 /* The range a rule chooses for a tensor. */
 PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,

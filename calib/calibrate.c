@@ -390,6 +390,7 @@ static pare_status calibrate(job *j, pare_ranges **out)
     if (j->threads > samples / j->unit)
         j->threads = samples < j->unit ? 1 : (int)(samples / j->unit);
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
+    (*out)->extremes = j->options->extremes;
     const char *hash = j->options->model_hash;
     if (hash && strlen(hash) == 32) memcpy((*out)->model, hash, 33);
     pare_status st = start_threads(j);

@@ -53,6 +53,8 @@ const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name)
 
 const char *pare_ranges_model_hash(const pare_ranges *ranges) { return ranges->model; }
 
+bool pare_ranges_see_all(const pare_ranges *ranges) { return ranges->extremes; }
+
 int64_t pare_ranges_samples(const pare_ranges *ranges) { return ranges->samples; }
 
 pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b)

@@ -14,6 +14,7 @@ struct pare_ranges {
     char model[33];  /* hash of the model's file */
     pare_hash data;  /* sum of the samples' hashes */
     int64_t samples; /* that were run */
+    bool extremes;   /* of every f32 tensor, without bins */
     pare_stats *stats;
     int count;
 };

@@ -91,13 +91,19 @@ static float content_beyond(const pare_halves *h, const pare_node *node)
     return fabsf(end) > h->largest ? end : 0;
 }
 
-/* What calibration saw of a tensor beyond the forecast's limit, or 0. A tensor that it did not see
-   was folded to a constant; it is beyond where what it is made of was. */
+/* Did calibration watch every tensor? Then one that it did not see was folded to a constant. */
+static bool sees_all(const pare_halves *h)
+{
+    return h->type == PARE_f16 && h->ranges && pare_ranges_see_all(h->ranges);
+}
+
+/* What calibration saw of a tensor beyond the forecast's limit, or 0. A folded one is beyond where
+   what it is made of was. */
 static float forecast(const pare_halves *h, const pare_value *v)
 {
     if (!h->ranges || !v || h->type != PARE_f16) return 0;
     const pare_stats *stats = pare_ranges_find(h->ranges, v->name);
-    if (!stats) return pare_quant_map_find(&h->beyond, v) >= 0 ? INFINITY : 0;
+    if (!stats) return sees_all(h) && pare_quant_map_find(&h->beyond, v) >= 0 ? INFINITY : 0;
     float low = stats->histogram->min, high = stats->histogram->max;
     float end = high > -low ? high : low;
     return fabsf(end) > h->largest / HEADROOM ? end : 0;
@@ -111,7 +117,7 @@ static const pare_value *first_overflow(const pare_halves *h, const pare_node *n
             return node->in[i];
     for (int i = 0; i < node->out_count; i++)
         if ((*seen = forecast(h, node->out[i])) != 0) return node->out[i];
-    *seen = h->ranges && h->type == PARE_f16 ? content_beyond(h, node) : 0;
+    *seen = sees_all(h) ? content_beyond(h, node) : 0;
     return *seen != 0 ? node->out[0] : NULL;
 }
 
@@ -194,8 +200,8 @@ pare_status pare_halves_judge(pare_halves *h)
     PARE_TRY(pare_graph_each(h->model->graph, judge_graph, h));
     if (h->facts->quantized_nodes == 0)
         return PARE_FAIL(h->ctx, INPUT,
-                         "%s: no node can compute in %s; expected a float model whose "
-                         "nodes --skip and --only leave to convert",
+                         "%s: no node can compute in %s; expected a float model with nodes that "
+                         "--skip, --only and the forecast of overflows leave to convert",
                          h->model->path, pare_type(h->type)->name);
     if (!h->facts->overflow_nodes) return PARE_OK;
     return pare_quant_meta_set(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes);

@@ -80,6 +80,10 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_int8[] = {"activations", "target", "weights", "method", NULL};
     static const char *const of_halves[] = {"io", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
+    if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%s is not needed in bf16, which has the range of f32: nothing overflows",
+                 o->ranges ? "--ranges" : "--data");
     if (o->precision != PARE_PRECISION_INT8)
         PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_int8));
     if (o->precision == PARE_PRECISION_INT8 || stored)

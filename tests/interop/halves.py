@@ -79,9 +79,12 @@ def near(name, source, form, inputs, *options, loose=(), everywhere=False):
     out, model = convert(source, form, *options)
     want = ort_session(source).run(None, inputs)
     names = [o.name for o in model.graph.output]
+    casts = [n for n in model.graph.node if n.op_type == 'Cast' and n.attribute[0].i in (F32, F16, BF16)]
+    chain = {o for n in casts for o in n.output} & {i for n in casts for i in n.input}
     runs = {'ort': lambda: ort_session(out).run(None, inputs)} if form != 'bf16c' else {}
     if not any(n.op_type in ('If', 'Loop', 'Range') for n in model.graph.node):
         runs['pare'] = lambda: [pare_run(out, inputs, names)[n] for n in names]
+    check(f'{name}/{form}/casts', not chain, f'Casts back to back: {chain}')
     for runtime, run in runs.items():
         try:
             for w, g in zip(want, run(), strict=True):
@@ -89,7 +92,7 @@ def near(name, source, form, inputs, *options, loose=(), everywhere=False):
                 for row in loose if everywhere or runtime == 'ort' else ():
                     g[row] = w[row]
                 apart = worst(g, w) if finite else np.inf
-                check(f'{name}/{form}/{runtime}', apart <= NEAR[form], f'apart by {apart:.4g}')
+                check(f'{name}/{form}/{runtime}', apart <= NEAR[form] * (5 if everywhere else 1), f'apart by {apart:.4g}')
         except Exception as error:  # the other runtime is still asked
             report('FAIL', f'{name}/{form}/{runtime}', str(error).splitlines()[-1][:300])
     return model
@@ -245,8 +248,8 @@ def rounded_to_bf16(a):
 def stored_bf16():
     """Weights bf16 behind a Cast to f32, all else f32: ONNX Runtime computes exactly what it computes with
     the weights rounded."""
-    w, b, x = normal(16, 8), normal(8), normal(3, 16)
-    text = 'm (float[n,16] x) => (float[n,8] y) { y = Gemm(x, w, b) }'
+    w, b, x = normal(16, 64), normal(64), normal(3, 16)
+    text = 'm (float[n,16] x) => (float[n,64] y) { y = Gemm(x, w, b) }'
     source = save(net(text, w=w, b=b), 'stored')
     model = near('stored', source, 'bf16', {'x': x})
     made = {o: n for n in model.graph.node for o in n.output}
@@ -477,13 +480,13 @@ def overflow():
     pare('calibrate', source, '--data', fed, '-o', table, '--quiet')
     done = pare('quantize', source, '-o', out, '--precision', 'fp16', '--ranges', table)
     check('overflow/ranges', 'tensors that int8 would quantize' in done.stderr, done.stderr[-300:])
-    wide = save(net('m (float[n,16] x) => (float[n,8] y) { h = Gemm(x, w, b)\n y = Mul(h, small) }', w=w * 10000,
+    wide = save(net('m (float[n,16] x) => (float[n,8] y) { h = Gemm(x, w, b)\n r = Mul(h, small)\n y = Tanh(r) }', w=w * 10000,
                     b=np.zeros(8, np.float32), small=np.float32(1e-3)), 'wide')
     pare('calibrate', wide, '--data', fed, '-o', table, '--quiet')  # knows the Gemm's output: 120,000
     model = near('overflow/known', wide, 'fp16', {'x': x}, '--ranges', table)
     check('overflow/known/kept', types(model)['h'] == F32, 'the Gemm is f16')
     done = pare('quantize', source, '-o', out, '--precision', 'bf16', '--data', fed)
-    check('overflow/bf16', '--data changes nothing in bf16' in done.stderr, done.stderr[-300:])
+    check('overflow/bf16', '--data is not needed in bf16' in done.stderr, done.stderr[-300:])
     negative = data('negative', x=-x)
     text = text.replace('e = Exp(h)', 'p = Exp(h)\n e = Neg(p)').replace('Sqrt(e)', 'Neg(e)')
     source = save(net(text, w=-w, b=np.zeros(8, np.float32), tenth=np.float32(0.1)), 'negative')
