@@ -144,6 +144,19 @@ static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, cons
     return PARE_OK;
 }
 
+/* Most models run on 0 samples; of one that cannot, the reason is that, and not its first node that
+   objects. */
+static pare_status say_samples(pare_tool *tool, const pare_model *model,
+                               const pare_input_shape *shapes, int count, pare_status st)
+{
+    char reason[sizeof tool->ctx->message];
+    memcpy(reason, tool->ctx->message, sizeof reason);
+    pare_ctx_clear(tool->ctx);
+    for (int i = 0; i < count; i++)
+        PARE_TRY(pare_check_samples(tool->ctx, model, shapes[i].name, &shapes[i].shape));
+    return pare_fail(tool->ctx, st, "%s", reason);
+}
+
 /* Outputs of an earlier run may be written over, but not those that are inputs of this one. */
 static pare_status check_files(pare_tool *tool, const pare_graph *graph, const char *folder,
                                const loaded *list, int count)
@@ -171,12 +184,10 @@ static pare_status run_loaded(pare_tool *tool, const pare_model *model, const ru
     if (!shapes) return PARE_MEMORY;
     PARE_TRY(load_all(tool, model, o, list, count));
     PARE_TRY(check_files(tool, model->graph, o->output, list, count));
-    for (int i = 0; i < count; i++) {
-        shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
-        PARE_TRY(pare_check_samples(tool->ctx, model, list[i].name, &list[i].shape));
-    }
+    for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
     PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
     pare_status st = pare_session_runner(session, &runner, shapes, count);
+    if (st != PARE_OK) st = say_samples(tool, model, shapes, count, st);
     const pare_plan *plan = st == PARE_OK ? pare_runner_plan(runner) : NULL;
     for (int i = 0; plan && i < count; i++)
         for (int k = 0; k < pare_plan_input_count(plan); k++)
