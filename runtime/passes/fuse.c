@@ -136,13 +136,13 @@ static pare_status rule_run(pare_fuse *f, pare_fuse_fn rule, bool *changed)
     return st;
 }
 
-static pare_status fuse_graph(pare_graph *graph, void *user)
+/* Each rule until it changes nothing more. */
+static pare_status rules_run(pare_graph *graph, const pare_fuse *given, const pare_fuse_fn *rule,
+                             size_t count)
 {
-    static const pare_fuse_fn rule[] = {pare_fuse_shapes, pare_fuse_norm, pare_fuse_gelu,
-                                        pare_fuse_attention, pare_fuse_weighted};
-    pare_fuse f = *(const pare_fuse *)user;
+    pare_fuse f = *given;
     f.graph = graph;
-    for (size_t r = 0; r < sizeof rule / sizeof *rule; r++)
+    for (size_t r = 0; r < count; r++)
         for (bool changed = true; changed;) {
             changed = false;
             PARE_TRY(rule_run(&f, rule[r], &changed));
@@ -151,8 +151,27 @@ static pare_status fuse_graph(pare_graph *graph, void *user)
     return PARE_OK;
 }
 
+static pare_status fuse_graph(pare_graph *graph, void *user)
+{
+    static const pare_fuse_fn rule[] = {pare_fuse_shapes, pare_fuse_norm, pare_fuse_gelu,
+                                        pare_fuse_attention, pare_fuse_weighted};
+    return rules_run(graph, user, rule, sizeof rule / sizeof *rule);
+}
+
+static pare_status spread_graph(pare_graph *graph, void *user)
+{
+    static const pare_fuse_fn rule[] = {pare_fuse_concat};
+    return rules_run(graph, user, rule, 1);
+}
+
 pare_status pare_pass_fuse(pare_model *model, const char *const *keep, int keep_count)
 {
     pare_fuse f = {.keep = keep, .keep_count = keep_count};
     return pare_graph_each(model->graph, fuse_graph, &f);
+}
+
+pare_status pare_pass_spread_concat(pare_model *model, const char *const *keep, int keep_count)
+{
+    pare_fuse f = {.keep = keep, .keep_count = keep_count};
+    return pare_graph_each(model->graph, spread_graph, &f);
 }

@@ -58,4 +58,7 @@ pare_status pare_fuse_gelu(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_weighted(pare_fuse *f, pare_node *node, bool *changed);
 
+/* Of the pass behind them: spread_concat.c. */
+pare_status pare_fuse_concat(pare_fuse *f, pare_node *node, bool *changed);
+
 #endif

@@ -36,6 +36,11 @@ PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *
 /* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
 PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
 
+/* MaxPool and float FusedConv that alone read a Concat of channels work on its parts instead, where
+   that moves fewer bytes. The convolutions' sums are added in another order. keep as above. */
+PARE_NODISCARD pare_status pare_pass_spread_concat(pare_model *model, const char *const *keep,
+                                                   int keep_count);
+
 /* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder at
    the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);

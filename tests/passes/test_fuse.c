@@ -77,6 +77,7 @@ static void passes(pare_ctx *ctx, pare_model *m, const char *const *keep, int ke
     if (!st) st = pare_pass_infer(m, &fold);
     if (!st) st = pare_pass_fuse(m, keep, keep_count);
     if (!st) st = pare_pass_infer(m, &fold);
+    if (!st) st = pare_pass_spread_concat(m, keep, keep_count);
     if (!st) st = pare_pass_layout(m);
     if (!st) st = pare_pass_layout(m); /* once more changes nothing */
     if (st) fail_msg("%s", ctx->message);
@@ -240,6 +241,51 @@ static void norm_is_recognized(void **state)
     graph_close(&g);
 }
 
+/* Two branches, Concat, MaxPool, Conv + Relu with this many filters over their 16 channels. */
+static void branches(graph_case *g, int64_t filters)
+{
+    graph_open(g, 17);
+    graph_input(g, "x", PARE_f32, 4, DIMS(2, 4, 7, 6));
+    weight(g, "u", 4, DIMS(6, 4, 1, 1));
+    weight(g, "v", 4, DIMS(10, 4, 1, 1));
+    weight(g, "w", 4, DIMS(filters, 16, 3, 2));
+    weight(g, "b", 1, DIMS(filters));
+    graph_node(g, "Conv", "x u", "p");
+    graph_node(g, "Relu", "p", "pr");
+    graph_node(g, "Conv", "x v", "q");
+    graph_node(g, "Relu", "q", "qr");
+    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "pr qr", "c"), "axis", -3), PARE_OK);
+    pare_node *pool = graph_node(g, "MaxPool", "c", "m");
+    assert_int_equal(pare_node_set_ints(pool, "kernel_shape", DIMS(3, 3), 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "strides", DIMS(2, 2), 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "pads", DIMS(1, 0, 1, 1), 4), PARE_OK);
+    pare_node *conv = graph_node(g, "Conv", "m w b", "n");
+    assert_int_equal(pare_node_set_ints(conv, "pads", DIMS(1, 0, 1, 0), 4), PARE_OK);
+    graph_node(g, "Relu", "n", "y");
+    graph_output(g, "y");
+}
+
+/* The pool goes in front of the Concat, the convolution becomes two where that writes less than the
+   Concat; a kept Concat stays as it was. */
+static void concat_is_spread(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"c"};
+    static const struct {
+        int64_t filters;
+        int keep, concats, pools, convs;
+    } row[] = {{8, 0, 0, 2, 4}, {9, 0, 1, 2, 3}, {8, 1, 1, 1, 3}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        graph_case g;
+        branches(&g, row[i].filters);
+        same_answer(&g, kept, row[i].keep);
+        assert_int_equal(graph_count(&g, "Concat"), row[i].concats);
+        assert_int_equal(graph_count(&g, "MaxPool"), row[i].pools);
+        assert_int_equal(graph_count(&g, "FusedConv"), row[i].convs);
+        graph_close(&g);
+    }
+}
+
 /* Heads [2, 3, 5, 4] attend to themselves through K^T = Transpose(0, 2, 3, 1) of [2, 5, 3, 4]. */
 static void attention_is_recognized(void **state)
 {
@@ -340,6 +386,7 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(norm_is_recognized),
         cmocka_unit_test(attention_is_recognized),
+        cmocka_unit_test(concat_is_spread),
         cmocka_unit_test(moves_that_move_nothing),
         cmocka_unit_test(sample_nets),
     };
