@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calibration: one run with observers gives an exact, mergeable histogram per tensor; every
-   method's range is computed from it afterwards. */
+/* Calibration: one run with observers gives an exact, mergeable histogram per tensor, and
+   exact means of its channels; every method's range is computed from it afterwards. */
 #ifndef PARE_CALIB_CALIB_H
 #define PARE_CALIB_CALIB_H
 
@@ -12,6 +12,7 @@ extern "C" {
 #endif
 
 typedef struct pare_histogram pare_histogram; /* histogram.h */
+typedef struct pare_channels pare_channels;   /* channels.h */
 
 typedef enum pare_method {
     PARE_METHOD_MINMAX,
@@ -40,6 +41,7 @@ typedef struct pare_range {
 typedef struct pare_stats {
     const char *name;
     pare_histogram *histogram;
+    pare_channels *channels;
 } pare_stats;
 
 /* The table of all tensors, with what it was made from. */
@@ -51,7 +53,7 @@ const pare_stats *pare_ranges_at(const pare_ranges *ranges, int i);
 const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name);
 void pare_ranges_free(pare_ranges *ranges);
 
-/* ranges.json: histograms, every method's range, counts, hashes of model and data; nothing of
+/* ranges.json: histograms, channel sums, every method's range, counts, hashes of model and data; nothing of
    batch, threads, device or clock. Reading fails where it belongs to another model (hash given). */
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch);
-   as many runners as threads take samples from what the reader has ready, each with histograms of
-   its own, which are added up at the end. Counts are integers, so neither order nor threads show in
+   as many runners as threads take samples from what the reader has ready, each with histograms and
+   channel sums of its own, which are added up at the end. They are integers, so neither order nor threads show in
    the result, and memory does not grow with the samples. */
 #include "calib/ranges.h"
 #include "runtime/exec/exec.h"
@@ -111,6 +111,7 @@ static pare_status observe(void *user, const pare_value *value, const pare_view 
     PARE_TRY(place_of(t, value->name, &at));
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
     pare_histogram *h = t->ranges->stats[at].histogram;
+    PARE_TRY(pare_channels_add(&t->ctx, t->ranges->stats[at].channels, view, t->job->unit));
     if (!is_dense(view)) return add_strided(t, h, view);
     return t->job->add(&t->ctx, h, view->dtype, view->data, pare_view_count(view));
 }
@@ -342,18 +343,22 @@ static void drop_gaps(const job *j, pare_ranges *out)
         if (!j->options->extremes)
             pare_log(j->ctx, PARE_LOG_WARNING,
                      "tensor '%s' is not computed from the data: it has no range", s.name);
-        pare_histogram_free(s.histogram);
-        pare_free((void *)s.name);
+        pare_stats_drop(&s);
     }
     out->count = kept;
+}
+
+static pare_status add_stats(const job *j, pare_stats *to, const pare_stats *from)
+{
+    PARE_TRY(pare_histogram_merge(j->ctx, to->histogram, from->histogram));
+    return pare_channels_merge(j->ctx, to->channels, from->channels);
 }
 
 static pare_status add_up(job *j, pare_ranges *out)
 {
     for (int t = 0; t < j->threads; t++)
         for (int i = 0; i < out->count; i++)
-            PARE_TRY(pare_histogram_merge(j->ctx, out->stats[i].histogram,
-                                          j->runner[t].ranges->stats[i].histogram));
+            PARE_TRY(add_stats(j, &out->stats[i], &j->runner[t].ranges->stats[i]));
     PARE_TRY(fill_gaps(j, out));
     drop_gaps(j, out);
     for (int i = 0; i < out->count; i++) {

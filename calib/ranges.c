@@ -4,6 +4,14 @@
 
 #include <string.h>
 
+void pare_stats_drop(pare_stats *s)
+{
+    pare_histogram_free(s->histogram);
+    pare_channels_free(s->channels);
+    pare_free((void *)s->name);
+    *s = (pare_stats){0};
+}
+
 pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out, const char *const *names, int count)
 {
     pare_ranges *r = pare_alloc(ctx, 1, sizeof *r);
@@ -15,11 +23,12 @@ pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out, const char *const 
     for (; st == PARE_OK && r->count < count; r->count++) {
         pare_stats *s = &r->stats[r->count];
         st = pare_histogram_new(ctx, &s->histogram);
-        if (st == PARE_OK && !(s->name = pare_strdup(ctx, names[r->count]))) {
-            pare_histogram_free(s->histogram);
-            st = PARE_MEMORY;
+        if (st == PARE_OK) st = pare_channels_new(ctx, &s->channels);
+        if (st == PARE_OK && !(s->name = pare_strdup(ctx, names[r->count]))) st = PARE_MEMORY;
+        if (st != PARE_OK) {
+            pare_stats_drop(s);
+            break;
         }
-        if (st != PARE_OK) break;
     }
     if (st != PARE_OK) {
         pare_ranges_free(r);
@@ -32,10 +41,7 @@ pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out, const char *const 
 void pare_ranges_free(pare_ranges *ranges)
 {
     if (!ranges) return;
-    for (int i = 0; i < ranges->count; i++) {
-        pare_histogram_free(ranges->stats[i].histogram);
-        pare_free((void *)ranges->stats[i].name);
-    }
+    for (int i = 0; i < ranges->count; i++) pare_stats_drop(&ranges->stats[i]);
     pare_free(ranges->stats);
     pare_free(ranges);
 }
@@ -83,8 +89,13 @@ pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *
             return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of counts overflows",
                              a->stats[i].name);
     }
-    for (int i = 0; i < a->count; i++)
+    for (int i = 0; i < a->count; i++) {
         PARE_TRY(pare_histogram_merge(ctx, a->stats[i].histogram, b->stats[i].histogram));
+        pare_status st = pare_channels_merge(ctx, a->stats[i].channels, b->stats[i].channels);
+        if (st != PARE_OK)
+            return PARE_FAIL(ctx, INPUT, "tensor '%s': the tables' channels differ in number, or "
+                                         "their sums overflow", a->stats[i].name);
+    }
     a->samples = samples;
     a->data = pare_hash_sum(a->data, b->data);
     return PARE_OK;

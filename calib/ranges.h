@@ -3,6 +3,7 @@
 #ifndef PARE_CALIB_RANGES_H
 #define PARE_CALIB_RANGES_H
 
+#include "calib/channels.h"
 #include "calib/histogram.h"
 #include "runtime/base/hash.h"
 
@@ -19,15 +20,26 @@ struct pare_ranges {
     int count;
 };
 
-/* A table with an empty histogram per name; names are copied. */
+/* A table with an empty histogram and no channels yet per name; names are copied. */
 PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out,
                                            const char *const *names, int count);
+
+/* Frees what one row holds. */
+void pare_stats_drop(pare_stats *stats);
 
 /* A histogram's bins of one sign as text: counts in hexadecimal, "-n" for n empty bins, the empty
    rest left out. The caller's. NULL with the message set. */
 char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins);
 /* The same back; false where the text is not that. */
 bool pare_bins_parse(const char *text, uint64_t *bins);
+
+/* Sums and largest magnitudes of channels as text: hexadecimal numbers of 2^-40, and the numbers' bits.
+   The caller's. NULL with the message set. */
+char *pare_sums_print(pare_ctx *ctx, const pare_channels *channels);
+char *pare_largest_print(pare_ctx *ctx, const pare_channels *channels);
+/* The same back, into a tensor's channels that hold nothing; false where the text is not that. */
+PARE_NODISCARD pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *channels,
+                                               const char *sums, const char *largest, bool *good);
 
 /* Table from memory: what pare_ranges_read does with a file's content; path is for messages. */
 PARE_NODISCARD pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text,

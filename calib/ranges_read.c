@@ -86,6 +86,46 @@ bool pare_bins_parse(const char *text, uint64_t *bins)
     return true;
 }
 
+/* Digits up to a space or the end; at most `most` of them. */
+static bool parse_hex(const char **text, int most, pare_wide *out)
+{
+    int digits = 0;
+    *out = 0;
+    for (; **text && **text != ' '; ++*text, digits++) {
+        int d = **text >= '0' && **text <= '9'   ? **text - '0'
+                : **text >= 'a' && **text <= 'f' ? **text - 'a' + 10
+                                                 : 16;
+        if (d == 16 || digits == most) return false;
+        *out = *out * 16 + d;
+    }
+    if (**text == ' ' && !*++*text) return false;
+    return digits > 0;
+}
+
+pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *c, const char *sums,
+                                const char *largest, bool *good)
+{
+    enum { SUM_DIGITS = 31, FLOAT_DIGITS = 8 };
+    int64_t n = *sums != 0, i = 0;
+    for (const char *s = sums; *s; s++) n += *s == ' ';
+    *good = false;
+    if (n < 1 || n > (int64_t)strlen(largest)) return PARE_OK;
+    PARE_TRY(pare_channels_open(ctx, c, n));
+    for (; i < n && *sums; i++) {
+        bool minus = *sums == '-';
+        pare_wide bits;
+        sums += minus;
+        if (!parse_hex(&sums, SUM_DIGITS, &c->sum[i])) return PARE_OK;
+        if (minus) c->sum[i] = -c->sum[i];
+        if (!parse_hex(&largest, FLOAT_DIGITS, &bits)) return PARE_OK;
+        uint32_t word = (uint32_t)bits;
+        memcpy(&c->largest[i], &word, sizeof word);
+        if (bits > UINT32_MAX || !(c->largest[i] >= 0)) return PARE_OK;
+    }
+    *good = i == n && !*sums && !*largest;
+    return PARE_OK;
+}
+
 /* One sign's half; total: what it counts. */
 static pare_status read_half(const reading *r, const json_t *tensor, pare_histogram *h, int sign,
                              uint64_t *total)
@@ -160,16 +200,51 @@ static pare_status read_histogram(const reading *r, const json_t *tensor, pare_h
     return check_histogram(r, h, half);
 }
 
+/* Do sums and magnitudes agree with the histogram and with each other? */
+static bool channels_fit(const pare_channels *c, const pare_histogram *h)
+{
+    uint64_t all;
+    if (!c->each || __builtin_mul_overflow(c->each, (uint64_t)c->count, &all) || all != h->count)
+        return false;
+    if (c->lost) return true;
+    float largest = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        if (!(fabs(pare_channels_mean(c, i)) <= (double)c->largest[i] * 1.000001 + 1e-9))
+            return false;
+        largest = fmaxf(largest, c->largest[i]);
+    }
+    return largest == fmaxf(-h->min, h->max);
+}
+
+static pare_status read_channels(const reading *r, const json_t *tensor, pare_stats *s)
+{
+    static const char *const known[] = {"each", "lost", "sums", "largest", NULL};
+    const json_t *object = json_object_get(tensor, "channels");
+    if (!object) return PARE_OK;
+    PARE_TRY(check_keys(r, object, known));
+    const char *sums = json_string_value(json_object_get(object, "sums"));
+    const char *largest = json_string_value(json_object_get(object, "largest"));
+    bool good = sums && largest;
+    PARE_TRY(get_count(r, object, "each", &s->channels->each));
+    PARE_TRY(get_count(r, object, "lost", &s->channels->lost));
+    if (good) PARE_TRY(pare_channels_parse(r->ctx, s->channels, sums, largest, &good));
+    if (!good) return bad(r, "the sums of its channels are damaged");
+    return channels_fit(s->channels, s->histogram)
+               ? PARE_OK
+               : bad(r, "its channels do not agree with its bins");
+}
+
 static pare_status read_tensors(reading *r, const json_t *list, pare_ranges *ranges)
 {
     static const char *const known[] = {"name",     "count",    "zero", "nan", "inf",
                                         "min",      "max",      "s8",   "u8",  "top",
-                                        "positive", "negative", NULL};
+                                        "positive", "negative", "channels", NULL};
     for (int i = 0; i < ranges->count; i++) {
         const json_t *tensor = json_array_get(list, (size_t)i);
         r->tensor = ranges->stats[i].name;
         PARE_TRY(check_keys(r, tensor, known));
         PARE_TRY(read_histogram(r, tensor, ranges->stats[i].histogram));
+        PARE_TRY(read_channels(r, tensor, &ranges->stats[i]));
     }
     return PARE_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.json. The histograms are the content; the ranges beside them are for people (they follow
+/* ranges.json. The histograms and the sums of channels are the content; the ranges beside them are for people (they follow
    from the histograms and are not read back). Nothing in it depends on batch, threads, order or
    time. */
 #include "calib/range.h"
@@ -54,7 +54,51 @@ char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins)
     return text;
 }
 
+/* A sum as sign and hexadecimal digits; returns the end. */
+static char *print_wide(char *at, pare_wide value)
+{
+    if (value < 0) *at++ = '-', value = -value; /* far from the least number there is */
+    uint64_t high = (uint64_t)(value >> 64), low = (uint64_t)value;
+    return at + (high ? sprintf(at, "%" PRIx64 "%016" PRIx64, high, low)
+                      : sprintf(at, "%" PRIx64, low));
+}
+
+char *pare_sums_print(pare_ctx *ctx, const pare_channels *c)
+{
+    enum { LONGEST = 34 }; /* sign, 32 digits, space */
+    char *text = pare_alloc(ctx, (size_t)c->count * LONGEST + 1, 1), *at = text;
+    for (int64_t i = 0; text && i < c->count; i++) {
+        if (i) *at++ = ' ';
+        at = print_wide(at, c->sum[i]);
+    }
+    return text;
+}
+
+char *pare_largest_print(pare_ctx *ctx, const pare_channels *c)
+{
+    char *text = pare_alloc(ctx, (size_t)c->count * 9 + 1, 1), *at = text;
+    for (int64_t i = 0; text && i < c->count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &c->largest[i], sizeof bits);
+        at += sprintf(at, i ? " %" PRIx32 : "%" PRIx32, bits);
+    }
+    return text;
+}
+
 /* --- JSON --- */
+
+static pare_status set_channels(pare_ctx *ctx, json_t *tensor, const pare_channels *c)
+{
+    if (!c->count) return PARE_OK;
+    char *sums = pare_sums_print(ctx, c), *largest = sums ? pare_largest_print(ctx, c) : NULL;
+    if (largest)
+        json_object_set_new(tensor, "channels",
+                            json_pack("{s:I, s:I, s:s, s:s}", "each", (json_int_t)c->each, "lost",
+                                      (json_int_t)c->lost, "sums", sums, "largest", largest));
+    pare_free(sums);
+    pare_free(largest);
+    return largest ? PARE_OK : PARE_MEMORY;
+}
 
 static json_t *method_json(const tensor_ranges *t, int m, bool symmetric, bool named)
 {
@@ -106,7 +150,8 @@ static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s,
     }
     json_object_set_new(tensor, "top", json_integer(h->top));
     PARE_TRY(set_bins(ctx, tensor, h, 0));
-    return set_bins(ctx, tensor, h, 1);
+    PARE_TRY(set_bins(ctx, tensor, h, 1));
+    return set_channels(ctx, tensor, s->channels);
 }
 
 static pare_status choose_ranges(pare_ctx *ctx, const pare_ranges *r, tensor_ranges *chosen)

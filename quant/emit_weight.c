@@ -198,44 +198,76 @@ static pare_status put(pare_quant_scheme *s, pare_node *node, int i, const pare_
 }
 
 /* A float bias on the grid of s_x * s_w[c], where the integer sum adds it: every runtime, whether
-   it adds the bias as a float or as an integer, then computes the same. */
+   it adds the bias as a float or as an integer, then computes the same. t: what input i becomes. */
 static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
-                               pare_node *node, int i, float beta)
+                               pare_node *node, int i, const pare_tensor *t)
 {
-    const pare_tensor *t = node->in[i]->data;
     bool one_scale = w->channels == 1, one_bias = t->count == 1;
     if (!one_scale && !one_bias && t->count != w->channels) return PARE_OK;
-    if (one_bias && !one_scale && beta == 1) return PARE_OK; /* one number, many grids */
+    if (one_bias && !one_scale && t == node->in[i]->data) return PARE_OK; /* one number, many grids */
     float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
     if (!data) return PARE_MEMORY;
     for (int64_t c = 0; c < t->count; c++) {
         double step = (double)(s->point[job->x].scale * w->scale[one_scale ? 0 : c]);
-        double b = (double)beta * (double)((const float *)t->data)[c];
+        double b = (double)((const float *)t->data)[c];
         data[c] = (float)(one_bias && !one_scale ? b : rint(b / step) * step);
     }
     return put(s, node, i, t, data);
 }
 
-/* Folds beta in; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32 bias. */
+/* A bias less the shift that the rounded weight brings; itself where none is known for each of its
+   numbers. */
+static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
+                             const pare_tensor *t, const pare_tensor **out)
+{
+    const double *shift;
+    int64_t count;
+    const int8_t *q = w->dequantized->producer->in[0]->data->data;
+    *out = t;
+    PARE_TRY(pare_quant_bias_shift(s, job, w->data, q, w->scale, w->channels, &shift, &count));
+    if (!shift || t->count != count) return PARE_OK;
+    float *data = pare_arena_alloc(s->arena, (size_t)count, sizeof *data);
+    pare_tensor *made;
+    if (!data) return PARE_MEMORY;
+    for (int64_t c = 0; c < count; c++)
+        data[c] = (float)((double)((const float *)t->data)[c] - shift[c]);
+    PARE_TRY(pare_tensor_new(s->model, &made, t->name ? t->name : "", PARE_f32, t->rank, t->dims,
+                             data));
+    s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(data, (size_t)count * sizeof *data));
+    s->corrected++;
+    *out = made;
+    return PARE_OK;
+}
+
+/* The addition's constant that is a weighted node's bias. */
+static pare_status write_sum(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
+{
+    pare_node *sum = pare_quant_bias_node(job->node);
+    const pare_tensor *bias;
+    if (!sum) return PARE_OK;
+    int i = sum->in[0]->data == NULL;
+    if (sum->in[i]->dtype != PARE_f32) return PARE_OK;
+    PARE_TRY(corrected(s, job, w, sum->in[i]->data, &bias));
+    return round_float(s, job, w, sum, i, bias);
+}
+
+/* Folds beta in and corrects; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32
+   bias. */
 static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
 {
     int at = job->part.bias;
     pare_value *own = at >= 0 ? pare_node_in(job->node, at) : NULL;
-    if (!own) {
-        pare_node *sum = pare_quant_bias_node(job->node);
-        if (!sum) return PARE_OK;
-        int i = sum->in[0]->data == NULL;
-        return sum->in[i]->dtype == PARE_f32 ? round_float(s, job, w, sum, i, 1) : PARE_OK;
-    }
+    const pare_tensor *bias;
+    if (!own) return write_sum(s, job, w);
     if (!own->data || own->data->dtype != PARE_f32) return PARE_OK;
     bool s32 = s->options->target == PARE_TARGET_ONNXRUNTIME && w->axis >= 0 &&
                own->data->rank == 1 && own->data->count == w->channels;
-    if (s32) {
-        const pare_tensor *bias;
-        PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
+    PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
+    PARE_TRY(corrected(s, job, w, bias, &bias));
+    if (s32)
         PARE_TRY(write_s32(s, job, w, bias));
-    } else
-        PARE_TRY(round_float(s, job, w, job->node, at, job->part.beta));
+    else
+        PARE_TRY(round_float(s, job, w, job->node, at, bias));
     return job->part.beta != 1 ? pare_node_set_float(job->node, "beta", 1) : PARE_OK;
 }
 

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hash of what was taken from the ranges: name, scale and zero point of every point, order-free. */
+/* Hash of what was taken from the ranges: name, scale and zero point of every point, and the corrected
+   biases, order-free. */
 static void hash_points(const pare_quant_scheme *s, char text[33])
 {
-    pare_hash sum = {0, 0};
+    pare_hash sum = s->shifts;
     for (int i = 0; i < s->point_count; i++) {
         const pare_quant_point *p = &s->point[i];
         pare_hash name = pare_hash_bytes(p->value->name, strlen(p->value->name));
@@ -34,8 +35,8 @@ static pare_status to_int8(pare_quant_scheme *s)
                          "--skip and --only leave to quantize",
                          s->model->path);
     PARE_TRY(pare_quant_scales(s));
-    hash_points(s, hash);
     PARE_TRY(pare_quant_emit(s));
+    hash_points(s, hash);
     pare_graph_sweep(s->graph);
     return pare_quant_manifest(s->model, s->options, hash);
 }

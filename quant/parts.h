@@ -5,6 +5,7 @@
 #define PARE_QUANT_PARTS_H
 
 #include "quant/quant.h"
+#include "runtime/base/hash.h"
 #include "runtime/ops/ops.h"
 
 /* --- map.c: pointers to positions --- */
@@ -64,6 +65,8 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
+    pare_hash shifts; /* of the bias corrections made, order-free */
+    int corrected;    /* biases */
     bool *chosen; /* (node_count) before anything is inserted */
     pare_quant_map node_at; /* node -> position in chosen */
     pare_quant_map point_at;
@@ -129,6 +132,14 @@ pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
 PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,
                                                     float *scale);
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
+
+/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded to
+   q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena; NULL where
+   the input's channel means are not known or the layout is none that this serves. */
+PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *job,
+                                                 const pare_tensor *w, const int8_t *q,
+                                                 const float *scale, int64_t scales,
+                                                 const double **out, int64_t *count);
 
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);

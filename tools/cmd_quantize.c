@@ -17,7 +17,7 @@ typedef struct quantize_options {
     const char *output, *ranges, *method;
     int precision, activations, target, weights, io;
     pare_list skip, only;
-    bool bf16_compute, external_data;
+    bool keep_bias, bf16_compute, external_data;
 } quantize_options;
 
 enum { TARGET_AUTO = -1 };
@@ -37,6 +37,8 @@ static const pare_option table[] = {
      0, "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},
     {"weights", 0, PARE_OPTION_CHOICE, "channel|tensor", offsetof(quantize_options, weights), 0, 0,
      "one scale per output channel, or one per weight (channel)"},
+    {"no-bias-correction", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, keep_bias), 0, 0,
+     "leave biases as they are: do not take out what rounded weights shift outputs by (int8)"},
     {"skip", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, skip), 0, 0,
      "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"},
     {"only", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, only), 0, 0,
@@ -77,7 +79,8 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 /* Options that change nothing in the chosen precision. */
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
-    static const char *const of_int8[] = {"activations", "target", "weights", "method", NULL};
+    static const char *const of_int8[] = {"activations", "target", "weights", "method",
+                                          "no-bias-correction", "no-equalization", NULL};
     static const char *const of_halves[] = {"io", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
@@ -118,6 +121,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
         .skip_count = o->skip.count,
         .only = o->only.item,
         .only_count = o->only.count,
+        .keep_bias = o->keep_bias,
         .io_same = o->io == 1,
         .bf16_compute = o->bf16_compute,
     };
