@@ -2,6 +2,7 @@
 #include "calib/ranges.h"
 #include "runtime/base/size.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void pare_stats_drop(pare_stats *s)
@@ -85,6 +86,12 @@ pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *
                              "has tensor '%s' where the table before it has '%s'; both must "
                              "come from the same version of pare",
                              b->stats[i].name, a->stats[i].name);
+        const pare_channels *c = a->stats[i].channels, *d = b->stats[i].channels;
+        if (c->count && d->count && c->count != d->count)
+            return PARE_FAIL(ctx, INPUT,
+                             "tensor '%s' has %" PRId64 " channels, in the table before it %" PRId64
+                             "; both must come from one shape of the model's inputs",
+                             a->stats[i].name, d->count, c->count);
         if (x->count > INT64_MAX - y->count)
             return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of counts overflows",
                              a->stats[i].name);
@@ -93,8 +100,8 @@ pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *
         PARE_TRY(pare_histogram_merge(ctx, a->stats[i].histogram, b->stats[i].histogram));
         pare_status st = pare_channels_merge(ctx, a->stats[i].channels, b->stats[i].channels);
         if (st != PARE_OK)
-            return PARE_FAIL(ctx, INPUT, "tensor '%s': the tables' channels differ in number, or "
-                                         "their sums overflow", a->stats[i].name);
+            return pare_fail(ctx, st, "tensor '%s': the sum of its channels overflows",
+                             a->stats[i].name);
     }
     a->samples = samples;
     a->data = pare_hash_sum(a->data, b->data);

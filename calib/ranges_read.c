@@ -105,7 +105,7 @@ static bool parse_hex(const char **text, int most, pare_wide *out)
 pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *c, const char *sums,
                                 const char *largest, bool *good)
 {
-    enum { SUM_DIGITS = 31, FLOAT_DIGITS = 8 };
+    enum { SUM_DIGITS = 31, FLOAT_DIGITS = 8, INFINITE = 0x7f800000 };
     int64_t n = *sums != 0, i = 0;
     for (const char *s = sums; *s; s++) n += *s == ' ';
     *good = false;
@@ -120,7 +120,7 @@ pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *c, const char *sum
         if (!parse_hex(&largest, FLOAT_DIGITS, &bits)) return PARE_OK;
         uint32_t word = (uint32_t)bits;
         memcpy(&c->largest[i], &word, sizeof word);
-        if (bits > UINT32_MAX || !(c->largest[i] >= 0)) return PARE_OK;
+        if (bits > INFINITE) return PARE_OK; /* negative or NaN */
     }
     *good = i == n && !*sums && !*largest;
     return PARE_OK;

@@ -34,7 +34,7 @@ static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t cha
 
 /* Mean of output o's error. */
 static double shift_of(const layout *l, int64_t o, const float *w, const int8_t *q, float scale,
-                       const pare_channels *x)
+                       const pare_channels *x, const float *divided)
 {
     int64_t first = o / (l->outputs / l->groups) * l->inputs; /* channel of its group's first input */
     double shift = 0;
@@ -43,7 +43,8 @@ static double shift_of(const layout *l, int64_t o, const float *w, const int8_t 
         double error = 0;
         for (int64_t t = at; t < at + l->taps; t++)
             error += (double)q[t] * (double)scale - (double)w[t];
-        shift += error * pare_channels_mean(x, first + c);
+        double mean = pare_channels_mean(x, first + c);
+        shift += error * (divided ? mean / (double)divided[first + c] : mean);
     }
     return shift;
 }
@@ -63,7 +64,8 @@ pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *jo
     double *shift = pare_arena_alloc(s->arena, (size_t)l.outputs, sizeof *shift);
     if (!shift) return PARE_MEMORY;
     for (int64_t o = 0; o < l.outputs; o++)
-        shift[o] = shift_of(&l, o, w->data, q, scale[scales == 1 ? 0 : o], stats->channels);
+        shift[o] = shift_of(&l, o, w->data, q, scale[scales == 1 ? 0 : o], stats->channels,
+                            s->point[job->x].divided);
     *out = shift;
     *count = l.outputs;
     return PARE_OK;

@@ -182,9 +182,8 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
     return pare_node_set_in(job->node, job->part.bias, out);
 }
 
-/* A constant operand's new content: in its own value where nothing else reads that. */
-static pare_status put(pare_quant_scheme *s, pare_node *node, int i, const pare_tensor *like,
-                       const float *data)
+pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i, const pare_tensor *like,
+                           const float *data)
 {
     pare_value *v = node->in[i], *fresh;
     pare_tensor *t;
@@ -212,7 +211,7 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
         double b = (double)((const float *)t->data)[c];
         data[c] = (float)(one_bias && !one_scale ? b : rint(b / step) * step);
     }
-    return put(s, node, i, t, data);
+    return pare_quant_put(s, node, i, t, data);
 }
 
 /* A bias less the shift that the rounded weight brings; itself where none is known for each of its

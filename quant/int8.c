@@ -34,6 +34,7 @@ static pare_status to_int8(pare_quant_scheme *s)
                          "%s: no node can become int8; expected a float Conv, Gemm or MatMul that "
                          "--skip and --only leave to quantize",
                          s->model->path);
+    PARE_TRY(pare_quant_equalize(s));
     PARE_TRY(pare_quant_scales(s));
     PARE_TRY(pare_quant_emit(s));
     hash_points(s, hash);

@@ -49,12 +49,13 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
     char *recipe;
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
-            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s",
+            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s%s",
             o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
-            o->keep_bias ? " bias-correction=no" : "");
+            o->keep_bias ? " bias-correction=no" : "",
+            o->keep_channels ? " equalization=no" : "");
     else
         recipe = pare_arena_printf(&model->arena, "%s io=%s%s",
                                    o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",

@@ -43,6 +43,7 @@ typedef struct pare_quant_point {
     int group;     /* first point of those that share scale and zero point */
     float low, high, scale;
     int zero;
+    const float *divided; /* per channel: what the tensor was divided by to equalize it; or NULL */
 } pare_quant_point;
 
 typedef struct pare_quant_use {
@@ -67,6 +68,7 @@ typedef struct pare_quant_scheme {
     pare_quant_facts *facts;
     pare_hash shifts; /* of the bias corrections made, order-free */
     int corrected;    /* biases */
+    int equalized;    /* points */
     bool *chosen; /* (node_count) before anything is inserted */
     pare_quant_map node_at; /* node -> position in chosen */
     pare_quant_map point_at;
@@ -133,6 +135,10 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
                                                     float *scale);
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
 
+/* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of equal
+   range; the range is set anew. */
+PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
+
 /* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded to
    q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena; NULL where
    the input's channel means are not known or the layout is none that this serves. */
@@ -143,6 +149,10 @@ PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const par
 
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
+
+/* A constant operand's new content, of like's shape: in its own value where nothing else reads that. */
+PARE_NODISCARD pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i,
+                                          const pare_tensor *like, const float *data);
 
 /* halves.c */
 PARE_NODISCARD pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,

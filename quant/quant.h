@@ -24,6 +24,7 @@ typedef struct pare_quant_options {
     const char *const *only;
     int only_count;
     bool keep_bias;    /* int8: biases are not corrected for the rounding of weights */
+    bool keep_channels; /* int8: tensors before depthwise convolutions are not equalized */
     bool io_same;      /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
     bool bf16_compute; /* typed bf16 at opset 22; else weights stored as bf16 behind a Cast */
 } pare_quant_options;

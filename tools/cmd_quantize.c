@@ -17,7 +17,7 @@ typedef struct quantize_options {
     const char *output, *ranges, *method;
     int precision, activations, target, weights, io;
     pare_list skip, only;
-    bool keep_bias, bf16_compute, external_data;
+    bool keep_bias, keep_channels, bf16_compute, external_data;
 } quantize_options;
 
 enum { TARGET_AUTO = -1 };
@@ -39,6 +39,8 @@ static const pare_option table[] = {
      "one scale per output channel, or one per weight (channel)"},
     {"no-bias-correction", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, keep_bias), 0, 0,
      "leave biases as they are: do not take out what rounded weights shift outputs by (int8)"},
+    {"no-equalization", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, keep_channels), 0, 0,
+     "leave the channels before depthwise convolutions as they are (int8 with --method auto)"},
     {"skip", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, skip), 0, 0,
      "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"},
     {"only", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, only), 0, 0,
@@ -122,6 +124,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
         .only = o->only.item,
         .only_count = o->only.count,
         .keep_bias = o->keep_bias,
+        .keep_channels = o->keep_channels,
         .io_same = o->io == 1,
         .bf16_compute = o->bf16_compute,
     };
