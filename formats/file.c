@@ -144,7 +144,8 @@ static pare_status output_start(pare_output *o)
 {
     PARE_TRY(look_at_target(o));
     if (o->direct) {
-        o->fd = open(o->target, O_WRONLY | O_CLOEXEC);
+        o->fd = open(o->target, O_WRONLY | O_CLOEXEC); /* a pipe waits here for its reader */
+        if (o->fd < 0 && errno == EINTR) PARE_TRY(pare_ctx_poll(o->ctx));
         return o->fd < 0 ? output_fails(o, errno) : PARE_OK;
     }
     char *folder = folder_of(o->ctx, o->target);

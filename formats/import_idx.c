@@ -7,9 +7,11 @@
 #include "runtime/base/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { BLOCK_BYTES = 1 << 20 };
@@ -57,10 +59,19 @@ static pare_status idx_open(pare_ctx *ctx, idx_file *f, const char *path)
     uint8_t head[4], dims[4 * PARE_MAX_RANK];
     *f = (idx_file){.ctx = ctx, .path = path};
     errno = 0;
-    f->file = gzopen(path, "rbe");
-    if (!f->file)
-        return PARE_FAIL(ctx, IO, "%s: cannot be opened: %s", path,
-                         errno ? strerror(errno) : "out of memory");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang */
+    struct stat info;
+    if (fd >= 0 && !fstat(fd, &info) && !S_ISREG(info.st_mode)) {
+        close(fd);
+        return PARE_FAIL(ctx, INPUT, "%s: is not a regular file, expected an IDX file", path);
+    }
+    f->file = fd < 0 ? NULL : gzdopen(fd, "rb");
+    if (!f->file) {
+        pare_status st = PARE_FAIL(ctx, IO, "%s: cannot be opened: %s", path,
+                                   errno ? strerror(errno) : "out of memory");
+        if (fd >= 0) close(fd);
+        return st;
+    }
     PARE_TRY(idx_read(f, head, 4));
     f->dtype = idx_type(head[2]);
     f->rank = head[3];

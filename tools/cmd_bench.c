@@ -84,9 +84,10 @@ static pare_status parse_shape(pare_ctx *ctx, pare_arena *arena, const char *tex
     out->shape = (pare_shape){0};
     for (at = colon + 1; at < end || at == colon + 1;) {
         char *behind;
+        errno = 0;
         long long dim = strtoll(at, &behind, 10);
-        if (colon == text || behind == at || behind > end || dim < 0 ||
-            (behind < end && *behind != 'x') || out->shape.rank == PARE_MAX_RANK)
+        if (colon == text || behind == at || behind > end || dim < 0 || errno ||
+            (behind < end && (*behind != 'x' || behind + 1 == end)) || out->shape.rank == PARE_MAX_RANK)
             return PARE_FAIL(ctx, USAGE, "--shapes %s: expected NAME:AxBxC, up to %d dims", text,
                              PARE_MAX_RANK);
         out->shape.dim[out->shape.rank++] = dim;
@@ -101,7 +102,8 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
 {
     pare_value **inputs = pare_model_inputs(&tool->arena, model, count);
     pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)*count, sizeof *shapes);
-    if (!inputs || !shapes) return PARE_MEMORY;
+    bool *given = pare_arena_alloc(&tool->arena, (size_t)*count + 1, sizeof *given);
+    if (!inputs || !shapes || !given) return PARE_MEMORY;
     for (int i = 0; i < *count; i++) {
         if (inputs[i]->shape.rank < 0 && !o->shapes.count)
             return PARE_FAIL(tool->ctx, INPUT,
@@ -122,6 +124,10 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
                 return PARE_FAIL(tool->ctx, INPUT,
                                  "%s: has no input '%s' (--shapes); its first is '%s'", model->path,
                                  one.name, *count ? shapes[0].name : "(none)");
+            if (given[i])
+                return PARE_FAIL(tool->ctx, USAGE, "--shapes %s: input '%s' is given twice",
+                                 o->shapes.item[s], one.name);
+            given[i] = true;
             shapes[i] = one;
             at = *end ? end + 1 : end;
         }

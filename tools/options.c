@@ -212,6 +212,9 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
                              o->name, o->name, o->value);
         value = words[++*i];
     }
+    if (value && !*value)
+        return PARE_FAIL(arena->ctx, USAGE, "%s: --%s was given nothing, expected --%s %s",
+                         command->name, o->name, o->name, o->value);
     PARE_TRY(append(arena, &((pare_common *)options)->given, o->name));
     return set(arena, command, o, options, value);
 }
@@ -219,6 +222,10 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
 static pare_status check_arguments(pare_ctx *ctx, const pare_command *command,
                                    const pare_list *list)
 {
+    for (int i = 0; i < list->count; i++)
+        if (!*list->item[i])
+            return PARE_FAIL(ctx, USAGE, "%s: argument %d is empty; usage: pare %s %s", command->name,
+                             i + 1, command->name, command->arguments);
     if (list->count >= command->min && (command->max < 0 || list->count <= command->max))
         return PARE_OK;
     if (list->count > command->max && command->max >= 0)

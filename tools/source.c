@@ -79,7 +79,10 @@ static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options
         *last = strtoll(text, &end, 10);
     else
         end = (char *)text;
-    if (*end || *first < 0 || *last > all || *first > *last)
+    if (*end)
+        return PARE_FAIL(ctx, USAGE, "--range %s: expected A:B, the samples from A to B-1",
+                         options->range);
+    if (*first < 0 || *last > all || *first > *last)
         return PARE_FAIL(ctx, INPUT,
                          "%s: --range %s: expected 0 <= A < B <= %lld, the number of "
                          "samples in the file",

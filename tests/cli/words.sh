@@ -48,6 +48,21 @@ peak=$(sed -n 's/.*"peak_memory_bytes": \([0-9]*\).*/\1/p' said.facts)
 [ "${said:-0}" -lt $((peak * 13 / 10)) ] && [ $((${said:-0} * 13 / 10)) -gt "$peak" ] && pass memory_said_is_near ||
     fail memory_said_is_near "said $said, took $peak"
 
+# --- values that are none ---
+mkfifo pipe
+refuses empty_argument 2 "argument 1 is empty" "$pare" inspect ""
+refuses empty_value 2 "--shapes was given nothing" "$pare" bench "$mlp" --shapes ""
+refuses shape_ends_in_x 2 "--shapes input:1x1x28x28x" "$pare" bench "$mlp" --shapes input:1x1x28x28x
+refuses shape_too_large 2 "--shapes input:99999999999999999999x1" "$pare" bench "$mlp" --shapes input:99999999999999999999x1
+refuses shape_twice 2 "given twice" "$pare" bench "$mlp" --shapes input:1x1x28x28,input:2x1x28x28
+refuses range_of_three 2 "--range 1:2:3: expected A:B" "$pare" run "$mlp" --data "$data/test.h5" --range 1:2:3 -o r.h5
+for command in "inspect pipe" "quantize pipe --precision fp16 -o q.onnx" "run $mlp --data pipe -o r.h5" \
+    "run $mlp input=pipe -o out" "data import --npy pipe -o r.h5" "data import --idx pipe pipe -o r.h5" \
+    "calibrate --merge pipe pipe -o c.json" "quantize $mlp --ranges pipe -o q.onnx" "report pipe"; do
+    # shellcheck disable=SC2086 # words
+    refuses "pipe_$(echo "$command" | tr -c 'a-z\n' _ | cut -c1-24)" 1 "pipe: is not" timeout 20 "$pare" $command
+done
+
 # --- the flow ---
 works calibrate "$pare" calibrate -q "$mlp" --data "$data/train.h5" -o ranges.json
 [ "$(cat .test.out)" = ranges.json ] && pass data_on_standard_output || fail data_on_standard_output "$(cat .test.out)"
