@@ -353,6 +353,13 @@ def bodies():
     for form in ('fp16', 'bf16', 'bf16c'):
         model = near('loop', source, form, {'x': x[0], 'trips': np.array(4), 'd': d})
         inner(f'loop/{form}', model, form, {'Mul': True, 'Sub': True})
+    behind = onnx.load(source)  # what a Loop makes has a type though the file does not say which
+    behind.graph.node.append(helper.make_node('Neg', ['last'], ['z'], 'behind'))
+    behind.graph.output[0].name = 'z'
+    del behind.graph.value_info[:]
+    model = near('loop/behind', save(behind, 'behind'), 'fp16', {'x': x[0], 'trips': np.array(4), 'd': d})
+    made = next(n for n in model.graph.node if n.name == 'behind')
+    check('loop/behind/short', types(model)[made.output[0]] == F16, 'it stays f32')
     direct = save(net('''m (float[2,4] x, bool c) => (float[2,4] y) {
         h = Mul(x, x)
         y = If (c) < then_branch = yes () => (float[2,4] h) {},
