@@ -8,16 +8,18 @@ import onnxruntime
 from common import call
 
 
-def ort_session(path, threads=0):
+def ort_session(path, threads=0, optimize=True):
     settings = onnxruntime.SessionOptions()
+    if not optimize:
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.log_severity_level = 3
     settings.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
 
 
-def ort_logits(path, images, batch=50):
+def ort_logits(path, images, batch=50, optimize=True):
     """First output over images, in ONNX Runtime; models with a fixed batch get that batch."""
-    session = ort_session(path)
+    session = ort_session(path, optimize=optimize)
     first = session.get_inputs()[0]
     if isinstance(first.shape[0], int):
         batch = first.shape[0]
