@@ -155,11 +155,27 @@ static pare_status output_start(pare_output *o)
     return o->fd >= 0 ? PARE_OK : name_beside(o, make_file);
 }
 
+/* What a link says that leads to nothing yet, seen from the link's folder; else the path itself. */
+static void read_link(const char *path, char *out, size_t size)
+{
+    char to[2048];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    const char *slash = strrchr(path, '/');
+    if (n <= 0) {
+        snprintf(out, size, "%s", path);
+        return;
+    }
+    to[n] = 0;
+    snprintf(out, size, "%.*s%s", *to == '/' || !slash ? 0 : (int)(slash - path) + 1, path, to);
+}
+
 /* The file a path leads to: symbolic links are followed, so that the link stays. */
 static char *follow(pare_ctx *ctx, const char *path)
 {
-    char *real = realpath(path, NULL);
-    char *copy = pare_strdup(ctx, real ? real : path);
+    char *real = realpath(path, NULL), to[4096];
+    bool missing = !real && errno == ENOENT && strlen(path) < sizeof to;
+    if (missing) read_link(path, to, sizeof to);
+    char *copy = pare_strdup(ctx, real ? real : missing ? to : path);
     free(real);
     return copy;
 }

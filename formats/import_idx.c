@@ -230,8 +230,11 @@ pare_status pare_data_fashion_mnist(pare_ctx *ctx, const char *folder, const cha
     if (stat(source, &info))
         return PARE_FAIL(ctx, IO, "%s: %s; install Debian's package dataset-fashion-mnist", source,
                          strerror(errno));
-    if (mkdir(folder, 0777) && errno != EEXIST)
+    bool made = !mkdir(folder, 0777);
+    if (!made && errno != EEXIST)
         return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
-    PARE_TRY(import_part(ctx, folder, source, "train", "train.h5", &o));
-    return import_part(ctx, folder, source, "t10k", "test.h5", &o);
+    pare_status st = import_part(ctx, folder, source, "train", "train.h5", &o);
+    if (st == PARE_OK) st = import_part(ctx, folder, source, "t10k", "test.h5", &o);
+    if (st != PARE_OK && made) (void)rmdir(folder); /* only where nothing lies in it */
+    return st;
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of external data files. Two files cannot appear at once, so the data file is named after its
    content, OUT.<8 hex digits>.data: it can take no other content's place, and whenever the process
-   dies, the model under OUT finds its own data. What the model before used is removed at the end. */
+   dies, the model under OUT finds its own data. What the model before used is removed at the end; a
+   process killed just then leaves it behind, which harms nobody. */
 #include "formats/onnx_inner.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DIGITS = 8 };
@@ -20,6 +25,10 @@ pare_status pare_onnx_external_begin(pare_onnx_builder *b, const char *path)
         return PARE_FAIL(b->ctx, INPUT,
                          "%s: is a link, and readers look for external data beside the name they are "
                          "given; name the file itself",
+                         path);
+    if (!stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return PARE_FAIL(b->ctx, INPUT,
+                         "%s: is a device or pipe, beside which no external data can lie; name a file",
                          path);
     b->data_path = pare_arena_printf(&b->scratch, "%s.%0*d.data", path, DIGITS, 0);
     if (!b->data_path) return PARE_MEMORY;
@@ -40,6 +49,23 @@ pare_status pare_onnx_external_name(pare_onnx_builder *b)
     snprintf(digits, sizeof digits, "%08" PRIx32, (uint32_t)sum.low);
     memcpy(b->data_path + strlen(b->data_path) - DIGITS - strlen(".data"), digits, DIGITS);
     return PARE_OK;
+}
+
+int pare_onnx_external_lock(const char *path)
+{
+    enum { ATTEMPTS = 1000 };
+    char folder[4096] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash && (size_t)(slash - path) >= sizeof folder) return -1;
+    if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < ATTEMPTS; i++) { /* ten seconds; the holder renames two files */
+        if (!flock(fd, LOCK_EX | LOCK_NB)) return fd;
+        if (errno != EWOULDBLOCK && errno != EINTR) break;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    if (fd >= 0) close(fd);
+    return -1;
 }
 
 /* NAME.data or NAME.xxxxxxxx.data for a model called NAME. */

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     EXTERNAL_FROM = 1024, /* bytes of an initializer that leaves the model's file */
@@ -129,6 +130,25 @@ static pare_status write_external(const pare_onnx_builder *b, pare_output *outpu
     return PARE_OK;
 }
 
+/* Gives both their names and takes the old data away, one process at a time. */
+static pare_status commit_files(pare_onnx_builder *b, pare_output *model, pare_output *data,
+                                const char *path)
+{
+    int lock = pare_onnx_external_lock(path);
+    pare_status st = pare_onnx_external_old(b, path);
+    if (st != PARE_OK)
+        pare_output_discard(data);
+    else if (data)
+        st = pare_output_commit(data);
+    if (st != PARE_OK)
+        pare_output_discard(model);
+    else
+        st = pare_output_commit(model);
+    if (st == PARE_OK) pare_onnx_external_end(b);
+    if (lock >= 0) close(lock);
+    return st;
+}
+
 /* Both files are complete and on the disk before either gets its name; the data goes first, for the
  * model needs it.
  */
@@ -144,11 +164,7 @@ static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const 
     if (st == PARE_OK) st = pare_splice_write(splice, model);
     if (st == PARE_OK && data) st = pare_output_flush(data);
     if (st == PARE_OK && data) st = pare_output_flush(model);
-    if (st == PARE_OK && data) {
-        st = pare_output_commit(data);
-        data = NULL;
-    }
-    if (st == PARE_OK) return pare_output_commit(model);
+    if (st == PARE_OK) return commit_files(b, model, data, path);
     pare_output_discard(model);
     pare_output_discard(data);
     return st;
@@ -184,9 +200,7 @@ pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *
     if (options && options->external_data) st = pare_onnx_external_begin(&b, path);
     if (st == PARE_OK) st = pack(&b, &splice, path);
     if (st == PARE_OK) st = pare_onnx_external_check(&b, path);
-    if (st == PARE_OK) st = pare_onnx_external_old(&b, path);
     if (st == PARE_OK) st = write_files(&b, &splice, path);
-    if (st == PARE_OK) pare_onnx_external_end(&b);
     pare_splice_free(&splice);
     pare_free(b.external);
     pare_arena_free(&b.scratch);

@@ -73,6 +73,8 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
                          "%s: is a link; with --external-data give the file's own name, for its data "
                          "lie beside it",
                          o->output);
+    if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file", o->output);
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;

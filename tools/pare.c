@@ -45,12 +45,20 @@ static void hold_descriptors(void)
         }
 }
 
+/* Names come from files: what would move a terminal's cursor or end the line is not printed. */
+static void print_line(const char *before, const char *line)
+{
+    fputs(before, stderr);
+    for (; *line; line++) fputc((unsigned char)*line < ' ' || *line == 127 ? '?' : *line, stderr);
+    fputc('\n', stderr);
+}
+
 static void on_log(void *user, pare_log_level level, const char *line)
 {
     const pare_common *common = user;
     bool wanted = level == PARE_LOG_WARNING || common->verbose;
     if (wanted && !common->quiet)
-        fprintf(stderr, "%s%s\n", level == PARE_LOG_WARNING ? "warning: " : "", line);
+        print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
 }
 
 static pare_status check_device(pare_ctx *ctx, const pare_common *common)
@@ -162,6 +170,6 @@ int main(int argc, char **argv)
         return asked ? 0 : 2;
     pare_status st = run_words(&ctx, argv + 1, argc - 1);
     if (st != PARE_OK)
-        fprintf(stderr, "pare: %s\n", ctx.message[0] ? ctx.message : pare_status_text(st));
+        print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);
 }

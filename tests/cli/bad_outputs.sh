@@ -49,6 +49,30 @@ refuses needs_output 2 "-o OUT" "$pare" quantize m.onnx --precision fp16
 refuses needs_data 2 "--data|--ranges" "$pare" quantize m.onnx -o q.onnx
 refuses data_and_ranges 2 "exclude" "$pare" quantize m.onnx -o q.onnx --data a.h5 --ranges b.json
 
+# --- links, devices, names ---
+ln -s later.onnx dangling.onnx
+works link_to_nothing $quantize -o dangling.onnx
+[ -L dangling.onnx ] && [ -s later.onnx ] && pass link_stays || fail link_stays "$(ls -l dangling.onnx)"
+refuses link_loop 1 "loop" sh -c 'ln -s loop loop; "$@"' sh $quantize -o loop
+refuses device 1 "/dev/null|a device or pipe" $quantize -o /dev/null
+refuses device_with_data 1 "/dev/null|a device or pipe" $quantize --external-data -o /dev/null
+newline=$(printf 'two\nlines.onnx')
+refuses newline_in_name 1 "two?lines.onnx" "$pare" inspect "$newline"
+
+# --- two processes write the same model ---
+mkdir race
+wrong=
+for i in 1 2 3 4 5 6 7 8; do
+    for net in mlp cnn mlp; do
+        "$pare" quantize -q "$zoo/$net.onnx" --precision fp16 --external-data -o race/m.onnx >/dev/null 2>&1 &
+    done
+    wait
+    "$pare" check race/m.onnx >/dev/null 2>&1 || wrong="$wrong $i"
+    [ "$(ls race | wc -l)" = 2 ] || wrong="$wrong $i:$(ls race | tr '\n' ,)"
+done
+if [ -z "$wrong" ]; then pass one_of_two_writers_wins; else fail one_of_two_writers_wins "$wrong"; fi
+rm -rf race
+
 # --- the disk is full ---
 printf 'old content' >old.onnx
 limited() { (ulimit -f 8 && exec "$@"); }

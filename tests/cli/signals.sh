@@ -74,6 +74,8 @@ for i in $(seq 1 25); do
 done
 if [ -z "$wrong" ]; then pass sigkill_leaves_a_pair; else fail sigkill_leaves_a_pair "kills$wrong"; fi
 case $seen in *old*) pass sigkill_came_before_the_pair ;; *) fail sigkill_came_before_the_pair "every run had ended" ;; esac
+rm -f two/*
+cp old/* two/
 pair cnn two
 [ "$(ls two)" = "$(ls new)" ] && whole new && pass pair_is_replaced || fail pair_is_replaced "$(ls two | tr '\n' ' ')"
 rm -rf old new two
