@@ -125,7 +125,8 @@ pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare
     *out = whole_range(h, w->symmetric, rule->method);
     if (h->count == h->nan + h->inf)
         return PARE_FAIL(ctx, INPUT,
-                         h->count ? "all its values are NaN or infinite: it has no range"
+                         h->count ? "all its values are NaN or infinite: it has no range; look for bad "
+                                    "weights with pare check"
                                   : "it has no values and so no range");
     if (rule->method == PARE_METHOD_AUTO) out->chosen = PARE_METHOD_MINMAX;
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;

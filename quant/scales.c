@@ -26,7 +26,9 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
     pare_range_rule rule = s->options->rule;
     rule.symmetric = !s->options->unsigned_activations;
     pare_range range;
-    PARE_TRY(pare_range_choose(s->ctx, stats->histogram, &rule, &range));
+    pare_status st = pare_range_choose(s->ctx, stats->histogram, &rule, &range);
+    if (st != PARE_OK)
+        return pare_fail_prefix(s->ctx, st, "%s: tensor '%s'", s->model->path, p->value->name);
     if (!isfinite(range.low) || !isfinite(range.high) || range.low > range.high)
         return PARE_FAIL(s->ctx, INPUT,
                          "%s: tensor '%s' has the range [%g, %g], expected finite "

@@ -70,6 +70,20 @@ typedef struct loaded {
     void *data;
 } loaded;
 
+static pare_status check_shape(pare_tool *tool, const pare_model *model, const pare_value *value,
+                               const loaded *given)
+{
+    char have[256], takes[256];
+    const pare_shape *want = &value->shape;
+    bool fits = want->rank < 0 || want->rank == given->shape.rank;
+    for (int i = 0; fits && i < want->rank; i++)
+        fits = want->dim[i] < 0 || want->dim[i] == given->shape.dim[i];
+    if (fits) return PARE_OK;
+    return PARE_FAIL(tool->ctx, INPUT, "%s: has shape %s, input '%s' of %s takes %s", given->path,
+                     pare_shape_text(&given->shape, have, sizeof have), value->name, model->path,
+                     pare_shape_text(want, takes, sizeof takes));
+}
+
 static pare_status load_one(pare_tool *tool, const pare_model *model, const char *text, loaded *out)
 {
     const char *equals = strchr(text, '=');
@@ -87,7 +101,7 @@ static pare_status load_one(pare_tool *tool, const pare_model *model, const char
         return PARE_FAIL(tool->ctx, INPUT, "%s: is %s, input '%s' of %s is %s", out->path,
                          pare_type(out->dtype)->onnx_name, out->name, model->path,
                          pare_type(value->dtype)->onnx_name);
-    return PARE_OK;
+    return check_shape(tool, model, value, out);
 }
 
 /* All tensors that --input and NAME=FILE arguments name; each input once, none missing. */

@@ -58,6 +58,9 @@ zeros 25088 | npy_of int64.npy '<i8' '(4, 1, 28, 28)'
 $import -o int64.h5 --npy int64.npy >/dev/null
 refuses integers_for_floats 1 "int64.h5|/input|has type s64|takes f32|float32" $run int64.h5
 refuses no_rows_in_tensor 1 "vit.onnx|'input'|0 samples" "$pare" bench -q "$zoo/vit.onnx" --shapes input:0x1x28x28
+zeros 12544 | npy_of turned.npy '<f4' '(4, 28, 28, 1)'
+refuses wrong_dims_of_tensor 1 "turned.npy|[4,28,28,1]|'input'|mlp.onnx|[batch,1,28,28]" \
+    "$pare" run -q "$zoo/mlp.onnx" input=turned.npy -o outs
 : | npy_of rows.npy '<f4' '(0, 1, 28, 28)'
 refuses no_rows_in_run 1 "vit.onnx|'input'|[0,1,28,28]: 0 samples" "$pare" run -q "$zoo/vit.onnx" input=rows.npy -o outs
 zeros 24 | npy_of three.npy '<i8' '(3,)'

@@ -98,6 +98,14 @@ works check_nan "$pare" check nan.onnx
 says check_names_nan "warning: nan.onnx: tensor 'w' holds 1 NaN and 0 infinite values, the first at element 1"
 refuses nan_weight 1 "nan.onnx|tensor 'w'|nan" "$pare" quantize -q nan.onnx --data zeros.h5 -o nan.q.onnx
 
+model allnan 17 "node { op_type: \"Mul\" name: \"m\" input: \"x\" input: \"s\" output: \"h\" }
+    node { op_type: \"MatMul\" name: \"fc\" input: \"h\" input: \"w\" output: \"y\" }
+    initializer { name: \"s\" data_type: 1 float_data: nan }
+    initializer { name: \"w\" data_type: 1 dims: 4 dims: 4 float_data: 1 float_data: 2 float_data: 3
+    float_data: 4 float_data: 1 float_data: 2 float_data: 3 float_data: 4 float_data: 1 float_data: 2
+    float_data: 3 float_data: 4 float_data: 1 float_data: 2 float_data: 3 float_data: 4 } $ends"
+refuses nan_everywhere 1 "allnan.onnx: tensor 'h'|NaN|pare check" "$pare" quantize -q allnan.onnx --data zeros.h5 -o nan.q.onnx
+
 # --- external data ---
 external() { # NAME LOCATION
     model "$1" 17 "node { op_type: \"Add\" name: \"a\" input: \"x\" input: \"w\" output: \"y\" }
