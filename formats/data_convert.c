@@ -107,11 +107,11 @@ pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *s, const pare_shape *
                          s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,
                          type->name);
     if (float_model && !float_file && s->set.dtype != PARE_u8)
-        return PARE_FAIL(ctx, INPUT,
-                         "%s: dataset '%s': has type %s, but input '%s' takes %s; store ready values "
-                         "as float32, or pixels as uint8 with attributes mean and std",
-                         s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,
-                         type->name);
+        return PARE_FAIL(
+            ctx, INPUT,
+            "%s: dataset '%s': has type %s, but input '%s' takes %s; store ready values "
+            "as float32, or pixels as uint8 with attributes mean and std",
+            s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name, type->name);
     PARE_TRY(fit_dims(ctx, s, wanted));
     if (!pare_type_bytes(s->dtype, s->count, &s->bytes) || s->bytes > PARE_H5_MAX_BYTES)
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': one sample is larger than 1 GiB",
@@ -226,9 +226,7 @@ static void exact_integers(pare_dtype dtype, int64_t *low, int64_t *high)
 {
     int bits = pare_type(dtype)->bits;
     bool no_sign = dtype == PARE_u8 || dtype == PARE_u16 || dtype == PARE_u32;
-    *high = dtype == PARE_bool ? 1
-            : no_sign          ? ((int64_t)1 << bits) - 1
-                               : INT64_MAX >> (64 - bits);
+    *high = dtype == PARE_bool ? 1 : no_sign ? ((int64_t)1 << bits) - 1 : INT64_MAX >> (64 - bits);
     *low = no_sign || dtype == PARE_bool || dtype == PARE_u64 ? 0 : -*high - 1;
     if (dtype == PARE_u64) *high = INT64_MAX;
 }

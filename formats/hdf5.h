@@ -61,8 +61,8 @@ typedef struct pare_h5_scratch {
 
 enum { PARE_H5_MAX_BYTES = 1 << 30 }; /* of one sample, one chunk and one group */
 
-/* Opens a file to read; apart: a child process makes the HDF5 calls, and where it dies of them that is
-   PARE_INPUT. PARE_IO: missing; PARE_INPUT: not HDF5, cut or damaged. */
+/* Opens a file to read; apart: a child process makes the HDF5 calls, and where it dies of them that
+   is PARE_INPUT. PARE_IO: missing; PARE_INPUT: not HDF5, cut or damaged. */
 PARE_NODISCARD pare_status pare_h5_open(pare_ctx *ctx, pare_h5_file *out, const char *path,
                                         bool apart);
 /* Gives HDF5's handle or the child back; datasets that are not serial stay readable. */
@@ -106,7 +106,7 @@ PARE_NODISCARD pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *s
 /* hdf5_apart.c: the same questions, answered by the file's helper. */
 PARE_NODISCARD pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file);
 PARE_NODISCARD pare_status pare_h5_helper_start(pare_ctx *ctx, pare_h5_file *file);
-void pare_h5_helper_end(pare_h5_file *file);  /* what it told stays */
+void pare_h5_helper_end(pare_h5_file *file); /* what it told stays */
 void pare_h5_helper_free(pare_h5_file *file);
 PARE_NODISCARD pare_status pare_h5_helper_names(pare_ctx *ctx, const pare_h5_file *file,
                                                 char **joined, char **first, int *count);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HDF5 in a process of its own. Release 1.10 does not survive every damaged file, so a child, forked
-   when the file is opened, makes all HDF5 calls and answers questions over a socket: the names of
-   datasets, what one of them is and where its chunks lie, rows that only H5Dread can read. When the
-   child dies, the question in flight becomes one message. What it answers is checked again here,
-   for a damaged heap may answer before it dies. */
+/* HDF5 in a process of its own. Release 1.10 does not survive every damaged file, so a child,
+   forked when the file is opened, makes all HDF5 calls and answers questions over a socket: the
+   names of datasets, what one of them is and where its chunks lie, rows that only H5Dread can read.
+   When the child dies, the question in flight becomes one message. What it answers is checked again
+   here, for a damaged heap may answer before it dies. */
 #include "formats/hdf5.h"
 
 #include <errno.h>
@@ -133,16 +133,20 @@ static bool answer_rows(server *s, const request *r)
 static bool answer_one(server *s, const request *r, const char *text)
 {
     switch (r->what) {
-    case ASK_OPEN: return answer(s, pare_h5_open_here(&s->ctx, &s->file), NULL, NULL, 0);
-    case ASK_NAMES: return answer_names(s);
+    case ASK_OPEN:
+        return answer(s, pare_h5_open_here(&s->ctx, &s->file), NULL, NULL, 0);
+    case ASK_NAMES:
+        return answer_names(s);
     case ASK_HAS: {
         bool has;
         const void *part[] = {&has};
         pare_status st = pare_h5_has(&s->ctx, &s->file, text, &has);
         return answer(s, st, part, &(size_t){sizeof has}, 1);
     }
-    case ASK_SET: return answer_set(s, text);
-    case ASK_ROWS: return answer_rows(s, r);
+    case ASK_SET:
+        return answer_set(s, text);
+    case ASK_ROWS:
+        return answer_rows(s, r);
     }
     return false;
 }
@@ -160,7 +164,8 @@ static void allow_time(uint64_t file_bytes)
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* Until the parent closes its end. A crash must not print, nor leave a core of the parent's size. */
+/* Until the parent closes its end. A crash must not print, nor leave a core of the parent's size.
+ */
 static void serve(const pare_h5_file *file, int fd)
 {
     server s = {.fd = fd, .file = *file};
@@ -168,8 +173,9 @@ static void serve(const pare_h5_file *file, int fd)
     char text[NAME_SIZE];
     pare_ctx_init(&s.ctx);
     s.file.helper = NULL;
-    for (int number = 1; number < SIGRTMIN; number++) signal(number, SIG_DFL); /* not the caller's */
-    signal(SIGINT, SIG_IGN); /* the terminal sends it to both; the parent decides */
+    for (int number = 1; number < SIGRTMIN; number++)
+        signal(number, SIG_DFL); /* not the caller's */
+    signal(SIGINT, SIG_IGN);     /* the terminal sends it to both; the parent decides */
     signal(SIGHUP, SIG_IGN);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -192,7 +198,8 @@ static int end(pare_h5_helper *h)
     if (h->fd < 0) return 0;
     close(h->fd);
     h->fd = -1;
-    while ((pid = waitpid(h->pid, &status, 0)) < 0 && errno == EINTR) {}
+    while ((pid = waitpid(h->pid, &status, 0)) < 0 && errno == EINTR) {
+    }
     return pid == h->pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
@@ -323,8 +330,7 @@ static bool measure_answer(const pare_h5_set *s, size_t bytes, size_t *chunks)
         s->image.layout[sizeof image->layout - 1])
         return false;
     *chunks = s->chunks ? (size_t)(s->group_count * s->group_chunks) : 0;
-    return !s->chunks == s->serial &&
-           bytes == sizeof *s + *chunks * sizeof *s->chunks + numbers;
+    return !s->chunks == s->serial && bytes == sizeof *s + *chunks * sizeof *s->chunks + numbers;
 }
 
 /* A copy of count items at *at, which moves behind them; NULL for none. */

@@ -57,12 +57,12 @@ static pare_status import_pair(pare_ctx *ctx, const char *path, npy_pair *p,
     PARE_TRY(check_pair(ctx, p));
     bool pixels = p->x.dtype == PARE_u8, nhwc = options->layout && !strcmp(options->layout, "nhwc");
     if ((!pixels && (options->mean || options->std)) || (p->x.rank != 4 && nhwc))
-        return PARE_FAIL(ctx, USAGE,
-                         "%s: has %d axes of %s; %s", p->x.path, p->x.rank,
-                         pare_type(p->x.dtype)->name,
-                         nhwc && p->x.rank != 4
-                             ? "--layout nhwc applies to 4 axes"
-                             : "--mean and --std apply to uint8, other values are taken as they are");
+        return PARE_FAIL(
+            ctx, USAGE, "%s: has %d axes of %s; %s", p->x.path, p->x.rank,
+            pare_type(p->x.dtype)->name,
+            nhwc && p->x.rank != 4
+                ? "--layout nhwc applies to 4 axes"
+                : "--mean and --std apply to uint8, other values are taken as they are");
     p->row = p->x.count / p->x.dim[0];
     p->element = (size_t)pare_type(p->x.dtype)->bits / 8;
     p->block = BLOCK_BYTES / (int64_t)p->element / p->row;

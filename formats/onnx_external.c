@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of external data files. Two files cannot appear at once, so the data file is named after its
-   content, OUT.<8 hex digits>.data: it can take no other content's place, and whenever the process
-   dies, the model under OUT finds its own data. What the model before used is removed at the end; a
-   process killed just then leaves it behind, which harms nobody. */
+/* Names of external data files. Two files cannot appear at once, so the data file is named after
+   its content, OUT.<8 hex digits>.data: it can take no other content's place, and whenever the
+   process dies, the model under OUT finds its own data. What the model before used is removed at
+   the end; a process killed just then leaves it behind, which harms nobody. */
 #include "formats/onnx_inner.h"
 
 #include <errno.h>
@@ -22,14 +22,15 @@ pare_status pare_onnx_external_begin(pare_onnx_builder *b, const char *path)
     const char *slash = strrchr(path, '/');
     struct stat info;
     if (!lstat(path, &info) && S_ISLNK(info.st_mode))
-        return PARE_FAIL(b->ctx, INPUT,
-                         "%s: is a link, and readers look for external data beside the name they are "
-                         "given; name the file itself",
-                         path);
+        return PARE_FAIL(
+            b->ctx, INPUT,
+            "%s: is a link, and readers look for external data beside the name they are "
+            "given; name the file itself",
+            path);
     if (!stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
-        return PARE_FAIL(b->ctx, INPUT,
-                         "%s: is a device or pipe, beside which no external data can lie; name a file",
-                         path);
+        return PARE_FAIL(
+            b->ctx, INPUT,
+            "%s: is a device or pipe, beside which no external data can lie; name a file", path);
     b->data_path = pare_arena_printf(&b->scratch, "%s.%0*d.data", path, DIGITS, 0);
     if (!b->data_path) return PARE_MEMORY;
     b->location = b->data_path + (slash ? slash + 1 - path : 0);
@@ -127,8 +128,7 @@ pare_status pare_onnx_external_old(pare_onnx_builder *b, const char *path)
     for (size_t i = 0; files && st == PARE_OK && !b->old_data && i < files->count; i++) {
         const char *location = files->file[i].location;
         if (!is_named_after(location, name)) continue;
-        char *file =
-            pare_arena_printf(&b->scratch, "%.*s%s", (int)(name - path), path, location);
+        char *file = pare_arena_printf(&b->scratch, "%.*s%s", (int)(name - path), path, location);
         if (!file) st = PARE_MEMORY;
         if (file && (itself || !reads(b->model, file))) b->old_data = file;
     }

@@ -147,10 +147,9 @@ PARE_NODISCARD pare_status pare_onnx_external_begin(pare_onnx_builder *b, const 
 PARE_NODISCARD pare_status pare_onnx_external_name(pare_onnx_builder *b);
 /* Neither file may take the place of one that the model read from elsewhere needs. Written over its
    own source as a whole, a model replaces what it replaces. */
-PARE_NODISCARD pare_status pare_onnx_external_check(const pare_onnx_builder *b,
-                                                    const char *path);
-/* Locks the model's folder against others that replace a model and its data, until the descriptor is
-   closed; -1 where that cannot be had. */
+PARE_NODISCARD pare_status pare_onnx_external_check(const pare_onnx_builder *b, const char *path);
+/* Locks the model's folder against others that replace a model and its data, until the descriptor
+   is closed; -1 where that cannot be had. */
 int pare_onnx_external_lock(const char *path);
 /* Finds the data file of the model that is about to be replaced; removes it after that. */
 PARE_NODISCARD pare_status pare_onnx_external_old(pare_onnx_builder *b, const char *path);

@@ -87,7 +87,8 @@ static pare_status parse_shape(pare_ctx *ctx, pare_arena *arena, const char *tex
         errno = 0;
         long long dim = strtoll(at, &behind, 10);
         if (colon == text || behind == at || behind > end || dim < 0 || errno ||
-            (behind < end && (*behind != 'x' || behind + 1 == end)) || out->shape.rank == PARE_MAX_RANK)
+            (behind < end && (*behind != 'x' || behind + 1 == end)) ||
+            out->shape.rank == PARE_MAX_RANK)
             return PARE_FAIL(ctx, USAGE, "--shapes %s: expected NAME:AxBxC, up to %d dims", text,
                              PARE_MAX_RANK);
         out->shape.dim[out->shape.rank++] = dim;

@@ -99,8 +99,8 @@ static void warn_strange(findings *f, const char *name, const pare_tensor *t)
     if (s.first < 0) return;
     const char *text = pare_arena_printf(
         &f->tool->arena,
-        "%s: tensor '%s' holds %lld NaN and %lld infinite values, the first at element %lld", f->path,
-        name, (long long)s.nans, (long long)s.infinities, (long long)s.first);
+        "%s: tensor '%s' holds %lld NaN and %lld infinite values, the first at element %lld",
+        f->path, name, (long long)s.nans, (long long)s.infinities, (long long)s.first);
     if (!text) return;
     printf("warning: %s\n", text);
     json_array_append_new(f->warnings, json_string(text));
@@ -112,7 +112,8 @@ static pare_status check_values(pare_graph *graph, void *user)
 {
     findings *f = user;
     for (int i = 0; i < graph->init.count; i++)
-        if (graph->init.item[i]->data) warn_strange(f, graph->init.item[i]->name, graph->init.item[i]->data);
+        if (graph->init.item[i]->data)
+            warn_strange(f, graph->init.item[i]->name, graph->init.item[i]->data);
     for (int i = 0; i < graph->node_count; i++) {
         const pare_node *node = graph->node[i];
         for (int a = 0; a < node->attr_count; a++)
@@ -151,7 +152,8 @@ static pare_status check_all(findings *f)
 static pare_status run(pare_tool *tool, const void *options)
 {
     (void)options;
-    findings f = {.tool = tool, .path = tool->arg[0], .list = json_array(), .warnings = json_array()};
+    findings f = {
+        .tool = tool, .path = tool->arg[0], .list = json_array(), .warnings = json_array()};
     json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
     json_object_set_new(tool->facts, "problems", f.list);
     json_object_set_new(tool->facts, "warnings", f.warnings);

@@ -145,7 +145,8 @@ static pare_status check_import(pare_tool *tool, const import_options *o)
         return PARE_FAIL(tool->ctx, USAGE,
                          "data import: --name '%s': expected the name of a model's input", o->name);
     static const char *const of_images[] = {"resize", "crop", NULL};
-    if (!o->images) PARE_TRY(pare_refuse_options(tool, o->npy ? "with --npy" : "with --idx", of_images));
+    if (!o->images)
+        PARE_TRY(pare_refuse_options(tool, o->npy ? "with --npy" : "with --idx", of_images));
     if (o->images) PARE_TRY(check_in_images(tool, o));
     if (o->images && o->crop > o->resize)
         return PARE_FAIL(tool->ctx, USAGE, "--crop %lld is larger than --resize %lld",

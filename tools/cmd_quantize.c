@@ -69,12 +69,14 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
                          "calibration never invents data");
     struct stat info;
     if (o->external_data && !lstat(o->output, &info) && S_ISLNK(info.st_mode))
-        return PARE_FAIL(tool->ctx, INPUT,
-                         "%s: is a link; with --external-data give the file's own name, for its data "
-                         "lie beside it",
-                         o->output);
+        return PARE_FAIL(
+            tool->ctx, INPUT,
+            "%s: is a link; with --external-data give the file's own name, for its data "
+            "lie beside it",
+            o->output);
     if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
-        return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file", o->output);
+        return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file",
+                         o->output);
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;
@@ -83,8 +85,9 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 /* Options that change nothing in the chosen precision. */
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
-    static const char *const of_int8[] = {"activations", "target", "weights", "method",
-                                          "no-bias-correction", "no-equalization", NULL};
+    static const char *const of_int8[] = {
+        "activations",        "target",          "weights", "method",
+        "no-bias-correction", "no-equalization", NULL};
     static const char *const of_halves[] = {"io", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
@@ -94,10 +97,11 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     if (o->precision != PARE_PRECISION_INT8)
         PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_int8));
     if (o->precision == PARE_PRECISION_INT8 || stored)
-        PARE_TRY(pare_refuse_options(tool,
-                                     stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
-                                            : "in int8: inputs and outputs stay f32",
-                                     of_halves));
+        PARE_TRY(pare_refuse_options(
+            tool,
+            stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
+                   : "in int8: inputs and outputs stay f32",
+            of_halves));
     if (o->source.data) return PARE_OK;
     return pare_refuse_options(tool, "without --data", pare_source_names);
 }
@@ -105,10 +109,11 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 /* What --ranges cannot forecast: a table of int8's tensors. */
 static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char *path)
 {
-    pare_log(tool->ctx, PARE_LOG_WARNING,
-             "%s: knows the %d tensors that int8 would quantize; an overflow of f16 in another one is "
-             "not forecast (--data sees all)",
-             path, pare_ranges_count(ranges));
+    pare_log(
+        tool->ctx, PARE_LOG_WARNING,
+        "%s: knows the %d tensors that int8 would quantize; an overflow of f16 in another one is "
+        "not forecast (--data sees all)",
+        path, pare_ranges_count(ranges));
 }
 
 static pare_status quant_options(pare_tool *tool, const quantize_options *o,

@@ -23,5 +23,6 @@ void pare_say_memory(pare_tool *tool, size_t to_come)
     if (need < peak) need = peak;
     json_object_set_new(tool->facts, "planned_memory_bytes", json_integer((json_int_t)need));
     if (!tool->common->quiet)
-        fprintf(stderr, "needs about %s of memory\n", pare_bytes_text((double)need, text, sizeof text));
+        fprintf(stderr, "needs about %s of memory\n",
+                pare_bytes_text((double)need, text, sizeof text));
 }

@@ -224,8 +224,8 @@ static pare_status check_arguments(pare_ctx *ctx, const pare_command *command,
 {
     for (int i = 0; i < list->count; i++)
         if (!*list->item[i])
-            return PARE_FAIL(ctx, USAGE, "%s: argument %d is empty; usage: pare %s %s", command->name,
-                             i + 1, command->name, command->arguments);
+            return PARE_FAIL(ctx, USAGE, "%s: argument %d is empty; usage: pare %s %s",
+                             command->name, i + 1, command->name, command->arguments);
     if (list->count >= command->min && (command->max < 0 || list->count <= command->max))
         return PARE_OK;
     if (list->count > command->max && command->max >= 0)

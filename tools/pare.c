@@ -57,8 +57,7 @@ static void on_log(void *user, pare_log_level level, const char *line)
 {
     const pare_common *common = user;
     bool wanted = level == PARE_LOG_WARNING || common->verbose;
-    if (wanted && !common->quiet)
-        print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
+    if (wanted && !common->quiet) print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
 }
 
 static pare_status check_device(pare_ctx *ctx, const pare_common *common)
@@ -102,7 +101,8 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
     if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
     if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
     size_t n = strlen(message);
-    snprintf(message + n, sizeof tool->ctx->message - n, "; free some memory or use %sfewer --threads",
+    snprintf(message + n, sizeof tool->ctx->message - n,
+             "; free some memory or use %sfewer --threads",
              has_option(tool->command, "batch")    ? "a smaller --batch and "
              : has_option(tool->command, "shapes") ? "a smaller batch in --shapes and "
                                                    : "");
@@ -169,7 +169,6 @@ int main(int argc, char **argv)
     if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
         return asked ? 0 : 2;
     pare_status st = run_words(&ctx, argv + 1, argc - 1);
-    if (st != PARE_OK)
-        print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
+    if (st != PARE_OK) print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);
 }

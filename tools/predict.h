@@ -25,8 +25,8 @@ void pare_predictor_free(pare_predictor *predictor);
    PARE_INPUT where an output has no row per sample. */
 PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, void *const *inputs, int count);
 
-/* Makes the plans for batches of `count` out of `all` samples before the first of them, and says how
-   many bytes their runs will touch beyond what is resident then. */
+/* Makes the plans for batches of `count` out of `all` samples before the first of them, and says
+   how many bytes their runs will touch beyond what is resident then. */
 PARE_NODISCARD pare_status pare_predictor_prepare(pare_predictor *predictor, int64_t count,
                                                   int64_t all, size_t *to_come);
 

@@ -76,8 +76,8 @@ typedef struct pare_source {
 PARE_NODISCARD pare_status pare_source_open(pare_tool *tool, pare_source *out,
                                             const pare_model *model,
                                             const pare_source_options *options, int64_t own);
-/* Fails where the shape for an input holds no samples although the model does not say so: "0 samples".
-   Nothing would run, and few models can be planned for it. */
+/* Fails where the shape for an input holds no samples although the model does not say so: "0
+   samples". Nothing would run, and few models can be planned for it. */
 PARE_NODISCARD pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model,
                                               const char *input, const pare_shape *shape);
 
