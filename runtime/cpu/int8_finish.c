@@ -271,7 +271,7 @@ finish16(const pare_int8_tail *t, const lanes16 *l, int64_t channel, int64_t n, 
          int64_t acc_step, const pare_tile *to, int64_t column, kind k)
 {
     for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+        __mmask16 m = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xffffu);
         __m512 bias = _mm512_setzero_ps();
         if (t->bias) bias = _mm512_maskz_loadu_ps(m, t->bias + channel + i);
         __m512 scale = _mm512_maskz_loadu_ps(m, t->scale + channel + i);
