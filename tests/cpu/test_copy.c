@@ -222,7 +222,7 @@ static void rows_of_every_length(void **state)
     (void)state;
     static const pare_dtype types[] = {PARE_u8, PARE_f16, PARE_f32, PARE_s64};
     enum { LONGEST = 70, MOST = 64 * 40 * LONGEST };
-    uint64_t *from = malloc(MOST * sizeof *from), *to = malloc(MOST * sizeof *to);
+    uint64_t *from = malloc(MOST * sizeof *from), *to = malloc((MOST + 1) * sizeof *to);
     assert_true(from && to);
     for (size_t i = 0; i < MOST; i++) from[i] = i * 0x9e3779b97f4a7c15u;
     for (int t = 0; t < 4; t++)
@@ -235,7 +235,7 @@ static void rows_of_every_length(void **state)
             src = dst;
             dst.data = to, src.data = from;
             src.stride[0] = n, src.stride[1] = b * n; /* from (a, b, n) */
-            memset(to, 0, MOST * sizeof *to);
+            memset(to, 0, (MOST + 1) * sizeof *to);
             pare_copy_view(&dst, &src, 2);
             for (int64_t i = 0; i < a * b * n; i++) {
                 int64_t row = i / n, at = (row % a * b + row / a) * n + i % n;
