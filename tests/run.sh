@@ -84,6 +84,7 @@ python_ready() {
 }
 
 stage_release() {
+    toolkit=$(sh tests/simt/toolkit.sh build 2>"$log/toolkit") || say "SKIP toolkit: $(cat "$log/toolkit")"
     build release build all -DCMAKE_BUILD_TYPE=Release -DPARE_WERROR=ON -DPARE_FUZZ=OFF || return
     unit "" build
 }

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checker: races, reads of memory nobody wrote, accesses outside of allocations. Kernel files
+// are compiled with -fsanitize=thread, whose instrumentation calls the __tsan_ functions below
+// before every access; the sanitizer's own library is not linked. For each byte of shared and
+// device memory the last write and two readers are kept. An access is ordered after another by a
+// later launch, a barrier, a warp collective in which both lanes took part (32 clocks a warp), or
+// program order; blocks of one launch are never ordered, unless one counted itself the last
+// (simt_acquire_grid).
+#include "engine.h"
+#include "simt_device.h"
+#include <map>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace simt
+{
+namespace
+{
+
+const unsigned THREAD = 0x3ff, IN_FLIGHT = 0x4000, ATOMIC = 0x8000; // parts of access::thread
+struct access {
+    uint32_t epoch;  // 0: never
+    uint16_t thread; // and flags
+    uint16_t clock;  // of that thread in its warp
+};
+struct cell {
+    access write, read[2];
+};
+struct region {
+    size_t bytes;
+    cell *cells; // NULL: too large to watch byte by byte
+    bool dead;
+};
+
+const size_t MOST_WATCHED = size_t(256) << 20;
+uint32_t epoch = 1, block_epoch = 1, launch_epoch = 1;
+uint16_t clocks[MAX_THREADS];    // each thread's own
+uint16_t known[MAX_THREADS][32]; // what it knows of its warp mates' clocks
+bool clocks_high;                // they begin again at the next barrier
+cell *shared_cells;
+std::map<uintptr_t, region> &regions(void)
+{
+    static auto *t = new std::map<uintptr_t, region>;
+    return *t;
+}
+uintptr_t lowest = UINTPTR_MAX, highest;
+struct {
+    uintptr_t from, to;
+    cell *cells;
+} recent;
+uint64_t report_count;
+
+cell *new_cells(size_t n)
+{
+    void *p = mmap(nullptr, n * sizeof(cell), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? nullptr : static_cast<cell *>(p);
+}
+
+bool in_shared(uintptr_t p)
+{
+    return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ROOM;
+}
+
+// Source line of an address of this program, by addr2line where it is installed.
+std::string line_of(const void *pc)
+{
+    char command[128], text[400] = "";
+    snprintf(command, sizeof command, "addr2line -e /proc/%d/exe %p 2>/dev/null",
+             static_cast<int>(getpid()),
+             static_cast<const void *>(static_cast<const char *>(pc) - 1));
+    if (FILE *f = popen(command, "r")) {
+        if (fgets(text, sizeof text, f)) text[strcspn(text, "\n")] = 0;
+        pclose(f);
+    }
+    const char *slash = strrchr(text, '/');
+    return slash ? slash + 1 : "an unknown line";
+}
+
+void report(const char *what, uintptr_t at, const access *other, const void *pc)
+{
+    static auto *seen = new std::set<std::pair<const void *, std::string>>;
+    report_count++;
+    if (!seen->insert({pc, what}).second) return;
+    char place[256], mate[64] = "";
+    where(place, sizeof place);
+    if (other)
+        snprintf(mate, sizeof mate, ", against thread %d%s", other->thread & THREAD,
+                 other->epoch < block_epoch ? " of another block" : "");
+    say("CHECK: %s at %s, %s memory, %s%s", what, line_of(pc).c_str(),
+        in_shared(at) ? "shared" : "device", place, mate);
+}
+
+bool ordered(const access &o, unsigned t, bool shared)
+{
+    if (o.epoch < launch_epoch) return true;
+    if (o.epoch < block_epoch) return shared;
+    unsigned other = o.thread & THREAD;
+    if (o.epoch != epoch || other == t) return true;
+    return other / 32 == t / 32 && known[t][other % 32] >= o.clock;
+}
+
+bool both_atomic(bool atomic, const access &o)
+{
+    return atomic && (o.thread & ATOMIC);
+}
+
+void read_by(cell *c, const access &me)
+{
+    access &a = c->read[0], &b = c->read[1];
+    bool other = (a.thread & THREAD) != (me.thread & THREAD) || a.epoch < block_epoch;
+    bool foreign = b.epoch >= launch_epoch && b.epoch < block_epoch; // of another block: is kept
+    if (other && !foreign) b = a;
+    a = me;
+}
+
+void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
+{
+    unsigned t = simt_here.linear;
+    bool shared = in_shared(at), reads = !write || atomic;
+    access me = {epoch, static_cast<uint16_t>(t | (atomic ? ATOMIC : 0)), clocks[t]};
+    uint32_t since = shared ? block_epoch : 1;
+    if ((c->write.thread & IN_FLIGHT) && c->write.epoch >= block_epoch)
+        report("access to shared memory that cp.async is still writing", at, &c->write, pc);
+    if (reads && c->write.epoch < since)
+        report("read of memory that was never written", at, nullptr, pc);
+    if (!both_atomic(atomic, c->write) && !ordered(c->write, t, shared))
+        report(write ? "race of two writes" : "race: a read of what is written", at, &c->write, pc);
+    if (!write) {
+        read_by(c, me);
+        return;
+    }
+    for (const access &r : c->read)
+        if (!both_atomic(atomic, r) && !ordered(r, t, shared))
+            report("race: a write of what is read", at, &r, pc);
+    c->write = me;
+}
+
+// Cells of n bytes; NULL: memory that is not watched. Reports what lies outside of allocations.
+cell *cells_of(uintptr_t at, size_t n, const void *pc)
+{
+    if (in_shared(at)) return shared_cells + (at - reinterpret_cast<uintptr_t>(shared_base()));
+    if (at < lowest || at >= highest) return nullptr;
+    if (at >= recent.from && at + n <= recent.to) return recent.cells + (at - recent.from);
+    auto next = regions().upper_bound(at);
+    const char *outside = "access outside of a device allocation";
+    if (next != regions().end() && at + 64 > next->first && next->first < at + n)
+        report(outside, at, nullptr, pc);
+    if (next == regions().begin()) return nullptr;
+    --next;
+    const region &r = next->second;
+    size_t into = at - next->first;
+    if (into >= r.bytes) {
+        if (into < r.bytes + 64) report(outside, at, nullptr, pc);
+        return nullptr;
+    }
+    if (r.dead) report("access to device memory that was freed", at, nullptr, pc);
+    if (into + n > r.bytes) report(outside, at, nullptr, pc);
+    if (r.dead || into + n > r.bytes || !r.cells) return nullptr;
+    recent = {next->first, next->first + r.bytes, r.cells};
+    return r.cells + into;
+}
+
+void maybe_preempt(void)
+{
+    if (simt_set.preempt && random_number() % simt_set.preempt == 0) preempt();
+}
+
+void touch(const void *p, size_t n, bool write, bool atomic, const void *pc)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p);
+    cell *c = cells_of(at, n, pc);
+    if (!c) return;
+    if (current_thread() < 0) {
+        report("the host accesses device memory", at, nullptr, pc);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) touch_byte(c + i, at + i, write, atomic, pc);
+    maybe_preempt();
+}
+
+// --- what the engine tells ---
+
+void on_launch(void)
+{
+    launch_epoch = ++epoch;
+}
+
+void on_block(void)
+{
+    if (!shared_cells) shared_cells = new_cells(SHARED_ROOM);
+    block_epoch = ++epoch;
+    memset(known, 0, sizeof known);
+    for (uint16_t &c : clocks) c = 1;
+}
+
+void on_barrier(void)
+{
+    epoch++;
+    if (!clocks_high) return;
+    clocks_high = false;
+    memset(known, 0, sizeof known);
+    for (uint16_t &c : clocks) c = 1;
+}
+
+// What any of the lanes did before the collective is before what any does after it.
+void on_warp(int warp, unsigned lanes)
+{
+    uint16_t all[32] = {};
+    for (int l = 0; l < 32; l++) {
+        if (!(lanes >> l & 1)) continue;
+        int t = warp * 32 + l;
+        known[t][l] = clocks[t];
+        for (int k = 0; k < 32; k++)
+            if (known[t][k] > all[k]) all[k] = known[t][k];
+    }
+    for (int l = 0; l < 32; l++)
+        if (lanes >> l & 1) {
+            memcpy(known[warp * 32 + l], all, sizeof all);
+            clocks_high |= ++clocks[warp * 32 + l] > 50000;
+        }
+}
+
+void on_acquire_grid(void)
+{
+    launch_epoch = block_epoch;
+}
+
+void on_allocated(void *p, size_t n)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p);
+    for (auto old = regions().begin(); old != regions().end();) // dead ones whose place is reused
+        if (old->first < at + n && at < old->first + old->second.bytes)
+            old = regions().erase(old);
+        else
+            ++old;
+    regions()[at] = {n, n <= MOST_WATCHED ? new_cells(n) : nullptr, false};
+    if (at - 64 < lowest) lowest = at - 64;
+    if (at + n + 64 > highest) highest = at + n + 64;
+    recent = {};
+}
+
+void on_freed(void *p)
+{
+    region &r = regions()[reinterpret_cast<uintptr_t>(p)];
+    if (r.cells) munmap(r.cells, r.bytes * sizeof(cell));
+    r.cells = nullptr;
+    r.dead = true;
+    recent = {};
+}
+
+void on_written(const void *p, size_t n)
+{
+    cell *c = cells_of(reinterpret_cast<uintptr_t>(p), n, nullptr);
+    for (size_t i = 0; c && i < n; i++) c[i].write = {1, 0, 0}; // before every launch
+}
+
+void on_in_flight(const void *p, size_t n)
+{
+    cell *c = shared_cells +
+              (reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(shared_base()));
+    for (size_t i = 0; i < n; i++)
+        c[i].write.thread = static_cast<uint16_t>(c[i].write.thread | IN_FLIGHT);
+}
+
+void on_access(const void *p, size_t n, bool write, bool atomic, const void *pc)
+{
+    touch(p, n, write, atomic, pc);
+}
+
+// A landing copy is the one write that memory in flight expects.
+void on_landing(const void *p, size_t n)
+{
+    cell *c = shared_cells +
+              (reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(shared_base()));
+    for (size_t i = 0; i < n; i++)
+        c[i].write = {epoch, static_cast<uint16_t>(simt_here.linear), clocks[simt_here.linear]};
+}
+
+uint64_t reports_so_far(void)
+{
+    return report_count;
+}
+
+const checker mine = {on_launch,       on_block,     on_barrier, on_warp,
+                      on_acquire_grid, on_allocated, on_freed,   on_written,
+                      on_access,       on_in_flight, on_landing, reports_so_far};
+
+__attribute__((constructor)) void install(void)
+{
+    check = &mine;
+}
+
+// A process with reports does not end well.
+__attribute__((destructor)) void finish(void)
+{
+    if (!report_count) return;
+    say("CHECK: %llu reports in all", static_cast<unsigned long long>(report_count));
+    fflush(nullptr);
+    _exit(SIMT_STATUS_REPORTS);
+}
+
+} // namespace
+} // namespace simt
+
+// --- what the compiler's instrumentation calls ---
+
+extern "C" {
+
+#define SIMT_PC __builtin_return_address(0)
+#define SIMT_HOOKS(n)                                                                              \
+    void __tsan_read##n(void *p)                                                                   \
+    {                                                                                              \
+        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+    }                                                                                              \
+    void __tsan_write##n(void *p)                                                                  \
+    {                                                                                              \
+        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+    }                                                                                              \
+    void __tsan_unaligned_read##n(void *p)                                                         \
+    {                                                                                              \
+        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+    }                                                                                              \
+    void __tsan_unaligned_write##n(void *p)                                                        \
+    {                                                                                              \
+        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+    }                                                                                              \
+    void __tsan_volatile_read##n(void *p)                                                          \
+    {                                                                                              \
+        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+    }                                                                                              \
+    void __tsan_volatile_write##n(void *p)                                                         \
+    {                                                                                              \
+        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+    }                                                                                              \
+    void __tsan_read_write##n(void *p)                                                             \
+    {                                                                                              \
+        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+    }
+SIMT_HOOKS(1)
+SIMT_HOOKS(2)
+SIMT_HOOKS(4)
+SIMT_HOOKS(8)
+SIMT_HOOKS(16)
+
+void __tsan_read_range(void *p, size_t n)
+{
+    simt::touch(p, n, false, false, SIMT_PC);
+}
+void __tsan_write_range(void *p, size_t n)
+{
+    simt::touch(p, n, true, false, SIMT_PC);
+}
+void *__tsan_memcpy(void *to, const void *from, size_t n)
+{
+    simt::touch(from, n, false, false, SIMT_PC);
+    simt::touch(to, n, true, false, SIMT_PC);
+    return memcpy(to, from, n);
+}
+void *__tsan_memmove(void *to, const void *from, size_t n)
+{
+    simt::touch(from, n, false, false, SIMT_PC);
+    simt::touch(to, n, true, false, SIMT_PC);
+    return memmove(to, from, n);
+}
+void *__tsan_memset(void *p, int value, size_t n)
+{
+    simt::touch(p, n, true, false, SIMT_PC);
+    return memset(p, value, n);
+}
+void __tsan_init(void) {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warp collectives: shuffles, votes, reductions, ldmatrix, mma. Each lane posts a record on its own
+// stack; the last one to arrive works on all records. Fragment layouts: PTX ISA, "Warp level matrix
+// instructions".
+#include "engine.h"
+#include "simt_device.h"
+
+using namespace simt;
+
+namespace
+{
+
+// Runs f(lane, record) for the lanes that are there.
+template <class R, class F> void each(unsigned lanes, void *const arg[32], F f)
+{
+    for (unsigned l = 0; l < 32; l++)
+        if (lanes >> l & 1) f(l, *static_cast<R *>(arg[l]));
+}
+
+struct shuffle {
+    void *value;
+    size_t bytes;
+    unsigned source;
+};
+
+void do_shuffle(unsigned lanes, void *const arg[32])
+{
+    uint64_t values[32];
+    each<shuffle>(lanes, arg,
+                  [&](unsigned l, shuffle &s) { memcpy(&values[l], s.value, s.bytes); });
+    each<shuffle>(lanes, arg, [&](unsigned l, shuffle &s) {
+        if (!(lanes >> s.source & 1))
+            simt_fault(
+                "shuffle: lane %u reads lane %u, which takes no part (not in the mask, ended "
+                "or beyond the block)",
+                l, s.source);
+        memcpy(s.value, &values[s.source], s.bytes);
+    });
+}
+
+struct vote {
+    uint64_t value;
+    unsigned result;
+    simt_reduction how;
+};
+
+void do_ballot(unsigned lanes, void *const arg[32])
+{
+    unsigned ballot = 0;
+    each<vote>(lanes, arg, [&](unsigned l, vote &v) { ballot |= (v.value ? 1u : 0u) << l; });
+    each<vote>(lanes, arg, [&](unsigned, vote &v) { v.result = ballot; });
+}
+
+void do_match(unsigned lanes, void *const arg[32])
+{
+    each<vote>(lanes, arg, [&](unsigned, vote &v) {
+        v.result = 0;
+        each<vote>(lanes, arg,
+                   [&](unsigned k, vote &o) { v.result |= (o.value == v.value ? 1u : 0u) << k; });
+    });
+}
+
+unsigned reduced(simt_reduction how, unsigned a, unsigned b)
+{
+    int x = static_cast<int>(a), y = static_cast<int>(b);
+    switch (how) {
+    case SIMT_SUM:
+        return a + b;
+    case SIMT_MIN:
+        return x < y ? a : b;
+    case SIMT_MAX:
+        return x > y ? a : b;
+    case SIMT_UMIN:
+        return a < b ? a : b;
+    case SIMT_UMAX:
+        return a > b ? a : b;
+    case SIMT_BIT_AND:
+        return a & b;
+    case SIMT_BIT_OR:
+        return a | b;
+    case SIMT_BIT_XOR:
+        return a ^ b;
+    }
+    return 0;
+}
+
+void do_reduce(unsigned lanes, void *const arg[32])
+{
+    bool first = true;
+    unsigned all = 0;
+    each<vote>(lanes, arg, [&](unsigned, vote &v) {
+        unsigned value = static_cast<unsigned>(v.value);
+        all = first ? value : reduced(v.how, all, value);
+        first = false;
+    });
+    each<vote>(lanes, arg, [&](unsigned, vote &v) { v.result = all; });
+}
+
+void do_nothing(unsigned, void *const[32]) {}
+
+// --- matrices ---
+
+void need_all(unsigned lanes, const char *what)
+{
+    if (lanes != 0xffffffffu) simt_fault("%s needs all 32 lanes of the warp", what);
+}
+
+struct mma {
+    void *d;
+    const unsigned *a, *b;
+    simt_operand type;
+};
+
+int byte_of(unsigned word, int i, bool is_signed)
+{
+    unsigned byte = word >> 8 * i & 0xff;
+    return is_signed ? static_cast<int8_t>(byte) : static_cast<int>(byte);
+}
+
+// Lane l: g = l / 4, t = l % 4. a[r] holds row g + 8 (r % 2), bytes 4 t.. + 16 (r / 2); b[r] column
+// g, bytes 4 t.. + 16 r; d[i] row g + 8 (i / 2), column 2 t + i % 2.
+void do_mma_k32(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sync.m16n8k32");
+    int a[16][32], b[8][32];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4 * 4;
+        for (unsigned r = 0; r < 4; r++)
+            for (int i = 0; i < 4; i++)
+                a[g + r % 2 * 8][t + r / 2 * 16 + static_cast<unsigned>(i)] =
+                    byte_of(m.a[r], i, m.type != SIMT_U8S8);
+        for (unsigned r = 0; r < 2; r++)
+            for (int i = 0; i < 4; i++)
+                b[g][t + r * 16 + static_cast<unsigned>(i)] = byte_of(m.b[r], i, true);
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            const int *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            int *d = static_cast<int *>(m.d) + i, sum = 0;
+            for (int k = 0; k < 32; k++) sum += row[k] * column[k];
+            *d = static_cast<int>(static_cast<unsigned>(*d) + static_cast<unsigned>(sum));
+        }
+    });
+}
+
+float half_of(unsigned word, unsigned i, simt_operand type)
+{
+    uint16_t bits = static_cast<uint16_t>(word >> 16 * i);
+    if (type == SIMT_BF16) return simt_bits<float>(static_cast<uint32_t>(bits) << 16);
+    __half_raw raw;
+    raw.x = bits;
+    return __half2float(__half(raw));
+}
+
+// As above with two numbers a word: a[r] holds columns 2 t.. + 8 (r / 2), b[r] rows 2 t.. + 8 r.
+void do_mma_k16(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sync.m16n8k16");
+    float a[16][16], b[8][16];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4 * 2;
+        for (unsigned i = 0; i < 2; i++) {
+            for (unsigned r = 0; r < 4; r++)
+                a[g + r % 2 * 8][t + r / 2 * 8 + i] = half_of(m.a[r], i, m.type);
+            for (unsigned r = 0; r < 2; r++) b[g][t + r * 8 + i] = half_of(m.b[r], i, m.type);
+        }
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            float *d = static_cast<float *>(m.d) + i, sum = *d;
+            for (int k = 0; k < 16; k++) sum += row[k] * column[k];
+            *d = sum;
+        }
+    });
+}
+
+struct ldmatrix {
+    unsigned *r;
+    const void *row;
+    unsigned matrices;
+    bool transposed;
+};
+
+// Register m of lane l: row l / 4, columns 2 (l % 4).. of matrix m; transposed: column l / 4, rows.
+void do_ldmatrix(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "ldmatrix");
+    unsigned matrices = static_cast<ldmatrix *>(arg[0])->matrices;
+    for (unsigned m = 0; m < matrices; m++) {
+        uint16_t tile[8][8];
+        for (unsigned i = 0; i < 8; i++)
+            memcpy(tile[i], static_cast<ldmatrix *>(arg[m * 8 + i])->row, sizeof tile[i]);
+        each<ldmatrix>(lanes, arg, [&](unsigned l, ldmatrix &x) {
+            unsigned a = l / 4, b = l % 4 * 2;
+            uint16_t low = x.transposed ? tile[b][a] : tile[a][b];
+            uint16_t high = x.transposed ? tile[b + 1][a] : tile[a][b + 1];
+            x.r[m] = static_cast<unsigned>(high) << 16 | low;
+        });
+    }
+}
+
+} // namespace
+
+void simt_shuffle(unsigned mask, void *value, size_t bytes, unsigned source, const char *file,
+                  int line)
+{
+    shuffle s = {value, bytes, source};
+    simt_collective(mask, &s, do_shuffle, "shuffle", file, line);
+}
+
+unsigned simt_ballot(unsigned mask, int predicate, const char *file, int line)
+{
+    vote v = {predicate ? 1u : 0u, 0, SIMT_SUM};
+    simt_collective(mask, &v, do_ballot, "vote", file, line);
+    return v.result;
+}
+
+unsigned simt_match(unsigned mask, uint64_t value, const char *file, int line)
+{
+    vote v = {value, 0, SIMT_SUM};
+    simt_collective(mask, &v, do_match, "match", file, line);
+    return v.result;
+}
+
+unsigned simt_reduce(unsigned mask, unsigned value, simt_reduction how, const char *file, int line)
+{
+    vote v = {value, 0, how};
+    simt_collective(mask, &v, do_reduce, "reduce", file, line);
+    return v.result;
+}
+
+void simt_sync_warp(unsigned mask, const char *file, int line)
+{
+    simt_collective(mask, nullptr, do_nothing, "__syncwarp", file, line);
+}
+
+void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
+                  const char *file, int line)
+{
+    mma m = {d, a, b, type};
+    simt_collective(0xffffffffu, &m, do_mma_k32, type == SIMT_U8S8 ? "mma u8 s8" : "mma s8 s8",
+                    file, line);
+}
+
+void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
+                  const char *file, int line)
+{
+    mma m = {d, a, b, type};
+    simt_collective(0xffffffffu, &m, do_mma_k16, type == SIMT_F16 ? "mma f16" : "mma bf16", file,
+                    line);
+}
+
+void simt_ldmatrix(unsigned *r, const void *row, int matrices, bool transposed, const char *file,
+                   int line)
+{
+    ldmatrix x = {r, row, static_cast<unsigned>(matrices), transposed};
+    if (simt_here.lane < 8 * x.matrices) {
+        const unsigned char *at = static_cast<const unsigned char *>(row);
+        if (reinterpret_cast<uintptr_t>(row) % 16)
+            simt_fault("ldmatrix at %s:%d: the row is not 16-byte aligned", file, line);
+        if (at < shared_base() || at + 16 > shared_base() + SHARED_ROOM)
+            simt_fault("ldmatrix at %s:%d: the row is not in shared memory", file, line);
+        if (check) check->access(row, 16, false, false, __builtin_return_address(0));
+    }
+    simt_collective(0xffffffffu, &x, do_ldmatrix, transposed ? "ldmatrix.trans" : "ldmatrix", file,
+                    line);
+}

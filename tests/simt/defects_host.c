@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host code with planted defects, and the program that runs one:
+     simt_defects NAME correct|planted
+   Exit 0: the result is right; 1: it is wrong, a call failed or something was not released. */
+#include "defects.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "blas_table.h"
+#include "emulation.h"
+
+enum { N = 500 };
+
+/* Device memory with n floats of a value. */
+static float *make(int n, float value)
+{
+    float *p = NULL;
+    if (cudaMalloc((void **)&p, (size_t)n * sizeof *p)) return NULL;
+    defect_fill(p, n, value, NULL);
+    cudaDeviceSynchronize();
+    return p;
+}
+
+/* Waits, and counts values that are not `wanted`; frees. */
+static int wrong(float *p, int n, float wanted)
+{
+    float host[N];
+    int bad = 0;
+    cudaDeviceSynchronize();
+    cudaMemcpy(host, p, (size_t)n * sizeof *p, cudaMemcpyDeviceToHost);
+    cudaFree(p);
+    for (int i = 0; i < n; i++) bad += host[i] != wanted;
+    return bad > 0;
+}
+
+static int said(cudaError_t error)
+{
+    if (error) fprintf(stderr, "%s\n", cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+int defect_host_reads_device_memory(int planted)
+{
+    float *p = make(N, 2), value = 0;
+    if (planted)
+        value = p[3];
+    else
+        cudaMemcpy(&value, p + 3, sizeof value, cudaMemcpyDeviceToHost);
+    return wrong(p, N, 2) + (value != 2);
+}
+
+int defect_copy_past_allocation(int planted)
+{
+    float *p = make(N, 2), host[N + 1] = {0};
+    int bad = said(cudaMemcpy(p, host, (size_t)(N + planted) * 4, cudaMemcpyHostToDevice));
+    return bad + wrong(p, N, 0);
+}
+
+int defect_copy_in_wrong_direction(int planted)
+{
+    float *p = make(N, 2), host[N] = {0};
+    int bad = said(cudaMemcpy(p, host, sizeof host,
+                              planted ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice));
+    return bad + wrong(p, N, 0);
+}
+
+int defect_result_read_too_early(int planted)
+{
+    float *p = make(N, 2), *host;
+    cudaStream_t s;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaMallocHost((void **)&host, N * 4);
+    defect_fill(p, N, 6, s);
+    cudaMemcpyAsync(host, p, N * 4, cudaMemcpyDeviceToHost, s);
+    if (!planted) cudaStreamSynchronize(s);
+    int bad = host[N - 1] != 6;
+    cudaStreamSynchronize(s);
+    cudaFreeHost(host);
+    cudaStreamDestroy(s);
+    return bad + wrong(p, N, 6);
+}
+
+int defect_host_buffer_changed_too_early(int planted)
+{
+    float *p = make(N, 2), *host;
+    cudaStream_t s;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaMallocHost((void **)&host, N * 4);
+    for (int i = 0; i < N; i++) host[i] = 8;
+    cudaMemcpyAsync(p, host, N * 4, cudaMemcpyHostToDevice, s);
+    if (!planted) cudaStreamSynchronize(s);
+    host[1] = 9; /* the next batch */
+    cudaStreamSynchronize(s);
+    cudaFreeHost(host);
+    cudaStreamDestroy(s);
+    return wrong(p, N, 8);
+}
+
+int defect_host_buffer_freed_too_early(int planted)
+{
+    float *p = make(N, 2), *host = malloc(N * 4);
+    cudaStream_t s;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    for (int i = 0; i < N; i++) host[i] = 8;
+    cudaMemcpyAsync(p, host, N * 4, cudaMemcpyHostToDevice, s);
+    if (planted) free(host);
+    cudaStreamSynchronize(s);
+    if (!planted) free(host);
+    cudaStreamDestroy(s);
+    return wrong(p, N, 8);
+}
+
+int defect_event_wait_missing(int planted)
+{
+    float *x = make(N, 1), *y = make(N, 1);
+    cudaStream_t one, two;
+    cudaEvent_t ready;
+    cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&ready, cudaEventDisableTiming);
+    defect_fill(x, N, 10, one);
+    cudaEventRecord(ready, one);
+    if (!planted) cudaStreamWaitEvent(two, ready, 0);
+    defect_add(y, x, N, two);
+    cudaStreamSynchronize(two);
+    cudaStreamDestroy(one);
+    cudaStreamDestroy(two);
+    cudaEventDestroy(ready);
+    return wrong(y, N, 11) + wrong(x, N, 10);
+}
+
+int defect_allocation_in_capture(int planted)
+{
+    float *p = make(N, 2);
+    void *extra = NULL;
+    cudaStream_t s;
+    cudaGraph_t graph = NULL;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal);
+    defect_fill(p, N, 3, s);
+    int bad = planted ? said(cudaMalloc(&extra, 16)) : 0;
+    bad += said(cudaStreamEndCapture(s, &graph));
+    if (graph) cudaGraphDestroy(graph);
+    cudaFree(extra);
+    cudaStreamDestroy(s);
+    return bad + wrong(p, N, 2);
+}
+
+int defect_capture_not_joined(int planted)
+{
+    float *p = make(N, 2);
+    cudaStream_t one, two;
+    cudaEvent_t fork, join;
+    cudaGraph_t graph = NULL;
+    cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking);
+    cudaEventCreate(&fork);
+    cudaEventCreate(&join);
+    cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal);
+    cudaEventRecord(fork, one);
+    cudaStreamWaitEvent(two, fork, 0);
+    defect_fill(p, N, 3, two);
+    cudaEventRecord(join, two);
+    if (!planted) cudaStreamWaitEvent(one, join, 0);
+    int bad = said(cudaStreamEndCapture(one, &graph));
+    if (graph) cudaGraphDestroy(graph);
+    cudaEventDestroy(fork);
+    cudaEventDestroy(join);
+    cudaStreamDestroy(one);
+    cudaStreamDestroy(two);
+    return bad + wrong(p, N, 2);
+}
+
+int defect_pool_memory_after_free(int planted)
+{
+    float *y = make(N, 1), *x;
+    cudaStream_t s;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaMallocAsync((void **)&x, N * 4, s);
+    defect_fill(x, N, 4, s);
+    if (planted) cudaFreeAsync(x, s);
+    defect_add(y, x, N, s);
+    if (!planted) cudaFreeAsync(x, s);
+    cudaStreamSynchronize(s);
+    cudaStreamDestroy(s);
+    return wrong(y, N, 5);
+}
+
+/* The other stream does not know of the allocation, nor its own stream of the use. */
+int defect_pool_memory_before_allocation(int planted)
+{
+    float *x;
+    int bad;
+    cudaStream_t one, two;
+    cudaEvent_t ready;
+    cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking);
+    cudaEventCreate(&ready);
+    cudaMallocAsync((void **)&x, N * 4, one);
+    cudaEventRecord(ready, one);
+    if (!planted) cudaStreamWaitEvent(two, ready, 0);
+    bad = said(cudaMemsetAsync(x, 0, N * 4, two));
+    cudaStreamSynchronize(two);
+    cudaFreeAsync(x, one);
+    cudaStreamSynchronize(one);
+    cudaEventDestroy(ready);
+    cudaStreamDestroy(one);
+    cudaStreamDestroy(two);
+    return bad;
+}
+
+int defect_dynamic_shared_not_allowed(int planted)
+{
+    float *p = make(64, 2);
+    defect_launch(p, 64, planted ? 60000 : 40000);
+    return said(cudaGetLastError()) + wrong(p, 64, 3);
+}
+
+int defect_launch_error_not_looked_at(int planted)
+{
+    float *p = make(64, 2);
+    defect_launch(p, planted ? 2048 : 64, 8192);
+    return wrong(p, 64, 3);
+}
+
+/* d (16, 8) = a^T b of k s8 values each */
+static int multiply_int8(int k, int epilogue)
+{
+    pare_blas_api api;
+    void *lt, *desc, *a, *b, *d, *memory;
+    const int transposed = 1;
+    const float alpha = 1, beta = 0;
+    simt_blas_api(&api);
+    cudaMalloc(&memory, 4096);
+    cudaMemset(memory, 0, 4096);
+    api.lt_create(&lt);
+    api.lt_desc_create(&desc, PARE_BLAS_COMPUTE_S32, PARE_BLAS_F32);
+    api.lt_desc_set(desc, PARE_LT_DESC_TRANSA, &transposed, sizeof transposed);
+    api.lt_desc_set(desc, PARE_LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    api.lt_desc_set(desc, PARE_LT_DESC_BIAS_POINTER, &memory, sizeof memory);
+    api.lt_layout_create(&a, PARE_BLAS_S8, (uint64_t)k, 16, k);
+    api.lt_layout_create(&b, PARE_BLAS_S8, (uint64_t)k, 8, k);
+    api.lt_layout_create(&d, PARE_BLAS_S8, 16, 8, 16);
+    int status = api.lt_matmul(lt, desc, &alpha, memory, a, memory, b, &beta, (char *)memory + 2048,
+                               d, (char *)memory + 2048, d, NULL, NULL, 0, NULL);
+    cudaDeviceSynchronize();
+    api.lt_layout_destroy(a);
+    api.lt_layout_destroy(b);
+    api.lt_layout_destroy(d);
+    api.lt_desc_destroy(desc);
+    api.lt_destroy(lt);
+    cudaFree(memory);
+    return status != PARE_BLAS_SUCCESS;
+}
+
+int defect_int8_product_with_bias(int planted)
+{
+    return multiply_int8(32, planted ? PARE_LT_EPILOGUE_BIAS : PARE_LT_EPILOGUE_NONE);
+}
+
+int defect_int8_product_odd_depth(int planted)
+{
+    return multiply_int8(planted ? 30 : 32, PARE_LT_EPILOGUE_NONE);
+}
+
+int defect_device_memory_leaks(int planted)
+{
+    float *p = make(N, 2), *more = make(N, 3);
+    if (!planted) cudaFree(more);
+    return wrong(p, N, 2);
+}
+
+static const struct {
+    const char *name;
+    int (*run)(int planted);
+} all[] = {
+#define X(name, schedules, plain, asan, check) {#name, defect_##name},
+#include "defects.inc"
+#undef X
+};
+
+int main(int argc, char **argv)
+{
+    char text[256];
+    for (size_t i = 0; argc == 3 && i < sizeof all / sizeof *all; i++) {
+        if (strcmp(all[i].name, argv[1])) continue;
+        int bad = all[i].run(!strcmp(argv[2], "planted"));
+        if (bad) fprintf(stderr, "wrong result\n");
+        if (simt_live(text, sizeof text)) fprintf(stderr, "not released: %s\n", text), bad = 1;
+        return bad != 0;
+    }
+    fprintf(stderr, "usage: %s NAME correct|planted\n", argv[0]);
+    return 2;
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's properties, launches with their limits, error state. The numbers are an H200's but
+// for the count of multiprocessors, which SIMT settings choose.
+#include "engine.h"
+#include "simt_device.h"
+#include <cstdlib>
+#include <map>
+
+namespace simt
+{
+
+const checker *check;
+static cudaError_t last;
+
+cudaError_t fail(cudaError_t code)
+{
+    last = code;
+    return code;
+}
+
+static std::map<const void *, int> &allowed(void)
+{
+    static auto *t = new std::map<const void *, int>;
+    return *t;
+}
+
+void queue_launch(launch k, cudaStream_t s, cudaError_t *e);
+
+static cudaError_t check_launch(const launch &k, const void *function)
+{
+    const dim3 &g = k.grid, &b = k.block;
+    bool grid = g.x && g.y && g.z && g.x <= INT32_MAX && g.y <= 65535 && g.z <= 65535;
+    bool block = b.x && b.y && b.z && b.z <= 64 && b.x <= 1024 && b.y <= 1024 &&
+                 static_cast<size_t>(b.x) * b.y * b.z <= MAX_THREADS;
+    if (!grid || !block) {
+        say("launch of %s: grid (%u,%u,%u), block (%u,%u,%u) is beyond the limits", k.name.c_str(),
+            g.x, g.y, g.z, b.x, b.y, b.z);
+        return cudaErrorInvalidConfiguration;
+    }
+    size_t most = allowed().count(function) ? static_cast<size_t>(allowed()[function])
+                                            : static_cast<size_t>(SHARED_STATIC);
+    if (k.shared <= most) return cudaSuccess;
+    say("launch of %s: %zu bytes of dynamic shared memory, %zu are allowed", k.name.c_str(),
+        k.shared, most);
+    return cudaErrorInvalidValue;
+}
+
+static cudaError_t no_device(void)
+{
+    if (simt_set.devices < 1) return cudaErrorNoDevice;
+    return simt_set.driver < 13000 ? cudaErrorInsufficientDriver : cudaSuccess;
+}
+
+static int attribute(cudaDeviceAttr which, bool *found)
+{
+    *found = true;
+    switch (which) {
+    case cudaDevAttrMultiProcessorCount:
+        return simt_set.multiprocessors;
+    case cudaDevAttrComputeCapabilityMajor:
+        return simt_set.major;
+    case cudaDevAttrComputeCapabilityMinor:
+        return simt_set.minor;
+    case cudaDevAttrMaxThreadsPerBlock:
+        return MAX_THREADS;
+    case cudaDevAttrWarpSize:
+        return 32;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        return SHARED_STATIC;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return SHARED_MOST;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return 228 * 1024;
+    case cudaDevAttrMemoryPoolsSupported:
+        return 1;
+    case cudaDevAttrClockRate:
+        return 1980000;
+    case cudaDevAttrL2CacheSize:
+        return 50 * 1024 * 1024;
+    default:
+        *found = false;
+        return 0;
+    }
+}
+
+} // namespace simt
+
+using namespace simt;
+
+void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
+                 cudaStream_t stream, std::function<void()> body)
+{
+    call here("launch");
+    if (here.code) {
+        fail(static_cast<cudaError_t>(here.code));
+        return;
+    }
+    launch k = {name, grid, block, shared, std::move(body)};
+    cudaError_t e = no_device();
+    if (!e) e = check_launch(k, function);
+    if (!e) queue_launch(std::move(k), stream, &e);
+    if (e) fail(e);
+}
+
+extern "C" {
+
+cudaError_t cudaGetLastError(void)
+{
+    call here("cudaGetLastError");
+    cudaError_t e = last;
+    last = cudaSuccess;
+    return e ? e : static_cast<cudaError_t>(here.code);
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last;
+}
+
+static const struct {
+    cudaError_t code;
+    const char *name, *text;
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
+    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid copy direction for memcpy"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure",
+     "the graph update was not performed because it included changes which violated constraints"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+const char *cudaGetErrorName(cudaError_t code)
+{
+    for (const auto &e : errors)
+        if (e.code == code) return e.name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t code)
+{
+    for (const auto &e : errors)
+        if (e.code == code) return e.text;
+    return "unrecognized error code";
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    SIMT_CALL("cudaDriverGetVersion");
+    *version = simt_set.devices < 1 ? 0 : simt_set.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    SIMT_CALL("cudaRuntimeGetVersion");
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    SIMT_CALL("cudaGetDeviceCount");
+    *count = 0;
+    if (cudaError_t e = no_device()) return fail(e);
+    *count = simt_set.devices;
+    return cudaSuccess;
+}
+
+static int chosen_device;
+
+cudaError_t cudaSetDevice(int device)
+{
+    SIMT_CALL("cudaSetDevice");
+    if (cudaError_t e = no_device()) return fail(e);
+    if (device < 0 || device >= simt_set.devices) return fail(cudaErrorInvalidDevice);
+    chosen_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    SIMT_CALL("cudaGetDevice");
+    if (cudaError_t e = no_device()) return fail(e);
+    *device = chosen_device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr which, int device)
+{
+    SIMT_CALL("cudaDeviceGetAttribute");
+    if (cudaError_t e = no_device()) return fail(e);
+    if (device < 0 || device >= simt_set.devices) return fail(cudaErrorInvalidDevice);
+    bool found;
+    *value = attribute(which, &found);
+    return found ? cudaSuccess : fail(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    SIMT_CALL("cudaGetDeviceProperties");
+    if (cudaError_t e = no_device()) return fail(e);
+    if (device < 0 || device >= simt_set.devices) return fail(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "emulated device");
+    p->totalGlobalMem = simt_set.memory;
+    p->sharedMemPerBlock = SHARED_STATIC;
+    p->sharedMemPerBlockOptin = SHARED_MOST;
+    p->sharedMemPerMultiprocessor = 228 * 1024;
+    p->regsPerBlock = 65536;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = MAX_THREADS;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->major = simt_set.major;
+    p->minor = simt_set.minor;
+    p->multiProcessorCount = simt_set.multiprocessors;
+    p->l2CacheSize = 50 * 1024 * 1024;
+    p->memoryPoolsSupported = 1;
+    p->asyncEngineCount = 2;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+    SIMT_CALL("cudaDeviceReset");
+    drain_all();
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute which, int value)
+{
+    SIMT_CALL("cudaFuncSetAttribute");
+    if (which != cudaFuncAttributeMaxDynamicSharedMemorySize &&
+        which != cudaFuncAttributePreferredSharedMemoryCarveout)
+        return fail(cudaErrorInvalidValue);
+    if (which == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        if (value < 0 || value > SHARED_MOST) return fail(cudaErrorInvalidValue);
+        allowed()[function] = value;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads,
+                                                          size_t shared)
+{
+    SIMT_CALL("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    if (threads < 1 || threads > MAX_THREADS) return fail(cudaErrorInvalidValue);
+    size_t by_threads = 2048 / static_cast<size_t>(threads);
+    size_t by_shared = 228 * 1024 / (shared + 1024);
+    *blocks = static_cast<int>(by_threads < by_shared ? by_threads : by_shared);
+    return cudaSuccess;
+}
+}

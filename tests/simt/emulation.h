@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests and programs that are linked to the emulated device may set and ask. The settings are
+   read from the environment before main:
+     SIMT_SCHEDULE=fifo|newest|random|warp|reversed   which ready thread of a block runs next
+     SIMT_STREAMS=lazy|eager|shuffled                 when queued work runs
+     SIMT_SEED=N  SIMT_PREEMPT=N                      of random choices; checker: switch after about
+                                                      every N-th access
+     SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
+     SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
+   A fault ends the process with status 66, reports of the checker with 67. */
+#ifndef PARE_SIMT_EMULATION_H
+#define PARE_SIMT_EMULATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum simt_schedule {
+    SIMT_FIFO,     /* in the order in which they became ready */
+    SIMT_NEWEST,   /* the last one that became ready: one warp runs ahead */
+    SIMT_RANDOM,   /* any; blocks and independent streams in random order too */
+    SIMT_WARP,     /* stays in a warp while it can */
+    SIMT_REVERSED, /* highest thread first, last block first */
+    SIMT_SCHEDULES
+} simt_schedule;
+
+typedef enum simt_streams {
+    SIMT_LAZY,    /* nothing runs before something waits for it */
+    SIMT_EAGER,   /* everything runs at once where it may */
+    SIMT_SHUFFLED /* any stream may advance at any call */
+} simt_streams;
+
+typedef struct simt_settings {
+    simt_schedule schedule;
+    simt_streams streams;
+    uint64_t seed;
+    unsigned preempt; /* 0: never */
+    int devices, multiprocessors, major, minor;
+    int driver; /* version of the driver: 13000 */
+    size_t memory;
+} simt_settings;
+
+extern simt_settings simt_set;
+
+enum { SIMT_STATUS_FAULT = 66, SIMT_STATUS_REPORTS = 67 };
+
+/* The N-th call from now (1: the next) that can fail returns `code`; calls of cuBLAS ALLOC_FAILED
+   for cudaErrorMemoryAllocation, else EXECUTION_FAILED. sticky: and every one after it. 0 ends it.
+ */
+void simt_fail_at(uint64_t n, int code, bool sticky);
+/* Calls that can fail, since the start. */
+uint64_t simt_calls(void);
+
+/* Allocations, streams, events, graphs, pools and library handles that were not released; text (may
+   be NULL) lists kinds and numbers. */
+int simt_live(char *text, size_t size);
+
+bool simt_checks(void);       /* is the checker linked? */
+uint64_t simt_reports(void);  /* of the checker */
+uint64_t simt_launches(void); /* of kernels that ran */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

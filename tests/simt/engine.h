@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the sources of the emulation tell each other. */
+#ifndef PARE_SIMT_ENGINE_H
+#define PARE_SIMT_ENGINE_H
+
+#include <cuda_runtime_api.h>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+#include "emulation.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SIMT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIMT_ASAN 1
+#endif
+#endif
+#ifdef SIMT_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace simt
+{
+
+/* --- memory that sanitizers may not touch --- */
+
+#ifdef SIMT_ASAN
+static const bool asan = true;
+inline void forbid(const void *p, size_t n)
+{
+    __asan_poison_memory_region(p, n);
+}
+inline void permit(const void *p, size_t n)
+{
+    __asan_unpoison_memory_region(p, n);
+}
+#else
+static const bool asan = false;
+inline void forbid(const void *, size_t) {}
+inline void permit(const void *, size_t) {}
+#endif
+
+uint32_t random_number(void);
+
+/* --- fibers (fiber.cpp) --- */
+
+struct fiber {
+    void *sp;    /* saved stack pointer, or a ucontext */
+    char *stack; /* lowest usable byte; NULL: the host's own */
+    void *fake;  /* ASan's fake stack */
+    const void *bottom;
+    size_t size;
+};
+void fiber_make(fiber *f, int number); /* its stack; number: which of the pool */
+void fiber_prepare(fiber *f,
+                   void (*entry)(void)); /* the next switch to f runs entry, on a new stack */
+void fiber_entered(void);                /* entry's first call */
+void fiber_switch(fiber *from, fiber *to, bool dying);
+
+/* --- blocks of threads (block.cpp) --- */
+
+enum { MAX_THREADS = 1024, WARPS = 32 };
+/* A kernel with its launch. */
+struct launch {
+    std::string name;
+    dim3 grid, block;
+    size_t shared;
+    std::function<void()> body;
+};
+void run_kernel(const launch &k);
+bool in_kernel(void);
+bool in_last_block(void);
+int current_thread(void);            /* in its block, or -1 on the host */
+void preempt(void);                  /* the checker: let another thread run */
+void where(char *text, size_t size); /* kernel, block and thread, for messages */
+
+/* --- shared memory and asynchronous copies (shared.cpp) --- */
+
+enum { SHARED_STATIC = 48 * 1024, SHARED_MOST = 227 * 1024, SHARED_ROOM = SHARED_MOST + 16384 };
+void shared_begin(size_t dynamic); /* of a block */
+unsigned char *shared_base(void);  /* of SHARED_ROOM bytes */
+void copies_begin(int threads);
+void copies_end(int thread); /* a fault where some were never waited for */
+
+/* --- device memory (memory.cpp) --- */
+
+struct pool;
+struct allocation {
+    size_t bytes;
+    pool *from;    /* NULL: cudaMalloc */
+    bool ready;    /* stream-ordered: its allocation has happened */
+    bool released; /* stream-ordered: cudaFreeAsync was called, its point may be ahead */
+};
+/* The allocation that holds p, its first byte; NULL: not device memory. */
+allocation *device_find(const void *p, char **base);
+/* Are the n bytes at p inside one device allocation that may be used now? */
+bool device_covers(const void *p, size_t n);
+bool host_pinned(const void *p);
+/* Kernels, copies and library calls see device memory between open and close; the host never does.
+ */
+void device_open(void);
+void device_close(void);
+void device_check_edges(void); /* a fault where bytes behind an allocation changed */
+void *device_new(size_t bytes, pool *from);
+void device_delete(void *p);
+size_t device_used(void);
+
+/* --- streams and graphs (stream.cpp, graph.cpp) --- */
+
+enum work_kind {
+    WORK_KERNEL,
+    WORK_COPY,
+    WORK_SET,
+    WORK_HOST,
+    WORK_EVENT,
+    WORK_MEMORY,
+    WORK_GRAPH,
+    WORK_LIBRARY
+};
+struct work {
+    work_kind kind;
+    std::string shape; /* what a graph update may not change */
+    std::function<void()> run;
+};
+/* Queues work (or captures it); returns what the CUDA call returns. */
+cudaError_t enqueue(cudaStream_t stream, work w);
+bool capturing(cudaStream_t stream);
+bool capturing_any(void);
+cudaError_t capture_forbids(void); /* spoils the captures that forbid the running call */
+void drain_all(void);
+bool stream_known(cudaStream_t stream);
+bool in_host_work(void); /* of a stream: it may call nothing */
+
+/* --- failures (failure.cpp) --- */
+
+/* Begins every call that can fail: counts, serialises, fails on demand. */
+struct call {
+    explicit call(const char *name);
+    std::lock_guard<std::recursive_mutex> guard;
+    int code; /* to return instead of working; 0: work */
+};
+cudaError_t fail(cudaError_t code); /* remembers it for cudaGetLastError */
+void live_add(const char *kind, int n);
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- the checker (check.cpp), NULL where it is not linked --- */
+
+struct checker {
+    void (*launch)(void);
+    void (*block)(void);
+    void (*barrier)(void);
+    void (*warp)(int warp, unsigned lanes);
+    void (*acquire_grid)(void);
+    void (*allocated)(void *p, size_t n);
+    void (*freed)(void *p);
+    void (*written)(const void *p, size_t n); /* by a copy, a fill, a library */
+    void (*access)(const void *p, size_t n, bool write, bool atomic, const void *pc);
+    void (*in_flight)(const void *p, size_t n); /* cp.async begins to write it */
+    void (*landing)(const void *p, size_t n);   /* and has written it */
+    uint64_t (*reports)(void);
+};
+extern const checker *check;
+
+} // namespace simt
+
+/* Opens a call of the runtime that returns cudaError_t. */
+#define SIMT_CALL(name)                                                                            \
+    simt::call here(name);                                                                         \
+    if (here.code) return simt::fail(static_cast<cudaError_t>(here.code))
+
+#endif

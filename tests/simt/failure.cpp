@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from the environment, failures on demand, what is alive, messages.
+#include "engine.h"
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+simt_settings simt_set = {SIMT_FIFO, SIMT_LAZY, 1, 0, 1, 4, 9, 0, 13000, size_t(4) << 30};
+
+namespace simt
+{
+
+static uint64_t calls, fail_call;
+static int fail_code;
+static bool fail_sticky;
+static uint64_t generator = 88172645463325252u;
+static std::map<std::string, int> &live(void)
+{
+    static std::map<std::string, int> *table = new std::map<std::string, int>;
+    return *table;
+}
+static std::recursive_mutex &lock(void)
+{
+    static std::recursive_mutex *m = new std::recursive_mutex;
+    return *m;
+}
+
+// xorshift64 (Marsaglia 2003)
+uint32_t random_number(void)
+{
+    generator ^= generator << 13;
+    generator ^= generator >> 7;
+    generator ^= generator << 17;
+    return static_cast<uint32_t>(generator >> 16);
+}
+
+void say(const char *format, ...)
+{
+    char text[1400];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    fprintf(stderr, "simt: %s\n", text);
+}
+
+void live_add(const char *kind, int n)
+{
+    live()[kind] += n;
+}
+
+call::call(const char *name) : guard(lock()), code(0)
+{
+    calls++;
+    if (in_host_work()) code = cudaErrorNotPermitted;
+    if (!fail_call || calls < fail_call || (calls > fail_call && !fail_sticky)) return;
+    code = fail_code;
+    if (getenv("SIMT_SAY"))
+        say("%s, call %llu, fails on demand", name, static_cast<unsigned long long>(calls));
+}
+
+static int choice(const char *variable, const char *const names[], int count, int otherwise)
+{
+    const char *text = getenv(variable);
+    if (!text) return otherwise;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(text, names[i])) return i;
+    say("%s=%s is not known", variable, text);
+    exit(2);
+}
+
+static unsigned long long number(const char *variable, unsigned long long otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? strtoull(text, nullptr, 0) : otherwise;
+}
+
+__attribute__((constructor)) static void read_environment(void)
+{
+    static const char *const schedules[] = {"fifo", "newest", "random", "warp", "reversed"};
+    static const char *const streams[] = {"lazy", "eager", "shuffled"};
+    simt_set.schedule =
+        static_cast<simt_schedule>(choice("SIMT_SCHEDULE", schedules, 5, SIMT_FIFO));
+    int usual = simt_set.schedule == SIMT_RANDOM ? SIMT_SHUFFLED
+                : simt_set.schedule == SIMT_WARP ? SIMT_EAGER
+                                                 : SIMT_LAZY;
+    simt_set.streams = static_cast<simt_streams>(choice("SIMT_STREAMS", streams, 3, usual));
+    simt_set.seed = number("SIMT_SEED", 1);
+    simt_set.preempt = static_cast<unsigned>(number("SIMT_PREEMPT", 0));
+    simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));
+    simt_set.memory = number("SIMT_MEMORY", simt_set.memory);
+    generator ^= simt_set.seed * 0x9e3779b97f4a7c15u;
+    if (const char *text = getenv("SIMT_FAIL")) {
+        char *end;
+        uint64_t n = strtoull(text, &end, 0);
+        int code = *end == ':' ? static_cast<int>(strtol(end + 1, &end, 0)) : 2;
+        simt_fail_at(n, code, !strcmp(end, ":sticky"));
+    }
+}
+
+} // namespace simt
+
+using namespace simt;
+
+void simt_fail_at(uint64_t n, int code, bool sticky)
+{
+    fail_call = n && code ? calls + n : 0;
+    fail_code = code;
+    fail_sticky = sticky;
+}
+
+uint64_t simt_calls(void)
+{
+    return calls;
+}
+
+int simt_live(char *text, size_t size)
+{
+    int all = 0;
+    size_t at = 0;
+    if (size) *text = 0;
+    for (const auto &entry : live()) {
+        if (!entry.second) continue;
+        all += entry.second;
+        if (at < size)
+            at += static_cast<size_t>(snprintf(text + at, size - at, "%s%d %s", at ? ", " : "",
+                                               entry.second, entry.first.c_str()));
+    }
+    return all;
+}
+
+bool simt_checks(void)
+{
+    return check != nullptr;
+}
+uint64_t simt_reports(void)
+{
+    return check ? check->reports() : 0;
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams queue work and really defer it; what may run when is the setting SIMT_STREAMS. Work runs
+// when all that its stream, the events it waits for and the default stream's rule ask for has run.
+#include "stream.h"
+#include "simt_device.h"
+#include <algorithm>
+#include <set>
+
+namespace simt
+{
+
+static stream standard = {true, {}, nullptr, nullptr, {}};
+static bool in_host_function;
+static double now_ms;
+static uint64_t launches;
+
+bool in_host_work(void)
+{
+    return in_host_function;
+}
+
+std::vector<stream *> &all_streams(void)
+{
+    static auto *list = new std::vector<stream *>;
+    return *list;
+}
+static std::set<event *> &all_events(void)
+{
+    static auto *list = new std::set<event *>;
+    return *list;
+}
+
+stream *stream_of(cudaStream_t handle)
+{
+    if (!handle || handle == cudaStreamLegacy) return &standard;
+    for (stream *s : all_streams())
+        if (reinterpret_cast<cudaStream_t>(s) == handle) return s;
+    return nullptr;
+}
+static event *event_of(cudaEvent_t handle)
+{
+    event *e = reinterpret_cast<event *>(handle);
+    return all_events().count(e) ? e : nullptr;
+}
+bool stream_known(cudaStream_t handle)
+{
+    return stream_of(handle) != nullptr;
+}
+
+bool capturing(cudaStream_t handle)
+{
+    const stream *s = stream_of(handle);
+    return s && s->captured;
+}
+bool capturing_any(void)
+{
+    for (const stream *s : all_streams())
+        if (s->captured) return true;
+    return false;
+}
+cudaError_t capture_forbids(void)
+{
+    cudaError_t e = cudaSuccess;
+    for (stream *s : all_streams())
+        if (s->captured && s->captured->mode != cudaStreamCaptureModeRelaxed) {
+            s->captured->spoiled = true;
+            e = cudaErrorStreamCaptureUnsupported;
+        }
+    return e;
+}
+
+// --- running ---
+
+static bool may_run(const stream *s)
+{
+    if (s->queue.empty()) return false;
+    for (const point_ref &p : s->queue.front().after)
+        if (!p->reached) return false;
+    return true;
+}
+
+static void run_first(stream *s)
+{
+    operation o = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (o.w.kind != WORK_HOST) device_open();
+    in_host_function = o.w.kind == WORK_HOST;
+    if (o.w.run) o.w.run();
+    in_host_function = false;
+    if (o.w.kind != WORK_HOST) device_close();
+    now_ms += 0.001;
+    o.done->reached = true;
+    o.done->at = now_ms;
+}
+
+static stream *nth_stream(size_t i)
+{
+    return i ? all_streams()[i - 1] : &standard;
+}
+
+// Runs one operation of some stream but `not_this`, the first that can from a random start.
+static bool step_any(const stream *not_this)
+{
+    size_t n = all_streams().size() + 1;
+    size_t start = simt_set.streams == SIMT_SHUFFLED ? random_number() % n : 0;
+    for (size_t i = 0; i < n; i++) {
+        stream *s = nth_stream((start + i) % n);
+        if (s == not_this || !may_run(s)) continue;
+        run_first(s);
+        return true;
+    }
+    return false;
+}
+
+void drain(stream *s)
+{
+    while (!s->queue.empty()) {
+        if (simt_set.streams == SIMT_SHUFFLED && random_number() % 2) step_any(s);
+        if (may_run(s))
+            run_first(s);
+        else if (!step_any(s))
+            simt_fault("streams wait for each other");
+    }
+}
+
+void drain_all(void)
+{
+    while (step_any(nullptr)) {
+    }
+}
+
+static void progress(void)
+{
+    if (simt_set.streams == SIMT_EAGER) drain_all();
+    if (simt_set.streams == SIMT_SHUFFLED)
+        for (unsigned i = random_number() % 4; i; i--) step_any(nullptr);
+}
+
+// --- queueing ---
+
+static void push(stream *s, work w, point_ref also, point_ref done)
+{
+    operation o = {std::move(w), {}, done};
+    if (also) o.after.push_back(also);
+    if (s == &standard) {
+        for (const stream *other : all_streams())
+            if (other->blocking && other->tail) o.after.push_back(other->tail);
+    } else if (s->blocking && standard.tail)
+        o.after.push_back(standard.tail);
+    s->tail = done;
+    s->queue.push_back(std::move(o));
+}
+
+// The default stream may not be used while a stream that waits for it is captured.
+static cudaError_t implicit_capture(void)
+{
+    cudaError_t e = cudaSuccess;
+    for (stream *s : all_streams())
+        if (s->captured && s->blocking) {
+            s->captured->spoiled = true;
+            e = cudaErrorStreamCaptureImplicit;
+        }
+    return e;
+}
+
+cudaError_t enqueue(cudaStream_t handle, work w)
+{
+    stream *s = stream_of(handle);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    if (s->captured) {
+        std::vector<node> &nodes = s->captured->g->nodes;
+        nodes.push_back({std::move(w), s->tails});
+        s->tails = {static_cast<int>(nodes.size()) - 1};
+        return cudaSuccess;
+    }
+    if (s == &standard)
+        if (cudaError_t e = implicit_capture()) return e;
+    push(s, std::move(w), nullptr, std::make_shared<point>());
+    progress();
+    return cudaSuccess;
+}
+
+static cudaError_t ended(const call &here)
+{
+    return here.code ? fail(static_cast<cudaError_t>(here.code)) : cudaSuccess;
+}
+
+static cudaError_t new_stream(cudaStream_t *out, bool blocking)
+{
+    stream *s = new stream{blocking, {}, nullptr, nullptr, {}};
+    all_streams().push_back(s);
+    live_add("streams", 1);
+    *out = reinterpret_cast<cudaStream_t>(s);
+    return cudaSuccess;
+}
+
+static cudaError_t new_event(cudaEvent_t *out, bool timed)
+{
+    event *e = new event{timed, nullptr, nullptr, {}};
+    all_events().insert(e);
+    live_add("events", 1);
+    *out = reinterpret_cast<cudaEvent_t>(e);
+    return cudaSuccess;
+}
+
+static cudaError_t wait_captured(stream *s, const event *e)
+{
+    if (!s->captured) {
+        s->captured = e->captured; // it joins the capture
+        s->tails = e->tails;
+        return cudaSuccess;
+    }
+    if (s->captured != e->captured) return cudaErrorStreamCaptureMerge;
+    for (int t : e->tails)
+        if (std::find(s->tails.begin(), s->tails.end(), t) == s->tails.end()) s->tails.push_back(t);
+    return cudaSuccess;
+}
+
+static void launch_checked(const launch &k)
+{
+    launches++;
+    run_kernel(k);
+}
+
+void queue_launch(launch k, cudaStream_t s, cudaError_t *e)
+{
+    char shape[64];
+    snprintf(shape, sizeof shape, "kernel");
+    *e = enqueue(s, {WORK_KERNEL, shape, [k = std::move(k)]() { launch_checked(k); }});
+}
+
+} // namespace simt
+
+using namespace simt;
+
+uint64_t simt_launches(void)
+{
+    return launches;
+}
+
+extern "C" {
+
+cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+    SIMT_CALL("cudaStreamCreate");
+    return new_stream(out, true);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
+{
+    SIMT_CALL("cudaStreamCreateWithFlags");
+    if (flags > cudaStreamNonBlocking) return fail(cudaErrorInvalidValue);
+    return new_stream(out, flags == cudaStreamDefault);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
+{
+    SIMT_CALL("cudaStreamCreateWithPriority");
+    if (flags > cudaStreamNonBlocking) return fail(cudaErrorInvalidValue);
+    return new_stream(out, flags == cudaStreamDefault);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle)
+{
+    call here("cudaStreamDestroy");
+    stream *s = stream_of(handle);
+    if (!s || s == &standard) return fail(cudaErrorInvalidResourceHandle);
+    drain(s);
+    std::vector<stream *> &list = all_streams();
+    list.erase(std::find(list.begin(), list.end(), s));
+    delete s;
+    live_add("streams", -1);
+    return ended(here);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle)
+{
+    SIMT_CALL("cudaStreamSynchronize");
+    stream *s = stream_of(handle);
+    if (!s) return fail(cudaErrorInvalidResourceHandle);
+    if (s->captured) {
+        s->captured->spoiled = true;
+        return fail(cudaErrorStreamCaptureUnsupported);
+    }
+    drain(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle)
+{
+    SIMT_CALL("cudaStreamQuery");
+    stream *s = stream_of(handle);
+    if (!s) return fail(cudaErrorInvalidResourceHandle);
+    if (s->captured) {
+        s->captured->spoiled = true;
+        return fail(cudaErrorStreamCaptureUnsupported);
+    }
+    step_any(nullptr); // time passes, so that a loop of queries ends
+    return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    SIMT_CALL("cudaDeviceSynchronize");
+    if (capturing_any())
+        if (cudaError_t e = capture_forbids()) return fail(e);
+    drain_all();
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *data)
+{
+    SIMT_CALL("cudaLaunchHostFunc");
+    cudaError_t e = enqueue(handle, {WORK_HOST, "host", [fn, data]() { fn(data); }});
+    return e ? fail(e) : e;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out)
+{
+    SIMT_CALL("cudaEventCreate");
+    return new_event(out, true);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+    SIMT_CALL("cudaEventCreateWithFlags");
+    if (flags & ~static_cast<unsigned>(cudaEventBlockingSync | cudaEventDisableTiming))
+        return fail(cudaErrorInvalidValue);
+    return new_event(out, !(flags & cudaEventDisableTiming));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle)
+{
+    call here("cudaEventDestroy");
+    event *e = event_of(handle);
+    if (!e) return fail(cudaErrorInvalidResourceHandle);
+    all_events().erase(e);
+    delete e;
+    live_add("events", -1);
+    return ended(here);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on)
+{
+    SIMT_CALL("cudaEventRecord");
+    event *e = event_of(handle);
+    stream *s = stream_of(on);
+    if (!e || !s) return fail(cudaErrorInvalidResourceHandle);
+    e->captured = s->captured;
+    e->tails = s->tails;
+    if (s->captured) return cudaSuccess;
+    if (s == &standard)
+        if (cudaError_t code = implicit_capture()) return fail(code);
+    e->mark = std::make_shared<point>();
+    push(s, {WORK_EVENT, "event", nullptr}, nullptr, e->mark);
+    progress();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t on, unsigned)
+{
+    return cudaEventRecord(handle, on);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t handle, unsigned)
+{
+    SIMT_CALL("cudaStreamWaitEvent");
+    event *e = event_of(handle);
+    stream *s = stream_of(on);
+    if (!e || !s) return fail(cudaErrorInvalidResourceHandle);
+    if (e->captured) {
+        cudaError_t code = wait_captured(s, e);
+        return code ? fail(code) : code;
+    }
+    if (s->captured) {
+        s->captured->spoiled = true; // it would wait for something outside
+        return fail(cudaErrorStreamCaptureIsolation);
+    }
+    if (!e->mark) return cudaSuccess;
+    push(s, {WORK_EVENT, "wait", nullptr}, e->mark, std::make_shared<point>());
+    progress();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle)
+{
+    SIMT_CALL("cudaEventSynchronize");
+    event *e = event_of(handle);
+    if (!e) return fail(cudaErrorInvalidResourceHandle);
+    if (e->captured) return fail(cudaErrorCapturedEvent);
+    while (e->mark && !e->mark->reached) {
+        for (size_t i = 0; i <= all_streams().size(); i++) {
+            stream *s = nth_stream(i);
+            bool holds = false;
+            for (const operation &o : s->queue) holds |= o.done == e->mark;
+            while (holds && !e->mark->reached) {
+                if (may_run(s))
+                    run_first(s);
+                else if (!step_any(s))
+                    simt_fault("streams wait for each other");
+            }
+        }
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle)
+{
+    SIMT_CALL("cudaEventQuery");
+    event *e = event_of(handle);
+    if (!e) return fail(cudaErrorInvalidResourceHandle);
+    if (e->captured) return fail(cudaErrorCapturedEvent);
+    step_any(nullptr);
+    return !e->mark || e->mark->reached ? cudaSuccess : cudaErrorNotReady;
+}
+
+// The device's own clock, which counts pieces of work: 1 us each.
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    SIMT_CALL("cudaEventElapsedTime");
+    event *a = event_of(from), *b = event_of(to);
+    if (!a || !b || !a->timed || !b->timed || !a->mark || !b->mark)
+        return fail(cudaErrorInvalidResourceHandle);
+    if (!a->mark->reached || !b->mark->reached) return cudaErrorNotReady;
+    *ms = static_cast<float>(b->mark->at - a->mark->at);
+    return cudaSuccess;
+}
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma, ldmatrix and cp.async against plain loops over whole matrices. */
+#include "testing.h"
+#include "kernels.h"
+#include "runtime/base/types.h"
+
+static void mma_s8_and_u8_multiply_16x8x32(void **state)
+{
+    (void)state;
+    uint32_t seed = 3;
+    for (int is_unsigned = 0; is_unsigned < 2; is_unsigned++) {
+        int8_t a[16][32], b[8][32];
+        int32_t d[16][8], wanted[16][8];
+        for (int i = 0; i < 16 * 32; i++) a[i / 32][i % 32] = (int8_t)test_random(&seed);
+        for (int i = 0; i < 8 * 32; i++) b[i / 32][i % 32] = (int8_t)test_random(&seed);
+        memset(a[3], -128, sizeof a[3]);
+        memset(b[5], -128, sizeof b[5]);
+        for (int i = 0; i < 16 * 8; i++) d[i / 8][i % 8] = (int32_t)test_random(&seed) - 9000;
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 8; j++) {
+                wanted[i][j] = d[i][j];
+                for (int k = 0; k < 32; k++)
+                    wanted[i][j] += (is_unsigned ? (uint8_t)a[i][k] : a[i][k]) * b[j][k];
+            }
+        void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+             *dd = device_copy(d, sizeof d);
+        CUDA_OK(simt_test_mma_s8(dd, da, db, is_unsigned, NULL));
+        device_fetch(d, dd, sizeof d);
+        CUDA_OK(cudaFree(da));
+        CUDA_OK(cudaFree(db));
+        assert_memory_equal(d, wanted, sizeof d);
+    }
+}
+
+/* Small integers: every product and sum is exact. */
+static void mma_f16_and_bf16_multiply_16x8x16(void **state)
+{
+    (void)state;
+    uint32_t seed = 5;
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+        uint16_t a[16][16], b[8][16];
+        float d[16][8], wanted[16][8], fa[16][16], fb[8][16];
+        uint16_t (*shorten)(float) = is_bf16 ? pare_f32_to_bf16 : pare_f32_to_f16;
+        for (int i = 0; i < 16 * 16; i++)
+            a[i / 16][i % 16] = shorten(fa[i / 16][i % 16] = (float)(test_random(&seed) % 33) - 16);
+        for (int i = 0; i < 8 * 16; i++)
+            b[i / 16][i % 16] =
+                shorten(fb[i / 16][i % 16] = ((float)(test_random(&seed) % 33) - 16) / 8);
+        for (int i = 0; i < 16 * 8; i++) d[i / 8][i % 8] = (float)(i - 60);
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 8; j++) {
+                wanted[i][j] = d[i][j];
+                for (int k = 0; k < 16; k++) wanted[i][j] += fa[i][k] * fb[j][k];
+            }
+        void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+             *dd = device_copy(d, sizeof d);
+        CUDA_OK(simt_test_mma_f16(dd, da, db, is_bf16, NULL));
+        device_fetch(d, dd, sizeof d);
+        CUDA_OK(cudaFree(da));
+        CUDA_OK(cudaFree(db));
+        assert_memory_equal(d, wanted, sizeof d);
+    }
+}
+
+static void ldmatrix_hands_out_1_2_and_4_matrices(void **state)
+{
+    (void)state;
+    uint16_t tile[32][8];
+    for (int i = 0; i < 32 * 8; i++) tile[i / 8][i % 8] = (uint16_t)(i * 7 + 1);
+    for (int n = 1; n <= 4; n *= 2)
+        for (int transposed = 0; transposed < 2; transposed++) {
+            unsigned r[32][4];
+            void *dt = device_copy(tile, sizeof tile), *dr = device_copy(NULL, sizeof r);
+            CUDA_OK(simt_test_ldmatrix(dr, dt, n, transposed, NULL));
+            device_fetch(r, dr, sizeof r);
+            CUDA_OK(cudaFree(dt));
+            for (int lane = 0; lane < 32; lane++)
+                for (int m = 0; m < 4; m++) {
+                    int i = lane / 4, j = lane % 4 * 2, base = m * 8;
+                    unsigned low = transposed ? tile[base + j][i] : tile[base + i][j];
+                    unsigned high = transposed ? tile[base + j + 1][i] : tile[base + i][j + 1];
+                    assert_int_equal(r[lane][m], m < n ? high << 16 | low : 0);
+                }
+        }
+}
+
+static void gemm_of_any_size_is_exact(void **state)
+{
+    (void)state;
+    const int sizes[][3] = {{1, 1, 64}, {31, 33, 64}, {32, 32, 128}, {70, 45, 192}};
+    uint32_t seed = 9;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        int8_t *a = malloc((size_t)(m * k)), *b = malloc((size_t)(n * k));
+        size_t bytes = (size_t)(m * n) * sizeof(int32_t);
+        int32_t *c = malloc(bytes), *wanted = calloc((size_t)(m * n), sizeof *wanted);
+        for (int i = 0; i < m * k; i++) a[i] = (int8_t)test_random(&seed);
+        for (int i = 0; i < n * k; i++) b[i] = (int8_t)test_random(&seed);
+        for (int i = 0; i < m * n; i++)
+            for (int x = 0; x < k; x++) wanted[i] += a[i / n * k + x] * b[i % n * k + x];
+        void *da = device_copy(a, (size_t)(m * k)), *db = device_copy(b, (size_t)(n * k)),
+             *dc = device_copy(NULL, bytes);
+        CUDA_OK(simt_test_gemm_s8(dc, da, db, m, n, k, NULL));
+        device_fetch(c, dc, bytes);
+        CUDA_OK(cudaFree(da));
+        CUDA_OK(cudaFree(db));
+        assert_memory_equal(c, wanted, bytes);
+        free(a);
+        free(b);
+        free(c);
+        free(wanted);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(mma_s8_and_u8_multiply_16x8x32),
+        device_test(mma_f16_and_bf16_multiply_16x8x16),
+        device_test(ldmatrix_hands_out_1_2_and_4_matrices),
+        device_test(gemm_of_any_size_is_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
