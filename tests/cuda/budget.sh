@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Compiles every kernel file for the architectures below and compares what ptxas reports with
+# tests/cuda/budget.txt (architecture, kernel, registers, shared bytes): none spills, none takes more.
+#
+#   sh tests/cuda/budget.sh NVCC FOLDER [--write]
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+nvcc=${1:?nvcc} folder=${2:?a folder to work in} write=${3:-}
+budget=tests/cuda/budget.txt now=$folder/budget.now failed=0
+mkdir -p "$folder"
+: >"$now"
+for arch in 80 90 100; do
+    for source in runtime/cuda/*.cu; do
+        "$nvcc" -std=c++17 -O3 --fmad=false -I. -gencode "arch=compute_$arch,code=sm_$arch" \
+            -Xptxas -v -c "$source" -o "$folder/budget.o" >"$folder/budget.log" 2>&1 || {
+            cat "$folder/budget.log"
+            echo "FAIL sm_$arch: $source does not compile"
+            exit 1
+        }
+        # kernel, spills, registers, shared bytes
+        awk -v arch="sm_$arch" '
+            /Function properties for/ { name = $NF; shared = 0 }
+            /bytes spill/ { spill = $5 + $9 }
+            /Used [0-9]+ registers/ {
+                for (i = 1; i <= NF; i++) {
+                    if ($i ~ /^registers/) registers = $(i - 1)
+                    if ($i ~ /^smem/) shared = $(i - 2)
+                }
+                print arch, name, registers, shared, spill
+            }' "$folder/budget.log" >>"$now"
+    done
+done
+[ -s "$now" ] || { echo "FAIL: ptxas reported nothing" && exit 1; }
+if awk '$5 != 0 { print "spills:", $0; bad = 1 } END { exit !bad }' "$now"; then failed=1; fi
+if [ "$write" = --write ]; then
+    awk '{ print $1, $2, $3, $4 }' "$now" | LC_ALL=C sort >"$budget"
+    exit $failed
+fi
+awk -v budget="$budget" '
+    BEGIN { while ((getline line < budget) > 0) { split(line, f, " "); r[f[1] " " f[2]] = f[3]; s[f[1] " " f[2]] = f[4] } }
+    { key = $1 " " $2 }
+    !(key in r) { print "not in " budget ": " key; bad = 1; next }
+    $3 > r[key] || $4 > s[key] { print "over budget: " $0 " (" r[key] " registers, " s[key] " bytes)"; bad = 1 }
+    END { print NR " kernels"; exit bad }' "$now" || failed=1
+exit $failed
