@@ -84,7 +84,7 @@ python_ready() {
 }
 
 stage_release() {
-    toolkit=$(sh tests/simt/toolkit.sh build 2>"$log/toolkit") || say "SKIP toolkit: $(cat "$log/toolkit")"
+    sh tests/simt/toolkit.sh build >"$log/toolkit" 2>&1 || say "SKIP toolkit: $(tail -1 "$log/toolkit")"
     build release build all -DCMAKE_BUILD_TYPE=Release -DPARE_WERROR=ON -DPARE_FUZZ=OFF || return
     unit "" build
 }

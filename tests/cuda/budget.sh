@@ -31,6 +31,11 @@ for arch in 80 90 100; do
             }' "$folder/budget.log" >>"$now"
     done
 done
+# Other compilers allot other registers: only spills are looked at
+"$nvcc" --version | grep -q "release 13.0" || {
+    [ $failed = 0 ] && awk '$5 != 0 { exit 1 }' "$now" &&
+        echo "SKIP budget: it is for nvcc 13.0; no kernel spills" && exit 77
+}
 [ -s "$now" ] || { echo "FAIL: ptxas reported nothing" && exit 1; }
 if awk '$5 != 0 { print "spills:", $0; bad = 1 } END { exit !bad }' "$now"; then failed=1; fi
 if [ "$write" = --write ]; then

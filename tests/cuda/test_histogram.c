@@ -154,6 +154,7 @@ static void other_types_are_refused(void **state)
 static void failing_calls_are_passed_on(void **state)
 {
     (void)state;
+    if (!simt_emulated()) skip();
     pare_cuda_histogram *d;
     float *x;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
@@ -186,5 +187,5 @@ int main(void)
         device_test(other_types_are_refused),
         device_test(failing_calls_are_passed_on),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

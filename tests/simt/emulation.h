@@ -7,7 +7,8 @@
                                                       every N-th access
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
-   A fault ends the process with status 66, reports of the checker with 67. */
+     SIMT_LEAKS=1                                     what was not released is an error at the end
+   A fault ends the process with status 66, reports of the checker with 67, leaks with 68. */
 #ifndef PARE_SIMT_EMULATION_H
 #define PARE_SIMT_EMULATION_H
 
@@ -46,7 +47,7 @@ typedef struct simt_settings {
 
 extern simt_settings simt_set;
 
-enum { SIMT_STATUS_FAULT = 66, SIMT_STATUS_REPORTS = 67 };
+enum { SIMT_STATUS_FAULT = 66, SIMT_STATUS_REPORTS = 67, SIMT_STATUS_LEAKS = 68 };
 
 /* The N-th call from now (1: the next) that can fail returns `code`; calls of cuBLAS ALLOC_FAILED
    for cudaErrorMemoryAllocation, else EXECUTION_FAILED. sticky: and every one after it. 0 ends it.
@@ -59,6 +60,7 @@ uint64_t simt_calls(void);
    be NULL) lists kinds and numbers. */
 int simt_live(char *text, size_t size);
 
+bool simt_emulated(void);     /* false where tests are linked to a real device (on_device.c) */
 bool simt_checks(void);       /* is the checker linked? */
 uint64_t simt_reports(void);  /* of the checker */
 uint64_t simt_launches(void); /* of kernels that ran */

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <unistd.h>
 
 simt_settings simt_set = {SIMT_FIFO, SIMT_LAZY, 1, 0, 1, 4, 9, 0, 13000, size_t(4) << 30};
 
@@ -100,6 +101,16 @@ __attribute__((constructor)) static void read_environment(void)
     }
 }
 
+// For programs that have no test to ask: what they did not release is said when they end.
+__attribute__((destructor)) static void check_leaks(void)
+{
+    char text[400];
+    if (!getenv("SIMT_LEAKS") || !simt_live(text, sizeof text)) return;
+    say("LEAK: not released: %s", text);
+    fflush(nullptr);
+    _exit(SIMT_STATUS_LEAKS);
+}
+
 } // namespace simt
 
 using namespace simt;
@@ -131,6 +142,10 @@ int simt_live(char *text, size_t size)
     return all;
 }
 
+bool simt_emulated(void)
+{
+    return true;
+}
 bool simt_checks(void)
 {
     return check != nullptr;

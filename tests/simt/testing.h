@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -34,6 +35,15 @@ static inline void device_fetch(void *host, void *device, size_t bytes)
     CUDA_OK(cudaDeviceSynchronize());
     CUDA_OK(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
     CUDA_OK(cudaFree(device));
+}
+
+/* For main: false, with the reason on stdout, where no device can be used. */
+static inline bool device_is_there(void)
+{
+    int count;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error) printf("no device: %s\n", cudaGetErrorString(error));
+    return !error && count > 0;
 }
 
 static inline uint32_t test_random(uint32_t *state)

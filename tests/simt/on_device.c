@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emulation.h for tests that are linked to CUDA's own runtime: nothing is counted, nothing fails on
+   demand. */
+#include "emulation.h"
+
+simt_settings simt_set = {.streams = SIMT_EAGER};
+
+bool simt_emulated(void)
+{
+    return false;
+}
+bool simt_checks(void)
+{
+    return false;
+}
+uint64_t simt_reports(void)
+{
+    return 0;
+}
+uint64_t simt_launches(void)
+{
+    return 0;
+}
+uint64_t simt_calls(void)
+{
+    return 0;
+}
+
+int simt_live(char *text, size_t size)
+{
+    if (size) *text = 0;
+    return 0;
+}
+
+void simt_fail_at(uint64_t n, int code, bool sticky)
+{
+    (void)n;
+    (void)code;
+    (void)sticky;
+}
