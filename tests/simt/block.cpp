@@ -131,6 +131,16 @@ bool in_last_block(void)
 {
     return blocks_left == 0;
 }
+
+extern "C" const char __executable_start, end; // by the linker: this program's code and variables
+
+bool kernel_owns(const void *p)
+{
+    const char *at = static_cast<const char *>(p);
+    const char *args = static_cast<const char *>(kernel->arguments.get());
+    return on_fiber_stacks(p) || (at >= args && at < args + kernel->argument_bytes) ||
+           (at >= &__executable_start && at < &end);
+}
 int current_thread(void)
 {
     return current;
@@ -182,7 +192,8 @@ static void open_barrier(void)
     for (int i = 0; i < count; i++) {
         const thread &t = threads[i];
         if (t.st == AT_BARRIER && !first) first = &t;
-        if (t.st == AT_BARRIER && (t.line != first->line || strcmp(t.file, first->file)))
+        if (t.st == AT_BARRIER &&
+            (t.line != first->line || (t.file != first->file && strcmp(t.file, first->file))))
             simt_fault("threads of a block meet in different barriers: %s:%d and %s:%d",
                        first->file, first->line, t.file, t.line);
     }
@@ -219,7 +230,7 @@ static bool complete(int w, int self)
         if (!(lanes >> l & 1)) continue;
         const thread &t = threads[w * 32 + l];
         if (t.mask != me.mask) return false; // it takes part in another one first
-        if (t.fn != me.fn || strcmp(t.name, me.name))
+        if (t.fn != me.fn || (t.name != me.name && strcmp(t.name, me.name)))
             simt_fault("lanes of a warp meet in different collectives: %s at %s:%d and %s at %s:%d",
                        t.name, t.file, t.line, me.name, me.file, me.line);
         arg[l] = t.arg;
@@ -245,7 +256,7 @@ static void end_fiber(void)
 static void run_thread(void)
 {
     fiber_entered();
-    kernel->body();
+    kernel->run(kernel->arguments.get());
     end_fiber();
 }
 

@@ -44,7 +44,6 @@ std::map<uintptr_t, region> &regions(void)
     static auto *t = new std::map<uintptr_t, region>;
     return *t;
 }
-uintptr_t lowest = UINTPTR_MAX, highest;
 struct {
     uintptr_t from, to;
     cell *cells;
@@ -89,7 +88,10 @@ void report(const char *what, uintptr_t at, const access *other, const void *pc)
         snprintf(mate, sizeof mate, ", against thread %d%s", other->thread & THREAD,
                  other->epoch < block_epoch ? " of another block" : "");
     say("CHECK: %s at %s, %s memory, %s%s", what, line_of(pc).c_str(),
-        in_shared(at) ? "shared" : "device", place, mate);
+        in_shared(at)                                         ? "shared"
+        : in_device_space(reinterpret_cast<const void *>(at)) ? "device"
+                                                              : "other",
+        place, mate);
 }
 
 bool ordered(const access &o, unsigned t, bool shared)
@@ -137,27 +139,26 @@ void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
     c->write = me;
 }
 
-// Cells of n bytes; NULL: memory that is not watched. Reports what lies outside of allocations.
+// Cells of n bytes; NULL: memory that is not watched. Reports what a kernel may not touch.
 cell *cells_of(uintptr_t at, size_t n, const void *pc)
 {
+    const void *p = reinterpret_cast<const void *>(at);
     if (in_shared(at)) return shared_cells + (at - reinterpret_cast<uintptr_t>(shared_base()));
-    if (at < lowest || at >= highest) return nullptr;
     if (at >= recent.from && at + n <= recent.to) return recent.cells + (at - recent.from);
-    auto next = regions().upper_bound(at);
-    const char *outside = "access outside of a device allocation";
-    if (next != regions().end() && at + 64 > next->first && next->first < at + n)
-        report(outside, at, nullptr, pc);
-    if (next == regions().begin()) return nullptr;
-    --next;
-    const region &r = next->second;
-    size_t into = at - next->first;
-    if (into >= r.bytes) {
-        if (into < r.bytes + 64) report(outside, at, nullptr, pc);
+    if (!in_device_space(p)) {
+        if (current_thread() >= 0 && !kernel_owns(p) && !host_pinned(p))
+            report("a kernel accesses host memory", at, nullptr, pc);
         return nullptr;
     }
-    if (r.dead) report("access to device memory that was freed", at, nullptr, pc);
-    if (into + n > r.bytes) report(outside, at, nullptr, pc);
-    if (r.dead || into + n > r.bytes || !r.cells) return nullptr;
+    auto next = regions().upper_bound(at);
+    bool before = next == regions().begin();
+    if (!before) --next;
+    const region &r = next->second;
+    size_t into = at - next->first;
+    bool outside = before || into + n > r.bytes;
+    if (outside) report("access outside of a device allocation", at, nullptr, pc);
+    if (!outside && r.dead) report("access to device memory that was freed", at, nullptr, pc);
+    if (outside || r.dead || !r.cells) return nullptr;
     recent = {next->first, next->first + r.bytes, r.cells};
     return r.cells + into;
 }
@@ -229,15 +230,8 @@ void on_acquire_grid(void)
 
 void on_allocated(void *p, size_t n)
 {
-    uintptr_t at = reinterpret_cast<uintptr_t>(p);
-    for (auto old = regions().begin(); old != regions().end();) // dead ones whose place is reused
-        if (old->first < at + n && at < old->first + old->second.bytes)
-            old = regions().erase(old);
-        else
-            ++old;
-    regions()[at] = {n, n <= MOST_WATCHED ? new_cells(n) : nullptr, false};
-    if (at - 64 < lowest) lowest = at - 64;
-    if (at + n + 64 > highest) highest = at + n + 64;
+    regions()[reinterpret_cast<uintptr_t>(p)] = {n, n <= MOST_WATCHED ? new_cells(n) : nullptr,
+                                                 false};
     recent = {};
 }
 

@@ -111,10 +111,20 @@ struct mma {
     simt_operand type;
 };
 
-int byte_of(unsigned word, int i, bool is_signed)
+// Four bytes to numbers.
+void widen(int16_t *to, unsigned word, bool is_signed)
 {
-    unsigned byte = word >> 8 * i & 0xff;
-    return is_signed ? static_cast<int8_t>(byte) : static_cast<int>(byte);
+    for (int i = 0; i < 4; i++) {
+        unsigned byte = word >> 8 * i & 0xff;
+        to[i] = is_signed ? static_cast<int8_t>(byte) : static_cast<int16_t>(byte);
+    }
+}
+
+int dot(const int16_t *a, const int16_t *b)
+{
+    int sum = 0;
+    for (int k = 0; k < 32; k++) sum += a[k] * b[k];
+    return sum;
 }
 
 // Lane l: g = l / 4, t = l % 4. a[r] holds row g + 8 (r % 2), bytes 4 t.. + 16 (r / 2); b[r] column
@@ -122,22 +132,17 @@ int byte_of(unsigned word, int i, bool is_signed)
 void do_mma_k32(unsigned lanes, void *const arg[32])
 {
     need_all(lanes, "mma.sync.m16n8k32");
-    int a[16][32], b[8][32];
+    int16_t a[16][32], b[8][32];
     each<mma>(lanes, arg, [&](unsigned l, mma &m) {
         unsigned g = l / 4, t = l % 4 * 4;
         for (unsigned r = 0; r < 4; r++)
-            for (int i = 0; i < 4; i++)
-                a[g + r % 2 * 8][t + r / 2 * 16 + static_cast<unsigned>(i)] =
-                    byte_of(m.a[r], i, m.type != SIMT_U8S8);
-        for (unsigned r = 0; r < 2; r++)
-            for (int i = 0; i < 4; i++)
-                b[g][t + r * 16 + static_cast<unsigned>(i)] = byte_of(m.b[r], i, true);
+            widen(&a[g + r % 2 * 8][t + r / 2 * 16], m.a[r], m.type != SIMT_U8S8);
+        for (unsigned r = 0; r < 2; r++) widen(&b[g][t + r * 16], m.b[r], true);
     });
     each<mma>(lanes, arg, [&](unsigned l, mma &m) {
         for (unsigned i = 0; i < 4; i++) {
-            const int *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
-            int *d = static_cast<int *>(m.d) + i, sum = 0;
-            for (int k = 0; k < 32; k++) sum += row[k] * column[k];
+            int *d = static_cast<int *>(m.d) + i;
+            int sum = dot(a[l / 4 + i / 2 * 8], b[l % 4 * 2 + i % 2]);
             *d = static_cast<int>(static_cast<unsigned>(*d) + static_cast<unsigned>(sum));
         }
     });

@@ -2,6 +2,7 @@
 // Kernels with planted defects: BAD chooses the wrong form, and is the only difference to the twin.
 #include "defects.h"
 #include "runtime/cuda/simt.h"
+#include <stdlib.h>
 
 enum { N = 1000, BINS = 32 };
 #define LAUNCH(kernel, planted, grid, block, ...)                                                  \
@@ -456,6 +457,37 @@ int defect_too_much_shared_memory(int planted)
     LAUNCH(too_much_shared_memory, planted, 1, 64, y.p);
     y.get();
     return y.host[0] != 4;
+}
+
+template <bool BAD> static __global__ void far_out_of_bounds(const int *x, int n, int *y)
+{
+    int t = (int)threadIdx.x;
+    y[t] = t < n || BAD ? x[t * 40] : 0;
+}
+int defect_far_out_of_bounds(int planted)
+{
+    words x(2048), y(64);
+    make_input(&x);
+    LAUNCH(far_out_of_bounds, planted, 1, 64, x.p, 50, y.p);
+    y.get();
+    return y.host[3] != x.host[120];
+}
+
+template <bool BAD> static __global__ void host_pointer_in_kernel(const int *x, int *y)
+{
+    *y = x[0] + x[1];
+}
+int defect_host_pointer_in_kernel(int planted)
+{
+    words x(2), y(1);
+    int *copy = (int *)malloc(8);
+    make_input(&x);
+    memcpy(copy, x.host, 8);
+    LAUNCH(host_pointer_in_kernel, planted, 1, 1, planted ? copy : x.p, y.p);
+    y.get();
+    int bad = y.host[0] != copy[0] + copy[1];
+    free(copy);
+    return bad;
 }
 
 template <bool BAD>

@@ -88,14 +88,17 @@ static int attribute(cudaDeviceAttr which, bool *found)
 using namespace simt;
 
 void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
-                 cudaStream_t stream, std::function<void()> body)
+                 cudaStream_t stream, const void *arguments, size_t bytes,
+                 void (*run)(const void *arguments))
 {
     call here("launch");
     if (here.code) {
         fail(static_cast<cudaError_t>(here.code));
         return;
     }
-    launch k = {name, grid, block, shared, std::move(body)};
+    std::shared_ptr<void> copy(malloc(bytes), free);
+    memcpy(copy.get(), arguments, bytes);
+    launch k = {name, grid, block, shared, copy, bytes, run};
     cudaError_t e = no_device();
     if (!e) e = check_launch(k, function);
     if (!e) queue_launch(std::move(k), stream, &e);

@@ -62,6 +62,7 @@ void fiber_prepare(fiber *f,
                    void (*entry)(void)); /* the next switch to f runs entry, on a new stack */
 void fiber_entered(void);                /* entry's first call */
 void fiber_switch(fiber *from, fiber *to, bool dying);
+bool on_fiber_stacks(const void *p);
 
 /* --- blocks of threads (block.cpp) --- */
 
@@ -71,11 +72,15 @@ struct launch {
     std::string name;
     dim3 grid, block;
     size_t shared;
-    std::function<void()> body;
+    std::shared_ptr<void> arguments;
+    size_t argument_bytes;
+    void (*run)(const void *arguments);
 };
 void run_kernel(const launch &k);
 bool in_kernel(void);
 bool in_last_block(void);
+/* May kernels read there beside device, shared and pinned memory: stacks, arguments, constants? */
+bool kernel_owns(const void *p);
 int current_thread(void);            /* in its block, or -1 on the host */
 void preempt(void);                  /* the checker: let another thread run */
 void where(char *text, size_t size); /* kernel, block and thread, for messages */
@@ -97,6 +102,8 @@ struct allocation {
     bool ready;    /* stream-ordered: its allocation has happened */
     bool released; /* stream-ordered: cudaFreeAsync was called, its point may be ahead */
 };
+bool in_device_space(
+    const void *p); /* where allocations are made and nothing else; not under ASan */
 /* The allocation that holds p, its first byte; NULL: not device memory. */
 allocation *device_find(const void *p, char **base);
 /* Are the n bytes at p inside one device allocation that may be used now? */

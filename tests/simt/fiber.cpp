@@ -18,15 +18,22 @@ namespace simt
 
 enum { PAGE = 4096, STACK = 128 * 1024 };
 
+static char *base;
+
 static char *pool_stacks(void)
 {
-    static char *base;
     if (base) return base;
     void *room = mmap(nullptr, static_cast<size_t>(MAX_THREADS) * (STACK + PAGE),
                       PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) abort();
     base = static_cast<char *>(room);
     return base;
+}
+
+bool on_fiber_stacks(const void *p)
+{
+    const char *at = static_cast<const char *>(p);
+    return base && at >= base && at < base + static_cast<size_t>(MAX_THREADS) * (STACK + PAGE);
 }
 
 void fiber_make(fiber *f, int number)

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <sys/mman.h>
 
 namespace simt
 {
@@ -32,6 +33,44 @@ static std::deque<std::pair<char *, size_t>> &dead(void)
     return *t;
 }
 static size_t used, dead_bytes;
+
+// Addresses that only allocations have, each once. Under AddressSanitizer its own heap serves,
+// which knows the ends of what it gives.
+static char *space, *space_top;
+static const size_t SPACE = size_t(256) << 30;
+
+bool in_device_space(const void *p)
+{
+    const char *at = static_cast<const char *>(p);
+    return space && at >= space && at < space + SPACE;
+}
+
+static char *reserve(size_t bytes)
+{
+    if (asan) {
+        void *p;
+        return posix_memalign(&p, 256, bytes) ? nullptr : static_cast<char *>(p);
+    }
+    if (!space) {
+        void *p = mmap(nullptr, SPACE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) simt_fault("%zu bytes of address space cannot be had", SPACE);
+        space = space_top = static_cast<char *>(p);
+    }
+    size_t pages = (bytes + 4095) / 4096 * 4096;
+    if (pages > static_cast<size_t>(space + SPACE - space_top)) return nullptr;
+    space_top += pages;
+    return space_top - pages;
+}
+
+static void give_back(char *block, size_t bytes)
+{
+    if (asan)
+        free(block);
+    else
+        madvise(block, bytes + 2 * EDGE, MADV_DONTNEED);
+}
+
 static int open_depth;
 
 size_t device_used(void)
@@ -108,9 +147,9 @@ void device_check_edges(void)
 void *device_new(size_t bytes, pool *from)
 {
     if (used + bytes > simt_set.memory) return nullptr;
-    void *block;
-    if (posix_memalign(&block, 256, bytes + 2 * EDGE)) return nullptr;
-    char *p = static_cast<char *>(block) + EDGE;
+    char *block = reserve(bytes + 2 * EDGE);
+    if (!block) return nullptr;
+    char *p = block + EDGE;
     memset(block, EDGE_BYTE, bytes + 2 * EDGE);
     memset(p, 0xff, bytes);
     table()[reinterpret_cast<uintptr_t>(p)] = {bytes, from, from == nullptr, false};
@@ -132,13 +171,9 @@ void device_delete(void *p)
     dead().push_back({static_cast<char *>(p) - EDGE, bytes});
     dead_bytes += bytes;
     while (!dead().empty() && dead_bytes > QUARANTINE) {
-        free(dead().front().first);
+        give_back(dead().front().first, dead().front().second);
         dead_bytes -= dead().front().second;
         dead().pop_front();
-    }
-    if (asan && !dead().empty()) { // of zero bytes
-        free(dead().front().first);
-        dead().clear();
     }
 }
 

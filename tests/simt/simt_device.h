@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <functional>
+#include <tuple>
 #include <type_traits>
 
 /* --- keywords --- */
@@ -68,7 +68,8 @@ void *simt_shared_variable(const void *key, size_t bytes, size_t align, const ch
 void *simt_shared_dynamic(size_t align);
 void simt_acquire_grid(void);
 void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
-                 cudaStream_t stream, std::function<void()> body);
+                 cudaStream_t stream, const void *arguments, size_t bytes,
+                 void (*run)(const void *arguments));
 
 /* --- shared memory and launches --- */
 
@@ -85,14 +86,24 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
     cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),                                   \
                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes))
 
-/* Arguments become the kernel's own parameter types and are kept by value, as a launch does. */
+/* Arguments become the kernel's own parameter types and are copied as bytes, as a launch does. */
+template <class... P> struct simt_call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+    static void run(const void *call)
+    {
+        const simt_call *c = static_cast<const simt_call *>(call);
+        std::apply(c->kernel, c->arguments);
+    }
+};
 template <class... P, class... A>
 static inline void simt_launch_kernel(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
                                       size_t shared, cudaStream_t stream, A... args)
 {
     static_assert((std::is_trivially_copyable<P>::value && ...), "a parameter is not plain data");
-    simt_launch(name, reinterpret_cast<const void *>(kernel), grid, block, shared, stream,
-                [=]() { kernel(static_cast<P>(args)...); });
+    simt_call<P...> call = {kernel, std::tuple<P...>(static_cast<P>(args)...)};
+    simt_launch(name, reinterpret_cast<const void *>(kernel), grid, block, shared, stream, &call,
+                sizeof call, simt_call<P...>::run);
 }
 
 /* --- barriers and fences --- */
