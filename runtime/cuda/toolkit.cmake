@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds a CUDA toolkit, installed or fetched by tests/simt/toolkit.sh: sets CUDA_HOME_FOUND (empty
-# where there is none), CUDA_INCLUDE, CUDA_NVCC (empty where only headers are there, or PARE_CUDA is
-# OFF), CUDA_RUNTIME (the static runtime library), and pare_cuda_objects().
-set(PARE_CUDA AUTO CACHE STRING "GPU kernels are compiled by nvcc: AUTO (where it is found), ON, OFF")
+# where there is none), CUDA_INCLUDE, CUDA_NVCC (empty where only headers are there, or PARE_CUDA
+# is OFF), CUDA_RUNTIME (the static runtime library), and pare_cuda_objects().
+set(PARE_CUDA AUTO CACHE STRING "nvcc compiles GPU kernels: AUTO (where it is found), ON, OFF")
 set(PARE_CUDA_HOME "" CACHE PATH "CUDA toolkit; empty: CUDA_HOME, nvcc's on PATH, the usual places")
 set(CUDA_HOME_FOUND "")
 set(CUDA_NVCC "")
@@ -33,8 +33,8 @@ foreach(home ${homes})
   endif()
 endforeach()
 if(PARE_CUDA STREQUAL "ON" AND NOT CUDA_NVCC)
-  message(FATAL_ERROR "PARE_CUDA=ON, but nvcc was not found: set PARE_CUDA_HOME to a CUDA 13 toolkit, "
-          "or run sh tests/simt/toolkit.sh build")
+  message(FATAL_ERROR "PARE_CUDA=ON, but nvcc was not found: set PARE_CUDA_HOME to a CUDA 13 "
+          "toolkit, or run sh tests/simt/toolkit.sh build")
 endif()
 if(PARE_CUDA STREQUAL "OFF")
   set(CUDA_NVCC "")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles every kernel file for the architectures below and compares what ptxas reports with
-# tests/cuda/budget.txt (architecture, kernel, registers, shared bytes): none spills, none takes more.
+# Compiles every kernel file for three architectures and compares what ptxas reports with budget.txt
+# beside this file (architecture, kernel, registers, shared bytes): none spills, none takes more.
 #
 #   sh tests/cuda/budget.sh NVCC FOLDER [--write]
 set -u
@@ -43,9 +43,18 @@ if [ "$write" = --write ]; then
     exit $failed
 fi
 awk -v budget="$budget" '
-    BEGIN { while ((getline line < budget) > 0) { split(line, f, " "); r[f[1] " " f[2]] = f[3]; s[f[1] " " f[2]] = f[4] } }
+    BEGIN {
+        while ((getline line < budget) > 0) {
+            split(line, f, " ")
+            registers[f[1] " " f[2]] = f[3]
+            shared[f[1] " " f[2]] = f[4]
+        }
+    }
     { key = $1 " " $2 }
-    !(key in r) { print "not in " budget ": " key; bad = 1; next }
-    $3 > r[key] || $4 > s[key] { print "over budget: " $0 " (" r[key] " registers, " s[key] " bytes)"; bad = 1 }
+    !(key in registers) { print "not in " budget ": " key; bad = 1; next }
+    $3 > registers[key] || $4 > shared[key] {
+        print "over budget: " $0 " (" registers[key] " registers, " shared[key] " bytes)"
+        bad = 1
+    }
     END { print NR " kernels"; exit bad }' "$now" || failed=1
 exit $failed

@@ -37,6 +37,8 @@ cudaError_t simt_test_mma_f16(float *d, const void *a, const void *b, int is_bf1
 /* r (32, 4): registers of ldmatrix of n matrices of tile (32 rows of 8 halves) */
 cudaError_t simt_test_ldmatrix(unsigned *r, const void *tile, int n, int transposed,
                                cudaStream_t stream);
+/* to (3, 32): sums of the first 4, 8, 16 bytes of rows of from (32, 4), `present` bytes of each */
+cudaError_t simt_test_cp_async(int *to, const int *from, int present, cudaStream_t stream);
 /* c (m, n) = a (m, k) b (n, k), s8 to s32; k a multiple of 64 */
 cudaError_t simt_test_gemm_s8(int32_t *c, const int8_t *a, const int8_t *b, int m, int n, int k,
                               cudaStream_t stream);

@@ -49,6 +49,27 @@ static __global__ void ldmatrix(unsigned *r, const uint4 *tile, int n, int trans
     for (int i = 0; i < 4; i++) r[lane * 4 + i] = f[i];
 }
 
+// Every thread copies 4, 8 and 16 bytes, of which at most `present` are there, in a group each, and
+// adds up the words of each. to (3, 32), from (32, 4)
+static __global__ void cp_async(int *to, const int *from, int present)
+{
+    SIMT_SHARED(uint4, room, [3][32]);
+    int t = (int)threadIdx.x;
+    simt_cp_async4(&room[0][t], from + t * 4, present < 4 ? present : 4);
+    simt_cp_async_commit();
+    simt_cp_async8(&room[1][t], from + t * 4, present < 8 ? present : 8);
+    simt_cp_async_commit();
+    simt_cp_async16(&room[2][t], from + t * 4, present);
+    simt_cp_async_commit();
+    simt_cp_async_wait<2>();
+    to[t] = (int)room[0][t].x;
+    simt_cp_async_wait<1>();
+    to[32 + t] = (int)(room[1][t].x + room[1][t].y);
+    simt_cp_async_wait<0>();
+    uint4 v = room[2][t];
+    to[64 + t] = (int)(v.x + v.y + v.z + v.w);
+}
+
 // c = a b: a block makes 32 x 32 with two warps of 16 x 32; two stages of 64 columns in flight.
 enum { TILE = 32, DEPTH = 64, PITCH = DEPTH + 16 };
 
@@ -119,6 +140,12 @@ extern "C" cudaError_t simt_test_ldmatrix(unsigned *r, const void *tile, int n, 
                                           cudaStream_t stream)
 {
     SIMT_LAUNCH(ldmatrix, dim3(1), dim3(32), 0, stream, r, (const uint4 *)tile, n, transposed);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t simt_test_cp_async(int *to, const int *from, int present,
+                                          cudaStream_t stream)
+{
+    SIMT_LAUNCH(cp_async, dim3(1), dim3(32), 0, stream, to, from, present);
     return cudaGetLastError();
 }
 extern "C" cudaError_t simt_test_gemm_s8(int32_t *c, const int8_t *a, const int8_t *b, int m, int n,

@@ -84,6 +84,24 @@ static void ldmatrix_hands_out_1_2_and_4_matrices(void **state)
         }
 }
 
+static void cp_async_copies_what_is_present_and_zeros_the_rest(void **state)
+{
+    (void)state;
+    int from[32][4], to[3][32];
+    for (int i = 0; i < 32 * 4; i++) from[i / 4][i % 4] = i * i + 1;
+    for (int present = 0; present <= 16; present += 4) {
+        int *df = device_copy(from, sizeof from), *dt = device_copy(NULL, sizeof to);
+        CUDA_OK(simt_test_cp_async(dt, df, present, NULL));
+        device_fetch(to, dt, sizeof to);
+        CUDA_OK(cudaFree(df));
+        for (int i = 0; i < 3 * 32; i++) {
+            int words = 1 << i / 32, wanted = 0;
+            for (int w = 0; w < words && w * 4 < present; w++) wanted += from[i % 32][w];
+            assert_int_equal(to[i / 32][i % 32], wanted);
+        }
+    }
+}
+
 static void gemm_of_any_size_is_exact(void **state)
 {
     (void)state;
@@ -118,6 +136,7 @@ int main(void)
         device_test(mma_s8_and_u8_multiply_16x8x32),
         device_test(mma_f16_and_bf16_multiply_16x8x16),
         device_test(ldmatrix_hands_out_1_2_and_4_matrices),
+        device_test(cp_async_copies_what_is_present_and_zeros_the_rest),
         device_test(gemm_of_any_size_is_exact),
     };
     return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
