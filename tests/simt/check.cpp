@@ -181,6 +181,15 @@ void touch(const void *p, size_t n, bool write, bool atomic, const void *pc)
     maybe_preempt();
 }
 
+// What the compiler takes for aligned must be: the device faults where it is not.
+void touch_aligned(const void *p, size_t n, bool write, const void *pc)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p);
+    if (at % n && (in_shared(at) || in_device_space(p)))
+        report("misaligned access", at, nullptr, pc);
+    touch(p, n, write, false, pc);
+}
+
 // --- what the engine tells ---
 
 void on_launch(void)
@@ -306,11 +315,11 @@ extern "C" {
 #define SIMT_HOOKS(n)                                                                              \
     void __tsan_read##n(void *p)                                                                   \
     {                                                                                              \
-        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+        simt::touch_aligned(p, n, false, SIMT_PC);                                                 \
     }                                                                                              \
     void __tsan_write##n(void *p)                                                                  \
     {                                                                                              \
-        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+        simt::touch_aligned(p, n, true, SIMT_PC);                                                  \
     }                                                                                              \
     void __tsan_unaligned_read##n(void *p)                                                         \
     {                                                                                              \
@@ -322,11 +331,11 @@ extern "C" {
     }                                                                                              \
     void __tsan_volatile_read##n(void *p)                                                          \
     {                                                                                              \
-        simt::touch(p, n, false, false, SIMT_PC);                                                  \
+        simt::touch_aligned(p, n, false, SIMT_PC);                                                 \
     }                                                                                              \
     void __tsan_volatile_write##n(void *p)                                                         \
     {                                                                                              \
-        simt::touch(p, n, true, false, SIMT_PC);                                                   \
+        simt::touch_aligned(p, n, true, SIMT_PC);                                                  \
     }                                                                                              \
     void __tsan_read_write##n(void *p)                                                             \
     {                                                                                              \
