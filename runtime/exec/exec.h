@@ -23,6 +23,7 @@ typedef struct pare_input_shape {
 
 typedef struct pare_plan_options {
     int threads;             /* inside one run; 0: all cores */
+    pare_device *device;     /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
     bool canonical;          /* fixed summation: results do not depend on batch or threads */
     bool tune;               /* time the kernels that can, once per shape (run and bench) */
     const char *cache_dir;   /* timing cache; NULL: none on disk */

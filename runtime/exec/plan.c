@@ -57,6 +57,8 @@ void pare_plan_free(pare_plan *plan)
     if (!plan) return;
     for (int i = 0; i < plan->step_count; i++)
         if (plan->step[i].kernel->release) plan->step[i].kernel->release(plan->step[i].state);
+    if (plan->device_constants)
+        plan->options.device->backend->free(plan->options.device, plan->device_constants);
     pare_arena_free(&plan->arena);
     pare_model_free(plan->model);
     pare_free(plan);

@@ -18,9 +18,11 @@ typedef enum pare_where {
 typedef struct pare_root {
     pare_where where;
     int index;          /* AT_INPUT */
-    void *constant;     /* AT_CONSTANT */
+    void *constant;     /* AT_CONSTANT: in host memory */
+    bool uploaded;      /* AT_CONSTANT: some step on the device reads it there, at `offset` of
+                           plan->device_constants */
     size_t bytes;       /* AT_BUFFER */
-    size_t offset;      /* AT_BUFFER: set by the memory plan */
+    size_t offset;      /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: behind it */
     int first, last;    /* positions of the nodes that write it first and read it last */
 } pare_root;
 
@@ -53,6 +55,8 @@ struct pare_plan {
     int input_count, output_count;
     size_t buffer_bytes, scratch_bytes;
     size_t weight_bytes;
+    void *device_constants;
+    bool recordable; /* on a device: no step runs on the host */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
@@ -65,6 +69,12 @@ PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape 
 
 /* steps.c: kernels and places of every node. */
 PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);
+
+/* host_step.c: the last in every device's list of kernels. */
+extern const pare_kernel pare_host_step;
+
+/* device_plan.c: gives constants and inputs their place on the plan's device. */
+PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
 /* tune.c: the fastest of the kernels that can, by the stopwatch or by the cache. */
 typedef struct pare_tuner pare_tuner;

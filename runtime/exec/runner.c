@@ -2,7 +2,7 @@
 /* A runner: one buffer for all activations, one call record per step with every pointer set. A run
    only walks the records. */
 #include "runtime/base/size.h"
-#include "runtime/exec/plan.h"
+#include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
 
 #include <omp.h>
@@ -10,33 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-/* A pointer that follows a graph input. */
-typedef struct input_use {
-    void **data;
-    int index;
-} input_use;
-
-struct pare_runner {
-    pare_ctx *ctx;
-    const pare_plan *plan;
-    pare_arena arena;
-    char *buffer, *scratch;
-    pare_call *call; /* (step_count) */
-    int bound;       /* calls whose bind succeeded */
-    void **own_input, **input; /* the runner's buffers, what is read now */
-    pare_view *output;
-    input_use *use;
-    int use_count;
-    size_t use_capacity;
-    pare_observe_fn observe;
-    void *observe_user;
-    double *times;
-};
-
-static void *address(const pare_runner *r, int root)
+/* In host memory. */
+static void *address(const pare_runner *r, const pare_root *at)
 {
-    if (root < 0) return NULL;
-    const pare_root *at = &r->plan->root[root];
     switch (at->where) {
     case PARE_AT_CONSTANT: return at->constant;
     case PARE_AT_INPUT: return r->input[at->index];
@@ -46,15 +22,38 @@ static void *address(const pare_runner *r, int root)
     return NULL;
 }
 
-static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view *view)
+/* A tensor where the host can read it; one that lies in a graph input follows that input. */
+static pare_status view_bind_host(pare_runner *r, const pare_place *place, pare_view *view)
 {
     *view = place->view;
-    view->data = address(r, place->root);
-    if (place->root < 0 || r->plan->root[place->root].where != PARE_AT_INPUT) return PARE_OK;
+    view->data = NULL;
+    if (place->root < 0) return PARE_OK;
+    const pare_root *root = &r->plan->root[place->root];
+    view->data = address(r, root);
+    if (root->where != PARE_AT_INPUT) return PARE_OK;
     if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count, sizeof *r->use))
         return PARE_MEMORY;
-    r->use[r->use_count++] = (input_use){&view->data, r->plan->root[place->root].index};
+    r->use[r->use_count++] = (pare_input_use){&view->data, root->index};
     return PARE_OK;
+}
+
+/* A tensor where a step can read it. */
+static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view *view)
+{
+    if (!r->device) return view_bind_host(r, place, view);
+    *view = place->view;
+    view->data = NULL;
+    if (place->root >= 0)
+        view->data = pare_runner_device_address(r, &r->plan->root[place->root]);
+    return PARE_OK;
+}
+
+static pare_status output_bind(pare_runner *r, int i)
+{
+    const pare_place *place = &r->plan->output_place[i];
+    if (r->device && r->plan->root[place->root].where == PARE_AT_BUFFER)
+        return pare_runner_device_output(r, i);
+    return view_bind_host(r, place, &r->output[i]);
 }
 
 static pare_status views_bind(pare_runner *r, const pare_place *places, int count,
@@ -79,14 +78,14 @@ static pare_status calls_make(pare_runner *r)
                          .out_count = s->out_count,
                          .threads = p->options.threads,
                          .state = s->state,
-                         .scratch = r->scratch};
+                         .scratch = r->scratch,
+                         .queue = r->device ? r->device->queue : NULL};
         PARE_TRY(views_bind(r, s->in, s->in_count, &c->in));
         PARE_TRY(views_bind(r, s->out, s->out_count, &c->out));
         if (s->kernel->bind) PARE_TRY(s->kernel->bind(c, &r->arena));
         r->bound = i + 1;
     }
-    for (int i = 0; i < p->output_count; i++)
-        PARE_TRY(view_bind(r, &p->output_place[i], &r->output[i]));
+    for (int i = 0; i < p->output_count; i++) PARE_TRY(output_bind(r, i));
     return PARE_OK;
 }
 
@@ -114,10 +113,9 @@ static pare_status fail_activations(const pare_runner *r, size_t bytes)
                      pare_shape_text(&n->out[0]->shape, text, sizeof text), n->name, n->op_type, most);
 }
 
-static pare_status runner_fill(pare_runner *r)
+static pare_status buffer_new(pare_runner *r)
 {
     const pare_plan *p = r->plan;
-    pare_arena *a = &r->arena;
     size_t bytes;
     if (!pare_add_size(p->buffer_bytes, p->scratch_bytes + 64, &bytes))
         return fail_activations(r, SIZE_MAX);
@@ -125,14 +123,30 @@ static pare_status runner_fill(pare_runner *r)
     r->buffer = aligned_alloc(64, pare_align_up(bytes, 64));
     if (!r->buffer) return fail_activations(r, bytes);
     r->scratch = r->buffer + p->buffer_bytes;
+    return PARE_OK;
+}
+
+static pare_status own_input_new(pare_runner *r, int i)
+{
+    size_t bytes = pare_view_bytes(&r->plan->input_place[i].view) + 64;
+    pare_device *d = r->plan->options.device;
+    if (d) return d->queues->pin(r->ctx, d, &r->own_input[i], bytes);
+    r->own_input[i] = pare_arena_alloc(&r->arena, bytes, 1);
+    return r->own_input[i] ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_status runner_fill(pare_runner *r)
+{
+    const pare_plan *p = r->plan;
+    pare_arena *a = &r->arena;
+    PARE_TRY(p->options.device ? pare_runner_device_open(r) : buffer_new(r));
     r->call = pare_arena_alloc(a, (size_t)p->step_count + 1, sizeof *r->call);
     r->own_input = pare_arena_alloc(a, (size_t)p->input_count + 1, sizeof *r->own_input);
     r->input = pare_arena_alloc(a, (size_t)p->input_count + 1, sizeof *r->input);
     r->output = pare_arena_alloc(a, (size_t)p->output_count + 1, sizeof *r->output);
     if (!r->call || !r->own_input || !r->input || !r->output) return PARE_MEMORY;
     for (int i = 0; i < p->input_count; i++) {
-        r->own_input[i] = pare_arena_alloc(a, pare_view_bytes(&p->input_place[i].view) + 64, 1);
-        if (!r->own_input[i]) return PARE_MEMORY;
+        PARE_TRY(own_input_new(r, i));
         r->input[i] = r->own_input[i];
     }
     return calls_make(r);
@@ -161,6 +175,7 @@ void pare_runner_free(pare_runner *runner)
         const pare_kernel *k = runner->plan->step[i].kernel;
         if (k->unbind) k->unbind(runner->call[i].bound);
     }
+    pare_runner_device_close(runner);
     pare_arena_free(&runner->arena);
     free(runner->buffer);
     pare_free(runner);
@@ -206,7 +221,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Shows a tensor, and every other name of the same bytes: outputs of views that nothing runs for. */
+/* Shows a tensor, complete and in host memory, and every other name of the same bytes: outputs of views that nothing runs for. */
 static pare_status observe_value(pare_runner *r, const pare_value *value, const pare_view *view)
 {
     PARE_TRY(r->observe(r->observe_user, value, view));
@@ -235,9 +250,24 @@ static pare_status inputs_observe(pare_runner *r)
 
 static pare_status step_observe(pare_runner *r, const pare_call *c)
 {
-    for (int k = 0; k < c->out_count; k++)
-        if (c->node->out[k])
-            PARE_TRY(observe_value(r, c->node->out[k], &c->out[k]));
+    for (int k = 0; k < c->out_count; k++) {
+        if (!c->node->out[k]) continue;
+        pare_view view = c->out[k];
+        if (r->device) PARE_TRY(pare_runner_device_show(r, &view));
+        PARE_TRY(observe_value(r, c->node->out[k], &view));
+    }
+    return PARE_OK;
+}
+
+static pare_status step_run(pare_runner *r, int i)
+{
+    if (r->device) {
+        if (r->times) PARE_TRY(pare_runner_device_mark(r, i));
+        return r->plan->step[i].kernel->run(&r->call[i]);
+    }
+    double start = r->times ? seconds() : 0;
+    PARE_TRY(r->plan->step[i].kernel->run(&r->call[i]));
+    if (r->times) r->times[i] = seconds() - start;
     return PARE_OK;
 }
 
@@ -246,20 +276,24 @@ static pare_status run_watched(pare_runner *r)
 {
     if (r->observe) PARE_TRY(inputs_observe(r));
     for (int i = 0; i < r->plan->step_count; i++) {
-        double start = r->times ? seconds() : 0;
-        PARE_TRY(r->plan->step[i].kernel->run(&r->call[i]));
-        if (r->times) r->times[i] = seconds() - start;
+        PARE_TRY(step_run(r, i));
         if (r->observe) PARE_TRY(step_observe(r, &r->call[i]));
     }
     return PARE_OK;
 }
 
-pare_status pare_runner_run(pare_runner *runner)
+pare_status pare_runner_steps(pare_runner *runner)
 {
     const pare_plan *p = runner->plan;
-    if (omp_get_max_threads() != p->options.threads) omp_set_num_threads(p->options.threads);
     if (runner->observe || runner->times) return run_watched(runner);
     for (int i = 0; i < p->step_count; i++)
         PARE_TRY(p->step[i].kernel->run(&runner->call[i]));
     return PARE_OK;
+}
+
+pare_status pare_runner_run(pare_runner *runner)
+{
+    int threads = runner->plan->options.threads;
+    if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+    return runner->device ? pare_runner_device_run(runner) : pare_runner_steps(runner);
 }

@@ -52,7 +52,9 @@ static pare_status root_find(maker *m, const pare_value *v, int *out)
     if (!v->data)
         return PARE_FAIL(m->plan->ctx, INPUT, "%s: tensor '%s' is computed by no node",
                          m->plan->model->path, v->name);
-    *out = root_new(m, (pare_root){.where = PARE_AT_CONSTANT, .constant = (void *)v->data->data});
+    *out = root_new(m, (pare_root){.where = PARE_AT_CONSTANT,
+                                   .constant = (void *)v->data->data,
+                                   .bytes = v->data->bytes});
     if (*out < 0) return PARE_MEMORY;
     set_root(m, v, *out);
     return PARE_OK;
@@ -164,8 +166,16 @@ static pare_status step_prep(maker *m, pare_step *s, pare_prep *prep)
                         .canonical = p->options.canonical,
                         .dying = dying_inputs(m, s, s->node->mark),
                         .arena = &p->arena,
+                        .device = p->options.device,
                         .share = -1};
     return PARE_OK;
+}
+
+static const pare_kernel *device_kernel(const pare_prep *prep, const pare_op *op)
+{
+    for (const pare_kernel *const *k = op->cuda; *k; k++)
+        if (!(*k)->can || (*k)->can(prep)) return *k;
+    return pare_host_step.can(prep) ? &pare_host_step : NULL;
 }
 
 static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_kernel **out)
@@ -176,6 +186,7 @@ static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_ker
                               "operator '%s%s%s' is not supported (`pare ops` lists what is)",
                               prep->node->domain, prep->node->domain[0] ? "." : "",
                               prep->node->op_type);
+    if (prep->device && (*out = device_kernel(prep, op))) return PARE_OK;
     if (m->tuner) return pare_tuner_choose(m->tuner, prep, op->cpu, out);
     for (const pare_kernel *const *k = op->cpu; *k; k++)
         if ((!m->plan->options.reference || (*k)->flags & (PARE_KERNEL_REF | PARE_KERNEL_ALIAS)) &&
@@ -191,6 +202,7 @@ static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_ker
 pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep)
 {
     prep->share = -1;
+    prep->packed = 0;
     prep->scratch = 0;
     prep->state = NULL;
     if (kernel->prepare) PARE_TRY(kernel->prepare(prep));
@@ -253,6 +265,10 @@ static pare_status step_make(maker *m, pare_node *node)
     s->state = prep.state;
     s->scratch = prep.scratch;
     p->weight_bytes += p->arena.bytes - before;
+    for (int i = 0; i < s->in_count; i++)
+        if (s->in[i].root >= 0 && (i >= 32 || !(prep.packed >> i & 1)))
+            p->root[s->in[i].root].uploaded = true;
+    if (s->kernel->flags & PARE_KERNEL_HOST) p->recordable = false;
     p->step_count++; /* from here on pare_plan_free releases the state */
     if (s->scratch > p->scratch_bytes) p->scratch_bytes = s->scratch;
     pare_log(p->ctx, PARE_LOG_DEBUG, "%s %s: %s", node->op_type, node->name, s->kernel->name);
@@ -308,7 +324,8 @@ static pare_status steps_fill(maker *m)
         PARE_TRY(name_step(m, g->node[i], step_make(m, g->node[i])));
     }
     PARE_TRY(ends_place(m));
-    return pare_memory_plan(p->ctx, p);
+    PARE_TRY(pare_memory_plan(p->ctx, p));
+    return p->options.device ? pare_device_place(p) : PARE_OK;
 }
 
 /* Values of a graph, to size the table: each is an output, an input or an initializer. */
@@ -328,7 +345,8 @@ pare_status pare_steps_make(pare_plan *plan)
     m.known = pare_alloc(plan->ctx, slots, sizeof *m.known);
     if (!m.known) return PARE_MEMORY;
     pare_status st = PARE_OK;
-    if (plan->options.tune) st = pare_tuner_open(plan->ctx, &m.tuner, &plan->options);
+    plan->recordable = true;
+    if (plan->options.tune && !plan->options.device) st = pare_tuner_open(plan->ctx, &m.tuner, &plan->options);
     if (st == PARE_OK) st = steps_fill(&m);
     if (m.tuner && st == PARE_OK)
         st = pare_tuner_close(m.tuner);

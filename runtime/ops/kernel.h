@@ -5,6 +5,7 @@
 #define PARE_RUNTIME_OPS_KERNEL_H
 
 #include "runtime/graph/graph.h"
+#include "runtime/ops/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,7 +18,7 @@ typedef struct pare_view {
     int rank;
     int64_t dim[PARE_MAX_RANK];
     int64_t stride[PARE_MAX_RANK];
-    void *data; /* while preparing: non-NULL for constants only */
+    void *data; /* while preparing: non-NULL for constants only, and in host memory */
 } pare_view;
 
 /* What a kernel sees of its node, and what it asks for, when a plan is made. */
@@ -31,7 +32,10 @@ typedef struct pare_prep {
     unsigned dying;    /* bit i: input i's memory is free after this node and equals out 0's in type,
                           size and strides; it is not read through another input */
     pare_arena *arena; /* the plan's: packed weights, descriptors */
-    size_t scratch;    /* out: bytes of scratch one run needs (64-byte aligned) */
+    pare_device *device; /* where the kernel runs; NULL: the CPU */
+    unsigned packed;   /* out: bit i: run does not read constant input i (prepare copied it), so that
+                          a device need not hold its bytes */
+    size_t scratch;    /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
     void *state;       /* out: the kernel's own, shared by all runners, not changed by run */
     int share;         /* out: the dying input on whose memory out 0 lies (a residual summed in
                           place); -1, the default: none. INPLACE kernels need not set it. */
@@ -45,7 +49,7 @@ typedef struct pare_call {
     int in_count, out_count;
     int threads;
     void *state, *bound, *scratch;
-    void *queue; /* a stream on devices that have them */
+    pare_queue *queue; /* NULL on the CPU */
 } pare_call;
 
 typedef struct pare_kernel {
@@ -66,7 +70,8 @@ enum {
     PARE_KERNEL_INPLACE = 1, /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
     PARE_KERNEL_ALIAS = 2,   /* out 0 is in 0 seen with another shape: nothing to run */
     PARE_KERNEL_REF = 4,     /* the plain C definition */
-    PARE_KERNEL_INPLACE_ANY = 8 /* as INPLACE, but any one input of out 0's size will do */
+    PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
+    PARE_KERNEL_HOST = 16 /* a device's step that the host runs between copies: never recorded */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */

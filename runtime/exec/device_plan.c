@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan keeps on its device: the constants that steps read there, in one block, uploaded once;
+   and room for the graph's inputs behind the activations of each runner. */
+#include "runtime/base/size.h"
+#include "runtime/exec/plan.h"
+
+enum { ALIGN = 256 };
+
+
+
+static pare_status block_add(pare_plan *p, pare_root *r, size_t bytes, size_t *end)
+{
+    r->offset = *end;
+    if (pare_add_size(*end, pare_align_up(bytes, ALIGN), end)) return PARE_OK;
+    return PARE_FAIL(p->ctx, MEMORY, "%s: tensors need more memory than can be addressed",
+                     p->model->path);
+}
+
+static pare_status inputs_place(pare_plan *p)
+{
+    p->buffer_bytes = pare_align_up(p->buffer_bytes, ALIGN);
+    for (int i = 0; i < p->input_count; i++)
+        PARE_TRY(block_add(p, &p->root[p->input_place[i].root],
+                           pare_view_bytes(&p->input_place[i].view), &p->buffer_bytes));
+    return PARE_OK;
+}
+
+static pare_status constants_upload(pare_plan *p, size_t bytes)
+{
+    pare_device *d = p->options.device;
+    PARE_TRY(d->backend->alloc(p->ctx, d, &p->device_constants, bytes));
+    for (int i = 0; i < p->root_count; i++) {
+        const pare_root *r = &p->root[i];
+        if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)
+            PARE_TRY(d->backend->upload(p->ctx, d->setup, (char *)p->device_constants + r->offset,
+                                        r->constant, r->bytes));
+    }
+    return d->backend->sync(p->ctx, d->setup);
+}
+
+pare_status pare_device_place(pare_plan *plan)
+{
+    size_t bytes = 0;
+    PARE_TRY(inputs_place(plan));
+    for (int i = 0; i < plan->root_count; i++) {
+        pare_root *r = &plan->root[i];
+        if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)
+            PARE_TRY(block_add(plan, r, r->bytes, &bytes));
+    }
+    plan->weight_bytes += bytes;
+    return bytes ? constants_upload(plan, bytes) : PARE_OK;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a runner, shared by runner.c and its half for devices, device_runner.c. */
+#ifndef PARE_RUNTIME_EXEC_RUNNER_H
+#define PARE_RUNTIME_EXEC_RUNNER_H
+
+#include "runtime/exec/plan.h"
+
+typedef struct pare_runner_device pare_runner_device;
+
+/* A pointer that follows a graph input. */
+typedef struct pare_input_use {
+    void **data;
+    int index;
+} pare_input_use;
+
+struct pare_runner {
+    pare_ctx *ctx;
+    const pare_plan *plan;
+    pare_arena arena;
+    char *buffer, *scratch;
+    pare_call *call; /* (step_count) */
+    int bound;       /* calls whose bind succeeded */
+    void **own_input, **input; /* the runner's buffers, what is read now */
+    pare_view *output;
+    pare_input_use *use;
+    int use_count;
+    size_t use_capacity;
+    pare_observe_fn observe;
+    void *observe_user;
+    double *times;
+    pare_runner_device *device; /* NULL on the CPU */
+};
+
+/* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it; the
+   steps between are recorded once and played again where no step runs on the host. */
+struct pare_runner_device {
+    pare_queue *queue;
+    char *buffer;         /* activations, scratch, inputs */
+    pare_view *output;    /* (output_count) on the device; data NULL: nothing to bring down */
+    pare_event **event;   /* (step_count + 1), for profiles; made at the first */
+    void *seen;           /* host copy of the tensor an observer looks at */
+    size_t seen_bytes;
+    pare_recording *recording;
+    bool warm;            /* one run was made step by step: libraries are loaded, kernels chosen */
+};
+
+/* device_runner.c */
+PARE_NODISCARD pare_status pare_runner_device_open(pare_runner *runner);
+void pare_runner_device_close(pare_runner *runner);
+/* The address on the device of a root's bytes; NULL: not there. */
+void *pare_runner_device_address(const pare_runner *runner, const pare_root *root);
+/* Room on the host for output i, and where its bytes are on the device. */
+PARE_NODISCARD pare_status pare_runner_device_output(pare_runner *runner, int i);
+PARE_NODISCARD pare_status pare_runner_device_run(pare_runner *runner);
+/* Brings a tensor down, complete, for an observer. */
+PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
+PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
+PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
+
+/* runner.c: every step once; with observers and times where they are set. */
+PARE_NODISCARD pare_status pare_runner_steps(pare_runner *runner);
+
+#endif

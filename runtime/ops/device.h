@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An accelerator: a backend is a table of functions, a device one opened instance of it, a queue an
+   ordered list of work on a device (a stream). Calls that take a queue return before the work is
+   done; sync waits for all of it. Memory of a device is not readable by the host.
+   Every call can fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY. */
+#ifndef PARE_RUNTIME_OPS_DEVICE_H
+#define PARE_RUNTIME_OPS_DEVICE_H
+
+#include "runtime/base/ctx.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_device pare_device;
+typedef struct pare_queue pare_queue;
+typedef struct pare_recording pare_recording; /* work captured from a queue, to be played again */
+typedef struct pare_event pare_event;         /* a point in a queue's work, with its time */
+
+typedef struct pare_backend {
+    const char *name; /* "cuda" */
+    pare_status (*open)(pare_ctx *ctx, pare_device **out, int index);
+    void (*close)(pare_device *device);
+    pare_status (*alloc)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
+    void (*free)(pare_device *device, void *memory); /* NULL is fine */
+    pare_status (*upload)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src, size_t bytes);
+    pare_status (*download)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+                            size_t bytes);
+    pare_status (*fill)(pare_ctx *ctx, pare_queue *queue, void *dst, int byte, size_t bytes);
+    pare_status (*sync)(pare_ctx *ctx, pare_queue *queue);
+} pare_backend;
+
+typedef struct pare_queue_table {
+    pare_status (*open)(pare_ctx *ctx, pare_device *device, pare_queue **out);
+    void (*close)(pare_queue *queue);
+    /* Host memory that copies read and write without staging. */
+    pare_status (*pin)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
+    void (*unpin)(pare_device *device, void *memory);
+    /* Between the two, work put into the queue is recorded instead of run. */
+    pare_status (*record_begin)(pare_ctx *ctx, pare_queue *queue);
+    pare_status (*record_end)(pare_ctx *ctx, pare_queue *queue, pare_recording **out);
+    pare_status (*play)(pare_ctx *ctx, pare_queue *queue, pare_recording *recording);
+    void (*drop)(pare_recording *recording);
+    pare_status (*event_open)(pare_ctx *ctx, pare_device *device, pare_event **out);
+    void (*event_close)(pare_event *event);
+    pare_status (*event_mark)(pare_ctx *ctx, pare_queue *queue, pare_event *event);
+    pare_status (*event_wait)(pare_ctx *ctx, pare_queue *queue, pare_event *event);
+    /* Seconds from one marked event to a later one; both must have been reached. */
+    pare_status (*event_seconds)(pare_ctx *ctx, pare_event *from, pare_event *to, double *out);
+} pare_queue_table;
+
+struct pare_device {
+    const pare_backend *backend;
+    const pare_queue_table *queues;
+    pare_queue *setup; /* for copies while plans are made */
+    int index;
+    char name[256];
+    size_t memory_bytes; /* of the device, or the limit that was set */
+};
+
+struct pare_queue {
+    pare_device *device;
+};
+
+/* A device copy of host bytes, complete on return. Freed with backend->free. */
+PARE_NODISCARD pare_status pare_device_copy(pare_ctx *ctx, pare_device *device, void **out,
+                                            const void *data, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
