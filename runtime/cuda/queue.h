@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PARE_RUNTIME_CUDA_QUEUE_H
+#define PARE_RUNTIME_CUDA_QUEUE_H
+
+#include "runtime/ops/device.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const pare_queue_table pare_cuda_queues;
+
+cudaStream_t pare_cuda_stream(const pare_queue *queue);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
