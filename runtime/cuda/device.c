@@ -51,7 +51,7 @@ static pare_status device_fill(pare_ctx *ctx, cuda_device *d, size_t limit)
     struct cudaDeviceProp facts;
     PARE_CUDA_TRY(ctx, cudaSetDevice(d->device.index));
     PARE_CUDA_TRY(ctx, cudaGetDeviceProperties(&facts, d->device.index));
-    snprintf(d->device.name, sizeof d->device.name, "%s (sm_%d%d)", facts.name, facts.major,
+    snprintf(d->device.name, sizeof d->device.name, "%.200s (sm_%d%d)", facts.name, facts.major,
              facts.minor);
     d->device.memory_bytes = limit ? limit : facts.totalGlobalMem;
     PARE_TRY(pool_new(ctx, d, limit));
