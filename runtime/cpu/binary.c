@@ -182,7 +182,7 @@ static void sum_short(const pare_call *c, float divisor)
     do {
         float sum = 0;
         for (int i = 0; i < c->in_count; i++) {
-            pare_view v = pare_ref_stretch(&c->in[i], out);
+            pare_view v = pare_view_stretch(&c->in[i], out);
             sum += (float)pare_ref_get(&v, pare_ref_offset(&v, index));
         }
         pare_ref_set(out, pare_ref_offset(out, index), (double)(sum / divisor));
@@ -270,7 +270,7 @@ static int64_t pow_int(int64_t x, int64_t e)
 static void pow_mixed(const pare_call *c)
 {
     const pare_view *out = &c->out[0];
-    pare_view a = pare_ref_stretch(&c->in[0], out), b = pare_ref_stretch(&c->in[1], out);
+    pare_view a = pare_view_stretch(&c->in[0], out), b = pare_view_stretch(&c->in[1], out);
     int64_t index[PARE_MAX_RANK] = {0};
     bool ints = pare_ref_in_set(a.dtype, PARE_SET_INTS) && pare_ref_in_set(b.dtype, PARE_SET_INTS);
     if (pare_view_count(out) == 0) return;

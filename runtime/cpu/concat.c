@@ -61,7 +61,7 @@ static pare_status slice_run(const pare_call *c)
 
 static pare_status expand_run(const pare_call *c)
 {
-    pare_view from = pare_ref_stretch(&c->in[0], &c->out[0]);
+    pare_view from = pare_view_stretch(&c->in[0], &c->out[0]);
     pare_copy_view(&c->out[0], &from, c->threads);
     return PARE_OK;
 }

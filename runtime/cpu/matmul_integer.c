@@ -89,8 +89,8 @@ static pare_status qlinear_run(const pare_call *c)
     pare_view a = factor(c, mm, true, A_ZERO), b = factor(c, mm, false, B_ZERO);
     pare_view sums = pare_matmul_multiply(c, mm, &a, &b);
     pare_view rows = per_row(&c->in[A_SCALE]);
-    pare_view sa = pare_ref_stretch(&rows, y), sb = pare_ref_stretch(&c->in[B_SCALE], y);
-    pare_view sy = pare_ref_stretch(&c->in[Y_SCALE], y), zy = pare_ref_stretch(&c->in[Y_ZERO], y);
+    pare_view sa = pare_view_stretch(&rows, y), sb = pare_view_stretch(&c->in[B_SCALE], y);
+    pare_view sy = pare_view_stretch(&c->in[Y_SCALE], y), zy = pare_view_stretch(&c->in[Y_ZERO], y);
     double low = y->dtype == PARE_s8 ? -128 : 0, high = y->dtype == PARE_s8 ? 127 : 255;
     int64_t index[PARE_MAX_RANK] = {0};
     if (pare_view_count(y) == 0) return PARE_OK;

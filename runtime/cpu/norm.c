@@ -63,8 +63,8 @@ static pare_status layer_norm_run(const pare_call *c)
     const norm *s = c->state;
     const pare_view *x = &c->in[0], *y = &c->out[0];
     bool flag[PARE_MAX_RANK] = {false}, biased = c->in_count > 2 && c->in[2].dtype;
-    pare_view walk = *x, kept, region, scale = pare_ref_stretch(&c->in[1], x);
-    pare_view bias = biased ? pare_ref_stretch(&c->in[2], x) : scale;
+    pare_view walk = *x, kept, region, scale = pare_view_stretch(&c->in[1], x);
+    pare_view bias = biased ? pare_view_stretch(&c->in[2], x) : scale;
     int64_t index[PARE_MAX_RANK] = {0};
     for (int i = s->axis; i < x->rank; i++) {
         flag[i] = true;

@@ -6,19 +6,6 @@
 
 /* --- walking --- */
 
-pare_view pare_ref_stretch(const pare_view *in, const pare_view *to)
-{
-    pare_view v = *in;
-    v.rank = to->rank;
-    for (int i = 0; i < to->rank; i++) {
-        int k = i - (to->rank - in->rank);
-        bool stretched = k < 0 || (in->dim[k] == 1 && to->dim[i] != 1);
-        v.dim[i] = to->dim[i];
-        v.stride[i] = stretched ? 0 : in->stride[k];
-    }
-    return v;
-}
-
 pare_view pare_ref_permute(const pare_view *view, const int *order)
 {
     pare_view v = *view;
@@ -40,40 +27,14 @@ void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without,
 }
 
 typedef struct loop {
-    int operands, rank;
-    int64_t dim[PARE_MAX_RANK];                       /* outermost first */
-    int64_t stride[PARE_REF_OPERANDS][PARE_MAX_RANK]; /* in elements */
-    int64_t size[PARE_REF_OPERANDS];                  /* bytes of one element */
-    char *data[PARE_REF_OPERANDS];
+    pare_walk walk;
+    int64_t size[PARE_WALK_OPERANDS]; /* bytes of one element */
+    char *data[PARE_WALK_OPERANDS];
 } loop;
 
-/* Axes sorted by the output's stride, largest outermost; axes of length 1 dropped; neighbours that
-   continue each other in every operand merged. */
 static void loop_init(loop *l, const pare_view *const *v, int operands)
 {
-    int order[PARE_MAX_RANK], rank = 0;
-    for (int i = 0; i < v[0]->rank; i++) {
-        if (v[0]->dim[i] == 1) continue;
-        int at = rank++;
-        for (; at > 0 && v[0]->stride[order[at - 1]] < v[0]->stride[i]; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    l->operands = operands;
-    l->rank = 0;
-    for (int r = 0; r < rank; r++) {
-        bool joins = l->rank > 0;
-        int64_t n = v[0]->dim[order[r]];
-        for (int k = 0; joins && k < operands; k++)
-            joins = l->stride[k][l->rank - 1] == v[k]->stride[order[r]] * n;
-        if (!joins) l->dim[l->rank++] = 1;
-        l->dim[l->rank - 1] *= n;
-        for (int k = 0; k < operands; k++) l->stride[k][l->rank - 1] = v[k]->stride[order[r]];
-    }
-    if (!l->rank) {
-        l->dim[l->rank++] = 1;
-        for (int k = 0; k < operands; k++) l->stride[k][0] = 0;
-    }
+    pare_walk_init(&l->walk, v, operands);
     for (int k = 0; k < operands; k++) {
         l->data[k] = v[k]->data;
         l->size[k] = pare_type(v[k]->dtype)->bits / 8;
@@ -84,30 +45,32 @@ static void loop_init(loop *l, const pare_view *const *v, int operands)
 static void loop_rows(const loop *l, int64_t first, int64_t last, int64_t from, int64_t to,
                       pare_ref_row row, const void *arg)
 {
-    int inner = l->rank - 1;
-    int64_t index[PARE_MAX_RANK], strides[PARE_REF_OPERANDS], left = first;
-    for (int k = 0; k < l->operands; k++) strides[k] = l->stride[k][inner];
+    const pare_walk *w = &l->walk;
+    int inner = w->rank - 1;
+    int64_t index[PARE_MAX_RANK], strides[PARE_WALK_OPERANDS], left = first;
+    for (int k = 0; k < w->operands; k++) strides[k] = w->stride[k][inner];
     for (int i = inner - 1; i >= 0; i--) {
-        index[i] = left % l->dim[i];
-        left /= l->dim[i];
+        index[i] = left % w->dim[i];
+        left /= w->dim[i];
     }
     for (int64_t r = first; r < last; r++) {
-        char *p[PARE_REF_OPERANDS];
-        for (int k = 0; k < l->operands; k++) {
+        char *p[PARE_WALK_OPERANDS];
+        for (int k = 0; k < w->operands; k++) {
             int64_t at = from * strides[k];
-            for (int i = 0; i < inner; i++) at += index[i] * l->stride[k][i];
+            for (int i = 0; i < inner; i++) at += index[i] * w->stride[k][i];
             p[k] = l->data[k] + at * l->size[k];
         }
         row(to - from, p, strides, arg);
-        for (int i = inner - 1; i >= 0 && ++index[i] == l->dim[i]; i--) index[i] = 0;
+        for (int i = inner - 1; i >= 0 && ++index[i] == w->dim[i]; i--) index[i] = 0;
     }
 }
 
 static void loop_run(const loop *l, int threads, pare_ref_row row, const void *arg)
 {
+    const pare_walk *w = &l->walk;
     enum { WORTH = 32768 }; /* elements below which another thread costs more than it brings */
-    int64_t rows = 1, n = l->dim[l->rank - 1];
-    for (int i = 0; i < l->rank - 1; i++) rows *= l->dim[i];
+    int64_t rows = 1, n = w->dim[w->rank - 1];
+    for (int i = 0; i < w->rank - 1; i++) rows *= w->dim[i];
     int64_t most = rows * n / WORTH;
     int parts = threads < most ? threads : (int)most;
     if (parts <= 1) {
@@ -129,11 +92,11 @@ static void loop_run(const loop *l, int threads, pare_ref_row row, const void *a
 void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_count, int threads,
                    pare_ref_row row, const void *arg)
 {
-    pare_view wide[PARE_REF_OPERANDS];
-    const pare_view *all[PARE_REF_OPERANDS] = {out};
+    pare_view wide[PARE_WALK_OPERANDS];
+    const pare_view *all[PARE_WALK_OPERANDS] = {out};
     if (pare_view_count(out) == 0) return;
     for (int i = 0; i < in_count; i++) {
-        wide[i] = pare_ref_stretch(in[i], out);
+        wide[i] = pare_view_stretch(in[i], out);
         all[i + 1] = &wide[i];
     }
     loop l;
@@ -143,7 +106,7 @@ void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_coun
 
 void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, const void *arg)
 {
-    const pare_view *in[PARE_REF_OPERANDS];
+    const pare_view *in[PARE_WALK_OPERANDS];
     for (int i = 0; i < in_count; i++) in[i] = &call->in[i];
     pare_ref_each(&call->out[0], in, in_count, call->threads, row, arg);
 }
@@ -164,9 +127,9 @@ static void widen_strided(float *dst, const uint16_t *src, int64_t stride, pare_
 void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
                      pare_ref_row row, const void *arg)
 {
-    float wide[PARE_REF_OPERANDS][HALF_CHUNK];
-    char *q[PARE_REF_OPERANDS];
-    int64_t step[PARE_REF_OPERANDS];
+    float wide[PARE_WALK_OPERANDS][HALF_CHUNK];
+    char *q[PARE_WALK_OPERANDS];
+    int64_t step[PARE_WALK_OPERANDS];
     for (int k = 0; k <= inputs; k++) {
         q[k] = (char *)wide[k];
         step[k] = k && s[k] == 0 ? 0 : 1;

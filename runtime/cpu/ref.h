@@ -10,6 +10,7 @@
 #define PARE_RUNTIME_CPU_REF_H
 
 #include "runtime/ops/ops.h"
+#include "runtime/ops/walk.h"
 
 /* Loops that gain from wider vectors are compiled for several instruction sets and chosen when the
    program starts; without contraction all give the same bits. */
@@ -19,8 +20,6 @@
 #else
 #define PARE_CLONES
 #endif
-
-enum { PARE_REF_OPERANDS = 5 }; /* an output and up to four inputs */
 
 /* n elements; p[0] is the output, p[1..] the inputs; s[k] the stride of operand k in elements. */
 typedef void (*pare_ref_row)(int64_t n, char *const *p, const int64_t *s, const void *arg);
@@ -36,10 +35,6 @@ void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, c
 /* A row of f16 or bf16 through the f32 row of the same operator: widened, computed, rounded. */
 void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
                      pare_ref_row row, const void *arg);
-
-/* The view of in stretched to the dims of to: stretched axes have stride 0. The shapes must
-   broadcast. */
-pare_view pare_ref_stretch(const pare_view *in, const pare_view *to);
 
 /* Axis i of the result is axis order[i] of view. */
 pare_view pare_ref_permute(const pare_view *view, const int *order);
