@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels share: numbers that compute in float, grids, and offsets of a walk's elements. */
+#ifndef PARE_RUNTIME_CUDA_DEVICE_CUH
+#define PARE_RUNTIME_CUDA_DEVICE_CUH
+
+#include "runtime/cuda/simt.h"
+#include "runtime/cuda/walk.h"
+
+enum { PARE_CUDA_BLOCK = 256, PARE_CUDA_MOST_BLOCKS = 132 * 16 };
+
+SIMT_INLINE float pare_to_f32(float x) { return x; }
+SIMT_INLINE float pare_to_f32(__half x) { return __half2float(x); }
+SIMT_INLINE float pare_to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+/* Rounds to nearest even; beyond the type's largest becomes infinite. */
+SIMT_INLINE void pare_store_f32(float *y, float v) { *y = v; }
+SIMT_INLINE void pare_store_f32(__half *y, float v) { *y = __float2half_rn(v); }
+SIMT_INLINE void pare_store_f32(__nv_bfloat16 *y, float v) { *y = __float2bfloat16_rn(v); }
+
+/* Blocks for `count` elements of a grid-stride loop: enough to fill the device, at least one. */
+static inline dim3 pare_cuda_grid(int64_t count)
+{
+    int64_t blocks = (count + PARE_CUDA_BLOCK - 1) / PARE_CUDA_BLOCK;
+    if (blocks > PARE_CUDA_MOST_BLOCKS) blocks = PARE_CUDA_MOST_BLOCKS;
+    return dim3(blocks < 1 ? 1u : (unsigned)blocks);
+}
+
+#define PARE_CUDA_EACH(i, count)                                                                   \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,                               \
+                 step_##i = (int64_t)gridDim.x * blockDim.x;                                       \
+         i < (count); i += step_##i)
+
+/* Offsets in elements of element i of the walk, one per operand. */
+template <int OPERANDS>
+SIMT_INLINE void pare_walk_at(const pare_walk &w, int64_t i, int64_t at[OPERANDS])
+{
+    for (int k = 0; k < OPERANDS; k++) at[k] = 0;
+    for (int a = w.rank - 1; a > 0; a--) {
+        int64_t whole = i / w.dim[a], part = i - whole * w.dim[a];
+        for (int k = 0; k < OPERANDS; k++) at[k] += part * w.stride[k][a];
+        i = whole;
+    }
+    for (int k = 0; k < OPERANDS; k++) at[k] += i * w.stride[k][0];
+}
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cuda/walk.h"
+
+void pare_cuda_walk_call(pare_cuda_walk *out, const pare_call *call, int inputs)
+{
+    pare_view wide[PARE_WALK_OPERANDS];
+    const pare_view *all[PARE_WALK_OPERANDS] = {&call->out[0]};
+    for (int i = 0; i < inputs; i++) {
+        wide[i] = pare_view_stretch(&call->in[i], &call->out[0]);
+        all[i + 1] = &wide[i];
+    }
+    pare_walk_init(&out->walk, all, inputs + 1);
+    for (int k = 0; k <= inputs; k++) out->data[k] = all[k]->data;
+}

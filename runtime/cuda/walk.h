@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What element-by-element kernels get: the merged walk and where its operands lie. Passed by value. */
+#ifndef PARE_RUNTIME_CUDA_WALK_H
+#define PARE_RUNTIME_CUDA_WALK_H
+
+#include "runtime/ops/walk.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_cuda_walk {
+    pare_walk walk;
+    void *data[PARE_WALK_OPERANDS];
+} pare_cuda_walk;
+
+/* Operand 0 is output 0, operands 1.. the inputs 0..inputs-1, stretched to it. */
+void pare_cuda_walk_call(pare_cuda_walk *out, const pare_call *call, int inputs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
