@@ -171,14 +171,6 @@ void pare_copy_view(const pare_view *dst, const pare_view *src, int threads)
         pare_ref_copy(dst, src, threads);
 }
 
-pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t n)
-{
-    pare_view v = *view;
-    v.dim[axis] = n;
-    if (v.data) v.data = pare_ref_at(view, first * view->stride[axis]);
-    return v;
-}
-
 /* Row-major strides for the dims. */
 static void pack(pare_view *v)
 {

@@ -5,13 +5,11 @@
 #define PARE_RUNTIME_CPU_COPY_H
 
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/moves.h"
 
 /* dst = src, same type and dims, any strides: contiguous runs by memcpy, transposes by tiles, both
    on several threads where it pays. */
 void pare_copy_view(const pare_view *dst, const pare_view *src, int threads);
-
-/* The part of a view that starts at first on an axis and is n long. */
-pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t n);
 
 /* src's elements in logical row-major order become dst's: a reshape between any two orders. */
 void pare_copy_reshape(const pare_view *dst, const pare_view *src, int threads);

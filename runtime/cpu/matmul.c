@@ -8,6 +8,7 @@
    number of threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/matmul.h"
+#include "runtime/ops/moves.h"
 #include "runtime/base/size.h"
 
 #include <string.h>
@@ -160,7 +161,7 @@ static void swap_last(pare_view *v)
     for (int i = 0; i < v->rank; i++) order[i] = i;
     order[v->rank - 1] = v->rank - 2;
     order[v->rank - 2] = v->rank - 1;
-    *v = pare_ref_permute(v, order);
+    *v = pare_view_permute(v, order);
 }
 
 pare_status pare_matmul_plan(pare_prep *p, int ia, int ib, bool trans_a, bool trans_b,

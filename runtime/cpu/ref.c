@@ -6,16 +6,6 @@
 
 /* --- walking --- */
 
-pare_view pare_ref_permute(const pare_view *view, const int *order)
-{
-    pare_view v = *view;
-    for (int i = 0; i < view->rank; i++) {
-        v.dim[i] = view->dim[order[i]];
-        v.stride[i] = view->stride[order[i]];
-    }
-    return v;
-}
-
 void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with)
 {
     *without = *with = (pare_view){.dtype = view->dtype, .data = view->data};

@@ -36,9 +36,6 @@ void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, c
 void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
                      pare_ref_row row, const void *arg);
 
-/* Axis i of the result is axis order[i] of view. */
-pare_view pare_ref_permute(const pare_view *view, const int *order);
-
 /* The axes without and with their flag, each in order, as two views of the same memory: kernels
    along axes walk the first and run along the second. */
 void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with);

@@ -114,7 +114,7 @@ static pare_status many_run(const pare_call *c, pare_cuda_binary op)
 MANY(min)
 MANY(max)
 
-/* --- Clip (13), Where (16), copies --- */
+/* --- Clip (13), Where (16) --- */
 
 static bool clip_can(const pare_prep *p)
 {
@@ -154,15 +154,3 @@ static pare_status where_run(const pare_call *c)
 
 static const pare_kernel cuda_where = {.name = "cuda_where", .can = where_can, .run = where_run};
 const pare_kernel *const pare_cuda_where[] = {&cuda_where, NULL};
-
-static bool copy_can(const pare_prep *p) { return pare_cuda_bytes(p->in[0].dtype) > 0; }
-
-static pare_status copy_run(const pare_call *c)
-{
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_copy_launch, &w, pare_cuda_bytes(c->in[0].dtype));
-}
-
-static const pare_kernel cuda_copy = {.name = "cuda_copy", .can = copy_can, .run = copy_run};
-const pare_kernel *const pare_cuda_reorder[] = {&cuda_copy, NULL};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that move elements and never compute: each is a few copies between parts of views. The
+   parts are worked out here, once; a backend brings the copy. */
+#ifndef PARE_RUNTIME_OPS_MOVES_H
+#define PARE_RUNTIME_OPS_MOVES_H
+
+#include "runtime/ops/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* dst = src: same type and dims, any strides. */
+typedef pare_status (*pare_move_fn)(const pare_call *call, const pare_view *dst,
+                                    const pare_view *src);
+typedef pare_status (*pare_moves_fn)(const pare_call *call, pare_move_fn move);
+
+/* Transpose (1 to 21), Concat (4), Split (2 to 18), Slice (10), Expand (8), Tile (6), DepthToSpace
+   (13), SpaceToDepth (13), pare.Reorder. */
+pare_status pare_moves_transpose(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_concat(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_split(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_slice(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_expand(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_tile(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_depth_to_space(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_space_to_depth(const pare_call *call, pare_move_fn move);
+pare_status pare_moves_reorder(const pare_call *call, pare_move_fn move);
+
+/* The part of a view that starts at first on an axis and is n long. */
+pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t n);
+
+/* Axis i of the result is axis order[i] of view. */
+pare_view pare_view_permute(const pare_view *view, const int *order);
+
+/* Input i's bytes where the host can read them: always on the CPU, on a device where the input is
+   constant; else NULL. */
+const void *pare_call_host(const pare_call *call, int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
