@@ -3,6 +3,8 @@
 
 #include <omp.h>
 
+#include <string.h>
+
 static pare_status runs_find(pare_prep *p, pare_picture *s)
 {
     const pare_window *w = &s->args.win;

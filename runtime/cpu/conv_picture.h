@@ -8,7 +8,7 @@
 #ifndef PARE_RUNTIME_CPU_CONV_PICTURE_H
 #define PARE_RUNTIME_CPU_CONV_PICTURE_H
 
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 #include "runtime/cpu/tile.h"
 
 /* The kernel sets the first block, pare_picture_prepare the second. A kernel's state begins with

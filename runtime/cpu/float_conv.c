@@ -6,6 +6,8 @@
 #include "runtime/cpu/float_gemm.h"
 #include "runtime/cpu/int8_rows.h"
 
+#include <string.h>
+
 typedef struct float_conv {
     pare_picture picture;
     pare_float_gemm gemm;

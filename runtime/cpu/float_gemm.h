@@ -7,7 +7,7 @@
 #ifndef PARE_RUNTIME_CPU_FLOAT_GEMM_H
 #define PARE_RUNTIME_CPU_FLOAT_GEMM_H
 
-#include "runtime/cpu/act.h"
+#include "runtime/ops/epilogue.h"
 #include "runtime/cpu/isa.h"
 #include "runtime/cpu/tile.h"
 

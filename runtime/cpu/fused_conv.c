@@ -3,7 +3,7 @@
    Float: Y = act(conv(X, W) + B + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (x - z_x) * w over taps inside the tensor, then epilogue.h. */
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 
 typedef struct strides {
     int64_t outer, channel, axis[3];

@@ -3,7 +3,7 @@
    Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 
 static pare_status matmul_prepare(pare_prep *p)
 {

@@ -6,6 +6,8 @@
 #include "runtime/cpu/conv_picture.h"
 #include "runtime/cpu/int8_gemm.h"
 
+#include <string.h>
+
 typedef struct int8_conv {
     pare_picture picture;
     pare_int8_gemm gemm;

@@ -6,6 +6,8 @@
 #include "runtime/cpu/int8_gemm.h"
 #include "runtime/cpu/int8_rows.h"
 
+#include <string.h>
+
 typedef struct depthwise {
     pare_picture picture;
     pare_int8_dw dw;

@@ -87,6 +87,8 @@ void pare_int8_tail_init(pare_int8_tail *t, pare_isa isa, const pare_epilogue *e
 #ifdef PARE_INT8_SIMD
 #include <immintrin.h>
 
+#include <string.h>
+
 /* Which of its parts an epilogue has, for loops without the others. */
 typedef enum kind { TO_BYTES, TO_BYTES_SHIFTED, TO_BYTES_SUM, TO_FLOAT } kind;
 

@@ -3,6 +3,8 @@
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/cpu/int8_simd.h"
 
+#include <string.h>
+
 /* The portable tile: same packing, plain C; the compiler turns the inner loop into vectors. */
 static void tile_portable(int32_t *acc, int64_t acc_step, const pare_tile *a, const int16_t *b,
                           int64_t blocks)

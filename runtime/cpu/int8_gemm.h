@@ -8,7 +8,7 @@
 #ifndef PARE_RUNTIME_CPU_INT8_GEMM_H
 #define PARE_RUNTIME_CPU_INT8_GEMM_H
 
-#include "runtime/cpu/epilogue.h"
+#include "runtime/ops/epilogue.h"
 #include "runtime/cpu/isa.h"
 #include "runtime/cpu/tile.h"
 

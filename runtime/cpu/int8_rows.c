@@ -3,6 +3,8 @@
 #include "runtime/cpu/float_gemm.h"
 #include "runtime/cpu/int8_simd.h"
 
+#include <string.h>
+
 #define WIDEN(name, ctype)                                                                         \
     PARE_CLONES_FMA void pare_widen_##name(int16_t *dst, const ctype *x, int64_t n, int32_t zero)  \
     {                                                                                              \

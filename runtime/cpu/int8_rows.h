@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_CPU_INT8_ROWS_H
 #define PARE_RUNTIME_CPU_INT8_ROWS_H
 
-#include "runtime/cpu/epilogue.h"
+#include "runtime/ops/epilogue.h"
 
 /* Loops compiled for several instruction sets, fused multiply-add among them; as they state where
    one stands, all give the same bits. */

@@ -7,6 +7,8 @@
 #ifdef PARE_INT8_SIMD
 #include <immintrin.h>
 
+#include <string.h>
+
 /* sum += pairs of a * b. In assembly so that each sum stays in its register: a compiler that moves
    them about spills twelve of sixteen. */
 #define MADD_AVX2(sum, a, b)                                                                       \

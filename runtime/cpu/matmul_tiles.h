@@ -5,7 +5,7 @@
 #ifndef PARE_RUNTIME_CPU_MATMUL_TILES_H
 #define PARE_RUNTIME_CPU_MATMUL_TILES_H
 
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 #include "runtime/cpu/tile.h"
 
 /* The kernel sets the first block, pare_matmul_tiles_prepare the second. A kernel's state begins

@@ -5,7 +5,7 @@
 #ifndef PARE_RUNTIME_CPU_ONEDNN_H
 #define PARE_RUNTIME_CPU_ONEDNN_H
 
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 #include "runtime/cpu/half.h"
 
 #include <dnnl.h>

@@ -8,6 +8,8 @@
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/ops/window.h"
 
+#include <string.h>
+
 enum { MOST_TAPS = 256 };
 
 /* y[i] = fold of tap[t][i], i < n. */

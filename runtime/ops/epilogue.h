@@ -6,14 +6,48 @@
      v = act(v)                                relu, clip and leaky_relu in steps of y
      y = (int)clamp(rintf(v + (float)z_y), lo, hi)
    Curved activations and f32 outputs work in real units: m = s_x * s_w, the residual is dequantized
-   ((r - z_r) * s_r) and added, v = act(v), and an integer output divides by s_y. */
-#ifndef PARE_RUNTIME_CPU_EPILOGUE_H
-#define PARE_RUNTIME_CPU_EPILOGUE_H
+   ((r - z_r) * s_r) and added, v = act(v), and an integer output divides by s_y.
+   This is the definition of correct on every backend, and on the CPU and the GPU the code itself. */
+#ifndef PARE_RUNTIME_OPS_EPILOGUE_H
+#define PARE_RUNTIME_OPS_EPILOGUE_H
 
-#include "runtime/cpu/act.h"
+#include "runtime/ops/fused.h"
 
 #include <math.h>
-#include <string.h>
+
+/* One text for every backend: a device's compiler makes both versions of it. */
+#ifdef __CUDACC__
+#define PARE_BOTH static __host__ __device__ inline
+#else
+#define PARE_BOTH static inline
+#endif
+
+PARE_BOTH float pare_act_unit(float x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+/* Formulas of ONNX Relu-14, Clip-13, LeakyRelu-16, Sigmoid-13, Tanh-13, HardSwish-14 (alpha 1/6,
+   beta 1/2), HardSigmoid-6, Gelu-20; SiLU is x * sigmoid(x). NaN stays NaN. */
+PARE_BOTH float pare_act_apply(const pare_act *act, float x)
+{
+    switch (act->kind) {
+    case PARE_ACT_RELU: return x < 0 ? 0 : x;
+    case PARE_ACT_CLIP:
+        x = x < act->alpha ? act->alpha : x;
+        return x > act->beta ? act->beta : x;
+    case PARE_ACT_LEAKY_RELU: return x < 0 ? x * act->alpha : x;
+    case PARE_ACT_SIGMOID: return 1 / (1 + expf(-x));
+    case PARE_ACT_TANH: return tanhf(x);
+    case PARE_ACT_SILU: return x / (1 + expf(-x));
+    case PARE_ACT_HARDSWISH: return x * pare_act_unit(x / 6 + 0.5f);
+    case PARE_ACT_HARDSIGMOID: return pare_act_unit(act->alpha * x + act->beta);
+    case PARE_ACT_GELU: return 0.5f * x * (1 + erff(x * 0.70710678f));
+    case PARE_ACT_GELU_TANH:
+        return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+    default: return x;
+    }
+}
 
 typedef struct pare_epilogue {
     pare_act act;           /* clip's bounds in the units of v */
@@ -28,7 +62,10 @@ typedef struct pare_epilogue {
 static inline void pare_epilogue_init(pare_epilogue *e, const pare_quant_args *q,
                                       const pare_act *act, pare_dtype z_type)
 {
-    *e = (pare_epilogue){.act = *act, .to = q->to, .z_type = z_type, .y_scale = q->y_scale};
+    e->act = *act;
+    e->to = q->to;
+    e->z_type = z_type;
+    e->y_scale = q->y_scale;
     e->curved = q->to != PARE_f32 && pare_act_is_curved(act);
     e->real = e->curved || q->to == PARE_f32;
     e->z_scale = z_type == PARE_f32 ? 1 : q->z_scale;
@@ -48,7 +85,7 @@ static inline float pare_epilogue_scale(const pare_epilogue *e, float x_scale, f
     return e->real ? x_scale * w_scale : (x_scale * w_scale) / e->y_scale;
 }
 
-static inline float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z,
+PARE_BOTH float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z,
                                            int64_t i)
 {
     if (e->z_type == PARE_NOTYPE) return v;
@@ -62,7 +99,7 @@ static inline float pare_epilogue_residual(const pare_epilogue *e, float v, cons
 }
 
 /* v in units of the epilogue -> y[i]. */
-static inline void pare_epilogue_store(const pare_epilogue *e, float v, void *y, int64_t i)
+PARE_BOTH void pare_epilogue_store(const pare_epilogue *e, float v, void *y, int64_t i)
 {
     if (e->act.kind != PARE_ACT_NONE) v = pare_act_apply(&e->act, v);
     if (e->to == PARE_f32) {

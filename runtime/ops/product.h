@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fused convolutions and matrix products as kernels see them: node, shapes and constants read once
    while preparing. The same for ONNX Conv, Gemm and MatMul, whose attributes are a subset. */
-#ifndef PARE_RUNTIME_CPU_FUSED_H
-#define PARE_RUNTIME_CPU_FUSED_H
+#ifndef PARE_RUNTIME_OPS_PRODUCT_H
+#define PARE_RUNTIME_OPS_PRODUCT_H
 
-#include "runtime/cpu/epilogue.h"
+#include "runtime/ops/epilogue.h"
 
 /* Positions of operands among the inputs; -1 where absent. */
 typedef struct pare_operands {

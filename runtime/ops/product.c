@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/cpu/fused.h"
+#include "runtime/ops/product.h"
 
 static int present(const pare_prep *p, int i)
 {
