@@ -25,6 +25,13 @@ static inline dim3 pare_cuda_grid(int64_t count)
     return dim3(blocks < 1 ? 1u : (unsigned)blocks);
 }
 
+/* Before loops that index what must stay in registers. */
+#ifdef __CUDACC__
+#define PARE_UNROLL _Pragma("unroll")
+#else
+#define PARE_UNROLL
+#endif
+
 #define PARE_CUDA_EACH(i, count)                                                                   \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,                               \
                  step_##i = (int64_t)gridDim.x * blockDim.x;                                       \
