@@ -131,13 +131,13 @@ static __global__ void __launch_bounds__(WARPS_M *WARPS_N * 32) product_tile(par
         if (step + STAGES - 1 < steps) fetch(step + STAGES - 1);
         simt_cp_async_commit();
         const int stage = step % STAGES;
-        for (int half = 0; half < CHUNKS; half += 2) {
+        for (int part = 0; part < CHUNKS; part += 2) {
             unsigned a[TM][4], b[TN / 2][4];
             PARE_UNROLL for (int i = 0; i < TM; i++)
-                simt_ldmatrix_x4(a[i], &xs[stage][wm + i * 16 + (lane & 15)][half + (lane >> 4)]);
+                simt_ldmatrix_x4(a[i], &xs[stage][wm + i * 16 + (lane & 15)][part + (lane >> 4)]);
             PARE_UNROLL for (int j = 0; j < TN / 2; j++)
                 simt_ldmatrix_x4(b[j], &ws[stage][wn + j * 16 + (lane & 7) + (lane >> 4) * 8]
-                                           [half + (lane >> 3 & 1)]);
+                                           [part + (lane >> 3 & 1)]);
             PARE_UNROLL for (int i = 0; i < TM; i++)
                 PARE_UNROLL for (int j = 0; j < TN; j++) multiply<KIND>(acc[i][j], a[i], &b[j / 2][j % 2 * 2]);
         }

@@ -24,11 +24,17 @@
 #define JOINS {PARE_PRUNE_JOINS, 0}
 #define PASS {PARE_PRUNE_PASS, 0}
 
+#if defined PARE_CUDA && PARE_CUDA
+#define CUDA_COLUMN(list) pare_cuda_##list
+#else
+#define CUDA_COLUMN(list) pare_cuda_none /* a build without CUDA */
+#endif
+
 const pare_op pare_ops[PARE_OP_COUNT] = {
 #define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune)            \
     [PARE_OP_##op] = {#op,           dom,           first,           last,                         \
                       PARE_##layout, pare_up_##up,  pare_infer_##infer,                            \
-                      pare_cpu_##cpu, pare_cuda_##cuda, pare_grad_##grad, quant, prune},
+                      pare_cpu_##cpu, CUDA_COLUMN(cuda), pare_grad_##grad, quant, prune},
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 };
