@@ -17,6 +17,24 @@ SIMT_INLINE void pare_store_f32(float *y, float v) { *y = v; }
 SIMT_INLINE void pare_store_f32(__half *y, float v) { *y = __float2half_rn(v); }
 SIMT_INLINE void pare_store_f32(__nv_bfloat16 *y, float v) { *y = __float2bfloat16_rn(v); }
 
+/* Element at of a tensor of f32, f16 or bf16. */
+SIMT_INLINE float pare_number_at(const void *data, pare_dtype type, int64_t at)
+{
+    return type == PARE_f32   ? static_cast<const float *>(data)[at]
+           : type == PARE_f16 ? pare_to_f32(static_cast<const __half *>(data)[at])
+                              : pare_to_f32(static_cast<const __nv_bfloat16 *>(data)[at]);
+}
+
+SIMT_INLINE void pare_number_store(void *data, pare_dtype type, int64_t at, float v)
+{
+    if (type == PARE_f32)
+        static_cast<float *>(data)[at] = v;
+    else if (type == PARE_f16)
+        pare_store_f32(static_cast<__half *>(data) + at, v);
+    else
+        pare_store_f32(static_cast<__nv_bfloat16 *>(data) + at, v);
+}
+
 /* Blocks for `count` elements of a grid-stride loop: enough to fill the device, at least one. */
 static inline dim3 pare_cuda_grid(int64_t count)
 {

@@ -48,24 +48,12 @@ SIMT_INLINE void sum_finish(const pare_cuda_product &p, int sum, int c, int64_t 
     pare_epilogue_store(&p.epilogue, v, p.y, at);
 }
 
-SIMT_INLINE float number_at(const void *data, pare_dtype type, int64_t at)
-{
-    if (type == PARE_f32) return static_cast<const float *>(data)[at];
-    if (type == PARE_f16) return pare_to_f32(static_cast<const __half *>(data)[at]);
-    return pare_to_f32(static_cast<const __nv_bfloat16 *>(data)[at]);
-}
-
 SIMT_INLINE void sum_finish(const pare_cuda_product &p, float sum, int c, int64_t at)
 {
     if (p.bias) sum += p.bias[c];
-    if (p.z) sum += number_at(p.z, p.epilogue.z_type, at);
+    if (p.z) sum += pare_number_at(p.z, p.epilogue.z_type, at);
     sum = pare_act_apply(&p.epilogue.act, sum);
-    if (p.y_type == PARE_f32)
-        static_cast<float *>(p.y)[at] = sum;
-    else if (p.y_type == PARE_f16)
-        pare_store_f32(static_cast<__half *>(p.y) + at, sum);
-    else
-        pare_store_f32(static_cast<__nv_bfloat16 *>(p.y) + at, sum);
+    pare_number_store(p.y, p.y_type, at, sum);
 }
 
 /* The product of one batch. */

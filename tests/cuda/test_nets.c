@@ -115,11 +115,25 @@ static void cnn_is_as_on_the_cpu(void **state)
     net_matches("datasets/zoo/cnn.onnx");
 }
 
+static void vit_is_as_on_the_cpu(void **state)
+{
+    (void)state;
+    net_matches("datasets/zoo/vit.onnx");
+}
+
+static void mobilenet_is_as_on_the_cpu(void **state)
+{
+    (void)state;
+    net_matches("datasets/zoo/mobilenet.onnx");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         device_test(mlp_is_as_on_the_cpu),
         device_test(cnn_is_as_on_the_cpu),
+        device_test(vit_is_as_on_the_cpu),
+        device_test(mobilenet_is_as_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al. 2017, section 3.2.1): a
+   block of four warps a query. Warps share out the keys, lanes a key's depth; the scores stay in shared
+   memory; then threads share out the width of V. K and V are read once a query. */
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/device.cuh"
+
+enum { WARPS = 4, THREADS = WARPS * 32 };
+
+SIMT_INLINE float lanes_sum(float v)
+{
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
+    return v;
+}
+
+SIMT_INLINE int64_t head_offset(const pare_cuda_operand &o, const int64_t index[PARE_CUDA_HEAD_AXES])
+{
+    int64_t at = 0;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) at += index[i] * o.head[i];
+    return at;
+}
+
+/* The block's largest (or the sum of) v, for every thread. part: (WARPS) in shared memory. */
+SIMT_INLINE float block_join(float v, float *part, bool largest)
+{
+    const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
+    for (int d = 16; d; d >>= 1) {
+        float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v = !largest ? v + other : other > v || other != other ? other : v;
+    }
+    if (lane == 0) part[warp] = v;
+    __syncthreads();
+    v = part[0];
+    for (int w = 1; w < WARPS; w++)
+        v = !largest ? v + part[w] : part[w] > v || part[w] != part[w] ? part[w] : v;
+    __syncthreads();
+    return v;
+}
+
+static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_attend a)
+{
+    SIMT_DYN_SHARED(float, score);
+    SIMT_SHARED(float, part, [WARPS]);
+    const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    int64_t left = blockIdx.x, index[PARE_CUDA_HEAD_AXES];
+    const int64_t query = left % a.queries;
+    left /= a.queries;
+    for (int i = PARE_CUDA_HEAD_AXES - 1; i >= 0; i--) {
+        index[i] = left % a.heads[i];
+        left /= a.heads[i];
+    }
+    const int64_t q = head_offset(a.q, index) + query * a.q.row, k = head_offset(a.k, index);
+    const int64_t v = head_offset(a.v, index), m = head_offset(a.mask, index) + query * a.mask.row;
+    for (int j = warp; j < a.keys; j += WARPS) {
+        float sum = 0;
+        for (int d = lane; d < a.depth; d += 32)
+            sum = fmaf(pare_number_at(a.q.data, a.dtype, q + d * a.q.last),
+                       pare_number_at(a.k.data, a.dtype, k + j * a.k.row + d * a.k.last), sum);
+        sum = lanes_sum(sum) * a.scale;
+        if (a.mask.data) sum += pare_number_at(a.mask.data, a.dtype, m + j * a.mask.last);
+        if (lane == 0) score[j] = sum;
+    }
+    __syncthreads();
+    float top = -INFINITY, total = 0;
+    for (int j = tid; j < a.keys; j += THREADS)
+        top = score[j] > top || score[j] != score[j] ? score[j] : top;
+    top = block_join(top, part, true);
+    for (int j = tid; j < a.keys; j += THREADS) {
+        score[j] = expf(score[j] - top);
+        total += score[j];
+    }
+    total = block_join(total, part, false);
+    for (int d = tid; d < a.width; d += THREADS) {
+        float sum = 0;
+        for (int j = 0; j < a.keys; j++)
+            sum = fmaf(score[j], pare_number_at(a.v.data, a.dtype, v + j * a.v.row + d * a.v.last),
+                       sum);
+        pare_number_store(const_cast<void *>(a.y.data), a.dtype,
+                          head_offset(a.y, index) + query * a.y.row + d * a.y.last, sum / total);
+    }
+}
+
+extern "C" cudaError_t pare_cuda_attention_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    int64_t blocks = a->queries;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
+    if (blocks == 0 || a->width == 0) return cudaSuccess;
+    SIMT_LAUNCH(attention_query, dim3((unsigned)blocks), dim3(THREADS),
+                (size_t)a->keys * sizeof(float), stream, *a);
+    return cudaGetLastError();
+}
