@@ -6,6 +6,7 @@
 
 #include "formats/data.h"
 #include "runtime/graph/graph.h"
+#include "runtime/ops/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,7 @@ typedef struct pare_calib_options {
     int64_t sample_count;
     int batch,
         threads; /* how many are read and run side by side; the result does not depend on them */
+    pare_device *device;    /* where the model runs, one sample at a time; NULL: the CPU */
     const char *model_hash; /* written into the table */
     bool extremes; /* every f32 tensor of the main graph, but its smallest and largest value only:
                       what forecasts overflow in a shorter type. A table of a few dozen bytes a

@@ -263,7 +263,8 @@ static pare_status set_shapes(job *j)
 
 static pare_status make_plan(job *j)
 {
-    pare_plan_options options = {.threads = 1, .canonical = true, .keep_all = true};
+    pare_plan_options options = {
+        .threads = 1, .canonical = true, .keep_all = true, .device = j->options->device};
     if (j->options->extremes)
         PARE_TRY(pare_calib_tensors(j->ctx, j->model, &j->names, &j->name_count));
     else {
@@ -413,7 +414,7 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
              .options = options,
              .add = options->extremes ? pare_histogram_add_extremes : pare_histogram_add,
              .failed = -1,
-             .threads = options->threads};
+             .threads = options->device ? 1 : options->threads};
     pare_ranges *ranges = NULL;
     pthread_mutex_init(&j.lock, NULL);
     pthread_cond_init(&j.work, NULL);

@@ -28,6 +28,7 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
         .sample_count = source.count,
         .batch = (int)options->batch,
         .threads = (int)tool->common->threads,
+        .device = tool->device,
         .model_hash = model_hash,
         .extremes = extremes,
         .progress = pare_progress_step,

@@ -215,7 +215,8 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
 static pare_status bench(pare_tool *tool, const bench_options *o, const pare_model *model)
 {
     pare_plan_options options = {
-        .threads = (int)o->common.threads, .tune = !o->no_tune, .cache_dir = o->cache};
+        .threads = (int)o->common.threads, .tune = !o->no_tune, .cache_dir = o->cache,
+        .device = tool->device};
     pare_input_shape *shapes = NULL;
     pare_model_facts facts;
     pare_plan *plan;

@@ -191,7 +191,9 @@ static pare_status check_files(pare_tool *tool, const pare_graph *graph, const c
 static pare_status run_loaded(pare_tool *tool, const pare_model *model, const run_options *o,
                               loaded *list, int count)
 {
-    pare_plan_options options = {.threads = (int)o->common.threads, .reference = o->reference};
+    pare_plan_options options = {.threads = (int)o->common.threads,
+                                 .reference = o->reference,
+                                 .device = tool->device};
     pare_session *session = NULL;
     pare_runner *runner;
     pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *shapes);
@@ -292,7 +294,7 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
     PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
     pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
-                                        source.input_count, (int)o->common.threads);
+                                        source.input_count, (int)o->common.threads, tool->device);
     if (st == PARE_OK)
         st = pare_predictor_prepare(predictor, o->source.batch, source.count, &to_come);
     if (st == PARE_OK)

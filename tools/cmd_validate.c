@@ -54,7 +54,8 @@ static pare_status open_predictors(pare_contest *c, const pare_source *source, i
     for (int k = 0; k < c->count; k++) {
         pare_contender *one = &c->contender[k];
         PARE_TRY(pare_predictor_new(c->tool->ctx, &one->predictor, one->model, source->data,
-                                    source->inputs, source->input_count, threads));
+                                    source->inputs, source->input_count, threads,
+                                    c->tool->device));
         one->error = pare_arena_alloc(&c->tool->arena, (size_t)one->model->graph->out.count,
                                       sizeof *one->error);
         if (!one->error) return PARE_MEMORY;

@@ -13,7 +13,7 @@ const pare_option pare_common_options[] = {
      "no progress and no notes, only results and errors"},
     {"verbose", 'v', PARE_OPTION_FLAG, NULL, offsetof(pare_common, verbose), 0, 0,
      "say more about what is done and why"},
-    {"device", 0, PARE_OPTION_TEXT, "auto|cpu", offsetof(pare_common, device), 0, 0,
+    {"device", 0, PARE_OPTION_TEXT, "auto|cpu|cuda[:N]", offsetof(pare_common, device), 0, 0,
      "where to compute (auto)"},
     {"threads", 0, PARE_OPTION_INT, "N", offsetof(pare_common, threads), 1, 4096,
      "threads to use (all cores)"},

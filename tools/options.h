@@ -5,6 +5,7 @@
 #define PARE_TOOLS_OPTIONS_H
 
 #include "runtime/base/arena.h"
+#include "runtime/ops/device.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -74,6 +75,7 @@ struct pare_tool {
     int arg_count;
     pare_arena arena; /* ends with the command */
     json_t *facts;    /* what --json writes */
+    pare_device *device; /* of --device; NULL: the CPU */
 };
 
 /* The commands in the order of their use, NULL-ended (commands.c). */

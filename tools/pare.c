@@ -60,17 +60,6 @@ static void on_log(void *user, pare_log_level level, const char *line)
     if (wanted && !common->quiet) print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
 }
 
-static pare_status check_device(pare_ctx *ctx, const pare_common *common)
-{
-    const char *device = common->device;
-    if (!device || !strcmp(device, "auto") || !strcmp(device, "cpu")) return PARE_OK;
-    if (!strcmp(device, "cuda"))
-        return PARE_FAIL(ctx, DEVICE,
-                         "--device cuda: this build computes on the CPU only; use "
-                         "--device auto or cpu");
-    return PARE_FAIL(ctx, USAGE, "--device %s: expected one of auto|cpu", device);
-}
-
 static pare_status write_facts(pare_tool *tool)
 {
     if (!tool->common->json) return PARE_OK;
@@ -111,7 +100,8 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
 
 static pare_status run_command(pare_tool *tool, const void *options)
 {
-    PARE_TRY(check_device(tool->ctx, tool->common));
+    const char *device = tool->common->device;
+    PARE_TRY(pare_device_open(tool->ctx, &tool->device, device ? device : "auto"));
     PARE_TRY(pare_check_outputs(tool, options));
     PARE_TRY(tool->command->run(tool, options));
     PARE_TRY(flush_output(tool->ctx));
@@ -145,6 +135,7 @@ static pare_status run_words(pare_ctx *ctx, char *const *words, int count)
                            PARE_VERSION);
     st = finish_message(&tool, run_command(&tool, options));
 done:
+    pare_device_close(tool.device);
     json_decref(tool.facts);
     pare_arena_free(&tool.arena);
     ctx->log = NULL;

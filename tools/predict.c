@@ -77,9 +77,10 @@ static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
     return PARE_OK;
 }
 
-static pare_status open_part(pare_predictor *p, part *one, const pare_data *data)
+static pare_status open_part(pare_predictor *p, part *one, const pare_data *data,
+                             pare_device *device)
 {
-    pare_plan_options options = {.threads = 1};
+    pare_plan_options options = {.threads = 1, .device = device};
     one->whole = p;
     pare_ctx_child(&one->ctx, p->ctx);
     one->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *one->shape);
@@ -92,7 +93,7 @@ static pare_status open_part(pare_predictor *p, part *one, const pare_data *data
 
 pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
                                const pare_data *data, const pare_data_input *inputs,
-                               int input_count, int threads)
+                               int input_count, int threads, pare_device *device)
 {
     PARE_TRY(check_inputs(ctx, model, inputs, input_count));
     pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
@@ -103,12 +104,12 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
     p->fixed = pare_model_fixed_batch(model);
-    p->part_count = threads > 0 ? threads : pare_cpu_cores();
+    p->part_count = device ? 1 : threads > 0 ? threads : pare_cpu_cores();
     p->part = pare_alloc(ctx, (size_t)p->part_count, sizeof *p->part);
     p->out = pare_alloc(ctx, (size_t)p->output_count, sizeof *p->out);
     pare_status st = p->part && p->out ? PARE_OK : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < p->part_count; i++) {
-        st = open_part(p, &p->part[i], data);
+        st = open_part(p, &p->part[i], data, device);
         if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", p->part[i].ctx.message);
     }
     if (st == PARE_OK)

@@ -14,11 +14,11 @@ extern "C" {
 typedef struct pare_predictor pare_predictor;
 
 /* inputs and data: what the batches hold (pare_source); the model must have the same input names.
-   model, inputs and data are borrowed. */
+   model, inputs, data and device (NULL: the CPU) are borrowed. */
 PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out,
                                               const pare_model *model, const pare_data *data,
                                               const pare_data_input *inputs, int input_count,
-                                              int threads);
+                                              int threads, pare_device *device);
 void pare_predictor_free(pare_predictor *predictor);
 
 /* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.

@@ -123,7 +123,8 @@ pare_status pare_contest_finish(pare_contest *c)
 static pare_status plan_one(pare_contest *c, int k, const pare_source *source, int threads,
                             pare_plan **plan, pare_runner **runner)
 {
-    pare_plan_options options = {.threads = threads ? threads : 1, .tune = true};
+    pare_plan_options options = {
+        .threads = threads ? threads : 1, .tune = true, .device = c->tool->device};
     int fixed = pare_model_fixed_batch(c->contender[k].model);
     pare_input_shape *shapes =
         pare_arena_alloc(&c->tool->arena, (size_t)source->input_count, sizeof *shapes);

@@ -93,6 +93,11 @@ PARE_NODISCARD pare_status pare_session_runner(pare_session *session, pare_runne
                                                const pare_input_shape *shapes, int shape_count);
 const pare_plan *pare_runner_plan(const pare_runner *runner);
 
+/* "cpu" (*out is NULL), "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU,
+   which an info line then says. PARE_DEVICE: no such GPU, no driver, or a build without GPU code. */
+PARE_NODISCARD pare_status pare_device_open(pare_ctx *ctx, pare_device **out, const char *name);
+void pare_device_close(pare_device *device); /* after everything that ran on it; NULL is fine */
+
 /* Cores this process may use. */
 int pare_cpu_cores(void);
 
