@@ -2,6 +2,7 @@
 /* The program: finds the command, parses its options, runs it, writes its facts. Exit status: 0
    done, 1 failed, 2 bad usage. Data go to standard output, words to standard error. */
 #include "formats/json.h"
+#include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 

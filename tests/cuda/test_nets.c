@@ -127,13 +127,18 @@ static void mobilenet_is_as_on_the_cpu(void **state)
     net_matches("datasets/zoo/mobilenet.onnx");
 }
 
+/* PARE_NETS=large: those that take seconds. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest small[] = {
         device_test(mlp_is_as_on_the_cpu),
         device_test(cnn_is_as_on_the_cpu),
+    };
+    const struct CMUnitTest large[] = {
         device_test(vit_is_as_on_the_cpu),
         device_test(mobilenet_is_as_on_the_cpu),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const char *which = getenv("PARE_NETS");
+    if (which && !strcmp(which, "large")) return cmocka_run_group_tests(large, NULL, NULL);
+    return cmocka_run_group_tests(small, NULL, NULL);
 }
