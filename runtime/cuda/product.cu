@@ -162,28 +162,25 @@ static __global__ void __launch_bounds__(WARPS_M *WARPS_N * 32) product_tile(par
 
 /* --- launchers --- */
 
-template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN>
+template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN, bool ALIGNED>
 static cudaError_t tile_launch(const pare_cuda_product *p, cudaStream_t stream)
 {
     const int bm = WARPS_M * TM * 16, bn = WARPS_N * TN * 8;
     dim3 grid((unsigned)((p->rows + bm - 1) / bm), (unsigned)((p->columns + bn - 1) / bn),
               (unsigned)p->batches);
-    dim3 block(WARPS_M * WARPS_N * 32);
-    if (p->aligned)
-        SIMT_LAUNCH((product_tile<KIND, WARPS_M, WARPS_N, TM, TN, true>), grid, block, 0, stream, *p);
-    else
-        SIMT_LAUNCH((product_tile<KIND, WARPS_M, WARPS_N, TM, TN, false>), grid, block, 0, stream,
-                    *p);
+    SIMT_LAUNCH((product_tile<KIND, WARPS_M, WARPS_N, TM, TN, ALIGNED>), grid,
+                dim3(WARPS_M * WARPS_N * 32), 0, stream, *p);
     return cudaGetLastError();
 }
 
-/* Large tiles where they fill the device. */
+/* Large tiles where they fill the device; gathering needs their registers for addresses. */
 template <int KIND> static cudaError_t kind_launch(const pare_cuda_product *p, cudaStream_t stream)
 {
     if (p->rows == 0 || p->columns == 0 || p->batches == 0) return cudaSuccess;
     int64_t large = (p->rows + 127) / 128 * ((p->columns + 63) / 64) * p->batches;
-    return large >= 132 ? tile_launch<KIND, 4, 1, 2, 8>(p, stream)
-                        : tile_launch<KIND, 2, 2, 2, 4>(p, stream);
+    if (!p->aligned) return tile_launch<KIND, 2, 2, 2, 4, false>(p, stream);
+    return large >= 132 ? tile_launch<KIND, 4, 1, 2, 8, true>(p, stream)
+                        : tile_launch<KIND, 2, 2, 2, 4, true>(p, stream);
 }
 
 extern "C" cudaError_t pare_cuda_product_launch(const pare_cuda_product *p, cudaStream_t stream)

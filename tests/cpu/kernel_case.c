@@ -142,6 +142,112 @@ static void execute(kernel_case *k, const pare_kernel *kernel, pare_prep *prep, 
     pare_arena_free(&arena);
 }
 
+/* --- the same node on a device, where the tests are built with one --- */
+
+#ifdef CASE_DEVICE
+#include "runtime/exec/exec.h"
+#include "runtime/ops/fused.h"
+
+#include <math.h>
+
+static bool is_curved(const kernel_case *k)
+{
+    pare_act act;
+    return pare_act_read(k->node, &act) == PARE_OK && pare_act_is_curved(&act);
+}
+
+/* How far apart a device's element may be: bytes none (one step behind a curved activation), floats a
+   few units of their type's rounding, relative to the tensor's largest value or 1: sums in another
+   order differ by what their terms' rounding is, not by their own. */
+static void compare_device(const kernel_case *k, const char *kernel, const void *want,
+                           const void *got)
+{
+    const pare_type_info *type = pare_type(k->out.dtype);
+    bool floats = pare_type_is_float(k->out.dtype);
+    double unit = k->out.dtype == PARE_f16 ? 2e-3 : k->out.dtype == PARE_bf16 ? 1.6e-2 : 2e-5;
+    if (!memcmp(want, got, case_bytes(k))) return;
+    assert_true(floats || is_curved(k));
+    double largest = 1;
+    for (int64_t i = 0; i < pare_view_count(&k->out); i++) {
+        double a = fabs((double)type->to_f32((const char *)want + i * (type->bits / 8)));
+        if (a > largest && isfinite(a)) largest = a;
+    }
+    for (int64_t i = 0; i < pare_view_count(&k->out); i++) {
+        double a = (double)type->to_f32((const char *)want + i * (type->bits / 8));
+        double b = (double)type->to_f32((const char *)got + i * (type->bits / 8));
+        if ((isnan(a) && isnan(b)) || a == b) continue;
+        if (!(fabs(a - b) <= (floats ? unit * largest : 1)))
+            fail_msg("%s: element %lld is %.9g, expected %.9g", kernel, (long long)i, b, a);
+    }
+}
+
+static void device_views(kernel_case *k, pare_device *device, const pare_view *from, int count,
+                         pare_view *to)
+{
+    for (int i = 0; i < count; i++) {
+        to[i] = from[i];
+        if (from[i].dtype != PARE_NOTYPE)
+            assert_int_equal(pare_device_copy(&k->ctx, device, &to[i].data, from[i].data,
+                                              pare_view_bytes(&from[i])),
+                             PARE_OK);
+    }
+}
+
+static void device_execute(kernel_case *k, const pare_kernel *kernel, const pare_prep *prep,
+                           const void *want)
+{
+    pare_device *device = prep->device;
+    pare_view in[8], out;
+    void *got = malloc(case_bytes(k) + 1);
+    assert_non_null(got);
+    device_views(k, device, k->in, k->in_count, in);
+    device_views(k, device, &k->out, 1, &out);
+    pare_call call = {.ctx = &k->ctx,
+                      .node = k->node,
+                      .in = in,
+                      .out = &out,
+                      .in_count = k->in_count,
+                      .out_count = 1,
+                      .threads = 1,
+                      .state = prep->state,
+                      .queue = device->setup};
+    if (kernel->run(&call) != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
+    const pare_backend *b = device->backend;
+    assert_int_equal(b->download(&k->ctx, device->setup, got, out.data, case_bytes(k)), PARE_OK);
+    assert_int_equal(b->sync(&k->ctx, device->setup), PARE_OK);
+    compare_device(k, kernel->name, want, got);
+    for (int i = 0; i < k->in_count; i++)
+        if (in[i].dtype != PARE_NOTYPE) b->free(device, in[i].data);
+    b->free(device, out.data);
+    free(got);
+}
+
+/* Every kernel of the device that takes the node, against the plain kernel's result. */
+static void device_check(kernel_case *k, const pare_prep *plain, const void *want)
+{
+    pare_device *device;
+    if (pare_device_open(&k->ctx, &device, "cuda") != PARE_OK) fail_msg("%s", k->ctx.message);
+    for (const pare_kernel *const *it = k->op->cuda; *it; it++) {
+        pare_prep prep = *plain;
+        prep.device = device;
+        prep.dying = 0;
+        prep.state = NULL;
+        if ((*it)->can && !(*it)->can(&prep)) continue;
+        if ((*it)->prepare && (*it)->prepare(&prep) != PARE_OK)
+            fail_msg("%s: %s", (*it)->name, k->ctx.message);
+        device_execute(k, *it, &prep, want);
+        k->device_runs++;
+        if ((*it)->release) (*it)->release(prep.state);
+    }
+    pare_device_close(device);
+}
+#else
+static void device_check(kernel_case *k, const pare_prep *plain, const void *want)
+{
+    (void)k, (void)plain, (void)want;
+}
+#endif
+
 bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
 {
     pare_arena arena;
@@ -167,6 +273,7 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
         if (kernel->prepare && kernel->prepare(&prep) != PARE_OK)
             fail_msg("%s: %s", kernel->name, k->ctx.message);
         execute(k, kernel, &prep, y);
+        if (kernel == case_plain(k)) device_check(k, &prep, y);
         if (kernel->release) kernel->release(prep.state);
     }
     pare_arena_free(&arena);

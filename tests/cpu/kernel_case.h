@@ -16,6 +16,7 @@ typedef struct kernel_case {
     bool canonical;
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
+    int device_runs; /* kernels of a device that ran the node so far, where tests are built with one */
     uint64_t seed;
 } kernel_case;
 

@@ -2,7 +2,7 @@
 /* Fast 8-bit convolutions and matrix products against the plain kernels, byte for byte: shapes with
    every tail, zero points, groups, strides, dilations, pads, residuals, activations, biases beyond
    2^24, both types in and all three out. Curved activations may differ by one step.
-   PARE_EXACT=slow: at least ten million values a row. */
+   PARE_EXACT=slow: at least ten million values a row; quick: ten thousand. */
 #include "tests/cpu/kernel_case.h"
 #include "runtime/ops/fused.h"
 
@@ -22,6 +22,12 @@ static bool slow(void)
 {
     const char *word = getenv("PARE_EXACT");
     return word && !strcmp(word, "slow");
+}
+
+static bool quick(void)
+{
+    const char *word = getenv("PARE_EXACT");
+    return word && !strcmp(word, "quick");
 }
 
 static const char *const acts[] = {"none", "relu",        "clip",      "leaky_relu",
@@ -245,7 +251,7 @@ static void matmul_case(uint64_t seed, tally *t)
 static void many(void (*one)(uint64_t seed, tally *t), const char *what)
 {
     tally t = {0};
-    int64_t goal = slow() ? 10000000 : 150000;
+    int64_t goal = slow() ? 10000000 : quick() ? 10000 : 150000;
     for (uint64_t seed = 1; t.values < goal; seed++) one(seed, &t);
     print_message("%s: %lld values in %lld cases, %lld fast runs\n", what, (long long)t.values,
                   (long long)t.cases, (long long)t.served);

@@ -10,10 +10,11 @@ command -v gcov >/dev/null || { echo "SKIP coverage: gcov is not installed" && e
 failed=0
 for source in runtime/cuda/*.cu; do
     stem=$(basename "$source")
-    data=$(find "$folder" -name "$stem.gcda" | head -1)
-    [ -n "$data" ] || { echo "FAIL $stem: no test of it has run" && failed=1 && continue; }
-    lines=$(cd "$folder" && gcov -n "$data" 2>/dev/null |
-        awk -v file="/$source'" 'index($0, file) { getline; print; exit }')
+    lines=$(find "$folder" -name "$stem.gcda" | while read -r data; do
+        (cd "$folder" && gcov -n "$data" 2>/dev/null) |
+            awk -v file="/$source'" 'index($0, file) { getline; print; exit }'
+    done | sort -t: -k2 -n | tail -1) # of the programs that run it, the one that runs most
+    [ -n "$lines" ] || { echo "FAIL $stem: no test of it has run" && failed=1 && continue; }
     percent=$(printf '%s' "$lines" | sed 's/.*executed:\([0-9.]*\)%.*/\1/')
     word=PASS
     awk -v p="$percent" 'BEGIN { exit !(p >= 98) }' || word=FAIL failed=1

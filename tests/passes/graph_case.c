@@ -96,15 +96,12 @@ int graph_count(const graph_case *g, const char *op)
     return n;
 }
 
-void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y,
-               int64_t count)
+static void run_with(graph_case *g, const pare_plan_options *options, const pare_input_shape *shape,
+                     const float *x, float *y, int64_t count)
 {
     pare_plan *plan;
     pare_runner *runner;
-    pare_input_shape shape = {g->model->graph->in.item[0]->name, {.rank = rank}};
-    const pare_plan_options options = {.threads = 1, .reference = true};
-    for (int i = 0; i < rank; i++) shape.shape.dim[i] = dims[i];
-    if (pare_plan_new(&g->ctx, &plan, g->model, &shape, 1, &options) != PARE_OK)
+    if (pare_plan_new(&g->ctx, &plan, g->model, shape, 1, options) != PARE_OK)
         fail_msg("%s", g->ctx.message);
     assert_int_equal(pare_runner_new(&g->ctx, &runner, plan), PARE_OK);
     pare_view in = pare_runner_input(runner, 0);
@@ -116,4 +113,35 @@ void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, flo
     memcpy(y, out.data, (size_t)count * sizeof *y);
     pare_runner_free(runner);
     pare_plan_free(plan);
+}
+
+/* The same on a device, where the tests are built with one. */
+static void run_on_device(graph_case *g, const pare_input_shape *shape, const float *x,
+                          const float *want, int64_t count)
+{
+#ifdef CASE_DEVICE
+    pare_plan_options options = {.threads = 1};
+    float *y = malloc((size_t)count * sizeof *y + 1);
+    assert_non_null(y);
+    if (pare_device_open(&g->ctx, &options.device, "cuda") != PARE_OK)
+        fail_msg("%s", g->ctx.message);
+    run_with(g, &options, shape, x, y, count);
+    pare_device_close(options.device);
+    for (int64_t i = 0; i < count; i++)
+        if (!(y[i] == want[i] || (y[i] != y[i] && want[i] != want[i])))
+            assert_float_equal(y[i], want[i], 1e-5f * (1 + (want[i] < 0 ? -want[i] : want[i])));
+    free(y);
+#else
+    (void)g, (void)shape, (void)x, (void)want, (void)count;
+#endif
+}
+
+void graph_run(graph_case *g, int rank, const int64_t *dims, const float *x, float *y,
+               int64_t count)
+{
+    pare_input_shape shape = {g->model->graph->in.item[0]->name, {.rank = rank}};
+    const pare_plan_options options = {.threads = 1, .reference = true};
+    for (int i = 0; i < rank; i++) shape.shape.dim[i] = dims[i];
+    run_with(g, &options, &shape, x, y, count);
+    run_on_device(g, &shape, x, y, count);
 }
