@@ -75,7 +75,8 @@ def speed_there(options, results):
             results.fail("interop out", f"{net.name} u8", error)
             continue
         rows += part_latency.measure(options, results, "interop out", net, "u8, in ONNX Runtime",
-                                     f"ort:{ours}", f"ort:{theirs}", 0.25)
+                                     f"ort:{ours}", f"ort:{theirs}",
+                                     part_latency.tolerance_of(net, "u8"))
     for net in dict.fromkeys(row["net"] for row in rows):
         mine = [row["ratio"] for row in rows if row["net"] == net]
         results.add("interop out", net, "our u8 file against its own: geometric mean",
