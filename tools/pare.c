@@ -101,8 +101,9 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
 
 static pare_status run_command(pare_tool *tool, const void *options)
 {
-    const char *device = tool->common->device;
-    PARE_TRY(pare_device_open(tool->ctx, &tool->device, device ? device : "auto"));
+    const char *device = tool->common->device ? tool->common->device : "auto";
+    pare_status st = pare_device_open(tool->ctx, &tool->device, device);
+    if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", device);
     PARE_TRY(pare_check_outputs(tool, options));
     PARE_TRY(tool->command->run(tool, options));
     PARE_TRY(flush_output(tool->ctx));

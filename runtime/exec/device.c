@@ -26,8 +26,7 @@ static int gpus(char *why, size_t bytes)
 static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index)
 {
     (void)out, (void)index;
-    return PARE_FAIL(ctx, DEVICE, "this build computes on the CPU only: use --device auto or cpu, or "
-                                  "build with a CUDA toolkit (PARE_CUDA=ON)");
+    return PARE_FAIL(ctx, DEVICE, "this build computes on the CPU only: use auto or cpu");
 }
 #endif
 
@@ -46,7 +45,7 @@ pare_status pare_device_open(pare_ctx *ctx, pare_device **out, const char *name)
     if (!strncmp(name, "cuda:", 5) && isdigit((unsigned char)*index) && strlen(index) < 4 &&
         strspn(index, "0123456789") == strlen(index))
         return gpu_open(ctx, out, atoi(index));
-    return PARE_FAIL(ctx, USAGE, "device '%s': expected auto, cpu, cuda or cuda:N", name);
+    return PARE_FAIL(ctx, USAGE, "expected auto, cpu, cuda or cuda:N");
 }
 
 void pare_device_close(pare_device *device)
