@@ -28,7 +28,10 @@ printf 'old content' >old.onnx
 long="--samples 60000 --data $data/train.h5"
 stopped sigint_calibrate INT "$pare" calibrate "$zoo/resnet.onnx" $long -o old.json
 stopped sigterm_calibrate TERM "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json
-stopped sighup_calibrate HUP "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json
+case $(awk '/^SigIgn:/ { print $2 }' /proc/self/status) in
+*[13579bdf]) skip sighup_calibrate "SIGHUP is ignored here (nohup), and then the program ignores it" ;;
+*) stopped sighup_calibrate HUP "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json ;;
+esac
 stopped sigint_quantize INT "$pare" quantize "$zoo/resnet.onnx" $long -o old.onnx
 stopped sigint_validate INT "$pare" validate "$zoo/resnet.onnx" --data "$data/train.h5" --report r.html --json r.json
 stopped sigint_run INT "$pare" run "$zoo/resnet.onnx" --data "$data/train.h5" -o out.h5
