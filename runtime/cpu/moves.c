@@ -13,12 +13,4 @@ static pare_status move(const pare_call *c, const pare_view *dst, const pare_vie
     static const pare_kernel copy_##op = {                                                         \
         .name = "copy_" #op, .can = pare_copy_can, .run = op##_run, .flags = PARE_KERNEL_REF};     \
     const pare_kernel *const pare_cpu_##op[] = {&copy_##op, NULL};
-MOVES(transpose)
-MOVES(concat)
-MOVES(split)
-MOVES(slice)
-MOVES(expand)
-MOVES(tile)
-MOVES(depth_to_space)
-MOVES(space_to_depth)
-MOVES(reorder)
+PARE_MOVES(MOVES)

@@ -23,15 +23,7 @@ static pare_status move(const pare_call *c, const pare_view *dst, const pare_vie
     static pare_status op##_run(const pare_call *c) { return pare_moves_##op(c, move); }           \
     static const pare_kernel cuda_##op = {.name = "cuda_" #op, .can = can, .run = op##_run};       \
     const pare_kernel *const pare_cuda_##op[] = {&cuda_##op, NULL};
-MOVES(transpose)
-MOVES(concat)
-MOVES(split)
-MOVES(slice)
-MOVES(expand)
-MOVES(tile)
-MOVES(depth_to_space)
-MOVES(space_to_depth)
-MOVES(reorder)
+PARE_MOVES(MOVES)
 
 /* Identity and Dropout at inference: output 1 of Dropout, the mask, is the host's. */
 static bool identity_can(const pare_prep *p) { return p->out_count == 1 && can(p); }

@@ -29,6 +29,13 @@ static bool types_fit(const pare_prep *p)
     return pare_cuda_is_float(x) && w == x && p->out[0].dtype == x;
 }
 
+/* A node that cannot be read is another kernel's to refuse: its message is not kept. */
+static bool readable(const pare_prep *p, pare_status st)
+{
+    if (st != PARE_OK) pare_ctx_clear(p->ctx);
+    return st == PARE_OK;
+}
+
 static bool bias_fits(const pare_prep *p, int at, int64_t columns)
 {
     const pare_view *b = pare_operand(p->in, p->in_count, at);
@@ -151,6 +158,29 @@ static void epilogue_set(const pare_prep *prep, product *s, bool int8, const par
     s->p.epilogue.z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype;
 }
 
+/* What both kinds of arguments say of scales, biases and operands. */
+typedef struct constants {
+    bool int8;
+    const float *scale; /* (channels), int8 only */
+    int32_t x_zero;
+    pare_operands at;
+    int64_t channels;
+} constants;
+
+/* Adds the rest to a block that holds the weights, and uploads it: the end of both prepares. */
+static pare_status product_close(pare_prep *prep, product *s, packing *k, const constants *c)
+{
+    bias_pack(k, pare_operand(prep->in, prep->in_count, c->at.bias), c->channels);
+    if (c->int8) {
+        memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
+        shift_pack(k, &s->p, c->x_zero);
+    }
+    if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
+    PARE_TRY(packing_close(prep, s, k, c->int8, c->at.bias >= 0));
+    prep->state = s;
+    return PARE_OK;
+}
+
 static pare_status product_run(const pare_call *c)
 {
     const product *s = c->state;
@@ -176,7 +206,7 @@ static bool conv_can(const pare_prep *prep)
     pare_conv_args a;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     if (!types_fit(prep) || !w->data || x->rank < 3 || x->rank > 4) return false;
-    if (pare_conv_args_read(prep, &a) != PARE_OK) return false;
+    if (!readable(prep, pare_conv_args_read(prep, &a))) return false;
     int64_t row, pixel, positions = a.win.out[1] * a.win.out[2];
     plane_strides(y, &row, &pixel);
     bool dense = (x->rank < 4 || a.win.out[1] == 1 || row == a.win.out[2] * pixel) &&
@@ -240,15 +270,7 @@ static pare_status conv_prepare(pare_prep *prep)
     epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(packing_open(prep, &s->p, &k));
     filters_pack(&prep->in[1], &a, &k, &s->p);
-    bias_pack(&k, pare_operand(prep->in, prep->in_count, a.at.bias), a.m);
-    if (a.int8) {
-        memcpy(k.host + k.scale, a.scale, (size_t)a.m * sizeof *a.scale);
-        shift_pack(&k, &s->p, a.q.x_zero);
-    }
-    if (a.at.residual >= 0) prep->packed &= ~(1u << a.at.residual);
-    PARE_TRY(packing_close(prep, s, &k, a.int8, a.at.bias >= 0));
-    prep->state = s;
-    return PARE_OK;
+    return product_close(prep, s, &k, &(constants){a.int8, a.scale, a.q.x_zero, a.at, a.m});
 }
 
 static const pare_kernel cuda_conv = {.name = "cuda_conv",
@@ -266,7 +288,7 @@ static bool matmul_can(const pare_prep *prep)
     pare_matmul_args a;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     if (!types_fit(prep) || !w->data || w->rank != 2 || x->rank < 2 || y->rank < 2) return false;
-    if (pare_matmul_args_read(prep, &a) != PARE_OK) return false;
+    if (!readable(prep, pare_matmul_args_read(prep, &a))) return false;
     return !a.trans_a && a.alpha == 1 && a.beta == 1 && !a.q.w_zero && pare_view_rowmajor(x) &&
            pare_view_rowmajor(y) && bias_fits(prep, a.at.bias, a.columns) &&
            residual_fits(prep, a.at.residual) && (a.int8 || a.at.w_scale < 0);
@@ -298,15 +320,7 @@ static pare_status matmul_prepare(pare_prep *prep)
     for (int64_t c = 0; c < a.columns; c++)
         row_pack(k.host + k.weights + c * s->p.depth_bytes, 0, w, c * w->stride[a.trans_b ? 0 : 1],
                  w->stride[a.trans_b ? 1 : 0], a.depth);
-    bias_pack(&k, pare_operand(prep->in, prep->in_count, a.at.bias), a.columns);
-    if (a.int8) {
-        memcpy(k.host + k.scale, a.scale, (size_t)a.columns * sizeof *a.scale);
-        shift_pack(&k, &s->p, a.q.x_zero);
-    }
-    if (a.at.residual >= 0) prep->packed &= ~(1u << a.at.residual);
-    PARE_TRY(packing_close(prep, s, &k, a.int8, a.at.bias >= 0));
-    prep->state = s;
-    return PARE_OK;
+    return product_close(prep, s, &k, &(constants){a.int8, a.scale, a.q.x_zero, a.at, a.columns});
 }
 
 static const pare_kernel cuda_matmul = {.name = "cuda_matmul",

@@ -13,19 +13,22 @@ extern "C" {
 /* dst = src: same type and dims, any strides. */
 typedef pare_status (*pare_move_fn)(const pare_call *call, const pare_view *dst,
                                     const pare_view *src);
-typedef pare_status (*pare_moves_fn)(const pare_call *call, pare_move_fn move);
 
-/* Transpose (1 to 21), Concat (4), Split (2 to 18), Slice (10), Expand (8), Tile (6), DepthToSpace
-   (13), SpaceToDepth (13), pare.Reorder. */
-pare_status pare_moves_transpose(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_concat(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_split(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_slice(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_expand(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_tile(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_depth_to_space(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_space_to_depth(const pare_call *call, pare_move_fn move);
-pare_status pare_moves_reorder(const pare_call *call, pare_move_fn move);
+/* X(name): Transpose (1 to 21), Concat (4), Split (2 to 18), Slice (10), Expand (8), Tile (6),
+   DepthToSpace (13), SpaceToDepth (13), pare.Reorder. */
+#define PARE_MOVES(X)                                                                              \
+    X(transpose)                                                                                   \
+    X(concat)                                                                                      \
+    X(split)                                                                                       \
+    X(slice)                                                                                       \
+    X(expand)                                                                                      \
+    X(tile)                                                                                        \
+    X(depth_to_space)                                                                              \
+    X(space_to_depth)                                                                              \
+    X(reorder)
+#define X(op) pare_status pare_moves_##op(const pare_call *call, pare_move_fn move);
+PARE_MOVES(X)
+#undef X
 
 /* The part of a view that starts at first on an axis and is n long. */
 pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t n);
