@@ -5,6 +5,7 @@
 #define PARE_CALIB_CALIB_H
 
 #include "formats/data.h"
+#include "runtime/exec/exec.h"
 #include "runtime/graph/graph.h"
 #include "runtime/ops/device.h"
 
@@ -54,8 +55,9 @@ const pare_stats *pare_ranges_at(const pare_ranges *ranges, int i);
 const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name);
 void pare_ranges_free(pare_ranges *ranges);
 
-/* ranges.json: histograms, channel sums, every method's range, counts, hashes of model and data; nothing of
-   batch, threads, device or clock. Reading fails where it belongs to another model (hash given). */
+/* ranges.json: histograms, channel sums, every method's range, counts, hashes of model and data;
+   nothing of batch, threads, device or clock. Reading fails where it belongs to another model (hash
+   given). */
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
@@ -65,6 +67,16 @@ const char *pare_ranges_model_hash(const pare_ranges *ranges);
 int64_t pare_ranges_samples(const pare_ranges *ranges);
 /* Made with pare_calib_options.extremes: what it lacks did not depend on the data. */
 bool pare_ranges_see_all(const pare_ranges *ranges);
+
+/* Where ranges are searched from now on (NULL: on the CPU; pare_calibrate's table: where it ran).
+   What is chosen does not depend on it. The device must outlive the table. */
+void pare_ranges_use_device(pare_ranges *ranges, pare_device *device);
+
+/* The ranges that rules choose for all tensors at once, out: (pare_ranges_count, rule_count). A
+   tensor without a finite value gets [0, 0]. */
+PARE_NODISCARD pare_status pare_ranges_choose(pare_ctx *ctx, const pare_ranges *ranges,
+                                              const pare_range_rule *rules, int rule_count,
+                                              pare_range *out);
 
 /* The range a rule chooses for a tensor. */
 PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,
@@ -79,7 +91,7 @@ typedef struct pare_calib_options {
     int64_t sample_count;
     int batch,
         threads; /* how many are read and run side by side; the result does not depend on them */
-    pare_device *device;    /* where the model runs, one sample at a time; NULL: the CPU */
+    pare_device *device;    /* where the model runs and tensors are counted; NULL: the CPU */
     const char *model_hash; /* written into the table */
     bool extremes; /* every f32 tensor of the main graph, but its smallest and largest value only:
                       what forecasts overflow in a shorter type. A table of a few dozen bytes a
@@ -90,6 +102,10 @@ typedef struct pare_calib_options {
        or NULL */
     void (*planned)(void *user, size_t bytes);
     void *planned_user;
+    /* once, after all samples: the first 16 runs as spans, of a device in a stream for each of its
+       two runners, of the CPU those of one thread; the plan is the one they ran; or NULL */
+    pare_status (*traced)(void *user, const pare_timeline *timeline, const pare_plan *plan);
+    void *traced_user;
 } pare_calib_options;
 
 /* Runs the model (float, prepared as quantization will write it) over the samples. */

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calib/channels.h"
+#include "runtime/base/clones.h"
 
 #include <math.h>
 #include <string.h>
-
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
-    !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
 
 enum { LANES = 16 };
 
@@ -47,7 +41,8 @@ double pare_channels_mean(const pare_channels *c, int64_t i)
 /* --- adding --- */
 
 /* (rows, n): channels lie side by side. */
-CLONES static void add_rows(const float *x, int64_t rows, int64_t n, double *sum, float *largest)
+PARE_CLONES static void add_rows(const float *x, int64_t rows, int64_t n, double *sum,
+                                 float *largest)
 {
     for (int64_t r = 0; r < rows; r++, x += n)
         for (int64_t i = 0; i < n; i++) {
@@ -58,7 +53,7 @@ CLONES static void add_rows(const float *x, int64_t rows, int64_t n, double *sum
 }
 
 /* One channel's values in a row, in LANES sums. */
-CLONES static void add_run(const float *x, int64_t n, double *sum, float *largest)
+PARE_CLONES static void add_run(const float *x, int64_t n, double *sum, float *largest)
 {
     double s[LANES] = {0};
     float m[LANES] = {0};

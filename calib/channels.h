@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Means and largest magnitudes of a tensor's channels. Channels are axis 1 of tensors of four or more
-   axes and the last axis of the others: what a convolution and a matrix product sum over. A sample's
-   values are added in double, in an order its shape alone decides; that sum becomes a whole number of
-   2^-40 in 128 bits, and whole numbers are added up: means depend on neither order, pieces, threads
-   nor merging. */
+/* Means and largest magnitudes of a tensor's channels. Channels are axis 1 of tensors of four or
+   more axes and the last axis of the others: what a convolution and a matrix product sum over. A
+   sample's values are added in double, in an order its shape alone decides; that sum becomes a
+   whole number of 2^-40 in 128 bits, and whole numbers are added up: means depend on neither order,
+   pieces, threads nor merging. */
 #ifndef PARE_CALIB_CHANNELS_H
 #define PARE_CALIB_CHANNELS_H
 

@@ -4,24 +4,16 @@
    half of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one before.
  */
 #include "calib/histogram.h"
+#include "runtime/base/clones.h"
+#include "runtime/ops/range.h"
 
-#include <math.h>
 #include <string.h>
 
 enum {
     BLOCK = 2048,
     HALF = PARE_HISTOGRAM_BINS + 1, /* slots of one sign */
-    FIRST = PARE_HISTOGRAM_SPREAD,
-    KEY_SHIFT = 13, /* bits of the number that a bin does not tell apart */
-    OCTAVE_SHIFT = 10
+    FIRST = PARE_HISTOGRAM_SPREAD
 };
-
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
-    !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
 
 pare_status pare_histogram_new(pare_ctx *ctx, pare_histogram **out)
 {
@@ -38,14 +30,7 @@ void pare_histogram_free(pare_histogram *h)
     pare_free(h);
 }
 
-float pare_histogram_edge(const pare_histogram *h, int i)
-{
-    uint32_t bits = ((uint32_t)h->first << OCTAVE_SHIFT | 0) << KEY_SHIFT;
-    bits += (uint32_t)i << KEY_SHIFT;
-    float edge;
-    memcpy(&edge, &bits, sizeof edge);
-    return edge;
-}
+float pare_histogram_edge(const pare_histogram *h, int i) { return pare_bin_edge(h->first, i); }
 
 /* --- the window --- */
 
@@ -88,7 +73,7 @@ typedef struct extremes {
     int32_t largest;   /* of the magnitudes' bits */
 } extremes;
 
-CLONES static extremes look(const word *x, int n)
+PARE_CLONES static extremes look(const word *x, int n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN, largest = 0;
     for (int i = 0; i < n; i++) {
@@ -102,11 +87,11 @@ CLONES static extremes look(const word *x, int n)
 }
 
 /* Slot of each number; base is the key of bin 0. */
-CLONES static void place(const word *x, uint16_t *slot, int n, int32_t base)
+PARE_CLONES static void place(const word *x, uint16_t *slot, int n, int32_t base)
 {
     for (int i = 0; i < n; i++) {
         int32_t v = (int32_t)x[i], magnitude = v & 0x7fffffff;
-        int32_t bin = (magnitude >> KEY_SHIFT) - base + 1;
+        int32_t bin = (magnitude >> PARE_BIN_SHIFT) - base + 1;
         bin = bin > 0 ? bin : 0;
         bin += FIRST + ((v >> 31) & HALF);
         slot[i] = (uint16_t)(magnitude ? bin : i & (FIRST - 1));
@@ -157,10 +142,10 @@ static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, i
         h->zero += (uint64_t)n;
         return PARE_OK;
     }
-    int octave = e.largest >> (KEY_SHIFT + OCTAVE_SHIFT);
+    int octave = e.largest >> PARE_OCTAVE_SHIFT;
     if (!h->slot || octave > h->top || (negative && !h->negative))
         PARE_TRY(pare_histogram_open(ctx, h, octave, negative));
-    place(x, slot, n, h->first << OCTAVE_SHIFT);
+    place(x, slot, n, h->first * PARE_OCTAVE_BINS);
     count(h->slot, slot, n);
     for (int i = 0; i < FIRST; i++) {
         h->zero += h->slot[i];

@@ -9,17 +9,13 @@
 
 #include "calib/calib.h"
 #include "runtime/base/types.h"
+#include "runtime/ops/samples.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum {
-    PARE_OCTAVES = 12,
-    PARE_OCTAVE_BINS = 1024,
-    PARE_HISTOGRAM_BINS = PARE_OCTAVES * PARE_OCTAVE_BINS,
-    PARE_HISTOGRAM_SPREAD = 16 /* slots in which zeros are counted while adding */
-};
+enum { PARE_HISTOGRAM_SPREAD = 16 }; /* slots in which zeros are counted while adding */
 
 struct pare_histogram {
     uint64_t count;          /* of all values */

@@ -15,12 +15,6 @@ typedef struct point_list {
     size_t count, capacity;
 } point_list;
 
-static pare_quant_kind kind_of(const pare_node *node)
-{
-    const pare_op *op = node ? pare_op_of(node) : NULL;
-    return op ? op->quant.kind : PARE_QUANT_NONE;
-}
-
 static bool is_activation(const pare_value *v)
 {
     return v && pare_type_is_float(v->dtype) && !v->data;
@@ -41,12 +35,12 @@ static pare_status add(point_list *list, pare_value *v)
 static pare_value *chain_end(pare_value *v)
 {
     pare_node *next = pare_value_only_user(v);
-    if (next && kind_of(next) == PARE_QUANT_SUM && next->in_count == 2) {
+    if (next && pare_quant_kind_of(next) == PARE_QUANT_SUM && next->in_count == 2) {
         const pare_value *other = next->in[next->in[0] == v];
         if (other && other->data) v = next->out[0];
     }
     next = pare_value_only_user(v);
-    if (next && kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == v) v = next->out[0];
+    if (next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == v) v = next->out[0];
     return v;
 }
 
@@ -63,27 +57,22 @@ static pare_status add_weighted(point_list *list, const pare_node *node)
 static pare_status add_before(point_list *list, const pare_value *v)
 {
     const pare_node *node = v->producer;
-    if (kind_of(node) == PARE_QUANT_CLAMP) {
+    if (pare_quant_kind_of(node) == PARE_QUANT_CLAMP) {
         PARE_TRY(pare_value_only_user(node->in[0]) == node ? PARE_OK : add(list, node->in[0]));
         node = node->in[0]->producer;
     }
     int last = 0;
-    switch (kind_of(node)) {
+    switch (pare_quant_kind_of(node)) {
     case PARE_QUANT_PASS:
-    case PARE_QUANT_MEAN:
-        last = 1;
-        break;
-    case PARE_QUANT_JOIN:
-        last = node->in_count;
-        break;
+    case PARE_QUANT_MEAN: last = 1; break;
+    case PARE_QUANT_JOIN: last = node->in_count; break;
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT: /* of a constant: not a sum of two int8 tensors */
         last = node->in_count;
         for (int i = 0; i < node->in_count; i++)
             if (!is_activation(node->in[i])) last = 0;
         break;
-    default:
-        break;
+    default: break;
     }
     for (int i = 0; i < last && i < node->in_count; i++) PARE_TRY(add(list, node->in[i]));
     return PARE_OK;
@@ -92,7 +81,8 @@ static pare_status add_before(point_list *list, const pare_value *v)
 static pare_status collect(point_list *list, const pare_graph *g)
 {
     for (int n = 0; n < g->node_count; n++)
-        if (kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_weighted(list, g->node[n]));
+        if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED)
+            PARE_TRY(add_weighted(list, g->node[n]));
     for (size_t i = 0; i < list->count; i++) PARE_TRY(add_before(list, list->item[i]));
     return PARE_OK;
 }

@@ -58,9 +58,7 @@ static float end_of(const pare_histogram *h, int sign, double cut)
 void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric, pare_range *out)
 {
     double n = (double)(h->count - h->nan - h->inf);
-    double cut = n * (100 - percent) / 100;
-    if (!symmetric) cut /= 2;
-    cut = floor(cut * (1 + 1e-12) + 1e-9); /* 99.9 percent of 1,000 cuts one value */
+    double cut = pare_percentile_cut(n, percent, symmetric);
     if (symmetric) {
         float largest = fmaxf(-h->min, h->max), end = fminf(end_of(h, -1, cut), largest);
         out->low = -end;
@@ -68,7 +66,7 @@ void pare_range_percentile(const pare_histogram *h, double percent, bool symmetr
         return;
     }
     out->high = fmaxf(fminf(end_of(h, 0, cut), h->max), 0);
-    out->low = fminf(fmaxf(-end_of(h, 1, cut), h->min), 0);
+    out->low = fminf(fmaxf(-end_of(h, 1, cut), h->min), 0) + 0.0f; /* -0 becomes 0 */
 }
 
 /* --- one tensor --- */
@@ -125,9 +123,10 @@ pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare
     *out = whole_range(h, w->symmetric, rule->method);
     if (h->count == h->nan + h->inf)
         return PARE_FAIL(ctx, INPUT,
-                         h->count ? "all its values are NaN or infinite: it has no range; look for bad "
-                                    "weights with pare check"
-                                  : "it has no values and so no range");
+                         h->count
+                             ? "all its values are NaN or infinite: it has no range; look for bad "
+                               "weights with pare check"
+                             : "it has no values and so no range");
     if (rule->method == PARE_METHOD_AUTO) out->chosen = PARE_METHOD_MINMAX;
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;
     switch (rule->method) {

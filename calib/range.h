@@ -5,20 +5,11 @@
 #define PARE_CALIB_RANGE_H
 
 #include "calib/histogram.h"
+#include "runtime/ops/range.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A quantizer's levels are (q - zero) * scale, q from low to high. */
-typedef struct pare_quantizer {
-    double scale;
-    int zero, low, high;
-} pare_quantizer;
-
-/* The quantizer of a range: s8 in [-127, 127] with zero point 0, or u8 with the zero point that
-   makes 0.0 exact. A range that is all zero has the scale 1. */
-pare_quantizer pare_range_quantizer(float low, float high, bool symmetric);
 
 /* --- percentile --- */
 
@@ -29,59 +20,37 @@ void pare_range_percentile(const pare_histogram *h, double percent, bool symmetr
 
 /* --- entropy (range_entropy.c) --- */
 
-/* What the method cannot see: the divergence compares how often values occur, not how far they are moved,
-   and clipped mass that joins a bin with much of its own changes little. On spiky tensors it clips at
-   the spike. Fashion-MNIST's normalized pixels (512 images, 241 of 2,048 bins in use, half of all
-   values the background's -0.810): the divergence is 0.021 with the end at 0.811, which clips 28 % of
-   the values and leaves 8.5 dB, and 0.349 at the largest value, 2.023, which leaves 48.5 dB. A plain
-   search of the definition, bin by bin, finds the same ends; `auto` sees the error and takes min-max
-   there. */
-
-enum { PARE_GRID_BINS = 2048 };
+/* What the method cannot see: the divergence compares how often values occur, not how far they are
+   moved, and clipped mass that joins a bin with much of its own changes little. On spiky tensors it
+   clips at the spike. Fashion-MNIST's normalized pixels (512 images, 241 of 2,048 bins in use, half
+   of all values the background's -0.810): the divergence is 0.021 with the end at 0.811, which
+   clips 28 % of the values and leaves 8.5 dB, and 0.349 at the largest value, 2.023, which
+   leaves 48.5 dB. A plain search of the definition, bin by bin, finds the same ends; `auto` sees
+   the error and takes min-max there. */
 
 /* Counts in PARE_GRID_BINS uniform bins of [0, 2^j), 2^j just above the largest magnitude: an exact
    regrouping. sign 0: positive, 1: negative, -1: both. Returns the width of a bin. */
 double pare_grid_make(const pare_histogram *h, int sign, double *bins);
 
-/* Prefix sums of a grid of n bins: (n + 1) each. */
-typedef struct pare_entropy_sums {
-    const double *bin;          /* (n) */
-    double *count, *used, *log; /* of counts, of bins that are not empty, of c log c */
-    int n;
-} pare_entropy_sums;
-
+/* Fills in the sums of s->bin. */
 void pare_entropy_prepare(pare_entropy_sums *sums);
-
-/* Kullback-Leibler divergence of the values clipped to bins [first, last) from their quantization
-   to `levels` levels (Migacz 2017): clipped mass goes into the outermost bins, a level's mass is
-   spread over its bins that are not empty. Infinite where a level without mass would have to hold
-   some. */
-double pare_entropy_of(const pare_entropy_sums *sums, int first, int last, int levels);
 
 PARE_NODISCARD pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h,
                                               bool symmetric, pare_range *out);
 
 /* --- mean squared error (range_error.c, range_mse.c) --- */
 
-/* Prefix sums over all bins in ascending order of value, each bin at its middle (the outermost bins
-   end at the extremes): zeros and what is below the window stand at 0. */
-typedef struct pare_error_sums {
-    const pare_histogram *histogram;
-    double *count, *sum, *square; /* (bins + 1) */
-    int bins, zero;               /* zero: position of the bin of 0 */
-} pare_error_sums;
-
 PARE_NODISCARD pare_status pare_error_sums_new(pare_ctx *ctx, pare_error_sums *out,
                                                const pare_histogram *h);
 void pare_error_sums_free(pare_error_sums *sums);
-
-/* Expected squared error of a value, clipping weighed `clip_weight` times rounding. */
-double pare_error_of(const pare_error_sums *sums, const pare_quantizer *q, double clip_weight);
 
 /* What `auto` weighs clipping with: rounding errors are as often up as down and cancel in a sum of
    products, clipped values all err to the same side. Of 1 to 16 the best on training images that
    calibrated nothing, over five nets. A macro, for it is no integer. */
 #define PARE_AUTO_CLIP_WEIGHT 4.0
+
+/* The falls of candidates, (PARE_RANGE_FALL). */
+void pare_range_fall(double *fall);
 
 /* The range of least error among all candidates of the five highest octaves. */
 void pare_range_least_error(const pare_error_sums *sums, bool symmetric, double clip_weight,

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entropy calibration (Migacz, "8-bit Inference with TensorRT", GTC 2017). With prefix sums of
-   counts, of bins in use and of c log c, a candidate costs one term a level instead of one a bin:
-
-     KL = sum p log p - sum p log q, p and q scaled to 1; over the bins of a level q is constant.
+   counts, of bins in use and of c log c, a candidate costs one term a level instead of one a bin
+   (pare_entropy_of).
 
    Symmetric: 128 levels on |x|; u8 of one sign: 256 levels; u8 of both: 256 levels between two
    ends, searched one end at a time. Candidates are tried in ascending order, ties take the larger
    range. */
 #include "calib/range.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
-
-enum { SYMMETRIC_LEVELS = 128, LEVELS = 256, STRIDE = 8, ROUNDS = 8 };
 
 /* --- grids --- */
 
@@ -21,14 +17,8 @@ static void regroup(const pare_histogram *h, const uint64_t *bins, double *out)
 {
     if (!bins) return;
     out[0] += (double)bins[-1];
-    for (int i = 0; i < PARE_HISTOGRAM_BINS; i++) {
-        int octave = h->first + i / PARE_OCTAVE_BINS, mantissa = i % PARE_OCTAVE_BINS;
-        if (!bins[i]) continue;
-        /* denormals (octave 0) have octave 1's spacing and no leading one */
-        int down = h->top - (octave ? octave : 1);
-        int at = (octave ? PARE_OCTAVE_BINS : 0) + mantissa;
-        out[down < 0 ? at : at >> down] += (double)bins[i];
-    }
+    for (int i = 0; i < PARE_HISTOGRAM_BINS; i++)
+        if (bins[i]) out[pare_grid_place(h->first, h->top, i)] += (double)bins[i];
 }
 
 double pare_grid_make(const pare_histogram *h, int sign, double *bins)
@@ -36,11 +26,8 @@ double pare_grid_make(const pare_histogram *h, int sign, double *bins)
     memset(bins, 0, PARE_GRID_BINS * sizeof *bins);
     if (sign <= 0) regroup(h, pare_histogram_bins(h, 0), bins);
     if (sign != 0) regroup(h, pare_histogram_bins(h, 1), bins);
-    int octave = h->top > 1 ? h->top : 1; /* 1.0 is octave 127 */
-    return ldexp(1, octave - 127) / (PARE_GRID_BINS / 2);
+    return pare_grid_width(h->top);
 }
-
-static double c_log_c(double c) { return c > 0 ? c * log(c) : 0; }
 
 void pare_entropy_prepare(pare_entropy_sums *s)
 {
@@ -48,33 +35,8 @@ void pare_entropy_prepare(pare_entropy_sums *s)
     for (int i = 0; i < s->n; i++) {
         s->count[i + 1] = s->count[i] + s->bin[i];
         s->used[i + 1] = s->used[i] + (s->bin[i] > 0);
-        s->log[i + 1] = s->log[i] + c_log_c(s->bin[i]);
+        s->log[i + 1] = s->log[i] + pare_c_log_c(s->bin[i]);
     }
-}
-
-/* --- one candidate --- */
-
-double pare_entropy_of(const pare_entropy_sums *s, int first, int last, int levels)
-{
-    double total = s->count[s->n], inside = s->count[last] - s->count[first];
-    double under = s->count[first], over = total - s->count[last];
-    double low = s->bin[first], high = s->bin[last - 1];
-    double plogp = s->log[last] - s->log[first] - c_log_c(low) + c_log_c(low + under) -
-                   c_log_c(high) + c_log_c(high + over);
-    double plogq = 0;
-    int64_t width = last - first;
-    int from = first;
-    for (int g = 0; g < levels; g++) {
-        int to = first + (int)((g + 1) * width / levels);
-        double mass = s->count[to] - s->count[from], used = s->used[to] - s->used[from], p = mass;
-        if (g == 0 && under > 0) p += under, used += low == 0;
-        if (g == levels - 1 && over > 0) p += over, used += high == 0;
-        if (p > 0 && mass == 0) return INFINITY;
-        if (mass > 0) plogq += p * log(mass / used);
-        from = to;
-    }
-    /* p / total and q / inside */
-    return (plogp - plogq) / total + log(inside / total);
 }
 
 /* --- searching --- */
@@ -91,22 +53,23 @@ static int search_one(const pare_entropy_sums *s, int levels)
     return at;
 }
 
-/* The best place of one end (upper: last, else first), the other fixed: every STRIDE-th, then the
-   neighbours of the best. Smaller distance from the zero bin first. */
+/* The best place of one end (upper: last, else first), the other fixed: every
+   PARE_ENTROPY_STRIDE-th, then the neighbours of the best. Smaller distance from the zero bin
+   first. */
 static void search_end(const pare_entropy_sums *s, int zero, bool upper, int *first, int *last,
                        double *best)
 {
     int room = upper ? s->n - zero : zero, start = upper ? *last - zero : zero - *first;
     int from = 0, to = room, found = start;
-    for (int stride = STRIDE; stride >= 1; stride /= STRIDE) {
+    for (int stride = PARE_ENTROPY_STRIDE; stride >= 1; stride /= PARE_ENTROPY_STRIDE) {
         for (int i = from; i <= to; i += stride) {
             int a = upper ? *first : zero - i, b = upper ? zero + i : *last;
-            if (b - a < LEVELS) continue;
-            double kl = pare_entropy_of(s, a, b, LEVELS);
+            if (b - a < PARE_ENTROPY_LEVELS) continue;
+            double kl = pare_entropy_of(s, a, b, PARE_ENTROPY_LEVELS);
             if (kl < *best || (kl == *best && i > found)) *best = kl, found = i;
         }
-        from = found > STRIDE ? found - STRIDE : 0;
-        to = found + STRIDE < room ? found + STRIDE : room;
+        from = found > PARE_ENTROPY_STRIDE ? found - PARE_ENTROPY_STRIDE : 0;
+        to = found + PARE_ENTROPY_STRIDE < room ? found + PARE_ENTROPY_STRIDE : room;
     }
     if (upper)
         *last = zero + found;
@@ -118,8 +81,8 @@ static void search_both(const pare_entropy_sums *s, int zero, int *first, int *l
 {
     *first = 0;
     *last = s->n;
-    double best = pare_entropy_of(s, 0, s->n, LEVELS);
-    for (int round = 0; round < ROUNDS; round++) {
+    double best = pare_entropy_of(s, 0, s->n, PARE_ENTROPY_LEVELS);
+    for (int round = 0; round < PARE_ENTROPY_ROUNDS; round++) {
         int a = *first, b = *last;
         search_end(s, zero, true, first, last, &best);
         search_end(s, zero, false, first, last, &best);
@@ -151,7 +114,7 @@ static void choose_two_sided(const pare_histogram *h, workspace *w, pare_range *
     memcpy(w->bin + down, w->positive, (size_t)up * sizeof *w->bin);
     pare_entropy_sums s = {w->bin, w->count, w->used, w->log, down + up};
     pare_entropy_prepare(&s);
-    if (s.n < LEVELS) return;
+    if (s.n < PARE_ENTROPY_LEVELS) return;
     search_both(&s, down, &first, &last);
     out->high = fminf(out->high, (float)((last - down) * width));
     out->low = fmaxf(out->low, (float)((first - down) * width));
@@ -167,7 +130,7 @@ pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h, bool symm
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;
     workspace *w = pare_alloc(ctx, 1, sizeof *w);
     if (!w) return PARE_MEMORY;
-    int levels = symmetric ? SYMMETRIC_LEVELS : LEVELS;
+    int levels = symmetric ? PARE_ENTROPY_SYMMETRIC : PARE_ENTROPY_LEVELS;
     if (both) {
         choose_two_sided(h, w, out);
     } else {

@@ -6,74 +6,70 @@
 
 #include <math.h>
 
-enum {
-    OCTAVES = 5, /* ends down to 1/32 of the extreme */
-    FINE = 128,  /* candidates an octave */
-    COARSE = 8,
-    ENDS = OCTAVES * FINE
-};
+enum { ENDS = PARE_RANGE_ENDS };
 
-/* Candidate i of an end, falling from the extreme: geometric, ENDS in all. */
-static float end_at(float extreme, int i)
+void pare_range_fall(double *fall)
 {
-    return i <= 0 ? extreme : (float)((double)extreme * exp2(-(double)i / FINE));
+    for (int i = 0; i < PARE_RANGE_FALL; i++) fall[i] = exp2(-(double)i / PARE_RANGE_FINE);
 }
 
-static double cost(const pare_error_sums *s, float low, float high, bool symmetric,
-                   double clip_weight)
-{
-    pare_quantizer q = pare_range_quantizer(low, high, symmetric);
-    return pare_error_of(s, &q, clip_weight);
-}
-
-static void search_one(const pare_error_sums *s, bool symmetric, double clip_weight,
-                       pare_range *out)
+static void search_one(const pare_error_sums *s, const double *fall, bool symmetric,
+                       double clip_weight, pare_range *out)
 {
     float low = out->low, high = out->high;
     double best = INFINITY;
     for (int i = 0; i < ENDS; i++) {
-        float a = end_at(low, i), b = end_at(high, i);
-        double error = cost(s, a, b, symmetric, clip_weight);
+        float a = pare_range_end(fall, low, i), b = pare_range_end(fall, high, i);
+        double error = pare_range_cost(s, a, b, symmetric, clip_weight);
         if (error < best) best = error, out->low = a, out->high = b;
     }
 }
 
-static void search_two(const pare_error_sums *s, double clip_weight, pare_range *out)
+static double cost_two(const pare_error_sums *s, const double *fall, float low, int i, float high,
+                       int k, double clip_weight)
+{
+    float a = pare_range_end(fall, low, i), b = pare_range_end(fall, high, k);
+    return pare_range_cost(s, a, b, false, clip_weight);
+}
+
+static void search_two(const pare_error_sums *s, const double *fall, double clip_weight,
+                       pare_range *out)
 {
     float low = out->low, high = out->high;
-    int step = FINE / COARSE, at_low = 0, at_high = 0;
+    int step = PARE_RANGE_FINE / PARE_RANGE_COARSE, at_low = 0, at_high = 0;
     double best = INFINITY;
     for (int i = 0; i < ENDS; i += step)
         for (int k = 0; k < ENDS; k += step) {
-            double error = cost(s, end_at(low, i), end_at(high, k), false, clip_weight);
+            double error = cost_two(s, fall, low, i, high, k, clip_weight);
             if (error < best) best = error, at_low = i, at_high = k;
         }
     for (; step >= 1; step /= 2)
-        for (int round = 0; round < 4; round++) {
+        for (int round = 0; round < PARE_RANGE_ROUNDS; round++) {
             int i0 = at_low, k0 = at_high;
             for (int di = -1; di <= 1; di++)
                 for (int dk = -1; dk <= 1; dk++) {
                     int i = i0 + di * step, k = k0 + dk * step;
                     if (i < 0 || k < 0) continue;
-                    double error = cost(s, end_at(low, i), end_at(high, k), false, clip_weight);
+                    double error = cost_two(s, fall, low, i, high, k, clip_weight);
                     if (error < best) best = error, at_low = i, at_high = k;
                 }
             if (at_low == i0 && at_high == k0) break;
         }
-    out->low = end_at(low, at_low);
-    out->high = end_at(high, at_high);
+    out->low = pare_range_end(fall, low, at_low);
+    out->high = pare_range_end(fall, high, at_high);
 }
 
 void pare_range_least_error(const pare_error_sums *s, bool symmetric, double clip_weight,
                             pare_range *out)
 {
-    const pare_histogram *h = s->histogram;
-    float largest = fmaxf(-h->min, h->max);
-    out->low = symmetric ? -largest : fminf(h->min, 0);
-    out->high = symmetric ? largest : fmaxf(h->max, 0);
-    if (pare_histogram_nonzero(h) == 0) return;
-    if (!symmetric && h->min < 0 && h->max > 0)
-        search_two(s, clip_weight, out);
+    double fall[PARE_RANGE_FALL];
+    float largest = fmaxf(-s->min, s->max);
+    out->low = symmetric ? -largest : fminf(s->min, 0);
+    out->high = symmetric ? largest : fmaxf(s->max, 0);
+    if (s->min == 0 && s->max == 0) return;
+    pare_range_fall(fall);
+    if (!symmetric && s->min < 0 && s->max > 0)
+        search_two(s, fall, clip_weight, out);
     else
-        search_one(s, symmetric, clip_weight, out);
+        search_one(s, fall, symmetric, clip_weight, out);
 }

@@ -58,9 +58,28 @@ const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name)
     return NULL;
 }
 
+int pare_ranges_place(const pare_ranges *r, const char *name)
+{
+    int low = 0, high = r->count;
+    while (low < high) {
+        int at = low + (high - low) / 2, order = strcmp(name, r->stats[at].name);
+        if (order == 0) return at;
+        if (order < 0)
+            high = at;
+        else
+            low = at + 1;
+    }
+    return -1;
+}
+
 const char *pare_ranges_model_hash(const pare_ranges *ranges) { return ranges->model; }
 
 bool pare_ranges_see_all(const pare_ranges *ranges) { return ranges->extremes; }
+
+void pare_ranges_use_device(pare_ranges *ranges, pare_device *device)
+{
+    ranges->device = device && device->samples ? device : NULL;
+}
 
 int64_t pare_ranges_samples(const pare_ranges *ranges) { return ranges->samples; }
 

@@ -12,10 +12,11 @@ extern "C" {
 #endif
 
 struct pare_ranges {
-    char model[33];  /* hash of the model's file */
-    pare_hash data;  /* sum of the samples' hashes */
-    int64_t samples; /* that were run */
-    bool extremes;   /* of every f32 tensor, without bins */
+    char model[33];      /* hash of the model's file */
+    pare_hash data;      /* sum of the samples' hashes */
+    int64_t samples;     /* that were run */
+    bool extremes;       /* of every f32 tensor, without bins */
+    pare_device *device; /* where ranges are searched; NULL: on the host */
     pare_stats *stats;
     int count;
 };
@@ -23,6 +24,9 @@ struct pare_ranges {
 /* A table with an empty histogram and no channels yet per name; names are copied. */
 PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out,
                                            const char *const *names, int count);
+
+/* The place of a tensor in a table whose names are sorted, as a calibration's are; -1: none. */
+int pare_ranges_place(const pare_ranges *ranges, const char *name);
 
 /* Frees what one row holds. */
 void pare_stats_drop(pare_stats *stats);
@@ -33,8 +37,8 @@ char *pare_bins_print(pare_ctx *ctx, const uint64_t *bins);
 /* The same back; false where the text is not that. */
 bool pare_bins_parse(const char *text, uint64_t *bins);
 
-/* Sums and largest magnitudes of channels as text: hexadecimal numbers of 2^-40, and the numbers' bits.
-   The caller's. NULL with the message set. */
+/* Sums and largest magnitudes of channels as text: hexadecimal numbers of 2^-40, and the numbers'
+   bits. The caller's. NULL with the message set. */
 char *pare_sums_print(pare_ctx *ctx, const pare_channels *channels);
 char *pare_largest_print(pare_ctx *ctx, const pare_channels *channels);
 /* The same back, into a tensor's channels that hold nothing; false where the text is not that. */

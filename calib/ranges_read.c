@@ -6,7 +6,6 @@
 #include "formats/file.h"
 #include "formats/json.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,8 +235,8 @@ static pare_status read_channels(const reading *r, const json_t *tensor, pare_st
 
 static pare_status read_tensors(reading *r, const json_t *list, pare_ranges *ranges)
 {
-    static const char *const known[] = {"name",     "count",    "zero", "nan", "inf",
-                                        "min",      "max",      "s8",   "u8",  "top",
+    static const char *const known[] = {"name",     "count",    "zero",     "nan", "inf",
+                                        "min",      "max",      "s8",       "u8",  "top",
                                         "positive", "negative", "channels", NULL};
     for (int i = 0; i < ranges->count; i++) {
         const json_t *tensor = json_array_get(list, (size_t)i);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.json. The histograms and the sums of channels are the content; the ranges beside them are for people (they follow
-   from the histograms and are not read back). Nothing in it depends on batch, threads, order or
-   time. */
-#include "calib/range.h"
+/* ranges.json. The histograms and the sums of channels are the content; the ranges beside them are
+   for people (they follow from the histograms and are not read back). Nothing in it depends on
+   batch, threads, order or time. */
 #include "calib/ranges.h"
 #include "formats/json.h"
 
@@ -14,28 +13,10 @@ static const char *const methods[] = {
     "minmax", "percentile:99.9", "percentile:99.99", "percentile:99.999", "entropy", "mse", "auto"};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-/* Every method's range of one tensor, symmetric and with a zero point. */
+/* Every method's range of one tensor, with a zero point and symmetric. */
 typedef struct tensor_ranges {
     pare_range range[2][METHODS];
-    pare_ctx ctx; /* of the thread that computes it */
-    pare_status status;
 } tensor_ranges;
-
-static pare_status choose_all(tensor_ranges *t, const pare_histogram *h)
-{
-    pare_status st = PARE_OK;
-    for (int symmetric = 0; symmetric < 2; symmetric++) {
-        pare_range_work work = {.histogram = h, .symmetric = symmetric};
-        for (int m = 0; st == PARE_OK && m < METHODS; m++) {
-            pare_range_rule rule;
-            st = pare_method_parse(&t->ctx, methods[m], &rule);
-            if (st == PARE_OK)
-                st = pare_range_choose_with(&t->ctx, &work, &rule, &t->range[symmetric][m]);
-        }
-        pare_error_sums_free(&work.sums);
-    }
-    return st;
-}
 
 /* --- bins as text --- */
 
@@ -59,8 +40,8 @@ static char *print_wide(char *at, pare_wide value)
 {
     if (value < 0) *at++ = '-', value = -value; /* far from the least number there is */
     uint64_t high = (uint64_t)(value >> 64), low = (uint64_t)value;
-    return at + (high ? sprintf(at, "%" PRIx64 "%016" PRIx64, high, low)
-                      : sprintf(at, "%" PRIx64, low));
+    return at +
+           (high ? sprintf(at, "%" PRIx64 "%016" PRIx64, high, low) : sprintf(at, "%" PRIx64, low));
 }
 
 char *pare_sums_print(pare_ctx *ctx, const pare_channels *c)
@@ -156,17 +137,12 @@ static pare_status add_tensor(pare_ctx *ctx, json_t *list, const pare_stats *s,
 
 static pare_status choose_ranges(pare_ctx *ctx, const pare_ranges *r, tensor_ranges *chosen)
 {
-    for (int i = 0; i < r->count; i++) pare_ctx_child(&chosen[i].ctx, ctx);
-#pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < r->count; i++) {
-        const pare_histogram *h = r->stats[i].histogram;
-        chosen[i].status = h->count > h->nan + h->inf ? choose_all(&chosen[i], h) : PARE_OK;
+    pare_range_rule rule[2 * METHODS];
+    for (int i = 0; i < 2 * METHODS; i++) {
+        PARE_TRY(pare_method_parse(ctx, methods[i % METHODS], &rule[i]));
+        rule[i].symmetric = i >= METHODS;
     }
-    for (int i = 0; i < r->count; i++)
-        if (chosen[i].status != PARE_OK)
-            return pare_fail(ctx, chosen[i].status, "tensor '%s': %s", r->stats[i].name,
-                             chosen[i].ctx.message);
-    return PARE_OK;
+    return pare_ranges_choose(ctx, r, rule, 2 * METHODS, chosen->range[0]);
 }
 
 pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *r, const char *path)
@@ -177,7 +153,7 @@ pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *r, const char *p
     json_t *root =
         json_pack("{s:s, s:i, s:s, s:s, s:I, s:O}", "format", "pare ranges", "version", 1, "model",
                   r->model, "data", data, "samples", (json_int_t)r->samples, "tensors", list);
-    tensor_ranges *chosen = pare_alloc(ctx, (size_t)r->count, sizeof *chosen);
+    tensor_ranges *chosen = pare_alloc(ctx, (size_t)r->count + 1, sizeof *chosen);
     pare_status st = root && chosen ? choose_ranges(ctx, r, chosen) : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < r->count; i++)
         st = add_tensor(ctx, list, &r->stats[i], &chosen[i], path);

@@ -21,8 +21,8 @@ static pare_status only_dataset(pare_ctx *ctx, const pare_h5_file *file, const c
         st = PARE_FAIL(ctx, INPUT,
                        "%s: no dataset is named like the model's input '%s'; the file has "
                        "%s; choose one with --map %s=/dataset",
-                       file->path, input,
-                       count ? joined : "none outside of groups but for labels", input);
+                       file->path, input, count ? joined : "none outside of groups but for labels",
+                       input);
     }
     pare_free(joined);
     pare_free(first);

@@ -6,6 +6,7 @@
 #define PARE_FORMATS_DATA_H
 
 #include "runtime/base/hash.h"
+#include "runtime/base/pixels.h"
 #include "runtime/graph/graph.h"
 
 #ifdef __cplusplus
@@ -40,6 +41,13 @@ bool pare_data_has_labels(const pare_data *data);
 /* Shape of one sample of input i as the model takes it (axis 0 is 1). */
 const pare_shape *pare_data_shape(const pare_data *data, int i);
 
+/* Leaves it to a device to make floats of stored pixels: readers opened from now on give input i as
+   the file has it, a byte an element, and *out says what the bytes mean (its table is the data's).
+   False, and nothing changes: these are not pixels, or the model does not take f32. */
+bool pare_data_take_pixels(pare_data *data, int i, pare_pixels *out);
+/* Was that asked for input i? */
+bool pare_data_has_pixels(const pare_data *data, int i, pare_pixels *out);
+
 /* n sample indices, evenly spaced over [first, last), ascending: the default choice of samples. */
 void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out);
 
@@ -49,9 +57,9 @@ PARE_NODISCARD pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pa
                                             const int64_t *samples, int64_t n, int batch,
                                             int threads);
 typedef struct pare_batch {
-    int64_t first;        /* position of its first sample in samples[] */
-    int count;            /* samples in it: batch, fewer in the last, 0 behind the last */
-    void *const *input;   /* (input_count) dense row-major, of the model's dtype */
+    int64_t first;      /* position of its first sample in samples[] */
+    int count;          /* samples in it: batch, fewer in the last, 0 behind the last */
+    void *const *input; /* (input_count) dense row-major, of the model's dtype; or stored pixels */
     const int64_t *label; /* (count), or NULL */
 } pare_batch;
 /* The next batch, valid until the following call. NaN or Inf in a float sample: PARE_INPUT. */

@@ -119,6 +119,28 @@ pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *s, const pare_shape *
     return s->set.dtype == PARE_u8 && float_model ? make_table(ctx, s) : PARE_OK;
 }
 
+bool pare_data_take_pixels(pare_data *data, int i, pare_pixels *out)
+{
+    pare_data_source *s = &data->source[i];
+    if (!s->table || s->dtype != PARE_f32) return false;
+    s->raw = true;
+    s->bytes = (size_t)s->count;
+    return pare_data_has_pixels(data, i, out);
+}
+
+bool pare_data_has_pixels(const pare_data *data, int i, pare_pixels *out)
+{
+    const pare_data_source *s = &data->source[i];
+    if (s->raw)
+        *out = (pare_pixels){.table = s->table,
+                             .channels = s->channels,
+                             .inner = s->inner,
+                             .rows = s->rows,
+                             .columns = s->columns,
+                             .count = s->count};
+    return s->raw;
+}
+
 /* --- converting --- */
 
 static void transpose(const pare_data_source *s, const uint8_t *in, uint8_t *out)
@@ -255,6 +277,10 @@ pare_status pare_data_convert(pare_ctx *ctx, const pare_data_source *s, int64_t 
                               const uint8_t *raw, uint8_t *mixed, void *out)
 {
     bool float_file = pare_type_is_float(s->set.dtype);
+    if (s->raw) {
+        memcpy(out, raw, s->bytes);
+        return PARE_OK;
+    }
     if (s->rows) {
         transpose(s, raw, mixed);
         raw = mixed;

@@ -16,7 +16,8 @@ typedef struct pare_data_source {
     pare_dtype dtype;      /* the model's */
     pare_shape shape;      /* one sample as the model takes it, axis 0 is 1 */
     int64_t count;         /* elements of one sample */
-    size_t bytes;          /* of one sample in the model's type */
+    size_t bytes;          /* of one sample as readers give it */
+    bool raw;              /* they give stored pixels */
     int64_t rows, columns; /* of the transposition; rows 0: none */
     float *table; /* (channels, 256): what a pixel means; NULL where values are taken as is */
     int64_t channels, inner; /* channel of element i: i / inner % channels */

@@ -42,28 +42,17 @@ static pare_status fail_write(const pare_data_writer *w, const char *what)
 static hid_t file_type(pare_dtype dtype)
 {
     switch (dtype) {
-    case PARE_f32:
-        return H5Tcopy(H5T_IEEE_F32LE);
-    case PARE_f64:
-        return H5Tcopy(H5T_IEEE_F64LE);
-    case PARE_u8:
-        return H5Tcopy(H5T_STD_U8LE);
-    case PARE_bool:
-        return H5Tcopy(H5T_STD_U8LE);
-    case PARE_s8:
-        return H5Tcopy(H5T_STD_I8LE);
-    case PARE_u16:
-        return H5Tcopy(H5T_STD_U16LE);
-    case PARE_s16:
-        return H5Tcopy(H5T_STD_I16LE);
-    case PARE_u32:
-        return H5Tcopy(H5T_STD_U32LE);
-    case PARE_s32:
-        return H5Tcopy(H5T_STD_I32LE);
-    case PARE_u64:
-        return H5Tcopy(H5T_STD_U64LE);
-    case PARE_s64:
-        return H5Tcopy(H5T_STD_I64LE);
+    case PARE_f32: return H5Tcopy(H5T_IEEE_F32LE);
+    case PARE_f64: return H5Tcopy(H5T_IEEE_F64LE);
+    case PARE_u8: return H5Tcopy(H5T_STD_U8LE);
+    case PARE_bool: return H5Tcopy(H5T_STD_U8LE);
+    case PARE_s8: return H5Tcopy(H5T_STD_I8LE);
+    case PARE_u16: return H5Tcopy(H5T_STD_U16LE);
+    case PARE_s16: return H5Tcopy(H5T_STD_I16LE);
+    case PARE_u32: return H5Tcopy(H5T_STD_U32LE);
+    case PARE_s32: return H5Tcopy(H5T_STD_I32LE);
+    case PARE_u64: return H5Tcopy(H5T_STD_U64LE);
+    case PARE_s64: return H5Tcopy(H5T_STD_I64LE);
     case PARE_f16:
     case PARE_bf16: {
         size_t exponent = dtype == PARE_f16 ? 5 : 8, mantissa = 15 - exponent;
@@ -74,8 +63,7 @@ static hid_t file_type(pare_dtype dtype)
         H5Tset_size(type, 2);
         return type;
     }
-    default:
-        return -1;
+    default: return -1;
     }
 }
 

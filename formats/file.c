@@ -211,10 +211,7 @@ pare_status pare_output_write(pare_output *output, const void *data, size_t byte
     return PARE_OK;
 }
 
-int pare_output_fd(pare_output *output)
-{
-    return output->fd;
-}
+int pare_output_fd(pare_output *output) { return output->fd; }
 
 /* The rename itself must survive a power cut, too; a folder that cannot be flushed is no failure.
  */
@@ -289,7 +286,7 @@ pare_status pare_file_hash(pare_ctx *ctx, const char *path, pare_hash *out)
 {
     pare_map map;
     PARE_TRY(pare_map_open(ctx, &map, path));
-    *out = pare_hash_bytes(map.data, map.size);
+    *out = pare_hash_map(map.data, map.size);
     pare_map_close(&map);
     return PARE_OK;
 }

@@ -82,9 +82,9 @@ PARE_NODISCARD pare_status pare_h5_set_open(pare_ctx *ctx, pare_h5_set *out,
 void pare_h5_set_close(pare_h5_set *set);
 /* Lists the chunks of a dataset that is not serial (part of pare_h5_set_open). */
 PARE_NODISCARD pare_status pare_h5_list_chunks(pare_ctx *ctx, pare_h5_set *set);
-/* Its parts, which need no HDF5: sizes of groups and grid from dim, chunk and element (false where a
-   chunk or group passes 1 GiB), and the check of one chunk: size bytes at its address lie in the file
-   and can hold plain bytes. */
+/* Its parts, which need no HDF5: sizes of groups and grid from dim, chunk and element (false where
+   a chunk or group passes 1 GiB), and the check of one chunk: size bytes at its address lie in the
+   file and can hold plain bytes. */
 bool pare_h5_measure(pare_h5_set *set);
 PARE_NODISCARD pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set *set,
                                                const pare_h5_chunk *c, uint64_t size, int64_t index,

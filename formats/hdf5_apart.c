@@ -133,20 +133,16 @@ static bool answer_rows(server *s, const request *r)
 static bool answer_one(server *s, const request *r, const char *text)
 {
     switch (r->what) {
-    case ASK_OPEN:
-        return answer(s, pare_h5_open_here(&s->ctx, &s->file), NULL, NULL, 0);
-    case ASK_NAMES:
-        return answer_names(s);
+    case ASK_OPEN: return answer(s, pare_h5_open_here(&s->ctx, &s->file), NULL, NULL, 0);
+    case ASK_NAMES: return answer_names(s);
     case ASK_HAS: {
         bool has;
         const void *part[] = {&has};
         pare_status st = pare_h5_has(&s->ctx, &s->file, text, &has);
         return answer(s, st, part, &(size_t){sizeof has}, 1);
     }
-    case ASK_SET:
-        return answer_set(s, text);
-    case ASK_ROWS:
-        return answer_rows(s, r);
+    case ASK_SET: return answer_set(s, text);
+    case ASK_ROWS: return answer_rows(s, r);
     }
     return false;
 }

@@ -30,48 +30,20 @@ static void take_known(Onnx__Attribute *rest, pare_attr_kind kind)
 {
     rest->has_name = rest->has_doc_string = rest->has_type = rest->has_ref_attr_name = 0;
     switch (kind) {
-    case PARE_ATTR_FLOAT:
-        rest->has_f = 0;
-        break;
-    case PARE_ATTR_INT:
-        rest->has_i = 0;
-        break;
-    case PARE_ATTR_STRING:
-        rest->has_s = 0;
-        break;
-    case PARE_ATTR_TENSOR:
-        rest->t = NULL;
-        break;
-    case PARE_ATTR_GRAPH:
-        rest->g = NULL;
-        break;
-    case PARE_ATTR_FLOATS:
-        rest->n_floats = 0;
-        break;
-    case PARE_ATTR_INTS:
-        rest->n_ints = 0;
-        break;
-    case PARE_ATTR_STRINGS:
-        rest->n_strings = 0;
-        break;
-    case PARE_ATTR_TENSORS:
-        rest->n_tensors = 0;
-        break;
-    case PARE_ATTR_GRAPHS:
-        rest->n_graphs = 0;
-        break;
-    case PARE_ATTR_SPARSE_TENSOR:
-        rest->has_sparse_tensor = 0;
-        break;
-    case PARE_ATTR_SPARSE_TENSORS:
-        rest->n_sparse_tensors = 0;
-        break;
-    case PARE_ATTR_TYPE_PROTO:
-        rest->has_tp = 0;
-        break;
-    case PARE_ATTR_TYPE_PROTOS:
-        rest->n_type_protos = 0;
-        break;
+    case PARE_ATTR_FLOAT: rest->has_f = 0; break;
+    case PARE_ATTR_INT: rest->has_i = 0; break;
+    case PARE_ATTR_STRING: rest->has_s = 0; break;
+    case PARE_ATTR_TENSOR: rest->t = NULL; break;
+    case PARE_ATTR_GRAPH: rest->g = NULL; break;
+    case PARE_ATTR_FLOATS: rest->n_floats = 0; break;
+    case PARE_ATTR_INTS: rest->n_ints = 0; break;
+    case PARE_ATTR_STRINGS: rest->n_strings = 0; break;
+    case PARE_ATTR_TENSORS: rest->n_tensors = 0; break;
+    case PARE_ATTR_GRAPHS: rest->n_graphs = 0; break;
+    case PARE_ATTR_SPARSE_TENSOR: rest->has_sparse_tensor = 0; break;
+    case PARE_ATTR_SPARSE_TENSORS: rest->n_sparse_tensors = 0; break;
+    case PARE_ATTR_TYPE_PROTO: rest->has_tp = 0; break;
+    case PARE_ATTR_TYPE_PROTOS: rest->n_type_protos = 0; break;
     }
 }
 
@@ -202,22 +174,15 @@ static pare_status read_content(pare_onnx_reader *r, pare_graph *graph, pare_att
         PARE_TRY(pare_graph_new(graph->model, &out->graph, graph));
         return pare_onnx_graph(r, out->graph, m->g);
     case PARE_ATTR_FLOATS:
-    case PARE_ATTR_INTS:
-        return read_numbers(r, out, m);
-    case PARE_ATTR_STRINGS:
-        return read_strings(r, out, m);
-    case PARE_ATTR_TENSORS:
-        return read_tensors(r, out, m);
-    case PARE_ATTR_GRAPHS:
-        return read_graphs(r, graph, out, m);
+    case PARE_ATTR_INTS: return read_numbers(r, out, m);
+    case PARE_ATTR_STRINGS: return read_strings(r, out, m);
+    case PARE_ATTR_TENSORS: return read_tensors(r, out, m);
+    case PARE_ATTR_GRAPHS: return read_graphs(r, graph, out, m);
     case PARE_ATTR_SPARSE_TENSOR:
         return m->has_sparse_tensor ? read_raw(r, out, 1, &m->sparse_tensor) : lacks(r, out);
-    case PARE_ATTR_SPARSE_TENSORS:
-        return read_raw(r, out, m->n_sparse_tensors, m->sparse_tensors);
-    case PARE_ATTR_TYPE_PROTO:
-        return m->has_tp ? read_raw(r, out, 1, &m->tp) : lacks(r, out);
-    default:
-        return read_raw(r, out, m->n_type_protos, m->type_protos);
+    case PARE_ATTR_SPARSE_TENSORS: return read_raw(r, out, m->n_sparse_tensors, m->sparse_tensors);
+    case PARE_ATTR_TYPE_PROTO: return m->has_tp ? read_raw(r, out, 1, &m->tp) : lacks(r, out);
+    default: return read_raw(r, out, m->n_type_protos, m->type_protos);
     }
 }
 

@@ -123,8 +123,7 @@ static pare_status put_content(pare_onnx_builder *b, Onnx__Attribute *m, const p
         return PARE_OK;
     case PARE_ATTR_TENSOR:
         return pare_onnx_build_tensor(b, &m->t, attr->tensor, attr->tensor->name, false);
-    case PARE_ATTR_GRAPH:
-        return build_graph(b, &m->g, attr->graph);
+    case PARE_ATTR_GRAPH: return build_graph(b, &m->g, attr->graph);
     case PARE_ATTR_FLOATS:
         m->n_floats = (size_t)attr->count;
         m->floats = (float *)attr->floats;
@@ -133,21 +132,16 @@ static pare_status put_content(pare_onnx_builder *b, Onnx__Attribute *m, const p
         m->n_ints = (size_t)attr->count;
         m->ints = (int64_t *)attr->ints;
         return PARE_OK;
-    case PARE_ATTR_STRINGS:
-        return put_strings(b, m, attr);
-    case PARE_ATTR_TENSORS:
-        return put_tensors(b, m, attr);
-    case PARE_ATTR_GRAPHS:
-        return put_graphs(b, m, attr);
+    case PARE_ATTR_STRINGS: return put_strings(b, m, attr);
+    case PARE_ATTR_TENSORS: return put_tensors(b, m, attr);
+    case PARE_ATTR_GRAPHS: return put_graphs(b, m, attr);
     case PARE_ATTR_SPARSE_TENSOR:
         m->has_sparse_tensor = 1;
         return pare_onnx_stand_in(b, &m->sparse_tensor, attr->raw[0]);
     case PARE_ATTR_SPARSE_TENSORS:
         return pare_onnx_stand_ins(b, &m->n_sparse_tensors, &m->sparse_tensors, attr->raw,
                                    attr->count);
-    case PARE_ATTR_TYPE_PROTO:
-        m->has_tp = 1;
-        return pare_onnx_stand_in(b, &m->tp, attr->raw[0]);
+    case PARE_ATTR_TYPE_PROTO: m->has_tp = 1; return pare_onnx_stand_in(b, &m->tp, attr->raw[0]);
     default:
         return pare_onnx_stand_ins(b, &m->n_type_protos, &m->type_protos, attr->raw, attr->count);
     }

@@ -71,7 +71,7 @@ typedef struct pare_onnx_reader {
     pare_onnx_report report;
     void *report_user;
     size_t dense_left; /* bytes that sparse tensors may still take when made dense */
-    char where[300]; /* "node 'x' (Op): " while inside one, else "" */
+    char where[300];   /* "node 'x' (Op): " while inside one, else "" */
 } pare_onnx_reader;
 
 void pare_onnx_reader_init(pare_onnx_reader *r, pare_ctx *ctx, pare_arena *arena, const char *path);

@@ -253,9 +253,9 @@ pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char *text, uint64_t
     if (bytes) *bytes = files->bytes;
     pare_status st = PARE_OK;
     if (text) {
-        pare_hash hash[2] = {pare_hash_bytes(files->model.data, files->model.size), {0, 0}};
+        pare_hash hash[2] = {pare_hash_map(files->model.data, files->model.size), {0, 0}};
         for (size_t i = 0; i < files->payload_count && st == PARE_OK; i++) {
-            hash[1] = pare_hash_bytes(files->payload[i].data, files->payload[i].size);
+            hash[1] = pare_hash_map(files->payload[i].data, files->payload[i].size);
             hash[0] = pare_hash_bytes(hash, sizeof hash);
             st = pare_ctx_poll(ctx);
         }

@@ -10,10 +10,7 @@ static void *scratch_alloc(void *scratch, size_t size)
     return pare_arena_alloc(scratch, size, 1);
 }
 
-static void scratch_free(void *scratch, void *memory)
-{
-    (void)scratch, (void)memory;
-}
+static void scratch_free(void *scratch, void *memory) { (void)scratch, (void)memory; }
 
 void pare_onnx_reader_init(pare_onnx_reader *r, pare_ctx *ctx, pare_arena *arena, const char *path)
 {
@@ -23,10 +20,7 @@ void pare_onnx_reader_init(pare_onnx_reader *r, pare_ctx *ctx, pare_arena *arena
     r->allocator = (ProtobufCAllocator){scratch_alloc, scratch_free, &r->scratch};
 }
 
-void pare_onnx_reader_free(pare_onnx_reader *r)
-{
-    pare_arena_free(&r->scratch);
-}
+void pare_onnx_reader_free(pare_onnx_reader *r) { pare_arena_free(&r->scratch); }
 
 pare_status pare_onnx_problem(pare_onnx_reader *r, pare_status status, const char *format, ...)
 {

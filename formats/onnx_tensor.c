@@ -12,10 +12,7 @@
 
 enum { ALIGN_UP_TO = 1 << 20 }; /* payloads of this size are copied where they lie unaligned */
 
-static const char *name_of(const pare_tensor *t)
-{
-    return t->name ? t->name : "";
-}
+static const char *name_of(const pare_tensor *t) { return t->name ? t->name : ""; }
 
 /* "float [3,4]" */
 static const char *describe(const pare_tensor *t, char *text, size_t size)
@@ -63,25 +60,17 @@ pare_onnx_typed pare_onnx_typed_of(pare_dtype dtype)
 {
     switch (dtype) {
     case PARE_f32:
-    case PARE_c64:
-        return PARE_FLOAT_DATA;
-    case PARE_s64:
-        return PARE_INT64_DATA;
+    case PARE_c64: return PARE_FLOAT_DATA;
+    case PARE_s64: return PARE_INT64_DATA;
     case PARE_f64:
-    case PARE_c128:
-        return PARE_DOUBLE_DATA;
+    case PARE_c128: return PARE_DOUBLE_DATA;
     case PARE_u32:
-    case PARE_u64:
-        return PARE_UINT64_DATA;
-    default:
-        return PARE_INT32_DATA;
+    case PARE_u64: return PARE_UINT64_DATA;
+    default: return PARE_INT32_DATA;
     }
 }
 
-static bool is_signed(pare_dtype t)
-{
-    return t == PARE_s8 || t == PARE_s16 || t == PARE_s32;
-}
+static bool is_signed(pare_dtype t) { return t == PARE_s8 || t == PARE_s16 || t == PARE_s32; }
 
 /* Stores one number of a varint field in `width` bytes; false where it does not fit. */
 static bool store(uint8_t *out, size_t width, pare_dtype dtype, uint64_t number)

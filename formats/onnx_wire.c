@@ -41,20 +41,15 @@ const char *pare_wire_next(const uint8_t **at, const uint8_t *end, pare_wire_fie
         if (!pare_wire_varint(at, end, &size)) return "a number is cut off";
         out->size = (size_t)(*at - out->data);
         return NULL;
-    case PARE_WIRE_64:
-        out->size = 8;
-        break;
-    case PARE_WIRE_32:
-        out->size = 4;
-        break;
+    case PARE_WIRE_64: out->size = 8; break;
+    case PARE_WIRE_32: out->size = 4; break;
     case PARE_WIRE_BYTES:
         if (!pare_wire_varint(at, end, &size)) return "a length is cut off";
         out->data = *at;
         if (size > (size_t)(end - *at)) return "a field is longer than the message it stands in";
         out->size = (size_t)size;
         break;
-    default:
-        return "a field has an unknown wire type";
+    default: return "a field has an unknown wire type";
     }
     if (out->size > (size_t)(end - *at)) return "a number is cut off";
     *at += out->size;
@@ -229,10 +224,7 @@ pare_status pare_wire_cut(pare_ctx *ctx, pare_arena *scratch, pare_bytes *out, p
 
 /* --- splicing --- */
 
-static bool is_message(const rule *how)
-{
-    return how->action == ONE || how->action == MANY;
-}
+static bool is_message(const rule *how) { return how->action == ONE || how->action == MANY; }
 
 static pare_bytes range_of(const pare_wire_field *f)
 {

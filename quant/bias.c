@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bias correction. A rounded weight W' errs by W' - W, and where the input's mean is not zero that
-   shifts the mean of output o: E[y'_o] - E[y_o] = sum over inputs c of (W' - W)[o, c] E[x_c], taps of
-   one channel added up (Nagel et al. 2019, "Data-Free Quantization through Weight Equalization and
-   Bias Correction", arXiv 1906.04721, section 4.2; here the means are measured). The shift is taken
-   from the bias. Taps in the padding count as if inside. */
+   shifts the mean of output o: E[y'_o] - E[y_o] = sum over inputs c of (W' - W)[o, c] E[x_c], taps
+   of one channel added up (Nagel et al. 2019, "Data-Free Quantization through Weight Equalization
+   and Bias Correction", arXiv 1906.04721, section 4.2; here the means are measured). The shift is
+   taken from the bias. Taps in the padding count as if inside. */
 #include "calib/channels.h"
 #include "quant/parts.h"
 
@@ -14,8 +14,9 @@ typedef struct layout {
     bool inputs_first;
 } layout;
 
-/* A convolution's weight is (M, C / group, taps...), a matrix's (K, N) or (N, K). Others (transposed
-   convolutions, where a tap serves some positions only; weights on the left) are left alone. */
+/* A convolution's weight is (M, C / group, taps...), a matrix's (K, N) or (N, K). Others
+   (transposed convolutions, where a tap serves some positions only; weights on the left) are left
+   alone. */
 static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t channels, layout *out)
 {
     const pare_shape *x = &job->node->in[job->part.x]->shape;
@@ -24,8 +25,7 @@ static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t cha
     *out = (layout){w->dims[axis], w->dims[1 - axis], 1, 1, axis == 1};
     if (w->rank == 2)
         return x->rank < 4 && out->inputs == channels &&
-               pare_channels_axis(x->rank) == x->rank - 1 &&
-               !pare_node_int(job->node, "transA", 0);
+               pare_channels_axis(x->rank) == x->rank - 1 && !pare_node_int(job->node, "transA", 0);
     for (int i = 2; i < w->rank; i++) out->taps *= w->dims[i];
     if (axis != 0 || w->rank < 4 || x->rank != w->rank || channels % out->inputs) return false;
     out->groups = channels / out->inputs;
@@ -36,7 +36,8 @@ static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t cha
 static double shift_of(const layout *l, int64_t o, const float *w, const int8_t *q, float scale,
                        const pare_channels *x, const float *divided)
 {
-    int64_t first = o / (l->outputs / l->groups) * l->inputs; /* channel of its group's first input */
+    int64_t first =
+        o / (l->outputs / l->groups) * l->inputs; /* channel of its group's first input */
     double shift = 0;
     for (int64_t c = 0; c < l->inputs; c++) {
         int64_t at = (l->inputs_first ? c * l->outputs + o : o * l->inputs + c) * l->taps;

@@ -11,8 +11,8 @@ pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *ba
 }
 
 pare_status pare_quant_constant(pare_graph *graph, pare_value **out, const char *base,
-                                const char *suffix, pare_dtype dtype, int rank,
-                                const int64_t *dims, const void *data)
+                                const char *suffix, pare_dtype dtype, int rank, const int64_t *dims,
+                                const void *data)
 {
     char *wanted = pare_arena_printf(&graph->model->arena, "%s_%s", base, suffix);
     const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;

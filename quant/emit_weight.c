@@ -203,7 +203,8 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
 {
     bool one_scale = w->channels == 1, one_bias = t->count == 1;
     if (!one_scale && !one_bias && t->count != w->channels) return PARE_OK;
-    if (one_bias && !one_scale && t == node->in[i]->data) return PARE_OK; /* one number, many grids */
+    if (one_bias && !one_scale && t == node->in[i]->data)
+        return PARE_OK; /* one number, many grids */
     float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
     if (!data) return PARE_MEMORY;
     for (int64_t c = 0; c < t->count; c++) {
@@ -230,8 +231,8 @@ static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, co
     if (!data) return PARE_MEMORY;
     for (int64_t c = 0; c < count; c++)
         data[c] = (float)((double)((const float *)t->data)[c] - shift[c]);
-    PARE_TRY(pare_tensor_new(s->model, &made, t->name ? t->name : "", PARE_f32, t->rank, t->dims,
-                             data));
+    PARE_TRY(
+        pare_tensor_new(s->model, &made, t->name ? t->name : "", PARE_f32, t->rank, t->dims, data));
     s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(data, (size_t)count * sizeof *data));
     s->corrected++;
     *out = made;

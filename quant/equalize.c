@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Equalization before depthwise convolutions. A tensor has one scale, so a channel that is much smaller
-   than the largest keeps few levels; a depthwise convolution may then multiply just that channel by a
-   large weight. Dividing channel c by e_c where it is made (the maker's weights and bias) and multiplying
-   the depthwise weights of c by e_c changes no output, for Relu and Clip from 0 commute with positive
-   factors (Nagel et al. 2019, arXiv 1906.04721, section 4.1), and costs no accuracy of the weights: both
-   have a scale per channel. With e_c = (largest of channel c) / (largest of all) every channel uses the
-   whole range. Clip's upper bound then cuts channel c at e_c times the bound, never below the largest
-   value that was seen: where its int8 range ends anyway. */
+/* Equalization before depthwise convolutions. A tensor has one scale, so a channel that is much
+   smaller than the largest keeps few levels; a depthwise convolution may then multiply just that
+   channel by a large weight. Dividing channel c by e_c where it is made (the maker's weights and
+   bias) and multiplying the depthwise weights of c by e_c changes no output, for Relu and Clip from
+   0 commute with positive factors (Nagel et al. 2019, arXiv 1906.04721, section 4.1), and costs no
+   accuracy of the weights: both have a scale per channel. With e_c = (largest of channel c) /
+   (largest of all) every channel uses the whole range. Clip's upper bound then cuts channel c at
+   e_c times the bound, never below the largest value that was seen: where its int8 range ends
+   anyway. */
 #include "calib/channels.h"
 #include "calib/histogram.h"
 #include "quant/parts.h"
@@ -22,8 +23,8 @@ static float number_of(const pare_value *v, float missing)
     return known ? *(const float *)v->data->data : NAN;
 }
 
-/* The convolution that makes a value, with a Relu or a Clip from 0 between, no one else reading on the
-   way; or NULL. */
+/* The convolution that makes a value, with a Relu or a Clip from 0 between, no one else reading on
+   the way; or NULL. */
 static pare_quant_job *maker_of(pare_quant_scheme *s, const pare_value *value)
 {
     const pare_node *clamp = value->producer;
@@ -105,7 +106,8 @@ static pare_status equalize(pare_quant_scheme *s, int at)
 {
     pare_quant_point *p = &s->point[at];
     const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
-    if (!stats || !pare_channels_known(stats->channels) || stats->histogram->min < 0) return PARE_OK;
+    if (!stats || !pare_channels_known(stats->channels) || stats->histogram->min < 0)
+        return PARE_OK;
     const pare_channels *c = stats->channels;
     pare_quant_job *maker = maker_of(s, p->value);
     if (!maker || maker->node->in[maker->part.w]->data->dims[0] != c->count ||

@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-static const pare_quant_role *role_of(const pare_node *node)
-{
-    const pare_op *op = pare_op_of(node);
-    return op ? &op->quant : NULL;
-}
-
 static bool is_half_node(const pare_halves *h, const pare_node *node)
 {
     return pare_quant_map_find(&h->is_half, node) == 1;
@@ -111,7 +105,7 @@ static pare_status short_outputs(pare_halves *h)
 
 static pare_status fix_inputs(pare_halves *h, pare_node *node)
 {
-    const pare_quant_role *role = role_of(node);
+    const pare_quant_role *role = pare_quant_role_of(node);
     bool half = is_half_node(h, node);
     if (role && role->half == PARE_HALF_CAST) return PARE_OK; /* reads anything */
     for (int i = 0; i < node->in_count; i++) {

@@ -14,24 +14,10 @@ enum {
     HEADROOM = 2
 };
 
-static const pare_quant_role *role_of(const pare_node *node)
-{
-    const pare_op *op = pare_op_of(node);
-    return op ? &op->quant : NULL;
-}
-
 static bool has_f32(pare_value *const *list, int count)
 {
     for (int i = 0; i < count; i++)
         if (list[i] && list[i]->dtype == PARE_f32) return true;
-    return false;
-}
-
-static bool has_body(const pare_node *node)
-{
-    for (int a = 0; a < node->attr_count; a++)
-        if (node->attr[a].kind == PARE_ATTR_GRAPH || node->attr[a].kind == PARE_ATTR_GRAPHS)
-            return true;
     return false;
 }
 
@@ -145,7 +131,7 @@ static pare_status note_overflow(pare_halves *h, const pare_node *node, const ch
  */
 static pare_status judge(pare_halves *h, const pare_node *node, bool chosen, const char **why)
 {
-    const pare_quant_role *role = role_of(node);
+    const pare_quant_role *role = pare_quant_role_of(node);
     *why = "";
     if (!has_f32(node->out, node->out_count) && !has_f32(node->in, node->in_count)) return PARE_OK;
     if (role && role->half == PARE_HALF_CAST) return PARE_OK;
@@ -156,8 +142,8 @@ static pare_status judge(pare_halves *h, const pare_node *node, bool chosen, con
         if (node->in[i] && node->in[i]->dtype == PARE_NOTYPE) return PARE_OK;
     *why = "skipped by a pattern";
     if (!chosen) return PARE_OK;
-    *why = has_body(node) ? "its bodies take f32" : "the operator is unknown";
-    if (!role || has_body(node)) return PARE_OK;
+    *why = pare_node_has_graphs(node) ? "its bodies take f32" : "the operator is unknown";
+    if (!role || pare_node_has_graphs(node)) return PARE_OK;
     *why = "the operator stays f32";
     if (role->half == PARE_HALF_NEVER) return PARE_OK;
     *why = "it sums more than 2,048 values";
@@ -204,5 +190,5 @@ pare_status pare_halves_judge(pare_halves *h)
                          "--skip, --only and the forecast of overflows leave to convert",
                          h->model->path, pare_type(h->type)->name);
     if (!h->facts->overflow_nodes) return PARE_OK;
-    return pare_quant_meta_set(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes);
+    return pare_model_set_meta(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes);
 }

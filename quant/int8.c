@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hash of what was taken from the ranges: name, scale and zero point of every point, and the corrected
-   biases, order-free. */
+/* Hash of what was taken from the ranges: name, scale and zero point of every point, and the
+   corrected biases, order-free. */
 static void hash_points(const pare_quant_scheme *s, char text[33])
 {
     pare_hash sum = s->shifts;
@@ -59,8 +59,13 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
         return pare_quant_to_half(ctx, model, ranges, options, facts);
     pare_arena arena;
     pare_arena_init(&arena, ctx);
-    pare_quant_scheme s = {.ctx = ctx, .model = model, .graph = model->graph, .arena = &arena,
-                           .ranges = ranges, .options = options, .facts = facts};
+    pare_quant_scheme s = {.ctx = ctx,
+                           .model = model,
+                           .graph = model->graph,
+                           .arena = &arena,
+                           .ranges = ranges,
+                           .options = options,
+                           .facts = facts};
     pare_quant_map_init(&s.node_at, &arena);
     pare_quant_map_init(&s.point_at, &arena);
     pare_status st = to_int8(&s);

@@ -3,27 +3,6 @@
 #include "quant/parts.h"
 
 #include <stdio.h>
-#include <string.h>
-
-pare_status pare_quant_meta_set(pare_model *model, const char *key, const char *value)
-{
-    pare_arena *arena = &model->arena;
-    const char *text = pare_arena_strdup(arena, value);
-    int n = model->meta.count;
-    pare_pair *list = pare_arena_alloc(arena, (size_t)n + 1, sizeof *list);
-    if (!text || !list) return PARE_MEMORY;
-    if (n) memcpy(list, model->meta.item, (size_t)n * sizeof *list);
-    model->meta.item = list;
-    for (int i = 0; i < n; i++)
-        if (!strcmp(list[i].key, key)) {
-            list[i].value = text;
-            return PARE_OK;
-        }
-    list[n] = (pare_pair){.key = pare_arena_strdup(arena, key), .value = text};
-    if (!list[n].key) return PARE_MEMORY;
-    model->meta.count++;
-    return PARE_OK;
-}
 
 static const char *method_text(const pare_range_rule *rule, char *text, size_t size)
 {
@@ -53,14 +32,12 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
-            method_text(&o->rule, method, sizeof method),
-            o->keep_bias ? " bias-correction=no" : "",
+            method_text(&o->rule, method, sizeof method), o->keep_bias ? " bias-correction=no" : "",
             o->keep_channels ? " equalization=no" : "");
     else
-        recipe = pare_arena_printf(&model->arena, "%s io=%s%s",
-                                   o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
-                                   o->io_same ? "same" : "f32",
-                                   o->bf16_compute ? " bf16-compute" : "");
+        recipe = pare_arena_printf(
+            &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
+            o->io_same ? "same" : "f32", o->bf16_compute ? " bf16-compute" : "");
     recipe = with_patterns(model, recipe, "skip", o->skip, o->skip_count);
     return with_patterns(model, recipe, "only", o->only, o->only_count);
 }
@@ -70,6 +47,7 @@ pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *opt
 {
     char *recipe = recipe_of(model, options);
     if (!recipe) return PARE_MEMORY;
-    PARE_TRY(pare_quant_meta_set(model, "pare.recipe", recipe));
-    return ranges_hash ? pare_quant_meta_set(model, "pare.ranges_hash", ranges_hash) : PARE_OK;
+    PARE_TRY(pare_model_set_meta(model, "pare.recipe", recipe));
+    if (options->device) PARE_TRY(pare_model_set_meta(model, "pare.device", options->device));
+    return ranges_hash ? pare_model_set_meta(model, "pare.ranges_hash", ranges_hash) : PARE_OK;
 }

@@ -2,11 +2,15 @@
 /* Open addressing from a pointer to a position; grows in an arena. */
 #include "quant/parts.h"
 
-void pare_quant_map_init(pare_quant_map *map, pare_arena *arena) { *map = (pare_quant_map){.arena = arena}; }
+void pare_quant_map_init(pare_quant_map *map, pare_arena *arena)
+{
+    *map = (pare_quant_map){.arena = arena};
+}
 
 static size_t slot_of(const pare_quant_map *map, const void *key)
 {
-    size_t mask = map->slots - 1, at = (size_t)(((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u >> 20) & mask;
+    size_t mask = map->slots - 1,
+           at = (size_t)(((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u >> 20) & mask;
     while (map->slot[at].key && map->slot[at].key != key) at = (at + 1) & mask;
     return at;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this folder share: the scheme (which tensors and weights become int8, with which
-   scales) that placement fills in and writing turns into Q/DQ nodes. */
+/* What the files of this folder share: the scheme (which tensors and weights become int8, with
+   which scales) that placement fills in and writing turns into Q/DQ nodes. */
 #ifndef PARE_QUANT_PARTS_H
 #define PARE_QUANT_PARTS_H
 
@@ -30,7 +30,7 @@ PARE_NODISCARD pare_status pare_quant_map_put(pare_quant_map *map, const void *k
 /* chosen[i] says whether node i of the graph may be quantized. A pattern without a match is
    PARE_USAGE and lists names that are near. */
 PARE_NODISCARD pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options,
-                                        bool *chosen);
+                                             bool *chosen);
 /* The name patterns see: the node's, else its first output's. */
 const char *pare_quant_node_name(const pare_node *node);
 
@@ -66,10 +66,10 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_hash shifts; /* of the bias corrections made, order-free */
-    int corrected;    /* biases */
-    int equalized;    /* points */
-    bool *chosen; /* (node_count) before anything is inserted */
+    pare_hash shifts;       /* of the bias corrections made, order-free */
+    int corrected;          /* biases */
+    int equalized;          /* points */
+    bool *chosen;           /* (node_count) before anything is inserted */
     pare_quant_map node_at; /* node -> position in chosen */
     pare_quant_map point_at;
     pare_quant_point *point;
@@ -93,7 +93,6 @@ PARE_NODISCARD pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value
 int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value);
 PARE_NODISCARD pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input);
 bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node);
-pare_quant_kind pare_quant_kind_of(const pare_node *node); /* the row's; NONE where there is no row */
 /* Float, not constant. */
 bool pare_quant_is_activation(const pare_value *value);
 /* The job of this node, or NULL. */
@@ -105,11 +104,12 @@ pare_value *pare_quant_chain_end(const pare_node *node);
 /* The weighted node whose output, or bias addition's output, this is; else NULL. */
 pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
 
-/* prepare.c: PARE_INPUT for a model that is no float model any more: integer operators, or operators that
-   compute in f16 or bf16, in the main graph or a body. */
+/* prepare.c: PARE_INPUT for a model that is no float model any more: integer operators, or
+   operators that compute in f16 or bf16, in the main graph or a body. */
 PARE_NODISCARD pare_status pare_quant_refuse(pare_model *model);
 
-/* scales.c: a range per point; whether one scale may serve two; scales and zero points per group. */
+/* scales.c: a range per point; whether one scale may serve two; scales and zero points per group.
+ */
 PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
 bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);
 PARE_NODISCARD pare_status pare_quant_scales(pare_quant_scheme *s);
@@ -124,8 +124,8 @@ typedef struct pare_quant_weight_view {
     int64_t outer, channels, inner; /* data is (outer, channels, inner) */
 } pare_quant_weight_view;
 
-/* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the constant
-   inputs of a weighted node, bias included. */
+/* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the
+   constant inputs of a weighted node, bias included. */
 PARE_NODISCARD pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
                                                    const pare_tensor *w);
 PARE_NODISCARD pare_status pare_quant_check_weights(const pare_node *node);
@@ -135,13 +135,13 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
                                                     float *scale);
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
 
-/* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of equal
-   range; the range is set anew. */
+/* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of
+   equal range; the range is set anew. */
 PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 
-/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded to
-   q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena; NULL where
-   the input's channel means are not known or the layout is none that this serves. */
+/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded
+   to q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena;
+   NULL where the input's channel means are not known or the layout is none that this serves. */
 PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *job,
                                                  const pare_tensor *w, const int8_t *q,
                                                  const float *scale, int64_t scales,
@@ -150,21 +150,23 @@ PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const par
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
 
-/* A constant operand's new content, of like's shape: in its own value where nothing else reads that. */
+/* A constant operand's new content, of like's shape: in its own value where nothing else reads
+ * that. */
 PARE_NODISCARD pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i,
                                           const pare_tensor *like, const float *data);
 
 /* halves.c */
-PARE_NODISCARD pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
-                                         const pare_quant_options *options, pare_quant_facts *facts);
+PARE_NODISCARD pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model,
+                                              const pare_ranges *ranges,
+                                              const pare_quant_options *options,
+                                              pare_quant_facts *facts);
 
 /* manifest.c */
-PARE_NODISCARD pare_status pare_quant_meta_set(pare_model *model, const char *key, const char *value);
 PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
-                                          const char *ranges_hash);
+                                               const char *ranges_hash);
 
 PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
-                                      const char *format, ...)
+                                           const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Inserts a node at a position, named base_TYPE; node may be NULL. */
@@ -173,9 +175,10 @@ PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_nod
                                              pare_value *const *in, int in_count, pare_value *out);
 /* A new value, or constant, whose name begins with base. */
 PARE_NODISCARD pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
-                                       const char *suffix);
-PARE_NODISCARD pare_status pare_quant_constant(pare_graph *graph, pare_value **out, const char *base,
-                                          const char *suffix, pare_dtype dtype, int rank,
-                                          const int64_t *dims, const void *data);
+                                            const char *suffix);
+PARE_NODISCARD pare_status pare_quant_constant(pare_graph *graph, pare_value **out,
+                                               const char *base, const char *suffix,
+                                               pare_dtype dtype, int rank, const int64_t *dims,
+                                               const void *data);
 
 #endif

@@ -6,12 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-pare_quant_kind pare_quant_kind_of(const pare_node *node)
-{
-    const pare_op *op = node ? pare_op_of(node) : NULL;
-    return op ? op->quant.kind : PARE_QUANT_NONE;
-}
-
 bool pare_quant_is_activation(const pare_value *value)
 {
     return value && value->dtype == PARE_f32 && !value->data;
@@ -62,8 +56,8 @@ pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node)
 static pare_status keep_float(pare_quant_scheme *s, const pare_node *node, const char *why)
 {
     s->facts->float_nodes++;
-    return pare_quant_note(s->model, s->facts, "%s (%s) stays float: %s", pare_quant_node_name(node),
-                           node->op_type, why);
+    return pare_quant_note(s->model, s->facts, "%s (%s) stays float: %s",
+                           pare_quant_node_name(node), node->op_type, why);
 }
 
 /* Why a weighted node cannot become int8, or NULL. */
@@ -177,8 +171,7 @@ static pare_status unite_points(pare_quant_scheme *s)
         int at = pare_quant_map_find(&first, root);
         if (at < 0)
             PARE_TRY(pare_quant_map_put(&first, root, i));
-        else if (s->options->target == PARE_TARGET_ONNXRUNTIME ||
-                 pare_quant_spans_agree(s, at, i))
+        else if (s->options->target == PARE_TARGET_ONNXRUNTIME || pare_quant_spans_agree(s, at, i))
             unite(s, at, i);
     }
     for (int i = 0; i < s->point_count; i++) unite_join(s, i);
@@ -192,7 +185,8 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
     if (!s->chosen) return PARE_MEMORY;
     PARE_TRY(pare_quant_select(g, s->options, s->chosen));
-    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_quant_map_put(&s->node_at, g->node[n], n));
+    for (int n = 0; n < g->node_count; n++)
+        PARE_TRY(pare_quant_map_put(&s->node_at, g->node[n], n));
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? pare_quant_place_onnxruntime(s)
@@ -213,8 +207,7 @@ pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts, const ch
     va_end(args);
     int n = facts->note_count;
     if ((n & (n - 1)) == 0) { /* full at powers of two */
-        const char **more =
-            pare_arena_alloc(&model->arena, (size_t)(n ? 2 * n : 1), sizeof *more);
+        const char **more = pare_arena_alloc(&model->arena, (size_t)(n ? 2 * n : 1), sizeof *more);
         if (!more) return PARE_MEMORY;
         if (n) memcpy(more, facts->note, (size_t)n * sizeof *more);
         facts->note = more;

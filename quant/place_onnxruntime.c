@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ONNX Runtime's placement: Q/DQ behind every Conv, Gemm, MatMul + Add with its clamp, and from every
-   int8 tensor backwards through what can compute on int8: views, pools, joins, additions, products. */
+/* ONNX Runtime's placement: Q/DQ behind every Conv, Gemm, MatMul + Add with its clamp, and from
+   every int8 tensor backwards through what can compute on int8: views, pools, joins, additions,
+   products. */
 #include "quant/parts.h"
 
 static pare_status add_point(pare_quant_scheme *s, pare_value *value)
@@ -63,8 +64,7 @@ static pare_status place_before(pare_quant_scheme *s, pare_value *value)
         break;
     default: break;
     }
-    for (int i = first; i <= last && i < node->in_count; i++)
-        PARE_TRY(add_point(s, node->in[i]));
+    for (int i = first; i <= last && i < node->in_count; i++) PARE_TRY(add_point(s, node->in[i]));
     return PARE_OK;
 }
 

@@ -12,8 +12,8 @@ static const pare_value *behind_clamp(const pare_node *sum)
     return next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP ? next->out[0] : y;
 }
 
-/* The input of a residual addition that is not computed by the weighted node it is fused with, or -1.
-   Where two weighted nodes meet, the second input is the skip. */
+/* The input of a residual addition that is not computed by the weighted node it is fused with, or
+   -1. Where two weighted nodes meet, the second input is the skip. */
 static int skip_input(pare_quant_scheme *s, const pare_node *sum)
 {
     bool main[2];
@@ -22,8 +22,8 @@ static int skip_input(pare_quant_scheme *s, const pare_node *sum)
     return main[0] ? 1 : main[1] ? 0 : -1;
 }
 
-/* A skip tensor is worth its rounding only where the sum, or the tensor itself, is int8 anyway: in a
-   float residual stream (LayerNorm behind the addition) it stays float. */
+/* A skip tensor is worth its rounding only where the sum, or the tensor itself, is int8 anyway: in
+   a float residual stream (LayerNorm behind the addition) it stays float. */
 static pare_status place_skip(pare_quant_scheme *s, pare_node *sum)
 {
     if (sum->in_count != 2 || !pare_quant_is_chosen(s, sum)) return PARE_OK;

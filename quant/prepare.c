@@ -78,30 +78,20 @@ pare_status pare_quant_refuse(pare_model *model)
     return pare_graph_each(model->graph, refuse_graph, NULL);
 }
 
-static void clear_inputs(pare_graph *g)
-{
-    for (int i = g->in.count - 1; i >= 0; i--) {
-        pare_value *v = g->in.item[i];
-        if (!v->is_init) continue;
-        v->is_input = false;
-        pare_values_remove(&g->in, v);
-    }
-}
-
 static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
 {
     char text[80], hash[33];
     uint64_t bytes;
     snprintf(text, sizeof text, "%s", PARE_VERSION);
-    PARE_TRY(pare_quant_meta_set(model, "pare.version", text));
+    PARE_TRY(pare_model_set_meta(model, "pare.version", text));
     if (model->path[0] && pare_onnx_hash(ctx, model->path, hash, &bytes) == PARE_OK)
-        PARE_TRY(pare_quant_meta_set(model, "pare.source_hash", hash));
+        PARE_TRY(pare_model_set_meta(model, "pare.source_hash", hash));
     else
         pare_ctx_clear(ctx); /* a model made in memory has no file */
     int64_t after = pare_model_opset(model, "");
     if (before == after) return PARE_OK;
     snprintf(text, sizeof text, "%" PRId64 " to %" PRId64, before, after);
-    return pare_quant_meta_set(model, "pare.opset_lifted", text);
+    return pare_model_set_meta(model, "pare.opset_lifted", text);
 }
 
 pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quant_options *options)
@@ -109,7 +99,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
     PARE_TRY(pare_graph_sort(model->graph));
     if (before < wanted) PARE_TRY(pare_pass_lift(model, wanted));
-    clear_inputs(model->graph);
+    pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
     PARE_TRY(pare_pass_infer(model, &infer));
     PARE_TRY(pare_quant_refuse(model));

@@ -10,7 +10,11 @@
 extern "C" {
 #endif
 
-typedef enum pare_precision { PARE_PRECISION_INT8, PARE_PRECISION_FP16, PARE_PRECISION_BF16 } pare_precision;
+typedef enum pare_precision {
+    PARE_PRECISION_INT8,
+    PARE_PRECISION_FP16,
+    PARE_PRECISION_BF16
+} pare_precision;
 typedef enum pare_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_target;
 
 typedef struct pare_quant_options {
@@ -18,15 +22,16 @@ typedef struct pare_quant_options {
     pare_target target;        /* where Q/DQ pairs stand (DESIGN section 4) */
     bool unsigned_activations; /* u8 with zero point; else s8 symmetric */
     bool per_tensor_weights;
-    pare_range_rule rule;      /* symmetric is set from the activations' type */
-    const char *const *skip;   /* patterns: a glob on node names, or op:TYPE; */
+    pare_range_rule rule;    /* symmetric is set from the activations' type */
+    const char *const *skip; /* patterns: a glob on node names, or op:TYPE; */
     int skip_count;
     const char *const *only;
     int only_count;
-    bool keep_bias;    /* int8: biases are not corrected for the rounding of weights */
+    bool keep_bias;     /* int8: biases are not corrected for the rounding of weights */
     bool keep_channels; /* int8: tensors before depthwise convolutions are not equalized */
-    bool io_same;      /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
-    bool bf16_compute; /* typed bf16 at opset 22; else weights stored as bf16 behind a Cast */
+    bool io_same;       /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
+    bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 behind a Cast */
 } pare_quant_options;
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
@@ -34,7 +39,7 @@ typedef struct pare_quant_facts {
     int quantized_nodes, float_nodes, q_nodes, dq_nodes;
     int64_t opset_before, opset_after;
     int note_count;
-    const char **note; /* in the model's arena */
+    const char **note;          /* in the model's arena */
     int overflow_count;         /* nodes that stay f32 because they would overflow f16 */
     const char *overflow_nodes; /* their names, "a, b"; NULL where there are none */
 } pare_quant_facts;
@@ -45,12 +50,14 @@ typedef struct pare_quant_facts {
 PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options);
 
-/* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow, as
-   far as the ranges know these tensors: a calibration of extremes (pare_calib_options) knows all of the
-   main graph; a table that int8 could use knows what int8 could quantize; NULL knows none.
+/* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow,
+   as far as the ranges know these tensors: a calibration of extremes (pare_calib_options) knows all
+   of the main graph; a table that int8 could use knows what int8 could quantize; NULL knows none.
    A pattern that matches nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */
-PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
-                                         const pare_quant_options *options, pare_quant_facts *facts);
+PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model,
+                                         const pare_ranges *ranges,
+                                         const pare_quant_options *options,
+                                         pare_quant_facts *facts);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
+/* chosen: of every tensor of the table. */
+static pare_status choose(pare_quant_scheme *s, pare_quant_point *p, const pare_range *chosen)
 {
     const pare_node *maker = p->value->producer;
     if (pare_quant_kind_of(maker) == PARE_QUANT_FIXED) {
@@ -23,18 +24,17 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
             "%s: tensor '%s' has no statistics; calibrate this model with the version of "
             "pare that quantizes it, or keep its reader float with --skip",
             s->model->path, p->value->name);
-    pare_range_rule rule = s->options->rule;
-    rule.symmetric = !s->options->unsigned_activations;
-    pare_range range;
-    pare_status st = pare_range_choose(s->ctx, stats->histogram, &rule, &range);
-    if (st != PARE_OK)
+    const pare_histogram *h = stats->histogram;
+    pare_range range = chosen[stats - pare_ranges_at(s->ranges, 0)];
+    if (h->count == h->nan + h->inf) {
+        pare_status st = pare_range_choose(s->ctx, h, &s->options->rule, &range);
         return pare_fail_prefix(s->ctx, st, "%s: tensor '%s'", s->model->path, p->value->name);
+    }
     if (!isfinite(range.low) || !isfinite(range.high) || range.low > range.high)
         return PARE_FAIL(s->ctx, INPUT,
                          "%s: tensor '%s' has the range [%g, %g], expected finite "
                          "numbers in order; look for NaN or Inf with pare calibrate",
                          s->model->path, p->value->name, (double)range.low, (double)range.high);
-    const pare_histogram *h = stats->histogram;
     if (h->nan || h->inf)
         pare_log(s->ctx, PARE_LOG_WARNING,
                  "%s: tensor '%s' held NaN %" PRIu64 " times and Inf %" PRIu64
@@ -47,8 +47,17 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p)
 
 pare_status pare_quant_choose_ranges(pare_quant_scheme *s)
 {
-    for (int i = 0; i < s->point_count; i++) PARE_TRY(choose(s, &s->point[i]));
-    return PARE_OK;
+    pare_range *chosen = NULL;
+    pare_range_rule rule = s->options->rule;
+    rule.symmetric = !s->options->unsigned_activations;
+    if (s->ranges) {
+        chosen = pare_alloc(s->ctx, (size_t)pare_ranges_count(s->ranges) + 1, sizeof *chosen);
+        if (!chosen) return PARE_MEMORY;
+    }
+    pare_status st = s->ranges ? pare_ranges_choose(s->ctx, s->ranges, &rule, 1, chosen) : PARE_OK;
+    for (int i = 0; st == PARE_OK && i < s->point_count; i++) st = choose(s, &s->point[i], chosen);
+    pare_free(chosen);
+    return st;
 }
 
 static float span(const pare_quant_scheme *s, const pare_quant_point *p)

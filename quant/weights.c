@@ -92,8 +92,8 @@ static double error_of(const float *row, int64_t n, float scale)
     return all * (double)scale * (double)scale;
 }
 
-/* Of 24 clipping points from the largest |w| down to 0.7 of it, the one of least squared error; ties
-   take the larger. (Choosing a step by its error: Banner et al. 2019, arXiv 1810.05723.) */
+/* Of 24 clipping points from the largest |w| down to 0.7 of it, the one of least squared error;
+   ties take the larger. (Choosing a step by its error: Banner et al. 2019, arXiv 1810.05723.) */
 static float best_scale(const float *row, int64_t n)
 {
     enum { CANDIDATES = 24 };

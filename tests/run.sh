@@ -102,6 +102,21 @@ stage_isa() {
     done
 }
 
+# One target; all run at once, so that each has a core for most of its time.
+fuzz() {
+    name=$(basename "$1")
+    seeds=tests/fuzz/corpus/${name#fuzz_}
+    rm -rf "$log/$name" && mkdir -p "$log/$name"
+    [ -d "$seeds" ] || seeds=
+    # shellcheck disable=SC2086 # seeds may be empty
+    if "$1" -max_total_time="${PARE_FUZZ_SECONDS:-20}" -rss_limit_mb=2048 -timeout=20 \
+        -artifact_prefix="$log/$name." "$log/$name" $seeds >"$log/$name.log" 2>&1; then
+        say "PASS fuzz/$name"
+    else
+        say "FAIL fuzz/$name: $(grep -E 'ERROR|SUMMARY' "$log/$name.log" | head -2 | tr '\n' ' ')"
+    fi
+}
+
 stage_fuzz() {
     command -v clang >/dev/null 2>&1 || {
         say "SKIP fuzz: clang is not installed"
@@ -110,19 +125,9 @@ stage_fuzz() {
     build fuzz build/fuzz fuzzers -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DPARE_FUZZ=ON \
         -DBUILD_TESTING=ON || return
     for target in build/fuzz/tests/fuzz_*; do
-        [ -x "$target" ] || continue
-        name=$(basename "$target")
-        seeds=tests/fuzz/corpus/${name#fuzz_}
-        rm -rf "$log/$name" && mkdir -p "$log/$name"
-        [ -d "$seeds" ] || seeds=
-        # shellcheck disable=SC2086 # seeds may be empty
-        if "$target" -max_total_time="${PARE_FUZZ_SECONDS:-15}" -rss_limit_mb=2048 -timeout=20 \
-            -artifact_prefix="$log/$name." "$log/$name" $seeds >"$log/$name.log" 2>&1; then
-            say "PASS fuzz/$name"
-        else
-            say "FAIL fuzz/$name: $(grep -E 'ERROR|SUMMARY' "$log/$name.log" | head -2 | tr '\n' ' ')"
-        fi
+        [ -x "$target" ] && fuzz "$target" &
     done
+    wait
 }
 
 stage_install() {

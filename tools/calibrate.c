@@ -3,15 +3,26 @@
 
 #include "tools/memory.h"
 #include "tools/progress.h"
+#include "tools/trace.h"
+#include "tools/vitals.h"
 
-static void planned(void *user, size_t bytes)
+/* Where a trace goes. */
+typedef struct trace_file {
+    pare_ctx *ctx;
+    const char *path, *model;
+} trace_file;
+
+static pare_status traced(void *user, const pare_timeline *timeline, const pare_plan *plan)
 {
-    pare_say_memory(user, bytes);
+    const trace_file *t = user;
+    return pare_trace_write(t->ctx, t->path, t->model, timeline, plan);
 }
+
+static void planned(void *user, size_t bytes) { pare_say_memory(user, bytes); }
 
 pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
                                 const char *model_hash, const pare_source_options *options,
-                                bool extremes)
+                                bool extremes, const char *trace)
 {
     enum { DEFAULT_SAMPLES = 512, FEW_SAMPLES = 100 };
     pare_source source;
@@ -23,6 +34,7 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
                  "advised",
                  (long long)source.count);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
+    trace_file file = {tool->ctx, trace, tool->arg[0]};
     pare_calib_options calib = {
         .samples = source.samples,
         .sample_count = source.count,
@@ -35,10 +47,17 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
         .progress_user = &bar,
         .planned = planned,
         .planned_user = tool,
+        .traced = trace ? traced : NULL,
+        .traced_user = &file,
     };
-    pare_status st = pare_calibrate(tool->ctx, out, prepared, source.data, &calib);
+    pare_watch *watch = NULL;
+    pare_status st = pare_watch_start(tool->ctx, &watch, tool->device);
+    if (st == PARE_OK) st = pare_calibrate(tool->ctx, out, prepared, source.data, &calib);
     double seconds = pare_seconds() - bar.start;
     pare_progress_end(&bar);
+    json_t *device = watch ? pare_watch_end(watch) : NULL;
+    if (st == PARE_OK && !device) st = PARE_MEMORY;
+    if (device) json_object_set_new(tool->facts, "device", device);
     if (st == PARE_OK) {
         json_t *data = pare_source_json(&source, options);
         json_object_set_new(data, "seconds", json_real(seconds));

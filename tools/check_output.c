@@ -144,3 +144,11 @@ pare_status pare_need_option(pare_tool *tool, const char *value, const char *nam
     return PARE_FAIL(tool->ctx, USAGE, "%s: %s is needed: %s; see 'pare %s --help'",
                      tool->command->name, name, why, tool->command->name);
 }
+
+void pare_make_cache(pare_ctx *ctx, const char *folder)
+{
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        pare_log(ctx, PARE_LOG_WARNING,
+                 "%s: the folder cannot be made: %s; kernel timings are not kept", folder,
+                 strerror(errno));
+}

@@ -30,6 +30,9 @@ extern const char *const pare_source_names[];
 PARE_NODISCARD pare_status pare_need_option(pare_tool *tool, const char *value, const char *name,
                                             const char *why);
 
+/* Makes the folder for kernel timings where it is missing; a warning where it cannot be made. */
+void pare_make_cache(pare_ctx *ctx, const char *folder);
+
 #ifdef __cplusplus
 }
 #endif

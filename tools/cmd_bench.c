@@ -3,16 +3,19 @@
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
+#include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/memory.h"
 #include "tools/model_facts.h"
 #include "tools/profile.h"
 #include "tools/progress.h"
+#include "tools/shapes.h"
 #include "tools/source.h"
+#include "tools/streams.h"
 #include "tools/table.h"
+#include "tools/vitals.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +25,7 @@ typedef struct bench_options {
     pare_list shapes;
     const char *percentile, *profile, *trace, *cache;
     double warm_up, duration;
-    int64_t iterations;
+    int64_t iterations, streams;
     bool no_tune;
 } bench_options;
 
@@ -35,12 +38,14 @@ static const pare_option table[] = {
      "seconds to time, at least (3)"},
     {"iterations", 0, PARE_OPTION_INT, "N", offsetof(bench_options, iterations), 1, 1e7,
      "runs to time, at least (10)"},
+    {"streams", 0, PARE_OPTION_INT, "N", offsetof(bench_options, streams), 1, 256,
+     "runs at once: queues of a GPU, or on the CPU sessions that share its cores (1)"},
     {"percentile", 0, PARE_OPTION_TEXT, "90,95,99", offsetof(bench_options, percentile), 0, 0,
      "percentiles to report beside the median (90,95,99)"},
     {"profile", 0, PARE_OPTION_OUTPUT, "p.json", offsetof(bench_options, profile), 0, 0,
      "write time, bytes, kernel and precision of every step"},
     {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(bench_options, trace), 0, 0,
-     "write one run as a Chrome trace"},
+     "write one run of each stream as a Chrome trace"},
     {"no-tune", 0, PARE_OPTION_FLAG, NULL, offsetof(bench_options, no_tune), 0, 0,
      "take the first kernel that can, without timing the others"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(bench_options, cache), 0, 0,
@@ -49,7 +54,7 @@ static const pare_option table[] = {
 };
 
 static const bench_options defaults = {
-    .warm_up = 200, .duration = 3, .iterations = 10, .percentile = "90,95,99"};
+    .warm_up = 200, .duration = 3, .iterations = 10, .streams = 1, .percentile = "90,95,99"};
 
 enum { MOST_PERCENTILES = 16 };
 
@@ -73,38 +78,15 @@ static pare_status parse_percentiles(pare_ctx *ctx, const char *text, double *ou
 
 /* --- shapes --- */
 
-/* "in:32x1x28x28" up to `end`; a name may hold ':' itself, the last one counts. */
-static pare_status parse_shape(pare_ctx *ctx, pare_arena *arena, const char *text, const char *end,
-                               pare_input_shape *out)
-{
-    const char *colon = end, *at;
-    while (colon > text && *colon != ':') colon--;
-    out->name = pare_arena_strndup(arena, text, (size_t)(colon - text));
-    if (!out->name) return PARE_MEMORY;
-    out->shape = (pare_shape){0};
-    for (at = colon + 1; at < end || at == colon + 1;) {
-        char *behind;
-        errno = 0;
-        long long dim = strtoll(at, &behind, 10);
-        if (colon == text || behind == at || behind > end || dim < 0 || errno ||
-            (behind < end && (*behind != 'x' || behind + 1 == end)) ||
-            out->shape.rank == PARE_MAX_RANK)
-            return PARE_FAIL(ctx, USAGE, "--shapes %s: expected NAME:AxBxC, up to %d dims", text,
-                             PARE_MAX_RANK);
-        out->shape.dim[out->shape.rank++] = dim;
-        at = behind + (behind < end);
-    }
-    return PARE_OK;
-}
-
 /* Shapes of all inputs: those asked for, the others as the model has them, unknown dims 1. */
 static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const bench_options *o,
                                  pare_input_shape **out, int *count)
 {
     pare_value **inputs = pare_model_inputs(&tool->arena, model, count);
     pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)*count, sizeof *shapes);
-    bool *given = pare_arena_alloc(&tool->arena, (size_t)*count + 1, sizeof *given);
-    if (!inputs || !shapes || !given) return PARE_MEMORY;
+    pare_input_shape *given;
+    int given_count;
+    if (!inputs || !shapes) return PARE_MEMORY;
     for (int i = 0; i < *count; i++) {
         if (inputs[i]->shape.rank < 0 && !o->shapes.count)
             return PARE_FAIL(tool->ctx, INPUT,
@@ -114,24 +96,10 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
         for (int d = 0; d < shapes[i].shape.rank; d++)
             if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = 1;
     }
-    for (int s = 0; s < o->shapes.count; s++)
-        for (const char *at = o->shapes.item[s]; *at;) {
-            pare_input_shape one;
-            const char *end = at + strcspn(at, ",");
-            int i = 0;
-            PARE_TRY(parse_shape(tool->ctx, &tool->arena, at, end, &one));
-            while (i < *count && strcmp(shapes[i].name, one.name) != 0) i++;
-            if (i == *count)
-                return PARE_FAIL(tool->ctx, INPUT,
-                                 "%s: has no input '%s' (--shapes); its first is '%s'", model->path,
-                                 one.name, *count ? shapes[0].name : "(none)");
-            if (given[i])
-                return PARE_FAIL(tool->ctx, USAGE, "--shapes %s: input '%s' is given twice",
-                                 o->shapes.item[s], one.name);
-            given[i] = true;
-            shapes[i] = one;
-            at = *end ? end + 1 : end;
-        }
+    PARE_TRY(pare_shapes_parse(tool, model, &o->shapes, &given, &given_count));
+    for (int g = 0; g < given_count; g++)
+        for (int i = 0; i < *count; i++)
+            if (!strcmp(shapes[i].name, given[g].name)) shapes[i].shape = given[g].shape;
     for (int i = 0; i < *count; i++)
         PARE_TRY(pare_check_samples(tool->ctx, model, shapes[i].name, &shapes[i].shape));
     *out = shapes;
@@ -152,19 +120,39 @@ static json_t *shapes_json(const pare_input_shape *shapes, int count)
 
 /* --- output --- */
 
-static void print_facts(const json_t *facts)
+static void print_latency(const char *label, const json_t *facts)
 {
     const json_t *latency = json_object_get(facts, "latency_ms");
-    const char *name;
-    json_t *value, *note;
+    const char *name, *before = "";
+    json_t *value;
+    printf("%-14s", label);
+    json_object_foreach((json_t *)latency, name, value)
+    {
+        printf("%s%s %.4g ms", before, name, json_real_value(value));
+        before = ", ";
+    }
+    printf("\n");
+}
+
+static void print_device(const json_t *device)
+{
+    char text[512];
+    if (!json_object_get(device, "cuda")) return;
+    printf("device        %s\n", pare_device_text(device, text, sizeof text));
+    if (*pare_vitals_text(device, text, sizeof text)) printf("              %s\n", text);
+}
+
+static void print_facts(const json_t *facts)
+{
+    json_t *value;
     size_t i;
     char text[32];
-    printf("latency       ");
-    json_object_foreach((json_t *)latency, name, value) printf(
-        "%s %.4g ms%s", name, json_real_value(value),
-        json_object_iter_next((json_t *)latency, json_object_iter_at((json_t *)latency, name))
-            ? ", "
-            : "\n");
+    print_latency("latency", facts);
+    json_array_foreach(json_object_get(facts, "streams"), i, value)
+    {
+        snprintf(text, sizeof text, "  stream %zu", i);
+        print_latency(text, value);
+    }
     printf("throughput    %.6g per second\n",
            json_real_value(json_object_get(facts, "throughput_per_s")));
     printf("variation     %.1f %% over %lld runs\n",
@@ -173,58 +161,93 @@ static void print_facts(const json_t *facts)
     printf("peak memory   %s\n",
            pare_bytes_text((double)json_integer_value(json_object_get(facts, "peak_memory_bytes")),
                            text, sizeof text));
-    json_array_foreach(json_object_get(facts, "notes"), i, note)
-        printf("note          %s\n", json_string_value(note));
+    print_device(json_object_get(facts, "device"));
+    json_array_foreach(json_object_get(facts, "notes"), i, value)
+        printf("note          %s\n", json_string_value(value));
+}
+
+/* Times the streams while the device's meter is read. */
+static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_streams *streams,
+                                double batch)
+{
+    pare_measure_options options = {o->warm_up, o->duration, o->iterations};
+    double percentiles[MOST_PERCENTILES];
+    int count;
+    pare_watch *watch;
+    PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
+    PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
+    pare_status st = pare_streams_measure(streams, &options);
+    json_t *device = pare_watch_end(watch);
+    json_t *json = st == PARE_OK ? pare_streams_json(streams, batch, percentiles, count) : NULL;
+    if (st == PARE_OK && (!json || !device)) st = PARE_MEMORY;
+    if (st == PARE_OK) {
+        json_object_update(tool->facts, json);
+        json_object_set(tool->facts, "device", device);
+    }
+    json_decref(device);
+    json_decref(json);
+    return st;
+}
+
+static void say_emulated(pare_tool *tool)
+{
+    json_object_set_new(tool->facts, "emulated", json_true());
+    json_array_append_new(
+        json_object_get(tool->facts, "notes"),
+        json_string("emulated: the CPU computes 16-bit nodes in 32 bits and rounds "
+                    "their outputs; the latency predicts no other hardware"));
+}
+
+/* On the CPU runs do not overlap within one thread: the trace shows one of them. */
+static pare_status trace_streams(pare_tool *tool, const pare_streams *streams, const char *path)
+{
+    int count = tool->device ? pare_streams_count(streams) : 1;
+    pare_runner **runners = pare_arena_alloc(&tool->arena, (size_t)count, sizeof(pare_runner *));
+    if (!runners) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) runners[i] = pare_streams_runner(streams, i);
+    return pare_profile_trace(tool->ctx, runners, count, tool->arg[0], path);
 }
 
 static pare_status measure_plan(pare_tool *tool, const bench_options *o, const pare_plan *plan,
                                 double batch)
 {
-    pare_measure_options options = {o->warm_up, o->duration, o->iterations};
-    pare_runner *runner;
-    pare_times times = {0};
-    double percentiles[MOST_PERCENTILES];
-    int count;
-    PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
-    PARE_TRY(pare_runner_new(tool->ctx, &runner, plan));
-    pare_measure_fill(runner);
-    pare_say_memory(tool, pare_plan_activation_bytes(plan));
-    pare_status st = pare_measure(tool->ctx, runner, &options, &times);
-    if (st == PARE_OK) {
-        json_t *json = pare_times_json(tool->ctx, &times, batch, percentiles, count);
-        if (!json)
-            st = PARE_MEMORY;
-        else
-            json_object_update_new(tool->facts, json);
-        if (pare_plan_emulates(plan)) {
-            json_object_set_new(tool->facts, "emulated", json_true());
-            json_array_append_new(
-                json_object_get(tool->facts, "notes"),
-                json_string("emulated: the CPU computes 16-bit nodes in 32 bits and rounds "
-                            "their outputs; the latency predicts no other hardware"));
-        }
+    pare_streams *streams;
+    PARE_TRY(pare_streams_new(tool->ctx, &streams, plan, (int)o->streams));
+    pare_say_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
+    pare_status st = time_streams(tool, o, streams, batch);
+    if (st == PARE_OK && pare_plan_emulates(plan)) say_emulated(tool);
+    if (st == PARE_OK)
         json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
-    }
-    if (st == PARE_OK && (o->profile || o->trace))
-        st = pare_profile_write(tool->ctx, runner, tool->arg[0], o->profile, o->trace);
-    pare_times_free(&times);
-    pare_runner_free(runner);
+    if (st == PARE_OK && o->profile)
+        st = pare_profile_write(tool->ctx, pare_streams_runner(streams, 0), tool->arg[0],
+                                o->profile);
+    if (st == PARE_OK && o->trace) st = trace_streams(tool, streams, o->trace);
+    st = pare_streams_status(streams, st);
+    pare_streams_free(streams);
     return st;
+}
+
+/* Threads of one stream: those asked for, else its share of the cores. */
+static int threads_of(const bench_options *o)
+{
+    int share = pare_cpu_cores() / (int)o->streams;
+    return o->common.threads ? (int)o->common.threads : share > 1 ? share : 1;
 }
 
 static pare_status bench(pare_tool *tool, const bench_options *o, const pare_model *model)
 {
     pare_plan_options options = {
-        .threads = (int)o->common.threads, .tune = !o->no_tune, .cache_dir = o->cache,
-        .device = tool->device};
+        .threads = threads_of(o), .tune = !o->no_tune, .cache_dir = o->cache};
     pare_input_shape *shapes = NULL;
     pare_model_facts facts;
     pare_plan *plan;
     int count;
     PARE_TRY(choose_shapes(tool, model, o, &shapes, &count));
+    PARE_TRY(pare_tool_open_device(tool));
+    options.device = tool->device;
     PARE_TRY(pare_model_count(tool->ctx, model, &facts));
     double start = pare_seconds();
-    pare_threads_bind(o->common.threads ? (int)o->common.threads : pare_cpu_cores());
+    if (o->streams == 1 && !tool->device) pare_threads_bind(options.threads);
     PARE_TRY(pare_plan_new(tool->ctx, &plan, model, shapes, count, &options));
     double planned = pare_seconds() - start;
     double batch = count && shapes[0].shape.rank ? (double)shapes[0].shape.dim[0] : 1;
@@ -233,8 +256,7 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
         json_pack("{s:{s:s, s:s, s:I}, s:o, s:i, s:f, s:I, s:I}", "model", "file", tool->arg[0],
                   "precision", pare_model_precision(&facts), "bytes",
                   (json_int_t)pare_model_bytes(model), "shapes", shapes_json(shapes, count),
-                  "threads", o->common.threads ? (int)o->common.threads : pare_cpu_cores(),
-                  "plan_seconds", planned, "activation_bytes",
+                  "threads", options.threads, "plan_seconds", planned, "activation_bytes",
                   (json_int_t)pare_plan_activation_bytes(plan), "packed_weight_bytes",
                   (json_int_t)pare_plan_weight_bytes(plan)));
     pare_status st = measure_plan(tool, o, plan, batch);
@@ -250,10 +272,7 @@ static pare_status run(pare_tool *tool, const void *options)
     int count;
     PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
-    if (o->cache && mkdir(o->cache, 0777) && errno != EEXIST)
-        pare_log(tool->ctx, PARE_LOG_WARNING,
-                 "%s: the folder cannot be made: %s; kernel timings are not kept", o->cache,
-                 strerror(errno));
+    if (o->cache) pare_make_cache(tool->ctx, o->cache);
     pare_status st = bench(tool, o, model);
     if (st == PARE_OK) print_facts(tool->facts);
     pare_model_free(model);

@@ -88,6 +88,63 @@ static void hdf5_version(char *text, size_t size)
         snprintf(text, size, "%u.%u.%u", major, minor, release);
 }
 
+/* --- GPUs --- */
+
+static void version_text(int version, char *text, size_t size)
+{
+    snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+/* Names and memory of those that the driver shows. */
+static pare_status list_gpus(pare_tool *tool, const pare_gpu_facts *facts, json_t *list)
+{
+    char name[256], size[32];
+    for (int i = 0; i < facts->count; i++) {
+        size_t bytes;
+        pare_status st = pare_gpu_name(tool->ctx, i, name, sizeof name, &bytes);
+        if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "cuda:%d", i);
+        printf("cuda:%-4d %s, %s\n", i, name, pare_bytes_text((double)bytes, size, sizeof size));
+        json_array_append_new(
+            list, json_pack("{s:s, s:I}", "name", name, "memory_bytes", (json_int_t)bytes));
+    }
+    return PARE_OK;
+}
+
+static void show_blas(pare_tool *tool, json_t *gpu)
+{
+    char path[1024];
+    bool found = pare_gpu_blas(tool->ctx, path, sizeof path) == PARE_OK;
+    printf("cuBLAS    %s%s\n",
+           found ? path : "our own kernels serve: ", found ? "" : tool->ctx->message);
+    if (found) json_object_set_new(gpu, "cublas", json_string(path));
+    pare_ctx_clear(tool->ctx);
+}
+
+/* What the build has, what the driver offers. */
+static pare_status show_gpus(pare_tool *tool)
+{
+    char code[128], runtime[16], driver[16];
+    json_t *gpu = json_object(), *list = json_array();
+    pare_gpu_facts facts;
+    json_object_set_new(tool->facts, "gpu", gpu);
+    json_object_set_new(gpu, "devices", list);
+    if (!pare_gpu_code(code, sizeof code)) {
+        printf("CUDA      this build computes on the CPU only\n");
+        return PARE_OK;
+    }
+    pare_gpu_find(&facts);
+    version_text(facts.runtime, runtime, sizeof runtime);
+    version_text(facts.driver, driver, sizeof driver);
+    printf("CUDA      %s, code for %s\n", runtime, code);
+    printf("driver    %s%s%s\n", facts.driver ? "for CUDA " : "none", facts.driver ? driver : "",
+           facts.driver && !facts.count ? ": no GPU can be used" : "");
+    if (facts.driver && facts.why[0]) printf("          %s\n", facts.why);
+    json_object_update_new(gpu, json_pack("{s:s, s:s, s:s}", "code", code, "runtime", runtime,
+                                          "driver", facts.driver ? driver : "none"));
+    show_blas(tool, gpu);
+    return list_gpus(tool, &facts, list);
+}
+
 static const char *advice(bool dnnl, bool vnni)
 {
     if (!dnnl)
@@ -101,7 +158,7 @@ static const char *advice(bool dnnl, bool vnni)
 static pare_status run(pare_tool *tool, const void *options)
 {
     (void)options;
-    char cpu[256], dnnl[32], hdf5[32], total[32], available[32];
+    char cpu[256], dnnl[32], hdf5[32], total[32], available[32], code[128];
     bool vnni;
     const char *isa = instruction_set(&vnni), *limit = getenv("DNNL_MAX_CPU_ISA");
     file_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
@@ -118,14 +175,14 @@ static pare_status run(pare_tool *tool, const void *options)
     printf("oneDNN    %s\n", dnnl);
     printf("HDF5      %s\n", hdf5);
     printf("jansson   %s\n", jansson_version_str());
-    printf("CUDA      this build computes on the CPU only\n");
+    PARE_TRY(show_gpus(tool));
     printf("advice    %s\n", say);
-    json_object_update_new(tool->facts,
-                           json_pack("{s:s, s:i, s:s, s:b, s:f, s:f, s:{s:s, s:s, s:s}, s:b, s:s}",
-                                     "cpu", cpu, "cores", pare_cpu_cores(), "isa", isa, "vnni",
-                                     vnni, "memory_bytes", all, "memory_available_bytes", left,
-                                     "libraries", "onednn", dnnl, "hdf5", hdf5, "jansson",
-                                     jansson_version_str(), "cuda", false, "advice", say));
+    json_object_update_new(
+        tool->facts, json_pack("{s:s, s:i, s:s, s:b, s:f, s:f, s:{s:s, s:s, s:s}, s:b, s:s}", "cpu",
+                               cpu, "cores", pare_cpu_cores(), "isa", isa, "vnni", vnni,
+                               "memory_bytes", all, "memory_available_bytes", left, "libraries",
+                               "onednn", dnnl, "hdf5", hdf5, "jansson", jansson_version_str(),
+                               "cuda", pare_gpu_code(code, sizeof code) != NULL, "advice", say));
     return PARE_OK;
 }
 

@@ -2,7 +2,9 @@
 /* pare inspect: what a model holds. */
 #include "formats/onnx.h"
 #include "tools/commands.h"
+#include "tools/group_facts.h"
 #include "tools/model_facts.h"
+#include "tools/shapes.h"
 #include "tools/table.h"
 
 #include <stdlib.h>
@@ -10,12 +12,19 @@
 
 typedef struct inspect_options {
     pare_common common;
-    bool nodes;
+    bool nodes, groups, outputs;
+    pare_list shapes;
 } inspect_options;
 
 static const pare_option table[] = {
     {"nodes", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, nodes), 0, 0,
      "list every node with its inputs and outputs, too"},
+    {"groups", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, groups), 0, 0,
+     "list which channels can be pruned and what falls together with them, and why others stay"},
+    {"outputs", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, outputs), 0, 0,
+     "with --groups: the model's outputs may lose channels, too"},
+    {"shapes", 0, PARE_OPTION_LIST, "in:1x3x224x224", offsetof(inspect_options, shapes), 0, 0,
+     "with --groups: sizes of inputs that the model leaves open (batch 1, else 128 where it fits)"},
     {0},
 };
 
@@ -150,11 +159,35 @@ static void print_facts(json_t *json, const pare_model *model, const pare_model_
     print_counts("operators", json_object_get(json, "operators"));
 }
 
+/* The groups of a copy that is prepared for pruning. */
+static pare_status show_groups(pare_tool *tool, const pare_model *model, const inspect_options *o)
+{
+    pare_groups_options options = {.outputs = o->outputs};
+    pare_model *copy;
+    pare_groups *groups = NULL;
+    PARE_TRY(pare_shapes_parse(tool, model, &o->shapes, (pare_input_shape **)&options.shape,
+                               &options.shape_count));
+    PARE_TRY(pare_model_clone(tool->ctx, &copy, model));
+    pare_status st = pare_prune_prepare(tool->ctx, copy);
+    if (st == PARE_OK) st = pare_groups_new(tool->ctx, &groups, copy, &options);
+    if (st == PARE_OK) {
+        json_t *json = pare_groups_json(groups);
+        pare_groups_print(json, o->common.verbose);
+        json_object_set_new(tool->facts, "groups", json);
+    }
+    pare_groups_free(groups);
+    pare_model_free(copy);
+    return st;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const inspect_options *o = options;
     pare_model *model;
     pare_model_facts facts;
+    if ((o->outputs || o->shapes.count) && !o->groups)
+        return PARE_FAIL(tool->ctx, USAGE, "--%s only says something with --groups",
+                         o->outputs ? "outputs" : "shapes");
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_model_count(tool->ctx, model, &facts);
     if (st == PARE_OK) {
@@ -162,6 +195,7 @@ static pare_status run(pare_tool *tool, const void *options)
         print_facts(json, model, &facts);
         if (o->nodes) print_nodes(model->graph);
         json_object_set_new(tool->facts, "model", json);
+        if (o->groups) st = show_groups(tool, model, o);
     }
     pare_model_free(model);
     return st;

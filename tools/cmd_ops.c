@@ -21,23 +21,16 @@ static const pare_option table[] = {
 static const char *quant_text(pare_quant_kind kind)
 {
     switch (kind) {
-    case PARE_QUANT_NONE:
-        return "stays float";
-    case PARE_QUANT_WEIGHTED:
-        return "int8, weights per channel";
+    case PARE_QUANT_NONE: return "stays float";
+    case PARE_QUANT_WEIGHTED: return "int8, weights per channel";
     case PARE_QUANT_OWN:
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT:
-    case PARE_QUANT_MEAN:
-        return "int8, own range";
-    case PARE_QUANT_FIXED:
-        return "int8, fixed range";
-    case PARE_QUANT_PASS:
-        return "int8, its input's range";
-    case PARE_QUANT_JOIN:
-        return "int8, one range for all";
-    case PARE_QUANT_CLAMP:
-        return "int8, fused";
+    case PARE_QUANT_MEAN: return "int8, own range";
+    case PARE_QUANT_FIXED: return "int8, fixed range";
+    case PARE_QUANT_PASS: return "int8, its input's range";
+    case PARE_QUANT_JOIN: return "int8, one range for all";
+    case PARE_QUANT_CLAMP: return "int8, fused";
     }
     return "";
 }

@@ -14,7 +14,7 @@
 typedef struct quantize_options {
     pare_common common;
     pare_source_options source;
-    const char *output, *ranges, *method;
+    const char *output, *ranges, *method, *trace;
     int precision, activations, target, weights, io;
     pare_list skip, only;
     bool keep_bias, keep_channels, bf16_compute, external_data;
@@ -51,6 +51,8 @@ static const pare_option table[] = {
      "typed bf16 operators (opset 22) in place of stored bf16 weights"},
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, external_data), 0, 0,
      "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
+    {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(quantize_options, trace), 0, 0,
+     "write the first 16 runs of calibration as a Chrome trace"},
     PARE_SOURCE_ROWS(quantize_options, "samples to calibrate on, evenly spaced (512)"),
     {0},
 };
@@ -89,6 +91,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         "activations",        "target",          "weights", "method",
         "no-bias-correction", "no-equalization", NULL};
     static const char *const of_halves[] = {"io", NULL};
+    static const char *const of_runs[] = {"trace", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,
@@ -102,6 +105,9 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
             stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
                    : "in int8: inputs and outputs stay f32",
             of_halves));
+    if (!o->source.data || o->precision == PARE_PRECISION_BF16)
+        PARE_TRY(pare_refuse_options(
+            tool, o->source.data ? "in bf16, which runs nothing" : "without --data", of_runs));
     if (o->source.data) return PARE_OK;
     return pare_refuse_options(tool, "without --data", pare_source_names);
 }
@@ -209,16 +215,20 @@ static pare_status run(pare_tool *tool, const void *options)
     if ((st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes)) != PARE_OK) goto done;
     if (o->ranges && (st = read_ranges(tool, &ranges, o->ranges, tool->arg[0], hash)) != PARE_OK)
         goto done;
+    if (ranges && (st = pare_tool_open_device(tool)) != PARE_OK) goto done;
+    if (ranges) pare_ranges_use_device(ranges, tool->device); /* where ranges are searched */
     if ((st = pare_quant_prepare(tool->ctx, model, &quant)) != PARE_OK) goto done;
     const bool fp16 = quant.precision == PARE_PRECISION_FP16;
     if (o->source.data && quant.precision != PARE_PRECISION_BF16 &&
-        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16)) != PARE_OK) {
+        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16, o->trace)) !=
+            PARE_OK) {
         if (fp16 && st == PARE_UNSUPPORTED)
             st = pare_fail_prefix(tool->ctx, st,
                                   "a forecast of overflows runs the model, and this one cannot be "
                                   "run (leave --data out to convert without)");
         goto done;
     }
+    if (o->source.data && tool->device) quant.device = tool->device->name;
     if (o->ranges && fp16) warn_partial(tool, ranges, o->ranges);
     if ((st = pare_quantize(tool->ctx, model, ranges, &quant, &facts)) != PARE_OK) goto done;
     if ((st = pare_ctx_poll(tool->ctx)) != PARE_OK) goto done;

@@ -18,8 +18,8 @@ typedef struct run_options {
     pare_common common;
     pare_source_options source;
     pare_list input;
-    const char *output;
-    bool reference;
+    const char *output, *cache;
+    bool reference, no_tune;
 } run_options;
 
 static const pare_option table[] = {
@@ -29,11 +29,26 @@ static const pare_option table[] = {
      "folder for NAME.npy files; with --data the HDF5 file to write"},
     {"reference", 0, PARE_OPTION_FLAG, NULL, offsetof(run_options, reference), 0, 0,
      "use the plain C kernels only, which define what is correct"},
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(run_options, cache), 0, 0,
+     "time the kernels that can, once per shape, and keep the times here; without it the first "
+     "that "
+     "can is taken"},
+    {"no-tune", 0, PARE_OPTION_FLAG, NULL, offsetof(run_options, no_tune), 0, 0,
+     "only read the times of --cache"},
     PARE_SOURCE_ROWS(run_options, "samples to run, evenly spaced (all)"),
     {0},
 };
 
 static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+
+static pare_plan_options plan_options(const pare_tool *tool, const run_options *o)
+{
+    return (pare_plan_options){.threads = (int)o->common.threads,
+                               .reference = o->reference,
+                               .tune = o->cache && !o->no_tune,
+                               .cache_dir = o->cache,
+                               .device = tool->device};
+}
 
 /* A name for a file: every character but letters, digits, '.', '_' and '-' becomes '_'; a name that
    was taken before gets _1, _2, ... */
@@ -191,14 +206,13 @@ static pare_status check_files(pare_tool *tool, const pare_graph *graph, const c
 static pare_status run_loaded(pare_tool *tool, const pare_model *model, const run_options *o,
                               loaded *list, int count)
 {
-    pare_plan_options options = {.threads = (int)o->common.threads,
-                                 .reference = o->reference,
-                                 .device = tool->device};
     pare_session *session = NULL;
     pare_runner *runner;
     pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *shapes);
     if (!shapes) return PARE_MEMORY;
     PARE_TRY(load_all(tool, model, o, list, count));
+    PARE_TRY(pare_tool_open_device(tool));
+    pare_plan_options options = plan_options(tool, o);
     PARE_TRY(check_files(tool, model->graph, o->output, list, count));
     for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
     PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
@@ -293,8 +307,9 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     const char *inputs[] = {tool->arg[0], o->source.data};
     PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
     PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
+    pare_plan_options options = plan_options(tool, o); /* the device is open by now */
     pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
-                                        source.input_count, (int)o->common.threads, tool->device);
+                                        source.input_count, &options);
     if (st == PARE_OK)
         st = pare_predictor_prepare(predictor, o->source.batch, source.count, &to_come);
     if (st == PARE_OK)
@@ -326,6 +341,7 @@ static pare_status run(pare_tool *tool, const void *options)
                             : pare_refuse_options(tool, "without --data", pare_source_names));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
+    if (o->cache) pare_make_cache(tool->ctx, o->cache);
     pare_status st = o->source.data ? run_data(tool, model, o) : run_tensors(tool, model, o);
     pare_model_free(model);
     return st;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare validate, pare report */
 #include "formats/json.h"
-#include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
-#include "tools/memory.h"
-#include "tools/progress.h"
+#include "tools/prune_report.h"
 #include "tools/report.h"
 #include "tools/validate.h"
+#include "tools/vitals.h"
 
 #include <string.h>
 
@@ -33,75 +32,10 @@ static const pare_option table[] = {
 
 static const validate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
 
-static pare_status open_models(pare_contest *c)
-{
-    for (int k = 0; k < c->count; k++) {
-        pare_contender *one = &c->contender[k];
-        PARE_TRY(pare_onnx_read(c->tool->ctx, &one->model, c->tool->arg[k]));
-        PARE_TRY(pare_model_count(c->tool->ctx, one->model, &one->facts));
-        if (one->model->graph->out.count != c->contender[0].model->graph->out.count)
-            return PARE_FAIL(c->tool->ctx, INPUT,
-                             "%s: has %d outputs, %s has %d; models that are compared "
-                             "need the same outputs",
-                             one->model->path, one->model->graph->out.count,
-                             c->contender[0].model->path, c->contender[0].model->graph->out.count);
-    }
-    return PARE_OK;
-}
-
-static pare_status open_predictors(pare_contest *c, const pare_source *source, int threads)
-{
-    for (int k = 0; k < c->count; k++) {
-        pare_contender *one = &c->contender[k];
-        PARE_TRY(pare_predictor_new(c->tool->ctx, &one->predictor, one->model, source->data,
-                                    source->inputs, source->input_count, threads,
-                                    c->tool->device));
-        one->error = pare_arena_alloc(&c->tool->arena, (size_t)one->model->graph->out.count,
-                                      sizeof *one->error);
-        if (!one->error) return PARE_MEMORY;
-    }
-    return PARE_OK;
-}
-
-static pare_status prepare(pare_contest *c, int64_t all, int64_t batch, size_t *to_come)
-{
-    size_t one;
-    *to_come = 0;
-    for (int k = 0; k < c->count; k++) {
-        PARE_TRY(pare_predictor_prepare(c->contender[k].predictor, batch, all, &one));
-        *to_come += one;
-    }
-    return PARE_OK;
-}
-
-static pare_status run_batches(pare_contest *c, const pare_source *source,
-                               const validate_options *o)
-{
-    pare_reader *reader;
-    pare_batch batch;
-    pare_progress bar;
-    size_t to_come;
-    PARE_TRY(prepare(c, source->count, o->source.batch, &to_come));
-    PARE_TRY(pare_reader_open(c->tool->ctx, &reader, source->data, source->samples, source->count,
-                              (int)o->source.batch, (int)o->common.threads));
-    pare_say_memory(c->tool, to_come + pare_reader_bytes(reader));
-    pare_progress_begin(&bar, stderr, o->common.quiet, "validate", "samples");
-    pare_status st = pare_reader_next(reader, &batch);
-    while (st == PARE_OK && batch.count) {
-        st = pare_contest_batch(c, &batch);
-        pare_progress_step(&bar, batch.first + batch.count, source->count);
-        if (st == PARE_OK) st = pare_reader_next(reader, &batch);
-    }
-    pare_progress_end(&bar);
-    pare_reader_close(reader);
-    return st == PARE_OK ? pare_contest_finish(c) : st;
-}
-
 static pare_status compare(pare_contest *c, pare_source *source, const validate_options *o)
 {
     int threads = (int)o->common.threads;
-    PARE_TRY(open_predictors(c, source, threads));
-    PARE_TRY(run_batches(c, source, o));
+    PARE_TRY(pare_contest_run(c, source, &o->source, &o->common));
     if (o->latency || o->report) PARE_TRY(pare_contest_time(c, source, threads));
     json_t *data = pare_source_json(source, &o->source);
     if (c->classes) json_object_set_new(data, "classes", json_integer(c->classes));
@@ -115,13 +49,16 @@ static pare_status compare(pare_contest *c, pare_source *source, const validate_
     return PARE_OK;
 }
 
-static void close_contest(pare_contest *c)
+/* compare, while the device's meter is read. */
+static pare_status compare_watched(pare_contest *c, pare_source *source, const validate_options *o)
 {
-    for (int k = 0; k < c->count; k++) {
-        pare_predictor_free(c->contender[k].predictor);
-        if (c->contender[k].model) pare_model_free(c->contender[k].model);
-        json_decref(c->contender[k].latency);
-    }
+    pare_watch *watch;
+    PARE_TRY(pare_watch_start(c->tool->ctx, &watch, c->tool->device));
+    pare_status st = compare(c, source, o);
+    json_t *device = pare_watch_end(watch);
+    if (st == PARE_OK && !device) st = PARE_MEMORY;
+    if (device) json_object_set_new(c->tool->facts, "device", device);
+    return st;
 }
 
 static pare_status show(pare_tool *tool, json_t *all, const char *report)
@@ -140,20 +77,17 @@ static pare_status run(pare_tool *tool, const void *options)
                             .any_accuracy = o->any_accuracy};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
-    contest.contender =
-        pare_arena_alloc(&tool->arena, (size_t)contest.count, sizeof *contest.contender);
-    if (!contest.contender) return PARE_MEMORY;
-    pare_status st = open_models(&contest);
+    pare_status st = pare_contest_open(&contest, tool->arg);
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, contest.contender[0].model, &o->source, -1);
-    if (st == PARE_OK) st = compare(&contest, &source, o);
+    if (st == PARE_OK) st = compare_watched(&contest, &source, o);
     if (st == PARE_OK) {
         json_t *all = json_pack("[O]", tool->facts);
         st = show(tool, all, o->report);
         json_decref(all);
     }
     pare_source_close(&source);
-    close_contest(&contest);
+    pare_contest_close(&contest);
     return st;
 }
 
@@ -190,6 +124,13 @@ static const pare_option report_table[] = {
     {0},
 };
 
+/* Facts of one pruning stand alone. */
+static bool is_pruning(const json_t *facts)
+{
+    const char *command = json_string_value(json_object_get(facts, "command"));
+    return command && !strcmp(command, "prune") && pare_prune_fits(facts);
+}
+
 static pare_status read_facts(pare_tool *tool, json_t *all)
 {
     for (int i = 0; i < tool->arg_count; i++) {
@@ -197,9 +138,11 @@ static pare_status read_facts(pare_tool *tool, json_t *all)
         PARE_TRY(pare_json_read(tool->ctx, &facts, tool->arg[i]));
         json_array_append_new(all, facts);
         const char *command = json_string_value(json_object_get(facts, "command"));
+        if (tool->arg_count == 1 && is_pruning(facts)) return PARE_OK;
         if (!command || strcmp(command, "validate") != 0 || !pare_report_fits(facts))
             return PARE_FAIL(tool->ctx, INPUT,
-                             "%s: holds no facts of 'pare validate'; make them with 'pare "
+                             "%s: holds no facts of 'pare validate', nor alone those of a 'pare "
+                             "prune' with --report or --sweep and --data; make them with 'pare "
                              "validate ... --json %s'",
                              tool->arg[i], tool->arg[i]);
     }
@@ -209,9 +152,12 @@ static pare_status read_facts(pare_tool *tool, json_t *all)
 static pare_status run_report(pare_tool *tool, const void *options)
 {
     const report_options *o = options;
-    json_t *all = json_array();
+    json_t *all = json_array(), *first;
     pare_status st = read_facts(tool, all);
-    if (st == PARE_OK) st = show(tool, all, o->output);
+    first = json_array_get(all, 0);
+    if (st == PARE_OK)
+        st = is_pruning(first) ? pare_prune_show(tool, first, stdout, o->output)
+                               : show(tool, all, o->output);
     if (st == PARE_OK) json_object_set(tool->facts, "comparisons", all);
     json_decref(all);
     return st;
@@ -222,7 +168,9 @@ const pare_command pare_command_report = {
     .arguments = "FACTS.json... [-o report.html]",
     .min = 1,
     .max = -1,
-    .summary = "show comparisons that 'validate --json' wrote, as one table and one HTML file",
+    .summary =
+        "show comparisons that 'validate --json' (or one 'prune --json') wrote, as one table and "
+        "one HTML file",
     .example = "pare report resnet.json vit.json -o report.html",
     .options = report_table,
     .size = sizeof(report_options),

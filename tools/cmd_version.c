@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare version, pare completion */
+#include "runtime/exec/exec.h"
 #include "tools/commands.h"
 
 #include <string.h>
@@ -10,16 +11,18 @@ typedef struct version_options {
 
 static pare_status run_version(pare_tool *tool, const void *options)
 {
-    (void)tool;
+    char text[128];
     (void)options;
-    printf("pare %s\n", PARE_VERSION);
+    const char *code = pare_gpu_code(text, sizeof text);
+    printf("pare %s\n%s%s\n", PARE_VERSION, code ? "GPU code: " : "no GPU code", code ? code : "");
+    if (code) json_object_set_new(tool->facts, "gpu_code", json_string(code));
     return PARE_OK;
 }
 
 const pare_command pare_command_version = {
     .name = "version",
     .arguments = "",
-    .summary = "print the version",
+    .summary = "print the version, and which GPUs this build has code for",
     .example = "pare version",
     .size = sizeof(version_options),
     .run = run_version,

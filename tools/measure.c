@@ -51,37 +51,82 @@ static double waited_seconds(void)
     return sum;
 }
 
-pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_options *options,
-                         pare_times *times)
+/* Once at least: the first run touches all memory. On a device twice: the second is recorded, those
+   that follow are played. */
+pare_status pare_measure_warm(pare_ctx *ctx, pare_runner *runner,
+                              const pare_measure_options *options)
 {
-    double start = pare_seconds(), now = start;
-    do { /* once at least: the first run touches all memory */
+    double start = pare_seconds();
+    int least = pare_plan_device(pare_runner_plan(runner)) ? 2 : 1;
+    for (int n = 0; n < least || pare_seconds() - start < options->warm_up / 1000; n++) {
         PARE_TRY(pare_runner_run(runner));
         PARE_TRY(pare_ctx_poll(ctx));
-        now = pare_seconds();
-    } while (now - start < options->warm_up / 1000);
-    double waited = waited_seconds();
-    start = pare_seconds();
-    now = start;
+    }
+    return PARE_OK;
+}
+
+static pare_status time_one(pare_ctx *ctx, pare_runner *runner, pare_times *times)
+{
+    if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
+        return PARE_MEMORY;
+    double before = pare_seconds();
+    PARE_TRY(pare_runner_run(runner));
+    times->ms[times->count++] = (pare_seconds() - before) * 1000;
+    return pare_ctx_poll(ctx);
+}
+
+pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner,
+                               const pare_measure_options *options, pare_times *times)
+{
+    double waited = waited_seconds(), start = pare_seconds(), now = start;
     for (int64_t n = 0;
          n < MOST_RUNS && (now - start < options->duration || n < options->iterations); n++) {
-        if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
-            return PARE_MEMORY;
-        double before = pare_seconds();
-        PARE_TRY(pare_runner_run(runner));
+        PARE_TRY(time_one(ctx, runner, times));
         now = pare_seconds();
-        times->ms[times->count++] = (now - before) * 1000;
-        PARE_TRY(pare_ctx_poll(ctx));
     }
     times->wall += now - start;
     times->waited += fmax(0, waited_seconds() - waited);
     return PARE_OK;
 }
 
+pare_status pare_measure(pare_ctx *ctx, pare_runner *runner, const pare_measure_options *options,
+                         pare_times *times)
+{
+    PARE_TRY(pare_measure_warm(ctx, runner, options));
+    return pare_measure_timed(ctx, runner, options, times);
+}
+
 void pare_times_free(pare_times *times)
 {
     pare_free(times->ms);
     *times = (pare_times){0};
+}
+
+pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q, double *out)
+{
+    double *sorted = pare_alloc(ctx, times->count, sizeof *sorted);
+    if (!sorted) return PARE_MEMORY;
+    if (times->count) memcpy(sorted, times->ms, times->count * sizeof *sorted);
+    pare_stats_sort(sorted, times->count);
+    *out = pare_stats_percentile(sorted, times->count, q);
+    pare_free(sorted);
+    return PARE_OK;
+}
+
+pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
+                               const pare_measure_options *options, pare_times *times_a,
+                               pare_times *times_b)
+{
+    PARE_TRY(pare_measure_warm(ctx, a, options));
+    PARE_TRY(pare_measure_warm(ctx, b, options));
+    double start = pare_seconds();
+    for (int64_t n = 0;
+         n < MOST_RUNS && (pare_seconds() - start < options->duration || n < options->iterations);
+         n++) {
+        PARE_TRY(time_one(ctx, a, times_a));
+        PARE_TRY(time_one(ctx, b, times_b));
+    }
+    return PARE_OK;
 }
 
 static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -169,6 +214,7 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
 
 bool pare_plan_emulates(const pare_plan *plan)
 {
+    if (pare_plan_device(plan)) return false;
     for (int i = 0; i < pare_plan_step_count(plan); i++) {
         pare_step_info info;
         pare_plan_step(plan, i, &info);

@@ -30,7 +30,21 @@ void pare_measure_fill(pare_runner *runner);
 /* Runs until duration and iterations are both reached (at most 2^24 runs); times add up. */
 PARE_NODISCARD pare_status pare_measure(pare_ctx *ctx, pare_runner *runner,
                                         const pare_measure_options *options, pare_times *times);
+/* The two halves of it: runs that are not counted, then those that are. */
+PARE_NODISCARD pare_status pare_measure_warm(pare_ctx *ctx, pare_runner *runner,
+                                             const pare_measure_options *options);
+PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner,
+                                              const pare_measure_options *options,
+                                              pare_times *times);
 void pare_times_free(pare_times *times);
+/* Two runners in turn, so that what else goes on hits both alike. Warms both first; times add up,
+   as pare_measure's. */
+PARE_NODISCARD pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
+                                              const pare_measure_options *options,
+                                              pare_times *times_a, pare_times *times_b);
+/* Milliseconds: this percentile. */
+PARE_NODISCARD pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q,
+                                                 double *out);
 
 /* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, runs, throughput_per_s,
    coefficient_of_variation, drift, stable, notes: [...]}; percentiles: (count) in [0, 100].

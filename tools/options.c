@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/options.h"
 
+#include "tools/table.h"
+
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const pare_option pare_common_options[] = {
     {"json", 0, PARE_OPTION_OUTPUT, "FILE", offsetof(pare_common, json), 0, 0,
@@ -15,6 +17,8 @@ const pare_option pare_common_options[] = {
      "say more about what is done and why"},
     {"device", 0, PARE_OPTION_TEXT, "auto|cpu|cuda[:N]", offsetof(pare_common, device), 0, 0,
      "where to compute (auto)"},
+    {"memory-limit", 0, PARE_OPTION_BYTES, "SIZE", offsetof(pare_common, memory_limit), 1e6, 1e15,
+     "GPU memory to use at most: 2GB, 512MiB (all of it)"},
     {"threads", 0, PARE_OPTION_INT, "N", offsetof(pare_common, threads), 1, 4096,
      "threads to use (all cores)"},
     {"help", 'h', PARE_OPTION_FLAG, NULL, offsetof(pare_common, help), 0, 0, "show this text"},
@@ -150,6 +154,32 @@ static pare_status parse_number(pare_ctx *ctx, const pare_command *command, cons
     return PARE_OK;
 }
 
+/* Decimal and binary units, in any case; a bare number is refused, for it could be either of bytes
+   and of MB. */
+static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+                               const char *text, int64_t *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } unit[] = {{"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+                {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    char *end;
+    double value = strtod(text, &end), bytes = 0;
+    for (size_t i = 0; end != text && i < sizeof unit / sizeof *unit; i++)
+        if (!strcasecmp(end, unit[i].name)) bytes = value * unit[i].bytes;
+    if (!(bytes >= o->low && bytes <= o->high)) {
+        char low[32], high[32];
+        return PARE_FAIL(ctx, USAGE,
+                         "%s: --%s %s: expected a size from %s to %s with its unit: 512MB, 1.5GB, "
+                         "2GiB",
+                         command->name, o->name, text, pare_bytes_text(o->low, low, sizeof low),
+                         pare_bytes_text(o->high, high, sizeof high));
+    }
+    *out = (int64_t)bytes;
+    return PARE_OK;
+}
+
 static pare_status append(pare_arena *arena, pare_list *list, const char *text)
 {
     const char **more = pare_arena_alloc(arena, (size_t)list->count + 1, sizeof *more);
@@ -165,22 +195,16 @@ static pare_status set(pare_arena *arena, const pare_command *command, const par
 {
     void *field = (char *)options + o->offset;
     switch (o->kind) {
-    case PARE_OPTION_FLAG:
-        *(bool *)field = true;
-        return PARE_OK;
+    case PARE_OPTION_FLAG: *(bool *)field = true; return PARE_OK;
     case PARE_OPTION_INT:
-    case PARE_OPTION_REAL:
-        return parse_number(arena->ctx, command, o, text, field);
-    case PARE_OPTION_CHOICE:
-        return parse_choice(arena->ctx, command, o, text, field);
-    case PARE_OPTION_LIST:
-        return append(arena, field, text);
+    case PARE_OPTION_REAL: return parse_number(arena->ctx, command, o, text, field);
+    case PARE_OPTION_BYTES: return parse_bytes(arena->ctx, command, o, text, field);
+    case PARE_OPTION_CHOICE: return parse_choice(arena->ctx, command, o, text, field);
+    case PARE_OPTION_LIST: return append(arena, field, text);
     case PARE_OPTION_TEXT:
     case PARE_OPTION_FILE:
     case PARE_OPTION_OUTPUT:
-    case PARE_OPTION_FOLDER:
-        *(const char **)field = text;
-        return PARE_OK;
+    case PARE_OPTION_FOLDER: *(const char **)field = text; return PARE_OK;
     }
     return PARE_OK;
 }

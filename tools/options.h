@@ -19,6 +19,7 @@ typedef enum pare_option_kind {
     PARE_OPTION_FLAG,   /* bool */
     PARE_OPTION_INT,    /* int64_t in [low, high] */
     PARE_OPTION_REAL,   /* double in [low, high] */
+    PARE_OPTION_BYTES,  /* int64_t in [low, high], "2GB", "512MiB" */
     PARE_OPTION_TEXT,   /* const char * */
     PARE_OPTION_FILE,   /* const char *, completed by file names */
     PARE_OPTION_OUTPUT, /* the same, a file to write: none that another option or argument names */
@@ -38,7 +39,7 @@ typedef struct pare_option {
     pare_option_kind kind;
     const char *value; /* what stands behind it in the help; of CHOICE the words */
     size_t offset;     /* of its field in the command's options */
-    double low, high;  /* INT, REAL */
+    double low, high;  /* INT, REAL, BYTES */
     const char *help;
 } pare_option;
 
@@ -47,7 +48,8 @@ typedef struct pare_common {
     pare_list given; /* names of the options on the command line, for those that exclude others */
     const char *json;
     bool quiet, verbose, help;
-    const char *device; /* "auto", "cpu", or NULL */
+    const char *device;   /* "auto", "cpu", or NULL */
+    int64_t memory_limit; /* of a GPU, in bytes; 0: none */
     int64_t threads;
 } pare_common;
 
@@ -73,10 +75,16 @@ struct pare_tool {
     const pare_common *common;
     const char **arg;
     int arg_count;
-    pare_arena arena; /* ends with the command */
-    json_t *facts;    /* what --json writes */
-    pare_device *device; /* of --device; NULL: the CPU */
+    pare_arena arena;    /* ends with the command */
+    json_t *facts;       /* what --json writes */
+    pare_device *device; /* of --device, once pare_tool_open_device was called; NULL: the CPU */
+    bool device_chosen;
 };
+
+/* Opens the device that --device names, at the first call; later ones do nothing. Data sets are
+   opened before: they are read in a child of this process, and a process that has used CUDA does
+   not fork. */
+PARE_NODISCARD pare_status pare_tool_open_device(pare_tool *tool);
 
 /* The commands in the order of their use, NULL-ended (commands.c). */
 extern const pare_command *const pare_commands[];

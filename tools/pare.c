@@ -16,10 +16,7 @@
 /* A signal handler can reach nothing else. */
 static volatile int interrupted;
 
-static void on_signal(int number)
-{
-    interrupted = number;
-}
+static void on_signal(int number) { interrupted = number; }
 
 /* The first SIGINT, SIGTERM or SIGHUP asks the work to stop, which removes what it began to write;
    a second one kills. A file over the size limit is an error of the write, not the end of the
@@ -90,19 +87,22 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
     if (st != PARE_MEMORY) return st;
     if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
     if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
+    bool gpu = tool->device && strstr(message, "GPU memory");
     size_t n = strlen(message);
-    snprintf(message + n, sizeof tool->ctx->message - n,
-             "; free some memory or use %sfewer --threads",
-             has_option(tool->command, "batch")    ? "a smaller --batch and "
-             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes and "
-                                                   : "");
+    snprintf(message + n, sizeof tool->ctx->message - n, "; %s, or use %s%s",
+             gpu ? tool->common->memory_limit ? "raise --memory-limit" : "free some of the GPU's"
+                 : "free some memory",
+             has_option(tool->command, "batch")    ? "a smaller --batch or "
+             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes or "
+                                                   : "",
+             gpu ? "--device cpu" : "fewer --threads");
     return st;
 }
 
 static pare_status run_command(pare_tool *tool, const void *options)
 {
-    const char *device = tool->common->device ? tool->common->device : "auto";
-    pare_status st = pare_device_open(tool->ctx, &tool->device, device);
+    const char *device = tool->common->device;
+    pare_status st = device ? pare_device_check(tool->ctx, device) : PARE_OK;
     if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", device);
     PARE_TRY(pare_check_outputs(tool, options));
     PARE_TRY(tool->command->run(tool, options));

@@ -27,6 +27,7 @@ typedef struct part {
     pare_input_shape *shape; /* (inputs), batch axis set before each run */
     output_rows *out;        /* (outputs), of this part's rows */
     pare_runner *runner;     /* for `batch` rows */
+    pare_device *device;
     void *const *inputs;
     int first, take, batch; /* rows of the whole batch; rows at once */
     pthread_t thread;
@@ -37,7 +38,11 @@ struct pare_predictor {
     pare_ctx *ctx;
     const pare_model *model;
     const pare_data_input *input;
+    const pare_data *data;
     int input_count, output_count, fixed, part_count;
+    bool on_device;
+    pare_plan_options options;
+    int rows; /* on a device: of the one plan, into which every batch is filled; 0: none yet */
     part *part;
     output_rows *out; /* of the whole batch */
 };
@@ -80,20 +85,20 @@ static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
 static pare_status open_part(pare_predictor *p, part *one, const pare_data *data,
                              pare_device *device)
 {
-    pare_plan_options options = {.threads = 1, .device = device};
     one->whole = p;
+    one->device = device && device->samples ? device : NULL;
     pare_ctx_child(&one->ctx, p->ctx);
     one->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *one->shape);
     one->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *one->out);
     if (!one->shape || !one->out) return PARE_MEMORY;
     for (int i = 0; i < p->input_count; i++)
         one->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(data, i)};
-    return pare_session_new(&one->ctx, &one->session, p->model, &options);
+    return pare_session_new(&one->ctx, &one->session, p->model, &p->options);
 }
 
 pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
-                               const pare_data *data, const pare_data_input *inputs,
-                               int input_count, int threads, pare_device *device)
+                               pare_data *data, const pare_data_input *inputs, int input_count,
+                               const pare_plan_options *options)
 {
     PARE_TRY(check_inputs(ctx, model, inputs, input_count));
     pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
@@ -101,10 +106,18 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->ctx = ctx;
     p->model = model;
     p->input = inputs;
+    p->data = data;
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
     p->fixed = pare_model_fixed_batch(model);
-    p->part_count = device ? 1 : threads > 0 ? threads : pare_cpu_cores();
+    pare_device *device = options->device;
+    pare_pixels pixels;
+    for (int i = 0; device && device->samples && i < input_count; i++)
+        (void)pare_data_take_pixels(data, i, &pixels);
+    p->on_device = device != NULL;
+    p->options = *options;
+    p->options.threads = 1;
+    p->part_count = device ? 1 : options->threads > 0 ? options->threads : pare_cpu_cores();
     p->part = pare_alloc(ctx, (size_t)p->part_count, sizeof *p->part);
     p->out = pare_alloc(ctx, (size_t)p->output_count, sizeof *p->out);
     pare_status st = p->part && p->out ? PARE_OK : PARE_MEMORY;
@@ -150,6 +163,27 @@ static void convert(void *to, pare_dtype to_type, const void *from, pare_dtype f
                         f->to_f32((const char *)from + (size_t)i * narrow));
 }
 
+/* Stored pixels to what a runner reads that does not take them. */
+static void convert_pixels(void *to, pare_dtype type, const uint8_t *raw, const pare_pixels *p)
+{
+    const pare_type_info *t = pare_type(type);
+    for (int64_t i = 0; i < p->count; i++) {
+        int64_t place = p->rows ? i % p->rows * p->columns + i / p->rows : i;
+        t->from_f32_ref((char *)to + (size_t)i * ((size_t)t->bits / 8),
+                        p->table[i / p->inner % p->channels * 256 + raw[place]]);
+    }
+}
+
+/* The number of input i among those of the plan; those it has where nobody reads it. */
+static int place_of(const pare_predictor *p, const pare_plan *plan, int i)
+{
+    int at = 0;
+    while (at < pare_plan_input_count(plan) &&
+           strcmp(pare_plan_input(plan, at)->name, p->input[i].name) != 0)
+        at++;
+    return at;
+}
+
 /* Gives the runner rows [first, first + take) of an input; rows up to the runner's batch repeat the
    last one. */
 static pare_status feed(part *one, pare_runner *runner, int i, const void *rows, int first,
@@ -157,13 +191,12 @@ static pare_status feed(part *one, pare_runner *runner, int i, const void *rows,
 {
     const pare_plan *plan = pare_runner_plan(runner);
     const pare_predictor *p = one->whole;
-    int at = 0;
-    while (at < pare_plan_input_count(plan) &&
-           strcmp(pare_plan_input(plan, at)->name, p->input[i].name) != 0)
-        at++;
-    if (at == pare_plan_input_count(plan)) return PARE_OK; /* nobody reads it */
+    int at = place_of(p, plan, i);
+    if (at == pare_plan_input_count(plan)) return PARE_OK;
     pare_view view = pare_runner_input(runner, at);
-    pare_dtype from = p->input[i].dtype;
+    pare_pixels pixels;
+    bool raw = pare_data_has_pixels(p->data, i, &pixels);
+    pare_dtype from = raw ? PARE_u8 : p->input[i].dtype;
     int64_t batch = view.rank ? view.dim[0] : 1, row = pare_view_count(&view) / (batch ? batch : 1);
     size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
     const char *source = (const char *)rows + (size_t)first * bytes;
@@ -176,6 +209,8 @@ static pare_status feed(part *one, pare_runner *runner, int i, const void *rows,
         char *to = (char *)view.data + (size_t)r * wide;
         if (from == view.dtype)
             memcpy(to, from_row, bytes);
+        else if (raw)
+            convert_pixels(to, view.dtype, (const uint8_t *)from_row, &pixels);
         else
             convert(to, view.dtype, from_row, from, row);
     }
@@ -241,14 +276,59 @@ static pare_status run_part(part *one)
     return PARE_OK;
 }
 
-/* The runner for this part's rows. Plans are made on one thread: they share the model. */
-static pare_status find_runner(pare_predictor *p, part *one)
+/* Stored pixels become floats on the device. */
+static pare_status pixels_take(const pare_predictor *p, part *one)
 {
-    one->batch = p->fixed ? p->fixed : one->take;
+    const pare_plan *plan = pare_runner_plan(one->runner);
+    pare_pixels pixels;
+    for (int i = 0; i < p->input_count; i++) {
+        int at = place_of(p, plan, i);
+        if (at == pare_plan_input_count(plan) || !pare_data_has_pixels(p->data, i, &pixels))
+            continue;
+        if (pare_runner_input(one->runner, at).dtype == PARE_f32) /* not yet */
+            PARE_TRY(pare_runner_take_pixels(one->runner, at, &pixels));
+    }
+    return PARE_OK;
+}
+
+static pare_status runner_of(pare_predictor *p, part *one)
+{
     for (int i = 0; i < p->input_count; i++)
         if (one->shape[i].shape.rank) one->shape[i].shape.dim[0] = one->batch;
-    pare_status st = pare_session_runner(one->session, &one->runner, one->shape, p->input_count);
-    return st == PARE_OK ? st : pare_fail(p->ctx, st, "%s", one->ctx.message);
+    PARE_TRY(pare_session_runner(one->session, &one->runner, one->shape, p->input_count));
+    return one->device ? pixels_take(p, one) : PARE_OK;
+}
+
+/* Forgets the plans, and with them what they hold on the device. */
+static pare_status session_renew(pare_predictor *p, part *one)
+{
+    pare_ctx_clear(&one->ctx);
+    pare_session_free(one->session);
+    one->session = NULL;
+    return pare_session_new(&one->ctx, &one->session, p->model, &p->options);
+}
+
+/* The runner for this part's rows. Plans are made on one thread: they share the model. On a device
+   one plan serves all batches, so that a shorter last one needs no second copy of the weights
+   there; it is made for half the rows, again and again, where the device's memory does not hold
+   them. */
+static pare_status find_runner(pare_predictor *p, part *one)
+{
+    int wanted = p->fixed ? p->fixed : p->on_device && p->rows ? p->rows : one->take;
+    one->batch = wanted;
+    pare_status st = runner_of(p, one);
+    while (st == PARE_MEMORY && p->on_device && !p->fixed && one->batch > 1) {
+        one->batch = (one->batch + 1) / 2;
+        st = session_renew(p, one);
+        if (st == PARE_OK) st = runner_of(p, one);
+    }
+    if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", one->ctx.message);
+    p->rows = p->on_device ? one->batch : 0;
+    if (one->batch < wanted)
+        pare_log(p->ctx, PARE_LOG_WARNING,
+                 "%s: the device's memory does not hold %d samples at once; %d are run at a time",
+                 p->model->path, wanted, one->batch);
+    return PARE_OK;
 }
 
 static void *work(void *user)
@@ -343,7 +423,7 @@ pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all
     *to_come = 0;
     for (int k = 0; k < parts; k++) *to_come += part_bytes(&p->part[k]);
     /* a shorter last batch has plans of its own, with packed weights and activations */
-    if (!p->fixed && all % count)
+    if (!p->fixed && !p->on_device && all % count)
         *to_come += (after > before ? after - before : 0) +
                     *to_come / (size_t)count * (size_t)(all % count);
     return PARE_OK;
@@ -359,10 +439,7 @@ pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
     return PARE_OK;
 }
 
-int pare_predictor_output_count(const pare_predictor *p)
-{
-    return p->output_count;
-}
+int pare_predictor_output_count(const pare_predictor *p) { return p->output_count; }
 
 pare_rows pare_predictor_rows(const pare_predictor *p, int i)
 {

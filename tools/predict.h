@@ -14,11 +14,13 @@ extern "C" {
 typedef struct pare_predictor pare_predictor;
 
 /* inputs and data: what the batches hold (pare_source); the model must have the same input names.
-   model, inputs, data and device (NULL: the CPU) are borrowed. */
+   model, inputs and data are borrowed. options of the plans: their device, how kernels are chosen,
+   and threads (0: all cores), of which each runs a part of the samples. On a device readers opened
+   afterwards give stored pixels, which become floats there. */
 PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out,
-                                              const pare_model *model, const pare_data *data,
+                                              const pare_model *model, pare_data *data,
                                               const pare_data_input *inputs, int input_count,
-                                              int threads, pare_device *device);
+                                              const pare_plan_options *options);
 void pare_predictor_free(pare_predictor *predictor);
 
 /* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.

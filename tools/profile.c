@@ -2,7 +2,9 @@
 #include "tools/profile.h"
 
 #include "formats/json.h"
+#include "tools/commands.h"
 #include "tools/stats.h"
+#include "tools/trace.h"
 
 enum { RUNS = 21 };
 
@@ -19,39 +21,18 @@ static json_t *step_json(const pare_step_info *info, double ms, double all_ms)
                      all_ms > 0 ? ms / all_ms : 0.0);
 }
 
-static json_t *profile_json(const pare_plan *plan, const char *model, const double *median_ms)
+static json_t *steps_json(const pare_plan *plan, const double *median_ms, double *all)
 {
     json_t *steps = json_array();
-    double all = 0;
     int count = pare_plan_step_count(plan);
-    for (int i = 0; i < count; i++) all += median_ms[i];
+    *all = 0;
+    for (int i = 0; i < count; i++) *all += median_ms[i];
     for (int i = 0; i < count; i++) {
         pare_step_info info;
         pare_plan_step(plan, i, &info);
-        json_array_append_new(steps, step_json(&info, median_ms[i], all));
+        json_array_append_new(steps, step_json(&info, median_ms[i], *all));
     }
-    return json_pack("{s:i, s:s, s:s, s:f, s:o}", "schema", 1, "command", "profile", "model", model,
-                     "time_ms", all, "steps", steps);
-}
-
-/* One complete event ("ph": "X") per step, in microseconds, one after the other. */
-static json_t *trace_json(const pare_plan *plan, const double *seconds)
-{
-    json_t *events = json_array();
-    double at = 0;
-    for (int i = 0; i < pare_plan_step_count(plan); i++) {
-        pare_step_info info;
-        pare_plan_step(plan, i, &info);
-        json_array_append_new(
-            events,
-            json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:s, s:s, s:I, s:I}}", "name",
-                      *info.node ? info.node : info.output, "cat", info.op_type, "ph", "X", "pid",
-                      1, "tid", 1, "ts", at * 1e6, "dur", seconds[i] * 1e6, "args", "kernel",
-                      info.kernel, "precision", pare_type(info.dtype)->name, "bytes_in",
-                      (json_int_t)info.bytes_in, "bytes_out", (json_int_t)info.bytes_out));
-        at += seconds[i];
-    }
-    return json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
+    return steps;
 }
 
 static pare_status write_and_free(pare_ctx *ctx, json_t *json, const char *path)
@@ -73,27 +54,85 @@ static pare_status time_steps(pare_ctx *ctx, pare_runner *runner, double *times,
     return PARE_OK;
 }
 
-pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
-                               const char *profile, const char *trace)
+pare_status pare_profile_seconds(pare_ctx *ctx, pare_runner *runner, double percentile,
+                                 double *seconds)
 {
-    const pare_plan *plan = pare_runner_plan(runner);
-    int steps = pare_plan_step_count(plan);
+    int steps = pare_plan_step_count(pare_runner_plan(runner));
     double *times = pare_alloc(ctx, (size_t)steps * RUNS, sizeof *times);
-    double *median = pare_alloc(ctx, (size_t)steps, sizeof *median);
-    pare_status st = times && median ? time_steps(ctx, runner, times, steps) : PARE_MEMORY;
+    pare_status st = times ? time_steps(ctx, runner, times, steps) : PARE_MEMORY;
     pare_runner_profile(runner, NULL);
     for (int i = 0; st == PARE_OK && i < steps; i++) {
         double one[RUNS];
-        for (int r = 0; r < RUNS; r++) one[r] = times[(size_t)r * (size_t)steps + (size_t)i] * 1000;
+        for (int r = 0; r < RUNS; r++) one[r] = times[(size_t)r * (size_t)steps + (size_t)i];
         pare_stats_sort(one, RUNS);
-        median[i] = pare_stats_percentile(one, RUNS, 50);
+        seconds[i] = pare_stats_percentile(one, RUNS, percentile);
     }
-    if (st == PARE_OK && profile)
-        st = write_and_free(ctx, profile_json(plan, model, median), profile);
-    if (st == PARE_OK && trace)
-        st = write_and_free(ctx, trace_json(plan, times + (size_t)(RUNS - 1) * (size_t)steps),
-                            trace);
     pare_free(times);
+    return st;
+}
+
+/* The list of steps, and the milliseconds of all. */
+static pare_status profile(pare_ctx *ctx, pare_runner *runner, json_t **out, double *all)
+{
+    const pare_plan *plan = pare_runner_plan(runner);
+    int steps = pare_plan_step_count(plan);
+    double *median = pare_alloc(ctx, (size_t)steps, sizeof *median);
+    pare_status st = median ? pare_profile_seconds(ctx, runner, 50, median) : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < steps; i++) median[i] *= 1000;
+    if (st == PARE_OK) *out = steps_json(plan, median, all);
     pare_free(median);
+    return st;
+}
+
+pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out)
+{
+    double all;
+    return profile(ctx, runner, out, &all);
+}
+
+pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
+                               const char *path)
+{
+    const pare_device *device = pare_plan_device(pare_runner_plan(runner));
+    json_t *steps;
+    double all;
+    PARE_TRY(profile(ctx, runner, &steps, &all));
+    return write_and_free(ctx,
+                          json_pack("{s:i, s:s, s:s, s:s, s:s, s:f, s:o}", "schema", 1, "command",
+                                    "profile", "version", PARE_VERSION, "model", model, "device",
+                                    device ? device->name : "cpu", "time_ms", all, "steps", steps),
+                          path);
+}
+
+/* The devices' runs are all under way before the first is waited for. */
+static pare_status trace_runs(pare_ctx *ctx, pare_runner *const *runners, int count,
+                              pare_timeline *timeline)
+{
+    int started = 0;
+    pare_status st = PARE_OK;
+    for (; st == PARE_OK && started < count; started++) {
+        pare_runner_trace(runners[started], timeline, started);
+        st = pare_runner_start(runners[started]);
+        if (st != PARE_OK) break;
+    }
+    for (int i = 0; i < started; i++) {
+        pare_status ended = pare_runner_wait(runners[i]);
+        if (st == PARE_OK) st = ended;
+    }
+    for (int i = 0; i < count; i++) pare_runner_trace(runners[i], NULL, 0);
+    PARE_TRY(st);
+    PARE_TRY(pare_ctx_poll(ctx));
+    return pare_timeline_read(timeline);
+}
+
+pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,
+                               const char *model, const char *path)
+{
+    pare_timeline *timeline;
+    const pare_plan *plan = pare_runner_plan(runners[0]);
+    PARE_TRY(pare_timeline_new(ctx, &timeline, pare_plan_device(plan)));
+    pare_status st = trace_runs(ctx, runners, count, timeline);
+    if (st == PARE_OK) st = pare_trace_write(ctx, path, model, timeline, plan);
+    pare_timeline_free(timeline);
     return st;
 }

@@ -5,15 +5,28 @@
 
 #include "runtime/exec/exec.h"
 
+#include <jansson.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Runs the runner some more times with the clock on each step. profile: {model, steps: [{node,
-   op_type, kernel, precision, output, shape, bytes_in, bytes_out, macs, time_ms, share}], time_ms};
-   times are medians over the runs. trace: the last run. Either path may be NULL. */
+/* Runs the runner some more times with the clock on each step (on a device: with events around it)
+   and writes medians over the runs; tools/facts.schema.json says what ("profile"). */
 PARE_NODISCARD pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
-                                              const char *profile, const char *trace);
+                                              const char *path);
+
+/* The same medians as a list: [{node, op_type, ..., time_ms, share}]. */
+PARE_NODISCARD pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out);
+
+/* The same runs: seconds of each step (pare_plan_step_count), this percentile of them. */
+PARE_NODISCARD pare_status pare_profile_seconds(pare_ctx *ctx, pare_runner *runner,
+                                                double percentile, double *seconds);
+
+/* Runs runners of one plan once more, all at once where they are on a device, step by step, and
+   writes copies and steps as a Chrome trace (trace.h). */
+PARE_NODISCARD pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,
+                                              const char *model, const char *path);
 
 #ifdef __cplusplus
 }

@@ -2,15 +2,7 @@
 #include "tools/progress.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-double pare_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const char *pare_duration_text(double seconds, char *text, int size)
 {

@@ -4,6 +4,7 @@
 #ifndef PARE_TOOLS_PROGRESS_H
 #define PARE_TOOLS_PROGRESS_H
 
+#include "runtime/base/clock.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,9 +20,6 @@ typedef struct pare_progress {
     double start, shown;      /* seconds; shown: when a line was last written */
     int width;                /* of what stands on the terminal's line */
 } pare_progress;
-
-/* Seconds on a clock that only goes forward. */
-double pare_seconds(void);
 
 /* quiet or a NULL file: every call does nothing. */
 void pare_progress_begin(pare_progress *progress, FILE *file, bool quiet, const char *label,

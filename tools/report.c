@@ -3,7 +3,9 @@
 #include "tools/report.h"
 
 #include "tools/table.h"
+#include "tools/vitals.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,11 @@
 const char *pare_report_stem(const char *path, char *text, size_t size)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(text, size, "%.*s", (int)strcspn(name, "."), name);
+    size_t n = strcspn(name, ".");
+    while (n && isdigit((unsigned char)name[n - 1]) && name[n] &&
+           isdigit((unsigned char)name[n + 1]))
+        n += 1 + strcspn(name + n + 1, ".");
+    snprintf(text, size, "%.*s", (int)n, name);
     return text;
 }
 
@@ -42,8 +48,7 @@ bool pare_report_fits(const json_t *facts)
     return true;
 }
 
-/* "0.03 [-0.05, 0.11]" */
-static void drop_text(const json_t *model, char *text, size_t size)
+void pare_report_drop(const json_t *model, char *text, size_t size)
 {
     double drop = pare_report_number(model, "drop", NAN);
     *text = 0;
@@ -53,9 +58,8 @@ static void drop_text(const json_t *model, char *text, size_t size)
                  pare_report_number(model, "drop_interval.1", 0));
 }
 
-/* A number, or nothing where it is missing. */
-static const char *maybe(const json_t *model, const char *path, const char *format, char *text,
-                         size_t size)
+const char *pare_report_text(const json_t *model, const char *path, const char *format, char *text,
+                             size_t size)
 {
     double value = pare_report_number(model, path, NAN);
     *text = 0;
@@ -74,9 +78,9 @@ static const char *maybe(const json_t *model, const char *path, const char *form
 }
 
 /* The median in milliseconds, marked as print_marks explains. */
-static const char *latency(const json_t *model, char *text, size_t size)
+const char *pare_report_latency(const json_t *model, char *text, size_t size)
 {
-    maybe(model, "latency_ms.median", "%.3g", text, size);
+    pare_report_text(model, "latency_ms.median", "%.3g", text, size);
     size_t n = strlen(text);
     if (n)
         snprintf(text + n, size - n, "%s%s",
@@ -96,6 +100,24 @@ static bool any_model(const json_t *comparisons, const char *key, bool value)
     return false;
 }
 
+/* A line for each GPU; the CPU is not named. */
+static void print_devices(const json_t *comparisons, FILE *file)
+{
+    char name[320], last[320] = "", vitals[512];
+    size_t i;
+    json_t *facts;
+    json_array_foreach((json_t *)comparisons, i, facts)
+    {
+        const json_t *device = json_object_get(facts, "device");
+        if (!json_object_get(device, "cuda")) continue;
+        pare_device_text(device, name, sizeof name);
+        if (!strcmp(name, last)) continue;
+        memcpy(last, name, sizeof last);
+        pare_vitals_text(device, vitals, sizeof vitals);
+        fprintf(file, "on %s%s%s\n", name, *vitals ? ": " : "", vitals);
+    }
+}
+
 static void print_marks(const json_t *comparisons, FILE *file)
 {
     if (any_model(comparisons, "emulated", true))
@@ -109,15 +131,16 @@ static void print_marks(const json_t *comparisons, FILE *file)
 static void add_labelled(pare_table *table, const json_t *m, const char *net)
 {
     char size[24], top1[16], drop[48], p[16], agree[16], ms[16], speed[16], db[16];
-    drop_text(m, drop, sizeof drop);
+    pare_report_drop(m, drop, sizeof drop);
     pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
                    json_string_value(json_object_get(m, "precision")),
                    pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
-                   maybe(m, "top1", "%.2f", top1, sizeof top1), drop,
-                   maybe(m, "mcnemar.p", "%.2g", p, sizeof p),
-                   maybe(m, "agreement", "%.2f", agree, sizeof agree),
-                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), latency(m, ms, sizeof ms),
-                   maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
+                   pare_report_text(m, "top1", "%.2f", top1, sizeof top1), drop,
+                   pare_report_text(m, "mcnemar.p", "%.2g", p, sizeof p),
+                   pare_report_text(m, "agreement", "%.2f", agree, sizeof agree),
+                   pare_report_text(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db),
+                   pare_report_latency(m, ms, sizeof ms),
+                   pare_report_text(m, "speed_up", "%.2fx", speed, sizeof speed));
 }
 
 static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
@@ -128,10 +151,11 @@ static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
     pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
                    json_string_value(json_object_get(m, "precision")),
                    pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
-                   maybe(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
-                   maybe(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
-                   maybe(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
-                   latency(m, ms, sizeof ms), maybe(m, "speed_up", "%.2fx", speed, sizeof speed));
+                   pare_report_text(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
+                   pare_report_text(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
+                   pare_report_text(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
+                   pare_report_latency(m, ms, sizeof ms),
+                   pare_report_text(m, "speed_up", "%.2fx", speed, sizeof speed));
 }
 
 /* Comparisons with labels and without have different columns: one table each. */
@@ -173,5 +197,6 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 {
     print_some(arena, comparisons, file, true);
     print_some(arena, comparisons, file, false);
+    print_devices(comparisons, file);
     print_marks(comparisons, file);
 }

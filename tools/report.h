@@ -21,12 +21,21 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *comparisons,
                                              const char *path);
 
-/* "resnet" from "zoo/resnet.int8.onnx": the file's name up to its first dot; returns text. */
+/* "resnet" from "zoo/resnet.int8.onnx", "net-0.50" from "net-0.50.onnx": the file's name up to the
+   first dot that is none of a number; returns text. */
 const char *pare_report_stem(const char *path, char *text, size_t size);
 
 /* The number at a path of keys and one index ("latency_ms.median", "outputs.0.sqnr_db"); missing
    where it is not there or null. */
 double pare_report_number(const json_t *json, const char *path, double missing);
+
+/* Cells of text tables, "" where the facts lack the number: a number as "%.2f", "%.1f", "%.2g" or
+   "%.2fx" say, else "%.3g"; "+0.03 [-0.05, +0.11]"; the median latency in milliseconds, "~" for
+   emulated arithmetic, "*" for an unstable one. */
+const char *pare_report_text(const json_t *model, const char *path, const char *format, char *text,
+                             size_t size);
+void pare_report_drop(const json_t *model, char *text, size_t size);
+const char *pare_report_latency(const json_t *model, char *text, size_t size);
 
 #ifdef __cplusplus
 }

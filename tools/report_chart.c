@@ -2,17 +2,15 @@
 #include "tools/report_chart.h"
 
 #include "tools/report.h"
+#include "tools/svg.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Pixels of the drawing and of its plotting area, and the values at the area's ends. x is the
-   logarithm of milliseconds. */
+/* The frame, and what y is: top-1 in percent, else SQNR in dB. x: milliseconds. */
 typedef struct chart {
-    pare_text *text;
-    double width, height, left, right, top, bottom;
-    double x0, x1, y0, y1;
-    bool labels; /* y: top-1 in percent, else SQNR in dB */
+    pare_svg svg;
+    bool labels;
 } chart;
 
 typedef struct point {
@@ -33,20 +31,7 @@ static point point_of(const json_t *model, bool labels)
     return p;
 }
 
-static bool drawable(const point *p)
-{
-    return p->ms > 0 && isfinite(p->y);
-}
-
-static double x_of(const chart *c, double ms)
-{
-    return c->left + (log10(ms) - c->x0) / (c->x1 - c->x0) * (c->right - c->left);
-}
-
-static double y_of(const chart *c, double y)
-{
-    return c->bottom - (y - c->y0) / (c->y1 - c->y0) * (c->bottom - c->top);
-}
+static bool drawable(const point *p) { return p->ms > 0 && isfinite(p->y); }
 
 /* The ends of both axes: all points and intervals with a margin. False where nothing can be drawn.
  */
@@ -54,77 +39,14 @@ static bool set_ends(chart *c, const json_t *comparisons)
 {
     size_t i, k;
     json_t *facts, *model;
-    c->x0 = c->y0 = INFINITY;
-    c->x1 = c->y1 = -INFINITY;
+    pare_svg_clear(&c->svg);
     json_array_foreach((json_t *)comparisons, i, facts)
         json_array_foreach(json_object_get(facts, "models"), k, model)
     {
         point p = point_of(model, c->labels);
-        if (!drawable(&p)) continue;
-        c->x0 = fmin(c->x0, log10(p.ms));
-        c->x1 = fmax(c->x1, log10(p.ms));
-        c->y0 = fmin(c->y0, isnan(p.low) ? p.y : p.low);
-        c->y1 = fmax(c->y1, isnan(p.high) ? p.y : p.high);
+        if (drawable(&p)) pare_svg_include(&c->svg, p.ms, p.y, p.low, p.high);
     }
-    if (!(c->x1 >= c->x0)) return false;
-    double dx = fmax(0.08 * (c->x1 - c->x0), 0.06), dy = fmax(0.08 * (c->y1 - c->y0), 0.1);
-    c->x0 -= dx;
-    c->x1 += dx;
-    c->y0 -= dy;
-    c->y1 += dy;
-    return true;
-}
-
-/* The greatest of 1, 2, 5 times a power of ten that gives at least `least` steps. */
-static double nice_step(double span, int least)
-{
-    double ten = pow(10, floor(log10(span / least)));
-    double step = ten;
-    if (span / (2 * ten) >= least) step = 2 * ten;
-    if (span / (5 * ten) >= least) step = 5 * ten;
-    return step;
-}
-
-static void add_grid_y(const chart *c)
-{
-    double step = nice_step(c->y1 - c->y0, 4);
-    int digits = step < 0.1 ? 2 : step < 1 ? 1 : 0;
-    for (double y = ceil(c->y0 / step) * step; y <= c->y1; y += step) {
-        double at = y_of(c, y);
-        pare_text_add(c->text,
-                      "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                      "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
-                      "text-anchor=\"end\">%.*f</text>\n",
-                      c->left, c->right, at, at, c->left - 8, at + 4, digits, y);
-    }
-}
-
-static void add_grid_x(const chart *c)
-{
-    static const double mantissa[] = {1, 2, 5};
-    double nearest = -INFINITY;
-    for (int e = (int)floor(c->x0); e <= (int)ceil(c->x1); e++)
-        for (int m = 0; m < 3; m++) {
-            double ms = mantissa[m] * pow(10, e), at = x_of(c, ms);
-            if (at < c->left || at > c->right || at - nearest < 34) continue;
-            nearest = at;
-            pare_text_add(c->text,
-                          "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                          "stroke=\"var(--line)\"/><text x=\"%.1f\" y=\"%.1f\" "
-                          "text-anchor=\"middle\">%g</text>\n",
-                          at, at, c->top, c->bottom, at, c->bottom + 18, ms);
-        }
-}
-
-static void add_axes(const chart *c)
-{
-    add_grid_y(c);
-    add_grid_x(c);
-    pare_text_add(c->text,
-                  "<text x=\"%.1f\" y=\"%.1f\">%s</text><text x=\"%.1f\" y=\"%.1f\" "
-                  "text-anchor=\"end\">median latency of one sample, ms (logarithmic)</text>\n",
-                  c->left - 40, c->top - 14, c->labels ? "top-1, %" : "SQNR, dB", c->right,
-                  c->bottom + 38);
+    return pare_svg_widen(&c->svg, 0.06, 0.1);
 }
 
 /* One shape per precision: circle, square, triangle, diamond. */
@@ -146,17 +68,17 @@ static void add_marker(pare_text *t, const char *precision, double x, double y, 
 
 static void add_point(const chart *c, const point *p, const char *colour)
 {
-    double x = x_of(c, p->ms), y = y_of(c, p->y);
+    double x = pare_svg_x(&c->svg, p->ms), y = pare_svg_y(&c->svg, p->y);
     if (!isnan(p->low))
-        pare_text_add(c->text,
+        pare_text_add(c->svg.text,
                       "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
                       "stroke-opacity=\".35\" stroke-width=\"2\"/>",
-                      x, x, y_of(c, p->low), y_of(c, p->high), colour);
-    add_marker(c->text, p->precision, x, y, colour);
-    pare_text_add(c->text, "><title>");
-    pare_text_add_escaped(c->text, p->file);
-    pare_text_add(c->text, ": %.2f %s, %.3g ms</title>", p->y, c->labels ? "%" : "dB", p->ms);
-    pare_text_add(c->text, "</%s>\n",
+                      x, x, pare_svg_y(&c->svg, p->low), pare_svg_y(&c->svg, p->high), colour);
+    add_marker(c->svg.text, p->precision, x, y, colour);
+    pare_text_add(c->svg.text, "><title>");
+    pare_text_add_escaped(c->svg.text, p->file);
+    pare_text_add(c->svg.text, ": %.2f %s, %.3g ms</title>", p->y, c->labels ? "%" : "dB", p->ms);
+    pare_text_add(c->svg.text, "</%s>\n",
                   !strcmp(p->precision, "int8")   ? "rect"
                   : !strcmp(p->precision, "fp16") ? "path"
                   : !strcmp(p->precision, "bf16") ? "path"
@@ -176,10 +98,11 @@ static void add_group(const chart *c, const json_t *facts, size_t group)
     {
         point p = point_of(model, c->labels);
         if (k && drawable(&first) && drawable(&p))
-            pare_text_add(c->text,
+            pare_text_add(c->svg.text,
                           "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
                           "stroke-opacity=\".4\"/>",
-                          x_of(c, first.ms), y_of(c, first.y), x_of(c, p.ms), y_of(c, p.y), colour);
+                          pare_svg_x(&c->svg, first.ms), pare_svg_y(&c->svg, first.y),
+                          pare_svg_x(&c->svg, p.ms), pare_svg_y(&c->svg, p.y), colour);
     }
     json_array_foreach((json_t *)models, k, model)
     {
@@ -201,26 +124,26 @@ static double add_legend(const chart *c, const json_t *comparisons)
         const json_t *first = json_array_get(json_object_get(facts, "models"), 0);
         pare_report_stem(json_string_value(json_object_get(first, "file")), stem, sizeof stem);
         double wide = 34 + 7.2 * (double)strlen(stem);
-        if (x + wide > c->width && x > 14) {
+        if (x + wide > c->svg.width && x > 14) {
             x = 14;
             y += 20;
         }
         snprintf(colour, sizeof colour, "var(--c%zu)", i % PARE_CHART_COLOURS);
-        pare_text_add(c->text,
+        pare_text_add(c->svg.text,
                       "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\" fill=\"%s\"/>"
                       "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">",
                       x, y - 6, colour, x + 20, y);
-        pare_text_add_escaped(c->text, stem);
-        pare_text_add(c->text, "</text>\n");
+        pare_text_add_escaped(c->svg.text, stem);
+        pare_text_add(c->svg.text, "</text>\n");
         x += wide;
     }
-    if (x + 4 * 56 > c->width) {
+    if (x + 4 * 56 > c->svg.width) {
         x = 14;
         y += 20;
     }
     for (i = 0; i < 4; i++, x += 56) {
-        add_marker(c->text, precisions[i], x + 7, y - 4, "var(--soft)");
-        pare_text_add(c->text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y,
+        add_marker(c->svg.text, precisions[i], x + 7, y - 4, "var(--soft)");
+        pare_text_add(c->svg.text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y,
                       precisions[i]);
     }
     return y;
@@ -229,12 +152,13 @@ static double add_legend(const chart *c, const json_t *comparisons)
 static void add_chart(pare_text *text, const json_t *comparisons, const char *class, double width,
                       double height, bool labels)
 {
-    chart c = {.text = text,
-               .width = width,
-               .height = height,
-               .left = 54,
-               .right = width - 16,
-               .bottom = height - 48,
+    chart c = {.svg = {.text = text,
+                       .width = width,
+                       .height = height,
+                       .left = 54,
+                       .right = width - 16,
+                       .bottom = height - 48,
+                       .log_x = true},
                .labels = labels};
     if (!set_ends(&c, comparisons)) return;
     pare_text_add(
@@ -242,8 +166,9 @@ static void add_chart(pare_text *text, const json_t *comparisons, const char *cl
         "<svg class=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s against "
         "latency of every model\">\n",
         class, width, height, labels ? "Accuracy" : "SQNR");
-    c.top = add_legend(&c, comparisons) + 44;
-    add_axes(&c);
+    c.svg.top = add_legend(&c, comparisons) + 44;
+    pare_svg_axes(&c.svg, "median latency of one sample, ms (logarithmic)",
+                  labels ? "top-1, %" : "SQNR, dB");
     size_t i;
     json_t *facts;
     json_array_foreach((json_t *)comparisons, i, facts) add_group(&c, facts, i);
@@ -258,7 +183,7 @@ static bool by_accuracy(const json_t *comparisons)
 
 static bool has_points(const json_t *comparisons, bool labels)
 {
-    chart c = {.labels = labels};
+    chart c = {.svg.log_x = true, .labels = labels};
     return set_ends(&c, comparisons);
 }
 

@@ -11,8 +11,6 @@
 extern "C" {
 #endif
 
-enum { PARE_CHART_COLOURS = 8 }; /* --c0 to --c7 of the page */
-
 /* A wide and a narrow picture, of which the page shows one; nothing where no model has a latency.
  */
 void pare_chart_add(pare_text *text, const json_t *comparisons);

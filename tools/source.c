@@ -129,6 +129,7 @@ pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model
     *out = (pare_source){.ctx = tool->ctx};
     PARE_TRY(open_data(tool, out, model, options));
     pare_status st = choose(tool, out, options, own);
+    if (st == PARE_OK) st = pare_tool_open_device(tool);
     if (st != PARE_OK) pare_source_close(out);
     return st;
 }
@@ -143,6 +144,17 @@ pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model, const cha
     return PARE_FAIL(ctx, INPUT,
                      "%s: input '%s' is given shape %s: 0 samples; at least one is needed",
                      model->path, input, pare_shape_text(shape, text, sizeof text));
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+void pare_source_sort(pare_source *source)
+{
+    qsort(source->samples, (size_t)source->count, sizeof *source->samples, ascending);
 }
 
 void pare_source_close(pare_source *source)

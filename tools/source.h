@@ -81,6 +81,10 @@ PARE_NODISCARD pare_status pare_source_open(pare_tool *tool, pare_source *out,
 PARE_NODISCARD pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model,
                                               const char *input, const pare_shape *shape);
 
+/* Puts the samples in ascending order: sums of floats depend on the order, and --shuffle changes no
+   result. */
+void pare_source_sort(pare_source *source);
+
 void pare_source_close(pare_source *source);
 
 /* What was read, for facts: file, samples, range. */

@@ -83,10 +83,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void pare_stats_sort(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-}
+void pare_stats_sort(double *values, size_t n) { qsort(values, n, sizeof *values, by_value); }
 
 double pare_stats_percentile(const double *sorted, size_t n, double q)
 {

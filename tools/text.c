@@ -36,22 +36,11 @@ void pare_text_add(pare_text *text, const char *format, ...)
 void pare_text_add_escaped(pare_text *text, const char *plain)
 {
     for (; *plain; plain++) switch (*plain) {
-        case '&':
-            pare_text_add(text, "&amp;");
-            break;
-        case '<':
-            pare_text_add(text, "&lt;");
-            break;
-        case '>':
-            pare_text_add(text, "&gt;");
-            break;
-        case '"':
-            pare_text_add(text, "&quot;");
-            break;
-        case '\'':
-            pare_text_add(text, "&#39;");
-            break;
-        default:
-            pare_text_add(text, "%c", *plain);
+        case '&': pare_text_add(text, "&amp;"); break;
+        case '<': pare_text_add(text, "&lt;"); break;
+        case '>': pare_text_add(text, "&gt;"); break;
+        case '"': pare_text_add(text, "&quot;"); break;
+        case '\'': pare_text_add(text, "&#39;"); break;
+        default: pare_text_add(text, "%c", *plain);
         }
 }

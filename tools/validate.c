@@ -2,9 +2,9 @@
 #include "tools/validate.h"
 
 #include "tools/measure.h"
+#include "tools/profile.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { ENOUGH = 500 }; /* samples after which accuracy near chance stops the work */
 
@@ -112,10 +112,7 @@ pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch)
     return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
 }
 
-pare_status pare_contest_finish(pare_contest *c)
-{
-    return stop_near_chance(c);
-}
+pare_status pare_contest_finish(pare_contest *c) { return stop_near_chance(c); }
 
 /* --- latency --- */
 
@@ -125,16 +122,20 @@ static pare_status plan_one(pare_contest *c, int k, const pare_source *source, i
 {
     pare_plan_options options = {
         .threads = threads ? threads : 1, .tune = true, .device = c->tool->device};
-    int fixed = pare_model_fixed_batch(c->contender[k].model);
-    pare_input_shape *shapes =
-        pare_arena_alloc(&c->tool->arena, (size_t)source->input_count, sizeof *shapes);
+    const pare_model *model = c->contender[k].model;
+    int fixed = pare_model_fixed_batch(model), count;
+    pare_value **inputs = pare_model_inputs(&c->tool->arena, model, &count);
+    if (!inputs) return PARE_MEMORY;
+    if (source) count = source->input_count;
+    pare_input_shape *shapes = pare_arena_alloc(&c->tool->arena, (size_t)count + 1, sizeof *shapes);
     if (!shapes) return PARE_MEMORY;
-    for (int i = 0; i < source->input_count; i++) {
-        shapes[i] = (pare_input_shape){source->inputs[i].name, *pare_data_shape(source->data, i)};
-        if (shapes[i].shape.rank) shapes[i].shape.dim[0] = fixed ? fixed : 1;
+    for (int i = 0; i < count; i++) {
+        shapes[i] =
+            source ? (pare_input_shape){source->inputs[i].name, *pare_data_shape(source->data, i)}
+                   : (pare_input_shape){inputs[i]->name, inputs[i]->shape};
+        if (shapes[i].shape.rank > 0) shapes[i].shape.dim[0] = fixed ? fixed : 1;
     }
-    PARE_TRY(pare_plan_new(c->tool->ctx, plan, c->contender[k].model, shapes, source->input_count,
-                           &options));
+    PARE_TRY(pare_plan_new(c->tool->ctx, plan, model, shapes, count, &options));
     PARE_TRY(pare_runner_new(c->tool->ctx, runner, *plan));
     pare_measure_fill(*runner);
     return PARE_OK;
@@ -147,6 +148,13 @@ static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < c->count; k++)
             PARE_TRY(pare_measure(c->tool->ctx, runner[k], &options, &times[k]));
+    return PARE_OK;
+}
+
+static pare_status take_steps(pare_contest *c, pare_runner *const *runner)
+{
+    for (int k = 0; c->profile && k < c->count; k++)
+        PARE_TRY(pare_profile_steps(c->tool->ctx, runner[k], &c->contender[k].steps));
     return PARE_OK;
 }
 
@@ -179,6 +187,7 @@ pare_status pare_contest_time(pare_contest *c, const pare_source *source, int th
         st = plan_one(c, k, source, threads, &plan[k], &runner[k]);
     if (st == PARE_OK) st = time_rounds(c, runner, times);
     if (st == PARE_OK) st = take_times(c, times, plan, threads ? threads : 1);
+    if (st == PARE_OK) st = take_steps(c, runner);
     for (int k = 0; k < c->count; k++) {
         pare_times_free(&times[k]);
         if (runner[k]) pare_runner_free(runner[k]);
@@ -237,6 +246,17 @@ static json_t *errors_json(const pare_contender *one)
     return list;
 }
 
+static void add_results(json_t *json, const pare_contest *c, int k)
+{
+    const pare_contender *one = &c->contender[k];
+    pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
+    if (c->classes) add_accuracy(json, c, one);
+    if (k && is_classifier(&rows))
+        json_object_set_new(json, "agreement",
+                            json_real(100 * (double)one->agreed / (double)c->samples));
+    if (k) json_object_set_new(json, "outputs", errors_json(one));
+}
+
 json_t *pare_contest_json(const pare_contest *c)
 {
     json_t *list = json_array();
@@ -247,12 +267,7 @@ json_t *pare_contest_json(const pare_contest *c)
                                  (json_int_t)pare_model_bytes(one->model), "parameters",
                                  (json_int_t)one->facts.parameters, "macs_per_sample",
                                  one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
-        pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
-        if (c->classes) add_accuracy(json, c, one);
-        if (k && is_classifier(&rows))
-            json_object_set_new(json, "agreement",
-                                json_real(100 * (double)one->agreed / (double)c->samples));
-        if (k) json_object_set_new(json, "outputs", errors_json(one));
+        if (one->predictor) add_results(json, c, k);
         if (one->latency) json_object_update(json, one->latency);
         if (k && one->latency) {
             const char *const path = "latency_ms";

@@ -21,6 +21,7 @@ typedef struct pare_contender {
     pare_error_sums *error;     /* (outputs) against the first */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
+    json_t *steps;              /* of pare_profile_steps, where contest.profile asks, or NULL */
     json_t *latency;            /* of pare_times_json at batch 1 (or the model's own), or NULL */
 } pare_contender;
 
@@ -30,8 +31,19 @@ typedef struct pare_contest {
     int count;
     int64_t samples, classes; /* seen so far; 0 classes: no labels, or no output of classes */
     bool any_accuracy;        /* do not stop near chance */
+    bool profile;             /* pare_contest_time notes each step's time, too */
     const char *data;         /* file, for messages */
 } pare_contest;
+
+/* Reads contest->count models; the others must have as many outputs as the first. */
+PARE_NODISCARD pare_status pare_contest_open(pare_contest *contest, const char *const *path);
+void pare_contest_close(pare_contest *contest);
+
+/* Plans all models and runs the source's samples through them; says before how much memory that
+   needs. */
+PARE_NODISCARD pare_status pare_contest_run(pare_contest *contest, const pare_source *source,
+                                            const pare_source_options *options,
+                                            const pare_common *common);
 
 /* Runs one batch through every model. PARE_INPUT: a label out of range; the first model's accuracy
    is near chance (asked once enough samples were seen). */
@@ -41,7 +53,8 @@ PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_
 PARE_NODISCARD pare_status pare_contest_finish(pare_contest *contest);
 
 /* Latency of every model at batch 1, measured in turns so that all meet the same machine. threads
-   0: one, which other work on the machine disturbs least. */
+   0: one, which other work on the machine disturbs least. source NULL: models are run at the shapes
+   they have, batch 1; PARE_INPUT where another dim is unknown. */
 PARE_NODISCARD pare_status pare_contest_time(pare_contest *contest, const pare_source *source,
                                              int threads);
 

@@ -25,10 +25,7 @@ enum { ONE_BLOCK_EACH = 1 };
 enum { ONE_BLOCK_EACH = 0 };
 #endif
 
-void pare_arena_init(pare_arena *arena, pare_ctx *ctx)
-{
-    *arena = (pare_arena){.ctx = ctx};
-}
+void pare_arena_init(pare_arena *arena, pare_ctx *ctx) { *arena = (pare_arena){.ctx = ctx}; }
 
 void pare_arena_free(pare_arena *arena)
 {

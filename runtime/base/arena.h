@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An arena: many small allocations of one lifetime, freed together.
-   In builds with the address sanitizer each allocation is its own block, so that overruns are seen. */
+   In builds with the address sanitizer each allocation is its own block, so that overruns are seen.
+ */
 #ifndef PARE_RUNTIME_BASE_ARENA_H
 #define PARE_RUNTIME_BASE_ARENA_H
 

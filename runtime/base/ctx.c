@@ -91,7 +91,8 @@ void *pare_alloc(pare_ctx *ctx, size_t count, size_t size)
         memory = calloc(1, bytes ? bytes : 1);
     }
     if (!memory)
-        (void)PARE_FAIL(ctx, MEMORY, "out of memory: %zu x %zu bytes were not granted", count, size);
+        (void)PARE_FAIL(ctx, MEMORY, "out of memory: %zu x %zu bytes were not granted", count,
+                        size);
     return memory;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context: the message of the last failure, the log, the allocator. No globals, no thread-locals;
-   one thread at a time may fail in a context, so worker threads get one each (pare_ctx_child). */
+/* The context: the message of the last failure, the log, the allocator. No globals, no
+   thread-locals; one thread at a time may fail in a context, so worker threads get one each
+   (pare_ctx_child). */
 #ifndef PARE_RUNTIME_BASE_CTX_H
 #define PARE_RUNTIME_BASE_CTX_H
 
@@ -23,8 +24,9 @@ typedef struct pare_ctx {
     char message[2048]; /* of the first failure since pare_ctx_clear; "" where none */
     pare_log_fn log;    /* NULL: silent */
     void *log_user;
-    const volatile int *interrupted; /* set non-zero (by a signal handler) to stop long work; or NULL */
-    long fail_after;                 /* tests: allocations that still succeed; negative: no limit */
+    const volatile int
+        *interrupted; /* set non-zero (by a signal handler) to stop long work; or NULL */
+    long fail_after;  /* tests: allocations that still succeed; negative: no limit */
 } pare_ctx;
 
 /* A context that is silent and has no limit. */

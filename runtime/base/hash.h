@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 128-bit content hashes (XXH3). They identify files, tensors and samples; they are not signatures. */
+/* 128-bit content hashes (XXH3). They identify files, tensors and samples; they are not signatures.
+ */
 #ifndef PARE_RUNTIME_BASE_HASH_H
 #define PARE_RUNTIME_BASE_HASH_H
 
@@ -15,6 +16,10 @@ typedef struct pare_hash {
 } pare_hash;
 
 pare_hash pare_hash_bytes(const void *data, size_t bytes);
+
+/* The same of a read-only map of a file: memory of pages that were read is given back on the way, so
+   that a large file does not stay resident. */
+pare_hash pare_hash_map(const void *map, size_t bytes);
 
 /* Order-free sum (128-bit addition): equal multisets of items give equal sums. */
 pare_hash pare_hash_sum(pare_hash a, pare_hash b);

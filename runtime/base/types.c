@@ -7,7 +7,8 @@
 
 float pare_f16_to_f32(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+             mantissa = half & 1023;
     float value;
     if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24 */
         value = (float)mantissa * 0x1p-24f;
@@ -102,7 +103,7 @@ const pare_type_info *pare_type(pare_dtype dtype)
     static const pare_type_info table[PARE_DTYPE_COUNT] = {
         [0] = {"?", "undefined", 0, NULL, NULL},
 #define PARE_TYPE(name, code, bits, onnx, convertible)                                             \
-    [code] = {#name, onnx, bits, PICK_##convertible(name##_to_f32),                           \
+    [code] = {#name, onnx, bits, PICK_##convertible(name##_to_f32),                                \
               PICK_##convertible(name##_from_f32)},
 #include "runtime/base/types.inc"
 #undef PARE_TYPE

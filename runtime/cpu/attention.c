@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in plain C, any strides: Y = softmax(scale * Q K^T + mask) V along the last axis, sums in
-   double, rounded once to Y's type ("Attention Is All You Need", Vaswani et al. 2017, section 3.2.1).
-   The scores of one row live in scratch. */
+/* Attention in plain C, any strides: Y = softmax(scale * Q K^T + mask) V along the last axis, sums
+   in double, rounded once to Y's type ("Attention Is All You Need", Vaswani et al. 2017,
+   section 3.2.1). The scores of one row live in scratch. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 
@@ -101,10 +101,12 @@ static pare_status attention_run(const pare_call *c)
     return PARE_OK;
 }
 
-const pare_kernel pare_ref_attention = {.name = "ref_attention", .can = attention_can,
-                                        .prepare = attention_prepare, .run = attention_run,
+const pare_kernel pare_ref_attention = {.name = "ref_attention",
+                                        .can = attention_can,
+                                        .prepare = attention_prepare,
+                                        .run = attention_run,
                                         .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_attention[] = {
-    PARE_WITH_ONEDNN(&pare_onednn_attention) &pare_attention_f32, &pare_widened,
-    &pare_ref_attention, NULL};
+const pare_kernel *const pare_cpu_attention[] = {PARE_WITH_ONEDNN(&pare_onednn_attention) &
+                                                     pare_attention_f32,
+                                                 &pare_widened, &pare_ref_attention, NULL};

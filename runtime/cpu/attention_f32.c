@@ -14,16 +14,6 @@
 
 enum { ROWS = 6, COLUMNS = 16 };
 
-/* Contraction to fused multiply-adds is allowed here: these are float sums. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__)
-#define TILE_CODE                                                                                  \
-    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"),                   \
-                   optimize("O3,fp-contract=fast")))
-#else
-#define TILE_CODE
-#endif
-
 typedef struct attention_state {
     float scale;
     int64_t heads, queries, keys, depth, width; /* depth of Q and K, width of V */
@@ -34,8 +24,8 @@ typedef struct attention_state {
 typedef float lanes __attribute__((vector_size(COLUMNS * sizeof(float))));
 
 /* c (6, n) = a (6, k) x b (k, n), n a multiple of 16. */
-TILE_CODE static void multiply(float *c, int64_t c_step, const float *a, int64_t a_step,
-                               const float *b, int64_t b_step, int64_t k, int64_t n)
+PARE_CLONES_SUMS static void multiply(float *c, int64_t c_step, const float *a, int64_t a_step,
+                                      const float *b, int64_t b_step, int64_t k, int64_t n)
 {
     for (int64_t j = 0; j < n; j += COLUMNS) {
         lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, s4 = {0}, s5 = {0}, row;

@@ -16,12 +16,11 @@
         (void)arg;                                                                                 \
         if (s[0] == 1 && s[1] == 1 && s[2] == 0 && s[3] == 0) {                                    \
             const calc f = (calc)factor[0], t = (calc)shift[0];                                    \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) y[i] = store(load(x[i]) * f + t);                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = store(load(x[i]) * f + t);  \
         } else                                                                                     \
             for (int64_t i = 0; i < n; i++)                                                        \
-                y[i * s[0]] = store(load(x[i * s[1]]) * (calc)factor[i * s[2]] +                   \
-                                    (calc)shift[i * s[3]]);                                        \
+                y[i * s[0]] =                                                                      \
+                    store(load(x[i * s[1]]) * (calc)factor[i * s[2]] + (calc)shift[i * s[3]]);     \
     }
 ROW(f32, float, float, PARE_REF_AS_IS, PARE_REF_AS_IS, PARE_CLONES)
 ROW(f64, double, double, PARE_REF_AS_IS, PARE_REF_AS_IS, )

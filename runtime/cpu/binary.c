@@ -3,6 +3,7 @@
    Max Sum Mean (13). f16 and bf16 compute in f32 and round the node's output once; integers wrap
    around, x / 0 and x mod 0 give 0. */
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/number.h"
 
 #include <math.h>
 #include <tgmath.h>
@@ -16,22 +17,22 @@
         memory *out = (memory *)p[0];                                                              \
         (void)arg;                                                                                 \
         if (s[0] == 1 && s[1] == 1 && s[2] == 1)                                                   \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) {                                                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                    \
+            {                                                                                      \
                 const real x = load(a[i]), y = load(b[i]);                                         \
                 out[i] = store((real)(expr));                                                      \
             }                                                                                      \
         else if (s[0] == 1 && s[1] == 1 && s[2] == 0) {                                            \
             const real y = load(b[0]);                                                             \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) {                                                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                    \
+            {                                                                                      \
                 const real x = load(a[i]);                                                         \
                 out[i] = store((real)(expr));                                                      \
             }                                                                                      \
         } else if (s[0] == 1 && s[1] == 0 && s[2] == 1) {                                          \
             const real x = load(a[0]);                                                             \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) {                                                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                    \
+            {                                                                                      \
                 const real y = load(b[i]);                                                         \
                 out[i] = store((real)(expr));                                                      \
             }                                                                                      \
@@ -74,33 +75,15 @@
 #define ROWS(op, expr, signed_expr, unsigned_expr)                                                 \
     ROWS_FLOAT(op, expr) ROWS_SIGNED(op, signed_expr) ROWS_UNSIGNED(op, unsigned_expr) TABLE(op)
 
-static inline int64_t divide_signed(int64_t x, int64_t y)
-{
-    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
-}
-
-/* Mod (13) with fmod = 0 takes the divisor's sign, with fmod = 1 the dividend's. */
-static inline int64_t modulo_signed(int64_t x, int64_t y)
-{
-    if (y == 0 || y == -1) return 0;
-    int64_t r = x % y;
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
-}
-
-static inline int64_t remainder_signed(int64_t x, int64_t y)
-{
-    return y == 0 || y == -1 ? 0 : x % y;
-}
-
 ROWS(add, x + y, (uint64_t)x + (uint64_t)y, (uint64_t)x + (uint64_t)y)
 ROWS(sub, x - y, (uint64_t)x - (uint64_t)y, (uint64_t)x - (uint64_t)y)
 ROWS(mul, x *y, (uint64_t)x *(uint64_t)y, (uint64_t)x *(uint64_t)y)
-ROWS(div, x / y, divide_signed(x, y), y == 0 ? 0 : x / y)
-ROWS(prelu, x < 0 ? x * y : x, x < 0 ? (uint64_t)x * (uint64_t)y : (uint64_t)x, y > 0 ? x : x)
+ROWS(div, x / y, pare_int_divide(x, y), y == 0 ? 0 : x / y)
+ROWS(prelu, x < 0 ? x * y : x, x<0 ? (uint64_t)x *(uint64_t)y : (uint64_t)x, y> 0 ? x : x)
 ROWS(min, x != x ? x : y != y ? y : x < y ? x : y, x < y ? x : y, x < y ? x : y)
 ROWS(max, x != x ? x : y != y ? y : x > y ? x : y, x > y ? x : y, x > y ? x : y)
-ROWS(fmod, fmod(x, y), remainder_signed(x, y), y == 0 ? 0 : x % y)
-ROWS(mod, x - floor(x / y) * y, modulo_signed(x, y), y == 0 ? 0 : x % y)
+ROWS(fmod, fmod(x, y), pare_int_remainder(x, y), y == 0 ? 0 : x % y)
+ROWS(mod, x - floor(x / y) * y, pare_int_modulo(x, y), y == 0 ? 0 : x % y)
 
 /* --- kernels of two inputs --- */
 
@@ -208,8 +191,10 @@ static bool is_short(const pare_call *c)
 
 static pare_status sum_run(const pare_call *c)
 {
-    if (is_short(c)) sum_short(c, 1);
-    else fold_rows(c, &c->out[0], add_rows);
+    if (is_short(c))
+        sum_short(c, 1);
+    else
+        fold_rows(c, &c->out[0], add_rows);
     return PARE_OK;
 }
 
@@ -257,16 +242,6 @@ PARE_CLONES static void pow_f32(int64_t n, char *const *p, const int64_t *s, con
 HALVES(pow, f16)
 HALVES(pow, bf16)
 
-/* Integers to an integer power, wrapping around; a negative power truncates (1, -1 or 0). */
-static int64_t pow_int(int64_t x, int64_t e)
-{
-    if (e < 0) return x == 1 ? 1 : x == -1 ? (e % 2 ? -1 : 1) : 0;
-    uint64_t r = 1, b = (uint64_t)x;
-    for (; e > 0; e >>= 1, b *= b)
-        if (e & 1) r *= b;
-    return (int64_t)r;
-}
-
 static void pow_mixed(const pare_call *c)
 {
     const pare_view *out = &c->out[0];
@@ -278,7 +253,8 @@ static void pow_mixed(const pare_call *c)
         int64_t at = pare_ref_offset(out, index), i = pare_ref_offset(&a, index),
                 j = pare_ref_offset(&b, index);
         if (ints)
-            pare_ref_set_int(out, at, pow_int(pare_ref_get_int(&a, i), pare_ref_get_int(&b, j)));
+            pare_ref_set_int(out, at,
+                             pare_int_power(pare_ref_get_int(&a, i), pare_ref_get_int(&b, j)));
         else if (a.dtype == PARE_f64)
             pare_ref_set(out, at, pow(pare_ref_get(&a, i), pare_ref_get(&b, j)));
         else if (pare_type_is_float(a.dtype))
@@ -297,7 +273,8 @@ static bool pow_can(const pare_prep *p)
 static pare_status pow_run(const pare_call *c)
 {
     pare_dtype base = c->in[0].dtype;
-    if (base == PARE_f32 && c->in[1].dtype == PARE_f32) pare_ref_each_call(c, 2, pow_f32, NULL);
+    if (base == PARE_f32 && c->in[1].dtype == PARE_f32)
+        pare_ref_each_call(c, 2, pow_f32, NULL);
     else if ((base == PARE_f16 || base == PARE_bf16) && c->in[1].dtype == base)
         pare_ref_each_call(c, 2, base == PARE_f16 ? pow_f16 : pow_bf16, NULL);
     else

@@ -25,8 +25,7 @@ static void load_doubles(double *dst, const char *src, int64_t n, int64_t stride
 {
     switch (type) {
         PARE_REF_FLOATS(LOAD_FLOAT)
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -135,10 +134,7 @@ static bool cast_dense(const pare_call *c)
     return true;
 }
 
-static bool packed(pare_dtype t)
-{
-    return t == PARE_s4 || t == PARE_u4;
-}
+static bool packed(pare_dtype t) { return t == PARE_s4 || t == PARE_u4; }
 
 static bool castable(const pare_view *v)
 {
@@ -146,10 +142,7 @@ static bool castable(const pare_view *v)
            (packed(v->dtype) && (v->rank == 0 || pare_view_rowmajor(v)));
 }
 
-static bool cast_can(const pare_prep *p)
-{
-    return castable(&p->in[0]) && castable(&p->out[0]);
-}
+static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castable(&p->out[0]); }
 
 static pare_status cast_run(const pare_call *c)
 {

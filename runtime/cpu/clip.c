@@ -12,8 +12,8 @@
         const calc low = has_low ? (calc)load(*(const memory *)limit[0]->data) : (calc)0;          \
         const calc high = has_high ? (calc)load(*(const memory *)limit[1]->data) : (calc)0;        \
         if (has_low && has_high && s[0] == 1 && s[1] == 1)                                         \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) {                                                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                    \
+            {                                                                                      \
                 calc x = load(in[i]);                                                              \
                 x = x < low ? low : x;                                                             \
                 out[i] = store(x > high ? high : x);                                               \

@@ -24,7 +24,7 @@
     }
 
 #define EQUAL(type, memory, calc, load, store) ROW(equal, type, memory, calc, load, store, x == y)
-#define LESS(type, memory, calc, load, store) ROW(less, type, memory, calc, load, store, x < y)
+#define LESS(type, memory, calc, load, store)  ROW(less, type, memory, calc, load, store, x < y)
 #define GREATER(type, memory, calc, load, store)                                                   \
     ROW(greater, type, memory, calc, load, store, x > y)
 #define LESS_EQUAL(type, memory, calc, load, store)                                                \
@@ -37,15 +37,15 @@ PARE_REF_NUMBERS(GREATER)
 PARE_REF_NUMBERS(LESS_EQUAL)
 PARE_REF_NUMBERS(GREATER_EQUAL)
 ROW(equal, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x == !y)
-ROW(and, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x && y)
+ROW(and, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x &&y)
 ROW(or, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x || y)
 ROW(xor, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x != !y)
 
 #define ENTRY_OF(op, type) [PARE_##type] = op##_##type
 #define TABLE(op)                                                                                  \
-    ENTRY_OF(op, f32), ENTRY_OF(op, f64), ENTRY_OF(op, f16), ENTRY_OF(op, bf16),                   \
-        ENTRY_OF(op, s8), ENTRY_OF(op, u8), ENTRY_OF(op, s16), ENTRY_OF(op, u16),                  \
-        ENTRY_OF(op, s32), ENTRY_OF(op, u32), ENTRY_OF(op, s64), ENTRY_OF(op, u64)
+    ENTRY_OF(op, f32), ENTRY_OF(op, f64), ENTRY_OF(op, f16), ENTRY_OF(op, bf16), ENTRY_OF(op, s8), \
+        ENTRY_OF(op, u8), ENTRY_OF(op, s16), ENTRY_OF(op, u16), ENTRY_OF(op, s32),                 \
+        ENTRY_OF(op, u32), ENTRY_OF(op, s64), ENTRY_OF(op, u64)
 
 #define KERNEL(op, ...)                                                                            \
     static const pare_ref_row op##_rows[PARE_DTYPE_COUNT] = {__VA_ARGS__};                         \
@@ -146,10 +146,8 @@ static pare_status is_inf_run(const pare_call *c)
     return PARE_OK;
 }
 
-static const pare_kernel ref_is_nan = {.name = "ref_is_nan",
-                                       .can = pare_ref_can_floats,
-                                       .run = is_nan_run,
-                                       .flags = PARE_KERNEL_REF};
+static const pare_kernel ref_is_nan = {
+    .name = "ref_is_nan", .can = pare_ref_can_floats, .run = is_nan_run, .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_is_nan[] = {&ref_is_nan, NULL};
 static const pare_kernel ref_is_inf = {.name = "ref_is_inf",
                                        .can = pare_ref_can_floats,

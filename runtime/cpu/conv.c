@@ -27,14 +27,8 @@ static pare_status prepare(pare_prep *p, int w_at)
     return PARE_OK;
 }
 
-static pare_status conv_prepare(pare_prep *p)
-{
-    return prepare(p, 1);
-}
-static pare_status qlinear_prepare(pare_prep *p)
-{
-    return prepare(p, 3);
-}
+static pare_status conv_prepare(pare_prep *p) { return prepare(p, 1); }
+static pare_status qlinear_prepare(pare_prep *p) { return prepare(p, 3); }
 
 static pare_status transposed_prepare(pare_prep *p)
 {
@@ -157,10 +151,7 @@ static bool conv_can(const pare_prep *p)
     return pare_type_is_float(p->in[0].dtype) && p->in[1].dtype == p->in[0].dtype;
 }
 
-static bool is_byte(pare_dtype t)
-{
-    return t == PARE_s8 || t == PARE_u8;
-}
+static bool is_byte(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
 static bool integer_can(const pare_prep *p)
 {
     return is_byte(p->in[0].dtype) && is_byte(p->in[1].dtype);
@@ -193,7 +184,9 @@ static const pare_kernel ref_qlinear_conv = {.name = "ref_qlinear_conv",
 
 const pare_kernel *const pare_cpu_conv[] = {
     PARE_WITH_ONEDNN(&pare_onednn_conv, &pare_onednn_conv_brg, &pare_onednn_conv_jit,
-                     &pare_onednn_conv_gemm) &pare_float_conv, &ref_conv, NULL};
+                     &pare_onednn_conv_gemm) &
+        pare_float_conv,
+    &ref_conv, NULL};
 const pare_kernel *const pare_cpu_conv_transpose[] = {&ref_conv_transpose, NULL};
 const pare_kernel *const pare_cpu_conv_integer[] = {&ref_conv_integer, NULL};
 const pare_kernel *const pare_cpu_qlinear_conv[] = {&ref_qlinear_conv, NULL};

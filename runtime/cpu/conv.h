@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The convolution's plain loops on dense doubles, shared by Conv, its integer forms and FusedConv.
- */
+/* The convolution's plain loops on dense doubles, shared by Conv, its integer forms, its
+   gradients and FusedConv. */
 #ifndef PARE_RUNTIME_CPU_CONV_H
 #define PARE_RUNTIME_CPU_CONV_H
 
@@ -30,5 +30,10 @@ void pare_conv_image(const pare_conv *conv, double *y, const double *x, const do
 /* The transposed sum: w (C, M / group, kernel). */
 void pare_conv_image_transposed(const pare_conv *conv, double *y, const double *x, const double *w,
                                 int threads);
+
+/* dw (M, C / group, kernel) += the gradient of one image's sum by its weight, for dy (M, spatial).
+ */
+void pare_conv_image_weight(const pare_conv *conv, double *dw, const double *dy, const double *x,
+                            int threads);
 
 #endif

@@ -19,10 +19,7 @@ pare_status pare_conv_read(const pare_node *node, const pare_view *x, const pare
     return pare_window_read(node, &shape, w->dim + 2, &out->window);
 }
 
-static int64_t volume(const int64_t d[3])
-{
-    return d[0] * d[1] * d[2];
-}
+static int64_t volume(const int64_t d[3]) { return d[0] * d[1] * d[2]; }
 
 pare_status pare_conv_room_of(pare_ctx *ctx, const pare_conv *conv, pare_conv_room *out)
 {
@@ -127,4 +124,38 @@ void pare_conv_image_transposed(const pare_conv *conv, double *y, const double *
         for (int64_t i = o / m * c; i < (o / m + 1) * c; i++)
             plane_transposed(&conv->window, plane, x + i * in, w + (i * m + o % m) * taps);
     }
+}
+
+/* One tap of one pair of planes: the sum of x * dy over the output positions it reaches. */
+static double tap_gradient(const pare_window *w, const double *dy, const double *x,
+                           const int64_t tap[3])
+{
+    int64_t lo[3], hi[3], shift[3];
+    double sum = 0;
+    for (int i = 0; i < 3; i++) shift[i] = valid(w, i, tap[i], &lo[i], &hi[i]);
+    for (int64_t d = lo[0]; d < hi[0]; d++)
+        for (int64_t h = lo[1]; h < hi[1]; h++) {
+            int64_t id = d * w->stride[0] + shift[0], ih = h * w->stride[1] + shift[1];
+            const double *row = dy + (d * w->out[1] + h) * w->out[2];
+            const double *from = x + (id * w->in[1] + ih) * w->in[2] + shift[2];
+            for (int64_t o = lo[2]; o < hi[2]; o++) sum += row[o] * from[o * w->stride[2]];
+        }
+    return sum;
+}
+
+void pare_conv_image_weight(const pare_conv *conv, double *dw, const double *dy, const double *x,
+                            int threads)
+{
+    const pare_window *w = &conv->window;
+    int64_t in = volume(w->in), out = volume(w->out), taps = volume(w->kernel);
+    int64_t c = conv->c / conv->group, m = conv->m / conv->group;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t o = 0; o < conv->m; o++)
+        for (int64_t i = 0; i < c; i++)
+            for (int64_t t = 0; t < taps; t++) {
+                const int64_t tap[3] = {t / (w->kernel[1] * w->kernel[2]),
+                                        t / w->kernel[2] % w->kernel[1], t % w->kernel[2]};
+                dw[(o * c + i) * taps + t] +=
+                    tap_gradient(w, dy + o * out, x + (o / m * c + i) * in, tap);
+            }
 }

@@ -219,7 +219,4 @@ void pare_copy_fill(const pare_view *dst, const void *value, int threads)
     if (pare_view_count(dst)) pare_copy_view(dst, &v, threads);
 }
 
-bool pare_copy_can(const pare_prep *prep)
-{
-    return pare_type(prep->in[0].dtype)->bits >= 8;
-}
+bool pare_copy_can(const pare_prep *prep) { return pare_type(prep->in[0].dtype)->bits >= 8; }

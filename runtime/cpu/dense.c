@@ -16,10 +16,8 @@ bool pare_dense_can(pare_dtype dtype)
     case PARE_u16:
     case PARE_s32:
     case PARE_u32:
-    case PARE_bool:
-        return true;
-    default:
-        return false;
+    case PARE_bool: return true;
+    default: return false;
     }
 }
 
@@ -57,8 +55,7 @@ static void load_row(double *dst, const void *src, pare_dtype dtype, int64_t n, 
         LOAD(PARE_u16, uint16_t, SAME)
         LOAD(PARE_s32, int32_t, SAME)
         LOAD(PARE_u32, uint32_t, SAME)
-    default:
-        memset(dst, 0, (size_t)n * sizeof *dst);
+    default: memset(dst, 0, (size_t)n * sizeof *dst);
     }
 }
 
@@ -85,8 +82,7 @@ static void store_row(void *dst, const double *src, pare_dtype dtype, int64_t n,
         STORE(PARE_u16, uint16_t, SAME)
         STORE(PARE_s32, int32_t, SAME)
         STORE(PARE_u32, uint32_t, SAME)
-    default:
-        return;
+    default: return;
     }
 }
 

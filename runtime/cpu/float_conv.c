@@ -14,10 +14,7 @@ typedef struct float_conv {
     const float *packed; /* one per group; depthwise: (taps, channels) */
 } float_conv;
 
-static bool is_float(pare_dtype t)
-{
-    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
-}
+static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
 
 static bool can(const pare_prep *p)
 {

@@ -11,6 +11,8 @@
 #include "runtime/cpu/isa.h"
 #include "runtime/cpu/tile.h"
 
+#include <string.h>
+
 enum { PARE_FLOAT_COLUMNS = 512 };
 
 /* acc (rows, acc_step) = A x `blocks` blocks of B; A's elements are floats. */
@@ -26,11 +28,16 @@ typedef struct pare_float_gemm {
 void pare_float_gemm_init(pare_float_gemm *g, pare_isa isa, int64_t depth, int64_t columns);
 size_t pare_float_packed_count(const pare_float_gemm *g); /* floats */
 
-/* Element i of f32, f16 or bf16 data. */
+/* Element i of f32, f16 or bf16 data at any address, as a large constant has it in its file. */
 static inline float pare_float_at(const void *data, pare_dtype type, int64_t i)
 {
-    if (type == PARE_f32) return ((const float *)data)[i];
-    uint16_t half = ((const uint16_t *)data)[i];
+    float x;
+    uint16_t half;
+    if (type == PARE_f32) {
+        memcpy(&x, (const char *)data + (size_t)i * sizeof x, sizeof x);
+        return x;
+    }
+    memcpy(&half, (const char *)data + (size_t)i * sizeof half, sizeof half);
     return type == PARE_f16 ? pare_f16_to_f32(half) : pare_bf16_to_f32(half);
 }
 

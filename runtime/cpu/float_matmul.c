@@ -10,10 +10,7 @@ typedef struct float_matmul {
     pare_float_gemm gemm;
 } float_matmul;
 
-static bool is_float(pare_dtype t)
-{
-    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
-}
+static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
 
 /* Gemm's C may be a row, or of Y's shape (then it is added like a residual). */
 static bool bias_fits(const pare_prep *p, pare_matmul_args *m)

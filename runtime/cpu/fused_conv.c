@@ -3,6 +3,7 @@
    Float: Y = act(conv(X, W) + B + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (x - z_x) * w over taps inside the tensor, then epilogue.h. */
 #include "runtime/cpu/fast.h"
+#include "runtime/cpu/int8_rows.h"
 #include "runtime/ops/product.h"
 
 typedef struct strides {
@@ -55,11 +56,6 @@ typedef struct taps {
                 }                                                                                  \
     } while (0)
 
-static inline int32_t byte_at(const pare_view *v, int64_t i)
-{
-    return v->dtype == PARE_s8 ? ((const int8_t *)v->data)[i] : ((const uint8_t *)v->data)[i];
-}
-
 static inline float float_at(const pare_view *v, int64_t i)
 {
     const pare_type_info *type = pare_type(v->dtype);
@@ -71,7 +67,8 @@ static void int8_point(const pare_call *c, const taps *t, int64_t m, int64_t zi,
     const pare_conv_args *a = t->args;
     const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
     int64_t acc = 0;
-    EACH_TAP(t, acc += (int64_t)(byte_at(&c->in[0], xi) - a->q.x_zero) * byte_at(&c->in[1], wi));
+    EACH_TAP(t, acc +=
+                (int64_t)(pare_byte_at(&c->in[0], xi) - a->q.x_zero) * pare_byte_at(&c->in[1], wi));
     float v = ((float)(int32_t)acc + (a->bias ? a->bias[m] : 0)) * a->scale[m];
     if (z) v = pare_epilogue_residual(&a->epilogue, v, z->data, zi);
     pare_epilogue_store(&a->epilogue, v, c->out[0].data, yi);

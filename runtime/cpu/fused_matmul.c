@@ -3,6 +3,8 @@
    Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
 #include "runtime/cpu/fast.h"
+#include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/ref.h"
 #include "runtime/ops/product.h"
 
 static pare_status matmul_prepare(pare_prep *p)
@@ -13,17 +15,6 @@ static pare_status matmul_prepare(pare_prep *p)
     return pare_matmul_args_read(p, args);
 }
 
-static inline int32_t byte_at(const pare_view *v, int64_t i)
-{
-    return v->dtype == PARE_s8 ? ((const int8_t *)v->data)[i] : ((const uint8_t *)v->data)[i];
-}
-
-static inline float float_at(const pare_view *v, int64_t i)
-{
-    const pare_type_info *type = pare_type(v->dtype);
-    return type->to_f32((const char *)v->data + i * (type->bits / 8));
-}
-
 typedef struct dot {
     int64_t a, a_step, b, b_step; /* first elements and strides along the inner axis */
 } dot;
@@ -32,8 +23,8 @@ static int32_t int8_sum(const pare_call *c, const pare_matmul_args *m, const dot
 {
     int64_t acc = 0;
     for (int64_t k = 0; k < m->depth; k++)
-        acc += (int64_t)(byte_at(&c->in[0], d->a + k * d->a_step) - m->q.x_zero) *
-               (byte_at(&c->in[1], d->b + k * d->b_step) - m->q.w_zero);
+        acc += (int64_t)(pare_byte_at(&c->in[0], d->a + k * d->a_step) - m->q.x_zero) *
+               (pare_byte_at(&c->in[1], d->b + k * d->b_step) - m->q.w_zero);
     return (int32_t)acc;
 }
 
@@ -53,14 +44,13 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
     }
     double acc = 0;
     for (int64_t k = 0; k < m->depth; k++)
-        acc += (double)float_at(&c->in[0], d->a + k * d->a_step) *
-               (double)float_at(&c->in[1], d->b + k * d->b_step);
+        acc += pare_ref_get(&c->in[0], d->a + k * d->a_step) *
+               pare_ref_get(&c->in[1], d->b + k * d->b_step);
     acc *= (double)m->alpha;
-    if (bias) acc += (double)float_at(bias, bi);
-    if (z) acc += (double)float_at(z, zi);
-    const pare_type_info *type = pare_type(c->out[0].dtype);
-    type->from_f32_ref((char *)c->out[0].data + yi * (type->bits / 8),
-                       pare_act_apply(&m->act, (float)acc));
+    if (bias) acc += pare_ref_get(bias, bi);
+    if (z) acc += pare_ref_get(z, zi);
+    if (m->act.kind != PARE_ACT_NONE) acc = (double)pare_act_apply(&m->act, (float)acc);
+    pare_ref_set(&c->out[0], yi, acc);
 }
 
 static pare_status matmul_run(const pare_call *c)

@@ -59,14 +59,8 @@ static pare_status run_planes(const pare_call *c, plane_fn fn, int64_t p)
     return PARE_OK;
 }
 
-static pare_status average_run(const pare_call *c)
-{
-    return run_planes(c, plane_mean, 0);
-}
-static pare_status max_run(const pare_call *c)
-{
-    return run_planes(c, plane_max, 0);
-}
+static pare_status average_run(const pare_call *c) { return run_planes(c, plane_mean, 0); }
+static pare_status max_run(const pare_call *c) { return run_planes(c, plane_max, 0); }
 
 static pare_status lp_run(const pare_call *c)
 {
@@ -112,8 +106,8 @@ static const pare_kernel ref_global_lp_pool = {.name = "ref_global_lp_pool",
 static const pare_kernel ref_lrn = {
     .name = "ref_lrn", .can = pare_ref_can_floats, .run = lrn_run, .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_global_average_pool[] = {
-    &pare_nhwc_global_average_pool, &ref_global_average_pool, NULL};
+const pare_kernel *const pare_cpu_global_average_pool[] = {&pare_nhwc_global_average_pool,
+                                                           &ref_global_average_pool, NULL};
 const pare_kernel *const pare_cpu_global_max_pool[] = {&ref_global_max_pool, NULL};
 const pare_kernel *const pare_cpu_global_lp_pool[] = {&ref_global_lp_pool, NULL};
 const pare_kernel *const pare_cpu_lrn[] = {&ref_lrn, NULL};

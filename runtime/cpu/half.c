@@ -53,10 +53,7 @@ static int64_t narrow_f16(uint16_t *dst, const float *src, int64_t n)
     (void)dst, (void)src, (void)n;
     return 0;
 }
-static bool has_f16c(void)
-{
-    return false;
-}
+static bool has_f16c(void) { return false; }
 #endif
 
 static void widen_row(float *dst, const uint16_t *src, pare_dtype half, int64_t n)

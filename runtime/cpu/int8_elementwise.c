@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QAdd, QMul, Table, Requantize and QConcat, any strides.
-     QAdd        v = fmaf(b - z_b, s_b / s_y, (a - z_a) * (s_a / s_y))
-     QMul        v = ((a - z_a) * (b - z_b)) * ((s_a * s_b) / s_y)
-     Requantize  v = (x - z_x) * (s_x / s_y); QConcat the same per input
-   then activation, rounding and clamping of epilogue.h. With an f32 output s_y is 1. */
+/* QAdd, QMul, Table, Requantize and QConcat (formulas: runtime/ops/int8_elementwise.h), any
+   strides. */
 #include "runtime/cpu/int8_rows.h"
 #include "runtime/cpu/int8_simd.h"
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/int8_elementwise.h"
 
 typedef struct binary_args {
-    pare_quant_args q;
-    pare_epilogue epilogue;
-    float a, b; /* QAdd: factors of both; QMul: a is the factor of the product */
-    pare_dtype a_type, b_type;
+    pare_int8_pair pair;
     bool vectors; /* AVX2, and an epilogue it does */
 } binary_args;
 
@@ -20,34 +15,17 @@ static pare_status binary_prepare(pare_prep *p, bool product)
 {
     binary_args *m = pare_arena_alloc(p->arena, 1, sizeof *m);
     if (!m) return PARE_MEMORY;
-    pare_act act;
-    PARE_TRY(pare_quant_read(p->node, &m->q));
-    PARE_TRY(pare_act_read(p->node, &act));
-    pare_epilogue_init(&m->epilogue, &m->q, &act, PARE_NOTYPE);
-    float y_scale = m->epilogue.real ? 1 : m->q.y_scale;
-    m->a = (product ? m->q.x_scale * m->q.z_scale : m->q.x_scale) / y_scale;
-    m->b = m->q.z_scale / y_scale;
-    m->a_type = p->in[0].dtype, m->b_type = p->in[1].dtype;
-    bool straight =
-        act.kind == PARE_ACT_NONE || act.kind == PARE_ACT_RELU || act.kind == PARE_ACT_CLIP;
-    m->vectors = !product && straight && m->q.to != PARE_f32 && pare_cpu_isa() >= PARE_ISA_AVX2;
+    PARE_TRY(pare_int8_pair_read(p, product, &m->pair));
+    const pare_epilogue *e = &m->pair.epilogue;
+    bool straight = e->act.kind == PARE_ACT_NONE || e->act.kind == PARE_ACT_RELU ||
+                    e->act.kind == PARE_ACT_CLIP;
+    m->vectors = !product && straight && e->to != PARE_f32 && pare_cpu_isa() >= PARE_ISA_AVX2;
     p->state = m;
     return PARE_OK;
 }
 
-static pare_status add_prepare(pare_prep *p)
-{
-    return binary_prepare(p, false);
-}
-static pare_status mul_prepare(pare_prep *p)
-{
-    return binary_prepare(p, true);
-}
-
-static bool int8_can(const pare_prep *p)
-{
-    return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->in[1].dtype);
-}
+static pare_status add_prepare(pare_prep *p) { return binary_prepare(p, false); }
+static pare_status mul_prepare(pare_prep *p) { return binary_prepare(p, true); }
 
 PARE_CLONES_FMA static void add_floats(int64_t n, float *a, const float *b, float ma, float mb)
 {
@@ -59,69 +37,50 @@ PARE_CLONES_FMA static void mul_floats(int64_t n, float *a, const float *b, floa
     for (int64_t i = 0; i < n; i++) a[i] = (a[i] * b[i]) * m;
 }
 
-static void binary_row(int64_t n, char *const *p, const int64_t *s, const binary_args *m,
-                       bool product)
+static void binary_row(int64_t n, char *const *p, const int64_t *s, const pare_int8_pair *m)
 {
     float a[PARE_ROW], b[PARE_ROW];
     for (int64_t at = 0; at < n; at += PARE_ROW) {
         int64_t k = n - at < PARE_ROW ? n - at : PARE_ROW;
-        pare_row_load(a, k, p[1] + at * s[1], m->a_type, s[1], m->q.x_zero);
-        pare_row_load(b, k, p[2] + at * s[2], m->b_type, s[2], m->q.z_zero);
-        if (product)
-            mul_floats(k, a, b, m->a);
+        pare_row_load(a, k, p[1] + at * s[1], m->a_type, s[1], m->a_zero);
+        pare_row_load(b, k, p[2] + at * s[2], m->b_type, s[2], m->b_zero);
+        if (m->product)
+            mul_floats(k, a, b, m->a_factor);
         else
-            add_floats(k, a, b, m->a, m->b);
+            add_floats(k, a, b, m->a_factor, m->b_factor);
         pare_row_store(&m->epilogue, k, a, pare_element(p[0], m->epilogue.to, at * s[0]), s[0]);
     }
 }
 
-static void add_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
+static void pair_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
 {
+    const binary_args *m = arg;
     int64_t done = 0;
 #ifdef PARE_INT8_SIMD
-    const binary_args *m = arg;
-    pare_int8_sum sum = {.epilogue = &m->epilogue,
-                         .a = m->a,
-                         .b = m->b,
-                         .a_zero = m->q.x_zero,
-                         .b_zero = m->q.z_zero,
-                         .a_type = m->a_type,
-                         .b_type = m->b_type};
     if (m->vectors && s[0] == 1 && s[1] == 1 && s[2] == 1)
-        done = pare_int8_add_avx2(&sum, n, p[1], p[2], p[0]);
+        done = pare_int8_add_avx2(&m->pair, n, p[1], p[2], p[0]);
     if (done == n) return;
 #endif
-    char *rest[3] = {pare_element(p[0], ((const binary_args *)arg)->epilogue.to, done * s[0]),
-                     p[1] + done * s[1], p[2] + done * s[2]};
-    binary_row(n - done, rest, s, arg, false);
+    char *rest[3] = {pare_element(p[0], m->pair.epilogue.to, done * s[0]), p[1] + done * s[1],
+                     p[2] + done * s[2]};
+    binary_row(n - done, rest, s, &m->pair);
 }
 
-static void mul_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
+static pare_status pair_run(const pare_call *c)
 {
-    binary_row(n, p, s, arg, true);
-}
-
-static pare_status add_run(const pare_call *c)
-{
-    pare_ref_each_call(c, 2, add_row, c->state);
-    return PARE_OK;
-}
-
-static pare_status mul_run(const pare_call *c)
-{
-    pare_ref_each_call(c, 2, mul_row, c->state);
+    pare_ref_each_call(c, 2, pair_row, c->state);
     return PARE_OK;
 }
 
 static const pare_kernel q_add = {.name = "int8_add",
-                                  .can = int8_can,
+                                  .can = pare_int8_pair_can,
                                   .prepare = add_prepare,
-                                  .run = add_run,
+                                  .run = pair_run,
                                   .flags = PARE_KERNEL_REF};
 static const pare_kernel q_mul = {.name = "int8_mul",
-                                  .can = int8_can,
+                                  .can = pare_int8_pair_can,
                                   .prepare = mul_prepare,
-                                  .run = mul_run,
+                                  .run = pair_run,
                                   .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_q_add[] = {&q_add, NULL};
 const pare_kernel *const pare_cpu_q_mul[] = {&q_mul, NULL};
@@ -150,34 +109,10 @@ static const pare_kernel table = {.name = "int8_table",
                                   .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_table[] = {&table, NULL};
 
-/* The table of x -> y for x of this type; e's units are steps of y. */
-static void requantize_table(uint8_t *out, pare_dtype type, int32_t x_zero, float factor,
-                             const pare_epilogue *e)
-{
-    for (int i = 0; i < 256; i++) {
-        int32_t x = type == PARE_s8 ? (int8_t)i : i;
-        pare_epilogue_store(e, (float)(x - x_zero) * factor, out, i);
-    }
-}
-
 static pare_status requantize_prepare(pare_prep *p)
 {
-    uint8_t *out = pare_arena_alloc(p->arena, 256, 1);
-    if (!out) return PARE_MEMORY;
-    pare_quant_args q;
-    pare_act act;
-    pare_epilogue e;
-    PARE_TRY(pare_quant_read(p->node, &q));
-    PARE_TRY(pare_act_read(p->node, &act));
-    pare_epilogue_init(&e, &q, &act, PARE_NOTYPE);
-    requantize_table(out, p->in[0].dtype, q.x_zero, e.real ? q.x_scale : q.x_scale / q.y_scale, &e);
-    p->state = out;
-    return PARE_OK;
-}
-
-static bool requantize_can(const pare_prep *p)
-{
-    return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->out[0].dtype);
+    p->state = pare_arena_alloc(p->arena, 256, 1);
+    return p->state ? pare_requantize_table(p, p->state) : PARE_MEMORY;
 }
 
 static pare_status requantize_run(const pare_call *c)
@@ -187,7 +122,7 @@ static pare_status requantize_run(const pare_call *c)
 }
 
 static const pare_kernel requantize = {.name = "int8_requantize",
-                                       .can = requantize_can,
+                                       .can = pare_requantize_can,
                                        .prepare = requantize_prepare,
                                        .run = requantize_run,
                                        .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
@@ -197,42 +132,22 @@ const pare_kernel *const pare_cpu_requantize[] = {&requantize, NULL};
 
 typedef struct concat_args {
     int axis;
-    const uint8_t **table; /* per input; NULL: equal scale, zero point and type, a plain copy */
+    const uint8_t **table; /* per input; NULL: a plain copy */
 } concat_args;
 
 static pare_status concat_prepare(pare_prep *p)
 {
     concat_args *m = pare_arena_alloc(p->arena, 1, sizeof *m);
-    if (!m) return PARE_MEMORY;
+    uint8_t *tables = pare_arena_alloc(p->arena, (size_t)p->in_count, 256);
+    if (!m || !tables) return PARE_MEMORY;
     m->table = pare_arena_alloc(p->arena, (size_t)p->in_count, sizeof *m->table);
     if (!m->table) return PARE_MEMORY;
-    int64_t axis = pare_node_int(p->node, "axis", 0);
-    m->axis = (int)(axis < 0 ? axis + p->out[0].rank : axis);
-    const float *scales = pare_node_attr(p->node, "scales")->floats;
-    const int64_t *zeros = pare_node_attr(p->node, "zero_points")->ints;
-    int last = p->in_count;
-    pare_quant_args q = {
-        .y_scale = scales[last], .y_zero = (int32_t)zeros[last], .to = p->out[0].dtype};
-    pare_act act = {0};
-    pare_epilogue e;
-    pare_epilogue_init(&e, &q, &act, PARE_NOTYPE);
-    for (int i = 0; i < last; i++) {
-        if (scales[i] == scales[last] && zeros[i] == zeros[last] && p->in[i].dtype == q.to)
-            continue;
-        uint8_t *t = pare_arena_alloc(p->arena, 256, 1);
-        if (!t) return PARE_MEMORY;
-        requantize_table(t, p->in[i].dtype, (int32_t)zeros[i], scales[i] / q.y_scale, &e);
-        m->table[i] = t;
-    }
+    m->axis = pare_node_axis(p->node, 0, p->out[0].rank);
+    pare_concat_tables(p, tables);
+    for (int i = 0; i < p->in_count; i++)
+        m->table[i] = pare_concat_is_copy(p, i) ? NULL : tables + 256 * (size_t)i;
     p->state = m;
     return PARE_OK;
-}
-
-static bool concat_can(const pare_prep *p)
-{
-    for (int i = 0; i < p->in_count; i++)
-        if (!pare_type_is_int8(p->in[i].dtype)) return false;
-    return pare_type_is_int8(p->out[0].dtype);
 }
 
 static pare_status concat_run(const pare_call *c)
@@ -252,7 +167,7 @@ static pare_status concat_run(const pare_call *c)
 }
 
 static const pare_kernel q_concat = {.name = "int8_concat",
-                                     .can = concat_can,
+                                     .can = pare_requantize_can,
                                      .prepare = concat_prepare,
                                      .run = concat_run,
                                      .flags = PARE_KERNEL_REF};

@@ -56,20 +56,6 @@ static bool pool_can(const pare_prep *p)
     return pare_type_is_int8(p->in[0].dtype) && p->in[0].rank >= 3 && p->in[0].rank <= 5;
 }
 
-/* First and last tap (excluded) inside the tensor along one axis, and the window's length inside
-   the padded tensor. */
-static void taps_inside(const pare_window *w, int i, int64_t at, int64_t *first, int64_t *last,
-                        int64_t *padded)
-{
-    int64_t start = at * w->stride[i] - w->begin[i], d = w->dilation[i];
-    *first = start < 0 ? (-start + d - 1) / d : 0;
-    int64_t room = w->in[i] - start, reach = w->in[i] + w->end[i] - start;
-    *last = room <= 0 ? 0 : (room + d - 1) / d;
-    if (*last > w->kernel[i]) *last = w->kernel[i];
-    *padded = (reach + d - 1) / d;
-    if (*padded > w->kernel[i]) *padded = w->kernel[i];
-}
-
 #define SUM(name, ctype)                                                                           \
     PARE_CLONES static void sum_##name(int32_t *acc, int64_t n, const ctype *x)                    \
     {                                                                                              \
@@ -97,26 +83,26 @@ static void pool_point(const pare_call *c, int64_t batch, const int64_t *at, int
     const pool_args *m = c->state;
     const pare_view *x = &c->in[0], *y = &c->out[0];
     int axes = m->win.nd;
-    int64_t first[3], last[3], padded[3], xs[3] = {0}, yi = batch * y->stride[0];
+    pare_taps taps[3];
+    int64_t xs[3] = {0}, yi = batch * y->stride[0];
     for (int i = 0; i < 3; i++) {
-        taps_inside(&m->win, i, at[i], &first[i], &last[i], &padded[i]);
+        taps[i] = pare_window_taps(&m->win, i, at[i]);
         int axis = i - (3 - axes);
         if (axis >= 0) xs[i] = x->stride[2 + axis], yi += at[i] * y->stride[2 + axis];
     }
     int32_t acc[PARE_ROW] = {0};
     float v[PARE_ROW];
     int64_t count = 0;
-    for (int64_t a = first[0]; a < last[0]; a++)
-        for (int64_t b = first[1]; b < last[1]; b++)
-            for (int64_t d = first[2]; d < last[2]; d++, count++) {
+    for (int64_t a = 0; a < taps[0].count; a++)
+        for (int64_t b = 0; b < taps[1].count; b++)
+            for (int64_t d = 0; d < taps[2].count; d++, count++) {
                 int64_t k[3] = {a, b, d}, xi = batch * x->stride[0] + channel * x->stride[1];
                 for (int i = 0; i < 3; i++)
-                    xi += (at[i] * m->win.stride[i] - m->win.begin[i] + k[i] * m->win.dilation[i]) *
-                          xs[i];
+                    xi += (taps[i].first + k[i] * m->win.dilation[i]) * xs[i];
                 sum_row(acc, n, (const char *)x->data + xi, x->dtype, x->stride[1]);
             }
     int32_t zeros = (int32_t)count * m->q.x_zero;
-    if (m->win.include_pad) count = padded[0] * padded[1] * padded[2];
+    if (m->win.include_pad) count = taps[0].padded * taps[1].padded * taps[2].padded;
     for (int64_t i = 0; i < n; i++)
         v[i] = ((float)(acc[i] - zeros) * m->factor) / (float)(count > 0 ? count : 1);
     pare_row_store(&m->epilogue, n, v,

@@ -4,17 +4,8 @@
 #ifndef PARE_RUNTIME_CPU_INT8_ROWS_H
 #define PARE_RUNTIME_CPU_INT8_ROWS_H
 
+#include "runtime/base/clones.h"
 #include "runtime/ops/epilogue.h"
-
-/* Loops compiled for several instruction sets, fused multiply-add among them; as they state where
-   one stands, all give the same bits. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&                \
-    defined(__gnu_linux__) && __GNUC__ >= 12
-#define PARE_CLONES_FMA                                                                            \
-    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define PARE_CLONES_FMA
-#endif
 
 /* dst[i] = (int16_t)(x[i] - zero). */
 void pare_widen_s8(int16_t *dst, const int8_t *x, int64_t n, int32_t zero);
@@ -32,6 +23,12 @@ void pare_row_table(const uint8_t *table, int64_t n, const uint8_t *x, int64_t x
                     int64_t ys);
 
 enum { PARE_ROW = 512 }; /* elements of a row that is worked on at a time; it stays in cache */
+
+/* Element i of an s8 or u8 tensor. */
+static inline int32_t pare_byte_at(const pare_view *v, int64_t i)
+{
+    return v->dtype == PARE_s8 ? ((const int8_t *)v->data)[i] : ((const uint8_t *)v->data)[i];
+}
 
 /* The address of element i of a tensor. */
 static inline void *pare_element(const void *data, pare_dtype type, int64_t i)

@@ -111,13 +111,14 @@ eight(const void *x, int64_t i, bool is_signed, __m256i zero)
 }
 
 __attribute__((target("avx2,fma"))) int64_t
-pare_int8_add_avx2(const pare_int8_sum *s, int64_t n, const void *a, const void *b, void *y)
+pare_int8_add_avx2(const pare_int8_pair *s, int64_t n, const void *a, const void *b, void *y)
 {
-    const pare_epilogue *e = s->epilogue;
+    const pare_epilogue *e = &s->epilogue;
     bool relu = e->act.kind == PARE_ACT_RELU, clip = e->act.kind == PARE_ACT_CLIP;
     bool sa = s->a_type == PARE_s8, sb = s->b_type == PARE_s8;
     __m256i za = _mm256_set1_epi32(s->a_zero), zb = _mm256_set1_epi32(s->b_zero);
-    __m256 ma = _mm256_set1_ps(s->a), mb = _mm256_set1_ps(s->b), zero = _mm256_set1_ps(e->y_zero);
+    __m256 ma = _mm256_set1_ps(s->a_factor), mb = _mm256_set1_ps(s->b_factor);
+    __m256 zero = _mm256_set1_ps(e->y_zero);
     __m256 low = _mm256_set1_ps(e->low), high = _mm256_set1_ps(e->high);
     __m256 act_low = _mm256_set1_ps(relu ? 0 : clip ? e->act.alpha : -INFINITY);
     __m256 act_high = _mm256_set1_ps(clip ? e->act.beta : INFINITY);

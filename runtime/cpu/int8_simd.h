@@ -4,6 +4,7 @@
 #define PARE_RUNTIME_CPU_INT8_SIMD_H
 
 #include "runtime/cpu/int8_gemm.h"
+#include "runtime/ops/int8_elementwise.h"
 
 #if defined(__x86_64__)
 #define PARE_INT8_SIMD 1
@@ -22,13 +23,7 @@ void pare_int8_finish_avx512(const pare_int8_tail *tail, int64_t channel, int64_
 
 /* QAdd of two dense rows; returns how many elements were done (whole vectors). Activations none,
    relu and clip, output s8 or u8. */
-typedef struct pare_int8_sum {
-    const pare_epilogue *epilogue;
-    float a, b; /* factors */
-    int32_t a_zero, b_zero;
-    pare_dtype a_type, b_type;
-} pare_int8_sum;
-int64_t pare_int8_add_avx2(const pare_int8_sum *sum, int64_t n, const void *a, const void *b,
+int64_t pare_int8_add_avx2(const pare_int8_pair *sum, int64_t n, const void *a, const void *b,
                            void *y);
 
 /* y = table[x] for whole vectors of 64; needs AVX-512 VBMI. */

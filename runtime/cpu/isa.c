@@ -24,9 +24,3 @@ pare_isa pare_cpu_isa(void)
 #endif
     return isa;
 }
-
-const char *pare_isa_name(pare_isa isa)
-{
-    static const char *const name[] = {"portable", "avx2", "avx512", "avx512_vnni"};
-    return name[isa];
-}

@@ -9,7 +9,6 @@
 typedef enum pare_isa { PARE_ISA_PORTABLE, PARE_ISA_AVX2, PARE_ISA_AVX512, PARE_ISA_VNNI } pare_isa;
 
 pare_isa pare_cpu_isa(void);
-const char *pare_isa_name(pare_isa isa);
 
 #ifdef PARE_ONEDNN
 pare_isa pare_onednn_isa(void);

@@ -48,8 +48,12 @@ enum { TILE_ROWS = 4, TILE_COLUMNS = 128 };
     {                                                                                              \
         int64_t strips = (m + TILE_ROWS - 1) / TILE_ROWS;                                          \
         bool wide = threads > 1 && strips > 1 && m * n * k > 1 << 18;                              \
-        _Pragma("omp parallel for num_threads(threads) schedule(static) if (wide)")                \
-        for (int64_t s = 0; s < strips; s++) {                                                     \
+        _Pragma(                                                                                   \
+            "omp parallel for num_threads(threads) schedule(static) if (wide)") for (int64_t s =   \
+                                                                                         0;        \
+                                                                                     s < strips;   \
+                                                                                     s++)          \
+        {                                                                                          \
             int64_t i = s * TILE_ROWS, rows = m - i < TILE_ROWS ? m - i : TILE_ROWS;               \
             for (int64_t j = 0; j < n; j += TILE_COLUMNS)                                          \
                 tile_##type((calc *)c + i * n + j, (const calc *)a + i * k, (const calc *)b + j,   \
@@ -123,11 +127,14 @@ WIDEN(u8, uint8_t)
 /* Copies between memory orders and, for the short types, to the one computed in and back. */
 static void convert(const pare_view *dst, const pare_view *src, int threads)
 {
-    if (dst->dtype == src->dtype) pare_ref_copy(dst, src, threads);
+    if (dst->dtype == src->dtype)
+        pare_ref_copy(dst, src, threads);
     else if (dst->dtype == PARE_s32)
         pare_ref_each(dst, &src, 1, threads, src->dtype == PARE_s8 ? widen_s8 : widen_u8, NULL);
-    else if (dst->dtype == PARE_f32) pare_ref_to_f32(dst->data, src);
-    else pare_ref_from_f32(dst, src->data);
+    else if (dst->dtype == PARE_f32)
+        pare_ref_to_f32(dst->data, src);
+    else
+        pare_ref_from_f32(dst, src->data);
 }
 
 /* The dense matrices of an operand. */
@@ -256,16 +263,16 @@ static const pare_kernel ref_matmul = {.name = "ref_matmul",
                                        .prepare = matmul_prepare,
                                        .run = matmul_run,
                                        .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_matmul[] = {&pare_float_matmul_small,
-                                            PARE_WITH_ONEDNN(&pare_onednn_matmul)
-                                            &pare_float_matmul, &ref_matmul, NULL};
+const pare_kernel *const pare_cpu_matmul[] = {
+    &pare_float_matmul_small, PARE_WITH_ONEDNN(&pare_onednn_matmul) & pare_float_matmul,
+    &ref_matmul, NULL};
 
 /* --- Gemm --- */
 
 /* What Gemm adds to the product; a bias of a short type is widened into scratch. */
 typedef struct gemm {
     pare_matmul product; /* first: matmul_products sees only this */
-    float factor[2]; /* alpha, beta */
+    float factor[2];     /* alpha, beta */
     bool bias;
     pare_packed c;
 } gemm;
@@ -283,8 +290,7 @@ static pare_status gemm_prepare(pare_prep *p)
     if (g->bias) {
         g->c.view = p->in[2];
         g->c.copy = p->in[2].dtype != g->product.calc;
-        if (g->c.copy)
-            g->c.offset = reserve(p, pare_view_count(&p->in[2]), g->product.size);
+        if (g->c.copy) g->c.offset = reserve(p, pare_view_count(&p->in[2]), g->product.size);
     }
     p->state = g;
     return PARE_OK;
@@ -301,8 +307,8 @@ static pare_status gemm_prepare(pare_prep *p)
             for (int64_t i = 0; i < n; i++) y[i * s[0]] += c[i * s[1]];                            \
         else                                                                                       \
             for (int64_t i = 0; i < n; i++)                                                        \
-                y[i * s[0]] = (calc)((calc)factor[0] * y[i * s[0]] +                               \
-                                     (calc)factor[1] * c[i * s[1]]);                               \
+                y[i * s[0]] =                                                                      \
+                    (calc)((calc)factor[0] * y[i * s[0]] + (calc)factor[1] * c[i * s[1]]);         \
     }
 SCALE(f32, float)
 SCALE(f64, double)
@@ -311,8 +317,8 @@ SCALE(u64, uint64_t)
 
 static pare_ref_row scale_of(pare_dtype calc)
 {
-    return calc == PARE_f32   ? scale_f32
-           : calc == PARE_f64 ? scale_f64
+    return calc == PARE_f32                       ? scale_f32
+           : calc == PARE_f64                     ? scale_f64
            : calc == PARE_s32 || calc == PARE_u32 ? scale_u32
                                                   : scale_u64;
 }
@@ -336,6 +342,6 @@ static const pare_kernel ref_gemm = {.name = "ref_gemm",
                                      .prepare = gemm_prepare,
                                      .run = gemm_run,
                                      .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_gemm[] = {&pare_float_matmul_small,
-                                            PARE_WITH_ONEDNN(&pare_onednn_matmul)
-                                            &pare_float_matmul, &ref_gemm, NULL};
+const pare_kernel *const pare_cpu_gemm[] = {
+    &pare_float_matmul_small, PARE_WITH_ONEDNN(&pare_onednn_matmul) & pare_float_matmul, &ref_gemm,
+    NULL};

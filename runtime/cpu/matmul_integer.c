@@ -40,10 +40,7 @@ static pare_view factor(const pare_call *c, const pare_matmul *mm, bool left, in
     return x;
 }
 
-static bool is_byte(const pare_view *v)
-{
-    return v->dtype == PARE_s8 || v->dtype == PARE_u8;
-}
+static bool is_byte(const pare_view *v) { return v->dtype == PARE_s8 || v->dtype == PARE_u8; }
 
 /* --- MatMulInteger --- */
 
@@ -61,10 +58,7 @@ static pare_status integer_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool integer_can(const pare_prep *p)
-{
-    return is_byte(&p->in[0]) && is_byte(&p->in[1]);
-}
+static bool integer_can(const pare_prep *p) { return is_byte(&p->in[0]) && is_byte(&p->in[1]); }
 
 static const pare_kernel ref_matmul_integer = {.name = "ref_matmul_integer",
                                                .can = integer_can,

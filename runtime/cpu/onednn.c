@@ -33,16 +33,11 @@ dnnl_data_type_t pare_dnnl_type(pare_dtype dtype)
     switch (dtype) {
     case PARE_f32:
     case PARE_f16:
-    case PARE_bf16:
-        return dnnl_f32;
-    case PARE_s8:
-        return dnnl_s8;
-    case PARE_u8:
-        return dnnl_u8;
-    case PARE_s32:
-        return dnnl_s32;
-    default:
-        return dnnl_data_type_undef;
+    case PARE_bf16: return dnnl_f32;
+    case PARE_s8: return dnnl_s8;
+    case PARE_u8: return dnnl_u8;
+    case PARE_s32: return dnnl_s32;
+    default: return dnnl_data_type_undef;
     }
 }
 
@@ -87,10 +82,7 @@ pare_dnnl_slot *pare_dnnl_add(pare_dnnl *d, int arg, pare_dnnl_place place, int 
     return s;
 }
 
-static bool is_half(pare_dtype t)
-{
-    return t == PARE_f16 || t == PARE_bf16;
-}
+static bool is_half(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
 
 static void reserve(pare_dnnl *d, pare_dnnl_slot *s, const pare_view *view)
 {
@@ -127,20 +119,19 @@ pare_status pare_dnnl_add_out(pare_prep *p, pare_dnnl *d, const dnnl_memory_desc
     return PARE_OK;
 }
 
-/* to = from in another memory format. */
-static dnnl_status_t reorder(pare_dnnl *d, const dnnl_memory_desc_t *from, void *source,
-                             const dnnl_memory_desc_t *to, void *target)
+dnnl_status_t pare_dnnl_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t *from, void *source,
+                                const dnnl_memory_desc_t *to, void *target)
 {
     dnnl_primitive_desc_t desc = NULL;
     dnnl_primitive_t primitive = NULL;
     dnnl_memory_t a = NULL, b = NULL;
     dnnl_stream_t stream = NULL;
-    dnnl_status_t st = dnnl_memory_create(&a, from, d->engine, source);
-    if (st == dnnl_success) st = dnnl_memory_create(&b, to, d->engine, target);
+    dnnl_status_t st = dnnl_memory_create(&a, from, engine, source);
+    if (st == dnnl_success) st = dnnl_memory_create(&b, to, engine, target);
     if (st == dnnl_success)
-        st = dnnl_reorder_primitive_desc_create(&desc, from, d->engine, to, d->engine, NULL);
+        st = dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, NULL);
     if (st == dnnl_success) st = dnnl_primitive_create(&primitive, desc);
-    if (st == dnnl_success) st = dnnl_stream_create(&stream, d->engine, dnnl_stream_default_flags);
+    if (st == dnnl_success) st = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
     dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, a}, {DNNL_ARG_TO, b}};
     if (st == dnnl_success) st = dnnl_primitive_execute(primitive, stream, 2, args);
     if (stream) dnnl_stream_wait(stream);
@@ -168,7 +159,7 @@ pare_status pare_dnnl_add_packed(pare_prep *p, pare_dnnl *d, int arg, int index,
     }
     void *packed = pare_arena_alloc(p->arena, dnnl_memory_desc_get_size(wanted), 1);
     dnnl_status_t st = dnnl_out_of_memory;
-    if (packed) st = reorder(d, plain, source, wanted, packed);
+    if (packed) st = pare_dnnl_reorder(d->engine, plain, source, wanted, packed);
     pare_free(wide);
     if (st != dnnl_success) return pare_dnnl_fail(p->node, st, "a packed weight");
     pare_dnnl_add(d, arg, PARE_DNNL_FIXED, index, packed, wanted);
@@ -197,10 +188,7 @@ int pare_dnnl_threads(const pare_prep *p, double macs, bool int8)
     return p->canonical || macs < worth ? 1 : p->threads;
 }
 
-void pare_dnnl_use_threads(int threads)
-{
-    omp_set_num_threads(threads);
-}
+void pare_dnnl_use_threads(int threads) { omp_set_num_threads(threads); }
 
 bool pare_dnnl_residual_fits(const pare_view *z, const pare_view *y)
 {

@@ -66,6 +66,10 @@ PARE_NODISCARD pare_status pare_dnnl_add_packed(pare_prep *prep, pare_dnnl *d, i
                                                 const dnnl_memory_desc_t *plain,
                                                 const dnnl_memory_desc_t *wanted);
 
+/* target = source in another memory format. */
+dnnl_status_t pare_dnnl_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t *from, void *source,
+                                const dnnl_memory_desc_t *to, void *target);
+
 /* Makes the primitive and the scratchpad's slot; prep->scratch and prep->state are set. */
 PARE_NODISCARD pare_status pare_dnnl_make(pare_prep *prep, pare_dnnl *d,
                                           const_dnnl_primitive_desc_t desc);

@@ -92,10 +92,7 @@ static bool can(const pare_prep *p)
     return y->dtype == t && pare_view_rowmajor(y) && (!mask || mask->dtype == PARE_f32);
 }
 
-static size_t align(size_t n)
-{
-    return (n + 63) / 64 * 64;
-}
+static size_t align(size_t n) { return (n + 63) / 64 * 64; }
 
 static dnnl_status_t products_make(attention *s, float scale)
 {

@@ -9,11 +9,8 @@ static bool append_act(dnnl_post_ops_t ops, const pare_act *act, float scale)
     dnnl_alg_kind_t kind = dnnl_alg_kind_undef;
     float alpha = 0, beta = 0;
     switch (act->kind) {
-    case PARE_ACT_NONE:
-        return true;
-    case PARE_ACT_RELU:
-        kind = dnnl_eltwise_relu;
-        break;
+    case PARE_ACT_NONE: return true;
+    case PARE_ACT_RELU: kind = dnnl_eltwise_relu; break;
     case PARE_ACT_LEAKY_RELU:
         kind = dnnl_eltwise_relu;
         alpha = act->alpha;
@@ -23,32 +20,21 @@ static bool append_act(dnnl_post_ops_t ops, const pare_act *act, float scale)
         alpha = act->alpha;
         beta = act->beta;
         break;
-    case PARE_ACT_SIGMOID:
-        kind = dnnl_eltwise_logistic;
-        break;
-    case PARE_ACT_TANH:
-        kind = dnnl_eltwise_tanh;
-        break;
+    case PARE_ACT_SIGMOID: kind = dnnl_eltwise_logistic; break;
+    case PARE_ACT_TANH: kind = dnnl_eltwise_tanh; break;
     case PARE_ACT_SILU:
         kind = dnnl_eltwise_swish;
         alpha = 1;
         break;
-    case PARE_ACT_HARDSWISH:
-        kind = dnnl_eltwise_hardswish;
-        break;
-    case PARE_ACT_GELU:
-        kind = dnnl_eltwise_gelu_erf;
-        break;
-    case PARE_ACT_GELU_TANH:
-        kind = dnnl_eltwise_gelu_tanh;
-        break;
+    case PARE_ACT_HARDSWISH: kind = dnnl_eltwise_hardswish; break;
+    case PARE_ACT_GELU: kind = dnnl_eltwise_gelu_erf; break;
+    case PARE_ACT_GELU_TANH: kind = dnnl_eltwise_gelu_tanh; break;
     case PARE_ACT_HARDSIGMOID: /* a line, then held in [0, 1] */
         if (dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, act->alpha, act->beta))
             return false;
         kind = dnnl_eltwise_clip, beta = 1;
         break;
-    default:
-        return false;
+    default: return false;
     }
     return dnnl_post_ops_append_eltwise(ops, scale, kind, alpha, beta) == dnnl_success;
 }

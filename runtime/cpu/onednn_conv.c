@@ -7,7 +7,7 @@
    the reverse for first layers with large windows); the other kernels let a stopwatch choose. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/isa.h"
-#include "runtime/cpu/onednn.h"
+#include "runtime/cpu/onednn_conv.h"
 
 #include <string.h>
 
@@ -22,8 +22,7 @@ static family family_of(const char *name, bool int8)
     return !strncmp(name, "jit", 3) ? JIT : NO_FAMILY;
 }
 
-/* Dense N, C, spatial or N, spatial, C. */
-static bool desc_of(const pare_view *v, dnnl_memory_desc_t *out)
+bool pare_dnnl_image_desc(const pare_view *v, dnnl_memory_desc_t *out)
 {
     static const dnnl_format_tag_t plain[] = {dnnl_ncw, dnnl_nchw, dnnl_ncdhw};
     dnnl_format_tag_t tag = dnnl_nhwc;
@@ -36,8 +35,7 @@ static bool desc_of(const pare_view *v, dnnl_memory_desc_t *out)
     return !dnnl_memory_desc_init_by_tag(out, v->rank, dim, pare_dnnl_type(v->dtype), tag);
 }
 
-/* W (M, C / g, ...), with groups (g, M / g, C / g, ...). */
-static bool weight_desc(const pare_view *w, int64_t group, bool any, dnnl_memory_desc_t *out)
+bool pare_dnnl_weight_desc(const pare_view *w, int64_t group, bool any, dnnl_memory_desc_t *out)
 {
     static const dnnl_format_tag_t plain[] = {dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     dnnl_dims_t dim;
@@ -56,9 +54,9 @@ typedef struct descs {
 static bool descs_make(const pare_prep *p, const pare_conv_args *a, descs *d)
 {
     dnnl_dims_t channels = {a->m};
-    return desc_of(&p->in[0], &d->x) && desc_of(&p->out[0], &d->y) &&
-           weight_desc(&p->in[1], a->win.group, false, &d->w) &&
-           weight_desc(&p->in[1], a->win.group, true, &d->w_any) &&
+    return pare_dnnl_image_desc(&p->in[0], &d->x) && pare_dnnl_image_desc(&p->out[0], &d->y) &&
+           pare_dnnl_weight_desc(&p->in[1], a->win.group, false, &d->w) &&
+           pare_dnnl_weight_desc(&p->in[1], a->win.group, true, &d->w_any) &&
            !dnnl_memory_desc_init_by_tag(&d->b, 1, channels, dnnl_f32, dnnl_a);
 }
 
@@ -255,14 +253,8 @@ static pare_status prepare(pare_prep *p, family wanted)
 }
 
 #define VARIANT(suffix, family)                                                                    \
-    static bool may##suffix(const pare_prep *p)                                                    \
-    {                                                                                              \
-        return can(p, family);                                                                     \
-    }                                                                                              \
-    static pare_status make##suffix(pare_prep *p)                                                  \
-    {                                                                                              \
-        return prepare(p, family);                                                                 \
-    }                                                                                              \
+    static bool may##suffix(const pare_prep *p) { return can(p, family); }                         \
+    static pare_status make##suffix(pare_prep *p) { return prepare(p, family); }                   \
     const pare_kernel pare_onednn_conv##suffix = {.name = "onednn_conv" #suffix,                   \
                                                   .can = may##suffix,                              \
                                                   .prepare = make##suffix,                         \

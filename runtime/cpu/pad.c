@@ -13,16 +13,6 @@ typedef struct pad_state {
     int64_t *at[PARE_MAX_RANK]; /* (out) input positions; NULL in mode constant */
 } pad_state;
 
-/* Position in an axis of n that i, counted from its start, stands for. Reflection does not repeat
-   the border. */
-static int64_t source(pare_pad_mode mode, int64_t i, int64_t n)
-{
-    if (mode == PARE_PAD_EDGE || n == 1) return i < 0 ? 0 : i >= n ? n - 1 : i;
-    int64_t period = mode == PARE_PAD_WRAP ? n : 2 * n - 2, r = i % period;
-    if (r < 0) r += period;
-    return r < n ? r : period - r;
-}
-
 static pare_status pad_prepare(pare_prep *p)
 {
     pad_state *s = pare_arena_alloc(p->arena, 1, sizeof *s);
@@ -33,14 +23,7 @@ static pare_status pad_prepare(pare_prep *p)
     if (!s->pad.known)
         return PARE_FAIL_NODE(p->node, UNSUPPORTED,
                               "its pads are computed while it runs; they must be constant");
-    for (int a = 0; s->pad.mode != PARE_PAD_CONSTANT && a < rank; a++) {
-        int64_t n = p->in[0].dim[a], out = p->out[0].dim[a];
-        s->at[a] = pare_arena_alloc(p->arena, (size_t)out, sizeof *s->at[a]);
-        if (!s->at[a]) return PARE_MEMORY;
-        for (int64_t o = 0; o < out && n; o++)
-            s->at[a][o] = source(s->pad.mode, o - s->pad.begin[a], n);
-    }
-    return PARE_OK;
+    return s->pad.mode == PARE_PAD_CONSTANT ? PARE_OK : pare_pad_positions(p, &s->pad, s->at);
 }
 
 static void pad_constant(const pare_call *c, const pare_pad *p)
@@ -48,14 +31,7 @@ static void pad_constant(const pare_call *c, const pare_pad *p)
     pare_view from = c->in[0], to = c->out[0];
     bool given = c->in_count > 2 && c->in[2].dtype;
     pare_copy_fill(&to, given ? c->in[2].data : NULL, c->threads);
-    for (int a = 0; a < from.rank; a++) {
-        int64_t skip = p->begin[a] < 0 ? -p->begin[a] : 0, drop = p->end[a] < 0 ? -p->end[a] : 0;
-        int64_t n = from.dim[a] - skip - drop;
-        if (n <= 0) return;
-        from = pare_view_part(&from, a, skip, n);
-        to = pare_view_part(&to, a, p->begin[a] > 0 ? p->begin[a] : 0, n);
-    }
-    pare_copy_view(&to, &from, c->threads);
+    if (pare_pad_inside(p, &to, &from)) pare_copy_view(&to, &from, c->threads);
 }
 
 static pare_status pad_run(const pare_call *c)

@@ -15,41 +15,22 @@ typedef struct pool_state {
     pare_window window;
     int64_t in, out; /* elements of one plane */
     int64_t p;       /* LpPool's norm */
-    bool with_pads;  /* AveragePool: count_include_pad */
     bool column_major;
 } pool_state;
 
-/* Taps of one output position on each axis: first input index, taps inside, and the tap count that
-   divides an average (padding counted, positions behind it not). */
-typedef struct span {
-    int64_t start, first, taps, padded;
-} span;
-
-static span span_of(const pare_window *w, int i, int64_t o)
-{
-    int64_t start = o * w->stride[i] - w->begin[i], d = w->dilation[i];
-    int64_t skip = start < 0 ? (-start + d - 1) / d : 0, first = start + skip * d;
-    int64_t end = start + (w->kernel[i] - 1) * d + 1, limit = w->in[i] + w->end[i];
-    span s = {start, first, 0, 0};
-    int64_t stop = end < w->in[i] ? end : w->in[i];
-    if (stop > first) s.taps = (stop - first + d - 1) / d;
-    stop = end < limit ? end : limit;
-    s.padded = stop > start ? (stop - start + d - 1) / d : 0;
-    return s;
-}
-
-typedef double (*window_fn)(const pool_state *s, const double *x, const span *at, int64_t *index);
+typedef double (*window_fn)(const pool_state *s, const double *x, const pare_taps *at,
+                            int64_t *index);
 
 /* The first largest value; NaN wins. index counts in the plane; -1 where the window saw only
  * padding. */
-static double window_max(const pool_state *s, const double *x, const span *at, int64_t *index)
+static double window_max(const pool_state *s, const double *x, const pare_taps *at, int64_t *index)
 {
     const pare_window *w = &s->window;
     double best = -INFINITY;
     *index = -1;
-    for (int64_t d = 0; d < at[0].taps; d++)
-        for (int64_t h = 0; h < at[1].taps; h++)
-            for (int64_t k = 0; k < at[2].taps; k++) {
+    for (int64_t d = 0; d < at[0].count; d++)
+        for (int64_t h = 0; h < at[1].count; h++)
+            for (int64_t k = 0; k < at[2].count; k++) {
                 int64_t z = at[0].first + d * w->dilation[0], r = at[1].first + h * w->dilation[1];
                 int64_t c = at[2].first + k * w->dilation[2];
                 double v = x[(z * w->in[1] + r) * w->in[2] + c];
@@ -61,15 +42,15 @@ static double window_max(const pool_state *s, const double *x, const span *at, i
     return best;
 }
 
-static double window_sum(const pool_state *s, const double *x, const span *at, double p)
+static double window_sum(const pool_state *s, const double *x, const pare_taps *at, double p)
 {
     const pare_window *w = &s->window;
     double sum = 0;
-    for (int64_t d = 0; d < at[0].taps; d++)
-        for (int64_t h = 0; h < at[1].taps; h++) {
+    for (int64_t d = 0; d < at[0].count; d++)
+        for (int64_t h = 0; h < at[1].count; h++) {
             int64_t z = at[0].first + d * w->dilation[0], r = at[1].first + h * w->dilation[1];
             const double *row = x + (z * w->in[1] + r) * w->in[2] + at[2].first;
-            for (int64_t k = 0; k < at[2].taps; k++) {
+            for (int64_t k = 0; k < at[2].count; k++) {
                 double v = row[k * w->dilation[2]];
                 sum += p == 0 ? v : p == 1 ? fabs(v) : p == 2 ? v * v : pow(fabs(v), p);
             }
@@ -77,15 +58,16 @@ static double window_sum(const pool_state *s, const double *x, const span *at, d
     return sum;
 }
 
-static double window_average(const pool_state *s, const double *x, const span *at, int64_t *index)
+static double window_average(const pool_state *s, const double *x, const pare_taps *at,
+                             int64_t *index)
 {
     (void)index;
     int64_t n = 1;
-    for (int i = 0; i < 3; i++) n *= s->with_pads ? at[i].padded : at[i].taps;
+    for (int i = 0; i < 3; i++) n *= s->window.include_pad ? at[i].padded : at[i].count;
     return n ? window_sum(s, x, at, 0) / (double)n : 0;
 }
 
-static double window_lp(const pool_state *s, const double *x, const span *at, int64_t *index)
+static double window_lp(const pool_state *s, const double *x, const pare_taps *at, int64_t *index)
 {
     (void)index;
     return pow(window_sum(s, x, at, (double)s->p), 1.0 / (double)s->p);
@@ -94,14 +76,14 @@ static double window_lp(const pool_state *s, const double *x, const span *at, in
 static void plane_run(const pool_state *s, double *y, int64_t *where, const double *x, window_fn fn)
 {
     const pare_window *w = &s->window;
-    span at[3];
+    pare_taps at[3];
     for (int64_t d = 0; d < w->out[0]; d++)
         for (int64_t h = 0; h < w->out[1]; h++) {
-            at[0] = span_of(w, 0, d);
-            at[1] = span_of(w, 1, h);
+            at[0] = pare_window_taps(w, 0, d);
+            at[1] = pare_window_taps(w, 1, h);
             for (int64_t k = 0; k < w->out[2]; k++) {
                 int64_t index;
-                at[2] = span_of(w, 2, k);
+                at[2] = pare_window_taps(w, 2, k);
                 *y++ = fn(s, x, at, &index);
                 if (where) *where++ = index;
             }
@@ -115,7 +97,6 @@ static pare_status pool_prepare(pare_prep *p)
     pare_shape x = {.rank = p->in[0].rank};
     memcpy(x.dim, p->in[0].dim, sizeof x.dim);
     PARE_TRY(pare_window_read(p->node, &x, NULL, &s->window));
-    s->with_pads = pare_node_int(p->node, "count_include_pad", 0);
     s->column_major = pare_node_int(p->node, "storage_order", 0);
     s->p = pare_node_int(p->node, "p", 2);
     if (s->p < 1) return PARE_FAIL_NODE(p->node, INPUT, "attribute p is below 1");
@@ -163,23 +144,11 @@ static pare_status run(const pare_call *c, window_fn fn)
     return PARE_OK;
 }
 
-static pare_status max_run(const pare_call *c)
-{
-    return run(c, window_max);
-}
-static pare_status average_run(const pare_call *c)
-{
-    return run(c, window_average);
-}
-static pare_status lp_run(const pare_call *c)
-{
-    return run(c, window_lp);
-}
+static pare_status max_run(const pare_call *c) { return run(c, window_max); }
+static pare_status average_run(const pare_call *c) { return run(c, window_average); }
+static pare_status lp_run(const pare_call *c) { return run(c, window_lp); }
 
-static bool max_can(const pare_prep *p)
-{
-    return pare_dense_can(p->in[0].dtype);
-}
+static bool max_can(const pare_prep *p) { return pare_dense_can(p->in[0].dtype); }
 
 static const pare_kernel ref_max_pool = {.name = "ref_max_pool",
                                          .can = max_can,
@@ -198,5 +167,6 @@ static const pare_kernel ref_lp_pool = {.name = "ref_lp_pool",
                                         .flags = PARE_KERNEL_REF};
 
 const pare_kernel *const pare_cpu_max_pool[] = {&pare_nhwc_max_pool, &ref_max_pool, NULL};
-const pare_kernel *const pare_cpu_average_pool[] = {&pare_nhwc_average_pool, &ref_average_pool, NULL};
+const pare_kernel *const pare_cpu_average_pool[] = {&pare_nhwc_average_pool, &ref_average_pool,
+                                                    NULL};
 const pare_kernel *const pare_cpu_lp_pool[] = {&ref_lp_pool, NULL};

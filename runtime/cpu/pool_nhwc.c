@@ -54,49 +54,32 @@ PARE_CLONES_FMA static void divide_row(float *y, int64_t n, float by)
     for (int64_t i = 0; i < n; i++) y[i] /= by;
 }
 
-/* First tap inside the tensor and behind the last, along axis i; *padded: taps inside the padded
-   tensor. */
-static void taps_of(const pare_window *w, int i, int64_t at, int64_t *first, int64_t *last,
-                    int64_t *padded)
-{
-    int64_t start = at * w->stride[i] - w->begin[i], d = w->dilation[i];
-    int64_t room = w->in[i] - start, reach = w->in[i] + w->end[i] - start;
-    *first = start < 0 ? (-start + d - 1) / d : 0;
-    *last = room <= 0 ? 0 : (room + d - 1) / d;
-    if (*last > w->kernel[i]) *last = w->kernel[i];
-    *padded = reach <= 0 ? 0 : (reach + d - 1) / d;
-    if (*padded > w->kernel[i]) *padded = w->kernel[i];
-}
-
 static void row_run(const pare_call *c, int64_t row)
 {
     const pool *s = c->state;
     const pare_window *w = &s->win;
     const pare_view *x = &c->in[0], *y = &c->out[0];
-    int64_t n = row / w->out[1], oh = row % w->out[1], h0, h1, w0, w1, hp, wp;
+    int64_t n = row / w->out[1], oh = row % w->out[1];
     const char *image = (const char *)x->data + n * x->stride[0] * s->size;
     char *to = (char *)y->data + (n * y->stride[0] + oh * y->stride[2]) * s->size;
     const void *tap[MOST_TAPS];
-    taps_of(w, 1, oh, &h0, &h1, &hp);
+    const pare_taps high = pare_window_taps(w, 1, oh);
     for (int64_t ow = 0; ow < w->out[2]; ow++, to += s->channels * s->size) {
         int taps = 0;
-        taps_of(w, 2, ow, &w0, &w1, &wp);
-        for (int64_t a = h0; a < h1; a++)
-            for (int64_t b = w0; b < w1; b++) {
-                int64_t ph = oh * w->stride[1] - w->begin[1] + a * w->dilation[1];
-                int64_t pw = ow * w->stride[2] - w->begin[2] + b * w->dilation[2];
+        const pare_taps wide = pare_window_taps(w, 2, ow);
+        for (int64_t a = 0; a < high.count; a++)
+            for (int64_t b = 0; b < wide.count; b++) {
+                int64_t ph = high.first + a * w->dilation[1];
+                int64_t pw = wide.first + b * w->dilation[2];
                 tap[taps++] = image + (ph * x->stride[2] + pw * x->stride[3]) * s->size;
             }
         s->fold(to, s->channels, tap, taps);
-        int64_t count = w->include_pad ? hp * wp : taps;
+        int64_t count = w->include_pad ? high.padded * wide.padded : taps;
         if (s->average) divide_row((float *)(void *)to, s->channels, (float)count);
     }
 }
 
-static bool is_float(pare_dtype t)
-{
-    return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16;
-}
+static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
 
 /* Scratch of f16 and bf16: the input as f32, then the output. */
 static size_t half_room(const pare_prep *p, size_t *output_at)
@@ -159,13 +142,9 @@ static bool window_fits(const pare_prep *p)
         return false;
     }
     bool fits = w.kernel[1] * w.kernel[2] <= MOST_TAPS;
-    for (int i = 1; i < 3; i++) {
-        int64_t first, last, padded;
-        for (int64_t at = 0; fits && at < w.out[i]; at++) {
-            taps_of(&w, i, at, &first, &last, &padded);
-            fits = last > first;
-        }
-    }
+    for (int i = 1; i < 3; i++)
+        for (int64_t at = 0; fits && at < w.out[i]; at++)
+            fits = pare_window_taps(&w, i, at).count > 0;
     return fits;
 }
 
@@ -198,14 +177,8 @@ static pare_status prepare(pare_prep *p, bool average)
     return PARE_OK;
 }
 
-static pare_status max_prepare(pare_prep *p)
-{
-    return prepare(p, false);
-}
-static pare_status average_prepare(pare_prep *p)
-{
-    return prepare(p, true);
-}
+static pare_status max_prepare(pare_prep *p) { return prepare(p, false); }
+static pare_status average_prepare(pare_prep *p) { return prepare(p, true); }
 
 const pare_kernel pare_nhwc_max_pool = {
     .name = "nhwc_max_pool", .can = max_can, .prepare = max_prepare, .run = run};
@@ -233,10 +206,7 @@ PARE_CLONES_FMA static void plane_mean(float *y, int64_t channels, const float *
     }
 }
 
-static bool global_can(const pare_prep *p)
-{
-    return is_float(p->in[0].dtype) && order_fits(p);
-}
+static bool global_can(const pare_prep *p) { return is_float(p->in[0].dtype) && order_fits(p); }
 
 static pare_status global_prepare(pare_prep *p)
 {

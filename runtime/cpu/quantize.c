@@ -21,18 +21,12 @@ typedef struct limits {
 static limits limits_of(pare_dtype type)
 {
     switch (type) {
-    case PARE_s8:
-        return (limits){-128, 127};
-    case PARE_u8:
-        return (limits){0, 255};
-    case PARE_s16:
-        return (limits){-32768, 32767};
-    case PARE_u16:
-        return (limits){0, 65535};
-    case PARE_s4:
-        return (limits){-8, 7};
-    default:
-        return (limits){0, 15}; /* u4 */
+    case PARE_s8: return (limits){-128, 127};
+    case PARE_u8: return (limits){0, 255};
+    case PARE_s16: return (limits){-32768, 32767};
+    case PARE_u16: return (limits){0, 65535};
+    case PARE_s4: return (limits){-8, 7};
+    default: return (limits){0, 15}; /* u4 */
     }
 }
 
@@ -106,18 +100,10 @@ static void quantize_row(int64_t n, char *const *p, const int64_t *stride, const
             floats_of(zs, advance(p[3], at * stride[3], t->z), one ? 1 : m, stride[3], t->z);
         void *y = advance(p[0], at * stride[0], t->y);
         switch (t->y) {
-        case PARE_s8:
-            quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high);
-            break;
-        case PARE_u8:
-            quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high);
-            break;
-        case PARE_s16:
-            quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high);
-            break;
-        default:
-            quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high);
-            break;
+        case PARE_s8: quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_u8: quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_s16: quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        default: quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
         }
     }
 }
@@ -214,10 +200,7 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
     return w;
 }
 
-static bool is_packed(const pare_view *v)
-{
-    return v->dtype == PARE_s4 || v->dtype == PARE_u4;
-}
+static bool is_packed(const pare_view *v) { return v->dtype == PARE_s4 || v->dtype == PARE_u4; }
 
 /* One element; the index in scale and zero point is divided by the block on its axis. */
 static void one_element(const scaling *k, const pare_view *y, const pare_view *x,
@@ -285,10 +268,7 @@ static pare_status scaling_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool in_order(const pare_view *v)
-{
-    return !is_packed(v) || pare_view_rowmajor(v);
-}
+static bool in_order(const pare_view *v) { return !is_packed(v) || pare_view_rowmajor(v); }
 
 static bool quantize_can(const pare_prep *p)
 {

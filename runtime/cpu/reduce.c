@@ -33,37 +33,25 @@ static double float_start(kind k)
 static double float_step(kind k, double acc, double x, double top)
 {
     switch (k) {
-    case PROD:
-        return acc * x;
-    case MAX:
-        return acc != acc || x <= acc ? acc : x;
-    case MIN:
-        return acc != acc || x >= acc ? acc : x;
-    case L1:
-        return acc + fabs(x);
+    case PROD: return acc * x;
+    case MAX: return acc != acc || x <= acc ? acc : x;
+    case MIN: return acc != acc || x >= acc ? acc : x;
+    case L1: return acc + fabs(x);
     case L2:
-    case SUM_SQUARE:
-        return acc + x * x;
-    case LOG_SUM_EXP:
-        return acc + exp(x - top);
-    default:
-        return acc + x;
+    case SUM_SQUARE: return acc + x * x;
+    case LOG_SUM_EXP: return acc + exp(x - top);
+    default: return acc + x;
     }
 }
 
 static double float_end(kind k, double acc, double top, int64_t n)
 {
     switch (k) {
-    case MEAN:
-        return acc / (double)n;
-    case L2:
-        return sqrt(acc);
-    case LOG_SUM:
-        return log(acc);
-    case LOG_SUM_EXP:
-        return top + log(acc);
-    default:
-        return acc;
+    case MEAN: return acc / (double)n;
+    case L2: return sqrt(acc);
+    case LOG_SUM: return log(acc);
+    case LOG_SUM_EXP: return top + log(acc);
+    default: return acc;
     }
 }
 
@@ -104,19 +92,13 @@ static int64_t int_step(kind k, int64_t acc, int64_t x, bool wide)
 {
     bool less = wide ? (uint64_t)x < (uint64_t)acc : x < acc;
     switch (k) {
-    case PROD:
-        return (int64_t)((uint64_t)acc * (uint64_t)x);
-    case MAX:
-        return less ? acc : x;
-    case MIN:
-        return less ? x : acc;
-    case L1:
-        return (int64_t)((uint64_t)acc + (x < 0 && !wide ? 0 - (uint64_t)x : (uint64_t)x));
+    case PROD: return (int64_t)((uint64_t)acc * (uint64_t)x);
+    case MAX: return less ? acc : x;
+    case MIN: return less ? x : acc;
+    case L1: return (int64_t)((uint64_t)acc + (x < 0 && !wide ? 0 - (uint64_t)x : (uint64_t)x));
     case L2:
-    case SUM_SQUARE:
-        return (int64_t)((uint64_t)acc + (uint64_t)x * (uint64_t)x);
-    default:
-        return (int64_t)((uint64_t)acc + (uint64_t)x);
+    case SUM_SQUARE: return (int64_t)((uint64_t)acc + (uint64_t)x * (uint64_t)x);
+    default: return (int64_t)((uint64_t)acc + (uint64_t)x);
     }
 }
 
@@ -131,14 +113,10 @@ static int64_t int_one(kind k, const pare_view *region, int64_t base)
                            wide);
         while (pare_ref_next(region, index));
     switch (k) {
-    case MEAN:
-        return n ? acc / n : 0;
-    case L2:
-        return (int64_t)sqrt((double)acc);
-    case LOG_SUM:
-        return (int64_t)log((double)acc);
-    default:
-        return acc;
+    case MEAN: return n ? acc / n : 0;
+    case L2: return (int64_t)sqrt((double)acc);
+    case LOG_SUM: return (int64_t)log((double)acc);
+    default: return acc;
     }
 }
 
@@ -329,7 +307,8 @@ static pare_status arg_prepare(pare_prep *p)
     return PARE_OK;
 }
 
-/* Position of the extreme; among equals the first, or the last. */
+/* Position of the extreme; among equals the first, or the last. NaN counts as the extreme, as in
+ * numpy. */
 static int64_t arg_one(const pare_view *lane, int64_t base, const arg *a)
 {
     bool real = pare_type_is_float(lane->dtype);
@@ -342,8 +321,11 @@ static int64_t arg_one(const pare_view *lane, int64_t base, const arg *a)
             x = pare_ref_get(lane, offset);
         else
             n = pare_ref_get_int(lane, offset);
+        if (lane->dtype == PARE_u64)
+            n = (int64_t)((uint64_t)n ^ 1ull << 63); /* orders as u64 does */
         bool more = real ? x > best : n > best_int, less = real ? x < best : n < best_int;
         bool better = i == 0 || (a->least ? less : more) || (a->last && !more && !less);
+        if (isnan(x) || isnan(best)) better = isnan(x) && (a->last || !isnan(best));
         if (!better) continue;
         best = x;
         best_int = n;

@@ -147,7 +147,8 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
         enum { BYTES = bits / 8 };                                                                 \
         char *y = p[0];                                                                            \
         const char *x = p[1];                                                                      \
-        if (s[0] == 1 && s[1] == 1) memcpy(y, x, (size_t)n * BYTES);                               \
+        if (s[0] == 1 && s[1] == 1)                                                                \
+            memcpy(y, x, (size_t)n *BYTES);                                                        \
         else                                                                                       \
             for (int64_t i = 0; i < n; i++)                                                        \
                 memcpy(y + i * s[0] * BYTES, x + i * s[1] * BYTES, BYTES);                         \
@@ -173,6 +174,11 @@ void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads)
 
 /* --- can() --- */
 
+bool pare_ref_can_f32_f64(const pare_prep *p)
+{
+    return p->in[0].dtype == PARE_f32 || p->in[0].dtype == PARE_f64;
+}
+
 bool pare_ref_can_floats(const pare_prep *prep)
 {
     return pare_ref_in_set(prep->in[0].dtype, PARE_SET_FLOATS);
@@ -186,10 +192,4 @@ bool pare_ref_can_numbers(const pare_prep *prep)
 bool pare_ref_can_all(const pare_prep *prep)
 {
     return pare_ref_in_set(prep->in[0].dtype, PARE_SET_ALL);
-}
-
-pare_status pare_ref_no_type(const pare_call *call, pare_dtype type)
-{
-    return PARE_FAIL_NODE(call->node, UNSUPPORTED, "type %s has no kernel for it",
-                          pare_type(type)->name);
 }

@@ -9,17 +9,9 @@
 #ifndef PARE_RUNTIME_CPU_REF_H
 #define PARE_RUNTIME_CPU_REF_H
 
+#include "runtime/base/clones.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/walk.h"
-
-/* Loops that gain from wider vectors are compiled for several instruction sets and chosen when the
-   program starts; without contraction all give the same bits. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__) &&                \
-    defined(__gnu_linux__)
-#define PARE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define PARE_CLONES
-#endif
 
 /* n elements; p[0] is the output, p[1..] the inputs; s[k] the stride of operand k in elements. */
 typedef void (*pare_ref_row)(int64_t n, char *const *p, const int64_t *s, const void *arg);
@@ -99,17 +91,12 @@ enum {
     PARE_SET_ALL = PARE_SET_NUMBERS | PARE_BIT(bool)
 };
 
-static inline bool pare_ref_in_set(pare_dtype type, unsigned set)
-{
-    return set >> type & 1;
-}
+static inline bool pare_ref_in_set(pare_dtype type, unsigned set) { return set >> type & 1; }
 
 /* can() of kernels that take any type of a set on input 0. */
 bool pare_ref_can_floats(const pare_prep *prep);
+bool pare_ref_can_f32_f64(const pare_prep *prep);
 bool pare_ref_can_numbers(const pare_prep *prep);
 bool pare_ref_can_all(const pare_prep *prep);
-
-/* Fails with "type X has no kernel": what a run says that can() let through. */
-pare_status pare_ref_no_type(const pare_call *call, pare_dtype type);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single elements of any type by offset (ref.h). */
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/number.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,22 +34,23 @@ static void nibble_set(const pare_view *view, int64_t offset, int value)
     *byte = (uint8_t)(offset % 2 ? (*byte & 15) | (value & 15) << 4 : (*byte & 240) | (value & 15));
 }
 
+/* A large constant's payload lies at any address (graph.h). */
 #define CASE_GET(type, memory, calc, load, store)                                                  \
-    case PARE_##type:                                                                              \
-        return (RESULT)load(*(const memory *)pare_ref_at(view, offset));
+    case PARE_##type: {                                                                            \
+        memory m;                                                                                  \
+        memcpy(&m, pare_ref_at(view, offset), sizeof m);                                           \
+        return (RESULT)load(m);                                                                    \
+    }
 
 double pare_ref_get(const pare_view *view, int64_t offset)
 {
 #define RESULT double
     switch (view->dtype) {
         PARE_REF_NUMBERS(CASE_GET)
-    case PARE_bool:
-        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
+    case PARE_bool: return *(const uint8_t *)pare_ref_at(view, offset) != 0;
     case PARE_s4:
-    case PARE_u4:
-        return nibble_get(view, offset);
-    default:
-        return NAN;
+    case PARE_u4: return nibble_get(view, offset);
+    default: return NAN;
     }
 #undef RESULT
 }
@@ -58,11 +60,9 @@ int64_t pare_ref_get_int(const pare_view *view, int64_t offset)
 #define RESULT int64_t
     switch (view->dtype) {
         PARE_REF_INTS(CASE_GET)
-    case PARE_bool:
-        return *(const uint8_t *)pare_ref_at(view, offset) != 0;
+    case PARE_bool: return *(const uint8_t *)pare_ref_at(view, offset) != 0;
     case PARE_s4:
-    case PARE_u4:
-        return nibble_get(view, offset);
+    case PARE_u4: return nibble_get(view, offset);
     default: {
         double v = pare_ref_get(view, offset);
         return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : 0;
@@ -71,71 +71,45 @@ int64_t pare_ref_get_int(const pare_view *view, int64_t offset)
 #undef RESULT
 }
 
-/* Truncated towards zero and held inside the type; NaN gives 0. */
-#define CASE_SET_INT(type, memory, low, high)                                                      \
-    case PARE_##type:                                                                              \
-        *(memory *)at = isnan(value)              ? (memory)0                                      \
-                        : value <= (double)(low)  ? (memory)(low)                                  \
-                        : value >= (double)(high) ? (memory)(high)                                 \
-                                                  : (memory)value;                                 \
-        break;
+#define CASE_SET_INT(type, memory)                                                                 \
+    case PARE_##type: *(memory *)at = (memory)pare_int_of(value, PARE_##type); break;
 
 void pare_ref_set(const pare_view *view, int64_t offset, double value)
 {
     void *at = pare_ref_at(view, offset);
     switch (view->dtype) {
-    case PARE_f32:
-        *(float *)at = (float)value;
-        break;
-    case PARE_f64:
-        *(double *)at = value;
-        break;
-    case PARE_f16:
-        *(uint16_t *)at = pare_f32_to_f16((float)value);
-        break;
-    case PARE_bf16:
-        *(uint16_t *)at = pare_f32_to_bf16((float)value);
-        break;
+    case PARE_f32: *(float *)at = (float)value; break;
+    case PARE_f64: *(double *)at = value; break;
+    case PARE_f16: *(uint16_t *)at = pare_f32_to_f16((float)value); break;
+    case PARE_bf16: *(uint16_t *)at = pare_f32_to_bf16((float)value); break;
     case PARE_bool:
         *(uint8_t *)at = value != 0;
         break;
-        CASE_SET_INT(s8, int8_t, INT8_MIN, INT8_MAX)
-        CASE_SET_INT(u8, uint8_t, 0, UINT8_MAX)
-        CASE_SET_INT(s16, int16_t, INT16_MIN, INT16_MAX)
-        CASE_SET_INT(u16, uint16_t, 0, UINT16_MAX)
-        CASE_SET_INT(s32, int32_t, INT32_MIN, INT32_MAX)
-        CASE_SET_INT(u32, uint32_t, 0, UINT32_MAX)
-        CASE_SET_INT(s64, int64_t, INT64_MIN, INT64_MAX)
-        CASE_SET_INT(u64, uint64_t, 0, UINT64_MAX)
-    case PARE_s4:
-        nibble_set(view, offset, value <= -8 ? -8 : value >= 7 ? 7 : (int)value);
-        break;
-    case PARE_u4:
-        nibble_set(view, offset, value <= 0 ? 0 : value >= 15 ? 15 : (int)value);
-        break;
-    default:
-        break;
+        CASE_SET_INT(s8, int8_t)
+        CASE_SET_INT(u8, uint8_t)
+        CASE_SET_INT(s16, int16_t)
+        CASE_SET_INT(u16, uint16_t)
+        CASE_SET_INT(s32, int32_t)
+        CASE_SET_INT(u32, uint32_t)
+        CASE_SET_INT(s64, int64_t)
+        CASE_SET_INT(u64, uint64_t)
+    case PARE_s4: nibble_set(view, offset, (int)pare_int_of(value, PARE_s4)); break;
+    case PARE_u4: nibble_set(view, offset, (int)pare_int_of(value, PARE_u4)); break;
+    default: break;
     }
 }
 
 #define CASE_SET_BITS(type, memory, calc, load, store)                                             \
-    case PARE_##type:                                                                              \
-        *(memory *)pare_ref_at(view, offset) = (memory)value;                                      \
-        break;
+    case PARE_##type: *(memory *)pare_ref_at(view, offset) = (memory)value; break;
 
 void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value)
 {
     switch (view->dtype) {
         PARE_REF_INTS(CASE_SET_BITS)
-    case PARE_bool:
-        *(uint8_t *)pare_ref_at(view, offset) = value != 0;
-        break;
+    case PARE_bool: *(uint8_t *)pare_ref_at(view, offset) = value != 0; break;
     case PARE_s4:
-    case PARE_u4:
-        nibble_set(view, offset, (int)(value & 15));
-        break;
-    default:
-        pare_ref_set(view, offset, (double)value);
+    case PARE_u4: nibble_set(view, offset, (int)(value & 15)); break;
+    default: pare_ref_set(view, offset, (double)value);
     }
 }
 

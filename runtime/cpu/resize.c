@@ -13,17 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct taps {
-    int64_t *first; /* (out) may be negative: positions are clamped */
-    double *weight; /* (out, count) */
-    bool *outside;  /* (out) tf_crop_and_resize: the value is extrapolated */
-    int count;      /* 0: the axis stays as it is */
-} taps;
-
 typedef struct resize_state {
     pare_resize r;
     int64_t *at[PARE_MAX_RANK]; /* nearest: (out) input positions */
-    taps axis[PARE_MAX_RANK];
+    pare_taps axis[PARE_MAX_RANK];
     size_t half; /* doubles in each of the two buffers */
 } resize_state;
 
@@ -44,28 +37,11 @@ static pare_status read(pare_prep *p, resize_state **out)
 
 /* --- nearest --- */
 
-static int64_t nearest(const pare_resize *r, int axis, int64_t o)
-{
-    float x = pare_resize_coordinate(r, axis, o);
-    float at = r->round == PARE_ROUND_PREFER_FLOOR  ? ceilf(x - 0.5f)
-               : r->round == PARE_ROUND_PREFER_CEIL ? floorf(x + 0.5f)
-               : r->round == PARE_ROUND_FLOOR       ? floorf(x)
-                                                    : ceilf(x);
-    int64_t i = (int64_t)at, last = r->in[axis] - 1;
-    return i < 0 ? 0 : i > last ? last : i;
-}
-
 static pare_status nearest_prepare(pare_prep *p)
 {
     resize_state *s;
     PARE_TRY(read(p, &s));
-    for (int a = 0; a < s->r.rank; a++) {
-        s->at[a] = pare_arena_alloc(p->arena, (size_t)s->r.out[a], sizeof *s->at[a]);
-        if (!s->at[a]) return PARE_MEMORY;
-        bool same = s->r.in[a] == s->r.out[a] && s->r.scale[a] == 1 && s->r.end[a] == 1;
-        for (int64_t o = 0; o < s->r.out[a]; o++) s->at[a][o] = same ? o : nearest(&s->r, a, o);
-    }
-    return PARE_OK;
+    return pare_resize_positions(&s->r, p->arena, s->at);
 }
 
 /* Rows along the axis on which y is contiguous: copied whole where it does not change. */
@@ -127,62 +103,6 @@ static bool nearest_can(const pare_prep *p)
 
 /* --- linear and cubic --- */
 
-static double triangle(double x)
-{
-    return fabs(x) < 1 ? 1 - fabs(x) : 0;
-}
-
-static double cubic(double x, double a)
-{
-    x = fabs(x);
-    if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-    return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
-}
-
-/* The weights of output o; their sum is 1. */
-static void tap_weights(const pare_resize *r, int axis, int64_t o, taps *t)
-{
-    float x = pare_resize_coordinate(r, axis, o);
-    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1, sum = 0;
-    double base = floor((double)x), ratio = (double)x - base;
-    double *w = t->weight + o * t->count;
-    int64_t last = r->in[axis] - 1;
-    t->first[o] = (int64_t)base + 1 - t->count / 2;
-    t->outside[o] = r->coord == PARE_TF_CROP_AND_RESIZE && (x < 0 || x > (float)last);
-    if (r->mode == PARE_NEAREST) {
-        t->first[o] = nearest(r, axis, o);
-        w[0] = 1;
-        return;
-    }
-    for (int k = 0; k < t->count; k++) {
-        double distance = ((double)(k + 1 - t->count / 2) - ratio) * shrink;
-        w[k] = r->mode == PARE_LINEAR ? triangle(distance) : cubic(distance, (double)r->cubic_a);
-        int64_t i = t->first[o] + k;
-        if (r->exclude_outside && (i < 0 || i > last)) w[k] = 0;
-        sum += w[k];
-    }
-    for (int k = 0; k < t->count && sum != 0; k++) w[k] /= sum;
-}
-
-static pare_status taps_make(pare_prep *p, const pare_resize *r, int axis, taps *t)
-{
-    bool same = r->in[axis] == r->out[axis] && r->scale[axis] == 1 && r->start[axis] == 0 &&
-                r->end[axis] == 1;
-    if (same) return PARE_OK;
-    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1;
-    double reach = r->mode == PARE_CUBIC ? 2 : 1;
-    if (reach / shrink > 1e6)
-        return PARE_FAIL_NODE(p->node, INPUT, "a scale of %g is too small", (double)r->scale[axis]);
-    t->count = r->mode == PARE_NEAREST ? 1 : 2 * (int)ceil(reach / shrink);
-    t->first = pare_arena_alloc(p->arena, (size_t)r->out[axis], sizeof *t->first);
-    t->outside = pare_arena_alloc(p->arena, (size_t)r->out[axis], sizeof *t->outside);
-    t->weight =
-        pare_arena_alloc(p->arena, (size_t)r->out[axis] * (size_t)t->count, sizeof *t->weight);
-    if (!t->first || !t->outside || !t->weight) return PARE_MEMORY;
-    for (int64_t o = 0; o < r->out[axis]; o++) tap_weights(r, axis, o, t);
-    return PARE_OK;
-}
-
 static pare_status smooth_prepare(pare_prep *p)
 {
     resize_state *s;
@@ -192,7 +112,7 @@ static pare_status smooth_prepare(pare_prep *p)
     for (int a = -1; a < s->r.rank; a++) {
         if (a >= 0) {
             dims[a] = s->r.out[a];
-            PARE_TRY(taps_make(p, &s->r, a, &s->axis[a]));
+            PARE_TRY(pare_resize_taps(p->node, &s->r, a, p->arena, &s->axis[a]));
         }
         if (!pare_count_dims(dims, s->r.rank, &count) || count > INT64_MAX / 64)
             return PARE_FAIL_NODE(p->node, INPUT, "its dimensions overflow");
@@ -204,7 +124,7 @@ static pare_status smooth_prepare(pare_prep *p)
 }
 
 /* x (outer, in, inner) to y (outer, out, inner). */
-static void smooth_axis(double *y, const double *x, const taps *t, int64_t outer, int64_t in,
+static void smooth_axis(double *y, const double *x, const pare_taps *t, int64_t outer, int64_t in,
                         int64_t out, int64_t inner, double extrapolation, int threads)
 {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
@@ -282,4 +202,5 @@ static const pare_kernel ref_resize = {.name = "ref_resize",
                                        .run = smooth_run,
                                        .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &pare_widened, &ref_resize, NULL};
+const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &pare_widened, &ref_resize,
+                                              NULL};

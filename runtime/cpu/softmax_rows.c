@@ -5,14 +5,6 @@
 
 enum { LANES = 16 };
 
-/* Contraction to fused multiply-adds is allowed here: no sum of this file is promised bit by bit. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__)
-#define CONTRACTED __attribute__((optimize("O3,fp-contract=fast")))
-#else
-#define CONTRACTED
-#endif
-
 /* Sixteen numbers at once; the compiler splits them where registers are shorter. */
 typedef float floats __attribute__((vector_size(LANES * 4)));
 typedef int32_t ints __attribute__((vector_size(LANES * 4)));
@@ -66,18 +58,13 @@ typedef int32_t ints __attribute__((vector_size(LANES * 4)));
         memcpy(to, from, (size) * sizeof *to);                                                     \
         to += (size), from += (size);                                                              \
     }
-static inline void copy_rest(float *to, const float *from, int64_t n)
-{
-    COPY_PIECE(8)
-    COPY_PIECE(4)
-    COPY_PIECE(2)
-    COPY_PIECE(1)
-}
+static inline void copy_rest(float *to, const float *from,
+                             int64_t n){COPY_PIECE(8) COPY_PIECE(4) COPY_PIECE(2) COPY_PIECE(1)}
 
 /* e^(x - top) / sum; the elements behind the last whole vector are padded with -Inf: a row that
    another one follows is read beyond its end. Partial maxima and sums are always taken in the same
    order. */
-PARE_CLONES_FMA CONTRACTED void pare_softmax_rows(float *x, int64_t rows, int64_t n)
+PARE_CLONES_SUMS void pare_softmax_rows(float *x, int64_t rows, int64_t n)
 {
     int64_t whole = n / LANES * LANES, rest = n - whole;
     ints own = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

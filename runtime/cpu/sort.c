@@ -15,6 +15,7 @@ typedef struct key {
 typedef struct order {
     int axis;
     bool largest, real;
+    uint64_t flip; /* of integers before they are compared: u64's highest bit */
 } order;
 
 /* Does a stand before b? Equal values keep their order; NaN counts as larger than all. */
@@ -26,8 +27,10 @@ static bool before(const order *o, const key *a, const key *b)
         more = na ? !nb : a->real > b->real;
         less = nb ? !na : a->real < b->real;
     } else {
-        more = a->integer > b->integer;
-        less = a->integer < b->integer;
+        int64_t x = (int64_t)((uint64_t)a->integer ^ o->flip);
+        int64_t y = (int64_t)((uint64_t)b->integer ^ o->flip);
+        more = x > y;
+        less = x < y;
     }
     if (!more && !less) return a->index < b->index;
     return o->largest ? more : less;
@@ -59,6 +62,7 @@ static pare_status top_k_prepare(pare_prep *p)
     PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, &o->axis));
     o->largest = pare_node_int(p->node, "largest", 1) != 0;
     o->real = pare_type_is_float(p->in[0].dtype);
+    o->flip = p->in[0].dtype == PARE_u64 ? 1ull << 63 : 0;
     p->scratch = 2 * sizeof(key) * (size_t)p->in[0].dim[o->axis];
     p->state = o;
     return PARE_OK;
@@ -98,10 +102,7 @@ static pare_status top_k_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool top_k_can(const pare_prep *p)
-{
-    return pare_ref_can_numbers(p) && p->in[0].rank > 0;
-}
+static bool top_k_can(const pare_prep *p) { return pare_ref_can_numbers(p) && p->in[0].rank > 0; }
 
 static const pare_kernel ref_top_k = {.name = "ref_top_k",
                                       .can = top_k_can,

@@ -29,24 +29,12 @@ typedef struct pare_tile {
                                            const weight *b, int64_t blocks)                        \
     {                                                                                              \
         switch (a->count) {                                                                        \
-        case 1:                                                                                    \
-            rows(acc, acc_step, a, b, blocks, 1);                                                  \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            rows(acc, acc_step, a, b, blocks, 2);                                                  \
-            break;                                                                                 \
-        case 3:                                                                                    \
-            rows(acc, acc_step, a, b, blocks, 3);                                                  \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            rows(acc, acc_step, a, b, blocks, 4);                                                  \
-            break;                                                                                 \
-        case 5:                                                                                    \
-            rows(acc, acc_step, a, b, blocks, 5);                                                  \
-            break;                                                                                 \
-        default:                                                                                   \
-            rows(acc, acc_step, a, b, blocks, 6);                                                  \
-            break;                                                                                 \
+        case 1: rows(acc, acc_step, a, b, blocks, 1); break;                                       \
+        case 2: rows(acc, acc_step, a, b, blocks, 2); break;                                       \
+        case 3: rows(acc, acc_step, a, b, blocks, 3); break;                                       \
+        case 4: rows(acc, acc_step, a, b, blocks, 4); break;                                       \
+        case 5: rows(acc, acc_step, a, b, blocks, 5); break;                                       \
+        default: rows(acc, acc_step, a, b, blocks, 6); break;                                      \
         }                                                                                          \
     }
 

@@ -41,9 +41,8 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
         const memory *in = (const memory *)p[1];                                                   \
         memory *out = (memory *)p[0];                                                              \
         (void)alpha, (void)beta;                                                                   \
-        if (s[0] == 1 && s[1] == 1)                                                                \
-            _Pragma("omp simd")                                                                    \
-            for (int64_t i = 0; i < n; i++) {                                                      \
+        if (s[0] == 1 && s[1] == 1) _Pragma("omp simd") for (int64_t i = 0; i < n; i++)            \
+            {                                                                                      \
                 const calc x = load(in[i]);                                                        \
                 out[i] = store((calc)(expr));                                                      \
             }                                                                                      \
@@ -126,7 +125,7 @@ static pare_status unary_prepare(pare_prep *p, const pare_ref_row *rows, float a
 
 /* --- exact or nearly so --- */
 
-NUMBERS(relu, 0, 0, x < 0 ? 0 : x, x > 0 ? x : 0)
+NUMBERS(relu, 0, 0, x<0 ? 0 : x, x> 0 ? x : 0)
 NUMBERS(abs, 0, 0, fabs(x), x > 0 ? (uint64_t)x : 0 - (uint64_t)x)
 NUMBERS(neg, 0, 0, -x, 0 - (uint64_t)x)
 NUMBERS(sign, 0, 0, x > 0 ? 1 : x < 0 ? -1 : x, x > 0 ? 1 : -(x != 0))
@@ -137,7 +136,7 @@ FLOATS(ceil, 0, 0, ceil(x))
 FLOATS(round, 0, 0, rint(x)) /* ties to even, as ONNX wants */
 FLOATS(leaky_relu, 0.01f, 0, x < 0 ? alpha * x : x)
 FLOATS(thresholded_relu, 1, 0, x > alpha ? x : 0)
-FLOATS(hard_sigmoid, 0.2f, 0.5f, HOLD(alpha * x + beta, 0, 1))
+FLOATS(hard_sigmoid, 0.2f, 0.5f, HOLD(alpha *x + beta, 0, 1))
 FLOATS(hard_swish, 0, 0, x *HOLD(x / 6 + (real)0.5, 0, 1))
 FLOATS(softsign, 0, 0, x / (1 + fabs(x)))
 
@@ -165,7 +164,7 @@ FLOATS(softplus, 0, 0, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)))
 FLOATS(mish, 0, 0, x *tanh(x > 0 ? x + log1p(exp(-x)) : log1p(exp(x))))
 
 /* Selu's second attribute is called gamma. */
-FLOAT_ROWS(selu, beta * (x > 0 ? x : alpha * expm1(x)))
+FLOAT_ROWS(selu, beta *(x > 0 ? x : alpha * expm1(x)))
 static bool selu_can(const pare_prep *p) { return ref_selu_rows[p->in[0].dtype] != NULL; }
 static pare_status selu_prepare(pare_prep *p)
 {

@@ -48,10 +48,7 @@ static inline float pare_vexp(float x)
     return p * a * b;
 }
 
-static inline float pare_vsigmoid(float x)
-{
-    return 1.0f / (1.0f + pare_vexp(-x));
-}
+static inline float pare_vsigmoid(float x) { return 1.0f / (1.0f + pare_vexp(-x)); }
 
 /* tanh x = 1 - 2 / (e^2x + 1); below 0.35 its Taylor sum to x^11 (next term below 2^-27 of x). */
 static inline float pare_vtanh(float x)

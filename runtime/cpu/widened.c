@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any operator on f16 or bf16 through its f32 kernels: inputs widened, outputs rounded to nearest even,
-   which is what the short floats mean on a CPU (DESIGN, FP16/BF16). The f32 kernel is the first of the
-   operator's own list that can. Tensors of other types pass through as they are. */
+/* Any operator on f16 or bf16 through its f32 kernels: inputs widened, outputs rounded to nearest
+   even, which is what the short floats mean on a CPU (DESIGN, FP16/BF16). The f32 kernel is the
+   first of the operator's own list that can. Tensors of other types pass through as they are. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/half.h"
@@ -10,9 +10,9 @@
 typedef struct widened {
     const pare_kernel *kernel;
     void *state;
-    pare_view *in, *out;           /* as the inner kernel sees them; constants hold f32 data */
+    pare_view *in, *out;            /* as the inner kernel sees them; constants hold f32 data */
     size_t *in_offset, *out_offset; /* of the f32 copies in scratch */
-    size_t inner_scratch;          /* offset of the inner kernel's own */
+    size_t inner_scratch;           /* offset of the inner kernel's own */
 } widened;
 
 /* What one runner holds: the inner kernel's call. */
@@ -130,8 +130,8 @@ static pare_status widened_run(const pare_call *c)
     PARE_TRY(w->kernel->run(&b->inner));
     for (int i = 0; i < c->out_count; i++)
         if (is_short(c->out[i].dtype))
-            pare_narrow(c->out[i].data, b->out[i].data, c->out[i].dtype, pare_view_count(&c->out[i]),
-                        c->threads);
+            pare_narrow(c->out[i].data, b->out[i].data, c->out[i].dtype,
+                        pare_view_count(&c->out[i]), c->threads);
     return PARE_OK;
 }
 

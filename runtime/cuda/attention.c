@@ -8,7 +8,7 @@ static bool attention_can(const pare_prep *p)
 {
     bool masked = p->in_count > 3 && p->in[3].dtype;
     int r = p->out[0].rank;
-    if (!pare_cuda_can_float(p, 3) || (masked && p->in[3].dtype != p->in[0].dtype)) return false;
+    if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
     for (int i = 0; i < 3; i++)
         if (p->in[i].rank != r) return false;
     return r >= 2 && r <= MOST_RANK && p->in[1].dim[r - 2] <= PARE_CUDA_MOST_KEYS;
@@ -33,16 +33,19 @@ static pare_status attention_run(const pare_call *c)
     const pare_view *y = &c->out[0];
     int r = y->rank;
     pare_cuda_attend a = {.q = operand(&c->in[0], y),
-                             .k = operand(&c->in[1], y),
-                             .v = operand(&c->in[2], y),
-                             .y = operand(y, y),
-                             .queries = y->dim[r - 2],
-                             .keys = (int)c->in[1].dim[r - 2],
-                             .depth = (int)c->in[0].dim[r - 1],
-                             .width = (int)y->dim[r - 1],
-                             .scale = pare_node_float(c->node, "scale", 1),
-                             .dtype = y->dtype};
-    if (c->in_count > 3 && c->in[3].dtype) a.mask = operand(&c->in[3], y);
+                          .k = operand(&c->in[1], y),
+                          .v = operand(&c->in[2], y),
+                          .y = operand(y, y),
+                          .queries = y->dim[r - 2],
+                          .keys = (int)c->in[1].dim[r - 2],
+                          .depth = (int)c->in[0].dim[r - 1],
+                          .width = (int)y->dim[r - 1],
+                          .scale = pare_node_float(c->node, "scale", 1),
+                          .dtype = y->dtype};
+    if (c->in_count > 3 && c->in[3].dtype) {
+        a.mask = operand(&c->in[3], y);
+        a.mask_type = c->in[3].dtype;
+    }
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
         int axis = i - (MOST_RANK - r);
         a.heads[i] = axis < 0 ? 1 : y->dim[axis];

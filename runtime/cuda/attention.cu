@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al. 2017, section 3.2.1): a
-   block of four warps a query. Warps share out the keys, lanes a key's depth; the scores stay in shared
-   memory; then threads share out the width of V. K and V are read once a query. */
+/* softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al. 2017,
+   section 3.2.1): a block of four warps a query. Warps share out the keys, lanes a key's depth; the
+   scores stay in shared memory; then threads share out the width of V. K and V are read once a
+   query. */
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/device.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * 32 };
 
-SIMT_INLINE float lanes_sum(float v)
-{
-    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
-    return v;
-}
-
-SIMT_INLINE int64_t head_offset(const pare_cuda_operand &o, const int64_t index[PARE_CUDA_HEAD_AXES])
+SIMT_INLINE int64_t head_offset(const pare_cuda_operand &o,
+                                const int64_t index[PARE_CUDA_HEAD_AXES])
 {
     int64_t at = 0;
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) at += index[i] * o.head[i];
@@ -56,8 +52,8 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
         for (int d = lane; d < a.depth; d += 32)
             sum = fmaf(pare_number_at(a.q.data, a.dtype, q + d * a.q.last),
                        pare_number_at(a.k.data, a.dtype, k + j * a.k.row + d * a.k.last), sum);
-        sum = lanes_sum(sum) * a.scale;
-        if (a.mask.data) sum += pare_number_at(a.mask.data, a.dtype, m + j * a.mask.last);
+        sum = pare_lanes_sum(sum) * a.scale;
+        if (a.mask.data) sum += pare_number_at(a.mask.data, a.mask_type, m + j * a.mask.last);
         if (lane == 0) score[j] = sum;
     }
     __syncthreads();

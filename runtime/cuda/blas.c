@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of blas_api.h filled by the dynamic loader. cuBLAS itself loads cuBLASLt by name, so
-   that one is opened first and for all to see: both then come from one place. */
+   that one is opened first and for all to see: both then come from one place.
+   Where it is looked for: the caller's folders, PARE_CUBLAS (folders, ':' between them), the
+   loader's path, wheels of PyPI (nvidia-cublas) in an active environment, the user's or the
+   system's packages, toolkits. */
 #include "runtime/cuda/blas.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PATH = 1024 };
-static const char usual[] = "/usr/local/cuda/lib64:/usr/lib/x86_64-linux-gnu:/opt/cuda/lib64";
+static const char *const below_home[] = {
+    "VIRTUAL_ENV",  "lib/python3*/site-packages/nvidia/cu13/lib",
+    "CONDA_PREFIX", "lib/python3*/site-packages/nvidia/cu13/lib",
+    "HOME",         ".local/lib/python3*/site-packages/nvidia/cu13/lib",
+    "CUDA_HOME",    "lib64",
+};
+static const char *const usual[] = {
+    "/usr/local/lib/python3*/dist-packages/nvidia/cu13/lib",
+    "/usr/local/lib/python3*/site-packages/nvidia/cu13/lib",
+    "/usr/local/cuda/lib64",
+    "/opt/cuda/lib64",
+};
 
 /* Opens folder/name for each folder of the list; NULL where none has it. */
 static void *open_in(const char *folders, const char *name)
@@ -24,16 +40,44 @@ static void *open_in(const char *folders, const char *name)
     return library;
 }
 
+static void *open_pattern(const char *pattern, const char *name)
+{
+    glob_t found;
+    void *library = NULL;
+    if (glob(pattern, 0, NULL, &found)) return NULL;
+    for (size_t i = 0; !library && i < found.gl_pathc; i++)
+        library = open_in(found.gl_pathv[i], name);
+    globfree(&found);
+    return library;
+}
+
+static void *open_installed(const char *name)
+{
+    void *library = NULL;
+    char path[PATH];
+    for (size_t i = 0; !library && i < sizeof below_home / sizeof *below_home; i += 2) {
+        const char *home = getenv(below_home[i]);
+        int length = snprintf(path, sizeof path, "%s/%s", home ? home : "", below_home[i + 1]);
+        if (home && *home && length < PATH) library = open_pattern(path, name);
+    }
+    for (size_t i = 0; !library && i < sizeof usual / sizeof *usual; i++)
+        library = open_pattern(usual[i], name);
+    return library;
+}
+
 static pare_status open_library(pare_ctx *ctx, void **out, const char *folders, const char *name)
 {
     *out = open_in(folders, name);
+    if (!*out) *out = open_in(getenv("PARE_CUBLAS"), name);
     if (!*out) *out = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-    if (!*out) *out = open_in(usual, name);
+    if (!*out) *out = open_installed(name);
     if (*out) return PARE_OK;
-    return PARE_FAIL(ctx, UNSUPPORTED,
-                     "%s was not found in %s%sthe loader's path or a toolkit: install CUDA 13's "
-                     "cuBLAS, or pip install nvidia-cublas and name its folder",
-                     name, folders ? folders : "", folders ? ", " : "");
+    return PARE_FAIL(
+        ctx, UNSUPPORTED,
+        "%s was not found in %s%sthe loader's path, Python's packages or a toolkit: "
+        "install CUDA 13's cuBLAS, or pip install nvidia-cublas and name the folder of "
+        "its libraries in PARE_CUBLAS",
+        name, folders ? folders : "", folders ? ", " : "");
 }
 
 /* A function by its name, as the pointer that the table keeps. */

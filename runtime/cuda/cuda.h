@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA backend (device.h): stream-ordered memory from one pool, pinned staging, streams, graphs. */
+/* The CUDA backend (device.h): stream-ordered memory from one pool, pinned staging, streams,
+ * graphs. */
 #ifndef PARE_RUNTIME_CUDA_CUDA_H
 #define PARE_RUNTIME_CUDA_CUDA_H
 
@@ -16,6 +17,27 @@ PARE_NODISCARD pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int 
 
 /* GPUs this process sees; 0 without a driver, and the reason where why (bytes long) is given. */
 int pare_cuda_count(char *why, size_t bytes);
+
+/* "sm_80, sm_90, PTX of compute_90": what this build has code for. Returns text. */
+const char *pare_cuda_code(char *text, size_t bytes);
+
+/* Whether a GPU of compute capability major.minor runs this build. */
+typedef enum pare_cuda_fit {
+    PARE_CUDA_NATIVE,
+    PARE_CUDA_BY_PTX, /* the driver compiles it at first use */
+    PARE_CUDA_TOO_OLD
+} pare_cuda_fit;
+pare_cuda_fit pare_cuda_fits(int major, int minor);
+
+/* CUDA's versions, 1000 * major + 10 * minor; the driver's is 0 where there is none. */
+void pare_cuda_versions(int *runtime, int *driver);
+
+/* "NVIDIA H200 (sm_90)" and its bytes of memory. */
+PARE_NODISCARD pare_status pare_cuda_name(pare_ctx *ctx, int index, char *text, size_t bytes,
+                                          size_t *memory);
+
+/* The file that cuBLASLt was found in; PARE_UNSUPPORTED where it is not there (blas.h). */
+PARE_NODISCARD pare_status pare_cuda_blas_path(pare_ctx *ctx, char *text, size_t bytes);
 
 extern const pare_backend pare_cuda_backend;
 

@@ -14,8 +14,23 @@ SIMT_INLINE float pare_to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 /* Rounds to nearest even; beyond the type's largest becomes infinite. */
 SIMT_INLINE void pare_store_f32(float *y, float v) { *y = v; }
-SIMT_INLINE void pare_store_f32(__half *y, float v) { *y = __float2half_rn(v); }
-SIMT_INLINE void pare_store_f32(__nv_bfloat16 *y, float v) { *y = __float2bfloat16_rn(v); }
+SIMT_INLINE void pare_store_f32(__half *y, float v)
+{
+    const __half h = __float2half_rn(v); /* a store of its own, which the checker sees */
+    *y = h;
+}
+SIMT_INLINE void pare_store_f32(__nv_bfloat16 *y, float v)
+{
+    const __nv_bfloat16 h = __float2bfloat16_rn(v);
+    *y = h;
+}
+
+/* The sum over a warp's lanes, in each of them. */
+template <class T> SIMT_INLINE T pare_lanes_sum(T v)
+{
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
+    return v;
+}
 
 /* Element at of a tensor of f32, f16 or bf16. */
 SIMT_INLINE float pare_number_at(const void *data, pare_dtype type, int64_t at)

@@ -11,7 +11,22 @@ typedef struct unary {
     float alpha, beta;
 } unary;
 
-static bool unary_can(const pare_prep *p) { return pare_cuda_can_float(p, 1); }
+/* Has the function a form for integers? */
+static bool takes_ints(pare_cuda_unary op)
+{
+    switch (op) {
+#define X(fn, expr) case PARE_CUDA_##fn:
+        PARE_CUDA_UNARY_INT(X)
+#undef X
+        return true;
+    default: return false;
+    }
+}
+
+static bool unary_can(const pare_prep *p, pare_cuda_unary op)
+{
+    return pare_cuda_can_float(p, 1) || (takes_ints(op) && pare_cuda_is_int(p->in[0].dtype));
+}
 
 static pare_status unary_prepare(pare_prep *p, pare_cuda_unary op, float alpha, float beta)
 {
@@ -31,26 +46,35 @@ static pare_status unary_run(const pare_call *c)
     const unary *u = c->state;
     pare_cuda_walk w;
     pare_cuda_walk_call(&w, c, 1);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_unary_launch, &w, c->in[0].dtype, u->op, u->alpha, u->beta);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_unary_launch, &w, c->in[0].dtype, u->op, u->alpha,
+                            u->beta);
 }
 
-#define X(fn, alpha, beta, expr)                                                                 \
-    static pare_status fn##_prepare(pare_prep *p)                                                \
+#define X(fn, alpha, beta, expr)                                                                   \
+    static bool fn##_can(const pare_prep *p) { return unary_can(p, PARE_CUDA_##fn); }              \
+    static pare_status fn##_prepare(pare_prep *p)                                                  \
     {                                                                                              \
-        return unary_prepare(p, PARE_CUDA_##fn, alpha, beta);                                    \
+        return unary_prepare(p, PARE_CUDA_##fn, alpha, beta);                                      \
     }                                                                                              \
-    static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                 \
-                                            .can = unary_can,                                      \
-                                            .prepare = fn##_prepare,                             \
-                                            .run = unary_run,                                      \
-                                            .flags = PARE_KERNEL_INPLACE};                         \
+    static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                     \
+                                          .can = fn##_can,                                         \
+                                          .prepare = fn##_prepare,                                 \
+                                          .run = unary_run,                                        \
+                                          .flags = PARE_KERNEL_INPLACE};                           \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 PARE_CUDA_UNARY(X)
 #undef X
 
 /* --- two inputs --- */
 
-static bool binary_can(const pare_prep *p) { return pare_cuda_can_float(p, 2); }
+static bool numbers_can(const pare_prep *p)
+{
+    for (int i = 1; i < p->in_count; i++)
+        if (p->in[i].dtype != p->in[0].dtype) return false;
+    return pare_cuda_is_number(p->in[0].dtype);
+}
+
+static bool binary_can(const pare_prep *p) { return numbers_can(p) && p->in_count == 2; }
 
 static pare_status binary_launch(const pare_call *c, pare_cuda_binary op)
 {
@@ -59,22 +83,18 @@ static pare_status binary_launch(const pare_call *c, pare_cuda_binary op)
     return PARE_CUDA_LAUNCH(c, pare_cuda_binary_launch, &w, c->in[0].dtype, op);
 }
 
-#define BINARY(fn)                                                                               \
-    static pare_status fn##_run(const pare_call *c)                                              \
-    {                                                                                              \
-        return binary_launch(c, PARE_CUDA_##fn);                                                 \
-    }                                                                                              \
-    static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                 \
-                                            .can = binary_can,                                     \
-                                            .run = fn##_run,                                     \
-                                            .flags = PARE_KERNEL_INPLACE_ANY};                     \
+#define BINARY(fn)                                                                                 \
+    static pare_status fn##_run(const pare_call *c) { return binary_launch(c, PARE_CUDA_##fn); }   \
+    static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                     \
+                                          .can = binary_can,                                       \
+                                          .run = fn##_run,                                         \
+                                          .flags = PARE_KERNEL_INPLACE_ANY};                       \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 BINARY(add)
 BINARY(sub)
 BINARY(mul)
 BINARY(div)
 BINARY(prelu)
-BINARY(pow)
 
 static pare_status mod_run(const pare_call *c)
 {
@@ -85,9 +105,24 @@ static const pare_kernel cuda_mod = {
     .name = "cuda_mod", .can = binary_can, .run = mod_run, .flags = PARE_KERNEL_INPLACE_ANY};
 const pare_kernel *const pare_cuda_mod[] = {&cuda_mod, NULL};
 
-/* Min and Max (13) of any number of inputs, folded pairwise into the output, first to last. */
-static bool many_can(const pare_prep *p) { return pare_cuda_can_float(p, p->in_count); }
+static bool pow_can(const pare_prep *p)
+{
+    return pare_cuda_is_number(p->in[0].dtype) && pare_cuda_is_number(p->in[1].dtype);
+}
 
+static pare_status pow_run(const pare_call *c)
+{
+    pare_dtype base = c->in[0].dtype, exponent = c->in[1].dtype;
+    if (base == exponent && pare_cuda_is_float(base)) return binary_launch(c, PARE_CUDA_pow);
+    pare_cuda_walk w;
+    pare_cuda_walk_call(&w, c, 2);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_power_launch, &w, base, exponent);
+}
+
+static const pare_kernel cuda_pow = {.name = "cuda_pow", .can = pow_can, .run = pow_run};
+const pare_kernel *const pare_cuda_pow[] = {&cuda_pow, NULL};
+
+/* Min and Max (13) of any number of inputs, folded pairwise into the output, first to last. */
 static pare_status many_run(const pare_call *c, pare_cuda_binary op)
 {
     pare_view pair[2] = {c->in[0], c->in[c->in_count > 1 ? 1 : 0]};
@@ -103,16 +138,65 @@ static pare_status many_run(const pare_call *c, pare_cuda_binary op)
     return PARE_OK;
 }
 
-#define MANY(fn)                                                                                 \
-    static pare_status fn##_run(const pare_call *c)                                              \
-    {                                                                                              \
-        return many_run(c, PARE_CUDA_##fn);                                                      \
-    }                                                                                              \
-    static const pare_kernel cuda_##fn = {                                                       \
-        .name = "cuda_" #fn, .can = many_can, .run = fn##_run};                                \
+#define MANY(fn)                                                                                   \
+    static pare_status fn##_run(const pare_call *c) { return many_run(c, PARE_CUDA_##fn); }        \
+    static const pare_kernel cuda_##fn = {                                                         \
+        .name = "cuda_" #fn, .can = numbers_can, .run = fn##_run};                                 \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 MANY(min)
 MANY(max)
+
+/* Sum and Mean (13): up to four inputs a launch, the sum between launches kept in scratch as f32.
+ */
+enum { AT_ONCE = PARE_WALK_OPERANDS - 1 };
+
+static pare_status sum_prepare(pare_prep *p)
+{
+    if (p->in_count > AT_ONCE) p->scratch = sizeof(float) * (size_t)pare_view_count(&p->out[0]);
+    return PARE_OK;
+}
+
+static pare_status sum_launch(const pare_call *c, float divisor)
+{
+    pare_view sum = c->out[0], wide[AT_ONCE];
+    sum.data = c->scratch;
+    for (int next = 0; next < c->in_count;) {
+        const bool begun = next > 0;
+        int inputs = begun;
+        if (begun) wide[0] = sum;
+        while (inputs < AT_ONCE && next < c->in_count)
+            wide[inputs++] = pare_view_stretch(&c->in[next++], &c->out[0]);
+        const bool more = next < c->in_count;
+        const pare_view *all[PARE_WALK_OPERANDS] = {more ? &sum : &c->out[0]};
+        pare_cuda_walk w = {.data = {all[0]->data}};
+        for (int i = 0; i < inputs; i++) all[i + 1] = &wide[i], w.data[i + 1] = wide[i].data;
+        pare_walk_init(&w.walk, all, inputs + 1);
+        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_sum_launch, &w, c->out[0].dtype, inputs, begun, more,
+                                  more ? 1 : divisor));
+    }
+    return PARE_OK;
+}
+
+static bool floats_can(const pare_prep *p) { return pare_cuda_can_float(p, p->in_count); }
+
+static bool sum_can(const pare_prep *p)
+{
+    return floats_can(p) || (numbers_can(p) && p->in_count > 1);
+}
+
+static pare_status sum_run(const pare_call *c)
+{
+    return pare_cuda_is_float(c->out[0].dtype) ? sum_launch(c, 1) : many_run(c, PARE_CUDA_add);
+}
+
+static pare_status mean_run(const pare_call *c) { return sum_launch(c, (float)c->in_count); }
+
+static const pare_kernel cuda_sum = {
+    .name = "cuda_sum", .can = sum_can, .prepare = sum_prepare, .run = sum_run};
+static const pare_kernel cuda_mean = {
+    .name = "cuda_mean", .can = floats_can, .prepare = sum_prepare, .run = mean_run};
+const pare_kernel *const pare_cuda_sum[] = {&cuda_sum, NULL};
+const pare_kernel *const pare_cuda_mean[] = {&cuda_mean, NULL};
 
 /* --- Clip (13), Where (16) --- */
 
@@ -121,7 +205,7 @@ static bool clip_can(const pare_prep *p)
     for (int i = 1; i < p->in_count && i < 3; i++)
         if (p->in[i].dtype && (p->in[i].dtype != p->in[0].dtype || !pare_view_count(&p->in[i])))
             return false;
-    return pare_cuda_is_float(p->in[0].dtype);
+    return pare_cuda_is_number(p->in[0].dtype);
 }
 
 static const void *limit(const pare_call *c, int i)

@@ -11,6 +11,10 @@
 extern "C" {
 #endif
 
+/* What the code means in words that serve a user: no driver, one that is too old, else CUDA's own.
+ */
+const char *pare_cuda_reason(cudaError_t error);
+
 /* PARE_MEMORY where memory ran out, else PARE_DEVICE; the message names the call. */
 PARE_NODISCARD pare_status pare_cuda_fail(pare_ctx *ctx, cudaError_t error, const char *call);
 

@@ -1,33 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QAdd, QMul, Table, Requantize, QuantizeLinear, DequantizeLinear (21). */
+/* QAdd, QMul, Table, Requantize, QuantizeLinear, DequantizeLinear (21), DynamicQuantizeLinear (11).
+ */
 #include "runtime/cuda/integer.h"
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/moves.h"
 
 /* --- QAdd, QMul --- */
 
-static bool pair_can(const pare_prep *p)
-{
-    return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->in[1].dtype);
-}
-
 static pare_status pair_prepare(pare_prep *p, bool product)
 {
-    pare_cuda_pair *m = pare_arena_alloc(p->arena, 1, sizeof *m);
-    if (!m) return PARE_MEMORY;
-    pare_quant_args q;
-    pare_act act;
-    PARE_TRY(pare_quant_read(p->node, &q));
-    PARE_TRY(pare_act_read(p->node, &act));
-    pare_epilogue_init(&m->epilogue, &q, &act, PARE_NOTYPE);
-    float y_scale = m->epilogue.real ? 1 : q.y_scale;
-    m->a_factor = (product ? q.x_scale * q.z_scale : q.x_scale) / y_scale;
-    m->b_factor = q.z_scale / y_scale;
-    m->a_zero = q.x_zero, m->b_zero = q.z_zero;
-    m->a_type = p->in[0].dtype, m->b_type = p->in[1].dtype;
-    m->product = product;
-    p->state = m;
-    return PARE_OK;
+    p->state = pare_arena_alloc(p->arena, 1, sizeof(pare_int8_pair));
+    return p->state ? pare_int8_pair_read(p, product, p->state) : PARE_MEMORY;
 }
 
 static pare_status add_prepare(pare_prep *p) { return pair_prepare(p, false); }
@@ -41,9 +26,9 @@ static pare_status pair_run(const pare_call *c)
 }
 
 static const pare_kernel q_add = {
-    .name = "cuda_int8_add", .can = pair_can, .prepare = add_prepare, .run = pair_run};
+    .name = "cuda_int8_add", .can = pare_int8_pair_can, .prepare = add_prepare, .run = pair_run};
 static const pare_kernel q_mul = {
-    .name = "cuda_int8_mul", .can = pair_can, .prepare = mul_prepare, .run = pair_run};
+    .name = "cuda_int8_mul", .can = pare_int8_pair_can, .prepare = mul_prepare, .run = pair_run};
 const pare_kernel *const pare_cuda_q_add[] = {&q_add, NULL};
 const pare_kernel *const pare_cuda_q_mul[] = {&q_mul, NULL};
 
@@ -61,67 +46,68 @@ static pare_status table_run(const pare_call *c)
     return PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w, c->in[1].data);
 }
 
-static const pare_kernel table = {.name = "cuda_table",
-                                  .can = table_can,
-                                  .run = table_run,
-                                  .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel table = {
+    .name = "cuda_table", .can = table_can, .run = table_run, .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_table[] = {&table, NULL};
 
 /* --- Requantize: a table made here --- */
 
-typedef struct requantize {
-    pare_device *device;
-    void *table;
-} requantize;
-
-static bool requantize_can(const pare_prep *p)
-{
-    return pare_type_is_int8(p->in[0].dtype) && pare_type_is_int8(p->out[0].dtype);
-}
-
 static pare_status requantize_prepare(pare_prep *p)
 {
-    requantize *s = pare_arena_alloc(p->arena, 1, sizeof *s);
-    if (!s) return PARE_MEMORY;
-    pare_quant_args q;
-    pare_act act;
-    pare_epilogue e;
     uint8_t bytes[256];
-    PARE_TRY(pare_quant_read(p->node, &q));
-    PARE_TRY(pare_act_read(p->node, &act));
-    pare_epilogue_init(&e, &q, &act, PARE_NOTYPE);
-    float factor = e.real ? q.x_scale : q.x_scale / q.y_scale;
-    for (int i = 0; i < 256; i++) {
-        int32_t x = p->in[0].dtype == PARE_s8 ? (int8_t)i : i;
-        pare_epilogue_store(&e, (float)(x - q.x_zero) * factor, bytes, i);
-    }
-    s->device = p->device;
-    PARE_TRY(pare_device_copy(p->ctx, p->device, &s->table, bytes, sizeof bytes));
-    p->state = s;
-    return PARE_OK;
-}
-
-static void requantize_release(void *state)
-{
-    requantize *s = state;
-    if (s) s->device->backend->free(s->device, s->table);
+    PARE_TRY(pare_requantize_table(p, bytes));
+    return pare_cuda_keep(p, bytes, sizeof bytes);
 }
 
 static pare_status requantize_run(const pare_call *c)
 {
-    const requantize *s = c->state;
+    const pare_cuda_kept *s = c->state;
     pare_cuda_walk w;
     pare_cuda_walk_call(&w, c, 1);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w, s->table);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w, s->data);
 }
 
 static const pare_kernel requantize_kernel = {.name = "cuda_requantize",
-                                              .can = requantize_can,
+                                              .can = pare_requantize_can,
                                               .prepare = requantize_prepare,
                                               .run = requantize_run,
-                                              .release = requantize_release,
+                                              .release = pare_cuda_kept_release,
                                               .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_requantize[] = {&requantize_kernel, NULL};
+
+/* --- QConcat: every input through its table, into its part of y --- */
+
+static pare_status q_concat_prepare(pare_prep *p)
+{
+    uint8_t *bytes = pare_arena_alloc(p->arena, (size_t)p->in_count, 256);
+    if (!bytes) return PARE_MEMORY;
+    pare_concat_tables(p, bytes);
+    return pare_cuda_keep(p, bytes, 256 * (size_t)p->in_count);
+}
+
+static pare_status q_concat_run(const pare_call *c)
+{
+    const pare_cuda_kept *s = c->state;
+    const int a = pare_node_axis(c->node, 0, c->out[0].rank);
+    int64_t at = 0;
+    for (int i = 0; i < c->in_count; i++) {
+        pare_view part = pare_view_part(&c->out[0], a, at, c->in[i].dim[a]);
+        const pare_view *both[2] = {&part, &c->in[i]};
+        pare_cuda_walk w = {.data = {part.data, c->in[i].data}};
+        pare_walk_init(&w.walk, both, 2);
+        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w,
+                                  (const uint8_t *)s->data + 256 * (size_t)i));
+        at += part.dim[a];
+    }
+    return PARE_OK;
+}
+
+static const pare_kernel q_concat_kernel = {.name = "cuda_int8_concat",
+                                            .can = pare_requantize_can,
+                                            .prepare = q_concat_prepare,
+                                            .run = q_concat_run,
+                                            .release = pare_cuda_kept_release};
+const pare_kernel *const pare_cuda_q_concat[] = {&q_concat_kernel, NULL};
 
 /* --- QuantizeLinear, DequantizeLinear: per tensor or along an axis --- */
 
@@ -160,11 +146,10 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
     return w;
 }
 
-static void scaling_walk(const pare_call *c, bool zeroed, pare_cuda_walk *w)
+static void scaling_walk(const pare_call *c, const pare_view *scale, const pare_view *zero,
+                         int axis, pare_cuda_walk *w)
 {
-    int axis = *(const int *)c->state;
-    pare_view s = like_x(&c->in[1], &c->in[0], axis);
-    pare_view z = like_x(&c->in[zeroed ? 2 : 1], &c->in[0], axis);
+    pare_view s = like_x(scale, &c->in[0], axis), z = like_x(zero, &c->in[0], axis);
     const pare_view *all[4] = {&c->out[0], &c->in[0], &s, &z};
     pare_walk_init(&w->walk, all, 4);
     for (int i = 0; i < 4; i++) w->data[i] = all[i]->data;
@@ -174,7 +159,7 @@ static pare_status quantize_run(const pare_call *c)
 {
     pare_cuda_walk w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
-    scaling_walk(c, zeroed, &w);
+    scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, pare_cuda_quantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
                             zeroed);
 }
@@ -183,18 +168,56 @@ static pare_status dequantize_run(const pare_call *c)
 {
     pare_cuda_walk w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
-    scaling_walk(c, zeroed, &w);
+    scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, pare_cuda_dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
                             zeroed);
 }
 
-static const pare_kernel quantize = {.name = "cuda_quantize",
-                                     .can = quantize_can,
-                                     .prepare = scaling_prepare,
-                                     .run = quantize_run};
+static const pare_kernel quantize = {
+    .name = "cuda_quantize", .can = quantize_can, .prepare = scaling_prepare, .run = quantize_run};
 static const pare_kernel dequantize = {.name = "cuda_dequantize",
                                        .can = dequantize_can,
                                        .prepare = scaling_prepare,
                                        .run = dequantize_run};
 const pare_kernel *const pare_cuda_quantize[] = {&quantize, NULL};
 const pare_kernel *const pare_cuda_dequantize[] = {&dequantize, NULL};
+
+/* --- DynamicQuantizeLinear: the range, the scale, then QuantizeLinear --- */
+
+static bool dynamic_can(const pare_prep *p)
+{
+    return p->in[0].dtype == PARE_f32 && p->out_count == 3 && p->out[1].dtype && p->out[2].dtype;
+}
+
+enum { RANGE_BYTES = 256 }; /* in front of the reduction's parts */
+
+static pare_status dynamic_prepare(pare_prep *p)
+{
+    pare_cuda_reduce *r = pare_arena_alloc(p->arena, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    const bool all[PARE_MAX_RANK] = {true, true, true, true, true, true, true, true};
+    const pare_view range = {.dtype = PARE_f32};
+    pare_cuda_reduce_set(r, PARE_CUDA_RANGE, &p->in[0], all, &range, p->canonical);
+    p->scratch = RANGE_BYTES + pare_cuda_reduce_scratch(r);
+    p->state = r;
+    return PARE_OK;
+}
+
+static pare_status dynamic_run(const pare_call *c)
+{
+    pare_cuda_reduce r = *(const pare_cuda_reduce *)c->state;
+    pare_cuda_walk w;
+    r.x = c->in[0].data;
+    r.y = c->scratch;
+    r.part = (char *)c->scratch + RANGE_BYTES;
+    PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_reduce_launch, &r));
+    PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_dynamic_launch, r.y, c->out[1].data, c->out[2].data));
+    scaling_walk(c, &c->out[1], &c->out[2], 0, &w);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_quantize_launch, &w, PARE_u8, PARE_f32, true);
+}
+
+static const pare_kernel dynamic_quantize = {.name = "cuda_dynamic_quantize",
+                                             .can = dynamic_can,
+                                             .prepare = dynamic_prepare,
+                                             .run = dynamic_run};
+const pare_kernel *const pare_cuda_dynamic_quantize[] = {&dynamic_quantize, NULL};

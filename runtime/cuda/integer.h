@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 8-bit tensors element by element, and the steps between them and floats: launchers of integer.cu. */
+/* 8-bit tensors element by element, and the steps between them and floats: launchers of integer.cu.
+ */
 #ifndef PARE_RUNTIME_CUDA_INTEGER_H
 #define PARE_RUNTIME_CUDA_INTEGER_H
 
 #include "runtime/cuda/walk.h"
-#include "runtime/ops/epilogue.h"
+#include "runtime/ops/int8_elementwise.h"
 
 #include <cuda_runtime_api.h>
 
@@ -12,17 +13,7 @@
 extern "C" {
 #endif
 
-/* QAdd: v = fmaf(b - b_zero, b_factor, (a - a_zero) * a_factor); QMul: v = ((a - a_zero) *
-   (b - b_zero)) * a_factor; then the epilogue. */
-typedef struct pare_cuda_pair {
-    pare_epilogue epilogue;
-    float a_factor, b_factor;
-    int a_zero, b_zero;
-    pare_dtype a_type, b_type;
-    bool product;
-} pare_cuda_pair;
-
-cudaError_t pare_cuda_pair_launch(const pare_cuda_walk *w, const pare_cuda_pair *pair,
+cudaError_t pare_cuda_pair_launch(const pare_cuda_walk *w, const pare_int8_pair *pair,
                                   cudaStream_t stream);
 
 /* y = table[x], bytes; table: (256) on the device. */
@@ -34,6 +25,11 @@ cudaError_t pare_cuda_quantize_launch(const pare_cuda_walk *w, pare_dtype y_type
                                       bool zeroed, cudaStream_t stream);
 cudaError_t pare_cuda_dequantize_launch(const pare_cuda_walk *w, pare_dtype y_type,
                                         pare_dtype x_type, bool zeroed, cudaStream_t stream);
+
+/* DynamicQuantizeLinear's step and zero point (u8) from a range that holds 0: range[0], range[1].
+ */
+cudaError_t pare_cuda_dynamic_launch(const float *range, float *scale, uint8_t *zero,
+                                     cudaStream_t stream);
 
 #ifdef __cplusplus
 }

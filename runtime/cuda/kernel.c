@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/element.h"
 
 bool pare_cuda_can_float(const pare_prep *prep, int inputs)
 {
@@ -18,5 +19,31 @@ pare_status pare_cuda_launched(const pare_call *call, cudaError_t error, const c
 {
     if (error == cudaSuccess) return PARE_OK;
     pare_status st = pare_cuda_fail(call->ctx, error, launcher);
-    return pare_fail_prefix(call->ctx, st, "node '%s' (%s)", call->node->name, call->node->op_type);
+    const pare_node *n = call->node;
+    return pare_fail_prefix(call->ctx, st, "node '%s' (%s), tensor '%s'", n->name, n->op_type,
+                            n->out_count && n->out[0] ? n->out[0]->name : "");
+}
+
+pare_status pare_cuda_copy(const pare_call *c, const pare_view *dst, const pare_view *src)
+{
+    const pare_view *both[2] = {dst, src};
+    pare_cuda_walk w = {.data = {dst->data, src->data}};
+    pare_walk_init(&w.walk, both, 2);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_copy_launch, &w, pare_cuda_bytes(dst->dtype));
+}
+
+pare_status pare_cuda_keep(pare_prep *p, const void *data, size_t bytes)
+{
+    pare_cuda_kept *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->device = p->device;
+    PARE_TRY(pare_device_copy(p->ctx, p->device, &s->data, data, bytes));
+    p->state = s;
+    return PARE_OK;
+}
+
+void pare_cuda_kept_release(void *state)
+{
+    pare_cuda_kept *s = state;
+    if (s) s->device->backend->free(s->device, s->data);
 }

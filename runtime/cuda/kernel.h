@@ -14,11 +14,36 @@ static inline bool pare_cuda_is_float(pare_dtype dtype)
     return dtype == PARE_f32 || dtype == PARE_f16 || dtype == PARE_bf16;
 }
 
+static inline bool pare_cuda_is_int(pare_dtype dtype)
+{
+    return dtype == PARE_s8 || dtype == PARE_u8 || dtype == PARE_s16 || dtype == PARE_u16 ||
+           dtype == PARE_s32 || dtype == PARE_u32 || dtype == PARE_s64 || dtype == PARE_u64;
+}
+
+/* Floats, f64 among them, and integers. */
+static inline bool pare_cuda_is_number(pare_dtype dtype)
+{
+    return pare_type_is_float(dtype) || pare_cuda_is_int(dtype);
+}
+
 /* can(): input 0 is such a type, and so are the other `inputs - 1`. */
 bool pare_cuda_can_float(const pare_prep *prep, int inputs);
 
 /* Bytes of one element; 0 for types of less than a byte and strings. */
 int pare_cuda_bytes(pare_dtype dtype);
+
+/* A copy on the device between two views of one shape. */
+PARE_NODISCARD pare_status pare_cuda_copy(const pare_call *call, const pare_view *dst,
+                                          const pare_view *src);
+
+/* The state of a kernel that keeps memory of the device, and its release(). */
+typedef struct pare_cuda_kept {
+    pare_device *device;
+    void *data;
+} pare_cuda_kept;
+/* With a copy of host memory; becomes the node's state. */
+PARE_NODISCARD pare_status pare_cuda_keep(pare_prep *prep, const void *data, size_t bytes);
+void pare_cuda_kept_release(void *state);
 
 /* The status of a launch; a failure names the node and the launcher. */
 PARE_NODISCARD pare_status pare_cuda_launched(const pare_call *call, cudaError_t error,

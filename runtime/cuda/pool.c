@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pools over windows; those over whole planes of floats are reductions (reduce.c). */
 #include "runtime/cuda/pool.h"
 #include "runtime/cuda/kernel.h"
 
@@ -101,6 +102,10 @@ static bool max_can(const pare_prep *p)
 }
 
 static bool float_can(const pare_prep *p) { return fits(p) && pare_cuda_can_float(p, 1); }
+static bool lp_can(const pare_prep *p)
+{
+    return float_can(p) && pare_node_int(p->node, "p", 2) >= 1;
+}
 static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p->in[0].dtype); }
 
 #define POOL(fn, accepts, pool_kind, ...)                                                          \
@@ -116,7 +121,7 @@ static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 POOL(max_pool, max_can, MAX, PARE_TRY(window_set(p, s)))
 POOL(average_pool, float_can, AVERAGE, PARE_TRY(window_set(p, s)))
-POOL(global_max_pool, max_can, MAX, plane_set(p, s))
-POOL(global_average_pool, float_can, AVERAGE, plane_set(p, s))
-POOL(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s)); PARE_TRY(quantization_set(p, s)))
+POOL(lp_pool, lp_can, LP, PARE_TRY(window_set(p, s)); s->p = (float)pare_node_int(p->node, "p", 2))
+POOL(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s));
+     PARE_TRY(quantization_set(p, s)))
 POOL(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s); PARE_TRY(quantization_set(p, s)))

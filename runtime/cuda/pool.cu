@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool: one
-   thread an output, channels fastest, walking its window clipped to the tensor. Padding is never a
-   candidate of a maximum; NaN wins. Reads each element once a window it lies in. */
+/* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool:
+   one thread an output, channels fastest, walking its window clipped to the tensor. Padding is
+   never a candidate of a maximum; NaN wins. Reads each element once a window it lies in. */
 #include "runtime/cuda/device.cuh"
 #include "runtime/cuda/pool.h"
 
-/* Taps of one output position on one axis: the first inside the tensor, their number, and the number
-   inside the padded tensor. */
+/* Taps of one output position on one axis: the first inside the tensor, their number, and the
+   number inside the padded tensor. */
 typedef struct span {
     int first, taps, padded;
 } span;
@@ -65,20 +65,23 @@ SIMT_INLINE int divisor(const pare_cuda_pool &p, const place &r)
     return n;
 }
 
+template <bool POWERS> /* LpPool: a kernel of its own, since powers take many registers */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_floats(pare_cuda_pool p)
 {
     PARE_CUDA_EACH (i, p.count) {
         place r = place_of(p, i);
         float best = -INFINITY;
         double sum = 0;
-        EACH_TAP (r, at) {
+        EACH_TAP(r, at)
+        {
             float v = pare_number_at(p.x, p.dtype, at);
             if (v > best || v != v) best = v;
-            sum += (double)v;
+            sum += (double)(POWERS ? powf(fabsf(v), p.p) : v);
         }
         int n = divisor(p, r);
-        float mean = n ? (float)(sum / n) : 0;
-        pare_number_store(p.y, p.dtype, r.y, p.kind == PARE_CUDA_POOL_MAX ? best : mean);
+        if (POWERS) best = (float)pow(sum, 1 / (double)p.p);
+        if (p.kind == PARE_CUDA_POOL_AVERAGE) best = n ? (float)(sum / n) : 0;
+        pare_number_store(p.y, p.dtype, r.y, best);
     }
 }
 
@@ -90,7 +93,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_bytes(pare_cuda_p
     PARE_CUDA_EACH (i, p.count) {
         place r = place_of(p, i);
         int best = (T)-1 > 0 ? 0 : -128, sum = 0;
-        EACH_TAP (r, at) {
+        EACH_TAP(r, at)
+        {
             int v = x[at];
             best = v > best ? v : best;
             sum += v - p.zero;
@@ -100,7 +104,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_bytes(pare_cuda_p
             continue;
         }
         int n = divisor(p, r);
-        pare_epilogue_store(&p.epilogue, ((float)sum * p.factor) / (float)(n > 0 ? n : 1), p.y, r.y);
+        pare_epilogue_store(&p.epilogue, ((float)sum * p.factor) / (float)(n > 0 ? n : 1), p.y,
+                            r.y);
     }
 }
 
@@ -112,7 +117,9 @@ extern "C" cudaError_t pare_cuda_pool_launch(const pare_cuda_pool *p, cudaStream
         SIMT_LAUNCH(pool_bytes<int8_t>, grid, block, 0, stream, *p);
     else if (p->dtype == PARE_u8)
         SIMT_LAUNCH(pool_bytes<uint8_t>, grid, block, 0, stream, *p);
+    else if (p->kind == PARE_CUDA_POOL_LP)
+        SIMT_LAUNCH(pool_floats<true>, grid, block, 0, stream, *p);
     else
-        SIMT_LAUNCH(pool_floats, grid, block, 0, stream, *p);
+        SIMT_LAUNCH(pool_floats<false>, grid, block, 0, stream, *p);
     return cudaGetLastError();
 }

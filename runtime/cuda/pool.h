@@ -11,7 +11,11 @@
 extern "C" {
 #endif
 
-typedef enum pare_cuda_pool_kind { PARE_CUDA_POOL_MAX, PARE_CUDA_POOL_AVERAGE } pare_cuda_pool_kind;
+typedef enum pare_cuda_pool_kind {
+    PARE_CUDA_POOL_MAX,
+    PARE_CUDA_POOL_AVERAGE,
+    PARE_CUDA_POOL_LP /* (sum |x|^p)^(1/p); floats only */
+} pare_cuda_pool_kind;
 
 /* Axes N, C, then three of the window (missing ones of length 1). The window's lists are int: they
    are counts of taps and positions, checked to fit. */
@@ -24,6 +28,7 @@ typedef struct pare_cuda_pool {
     int dim[5], in[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
     int64_t x_stride[5], y_stride[5];
     bool include_pad;
+    float p; /* of LP */
     /* averages of 8-bit numbers: v = (sum of (x - zero)) * factor / taps, then the epilogue */
     pare_epilogue epilogue;
     float factor;

@@ -1,227 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conv, Gemm, MatMul and their fused forms with constant weights, on the kernels of product.h.
-   Weights are packed row by row (one row an output channel, taps outermost, channels innermost) while
-   preparing, and lie on the device with scales, biases and corrections in one block. */
-#include "runtime/ops/product.h"
+/* Conv, FusedConv and ConvTranspose with constant weights as implicit products: kernels of
+   product.h, one entry a tile. A transposed convolution gathers: each tap of an output position
+   reads the input position that would have spread to it, where there is one. */
 #include "runtime/base/size.h"
-#include "runtime/cuda/kernel.h"
-#include "runtime/cuda/product.h"
-
-#include <string.h>
-
-typedef struct product {
-    pare_cuda_product p; /* all but x, y and z */
-    int residual;        /* input position, -1: none */
-    pare_device *device;
-    void *block;
-} product;
-
-/* Where the host builds the block, and offsets of its parts. */
-typedef struct packing {
-    char *host;
-    size_t weights, scale, bias, shift, fill, bytes;
-} packing;
-
-static bool types_fit(const pare_prep *p)
-{
-    pare_dtype x = p->in[0].dtype, w = p->in[1].dtype;
-    if (pare_type_is_int8(x)) return w == PARE_s8;
-    return pare_cuda_is_float(x) && w == x && p->out[0].dtype == x;
-}
-
-/* A node that cannot be read is another kernel's to refuse: its message is not kept. */
-static bool readable(const pare_prep *p, pare_status st)
-{
-    if (st != PARE_OK) pare_ctx_clear(p->ctx);
-    return st == PARE_OK;
-}
-
-static bool bias_fits(const pare_prep *p, int at, int64_t columns)
-{
-    const pare_view *b = pare_operand(p->in, p->in_count, at);
-    if (!b) return true;
-    int64_t n = pare_view_count(b);
-    return b->data && (n == 1 || (n == columns && b->dim[b->rank - 1] == columns)) &&
-           (b->dtype == PARE_s32 || pare_cuda_is_float(b->dtype));
-}
-
-static bool residual_fits(const pare_prep *p, int at)
-{
-    const pare_view *z = pare_operand(p->in, p->in_count, at);
-    if (!z) return true;
-    return pare_view_same_order(z, &p->out[0]) &&
-           (pare_type_is_int8(z->dtype) || z->dtype == PARE_f32 || z->dtype == p->out[0].dtype);
-}
-
-static size_t part(size_t *end, size_t bytes)
-{
-    size_t at = *end;
-    *end = pare_align_up(at + bytes, 256);
-    return at;
-}
-
-static pare_status packing_open(const pare_prep *prep, const pare_cuda_product *p, packing *k)
-{
-    size_t channels = (size_t)p->columns * (size_t)p->batches;
-    *k = (packing){0};
-    k->weights = part(&k->bytes, channels * (size_t)p->depth_bytes);
-    k->scale = part(&k->bytes, channels * sizeof(float));
-    k->bias = part(&k->bytes, channels * sizeof(float));
-    k->shift = part(&k->bytes, channels * sizeof(int32_t));
-    k->fill = part(&k->bytes, PARE_CUDA_CHUNK);
-    k->host = pare_alloc(prep->ctx, k->bytes, 1);
-    return k->host ? PARE_OK : PARE_MEMORY;
-}
-
-/* Row r of the packed weights: count elements of w from offset at, step apart, to element k on. */
-static void row_pack(char *row, int k, const pare_view *w, int64_t at, int64_t step, int64_t count)
-{
-    int bytes = pare_cuda_bytes(w->dtype);
-    for (int64_t i = 0; i < count; i++)
-        memcpy(row + (k + i) * bytes, (const char *)w->data + (at + i * step) * bytes, (size_t)bytes);
-}
-
-static void bias_pack(const packing *k, const pare_view *b, int64_t channels)
-{
-    int64_t n = b ? pare_view_count(b) : 0;
-    const pare_type_info *type = b ? pare_type(b->dtype) : NULL;
-    float *to = (float *)(void *)(k->host + k->bias);
-    for (int64_t i = 0; b && i < channels; i++)
-        to[i] = type->to_f32((const char *)b->data + (n == 1 ? 0 : i) * (type->bits / 8));
-}
-
-/* z_x * sum of w per row, and what X is outside the picture. */
-static void shift_pack(const packing *k, const pare_cuda_product *p, int32_t zero)
-{
-    int32_t *shift = (int32_t *)(void *)(k->host + k->shift);
-    for (int64_t r = 0; r < (int64_t)p->columns * p->batches; r++) {
-        const int8_t *row = (const int8_t *)k->host + k->weights + r * p->depth_bytes;
-        int32_t sum = 0;
-        for (int i = 0; i < p->depth; i++) sum += row[i];
-        shift[r] = zero * sum;
-    }
-    memset(k->host + k->fill, zero & 0xff, PARE_CUDA_CHUNK);
-}
-
-/* Uploads the block and points p at its parts. */
-static pare_status packing_close(pare_prep *prep, product *s, packing *k, bool int8, bool biased)
-{
-    pare_status st =
-        pare_device_copy(prep->ctx, prep->device, &s->block, k->host, k->bytes);
-    pare_free(k->host);
-    if (st != PARE_OK)
-        return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,
-                                prep->node->op_type);
-    const char *block = s->block;
-    s->p.w = block + k->weights;
-    s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
-    s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
-    s->p.bias = biased ? (const float *)(const void *)(block + k->bias) : NULL;
-    s->p.fill = block + k->fill;
-    return PARE_OK;
-}
-
-static void product_release(void *state)
-{
-    product *s = state;
-    if (s) s->device->backend->free(s->device, s->block);
-}
-
-static pare_status product_new(pare_prep *prep, product **out)
-{
-    product *s = pare_arena_alloc(prep->arena, 1, sizeof *s);
-    if (!s) return PARE_MEMORY;
-    s->device = prep->device;
-    s->p.x_type = prep->in[0].dtype;
-    s->p.y_type = prep->out[0].dtype;
-    prep->packed = ~1u;
-    *out = s;
-    return PARE_OK;
-}
-
-static void depth_set(pare_cuda_product *p, int64_t depth)
-{
-    p->depth = (int)depth;
-    p->depth_bytes =
-        (int)pare_align_up((size_t)depth * (size_t)pare_cuda_bytes(p->x_type), PARE_CUDA_STEP);
-}
-
-static void epilogue_set(const pare_prep *prep, product *s, bool int8, const pare_act *act,
-                         const pare_epilogue *e, int residual)
-{
-    s->residual = residual;
-    if (int8) {
-        s->p.epilogue = *e;
-        return;
-    }
-    s->p.epilogue.act = *act;
-    s->p.epilogue.z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype;
-}
-
-/* What both kinds of arguments say of scales, biases and operands. */
-typedef struct constants {
-    bool int8;
-    const float *scale; /* (channels), int8 only */
-    int32_t x_zero;
-    pare_operands at;
-    int64_t channels;
-} constants;
-
-/* Adds the rest to a block that holds the weights, and uploads it: the end of both prepares. */
-static pare_status product_close(pare_prep *prep, product *s, packing *k, const constants *c)
-{
-    bias_pack(k, pare_operand(prep->in, prep->in_count, c->at.bias), c->channels);
-    if (c->int8) {
-        memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
-        shift_pack(k, &s->p, c->x_zero);
-    }
-    if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
-    PARE_TRY(packing_close(prep, s, k, c->int8, c->at.bias >= 0));
-    prep->state = s;
-    return PARE_OK;
-}
-
-static pare_status product_run(const pare_call *c)
-{
-    const product *s = c->state;
-    pare_cuda_product p = s->p;
-    p.x = c->in[0].data;
-    p.y = c->out[0].data;
-    p.z = s->residual < 0 ? NULL : c->in[s->residual].data;
-    if (p.x_type == PARE_f32) return PARE_CUDA_LAUNCH(c, pare_cuda_product_f32_launch, &p);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_product_launch, &p);
-}
-
-/* --- convolutions --- */
+#include "runtime/cuda/convolution.h"
+#include "runtime/cuda/sparse.h"
 
 /* Strides of the last two axes; a missing one is 0. */
-static void plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
+void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
 {
     *row = v->rank > 3 ? v->stride[2] : 0;
     *pixel = v->stride[v->rank - 1];
 }
 
-static bool conv_can(const pare_prep *prep)
+/* A window of one pixel that visits each in turn reads a matrix: no position to work out. */
+static bool is_matrix(const pare_window *w, const pare_cuda_picture *in)
 {
-    pare_conv_args a;
-    const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
-    if (!types_fit(prep) || !w->data || x->rank < 3 || x->rank > 4) return false;
-    if (!readable(prep, pare_conv_args_read(prep, &a))) return false;
-    int64_t row, pixel, positions = a.win.out[1] * a.win.out[2];
-    plane_strides(y, &row, &pixel);
-    bool dense = (x->rank < 4 || a.win.out[1] == 1 || row == a.win.out[2] * pixel) &&
-                 (a.n == 1 || y->stride[0] == positions * pixel);
-    return dense && (a.cg == 1 || x->stride[1] == 1) && (a.m == 1 || y->stride[1] == 1) &&
-           bias_fits(prep, a.at.bias, a.m) && residual_fits(prep, a.at.residual) &&
-           (a.int8 || a.at.w_scale < 0);
+    bool whole = w->kernel[1] == 1 && w->kernel[2] == 1;
+    for (int i = 1; i < 3; i++)
+        whole = whole && w->stride[i] == 1 && w->begin[i] == 0 && w->out[i] == w->in[i];
+    return whole && (in->height == 1 || in->row == in->width * in->pixel) &&
+           in->image == (int64_t)in->height * in->width * in->pixel;
 }
 
-static void picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_product *p)
+void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_product *p)
 {
     const pare_view *x = &prep->in[0], *y = &prep->out[0];
     const pare_window *w = &a->win;
     pare_cuda_picture *in = &p->in;
     int64_t unused;
+    pare_cuda_product_init(p, x->dtype, y->dtype);
     in->height = (int)w->in[1], in->width = (int)w->in[2], in->channels = (int)a->cg;
     in->out_height = (int)w->out[1], in->out_width = (int)w->out[2];
     in->kernel_width = (int)w->kernel[2];
@@ -231,103 +39,205 @@ static void picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cud
         in->begin[i] = (int)w->begin[1 + i];
     }
     in->image = x->stride[0];
-    plane_strides(x, &in->row, &in->pixel);
-    plane_strides(y, &unused, &p->y_row);
-    p->picture = true;
+    pare_cuda_plane_strides(x, &in->row, &in->pixel);
+    pare_cuda_plane_strides(y, &unused, &p->y_row);
+    p->picture = !is_matrix(w, in);
+    p->x_row = in->pixel;
     p->rows = a->n * w->out[1] * w->out[2];
     p->columns = (int)a->mg;
-    p->batches = (int)w->group;
-    p->x_batch = a->cg * x->stride[1];
-    p->y_batch = a->mg * y->stride[1];
-    int64_t chunk = PARE_CUDA_CHUNK / pare_cuda_bytes(p->x_type);
-    p->aligned = a->cg % chunk == 0 && in->pixel % chunk == 0 && in->row % chunk == 0 &&
-                 in->image % chunk == 0;
+    p->depth = (int)(a->cg * w->kernel[1] * w->kernel[2]);
+    p->w_row = pare_cuda_pitch(p->depth, p->x_type);
+    p->constants = (int)a->mg;
+    int64_t apart = a->cg * x->stride[1];
+    pare_cuda_batch_set(p, w->group, a->mg * y->stride[1], apart, a->mg * p->w_row);
+    int64_t distances[] = {a->cg, in->pixel, in->row, in->image, w->group > 1 ? apart : 0};
+    p->copy = pare_cuda_copy_of(p->x_type, distances, 5);
 }
 
-static void filters_pack(const pare_view *w, const pare_conv_args *a, const packing *k,
-                         const pare_cuda_product *p)
+/* Is Y dense enough that its pixels are rows one after the other? */
+bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a)
+{
+    const pare_view *x = &prep->in[0], *y = &prep->out[0];
+    int64_t row, pixel, positions = a->win.out[1] * a->win.out[2];
+    pare_cuda_plane_strides(y, &row, &pixel);
+    bool dense = (x->rank < 4 || a->win.out[1] == 1 || row == a->win.out[2] * pixel) &&
+                 (a->n == 1 || y->stride[0] == positions * pixel);
+    return dense && (a->cg == 1 || x->stride[1] == 1) && (a->m == 1 || y->stride[1] == 1) &&
+           a->win.group <= PARE_CUDA_MOST_BATCHES;
+}
+
+/* Reads a node that a tile can compute. */
+bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_product *p)
+{
+    const pare_view *x = &prep->in[0];
+    if (!pare_cuda_weights_fit(prep) || x->rank < 3 || x->rank > 4) return false;
+    if (!pare_cuda_readable(prep, pare_conv_args_read(prep, a))) return false;
+    if (!pare_cuda_places_fit(prep, a) || !pare_cuda_bias_fits(prep, a->at.bias, a->m) ||
+        !pare_cuda_residual_fits(prep, a->at.residual) || (!a->int8 && a->at.w_scale >= 0))
+        return false;
+    pare_cuda_picture_set(prep, a, p);
+    return true;
+}
+
+void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_packing *k,
+                            const pare_cuda_product *p)
 {
     int64_t row, pixel;
-    plane_strides(w, &row, &pixel);
+    pare_cuda_plane_strides(w, &row, &pixel);
     for (int64_t m = 0; m < a->m; m++) {
-        char *to = k->host + k->weights + m * p->depth_bytes;
-        int at = 0;
+        int64_t at = 0;
         for (int64_t h = 0; h < a->win.kernel[1]; h++)
-            for (int64_t l = 0; l < a->win.kernel[2]; l++, at += (int)a->cg)
-                row_pack(to, at, w, m * w->stride[0] + h * row + l * pixel, w->stride[1], a->cg);
+            for (int64_t l = 0; l < a->win.kernel[2]; l++, at += p->in.channels)
+                pare_cuda_row_pack(k, p, m, at, w, m * w->stride[0] + h * row + l * pixel,
+                                   w->stride[1], a->cg);
     }
 }
 
-static pare_status conv_prepare(pare_prep *prep)
+/* A first convolution: pictures of up to three channels, copied to four so that copies of four
+   elements can bring them. */
+enum { WIDE = 4 };
+
+static bool stem_fits(const pare_conv_args *a, const pare_cuda_product *p)
 {
-    product *s;
-    packing k;
-    pare_conv_args a;
-    PARE_TRY(product_new(prep, &s));
-    PARE_TRY(pare_conv_args_read(prep, &a));
-    picture_set(prep, &a, &s->p);
-    depth_set(&s->p, a.cg * a.win.kernel[1] * a.win.kernel[2]);
-    epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
-    PARE_TRY(packing_open(prep, &s->p, &k));
-    filters_pack(&prep->in[1], &a, &k, &s->p);
-    return product_close(prep, s, &k, &(constants){a.int8, a.scale, a.q.x_zero, a.at, a.m});
+    return p->copy == 1 && p->x_type != PARE_f32 && a->win.group == 1 && a->cg < WIDE;
 }
 
-static const pare_kernel cuda_conv = {.name = "cuda_conv",
-                                      .can = conv_can,
-                                      .prepare = conv_prepare,
-                                      .run = product_run,
-                                      .release = product_release};
-const pare_kernel *const pare_cuda_conv[] = {&cuda_conv, NULL};
-const pare_kernel *const pare_cuda_fused_conv[] = {&cuda_conv, NULL};
-
-/* --- matrices --- */
-
-static bool matmul_can(const pare_prep *prep)
+static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
 {
-    pare_matmul_args a;
-    const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
-    if (!types_fit(prep) || !w->data || w->rank != 2 || x->rank < 2 || y->rank < 2) return false;
-    if (!readable(prep, pare_matmul_args_read(prep, &a))) return false;
-    return !a.trans_a && a.alpha == 1 && a.beta == 1 && !a.q.w_zero && pare_view_rowmajor(x) &&
-           pare_view_rowmajor(y) && bias_fits(prep, a.at.bias, a.columns) &&
-           residual_fits(prep, a.at.residual) && (a.int8 || a.at.w_scale < 0);
+    pare_cuda_product *p = &s->p;
+    int64_t pixels = a->n * p->in.height * p->in.width, taps = p->depth / a->cg;
+    s->widened = true;
+    s->widen = (pare_cuda_widen){.pixels = pixels,
+                                 .image = p->in.image,
+                                 .line = p->in.row,
+                                 .pixel = p->in.pixel,
+                                 .height = p->in.height,
+                                 .width = p->in.width,
+                                 .channels = (int)a->cg,
+                                 .bytes = pare_cuda_bytes(p->x_type)};
+    s->wide = prep->scratch;
+    prep->scratch += pare_align_up((size_t)pixels * WIDE * (size_t)s->widen.bytes, 256);
+    p->in.channels = WIDE;
+    p->in.pixel = p->x_row = WIDE;
+    p->in.row = (int64_t)WIDE * p->in.width;
+    p->in.image = p->in.row * p->in.height;
+    p->depth = (int)taps * WIDE;
+    p->w_row = pare_cuda_pitch(p->depth, p->x_type);
+    p->copy = 4;
 }
 
-static void matrix_set(const pare_matmul_args *a, pare_cuda_product *p)
+/* Are at most two of each four neighbouring input channels at one position not 0? */
+static bool filters_sparse(const pare_prep *prep, const pare_conv_args *a)
 {
-    int64_t chunk = PARE_CUDA_CHUNK / pare_cuda_bytes(p->x_type);
-    p->rows = a->batch * a->rows;
-    p->columns = (int)a->columns;
-    p->x_row = a->depth;
-    p->y_row = a->columns;
-    p->batches = 1;
-    p->aligned = a->depth % chunk == 0;
-}
-
-static pare_status matmul_prepare(pare_prep *prep)
-{
-    product *s;
-    packing k;
-    pare_matmul_args a;
     const pare_view *w = &prep->in[1];
-    PARE_TRY(product_new(prep, &s));
-    PARE_TRY(pare_matmul_args_read(prep, &a));
-    matrix_set(&a, &s->p);
-    depth_set(&s->p, a.depth);
-    epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
-    PARE_TRY(packing_open(prep, &s->p, &k));
-    for (int64_t c = 0; c < a.columns; c++)
-        row_pack(k.host + k.weights + c * s->p.depth_bytes, 0, w, c * w->stride[a.trans_b ? 0 : 1],
-                 w->stride[a.trans_b ? 1 : 0], a.depth);
-    return product_close(prep, s, &k, &(constants){a.int8, a.scale, a.q.x_zero, a.at, a.columns});
+    const int64_t taps = a->win.kernel[1] * a->win.kernel[2];
+    int bytes = pare_cuda_bytes(w->dtype);
+    int64_t row, pixel;
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t i = 0; i < a->m * taps; i++) {
+        int64_t m = i / taps, h = i % taps / a->win.kernel[2], l = i % a->win.kernel[2];
+        int64_t at = m * w->stride[0] + h * row + l * pixel;
+        if (!pare_sparse_fits((const char *)w->data + at * bytes, bytes, w->stride[1], a->cg))
+            return false;
+    }
+    return true;
 }
 
-static const pare_kernel cuda_matmul = {.name = "cuda_matmul",
-                                        .can = matmul_can,
-                                        .prepare = matmul_prepare,
-                                        .run = product_run,
-                                        .release = product_release};
-const pare_kernel *const pare_cuda_matmul[] = {&cuda_matmul, NULL};
-const pare_kernel *const pare_cuda_gemm[] = {&cuda_matmul, NULL};
-const pare_kernel *const pare_cuda_fused_matmul[] = {&cuda_matmul, NULL};
+static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cuda_way way)
+{
+    pare_cuda_prepared *s;
+    pare_cuda_packing k;
+    pare_cuda_product p;
+    pare_conv_args a;
+    PARE_TRY(pare_conv_args_read(prep, &a));
+    pare_cuda_picture_set(prep, &a, &p);
+    p.tile = tile;
+    PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
+    if (way == PARE_CUDA_STEM) stem_set(prep, &a, s);
+    if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
+    pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
+    PARE_TRY(pare_cuda_packing_open(prep, &s->p, way, &k));
+    pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
+    return pare_cuda_packing_close(prep, s, &k,
+                                   &(pare_cuda_constants){a.int8, a.scale, a.q.x_zero, a.at, a.m});
+}
+
+/* One entry a tile; conv_64x64 takes whatever a product can be. */
+#define CONV(entry, fits, tile, way)                                                               \
+    PARE_CUDA_PRODUCT(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way)
+CONV(conv_stem, stem_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
+CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)
+CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
+CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
+CONV(conv_64x64, true, PARE_CUDA_64X64, PARE_CUDA_WHOLE)
+CONV(conv_sparse_128x128,
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) && filters_sparse(prep, &a),
+     PARE_CUDA_128X128, PARE_CUDA_SPARSE)
+CONV(conv_sparse_64x64,
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
+     PARE_CUDA_SPARSE)
+
+/* The sparse ones behind the dense: taken where a tuner measured that they are faster. */
+#define CONVS                                                                                      \
+    &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64, &conv_split, &conv_64x64,     \
+        &conv_sparse_128x128, &conv_sparse_64x64
+const pare_kernel *const pare_cuda_conv[] = {CONVS, NULL};
+const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
+
+/* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */
+
+static pare_status transposed_read(const pare_prep *prep, pare_conv_args *a)
+{
+    const pare_view *x = &prep->in[0], *w = &prep->in[1];
+    pare_shape xs = {.rank = x->rank};
+    for (int i = 0; i < x->rank; i++) xs.dim[i] = x->dim[i];
+    *a = (pare_conv_args){.at = {-1, -1, -1}};
+    if (pare_operand(prep->in, prep->in_count, 2)) a->at.bias = 2;
+    PARE_TRY(pare_window_read_transposed(prep->node, &xs, w->dim + 2, &a->win));
+    a->n = x->dim[0], a->c = x->dim[1];
+    a->cg = a->c / a->win.group, a->mg = w->dim[1];
+    a->m = a->mg * a->win.group;
+    return PARE_OK;
+}
+
+static bool transposed_can(const pare_prep *prep)
+{
+    pare_conv_args a;
+    const pare_view *x = &prep->in[0];
+    if (!pare_cuda_is_float(x->dtype) || !pare_cuda_weights_fit(prep) || x->rank < 3 || x->rank > 4)
+        return false;
+    return pare_cuda_readable(prep, transposed_read(prep, &a)) && pare_cuda_places_fit(prep, &a) &&
+           pare_cuda_bias_fits(prep, a.at.bias, a.m);
+}
+
+static pare_status transposed_prepare(pare_prep *prep)
+{
+    pare_cuda_prepared *s;
+    pare_cuda_packing k;
+    pare_cuda_product p;
+    pare_conv_args a;
+    const pare_view *w = &prep->in[1];
+    int64_t row, pixel;
+    PARE_TRY(transposed_read(prep, &a));
+    pare_cuda_picture_set(prep, &a, &p);
+    p.in.transposed = true;
+    PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
+    PARE_TRY(pare_cuda_packing_open(prep, &p, PARE_CUDA_WHOLE, &k));
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t m = 0; m < a.m; m++) {
+        int64_t to = 0, first = m / a.mg * a.cg * w->stride[0] + m % a.mg * w->stride[1];
+        for (int64_t h = 0; h < a.win.kernel[1]; h++)
+            for (int64_t l = 0; l < a.win.kernel[2]; l++, to += a.cg)
+                pare_cuda_row_pack(&k, &p, m, to, w, first + h * row + l * pixel, w->stride[0],
+                                   a.cg);
+    }
+    return pare_cuda_packing_close(prep, s, &k,
+                                   &(pare_cuda_constants){.at = a.at, .channels = a.m});
+}
+
+static const pare_kernel conv_transpose = {.name = "cuda_conv_transpose",
+                                           .can = transposed_can,
+                                           .prepare = transposed_prepare,
+                                           .run = pare_cuda_product_run,
+                                           .release = pare_cuda_product_release};
+const pare_kernel *const pare_cuda_conv_transpose[] = {&conv_transpose, NULL};

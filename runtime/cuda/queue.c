@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, pinned memory, graphs and events. The current GPU is a property of the calling thread, so
-   each entry that makes something sets it first. */
+/* Streams, pinned memory, graphs and events. The current GPU is a property of the calling thread,
+   so each entry that makes something sets it first. */
 #include "runtime/cuda/queue.h"
+#include "runtime/cuda/device_parts.h"
 #include "runtime/cuda/error.h"
 
 struct cuda_queue {
     pare_queue queue; /* first */
     cudaStream_t stream;
+    pare_cuda_queue_blas blas;
 };
 
 struct pare_recording {
@@ -20,6 +22,11 @@ struct pare_event {
 cudaStream_t pare_cuda_stream(const pare_queue *queue)
 {
     return ((const struct cuda_queue *)queue)->stream;
+}
+
+pare_cuda_queue_blas *pare_cuda_queue_blas_of(pare_queue *queue)
+{
+    return &((struct cuda_queue *)queue)->blas;
 }
 
 static pare_status queue_open(pare_ctx *ctx, pare_device *device, pare_queue **out)
@@ -39,6 +46,7 @@ static pare_status queue_open(pare_ctx *ctx, pare_device *device, pare_queue **o
 
 static void queue_close(pare_queue *queue)
 {
+    pare_cuda_queue_blas_close(queue->device, pare_cuda_queue_blas_of(queue));
     (void)cudaStreamDestroy(pare_cuda_stream(queue));
     pare_free(queue);
 }
@@ -46,8 +54,13 @@ static void queue_close(pare_queue *queue)
 static pare_status queue_pin(pare_ctx *ctx, pare_device *device, void **out, size_t bytes)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
-    PARE_CUDA_TRY(ctx, cudaMallocHost(out, bytes ? bytes : 1));
-    return PARE_OK;
+    cudaError_t error = cudaMallocHost(out, bytes ? bytes : 1);
+    if (error == cudaSuccess) return PARE_OK;
+    *out = NULL;
+    if (error != cudaErrorMemoryAllocation) return pare_cuda_fail(ctx, error, "cudaMallocHost");
+    (void)cudaGetLastError();
+    return PARE_FAIL(ctx, MEMORY, "out of pinned memory: %zu bytes of the host's were not granted",
+                     bytes);
 }
 
 static void queue_unpin(pare_device *device, void *memory)
@@ -59,8 +72,8 @@ static void queue_unpin(pare_device *device, void *memory)
 static pare_status record_begin(pare_ctx *ctx, pare_queue *queue)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(queue->device->index));
-    PARE_CUDA_TRY(ctx, cudaStreamBeginCapture(pare_cuda_stream(queue),
-                                              cudaStreamCaptureModeThreadLocal));
+    PARE_CUDA_TRY(
+        ctx, cudaStreamBeginCapture(pare_cuda_stream(queue), cudaStreamCaptureModeThreadLocal));
     return PARE_OK;
 }
 
@@ -144,4 +157,6 @@ const pare_queue_table pare_cuda_queues = {.open = queue_open,
                                            .event_close = event_close,
                                            .event_mark = event_mark,
                                            .event_wait = event_wait,
-                                           .event_seconds = event_seconds};
+                                           .event_seconds = event_seconds,
+                                           .range_begin = pare_cuda_range_begin,
+                                           .range_end = pare_cuda_range_end};

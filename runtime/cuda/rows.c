@@ -7,8 +7,8 @@
 
 /* --- Softmax, LogSoftmax (13) --- */
 
-/* Rows along an axis are regular where all axes before it are one stride apart and all behind it lie
-   together. */
+/* Rows along an axis are regular where all axes before it are one stride apart and all behind it
+   lie together. */
 static bool rows_along(const pare_view *x, int axis, pare_cuda_rows *out)
 {
     int64_t inner = 1;
@@ -19,8 +19,10 @@ static bool rows_along(const pare_view *x, int axis, pare_cuda_rows *out)
     int64_t before = 0, rows = inner;
     for (int i = axis - 1; i >= 0; i--) {
         if (x->dim[i] == 1) continue;
-        if (!before) out->outer_step = before = x->stride[i];
-        else if (x->stride[i] != before) return false;
+        if (!before)
+            out->outer_step = before = x->stride[i];
+        else if (x->stride[i] != before)
+            return false;
         before *= x->dim[i];
         rows *= x->dim[i];
     }
@@ -61,7 +63,8 @@ static pare_status softmax_run(const pare_call *c)
     pare_cuda_rows r = *(const pare_cuda_rows *)c->state;
     r.x = c->in[0].data;
     r.y = c->out[0].data;
-    return PARE_CUDA_LAUNCH(c, pare_cuda_softmax_launch, &r, !strcmp(c->node->op_type, "LogSoftmax"));
+    return PARE_CUDA_LAUNCH(c, pare_cuda_softmax_launch, &r,
+                            !strcmp(c->node->op_type, "LogSoftmax"));
 }
 
 static const pare_kernel softmax = {.name = "cuda_softmax",
@@ -98,8 +101,8 @@ static bool layer_norm_can(const pare_prep *p)
     if (!pare_cuda_can_float(p, 1) || p->in[0].rank == 0 || axis_read(p, &axis) != PARE_OK)
         return false;
     int64_t n = row_length(&p->in[0], axis);
-    return pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]) && factor_fits(p, 1, n) &&
-           factor_fits(p, 2, n) && stash_fits(p, 1) && stash_fits(p, 2);
+    return pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]) &&
+           factor_fits(p, 1, n) && factor_fits(p, 2, n) && stash_fits(p, 1) && stash_fits(p, 2);
 }
 
 static pare_status layer_norm_prepare(pare_prep *p)

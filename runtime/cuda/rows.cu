@@ -3,8 +3,8 @@
      softmax       y = e^(x - top) / sum e^(x - top); log form x - top - log sum
      layer norm    y = (x - mean) / sqrt(variance + epsilon) * scale + bias; the variance from the
                    differences to the mean
-   A row is read three times, the second and third time from cache, and written once. Sums are kept in
-   double per lane, so that they agree with the CPU's to the last bits of a float. */
+   A row is read three times, the second and third time from cache, and written once. Sums are kept
+   in double per lane, so that they agree with the CPU's to the last bits of a float. */
 #include "runtime/cuda/device.cuh"
 #include "runtime/cuda/rows.h"
 
@@ -16,12 +16,6 @@ SIMT_INLINE float warp_max(float v)
         float other = __shfl_xor_sync(0xffffffffu, v, d);
         v = other > v || other != other ? other : v; /* NaN wins */
     }
-    return v;
-}
-
-SIMT_INLINE double warp_sum(double v)
-{
-    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
     return v;
 }
 
@@ -46,7 +40,7 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows
     double sum = 0;
     for (int64_t i = lane; i < r.n; i += 32)
         sum += (double)expf(pare_number_at(r.x, r.dtype, at + i * r.step) - top);
-    sum = warp_sum(sum);
+    sum = pare_lanes_sum(sum);
     const float total = (float)sum, shift = log_form ? (float)log(sum) : 0;
     for (int64_t i = lane; i < r.n; i += 32) {
         float v = pare_number_at(r.x, r.dtype, at + i * r.step) - top;
@@ -64,15 +58,16 @@ static __global__ void __launch_bounds__(WARPS * 32)
     const int64_t at = row_start(r, row);
     double sum = 0, squares = 0;
     for (int64_t i = lane; i < r.n; i += 32) sum += (double)pare_number_at(r.x, r.dtype, at + i);
-    const double mean = warp_sum(sum) / (double)r.n;
+    const double mean = pare_lanes_sum(sum) / (double)r.n;
     for (int64_t i = lane; i < r.n; i += 32) {
         double d = (double)pare_number_at(r.x, r.dtype, at + i) - mean;
         squares += d * d;
     }
-    const double inverse = 1 / sqrt(warp_sum(squares) / (double)r.n + (double)epsilon);
+    const double inverse = 1 / sqrt(pare_lanes_sum(squares) / (double)r.n + (double)epsilon);
     const float m = (float)mean, f = (float)inverse;
     for (int64_t i = lane; i < r.n; i += 32) {
-        float v = (pare_number_at(r.x, r.dtype, at + i) - m) * f * pare_number_at(scale, r.dtype, i);
+        float v =
+            (pare_number_at(r.x, r.dtype, at + i) - m) * f * pare_number_at(scale, r.dtype, i);
         if (bias) v += pare_number_at(bias, r.dtype, i);
         pare_number_store(r.y, r.dtype, at + i, v);
     }
@@ -80,7 +75,10 @@ static __global__ void __launch_bounds__(WARPS * 32)
     if (lane == 0 && inverse_out) inverse_out[row] = f;
 }
 
-static dim3 grid_of(const pare_cuda_rows *r) { return dim3((unsigned)((r->rows + WARPS - 1) / WARPS)); }
+static dim3 grid_of(const pare_cuda_rows *r)
+{
+    return dim3((unsigned)((r->rows + WARPS - 1) / WARPS));
+}
 
 extern "C" cudaError_t pare_cuda_softmax_launch(const pare_cuda_rows *r, bool log_form,
                                                 cudaStream_t stream)

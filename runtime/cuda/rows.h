@@ -23,11 +23,11 @@ typedef struct pare_cuda_rows {
 /* Softmax (13) or LogSoftmax (13), the maximum subtracted. */
 cudaError_t pare_cuda_softmax_launch(const pare_cuda_rows *r, bool log_form, cudaStream_t stream);
 
-/* LayerNormalization (17) of dense rows: scale (n), bias (n) or NULL; mean and inverse (rows), f32, or
-   NULL: the optional outputs. */
-cudaError_t pare_cuda_layer_norm_launch(const pare_cuda_rows *r, const void *scale, const void *bias,
-                                        float epsilon, float *mean, float *inverse,
-                                        cudaStream_t stream);
+/* LayerNormalization (17) of dense rows: scale (n), bias (n) or NULL; mean and inverse (rows), f32,
+   or NULL: the optional outputs. */
+cudaError_t pare_cuda_layer_norm_launch(const pare_cuda_rows *r, const void *scale,
+                                        const void *bias, float epsilon, float *mean,
+                                        float *inverse, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

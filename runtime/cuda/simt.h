@@ -57,10 +57,7 @@
 #define SIMT_UNROLL _Pragma("unroll") /* before a loop */
 
 /* What other blocks wrote before they counted themselves is visible afterwards. */
-SIMT_INLINE void simt_acquire_grid(void)
-{
-    __threadfence();
-}
+SIMT_INLINE void simt_acquire_grid(void) { __threadfence(); }
 
 SIMT_INLINE unsigned simt_shared_address(const void *p)
 {
@@ -92,6 +89,41 @@ SIMT_MMA_K32(simt_mma_m16n8k32_u8s8, "u8", "s8")
     }
 SIMT_MMA_K16(simt_mma_m16n8k16_f16, "f16")
 SIMT_MMA_K16(simt_mma_m16n8k16_bf16, "bf16")
+
+/* --- tensor cores, 2:4 sparse: PTX ISA, "Matrix fragments for sparse mma.m16n8k64" (8-bit) and
+   "... m16n8k32" (16-bit). Of each four neighbours in a row of a two are kept; a holds those, as a
+   dense fragment of half the depth would. meta has two bits for the place of each kept number, the
+   first of a pair below the second, lower bits first. Lane l, g = l / 4, t = l % 4: 8-bit, row g +
+   8 (t % 2), depth 32 (t / 2) to 31 on; 16-bit, t < 2 only, depth 16 t to 15 on, row g in the lower
+   half of the word and g + 8 in the upper. --- */
+
+/* d (16 x 8, s32) += a (16 x 64, row, 2:4) * b (64 x 8, column) */
+#define SIMT_MMA_SP_K64(name, b_type)                                                              \
+    SIMT_INLINE void name(int d[4], const unsigned a[4], const unsigned b[4], unsigned meta)       \
+    {                                                                                              \
+        asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8." b_type       \
+                     ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9,%10,%11}, {%0,%1,%2,%3}, %12, "    \
+                     "0x0;"                                                                        \
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),           \
+                       "r"(b[2]), "r"(b[3]), "r"(meta));                                           \
+    }
+SIMT_MMA_SP_K64(simt_mma_sp_m16n8k64_s8s8, "s8")
+SIMT_MMA_SP_K64(simt_mma_sp_m16n8k64_s8u8, "u8")
+
+/* d (16 x 8, f32) += a (16 x 32, row, 2:4) * b (32 x 8, column) */
+#define SIMT_MMA_SP_K32(name, type)                                                                \
+    SIMT_INLINE void name(float d[4], const unsigned a[4], const unsigned b[4], unsigned meta)     \
+    {                                                                                              \
+        asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32." type "." type   \
+                     ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9,%10,%11}, {%0,%1,%2,%3}, %12, "    \
+                     "0x0;"                                                                        \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),           \
+                       "r"(b[2]), "r"(b[3]), "r"(meta));                                           \
+    }
+SIMT_MMA_SP_K32(simt_mma_sp_m16n8k32_f16, "f16")
+SIMT_MMA_SP_K32(simt_mma_sp_m16n8k32_bf16, "bf16")
 
 /* --- ldmatrix: 1, 2 or 4 matrices of 8 rows of 16 bytes; lane 8m + i points to row i of matrix m,
    which must be 16-byte aligned shared memory; lanes beyond the last matrix point nowhere --- */
@@ -142,10 +174,7 @@ SIMT_CP_ASYNC(simt_cp_async4, "4", "ca")
 SIMT_CP_ASYNC(simt_cp_async8, "8", "ca")
 SIMT_CP_ASYNC(simt_cp_async16, "16", "cg")
 
-SIMT_INLINE void simt_cp_async_commit(void)
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
+SIMT_INLINE void simt_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Waits until at most N of this thread's committed groups are in flight. */
 template <int N> SIMT_INLINE void simt_cp_async_wait(void)

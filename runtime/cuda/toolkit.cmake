@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds a CUDA toolkit, installed or fetched by tests/simt/toolkit.sh: sets CUDA_HOME_FOUND (empty
 # where there is none), CUDA_INCLUDE, CUDA_NVCC (empty where only headers are there, or PARE_CUDA
-# is OFF), CUDA_RUNTIME (the static runtime library), and pare_cuda_objects().
-set(PARE_CUDA AUTO CACHE STRING "nvcc compiles GPU kernels: AUTO (where it is found), ON, OFF")
+# is OFF), CUDA_RUNTIME (the static runtime library), CUDA_LINKED (the product gets the backend),
+# CUDA_LIBRARIES (what it is linked with then), CUDA_CODE (80,90,100: what there is code for) and
+# pare_cuda_objects(). What a build without one lacks is the GPU backend, nothing else.
+set(PARE_CUDA AUTO CACHE STRING "The GPU backend: AUTO (where a CUDA 13 toolkit is found), ON, OFF")
+set_property(CACHE PARE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(PARE_CUDA_HOME "" CACHE PATH "CUDA toolkit; empty: CUDA_HOME, nvcc's on PATH, the usual places")
 set(CUDA_HOME_FOUND "")
 set(CUDA_NVCC "")
@@ -32,25 +35,46 @@ foreach(home ${homes})
     endforeach()
   endif()
 endforeach()
-if(PARE_CUDA STREQUAL "ON" AND NOT CUDA_NVCC)
-  message(FATAL_ERROR "PARE_CUDA=ON, but nvcc was not found: set PARE_CUDA_HOME to a CUDA 13 "
-          "toolkit, or run sh tests/simt/toolkit.sh build")
+if(NOT PARE_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "PARE_CUDA=${PARE_CUDA}: expected AUTO, ON or OFF")
 endif()
 if(PARE_CUDA STREQUAL "OFF")
   set(CUDA_NVCC "")
 endif()
+set(CUDA_LINKED OFF)
+if(CUDA_NVCC AND CUDA_RUNTIME AND (PARE_CUDA STREQUAL "ON" OR NOT (PARE_FUZZ OR PARE_SANITIZE)))
+  set(CUDA_LINKED ON)
+endif()
+if(PARE_CUDA STREQUAL "ON" AND NOT CUDA_LINKED)
+  message(FATAL_ERROR "PARE_CUDA=ON, but no nvcc with a libcudart_static.a was found: set "
+          "PARE_CUDA_HOME to a CUDA 13 toolkit, or run sh tests/simt/toolkit.sh build")
+endif()
 
-# Machine code for these, and PTX of the newest for what comes later
-set(CUDA_ARCHITECTURES 80 90)
+# Machine code for these, and PTX of the last for what comes later
+set(PARE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "GPU architectures, ascending: 80 is sm_80")
+set(CUDA_ARCHITECTURES ${PARE_CUDA_ARCHITECTURES})
+list(GET CUDA_ARCHITECTURES -1 CUDA_NEWEST)
+list(JOIN CUDA_ARCHITECTURES "," CUDA_CODE)
 
-# pare_cuda_objects(VARIABLE file.cu...): the objects that nvcc makes of kernel files
+# nvcc's host code wants __cxa_guard_* of the C++ library
+if(CUDA_LINKED)
+  set(CUDA_LIBRARIES ${CUDA_RUNTIME} -lstdc++ -lrt -lpthread -ldl)
+  message(STATUS "GPU backend: ${CUDA_NVCC}, ${CUDA_RUNTIME}, code for ${CUDA_CODE}")
+elseif(PARE_CUDA STREQUAL "OFF" OR CUDA_RUNTIME)
+  message(STATUS "GPU backend: not wanted here; pare computes on the CPU")
+else()
+  message(STATUS "GPU backend: no CUDA 13 toolkit (nvcc, libcudart_static.a) was found; pare "
+          "computes on the CPU")
+endif()
+
+# pare_cuda_objects(VARIABLE file.cu...): the objects that nvcc makes of kernel files; beside each,
+# STEM.ptxas says what registers and memory its kernels take
 function(pare_cuda_objects variable)
   set(code)
   foreach(arch ${CUDA_ARCHITECTURES})
     list(APPEND code -gencode arch=compute_${arch},code=sm_${arch})
-    set(newest ${arch})
   endforeach()
-  list(APPEND code -gencode arch=compute_${newest},code=compute_${newest})
+  list(APPEND code -gencode arch=compute_${CUDA_NEWEST},code=compute_${CUDA_NEWEST})
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(source ${source} ABSOLUTE)
@@ -58,9 +82,11 @@ function(pare_cuda_objects variable)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.o)
     add_custom_command(OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/nvcc
-      COMMAND ${CUDA_NVCC} -std=c++17 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} ${code}
-              -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings -MD -MF ${object}.d
-              -c ${source} -o ${object}
+      COMMAND sh ${CMAKE_SOURCE_DIR}/runtime/cuda/compile.sh
+              ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.ptxas
+              ${CMAKE_C_COMPILER_LAUNCHER} ${CUDA_NVCC} -std=c++17 -O3 --fmad=false
+              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions
+              -Werror all-warnings -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
     list(APPEND objects ${object})
   endforeach()

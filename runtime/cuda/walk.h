@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What element-by-element kernels get: the merged walk and where its operands lie. Passed by value. */
+/* What element-by-element kernels get: the merged walk and where its operands lie. Passed by value.
+ */
 #ifndef PARE_RUNTIME_CUDA_WALK_H
 #define PARE_RUNTIME_CUDA_WALK_H
 

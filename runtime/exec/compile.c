@@ -8,7 +8,7 @@
 
 enum { RUNTIME_OPSET = 21 }; /* kernels read the forms of this opset or newer */
 
-static const pare_shape *shape_given(const pare_input_shape *shapes, int count, const char *name)
+const pare_shape *pare_input_shape_find(const pare_input_shape *shapes, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
         if (!strcmp(shapes[i].name, name)) return &shapes[i].shape;
@@ -24,8 +24,8 @@ static pare_status input_shape_set(pare_plan *plan, pare_value *v, const pare_sh
         for (int i = 0; fits && i < v->shape.rank; i++)
             fits = v->shape.dim[i] < 0 || v->shape.dim[i] == given->dim[i];
         if (!fits)
-            return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s' has shape %s, but was given %s", path,
-                             v->name, pare_shape_text(&v->shape, wanted, sizeof wanted),
+            return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s' has shape %s, but was given %s",
+                             path, v->name, pare_shape_text(&v->shape, wanted, sizeof wanted),
                              pare_shape_text(given, text, sizeof text));
         v->shape = *given;
     }
@@ -36,8 +36,8 @@ static pare_status input_shape_set(pare_plan *plan, pare_value *v, const pare_sh
     if (v->dtype == PARE_NOTYPE)
         return PARE_FAIL(plan->ctx, UNSUPPORTED, "%s: input '%s' is not a tensor", path, v->name);
     if (pare_shape_count(&v->shape) < 0)
-        return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s': the size of %s overflows", path, v->name,
-                         pare_shape_text(&v->shape, text, sizeof text));
+        return PARE_FAIL(plan->ctx, INPUT, "%s: input '%s': the size of %s overflows", path,
+                         v->name, pare_shape_text(&v->shape, text, sizeof text));
     return PARE_OK;
 }
 
@@ -55,7 +55,7 @@ static pare_status inputs_set(pare_plan *plan, const pare_input_shape *shapes, i
     for (int i = 0; i < g->in.count; i++) {
         pare_value *v = g->in.item[i];
         if (v->is_init) continue;
-        PARE_TRY(input_shape_set(plan, v, shape_given(shapes, count, v->name)));
+        PARE_TRY(input_shape_set(plan, v, pare_input_shape_find(shapes, count, v->name)));
         plan->input[plan->input_count++] = v;
     }
     return PARE_OK;

@@ -1,54 +1,167 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a device's name to the device. */
+/* From a device's name to the device and its meter, and what there is of devices. */
 #include "runtime/exec/exec.h"
 
-#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if defined PARE_CUDA && PARE_CUDA
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/nvml.h"
 
-static int gpus(char *why, size_t bytes) { return pare_cuda_count(why, bytes); }
-
-static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index)
+static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
 {
-    return pare_cuda_open(ctx, out, index, 0);
+    return pare_cuda_open(ctx, out, index, memory_limit);
 }
+
+const char *pare_gpu_code(char *text, size_t bytes) { return pare_cuda_code(text, bytes); }
+
+void pare_gpu_find(pare_gpu_facts *out)
+{
+    memset(out, 0, sizeof *out);
+    pare_cuda_versions(&out->runtime, &out->driver);
+    out->count = pare_cuda_count(out->why, sizeof out->why);
+}
+
+pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, size_t bytes, size_t *memory)
+{
+    return pare_cuda_name(ctx, index, text, bytes, memory);
+}
+
+pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
+{
+    return pare_cuda_blas_path(ctx, text, bytes);
+}
+
+static pare_status meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+{
+    return pare_nvml_open(ctx, out, device->bus, NULL);
+}
+
+static void meter_close(pare_meter *meter) { pare_nvml_close(meter); }
+static void meter_read(const pare_meter *meter, pare_vitals *out) { pare_nvml_read(meter, out); }
+static const char *meter_driver(const pare_meter *meter) { return pare_nvml_driver(meter); }
 #else
-static int gpus(char *why, size_t bytes)
+static const char without[] = "this build has no GPU code";
+
+static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
 {
-    const char text[] = "this build has no GPU code";
-    if (bytes >= sizeof text) memcpy(why, text, sizeof text);
-    return 0;
+    (void)out, (void)index, (void)memory_limit;
+    return PARE_FAIL(ctx, DEVICE, "%s: use auto or cpu, or build with a CUDA 13 toolkit", without);
 }
 
-static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index)
+const char *pare_gpu_code(char *text, size_t bytes)
 {
-    (void)out, (void)index;
-    return PARE_FAIL(ctx, DEVICE, "this build computes on the CPU only: use auto or cpu");
+    (void)text, (void)bytes;
+    return NULL;
 }
+
+void pare_gpu_find(pare_gpu_facts *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->why, sizeof out->why, "%s", without);
+}
+
+pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, size_t bytes, size_t *memory)
+{
+    (void)text, (void)bytes, (void)memory;
+    return PARE_FAIL(ctx, DEVICE, "GPU %d: %s", index, without);
+}
+
+pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
+{
+    (void)text, (void)bytes;
+    return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
+}
+
+static pare_status meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+{
+    (void)out;
+    return PARE_FAIL(ctx, UNSUPPORTED, "%s has no meter", device->name);
+}
+
+static void meter_close(pare_meter *meter) { (void)meter; }
+static void meter_read(const pare_meter *meter, pare_vitals *out) { (void)meter, (void)out; }
+static const char *meter_driver(const pare_meter *meter) { return (void)meter, ""; }
 #endif
+
+/* The number behind "cuda" or "cuda:N"; false for any other word. */
+static bool index_of(const char *name, int *index)
+{
+    *index = 0;
+    if (!strcmp(name, "cuda")) return true;
+    if (strncmp(name, "cuda:", 5) != 0) return false;
+    size_t digits = strspn(name + 5, "0123456789");
+    *index = atoi(name + 5);
+    return digits > 0 && digits < 4 && !name[5 + digits];
+}
+
+pare_status pare_device_check(pare_ctx *ctx, const char *name)
+{
+    int index;
+    if (!strcmp(name, "auto") || !strcmp(name, "cpu") || index_of(name, &index)) return PARE_OK;
+    return PARE_FAIL(ctx, USAGE, "expected auto, cpu, cuda or cuda:N");
+}
+
+/* auto: a GPU that is there but cannot be used is worth a warning, none is not. */
+static pare_status open_auto(pare_ctx *ctx, pare_device **out, size_t memory_limit)
+{
+    pare_gpu_facts facts;
+    pare_gpu_find(&facts);
+    if (!facts.count) {
+        bool old = facts.driver && facts.driver < facts.runtime / 1000 * 1000;
+        pare_log(ctx, old ? PARE_LOG_WARNING : PARE_LOG_INFO, "on the CPU: %s",
+                 facts.why[0] ? facts.why : "no GPU is visible");
+        return PARE_OK;
+    }
+    if (gpu_open(ctx, out, 0, memory_limit) == PARE_OK) return PARE_OK;
+    pare_log(ctx, PARE_LOG_WARNING, "on the CPU: %s", ctx->message);
+    pare_ctx_clear(ctx);
+    return PARE_OK;
+}
+
+pare_status pare_device_open_within(pare_ctx *ctx, pare_device **out, const char *name,
+                                    size_t memory_limit)
+{
+    int index;
+    *out = NULL;
+    PARE_TRY(pare_device_check(ctx, name));
+    if (index_of(name, &index)) return gpu_open(ctx, out, index, memory_limit);
+    return strcmp(name, "cpu") ? open_auto(ctx, out, memory_limit) : PARE_OK;
+}
 
 pare_status pare_device_open(pare_ctx *ctx, pare_device **out, const char *name)
 {
-    char why[256] = "";
-    *out = NULL;
-    if (!strcmp(name, "cpu")) return PARE_OK;
-    if (!strcmp(name, "auto")) {
-        if (gpus(why, sizeof why)) return gpu_open(ctx, out, 0);
-        pare_log(ctx, PARE_LOG_INFO, "on the CPU: %s", why[0] ? why : "no GPU is visible");
-        return PARE_OK;
-    }
-    const char *index = name + 5;
-    if (!strcmp(name, "cuda")) return gpu_open(ctx, out, 0);
-    if (!strncmp(name, "cuda:", 5) && isdigit((unsigned char)*index) && strlen(index) < 4 &&
-        strspn(index, "0123456789") == strlen(index))
-        return gpu_open(ctx, out, atoi(index));
-    return PARE_FAIL(ctx, USAGE, "expected auto, cpu, cuda or cuda:N");
+    return pare_device_open_within(ctx, out, name, 0);
 }
 
 void pare_device_close(pare_device *device)
 {
     if (device) device->backend->close(device);
 }
+
+pare_status pare_meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+{
+    *out = NULL;
+    pare_status st = meter_open(ctx, out, device);
+    if (st != PARE_UNSUPPORTED) return st;
+    pare_log(ctx, PARE_LOG_INFO, "power and clocks are not read: %s", ctx->message);
+    pare_ctx_clear(ctx);
+    return PARE_OK;
+}
+
+void pare_meter_close(pare_meter *meter)
+{
+    if (meter) meter_close(meter);
+}
+
+void pare_meter_read(const pare_meter *meter, pare_vitals *out)
+{
+    const double none = (double)NAN;
+    *out = (pare_vitals){none, none, none, none, none, none, none, 0};
+    if (meter) meter_read(meter, out);
+}
+
+const char *pare_meter_driver(const pare_meter *meter) { return meter ? meter_driver(meter) : ""; }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan keeps on its device: the constants that steps read there, in one block, uploaded once;
-   and room for the graph's inputs behind the activations of each runner. */
+/* What a plan keeps on its device: the constants that steps read there, in one block, uploaded
+   once; and room for the graph's inputs behind the activations of each runner. */
 #include "runtime/base/size.h"
 #include "runtime/exec/plan.h"
 
 enum { ALIGN = 256 };
-
-
 
 static pare_status block_add(pare_plan *p, pare_root *r, size_t bytes, size_t *end)
 {
@@ -28,7 +26,9 @@ static pare_status inputs_place(pare_plan *p)
 static pare_status constants_upload(pare_plan *p, size_t bytes)
 {
     pare_device *d = p->options.device;
-    PARE_TRY(d->backend->alloc(p->ctx, d, &p->device_constants, bytes));
+    pare_status st = d->backend->alloc(p->ctx, d, &p->device_constants, bytes);
+    if (st != PARE_OK)
+        return pare_fail_prefix(p->ctx, st, "%s: %zu bytes for weights", p->model->path, bytes);
     for (int i = 0; i < p->root_count; i++) {
         const pare_root *r = &p->root[i];
         if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)

@@ -1,11 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host holds
-   pinned copies of inputs and outputs. Everything goes through one queue, so that its order is the
-   only synchronisation; the host waits once, at the end. */
+/* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host
+   holds pinned copies of inputs and outputs. Everything goes through one queue, so that its order
+   is the only synchronisation; the host waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
+#include "runtime/ops/samples.h"
 
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* A step on the host waits for the device and cannot be recorded; it parts what goes before it from
+   what follows. */
+static void segments_cut(pare_runner_device *on, const pare_plan *p)
+{
+    for (int i = 0; i < p->step_count; i++) {
+        bool host = p->step[i].kernel->flags & PARE_KERNEL_HOST;
+        pare_segment *last = on->segment_count ? &on->segment[on->segment_count - 1] : NULL;
+        if (last && !host && !last->host)
+            last->count++;
+        else
+            on->segment[on->segment_count++] = (pare_segment){.first = i, .count = 1, .host = host};
+    }
+}
+
+/* --- wrong values that a run's work found in its data (kernel.h) --- */
+
+static bool can_fault(const pare_plan *p)
+{
+    for (int i = 0; i < p->step_count; i++)
+        if (p->step[i].kernel->fault) return true;
+    return false;
+}
+
+static pare_status fault_open(pare_runner *r, size_t offset)
+{
+    pare_runner_device *on = r->device;
+    pare_device *d = r->plan->options.device;
+    void *seen;
+    PARE_TRY(d->queues->pin(r->ctx, d, &seen, sizeof *on->fault_seen));
+    on->fault_seen = seen;
+    on->fault = (unsigned long long *)(void *)(on->buffer + offset);
+    return PARE_OK;
+}
+
+static pare_status fault_clear(pare_runner *r)
+{
+    pare_runner_device *on = r->device;
+    if (!on->fault) return PARE_OK;
+    return r->plan->options.device->backend->fill(r->ctx, on->queue, on->fault, 0xff,
+                                                  sizeof *on->fault);
+}
+
+static pare_status fault_fetch(pare_runner *r)
+{
+    pare_runner_device *on = r->device;
+    if (!on->fault) return PARE_OK;
+    return r->plan->options.device->backend->download(r->ctx, on->queue, on->fault_seen, on->fault,
+                                                      sizeof *on->fault);
+}
+
+/* After the queue was waited for. */
+static pare_status fault_tell(const pare_runner *r)
+{
+    const pare_runner_device *on = r->device;
+    if (!on->fault || *on->fault_seen == ~0ull) return PARE_OK;
+    int step = (int)(*on->fault_seen >> PARE_FAULT_BITS);
+    int64_t value = (int64_t)(*on->fault_seen & ((1ull << PARE_FAULT_BITS) - 1)) - PARE_FAULT_ZERO;
+    return r->plan->step[step].kernel->fault(&r->call[step], value);
+}
 
 pare_status pare_runner_device_open(pare_runner *r)
 {
@@ -17,18 +80,23 @@ pare_status pare_runner_device_open(pare_runner *r)
     r->device = on;
     on->output = pare_arena_alloc(&r->arena, (size_t)p->output_count + 1, sizeof *on->output);
     on->event = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->event);
-    if (!on->output || !on->event) return PARE_MEMORY;
+    on->segment = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->segment);
+    on->raw = pare_arena_alloc(&r->arena, (size_t)p->input_count + 1, sizeof *on->raw);
+    if (!on->output || !on->event || !on->segment || !on->raw) return PARE_MEMORY;
+    segments_cut(on, p);
     PARE_TRY(d->queues->open(r->ctx, d, &on->queue));
-    if (!pare_add_size(p->buffer_bytes, p->scratch_bytes + 256, &bytes))
-        return PARE_FAIL(r->ctx, MEMORY, "%s: activations do not fit in memory", p->model->path);
+    size_t scratch = pare_align_up(p->scratch_bytes, 256);
     void *buffer;
+    char largest[1024];
+    pare_plan_largest(p, largest, sizeof largest);
+    if (!pare_add_size(p->buffer_bytes, scratch + 256, &bytes)) bytes = SIZE_MAX;
     pare_status st = d->backend->alloc(r->ctx, d, &buffer, bytes);
     if (st != PARE_OK)
-        return pare_fail_prefix(r->ctx, st, "%s: activations (a smaller batch needs less)",
-                                p->model->path);
+        return pare_fail_prefix(r->ctx, st, "%s: %zu bytes for activations%s", p->model->path,
+                                bytes, largest);
     on->buffer = buffer;
     r->scratch = on->buffer + p->buffer_bytes;
-    return PARE_OK;
+    return can_fault(p) ? fault_open(r, p->buffer_bytes + scratch) : PARE_OK;
 }
 
 static void pinned_free(pare_runner *r)
@@ -39,6 +107,7 @@ static void pinned_free(pare_runner *r)
     for (int i = 0; r->output && i < r->plan->output_count; i++)
         if (r->device->output[i].data) d->queues->unpin(d, r->output[i].data);
     if (r->device->seen) d->queues->unpin(d, r->device->seen);
+    if (r->device->fault_seen) d->queues->unpin(d, r->device->fault_seen);
 }
 
 void pare_runner_device_close(pare_runner *r)
@@ -46,10 +115,17 @@ void pare_runner_device_close(pare_runner *r)
     pare_runner_device *on = r->device;
     if (!on) return;
     pare_device *d = r->plan->options.device;
+    pare_ctx quiet;
+    pare_ctx_init(
+        &quiet); /* after a run that failed, copies may still be at work on pinned memory */
+    if (on->queue) (void)d->backend->sync(&quiet, on->queue);
     pinned_free(r);
     for (int i = 0; on->event && i <= r->plan->step_count; i++)
         if (on->event[i]) d->queues->event_close(on->event[i]);
-    if (on->recording) d->queues->drop(on->recording);
+    for (int i = 0; i < on->segment_count; i++)
+        if (on->segment[i].recording) d->queues->drop(on->segment[i].recording);
+    for (int i = 0; on->raw && i < r->plan->input_count; i++)
+        d->backend->free(d, on->raw[i].memory);
     d->backend->free(d, on->buffer);
     if (on->queue) d->queues->close(on->queue);
 }
@@ -108,28 +184,90 @@ pare_status pare_runner_device_times(pare_runner *r)
 {
     const pare_queue_table *q = r->plan->options.device->queues;
     for (int i = 0; i < r->plan->step_count; i++)
-        PARE_TRY(q->event_seconds(r->ctx, r->device->event[i], r->device->event[i + 1],
-                                  &r->times[i]));
+        PARE_TRY(
+            q->event_seconds(r->ctx, r->device->event[i], r->device->event[i + 1], &r->times[i]));
     return PARE_OK;
 }
 
-/* The first run goes step by step, because libraries load and choose at their first call; the second
-   is recorded; later ones play the recording. */
+static pare_status segment_record(pare_runner *r, pare_segment *s)
+{
+    const pare_queue_table *q = r->plan->options.device->queues;
+    PARE_TRY(q->record_begin(r->ctx, r->device->queue));
+    pare_status st = pare_runner_steps(r, s->first, s->count);
+    pare_status ended = q->record_end(r->ctx, r->device->queue, &s->recording);
+    return st != PARE_OK ? st : ended;
+}
+
+static pare_status segment_play(pare_runner *r, pare_segment *s)
+{
+    if (s->host || s->count == 1) return pare_runner_steps(r, s->first, s->count);
+    if (!s->recording) PARE_TRY(segment_record(r, s));
+    return r->plan->options.device->queues->play(r->ctx, r->device->queue, s->recording);
+}
+
+/* The first run goes step by step, because libraries load and choose at their first call; the
+   second is recorded; later ones play what was recorded. */
 static pare_status steps_play(pare_runner *r)
 {
     pare_runner_device *on = r->device;
-    const pare_queue_table *q = r->plan->options.device->queues;
-    if (r->observe || r->times || !r->plan->recordable || !on->warm) {
+    if (r->observe || r->times || r->timeline || !on->warm) {
+        PARE_TRY(pare_runner_steps(r, 0, r->plan->step_count));
         on->warm = true;
-        return pare_runner_steps(r);
+        return PARE_OK;
     }
-    if (!on->recording) {
-        PARE_TRY(q->record_begin(r->ctx, on->queue));
-        pare_status st = pare_runner_steps(r);
-        pare_status ended = q->record_end(r->ctx, on->queue, &on->recording);
-        if (st != PARE_OK || ended != PARE_OK) return st != PARE_OK ? st : ended;
-    }
-    return q->play(r->ctx, on->queue, on->recording);
+    for (int i = 0; i < on->segment_count; i++) PARE_TRY(segment_play(r, &on->segment[i]));
+    return PARE_OK;
+}
+
+static pare_status copy_begin(pare_runner *r, pare_lane lane, const pare_value *v, size_t bytes)
+{
+    pare_span span = {
+        .name = v->name, .stream = r->stream, .lane = lane, .step = -1, .bytes = bytes};
+    return r->timeline ? pare_timeline_begin(r->timeline, r->device->queue, &span) : PARE_OK;
+}
+
+static pare_status copy_end(pare_runner *r)
+{
+    return r->timeline ? pare_timeline_end(r->timeline, r->device->queue) : PARE_OK;
+}
+
+pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pixels)
+{
+    pare_device *d = r->plan->options.device;
+    pare_raw_input *raw = &r->device->raw[i];
+    int64_t n = pare_view_count(&r->plan->input_place[i].view);
+    size_t table = (size_t)pixels->channels * 256 * sizeof *pixels->table;
+    if (raw->memory) d->backend->free(d, raw->memory);
+    *raw = (pare_raw_input){.pixels = *pixels, .samples = n / pixels->count};
+    void *memory;
+    pare_status st = d->backend->alloc(r->ctx, d, &memory, table + (size_t)n);
+    if (st != PARE_OK)
+        return pare_fail_prefix(r->ctx, st, "%s: %zu bytes for the pixels of input '%s'",
+                                r->plan->model->path, table + (size_t)n, r->plan->input[i]->name);
+    raw->memory = memory;
+    PARE_TRY(d->backend->upload(r->ctx, r->device->queue, raw->memory, pixels->table, table));
+    PARE_TRY(d->backend->sync(r->ctx, r->device->queue));
+    raw->pixels.table = raw->memory;
+    return PARE_OK;
+}
+
+/* Pixels go up as they are stored, a quarter of the bytes, and become floats there. */
+static pare_status pixels_upload(pare_runner *r, int i, void *to)
+{
+    const pare_raw_input *raw = &r->device->raw[i];
+    const pare_device *d = r->plan->options.device;
+    size_t table = (size_t)raw->pixels.channels * 256 * sizeof *raw->pixels.table;
+    uint8_t *there = (uint8_t *)raw->memory + table;
+    PARE_TRY(d->backend->upload(r->ctx, r->device->queue, there, r->input[i],
+                                (size_t)(raw->samples * raw->pixels.count)));
+    return d->samples->pixels(r->ctx, r->device->queue, to, there, &raw->pixels, raw->samples);
+}
+
+static pare_status input_upload(pare_runner *r, int i, void *to, size_t bytes)
+{
+    if (r->device->raw[i].memory) return pixels_upload(r, i, to);
+    return r->plan->options.device->backend->upload(r->ctx, r->device->queue, to, r->input[i],
+                                                    bytes);
 }
 
 static pare_status inputs_upload(pare_runner *r)
@@ -138,10 +276,10 @@ static pare_status inputs_upload(pare_runner *r)
     for (int i = 0; i < p->input_count; i++) {
         size_t bytes = pare_view_bytes(&p->input_place[i].view);
         const pare_root *root = &p->root[p->input_place[i].root];
-        if (bytes)
-            PARE_TRY(p->options.device->backend->upload(r->ctx, r->device->queue,
-                                                        pare_runner_device_address(r, root),
-                                                        r->input[i], bytes));
+        if (!bytes) continue;
+        PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
+        PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
+        PARE_TRY(copy_end(r));
     }
     return PARE_OK;
 }
@@ -152,17 +290,65 @@ static pare_status outputs_download(pare_runner *r)
     for (int i = 0; i < r->plan->output_count; i++) {
         const pare_view *there = &r->device->output[i];
         size_t bytes = there->data ? pare_view_bytes(there) : 0;
-        if (bytes)
-            PARE_TRY(b->download(r->ctx, r->device->queue, r->output[i].data, there->data, bytes));
+        if (!bytes) continue;
+        PARE_TRY(copy_begin(r, PARE_LANE_OUT, pare_plan_output(r->plan, i), bytes));
+        PARE_TRY(b->download(r->ctx, r->device->queue, r->output[i].data, there->data, bytes));
+        PARE_TRY(copy_end(r));
     }
-    return b->sync(r->ctx, r->device->queue);
+    return fault_fetch(r);
 }
 
-pare_status pare_runner_device_run(pare_runner *r)
+/* One phase of a run, under its name for tools that watch. */
+static pare_status phase(pare_runner *r, const char *name, pare_status (*work)(pare_runner *))
 {
-    PARE_TRY(inputs_upload(r));
-    PARE_TRY(steps_play(r));
+    const pare_queue_table *q = r->plan->options.device->queues;
+    if (!q->range_begin) return work(r);
+    q->range_begin(name);
+    pare_status st = work(r);
+    q->range_end();
+    return st;
+}
+
+static pare_status work_queue(pare_runner *r)
+{
+    PARE_TRY(phase(r, "copy in", inputs_upload));
+    PARE_TRY(fault_clear(r));
+    PARE_TRY(phase(r, "compute", steps_play));
     if (r->times) PARE_TRY(pare_runner_device_mark(r, r->plan->step_count));
-    PARE_TRY(outputs_download(r));
-    return r->times ? pare_runner_device_times(r) : PARE_OK;
+    return phase(r, "copy out", outputs_download);
+}
+
+/* A call that waits learns of the failure of any work before it: the message says which that was,
+   no nearer than from which node to which. Looking for the node by running again, one at a time, is
+   no way out: after a kernel's failure every call of the process fails, those that ask events how
+   far the work came as well. */
+static pare_status name_run(const pare_runner *r, pare_status st)
+{
+    const pare_plan *p = r->plan;
+    if (st != PARE_DEVICE || !p->step_count) return st;
+    if (strstr(r->ctx->message, "node '"))
+        return pare_fail_prefix(r->ctx, st, "%s", p->model->path);
+    const pare_node *first = p->step[0].node, *last = p->step[p->step_count - 1].node;
+    return pare_fail_prefix(r->ctx, st,
+                            "%s: node '%s' (%s) to node '%s' (%s), tensor '%s', on %s (with "
+                            "CUDA_LAUNCH_BLOCKING=1 in the environment the first run says which)",
+                            p->model->path, first->name, first->op_type, last->name, last->op_type,
+                            last->out_count && last->out[0] ? last->out[0]->name : "",
+                            p->options.device->name);
+}
+
+/* After a failure nothing still reads the caller's inputs. */
+pare_status pare_runner_device_start(pare_runner *r)
+{
+    pare_status st = work_queue(r);
+    if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->queue);
+    return name_run(r, st);
+}
+
+pare_status pare_runner_device_wait(pare_runner *r)
+{
+    pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->queue);
+    if (st == PARE_OK) st = fault_tell(r);
+    if (st == PARE_OK && r->times) st = pare_runner_device_times(r);
+    return name_run(r, st);
 }

@@ -4,8 +4,10 @@
 #ifndef PARE_RUNTIME_EXEC_EXEC_H
 #define PARE_RUNTIME_EXEC_EXEC_H
 
+#include "runtime/base/pixels.h"
 #include "runtime/graph/graph.h"
 #include "runtime/ops/kernel.h"
+#include "runtime/ops/vitals.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,15 +24,19 @@ typedef struct pare_input_shape {
 } pare_input_shape;
 
 typedef struct pare_plan_options {
-    int threads;             /* inside one run; 0: all cores */
-    pare_device *device;     /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
-    bool canonical;          /* fixed summation: results do not depend on batch or threads */
-    bool tune;               /* time the kernels that can, once per shape (run and bench) */
-    const char *cache_dir;   /* timing cache; NULL: none on disk */
-    bool reference;          /* plain C kernels only, no fusion: the definition of correct */
-    bool keep_all;           /* every tensor of the model stays visible to observers: no fusion */
+    int threads;           /* inside one run; 0: all cores */
+    pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
+    bool canonical;        /* fixed summation: results do not depend on batch or threads */
+    bool tune;             /* time the kernels that can, once per shape (run and bench) */
+    const char *cache_dir; /* timing cache, read without `tune`, too; NULL: none on disk */
+    bool reference;        /* plain C kernels only, no fusion: the definition of correct */
+    bool keep_all;         /* every tensor of the model stays visible to observers: no fusion */
     const char *const *keep; /* tensors that must stay visible to observers and unfused */
     int keep_count;
+    /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
+       then, so that every node with a choice is timed. Or NULL. */
+    void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);
+    void *timed_user;
 } pare_plan_options;
 
 /* Compiles a copy of the model for these input shapes: lifts the opset, folds constants, fuses,
@@ -45,17 +51,21 @@ void pare_plan_free(pare_plan *plan);
 /* What the plan runs, in order, for profiles and reports. */
 typedef struct pare_step_info {
     const char *node, *op_type, *kernel;
-    const char *output;        /* name of the first output */
-    pare_dtype dtype;          /* it computes in: that of its first output */
-    pare_shape shape;          /* of its first output */
+    const char *output; /* name of the first output */
+    pare_dtype dtype;   /* it computes in: that of its first output */
+    pare_shape shape;   /* of its first output */
     size_t bytes_in, bytes_out;
-    double macs;               /* multiply-adds of Conv, Gemm, MatMul; else 0 */
+    double macs; /* multiply-adds of Conv, Gemm, MatMul; else 0 */
 } pare_step_info;
 
 int pare_plan_step_count(const pare_plan *plan);
 void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out);
-size_t pare_plan_activation_bytes(const pare_plan *plan); /* one runner's buffer, scratch included */
-size_t pare_plan_weight_bytes(const pare_plan *plan);     /* packed copies made by kernels */
+/* The node of the compiled copy that it runs. */
+const pare_node *pare_plan_node(const pare_plan *plan, int i);
+pare_device *pare_plan_device(const pare_plan *plan); /* where it runs; NULL: the CPU */
+size_t
+pare_plan_activation_bytes(const pare_plan *plan);    /* one runner's buffer, scratch included */
+size_t pare_plan_weight_bytes(const pare_plan *plan); /* packed copies made by kernels */
 
 /* Graph inputs (initializers not among them) and outputs, with the plan's dtypes and shapes. */
 int pare_plan_input_count(const pare_plan *plan);
@@ -66,7 +76,8 @@ const pare_value *pare_plan_output(const pare_plan *plan, int i);
 PARE_NODISCARD pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan);
 void pare_runner_free(pare_runner *runner);
 
-/* The buffer of input i, dense row-major, to be written before each run. */
+/* The buffer of input i, dense row-major, to be written before each run; of type u8 where it takes
+   pixels. */
 pare_view pare_runner_input(pare_runner *runner, int i);
 /* Reads input i from the caller's memory instead (dense row-major), until set again. */
 void pare_runner_set_input(pare_runner *runner, int i, const void *data);
@@ -75,13 +86,75 @@ pare_view pare_runner_output(const pare_runner *runner, int i);
 
 PARE_NODISCARD pare_status pare_runner_run(pare_runner *runner);
 
+/* The two halves of a run. start puts a run's work into the runner's queue and returns; wait
+   returns when its outputs are there. Between the two, inputs and outputs are not to be touched;
+   other runners may be started. On the CPU start does it all. A start that failed needs no wait.
+   What fails on a GPU after start is found by wait, whose message names the first and the last node
+   of the run: CUDA does not say which of the work in a queue it was. */
+PARE_NODISCARD pare_status pare_runner_start(pare_runner *runner);
+PARE_NODISCARD pare_status pare_runner_wait(pare_runner *runner);
+
 /* Called during runs after the node that made the tensor, for the model's inputs before the first
-   node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep). */
+   node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep).
+ */
 typedef pare_status (*pare_observe_fn)(void *user, const pare_value *value, const pare_view *view);
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user);
 
+/* The same where the tensors are, for plans with a device: view's data are memory of it, and what
+   fn puts into the queue follows the tensor's making. The first run calls fn and the second, which
+   is recorded; later ones play what was recorded, fn's work with it, so that it must be the same in
+   every run and may allocate in the first only. */
+typedef pare_status (*pare_observe_there_fn)(void *user, const pare_value *value,
+                                             const pare_view *view, pare_queue *queue);
+void pare_runner_observe_there(pare_runner *runner, pare_observe_there_fn fn, void *user);
+
+/* Input i comes as stored pixels from now on: its buffer holds (samples, pixels->count) bytes, and
+   the device, which must have a table of samples.h, makes the floats of them. For f32 inputs; the
+   table is copied. */
+PARE_NODISCARD pare_status pare_runner_take_pixels(pare_runner *runner, int i,
+                                                   const pare_pixels *pixels);
+
 /* Seconds each step took in the last run; NULL stops timing. times: (step_count). */
 void pare_runner_profile(pare_runner *runner, double *times);
+
+/* What was done when: spans of work, each on a lane of a stream. Marks are put into the queues
+   between the work (on the CPU: the clock is read), and are read when all of it is done. One thread
+   at a time. */
+typedef struct pare_timeline pare_timeline;
+typedef enum pare_lane {
+    PARE_LANE_IN,
+    PARE_LANE_COMPUTE,
+    PARE_LANE_OBSERVE, /* an observer's work on a tensor */
+    PARE_LANE_OUT,
+    PARE_LANES
+} pare_lane;
+
+typedef struct pare_span {
+    const char *name; /* borrowed: of a tensor, a node */
+    int stream;       /* the caller's number of the queue */
+    pare_lane lane;
+    int step;              /* of the plan; -1: a copy, or an observer's work */
+    size_t bytes;          /* copied, observed; of a step: read and written */
+    double start, seconds; /* since the timeline was made; set by pare_timeline_read */
+} pare_span;
+
+/* device: NULL is the CPU. */
+PARE_NODISCARD pare_status pare_timeline_new(pare_ctx *ctx, pare_timeline **out,
+                                             pare_device *device);
+void pare_timeline_free(pare_timeline *timeline);
+/* Work put into the queue (NULL: the CPU) between the two is the span `what`; spans do not overlap
+   in one queue. */
+PARE_NODISCARD pare_status pare_timeline_begin(pare_timeline *timeline, pare_queue *queue,
+                                               const pare_span *what);
+PARE_NODISCARD pare_status pare_timeline_end(pare_timeline *timeline, pare_queue *queue);
+/* Fills in the times of all spans so far; every queue must have been waited for. */
+PARE_NODISCARD pare_status pare_timeline_read(pare_timeline *timeline);
+int pare_timeline_count(const pare_timeline *timeline);
+const pare_span *pare_timeline_span(const pare_timeline *timeline, int i);
+
+/* Notes copies, steps and observers' work of later runs as spans of this stream, one step after the
+   other (nothing is recorded or played meanwhile); NULL stops. */
+void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream);
 
 /* A session keeps a plan and a runner per input shape of one model. */
 PARE_NODISCARD pare_status pare_session_new(pare_ctx *ctx, pare_session **out,
@@ -93,18 +166,48 @@ PARE_NODISCARD pare_status pare_session_runner(pare_session *session, pare_runne
                                                const pare_input_shape *shapes, int shape_count);
 const pare_plan *pare_runner_plan(const pare_runner *runner);
 
-/* "cpu" (*out is NULL), "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU,
-   which an info line then says. PARE_DEVICE: no such GPU, no driver, or a build without GPU code. */
+/* "cpu" (*out is NULL), "cuda", "cuda:N", or "auto": the first GPU where there is one, else the
+   CPU, which an info line then says. PARE_DEVICE: no such GPU, no driver, or a build without GPU
+   code. */
 PARE_NODISCARD pare_status pare_device_open(pare_ctx *ctx, pare_device **out, const char *name);
+/* The same, with at most memory_limit bytes of the GPU's memory (0: all of it). */
+PARE_NODISCARD pare_status pare_device_open_within(pare_ctx *ctx, pare_device **out,
+                                                   const char *name, size_t memory_limit);
+/* PARE_USAGE for any other name. */
+PARE_NODISCARD pare_status pare_device_check(pare_ctx *ctx, const char *name);
 void pare_device_close(pare_device *device); /* after everything that ran on it; NULL is fine */
+
+/* What the driver's library for watching GPUs says about a device while it works. *out is NULL, and
+   an info line says why, where there is none; the others take NULL. One thread at a time. */
+PARE_NODISCARD pare_status pare_meter_open(pare_ctx *ctx, pare_meter **out,
+                                           const pare_device *device);
+void pare_meter_close(pare_meter *meter);
+void pare_meter_read(const pare_meter *meter, pare_vitals *out);
+const char *pare_meter_driver(const pare_meter *meter); /* the driver's version, or "" */
+
+/* "sm_80, sm_90, PTX of compute_90": the GPUs this build has code for; NULL: none. Returns text. */
+const char *pare_gpu_code(char *text, size_t bytes);
+
+/* What the driver says. */
+typedef struct pare_gpu_facts {
+    int runtime, driver; /* CUDA's versions: 13000 is 13.0; 0: none */
+    int count;           /* GPUs that this process sees */
+    char why[256];       /* it sees none */
+} pare_gpu_facts;
+void pare_gpu_find(pare_gpu_facts *out);
+/* "NVIDIA H200 (sm_90)" and its memory. */
+PARE_NODISCARD pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, size_t bytes,
+                                         size_t *memory);
+/* The file of cuBLASLt; PARE_UNSUPPORTED, with the cure, where it was not found. */
+PARE_NODISCARD pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes);
 
 /* Cores this process may use. */
 int pare_cpu_cores(void);
 
 /* Binds the calling thread and the team that serves its runs to one core each, so that the team's
    members never wait for each other on one core. For programs that own the machine while they
-   measure; threads made afterwards inherit the caller's core. Does nothing for fewer than two threads
-   or where the process may not use that many cores. */
+   measure; threads made afterwards inherit the caller's core. Does nothing for fewer than two
+   threads or where the process may not use that many cores. */
 void pare_threads_bind(int threads);
 
 #ifdef __cplusplus

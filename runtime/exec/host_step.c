@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's step that the CPU runs: inputs come down, the CPU's first kernel that can runs on them,
-   outputs go up. It serves what has no kernel on the device, so that every model runs there. */
+/* A device's step that the CPU runs: inputs come down, the CPU's first kernel that can runs on
+   them, outputs go up. It serves what has no kernel on the device, so that every model runs there:
+   convolutions over three axes or with weights that are no constants, functions of one f64 tensor,
+   the indices of MaxPool. NonZero's length is known for constants only, of which folding leaves
+   none: a kernel of the device would never run. */
 #include "runtime/exec/plan.h"
 
 typedef struct host_state {
@@ -63,7 +66,8 @@ static void *constant_of(const pare_node *node, int i)
     return v && v->data ? (void *)v->data->data : NULL;
 }
 
-static pare_status view_host(const pare_view *view, void *constant, pare_arena *arena, pare_view *out)
+static pare_status view_host(const pare_view *view, void *constant, pare_arena *arena,
+                             pare_view *out)
 {
     *out = *view;
     out->data = constant;

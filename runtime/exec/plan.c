@@ -2,7 +2,7 @@
 #include "runtime/exec/plan.h"
 
 #include <sched.h>
-#include <string.h>
+#include <stdio.h>
 
 int pare_cpu_cores(void)
 {
@@ -40,8 +40,10 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
     pare_status st = options_keep(p, options);
     if (st == PARE_OK) st = pare_model_clone(ctx, &p->model, model);
     if (st == PARE_OK && !p->model->graph->out.count)
-        st = PARE_FAIL(ctx, INPUT, "%s: the graph has no outputs, so there is nothing to compute; "
-                                   "export the model again", model->path);
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: the graph has no outputs, so there is nothing to compute; "
+                       "export the model again",
+                       model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
     if (st == PARE_OK) st = pare_steps_make(p);
     if (st != PARE_OK) {
@@ -65,6 +67,7 @@ void pare_plan_free(pare_plan *plan)
 }
 
 int pare_plan_step_count(const pare_plan *plan) { return plan->step_count; }
+const pare_node *pare_plan_node(const pare_plan *plan, int i) { return plan->step[i].node; }
 
 void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
 {
@@ -81,6 +84,28 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
         if (s->in[k].root >= 0) out->bytes_in += pare_view_bytes(&s->in[k].view);
     for (int k = 0; k < s->out_count; k++)
         if (s->out[k].root >= 0) out->bytes_out += pare_view_bytes(&s->out[k].view);
+}
+
+pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }
+
+const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size)
+{
+    char shape[256];
+    const pare_node *n = NULL;
+    size_t most = 0;
+    *text = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        const pare_step *s = &plan->step[i];
+        size_t bytes = s->out_count ? pare_view_bytes(&s->out[0].view) : 0;
+        if (bytes <= most) continue;
+        most = bytes;
+        n = s->node;
+    }
+    if (n)
+        snprintf(text, size, "; the largest is tensor '%s' %s of node '%s' (%s), %zu bytes",
+                 n->out[0]->name, pare_shape_text(&n->out[0]->shape, shape, sizeof shape), n->name,
+                 n->op_type, most);
+    return text;
 }
 
 size_t pare_plan_activation_bytes(const pare_plan *plan)

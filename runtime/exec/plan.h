@@ -17,13 +17,13 @@ typedef enum pare_where {
 /* A stretch of memory that one tensor, or several that are the same bytes, live in. */
 typedef struct pare_root {
     pare_where where;
-    int index;          /* AT_INPUT */
-    void *constant;     /* AT_CONSTANT: in host memory */
-    bool uploaded;      /* AT_CONSTANT: some step on the device reads it there, at `offset` of
-                           plan->device_constants */
-    size_t bytes;       /* AT_BUFFER */
-    size_t offset;      /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: behind it */
-    int first, last;    /* positions of the nodes that write it first and read it last */
+    int index;       /* AT_INPUT */
+    void *constant;  /* AT_CONSTANT: in host memory */
+    bool uploaded;   /* AT_CONSTANT: some step on the device reads it there, at `offset` of
+                        plan->device_constants */
+    size_t bytes;    /* AT_BUFFER */
+    size_t offset;   /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: behind it */
+    int first, last; /* positions of the nodes that write it first and read it last */
 } pare_root;
 
 typedef struct pare_place {
@@ -56,7 +56,6 @@ struct pare_plan {
     size_t buffer_bytes, scratch_bytes;
     size_t weight_bytes;
     void *device_constants;
-    bool recordable; /* on a device: no step runs on the host */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
@@ -76,7 +75,8 @@ extern const pare_kernel pare_host_step;
 /* device_plan.c: gives constants and inputs their place on the plan's device. */
 PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
-/* tune.c: the fastest of the kernels that can, by the stopwatch or by the cache. */
+/* tune.c: the fastest of the kernels that can, by the cache or, with options->tune, by the
+   stopwatch; the first where neither says. */
 typedef struct pare_tuner pare_tuner;
 PARE_NODISCARD pare_status pare_tuner_open(pare_ctx *ctx, pare_tuner **out,
                                            const pare_plan_options *options);
@@ -87,10 +87,24 @@ PARE_NODISCARD pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep 
 PARE_NODISCARD pare_status pare_tuner_close(pare_tuner *tuner);
 void pare_tuner_discard(pare_tuner *tuner);
 
+/* trial.c: seconds of one run of the kernel, once and warm, on the processor or on prep's device;
+   not exact where it is far slower than `rival`. */
+PARE_NODISCARD pare_status pare_kernel_time(const pare_kernel *kernel, const pare_prep *prep,
+                                            double rival, double *best);
+
 /* Prepares a kernel for the node; on failure nothing is kept. */
 PARE_NODISCARD pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep);
 
+/* What a smaller batch would make smaller, the largest tensor that the plan computes, for a
+   message:
+   "; the largest is tensor 'y' [8,10] of node 'fc' (Gemm), 320 bytes", or "". Returns text. */
+const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size);
+
 /* Multiply-adds of a weighted node, else 0. */
 double pare_step_macs(const pare_node *node);
+
+/* The shape given for an input, or NULL. */
+const pare_shape *pare_input_shape_find(const pare_input_shape *shapes, int count,
+                                        const char *name);
 
 #endif

@@ -4,11 +4,11 @@
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
+#include "runtime/base/clock.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* In host memory. */
 static void *address(const pare_runner *r, const pare_root *at)
@@ -31,7 +31,8 @@ static pare_status view_bind_host(pare_runner *r, const pare_place *place, pare_
     const pare_root *root = &r->plan->root[place->root];
     view->data = address(r, root);
     if (root->where != PARE_AT_INPUT) return PARE_OK;
-    if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count, sizeof *r->use))
+    if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count,
+                         sizeof *r->use))
         return PARE_MEMORY;
     r->use[r->use_count++] = (pare_input_use){&view->data, root->index};
     return PARE_OK;
@@ -43,8 +44,7 @@ static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view 
     if (!r->device) return view_bind_host(r, place, view);
     *view = place->view;
     view->data = NULL;
-    if (place->root >= 0)
-        view->data = pare_runner_device_address(r, &r->plan->root[place->root]);
+    if (place->root >= 0) view->data = pare_runner_device_address(r, &r->plan->root[place->root]);
     return PARE_OK;
 }
 
@@ -79,7 +79,9 @@ static pare_status calls_make(pare_runner *r)
                          .threads = p->options.threads,
                          .state = s->state,
                          .scratch = r->scratch,
-                         .queue = r->device ? r->device->queue : NULL};
+                         .queue = r->device ? r->device->queue : NULL,
+                         .fault = r->device && s->kernel->fault ? r->device->fault : NULL,
+                         .step = i};
         PARE_TRY(views_bind(r, s->in, s->in_count, &c->in));
         PARE_TRY(views_bind(r, s->out, s->out_count, &c->out));
         if (s->kernel->bind) PARE_TRY(s->kernel->bind(c, &r->arena));
@@ -89,28 +91,12 @@ static pare_status calls_make(pare_runner *r)
     return PARE_OK;
 }
 
-/* What a smaller batch would make smaller: the largest tensor that the plan computes. */
 static pare_status fail_activations(const pare_runner *r, size_t bytes)
 {
-    const pare_plan *p = r->plan;
-    char text[256];
-    int largest = -1;
-    size_t most = 0;
-    for (int i = 0; i < p->step_count; i++) {
-        size_t size = p->step[i].out_count ? pare_view_bytes(&p->step[i].out[0].view) : 0;
-        if (size <= most) continue;
-        most = size;
-        largest = i;
-    }
-    if (largest < 0)
-        return PARE_FAIL(r->ctx, MEMORY, "%s: out of memory: %zu bytes for activations",
-                         p->model->path, bytes);
-    const pare_node *n = p->step[largest].node;
-    return PARE_FAIL(r->ctx, MEMORY,
-                     "%s: out of memory: %zu bytes for activations were not granted; the largest is "
-                     "tensor '%s' %s of node '%s' (%s), %zu bytes",
-                     p->model->path, bytes, n->out[0]->name,
-                     pare_shape_text(&n->out[0]->shape, text, sizeof text), n->name, n->op_type, most);
+    char largest[1024];
+    return PARE_FAIL(
+        r->ctx, MEMORY, "%s: out of memory: %zu bytes for activations were not granted%s",
+        r->plan->model->path, bytes, pare_plan_largest(r->plan, largest, sizeof largest));
 }
 
 static pare_status buffer_new(pare_runner *r)
@@ -162,7 +148,8 @@ pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *p
     pare_status st = runner_fill(r);
     if (st != PARE_OK) {
         pare_runner_free(r);
-        return st;
+        bool named = !*ctx->message || strstr(ctx->message, plan->model->path);
+        return named ? st : pare_fail_prefix(ctx, st, "%s", plan->model->path);
     }
     *out = r;
     return PARE_OK;
@@ -196,6 +183,7 @@ pare_view pare_runner_input(pare_runner *runner, int i)
     input_point(runner, i, runner->own_input[i]);
     pare_view view = runner->plan->input_place[i].view;
     view.data = runner->own_input[i];
+    if (runner->device && runner->device->raw[i].memory) view.dtype = PARE_u8;
     return view;
 }
 
@@ -209,22 +197,38 @@ pare_view pare_runner_output(const pare_runner *runner, int i) { return runner->
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user)
 {
     runner->observe = fn;
+    runner->observe_there = NULL;
+    runner->observe_user = user;
+}
+
+void pare_runner_observe_there(pare_runner *runner, pare_observe_there_fn fn, void *user)
+{
+    runner->observe = NULL;
+    runner->observe_there = fn;
     runner->observe_user = user;
 }
 
 void pare_runner_profile(pare_runner *runner, double *times) { runner->times = times; }
 
-static double seconds(void)
+static pare_status observe_call(pare_runner *r, const pare_value *value, const pare_view *view)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (r->observe) return r->observe(r->observe_user, value, view);
+    return r->observe_there(r->observe_user, value, view, r->device->queue);
 }
 
-/* Shows a tensor, complete and in host memory, and every other name of the same bytes: outputs of views that nothing runs for. */
+/* Shows a tensor, complete and where the observer wants it, and every other name of the same bytes:
+   outputs of views that nothing runs for. */
 static pare_status observe_value(pare_runner *r, const pare_value *value, const pare_view *view)
 {
-    PARE_TRY(r->observe(r->observe_user, value, view));
+    pare_queue *queue = r->device ? r->device->queue : NULL;
+    pare_span span = {.name = value->name,
+                      .stream = r->stream,
+                      .lane = PARE_LANE_OBSERVE,
+                      .step = -1,
+                      .bytes = pare_view_bytes(view)};
+    if (r->timeline) PARE_TRY(pare_timeline_begin(r->timeline, queue, &span));
+    PARE_TRY(observe_call(r, value, view));
+    if (r->timeline) PARE_TRY(pare_timeline_end(r->timeline, queue));
     for (int i = 0; i < value->user_count; i++) {
         const pare_node *user = value->user[i];
         const pare_op *op = pare_op_of(user);
@@ -242,7 +246,8 @@ static pare_status inputs_observe(pare_runner *r)
 {
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
-        view.data = r->input[i];
+        const pare_root *root = &r->plan->root[r->plan->input_place[i].root];
+        view.data = r->observe ? r->input[i] : pare_runner_device_address(r, root);
         PARE_TRY(observe_value(r, r->plan->input[i], &view));
     }
     return PARE_OK;
@@ -253,47 +258,87 @@ static pare_status step_observe(pare_runner *r, const pare_call *c)
     for (int k = 0; k < c->out_count; k++) {
         if (!c->node->out[k]) continue;
         pare_view view = c->out[k];
-        if (r->device) PARE_TRY(pare_runner_device_show(r, &view));
+        if (r->device && r->observe) PARE_TRY(pare_runner_device_show(r, &view));
         PARE_TRY(observe_value(r, c->node->out[k], &view));
     }
     return PARE_OK;
 }
 
+static pare_status step_call(pare_runner *r, int i)
+{
+    void (*begin)(const char *) = r->device ? r->plan->options.device->queues->range_begin : NULL;
+    if (!begin) return r->plan->step[i].kernel->run(&r->call[i]);
+    const pare_node *n = r->plan->step[i].node;
+    begin(*n->name ? n->name : n->op_type);
+    pare_status st = r->plan->step[i].kernel->run(&r->call[i]);
+    r->plan->options.device->queues->range_end();
+    return st;
+}
+
+static pare_status step_begin(pare_runner *r, int i)
+{
+    pare_step_info info;
+    if (!r->timeline) return PARE_OK;
+    pare_plan_step(r->plan, i, &info);
+    pare_span span = {.name = *info.node ? info.node : info.output,
+                      .stream = r->stream,
+                      .lane = PARE_LANE_COMPUTE,
+                      .step = i,
+                      .bytes = info.bytes_in + info.bytes_out};
+    return pare_timeline_begin(r->timeline, r->call[i].queue, &span);
+}
+
 static pare_status step_run(pare_runner *r, int i)
 {
-    if (r->device) {
-        if (r->times) PARE_TRY(pare_runner_device_mark(r, i));
-        return r->plan->step[i].kernel->run(&r->call[i]);
-    }
-    double start = r->times ? seconds() : 0;
-    PARE_TRY(r->plan->step[i].kernel->run(&r->call[i]));
-    if (r->times) r->times[i] = seconds() - start;
-    return PARE_OK;
+    if (r->device && r->times) PARE_TRY(pare_runner_device_mark(r, i));
+    PARE_TRY(step_begin(r, i));
+    double start = r->times ? pare_seconds() : 0;
+    PARE_TRY(step_call(r, i));
+    if (r->times && !r->device) r->times[i] = pare_seconds() - start;
+    return r->timeline ? pare_timeline_end(r->timeline, r->call[i].queue) : PARE_OK;
 }
 
-/* The slow way round: with observers or a stopwatch. */
-static pare_status run_watched(pare_runner *r)
+/* The slow way round: with observers, a stopwatch or a timeline. */
+static pare_status run_watched(pare_runner *r, int first, int count)
 {
-    if (r->observe) PARE_TRY(inputs_observe(r));
-    for (int i = 0; i < r->plan->step_count; i++) {
+    bool shown = r->observe || r->observe_there;
+    if (shown && !first) PARE_TRY(inputs_observe(r));
+    for (int i = first; i < first + count; i++) {
         PARE_TRY(step_run(r, i));
-        if (r->observe) PARE_TRY(step_observe(r, &r->call[i]));
+        if (shown) PARE_TRY(step_observe(r, &r->call[i]));
     }
     return PARE_OK;
 }
 
-pare_status pare_runner_steps(pare_runner *runner)
+pare_status pare_runner_steps(pare_runner *runner, int first, int count)
+{
+    if (runner->observe || runner->observe_there || runner->times || runner->timeline)
+        return run_watched(runner, first, count);
+    for (int i = first; i < first + count; i++) PARE_TRY(step_call(runner, i));
+    return PARE_OK;
+}
+
+void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream)
+{
+    runner->timeline = timeline;
+    runner->stream = stream;
+}
+
+pare_status pare_runner_start(pare_runner *runner)
 {
     const pare_plan *p = runner->plan;
-    if (runner->observe || runner->times) return run_watched(runner);
-    for (int i = 0; i < p->step_count; i++)
-        PARE_TRY(p->step[i].kernel->run(&runner->call[i]));
-    return PARE_OK;
+    if (omp_get_max_threads() != p->options.threads) omp_set_num_threads(p->options.threads);
+    return runner->device ? pare_runner_device_start(runner)
+                          : pare_runner_steps(runner, 0, p->step_count);
+}
+
+pare_status pare_runner_wait(pare_runner *runner)
+{
+    return runner->device ? pare_runner_device_wait(runner) : PARE_OK;
 }
 
 pare_status pare_runner_run(pare_runner *runner)
 {
-    int threads = runner->plan->options.threads;
-    if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
-    return runner->device ? pare_runner_device_run(runner) : pare_runner_steps(runner);
+    PARE_TRY(pare_runner_start(runner));
+    return pare_runner_wait(runner);
 }

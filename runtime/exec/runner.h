@@ -18,30 +18,51 @@ struct pare_runner {
     const pare_plan *plan;
     pare_arena arena;
     char *buffer, *scratch;
-    pare_call *call; /* (step_count) */
-    int bound;       /* calls whose bind succeeded */
+    pare_call *call;           /* (step_count) */
+    int bound;                 /* calls whose bind succeeded */
     void **own_input, **input; /* the runner's buffers, what is read now */
     pare_view *output;
     pare_input_use *use;
     int use_count;
     size_t use_capacity;
     pare_observe_fn observe;
+    pare_observe_there_fn observe_there;
     void *observe_user;
     double *times;
+    pare_timeline *timeline;
+    int stream;                 /* this runner's number in the timeline */
     pare_runner_device *device; /* NULL on the CPU */
 };
 
-/* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it; the
-   steps between are recorded once and played again where no step runs on the host. */
+/* Steps that follow one another on the device, recorded once and played again; or one on the host.
+ */
+typedef struct pare_segment {
+    int first, count;
+    bool host;
+    pare_recording *recording; /* NULL: not yet, or not worth it */
+} pare_segment;
+
+/* An input that comes as stored pixels. */
+typedef struct pare_raw_input {
+    void *memory; /* of the device: the table, then the pixels; NULL: it comes as it is */
+    pare_pixels pixels;
+    int64_t samples;
+} pare_raw_input;
+
+/* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */
 struct pare_runner_device {
     pare_queue *queue;
-    char *buffer;         /* activations, scratch, inputs */
-    pare_view *output;    /* (output_count) on the device; data NULL: nothing to bring down */
-    pare_event **event;   /* (step_count + 1), for profiles; made at the first */
-    void *seen;           /* host copy of the tensor an observer looks at */
+    pare_raw_input *raw; /* (input_count) */
+    char *buffer;        /* activations, scratch, inputs */
+    pare_view *output;   /* (output_count) on the device; data NULL: nothing to bring down */
+    pare_event **event;  /* (step_count + 1), for profiles; made at the first */
+    void *seen;          /* host copy of the tensor an observer looks at */
     size_t seen_bytes;
-    pare_recording *recording;
-    bool warm;            /* one run was made step by step: libraries are loaded, kernels chosen */
+    pare_segment *segment;
+    int segment_count;
+    unsigned long long *fault, *fault_seen; /* on the device, and its copy here; NULL: no step can
+                                               find its data wrong */
+    bool warm; /* one run was made step by step: libraries are loaded, kernels chosen */
 };
 
 /* device_runner.c */
@@ -51,13 +72,14 @@ void pare_runner_device_close(pare_runner *runner);
 void *pare_runner_device_address(const pare_runner *runner, const pare_root *root);
 /* Room on the host for output i, and where its bytes are on the device. */
 PARE_NODISCARD pare_status pare_runner_device_output(pare_runner *runner, int i);
-PARE_NODISCARD pare_status pare_runner_device_run(pare_runner *runner);
+PARE_NODISCARD pare_status pare_runner_device_start(pare_runner *runner);
+PARE_NODISCARD pare_status pare_runner_device_wait(pare_runner *runner);
 /* Brings a tensor down, complete, for an observer. */
 PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
 PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
 
-/* runner.c: every step once; with observers and times where they are set. */
-PARE_NODISCARD pare_status pare_runner_steps(pare_runner *runner);
+/* runner.c: so many steps once; with observers, times and spans where they are set. */
+PARE_NODISCARD pare_status pare_runner_steps(pare_runner *runner, int first, int count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session: the plans of one model, one per set of input shapes. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/plan.h"
 
 #include <string.h>
 
@@ -46,18 +46,12 @@ void pare_session_free(pare_session *session)
     pare_free(session);
 }
 
-static const pare_shape *shape_of(const pare_input_shape *shapes, int count, const char *name)
-{
-    for (int i = 0; i < count; i++)
-        if (!strcmp(shapes[i].name, name)) return &shapes[i].shape;
-    return NULL;
-}
-
 /* An entry serves these shapes where each of its inputs is asked for in its own shape. */
 static bool serves(const entry *e, const pare_input_shape *shapes, int count)
 {
     for (int i = 0; i < pare_plan_input_count(e->plan); i++) {
-        const pare_shape *asked = shape_of(shapes, count, pare_plan_input(e->plan, i)->name);
+        const pare_shape *asked =
+            pare_input_shape_find(shapes, count, pare_plan_input(e->plan, i)->name);
         if (asked && !pare_shape_equal(asked, &e->shape[i])) return false;
     }
     return true;

@@ -3,8 +3,6 @@
    nodes; a root dies at the position of its last reader. */
 #include "runtime/exec/plan.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct placing {
@@ -70,8 +68,9 @@ static pare_status view_of(const pare_node *node, const pare_value *v, pare_view
     size_t bytes;
     int64_t n = pare_shape_count(&v->shape);
     if (n < 0 || (v->dtype != PARE_string && !pare_type_bytes(v->dtype, n, &bytes)))
-        return PARE_FAIL_NODE(node, UNSUPPORTED, "tensor '%s' has type %s, which cannot be computed with",
-                              v->name, pare_type(v->dtype)->name);
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "tensor '%s' has type %s, which cannot be computed with", v->name,
+                              pare_type(v->dtype)->name);
     pare_view_set(out, v->dtype, &v->shape, v->nhwc && !v->data);
     out->data = v->data ? (void *)v->data->data : NULL;
     return PARE_OK;
@@ -186,8 +185,11 @@ static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_ker
                               "operator '%s%s%s' is not supported (`pare ops` lists what is)",
                               prep->node->domain, prep->node->domain[0] ? "." : "",
                               prep->node->op_type);
-    if (prep->device && (*out = device_kernel(prep, op))) return PARE_OK;
-    if (m->tuner) return pare_tuner_choose(m->tuner, prep, op->cpu, out);
+    if (prep->device && (*out = device_kernel(prep, op)))
+        return m->tuner && *out != &pare_host_step
+                   ? pare_tuner_choose(m->tuner, prep, op->cuda, out)
+                   : PARE_OK;
+    if (m->tuner && !prep->device) return pare_tuner_choose(m->tuner, prep, op->cpu, out);
     for (const pare_kernel *const *k = op->cpu; *k; k++)
         if ((!m->plan->options.reference || (*k)->flags & (PARE_KERNEL_REF | PARE_KERNEL_ALIAS)) &&
             (!(*k)->can || (*k)->can(prep))) {
@@ -239,12 +241,15 @@ static pare_status name_step(maker *m, const pare_node *node, pare_status st)
 {
     char text[256];
     pare_ctx *ctx = m->plan->ctx;
-    if (st != PARE_MEMORY || strncmp(ctx->message, "out of memory", 13) != 0) return st;
-    return pare_fail_prefix(ctx, st, "%s: node '%s' (%s), tensor '%s' %s", m->plan->model->path,
-                            node->name, node->op_type, node->out_count ? node->out[0]->name : "",
-                            node->out_count
-                                ? pare_shape_text(&node->out[0]->shape, text, sizeof text)
-                                : "");
+    if (st != PARE_MEMORY && st != PARE_DEVICE) return st;
+    if (strstr(ctx->message, "node '"))
+        return strstr(ctx->message, m->plan->model->path)
+                   ? st
+                   : pare_fail_prefix(ctx, st, "%s", m->plan->model->path);
+    return pare_fail_prefix(
+        ctx, st, "%s: node '%s' (%s), tensor '%s' %s", m->plan->model->path, node->name,
+        node->op_type, node->out_count ? node->out[0]->name : "",
+        node->out_count ? pare_shape_text(&node->out[0]->shape, text, sizeof text) : "");
 }
 
 static pare_status step_make(maker *m, pare_node *node)
@@ -268,7 +273,6 @@ static pare_status step_make(maker *m, pare_node *node)
     for (int i = 0; i < s->in_count; i++)
         if (s->in[i].root >= 0 && (i >= 32 || !(prep.packed >> i & 1)))
             p->root[s->in[i].root].uploaded = true;
-    if (s->kernel->flags & PARE_KERNEL_HOST) p->recordable = false;
     p->step_count++; /* from here on pare_plan_free releases the state */
     if (s->scratch > p->scratch_bytes) p->scratch_bytes = s->scratch;
     pare_log(p->ctx, PARE_LOG_DEBUG, "%s %s: %s", node->op_type, node->name, s->kernel->name);
@@ -281,7 +285,8 @@ static pare_status ends_place(maker *m)
 {
     pare_plan *p = m->plan;
     pare_graph *g = p->model->graph;
-    p->output_place = pare_arena_alloc(&p->arena, (size_t)g->out.count + 1, sizeof *p->output_place);
+    p->output_place =
+        pare_arena_alloc(&p->arena, (size_t)g->out.count + 1, sizeof *p->output_place);
     if (!p->output_place) return PARE_MEMORY;
     for (int i = 0; i < g->out.count; i++) {
         pare_value *v = g->out.item[i];
@@ -299,7 +304,8 @@ static pare_status ends_place(maker *m)
 static pare_status inputs_place(maker *m)
 {
     pare_plan *p = m->plan;
-    p->input_place = pare_arena_alloc(&p->arena, (size_t)p->input_count + 1, sizeof *p->input_place);
+    p->input_place =
+        pare_arena_alloc(&p->arena, (size_t)p->input_count + 1, sizeof *p->input_place);
     if (!p->input_place) return PARE_MEMORY;
     for (int i = 0; i < p->input_count; i++) {
         pare_place *place = &p->input_place[i];
@@ -345,8 +351,8 @@ pare_status pare_steps_make(pare_plan *plan)
     m.known = pare_alloc(plan->ctx, slots, sizeof *m.known);
     if (!m.known) return PARE_MEMORY;
     pare_status st = PARE_OK;
-    plan->recordable = true;
-    if (plan->options.tune && !plan->options.device) st = pare_tuner_open(plan->ctx, &m.tuner, &plan->options);
+    const pare_plan_options *o = &plan->options;
+    if ((o->tune || o->cache_dir) && !o->reference) st = pare_tuner_open(plan->ctx, &m.tuner, o);
     if (st == PARE_OK) st = steps_fill(&m);
     if (m.tuner && st == PARE_OK)
         st = pare_tuner_close(m.tuner);

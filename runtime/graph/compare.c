@@ -42,8 +42,7 @@ static bool same_payload(const pare_tensor *a, const pare_tensor *b)
 {
     if (a->dtype != PARE_string)
         return same_bytes((pare_bytes){a->data, a->bytes}, (pare_bytes){b->data, b->bytes});
-    return a->count == b->count &&
-           same_blobs(a->data, (int)a->count, b->data, (int)b->count);
+    return a->count == b->count && same_blobs(a->data, (int)a->count, b->data, (int)b->count);
 }
 
 static bool same_tensor(differ *d, const pare_tensor *a, const pare_tensor *b)
@@ -145,8 +144,8 @@ static bool same_mentions(const pare_graph *a, const pare_graph *b)
 {
     for (int i = 0; i < a->mention_count && i < b->mention_count; i++) {
         const pare_mention *x = &a->mention[i], *y = &b->mention[i];
-        bool same_place = list_of(a, x) == list_of(b, y) && x->index == y->index &&
-                          same_text(x->name, y->name);
+        bool same_place =
+            list_of(a, x) == list_of(b, y) && x->index == y->index && same_text(x->name, y->name);
         if (same_place && !same_bytes(x->origin, y->origin)) return false;
     }
     return true;

@@ -49,8 +49,8 @@ typedef struct pare_shape {
 typedef enum pare_encoding { PARE_RAW, PARE_TYPED, PARE_EXTERNAL } pare_encoding;
 
 /* A constant tensor. data is row-major little-endian, packed for 4-bit types; for strings it is an
-   array of pare_bytes. Up to 1 MiB data is aligned for its type; a larger payload lies in the file's
-   map at any address, so who computes with it copies it first or reads it by memcpy. */
+   array of pare_bytes. Up to 1 MiB data is aligned for its type; a larger payload lies in the
+   file's map at any address, so who computes with it copies it first or reads it by memcpy. */
 struct pare_tensor {
     const char *name, *doc; /* doc NULL where absent */
     pare_dtype dtype;
@@ -65,16 +65,28 @@ struct pare_tensor {
     pare_bytes unknown; /* fields this version does not know, as encoded */
     /* formats/onnx only; holds while data is read_data, that is as long as nobody changed it */
     const void *read_data;
-    const pare_bytes *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
+    const pare_bytes
+        *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
     int typed_count;
     unsigned present;
 };
 
 /* Kinds of attributes; values are ONNX's AttributeProto.AttributeType. */
 typedef enum pare_attr_kind {
-    PARE_ATTR_FLOAT = 1, PARE_ATTR_INT, PARE_ATTR_STRING, PARE_ATTR_TENSOR, PARE_ATTR_GRAPH,
-    PARE_ATTR_FLOATS, PARE_ATTR_INTS, PARE_ATTR_STRINGS, PARE_ATTR_TENSORS, PARE_ATTR_GRAPHS,
-    PARE_ATTR_SPARSE_TENSOR, PARE_ATTR_SPARSE_TENSORS, PARE_ATTR_TYPE_PROTO, PARE_ATTR_TYPE_PROTOS
+    PARE_ATTR_FLOAT = 1,
+    PARE_ATTR_INT,
+    PARE_ATTR_STRING,
+    PARE_ATTR_TENSOR,
+    PARE_ATTR_GRAPH,
+    PARE_ATTR_FLOATS,
+    PARE_ATTR_INTS,
+    PARE_ATTR_STRINGS,
+    PARE_ATTR_TENSORS,
+    PARE_ATTR_GRAPHS,
+    PARE_ATTR_SPARSE_TENSOR,
+    PARE_ATTR_SPARSE_TENSORS,
+    PARE_ATTR_TYPE_PROTO,
+    PARE_ATTR_TYPE_PROTOS
 } pare_attr_kind;
 
 typedef struct pare_attr {
@@ -92,16 +104,18 @@ typedef struct pare_attr {
         const pare_bytes *strings;
         pare_tensor **tensors;
         pare_graph **graphs;
-        const pare_bytes *raw; /* sparse tensors and type protos: count encoded messages (1 for single) */
+        const pare_bytes
+            *raw; /* sparse tensors and type protos: count encoded messages (1 for single) */
     };
     pare_bytes unknown;
     unsigned present; /* formats/onnx only */
 } pare_attr;
 
 struct pare_node {
-    const char *name, *op_type, *domain; /* never NULL; "" where absent; domain "ai.onnx" reads as "" */
-    const char *overload, *doc;          /* NULL where absent */
-    pare_value **in, **out;              /* NULL entries: absent optional ones */
+    const char *name, *op_type,
+        *domain;                /* never NULL; "" where absent; domain "ai.onnx" reads as "" */
+    const char *overload, *doc; /* NULL where absent */
+    pare_value **in, **out;     /* NULL entries: absent optional ones */
     int in_count, out_count;
     pare_attr *attr;
     int attr_count;
@@ -117,10 +131,10 @@ struct pare_value {
     const char *name;
     pare_dtype dtype; /* PARE_NOTYPE: unknown, or not a tensor (then origin says what) */
     pare_shape shape;
-    pare_node *producer;      /* NULL for inputs and initializers */
-    const pare_tensor *data;  /* constant content: an initializer, or folded; else NULL */
-    pare_graph *graph;        /* where it is defined */
-    pare_node **user;         /* nodes that read it, once per use, subgraphs' nodes among them */
+    pare_node *producer;     /* NULL for inputs and initializers */
+    const pare_tensor *data; /* constant content: an initializer, or folded; else NULL */
+    pare_graph *graph;       /* where it is defined */
+    pare_node **user;        /* nodes that read it, once per use, subgraphs' nodes among them */
     int user_count;
     size_t user_capacity;
     bool is_input, is_output, is_init;
@@ -150,7 +164,8 @@ struct pare_graph {
     pare_node **node; /* in the file's order */
     int node_count;
     size_t node_capacity;
-    pare_values in, out, init, info; /* each in the file's order; an older file lists init in in, too */
+    pare_values in, out, init,
+        info; /* each in the file's order; an older file lists init in in, too */
     pare_bytes *quantization_annotation, *sparse_init; /* encoded messages, kept */
     int quantization_annotation_count, sparse_init_count;
     pare_mention *mention;
@@ -183,8 +198,8 @@ struct pare_model {
     pare_bytes unknown;
     unsigned present;
     pare_graph *graph;
-    pare_model *borrows;        /* a clone: the model whose strings and payloads it uses */
-    int *references;            /* shared by a model and its clones */
+    pare_model *borrows;     /* a clone: the model whose strings and payloads it uses */
+    int *references;         /* shared by a model and its clones */
     void (*release)(void *); /* unmaps files when the last of them goes; or NULL */
     void *release_user;
 };
@@ -195,13 +210,18 @@ struct pare_model {
 PARE_NODISCARD pare_status pare_model_new(pare_ctx *ctx, pare_model **out, const char *path);
 void pare_model_free(pare_model *model);
 
-/* A copy whose nodes, values and lists may be edited freely; strings, attributes' lists and payloads
-   are shared with the original, which may be freed before it. */
-PARE_NODISCARD pare_status pare_model_clone(pare_ctx *ctx, pare_model **out, const pare_model *model);
+/* A copy whose nodes, values and lists may be edited freely; strings, attributes' lists and
+   payloads are shared with the original, which may be freed before it. */
+PARE_NODISCARD pare_status pare_model_clone(pare_ctx *ctx, pare_model **out,
+                                            const pare_model *model);
 
 /* The version imported for a domain ("" is ONNX's own), 0 where it is not imported. */
 int64_t pare_model_opset(const pare_model *model, const char *domain);
-PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t version);
+PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain,
+                                                int64_t version);
+/* Sets or replaces an entry of metadata_props; both texts are copied. */
+PARE_NODISCARD pare_status pare_model_set_meta(pare_model *model, const char *key,
+                                               const char *value);
 
 /* An empty graph for an attribute of a node in parent. */
 PARE_NODISCARD pare_status pare_graph_new(pare_model *model, pare_graph **out, pare_graph *parent);
@@ -215,6 +235,8 @@ pare_value *pare_graph_find_own(const pare_graph *graph, const char *name);
 
 const pare_attr *pare_node_attr(const pare_node *node, const char *name); /* or NULL */
 int64_t pare_node_int(const pare_node *node, const char *name, int64_t missing);
+/* The attribute axis of a tensor of this rank, counted from the front; it is not checked. */
+int pare_node_axis(const pare_node *node, int64_t missing, int rank);
 float pare_node_float(const pare_node *node, const char *name, float missing);
 /* The ints and their count; NULL and 0 where the attribute is missing. */
 const int64_t *pare_node_ints(const pare_node *node, const char *name, int *count);
@@ -223,6 +245,7 @@ const char *pare_node_string(const pare_node *node, const char *name, const char
 
 bool pare_node_is(const pare_node *node, const char *op_type); /* in ONNX's own domain */
 pare_value *pare_node_in(const pare_node *node, int i);        /* NULL where absent */
+bool pare_node_has_graphs(const pare_node *node);              /* among its attributes */
 
 /* "model.onnx: node 'conv1' (Conv)" for messages; text is the caller's. Unnamed nodes are called by
    their first output. */
@@ -276,9 +299,10 @@ PARE_NODISCARD pare_status pare_value_replace(pare_value *old, pare_value *fresh
 PARE_NODISCARD pare_status pare_node_set_attr(pare_node *node, const pare_attr *attr);
 PARE_NODISCARD pare_status pare_node_set_int(pare_node *node, const char *name, int64_t i);
 PARE_NODISCARD pare_status pare_node_set_float(pare_node *node, const char *name, float f);
-PARE_NODISCARD pare_status pare_node_set_ints(pare_node *node, const char *name, const int64_t *ints,
-                                              int count);
-PARE_NODISCARD pare_status pare_node_set_string(pare_node *node, const char *name, const char *text);
+PARE_NODISCARD pare_status pare_node_set_ints(pare_node *node, const char *name,
+                                              const int64_t *ints, int count);
+PARE_NODISCARD pare_status pare_node_set_string(pare_node *node, const char *name,
+                                                const char *text);
 void pare_node_remove_attr(pare_node *node, const char *name);
 
 /* A constant: a tensor in the model's arena (data copied), and an initializer that holds one. */
@@ -308,6 +332,9 @@ PARE_NODISCARD pare_status pare_graph_sort(pare_graph *graph);
 /* Removes nodes whose outputs nobody reads, then initializers and value_info nobody reads.
    Graph inputs and outputs stay. Returns how many nodes went. */
 int pare_graph_sweep(pare_graph *graph);
+
+/* Takes out of the inputs what is an initializer, too (IR versions before 4 listed both). */
+void pare_graph_clear_inputs(pare_graph *graph);
 
 /* Calls fn for the graph and every subgraph in its attributes, outer first. */
 PARE_NODISCARD pare_status pare_graph_each(pare_graph *graph,

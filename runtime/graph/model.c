@@ -269,3 +269,23 @@ pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *na
     *out = t;
     return PARE_OK;
 }
+
+pare_status pare_model_set_meta(pare_model *model, const char *key, const char *value)
+{
+    pare_arena *arena = &model->arena;
+    const char *text = pare_arena_strdup(arena, value);
+    int n = model->meta.count;
+    pare_pair *list = pare_arena_alloc(arena, (size_t)n + 1, sizeof *list);
+    if (!text || !list) return PARE_MEMORY;
+    if (n) memcpy(list, model->meta.item, (size_t)n * sizeof *list);
+    model->meta.item = list;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].key, key)) {
+            list[i].value = text;
+            return PARE_OK;
+        }
+    list[n] = (pare_pair){.key = pare_arena_strdup(arena, key), .value = text};
+    if (!list[n].key) return PARE_MEMORY;
+    model->meta.count++;
+    return PARE_OK;
+}

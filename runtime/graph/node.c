@@ -17,6 +17,12 @@ int64_t pare_node_int(const pare_node *node, const char *name, int64_t missing)
     return a && a->kind == PARE_ATTR_INT ? a->i : missing;
 }
 
+int pare_node_axis(const pare_node *node, int64_t missing, int rank)
+{
+    int64_t axis = pare_node_int(node, "axis", missing);
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
 float pare_node_float(const pare_node *node, const char *name, float missing)
 {
     const pare_attr *a = pare_node_attr(node, name);
@@ -42,6 +48,14 @@ const char *pare_node_string(const pare_node *node, const char *name, const char
 bool pare_node_is(const pare_node *node, const char *op_type)
 {
     return !node->domain[0] && !strcmp(node->op_type, op_type);
+}
+
+bool pare_node_has_graphs(const pare_node *node)
+{
+    for (int i = 0; i < node->attr_count; i++)
+        if (node->attr[i].kind == PARE_ATTR_GRAPH || node->attr[i].kind == PARE_ATTR_GRAPHS)
+            return true;
+    return false;
 }
 
 pare_value *pare_node_in(const pare_node *node, int i)
@@ -74,7 +88,7 @@ pare_status pare_fail_node(const pare_node *node, pare_status status, const char
 static bool user_add(pare_value *value, pare_node *node)
 {
     if (!pare_arena_grow(&value->graph->model->arena, &value->user, &value->user_capacity,
-                   (size_t)value->user_count, sizeof *value->user))
+                         (size_t)value->user_count, sizeof *value->user))
         return false;
     value->user[value->user_count++] = node;
     return true;
@@ -106,7 +120,7 @@ pare_status pare_node_new(pare_graph *graph, pare_node **out, int at, const char
     n->out = pare_arena_alloc(arena, (size_t)out_count + 1, sizeof *n->out);
     if (!n->op_type || !n->domain || !n->name || !n->in || !n->out) return PARE_MEMORY;
     if (!pare_arena_grow(&graph->model->arena, &graph->node, &graph->node_capacity,
-                   (size_t)graph->node_count, sizeof *graph->node))
+                         (size_t)graph->node_count, sizeof *graph->node))
         return PARE_MEMORY;
     for (int i = 0; i < in_count; i++) {
         if (in[i] && !user_add(in[i], n)) return PARE_MEMORY;
@@ -146,8 +160,7 @@ void pare_node_remove(pare_node *node)
 pare_status pare_node_set_in(pare_node *node, int i, pare_value *value)
 {
     if (i >= node->in_count) {
-        pare_value **in =
-            pare_arena_alloc(&node->graph->model->arena, (size_t)i + 2, sizeof *in);
+        pare_value **in = pare_arena_alloc(&node->graph->model->arena, (size_t)i + 2, sizeof *in);
         if (!in) return PARE_MEMORY;
         memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
         node->in = in;
@@ -217,9 +230,8 @@ pare_status pare_node_set_ints(pare_node *node, const char *name, const int64_t 
 
 pare_status pare_node_set_string(pare_node *node, const char *name, const char *text)
 {
-    return pare_node_set_attr(node, &(pare_attr){.name = name,
-                                                 .kind = PARE_ATTR_STRING,
-                                                 .s = {text, strlen(text)}});
+    return pare_node_set_attr(
+        node, &(pare_attr){.name = name, .kind = PARE_ATTR_STRING, .s = {text, strlen(text)}});
 }
 
 void pare_node_remove_attr(pare_node *node, const char *name)

@@ -24,12 +24,12 @@ pare_status pare_graph_each(pare_graph *graph, pare_status (*fn)(pare_graph *gra
 /* Depth-first, with its own stack: a file may chain more nodes than the C stack is deep. */
 typedef struct sorter {
     pare_graph *graph;
-    pare_node **order;  /* (node_count) finished nodes */
+    pare_node **order; /* (node_count) finished nodes */
     int count;
     unsigned char *state; /* (node_count) 0 new, 1 open, 2 finished */
     struct frame {
         int node, next; /* position in the file, next dependency to look at */
-    } *stack;
+    } * stack;
     const pare_node **known; /* open addressing: node -> position */
     int *position;
     size_t mask;
@@ -43,7 +43,8 @@ static size_t node_slot(const sorter *s, const pare_node *node)
 }
 
 /* The node at place k among those this node must follow: producers of its inputs and of everything
-   its subgraphs capture. Returns false behind the last; *out is NULL where place k needs nothing. */
+   its subgraphs capture. Returns false behind the last; *out is NULL where place k needs nothing.
+ */
 static bool dependency(const sorter *s, const pare_node *node, int k, const pare_node **out)
 {
     *out = NULL;
@@ -58,8 +59,8 @@ static bool dependency(const sorter *s, const pare_node *node, int k, const pare
 static bool has_subgraph(const pare_node *node)
 {
     for (int a = 0; a < node->attr_count; a++)
-        if (!node->attr[a].ref && (node->attr[a].kind == PARE_ATTR_GRAPH ||
-                                   node->attr[a].kind == PARE_ATTR_GRAPHS))
+        if (!node->attr[a].ref &&
+            (node->attr[a].kind == PARE_ATTR_GRAPH || node->attr[a].kind == PARE_ATTR_GRAPHS))
             return true;
     return false;
 }
@@ -157,8 +158,8 @@ static pare_status defined(const pare_graph *graph)
     for (int i = 0; i < graph->out.count; i++) {
         const pare_value *v = graph->out.item[i];
         if (!v->producer && !v->is_input && !v->is_init && !v->data)
-            return PARE_FAIL(graph->model->ctx, INPUT,
-                             "%s: output '%s' is computed by no node", graph->model->path, v->name);
+            return PARE_FAIL(graph->model->ctx, INPUT, "%s: output '%s' is computed by no node",
+                             graph->model->path, v->name);
     }
     return PARE_OK;
 }

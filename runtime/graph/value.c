@@ -94,7 +94,7 @@ const char *pare_graph_fresh_name(pare_graph *graph, const char *base)
 pare_status pare_values_add(pare_graph *graph, pare_values *list, pare_value *value)
 {
     if (!pare_arena_grow(&graph->model->arena, &list->item, &list->capacity, (size_t)list->count,
-                   sizeof *list->item))
+                         sizeof *list->item))
         return PARE_MEMORY;
     list->item[list->count++] = value;
     return PARE_OK;
@@ -106,6 +106,16 @@ void pare_values_remove(pare_values *list, const pare_value *value)
     for (int i = 0; i < list->count; i++)
         if (list->item[i] != value) list->item[kept++] = list->item[i];
     list->count = kept;
+}
+
+void pare_graph_clear_inputs(pare_graph *g)
+{
+    for (int i = g->in.count - 1; i >= 0; i--) {
+        pare_value *v = g->in.item[i];
+        if (!v->is_init) continue;
+        v->is_input = false;
+        pare_values_remove(&g->in, v);
+    }
 }
 
 pare_status pare_value_replace(pare_value *old, pare_value *fresh, bool outputs)
@@ -201,9 +211,10 @@ const char *pare_shape_text(const pare_shape *shape, char *text, size_t size)
     size_t at = (size_t)snprintf(text, size, "[");
     for (int i = 0; i < shape->rank && at < size; i++) {
         const char *comma = i ? "," : "";
-        int n = shape->dim[i] >= 0 ? snprintf(text + at, size - at, "%s%" PRId64, comma, shape->dim[i])
-                                   : snprintf(text + at, size - at, "%s%s", comma,
-                                              shape->name[i] ? shape->name[i] : "?");
+        int n = shape->dim[i] >= 0
+                    ? snprintf(text + at, size - at, "%s%" PRId64, comma, shape->dim[i])
+                    : snprintf(text + at, size - at, "%s%s", comma,
+                               shape->name[i] ? shape->name[i] : "?");
         at += n < 0 ? 0 : (size_t)n;
     }
     if (at < size) snprintf(text + at, size - at, "]");

@@ -87,7 +87,8 @@ pare_status pare_infer_split(pare_node *node)
     return PARE_OK;
 }
 
-/* Split 13: split became an input. 18: equal parts ask for num_outputs. */
+/* Split 13: split became an input. 18: equal parts ask for num_outputs. The rule of another node
+   may yet raise the opset to 18: sizes written out hold in both. */
 pare_status pare_up_split(pare_node *node, int64_t version)
 {
     if (version < 13 && pare_node_attr(node, "split")) {
@@ -95,9 +96,18 @@ pare_status pare_up_split(pare_node *node, int64_t version)
         return pare_up_opset(node, 13);
     }
     bool equal = !pare_node_in(node, 1) && !pare_node_attr(node, "num_outputs");
-    bool lifted = pare_model_opset(node->graph->model, "") >= 18;
-    return version < 18 && equal && lifted ? pare_node_set_int(node, "num_outputs", node->out_count)
-                                           : PARE_OK;
+    if (version >= 18 || !equal) return PARE_OK;
+    if (pare_model_opset(node->graph->model, "") >= 18)
+        return pare_node_set_int(node, "num_outputs", node->out_count);
+    const pare_value *x = pare_node_in(node, 0);
+    int64_t sizes[64], parts = node->out_count;
+    int axis;
+    if (!x || x->shape.rank < 0 || parts < 1 || parts > 64) return PARE_OK;
+    PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
+    if (x->shape.dim[axis] < 0 || x->shape.dim[axis] % parts) return PARE_OK;
+    for (int64_t i = 0; i < parts; i++) sizes[i] = x->shape.dim[axis] / parts;
+    PARE_TRY(pare_up_constant(node, 1, "split", PARE_s64, 1, &parts, sizes));
+    return pare_up_opset(node, 13);
 }
 
 /* Length of start:end:step on an axis of n (Slice 10). */
@@ -204,11 +214,5 @@ static pare_status infer_blocks(pare_node *node, bool to_space)
     return PARE_OK;
 }
 
-pare_status pare_infer_depth_to_space(pare_node *node)
-{
-    return infer_blocks(node, true);
-}
-pare_status pare_infer_space_to_depth(pare_node *node)
-{
-    return infer_blocks(node, false);
-}
+pare_status pare_infer_depth_to_space(pare_node *node) { return infer_blocks(node, true); }
+pare_status pare_infer_space_to_depth(pare_node *node) { return infer_blocks(node, false); }

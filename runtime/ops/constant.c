@@ -35,23 +35,17 @@ pare_status pare_constant_tensor(const pare_node *node, pare_arena *arena, const
         size_t n = (size_t)a->count;
         if (strncmp(a->name, "value", 5)) continue;
         switch (a->kind) {
-        case PARE_ATTR_TENSOR:
-            *out = a->tensor;
-            return PARE_OK;
-        case PARE_ATTR_FLOAT:
-            return make(arena, PARE_f32, 0, 1, &a->f, sizeof a->f, out);
-        case PARE_ATTR_INT:
-            return make(arena, PARE_s64, 0, 1, &a->i, sizeof a->i, out);
-        case PARE_ATTR_STRING:
-            return make(arena, PARE_string, 0, 1, &a->s, sizeof a->s, out);
+        case PARE_ATTR_TENSOR: *out = a->tensor; return PARE_OK;
+        case PARE_ATTR_FLOAT: return make(arena, PARE_f32, 0, 1, &a->f, sizeof a->f, out);
+        case PARE_ATTR_INT: return make(arena, PARE_s64, 0, 1, &a->i, sizeof a->i, out);
+        case PARE_ATTR_STRING: return make(arena, PARE_string, 0, 1, &a->s, sizeof a->s, out);
         case PARE_ATTR_FLOATS:
             return make(arena, PARE_f32, 1, a->count, a->floats, n * sizeof *a->floats, out);
         case PARE_ATTR_INTS:
             return make(arena, PARE_s64, 1, a->count, a->ints, n * sizeof *a->ints, out);
         case PARE_ATTR_STRINGS:
             return make(arena, PARE_string, 1, a->count, a->strings, n * sizeof *a->strings, out);
-        default:
-            break;
+        default: break;
         }
     }
     if (pare_node_is(node, "ConstantOfShape"))

@@ -54,10 +54,7 @@ pare_status pare_infer_conv(pare_node *node)
     return infer_conv(node, 1, 2, pare_infer_dtype(node, 0));
 }
 
-pare_status pare_infer_conv_integer(pare_node *node)
-{
-    return infer_conv(node, 1, -1, PARE_s32);
-}
+pare_status pare_infer_conv_integer(pare_node *node) { return infer_conv(node, 1, -1, PARE_s32); }
 
 /* Inputs: x, scale, zero point, w, scale, zero point, y scale, y zero point, bias (s32). */
 pare_status pare_infer_qlinear_conv(pare_node *node)
@@ -102,6 +99,7 @@ static void weighted(const pare_node *node, int axis, pare_weighted *out)
     *out = (pare_weighted){.x = 0,
                            .w = 1,
                            .bias = pare_node_in(node, 2) ? 2 : -1,
+                           .takes = 2,
                            .axis = axis,
                            .alpha = 1,
                            .beta = 1,

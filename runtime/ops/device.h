@@ -2,7 +2,8 @@
 /* An accelerator: a backend is a table of functions, a device one opened instance of it, a queue an
    ordered list of work on a device (a stream). Calls that take a queue return before the work is
    done; sync waits for all of it. Memory of a device is not readable by the host.
-   Every call can fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY. */
+   Every call can fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY.
+ */
 #ifndef PARE_RUNTIME_OPS_DEVICE_H
 #define PARE_RUNTIME_OPS_DEVICE_H
 
@@ -16,6 +17,8 @@ typedef struct pare_device pare_device;
 typedef struct pare_queue pare_queue;
 typedef struct pare_recording pare_recording; /* work captured from a queue, to be played again */
 typedef struct pare_event pare_event;         /* a point in a queue's work, with its time */
+typedef struct pare_sample_table pare_sample_table; /* samples.h */
+typedef struct pare_score_table pare_score_table;   /* scores.h */
 
 typedef struct pare_backend {
     const char *name; /* "cuda" */
@@ -23,7 +26,8 @@ typedef struct pare_backend {
     void (*close)(pare_device *device);
     pare_status (*alloc)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
     void (*free)(pare_device *device, void *memory); /* NULL is fine */
-    pare_status (*upload)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src, size_t bytes);
+    pare_status (*upload)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+                          size_t bytes);
     pare_status (*download)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
                             size_t bytes);
     pare_status (*fill)(pare_ctx *ctx, pare_queue *queue, void *dst, int byte, size_t bytes);
@@ -47,14 +51,22 @@ typedef struct pare_queue_table {
     pare_status (*event_wait)(pare_ctx *ctx, pare_queue *queue, pare_event *event);
     /* Seconds from one marked event to a later one; both must have been reached. */
     pare_status (*event_seconds)(pare_ctx *ctx, pare_event *from, pare_event *to, double *out);
+    /* Names what the calling thread puts into queues from here on, for tools that watch a program;
+       ranges nest. NULL: nobody can watch. */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 } pare_queue_table;
 
 struct pare_device {
     const pare_backend *backend;
     const pare_queue_table *queues;
-    pare_queue *setup; /* for copies while plans are made */
+    pare_queue *setup;                /* for copies while plans are made */
+    const pare_sample_table *samples; /* what it does with samples; NULL: the host does it */
+    const pare_score_table *scores;   /* the same of scores of weights */
     int index;
     char name[256];
+    char driver[32];     /* the newest CUDA version it serves: "13.0" */
+    char bus[32];        /* where it sits, as its driver's tools name it: "00000000:65:00.0" */
     size_t memory_bytes; /* of the device, or the limit that was set */
 };
 

@@ -3,8 +3,6 @@
  */
 #include "runtime/ops/infer.h"
 
-#include <string.h>
-
 pare_status pare_infer_same(pare_node *node)
 {
     pare_value *x;
@@ -36,10 +34,7 @@ pare_status pare_infer_pow(pare_node *node)
     return broadcast_to(node, pare_infer_dtype(node, 0), false);
 }
 
-pare_status pare_infer_compare(pare_node *node)
-{
-    return broadcast_to(node, PARE_bool, true);
-}
+pare_status pare_infer_compare(pare_node *node) { return broadcast_to(node, PARE_bool, true); }
 
 pare_status pare_infer_test(pare_node *node)
 {

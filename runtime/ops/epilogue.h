@@ -7,25 +7,17 @@
      y = (int)clamp(rintf(v + (float)z_y), lo, hi)
    Curved activations and f32 outputs work in real units: m = s_x * s_w, the residual is dequantized
    ((r - z_r) * s_r) and added, v = act(v), and an integer output divides by s_y.
-   This is the definition of correct on every backend, and on the CPU and the GPU the code itself. */
+   This is the definition of correct on every backend, and on the CPU and the GPU the code itself.
+ */
 #ifndef PARE_RUNTIME_OPS_EPILOGUE_H
 #define PARE_RUNTIME_OPS_EPILOGUE_H
 
+#include "runtime/ops/both.h"
 #include "runtime/ops/fused.h"
 
 #include <math.h>
 
-/* One text for every backend: a device's compiler makes both versions of it. */
-#ifdef __CUDACC__
-#define PARE_BOTH static __host__ __device__ inline
-#else
-#define PARE_BOTH static inline
-#endif
-
-PARE_BOTH float pare_act_unit(float x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
+PARE_BOTH float pare_act_unit(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
 /* Formulas of ONNX Relu-14, Clip-13, LeakyRelu-16, Sigmoid-13, Tanh-13, HardSwish-14 (alpha 1/6,
    beta 1/2), HardSigmoid-6, Gelu-20; SiLU is x * sigmoid(x). NaN stays NaN. */
@@ -33,9 +25,7 @@ PARE_BOTH float pare_act_apply(const pare_act *act, float x)
 {
     switch (act->kind) {
     case PARE_ACT_RELU: return x < 0 ? 0 : x;
-    case PARE_ACT_CLIP:
-        x = x < act->alpha ? act->alpha : x;
-        return x > act->beta ? act->beta : x;
+    case PARE_ACT_CLIP: x = x < act->alpha ? act->alpha : x; return x > act->beta ? act->beta : x;
     case PARE_ACT_LEAKY_RELU: return x < 0 ? x * act->alpha : x;
     case PARE_ACT_SIGMOID: return 1 / (1 + expf(-x));
     case PARE_ACT_TANH: return tanhf(x);
@@ -85,8 +75,7 @@ static inline float pare_epilogue_scale(const pare_epilogue *e, float x_scale, f
     return e->real ? x_scale * w_scale : (x_scale * w_scale) / e->y_scale;
 }
 
-PARE_BOTH float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z,
-                                           int64_t i)
+PARE_BOTH float pare_epilogue_residual(const pare_epilogue *e, float v, const void *z, int64_t i)
 {
     if (e->z_type == PARE_NOTYPE) return v;
     if (e->z_type == PARE_f32) {
@@ -98,18 +87,22 @@ PARE_BOTH float pare_epilogue_residual(const pare_epilogue *e, float v, const vo
     return e->real ? v + f * e->z_scale : fmaf(f, e->z_scale, v);
 }
 
-/* v in units of the epilogue -> y[i]. */
-PARE_BOTH void pare_epilogue_store(const pare_epilogue *e, float v, void *y, int64_t i)
+/* v in units of the epilogue -> what y holds, as a float. */
+PARE_BOTH float pare_epilogue_value(const pare_epilogue *e, float v)
 {
     if (e->act.kind != PARE_ACT_NONE) v = pare_act_apply(&e->act, v);
-    if (e->to == PARE_f32) {
-        ((float *)y)[i] = v;
-        return;
-    }
+    if (e->to == PARE_f32) return v;
     if (e->curved) v /= e->y_scale;
     v = rintf(v + e->y_zero);
-    v = v < e->low ? e->low : v > e->high ? e->high : v;
-    if (e->to == PARE_s8)
+    return v < e->low ? e->low : v > e->high ? e->high : v;
+}
+
+PARE_BOTH void pare_epilogue_store(const pare_epilogue *e, float v, void *y, int64_t i)
+{
+    v = pare_epilogue_value(e, v);
+    if (e->to == PARE_f32)
+        ((float *)y)[i] = v;
+    else if (e->to == PARE_s8)
         ((int8_t *)y)[i] = (int8_t)v;
     else
         ((uint8_t *)y)[i] = (uint8_t)v;

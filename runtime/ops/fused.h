@@ -51,10 +51,7 @@ typedef struct pare_quant_args {
    other than s8, u8 and f32. */
 PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_args *out);
 
-static inline bool pare_type_is_int8(pare_dtype t)
-{
-    return t == PARE_s8 || t == PARE_u8;
-}
+static inline bool pare_type_is_int8(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
 
 #ifdef __cplusplus
 }

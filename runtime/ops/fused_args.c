@@ -24,10 +24,7 @@ pare_status pare_act_read(const pare_node *node, pare_act *out)
     return PARE_FAIL_NODE(node, UNSUPPORTED, "activation '%s' is not known", word);
 }
 
-bool pare_act_is_curved(const pare_act *act)
-{
-    return act->kind > PARE_ACT_LEAKY_RELU;
-}
+bool pare_act_is_curved(const pare_act *act) { return act->kind > PARE_ACT_LEAKY_RELU; }
 
 static pare_status scale_read(const pare_node *node, const char *name, float *out)
 {

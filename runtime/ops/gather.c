@@ -41,11 +41,23 @@ pare_status pare_infer_gather(pare_node *node)
     return PARE_OK;
 }
 
+/* GatherElements and ScatterElements: on every axis but one an index counts for its own position.
+ */
+static pare_status check_inside(const pare_node *node, const pare_shape *at, const pare_shape *x,
+                                int axis)
+{
+    if (pare_shape_count(at) == 0) return PARE_OK;
+    for (int a = 0; a < x->rank; a++)
+        if (a != axis && x->dim[a] >= 0 && at->dim[a] > x->dim[a])
+            return PARE_FAIL_NODE(node, INPUT, "indices are larger than data on axis %d", a);
+    return PARE_OK;
+}
+
 /* GatherElements 11: the indices' shape. */
 pare_status pare_infer_gather_elements(pare_node *node)
 {
     pare_value *x, *at;
-    int axis;
+    int axis = 0;
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &at));
     if (x->shape.rank >= 0)
@@ -53,6 +65,8 @@ pare_status pare_infer_gather_elements(pare_node *node)
     if (x->shape.rank >= 0 && at->shape.rank >= 0 && x->shape.rank != at->shape.rank)
         return PARE_FAIL_NODE(node, INPUT, "indices have rank %d, expected %d", at->shape.rank,
                               x->shape.rank);
+    if (x->shape.rank >= 0 && at->shape.rank >= 0)
+        PARE_TRY(check_inside(node, &at->shape, &x->shape, axis));
     pare_infer_out(node, 0, x->dtype, &at->shape);
     return PARE_OK;
 }
@@ -98,8 +112,16 @@ pare_status pare_infer_scatter(pare_node *node)
                                   "data, indices and updates of ranks %d, %d and %d do "
                                   "not fit each other",
                                   r, q, u);
+        for (int i = 0; r >= 0 && k >= 0 && i < u; i++) {
+            int64_t n = updates->shape.dim[i];
+            int64_t want = i < q - 1 ? at->shape.dim[i] : x->shape.dim[k + i - (q - 1)];
+            if (n >= 0 && want >= 0 && n != want)
+                return PARE_FAIL_NODE(node, INPUT,
+                                      "updates have %" PRId64 " on axis %d, expected %" PRId64, n,
+                                      i, want);
+        }
     } else {
-        int axis;
+        int axis = 0;
         if (r >= 0) PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), r, &axis));
         bool equal = pare_shape_equal(&at->shape, &updates->shape);
         if (r >= 0 && q >= 0 && u >= 0 &&
@@ -107,6 +129,7 @@ pare_status pare_infer_scatter(pare_node *node)
              (!equal && pare_shape_known(&at->shape) && pare_shape_known(&updates->shape))))
             return PARE_FAIL_NODE(node, INPUT,
                                   "indices and updates must have one shape and data's rank");
+        if (r >= 0 && q >= 0) PARE_TRY(check_inside(node, &at->shape, &x->shape, axis));
     }
     pare_infer_out(node, 0, x->dtype, &x->shape);
     return PARE_OK;

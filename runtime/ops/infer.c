@@ -42,10 +42,7 @@ pare_shape pare_shape_unknown(int rank)
     return s;
 }
 
-pare_shape pare_shape_vector(int64_t n)
-{
-    return (pare_shape){.rank = 1, .dim = {n}};
-}
+pare_shape pare_shape_vector(int64_t n) { return (pare_shape){.rank = 1, .dim = {n}}; }
 
 /* ONNX "Multidirectional Broadcasting": axes are aligned at the end, 1 stretches. */
 pare_status pare_infer_broadcast(const pare_node *node, pare_shape *into, const pare_shape *other)
@@ -170,13 +167,10 @@ int64_t pare_tensor_int(const pare_tensor *tensor, int64_t i)
         PARE_READ(u32, uint32_t)
         PARE_READ(s64, int64_t)
         PARE_READ(u64, uint64_t)
-    case PARE_bool:
-        return *(const uint8_t *)element(tensor, i) != 0;
+    case PARE_bool: return *(const uint8_t *)element(tensor, i) != 0;
     case PARE_s4:
-    case PARE_u4:
-        return nibble(tensor, i);
-    default:
-        return pare_type_is_float(tensor->dtype) ? (int64_t)pare_tensor_number(tensor, i) : 0;
+    case PARE_u4: return nibble(tensor, i);
+    default: return pare_type_is_float(tensor->dtype) ? (int64_t)pare_tensor_number(tensor, i) : 0;
     }
 #undef PARE_READ
 }

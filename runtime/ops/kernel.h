@@ -27,18 +27,18 @@ typedef struct pare_prep {
     const pare_node *node;
     const pare_view *in, *out;
     int in_count, out_count;
-    int threads;       /* the plan's; a kernel may use fewer */
-    bool canonical;    /* results must not depend on batch or threads: see DESIGN "canonical" */
-    unsigned dying;    /* bit i: input i's memory is free after this node and equals out 0's in type,
-                          size and strides; it is not read through another input */
-    pare_arena *arena; /* the plan's: packed weights, descriptors */
+    int threads;    /* the plan's; a kernel may use fewer */
+    bool canonical; /* results must not depend on batch or threads: see DESIGN "canonical" */
+    unsigned dying; /* bit i: input i's memory is free after this node and equals out 0's in type,
+                       size and strides; it is not read through another input */
+    pare_arena *arena;   /* the plan's: packed weights, descriptors */
     pare_device *device; /* where the kernel runs; NULL: the CPU */
-    unsigned packed;   /* out: bit i: run does not read constant input i (prepare copied it), so that
-                          a device need not hold its bytes */
-    size_t scratch;    /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
-    void *state;       /* out: the kernel's own, shared by all runners, not changed by run */
-    int share;         /* out: the dying input on whose memory out 0 lies (a residual summed in
-                          place); -1, the default: none. INPLACE kernels need not set it. */
+    unsigned packed; /* out: bit i: run does not read constant input i (prepare copied it), so that
+                        a device need not hold its bytes */
+    size_t scratch;  /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
+    void *state;     /* out: the kernel's own, shared by all runners, not changed by run */
+    int share;       /* out: the dying input on whose memory out 0 lies (a residual summed in
+                        place); -1, the default: none. INPLACE kernels need not set it. */
 } pare_prep;
 
 /* One execution. data pointers are set; scratch and bound are this runner's own. */
@@ -49,8 +49,17 @@ typedef struct pare_call {
     int in_count, out_count;
     int threads;
     void *state, *bound, *scratch;
-    pare_queue *queue; /* NULL on the CPU */
+    pare_queue *queue;         /* NULL on the CPU */
+    unsigned long long *fault; /* on the device, of kernels with fault(); NULL: nobody looks */
+    int step;                  /* what the kernel notes there besides the value */
 } pare_call;
+
+/* A wrong value in a tensor (an index outside its axis) cannot stop work that was queued: the
+   kernel goes on with a harmless value, reads and writes nothing outside its tensors, and lowers
+   the number at fault to step << PARE_FAULT_BITS | (value held to 40 bits + PARE_FAULT_ZERO). The
+   lowest is what a run reports at its end: the first node in order, its lowest wrong value. */
+enum { PARE_FAULT_BITS = 40 };
+#define PARE_FAULT_ZERO (1ll << (PARE_FAULT_BITS - 1))
 
 typedef struct pare_kernel {
     const char *name; /* says what it does: "onednn_conv_s8", "ref_softmax" */
@@ -61,17 +70,20 @@ typedef struct pare_kernel {
     /* Makes what one runner needs (memory objects), from the runner's arena; NULL: nothing. */
     pare_status (*bind)(pare_call *call, pare_arena *arena);
     pare_status (*run)(const pare_call *call);
-    void (*unbind)(void *bound); /* frees what bind got outside the arena; or NULL */
+    void (*unbind)(void *bound);  /* frees what bind got outside the arena; or NULL */
     void (*release)(void *state); /* frees what prepare got outside the arena; or NULL */
+    /* Fails with the message for a wrong value that run's work noted at call->fault; or NULL. */
+    pare_status (*fault)(const pare_call *call, int64_t value);
     unsigned flags;
 } pare_kernel;
 
 enum {
-    PARE_KERNEL_INPLACE = 1, /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
-    PARE_KERNEL_ALIAS = 2,   /* out 0 is in 0 seen with another shape: nothing to run */
-    PARE_KERNEL_REF = 4,     /* the plain C definition */
+    PARE_KERNEL_INPLACE = 1,     /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
+    PARE_KERNEL_ALIAS = 2,       /* out 0 is in 0 seen with another shape: nothing to run */
+    PARE_KERNEL_REF = 4,         /* the plain C definition */
     PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
-    PARE_KERNEL_HOST = 16 /* a device's step that the host runs between copies: never recorded */
+    PARE_KERNEL_HOST = 16,  /* a device's step that the host runs between copies: never recorded */
+    PARE_KERNEL_SPARSE = 32 /* takes only weights of which two of each four are 0 (2:4) */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */

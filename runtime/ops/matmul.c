@@ -2,13 +2,7 @@
 /* Shape, upgrade and quantization rules of matrix products. */
 #include "runtime/ops/infer.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-static bool clash(int64_t a, int64_t b)
-{
-    return a >= 0 && b >= 0 && a != b;
-}
+static bool clash(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
 
 static pare_status inner_clash(const pare_node *node, const pare_value *a, const pare_value *b)
 {
@@ -123,7 +117,7 @@ pare_status pare_weighted_matmul(const pare_node *node, pare_weighted *out)
     PARE_TRY(pare_infer_need(node, 1, &b));
     bool left = a->data && !b->data;
     const pare_value *w = left ? a : b;
-    *out = (pare_weighted){.x = left, .w = !left, .bias = -1, .alpha = 1, .beta = 1};
+    *out = (pare_weighted){.x = left, .w = !left, .bias = -1, .takes = -1, .alpha = 1, .beta = 1};
     out->constant = w->data != NULL;
     /* output channels: the columns of a weight on the right, the rows of one on the left */
     int rank = w->shape.rank;
@@ -136,6 +130,7 @@ pare_status pare_weighted_gemm(const pare_node *node, pare_weighted *out)
     pare_value *b;
     PARE_TRY(pare_infer_need(node, 1, &b));
     *out = (pare_weighted){.x = 0, .w = 1, .bias = pare_node_in(node, 2) ? 2 : -1};
+    out->takes = 2;
     out->axis = pare_node_int(node, "transB", 0) ? 0 : 1;
     out->alpha = pare_node_float(node, "alpha", 1);
     out->beta = pare_node_float(node, "beta", 1);

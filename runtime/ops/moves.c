@@ -34,12 +34,6 @@ pare_view pare_view_permute(const pare_view *view, const int *order)
     return v;
 }
 
-static int axis_of(const pare_call *c, int64_t missing, int rank)
-{
-    int64_t axis = pare_node_int(c->node, "axis", missing);
-    return (int)(axis < 0 ? axis + rank : axis);
-}
-
 /* Out axis i is in axis perm[i]; without perm the axes are reversed. */
 pare_status pare_moves_transpose(const pare_call *c, pare_move_fn move)
 {
@@ -52,7 +46,7 @@ pare_status pare_moves_transpose(const pare_call *c, pare_move_fn move)
 
 pare_status pare_moves_concat(const pare_call *c, pare_move_fn move)
 {
-    int axis = axis_of(c, 1, c->out[0].rank);
+    int axis = pare_node_axis(c->node, 1, c->out[0].rank);
     int64_t at = 0;
     for (int i = 0; i < c->in_count; i++) {
         int64_t n = c->in[i].dim[axis];
@@ -65,7 +59,7 @@ pare_status pare_moves_concat(const pare_call *c, pare_move_fn move)
 
 pare_status pare_moves_split(const pare_call *c, pare_move_fn move)
 {
-    int axis = axis_of(c, 0, c->in[0].rank);
+    int axis = pare_node_axis(c->node, 0, c->in[0].rank);
     int64_t at = 0;
     for (int i = 0; i < c->out_count; i++) {
         if (c->out[i].dtype == PARE_NOTYPE) continue;

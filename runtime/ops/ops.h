@@ -7,12 +7,14 @@
 
 #include "runtime/graph/graph.h"
 #include "runtime/ops/kernel.h"
+#include "runtime/ops/prune.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define PARE_DOMAIN "pare" /* operators that passes make and the runtime runs; never written to a file */
+#define PARE_DOMAIN                                                                                \
+    "pare" /* operators that passes make and the runtime runs; never written to a file */
 
 /* What a pass must know about memory order (N, H, W, C inside, row-major at the edges). */
 typedef enum pare_layout {
@@ -29,8 +31,11 @@ typedef pare_status (*pare_up_fn)(pare_node *node, int64_t version);
    Unknown dims in, unknown dims out; a contradiction is an error that names the node. */
 typedef pare_status (*pare_infer_fn)(pare_node *node);
 
-/* Emits the nodes of the gradient (autodiff); none yet where pare_grad_none. */
-typedef pare_status (*pare_grad_fn)(pare_node *node);
+/* Emits the nodes that turn gradients of the node's outputs into those of its inputs (grad.h).
+   PARE_UNSUPPORTED, and nothing given to inputs: there is no rule (pare_grad_none), or none for
+   this form. */
+typedef struct pare_grad pare_grad;
+typedef pare_status (*pare_grad_fn)(pare_grad *grad, const pare_node *node);
 
 /* How an operator is quantized. */
 typedef enum pare_quant_kind {
@@ -40,18 +45,20 @@ typedef enum pare_quant_kind {
     PARE_QUANT_FIXED,    /* its output always has the range [low, high] (Sigmoid, Softmax, Tanh) */
     PARE_QUANT_PASS,     /* output keeps the first input's scale and zero point */
     PARE_QUANT_JOIN,     /* inputs and output can share a scale (Concat) */
-    PARE_QUANT_CLAMP,    /* Relu, Clip: fuses behind a weighted node or a sum; the output has the range */
-    PARE_QUANT_SUM,      /* as OWN; adds two tensors: a bias, or a residual */
-    PARE_QUANT_PRODUCT,  /* as OWN; multiplies two tensors */
-    PARE_QUANT_MEAN      /* as OWN; averages one tensor (AveragePool) */
+    PARE_QUANT_CLAMP, /* Relu, Clip: fuses behind a weighted node or a sum; the output has the range
+                       */
+    PARE_QUANT_SUM,   /* as OWN; adds two tensors: a bias, or a residual */
+    PARE_QUANT_PRODUCT, /* as OWN; multiplies two tensors */
+    PARE_QUANT_MEAN     /* as OWN; averages one tensor (AveragePool) */
 } pare_quant_kind;
 
 /* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */
 typedef struct pare_weighted {
-    int x, w, bias;   /* input positions; bias -1 where absent */
-    int axis;         /* of w: the output channel */
+    int x, w, bias;    /* input positions; bias -1 where absent */
+    int takes;         /* where a bias stands, absent or not; -1: the operator takes none */
+    int axis;          /* of w: the output channel */
     float alpha, beta; /* Gemm's; 1 elsewhere */
-    bool constant;    /* w is constant; else it counts as a second activation */
+    bool constant;     /* w is constant; else it counts as a second activation */
 } pare_weighted;
 
 typedef pare_status (*pare_weighted_fn)(const pare_node *node, pare_weighted *out);
@@ -69,22 +76,8 @@ typedef struct pare_quant_role {
     pare_weighted_fn weighted; /* WEIGHTED only */
     float low, high;           /* FIXED only */
     pare_half_kind half;
-    unsigned f32_inputs;       /* bit i: input i is f32 whatever the others are (Resize's scales) */
+    unsigned f32_inputs; /* bit i: input i is f32 whatever the others are (Resize's scales) */
 } pare_quant_role;
-
-/* How channels run through an operator, for structured pruning. */
-typedef enum pare_prune_kind {
-    PARE_PRUNE_STOPS, /* unknown: do not prune through */
-    PARE_PRUNE_MAKES, /* its weight's axis makes the output channels */
-    PARE_PRUNE_TIES,  /* all inputs and the output share their channels */
-    PARE_PRUNE_JOINS, /* output channels are the inputs' one after the other */
-    PARE_PRUNE_PASS   /* output channels are the input's (axis maps for Reshape, Transpose) */
-} pare_prune_kind;
-
-typedef struct pare_prune_role {
-    pare_prune_kind kind;
-    int axis; /* MAKES: of the weight */
-} pare_prune_role;
 
 typedef struct pare_op {
     const char *name, *domain;
@@ -100,7 +93,8 @@ typedef struct pare_op {
 } pare_op;
 
 typedef enum pare_op_id {
-#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune) PARE_OP_##op,
+#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune)            \
+    PARE_OP_##op,
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
     PARE_OP_COUNT
@@ -112,20 +106,24 @@ extern const pare_op pare_ops[PARE_OP_COUNT];
 const pare_op *pare_op_find(const char *domain, const char *op_type);
 const pare_op *pare_op_of(const pare_node *node);
 
+/* What quantization does with a node: its row's, NULL and NONE where there is no row (or node). */
+const pare_quant_role *pare_quant_role_of(const pare_node *node);
+pare_quant_kind pare_quant_kind_of(const pare_node *node);
+
 /* Declarations the rows need. Written once here from the same table. */
 #define PARE_OP(op, dom, first, last, layout, up_, infer_, cpu_, cuda_, grad_, quant, prune)       \
     pare_status pare_up_##up_(pare_node *node, int64_t version);                                   \
     pare_status pare_infer_##infer_(pare_node *node);                                              \
     extern const pare_kernel *const pare_cpu_##cpu_[];                                             \
     extern const pare_kernel *const pare_cuda_##cuda_[];                                           \
-    pare_status pare_grad_##grad_(pare_node *node);
+    pare_status pare_grad_##grad_(pare_grad *grad, const pare_node *node);
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 
 /* Weighted operators' functions (the quant column). */
 pare_status pare_weighted_conv(const pare_node *node, pare_weighted *out);           /* axis 0 */
 pare_status pare_weighted_conv_transpose(const pare_node *node, pare_weighted *out); /* axis 1 */
-pare_status pare_weighted_gemm(const pare_node *node, pare_weighted *out); /* transB ? 0 : 1 */
+pare_status pare_weighted_gemm(const pare_node *node, pare_weighted *out);   /* transB ? 0 : 1 */
 pare_status pare_weighted_matmul(const pare_node *node, pare_weighted *out); /* last axis */
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 /* Shape rules of Pad and ReverseSequence. */
 #include "runtime/ops/pad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/moves.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -29,6 +30,39 @@ pare_status pare_pad_read(const pare_node *node, int rank, pare_pad *out)
         int64_t a = axes ? (axes[i] < 0 ? axes[i] + rank : axes[i]) : i;
         out->begin[a] = pads[i];
         out->end[a] = pads[n + i];
+    }
+    return PARE_OK;
+}
+
+bool pare_pad_inside(const pare_pad *p, pare_view *dst, pare_view *src)
+{
+    for (int a = 0; a < src->rank; a++) {
+        int64_t skip = p->begin[a] < 0 ? -p->begin[a] : 0, drop = p->end[a] < 0 ? -p->end[a] : 0;
+        int64_t n = src->dim[a] - skip - drop;
+        if (n <= 0) return false;
+        *src = pare_view_part(src, a, skip, n);
+        *dst = pare_view_part(dst, a, p->begin[a] > 0 ? p->begin[a] : 0, n);
+    }
+    return true;
+}
+
+/* Position in an axis of n that i, counted from its start, stands for. Reflection does not repeat
+   the border. */
+static int64_t source(pare_pad_mode mode, int64_t i, int64_t n)
+{
+    if (mode == PARE_PAD_EDGE || n == 1) return i < 0 ? 0 : i >= n ? n - 1 : i;
+    int64_t period = mode == PARE_PAD_WRAP ? n : 2 * n - 2, r = i % period;
+    if (r < 0) r += period;
+    return r < n ? r : period - r;
+}
+
+pare_status pare_pad_positions(pare_prep *p, const pare_pad *pad, int64_t **at)
+{
+    for (int a = 0; a < p->in[0].rank; a++) {
+        int64_t n = p->in[0].dim[a], out = p->out[0].dim[a];
+        at[a] = pare_arena_alloc(p->arena, (size_t)out + 1, sizeof *at[a]);
+        if (!at[a]) return PARE_MEMORY;
+        for (int64_t o = 0; o < out && n; o++) at[a][o] = source(pad->mode, o - pad->begin[a], n);
     }
     return PARE_OK;
 }
@@ -112,13 +146,14 @@ pare_status pare_infer_if(pare_node *node)
     return PARE_OK;
 }
 
-/* Loop and Scan: outputs have the types of the body's (Loop's begin with its condition). The number of
-   turns gives scan outputs an axis that is not known here, and states may change their shape: shapes are
-   what the file says. */
+/* Loop and Scan: outputs have the types of the body's (Loop's begin with its condition). The number
+   of turns gives scan outputs an axis that is not known here, and states may change their shape:
+   shapes are what the file says. */
 pare_status pare_infer_loop(pare_node *node)
 {
     const pare_attr *body = pare_node_attr(node, "body");
-    if (!body || body->kind != PARE_ATTR_GRAPH) return PARE_FAIL_NODE(node, INPUT, "body is missing");
+    if (!body || body->kind != PARE_ATTR_GRAPH)
+        return PARE_FAIL_NODE(node, INPUT, "body is missing");
     const pare_values *y = &body->graph->out;
     int first = pare_node_is(node, "Loop");
     if (y->count != node->out_count + first)

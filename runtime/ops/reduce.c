@@ -62,13 +62,6 @@ pare_status pare_up_reduce(pare_node *node, int64_t version)
     return pare_up_opset(node, 18);
 }
 
-pare_status pare_up_reduce_sum(pare_node *node, int64_t version)
-{
-    if (version >= 13 || !pare_node_attr(node, "axes")) return PARE_OK;
-    PARE_TRY(pare_up_ints(node, "axes", 1));
-    return pare_up_opset(node, 13);
-}
-
 pare_status pare_infer_arg_extreme(pare_node *node)
 {
     pare_value *x;

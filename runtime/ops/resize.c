@@ -77,6 +77,8 @@ static pare_status use_sizes(const pare_node *node, pare_resize *r, const int64_
     for (int i = 0; i < count; i++) {
         int a = axis[i];
         if (sizes[i] < 0) return PARE_FAIL_NODE(node, INPUT, "sizes has a negative value");
+        if (sizes[i] > 0 && r->in[a] == 0)
+            return PARE_FAIL_NODE(node, INPUT, "axis %d is empty and cannot be resized", a);
         r->out[a] = sizes[i];
         r->scale[a] = r->in[a] > 0 ? (float)sizes[i] / (float)r->in[a] : 1;
         bool better = policy == 1 ? r->scale[a] < common : r->scale[a] > common;
@@ -131,23 +133,99 @@ float pare_resize_coordinate(const pare_resize *r, int axis, int64_t o)
     float x = (float)o, scale = r->scale[axis], in = (float)r->in[axis], out = (float)r->out[axis];
     float start = r->start[axis], end = r->end[axis];
     switch (r->coord) {
-    case PARE_HALF_PIXEL:
-        return (x + 0.5f) / scale - 0.5f;
+    case PARE_HALF_PIXEL: return (x + 0.5f) / scale - 0.5f;
     case PARE_HALF_PIXEL_SYMMETRIC:
         return in / 2 * (1 - out / (scale * in)) + (x + 0.5f) / scale - 0.5f;
-    case PARE_PYTORCH_HALF_PIXEL:
-        return out > 1 ? (x + 0.5f) / scale - 0.5f : 0;
-    case PARE_ALIGN_CORNERS:
-        return out > 1 ? x * (in - 1) / (out - 1) : 0;
-    case PARE_ASYMMETRIC:
-        return x / scale;
-    case PARE_TF_HALF_PIXEL_FOR_NN:
-        return (x + 0.5f) / scale;
+    case PARE_PYTORCH_HALF_PIXEL: return out > 1 ? (x + 0.5f) / scale - 0.5f : 0;
+    case PARE_ALIGN_CORNERS: return out > 1 ? x * (in - 1) / (out - 1) : 0;
+    case PARE_ASYMMETRIC: return x / scale;
+    case PARE_TF_HALF_PIXEL_FOR_NN: return (x + 0.5f) / scale;
     default:
         return out > 1 ? start * (in - 1) + x * (end - start) * (in - 1) / (out - 1)
                        : 0.5f * (start + end) * (in - 1);
     }
 }
+
+/* --- nearest --- */
+
+static int64_t nearest(const pare_resize *r, int axis, int64_t o)
+{
+    float x = pare_resize_coordinate(r, axis, o);
+    float at = r->round == PARE_ROUND_PREFER_FLOOR  ? ceilf(x - 0.5f)
+               : r->round == PARE_ROUND_PREFER_CEIL ? floorf(x + 0.5f)
+               : r->round == PARE_ROUND_FLOOR       ? floorf(x)
+                                                    : ceilf(x);
+    int64_t i = (int64_t)at, last = r->in[axis] - 1;
+    return i < 0 ? 0 : i > last ? last : i;
+}
+
+pare_status pare_resize_positions(const pare_resize *r, pare_arena *arena, int64_t **at)
+{
+    for (int a = 0; a < r->rank; a++) {
+        at[a] = pare_arena_alloc(arena, (size_t)r->out[a] + 1, sizeof *at[a]);
+        if (!at[a]) return PARE_MEMORY;
+        bool same = r->in[a] == r->out[a] && r->scale[a] == 1 && r->end[a] == 1;
+        for (int64_t o = 0; o < r->out[a]; o++) at[a][o] = same ? o : nearest(r, a, o);
+    }
+    return PARE_OK;
+}
+
+/* --- linear and cubic: triangle, and Keys' cubic (1981) --- */
+
+static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
+
+static double cubic(double x, double a)
+{
+    x = fabs(x);
+    if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/* The weights of output o; their sum is 1. */
+static void tap_weights(const pare_resize *r, int axis, int64_t o, pare_taps *t)
+{
+    float x = pare_resize_coordinate(r, axis, o);
+    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1, sum = 0;
+    double base = floor((double)x), ratio = (double)x - base;
+    double *w = t->weight + o * t->count;
+    int64_t last = r->in[axis] - 1;
+    t->first[o] = (int64_t)base + 1 - t->count / 2;
+    t->outside[o] = r->coord == PARE_TF_CROP_AND_RESIZE && (x < 0 || x > (float)last);
+    if (r->mode == PARE_NEAREST) {
+        t->first[o] = nearest(r, axis, o);
+        w[0] = 1;
+        return;
+    }
+    for (int k = 0; k < t->count; k++) {
+        double distance = ((double)(k + 1 - t->count / 2) - ratio) * shrink;
+        w[k] = r->mode == PARE_LINEAR ? triangle(distance) : cubic(distance, (double)r->cubic_a);
+        int64_t i = t->first[o] + k;
+        if (r->exclude_outside && (i < 0 || i > last)) w[k] = 0;
+        sum += w[k];
+    }
+    for (int k = 0; k < t->count && sum != 0; k++) w[k] /= sum;
+}
+
+pare_status pare_resize_taps(const pare_node *node, const pare_resize *r, int axis,
+                             pare_arena *arena, pare_taps *t)
+{
+    bool same = r->in[axis] == r->out[axis] && r->scale[axis] == 1 && r->start[axis] == 0 &&
+                r->end[axis] == 1;
+    if (same) return PARE_OK;
+    double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1;
+    double reach = r->mode == PARE_CUBIC ? 2 : 1;
+    if (reach / shrink > 1e6)
+        return PARE_FAIL_NODE(node, INPUT, "a scale of %g is too small", (double)r->scale[axis]);
+    t->count = r->mode == PARE_NEAREST ? 1 : 2 * (int)ceil(reach / shrink);
+    t->first = pare_arena_alloc(arena, (size_t)r->out[axis], sizeof *t->first);
+    t->outside = pare_arena_alloc(arena, (size_t)r->out[axis], sizeof *t->outside);
+    t->weight = pare_arena_alloc(arena, (size_t)r->out[axis] * (size_t)t->count, sizeof *t->weight);
+    if (!t->first || !t->outside || !t->weight) return PARE_MEMORY;
+    for (int64_t o = 0; o < r->out[axis]; o++) tap_weights(r, axis, o, t);
+    return PARE_OK;
+}
+
+/* --- shape rules --- */
 
 pare_status pare_infer_resize(pare_node *node)
 {

@@ -42,4 +42,19 @@ PARE_NODISCARD pare_status pare_resize_read(const pare_node *node, const pare_sh
 /* The coordinate in the input of output position o on an axis, in f32 as ONNX's formulas stand. */
 float pare_resize_coordinate(const pare_resize *r, int axis, int64_t o);
 
+/* Nearest: at[a][o] is the input position that output position o shows; in the arena. */
+PARE_NODISCARD pare_status pare_resize_positions(const pare_resize *r, pare_arena *arena,
+                                                 int64_t **at);
+
+/* What an axis' outputs are weighted sums of; lists in the arena. */
+typedef struct pare_taps {
+    int64_t *first; /* (out) may be negative: positions are clamped */
+    double *weight; /* (out, count) */
+    bool *outside;  /* (out) tf_crop_and_resize: the value is extrapolated */
+    int count;      /* 0: the axis stays as it is */
+} pare_taps;
+
+PARE_NODISCARD pare_status pare_resize_taps(const pare_node *node, const pare_resize *r, int axis,
+                                            pare_arena *arena, pare_taps *out);
+
 #endif

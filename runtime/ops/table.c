@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/ops/ops.h"
+#include "runtime/ops/prune_bind.h"
 
 #include <string.h>
 
+/* clang-format off */
 /* Short words for the quant and prune columns. */
 #define NONE {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_YES, 0}
 #define WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0, PARE_HALF_YES, 0}
@@ -18,11 +20,14 @@
 #define STAYS_F32 {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_NEVER, 0}
 #define CASTS {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_CAST, 0}
 #define KEEPS_F32_INPUTS(mask) {PARE_QUANT_PASS, NULL, 0, 0, PARE_HALF_YES, mask}
-#define STOPS {PARE_PRUNE_STOPS, 0}
-#define MAKES(axis) {PARE_PRUNE_MAKES, axis}
-#define TIES {PARE_PRUNE_TIES, 0}
-#define JOINS {PARE_PRUNE_JOINS, 0}
-#define PASS {PARE_PRUNE_PASS, 0}
+#define STOPS {PARE_PRUNE_STOPS, pare_prune_bind_stops, pare_prune_cut_none}
+#define TIES {PARE_PRUNE_TIES, pare_prune_bind_ties, pare_prune_cut_none}
+#define MAKES(bind, cut) {PARE_PRUNE_MAKES, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define JOINS(bind, cut) {PARE_PRUNE_JOINS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define PASS {PARE_PRUNE_PASS, pare_prune_bind_same, pare_prune_cut_none}
+#define MAPS(bind, cut) {PARE_PRUNE_PASS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define WORKS(bind, cut) {PARE_PRUNE_WORKS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+/* clang-format on */
 
 #if defined PARE_CUDA && PARE_CUDA
 #define CUDA_COLUMN(list) pare_cuda_##list
@@ -32,9 +37,18 @@
 
 const pare_op pare_ops[PARE_OP_COUNT] = {
 #define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune)            \
-    [PARE_OP_##op] = {#op,           dom,           first,           last,                         \
-                      PARE_##layout, pare_up_##up,  pare_infer_##infer,                            \
-                      pare_cpu_##cpu, CUDA_COLUMN(cuda), pare_grad_##grad, quant, prune},
+    [PARE_OP_##op] = {#op,                                                                         \
+                      dom,                                                                         \
+                      first,                                                                       \
+                      last,                                                                        \
+                      PARE_##layout,                                                               \
+                      pare_up_##up,                                                                \
+                      pare_infer_##infer,                                                          \
+                      pare_cpu_##cpu,                                                              \
+                      CUDA_COLUMN(cuda),                                                           \
+                      pare_grad_##grad,                                                            \
+                      quant,                                                                       \
+                      prune},
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 };
@@ -48,7 +62,11 @@ pare_status pare_up_none(pare_node *node, int64_t version)
     return PARE_OK;
 }
 
-pare_status pare_grad_none(pare_node *node) { return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule"); }
+pare_status pare_grad_none(pare_grad *grad, const pare_node *node)
+{
+    (void)grad;
+    return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule");
+}
 
 const pare_op *pare_op_find(const char *domain, const char *op_type)
 {
@@ -58,4 +76,19 @@ const pare_op *pare_op_find(const char *domain, const char *op_type)
     return NULL;
 }
 
-const pare_op *pare_op_of(const pare_node *node) { return pare_op_find(node->domain, node->op_type); }
+const pare_op *pare_op_of(const pare_node *node)
+{
+    return pare_op_find(node->domain, node->op_type);
+}
+
+const pare_quant_role *pare_quant_role_of(const pare_node *node)
+{
+    const pare_op *op = node ? pare_op_of(node) : NULL;
+    return op ? &op->quant : NULL;
+}
+
+pare_quant_kind pare_quant_kind_of(const pare_node *node)
+{
+    const pare_quant_role *role = pare_quant_role_of(node);
+    return role ? role->kind : PARE_QUANT_NONE;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shape of an element-by-element pass over several tensors of one shape and any strides, reduced
-   to as few axes as they allow: dense operands become one long axis. */
+/* The shape of an element-by-element pass over several tensors of one shape and any strides,
+   reduced to as few axes as they allow: dense operands become one long axis. */
 #ifndef PARE_RUNTIME_OPS_WALK_H
 #define PARE_RUNTIME_OPS_WALK_H
 
@@ -20,7 +20,8 @@ typedef struct pare_walk {
 } pare_walk;
 
 /* v[0] is the output; the others have its dims (pare_view_stretch). Axes are sorted by the output's
-   stride, those of length 1 dropped, neighbours that continue each other in every operand merged. */
+   stride, those of length 1 dropped, neighbours that continue each other in every operand merged.
+ */
 void pare_walk_init(pare_walk *walk, const pare_view *const *v, int operands);
 
 /* in seen with the dims of to, to which it broadcasts: stretched axes have stride 0. */

@@ -27,4 +27,24 @@ PARE_NODISCARD pare_status pare_window_read(const pare_node *node, const pare_sh
 PARE_NODISCARD pare_status pare_window_read_transposed(const pare_node *node, const pare_shape *x,
                                                        const int64_t *kernel, pare_window *out);
 
+/* The taps of output position `at` along one axis that lie inside the input, in steps of the
+   dilation, and how many lie inside the padded input: what an average divides by that counts
+   padding, but not what ceil_mode reaches behind it. */
+typedef struct pare_taps {
+    int64_t first; /* index in the input */
+    int64_t count, padded;
+} pare_taps;
+
+static inline pare_taps pare_window_taps(const pare_window *w, int axis, int64_t at)
+{
+    const int64_t start = at * w->stride[axis] - w->begin[axis], d = w->dilation[axis];
+    const int64_t room = w->in[axis] - start, reach = room + w->end[axis];
+    const int64_t skip = start < 0 ? (-start + d - 1) / d : 0;
+    int64_t last = room <= 0 ? 0 : (room + d - 1) / d,
+            padded = reach <= 0 ? 0 : (reach + d - 1) / d;
+    if (last > w->kernel[axis]) last = w->kernel[axis];
+    if (padded > w->kernel[axis]) padded = w->kernel[axis];
+    return (pare_taps){start + skip * d, last > skip ? last - skip : 0, padded};
+}
+
 #endif

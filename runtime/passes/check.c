@@ -126,14 +126,8 @@ static int by_end(const void *a, const void *b, int end)
     const int *x = a, *y = b;
     return (x[end] > y[end]) - (x[end] < y[end]);
 }
-static int by_from(const void *a, const void *b)
-{
-    return by_end(a, b, 0);
-}
-static int by_to(const void *a, const void *b)
-{
-    return by_end(a, b, 1);
-}
+static int by_from(const void *a, const void *b) { return by_end(a, b, 0); }
+static int by_to(const void *a, const void *b) { return by_end(a, b, 1); }
 
 /* Takes away, along the edges in one direction, every node that no remaining one stands before. */
 static void peel(peeler *p, int start, int end)

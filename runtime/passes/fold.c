@@ -27,20 +27,15 @@ static pare_status constant_content(const pare_node *node, pare_tensor **out)
         if (!t) return PARE_MEMORY;
         t->name = name;
         break;
-    case PARE_ATTR_FLOAT:
-        PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 0, &count, &a->f));
-        break;
-    case PARE_ATTR_INT:
-        PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 0, &count, &a->i));
-        break;
+    case PARE_ATTR_FLOAT: PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 0, &count, &a->f)); break;
+    case PARE_ATTR_INT: PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 0, &count, &a->i)); break;
     case PARE_ATTR_FLOATS:
         PARE_TRY(pare_tensor_new(m, &t, name, PARE_f32, 1, &count, a->floats));
         break;
     case PARE_ATTR_INTS:
         PARE_TRY(pare_tensor_new(m, &t, name, PARE_s64, 1, &count, a->ints));
         break;
-    default:
-        break;
+    default: break;
     }
     *out = t;
     return PARE_OK;

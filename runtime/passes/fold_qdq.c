@@ -43,10 +43,10 @@ static bool param_of(const pare_node *node, pare_dtype missing, pare_qparam *out
 
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out)
 {
-    if (!node || !pare_node_is(node, "QuantizeLinear") || !node->in[0] || !node->out[0]) return false;
+    if (!node || !pare_node_is(node, "QuantizeLinear") || !node->in[0] || !node->out[0])
+        return false;
     int64_t type = pare_node_int(node, "output_dtype", 0); /* ONNX 21 */
-    return node->in[0]->dtype == PARE_f32 &&
-           param_of(node, type ? (pare_dtype)type : PARE_u8, out);
+    return node->in[0]->dtype == PARE_f32 && param_of(node, type ? (pare_dtype)type : PARE_u8, out);
 }
 
 bool pare_qdq_is_dq(const pare_node *node, pare_qparam *out)
@@ -75,11 +75,14 @@ static bool all_zero(const pare_tensor *t)
 bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
 {
     const pare_node *dq = value ? value->producer : NULL;
-    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !dq->in[0] || !dq->in[0]->data) return false;
+    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !dq->in[0] || !dq->in[0]->data)
+        return false;
     const pare_value *scale = pare_node_in(dq, 1);
     const pare_tensor *q = dq->in[0]->data;
-    if (!scale || !scale->data || scale->data->dtype != PARE_f32 || scale->data->rank > 1) return false;
-    if ((q->dtype != PARE_s8 && q->dtype != PARE_u8) || pare_node_int(dq, "block_size", 0)) return false;
+    if (!scale || !scale->data || scale->data->dtype != PARE_f32 || scale->data->rank > 1)
+        return false;
+    if ((q->dtype != PARE_s8 && q->dtype != PARE_u8) || pare_node_int(dq, "block_size", 0))
+        return false;
     *out = (pare_qweight){.q = dq->in[0], .scale = scale->data->data, .count = scale->data->count};
     int64_t axis = pare_node_int(dq, "axis", 1);
     out->axis = (int)(axis < 0 ? axis + q->rank : axis);
@@ -133,13 +136,6 @@ pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *
     return pare_node_new(graph, NULL, at, type, "", out->name, inputs, 3, &out, 1);
 }
 
-void pare_qdq_take_output(pare_node *node, int i, pare_node *q)
-{
-    pare_value *out = q->out[0];
-    pare_node_remove(q);
-    pare_node_set_out(node, i, out);
-}
-
 /* --- the pass --- */
 
 /* ONNX Runtime writes its own domain where an opset lacks a type; the meaning is the same. */
@@ -147,8 +143,8 @@ static pare_status own_domain(pare_graph *graph)
 {
     for (int n = 0; n < graph->node_count; n++) {
         pare_node *node = graph->node[n];
-        bool is_qdq = !strcmp(node->op_type, "QuantizeLinear") ||
-                      !strcmp(node->op_type, "DequantizeLinear");
+        bool is_qdq =
+            !strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear");
         if (is_qdq && !strcmp(node->domain, "com.microsoft")) node->domain = "";
     }
     return PARE_OK;

@@ -24,14 +24,15 @@ typedef struct pare_qweight {
     bool centred;             /* all zero points are 0 */
 } pare_qweight;
 
-/* True where the node is a QuantizeLinear (DequantizeLinear) of one scale and zero point per tensor,
-   both constant. */
+/* True where the node is a QuantizeLinear (DequantizeLinear) of one scale and zero point per
+   tensor, both constant. */
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out);
 bool pare_qdq_is_dq(const pare_node *node, pare_qparam *out);
 bool pare_qdq_equal(const pare_qparam *a, const pare_qparam *b);
 /* The int8 tensor behind a float value that a DequantizeLinear makes, or NULL. */
 pare_value *pare_qdq_behind(const pare_value *value, pare_qparam *out);
-/* Does a DequantizeLinear of a constant make the value, with a scale for all or per index of axis? */
+/* Does a DequantizeLinear of a constant make the value, with a scale for all or per index of axis?
+ */
 bool pare_qdq_weight(const pare_value *value, pare_qweight *out);
 /* The one QuantizeLinear that reads a value nothing else reads, or NULL. */
 pare_node *pare_qdq_only_q(const pare_value *value, pare_qparam *out);
@@ -43,8 +44,6 @@ PARE_NODISCARD pare_status pare_qdq_value(pare_graph *graph, pare_value **out,
 /* QuantizeLinear or DequantizeLinear in place at, params as new constants. */
 PARE_NODISCARD pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *in,
                                          pare_value *out, const pare_qparam *param);
-/* Node's output becomes the output of q, which leaves the graph. */
-void pare_qdq_take_output(pare_node *node, int i, pare_node *q);
 
 /* fold_qdq_expand.c: QLinearConv and QLinearMatMul into Q/DQ form. */
 PARE_NODISCARD pare_status pare_qdq_expand(pare_graph *graph);
@@ -53,14 +52,14 @@ PARE_NODISCARD pare_status pare_qdq_expand(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_widen(pare_node *node, const pare_qweight *w, int depth_axis,
                                           int x_axis, int64_t groups, pare_value **xq,
                                           pare_value **wq, bool *done);
-/* fold_qdq_constant.c: constants are quantized, u8 weights become s8; at the end constants that only
-   float nodes read are dequantized. */
+/* fold_qdq_constant.c: constants are quantized, u8 weights become s8; at the end constants that
+   only float nodes read are dequantized. */
 PARE_NODISCARD pare_status pare_qdq_constants(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_float_constants(pare_graph *graph);
 /* fold_qdq_divide.c: a product whose parts are quantized apart becomes one product for each. */
 PARE_NODISCARD pare_status pare_qdq_divide(pare_graph *graph);
-/* fold_qdq_move.c: equal Qs are joined; pairs move through operators that keep the scale; a Q behind
-   a DQ cancels or becomes a Requantize. */
+/* fold_qdq_move.c: equal Qs are joined; pairs move through operators that keep the scale; a Q
+   behind a DQ cancels or becomes a Requantize. */
 PARE_NODISCARD pare_status pare_qdq_move(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_cancel(pare_graph *graph);
 /* fold_qdq_weighted.c: Conv, Gemm and MatMul. */

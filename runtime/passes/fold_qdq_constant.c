@@ -6,19 +6,22 @@
 #include <math.h>
 #include <string.h>
 
-/* Where one scale serves: the tensor is (outer, count, inner), scale c for all of the middle's c. */
+/* Where one scale serves: the tensor is (outer, count, inner), scale c for all of the middle's c.
+ */
 typedef struct grid {
     int64_t outer, count, inner;
 } grid;
 
-static bool grid_of(const pare_node *node, const pare_tensor *t, const pare_tensor *scale, grid *out)
+static bool grid_of(const pare_node *node, const pare_tensor *t, const pare_tensor *scale,
+                    grid *out)
 {
     *out = (grid){1, 1, t->count};
     if (pare_node_int(node, "block_size", 0)) return false;
     if (scale->count == 1) return true;
     int64_t axis = pare_node_int(node, "axis", 1);
     if (axis < 0) axis += t->rank;
-    if (axis < 0 || axis >= t->rank || t->dims[axis] != scale->count || scale->rank != 1) return false;
+    if (axis < 0 || axis >= t->rank || t->dims[axis] != scale->count || scale->rank != 1)
+        return false;
     *out = (grid){1, scale->count, 1};
     for (int i = 0; i < t->rank; i++) {
         if (i < axis) out->outer *= t->dims[i];
@@ -31,7 +34,8 @@ static int32_t zero_at(const pare_tensor *zero, int64_t c)
 {
     if (!zero) return 0;
     int64_t i = zero->count == 1 ? 0 : c;
-    return zero->dtype == PARE_s8 ? ((const int8_t *)zero->data)[i] : ((const uint8_t *)zero->data)[i];
+    return zero->dtype == PARE_s8 ? ((const int8_t *)zero->data)[i]
+                                  : ((const uint8_t *)zero->data)[i];
 }
 
 /* clamp(rintf(x / s) + z): ONNX QuantizeLinear 13. */
@@ -58,7 +62,8 @@ static pare_status quantize_constant(pare_node *node)
     pare_value *y = node->out[0];
     if (!x || !x->data || x->data->dtype != PARE_f32 || !scale || !scale->data) return PARE_OK;
     if (scale->data->dtype != PARE_f32 || (zero && !zero->data) || y->is_output) return PARE_OK;
-    pare_dtype type = zero ? zero->data->dtype : (pare_dtype)pare_node_int(node, "output_dtype", PARE_u8);
+    pare_dtype type =
+        zero ? zero->data->dtype : (pare_dtype)pare_node_int(node, "output_dtype", PARE_u8);
     grid g;
     if ((type != PARE_s8 && type != PARE_u8) || !grid_of(node, x->data, scale->data, &g))
         return PARE_OK;
@@ -106,7 +111,8 @@ static pare_status shift_weight(pare_node *dq)
         if (!zeros) return PARE_MEMORY;
         const char *name = pare_graph_fresh_name(graph, "zero_point");
         pare_status st = name ? pare_init_new(graph, &zero, name, PARE_u8, scale->data->rank,
-                                              scale->data->dims, zeros) : PARE_MEMORY;
+                                              scale->data->dims, zeros)
+                              : PARE_MEMORY;
         pare_free(zeros);
         PARE_TRY(st);
     }
@@ -122,7 +128,8 @@ pare_status pare_qdq_constants(pare_graph *graph)
         if (pare_node_is(graph->node[n], "QuantizeLinear"))
             PARE_TRY(quantize_constant(graph->node[n]));
     for (int n = 0; n < graph->node_count; n++)
-        if (pare_node_is(graph->node[n], "DequantizeLinear")) PARE_TRY(shift_weight(graph->node[n]));
+        if (pare_node_is(graph->node[n], "DequantizeLinear"))
+            PARE_TRY(shift_weight(graph->node[n]));
     return PARE_OK;
 }
 
@@ -149,10 +156,11 @@ static pare_status dequantize_constant(pare_node *node)
     const pare_value *zero = pare_node_in(node, 2);
     pare_value *y = node->out[0];
     grid g;
-    if (!q || !q->data || !scale || !scale->data || (zero && !zero->data) || y->is_output) return PARE_OK;
+    if (!q || !q->data || !scale || !scale->data || (zero && !zero->data) || y->is_output)
+        return PARE_OK;
     pare_dtype type = q->data->dtype;
-    if ((type != PARE_s8 && type != PARE_u8 && type != PARE_s32) || scale->data->dtype != PARE_f32 ||
-        !grid_of(node, q->data, scale->data, &g))
+    if ((type != PARE_s8 && type != PARE_u8 && type != PARE_s32) ||
+        scale->data->dtype != PARE_f32 || !grid_of(node, q->data, scale->data, &g))
         return PARE_OK;
     pare_model *model = node->graph->model;
     float *f = pare_alloc(model->ctx, (size_t)q->data->count, sizeof *f);
@@ -162,8 +170,7 @@ static pare_status dequantize_constant(pare_node *node)
     for (int64_t o = 0; o < g.outer; o++)
         for (int64_t c = 0; c < g.count; c++)
             for (int64_t i = 0; i < g.inner; i++, at++)
-                f[at] = (number_at(q->data, at) -
-                         (float)any_zero_at(zero ? zero->data : NULL, c)) *
+                f[at] = (number_at(q->data, at) - (float)any_zero_at(zero ? zero->data : NULL, c)) *
                         ((const float *)scale->data->data)[c];
     pare_status st =
         pare_tensor_new(model, &made, y->name, PARE_f32, q->data->rank, q->data->dims, f);

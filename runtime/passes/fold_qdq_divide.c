@@ -3,10 +3,10 @@
    queries, keys and values), becomes one product for each: then every Q folds into its product, and
    nothing of it is ever float.
 
-   Between the product and the parts only data moves: Reshape, Squeeze, Unsqueeze and Transpose, then
-   a Split, or Gathers of one index each. The tensor there is followed as a view of the product's
-   memory; the axis that is cut must be the outermost of the product's columns. Each part is then
-   Reshape, Transpose, Reshape of its own product. */
+   Between the product and the parts only data moves: Reshape, Squeeze, Unsqueeze and Transpose,
+   then a Split, or Gathers of one index each. The tensor there is followed as a view of the
+   product's memory; the axis that is cut must be the outermost of the product's columns. Each part
+   is then Reshape, Transpose, Reshape of its own product. */
 #include "runtime/passes/fold_qdq.h"
 
 #include <string.h>
@@ -177,16 +177,10 @@ static bool ends_quantized(const pare_value *value)
     return false;
 }
 
-static int axis_of(const pare_node *node, int64_t missing, int rank)
-{
-    int64_t axis = pare_node_int(node, "axis", missing);
-    return (int)(axis < 0 ? axis + rank : axis);
-}
-
 static bool read_split(cut *c, const pare_node *split)
 {
     int64_t first = 0;
-    c->axis = axis_of(split, 0, c->at.rank);
+    c->axis = pare_node_axis(split, 0, c->at.rank);
     if (c->axis < 0 || c->axis >= c->at.rank || split->out_count > PARTS) return false;
     for (int i = 0; i < split->out_count; i++) {
         pare_value *out = split->out[i];
@@ -206,7 +200,7 @@ static bool read_gathers(cut *c, const pare_value *value)
         const pare_value *index = pare_node_in(n, 1);
         if (!pare_node_is(n, "Gather") || n->in[0] != value || !index || !index->data) return false;
         if (index->data->dtype != PARE_s64 || index->data->count != 1) return false;
-        int axis = axis_of(n, 0, c->at.rank);
+        int axis = pare_node_axis(n, 0, c->at.rank);
         if (axis < 0 || axis >= c->at.rank || (i && axis != c->axis)) return false;
         c->axis = axis;
         int64_t at = *(const int64_t *)index->data->data;
@@ -238,7 +232,8 @@ static bool read_parts(cut *c)
     for (int i = 0; i < value->user_count; i++)
         if (value->user[i]->graph != y->graph) return false;
     const pare_node *split = pare_value_only_user(value);
-    bool read = split && pare_node_is(split, "Split") ? read_split(c, split) : read_gathers(c, value);
+    bool read =
+        split && pare_node_is(split, "Split") ? read_split(c, split) : read_gathers(c, value);
     if (!read || c->parts < 2) return false;
     if (c->at.stride[c->axis] * c->at.dim[c->axis] != c->columns) return false;
     for (int i = 0; i < c->parts; i++)
@@ -255,11 +250,13 @@ static bool read_product(cut *c)
     bool gemm = pare_node_is(n, "Gemm") && pare_node_float(n, "beta", 1) == 1;
     if (!ours && !gemm && !pare_node_is(n, "MatMul")) return false;
     if (!is_int8(n->in[0]) || !pare_qdq_weight(n->in[1], &c->weight)) return false;
-    if (strcmp(pare_node_string(n, "activation", "none"), "none") || pare_node_in(n, 3)) return false;
+    if (strcmp(pare_node_string(n, "activation", "none"), "none") || pare_node_in(n, 3))
+        return false;
     const pare_tensor *w = c->weight.q->data;
     const pare_shape *y = &n->out[0]->shape;
     c->trans_b = pare_node_int(n, "transB", 0) != 0;
-    if (w->rank != 2 || !c->weight.centred || w->dtype != PARE_s8 || !pare_shape_known(y)) return false;
+    if (w->rank != 2 || !c->weight.centred || w->dtype != PARE_s8 || !pare_shape_known(y))
+        return false;
     int axis = c->trans_b ? 0 : 1;
     c->columns = w->dims[axis];
     c->depth = w->dims[1 - axis];
@@ -275,7 +272,8 @@ static pare_status constant(const cut *c, pare_value **out, const char *suffix, 
                             int rank, const int64_t *dims, const void *data)
 {
     pare_graph *graph = c->product->graph;
-    char *wanted = pare_arena_printf(&graph->model->arena, "%s_%s", c->product->out[0]->name, suffix);
+    char *wanted =
+        pare_arena_printf(&graph->model->arena, "%s_%s", c->product->out[0]->name, suffix);
     const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
     return name ? pare_init_new(graph, out, name, dtype, rank, dims, data) : PARE_MEMORY;
 }
@@ -287,8 +285,7 @@ static pare_status weight_part(const cut *c, int64_t first, int64_t count, pare_
     const int8_t *from = c->weight.q->data->data;
     int8_t *q = pare_arena_alloc(&graph->model->arena, (size_t)(c->depth * count), 1);
     if (!q) return PARE_MEMORY;
-    if (c->trans_b)
-        memcpy(q, from + first * c->depth, (size_t)(c->depth * count));
+    if (c->trans_b) memcpy(q, from + first * c->depth, (size_t)(c->depth * count));
     for (int64_t k = 0; k < c->depth && !c->trans_b; k++)
         memcpy(q + k * count, from + k * c->columns + first, (size_t)count);
     int64_t dims[] = {c->trans_b ? count : c->depth, c->trans_b ? c->depth : count};
@@ -321,8 +318,7 @@ static pare_status product_part(const cut *c, const part *p, pare_value **out)
     pare_value_set_type(*out, PARE_f32, &shape);
     PARE_TRY(pare_node_new(graph, &made, pare_node_index(whole), whole->op_type, whole->domain,
                            (*out)->name, in, in[2] ? 3 : 2, out, 1));
-    for (int i = 0; i < whole->attr_count; i++)
-        PARE_TRY(pare_node_set_attr(made, &whole->attr[i]));
+    for (int i = 0; i < whole->attr_count; i++) PARE_TRY(pare_node_set_attr(made, &whole->attr[i]));
     return PARE_OK;
 }
 
@@ -338,8 +334,8 @@ static pare_status reshape(const cut *c, pare_value *x, pare_value **out, int ra
     PARE_TRY(constant(c, &in[1], "shape", PARE_s64, 1, &(int64_t){rank}, dims));
     if (!*out) PARE_TRY(pare_qdq_value(graph, out, x, "reshaped", PARE_f32));
     pare_value_set_type(*out, PARE_f32, &shape);
-    return pare_node_new(graph, NULL, pare_node_index(c->product), "Reshape", "", (*out)->name, in, 2,
-                         out, 1);
+    return pare_node_new(graph, NULL, pare_node_index(c->product), "Reshape", "", (*out)->name, in,
+                         2, out, 1);
 }
 
 static pare_status transpose(const cut *c, pare_value *x, pare_value **out, const int64_t *perm)

@@ -3,8 +3,6 @@
    folds: one way leads to the integer kernels. */
 #include "runtime/passes/fold_qdq.h"
 
-#include <string.h>
-
 static pare_status add(pare_node *before, const char *op, pare_value *const *in, int count,
                        pare_value *out, int axis)
 {
@@ -35,8 +33,8 @@ static pare_status bias_of(pare_node *node, pare_value **out)
     const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
     pare_value *in[2] = {node->in[8], NULL};
     bool whole = w->count == 1;
-    pare_status st = name ? pare_init_new(graph, &in[1], name, PARE_f32, !whole, &w->count, scale)
-                          : PARE_MEMORY;
+    pare_status st =
+        name ? pare_init_new(graph, &in[1], name, PARE_f32, !whole, &w->count, scale) : PARE_MEMORY;
     pare_free(scale);
     PARE_TRY(st);
     PARE_TRY(pare_qdq_value(graph, out, node->in[8], "dequantized", PARE_f32));
@@ -69,7 +67,8 @@ static pare_status expand(pare_node *node, bool conv)
     pare_value *quantize[] = {product, node->in[6], node->in[7]};
     int at = pare_node_index(node);
     pare_node_remove(node);
-    return pare_node_new(product->graph, NULL, at, "QuantizeLinear", "", y->name, quantize, 3, &y, 1);
+    return pare_node_new(product->graph, NULL, at, "QuantizeLinear", "", y->name, quantize, 3, &y,
+                         1);
 }
 
 pare_status pare_qdq_expand(pare_graph *graph)

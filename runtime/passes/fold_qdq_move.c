@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-static pare_quant_kind kind_of(const pare_node *node)
-{
-    const pare_op *op = node ? pare_op_of(node) : NULL;
-    return op ? op->quant.kind : PARE_QUANT_NONE;
-}
-
 /* --- equal Qs of one tensor become one --- */
 
 static pare_status join_equal(pare_graph *graph)
@@ -59,7 +53,7 @@ static bool one_output(const pare_node *node)
 /* Inputs that carry the data: the first, or all of a join. */
 static int data_inputs(const pare_node *node)
 {
-    switch (kind_of(node)) {
+    switch (pare_quant_kind_of(node)) {
     case PARE_QUANT_PASS: return commutes(node) && node->in_count > 0 ? 1 : 0;
     case PARE_QUANT_JOIN: return node->in_count;
     default: return 0;
@@ -72,11 +66,13 @@ static bool absorbs(const pare_value *value)
     for (int depth = 0; depth < 64; depth++) {
         const pare_node *node = value->producer;
         if (!node) return false;
-        if (!strcmp(node->domain, PARE_DOMAIN) || pare_node_is(node, "DequantizeLinear")) return true;
-        pare_quant_kind kind = kind_of(node);
+        if (!strcmp(node->domain, PARE_DOMAIN) || pare_node_is(node, "DequantizeLinear"))
+            return true;
+        pare_quant_kind kind = pare_quant_kind_of(node);
         if (kind == PARE_QUANT_JOIN) {
             for (int i = 1; i < node->in_count; i++)
-                if (node->in[i] && node->in[i]->producer != node && absorbs(node->in[i])) return true;
+                if (node->in[i] && node->in[i]->producer != node && absorbs(node->in[i]))
+                    return true;
         } else if (kind != PARE_QUANT_PASS)
             return kind != PARE_QUANT_NONE && kind != PARE_QUANT_FIXED;
         if (!node->in[0]) return false;
@@ -154,7 +150,7 @@ static pare_status lift(pare_node *q, bool *changed)
         if (!node->in[i] || node->in[i]->dtype != PARE_f32) return PARE_OK;
     for (int i = 0; i < count; i++) {
         if (pare_qdq_behind(node->in[i], &behind) && pare_qdq_equal(&behind, &param)) continue;
-        if (kind_of(node) == PARE_QUANT_JOIN && pare_qdq_behind(node->in[i], &behind))
+        if (pare_quant_kind_of(node) == PARE_QUANT_JOIN && pare_qdq_behind(node->in[i], &behind))
             return PARE_OK; /* a join of other scales: fold_qdq_small.c */
     }
     for (int i = 0; i < count; i++) {

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Additions, products, joins and average pools between int8 tensors; functions of one int8 tensor
-   become tables (fold_qdq_table.c). From front to back, so that a later node sees earlier results. */
+   become tables (fold_qdq_table.c). From front to back, so that a later node sees earlier results.
+ */
 #include "runtime/passes/fold_qdq.h"
 
 #include <math.h>
 #include <string.h>
-
-static const pare_op *row(const pare_node *node) { return node ? pare_op_of(node) : NULL; }
-
-static pare_quant_kind kind_of(const pare_node *node)
-{
-    const pare_op *op = row(node);
-    return op ? op->quant.kind : PARE_QUANT_NONE;
-}
 
 static pare_status set_param(pare_node *node, const char *prefix, const pare_qparam *p)
 {
@@ -61,7 +54,8 @@ static bool read_tail(const pare_node *node, tail *t)
     t->q = pare_qdq_only_q(node->out[0], &t->y);
     if (t->q) return true;
     t->clamp = pare_value_only_user(node->out[0]);
-    if (!t->clamp || kind_of(t->clamp) != PARE_QUANT_CLAMP || !read_clamp(t)) return false;
+    if (!t->clamp || pare_quant_kind_of(t->clamp) != PARE_QUANT_CLAMP || !read_clamp(t))
+        return false;
     t->q = pare_qdq_only_q(t->clamp->out[0], &t->y);
     return t->q != NULL;
 }
@@ -125,8 +119,9 @@ static pare_status fold_join(pare_node *node)
     pare_node *made;
     PARE_TRY(replace(node, &t, "QConcat", in, n, &made));
     PARE_TRY(pare_node_set_int(made, "axis", axis));
-    PARE_TRY(pare_node_set_attr(made, &(pare_attr){.name = "scales", .kind = PARE_ATTR_FLOATS,
-                                                   .floats = scale, .count = n + 1}));
+    PARE_TRY(pare_node_set_attr(
+        made,
+        &(pare_attr){.name = "scales", .kind = PARE_ATTR_FLOATS, .floats = scale, .count = n + 1}));
     return pare_node_set_ints(made, "zero_points", zero, n + 1);
 }
 
@@ -151,13 +146,13 @@ static pare_status fold_one(pare_node *node)
 {
     bool done = false;
     if (pare_node_is(node, "QuantizeLinear")) return pare_qdq_table(node, &done);
-    switch (kind_of(node)) {
+    switch (pare_quant_kind_of(node)) {
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT: {
         tail t;
         if (node->in_count == 2 && read_tail(node, &t)) PARE_TRY(pare_qdq_table(t.q, &done));
         if (done) return PARE_OK;
-        return fold_binary(node, kind_of(node) == PARE_QUANT_SUM ? "QAdd" : "QMul");
+        return fold_binary(node, pare_quant_kind_of(node) == PARE_QUANT_SUM ? "QAdd" : "QMul");
     }
     case PARE_QUANT_JOIN: return fold_join(node);
     case PARE_QUANT_MEAN: return fold_pool(node);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Q whose input is a function of one int8 tensor, element by element, becomes a table of 256
    entries, made in double. Between the leaf and the Q may stand any tree of the functions below,
-   scalar constants, earlier tables and inner Q/DQ pairs (SiLU and GELU spelled out, for example). */
+   scalar constants, earlier tables and inner Q/DQ pairs (SiLU and GELU spelled out, for example).
+ */
 #include "runtime/passes/fold_qdq.h"
 
 #include <math.h>
@@ -40,11 +41,27 @@ static double identity(double x) { return x; }
 static const struct {
     const char *name;
     plain_fn fn;
-} plain[] = {{"Relu", relu}, {"Sigmoid", sigmoid}, {"Tanh", tanh}, {"HardSwish", hard_swish},
-             {"Softplus", softplus}, {"Softsign", softsign}, {"Mish", mish}, {"Erf", erf},
-             {"Exp", exp}, {"Log", log}, {"Sqrt", sqrt}, {"Abs", fabs}, {"Neg", negate},
-             {"Floor", floor}, {"Ceil", ceil}, {"Round", rint}, {"Reciprocal", reciprocal},
-             {"Sin", sin}, {"Cos", cos}, {"Identity", identity}, {"Dropout", identity}};
+} plain[] = {{"Relu", relu},
+             {"Sigmoid", sigmoid},
+             {"Tanh", tanh},
+             {"HardSwish", hard_swish},
+             {"Softplus", softplus},
+             {"Softsign", softsign},
+             {"Mish", mish},
+             {"Erf", erf},
+             {"Exp", exp},
+             {"Log", log},
+             {"Sqrt", sqrt},
+             {"Abs", fabs},
+             {"Neg", negate},
+             {"Floor", floor},
+             {"Ceil", ceil},
+             {"Round", rint},
+             {"Reciprocal", reciprocal},
+             {"Sin", sin},
+             {"Cos", cos},
+             {"Identity", identity},
+             {"Dropout", identity}};
 
 /* Functions with attributes; NAN where the operator is not one of them. */
 static bool with_attributes(const pare_node *n, double x, double *out)
@@ -84,7 +101,8 @@ static bool is_function(const pare_node *n)
         if (pare_node_is(n, attributed[i])) return true;
     if (!pare_node_is(n, "Clip")) return false;
     for (int i = 1; i < n->in_count; i++)
-        if (n->in[i] && (!n->in[i]->data || n->in[i]->data->dtype != PARE_f32 || n->in[i]->data->count != 1))
+        if (n->in[i] &&
+            (!n->in[i]->data || n->in[i]->data->dtype != PARE_f32 || n->in[i]->data->count != 1))
             return false;
     return true;
 }
@@ -162,7 +180,8 @@ static double eval(const pare_value *v, int i)
     const pare_value *q = pare_qdq_behind(v, &p);
     if (q) {
         const pare_node *table = q->producer;
-        bool looked_up = table && !strcmp(table->domain, PARE_DOMAIN) && !strcmp(table->op_type, "Table");
+        bool looked_up =
+            table && !strcmp(table->domain, PARE_DOMAIN) && !strcmp(table->op_type, "Table");
         int byte = looked_up ? ((const uint8_t *)table->in[1]->data->data)[i] : i;
         int x = p.dtype == PARE_s8 ? (int8_t)byte : byte;
         return (double)(x - p.zero) * (double)p.scale;

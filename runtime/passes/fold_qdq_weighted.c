@@ -3,7 +3,6 @@
    FusedMatMul. Without a Q behind it the result is f32. */
 #include "runtime/passes/fold_qdq.h"
 
-#include <math.h>
 #include <string.h>
 
 /* A weighted node taken apart. */
@@ -39,7 +38,8 @@ static bool take_apart(pare_node *node, parts *p)
         p->beta = pare_node_float(node, "beta", 1);
     } else if (fused) {
         const char *act = pare_node_string(node, "activation", "none");
-        bool taken = !strcmp(act, "clip") || !strcmp(act, "leaky_relu") || !strcmp(act, "hardsigmoid");
+        bool taken =
+            !strcmp(act, "clip") || !strcmp(act, "leaky_relu") || !strcmp(act, "hardsigmoid");
         p->alpha = pare_node_float(node, "gain", taken ? 1 : pare_node_float(node, "alpha", 1));
     }
     return p->x && p->w && p->x->dtype == PARE_f32;
@@ -87,7 +87,8 @@ static pare_status scale_value(parts *p, pare_value **out)
         scale[i] = p->alpha * (p->constant ? p->weight.scale[i] : p->wp.scale);
     char *wanted = pare_arena_printf(&graph->model->arena, "%s_w_scale", p->node->out[0]->name);
     const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
-    pare_status st = name ? pare_init_new(graph, out, name, PARE_f32, 1, &count, scale) : PARE_MEMORY;
+    pare_status st =
+        name ? pare_init_new(graph, out, name, PARE_f32, 1, &count, scale) : PARE_MEMORY;
     pare_free(scale);
     return st;
 }
@@ -111,14 +112,15 @@ static bool look_bias(const parts *p, bias_look *out)
         if (!dq || !pare_node_is(dq, "DequantizeLinear")) return false;
         const pare_value *q = dq->in[0], *s = pare_node_in(dq, 1);
         if (!q || !q->data || q->data->dtype != PARE_s32 || !s || !s->data) return false;
-        *out = (bias_look){.q = q->data->data, .scale = s->data->data, .count = q->data->count,
+        *out = (bias_look){.q = q->data->data,
+                           .scale = s->data->data,
+                           .count = q->data->count,
                            .scale_count = s->data->count};
         if (s->data->dtype != PARE_f32) return false;
         if (out->scale_count != 1 && out->scale_count != out->count) return false;
     }
     /* one for all, or one per channel along the last axis */
-    return out->count == 1 || out->count == p->channels ||
-           (p->channels < 0 && b->shape.rank == 1);
+    return out->count == 1 || out->count == p->channels || (p->channels < 0 && b->shape.rank == 1);
 }
 
 static float bias_scale(const parts *p, const float *w_scale, int64_t w_count, int64_t c)
@@ -132,7 +134,8 @@ static bool counts_sums(const parts *p, const bias_look *b, const float *w_scale
     int64_t count = w_count > b->count ? w_count : b->count;
     if (!b->q || p->beta != 1) return false;
     for (int64_t c = 0; c < count; c++)
-        if (b->scale[b->scale_count == 1 ? 0 : c] != bias_scale(p, w_scale, w_count, c)) return false;
+        if (b->scale[b->scale_count == 1 ? 0 : c] != bias_scale(p, w_scale, w_count, c))
+            return false;
     return true;
 }
 
@@ -142,8 +145,8 @@ static float real_bias(const bias_look *b, int64_t c)
     return b->f ? b->f[c] : (float)b->q[c] * b->scale[b->scale_count == 1 ? 0 : c];
 }
 
-/* The bias in steps of the sum: s32 where the file has it so, else b / (s_x * s_w) in f32. Rounding a
-   float bias to whole steps would be a change of what the file says: small, but behind it stand
+/* The bias in steps of the sum: s32 where the file has it so, else b / (s_x * s_w) in f32. Rounding
+   a float bias to whole steps would be a change of what the file says: small, but behind it stand
    quantizers that turn it into steps of theirs. */
 static pare_status bias_value(const parts *p, const bias_look *b, const float *w_scale,
                               int64_t w_count, pare_value **out)
@@ -238,8 +241,8 @@ static pare_status centre(parts *p, bool *done)
     return pare_qdq_widen(p->node, &p->weight, depth, x_axis, groups, &p->xq, &p->wq, done);
 }
 
-/* A positive constant factor behind a product with f32 result (the scale of attention's scores) goes
-   into the scales. */
+/* A positive constant factor behind a product with f32 result (the scale of attention's scores)
+   goes into the scales. */
 static pare_status take_factor(parts *p)
 {
     pare_value *y = p->node->out[0];

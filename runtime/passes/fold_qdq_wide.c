@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights with zero points: w - z needs nine bits. It is written as a sum of two s8 numbers, and the
-   input is put beside itself: x . (w - z) = [x, x] . [a, b], exactly, on the ordinary kernels. */
+/* Weights with zero points: w - z needs nine bits. It is written as a sum of two s8 numbers, and
+   the input is put beside itself: x . (w - z) = [x, x] . [a, b], exactly, on the ordinary kernels.
+ */
 #include "runtime/passes/fold_qdq.h"
 
 #include <string.h>
@@ -43,7 +44,8 @@ static bool split(const pare_qweight *w, const block *b, int8_t *out)
 }
 
 /* x beside itself along an axis; per group where the weight has groups. */
-static pare_status beside(pare_node *node, pare_value *x, int axis, int64_t groups, pare_value **out)
+static pare_status beside(pare_node *node, pare_value *x, int axis, int64_t groups,
+                          pare_value **out)
 {
     pare_graph *graph = node->graph;
     pare_value *in[2] = {x, x};
@@ -61,8 +63,8 @@ static pare_status beside(pare_node *node, pare_value *x, int axis, int64_t grou
         if (!name) return PARE_MEMORY;
         PARE_TRY(pare_init_new(graph, &in[1], name, PARE_s64, 1, &count, index));
     }
-    PARE_TRY(pare_node_new(graph, &made, pare_node_index(node), groups > 1 ? "Gather" : "Concat", "",
-                           (*out)->name, in, 2, out, 1));
+    PARE_TRY(pare_node_new(graph, &made, pare_node_index(node), groups > 1 ? "Gather" : "Concat",
+                           "", (*out)->name, in, 2, out, 1));
     return pare_node_set_int(made, "axis", axis);
 }
 

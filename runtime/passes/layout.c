@@ -139,14 +139,21 @@ static bool is_ours(const pare_node *node, const char *op_type)
     return !strcmp(node->op_type, op_type) && !strcmp(node->domain, PARE_DOMAIN);
 }
 
+/* Inputs that are images beside the first: a residual; what a pool or convolution read. */
+static bool reads_image(const pare_node *node, int i)
+{
+    if (i == 3) return is_ours(node, "FusedConv");
+    return i == 1 && (is_ours(node, "ConvGradWeight") || is_ours(node, "MaxPoolGrad"));
+}
+
 static pare_status place_nhwc(pare_node *node)
 {
     const pare_value *x = pare_node_in(node, 0);
     bool nhwc = x && x->shape.rank == 4;
     PARE_TRY(read_in(node, 0, nhwc));
     for (int i = 1; i < node->in_count; i++)
-        PARE_TRY(read_in(node, i, nhwc && i == 3 && is_ours(node, "FusedConv")));
-    return nhwc ? write_nhwc(node) : PARE_OK;
+        PARE_TRY(read_in(node, i, nhwc && reads_image(node, i)));
+    return nhwc && !is_ours(node, "ConvGradWeight") ? write_nhwc(node) : PARE_OK;
 }
 
 /* Follows: N, H, W, C where an input is, all inputs of rank 4 alike. */

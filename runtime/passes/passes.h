@@ -21,7 +21,7 @@ PARE_NODISCARD pare_status pare_pass_lift(pare_model *model, int64_t version);
 typedef struct pare_infer_options {
     bool fold, lenient;
     bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
-    size_t fold_limit; /* largest constant made by folding, bytes; 0: no limit */
+    size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
 } pare_infer_options;
 PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
 
@@ -31,7 +31,8 @@ PARE_NODISCARD pare_status pare_pass_fold_batchnorm(pare_model *model);
 
 /* Conv/Gemm/MatMul + bias + activation + residual Add into one node of domain pare; LayerNorm, GELU
    and attention spelled out in small operators into one. keep: names that must survive. */
-PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *keep, int keep_count);
+PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *keep,
+                                          int keep_count);
 
 /* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
 PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
@@ -41,14 +42,14 @@ PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
 PARE_NODISCARD pare_status pare_pass_spread_concat(pare_model *model, const char *const *keep,
                                                    int keep_count);
 
-/* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder at
-   the edges; graph inputs and outputs stay row-major. */
+/* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder
+   at the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);
 
 /* Reports every problem of a model that was read: undefined tensors, cycles, missing imports,
-   operators outside the table, and where there are none of these, the first contradiction in types or
-   shapes. A problem is one line that names node and tensor but not the file. *count: how many. The
-   model is not changed. */
+   operators outside the table, and where there are none of these, the first contradiction in types
+   or shapes. A problem is one line that names node and tensor but not the file. *count: how many.
+   The model is not changed. */
 typedef void (*pare_check_report)(void *user, const char *problem);
 PARE_NODISCARD pare_status pare_pass_check(pare_model *model, pare_check_report report, void *user,
                                            int *count);

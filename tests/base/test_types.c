@@ -24,11 +24,11 @@ static void shorts_round_trip(void **state)
 static void halves_round_to_even(void **state)
 {
     (void)state;
-    assert_int_equal(pare_f32_to_f16(1 + 0x1p-11f), 0x3c00);          /* tie, down to even */
-    assert_int_equal(pare_f32_to_f16(1 + 3 * 0x1p-11f), 0x3c02);      /* tie, up to even */
+    assert_int_equal(pare_f32_to_f16(1 + 0x1p-11f), 0x3c00);     /* tie, down to even */
+    assert_int_equal(pare_f32_to_f16(1 + 3 * 0x1p-11f), 0x3c02); /* tie, up to even */
     assert_int_equal(pare_f32_to_f16(65519.f), 0x7bff);
     assert_int_equal(pare_f32_to_f16(65520.f), 0x7c00);
-    assert_int_equal(pare_f32_to_f16(0x1p-25f), 0);                   /* tie with zero */
+    assert_int_equal(pare_f32_to_f16(0x1p-25f), 0); /* tie with zero */
     assert_int_equal(pare_f32_to_f16(0x1.8p-25f), 1);
     assert_int_equal(pare_f32_to_bf16(1 + 0x1p-8f), 0x3f80);
     assert_int_equal(pare_f32_to_bf16(1 + 3 * 0x1p-8f), 0x3f82);

@@ -43,18 +43,19 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(WIDTH, WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
         self.norm = nn.LayerNorm(WIDTH, eps=EPSILON)
+        self.depth = WIDTH // HEADS  # of a head
 
     def split_heads(self, x):
         """(N, tokens, width) to (N, heads, tokens, depth)."""
-        return x.view(*x.size()[:-1], HEADS, WIDTH // HEADS).permute(0, 2, 1, 3)
+        return x.view(*x.size()[:-1], HEADS, self.depth).permute(0, 2, 1, 3)
 
     def forward(self, x, mask):
         q = self.split_heads(self.query(x))
         k = self.split_heads(self.key(x))
         v = self.split_heads(self.value(x))
-        scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5 + mask
+        scores = q @ k.transpose(-1, -2) / self.depth**0.5 + mask
         mixed = (scores.softmax(-1) @ v).permute(0, 2, 1, 3).contiguous()
-        mixed = mixed.view(*mixed.size()[:-2], WIDTH)
+        mixed = mixed.view(*mixed.size()[:-2], HEADS * self.depth)
         return self.norm(self.out(mixed) + x)
 
 

@@ -54,8 +54,7 @@ static pare_status count_repeats(side *s, double seconds, int *out)
     PARE_TRY(s->calls->run(s));
     for (int repeats = 1;; repeats *= 2) {
         double start = now();
-        for (int i = 0; i < repeats; i++)
-            PARE_TRY(s->calls->run(s));
+        for (int i = 0; i < repeats; i++) PARE_TRY(s->calls->run(s));
         double took = now() - start;
         if (took >= seconds) {
             *out = (int)ceil(seconds / (took / repeats));
@@ -67,11 +66,9 @@ static pare_status count_repeats(side *s, double seconds, int *out)
 static pare_status take_sample(side *s, int repeats, double pause, double *out)
 {
     pause_for(pause);
-    if (repeats > 1)
-        PARE_TRY(s->calls->run(s));
+    if (repeats > 1) PARE_TRY(s->calls->run(s));
     double start = now();
-    for (int i = 0; i < repeats; i++)
-        PARE_TRY(s->calls->run(s));
+    for (int i = 0; i < repeats; i++) PARE_TRY(s->calls->run(s));
     *out = (now() - start) / repeats;
     return PARE_OK;
 }
@@ -95,8 +92,7 @@ static int median_rank(int n)
     double chance = pow(0.5, n), sum = 0;
     for (int k = 0; k <= n; k++) {
         sum += chance;
-        if (sum > 0.025)
-            return k;
+        if (sum > 0.025) return k;
         chance *= (double)(n - k) / (k + 1);
     }
     return 0;
@@ -111,13 +107,10 @@ static pare_status compare(side *a, side *b, const bench *o, result *r)
     double start = now();
     for (r->pairs = 0; r->pairs < o->pairs; r->pairs++) {
         int i = r->pairs;
-        if (i >= MIN_PAIRS && o->max_seconds > 0 && now() - start > o->max_seconds)
-            break;
-        if (i % 2 == 0)
-            PARE_TRY(take_sample(a, repeats_a, o->pause_seconds, &time_a[i]));
+        if (i >= MIN_PAIRS && o->max_seconds > 0 && now() - start > o->max_seconds) break;
+        if (i % 2 == 0) PARE_TRY(take_sample(a, repeats_a, o->pause_seconds, &time_a[i]));
         PARE_TRY(take_sample(b, repeats_b, o->pause_seconds, &time_b[i]));
-        if (i % 2 == 1)
-            PARE_TRY(take_sample(a, repeats_a, o->pause_seconds, &time_a[i]));
+        if (i % 2 == 1) PARE_TRY(take_sample(a, repeats_a, o->pause_seconds, &time_a[i]));
         ratio[i] = time_a[i] / time_b[i];
     }
     r->difference = side_difference(a, b);
@@ -160,16 +153,12 @@ static pare_status run_bench(pare_ctx *ctx, const bench *o, const void *image, s
     side *a = NULL, *b = NULL;
     result r = {.ratio = NAN, .low = NAN, .high = NAN, .b = NAN, .difference = NAN};
     pare_status st;
-    if ((st = side_open(ctx, &a, o->a, &o->side, image, image_bytes)))
-        goto done;
-    if (o->b && (st = side_open(ctx, &b, o->b, &o->side, image, image_bytes)))
-        goto done;
+    if ((st = side_open(ctx, &a, o->a, &o->side, image, image_bytes))) goto done;
+    if (o->b && (st = side_open(ctx, &b, o->b, &o->side, image, image_bytes))) goto done;
     pare_threads_bind(o->side.threads); /* after both have their threads; the rival's stay free */
-    if ((st = b ? compare(a, b, o, &r) : time_alone(a, o, &r)))
-        goto done;
+    if ((st = b ? compare(a, b, o, &r) : time_alone(a, o, &r))) goto done;
     print_result(o, a, b, &r);
-    if (o->profile && (st = profile_write(ctx, a, o->profile)))
-        goto done;
+    if (o->profile && (st = profile_write(ctx, a, o->profile))) goto done;
     if (b && !(r.difference <= o->tolerance))
         st = PARE_FAIL(ctx, INPUT, "%s: outputs are %.3g of the largest off %s's, at most %.3g",
                        o->a, r.difference, o->b, o->tolerance);
@@ -183,8 +172,7 @@ static pare_status read_image(pare_ctx *ctx, const char *path, void **out, size_
 {
     pare_status st = PARE_OK;
     FILE *file = fopen(path, "rb");
-    if (!file)
-        return PARE_FAIL(ctx, IO, "%s: cannot be opened", path);
+    if (!file) return PARE_FAIL(ctx, IO, "%s: cannot be opened", path);
     long size = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
     rewind(file);
     *out = size > 0 ? malloc((size_t)size) : NULL;
@@ -211,22 +199,38 @@ static const char usage[] =
     "  --cache DIR, --no-tune   timing cache, no timing of kernels (pare: sides)\n"
     "  --label TEXT, --header   first column, line of column names\n";
 
-enum { ORT = 256, BATCH, DIM, THREADS, PAIRS, SAMPLE, PAUSE, MAX, INPUT, TOLERANCE, PROFILE, CACHE,
-       NO_TUNE, LABEL, HEADER };
+enum {
+    ORT = 256,
+    BATCH,
+    DIM,
+    THREADS,
+    PAIRS,
+    SAMPLE,
+    PAUSE,
+    MAX,
+    INPUT,
+    TOLERANCE,
+    PROFILE,
+    CACHE,
+    NO_TUNE,
+    LABEL,
+    HEADER
+};
 
 static const struct option options[] = {
-    {"ort", 1, NULL, ORT}, {"batch", 1, NULL, BATCH}, {"dim", 1, NULL, DIM},
-    {"threads", 1, NULL, THREADS}, {"pairs", 1, NULL, PAIRS}, {"sample-ms", 1, NULL, SAMPLE},
-    {"pause-ms", 1, NULL, PAUSE}, {"max-seconds", 1, NULL, MAX}, {"input", 1, NULL, INPUT},
-    {"tolerance", 1, NULL, TOLERANCE}, {"profile", 1, NULL, PROFILE}, {"cache", 1, NULL, CACHE},
-    {"no-tune", 0, NULL, NO_TUNE}, {"label", 1, NULL, LABEL}, {"header", 0, NULL, HEADER},
-    {NULL, 0, NULL, 0}};
+    {"ort", 1, NULL, ORT},         {"batch", 1, NULL, BATCH},
+    {"dim", 1, NULL, DIM},         {"threads", 1, NULL, THREADS},
+    {"pairs", 1, NULL, PAIRS},     {"sample-ms", 1, NULL, SAMPLE},
+    {"pause-ms", 1, NULL, PAUSE},  {"max-seconds", 1, NULL, MAX},
+    {"input", 1, NULL, INPUT},     {"tolerance", 1, NULL, TOLERANCE},
+    {"profile", 1, NULL, PROFILE}, {"cache", 1, NULL, CACHE},
+    {"no-tune", 0, NULL, NO_TUNE}, {"label", 1, NULL, LABEL},
+    {"header", 0, NULL, HEADER},   {NULL, 0, NULL, 0}};
 
 static bool add_dim(side_options *o, char *text)
 {
     char *equals = strchr(text, '=');
-    if (!equals || o->dim_count == SIDE_MAX_DIMS)
-        return false;
+    if (!equals || o->dim_count == SIDE_MAX_DIMS) return false;
     *equals = 0;
     o->dim[o->dim_count].name = text;
     o->dim[o->dim_count++].size = atoll(equals + 1);
@@ -257,8 +261,12 @@ static bool take_option(bench *o, int option, char *value)
 
 int main(int argc, char **argv)
 {
-    bench o = {.side = {.threads = 1, .batch = 1, .tune = true}, .pairs = 30, .label = "",
-               .sample_seconds = 2e-3, .pause_seconds = 120e-3, .tolerance = 1e-3};
+    bench o = {.side = {.threads = 1, .batch = 1, .tune = true},
+               .pairs = 30,
+               .label = "",
+               .sample_seconds = 2e-3,
+               .pause_seconds = 120e-3,
+               .tolerance = 1e-3};
     bool good = true;
     for (int option; good && (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
         good = take_option(&o, option, optarg);
@@ -273,10 +281,8 @@ int main(int argc, char **argv)
     void *image = NULL;
     size_t image_bytes = 0;
     pare_status st = o.image ? read_image(&ctx, o.image, &image, &image_bytes) : PARE_OK;
-    if (!st)
-        st = run_bench(&ctx, &o, image, image_bytes);
+    if (!st) st = run_bench(&ctx, &o, image, image_bytes);
     free(image);
-    if (st)
-        fprintf(stderr, "bench_latency: %s\n", ctx.message);
+    if (st) fprintf(stderr, "bench_latency: %s\n", ctx.message);
     return pare_status_exit_code(st);
 }

@@ -65,19 +65,15 @@ static void print_steps(FILE *file, const pare_plan *plan, const double *all, in
 pare_status profile_write(pare_ctx *ctx, side *s, const char *path)
 {
     pare_runner *runner = side_runner(s);
-    if (!runner)
-        return PARE_FAIL(ctx, USAGE, "%s: --profile is for pare: sides", path);
+    if (!runner) return PARE_FAIL(ctx, USAGE, "%s: --profile is for pare: sides", path);
     const pare_plan *plan = pare_runner_plan(runner);
     int steps = pare_plan_step_count(plan);
     double *all = pare_alloc(ctx, (size_t)steps * PROFILE_RUNS, sizeof *all);
     FILE *file = fopen(path, "w");
     pare_status st = all ? PARE_OK : PARE_MEMORY;
-    if (!file)
-        st = PARE_FAIL(ctx, IO, "%s: cannot be written", path);
-    if (!st && !(st = run_all(s, runner, all, steps)))
-        print_steps(file, plan, all, steps);
-    if (file && fclose(file) && !st)
-        st = PARE_FAIL(ctx, IO, "%s: cannot be written", path);
+    if (!file) st = PARE_FAIL(ctx, IO, "%s: cannot be written", path);
+    if (!st && !(st = run_all(s, runner, all, steps))) print_steps(file, plan, all, steps);
+    if (file && fclose(file) && !st) st = PARE_FAIL(ctx, IO, "%s: cannot be written", path);
     pare_free(all);
     return st;
 }

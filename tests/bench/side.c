@@ -25,8 +25,7 @@ static pare_status settle_shape(side *s, side_input *in, const side_options *opt
         for (int i = 0; i < options->dim_count && *dim < 0; i++)
             if (in->shape.name[axis] && !strcmp(in->shape.name[axis], options->dim[i].name))
                 *dim = options->dim[i].size;
-        if (*dim < 0 && axis == 0)
-            *dim = options->batch;
+        if (*dim < 0 && axis == 0) *dim = options->batch;
         if (*dim < 0)
             return PARE_FAIL(s->ctx, INPUT, "%s: input '%s': axis %d (%s) has no size, give --dim",
                              s->path, in->name, axis,
@@ -56,11 +55,9 @@ static void fill_input(side_input *in, const void *image, size_t image_bytes)
             memcpy((char *)in->data + at, image, left < image_bytes ? left : image_bytes);
         }
     else if (in->dtype == PARE_f32)
-        for (int64_t i = 0; i < count; i++)
-            ((float *)in->data)[i] = next_normal(&state);
+        for (int64_t i = 0; i < count; i++) ((float *)in->data)[i] = next_normal(&state);
     else if (in->dtype == PARE_s64)
-        for (int64_t i = 0; i < count; i++)
-            ((int64_t *)in->data)[i] = next_normal(&state) > 0;
+        for (int64_t i = 0; i < count; i++) ((int64_t *)in->data)[i] = next_normal(&state) > 0;
     else
         memset(in->data, 1, in->bytes);
 }
@@ -71,12 +68,10 @@ static pare_status make_inputs(side *s, const side_options *options, const void 
     const pare_graph *graph = s->model->graph;
     s->output_count = graph->out.count;
     s->input = pare_alloc(s->ctx, (size_t)graph->in.count, sizeof *s->input);
-    if (!s->input)
-        return PARE_MEMORY;
+    if (!s->input) return PARE_MEMORY;
     for (int i = 0; i < graph->in.count; i++) {
         const pare_value *value = graph->in.item[i];
-        if (value->is_init)
-            continue;
+        if (value->is_init) continue;
         side_input *in = &s->input[s->input_count++];
         *in = (side_input){value->name, value->dtype, value->shape, NULL, 0};
         PARE_TRY(settle_shape(s, in, options));
@@ -115,8 +110,7 @@ pare_status side_open(pare_ctx *ctx, side **out, const char *spec, const side_op
                       const void *image, size_t image_bytes)
 {
     side *s = pare_alloc(ctx, 1, sizeof *s);
-    if (!s)
-        return PARE_MEMORY;
+    if (!s) return PARE_MEMORY;
     s->ctx = ctx;
     pare_status st = open_spec(s, spec, options, image, image_bytes);
     if (st) {
@@ -129,15 +123,11 @@ pare_status side_open(pare_ctx *ctx, side **out, const char *spec, const side_op
 
 void side_close(side *s)
 {
-    if (!s)
-        return;
-    if (s->state)
-        s->calls->unload(s);
-    for (int i = 0; i < s->input_count; i++)
-        free(s->input[i].data);
+    if (!s) return;
+    if (s->state) s->calls->unload(s);
+    for (int i = 0; i < s->input_count; i++) free(s->input[i].data);
     pare_free(s->input);
-    if (s->model)
-        pare_model_free(s->model);
+    if (s->model) pare_model_free(s->model);
     pare_free(s);
 }
 
@@ -145,8 +135,7 @@ static double difference(const float *a, const float *b, int64_t count)
 {
     double largest = 0, apart = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (isnan(a[i]) || isnan(b[i]))
-            return NAN;
+        if (isnan(a[i]) || isnan(b[i])) return NAN;
         largest = fmax(largest, fabs((double)b[i]));
         apart = fmax(apart, fabs((double)a[i] - (double)b[i]));
     }
@@ -156,17 +145,14 @@ static double difference(const float *a, const float *b, int64_t count)
 double side_difference(side *a, side *b)
 {
     double worst = 0;
-    if (a->output_count != b->output_count)
-        return NAN;
+    if (a->output_count != b->output_count) return NAN;
     for (int i = 0; i < a->output_count; i++) {
         int64_t count_a = 0, count_b = 0;
         const float *out_a = a->calls->output(a, i, &count_a);
         const float *out_b = b->calls->output(b, i, &count_b);
-        if (!out_a || !out_b || count_a != count_b)
-            return NAN;
+        if (!out_a || !out_b || count_a != count_b) return NAN;
         double d = difference(out_a, out_b, count_a);
-        if (isnan(d))
-            return NAN;
+        if (isnan(d)) return NAN;
         worst = fmax(worst, d);
     }
     return worst;

@@ -47,7 +47,7 @@ struct side {
     side_input *input; /* data NULL until side_open is done */
     int input_count, output_count;
     const side_calls *calls;
-    void *state; /* the runtime's own */
+    void *state;         /* the runtime's own */
     double load_seconds; /* reading and planning, before the first run */
 };
 

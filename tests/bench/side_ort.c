@@ -66,16 +66,14 @@ typedef struct ort_state {
 
 static void release(ort_state *o, int slot, void *object)
 {
-    if (object)
-        ((release_fn)o->api[slot])(object);
+    if (object) ((release_fn)o->api[slot])(object);
 }
 
 /* Turns a status of ONNX Runtime into one of ours. */
 static pare_status check(side *s, void *status)
 {
     ort_state *o = s->state;
-    if (!status)
-        return PARE_OK;
+    if (!status) return PARE_OK;
     pare_status st = PARE_FAIL(s->ctx, INPUT, "%s: onnxruntime: %s", s->path,
                                ((message_fn)o->api[GET_ERROR_MESSAGE])(status));
     release(o, RELEASE_STATUS, status);
@@ -84,16 +82,13 @@ static pare_status check(side *s, void *status)
 
 static pare_status open_library(side *s, ort_state *o, const char *path)
 {
-    if (!path)
-        return PARE_FAIL(s->ctx, INPUT, "%s: --ort must name libonnxruntime.so", s->path);
+    if (!path) return PARE_FAIL(s->ctx, INPUT, "%s: --ort must name libonnxruntime.so", s->path);
     o->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!o->library)
-        return PARE_FAIL(s->ctx, INPUT, "%s: %s", path, dlerror());
+    if (!o->library) return PARE_FAIL(s->ctx, INPUT, "%s: %s", path, dlerror());
     const api_base *(*get_base)(void);
     *(void **)&get_base = dlsym(o->library, "OrtGetApiBase");
     o->api = get_base ? get_base()->get_api(1) : NULL;
-    if (!o->api)
-        return PARE_FAIL(s->ctx, INPUT, "%s: not ONNX Runtime: no OrtGetApiBase", path);
+    if (!o->api) return PARE_FAIL(s->ctx, INPUT, "%s: not ONNX Runtime: no OrtGetApiBase", path);
     return PARE_OK;
 }
 
@@ -103,8 +98,8 @@ static pare_status open_session(side *s, ort_state *o, int threads)
     PARE_TRY(check(s, ((make_fn)o->api[CREATE_SESSION_OPTIONS])(&o->options)));
     PARE_TRY(check(s, ((set_int_fn)o->api[SET_LOG_SEVERITY])(o->options, LOG_ERROR)));
     PARE_TRY(check(s, ((set_int_fn)o->api[SET_INTRA_OP_THREADS])(o->options, threads)));
-    return check(s, ((create_session_fn)o->api[CREATE_SESSION])(o->env, s->path, o->options,
-                                                                &o->session));
+    return check(
+        s, ((create_session_fn)o->api[CREATE_SESSION])(o->env, s->path, o->options, &o->session));
 }
 
 static pare_status bind_tensors(side *s, ort_state *o)
@@ -114,27 +109,24 @@ static pare_status bind_tensors(side *s, ort_state *o)
     o->out_name = pare_alloc(s->ctx, out_count, sizeof *o->out_name);
     o->in = pare_alloc(s->ctx, in_count, sizeof *o->in);
     o->out = pare_alloc(s->ctx, out_count, sizeof *o->out);
-    if (!o->in_name || !o->out_name || !o->in || !o->out)
-        return PARE_MEMORY;
-    PARE_TRY(check(s, ((memory_info_fn)o->api[CREATE_CPU_MEMORY_INFO])(DEVICE_ALLOCATOR,
-                                                                      DEFAULT_MEMORY, &o->memory)));
+    if (!o->in_name || !o->out_name || !o->in || !o->out) return PARE_MEMORY;
+    PARE_TRY(check(s, ((memory_info_fn)o->api[CREATE_CPU_MEMORY_INFO])(
+                          DEVICE_ALLOCATOR, DEFAULT_MEMORY, &o->memory)));
     for (int i = 0; i < s->input_count; i++) {
         const side_input *in = &s->input[i];
         o->in_name[i] = in->name;
         PARE_TRY(check(s, ((create_tensor_fn)o->api[CREATE_TENSOR_WITH_DATA])(
-                              o->memory, in->data, in->bytes, in->shape.dim,
-                              (size_t)in->shape.rank, (int)in->dtype, &o->in[i])));
+                              o->memory, in->data, in->bytes, in->shape.dim, (size_t)in->shape.rank,
+                              (int)in->dtype, &o->in[i])));
     }
-    for (int i = 0; i < s->output_count; i++)
-        o->out_name[i] = s->model->graph->out.item[i]->name;
+    for (int i = 0; i < s->output_count; i++) o->out_name[i] = s->model->graph->out.item[i]->name;
     return PARE_OK;
 }
 
 static pare_status load(side *s, const side_options *options)
 {
     ort_state *o = pare_alloc(s->ctx, 1, sizeof *o);
-    if (!o)
-        return PARE_MEMORY;
+    if (!o) return PARE_MEMORY;
     s->state = o;
     PARE_TRY(open_library(s, o, options->library));
     PARE_TRY(open_session(s, o, options->threads));
@@ -155,8 +147,7 @@ static const float *output(side *s, int i, int64_t *count)
     void *info = NULL, *data = NULL;
     size_t elements = 0;
     int type = 0;
-    if (check(s, ((get_pointer_fn)o->api[GET_TENSOR_INFO])(o->out[i], &info)))
-        return NULL;
+    if (check(s, ((get_pointer_fn)o->api[GET_TENSOR_INFO])(o->out[i], &info))) return NULL;
     bool known = !check(s, ((get_size_fn)o->api[GET_ELEMENT_COUNT])(info, &elements)) &&
                  !check(s, ((get_int_fn)o->api[GET_ELEMENT_TYPE])(info, &type)) &&
                  !check(s, ((get_pointer_fn)o->api[GET_TENSOR_DATA])(o->out[i], &data));
@@ -170,10 +161,8 @@ static void unload(side *s)
 {
     ort_state *o = s->state;
     if (o->api) {
-        for (int i = 0; o->in && i < s->input_count; i++)
-            release(o, RELEASE_VALUE, o->in[i]);
-        for (int i = 0; o->out && i < s->output_count; i++)
-            release(o, RELEASE_VALUE, o->out[i]);
+        for (int i = 0; o->in && i < s->input_count; i++) release(o, RELEASE_VALUE, o->in[i]);
+        for (int i = 0; o->out && i < s->output_count; i++) release(o, RELEASE_VALUE, o->out[i]);
         release(o, RELEASE_MEMORY_INFO, o->memory);
         release(o, RELEASE_SESSION, o->session);
         release(o, RELEASE_SESSION_OPTIONS, o->options);

@@ -7,19 +7,17 @@
 #include <cmocka.h>
 
 #include "calib/histogram.h"
-#include "formats/file.h"
 #include "runtime/passes/passes.h"
+#include "tests/calib/tables.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SAMPLES = 37, WIDTH = 6 };
 
 static pare_ctx ctx;
-static char folder[] = "/tmp/pare_calibrate_XXXXXX", data_path[64], a_path[64], b_path[64];
+static tables files;
 
 static float value_of(int sample, int i) { return sinf((float)(sample * WIDTH + i)) * 3; }
 
@@ -32,7 +30,7 @@ static void write_data(void)
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < WIDTH; i++) x[s * WIDTH + i] = value_of(s, i);
     const void *block[1] = {x};
-    assert_int_equal(pare_data_create(&ctx, &w, data_path, &column, 1), PARE_OK);
+    assert_int_equal(pare_data_create(&ctx, &w, files.data, &column, 1), PARE_OK);
     assert_int_equal(pare_data_append(w, block, SAMPLES), PARE_OK);
     assert_int_equal(pare_data_commit(w), PARE_OK);
 }
@@ -94,7 +92,7 @@ static pare_status calibrate_model(pare_ranges **out, pare_model *m, int64_t n, 
                                   .threads = threads,
                                   .extremes = extremes,
                                   .model_hash = "00112233445566778899aabbccddeeff"};
-    pare_status st = pare_data_open(&ctx, &d, data_path, &in, 1);
+    pare_status st = pare_data_open(&ctx, &d, files.data, &in, 1);
     if (st == PARE_OK) st = pare_calibrate(&ctx, out, m, d, &options);
     pare_data_close(d);
     pare_model_free(m);
@@ -153,38 +151,27 @@ static void test_counts(void **state)
     pare_ranges_free(r);
 }
 
-static void assert_same_files(void)
-{
-    pare_map x, y;
-    assert_int_equal(pare_map_open(&ctx, &x, a_path), PARE_OK);
-    assert_int_equal(pare_map_open(&ctx, &y, b_path), PARE_OK);
-    assert_int_equal(x.size, y.size);
-    assert_memory_equal(x.data, y.data, x.size);
-    pare_map_close(&x);
-    pare_map_close(&y);
-}
-
 static void test_batch_threads_and_order_leave_no_trace(void **state)
 {
     (void)state;
     pare_ranges *r = NULL;
     assert_int_equal(calibrate(&r, -1, SAMPLES, 0, 1, 1, false), PARE_OK);
-    assert_int_equal(pare_ranges_write(&ctx, r, a_path), PARE_OK);
+    assert_int_equal(pare_ranges_write(&ctx, r, files.a), PARE_OK);
     pare_ranges_free(r);
     const int batches[] = {1, 7, 64, 1000};
     for (int b = 0; b < 4; b++)
         for (int threads = 1; threads < 4; threads++) {
             assert_int_equal(calibrate(&r, -1, SAMPLES, 0, batches[b], threads, b % 2), PARE_OK);
-            assert_int_equal(pare_ranges_write(&ctx, r, b_path), PARE_OK);
-            assert_same_files();
+            assert_int_equal(pare_ranges_write(&ctx, r, files.b), PARE_OK);
+            tables_assert_same(&files, &ctx);
             pare_ranges_free(r);
         }
     pare_ranges *half = NULL;
     assert_int_equal(calibrate(&r, -1, 20, 0, 3, 2, false), PARE_OK);
     assert_int_equal(calibrate(&half, -1, SAMPLES - 20, 20, 3, 2, true), PARE_OK);
     assert_int_equal(pare_ranges_merge(&ctx, r, half), PARE_OK);
-    assert_int_equal(pare_ranges_write(&ctx, r, b_path), PARE_OK);
-    assert_same_files();
+    assert_int_equal(pare_ranges_write(&ctx, r, files.b), PARE_OK);
+    tables_assert_same(&files, &ctx);
     pare_ranges_free(r);
     pare_ranges_free(half);
 }
@@ -194,8 +181,8 @@ static void test_batch_threads_and_order_leave_no_trace(void **state)
    Reshape and Transpose are one view of it, and the reshaped tensor's own node is gone. */
 static pare_model *make_patches(void)
 {
-    const float w[4][2] = {{1, 0}, {0, 1}, {-2, 0}, {0, 3}}, eye[16] = {1, 0, 0, 0, 0, 1, 0, 0,
-                                                                        0, 0, 1, 0, 0, 0, 0, 1};
+    const float w[4][2] = {{1, 0}, {0, 1}, {-2, 0}, {0, 3}},
+                eye[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
     const int64_t w_dims[] = {4, 2, 1, 1}, eye_dims[] = {4, 4}, four = 4, three = 3;
     const int64_t image[] = {-1, 2, 3, 1}, flat[] = {-1, 4, 3}, perm[] = {0, 2, 1};
     pare_model *m = NULL;
@@ -268,9 +255,12 @@ static void test_extremes_of_every_tensor(void **state)
     const struct {
         const char *name;
         float low, high;
-    } want[] = {{"flat", low, high}, {"product", 2 * low, 2 * high},
-                {"relu", 0, 2 * high + 0.5f}, {"sum", 2 * low + 0.5f, 2 * high + 0.5f},
-                {"x", low, high}, {"y", 0, 2 * (2 * high + 0.5f)}};
+    } want[] = {{"flat", low, high},
+                {"product", 2 * low, 2 * high},
+                {"relu", 0, 2 * high + 0.5f},
+                {"sum", 2 * low + 0.5f, 2 * high + 0.5f},
+                {"x", low, high},
+                {"y", 0, 2 * (2 * high + 0.5f)}};
     assert_int_equal(pare_ranges_count(r), 6);
     for (int i = 0; i < 6; i++) {
         const pare_stats *s = pare_ranges_at(r, i);
@@ -321,10 +311,7 @@ static int set_up(void **state)
 {
     (void)state;
     pare_ctx_init(&ctx);
-    if (!mkdtemp(folder)) return -1;
-    snprintf(data_path, sizeof data_path, "%s/d.h5", folder);
-    snprintf(a_path, sizeof a_path, "%s/a.json", folder);
-    snprintf(b_path, sizeof b_path, "%s/b.json", folder);
+    tables_open(&files);
     write_data();
     return 0;
 }
@@ -332,10 +319,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    unlink(data_path);
-    unlink(a_path);
-    unlink(b_path);
-    return rmdir(folder);
+    return tables_close(&files);
 }
 
 int main(void)

@@ -6,17 +6,16 @@
 #include <cmocka.h>
 
 #include "calib/ranges.h"
-#include "formats/file.h"
 #include "formats/json.h"
+#include "tests/calib/tables.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static pare_ctx ctx;
-static char folder[] = "/tmp/pare_ranges_XXXXXX", path[64], other[64];
+static tables files;
 
 static const char *const names[3] = {"a/1", "b \"quoted\" \xc3\xa9", "c"};
 static const char *const model = "0123456789abcdef0123456789abcdef";
@@ -43,23 +42,12 @@ static pare_ranges *make(int first, int last)
     return r;
 }
 
-static void assert_same_files(const char *a, const char *b)
-{
-    pare_map x, y;
-    assert_int_equal(pare_map_open(&ctx, &x, a), PARE_OK);
-    assert_int_equal(pare_map_open(&ctx, &y, b), PARE_OK);
-    assert_int_equal(x.size, y.size);
-    assert_memory_equal(x.data, y.data, x.size);
-    pare_map_close(&x);
-    pare_map_close(&y);
-}
-
 static void test_round_trip(void **state)
 {
     (void)state;
     pare_ranges *r = make(0, 20), *back = NULL;
-    assert_int_equal(pare_ranges_write(&ctx, r, path), PARE_OK);
-    if (pare_ranges_read(&ctx, &back, path) != PARE_OK) fail_msg("%s", ctx.message);
+    assert_int_equal(pare_ranges_write(&ctx, r, files.a), PARE_OK);
+    if (pare_ranges_read(&ctx, &back, files.a) != PARE_OK) fail_msg("%s", ctx.message);
     assert_int_equal(pare_ranges_count(back), 3);
     assert_int_equal(pare_ranges_samples(back), 20);
     assert_string_equal(pare_ranges_model_hash(back), model);
@@ -81,8 +69,8 @@ static void test_round_trip(void **state)
         }
     }
     assert_null(pare_ranges_find(back, "d"));
-    assert_int_equal(pare_ranges_write(&ctx, back, other), PARE_OK);
-    assert_same_files(path, other);
+    assert_int_equal(pare_ranges_write(&ctx, back, files.b), PARE_OK);
+    tables_assert_same(&files, &ctx);
     pare_ranges_free(back);
     pare_ranges_free(r);
 }
@@ -92,8 +80,8 @@ static void test_what_the_file_says(void **state)
     (void)state;
     pare_ranges *r = make(0, 20);
     json_t *root = NULL;
-    assert_int_equal(pare_ranges_write(&ctx, r, path), PARE_OK);
-    assert_int_equal(pare_json_read(&ctx, &root, path), PARE_OK);
+    assert_int_equal(pare_ranges_write(&ctx, r, files.a), PARE_OK);
+    assert_int_equal(pare_json_read(&ctx, &root, files.a), PARE_OK);
     const json_t *c = json_array_get(json_object_get(root, "tensors"), 2);
     assert_int_equal(json_integer_value(json_object_get(c, "count")), 20);
     assert_int_equal(json_integer_value(json_object_get(c, "nan")), 1);
@@ -113,9 +101,9 @@ static void test_merged_halves_equal_the_whole(void **state)
     for (int cut = 1; cut < 20; cut += 6) {
         pare_ranges *whole = make(0, 20), *a = make(0, cut), *b = make(cut, 20);
         assert_int_equal(pare_ranges_merge(&ctx, b, a), PARE_OK);
-        assert_int_equal(pare_ranges_write(&ctx, whole, path), PARE_OK);
-        assert_int_equal(pare_ranges_write(&ctx, b, other), PARE_OK);
-        assert_same_files(path, other);
+        assert_int_equal(pare_ranges_write(&ctx, whole, files.a), PARE_OK);
+        assert_int_equal(pare_ranges_write(&ctx, b, files.b), PARE_OK);
+        tables_assert_same(&files, &ctx);
         pare_ranges_free(whole);
         pare_ranges_free(a);
         pare_ranges_free(b);
@@ -275,18 +263,14 @@ static int set_up(void **state)
 {
     (void)state;
     pare_ctx_init(&ctx);
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/a.json", folder);
-    snprintf(other, sizeof other, "%s/b.json", folder);
+    tables_open(&files);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    unlink(path);
-    unlink(other);
-    return rmdir(folder);
+    return tables_close(&files);
 }
 
 int main(void)

@@ -33,6 +33,8 @@ case $(awk '/^SigIgn:/ { print $2 }' /proc/self/status) in
 *) stopped sighup_calibrate HUP "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json ;;
 esac
 stopped sigint_quantize INT "$pare" quantize "$zoo/resnet.onnx" $long -o old.onnx
+stopped sigint_prune INT "$pare" prune "$zoo/resnet.onnx" $long --macs 0.5 -o old.onnx
+stopped sigint_prune_weights INT "$pare" prune "$zoo/resnet.onnx" $long --sparsity 0.5 -o old.onnx --report r.html
 stopped sigint_validate INT "$pare" validate "$zoo/resnet.onnx" --data "$data/train.h5" --report r.html --json r.json
 stopped sigint_run INT "$pare" run "$zoo/resnet.onnx" --data "$data/train.h5" -o out.h5
 stopped sigint_bench INT "$pare" bench "$zoo/mlp.onnx" --duration 60 --json b.json

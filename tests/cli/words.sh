@@ -8,11 +8,11 @@ mlp=$zoo/mlp.onnx
 
 # --- help, versions, mistakes ---
 works overview "$pare" --help
-for command in data inspect check calibrate quantize run validate bench report ops doctor version; do
+for command in data inspect check calibrate quantize prune run validate bench report ops doctor version; do
     says "overview_$command" "  $command"
 done
 wrong=
-for command in "data fashion-mnist" "data import" inspect check calibrate quantize run validate bench report ops doctor version completion; do
+for command in "data fashion-mnist" "data import" inspect check calibrate quantize prune run validate bench report ops doctor version completion; do
     # shellcheck disable=SC2086 # two words
     "$pare" $command --help >.test.out 2>.test.err && has "example:" .test.out && has "usage: pare $command" .test.out &&
         has "--json" .test.out && has "--device" .test.out && [ ! -s .test.err ] || wrong="$wrong $command"
@@ -26,7 +26,7 @@ refuses no_command 2 "no command 'valdate'|validate" "$pare" valdate
 refuses no_option 2 "did you mean --samples" "$pare" calibrate "$mlp" --sampels 3
 refuses bad_choice 2 "int8|fp16|bf16" "$pare" quantize "$mlp" -o q.onnx --precision int3
 refuses no_argument 2 "usage: pare inspect MODEL" "$pare" inspect
-refuses cuda 1 "--device cuda|cpu" "$pare" inspect "$mlp" --device cuda
+refuses cuda 1 "--device cuda:999|cpu" "$pare" bench "$mlp" --device cuda:999
 works device_cpu "$pare" version --device cpu
 "$pare" completion bash >completion.bash
 if ! command -v bash >/dev/null 2>&1; then
@@ -84,6 +84,11 @@ refuses unused_reference 2 "--reference does nothing with --data" "$pare" run "$
 works bf16 "$pare" quantize -q "$mlp" -o g.onnx --precision bf16
 works u8 "$pare" quantize -q "$mlp" -o u.onnx --ranges ranges.json --activations u8
 works check_result "$pare" check a.onnx
+refuses outputs_alone 2 "--outputs only says something with --groups" "$pare" inspect "$mlp" --outputs
+refuses groups_of_int8 1 "a.onnx|prune the float model first" "$pare" inspect a.onnx --groups
+works groups "$pare" inspect "$mlp" --groups
+says groups_named "from /1/Gemm"
+says groups_why "is an output of the model"
 works inspect_result "$pare" inspect a.onnx
 says inspect_says_int8 "int8"
 works validate "$pare" validate -q "$mlp" a.onnx --data "$data/test.h5" --samples 2000 --report report.html
@@ -106,7 +111,9 @@ refuses bench_shape_contradicts 1 "a.onnx|input" "$pare" bench a.onnx --shapes i
 # --- ranges: order and batch do not show; halves add up; another model's are refused ---
 calibrate="$pare calibrate -q $mlp --data $data/train.h5 --range 0:600 --samples 600"
 $calibrate -o all.json >/dev/null
-works shuffled $calibrate --shuffle 7 --batch 7 -o shuffled.json
+works shuffled $calibrate --shuffle 7 --batch 7 --threads 1 --trace runs.json -o shuffled.json
+[ "$(grep -o '"observe"' runs.json | wc -l)" = 80 ] && pass trace_of_runs || fail trace_of_runs "$(head -c 200 runs.json)"
+refuses trace_of_nothing 2 "--trace|without --data" "$pare" quantize "$mlp" -o x.onnx --precision fp16 --trace runs.json
 cmp -s all.json shuffled.json && pass shuffled_is_equal || fail shuffled_is_equal "the tables differ"
 "$pare" calibrate -q "$mlp" --data "$data/train.h5" --range 0:300 --samples 600 -o first.json >/dev/null
 "$pare" calibrate -q "$mlp" --data "$data/train.h5" --range 300:600 --samples 600 -o second.json >/dev/null

@@ -90,6 +90,21 @@ void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims
     return k->in[i].data;
 }
 
+void case_set_int(kernel_case *k, const char *name, int64_t v)
+{
+    assert_int_equal(pare_node_set_int(k->node, name, v), PARE_OK);
+}
+
+void case_set_float(kernel_case *k, const char *name, float v)
+{
+    assert_int_equal(pare_node_set_float(k->node, name, v), PARE_OK);
+}
+
+void case_set_ints(kernel_case *k, const char *name, const int64_t *v, int n)
+{
+    assert_int_equal(pare_node_set_ints(k->node, name, v, n), PARE_OK);
+}
+
 void case_infer(kernel_case *k)
 {
     pare_status st = k->op->infer(k->node);
@@ -100,10 +115,7 @@ void case_infer(kernel_case *k)
     assert_int_equal(posix_memalign(&k->out.data, 64, pare_view_bytes(&k->out) + 64), 0);
 }
 
-size_t case_bytes(const kernel_case *k)
-{
-    return pare_view_bytes(&k->out);
-}
+size_t case_bytes(const kernel_case *k) { return pare_view_bytes(&k->out); }
 
 const pare_kernel *case_plain(const kernel_case *k)
 {
@@ -113,33 +125,45 @@ const pare_kernel *case_plain(const kernel_case *k)
     return last;
 }
 
-/* Where the kernel shares a dying residual, its memory is the output's. */
-static void execute(kernel_case *k, const pare_kernel *kernel, pare_prep *prep, void *y)
+/* On host or device memory; waits for the device. */
+static void execute(kernel_case *k, const pare_kernel *kernel, const pare_prep *prep,
+                    const pare_view *in, pare_view *out, void *scratch)
 {
     pare_arena arena;
     pare_arena_init(&arena, &k->ctx);
-    pare_view in[8], out = k->out;
+    pare_call call = {.ctx = &k->ctx,
+                      .node = k->node,
+                      .in = in,
+                      .out = out,
+                      .in_count = k->in_count,
+                      .out_count = 1,
+                      .threads = prep->device ? 1 : k->threads,
+                      .state = prep->state,
+                      .scratch = scratch,
+                      .queue = prep->device ? prep->device->setup : NULL};
+    if (kernel->bind && kernel->bind(&call, &arena) != PARE_OK)
+        fail_msg("%s: %s", kernel->name, k->ctx.message);
+    pare_status st = kernel->run(&call);
+    if (st == PARE_OK && call.queue) st = prep->device->backend->sync(&k->ctx, call.queue);
+    if (st != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
+    if (kernel->unbind) kernel->unbind(call.bound);
+    pare_arena_free(&arena);
+}
+
+/* Where the kernel shares a dying residual, its memory is the output's. */
+static void host_execute(kernel_case *k, const pare_kernel *kernel, const pare_prep *prep, void *y)
+{
+    pare_view in[10], out = k->out;
+    void *scratch;
     memcpy(in, k->in, sizeof in);
     if (prep->share >= 0) {
         memcpy(out.data, in[prep->share].data, case_bytes(k));
         in[prep->share].data = out.data;
     }
-    pare_call call = {.ctx = &k->ctx,
-                      .node = k->node,
-                      .in = in,
-                      .out = &out,
-                      .in_count = k->in_count,
-                      .out_count = 1,
-                      .threads = k->threads,
-                      .state = prep->state};
-    assert_int_equal(posix_memalign(&call.scratch, 64, prep->scratch + 64), 0);
-    if (kernel->bind) assert_int_equal(kernel->bind(&call, &arena), PARE_OK);
-    pare_status st = kernel->run(&call);
-    if (st != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
+    assert_int_equal(posix_memalign(&scratch, 64, prep->scratch + 64), 0);
+    execute(k, kernel, prep, in, &out, scratch);
     memcpy(y, out.data, case_bytes(k));
-    if (kernel->unbind) kernel->unbind(call.bound);
-    free(call.scratch);
-    pare_arena_free(&arena);
+    free(scratch);
 }
 
 /* --- the same node on a device, where the tests are built with one --- */
@@ -157,8 +181,8 @@ static bool is_curved(const kernel_case *k)
 }
 
 /* How far apart a device's element may be: bytes none (one step behind a curved activation), floats
-   one unit of their type's rounding (f32: 1e-5), relative to the tensor's largest value or 1: sums in
-   another order differ by what their terms' rounding is, not by their own. */
+   one unit of their type's rounding (f32: 1e-5), relative to the tensor's largest value or 1: sums
+   in another order differ by what their terms' rounding is, not by their own. */
 static void compare_device(const kernel_case *k, const char *kernel, const void *want,
                            const void *got)
 {
@@ -197,25 +221,19 @@ static void device_execute(kernel_case *k, const pare_kernel *kernel, const pare
                            const void *want)
 {
     pare_device *device = prep->device;
-    pare_view in[8], out;
+    pare_view in[10], out;
     void *got = malloc(case_bytes(k) + 1);
     assert_non_null(got);
     device_views(k, device, k->in, k->in_count, in);
     device_views(k, device, &k->out, 1, &out);
-    pare_call call = {.ctx = &k->ctx,
-                      .node = k->node,
-                      .in = in,
-                      .out = &out,
-                      .in_count = k->in_count,
-                      .out_count = 1,
-                      .threads = 1,
-                      .state = prep->state,
-                      .queue = device->setup};
-    if (kernel->run(&call) != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
     const pare_backend *b = device->backend;
+    void *scratch;
+    assert_int_equal(b->alloc(&k->ctx, device, &scratch, prep->scratch), PARE_OK);
+    execute(k, kernel, prep, in, &out, scratch);
     assert_int_equal(b->download(&k->ctx, device->setup, got, out.data, case_bytes(k)), PARE_OK);
     assert_int_equal(b->sync(&k->ctx, device->setup), PARE_OK);
     compare_device(k, kernel->name, want, got);
+    b->free(device, scratch);
     for (int i = 0; i < k->in_count; i++)
         if (in[i].dtype != PARE_NOTYPE) b->free(device, in[i].data);
     b->free(device, out.data);
@@ -230,7 +248,8 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
     for (const pare_kernel *const *it = k->op->cuda; *it; it++) {
         pare_prep prep = *plain;
         prep.device = device;
-        prep.dying = 0;
+        prep.dying = prep.packed = 0;
+        prep.scratch = 0;
         prep.state = NULL;
         if ((*it)->can && !(*it)->can(&prep)) continue;
         if ((*it)->prepare && (*it)->prepare(&prep) != PARE_OK)
@@ -252,7 +271,7 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
 {
     pare_arena arena;
     pare_arena_init(&arena, &k->ctx);
-    pare_view in[8], out = k->out;
+    pare_view in[10], out = k->out;
     memcpy(in, k->in, sizeof in);
     for (int i = 0; i < k->in_count; i++)
         if (!k->constant[i]) in[i].data = NULL;
@@ -272,10 +291,22 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
     if (takes) {
         if (kernel->prepare && kernel->prepare(&prep) != PARE_OK)
             fail_msg("%s: %s", kernel->name, k->ctx.message);
-        execute(k, kernel, &prep, y);
+        host_execute(k, kernel, &prep, y);
         if (kernel == case_plain(k)) device_check(k, &prep, y);
         if (kernel->release) kernel->release(prep.state);
     }
     pare_arena_free(&arena);
     return takes;
+}
+
+void case_run_there(kernel_case *k, int kernels)
+{
+    case_infer(k);
+    void *y = malloc(case_bytes(k) + 1);
+    assert_non_null(y);
+    assert_true(case_run(k, case_plain(k), y));
+    if (k->device_runs < kernels)
+        fail_msg("%s of %s: %d of the device's kernels took it, expected %d", k->node->op_type,
+                 pare_type(k->in[0].dtype)->name, k->device_runs, kernels);
+    free(y);
 }

@@ -10,13 +10,14 @@ typedef struct kernel_case {
     pare_model *model;
     pare_node *node;
     const pare_op *op;
-    pare_view in[8], out;
+    pare_view in[10], out;
     int in_count;
-    bool constant[8], nhwc; /* nhwc: rank-4 inputs and outputs are in N, H, W, C order */
+    bool constant[10], nhwc; /* nhwc: rank-4 inputs and outputs are in N, H, W, C order */
     bool canonical;
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
-    int device_runs; /* kernels of a device that ran the node so far, where tests are built with one */
+    int device_runs; /* kernels of a device that ran the node so far, where tests are built with one
+                      */
     uint64_t seed;
 } kernel_case;
 
@@ -34,12 +35,21 @@ float case_float(kernel_case *k);
 void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims, bool constant,
                  int low, int high);
 
+/* Attributes of the node. */
+void case_set_int(kernel_case *k, const char *name, int64_t v);
+void case_set_float(kernel_case *k, const char *name, float v);
+void case_set_ints(kernel_case *k, const char *name, const int64_t *v, int n);
+
 /* Infers the output and gives it memory. */
 void case_infer(kernel_case *k);
 
 /* Does the kernel take the node? Runs it; the output's bytes go to y (row-major or N, H, W, C as
    nhwc says). False where can() says no. */
 bool case_run(kernel_case *k, const pare_kernel *kernel, void *y);
+
+/* Infers, then runs the plain kernel and against it all of the device's; fails unless at least
+   `kernels` of these take the node. */
+void case_run_there(kernel_case *k, int kernels);
 
 /* The row's plain kernel (the last), and the first that can. */
 const pare_kernel *case_plain(const kernel_case *k);

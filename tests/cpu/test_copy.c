@@ -11,15 +11,9 @@
 #include <cmocka.h>
 
 #define DIMS(...)                                                                                  \
-    (const int64_t[])                                                                              \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+    (const int64_t[]) { __VA_ARGS__ }
 #define FLOATS(...)                                                                                \
-    (const float[])                                                                                \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+    (const float[]) { __VA_ARGS__ }
 
 static uint32_t next(uint64_t *seed)
 {
@@ -239,7 +233,8 @@ static void rows_of_every_length(void **state)
             pare_copy_view(&dst, &src, 2);
             for (int64_t i = 0; i < a * b * n; i++) {
                 int64_t row = i / n, at = (row % a * b + row / a) * n + i % n;
-                if (memcmp((char *)to + (size_t)i * bytes, (char *)from + (size_t)at * bytes, bytes))
+                if (memcmp((char *)to + (size_t)i * bytes, (char *)from + (size_t)at * bytes,
+                           bytes))
                     fail_msg("type %d, rows of %d: element %d", (int)types[t], (int)n, (int)i);
             }
             assert_int_equal(((char *)to)[(size_t)(a * b * n) * bytes], 0); /* and nothing behind */

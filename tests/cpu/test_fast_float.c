@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fast float kernels against the plain ones on random shapes, and canonical execution: the bytes of
    a sample do not depend on the batch it is in or on the threads. Tolerance: of the largest output,
-   f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type). */
+   f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type).
+   PARE_EXACT=quick: a quarter of the shapes. */
 #include "tests/cpu/kernel_case.h"
 #include "runtime/ops/fused.h"
 
@@ -60,16 +61,6 @@ static int check(kernel_case *k)
     return served;
 }
 
-static void set_int(kernel_case *k, const char *name, int64_t v)
-{
-    assert_int_equal(pare_node_set_int(k->node, name, v), PARE_OK);
-}
-
-static void set_ints(kernel_case *k, const char *name, const int64_t *v, int n)
-{
-    assert_int_equal(pare_node_set_ints(k->node, name, v, n), PARE_OK);
-}
-
 static void set_act(kernel_case *k)
 {
     int a = case_between(k, 0, 10);
@@ -117,10 +108,10 @@ static int conv_case(uint64_t seed)
         case_input(&k, t, 4, y, false, 0, 3);
         if (case_between(&k, 0, 1)) k.dying = 1u << 3;
     }
-    set_ints(&k, "strides", stride, 2);
-    set_ints(&k, "pads", pads, 4);
-    set_ints(&k, "dilations", dilations, 2);
-    set_int(&k, "group", group);
+    case_set_ints(&k, "strides", stride, 2);
+    case_set_ints(&k, "pads", pads, 4);
+    case_set_ints(&k, "dilations", dilations, 2);
+    case_set_int(&k, "group", group);
     if (seed % 3) set_act(&k);
     int served = check(&k);
     case_close(&k);
@@ -145,8 +136,8 @@ static int matmul_case(uint64_t seed)
     pare_dtype t = float_type(&k);
     case_input(&k, t, rank, a + 3 - rank, false, 0, 1);
     case_input(&k, t, b_rank, b + 3 - b_rank, constant, 0, 1);
-    if (which == 2) set_int(&k, "transA", ta);
-    if (which != 1) set_int(&k, "transB", tb);
+    if (which == 2) case_set_int(&k, "transA", ta);
+    if (which != 1) case_set_int(&k, "transB", tb);
     if (which == 2) {
         assert_int_equal(pare_node_set_float(k.node, "alpha", 0.5f), PARE_OK);
         assert_int_equal(pare_node_set_float(k.node, "beta", 2), PARE_OK);
@@ -212,11 +203,11 @@ static int pool_case(uint64_t seed)
                            : 0,
                type ? 127 : 1);
     if (which < 2) {
-        set_ints(&k, "kernel_shape", kernel, 2);
-        set_ints(&k, "strides", stride, 2);
-        set_ints(&k, "pads", pads, 4);
-        set_int(&k, "ceil_mode", case_between(&k, 0, 1));
-        if (which == 1) set_int(&k, "count_include_pad", case_between(&k, 0, 1));
+        case_set_ints(&k, "kernel_shape", kernel, 2);
+        case_set_ints(&k, "strides", stride, 2);
+        case_set_ints(&k, "pads", pads, 4);
+        case_set_int(&k, "ceil_mode", case_between(&k, 0, 1));
+        if (which == 1) case_set_int(&k, "count_include_pad", case_between(&k, 0, 1));
     }
     int served = check(&k);
     case_close(&k);
@@ -225,28 +216,18 @@ static int pool_case(uint64_t seed)
 
 static void many(int (*one)(uint64_t seed), int cases)
 {
+    const char *word = getenv("PARE_EXACT");
     int served = 0;
+    if (word && !strcmp(word, "quick")) cases /= 4;
     for (int i = 1; i <= cases; i++) served += one((uint64_t)i);
     print_message("%d cases, %d fast runs\n", cases, served);
     assert_true(served > cases / 2);
 }
 
-static void convolutions_agree(void **state)
-{
-    (void)state, many(conv_case, 150);
-}
-static void products_agree(void **state)
-{
-    (void)state, many(matmul_case, 300);
-}
-static void attention_agrees(void **state)
-{
-    (void)state, many(attention_case, 60);
-}
-static void pools_agree(void **state)
-{
-    (void)state, many(pool_case, 90);
-}
+static void convolutions_agree(void **state) { (void)state, many(conv_case, 150); }
+static void products_agree(void **state) { (void)state, many(matmul_case, 300); }
+static void attention_agrees(void **state) { (void)state, many(attention_case, 60); }
+static void pools_agree(void **state) { (void)state, many(pool_case, 90); }
 
 /* --- canonical execution --- */
 
@@ -274,8 +255,8 @@ static void run_batch(const shape_case *s, const float *x, int64_t n, int thread
     memcpy(copy, weight, pare_view_bytes(&k.in[1]));
     case_close(&w);
     if (s->rank == 4) {
-        set_ints(&k, "pads", pads, 4);
-        set_int(&k, "group", s->group);
+        case_set_ints(&k, "pads", pads, 4);
+        case_set_int(&k, "group", s->group);
     }
     case_infer(&k);
     const pare_kernel *const *it = k.op->cpu;

@@ -14,16 +14,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void set_float(kernel_case *k, const char *name, float v)
-{
-    assert_int_equal(pare_node_set_float(k->node, name, v), PARE_OK);
-}
-
-static void set_int(kernel_case *k, const char *name, int64_t v)
-{
-    assert_int_equal(pare_node_set_int(k->node, name, v), PARE_OK);
-}
-
 static int value(const pare_view *v, const void *data, int64_t i)
 {
     return v->dtype == PARE_s8 ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
@@ -36,10 +26,7 @@ static int clamped(float v, int zero, pare_dtype to)
     return (int)(v < low ? low : v > high ? high : v);
 }
 
-static pare_dtype byte_type(kernel_case *k)
-{
-    return case_between(k, 0, 1) ? PARE_s8 : PARE_u8;
-}
+static pare_dtype byte_type(kernel_case *k) { return case_between(k, 0, 1) ? PARE_s8 : PARE_u8; }
 
 static void *byte_input(kernel_case *k, pare_dtype t, int rank, const int64_t *dims)
 {
@@ -51,10 +38,7 @@ static int zero_of(kernel_case *k, pare_dtype t)
     return case_between(k, t == PARE_s8 ? -128 : 0, t == PARE_s8 ? 127 : 255);
 }
 
-static float scale_of(kernel_case *k)
-{
-    return 0.005f + (float)case_between(k, 0, 1000) * 0.0001f;
-}
+static float scale_of(kernel_case *k) { return 0.005f + (float)case_between(k, 0, 1000) * 0.0001f; }
 
 /* Runs the first kernel that can. */
 static void *output_of(kernel_case *k)
@@ -80,9 +64,10 @@ static int64_t sum_case(uint64_t seed, bool product)
     float sa = scale_of(&k), sb = scale_of(&k), sy = scale_of(&k) * (product ? 30 : 1);
     int za = zero_of(&k, a), zb = zero_of(&k, b), zy = zero_of(&k, to),
         relu = case_between(&k, 0, 1);
-    set_float(&k, "a_scale", sa), set_float(&k, "b_scale", sb), set_float(&k, "y_scale", sy);
-    set_int(&k, "a_zero_point", za), set_int(&k, "b_zero_point", zb);
-    set_int(&k, "y_zero_point", zy), set_int(&k, "to", to);
+    case_set_float(&k, "a_scale", sa), case_set_float(&k, "b_scale", sb),
+        case_set_float(&k, "y_scale", sy);
+    case_set_int(&k, "a_zero_point", za), case_set_int(&k, "b_zero_point", zb);
+    case_set_int(&k, "y_zero_point", zy), case_set_int(&k, "to", to);
     if (relu) assert_int_equal(pare_node_set_string(k.node, "activation", "relu"), PARE_OK);
     void *y = output_of(&k);
     int64_t n = pare_view_count(&k.out);
@@ -122,7 +107,8 @@ static void a_sum_by_hand(void **state)
     int8_t *a = case_input(&k, PARE_s8, 1, dims, false, 0, 1);
     int8_t *b = case_input(&k, PARE_s8, 1, dims, false, 0, 1);
     memcpy(a, (int8_t[]){3, 1, 0}, 3), memcpy(b, (int8_t[]){5, 0, 5}, 3);
-    set_float(&k, "a_scale", 0.5f), set_float(&k, "b_scale", 0.25f), set_float(&k, "y_scale", 0.5f);
+    case_set_float(&k, "a_scale", 0.5f), case_set_float(&k, "b_scale", 0.25f),
+        case_set_float(&k, "y_scale", 0.5f);
     int8_t *y = output_of(&k);
     assert_int_equal(y[0], 6);
     assert_int_equal(y[1], 1);
@@ -158,8 +144,9 @@ static void requantized_bytes(void **state)
         byte_input(&k, t, 2, dims);
         float sx = scale_of(&k), sy = scale_of(&k);
         int zx = zero_of(&k, t), zy = zero_of(&k, to);
-        set_float(&k, "x_scale", sx), set_float(&k, "y_scale", sy);
-        set_int(&k, "x_zero_point", zx), set_int(&k, "y_zero_point", zy), set_int(&k, "to", to);
+        case_set_float(&k, "x_scale", sx), case_set_float(&k, "y_scale", sy);
+        case_set_int(&k, "x_zero_point", zx), case_set_int(&k, "y_zero_point", zy),
+            case_set_int(&k, "to", to);
         void *y = output_of(&k);
         for (int64_t i = 0; i < 900; i++) {
             float v = (float)(value(&k.in[0], k.in[0].data, i) - zx) * (sx / sy);
@@ -185,7 +172,7 @@ static void joined_tensors(void **state)
         pare_attr attr = {.name = "scales", .kind = PARE_ATTR_FLOATS, .count = 3, .floats = scales};
         assert_int_equal(pare_node_set_attr(k.node, &attr), PARE_OK);
         assert_int_equal(pare_node_set_ints(k.node, "zero_points", zeros, 3), PARE_OK);
-        set_int(&k, "axis", 1);
+        case_set_int(&k, "axis", 1);
         uint8_t *y = output_of(&k);
         for (int64_t n = 0; n < 2; n++)
             for (int64_t c = 0; c < a[1] + b[1]; c++)
@@ -215,15 +202,15 @@ static void averaged_windows(void **state)
         const int8_t *x = k.in[0].data;
         float sx = scale_of(&k), sy = scale_of(&k);
         int zx = zero_of(&k, PARE_s8), zy = zero_of(&k, PARE_u8);
-        set_float(&k, "x_scale", sx), set_float(&k, "y_scale", sy);
-        set_int(&k, "x_zero_point", zx), set_int(&k, "y_zero_point", zy);
-        set_int(&k, "to", PARE_u8);
+        case_set_float(&k, "x_scale", sx), case_set_float(&k, "y_scale", sy);
+        case_set_int(&k, "x_zero_point", zx), case_set_int(&k, "y_zero_point", zy);
+        case_set_int(&k, "to", PARE_u8);
         if (!global) {
             assert_int_equal(pare_node_set_ints(k.node, "kernel_shape", (int64_t[]){2, 2}, 2),
                              PARE_OK);
             assert_int_equal(pare_node_set_ints(k.node, "pads", (int64_t[]){1, 1, 1, 1}, 4),
                              PARE_OK);
-            set_int(&k, "count_include_pad", padded);
+            case_set_int(&k, "count_include_pad", padded);
         }
         uint8_t *y = output_of(&k);
         int64_t out = global ? 1 : s + 1, span = global ? s : 2, shift = global ? 0 : 1;

@@ -34,21 +34,6 @@ static const char *const acts[] = {"none", "relu",        "clip",      "leaky_re
                                    "gelu", "silu",        "hardswish", "sigmoid",
                                    "tanh", "hardsigmoid", "gelu_tanh"};
 
-static void set_int(kernel_case *k, const char *name, int64_t v)
-{
-    assert_int_equal(pare_node_set_int(k->node, name, v), PARE_OK);
-}
-
-static void set_float(kernel_case *k, const char *name, float v)
-{
-    assert_int_equal(pare_node_set_float(k->node, name, v), PARE_OK);
-}
-
-static void set_ints(kernel_case *k, const char *name, const int64_t *v, int n)
-{
-    assert_int_equal(pare_node_set_ints(k->node, name, v, n), PARE_OK);
-}
-
 static int zero_point(kernel_case *k, pare_dtype t)
 {
     int kind = case_between(k, 0, 2);
@@ -56,30 +41,27 @@ static int zero_point(kernel_case *k, pare_dtype t)
     return t == PARE_s8 ? case_between(k, -128, 127) : case_between(k, 0, 255);
 }
 
-static pare_dtype byte_type(kernel_case *k)
-{
-    return case_between(k, 0, 1) ? PARE_s8 : PARE_u8;
-}
+static pare_dtype byte_type(kernel_case *k) { return case_between(k, 0, 1) ? PARE_s8 : PARE_u8; }
 
 /* Scales such that outputs spread over the type: spread is about the sum's size. */
 static void set_quant(kernel_case *k, pare_dtype x, pare_dtype z, pare_dtype to, float spread)
 {
-    set_float(k, "x_scale", 0.01f + (float)case_between(k, 0, 100) * 0.001f);
-    set_float(k, "y_scale", spread * (0.005f + (float)case_between(k, 0, 1000) * 0.00002f));
-    set_int(k, "x_zero_point", zero_point(k, x));
-    set_int(k, "to", to);
-    if (to != PARE_f32) set_int(k, "y_zero_point", zero_point(k, to));
+    case_set_float(k, "x_scale", 0.01f + (float)case_between(k, 0, 100) * 0.001f);
+    case_set_float(k, "y_scale", spread * (0.005f + (float)case_between(k, 0, 1000) * 0.00002f));
+    case_set_int(k, "x_zero_point", zero_point(k, x));
+    case_set_int(k, "to", to);
+    if (to != PARE_f32) case_set_int(k, "y_zero_point", zero_point(k, to));
     if (z == PARE_NOTYPE) return;
-    set_float(k, "z_scale", spread * 0.01f);
-    if (z != PARE_f32) set_int(k, "z_zero_point", zero_point(k, z));
+    case_set_float(k, "z_scale", spread * 0.01f);
+    if (z != PARE_f32) case_set_int(k, "z_zero_point", zero_point(k, z));
 }
 
 static bool set_act(kernel_case *k)
 {
     int a = case_between(k, 0, 1) ? case_between(k, 0, 3) : case_between(k, 0, 10);
     assert_int_equal(pare_node_set_string(k->node, "activation", acts[a]), PARE_OK);
-    if (a == 2) set_float(k, "alpha", 0), set_float(k, "beta", 6);
-    if (a == 3) set_float(k, "alpha", 0.1f);
+    if (a == 2) case_set_float(k, "alpha", 0), case_set_float(k, "beta", 6);
+    if (a == 3) case_set_float(k, "alpha", 0.1f);
     return a > 3;
 }
 
@@ -197,10 +179,10 @@ static void conv_case(uint64_t seed, tally *t)
     else
         case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
     floats_input(&k, case_between(&k, 0, 3) ? m : 1, 0.001f, 0.02f);
-    set_ints(&k, "strides", stride, 2);
-    set_ints(&k, "pads", pads, 4);
-    set_ints(&k, "dilations", dilations, 2);
-    set_int(&k, "group", group);
+    case_set_ints(&k, "strides", stride, 2);
+    case_set_ints(&k, "pads", pads, 4);
+    case_set_ints(&k, "dilations", dilations, 2);
+    case_set_int(&k, "group", group);
     float spread = sqrtf((float)(c / group * kh * kw)) * 6;
     set_quant(&k, xt, zt, to, large ? spread * 1000 : spread);
     if (dies) k.dying = 1u << 3;
@@ -238,10 +220,10 @@ static void matmul_case(uint64_t seed, tally *t)
     else
         case_input(&k, PARE_NOTYPE, 0, NULL, false, 0, 0);
     floats_input(&k, constant && case_between(&k, 0, 3) ? n : 1, 0.001f, 0.02f);
-    set_int(&k, "transB", tb);
+    case_set_int(&k, "transB", tb);
     float spread = sqrtf((float)d) * 6;
     set_quant(&k, at, zt, to, large ? spread * 1000 : spread);
-    if (!constant) set_int(&k, "w_zero_point", zero_point(&k, bt));
+    if (!constant) case_set_int(&k, "w_zero_point", zero_point(&k, bt));
     if (zt == to && case_between(&k, 0, 1)) k.dying = 1u << 3;
     bool curved = set_act(&k);
     check(&k, curved, t);

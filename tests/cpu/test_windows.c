@@ -11,15 +11,9 @@
 #include <cmocka.h>
 
 #define DIMS(...)                                                                                  \
-    (const int64_t[])                                                                              \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+    (const int64_t[]) { __VA_ARGS__ }
 #define FLOATS(...)                                                                                \
-    (const float[])                                                                                \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+    (const float[]) { __VA_ARGS__ }
 
 static void ints(pare_node *n, const char *name, int count, const int64_t *v)
 {

@@ -16,8 +16,5 @@ enum {
 /* Called without arguments: they are of no use here. */
 #define FAKE(library, name, symbol, parameters)                                                    \
     int symbol(void);                                                                              \
-    int symbol(void)                                                                               \
-    {                                                                                              \
-        return 100 + NUMBER_##symbol;                                                              \
-    }
+    int symbol(void) { return 100 + NUMBER_##symbol; }
 PARE_BLAS_FUNCTIONS(FAKE)

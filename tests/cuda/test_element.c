@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every element-by-element operator of the device in every float type, dense, broadcast and in N, H,
-   W, C order, against the CPU's plain kernel (kernel_case.h compares). */
+/* Every element-by-element operator of the device in every float type, dense, broadcast and in N,
+   H, W, C order, against the CPU's plain kernel (kernel_case.h compares). */
 #include "tests/cpu/kernel_case.h"
 #include "tests/simt/testing.h"
 
@@ -8,25 +8,16 @@
 
 static const pare_dtype floats[] = {PARE_f32, PARE_f16, PARE_bf16};
 
-static void run(kernel_case *k)
-{
-    case_infer(k);
-    void *y = malloc(case_bytes(k) + 1);
-    assert_non_null(y);
-    assert_true(case_run(k, case_plain(k), y));
-    assert_true(k->device_runs > 0);
-    free(y);
-}
-
 static void functions_of_one_tensor(void **state)
 {
     (void)state;
     static const char *const ops[] = {
-        "Relu",  "Abs",  "Neg",     "Sign",    "Sqrt",  "Reciprocal",      "Floor",       "Ceil",
-        "Round", "Exp",  "Log",     "Erf",     "Sin",   "Cos",             "Tan",         "Asin",
-        "Acos",  "Atan", "Sinh",    "Cosh",    "Asinh", "Acosh",           "Atanh",       "LeakyRelu",
-        "Elu",   "Celu", "Selu",    "Sigmoid", "Tanh",  "ThresholdedRelu", "HardSigmoid", "HardSwish",
-        "Gelu",  "Mish", "Softplus", "Softsign"};
+        "Relu",        "Abs",       "Neg",   "Sign",    "Sqrt",     "Reciprocal",
+        "Floor",       "Ceil",      "Round", "Exp",     "Log",      "Erf",
+        "Sin",         "Cos",       "Tan",   "Asin",    "Acos",     "Atan",
+        "Sinh",        "Cosh",      "Asinh", "Acosh",   "Atanh",    "LeakyRelu",
+        "Elu",         "Celu",      "Selu",  "Sigmoid", "Tanh",     "ThresholdedRelu",
+        "HardSigmoid", "HardSwish", "Gelu",  "Mish",    "Softplus", "Softsign"};
     static const int64_t sizes[] = {0, 1, 31, 257};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int t = 0; t < 3; t++)
@@ -34,7 +25,7 @@ static void functions_of_one_tensor(void **state)
                 kernel_case k;
                 case_open(&k, "", ops[o], o + 1);
                 case_input(&k, floats[t], 1, &sizes[s], false, 0, 1);
-                run(&k);
+                case_run_there(&k, 1);
                 case_close(&k);
             }
 }
@@ -54,7 +45,7 @@ static void functions_of_two_tensors(void **state)
                 if (shape % 3 == 0) case_input(&k, floats[t], 4, whole, false, 0, 1);
                 if (shape % 3 == 1) case_input(&k, floats[t], 3, channel, false, 0, 1);
                 if (shape % 3 == 2) case_input(&k, floats[t], 1, row, false, 0, 1);
-                run(&k);
+                case_run_there(&k, 1);
                 case_close(&k);
             }
 }
@@ -66,10 +57,10 @@ static void remainders(void **state)
         kernel_case k;
         const int64_t n = 65;
         case_open(&k, "", "Mod", 3);
-        assert_int_equal(pare_node_set_int(k.node, "fmod", fmod), PARE_OK);
+        case_set_int(&k, "fmod", fmod);
         case_input(&k, PARE_f32, 1, &n, false, 0, 40);
         case_input(&k, PARE_f32, 1, &n, false, 0, 7);
-        run(&k);
+        case_run_there(&k, 1);
         case_close(&k);
     }
 }
@@ -85,11 +76,10 @@ static void limits_given_and_absent(void **state)
             case_input(&k, floats[t], 2, dims, false, 0, 2);
             for (int i = 0; i < 2; i++) {
                 bool given = which >> i & 1;
-                void *limit =
-                    case_input(&k, given ? floats[t] : PARE_NOTYPE, 0, NULL, true, 0, 1);
+                void *limit = case_input(&k, given ? floats[t] : PARE_NOTYPE, 0, NULL, true, 0, 1);
                 if (given) pare_type(floats[t])->from_f32_ref(limit, i ? 0.5f : -0.5f);
             }
-            run(&k);
+            case_run_there(&k, 1);
             case_close(&k);
         }
 }
@@ -108,7 +98,7 @@ static void choices_by_size_of_element(void **state)
         assert_true(condition[0] <= 1);
         case_input(&k, types[t], 2, dims, false, 0, 100);
         case_input(&k, types[t], 1, &dims[1], false, 0, 100);
-        run(&k);
+        case_run_there(&k, 1);
         case_close(&k);
     }
 }
@@ -116,8 +106,10 @@ static void choices_by_size_of_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(functions_of_one_tensor), device_test(functions_of_two_tensors),
-        device_test(remainders),              device_test(limits_given_and_absent),
+        device_test(functions_of_one_tensor),
+        device_test(functions_of_two_tensors),
+        device_test(remainders),
+        device_test(limits_given_and_absent),
         device_test(choices_by_size_of_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

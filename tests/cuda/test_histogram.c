@@ -6,10 +6,6 @@
 #include "calib/histogram.h"
 #include "runtime/cuda/histogram.h"
 
-_Static_assert((int)PARE_CUDA_BINS == (int)PARE_HISTOGRAM_BINS &&
-                   (int)PARE_CUDA_OCTAVE_BINS == (int)PARE_OCTAVE_BINS,
-               "device and host keep the same bins");
-
 static float extreme(int ordered)
 {
     int32_t bits = ordered ^ ((ordered >> 31) & 0x7fffffff);
@@ -18,8 +14,9 @@ static float extreme(int ordered)
     return value + 0.0f; /* -0 is 0 */
 }
 
-static void assert_same(const pare_cuda_histogram *d, const pare_histogram *h)
+static void assert_same(const pare_tally_bins *bins_of, const pare_histogram *h)
 {
+    const pare_tally *d = &bins_of->tally;
     assert_true(d->count == h->count && d->zero == h->zero);
     assert_true(d->nan == h->nan && d->inf == h->inf);
     bool empty = h->count == h->nan + h->inf;
@@ -29,7 +26,7 @@ static void assert_same(const pare_cuda_histogram *d, const pare_histogram *h)
     for (int sign = 0; sign < 2; sign++) {
         const uint64_t *bins = pare_histogram_bins(h, sign);
         for (int i = -1; i < PARE_HISTOGRAM_BINS; i++) {
-            uint64_t there = d->slot[sign][1 + i], wanted = bins ? bins[i] : 0;
+            uint64_t there = bins_of->slot[sign][1 + i], wanted = bins ? bins[i] : 0;
             if (there != wanted) print_error("sign %d bin %d\n", sign, i);
             assert_true(there == wanted);
         }
@@ -47,18 +44,19 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
 {
     pare_ctx ctx;
     pare_histogram *h;
-    pare_cuda_histogram *d, *copy = malloc(sizeof *copy);
+    pare_tally_bins *d, *copy = malloc(sizeof *copy);
     pare_ctx_init(&ctx);
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
-    CUDA_OK(pare_cuda_histogram_clear(d, NULL));
+    CUDA_OK(pare_cuda_tally_clear(d, sizeof *d, 1, NULL));
     for (int i = 0; i < count; i++) {
-        size_t size = dtype == PARE_f32 ? 4 : 2;
+        size_t size = (size_t)pare_type(dtype)->bits / 8;
         size_t bytes = (size_t)pieces[i].n * size, skip = (size_t)pieces[i].skip * size;
         unsigned char *values;
         CUDA_OK(cudaMalloc((void **)&values, bytes + skip + !bytes));
         CUDA_OK(cudaMemcpy(values + skip, pieces[i].values, bytes, cudaMemcpyHostToDevice));
-        CUDA_OK(pare_cuda_histogram_add(d, dtype, values + skip, pieces[i].n, blocks, NULL));
+        CUDA_OK(
+            pare_cuda_tally_add(&d->tally, true, dtype, values + skip, pieces[i].n, blocks, NULL));
         CUDA_OK(cudaDeviceSynchronize());
         CUDA_OK(cudaFree(values));
         assert_int_equal(pare_histogram_add(&ctx, h, dtype, pieces[i].values, pieces[i].n),
@@ -116,6 +114,21 @@ static void halves_are_widened_first(void **state)
         }
 }
 
+static void doubles_are_rounded_first(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 2, 3, 33, 2001};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        float *x = make_values(sizes[s], (uint32_t)(s + 90), 3);
+        double *y = malloc((size_t)sizes[s] * sizeof *y);
+        for (int64_t i = 0; i < sizes[s]; i++) y[i] = (double)x[i] * (1 + 1e-9 * (double)(i % 100));
+        y[0] = 1e300; /* infinite in f32 */
+        check_pieces(PARE_f64, &(piece){y, sizes[s], (int)(s % 2)}, 1, 2);
+        free(x);
+        free(y);
+    }
+}
+
 /* The window moves up by few octaves, by many, not at all; what falls out is counted below. */
 static void pieces_of_growing_range_move_the_window(void **state)
 {
@@ -143,10 +156,10 @@ static void special_values_alone(void **state)
 static void other_types_are_refused(void **state)
 {
     (void)state;
-    pare_cuda_histogram *d;
+    pare_tally_bins *d;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
-    CUDA_OK(pare_cuda_histogram_clear(d, NULL));
-    CUDA_IS(cudaErrorInvalidValue, pare_cuda_histogram_add(d, PARE_s8, d, 4, 1, NULL));
+    CUDA_OK(pare_cuda_tally_clear(d, sizeof *d, 1, NULL));
+    CUDA_IS(cudaErrorInvalidValue, pare_cuda_tally_add(&d->tally, true, PARE_s8, d, 4, 1, NULL));
     CUDA_OK(cudaFree(d));
 }
 
@@ -155,7 +168,7 @@ static void failing_calls_are_passed_on(void **state)
 {
     (void)state;
     if (!simt_emulated()) skip();
-    pare_cuda_histogram *d;
+    pare_tally_bins *d;
     float *x;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
     x = device_copy(NULL, 100 * sizeof *x);
@@ -163,8 +176,8 @@ static void failing_calls_are_passed_on(void **state)
     int turns = 0;
     for (uint64_t n = 1; failed; n++, turns++) {
         simt_fail_at(n, cudaErrorLaunchFailure, false);
-        cudaError_t e = pare_cuda_histogram_clear(d, NULL);
-        if (!e) e = pare_cuda_histogram_add(d, PARE_f32, x, 100, 1, NULL);
+        cudaError_t e = pare_cuda_tally_clear(d, sizeof *d, 1, NULL);
+        if (!e) e = pare_cuda_tally_add(&d->tally, true, PARE_f32, x, 100, 1, NULL);
         uint64_t calls = simt_calls();
         simt_fail_at(0, 0, false);
         failed = e != cudaSuccess;
@@ -172,7 +185,8 @@ static void failing_calls_are_passed_on(void **state)
         assert_true(calls > 0);
         (void)cudaGetLastError();
     }
-    assert_int_equal(turns, 9); /* memset, launch, error; attribute, three launches, error; none */
+    assert_int_equal(turns,
+                     11); /* memset, launch, error; attribute, three launches and errors; none */
     CUDA_OK(cudaFree(x));
     CUDA_OK(cudaFree(d));
 }
@@ -182,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(every_size_and_alignment_of_f32),
         device_test(halves_are_widened_first),
+        device_test(doubles_are_rounded_first),
         device_test(pieces_of_growing_range_move_the_window),
         device_test(special_values_alone),
         device_test(other_types_are_refused),

@@ -13,7 +13,7 @@ export PKG_CONFIG_PATH
 # shellcheck disable=SC2046 # lists of flags
 "${CC:-cc}" -std=c11 -Wall -Wextra -Werror tests/example/quantize.c $(pkg-config --cflags pare) \
     $(pkg-config --static --libs pare) -o "$work/quantize"
-[ "$("$work/usr/bin/pare" version)" = "pare $(pkg-config --modversion pare)" ]
+[ "$("$work/usr/bin/pare" version | head -1)" = "pare $(pkg-config --modversion pare)" ]
 [ -f data/train.h5 ] || "$work/usr/bin/pare" data fashion-mnist -q -o data/ >/dev/null
 "$work/quantize" datasets/zoo/mlp.onnx data/train.h5 "$work/example.onnx"
 "$work/usr/bin/pare" quantize -q datasets/zoo/mlp.onnx -o "$work/program.onnx" --data data/train.h5

@@ -43,7 +43,8 @@ static void fake_free(pare_device *d, void *memory)
     free(here(memory));
 }
 
-static pare_status fake_upload(pare_ctx *ctx, pare_queue *q, void *dst, const void *src, size_t bytes)
+static pare_status fake_upload(pare_ctx *ctx, pare_queue *q, void *dst, const void *src,
+                               size_t bytes)
 {
     PARE_TRY(allowed(ctx, q->device));
     counts_of(q->device)->uploads++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device for tests: its memory is the host's, but its addresses carry a bit that makes the processor
-   refuse them, so that whoever reads them on the host faults at that line. It has no kernels; copies
-   are done at once. Counts what is open. */
+/* A device for tests: its memory is the host's, but its addresses carry a bit that makes the
+   processor refuse them, so that whoever reads them on the host faults at that line. It has no
+   kernels; copies are done at once. Counts what is open. */
 #ifndef PARE_TESTS_EXEC_FAKE_DEVICE_H
 #define PARE_TESTS_EXEC_FAKE_DEVICE_H
 

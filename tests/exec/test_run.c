@@ -64,7 +64,8 @@ static void a_wrong_shape_is_named(void **state)
     pare_model *m = two_relus(&ctx);
     pare_input_shape wrong = {"x", {.rank = 2, .dim = {2, 4}}};
     assert_int_equal(pare_plan_new(&ctx, &plan, m, &wrong, 1, NULL), PARE_INPUT);
-    assert_string_equal(ctx.message, "two.onnx: input 'x' has shape [batch,3], but was given [2,4]");
+    assert_string_equal(ctx.message,
+                        "two.onnx: input 'x' has shape [batch,3], but was given [2,4]");
     pare_ctx_clear(&ctx);
     assert_int_equal(pare_plan_new(&ctx, &plan, m, NULL, 0, NULL), PARE_INPUT);
     assert_non_null(strstr(ctx.message, "must be given"));

@@ -12,6 +12,7 @@
 
 /* Two kernels that do the same; each trial is counted, and the second takes a millisecond. */
 static int trials;
+static bool timing = true; /* may the tuner use the stopwatch? */
 
 static pare_status run_quick(const pare_call *c)
 {
@@ -60,8 +61,14 @@ static int setup(void **state)
         return 1;
     pare_view_set(&f->in, PARE_f32, &(pare_shape){.rank = 1, .dim = {4}}, false);
     f->out = f->in;
-    f->prep = (pare_prep){.ctx = &f->ctx, .node = node, .in = &f->in, .out = &f->out,
-                          .in_count = 1, .out_count = 1, .threads = 1, .share = -1};
+    f->prep = (pare_prep){.ctx = &f->ctx,
+                          .node = node,
+                          .in = &f->in,
+                          .out = &f->out,
+                          .in_count = 1,
+                          .out_count = 1,
+                          .threads = 1,
+                          .share = -1};
     strcpy(f->folder, "/tmp/pare-tune-XXXXXX");
     if (!mkdtemp(f->folder)) return 1;
     snprintf(f->file, sizeof f->file, "%s/timing.json", f->folder);
@@ -84,7 +91,7 @@ static const pare_kernel *choose(fixture *f)
 {
     pare_tuner *tuner;
     const pare_kernel *chosen;
-    pare_plan_options options = {.tune = true, .cache_dir = f->folder};
+    pare_plan_options options = {.tune = timing, .cache_dir = f->folder};
     assert_int_equal(pare_tuner_open(&f->ctx, &tuner, &options), PARE_OK);
     assert_int_equal(pare_tuner_choose(tuner, &f->prep, list, &chosen), PARE_OK);
     assert_int_equal(pare_tuner_close(tuner), PARE_OK);
@@ -104,7 +111,7 @@ static void the_stopwatch_decides_once(void **state)
 static void the_file_is_an_input_and_its_key_holds_the_shape(void **state)
 {
     fixture *f = *state;
-    char text[256] = "";
+    char text[512] = "";
     choose(f);
     FILE *file = fopen(f->file, "r+");
     assert_non_null(file);
@@ -136,6 +143,97 @@ static void a_damaged_file_costs_only_time(void **state)
     assert_int_equal(trials, 0);
 }
 
+static void file_write(const fixture *f, const char *text, size_t bytes)
+{
+    FILE *file = fopen(f->file, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+static size_t file_read(const fixture *f, char *text, size_t size)
+{
+    FILE *file = fopen(f->file, "r");
+    assert_non_null(file);
+    size_t n = fread(text, 1, size - 1, file);
+    text[n] = 0;
+    fclose(file);
+    return n;
+}
+
+static int warnings;
+
+static void count_warning(void *user, pare_log_level level, const char *line)
+{
+    (void)user;
+    warnings += level == PARE_LOG_WARNING;
+    if (level == PARE_LOG_WARNING) assert_non_null(strstr(line, "timing.json"));
+}
+
+/* Cut after every byte: said once, timed anew, and whole again afterwards. */
+static void a_file_cut_anywhere_is_made_anew(void **state)
+{
+    fixture *f = *state;
+    char whole[512], now[512];
+    choose(f);
+    size_t n = file_read(f, whole, sizeof whole), m = n;
+    while (m && (whole[m - 1] == '\n' || whole[m - 1] == ' ')) m--;
+    f->ctx.log = count_warning;
+    for (size_t cut = 0; cut < m; cut++) {
+        file_write(f, whole, cut);
+        warnings = trials = 0;
+        assert_string_equal(choose(f)->name, "quick");
+        assert_int_equal(warnings, 1);
+        assert_true(trials > 0);
+        assert_int_equal(file_read(f, now, sizeof now), n);
+        assert_memory_equal(now, whole, n);
+    }
+    warnings = 0;
+    choose(f);
+    assert_int_equal(warnings, 0);
+}
+
+static void other_versions_and_machines_are_said_once(void **state)
+{
+    fixture *f = *state;
+    static const char older[] = "{\"pare_timing\": 0, \"machines\": {}}";
+    static const char other[] = "{\"pare_timing\": 1, \"machines\": {\"abacus\": {\"k\": \"v\"}}}";
+    char now[512];
+    f->ctx.log = count_warning;
+    file_write(f, older, sizeof older - 1);
+    warnings = 0;
+    assert_string_equal(choose(f)->name, "quick");
+    assert_int_equal(warnings, 1);
+    file_write(f, other, sizeof other - 1);
+    warnings = 0;
+    assert_string_equal(choose(f)->name, "quick");
+    assert_int_equal(warnings, 1);
+    file_read(f, now, sizeof now);
+    assert_non_null(strstr(now, "\"abacus\"")); /* theirs is kept beside ours */
+    trials = 0;
+    choose(f);
+    assert_int_equal(trials, 0);
+}
+
+/* Without the stopwatch the file is asked; the first kernel that can serves where it does not know.
+ */
+static void without_the_stopwatch_the_file_alone_decides(void **state)
+{
+    fixture *f = *state;
+    timing = false;
+    assert_string_equal(choose(f)->name, "slow");
+    assert_int_equal(access(f->file, F_OK), -1);
+    timing = true;
+    choose(f);
+    timing = false;
+    trials = 0;
+    assert_string_equal(choose(f)->name, "quick");
+    f->in.dim[0] = f->out.dim[0] = 7;
+    assert_string_equal(choose(f)->name, "slow");
+    assert_int_equal(trials, 0);
+    timing = true;
+}
+
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -144,6 +242,9 @@ int main(void)
         WITH_FOLDER(the_stopwatch_decides_once),
         WITH_FOLDER(the_file_is_an_input_and_its_key_holds_the_shape),
         WITH_FOLDER(a_damaged_file_costs_only_time),
+        WITH_FOLDER(a_file_cut_anywhere_is_made_anew),
+        WITH_FOLDER(other_versions_and_machines_are_said_once),
+        WITH_FOLDER(without_the_stopwatch_the_file_alone_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

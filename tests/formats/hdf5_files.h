@@ -82,7 +82,8 @@ static inline void dataset_fill(hid_t file, const make *m)
     H5Dclose(d);
 }
 
-static inline void attribute(hid_t file, const char *dataset, const char *name, const float *v, hsize_t n)
+static inline void attribute(hid_t file, const char *dataset, const char *name, const float *v,
+                             hsize_t n)
 {
     hid_t space = H5Screate_simple(1, &n, NULL);
     hid_t a = H5Acreate_by_name(file, dataset, name, H5T_IEEE_F32LE, space, H5P_DEFAULT,
@@ -92,7 +93,8 @@ static inline void attribute(hid_t file, const char *dataset, const char *name, 
     H5Sclose(space);
 }
 
-static inline void text_attribute(hid_t file, const char *dataset, const char *name, const char *text)
+static inline void text_attribute(hid_t file, const char *dataset, const char *name,
+                                  const char *text)
 {
     hid_t space = H5Screate(H5S_SCALAR),
           type = H5Tcopy(H5T_C_S1); /* variable length, as h5py does */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data sets in every form HDF5 can store them, and what pare writes itself. Expected values come from
-   the formula that filled the files. */
+/* Data sets in every form HDF5 can store them, and what pare writes itself. Expected values come
+   from the formula that filled the files. */
 #include "tests/formats/hdf5_files.h"
 
 /* --- reading every form --- */

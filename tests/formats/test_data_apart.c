@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* The first sample of the file at `path`, opened apart or here; fails the test where it cannot be. */
+/* The first sample of the file at `path`, opened apart or here; fails the test where it cannot be.
+ */
 static pare_hash hash_of(bool apart, float *first)
 {
     pare_data_input in = wants(PARE_f32, 2, 4, 0, 0);

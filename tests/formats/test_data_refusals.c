@@ -106,7 +106,8 @@ static void test_bad_values(void **state)
         {H5T_STD_I64LE, H5T_NATIVE_INT64, ids, PARE_s32, "sample 2 has an integer"},
         {H5T_STD_I64LE, H5T_NATIVE_INT64, ids, PARE_f32,
          "has type s64, but input 'input' takes f32; store ready values as float32"},
-        {H5T_STD_I8LE, H5T_NATIVE_INT64, ids, PARE_f16, "has type s8, but input 'input' takes f16"}};
+        {H5T_STD_I8LE, H5T_NATIVE_INT64, ids, PARE_f16,
+         "has type s8, but input 'input' takes f16"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make m = {cases[i].type, 2, {6, 2}, {1, 2}, .deflate = true, .name = "/input"};
         hid_t file = file_new(false), d = dataset_new(file, &m);
@@ -135,7 +136,8 @@ static void test_types_without_numbers(void **state)
         hid_t file = file_new(false);
         H5Dclose(dataset_new(file, &m));
         H5Fclose(file);
-        fails_with(&in, 1, "dataset '/input': its type is not a number of 8 to 64 bits; store uint8");
+        fails_with(&in, 1,
+                   "dataset '/input': its type is not a number of 8 to 64 bits; store uint8");
         make good = {H5T_IEEE_F32LE, 2, {6, 4}, {0}, .name = "/input"};
         make labels = {types[i], 1, {6}, {0}, .name = "/labels"};
         file = file_new(false);
@@ -229,12 +231,9 @@ static void test_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_label_refusals),
-        cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_types_without_numbers),
-        cmocka_unit_test(test_damaged_chunk),
-        cmocka_unit_test(test_cut_and_damaged_files),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_label_refusals),
+        cmocka_unit_test(test_bad_values),         cmocka_unit_test(test_types_without_numbers),
+        cmocka_unit_test(test_damaged_chunk),      cmocka_unit_test(test_cut_and_damaged_files),
         cmocka_unit_test(test_failed_allocations),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

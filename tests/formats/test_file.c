@@ -212,6 +212,25 @@ static void every_allocation_may_fail(void **state)
     assert_content(p, "x");
 }
 
+/* A file's hash is that of its bytes, in how many pieces it may be read. */
+static void a_file_hashes_as_its_bytes(void **state)
+{
+    enum { MOST = (8 << 20) + 5000 };
+    static const size_t sizes[] = {0, 1, 4096, 4 << 20, (4 << 20) + 1, MOST};
+    place *p = *state;
+    unsigned char *bytes = malloc(MOST);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < MOST; i++) bytes[i] = (unsigned char)(i * 2654435761U >> 13);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        pare_hash want = pare_hash_bytes(bytes, sizes[i]), got;
+        assert_int_equal(pare_file_write(&p->ctx, p->path, bytes, sizes[i]), PARE_OK);
+        assert_int_equal(pare_file_hash(&p->ctx, p->path, &got), PARE_OK);
+        assert_true(got.low == want.low && got.high == want.high);
+        assert_int_equal(unlink(p->path), 0);
+    }
+    free(bytes);
+}
+
 static void json_goes_there_and_back(void **state)
 {
     place *p = *state;
@@ -270,6 +289,7 @@ int main(void)
         TEST(a_link_stays_a_link),
         TEST(an_interrupted_write_stops),
         TEST(every_allocation_may_fail),
+        TEST(a_file_hashes_as_its_bytes),
         TEST(json_goes_there_and_back),
         TEST(bad_json_is_located),
         TEST(long_json_is_whole),

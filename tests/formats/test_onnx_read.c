@@ -48,18 +48,9 @@ static void assert_refused(rig *r, const char *words)
         if (!strstr(r->ctx.message, word)) fail_msg("no '%s' in: %s", word, r->ctx.message);
 }
 
-static void add_tensor(rig *r, bytes tensor)
-{
-    put_bytes(&r->graph, 5, &tensor);
-}
-static void add_node(rig *r, bytes node)
-{
-    put_bytes(&r->graph, 1, &node);
-}
-static void add_info(rig *r, unsigned field, bytes info)
-{
-    put_bytes(&r->graph, field, &info);
-}
+static void add_tensor(rig *r, bytes tensor) { put_bytes(&r->graph, 5, &tensor); }
+static void add_node(rig *r, bytes node) { put_bytes(&r->graph, 1, &node); }
+static void add_info(rig *r, unsigned field, bytes info) { put_bytes(&r->graph, field, &info); }
 
 static const pare_tensor *content(const pare_model *m, const char *name)
 {

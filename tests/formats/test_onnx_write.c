@@ -170,8 +170,8 @@ static void large_payloads_go_outside(void **state)
     assert_int_equal(access(r->data_path, F_OK), -1); /* nobody reads it any more */
 }
 
-/* Other content has another name, and the old file goes with the model that read it; a model that is
-   the source keeps its data. */
+/* Other content has another name, and the old file goes with the model that read it; a model that
+   is the source keeps its data. */
 static void other_data_have_another_name(void **state)
 {
     rig *r = *state;
@@ -391,13 +391,12 @@ static void a_tensor_has_a_file_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_model_made_here_comes_back),   TEST(bytes_are_as_published),
-        TEST(large_payloads_go_outside),      TEST(changed_numbers_are_written),
-        TEST(a_clone_is_written_alike),       TEST(two_gigabytes_are_refused),
-        TEST(other_data_have_another_name),   TEST(huge_external_data_is_not_read),
-        TEST(runtime_operators_are_not_written),
-        TEST(a_failed_write_leaves_nothing),  TEST(the_hash_covers_external_payloads),
-        TEST(a_tensor_has_a_file_of_its_own),
+        TEST(a_model_made_here_comes_back),      TEST(bytes_are_as_published),
+        TEST(large_payloads_go_outside),         TEST(changed_numbers_are_written),
+        TEST(a_clone_is_written_alike),          TEST(two_gigabytes_are_refused),
+        TEST(other_data_have_another_name),      TEST(huge_external_data_is_not_read),
+        TEST(runtime_operators_are_not_written), TEST(a_failed_write_leaves_nothing),
+        TEST(the_hash_covers_external_payloads), TEST(a_tensor_has_a_file_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading chunks of a damaged HDF5 file. The input is the file, and at its end, read backwards, what
-   the HDF5 library would say of a dataset in it: element size, rank, filters, dims, chunk dims, then
-   address, size and mask of each chunk. Whatever passes the checks is read: a status, and on failure
-   a message. (The library itself is not fuzzed: 1.10 does not survive it.) */
+/* Reading chunks of a damaged HDF5 file. The input is the file, and at its end, read backwards,
+   what the HDF5 library would say of a dataset in it: element size, rank, filters, dims, chunk
+   dims, then address, size and mask of each chunk. Whatever passes the checks is read: a status,
+   and on failure a message. (The library itself is not fuzzed: 1.10 does not survive it.) */
 #define _GNU_SOURCE
 #include "formats/hdf5.h"
 

@@ -15,10 +15,7 @@ static void expect(int good, const char *what)
     abort();
 }
 
-static void ignore(void *user, const char *problem)
-{
-    (void)user, (void)problem;
-}
+static void ignore(void *user, const char *problem) { (void)user, (void)problem; }
 
 static void round_trip(pare_ctx *ctx, pare_model *model)
 {

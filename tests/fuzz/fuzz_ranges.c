@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as ranges.json: a status and, on failure, a message. What was read gives a range by every
-   method, adds up with itself, and is written and read again. The last byte says which allocation
-   fails in a second reading. */
+/* Any bytes as ranges.json: a status and, on failure, a message. What was read gives a range by
+   every method, adds up with itself, and is written and read again. The last byte says which
+   allocation fails in a second reading. */
 #include "calib/ranges.h"
 
 #include <math.h>

@@ -2,8 +2,10 @@
 """Every command's --json against tools/facts.schema.json: nothing missing, nothing undocumented."""
 import json
 import os
+import re
 import subprocess
 import tempfile
+import xml.etree.ElementTree
 
 import numpy as np
 
@@ -57,6 +59,18 @@ def facts_problems(facts):
     return problems(facts, SCHEMA) + problems(rest, {**own, 'type': 'object', 'additionalProperties': False})
 
 
+def trace_problems(trace):
+    """A Chrome trace: lanes have names, events on a lane lie one after the other."""
+    events = trace['traceEvents']
+    named = {e['tid'] for e in events if e['ph'] == 'M' and e['name'] == 'thread_name'}
+    spans = sorted((e for e in events if e['ph'] == 'X'), key=lambda e: (e['tid'], e['ts']))
+    found = [f'lane {e["tid"]} has no name' for e in spans if e['tid'] not in named]
+    found += [f'{e["name"]!r} has no time' for e in spans if not (e['ts'] >= 0 and e['dur'] >= 0)]
+    found += [f'{a["name"]!r} and {b["name"]!r} overlap' for a, b in zip(spans, spans[1:])
+              if a['tid'] == b['tid'] and a['ts'] + a['dur'] > b['ts'] + 1e-3]
+    return found if spans else ['no spans']
+
+
 def run(name, *words, status=0):
     """One command with --json, its facts judged; returns them."""
     path = f'{name}.json'
@@ -80,17 +94,48 @@ def main():
         np.save('x.npy', rng.random((3, 1, 28, 28), np.float32))
         np.save('y.npy', np.arange(3))
         run('data_import', 'data', 'import', '-o', 'd.h5', '--npy', 'x.npy', 'y.npy')
+        np.save('many.npy', rng.random((64, 1, 28, 28), np.float32))
+        np.save('labels.npy', np.arange(64) % 10)
+        run('data_import_more', 'data', 'import', '-o', 'e.h5', '--npy', 'many.npy', 'labels.npy')
         run('inspect', 'inspect', mlp)
+        run('inspect_groups', 'inspect', str(ZOO / 'vit.onnx'), '--groups')
         run('check', 'check', mlp)
         run('calibrate', 'calibrate', mlp, '--data', 'd.h5', '-o', 'r.json')
         quantized = run('quantize', 'quantize', mlp, '--data', 'd.h5', '-o', 'q.onnx')
         size = os.path.getsize('q.onnx') if os.path.exists('q.onnx') else -1
         check('quantize_bytes', quantized.get('output', {}).get('bytes') == size)
+        run('prune', 'prune', mlp, '-o', 'p.onnx', '--macs', '0.5')
+        run('prune_latency', 'prune', mlp, '-o', 't.onnx', '--latency', '0.7', '--threads', '1', '--cache', 'times')
+        run('prune_weights', 'prune', mlp, '-o', 'w.onnx', '--sparsity', '0.5', '--data', 'd.h5')
+        swept = run('prune_sweep', 'prune', mlp, '-o', 's.onnx', '--sparsity', '0', '--sweep', '0.5,0.25')
+        page = run('prune_report', 'prune', mlp, '-o', 'r.onnx', '--macs', '1', '--sweep', '0.7,0.5', '--data', 'e.h5',
+                   '--samples', '24', '--report', 'r.html')
+        compared = page.get('compared', {})
+        check('prune_report_held_out', compared.get('held_out') and compared['data']['samples'] > 0)
+        check('prune_report_times', all('time_ms' in layer for layer in page['smaller'][0]['layers']))
+        text = open('r.html').read()
+        check('prune_report_alone', text.count('<svg ') == 4 and 'src=' not in text and 'href=' not in text)
+        for svg in re.findall(r'<svg .*?</svg>', text, re.S):
+            xml.etree.ElementTree.fromstring(svg)
+        run('prune_picture', 'prune', mlp, '-o', 'q.onnx', '--sparsity', '0', '--sweep', '0.2,0.8', '--data', 'e.h5',
+            '--report', 'q.svg')
+        panels = xml.etree.ElementTree.parse('q.svg').getroot().findall('{*}svg')
+        check('prune_picture_panels', [len(panel.findall('{*}circle')) for panel in panels] == [3, 3])
+        run('report_of_pruning', 'report', 'prune_report.json', '-o', 'again.html')
+        check('report_same_page', open('again.html').read() == text)
+        run('prune_report_bare', 'prune', mlp, '-o', 'b.onnx', '--params', '0.5', '--report', 'b.html')
+        check('prune_sweep_files', swept.get('outputs') == ['s-0.50.onnx', 's-0.25.onnx'])
         run('run', 'run', mlp, '--input', 'input=x.npy', '-o', 'out')
         run('run_data', 'run', mlp, '--data', 'd.h5', '-o', 'out.h5')
         run('validate', 'validate', mlp, 'q.onnx', '--data', 'd.h5', '--latency', '--any-accuracy')
         run('report', 'report', 'validate.json')
         bench = run('bench', 'bench', mlp, '--shapes', 'input:32x1x28x28', '--duration', '0.2')
+        run('bench_streams', 'bench', mlp, '--streams', '2', '--duration', '0.1', '--profile', 'p.json',
+            '--trace', 't.json')
+        found = facts_problems(json.load(open('p.json')))
+        check('bench_profile', not found, '; '.join(found[:3]))
+        found = trace_problems(json.load(open('t.json')))
+        check('bench_trace', not found, '; '.join(found[:3]))
         check('bench_shapes', bench.get('shapes') == {'input': [32, 1, 28, 28]})
         for name in ('ops', 'doctor', 'version'):
             run(name, name)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from _lib import check, finish, ort_session, pare, pare_outputs, report, worst
+from _lib import check, finish, ort_session, pare, report, worst
 
 F32, F16, BF16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 FORMATS = {'fp16': ['--precision', 'fp16'], 'bf16': ['--precision', 'bf16'],

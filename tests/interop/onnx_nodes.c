@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the node tests of the ONNX package: onnx_nodes DIR [--only SUBSTRING].
+/* Runs the node tests of the ONNX package: onnx_nodes DIR [--only SUBSTRING] [--device NAME].
    DIR holds one folder a test: model.onnx and test_data_set_N/{input,output}_K.pb.
 
    A test counts where every operator of its model has a row in the table and the opset is 7 to 21.
@@ -9,7 +9,9 @@
    on such an input, its content is made constant: first all inputs but one, then all.
 
    Prints PASS, FAIL or SKIP (refused, with the message) for each, a table by operator, and the
-   shares that pass: of tests in f32, integers and bool, and of the other types. */
+   shares that pass: of tests in f32, integers and bool, and of the other types. On a device the
+   table says of each operator how many steps its kernels computed and how many the host did; one
+   that the host alone does, without a reason in the list below, is a failure. */
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "runtime/ops/ops.h"
@@ -34,12 +36,21 @@ typedef struct test {
     int in_count, out_count;
     bool plain_types; /* f32, integers, bool only */
     char message[TEXT];
+    struct table *table;
+    pare_device *device; /* NULL: the CPU */
 } test;
 
 typedef struct tally {
-    const char *op;
+    char op[64];
     int count[3];
+    int device, host;      /* steps of this operator by who computed them */
+    unsigned long on_host; /* bit d: some of the latter made a tensor of dtype d */
 } tally;
+
+typedef struct table {
+    tally row[PARE_OP_COUNT];
+    int rows;
+} table;
 
 /* Where the package expects what the operator does not say: the reason. Such a test does not count
    as passed, but a difference there is no failure. */
@@ -209,10 +220,31 @@ done:
     return v;
 }
 
+static tally *tally_of(table *t, const char *op)
+{
+    for (int i = 0; i < t->rows; i++)
+        if (!strcmp(t->row[i].op, op)) return &t->row[i];
+    snprintf(t->row[t->rows].op, sizeof t->row[0].op, "%s", op);
+    return &t->row[t->rows++];
+}
+
+/* Who computed the plan's steps. */
+static void steps_count(test *t, const pare_plan *plan)
+{
+    for (int i = 0; i < pare_plan_step_count(plan); i++) {
+        pare_step_info step;
+        pare_plan_step(plan, i, &step);
+        tally *row = tally_of(t->table, step.op_type);
+        bool host = !strcmp(step.kernel, "host");
+        host ? row->host++ : row->device++;
+        if (host) row->on_host |= 1ul << step.dtype;
+    }
+}
+
 /* constants: 0 no input is made constant, 1 all but the first, 2 all. */
 static verdict try_once(test *t, const char *model, bool reference, int constants)
 {
-    const pare_plan_options options = {.threads = 1, .reference = reference};
+    const pare_plan_options options = {.threads = 1, .reference = reference, .device = t->device};
     pare_model *m = NULL;
     pare_plan *plan = NULL;
     verdict v = REFUSED;
@@ -224,6 +256,7 @@ static verdict try_once(test *t, const char *model, bool reference, int constant
     if (constants && make_constant(t, m, constants == 1 ? 1 : 0) != PARE_OK) goto done;
     if (plan_make(t, m, &options, &plan) != PARE_OK) goto done;
     v = plan_run(t, m, plan);
+    if (t->device) steps_count(t, plan);
 done:
     if (v == REFUSED) refusal_keep(t);
     pare_plan_free(plan);
@@ -237,9 +270,10 @@ static verdict try_set(test *t, const char *model)
     char first[TEXT] = "";
     for (int mode = 0; mode < 2; mode++) {
         for (int constants = 0; constants < 3; constants++) {
-            v = try_once(t, model, mode == 0, constants);
-            if (v != REFUSED) break;
+            verdict now = try_once(t, model, mode == 0, constants);
+            if (now != REFUSED || v == REFUSED) v = now;
             if (!constants) snprintf(first, sizeof first, "%s", t->message);
+            if (v == FAILED || (v == PASSED && (constants || !t->device))) break;
         }
         if (v == REFUSED) snprintf(t->message, sizeof t->message, "%s", first);
         if (v != PASSED) return v;
@@ -305,14 +339,6 @@ static verdict test_run(test *t, char *op, size_t size)
 
 /* --- all tests --- */
 
-static tally *tally_of(tally *list, int *count, const char *op)
-{
-    for (int i = 0; i < *count; i++)
-        if (!strcmp(list[i].op, op)) return &list[i];
-    list[*count] = (tally){.op = strdup(op)};
-    return &list[(*count)++];
-}
-
 static void print_share(const char *what, const int count[3])
 {
     int all = count[PASSED] + count[FAILED] + count[REFUSED];
@@ -320,16 +346,85 @@ static void print_share(const char *what, const int count[3])
            all ? 100.0 * count[PASSED] / all : 100.0, count[FAILED], count[REFUSED]);
 }
 
-int main(int argc, char **argv)
+static void print_row(const tally *row, bool device)
+{
+    printf("# %-24s %3d pass %3d fail %3d refused", row->op, row->count[PASSED], row->count[FAILED],
+           row->count[REFUSED]);
+    if (device) printf("; steps: %3d device %3d host", row->device, row->host);
+    for (int d = 0; d < PARE_DTYPE_COUNT; d++)
+        if (row->on_host >> d & 1) printf(" %s", pare_type((pare_dtype)d)->name);
+    printf("\n");
+}
+
+/* Why a row may have no kernel on a device. */
+static const char *hosted(const char *op)
+{
+    static const char *const rows[][2] = {
+        {"NonZero", "how much it makes depends on its values"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i][0], op)) return rows[i][1];
+    return NULL;
+}
+
+/* Rows of which the host did every step, one result line each; how many have no reason. */
+static int judge_hosted(const table *all)
+{
+    int failed = 0;
+    for (int i = 0; i < all->rows; i++) {
+        const tally *row = &all->row[i];
+        if (!row->host || row->device) continue;
+        const char *why = hosted(row->op);
+        printf("%s onnx_row/%s: %s\n", why ? "SKIP" : "FAIL", row->op,
+               why ? why : "the device has no kernel that takes any of its tests");
+        failed += !why;
+    }
+    return failed;
+}
+
+static verdict test_judge(test *t, const char *name, char *op, size_t size)
 {
     static const char *const words[] = {"PASS", "FAIL", "SKIP"};
-    const char *only = argc > 3 && !strcmp(argv[2], "--only") ? argv[3] : "";
+    verdict v = test_run(t, op, size);
+    const char *excuse = v == FAILED ? excused(name) : NULL;
+    if (v == UNKNOWN) return v;
+    if (excuse) {
+        v = REFUSED;
+        snprintf(t->message, sizeof t->message, "%s", excuse);
+    }
+    bool quiet = v == PASSED;
+    printf("%s onnx_node/%s%s%s%s\n", words[v], name, quiet ? "" : ": ",
+           v == REFUSED && !excuse ? "refused: " : "", quiet ? "" : t->message);
+    return v;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: onnx_nodes DIR [--only SUBSTRING] [--device NAME]\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = "", *device_name = "cpu";
     struct dirent **entry;
-    tally ops[PARE_OP_COUNT];
-    int op_count = 0, plain[3] = {0}, other[3] = {0};
-    if (argc < 2) {
-        fprintf(stderr, "usage: onnx_nodes DIR [--only SUBSTRING]\n");
-        return 2;
+    table all = {.rows = 0};
+    int plain[3] = {0}, other[3] = {0};
+    pare_ctx ctx;
+    pare_device *device;
+    if (argc < 2 || argc % 2) return usage();
+    for (int i = 2; i < argc; i += 2) {
+        if (!strcmp(argv[i], "--only"))
+            only = argv[i + 1];
+        else if (!strcmp(argv[i], "--device"))
+            device_name = argv[i + 1];
+        else
+            return usage();
+    }
+    pare_ctx_init(&ctx);
+    if (pare_device_open(&ctx, &device, device_name) != PARE_OK) {
+        fprintf(stderr, "%s: %s\n", device_name, ctx.message);
+        return 77;
     }
     int n = scandir(argv[1], &entry, NULL, alphasort);
     if (n < 0) {
@@ -339,31 +434,21 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         char folder[TEXT + 512], op[128] = "";
         snprintf(folder, sizeof folder, "%s/%s", argv[1], entry[i]->d_name);
-        test t = {.folder = folder};
+        test t = {.folder = folder, .table = &all, .device = device};
         bool wanted = !strncmp(entry[i]->d_name, "test_", 5) && strstr(entry[i]->d_name, only);
-        verdict v = wanted ? test_run(&t, op, sizeof op) : UNKNOWN;
-        const char *excuse = v == FAILED ? excused(entry[i]->d_name + 5) : NULL;
-        if (excuse) {
-            v = REFUSED;
-            snprintf(t.message, sizeof t.message, "%s", excuse);
-        }
+        verdict v = wanted ? test_judge(&t, entry[i]->d_name + 5, op, sizeof op) : UNKNOWN;
         if (v != UNKNOWN) {
-            bool quiet = v == PASSED;
-            printf("%s onnx_node/%s%s%s%s\n", words[v], entry[i]->d_name + 5, quiet ? "" : ": ",
-                   v == REFUSED && !excuse ? "refused: " : "", quiet ? "" : t.message);
-            tally_of(ops, &op_count, op)->count[v]++;
+            tally_of(&all, op)->count[v]++;
             (t.plain_types ? plain : other)[v]++;
         }
         free(entry[i]);
     }
     free(entry);
-    for (int i = 0; i < op_count; i++) {
-        printf("# %-24s %3d pass %3d fail %3d refused\n", ops[i].op, ops[i].count[PASSED],
-               ops[i].count[FAILED], ops[i].count[REFUSED]);
-        free((char *)ops[i].op);
-    }
+    for (int i = 0; i < all.rows; i++) print_row(&all.row[i], device != NULL);
+    int unserved = device && !only[0] ? judge_hosted(&all) : 0;
+    pare_device_close(device);
     print_share("f32, integers, bool", plain);
     print_share("other types", other);
-    int all = plain[0] + plain[1] + plain[2];
-    return all && plain[PASSED] * 100 >= all * 95 && !plain[FAILED] ? 0 : 1;
+    int count = plain[0] + plain[1] + plain[2];
+    return count && plain[PASSED] * 100 >= count * 95 && !plain[FAILED] && !unserved ? 0 : 1;
 }

@@ -15,10 +15,7 @@ void graph_open(graph_case *g, int64_t opset)
     assert_int_equal(pare_model_set_opset(g->model, "", opset), PARE_OK);
 }
 
-void graph_close(graph_case *g)
-{
-    pare_model_free(g->model);
-}
+void graph_close(graph_case *g) { pare_model_free(g->model); }
 
 pare_value *graph_value(const graph_case *g, const char *name)
 {

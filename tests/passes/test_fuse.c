@@ -14,10 +14,7 @@
 #include <cmocka.h>
 
 #define DIMS(...)                                                                                  \
-    (const int64_t[])                                                                              \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+    (const int64_t[]) { __VA_ARGS__ }
 
 static float *noise(int64_t n, uint64_t seed)
 {

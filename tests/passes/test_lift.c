@@ -15,10 +15,7 @@ static void lift(graph_case *g, int64_t version)
     if (pare_pass_lift(g->model, version) != PARE_OK) fail_msg("%s", g->ctx.message);
 }
 
-static int64_t opset(const graph_case *g)
-{
-    return pare_model_opset(g->model, "");
-}
+static int64_t opset(const graph_case *g) { return pare_model_opset(g->model, ""); }
 
 /* Softmax 11 with axis 1 normalizes all 6 numbers of a sample together. */
 static void softmax_flattens(int64_t batch)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bias correction and equalization on graphs of one or two nodes, with numbers worked out by hand. */
+/* Bias correction and equalization on graphs of one or two nodes, with numbers worked out by hand.
+ */
 #include "calib/ranges.h"
 #include "quant/parts.h"
 #include "tests/passes/graph_case.h"
@@ -46,9 +47,10 @@ static void quantize(graph_case *g, const pare_ranges *ranges, bool keep, bool o
         fail_msg("%s", g->ctx.message);
 }
 
-/* y = x W^T + b with W = (1, 0.003), (1, -0.003): the small weights round to 0.3810 of a step, so to 0,
-   whatever the scale, which stays 1 / 127 for the 1 is half of each row's error otherwise. At the mean
-   (0.5, 10) of x the outputs are 0.53 + b and 0.47 + b; without correction both give 0.5 + b. */
+/* y = x W^T + b with W = (1, 0.003), (1, -0.003): the small weights round to 0.3810 of a step, so
+   to 0, whatever the scale, which stays 1 / 127 for the 1 is half of each row's error otherwise. At
+   the mean (0.5, 10) of x the outputs are 0.53 + b and 0.47 + b; without correction both give 0.5 +
+   b. */
 static void gemm_at_mean(bool keep, bool onnxruntime, bool transposed, float y[2])
 {
     graph_case g;
@@ -83,8 +85,8 @@ static void a_matrix_product_keeps_its_mean(void **state)
     }
 }
 
-/* Two groups, two taps: channel 1 feeds output 1 only. W = ((1, 0.003), (1, -0.002)), means 10 and 20:
-   the shifts are -0.003 * 10 and 0.002 * 20. */
+/* Two groups, two taps: channel 1 feeds output 1 only. W = ((1, 0.003), (1, -0.002)), means 10 and
+   20: the shifts are -0.003 * 10 and 0.002 * 20. */
 static void a_grouped_convolution_adds_its_own_channels(void **state)
 {
     (void)state;
@@ -116,8 +118,8 @@ static void a_grouped_convolution_adds_its_own_channels(void **state)
 
 enum { PIXELS = 8 };
 
-/* x -> 1x1 convolution (1, 0.02) -> Relu or Clip -> depthwise 1x1 (1, 50): y has x twice. With one scale
-   of 8 / 127 the second channel has a step of 50 * 8 / 127 = 3.1; equalized, of 0.063. */
+/* x -> 1x1 convolution (1, 0.02) -> Relu or Clip -> depthwise 1x1 (1, 50): y has x twice. With one
+   scale of 8 / 127 the second channel has a step of 50 * 8 / 127 = 3.1; equalized, of 0.063. */
 static void depthwise_error(const char *clamp, float low, bool keep, float error[2])
 {
     graph_case g;

@@ -41,10 +41,7 @@ static void quantize(graph_case *g, const span *spans, int count, const pare_qua
     pare_ranges_free(ranges);
 }
 
-static const float *floats_of(const pare_value *v)
-{
-    return v->data->data;
-}
+static const float *floats_of(const pare_value *v) { return v->data->data; }
 
 static void assert_near(float got, double want)
 {

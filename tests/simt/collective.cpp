@@ -64,22 +64,14 @@ unsigned reduced(simt_reduction how, unsigned a, unsigned b)
 {
     int x = static_cast<int>(a), y = static_cast<int>(b);
     switch (how) {
-    case SIMT_SUM:
-        return a + b;
-    case SIMT_MIN:
-        return x < y ? a : b;
-    case SIMT_MAX:
-        return x > y ? a : b;
-    case SIMT_UMIN:
-        return a < b ? a : b;
-    case SIMT_UMAX:
-        return a > b ? a : b;
-    case SIMT_BIT_AND:
-        return a & b;
-    case SIMT_BIT_OR:
-        return a | b;
-    case SIMT_BIT_XOR:
-        return a ^ b;
+    case SIMT_SUM: return a + b;
+    case SIMT_MIN: return x < y ? a : b;
+    case SIMT_MAX: return x > y ? a : b;
+    case SIMT_UMIN: return a < b ? a : b;
+    case SIMT_UMAX: return a > b ? a : b;
+    case SIMT_BIT_AND: return a & b;
+    case SIMT_BIT_OR: return a | b;
+    case SIMT_BIT_XOR: return a ^ b;
     }
     return 0;
 }
@@ -109,6 +101,7 @@ struct mma {
     void *d;
     const unsigned *a, *b;
     simt_operand type;
+    unsigned meta;
 };
 
 // Four bytes to numbers.
@@ -180,6 +173,82 @@ void do_mma_k16(unsigned lanes, void *const arg[32])
     });
 }
 
+// The place that kept number i (0, 1) of group `group` in a word of metadata has among four.
+unsigned place_of(unsigned meta, unsigned group, unsigned i)
+{
+    return meta >> (4 * group + 2 * i) & 3;
+}
+
+// Both sparse products write a out in full first, so that the sums are those of dense ones.
+// Lane l: meta is of row g + 8 (t % 2) and the eight groups of depth 32 (t / 2) on.
+void do_mma_sp_k64(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sp.m16n8k64");
+    int16_t kept[16][32], a[16][64] = {}, b[8][64];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4 * 4;
+        for (unsigned r = 0; r < 4; r++) {
+            widen(&kept[g + r % 2 * 8][t + r / 2 * 16], m.a[r], true);
+            widen(&b[g][t + r * 16], m.b[r], m.type != SIMT_S8U8);
+        }
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned row = l / 4 + l % 2 * 8, half = l % 4 / 2;
+        for (unsigned i = 0; i < 16; i++)
+            a[row][half * 32 + i / 2 * 4 + place_of(m.meta, i / 2, i % 2)] =
+                kept[row][half * 16 + i];
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            int *d = static_cast<int *>(m.d) + i;
+            const int16_t *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            unsigned sum = static_cast<unsigned>(dot(row, column) + dot(row + 32, column + 32));
+            *d = static_cast<int>(static_cast<unsigned>(*d) + sum);
+        }
+    });
+}
+
+// Lane l, t < 2: meta is of the four groups of depth 16 t on, of row g and above them of row g + 8.
+void do_mma_sp_k32(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sp.m16n8k32");
+    float kept[16][16], a[16][32] = {}, b[8][32];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4 * 2;
+        for (unsigned i = 0; i < 2; i++)
+            for (unsigned r = 0; r < 4; r++) {
+                kept[g + r % 2 * 8][t + r / 2 * 8 + i] = half_of(m.a[r], i, m.type);
+                b[g][t + r * 8 + i] = half_of(m.b[r], i, m.type);
+            }
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        if (l % 4 > 1) return;
+        for (unsigned i = 0; i < 16; i++) {
+            unsigned row = l / 4 + i / 8 * 8, half = l % 4;
+            a[row][half * 16 + i % 8 / 2 * 4 + place_of(m.meta, i / 2, i % 2)] =
+                kept[row][half * 8 + i % 8];
+        }
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            float *d = static_cast<float *>(m.d) + i, sum = *d;
+            for (int k = 0; k < 32; k++) sum += row[k] * column[k];
+            *d = sum;
+        }
+    });
+}
+
+// What the hardware takes for granted of ordered metadata.
+void need_ascending(unsigned meta, const char *file, int line)
+{
+    for (unsigned group = 0; group < 8; group++)
+        if (place_of(meta, group, 0) >= place_of(meta, group, 1))
+            simt_fault("mma.sp at %s:%d: metadata 0x%08x: places %u and %u of group %u do not "
+                       "ascend",
+                       file, line, meta, place_of(meta, group, 0), place_of(meta, group, 1), group);
+}
+
 struct ldmatrix {
     unsigned *r;
     const void *row;
@@ -243,7 +312,7 @@ void simt_sync_warp(unsigned mask, const char *file, int line)
 void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line)
 {
-    mma m = {d, a, b, type};
+    mma m = {d, a, b, type, 0};
     simt_collective(0xffffffffu, &m, do_mma_k32, type == SIMT_U8S8 ? "mma u8 s8" : "mma s8 s8",
                     file, line);
 }
@@ -251,9 +320,27 @@ void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_opera
 void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line)
 {
-    mma m = {d, a, b, type};
+    mma m = {d, a, b, type, 0};
     simt_collective(0xffffffffu, &m, do_mma_k16, type == SIMT_F16 ? "mma f16" : "mma bf16", file,
                     line);
+}
+
+void simt_mma_sp_k64(int d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
+                     simt_operand type, const char *file, int line)
+{
+    mma m = {d, a, b, type, meta};
+    need_ascending(meta, file, line);
+    simt_collective(0xffffffffu, &m, do_mma_sp_k64,
+                    type == SIMT_S8U8 ? "sparse mma s8 u8" : "sparse mma s8 s8", file, line);
+}
+
+void simt_mma_sp_k32(float d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
+                     simt_operand type, const char *file, int line)
+{
+    mma m = {d, a, b, type, meta};
+    if (simt_here.lane % 4 < 2) need_ascending(meta, file, line);
+    simt_collective(0xffffffffu, &m, do_mma_sp_k32,
+                    type == SIMT_F16 ? "sparse mma f16" : "sparse mma bf16", file, line);
 }
 
 void simt_ldmatrix(unsigned *r, const void *row, int matrices, bool transposed, const char *file,

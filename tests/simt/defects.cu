@@ -73,18 +73,9 @@ template <int BAD> static int run_histogram(int planted)
     return memcmp(y.host, wanted, sizeof wanted) != 0;
 }
 
-int defect_barrier_after_zeroing(int planted)
-{
-    return run_histogram<H_NO_BARRIER>(planted);
-}
-int defect_shared_one_past_end(int planted)
-{
-    return run_histogram<H_PAST_END>(planted);
-}
-int defect_increment_not_atomic(int planted)
-{
-    return run_histogram<H_NOT_ATOMIC>(planted);
-}
+int defect_barrier_after_zeroing(int planted) { return run_histogram<H_NO_BARRIER>(planted); }
+int defect_shared_one_past_end(int planted) { return run_histogram<H_PAST_END>(planted); }
+int defect_increment_not_atomic(int planted) { return run_histogram<H_NOT_ATOMIC>(planted); }
 
 // --- largest value by shuffles in two stages ---
 
@@ -122,22 +113,10 @@ template <int BAD> static int run_maximum(int planted)
     return y.host[0] != wanted;
 }
 
-int defect_read_past_allocation(int planted)
-{
-    return run_maximum<M_PAST_END>(planted);
-}
-int defect_lane_missing_in_shuffle(int planted)
-{
-    return run_maximum<M_LANE>(planted);
-}
-int defect_barrier_between_stages(int planted)
-{
-    return run_maximum<M_STAGES>(planted);
-}
-int defect_barrier_in_divergent_code(int planted)
-{
-    return run_maximum<M_DIVERGENT>(planted);
-}
+int defect_read_past_allocation(int planted) { return run_maximum<M_PAST_END>(planted); }
+int defect_lane_missing_in_shuffle(int planted) { return run_maximum<M_LANE>(planted); }
+int defect_barrier_between_stages(int planted) { return run_maximum<M_STAGES>(planted); }
+int defect_barrier_in_divergent_code(int planted) { return run_maximum<M_DIVERGENT>(planted); }
 
 // --- a pipeline of cp.async stages: out[row] = sum of a row's words, rows of 64 words in 4 parts
 // ---
@@ -200,18 +179,9 @@ template <int BAD> static int run_row_sums(int planted)
     return bad;
 }
 
-int defect_wait_one_group_short(int planted)
-{
-    return run_row_sums<P_WAIT>(planted);
-}
-int defect_barrier_before_overwrite(int planted)
-{
-    return run_row_sums<P_OVERWRITE>(planted);
-}
-int defect_write_past_rows(int planted)
-{
-    return run_row_sums<P_ROWS>(planted);
-}
+int defect_wait_one_group_short(int planted) { return run_row_sums<P_WAIT>(planted); }
+int defect_barrier_before_overwrite(int planted) { return run_row_sums<P_OVERWRITE>(planted); }
+int defect_write_past_rows(int planted) { return run_row_sums<P_ROWS>(planted); }
 
 // --- one kernel each ---
 
@@ -443,6 +413,38 @@ int defect_ldmatrix_not_transposed(int planted)
     return (y.host[0] & 0xffff) != (x.host[0] & 0xffff) ||
            (y.host[0] >> 16) != (x.host[4] & 0xffff);
 }
+
+// y[i] of row i, which keeps one 1, the second of the last four: place 61 in even rows, 63 in odd
+// ones; of a column that is 1 at place 60 and 3 at 63: 0 and 3.
+enum sparse_defect { S_RIGHT, S_DESCENDS, S_NEXT_ROW };
+template <int BAD> static __global__ void sparse_row(int *y)
+{
+    const int lane = (int)threadIdx.x, g = lane / 4;
+    const unsigned ones = lane % 4 == 3 ? 0x01000000u : 0; /* kept number 31 is a 1 */
+    const unsigned a[4] = {0, 0, ones, ones};
+    const unsigned b[4] = {0, 0, 0, lane % 4 == 3 ? 0x03000001u : 0};
+    const int row = BAD == S_NEXT_ROW ? g + 1 : g;
+    unsigned meta = row % 2 ? 0xccccccccu : 0x44444444u; /* g and g + 8 are odd together */
+    if (BAD == S_DESCENDS) meta = row % 2 ? 0x3cccccccu : 0x14444444u;
+    int d[4] = {0, 0, 0, 0};
+    simt_mma_sp_m16n8k64_s8s8(d, a, b, meta);
+    if (lane % 4 == 0) y[g] = d[0], y[g + 8] = d[2];
+}
+
+template <int BAD> static int run_sparse(int planted)
+{
+    words y(16);
+    if (planted)
+        SIMT_LAUNCH(sparse_row<BAD>, dim3(1), dim3(32), 0, nullptr, y.p);
+    else
+        SIMT_LAUNCH(sparse_row<S_RIGHT>, dim3(1), dim3(32), 0, nullptr, y.p);
+    y.get();
+    int bad = 0;
+    for (int i = 0; i < 16; i++) bad += y.host[i] != (i % 2 ? 3 : 0);
+    return bad > 0;
+}
+int defect_sparse_pair_descends(int planted) { return run_sparse<S_DESCENDS>(planted); }
+int defect_sparse_metadata_of_next_row(int planted) { return run_sparse<S_NEXT_ROW>(planted); }
 
 template <bool BAD> static __global__ void too_much_shared_memory(int *y)
 {

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "blas_table.h"
 #include "emulation.h"
 
@@ -261,6 +263,16 @@ int defect_int8_product_with_bias(int planted)
 int defect_int8_product_odd_depth(int planted)
 {
     return multiply_int8(planted ? 30 : 32, PARE_LT_EPILOGUE_NONE);
+}
+
+int defect_fork_after_first_call(int planted)
+{
+    int n = 0, status = 0;
+    if (planted) cudaGetDeviceCount(&n);
+    pid_t child = fork();
+    if (!child) _exit(0);
+    waitpid(child, &status, 0);
+    return said(cudaGetDeviceCount(&n)) + status;
 }
 
 int defect_device_memory_leaks(int planted)

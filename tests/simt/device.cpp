@@ -47,8 +47,8 @@ static cudaError_t check_launch(const launch &k, const void *function)
 
 static cudaError_t no_device(void)
 {
-    if (simt_set.devices < 1) return cudaErrorNoDevice;
-    return simt_set.driver < 13000 ? cudaErrorInsufficientDriver : cudaSuccess;
+    if (simt_set.driver < 13000) return cudaErrorInsufficientDriver;
+    return simt_set.devices < 1 ? cudaErrorNoDevice : cudaSuccess;
 }
 
 static int attribute(cudaDeviceAttr which, bool *found)
@@ -181,7 +181,7 @@ const char *cudaGetErrorString(cudaError_t code)
 cudaError_t cudaDriverGetVersion(int *version)
 {
     SIMT_CALL("cudaDriverGetVersion");
-    *version = simt_set.devices < 1 ? 0 : simt_set.driver;
+    *version = simt_set.driver;
     return cudaSuccess;
 }
 
@@ -250,6 +250,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->multiProcessorCount = simt_set.multiprocessors;
     p->l2CacheSize = 50 * 1024 * 1024;
     p->memoryPoolsSupported = 1;
+    p->pciBusID = device + 1;
     p->asyncEngineCount = 2;
     return cudaSuccess;
 }

@@ -6,9 +6,12 @@
      SIMT_SEED=N  SIMT_PREEMPT=N                      of random choices; checker: switch after about
                                                       every N-th access
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
+     SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
+     SIMT_CALLS=FILE                                  number and name of each such call
      SIMT_LEAKS=1                                     what was not released is an error at the end
-   A fault ends the process with status 66, reports of the checker with 67, leaks with 68. */
+   A fork after the first call is a fault (SIMT_FORKS=1: is not). A fault ends the process with
+   status 66, reports of the checker with 67, leaks with 68. */
 #ifndef PARE_SIMT_EMULATION_H
 #define PARE_SIMT_EMULATION_H
 
@@ -55,6 +58,8 @@ enum { SIMT_STATUS_FAULT = 66, SIMT_STATUS_REPORTS = 67, SIMT_STATUS_LEAKS = 68 
 void simt_fail_at(uint64_t n, int code, bool sticky);
 /* Calls that can fail, since the start. */
 uint64_t simt_calls(void);
+/* Of them, those of one name: "cudaMemcpyAsync"; kernels' launches are "launch". */
+uint64_t simt_calls_of(const char *name);
 
 /* Allocations, streams, events, graphs, pools and library handles that were not released; text (may
    be NULL) lists kinds and numbers. */

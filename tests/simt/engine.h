@@ -32,14 +32,8 @@ namespace simt
 
 #ifdef SIMT_ASAN
 static const bool asan = true;
-inline void forbid(const void *p, size_t n)
-{
-    __asan_poison_memory_region(p, n);
-}
-inline void permit(const void *p, size_t n)
-{
-    __asan_unpoison_memory_region(p, n);
-}
+inline void forbid(const void *p, size_t n) { __asan_poison_memory_region(p, n); }
+inline void permit(const void *p, size_t n) { __asan_unpoison_memory_region(p, n); }
 #else
 static const bool asan = false;
 inline void forbid(const void *, size_t) {}
@@ -152,6 +146,7 @@ struct call {
     std::lock_guard<std::recursive_mutex> guard;
     int code; /* to return instead of working; 0: work */
 };
+bool device_lost(void);             /* a sticky failure came: nothing queued runs any more */
 cudaError_t fail(cudaError_t code); /* remembers it for cudaGetLastError */
 void live_add(const char *kind, int n);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings from the environment, failures on demand, what is alive, messages.
 #include "engine.h"
+#include "simt_device.h"
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <pthread.h>
 #include <unistd.h>
 
 simt_settings simt_set = {SIMT_FIFO, SIMT_LAZY, 1, 0, 1, 4, 9, 0, 13000, size_t(4) << 30};
@@ -16,6 +18,7 @@ namespace simt
 static uint64_t calls, fail_call;
 static int fail_code;
 static bool fail_sticky;
+static FILE *list; // of the calls
 static uint64_t generator = 88172645463325252u;
 static std::map<std::string, int> &live(void)
 {
@@ -26,6 +29,12 @@ static std::recursive_mutex &lock(void)
 {
     static std::recursive_mutex *m = new std::recursive_mutex;
     return *m;
+}
+
+static std::map<std::string, uint64_t> &calls_of(void)
+{
+    static auto *table = new std::map<std::string, uint64_t>;
+    return *table;
 }
 
 // xorshift64 (Marsaglia 2003)
@@ -52,14 +61,27 @@ void live_add(const char *kind, int n)
     live()[kind] += n;
 }
 
+// A driver does not survive a fork: a process that has used it forks no more.
+static void forks(void)
+{
+    if (!getenv("SIMT_FORKS")) simt_fault("a process that has used CUDA forks");
+}
+
 call::call(const char *name) : guard(lock()), code(0)
 {
-    calls++;
+    if (!calls++) pthread_atfork(forks, nullptr, nullptr);
+    if (list) fprintf(list, "%llu %s\n", static_cast<unsigned long long>(calls), name);
+    calls_of()[name]++;
     if (in_host_work()) code = cudaErrorNotPermitted;
     if (!fail_call || calls < fail_call || (calls > fail_call && !fail_sticky)) return;
     code = fail_code;
     if (getenv("SIMT_SAY"))
         say("%s, call %llu, fails on demand", name, static_cast<unsigned long long>(calls));
+}
+
+bool device_lost(void)
+{
+    return fail_call && fail_sticky && calls >= fail_call;
 }
 
 static int choice(const char *variable, const char *const names[], int count, int otherwise)
@@ -92,7 +114,11 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.preempt = static_cast<unsigned>(number("SIMT_PREEMPT", 0));
     simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));
     simt_set.memory = number("SIMT_MEMORY", simt_set.memory);
+    simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
+    simt_set.major = static_cast<int>(number("SIMT_ARCHITECTURE", 90) / 10);
+    simt_set.minor = static_cast<int>(number("SIMT_ARCHITECTURE", 90) % 10);
     generator ^= simt_set.seed * 0x9e3779b97f4a7c15u;
+    if (const char *path = getenv("SIMT_CALLS")) list = fopen(path, "we");
     if (const char *text = getenv("SIMT_FAIL")) {
         char *end;
         uint64_t n = strtoull(text, &end, 0);
@@ -105,6 +131,8 @@ __attribute__((constructor)) static void read_environment(void)
 __attribute__((destructor)) static void check_leaks(void)
 {
     char text[400];
+    if (list) fclose(list);
+    list = nullptr;
     if (!getenv("SIMT_LEAKS") || !simt_live(text, sizeof text)) return;
     say("LEAK: not released: %s", text);
     fflush(nullptr);
@@ -125,6 +153,12 @@ void simt_fail_at(uint64_t n, int code, bool sticky)
 uint64_t simt_calls(void)
 {
     return calls;
+}
+
+uint64_t simt_calls_of(const char *name)
+{
+    auto found = calls_of().find(name);
+    return found == calls_of().end() ? 0 : found->second;
 }
 
 int simt_live(char *text, size_t size)

@@ -16,7 +16,11 @@
 namespace simt
 {
 
-enum { PAGE = 4096, STACK = 128 * 1024 };
+enum {
+    PAGE = 4096,
+    STACK = 128 * 1024,
+    END = 16 * 1024 // more than the frames between a fiber's entry and its last switch take
+};
 
 static char *base;
 
@@ -86,16 +90,14 @@ static void prepare_context(fiber *f, void (*entry)(void))
     for (int i = 0; i < 6; i++) *--top = nullptr;
     f->sp = top;
 }
-static void switch_context(fiber *from, fiber *to)
-{
-    simt_switch_stack(&from->sp, to->sp);
-}
+static void switch_context(fiber *from, fiber *to) { simt_switch_stack(&from->sp, to->sp); }
 #endif
 
 void fiber_prepare(fiber *f, void (*entry)(void))
 {
     f->fake = nullptr;
-    permit(f->stack, STACK); // an ended fiber leaves its frames' poison behind
+    // an ended fiber leaves the poison of its last frames behind; the kernel's own have returned
+    permit(f->stack + STACK - END, END);
     prepare_context(f, entry);
 }
 

@@ -34,6 +34,12 @@ cudaError_t simt_test_mma_s8(int32_t *d, const void *a, const void *b, int is_un
                              cudaStream_t stream);
 cudaError_t simt_test_mma_f16(float *d, const void *a, const void *b, int is_bf16,
                               cudaStream_t stream);
+/* a: rows of 8 words that hold what is kept; b: rows of 16 words of full depth; meta: a word a
+   lane. is_unsigned, is_bf16: b, or both. */
+cudaError_t simt_test_mma_sp_s8(int32_t *d, const void *a, const void *b, const unsigned *meta,
+                                int is_unsigned, cudaStream_t stream);
+cudaError_t simt_test_mma_sp_f16(float *d, const void *a, const void *b, const unsigned *meta,
+                                 int is_bf16, cudaStream_t stream);
 /* r (32, 4): registers of ldmatrix of n matrices of tile (32 rows of 8 halves) */
 cudaError_t simt_test_ldmatrix(unsigned *r, const void *tile, int n, int transposed,
                                cudaStream_t stream);

@@ -108,10 +108,7 @@ static inline void simt_launch_kernel(const char *name, void (*kernel)(P...), di
 
 /* --- barriers and fences --- */
 
-static inline void __syncthreads(SIMT_AT)
-{
-    (void)simt_barrier(SIMT_NO_VOTE, 0, file, line);
-}
+static inline void __syncthreads(SIMT_AT) { (void)simt_barrier(SIMT_NO_VOTE, 0, file, line); }
 static inline int __syncthreads_count(int predicate, SIMT_AT)
 {
     return simt_barrier(SIMT_COUNT, predicate, file, line);
@@ -259,11 +256,15 @@ unsigned long long atomicCAS(unsigned long long *address, unsigned long long exp
 
 /* --- tensor cores, ldmatrix, asynchronous copies: as runtime/cuda/simt.h says --- */
 
-enum simt_operand { SIMT_S8S8, SIMT_U8S8, SIMT_F16, SIMT_BF16 };
+enum simt_operand { SIMT_S8S8, SIMT_U8S8, SIMT_F16, SIMT_BF16, SIMT_S8U8 };
 void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line);
 void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line);
+void simt_mma_sp_k64(int d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
+                     simt_operand type, const char *file, int line);
+void simt_mma_sp_k32(float d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
+                     simt_operand type, const char *file, int line);
 void simt_ldmatrix(unsigned *r, const void *row, int matrices, bool transposed, const char *file,
                    int line);
 void simt_cp_async(void *shared, const void *global, int bytes, int present);
@@ -279,6 +280,17 @@ SIMT_MMA(simt_mma_m16n8k32_s8s8, int, simt_mma_k32, SIMT_S8S8)
 SIMT_MMA(simt_mma_m16n8k32_u8s8, int, simt_mma_k32, SIMT_U8S8)
 SIMT_MMA(simt_mma_m16n8k16_f16, float, simt_mma_k16, SIMT_F16)
 SIMT_MMA(simt_mma_m16n8k16_bf16, float, simt_mma_k16, SIMT_BF16)
+
+#define SIMT_MMA_SP(name, T, function, type)                                                       \
+    static inline void name(T d[4], const unsigned a[4], const unsigned b[4], unsigned meta,       \
+                            SIMT_AT)                                                               \
+    {                                                                                              \
+        function(d, a, b, meta, type, file, line);                                                 \
+    }
+SIMT_MMA_SP(simt_mma_sp_m16n8k64_s8s8, int, simt_mma_sp_k64, SIMT_S8S8)
+SIMT_MMA_SP(simt_mma_sp_m16n8k64_s8u8, int, simt_mma_sp_k64, SIMT_S8U8)
+SIMT_MMA_SP(simt_mma_sp_m16n8k32_f16, float, simt_mma_sp_k32, SIMT_F16)
+SIMT_MMA_SP(simt_mma_sp_m16n8k32_bf16, float, simt_mma_sp_k32, SIMT_BF16)
 
 #define SIMT_LDMATRIX(name, matrices, transposed)                                                  \
     static inline void name(unsigned r[matrices], const void *row, SIMT_AT)                        \
@@ -304,9 +316,6 @@ static inline void simt_cp_async16(void *shared, const void *global, int present
 {
     simt_cp_async(shared, global, 16, present);
 }
-template <int N> static inline void simt_cp_async_wait(void)
-{
-    simt_cp_async_keep(N);
-}
+template <int N> static inline void simt_cp_async_wait(void) { simt_cp_async_keep(N); }
 
 #endif

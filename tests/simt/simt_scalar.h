@@ -12,30 +12,12 @@ template <class To, class From> static inline To simt_bits(From from)
     return to;
 }
 
-SIMT_INLINE float __int_as_float(int v)
-{
-    return simt_bits<float>(v);
-}
-SIMT_INLINE float __uint_as_float(unsigned v)
-{
-    return simt_bits<float>(v);
-}
-SIMT_INLINE int __float_as_int(float v)
-{
-    return simt_bits<int>(v);
-}
-SIMT_INLINE unsigned __float_as_uint(float v)
-{
-    return simt_bits<unsigned>(v);
-}
-SIMT_INLINE double __longlong_as_double(long long v)
-{
-    return simt_bits<double>(v);
-}
-SIMT_INLINE long long __double_as_longlong(double v)
-{
-    return simt_bits<long long>(v);
-}
+SIMT_INLINE float __int_as_float(int v) { return simt_bits<float>(v); }
+SIMT_INLINE float __uint_as_float(unsigned v) { return simt_bits<float>(v); }
+SIMT_INLINE int __float_as_int(float v) { return simt_bits<int>(v); }
+SIMT_INLINE unsigned __float_as_uint(float v) { return simt_bits<unsigned>(v); }
+SIMT_INLINE double __longlong_as_double(long long v) { return simt_bits<double>(v); }
+SIMT_INLINE long long __double_as_longlong(double v) { return simt_bits<long long>(v); }
 
 /* Saturating, NaN becomes 0: PTX cvt. */
 SIMT_INLINE int simt_to_int(float v)
@@ -44,101 +26,35 @@ SIMT_INLINE int simt_to_int(float v)
     if (v >= 2147483648.0f) return INT32_MAX;
     return v < -2147483648.0f ? INT32_MIN : static_cast<int>(v);
 }
-SIMT_INLINE int __float2int_rn(float v)
-{
-    return simt_to_int(nearbyintf(v));
-}
-SIMT_INLINE int __float2int_rz(float v)
-{
-    return simt_to_int(truncf(v));
-}
-SIMT_INLINE int __float2int_rd(float v)
-{
-    return simt_to_int(floorf(v));
-}
-SIMT_INLINE int __float2int_ru(float v)
-{
-    return simt_to_int(ceilf(v));
-}
-SIMT_INLINE float __int2float_rn(int v)
-{
-    return static_cast<float>(v);
-}
-SIMT_INLINE float __uint2float_rn(unsigned v)
-{
-    return static_cast<float>(v);
-}
-SIMT_INLINE float __double2float_rn(double v)
-{
-    return static_cast<float>(v);
-}
+SIMT_INLINE int __float2int_rn(float v) { return simt_to_int(nearbyintf(v)); }
+SIMT_INLINE int __float2int_rz(float v) { return simt_to_int(truncf(v)); }
+SIMT_INLINE int __float2int_rd(float v) { return simt_to_int(floorf(v)); }
+SIMT_INLINE int __float2int_ru(float v) { return simt_to_int(ceilf(v)); }
+SIMT_INLINE float __int2float_rn(int v) { return static_cast<float>(v); }
+SIMT_INLINE float __uint2float_rn(unsigned v) { return static_cast<float>(v); }
+SIMT_INLINE float __double2float_rn(double v) { return static_cast<float>(v); }
 
 /* Each rounds once; the sources are compiled without contraction. */
-SIMT_INLINE float __fadd_rn(float a, float b)
-{
-    return a + b;
-}
-SIMT_INLINE float __fsub_rn(float a, float b)
-{
-    return a - b;
-}
-SIMT_INLINE float __fmul_rn(float a, float b)
-{
-    return a * b;
-}
-SIMT_INLINE float __fdiv_rn(float a, float b)
-{
-    return a / b;
-}
-SIMT_INLINE float __fmaf_rn(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
-SIMT_INLINE float __fsqrt_rn(float a)
-{
-    return sqrtf(a);
-}
-SIMT_INLINE double __dadd_rn(double a, double b)
-{
-    return a + b;
-}
-SIMT_INLINE double __dmul_rn(double a, double b)
-{
-    return a * b;
-}
-SIMT_INLINE double __ddiv_rn(double a, double b)
-{
-    return a / b;
-}
-SIMT_INLINE float rsqrtf(float a)
-{
-    return 1.0f / sqrtf(a);
-}
-SIMT_INLINE float __saturatef(float a)
-{
-    return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f;
-}
+SIMT_INLINE float __fadd_rn(float a, float b) { return a + b; }
+SIMT_INLINE float __fsub_rn(float a, float b) { return a - b; }
+SIMT_INLINE float __fmul_rn(float a, float b) { return a * b; }
+SIMT_INLINE float __fdiv_rn(float a, float b) { return a / b; }
+SIMT_INLINE float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+SIMT_INLINE float __fsqrt_rn(float a) { return sqrtf(a); }
+SIMT_INLINE double __dadd_rn(double a, double b) { return a + b; }
+SIMT_INLINE double __dmul_rn(double a, double b) { return a * b; }
+SIMT_INLINE double __ddiv_rn(double a, double b) { return a / b; }
+SIMT_INLINE float rsqrtf(float a) { return 1.0f / sqrtf(a); }
+SIMT_INLINE float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }
 
-SIMT_INLINE int __popc(unsigned v)
-{
-    return __builtin_popcount(v);
-}
-SIMT_INLINE int __popcll(unsigned long long v)
-{
-    return __builtin_popcountll(v);
-}
-SIMT_INLINE int __clz(int v)
-{
-    return v ? __builtin_clz(static_cast<unsigned>(v)) : 32;
-}
+SIMT_INLINE int __popc(unsigned v) { return __builtin_popcount(v); }
+SIMT_INLINE int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
+SIMT_INLINE int __clz(int v) { return v ? __builtin_clz(static_cast<unsigned>(v)) : 32; }
 SIMT_INLINE int __clzll(long long v)
 {
     return v ? __builtin_clzll(static_cast<unsigned long long>(v)) : 64;
 }
-SIMT_INLINE int __ffs(unsigned v)
-{
-    return __builtin_ffs(static_cast<int>(v));
-}
+SIMT_INLINE int __ffs(unsigned v) { return __builtin_ffs(static_cast<int>(v)); }
 SIMT_INLINE unsigned __brev(unsigned v)
 {
     unsigned r = 0;
@@ -171,42 +87,21 @@ SIMT_INLINE int __dp4a(int a, int b, int c)
     return static_cast<int>(sum);
 }
 
-template <class T> static inline T __ldg(const T *p)
-{
-    return *p;
-}
+template <class T> static inline T __ldg(const T *p) { return *p; }
 
 #define SIMT_MIN_MAX(T)                                                                            \
-    SIMT_INLINE T min(T a, T b)                                                                    \
-    {                                                                                              \
-        return b < a ? b : a;                                                                      \
-    }                                                                                              \
-    SIMT_INLINE T max(T a, T b)                                                                    \
-    {                                                                                              \
-        return a < b ? b : a;                                                                      \
-    }
+    SIMT_INLINE T min(T a, T b) { return b < a ? b : a; }                                          \
+    SIMT_INLINE T max(T a, T b) { return a < b ? b : a; }
 SIMT_MIN_MAX(int)
 SIMT_MIN_MAX(unsigned)
 SIMT_MIN_MAX(long)
 SIMT_MIN_MAX(unsigned long)
 SIMT_MIN_MAX(long long)
 SIMT_MIN_MAX(unsigned long long)
-SIMT_INLINE float min(float a, float b)
-{
-    return fminf(a, b);
-}
-SIMT_INLINE float max(float a, float b)
-{
-    return fmaxf(a, b);
-}
-SIMT_INLINE double min(double a, double b)
-{
-    return fmin(a, b);
-}
-SIMT_INLINE double max(double a, double b)
-{
-    return fmax(a, b);
-}
+SIMT_INLINE float min(float a, float b) { return fminf(a, b); }
+SIMT_INLINE float max(float a, float b) { return fmaxf(a, b); }
+SIMT_INLINE double min(double a, double b) { return fmin(a, b); }
+SIMT_INLINE double max(double a, double b) { return fmax(a, b); }
 #undef SIMT_MIN_MAX
 
 #endif

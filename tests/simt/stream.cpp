@@ -85,7 +85,7 @@ static void run_first(stream *s)
     s->queue.pop_front();
     if (o.w.kind != WORK_HOST) device_open();
     in_host_function = o.w.kind == WORK_HOST;
-    if (o.w.run) o.w.run();
+    if (o.w.run && (o.w.kind == WORK_MEMORY || !device_lost())) o.w.run();
     in_host_function = false;
     if (o.w.kind != WORK_HOST) device_close();
     now_ms += 0.001;

@@ -32,6 +32,45 @@ static __global__ void mma_f16(float *d, const unsigned *a, const unsigned *b, i
     for (int i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + t * 2 + i % 2] = fd[i];
 }
 
+// What sparse products take: kept numbers in rows of 8 words, b in rows of 16, metadata by lane.
+struct sparse_fragments {
+    unsigned a[4], b[4], meta;
+};
+
+SIMT_INLINE sparse_fragments sparse_read(const unsigned *a, const unsigned *b, const unsigned *meta)
+{
+    const int lane = (int)threadIdx.x, g = lane / 4, t = lane % 4;
+    return {{a[g * 8 + t], a[(g + 8) * 8 + t], a[g * 8 + t + 4], a[(g + 8) * 8 + t + 4]},
+            {b[g * 16 + t], b[g * 16 + t + 4], b[g * 16 + t + 8], b[g * 16 + t + 12]},
+            meta[lane]};
+}
+
+static __global__ void mma_sp_s8(int *d, const unsigned *a, const unsigned *b, const unsigned *meta,
+                                 int is_unsigned)
+{
+    const sparse_fragments f = sparse_read(a, b, meta);
+    int *mine = d + threadIdx.x / 4 * 8 + threadIdx.x % 4 * 2;
+    int fd[4] = {mine[0], mine[1], mine[64], mine[65]};
+    if (is_unsigned)
+        simt_mma_sp_m16n8k64_s8u8(fd, f.a, f.b, f.meta);
+    else
+        simt_mma_sp_m16n8k64_s8s8(fd, f.a, f.b, f.meta);
+    mine[0] = fd[0], mine[1] = fd[1], mine[64] = fd[2], mine[65] = fd[3];
+}
+
+static __global__ void mma_sp_f16(float *d, const unsigned *a, const unsigned *b,
+                                  const unsigned *meta, int is_bf16)
+{
+    const sparse_fragments f = sparse_read(a, b, meta);
+    float *mine = d + threadIdx.x / 4 * 8 + threadIdx.x % 4 * 2;
+    float fd[4] = {mine[0], mine[1], mine[64], mine[65]};
+    if (is_bf16)
+        simt_mma_sp_m16n8k32_bf16(fd, f.a, f.b, f.meta);
+    else
+        simt_mma_sp_m16n8k32_f16(fd, f.a, f.b, f.meta);
+    mine[0] = fd[0], mine[1] = fd[1], mine[64] = fd[2], mine[65] = fd[3];
+}
+
 static __global__ void ldmatrix(unsigned *r, const uint4 *tile, int n, int transposed)
 {
     SIMT_SHARED(uint4, rows, [32]);
@@ -136,6 +175,23 @@ extern "C" cudaError_t simt_test_mma_f16(float *d, const void *a, const void *b,
                 is_bf16);
     return cudaGetLastError();
 }
+extern "C" cudaError_t simt_test_mma_sp_s8(int32_t *d, const void *a, const void *b,
+                                           const unsigned *meta, int is_unsigned,
+                                           cudaStream_t stream)
+{
+    SIMT_LAUNCH(mma_sp_s8, dim3(1), dim3(32), 0, stream, d, (const unsigned *)a,
+                (const unsigned *)b, meta, is_unsigned);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t simt_test_mma_sp_f16(float *d, const void *a, const void *b,
+                                            const unsigned *meta, int is_bf16, cudaStream_t stream)
+{
+    SIMT_LAUNCH(mma_sp_f16, dim3(1), dim3(32), 0, stream, d, (const unsigned *)a,
+                (const unsigned *)b, meta, is_bf16);
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t simt_test_ldmatrix(unsigned *r, const void *tile, int n, int transposed,
                                           cudaStream_t stream)
 {

@@ -6,33 +6,11 @@
 #include <cublas_v2.h>
 #include <cstddef>
 #include <cstdio>
-#include <type_traits>
 #include "runtime/cuda/blas_api.h"
+#include "same_call.h"
 
 namespace
 {
-
-template <class A, class B> constexpr bool same_argument()
-{
-    if (std::is_pointer<A>::value || std::is_pointer<B>::value)
-        return std::is_pointer<A>::value && std::is_pointer<B>::value;
-    bool whole = (std::is_integral<A>::value || std::is_enum<A>::value) &&
-                 (std::is_integral<B>::value || std::is_enum<B>::value);
-    return whole && sizeof(A) == sizeof(B);
-}
-
-template <class F, class G> struct same_call : std::false_type {
-};
-template <class R, class... A, class S, class... B> struct same_call<R (*)(A...), S (*)(B...)> {
-    static constexpr bool check()
-    {
-        if constexpr (sizeof...(A) != sizeof...(B))
-            return false;
-        else
-            return same_argument<R, S>() && (same_argument<A, B>() && ...);
-    }
-    static constexpr bool value = check();
-};
 
 static_assert(same_call<int (*)(int, void *), cublasStatus_t (*)(cublasOperation_t, int *)>::value,
               "");

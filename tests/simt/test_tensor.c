@@ -62,6 +62,95 @@ static void mma_f16_and_bf16_multiply_16x8x16(void **state)
     }
 }
 
+/* Places of two of four neighbours, the first below the second. */
+static const uint8_t pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+
+/* For each group of four in 16 rows of `depth`: which pair is kept; and the word of metadata that
+   each lane hands over, as the PTX ISA draws it for 8-bit (depth 64) and 16-bit (32) numbers. */
+static void pairs_make(uint32_t *seed, int depth, uint8_t kept[16][16], unsigned meta[32])
+{
+    const int groups = depth / 4;
+    for (int i = 0; i < 16 * groups; i++)
+        kept[i / groups][i % groups] = (uint8_t)(test_random(seed) % 6);
+    for (int lane = 0; lane < 32; lane++) {
+        meta[lane] = 0;
+        for (int i = 0; i < 8; i++) {
+            int row = depth == 64 ? lane / 4 + lane % 2 * 8 : lane / 4 + i / 4 * 8;
+            int group = depth == 64 ? lane % 4 / 2 * 8 + i : lane % 2 * 4 + i % 4;
+            const uint8_t *pair = pairs[kept[row][group]];
+            meta[lane] |= (unsigned)(pair[0] | pair[1] << 2) << 4 * i;
+        }
+        if (depth == 32 && lane % 4 > 1) meta[lane] = 0; /* nobody looks at it */
+    }
+}
+
+static void sparse_mma_s8_multiplies_16x8x64(void **state)
+{
+    (void)state;
+    uint32_t seed = 11;
+    for (int is_unsigned = 0; is_unsigned < 2; is_unsigned++) {
+        int8_t a[16][32], b[8][64];
+        uint8_t kept[16][16];
+        unsigned meta[32];
+        int32_t d[16][8], wanted[16][8];
+        pairs_make(&seed, 64, kept, meta);
+        for (int i = 0; i < 16 * 32; i++) a[i / 32][i % 32] = (int8_t)test_random(&seed);
+        for (int i = 0; i < 8 * 64; i++) b[i / 64][i % 64] = (int8_t)test_random(&seed);
+        memset(b[5], -128, sizeof b[5]);
+        for (int i = 0; i < 16 * 8; i++) {
+            int row = i / 8, column = i % 8, sum = d[row][column] = 1000 - 31 * i;
+            for (int k = 0; k < 32; k++) {
+                int8_t x = b[column][k / 2 * 4 + pairs[kept[row][k / 2]][k % 2]];
+                sum += a[row][k] * (is_unsigned ? (uint8_t)x : x);
+            }
+            wanted[row][column] = sum;
+        }
+        void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+             *dm = device_copy(meta, sizeof meta), *dd = device_copy(d, sizeof d);
+        CUDA_OK(simt_test_mma_sp_s8(dd, da, db, dm, is_unsigned, NULL));
+        device_fetch(d, dd, sizeof d);
+        CUDA_OK(cudaFree(da));
+        CUDA_OK(cudaFree(db));
+        CUDA_OK(cudaFree(dm));
+        assert_memory_equal(d, wanted, sizeof d);
+    }
+}
+
+/* Small integers: every product and sum is exact. */
+static void sparse_mma_f16_and_bf16_multiply_16x8x32(void **state)
+{
+    (void)state;
+    uint32_t seed = 13;
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+        uint16_t a[16][16], b[8][32];
+        uint8_t kept[16][16];
+        unsigned meta[32];
+        float d[16][8], wanted[16][8], fa[16][16], fb[8][32];
+        uint16_t (*shorten)(float) = is_bf16 ? pare_f32_to_bf16 : pare_f32_to_f16;
+        pairs_make(&seed, 32, kept, meta);
+        for (int i = 0; i < 16 * 16; i++)
+            a[i / 16][i % 16] = shorten(fa[i / 16][i % 16] = (float)(test_random(&seed) % 33) - 16);
+        for (int i = 0; i < 8 * 32; i++)
+            b[i / 32][i % 32] =
+                shorten(fb[i / 32][i % 32] = ((float)(test_random(&seed) % 33) - 16) / 8);
+        for (int i = 0; i < 16 * 8; i++) {
+            int row = i / 8, column = i % 8;
+            float sum = d[row][column] = (float)(60 - i);
+            for (int k = 0; k < 16; k++)
+                sum += fa[row][k] * fb[column][k / 2 * 4 + pairs[kept[row][k / 2]][k % 2]];
+            wanted[row][column] = sum;
+        }
+        void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+             *dm = device_copy(meta, sizeof meta), *dd = device_copy(d, sizeof d);
+        CUDA_OK(simt_test_mma_sp_f16(dd, da, db, dm, is_bf16, NULL));
+        device_fetch(d, dd, sizeof d);
+        CUDA_OK(cudaFree(da));
+        CUDA_OK(cudaFree(db));
+        CUDA_OK(cudaFree(dm));
+        assert_memory_equal(d, wanted, sizeof d);
+    }
+}
+
 static void ldmatrix_hands_out_1_2_and_4_matrices(void **state)
 {
     (void)state;
@@ -135,6 +224,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(mma_s8_and_u8_multiply_16x8x32),
         device_test(mma_f16_and_bf16_multiply_16x8x16),
+        device_test(sparse_mma_s8_multiplies_16x8x64),
+        device_test(sparse_mma_f16_and_bf16_multiply_16x8x32),
         device_test(ldmatrix_hands_out_1_2_and_4_matrices),
         device_test(cp_async_copies_what_is_present_and_zeros_the_rest),
         device_test(gemm_of_any_size_is_exact),

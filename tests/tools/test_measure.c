@@ -22,10 +22,7 @@ static json_t *facts_of(double *ms, size_t n, double batch)
     return json;
 }
 
-static bool is_stable(json_t *json)
-{
-    return json_is_true(json_object_get(json, "stable"));
-}
+static bool is_stable(json_t *json) { return json_is_true(json_object_get(json, "stable")); }
 
 static bool has_note(json_t *json, const char *words)
 {
@@ -116,8 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_times_are_stable), cmocka_unit_test(a_drift_is_said),
         cmocka_unit_test(a_wide_middle_is_said), cmocka_unit_test(few_runs_are_said),
-        cmocka_unit_test(waiting_is_said),
-        cmocka_unit_test(memory_is_measured),
+        cmocka_unit_test(waiting_is_said),       cmocka_unit_test(memory_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

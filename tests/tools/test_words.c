@@ -88,6 +88,10 @@ static void facts_are_found_by_path(void **state)
     assert_true(pare_report_number(json, "a.b.7.c", -1) == -1);
     assert_true(isnan(pare_report_number(json, "d", NAN)));
     assert_string_equal(pare_report_stem("a/b.d/resnet.int8.onnx", stem, sizeof stem), "resnet");
+    assert_string_equal(pare_report_stem("n-0.50.int8.onnx", stem, sizeof stem), "n-0.50");
+    assert_string_equal(pare_report_stem("v1.2.3.onnx", stem, sizeof stem), "v1.2.3");
+    assert_string_equal(pare_report_stem("net1.int8.onnx", stem, sizeof stem), "net1");
+    assert_string_equal(pare_report_stem(".5", stem, sizeof stem), "");
     assert_false(pare_report_fits(json));
     json_decref(json);
 }

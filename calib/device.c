@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calib/device.h"
+
+#include <string.h>
+
+/* What a tensor's channels have on the device: lost, sums, largest in one block. */
+typedef struct channel_block {
+    void *memory; /* NULL: none yet */
+    pare_channel_sums sums;
+} channel_block;
+
+struct pare_device_stats {
+    pare_ctx *ctx;
+    pare_device *device;
+    bool extremes;
+    int count;
+    char *tally; /* (count) of the device, `step` bytes each */
+    size_t step;
+    channel_block *channels; /* (count) */
+};
+
+static size_t tally_bytes(bool extremes)
+{
+    return extremes ? sizeof(pare_tally) : sizeof(pare_tally_bins);
+}
+
+size_t pare_device_stats_bytes(int count, bool extremes)
+{
+    return (size_t)count * tally_bytes(extremes);
+}
+
+static pare_status open_tallies(pare_device_stats *s)
+{
+    pare_device *d = s->device;
+    void *memory;
+    pare_status st = d->backend->alloc(s->ctx, d, &memory, s->step * (size_t)s->count);
+    if (st != PARE_OK) return pare_fail_prefix(s->ctx, st, "statistics of %d tensors", s->count);
+    s->tally = memory;
+    PARE_TRY(d->samples->tally_clear(s->ctx, d->setup, s->tally, s->step, s->count));
+    return d->backend->sync(s->ctx, d->setup);
+}
+
+pare_status pare_device_stats_open(pare_ctx *ctx, pare_device_stats **out, pare_device *device,
+                                   int count, bool extremes)
+{
+    pare_device_stats *s = pare_alloc(ctx, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    *s = (pare_device_stats){.ctx = ctx,
+                             .device = device,
+                             .extremes = extremes,
+                             .count = count,
+                             .step = tally_bytes(extremes)};
+    s->channels = pare_alloc(ctx, (size_t)count, sizeof *s->channels);
+    pare_status st = s->channels ? open_tallies(s) : PARE_MEMORY;
+    if (st != PARE_OK) {
+        pare_device_stats_close(s);
+        return st;
+    }
+    *out = s;
+    return PARE_OK;
+}
+
+void pare_device_stats_close(pare_device_stats *s)
+{
+    if (!s) return;
+    for (int i = 0; s->channels && i < s->count; i++)
+        s->device->backend->free(s->device, s->channels[i].memory);
+    s->device->backend->free(s->device, s->tally);
+    pare_free(s->channels);
+    pare_free(s);
+}
+
+/* --- adding --- */
+
+static size_t channel_bytes(int64_t count)
+{
+    return sizeof(uint64_t) + (size_t)count * (sizeof(pare_wide) + sizeof(float));
+}
+
+static pare_status open_channels(pare_device_stats *s, channel_block *c, int64_t count,
+                                 pare_queue *queue)
+{
+    const pare_backend *b = s->device->backend;
+    if (c->memory && c->sums.count != count)
+        return PARE_FAIL(s->ctx, INPUT, "it has channels of two numbers, expected one shape");
+    if (c->memory) return PARE_OK;
+    void *memory;
+    PARE_TRY(b->alloc(s->ctx, s->device, &memory, channel_bytes(count)));
+    unsigned long long *at = c->memory = memory;
+    c->sums = (pare_channel_sums){
+        .lost = at, .sum = at + 1, .largest = (float *)(at + 1 + 2 * count), .count = count};
+    return b->fill(s->ctx, queue, c->memory, 0, channel_bytes(count));
+}
+
+static pare_status add_channels(pare_device_stats *s, int tensor, const pare_view *view,
+                                int64_t samples, pare_queue *queue)
+{
+    int axis = pare_channels_axis(view->rank);
+    channel_block *c = &s->channels[tensor];
+    if (view->dtype != PARE_f32 || axis < 0 || s->extremes) return PARE_OK;
+    PARE_TRY(open_channels(s, c, view->dim[axis], queue));
+    return s->device->samples->channels_add(s->ctx, queue, &c->sums, view, axis, samples);
+}
+
+/* Does a view cover all of the memory between its first and last element? */
+static bool is_packed(const pare_view *v)
+{
+    int64_t last = 0;
+    for (int k = 0; k < v->rank; k++) last += (v->dim[k] - 1) * v->stride[k];
+    return last + 1 == pare_view_count(v);
+}
+
+pare_status pare_device_stats_add(pare_device_stats *s, int tensor, const pare_view *view,
+                                  int64_t samples, pare_queue *queue)
+{
+    int64_t n = pare_view_count(view);
+    pare_tally *tally = (void *)(s->tally + (size_t)tensor * s->step);
+    if (n == 0) return PARE_OK;
+    if (!is_packed(view))
+        return PARE_FAIL(s->ctx, UNSUPPORTED, "it has gaps in memory, expected a whole tensor");
+    PARE_TRY(add_channels(s, tensor, view, samples, queue));
+    return s->device->samples->tally_add(s->ctx, queue, tally, !s->extremes, view->dtype,
+                                         view->data, n);
+}
+
+/* --- bringing it down --- */
+
+static float extreme(int ordered)
+{
+    int32_t bits = ordered ^ ((ordered >> 31) & 0x7fffffff);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value + 0.0f; /* -0 becomes 0 */
+}
+
+/* A tally as a histogram, added to another one. */
+static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_tally_bins *from,
+                             bool extremes)
+{
+    const pare_tally *t = &from->tally;
+    pare_histogram *h;
+    PARE_TRY(pare_histogram_new(ctx, &h));
+    bool finite = t->low <= t->high, negative = finite && t->low < -1; /* -1 is -0 */
+    pare_status st = PARE_OK;
+    if (!extremes && t->top >= 0) st = pare_histogram_open(ctx, h, t->top, negative);
+    for (int sign = 0; st == PARE_OK && sign < 2; sign++) {
+        uint64_t *bins = pare_histogram_bins(h, sign);
+        if (bins) memcpy(bins - 1, from->slot[sign], sizeof from->slot[sign]);
+    }
+    h->count = t->count;
+    h->zero = extremes ? 0 : t->zero;
+    h->nan = t->nan;
+    h->inf = t->inf;
+    h->min = finite ? extreme(t->low) : 0;
+    h->max = finite ? extreme(t->high) : 0;
+    if (st == PARE_OK) st = pare_histogram_merge(ctx, to, h);
+    pare_histogram_free(h);
+    return st;
+}
+
+static pare_status fetch_channels(const pare_device_stats *s, const channel_block *c,
+                                  const pare_tally *tally, pare_channels *to)
+{
+    const pare_backend *b = s->device->backend;
+    size_t bytes = channel_bytes(c->sums.count), count = (size_t)c->sums.count;
+    char *here = pare_alloc(s->ctx, bytes, 1);
+    pare_channels *sums = NULL;
+    pare_status st = here ? pare_channels_new(s->ctx, &sums) : PARE_MEMORY;
+    if (st == PARE_OK) st = pare_channels_open(s->ctx, sums, c->sums.count);
+    if (st == PARE_OK) st = b->download(s->ctx, s->device->setup, here, c->memory, bytes);
+    if (st == PARE_OK) st = b->sync(s->ctx, s->device->setup);
+    if (st == PARE_OK) {
+        memcpy(&sums->lost, here, sizeof sums->lost);
+        memcpy(sums->sum, here + sizeof sums->lost, count * sizeof *sums->sum);
+        memcpy(sums->largest, here + bytes - count * sizeof(float), count * sizeof(float));
+        sums->each = tally->count / count;
+        st = pare_channels_merge(s->ctx, to, sums);
+    }
+    if (st != PARE_OK) (void)b->sync(s->ctx, s->device->setup); /* a copy may still be under way */
+    pare_channels_free(sums);
+    pare_free(here);
+    return st;
+}
+
+static pare_status fetch_tensor(const pare_device_stats *s, int i, pare_tally_bins *here,
+                                pare_stats *to)
+{
+    const pare_backend *b = s->device->backend;
+    PARE_TRY(b->download(s->ctx, s->device->setup, here, s->tally + (size_t)i * s->step, s->step));
+    PARE_TRY(b->sync(s->ctx, s->device->setup));
+    PARE_TRY(add_tally(s->ctx, to->histogram, here, s->extremes));
+    if (!s->channels[i].memory) return PARE_OK;
+    return fetch_channels(s, &s->channels[i], &here->tally, to->channels);
+}
+
+pare_status pare_device_stats_fetch(const pare_device_stats *s, pare_ranges *to)
+{
+    pare_tally_bins *here = pare_alloc(s->ctx, 1, sizeof *here);
+    pare_status st = here ? PARE_OK : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < s->count; i++)
+        st = fetch_tensor(s, i, here, &to->stats[i]);
+    if (st != PARE_OK) (void)s->device->backend->sync(s->ctx, s->device->setup);
+    pare_free(here);
+    return st;
+}

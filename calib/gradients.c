@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One plan of the gradient graph, a runner for each thread; a batch is one run of each. Who reads
+   the batches adds up in order of runs, so that its sums do not depend on threads. */
+#include "calib/gradients.h"
+#include "calib/unit.h"
+#include "runtime/exec/exec.h"
+#include "runtime/passes/gradient.h"
+
+#include <string.h>
+
+typedef struct run {
+    pare_ctx ctx;
+    pare_runner *runner;
+    const float **of; /* (by_count): the runner's outputs */
+} run;
+
+struct pare_gradients {
+    pare_ctx *ctx;
+    pare_data *data;
+    pare_gradients_options options;
+    pare_model *model; /* of the gradients */
+    pare_gradient names;
+    pare_plan *plan;
+    int *source; /* (plan's inputs): which of the data's inputs; -1: the labels */
+    int64_t unit, runs, next;
+    pare_reader *reader;
+    run *run;
+    int threads;
+    const float *const **of; /* (threads) */
+    float *loss;             /* (threads) */
+};
+
+/* --- making it ready --- */
+
+/* Sizes from the data. */
+static pare_status set_shapes(pare_gradients *g)
+{
+    const pare_graph *graph = g->model->graph;
+    PARE_TRY(pare_calib_unit(g->ctx, g->model, &g->unit));
+    for (int i = 0, k = 0; i < graph->in.count; i++) {
+        pare_value *v = graph->in.item[i];
+        if (v->is_init) continue;
+        pare_shape shape = *pare_data_shape(g->data, k++);
+        shape.dim[0] = g->unit;
+        pare_value_set_type(v, v->dtype, &shape);
+    }
+    return pare_calib_runs(g->ctx, g->model, g->unit, g->options.sample_count, &g->runs);
+}
+
+static pare_status check_weights(const pare_gradients *g)
+{
+    for (int k = 0; k < g->options.by_count; k++) {
+        const pare_value *v = pare_graph_find_own(g->model->graph, g->options.by[k]);
+        if (v && v->dtype != PARE_f32)
+            return PARE_FAIL(g->ctx, UNSUPPORTED,
+                             "%s: weight '%s' is %s; gradients need f32 weights", g->model->path,
+                             v->name, pare_type(v->dtype)->name);
+    }
+    return PARE_OK;
+}
+
+static pare_status make_plan(pare_gradients *g)
+{
+    const pare_gradients_options *o = &g->options;
+    pare_gradient_options by = {.by = o->by, .by_count = o->by_count};
+    by.loss = pare_data_has_labels(g->data) && !o->top1 ? PARE_LOSS_LABELS : PARE_LOSS_TOP1;
+    PARE_TRY(check_weights(g));
+    PARE_TRY(pare_pass_gradient(g->model, &g->names, &by));
+    pare_plan_options options = {.threads = 1, .canonical = true, .device = o->device};
+    return pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options);
+}
+
+/* The model's inputs keep their order, the labels follow. */
+static pare_status find_sources(pare_gradients *g)
+{
+    int count = pare_plan_input_count(g->plan), from = 0;
+    g->source = pare_alloc(g->ctx, (size_t)count + 1, sizeof *g->source);
+    if (!g->source) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const char *name = pare_plan_input(g->plan, i)->name;
+        g->source[i] = g->names.labels && !strcmp(name, g->names.labels) ? -1 : from++;
+    }
+    return PARE_OK;
+}
+
+static pare_status make_run(pare_gradients *g, run *r)
+{
+    int at = 1; /* behind the loss */
+    pare_ctx_child(&r->ctx, g->ctx);
+    r->of = pare_alloc(g->ctx, (size_t)g->options.by_count + 1, sizeof *r->of);
+    if (!r->of) return PARE_MEMORY;
+    pare_status st = pare_runner_new(&r->ctx, &r->runner, g->plan);
+    if (st != PARE_OK) return pare_fail(g->ctx, st, "%s", r->ctx.message);
+    for (int k = 0; k < g->options.by_count; k++)
+        if (g->names.gradient[k]) r->of[k] = pare_runner_output(r->runner, at++).data;
+    return PARE_OK;
+}
+
+static pare_status make_runs(pare_gradients *g)
+{
+    g->threads = g->options.threads > 0 ? g->options.threads : pare_cpu_cores();
+    if (g->options.device) g->threads = 1;
+    if (g->threads > g->runs) g->threads = (int)g->runs;
+    size_t n = (size_t)g->threads;
+    g->run = pare_alloc(g->ctx, n, sizeof *g->run);
+    g->of = pare_alloc(g->ctx, n, sizeof *g->of);
+    g->loss = pare_alloc(g->ctx, n, sizeof *g->loss);
+    if (!g->run || !g->of || !g->loss) return PARE_MEMORY;
+    for (int t = 0; t < g->threads; t++) {
+        PARE_TRY(make_run(g, &g->run[t]));
+        g->of[t] = g->run[t].of;
+    }
+    return pare_reader_open(g->ctx, &g->reader, g->data, g->options.samples, g->runs * g->unit,
+                            (int)(g->threads * g->unit), g->threads);
+}
+
+pare_status pare_gradients_new(pare_ctx *ctx, pare_gradients **out, const pare_model *model,
+                               pare_data *data, const pare_gradients_options *options)
+{
+    pare_gradients *g = pare_alloc(ctx, 1, sizeof *g);
+    if (!g) return PARE_MEMORY;
+    *g = (pare_gradients){.ctx = ctx, .data = data, .options = *options, .unit = 1};
+    pare_status st = pare_model_clone(ctx, &g->model, model);
+    if (st == PARE_OK) st = set_shapes(g);
+    if (st == PARE_OK) st = make_plan(g);
+    if (st == PARE_OK) st = find_sources(g);
+    if (st == PARE_OK) st = make_runs(g);
+    if (st == PARE_OK)
+        *out = g;
+    else
+        pare_gradients_free(g);
+    return st;
+}
+
+void pare_gradients_free(pare_gradients *g)
+{
+    if (!g) return;
+    for (int t = 0; g->run && t < g->threads; t++) {
+        pare_runner_free(g->run[t].runner);
+        pare_free(g->run[t].of);
+    }
+    if (g->reader) pare_reader_close(g->reader);
+    pare_free(g->run);
+    pare_free(g->of);
+    pare_free(g->loss);
+    pare_free(g->source);
+    pare_plan_free(g->plan);
+    pare_model_free(g->model);
+    pare_free(g);
+}
+
+int64_t pare_gradients_runs(const pare_gradients *gradients) { return gradients->runs; }
+
+/* --- running --- */
+
+static pare_status run_one(pare_gradients *g, const pare_batch *batch, int t)
+{
+    pare_runner *runner = g->run[t].runner;
+    for (int i = 0; i < pare_plan_input_count(g->plan); i++) {
+        const pare_value *v = pare_plan_input(g->plan, i);
+        size_t bytes = 0;
+        if (g->source[i] < 0) {
+            pare_runner_set_input(runner, i, batch->label + t * g->unit);
+            continue;
+        }
+        (void)pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
+        pare_runner_set_input(runner, i,
+                              (const char *)batch->input[g->source[i]] + (size_t)t * bytes);
+    }
+    PARE_TRY(pare_runner_run(runner));
+    g->loss[t] = *(const float *)pare_runner_output(runner, 0).data;
+    return PARE_OK;
+}
+
+/* Of several failures the first run's is told. */
+static pare_status run_all(pare_gradients *g, const pare_batch *batch, int count)
+{
+    int failed = count;
+    pare_status status = PARE_OK;
+#pragma omp parallel for schedule(static, 1) num_threads(g->threads)
+    for (int t = 0; t < count; t++) {
+        pare_status st = run_one(g, batch, t);
+        if (st == PARE_OK) continue;
+#pragma omp critical(pare_gradients_failure)
+        if (t < failed) {
+            failed = t;
+            status = st;
+        }
+    }
+    return status == PARE_OK ? PARE_OK
+                             : pare_fail(g->ctx, status, "%s", g->run[failed].ctx.message);
+}
+
+pare_status pare_gradients_next(pare_gradients *g, pare_gradients_batch *out)
+{
+    pare_batch batch = {0};
+    *out = (pare_gradients_batch){.first = g->next, .loss = g->loss, .of = g->of};
+    if (g->next == g->runs) return PARE_OK;
+    PARE_TRY(pare_ctx_poll(g->ctx));
+    PARE_TRY(pare_reader_next(g->reader, &batch));
+    out->count = (int)(batch.count / g->unit);
+    PARE_TRY(run_all(g, &batch, out->count));
+    g->next += out->count;
+    return PARE_OK;
+}

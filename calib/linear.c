@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One kernel does the work: an 8 x 16 tile of c that stays in registers while rows of a and b,
+   packed into panels, stream by. Cholesky and the triangular solves are blocked so that most of
+   their work is that product (Golub, Van Loan, "Matrix Computations", 4.2.5 and 3.1.4). */
+#include "calib/linear.h"
+#include "runtime/base/clones.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TILE_M = 8, TILE_N = 16, BLOCK = 64 };
+enum { WORTH = 20000000 }; /* multiply-adds for which a second thread is woken */
+
+typedef double lanes __attribute__((vector_size(8 * sizeof(double))));
+
+/* t (8, 16) = a^T b over packed panels a (rows, 8), b (rows, 16). */
+PARE_CLONES_SUMS static void tile(double *t, const double *a, const double *b, int64_t rows)
+{
+    lanes s[TILE_M][2] = {0}, x, y;
+    for (int64_t r = 0; r < rows; r++, a += TILE_M, b += TILE_N) {
+        memcpy(&x, b, sizeof x);
+        memcpy(&y, b + 8, sizeof y);
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE_M; i++) {
+            s[i][0] += a[i] * x;
+            s[i][1] += a[i] * y;
+        }
+    }
+    memcpy(t, s, sizeof s);
+}
+
+/* Columns first .. first + width - 1 of p (rows, n) side by side, zeros behind the last. */
+static void pack(double *to, pare_part p, int64_t rows, int64_t n, int64_t first, int width)
+{
+    int64_t have = n - first < width ? n - first : width;
+    for (int64_t r = 0; r < rows; r++, to += width) {
+        const double *from = p.data + r * p.step + first;
+        for (int64_t i = 0; i < have; i++) to[i] = from[i];
+        for (int64_t i = have; i < width; i++) to[i] = 0;
+    }
+}
+
+static void add_tile(pare_part c, const double *t, int64_t i0, int64_t j0, int64_t m, int64_t n,
+                     double sign)
+{
+    int64_t high = m - i0 < TILE_M ? m - i0 : TILE_M, wide = n - j0 < TILE_N ? n - j0 : TILE_N;
+    for (int64_t i = 0; i < high; i++) {
+        double *row = c.data + (i0 + i) * c.step + j0;
+        for (int64_t j = 0; j < wide; j++) row[j] += sign * t[i * TILE_N + j];
+    }
+}
+
+pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_part b, int64_t rows,
+                                int64_t m, int64_t n, double sign, bool upper, int threads)
+{
+    int64_t high = (m + TILE_M - 1) / TILE_M, wide = (n + TILE_N - 1) / TILE_N;
+    if (rows < 1 || m < 1 || n < 1) return PARE_OK;
+    double *left = pare_alloc(ctx, (size_t)(high * rows), TILE_M * sizeof *left);
+    double *right = pare_alloc(ctx, (size_t)(wide * rows), TILE_N * sizeof *right);
+    if (left && right) {
+        bool worth = threads > 1 && (double)rows * (double)m * (double)n > WORTH;
+#pragma omp parallel num_threads(worth ? threads : 1)
+        {
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < high; i++)
+                pack(left + i * rows * TILE_M, a, rows, m, i * TILE_M, TILE_M);
+#pragma omp for schedule(static)
+            for (int64_t j = 0; j < wide; j++)
+                pack(right + j * rows * TILE_N, b, rows, n, j * TILE_N, TILE_N);
+#pragma omp for schedule(dynamic, 4)
+            for (int64_t j = wide - 1; j >= 0; j--)
+                for (int64_t i = 0; i < high; i++) {
+                    double t[TILE_M * TILE_N];
+                    if (upper && i * TILE_M > j * TILE_N + TILE_N - 1) break;
+                    tile(t, left + i * rows * TILE_M, right + j * rows * TILE_N, rows);
+                    add_tile(c, t, i * TILE_M, j * TILE_N, m, n, sign);
+                }
+        }
+    }
+    bool ok = left && right;
+    pare_free(left);
+    pare_free(right);
+    return ok ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_part at(pare_part p, int64_t row, int64_t column)
+{
+    return (pare_part){p.data + row * p.step + column, p.step};
+}
+
+PARE_CLONES_SUMS static void take(double *y, const double *x, double f, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] -= f * x[i];
+}
+
+void pare_linear_take(double *y, const double *x, double f, int64_t n) { take(y, x, f, n); }
+
+bool pare_linear_cholesky_small(pare_part a, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) {
+        double *row = a.data + k * a.step, pivot = row[k];
+        if (!(pivot > 0) || !isfinite(pivot)) return false;
+        pivot = sqrt(pivot);
+        row[k] = pivot;
+        for (int64_t j = k + 1; j < n; j++) row[j] /= pivot;
+        for (int64_t i = k + 1; i < n; i++) take(a.data + i * a.step + i, row + i, row[i], n - i);
+    }
+    return true;
+}
+
+/* b = u^-T b for one block of u. Columns are shared out in runs, each solved whole. */
+static void forward_small(pare_part u, int64_t n, pare_part b, int64_t columns, int threads)
+{
+    enum { RUN = 128 };
+#pragma omp parallel for schedule(static) num_threads(n *n *columns > WORTH ? threads : 1)
+    for (int64_t j = 0; j < columns; j += RUN) {
+        int64_t run = columns - j < RUN ? columns - j : RUN;
+        for (int64_t k = 0; k < n; k++) {
+            double *row = b.data + k * b.step + j, pivot = u.data[k * u.step + k];
+            for (int64_t i = 0; i < run; i++) row[i] /= pivot;
+            for (int64_t i = k + 1; i < n; i++)
+                take(b.data + i * b.step + j, row, u.data[k * u.step + i], run);
+        }
+    }
+}
+
+/* b = u^-1 b for one block of u. */
+static void backward_small(pare_part u, int64_t n, pare_part b, int64_t columns, int threads)
+{
+    enum { RUN = 128 };
+#pragma omp parallel for schedule(static) num_threads(n *n *columns > WORTH ? threads : 1)
+    for (int64_t j = 0; j < columns; j += RUN) {
+        int64_t run = columns - j < RUN ? columns - j : RUN;
+        for (int64_t k = n - 1; k >= 0; k--) {
+            double *row = b.data + k * b.step + j, pivot = u.data[k * u.step + k];
+            for (int64_t i = k + 1; i < n; i++)
+                take(row, b.data + i * b.step + j, u.data[k * u.step + i], run);
+            for (int64_t i = 0; i < run; i++) row[i] /= pivot;
+        }
+    }
+}
+
+pare_status pare_linear_cholesky(pare_ctx *ctx, pare_part a, int64_t n, int threads, bool *ok)
+{
+    *ok = true;
+    for (int64_t k = 0; k < n && *ok; k += BLOCK) {
+        int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
+        *ok = pare_linear_cholesky_small(at(a, k, k), size);
+        if (!*ok) break;
+        forward_small(at(a, k, k), size, at(a, k, k + size), rest, threads);
+        PARE_TRY(pare_linear_product(ctx, at(a, k + size, k + size), at(a, k, k + size),
+                                     at(a, k, k + size), size, rest, rest, -1, true, threads));
+        PARE_TRY(pare_ctx_poll(ctx));
+    }
+    return PARE_OK;
+}
+
+/* to (columns, rows) = from (rows, columns)^T */
+static void transpose(double *to, pare_part from, int64_t rows, int64_t columns)
+{
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = 0; i < rows; i++) to[j * rows + i] = from.data[i * from.step + j];
+}
+
+pare_status pare_linear_solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
+                              int threads)
+{
+    double *turned = pare_alloc(ctx, (size_t)n * BLOCK, sizeof *turned);
+    pare_status st = turned ? PARE_OK : PARE_MEMORY;
+    for (int64_t k = 0; k < n && st == PARE_OK; k += BLOCK) {
+        int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
+        forward_small(at(u, k, k), size, at(b, k, 0), columns, threads);
+        st = pare_linear_product(ctx, at(b, k + size, 0), at(u, k, k + size), at(b, k, 0), size,
+                                 rest, columns, -1, false, threads);
+    }
+    for (int64_t k = (n - 1) / BLOCK * BLOCK; k >= 0 && st == PARE_OK; k -= BLOCK) {
+        int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
+        transpose(turned, at(u, k, k + size), size, rest);
+        st = pare_linear_product(ctx, at(b, k, 0), (pare_part){turned, size}, at(b, k + size, 0),
+                                 rest, size, columns, -1, false, threads);
+        backward_small(at(u, k, k), size, at(b, k, 0), columns, threads);
+        if (st == PARE_OK) st = pare_ctx_poll(ctx);
+    }
+    pare_free(turned);
+    return st;
+}
+
+void pare_linear_solve_one(const double *u, int64_t step, int64_t n, double *b)
+{
+    for (int64_t k = 0; k < n; k++) {
+        b[k] /= u[k * step + k];
+        take(b + k + 1, u + k * step + k + 1, b[k], n - k - 1);
+    }
+    for (int64_t k = n - 1; k >= 0; k--) {
+        double sum = b[k];
+        for (int64_t i = k + 1; i < n; i++) sum -= u[k * step + i] * b[i];
+        b[k] = sum / u[k * step + k];
+    }
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows are collected in a panel of some hundred, [x | t] in double; a full panel is multiplied into
+   the sums. How many that are, the width of a row decides alone. A panel is filled column by
+   column, so that threads share the columns. */
+#include "calib/moments.h"
+#include "runtime/ops/ops.h"
+
+#include <string.h>
+
+enum { HELD = 5, PANEL_BYTES = 2 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
+enum { WORTH = 200000 }; /* numbers to fill for which a second thread is woken */
+
+/* --- geometry --- */
+
+static pare_status read_convolution(const pare_node *node, const pare_shape *x, const pare_shape *w,
+                                    pare_columns *out)
+{
+    PARE_TRY(pare_window_read(node, x, w->dim + 2, &out->window));
+    const pare_window *win = &out->window;
+    int64_t taps = win->kernel[0] * win->kernel[1] * win->kernel[2];
+    out->convolution = true;
+    out->groups = win->group;
+    out->channels = w->dim[1];
+    out->columns = taps * out->channels;
+    out->outputs = w->dim[0] / out->groups;
+    out->batch = x->dim[0];
+    out->rows = x->dim[0] * win->out[0] * win->out[1] * win->out[2];
+    return PARE_OK;
+}
+
+pare_status pare_columns_read(const pare_node *node, const pare_shape *x, pare_columns *out,
+                              bool *ok)
+{
+    pare_weighted part;
+    const pare_op *op = pare_op_of(node);
+    *out = (pare_columns){0};
+    *ok = false;
+    if (!op || op->quant.kind != PARE_QUANT_WEIGHTED) return PARE_OK;
+    PARE_TRY(op->quant.weighted(node, &part));
+    const pare_value *value = pare_node_in(node, part.w);
+    if (!part.constant || part.x != 0 || part.w != 1 || !value || !value->data) return PARE_OK;
+    pare_shape w = {.rank = value->data->rank};
+    if (w.rank > PARE_MAX_RANK || value->data->dtype != PARE_f32) return PARE_OK;
+    for (int i = 0; i < w.rank; i++) w.dim[i] = value->data->dims[i];
+    if (w.rank >= 3 && part.axis == 0 && x->rank == w.rank) {
+        *ok = true;
+        return read_convolution(node, x, &w, out);
+    }
+    if (w.rank != 2 || x->rank < 2 || pare_node_int(node, "transA", 0)) return PARE_OK;
+    out->groups = 1;
+    out->columns = out->channels = w.dim[1 - part.axis];
+    out->outputs = w.dim[part.axis];
+    out->rows = out->columns ? pare_shape_count(x) / out->columns : 0;
+    out->batch = 1;
+    *ok = true;
+    return PARE_OK;
+}
+
+int64_t pare_columns_weight(const pare_columns *c, bool outputs_first, int64_t group,
+                            int64_t output, int64_t column)
+{
+    int64_t o = group * c->outputs + output;
+    if (!outputs_first) return column * c->outputs + o;
+    int64_t taps = c->channels ? c->columns / c->channels : 1;
+    return (o * c->channels + column % c->channels) * taps + column / c->channels;
+}
+
+/* --- sums --- */
+
+pare_status pare_moments_new(pare_ctx *ctx, pare_moments **out, int64_t columns, int64_t outputs)
+{
+    pare_moments *m = pare_alloc(ctx, 1, sizeof *m);
+    if (!m) return PARE_MEMORY;
+    size_t d = (size_t)columns, n = (size_t)outputs;
+    *m = (pare_moments){.columns = columns, .outputs = outputs};
+    m->xx = pare_alloc(ctx, d * d, sizeof(double));
+    m->xt = pare_alloc(ctx, d * n, sizeof(double));
+    m->tt = pare_alloc(ctx, n, sizeof(double));
+    m->x = pare_alloc(ctx, d, sizeof(double));
+    m->t = pare_alloc(ctx, n, sizeof(double));
+    if (m->xx && m->xt && m->tt && m->x && m->t) {
+        *out = m;
+        return PARE_OK;
+    }
+    pare_moments_free(m);
+    return PARE_MEMORY;
+}
+
+void pare_moments_free(pare_moments *m)
+{
+    if (!m) return;
+    pare_free(m->xx);
+    pare_free(m->xt);
+    pare_free(m->tt);
+    pare_free(m->x);
+    pare_free(m->t);
+    pare_free(m);
+}
+
+static void add(double *to, const double *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+void pare_moments_add(pare_moments *to, const pare_moments *from)
+{
+    to->rows += from->rows;
+    add(to->xx, from->xx, to->columns * to->columns);
+    add(to->xt, from->xt, to->columns * to->outputs);
+    add(to->tt, from->tt, to->outputs);
+    add(to->x, from->x, to->columns);
+    add(to->t, from->t, to->outputs);
+}
+
+/* --- observing --- */
+
+typedef struct panel {
+    double *row; /* (capacity, columns + outputs) */
+    int64_t count;
+    pare_moments *sum;
+} panel;
+
+struct pare_observer {
+    pare_ctx *ctx;
+    pare_columns columns;
+    int sets, threads;
+    int64_t outputs, width; /* outputs 0: no targets; width of a panel's row */
+    int64_t capacity;       /* rows of a panel */
+    panel *panel;           /* (sets, groups) */
+};
+
+void pare_observer_free(pare_observer *o)
+{
+    if (!o) return;
+    for (int64_t i = 0; o->panel && i < o->sets * o->columns.groups; i++) {
+        pare_free(o->panel[i].row);
+        pare_moments_free(o->panel[i].sum);
+    }
+    pare_free(o->panel);
+    pare_free(o);
+}
+
+pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_columns *columns,
+                              int sets, bool targets, int threads)
+{
+    pare_observer *o = pare_alloc(ctx, 1, sizeof *o);
+    if (!o) return PARE_MEMORY;
+    *o = (pare_observer){.ctx = ctx, .columns = *columns, .sets = sets, .threads = threads};
+    o->outputs = targets ? columns->outputs : 0;
+    o->width = columns->columns + o->outputs;
+    o->capacity = PANEL_BYTES / ((int64_t)sizeof(double) * (o->width + 1));
+    if (o->capacity < LEAST_ROWS) o->capacity = LEAST_ROWS;
+    if (o->capacity > MOST_ROWS) o->capacity = MOST_ROWS;
+    int64_t panels = sets * columns->groups;
+    o->panel = pare_alloc(ctx, (size_t)panels, sizeof *o->panel);
+    bool ok = o->panel;
+    for (int64_t i = 0; ok && i < panels; i++) {
+        panel *p = &o->panel[i];
+        p->row = pare_alloc(ctx, (size_t)(o->capacity * o->width), sizeof(double));
+        ok = p->row && pare_moments_new(ctx, &p->sum, columns->columns, o->outputs) == PARE_OK;
+    }
+    if (ok)
+        *out = o;
+    else
+        pare_observer_free(o);
+    return ok ? PARE_OK : PARE_MEMORY;
+}
+
+pare_moments *pare_observer_moments(const pare_observer *o, int set, int64_t group)
+{
+    return o->panel[set * o->columns.groups + group].sum;
+}
+
+/* A panel into its sums. */
+static pare_status flush(pare_observer *o, panel *p)
+{
+    pare_moments *m = p->sum;
+    pare_part x = {p->row, o->width}, t = {p->row + m->columns, o->width};
+    int64_t n = p->count;
+    PARE_TRY(pare_linear_product(o->ctx, (pare_part){m->xx, m->columns}, x, x, n, m->columns,
+                                 m->columns, 1, true, o->threads));
+    PARE_TRY(pare_linear_product(o->ctx, (pare_part){m->xt, m->outputs}, x, t, n, m->columns,
+                                 m->outputs, 1, false, o->threads));
+    for (int64_t r = 0; r < n; r++) {
+        const double *row = p->row + r * o->width;
+        add(m->x, row, m->columns);
+        add(m->t, row + m->columns, m->outputs);
+        for (int64_t i = 0; i < m->outputs; i++)
+            m->tt[i] += row[m->columns + i] * row[m->columns + i];
+    }
+    m->rows += (double)n;
+    p->count = 0;
+    return PARE_OK;
+}
+
+pare_status pare_observer_finish(pare_observer *o)
+{
+    for (int64_t i = 0; i < o->sets * o->columns.groups; i++) PARE_TRY(flush(o, &o->panel[i]));
+    return PARE_OK;
+}
+
+/* One row of a convolution's columns, tap by tap, channels side by side; zeros where the window
+   leaves the tensor. x (batch, channels of all groups, in...). */
+static void fill_window(const pare_columns *c, int64_t group, int64_t row, const float *x,
+                        double *to)
+{
+    const pare_window *w = &c->window;
+    int64_t plane = w->in[0] * w->in[1] * w->in[2],
+            taps = w->kernel[0] * w->kernel[1] * w->kernel[2];
+    int64_t place[3], rest = row;
+    for (int i = 2; i >= 0; i--) {
+        place[i] = rest % w->out[i] * w->stride[i] - w->begin[i];
+        rest /= w->out[i];
+    }
+    const float *from = x + (rest * c->groups + group) * c->channels * plane;
+    for (int64_t tap = 0; tap < taps; tap++, to += c->channels) {
+        int64_t left = tap, at[3];
+        bool inside = true;
+        for (int i = 2; i >= 0; i--) {
+            at[i] = place[i] + left % w->kernel[i] * w->dilation[i];
+            left /= w->kernel[i];
+            inside = inside && at[i] >= 0 && at[i] < w->in[i];
+        }
+        const float *channel = from + (inside ? (at[0] * w->in[1] + at[1]) * w->in[2] + at[2] : 0);
+        for (int64_t k = 0; k < c->channels; k++) to[k] = inside ? (double)channel[k * plane] : 0;
+    }
+}
+
+/* One row of a group's outputs. */
+static void fill_target(const pare_columns *c, int64_t group, int64_t row, const float *t,
+                        const float *s, double *to)
+{
+    int64_t plane = c->convolution ? c->rows / c->batch : 1;
+    int64_t at = (row / plane * c->groups + group) * c->outputs * plane + row % plane;
+    for (int64_t k = 0; k < c->outputs; k++, at += plane)
+        to[k] = (double)t[at] - (s ? (double)s[at] : 0);
+}
+
+static void fill(pare_observer *o, int64_t group, panel *p, const float *x, const float *t,
+                 const float *s, int64_t first, int64_t n)
+{
+    const pare_columns *c = &o->columns;
+    double *rows = p->row + p->count * o->width;
+    bool worth = n * o->width > WORTH;
+#pragma omp parallel for schedule(static) num_threads(worth ? o->threads : 1)
+    for (int64_t r = 0; r < n; r++) {
+        double *to = rows + r * o->width;
+        if (c->convolution)
+            fill_window(c, group, first + r, x, to);
+        else
+            for (int64_t k = 0; k < c->columns; k++)
+                to[k] = (double)x[(first + r) * c->columns + k];
+        if (o->outputs) fill_target(c, group, first + r, t, s, to + c->columns);
+    }
+    p->count += n;
+}
+
+pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, const float *t,
+                              const float *s)
+{
+    const pare_columns *c = &o->columns;
+    int set = o->sets > 1 && index % HELD == HELD - 1;
+    for (int64_t g = 0; g < c->groups; g++) {
+        panel *p = &o->panel[set * c->groups + g];
+        for (int64_t first = 0; first < c->rows;) {
+            int64_t n = c->rows - first, room = o->capacity - p->count;
+            if (n > room) n = room;
+            fill(o, g, p, x, t, s, first, n);
+            first += n;
+            if (p->count == o->capacity) PARE_TRY(flush(o, p));
+        }
+    }
+    return PARE_OK;
+}

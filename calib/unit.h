@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many samples one run of a model takes (internal to calib/). */
+#ifndef PARE_CALIB_UNIT_H
+#define PARE_CALIB_UNIT_H
+
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The fixed size of the inputs' first axis, 1 where it is free; fails where two differ. */
+PARE_NODISCARD pare_status pare_calib_unit(pare_ctx *ctx, const pare_model *model, int64_t *unit);
+
+/* The whole runs that so many samples make; fails where there are none. */
+PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit,
+                                           int64_t samples, int64_t *runs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Removals, and costs as functions of the kept counts: a sum of terms, each a factor times the
+   units that stay of a few slots. A component changes only the terms of its slots. */
+#include "prune/groups.h"
+
+#include <string.h>
+
+/* --- terms --- */
+
+static pare_status term_add(pare_groups *g, size_t *capacity, const pare_cost_term *term)
+{
+    pare_groups_inner *inner = g->inner;
+    if (!pare_arena_grow(&inner->arena, &inner->term, capacity, (size_t)inner->term_count,
+                         sizeof *inner->term))
+        return PARE_MEMORY;
+    inner->term[inner->term_count++] = *term;
+    return PARE_OK;
+}
+
+/* A constant: its elements, as a product of its slots. Those of nested graphs never change. */
+static pare_status tensor_term(pare_groups *g, size_t *capacity, const pare_value *value)
+{
+    const pare_tensor *t = value->data;
+    double elements = 1, size = t->count ? (double)t->bytes / (double)t->count : 0;
+    pare_cost_term term = {0};
+    for (int axis = 0; axis < t->rank; axis++) {
+        int slot =
+            value->graph == g->model->graph && axis < PARE_MAX_RANK
+                ? pare_units_slot(&g->inner->units,
+                                  pare_graph_find_own(g->inner->sized->graph, value->name), axis)
+                : -1;
+        if (slot < 0) {
+            elements *= (double)t->dims[axis];
+            continue;
+        }
+        elements /= (double)g->slot[slot].parts;
+        term.slot[term.count++] = slot;
+    }
+    term.params = pare_type_is_float(t->dtype) ? elements : 0;
+    term.bytes = elements * size;
+    return term_add(g, capacity, &term);
+}
+
+typedef struct term_walk {
+    pare_groups *groups;
+    size_t *capacity;
+} term_walk;
+
+static pare_status tensor_terms(pare_graph *graph, void *user)
+{
+    term_walk *w = user;
+    for (int i = 0; i < graph->init.count; i++)
+        if (graph->init.item[i]->data)
+            PARE_TRY(tensor_term(w->groups, w->capacity, graph->init.item[i]));
+    return PARE_OK;
+}
+
+static pare_status index_terms(pare_groups *g)
+{
+    pare_groups_inner *inner = g->inner;
+    size_t uses = 0, slots = (size_t)g->slot_count;
+    for (int t = 0; t < inner->term_count; t++) uses += (size_t)inner->term[t].count;
+    inner->first_term = pare_arena_alloc(&inner->arena, slots + 2, sizeof *inner->first_term);
+    inner->term_of = pare_arena_alloc(&inner->arena, uses + 1, sizeof *inner->term_of);
+    if (!inner->first_term || !inner->term_of) return PARE_MEMORY;
+    int32_t *next = inner->first_term + 1;
+    for (int t = 0; t < inner->term_count; t++)
+        for (int i = 0; i < inner->term[t].count; i++) next[inner->term[t].slot[i]]++;
+    for (size_t s = 1; s <= slots; s++) inner->first_term[s] += inner->first_term[s - 1];
+    for (int t = inner->term_count - 1; t >= 0; t--)
+        for (int i = 0; i < inner->term[t].count; i++)
+            inner->term_of[--next[inner->term[t].slot[i]]] = t;
+    /* next[s] is first_term[s + 1] and was counted down to the start of s */
+    memmove(inner->first_term, next, slots * sizeof *next);
+    inner->first_term[slots] = (int32_t)uses;
+    return PARE_OK;
+}
+
+pare_status pare_costs_init(pare_groups *groups)
+{
+    pare_groups_inner *inner = groups->inner;
+    size_t capacity = 0;
+    for (size_t i = 0; i < inner->units.work_count; i++) {
+        const pare_unit_work *w = &inner->units.work[i];
+        pare_cost_term term = {.macs = w->factor, .count = w->count};
+        term.node = pare_groups_own_node(groups, w->node);
+        memcpy(term.slot, w->slot, sizeof term.slot);
+        PARE_TRY(term_add(groups, &capacity, &term));
+    }
+    term_walk walk = {groups, &capacity};
+    PARE_TRY(pare_graph_each(groups->model->graph, tensor_terms, &walk));
+    return index_terms(groups);
+}
+
+/* --- removals --- */
+
+struct pare_removal_inner {
+    int64_t *part_removed; /* of group g's part p: at part_first[g] + p */
+    int *part_first, *group_removed;
+    int *stamp, now; /* (terms): seen while one component changes */
+};
+
+static double product(const pare_removal *r, const pare_cost_term *term)
+{
+    double n = 1;
+    for (int i = 0; i < term->count; i++) n *= (double)r->kept[term->slot[i]];
+    return n;
+}
+
+static void add_term(pare_removal *r, const pare_cost_term *term, double sign)
+{
+    double n = sign * product(r, term);
+    r->cost.macs += n * term->macs;
+    r->cost.params += n * term->params;
+    r->cost.bytes += n * term->bytes;
+}
+
+static pare_status removal_alloc(pare_ctx *ctx, pare_removal *r)
+{
+    const pare_groups *g = r->groups;
+    size_t parts = 0;
+    r->inner = pare_alloc(ctx, 1, sizeof *r->inner);
+    if (!r->inner) return PARE_MEMORY;
+    for (int i = 0; i < g->group_count; i++) parts += (size_t)g->group[i].parts;
+    r->removed = pare_alloc(ctx, (size_t)g->component_count, sizeof *r->removed);
+    r->kept = pare_alloc(ctx, (size_t)g->slot_count, sizeof *r->kept);
+    r->inner->part_removed = pare_alloc(ctx, parts, sizeof *r->inner->part_removed);
+    r->inner->part_first = pare_alloc(ctx, (size_t)g->group_count, sizeof *r->inner->part_first);
+    r->inner->group_removed =
+        pare_alloc(ctx, (size_t)g->group_count, sizeof *r->inner->group_removed);
+    r->inner->stamp = pare_alloc(ctx, (size_t)g->inner->term_count, sizeof *r->inner->stamp);
+    bool all = r->removed && r->kept && r->inner->part_removed && r->inner->part_first &&
+               r->inner->group_removed && r->inner->stamp;
+    return all ? PARE_OK : PARE_MEMORY;
+}
+
+pare_status pare_removal_new(pare_ctx *ctx, pare_removal **out, const pare_groups *groups)
+{
+    pare_removal *r = pare_alloc(ctx, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    r->groups = groups;
+    pare_status st = removal_alloc(ctx, r);
+    if (st != PARE_OK) {
+        pare_removal_free(r);
+        return st;
+    }
+    for (int i = 0; i < groups->slot_count; i++) r->kept[i] = groups->slot[i].extent;
+    for (int i = 1; i < groups->group_count; i++)
+        r->inner->part_first[i] = r->inner->part_first[i - 1] + groups->group[i - 1].parts;
+    for (int i = 0; i < groups->inner->term_count; i++) add_term(r, &groups->inner->term[i], 1);
+    *out = r;
+    return PARE_OK;
+}
+
+void pare_removal_free(pare_removal *removal)
+{
+    if (!removal) return;
+    if (removal->inner) {
+        pare_free(removal->inner->part_removed);
+        pare_free(removal->inner->part_first);
+        pare_free(removal->inner->group_removed);
+        pare_free(removal->inner->stamp);
+    }
+    pare_free(removal->inner);
+    pare_free(removal->removed);
+    pare_free(removal->kept);
+    pare_free(removal);
+}
+
+/* Counts the terms of the component's slots in (sign 1) or out (-1), each once. */
+static void add_terms(pare_removal *r, const pare_component *c, double sign)
+{
+    const pare_groups_inner *inner = r->groups->inner;
+    int now = ++r->inner->now;
+    for (int i = 0; i < c->unit_count; i++) {
+        int s = c->unit[i].slot;
+        if (i && c->unit[i - 1].slot == s) continue;
+        for (int k = inner->first_term[s]; k < inner->first_term[s + 1]; k++) {
+            int t = inner->term_of[k];
+            if (r->inner->stamp[t] == now) continue;
+            r->inner->stamp[t] = now;
+            add_term(r, &inner->term[t], sign);
+        }
+    }
+}
+
+static void change(pare_removal *r, int component, int by)
+{
+    const pare_component *c = &r->groups->component[component];
+    add_terms(r, c, -1);
+    for (int i = 0; i < c->unit_count; i++) r->kept[c->unit[i].slot] -= by;
+    add_terms(r, c, 1);
+    r->removed[component] = by > 0;
+    r->count += by;
+    r->inner->group_removed[c->group] += by;
+    r->inner->part_removed[r->inner->part_first[c->group] + c->part] += by;
+}
+
+bool pare_removal_add(pare_removal *removal, int component, int64_t floor)
+{
+    const pare_groups *g = removal->groups;
+    const pare_component *c = &g->component[component];
+    const pare_group *group = &g->group[c->group];
+    if (removal->removed[component]) return false;
+    if (group->count - removal->inner->group_removed[c->group] <= floor) return false;
+    int64_t of_part = pare_removal_of_part(removal, c->group, c->part) + 1;
+    if (group->parts > 1 && of_part >= group->count / group->parts) return false;
+    for (int i = 0; i < c->unit_count;) {
+        int s = c->unit[i].slot, n = 0;
+        for (; i < c->unit_count && c->unit[i].slot == s; i++) n++;
+        if (removal->kept[s] <= n) return false;
+    }
+    change(removal, component, 1);
+    return true;
+}
+
+void pare_removal_drop(pare_removal *removal, int component)
+{
+    if (removal->removed[component]) change(removal, component, -1);
+}
+
+int64_t pare_removal_of_part(const pare_removal *removal, int group, int part)
+{
+    return removal->inner->part_removed[removal->inner->part_first[group] + part];
+}
+
+pare_status pare_removal_check(pare_ctx *ctx, const pare_removal *removal)
+{
+    const pare_groups *g = removal->groups;
+    for (int i = 0; i < g->group_count; i++)
+        for (int p = 1; p < g->group[i].parts; p++) {
+            int64_t a = pare_removal_of_part(removal, i, 0),
+                    b = pare_removal_of_part(removal, i, p);
+            if (a == b) continue;
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: group '%s' loses %d channels in its part 0 and %d in part %d, "
+                             "expected equally many in each of its %d parts",
+                             g->model->path, g->group[i].name, (int)a, (int)b, p,
+                             g->group[i].parts);
+        }
+    return PARE_OK;
+}
+
+double pare_removal_macs(const pare_removal *removal, const pare_node *node)
+{
+    const pare_groups_inner *inner = removal->groups->inner;
+    double macs = 0;
+    for (int i = 0; i < inner->term_count; i++)
+        if (inner->term[i].node == node && node)
+            macs += inner->term[i].macs * product(removal, &inner->term[i]);
+    return macs;
+}
+
+pare_status pare_removal_shape(const pare_removal *removal, const pare_value *value,
+                               pare_shape *out)
+{
+    const pare_groups *g = removal->groups;
+    PARE_TRY(pare_groups_shape(g, value, out));
+    const pare_value *sized = pare_graph_find_own(g->inner->sized->graph, value->name);
+    for (int axis = 0; axis < out->rank; axis++) {
+        int slot = pare_units_slot(&g->inner->units, sized, axis);
+        if (slot >= 0) out->dim[axis] = removal->kept[slot] / g->slot[slot].parts;
+    }
+    return PARE_OK;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reader with groups (of a convolution) is one block per group. A block holds the inverse of the
+   covariance of its columns and its weight, both brought up to date with every elimination:
+   W -= W_S P inv_S:, inv -= inv_:S P inv_S:, with P = (inv_SS)^-1. Where nothing is refitted the
+   block holds the second moments themselves, and a component costs W_S H_SS W_S^T. */
+#include "prune/eliminate.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static const double RIDGE = 1e-2; /* of the mean diagonal */
+
+typedef struct block {
+    int64_t d, n;
+    double *inverse; /* (d, d) whole; without refit: the moments */
+    double *w;       /* (n, d) */
+    double weight;
+    int32_t *first, *column; /* columns of component k: column[first[k] .. first[k + 1]) */
+} block;
+
+struct pare_elimination {
+    pare_ctx *ctx;
+    const pare_groups *groups;
+    const pare_group *group;
+    bool refits;
+    int threads;
+    block *block;
+    size_t count, capacity;
+};
+
+pare_status pare_elimination_new(pare_ctx *ctx, pare_elimination **out, const pare_groups *groups,
+                                 int group, bool refits, int threads)
+{
+    pare_elimination *e = pare_alloc(ctx, 1, sizeof *e);
+    if (!e) return PARE_MEMORY;
+    *e = (pare_elimination){.ctx = ctx,
+                            .groups = groups,
+                            .group = &groups->group[group],
+                            .refits = refits,
+                            .threads = threads};
+    *out = e;
+    return PARE_OK;
+}
+
+void pare_elimination_free(pare_elimination *e)
+{
+    if (!e) return;
+    for (size_t i = 0; i < e->count; i++) {
+        pare_free(e->block[i].inverse);
+        pare_free(e->block[i].w);
+        pare_free(e->block[i].first);
+        pare_free(e->block[i].column);
+    }
+    pare_free(e->block);
+    pare_free(e);
+}
+
+/* --- blocks --- */
+
+/* Lists the columns of each component; channel_of: units of the slot for the block's channels. */
+static pare_status list_columns(pare_elimination *e, block *b, const pare_single *s, int slot,
+                                int64_t group)
+{
+    const int components = e->group->count;
+    b->first = pare_alloc(e->ctx, (size_t)components + 2, sizeof *b->first);
+    b->column = pare_alloc(e->ctx, (size_t)b->d + 1, sizeof *b->column);
+    int32_t *of = pare_alloc(e->ctx, (size_t)b->d + 1, sizeof *of);
+    if (!b->first || !b->column || !of) {
+        pare_free(of);
+        return PARE_MEMORY;
+    }
+    for (int64_t k = 0; k < b->d; k++) {
+        int64_t unit = group * s->columns.channels + k % s->columns.channels;
+        int c = pare_groups_component(e->groups, slot, unit) - e->group->first;
+        of[k] = c >= 0 && c < components ? c : -1;
+        if (of[k] >= 0) b->first[of[k] + 1]++;
+    }
+    for (int c = 0; c < components; c++) b->first[c + 1] += b->first[c];
+    for (int64_t k = b->d - 1; k >= 0; k--)
+        if (of[k] >= 0) b->column[--b->first[of[k] + 1]] = (int32_t)k;
+    /* first[c + 1] has been counted down to the start of c */
+    memmove(b->first, b->first + 1, (size_t)components * sizeof *b->first);
+    b->first[components] = 0;
+    for (int64_t k = 0; k < b->d; k++) b->first[components] += of[k] >= 0;
+    pare_free(of);
+    return PARE_OK;
+}
+
+static pare_status add_block(pare_elimination *e, const pare_single *s, int slot, int64_t group,
+                             const pare_moments *m, bool centred, double weight)
+{
+    if (!pare_grow(e->ctx, &e->block, &e->capacity, e->count, sizeof *e->block)) return PARE_MEMORY;
+    block *b = &e->block[e->count++];
+    *b = (block){.d = m->columns, .n = s->columns.outputs};
+    b->inverse = pare_alloc(e->ctx, (size_t)(b->d * b->d), sizeof *b->inverse);
+    b->w = pare_alloc(e->ctx, (size_t)(b->n * b->d), sizeof *b->w);
+    if (!b->inverse || !b->w) return PARE_MEMORY;
+    for (int64_t o = 0; o < b->n; o++)
+        for (int64_t k = 0; k < b->d; k++)
+            b->w[o * b->d + k] = (double)s->part.alpha *
+                                 (double)pare_single_weight(s, pare_single_place(s, group, o, k));
+    /* the inverse is of sums over rows: errors come as sums, too */
+    b->weight = m->rows > 0 ? weight / m->rows : 0;
+    double ridge = RIDGE;
+    if (!e->refits)
+        (void)pare_layer_normal(m, false, 0, NULL, b->inverse, NULL);
+    else
+        PARE_TRY(pare_layer_inverse(e->ctx, m, centred, &ridge, e->threads, b->inverse));
+    return list_columns(e, b, s, slot, group);
+}
+
+pare_status pare_elimination_add(pare_elimination *e, const pare_single *single, int slot,
+                                 const pare_observer *observer, bool centred, double weight)
+{
+    for (int64_t g = 0; g < single->columns.groups; g++)
+        PARE_TRY(
+            add_block(e, single, slot, g, pare_observer_moments(observer, 0, g), centred, weight));
+    return PARE_OK;
+}
+
+/* --- eliminating --- */
+
+/* u^T u = the block's inverse over component c's columns, upper triangle; false where it is not
+   positive definite (a dead input). */
+static bool factor(const block *b, int c, double *u)
+{
+    const int32_t *s = b->column + b->first[c];
+    int n = b->first[c + 1] - b->first[c];
+    for (int i = 0; i < n; i++)
+        for (int j = i; j < n; j++) {
+            double sum = b->inverse[s[i] * b->d + s[j]];
+            for (int k = 0; k < i; k++) sum -= u[k * n + i] * u[k * n + j];
+            if (i == j && !(sum > DBL_MIN)) return false;
+            u[i * n + j] = i == j ? sqrt(sum) : sum / u[i * n + i];
+        }
+    return true;
+}
+
+/* z = u^-T z for one right-hand side: |z|^2 is then z^T (u^T u)^-1 z. */
+static double half_solve(const double *u, int n, double *z)
+{
+    double square = 0;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) z[i] -= u[k * n + i] * z[k];
+        z[i] /= u[i * n + i];
+        square += z[i] * z[i];
+    }
+    return square;
+}
+
+/* W_S H_SS W_S^T. */
+static double plain_cost(const block *b, int c)
+{
+    int n = b->first[c + 1] - b->first[c];
+    const int32_t *s = b->column + b->first[c];
+    double sum = 0;
+    for (int64_t o = 0; o < b->n; o++)
+        for (int i = 0; i < n; i++) {
+            double inner = 0;
+            for (int j = 0; j < n; j++)
+                inner += b->inverse[s[i] * b->d + s[j]] * b->w[o * b->d + s[j]];
+            sum += inner * b->w[o * b->d + s[i]];
+        }
+    return b->weight * sum;
+}
+
+static double cost_in(const block *b, int c, double *scratch)
+{
+    int n = b->first[c + 1] - b->first[c];
+    const int32_t *s = b->column + b->first[c];
+    double *z = scratch + (int64_t)n * n, sum = 0;
+    if (!n || !factor(b, c, scratch)) return 0;
+    for (int64_t o = 0; o < b->n; o++) {
+        for (int i = 0; i < n; i++) z[i] = b->w[o * b->d + s[i]];
+        sum += half_solve(scratch, n, z);
+    }
+    return b->weight * sum;
+}
+
+static double cost_of(const pare_elimination *e, int c, double *scratch)
+{
+    double sum = 0;
+    for (size_t i = 0; i < e->count; i++)
+        sum += e->refits ? cost_in(&e->block[i], c, scratch) : plain_cost(&e->block[i], c);
+    return sum;
+}
+
+/* y (n, d) = u^-T inv_S:, so that inv_:S P inv_S: = y^T y. */
+static void eliminate_in(const pare_elimination *e, block *b, int c, double *u, double *y)
+{
+    int n = b->first[c + 1] - b->first[c];
+    const int32_t *s = b->column + b->first[c];
+    double *w = y + n * b->d; /* (n): of one output, solved */
+    for (int64_t o = 0; o < b->n && !e->refits; o++)
+        for (int i = 0; i < n; i++) b->w[o * b->d + s[i]] = 0;
+    if (!e->refits) return;
+    if (!n || !factor(b, c, u)) return;
+    for (int i = 0; i < n; i++) {
+        memcpy(y + i * b->d, b->inverse + s[i] * b->d, (size_t)b->d * sizeof *y);
+        for (int k = 0; k < i; k++)
+            for (int64_t j = 0; j < b->d; j++) y[i * b->d + j] -= u[k * n + i] * y[k * b->d + j];
+        for (int64_t j = 0; j < b->d; j++) y[i * b->d + j] /= u[i * n + i];
+    }
+    for (int64_t o = 0; o < b->n; o++) {
+        double *row = b->w + o * b->d;
+        for (int i = 0; i < n; i++) w[i] = row[s[i]];
+        (void)half_solve(u, n, w);
+        for (int i = 0; i < n; i++)
+            for (int64_t j = 0; j < b->d; j++) row[j] -= w[i] * y[i * b->d + j];
+        for (int i = 0; i < n; i++) row[s[i]] = 0;
+    }
+#pragma omp parallel for schedule(static) num_threads(e->threads)
+    for (int64_t r = 0; r < b->d; r++)
+        for (int i = 0; i < n; i++) {
+            double f = y[i * b->d + r];
+            for (int64_t j = 0; j < b->d; j++) b->inverse[r * b->d + j] -= f * y[i * b->d + j];
+        }
+}
+
+/* Scratch of one thread: a component's triangle, its rows of the inverse, and one right-hand side.
+ */
+static size_t scratch_size(const pare_elimination *e)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < e->count; i++)
+        for (int c = 0; c < e->group->count; c++) {
+            size_t n = (size_t)(e->block[i].first[c + 1] - e->block[i].first[c]);
+            size_t need = n * n + n * (size_t)e->block[i].d + n;
+            if (need > most) most = need;
+        }
+    return most;
+}
+
+static int cheapest(const double *cost, const bool *gone, int count)
+{
+    int best = -1;
+    for (int c = 0; c < count; c++)
+        if (!gone[c] && (best < 0 || cost[c] < cost[best])) best = c;
+    return best;
+}
+
+/* The work of a run. */
+typedef struct turns {
+    double *score, *cost, *scratch;
+    bool *gone;
+    size_t each; /* scratch of a thread */
+    const double **w;
+    const int *stops;
+    int stop_count, next;
+    pare_elimination_visit visit;
+    void *user;
+    double total, least;
+    int done, left; /* eliminated; to eliminate */
+} turns;
+
+static void drop(pare_elimination *e, turns *t, int c)
+{
+    t->gone[c] = true;
+    for (size_t b = 0; b < e->count; b++) {
+        const block *one = &e->block[b];
+        size_t n = (size_t)(one->first[c + 1] - one->first[c]);
+        eliminate_in(e, &e->block[b], c, t->scratch, t->scratch + n * n);
+    }
+}
+
+static pare_status take(pare_elimination *e, turns *t, int c)
+{
+    if (t->cost[c] > t->least) t->least = t->cost[c];
+    t->score[c] = t->least;
+    t->total += t->least;
+    t->least *= 1 + 1e-12; /* equal costs keep the order */
+    drop(e, t, c);
+    t->done++;
+    if (t->next == t->stop_count || t->stops[t->next] != t->done) return PARE_OK;
+    pare_elimination_state state = {t->done, t->total, t->score[c], t->w};
+    return t->visit(t->user, t->next++, &state);
+}
+
+/* In a few turns all costs are found anew; of each turn's cheapest as many go as there are more
+   components than TURNS. */
+static pare_status eliminate(pare_elimination *e, turns *t)
+{
+    enum { TURNS = 96 };
+    const int count = e->group->count, lump = (count + TURNS - 1) / TURNS;
+    while (t->done < t->left) {
+        PARE_TRY(pare_ctx_poll(e->ctx));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(e->threads)
+        for (int k = 0; k < e->threads; k++)
+            for (int c = k; c < count; c += e->threads)
+                if (!t->gone[c]) t->cost[c] = cost_of(e, c, t->scratch + (size_t)k * t->each);
+        for (int i = 0; i < lump && t->done < t->left; i++) {
+            int c = cheapest(t->cost, t->gone, count);
+            if (i) t->cost[c] = cost_of(e, c, t->scratch);
+            PARE_TRY(take(e, t, c));
+        }
+    }
+    return PARE_OK;
+}
+
+pare_status pare_elimination_run(pare_elimination *e, double *score, const bool *before,
+                                 const int *stops, int stop_count, pare_elimination_visit visit,
+                                 void *user)
+{
+    const int count = e->group->count;
+    turns t = {
+        .score = score, .stops = stops, .stop_count = stop_count, .visit = visit, .user = user};
+    for (int c = 0; c < count; c++) score[c] = INFINITY;
+    if (!e->count) return PARE_OK;
+    t.each = scratch_size(e);
+    t.cost = pare_alloc(e->ctx, (size_t)count, sizeof *t.cost);
+    t.gone = pare_alloc(e->ctx, (size_t)count, sizeof *t.gone);
+    t.scratch = pare_alloc(e->ctx, t.each * (size_t)e->threads, sizeof *t.scratch);
+    t.w = pare_alloc(e->ctx, e->count, sizeof *t.w);
+    pare_status st = t.cost && t.gone && t.scratch && t.w ? PARE_OK : PARE_MEMORY;
+    for (size_t b = 0; b < e->count && st == PARE_OK; b++) t.w[b] = e->block[b].w;
+    t.left = count;
+    for (int c = 0; before && st == PARE_OK && c < count; c++) {
+        if (!before[c]) continue;
+        drop(e, &t, c);
+        score[c] = 0;
+        t.left--;
+    }
+    if (st == PARE_OK) st = eliminate(e, &t);
+    pare_free(t.cost);
+    pare_free(t.gone);
+    pare_free(t.scratch);
+    pare_free(t.w);
+    return st;
+}

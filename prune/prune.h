@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Structured pruning: what can be removed from a model, what that saves, and the removal.
+
+   Words. A *slot* is one axis of one tensor; an index along it is a *unit*. Units that can only be
+   removed together are a *component* (one channel of a convolution with its bias, its
+   BatchNormalization's four numbers and the slice of the next weight that reads it; one attention
+   head). Components with the same slots are a *group* (all channels of that convolution). A
+   *removal* is a set of components.
+
+   Order of work: pare_prune_prepare, pare_groups_new, pare_removal_new, pare_removal_add ...,
+   pare_prune_remove (the smaller model) or pare_prune_masked (the same numbers at the old size). */
+#ifndef PARE_PRUNE_PRUNE_H
+#define PARE_PRUNE_PRUNE_H
+
+#include "formats/data.h"
+#include "runtime/exec/exec.h"
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The model as pruning starts from it, in place: sorted, opset lifted to 13 where it is older,
+   small constant expressions folded, Constant nodes made initializers. BatchNormalization stays.
+   Names and outputs stay. PARE_INPUT for a quantized model. */
+PARE_NODISCARD pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model);
+
+/* --- what falls together --- */
+
+/* What the units of a slot are. */
+typedef enum pare_slot_role {
+    PARE_SLOT_FLOWS, /* of an activation */
+    PARE_SLOT_MAKES, /* of a constant: they make channels (output channels, biases, scales) */
+    PARE_SLOT_READS  /* of a constant: a product sums over them; masking sets them to 0 */
+} pare_slot_role;
+
+typedef struct pare_slot {
+    const pare_value *value; /* of the prepared model */
+    int axis;
+    int64_t parts; /* see pare_axis_span: 1 but for a weight of a convolution with groups, axis 1 */
+    int64_t extent; /* units: dim * parts */
+    pare_slot_role role;
+    const pare_node *node; /* activations: what makes it; constants: what uses it first */
+} pare_slot;
+
+typedef struct pare_unit {
+    int32_t slot;
+    int32_t index; /* below the slot's extent */
+} pare_unit;
+
+typedef struct pare_component {
+    int group;
+    int part;              /* of the group: see there */
+    const pare_unit *unit; /* ascending by slot, then index */
+    int unit_count;
+} pare_component;
+
+/* Components first .. first + count - 1. parts above 1: equally many components must be removed of
+   each part (channels of a convolution with groups). */
+typedef struct pare_group {
+    const char *name; /* the node that makes its units, the first one in the graph */
+    int first, count;
+    int parts;
+    const int32_t *slot; /* ascending: in order of the graph */
+    int slot_count;
+} pare_group;
+
+/* Why units stay. */
+typedef struct pare_block {
+    const pare_node *node; /* NULL: a graph input or output */
+    const pare_value *value;
+    int axis;
+    const char *why; /* "computes along this axis" */
+} pare_block;
+
+typedef struct pare_groups {
+    const pare_model *model; /* borrowed */
+    const pare_slot *slot;
+    int slot_count;
+    const pare_component *component;
+    int component_count;
+    const pare_group *group;
+    int group_count;
+    const pare_block *block;
+    int block_count;
+    struct pare_groups_inner *inner;
+} pare_groups;
+
+typedef struct pare_groups_options {
+    bool outputs; /* units of graph outputs may be removed */
+    /* What these nodes make stays (--keep); or NULL. */
+    bool (*keep)(void *user, const pare_node *node);
+    void *keep_user;
+    /* Concrete shapes of inputs with unknown dims, for costs. Without one: batch (axis 0) 1, else
+       128; 224 where these do not fit. */
+    const pare_input_shape *shape;
+    int shape_count;
+} pare_groups_options;
+
+/* The groups of a prepared model. options may be NULL. The model must outlive them, unchanged but
+   for the contents of its weights. A graph where nothing can be pruned is no failure: group_count
+   is 0 and blocks say why. */
+PARE_NODISCARD pare_status pare_groups_new(pare_ctx *ctx, pare_groups **out,
+                                           const pare_model *model,
+                                           const pare_groups_options *options);
+void pare_groups_free(pare_groups *groups);
+
+/* The slot of an axis, or -1 (extent 1, unknown, not of the main graph). With parts above 1: the
+   slot of a grouped convolution's weight; else the plain axis. */
+int pare_groups_slot(const pare_groups *groups, const pare_value *value, int axis, int64_t parts);
+/* The component a unit belongs to, or -1 where it is blocked. */
+int pare_groups_component(const pare_groups *groups, int slot, int64_t unit);
+/* Why the unit stays, or NULL where it can be removed (or nothing would be gained). */
+const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t unit);
+/* The shape the analysis assumed: unknown dims of inputs replaced (see options). */
+PARE_NODISCARD pare_status pare_groups_shape(const pare_groups *groups, const pare_value *value,
+                                             pare_shape *out);
+
+/* --- removals and what they save --- */
+
+typedef struct pare_prune_cost {
+    double macs;   /* of Conv, ConvTranspose, Gemm, MatMul at the assumed shapes */
+    double params; /* elements of floating-point initializers */
+    double bytes;  /* of all initializers' payloads */
+} pare_prune_cost;
+
+typedef struct pare_removal {
+    const pare_groups *groups;
+    bool *removed;        /* (component_count) */
+    int64_t *kept;        /* (slot_count): units that stay */
+    pare_prune_cost cost; /* at these kept counts */
+    int count;            /* components removed */
+    struct pare_removal_inner *inner;
+} pare_removal;
+
+/* An empty one: cost is the dense model's. */
+PARE_NODISCARD pare_status pare_removal_new(pare_ctx *ctx, pare_removal **out,
+                                            const pare_groups *groups);
+void pare_removal_free(pare_removal *removal);
+/* Adds a component; false, and nothing changed, where it is in already, its group would be left
+   with fewer than `floor` components, one of the group's parts with none, or a slot with no unit.
+   Takes time in proportion to its units. */
+bool pare_removal_add(pare_removal *removal, int component, int64_t floor);
+/* Takes a component out again. */
+void pare_removal_drop(pare_removal *removal, int component);
+/* Components removed of one part of a group. */
+int64_t pare_removal_of_part(const pare_removal *removal, int group, int part);
+/* PARE_INPUT naming the group where its parts are uneven. */
+PARE_NODISCARD pare_status pare_removal_check(pare_ctx *ctx, const pare_removal *removal);
+
+/* A node's multiply-adds at the kept counts; 0 for nodes without. */
+double pare_removal_macs(const pare_removal *removal, const pare_node *node);
+/* A tensor's shape at the kept counts (assumed shapes, see options). */
+PARE_NODISCARD pare_status pare_removal_shape(const pare_removal *removal, const pare_value *value,
+                                              pare_shape *out);
+
+/* --- models --- */
+
+/* The dense model in which every weight that reads a removed unit is 0 there: what the smaller
+   model's outputs equal. A clone of groups->model; the caller frees it, and the original later. */
+PARE_NODISCARD pare_status pare_prune_masked(pare_ctx *ctx, pare_model **out,
+                                             const pare_removal *removal);
+
+/* The smaller model: initializers sliced, extents in attributes and constants rewritten, shapes
+   inferred anew and checked against the kept counts; names stay. A clone as above. */
+PARE_NODISCARD pare_status pare_prune_remove(pare_ctx *ctx, pare_model **out,
+                                             const pare_removal *removal);
+
+/* --- single weights --- */
+
+typedef enum pare_weight_score {
+    PARE_WEIGHT_BEST,       /* second-order where data are given, else magnitude */
+    PARE_WEIGHT_L1,         /* |w| */
+    PARE_WEIGHT_L2,         /* w^2: the same order */
+    PARE_WEIGHT_ACTIVATION, /* |w| * root mean square of the input it multiplies; needs data */
+    PARE_WEIGHT_TAYLOR,     /* |w dloss/dw|, the mean over the samples; needs data */
+    PARE_WEIGHT_RANDOM
+} pare_weight_score;
+
+/* What became of one weight. */
+typedef struct pare_single_layer {
+    const char *node, *weight;
+    int64_t count, zeros;
+    const char *note; /* why it stays dense, or was not refitted; NULL */
+    bool refitted;
+    double error; /* refitted: squared error of its result on held-out samples, as a part of the
+                     result's variance; else negative */
+    double masked, fitted; /* squared error on a held-out fifth as a part of the variance there, of
+                              weights from the other samples: the dense ones that stay with means
+                              corrected, and what was chosen; negative: not asked */
+    double ridge;          /* refitted: of the mean diagonal */
+    double
+        csr; /* bytes as f32 values, their columns (2 bytes below 65,536, else 4) and row starts */
+} pare_single_layer;
+
+typedef struct pare_single_facts {
+    pare_single_layer *layer; /* in the model's arena */
+    int layer_count;
+    int64_t count, zeros;           /* of all weights counted */
+    char data_hash[33];             /* of the samples seen; "": none */
+    int reordered;                  /* N:M: groups of channels that were put into another order, */
+    double kept_before, kept_after; /* and what N:M keeps of |w| in layers that read such groups */
+} pare_single_facts;
+
+typedef struct pare_single_options {
+    double sparsity; /* part of the weights of Conv, ConvTranspose, Gemm, MatMul that become 0 */
+    int n, m;        /* m > 0: N:M in place of that: of M input channels side by side N stay */
+    pare_weight_score score;
+    bool fixed_order;                                /* N:M: channels stay in their order */
+    bool per_layer;                                  /* the sparsity in each layer; else over all */
+    bool (*keep)(void *user, const pare_node *node); /* nodes whose weights stay; or NULL */
+    void *keep_user;
+    pare_data *data; /* NULL: by the weights alone */
+    const int64_t *samples;
+    int64_t sample_count;
+    int threads;
+    pare_device *device;
+    uint64_t seed; /* of RANDOM */
+    bool refit;    /* with data: what stays is fitted to the dense model's results */
+    void (*progress)(void *user, int64_t done, int64_t all); /* layers; or NULL */
+    void *progress_user;
+} pare_single_options;
+
+/* Prunes single weights of a prepared model in place. Without refit every weight that stays keeps
+   its bits; with it BatchNormalization is folded into what is before it, biases may be added.
+   PARE_INPUT: nothing to prune, data that do not fit. */
+PARE_NODISCARD pare_status pare_prune_single(pare_ctx *ctx, pare_model *model,
+                                             const pare_single_options *options,
+                                             pare_single_facts *facts);
+
+/* Writes version, source, recipe (the options in words) and data_hash ("": none) into the model's
+   metadata. The model must have the path of the file it came from. */
+PARE_NODISCARD pare_status pare_prune_manifest(pare_ctx *ctx, pare_model *model, const char *recipe,
+                                               const char *data_hash);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scores that need weights only. Each slot of a constant is summed up per unit in one walk over its
+   elements; the units' sums are added up per component. */
+#include "prune/score.h"
+#include "prune/score_inner.h"
+#include "runtime/ops/ops.h"
+#include "runtime/ops/scores.h"
+
+#include <math.h>
+#include <string.h>
+
+void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64_t count)
+{
+    const pare_type_info *type = pare_type(tensor->dtype);
+    const size_t size = (size_t)type->bits / 8;
+    const char *at = (const char *)tensor->data + (size_t)first * size;
+    uint64_t element = 0;
+    if (tensor->dtype == PARE_f32) {
+        memcpy(out, at, (size_t)count * size);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++, at += size) {
+        memcpy(&element, at, size);
+        out[i] = type->to_f32 ? type->to_f32(&element) : 0;
+    }
+}
+
+/* A slot's constant as its axis sees it. */
+static pare_score_units units_of(const pare_slot *slot)
+{
+    const pare_tensor *t = slot->value->data;
+    pare_score_units u = {1, t->dims[slot->axis], 1, slot->parts, false};
+    for (int i = 0; i < slot->axis; i++) u.outer *= t->dims[i];
+    for (int i = slot->axis + 1; i < t->rank; i++) u.inner *= t->dims[i];
+    return u;
+}
+
+void pare_score_add_units(double *sum, const pare_slot *slot, const float *value,
+                          double (*fn)(double))
+{
+    const pare_score_units u = units_of(slot);
+    const int64_t dim = u.dim, outer = u.outer, inner = u.inner;
+    for (int64_t o = 0; o < outer; o++) {
+        /* an axis in parts: the first axis says which part an element belongs to */
+        int64_t part = slot->parts > 1 ? o * slot->parts / outer : 0;
+        for (int64_t d = 0; d < dim; d++) {
+            const float *x = value + (o * dim + d) * inner;
+            double s = 0;
+            for (int64_t i = 0; i < inner; i++) s += fn((double)x[i]);
+            sum[part * dim + d] += s;
+        }
+    }
+}
+
+static double absolute(double x) { return fabs(x); }
+
+static double square(double x) { return x * x; }
+
+static bool is_weight(const pare_slot *slot)
+{
+    const pare_tensor *t = slot->value ? slot->value->data : NULL;
+    return slot->role != PARE_SLOT_FLOWS && t && t->rank > 1 && pare_type_is_float(t->dtype);
+}
+
+/* The scale of a BatchNormalization: its second input. */
+static bool is_scale(const pare_slot *slot)
+{
+    return slot->role == PARE_SLOT_MAKES && slot->node && slot->value->data &&
+           pare_op_of(slot->node) == &pare_ops[PARE_OP_BatchNormalization] &&
+           pare_node_in(slot->node, 1) == slot->value;
+}
+
+/* Sums of magnitudes, or squares, over each unit. */
+static pare_status add_weights(pare_ctx *ctx, double *sum, const pare_slot *slot,
+                               const float *value, bool squares, pare_device *device)
+{
+    pare_score_units u = units_of(slot);
+    u.squares = squares;
+    if (device && device->scores && u.outer % u.parts == 0)
+        return device->scores->units(ctx, device, sum, value, &u);
+    pare_score_add_units(sum, slot, value, squares ? square : absolute);
+    return PARE_OK;
+}
+
+static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *groups, int slot,
+                            bool squares, pare_device *device)
+{
+    const pare_slot *s = &groups->slot[slot];
+    double *sum = pare_alloc(ctx, (size_t)s->extent, sizeof *sum);
+    float *value = pare_alloc(ctx, (size_t)s->value->data->count, sizeof *value);
+    if (!sum || !value) {
+        pare_free(sum);
+        pare_free(value);
+        return PARE_MEMORY;
+    }
+    pare_score_read(value, s->value->data, 0, s->value->data->count);
+    pare_status st = add_weights(ctx, sum, s, value, squares, device);
+    for (int64_t u = 0; u < s->extent && st == PARE_OK; u++) {
+        int c = pare_groups_component(groups, slot, u);
+        if (c >= 0) score[c] += sum[u];
+    }
+    pare_free(sum);
+    pare_free(value);
+    return st;
+}
+
+static pare_status add_slots(pare_ctx *ctx, double *score, const pare_groups *groups,
+                             bool (*takes)(const pare_slot *), bool squares, pare_device *device)
+{
+    for (int s = 0; s < groups->slot_count; s++) {
+        if (takes(&groups->slot[s])) PARE_TRY(add_slot(ctx, score, groups, s, squares, device));
+        PARE_TRY(pare_ctx_poll(ctx));
+    }
+    return PARE_OK;
+}
+
+static pare_status need_scales(pare_ctx *ctx, const pare_groups *groups)
+{
+    for (int g = 0; g < groups->group_count; g++) {
+        bool found = false;
+        for (int i = 0; i < groups->group[g].slot_count; i++)
+            found = found || is_scale(&groups->slot[groups->group[g].slot[i]]);
+        if (!found)
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: group '%s' has no BatchNormalization to score it by (exporters "
+                             "fold it into the convolution); use another score, l2 say, or keep "
+                             "the group with --keep",
+                             groups->model->path, groups->group[g].name);
+    }
+    return PARE_OK;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"). */
+static double random_at(uint64_t seed, uint64_t i)
+{
+    uint64_t z = (seed * 0x2545f4914f6cdd1dULL + i + 1) * 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+void pare_score_normalise(double *score, const pare_groups *groups)
+{
+    for (int g = 0; g < groups->group_count; g++) {
+        const pare_group *group = &groups->group[g];
+        double sum = 0;
+        for (int c = group->first; c < group->first + group->count; c++) sum += score[c];
+        double mean = sum / group->count;
+        for (int c = group->first; mean > 0 && c < group->first + group->count; c++)
+            score[c] /= mean;
+    }
+}
+
+static pare_status check_finite(pare_ctx *ctx, const double *score, const pare_groups *groups)
+{
+    for (int c = 0; c < groups->component_count; c++)
+        if (!isfinite(score[c]))
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: group '%s' has weights that are NaN or infinite; expected finite "
+                             "ones",
+                             groups->model->path, groups->group[groups->component[c].group].name);
+    return PARE_OK;
+}
+
+pare_status pare_score_from_weights(pare_ctx *ctx, double *score, const pare_groups *groups,
+                                    pare_score kind, uint64_t seed)
+{
+    return pare_score_from_weights_on(ctx, score, groups, kind, seed, NULL);
+}
+
+pare_status pare_score_from_weights_on(pare_ctx *ctx, double *score, const pare_groups *groups,
+                                       pare_score kind, uint64_t seed, pare_device *device)
+{
+    memset(score, 0, (size_t)groups->component_count * sizeof *score);
+    switch (kind) {
+    case PARE_SCORE_L1: PARE_TRY(add_slots(ctx, score, groups, is_weight, false, device)); break;
+    case PARE_SCORE_BN:
+        PARE_TRY(need_scales(ctx, groups));
+        PARE_TRY(add_slots(ctx, score, groups, is_scale, false, device));
+        break;
+    case PARE_SCORE_FPGM: PARE_TRY(pare_score_distances(ctx, score, groups, device)); break;
+    case PARE_SCORE_RANDOM:
+        for (int c = 0; c < groups->component_count; c++) score[c] = random_at(seed, (uint64_t)c);
+        break;
+    default:
+        PARE_TRY(add_slots(ctx, score, groups, is_weight, true, device));
+        for (int c = 0; c < groups->component_count; c++) score[c] = sqrt(score[c]);
+        break;
+    }
+    PARE_TRY(check_finite(ctx, score, groups));
+    pare_score_normalise(score, groups);
+    return PARE_OK;
+}

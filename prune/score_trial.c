@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trial is a copy of the model whose weights are changed and changed back. */
+#include "prune/score_trial.h"
+
+#include "calib/flow.h"
+
+#include <string.h>
+
+enum { TRIAL_SAMPLES = 128 };
+
+struct pare_trial {
+    pare_ctx *ctx;
+    const pare_model *model;
+    pare_model *copy;
+    pare_flow *flow;
+    int64_t *samples;
+    const char **name; /* of the f32 outputs */
+    int count;
+    int64_t *size;        /* of a run */
+    float **dense;        /* (runs, size): what the model computes */
+    double *spread;       /* of each output: squares around its means over the runs */
+    pare_value **changed; /* of the copy */
+    size_t changed_count, changed_capacity;
+};
+
+void pare_trial_free(pare_trial *t)
+{
+    if (!t) return;
+    for (int k = 0; t->dense && k < t->count; k++) pare_free(t->dense[k]);
+    pare_free(t->dense);
+    pare_free(t->size);
+    pare_free(t->spread);
+    pare_free(t->name);
+    pare_free(t->changed);
+    pare_flow_free(t->flow);
+    pare_free(t->samples);
+    pare_model_free(t->copy);
+    pare_free(t);
+}
+
+static pare_status find_outputs(pare_trial *t)
+{
+    const pare_graph *g = t->model->graph;
+    t->name = pare_alloc(t->ctx, (size_t)g->out.count, sizeof *t->name);
+    t->size = pare_alloc(t->ctx, (size_t)g->out.count, sizeof *t->size);
+    t->dense = pare_alloc(t->ctx, (size_t)g->out.count, sizeof *t->dense);
+    t->spread = pare_alloc(t->ctx, (size_t)g->out.count, sizeof *t->spread);
+    if (!t->name || !t->size || !t->dense || !t->spread) return PARE_MEMORY;
+    for (int i = 0; i < g->out.count; i++)
+        if (g->out.item[i]->dtype == PARE_f32 && g->out.item[i]->producer)
+            t->name[t->count++] = g->out.item[i]->name;
+    return PARE_OK;
+}
+
+/* Squares around the mean over runs, element by element. */
+static double spread_of(const float *x, int64_t runs, int64_t size)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < size; i++) {
+        double mean = 0;
+        for (int64_t r = 0; r < runs; r++) mean += (double)x[r * size + i];
+        mean /= (double)runs;
+        for (int64_t r = 0; r < runs; r++) {
+            double d = (double)x[r * size + i] - mean;
+            sum += d * d;
+        }
+    }
+    return sum;
+}
+
+static pare_status run_dense(pare_trial *t)
+{
+    const int64_t runs = pare_flow_runs(t->flow);
+    PARE_TRY(pare_flow_begin(t->flow, t->name, NULL, t->count));
+    for (int k = 0; k < t->count; k++) {
+        t->size[k] = pare_shape_count(pare_flow_shape(t->flow, k));
+        t->dense[k] = pare_alloc(t->ctx, (size_t)runs * (size_t)t->size[k], sizeof(float));
+        if (!t->dense[k]) return PARE_MEMORY;
+    }
+    for (pare_flow_batch x = {.count = 1}; x.count;) {
+        PARE_TRY(pare_flow_next(t->flow, &x));
+        for (int k = 0; k < t->count && x.count; k++)
+            memcpy(t->dense[k] + x.first * t->size[k], x.value[k],
+                   (size_t)x.count * (size_t)t->size[k] * sizeof(float));
+    }
+    for (int k = 0; k < t->count; k++) t->spread[k] = spread_of(t->dense[k], runs, t->size[k]);
+    return PARE_OK;
+}
+
+/* The samples of every fifth run, which the moments of set 0 have not seen (moments.h); at most
+   TRIAL_SAMPLES. All where there is no fifth run. */
+static pare_status choose_samples(pare_trial *t, const pare_score_data *data, int64_t *count)
+{
+    enum { HELD = 5 };
+    int64_t unit = 1, n = 0;
+    const pare_graph *g = t->model->graph;
+    for (int i = 0; i < g->in.count; i++)
+        if (!g->in.item[i]->is_init && g->in.item[i]->shape.rank > 0 &&
+            g->in.item[i]->shape.dim[0] > 0)
+            unit = g->in.item[i]->shape.dim[0];
+    const bool held = data->sample_count >= HELD * unit;
+    t->samples = pare_alloc(t->ctx, (size_t)data->sample_count, sizeof *t->samples);
+    if (!t->samples) return PARE_MEMORY;
+    for (int64_t i = 0; i < data->sample_count; i++)
+        if (!held || i / unit % HELD == HELD - 1) t->samples[n++] = data->samples[i];
+    const int64_t most = unit > TRIAL_SAMPLES ? unit : TRIAL_SAMPLES / unit * unit;
+    *count = n < most ? n : most;
+    return PARE_OK;
+}
+
+static pare_status open(pare_trial *t, const pare_score_data *data)
+{
+    int64_t n;
+    PARE_TRY(find_outputs(t));
+    if (!t->count) return PARE_OK;
+    PARE_TRY(choose_samples(t, data, &n));
+    pare_flow_options options = {
+        .samples = t->samples, .sample_count = n, .threads = data->threads, .device = data->device};
+    PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
+    PARE_TRY(pare_flow_new(t->ctx, &t->flow, t->copy, data->data, &options));
+    return run_dense(t);
+}
+
+pare_status pare_trial_new(pare_ctx *ctx, pare_trial **out, const pare_model *model,
+                           const pare_score_data *data)
+{
+    pare_trial *t = pare_alloc(ctx, 1, sizeof *t);
+    if (!t) return PARE_MEMORY;
+    *t = (pare_trial){.ctx = ctx, .model = model};
+    pare_status st = open(t, data);
+    *out = st == PARE_OK && t->count ? t : NULL;
+    if (!*out) pare_trial_free(t);
+    return st;
+}
+
+/* --- weights --- */
+
+static pare_status put(pare_trial *t, const char *name, const float *data)
+{
+    pare_tensor *tensor;
+    pare_value *v = pare_graph_find_own(t->copy->graph, name);
+    const pare_tensor *old = v->data;
+    PARE_TRY(pare_tensor_new(t->copy, &tensor, name, PARE_f32, old->rank, old->dims, data));
+    if (!pare_grow(t->ctx, &t->changed, &t->changed_capacity, t->changed_count, sizeof *t->changed))
+        return PARE_MEMORY;
+    t->changed[t->changed_count++] = v;
+    return pare_value_set_init(v, tensor);
+}
+
+/* Mean of the old result less that of the new one, for output o of a group. */
+static double shift_of(const pare_single *s, int64_t group, int64_t o, const double *w,
+                       const pare_moments *m)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < m->columns && m->rows > 0; k++) {
+        double old = (double)s->part.alpha *
+                     (double)pare_single_weight(s, pare_single_place(s, group, o, k));
+        sum += (old - w[o * m->columns + k]) * m->x[k] / m->rows;
+    }
+    return sum;
+}
+
+static pare_status put_bias(pare_trial *t, const pare_single *s, const pare_single_end *end,
+                            const double *const *w, const pare_observer *moments)
+{
+    const pare_value *bias = end->bias_node ? pare_node_in(end->bias_node, end->bias_at) : NULL;
+    const double beta = end->bias_node == s->node ? (double)s->part.beta : 1;
+    const int64_t n = s->columns.outputs, all = n * s->columns.groups;
+    if (!bias || !bias->data || bias->data->count != all || bias->user_count != 1) return PARE_OK;
+    float *data = pare_alloc(t->ctx, (size_t)all, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    pare_score_read(data, bias->data, 0, all);
+    for (int64_t i = 0; i < all; i++)
+        data[i] +=
+            (float)(shift_of(s, i / n, i % n, w[i / n], pare_observer_moments(moments, 0, i / n)) /
+                    beta);
+    pare_status st = put(t, bias->name, data);
+    pare_free(data);
+    return st;
+}
+
+pare_status pare_trial_put(pare_trial *t, const pare_single *s, const pare_single_end *end,
+                           const double *const *w, const pare_observer *moments)
+{
+    float *data = pare_alloc(t->ctx, (size_t)s->count, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    for (int64_t g = 0; g < s->columns.groups; g++)
+        for (int64_t o = 0; o < s->columns.outputs; o++)
+            for (int64_t k = 0; k < s->columns.columns; k++)
+                data[pare_single_place(s, g, o, k)] =
+                    (float)(w[g][o * s->columns.columns + k] / (double)s->part.alpha);
+    pare_status st = put(t, s->value->name, data);
+    pare_free(data);
+    return st == PARE_OK && moments ? put_bias(t, s, end, w, moments) : st;
+}
+
+pare_status pare_trial_reset(pare_trial *t)
+{
+    for (; t->changed_count; t->changed_count--) {
+        pare_value *v = t->changed[t->changed_count - 1];
+        PARE_TRY(pare_value_set_init(v, pare_graph_find_own(t->model->graph, v->name)->data));
+    }
+    return PARE_OK;
+}
+
+/* --- the outputs --- */
+
+pare_status pare_trial_run(pare_trial *t, double *damage)
+{
+    *damage = 0;
+    PARE_TRY(pare_flow_begin(t->flow, t->name, NULL, t->count));
+    for (pare_flow_batch x = {.count = 1}; x.count;) {
+        PARE_TRY(pare_flow_next(t->flow, &x));
+        for (int k = 0; k < t->count && x.count; k++) {
+            const float *was = t->dense[k] + x.first * t->size[k];
+            double sum = 0;
+            for (int64_t i = 0; i < x.count * t->size[k]; i++) {
+                double d = (double)x.value[k][i] - (double)was[i];
+                sum += d * d;
+            }
+            if (t->spread[k] > 0) *damage += sum / t->spread[k];
+        }
+    }
+    return PARE_OK;
+}

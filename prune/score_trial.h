@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trials: what a change of some weights does to the outputs of a model. */
+#ifndef PARE_PRUNE_SCORE_TRIAL_H
+#define PARE_PRUNE_SCORE_TRIAL_H
+
+#include "prune/score.h"
+#include "prune/single.h"
+
+typedef struct pare_trial pare_trial;
+
+/* Runs the model on some of the data's samples. *out is NULL where it has no f32 output. */
+PARE_NODISCARD pare_status pare_trial_new(pare_ctx *ctx, pare_trial **out, const pare_model *model,
+                                          const pare_score_data *data);
+void pare_trial_free(pare_trial *trial);
+
+/* Puts new rows in place of a layer's weight; w[g] (outputs, columns) of group g. moments of its
+   inputs: where the layer's end has a bias, that takes up the change of the mean. NULL: no bias
+   changes. */
+PARE_NODISCARD pare_status pare_trial_put(pare_trial *trial, const pare_single *single,
+                                          const pare_single_end *end, const double *const *w,
+                                          const pare_observer *moments);
+/* Squared error of the outputs as a part of their variance over the samples. */
+PARE_NODISCARD pare_status pare_trial_run(pare_trial *trial, double *damage);
+/* Takes all back that was put. */
+PARE_NODISCARD pare_status pare_trial_reset(pare_trial *trial);
+
+#endif

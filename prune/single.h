@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files for pruning single weights share: the list of weights, masks, second-order pruning
+   of a matrix, the walk through the layers. Private to prune/. */
+#ifndef PARE_PRUNE_SINGLE_H
+#define PARE_PRUNE_SINGLE_H
+
+#include "calib/flow.h"
+#include "calib/moments.h"
+#include "prune/prune.h"
+#include "runtime/ops/ops.h"
+
+/* --- single_weights.c: what can be pruned --- */
+
+/* A constant weight of Conv, ConvTranspose, Gemm or MatMul, with the first node that reads it. */
+typedef struct pare_single {
+    pare_node *node;
+    pare_value *value;
+    pare_weighted part;
+    int64_t count;
+    pare_columns columns; /* by inferred shapes; the window's sizes may be unknown */
+    bool matrix;          /* columns is known: rows of weights against columns of inputs */
+    bool shared;          /* several nodes read it */
+    bool dense;           /* stays as it is (--keep, N:M does not fit) */
+    bool *zero;           /* (count) what is pruned */
+    pare_single_layer *facts;
+} pare_single;
+
+typedef struct pare_singles {
+    pare_ctx *ctx;
+    pare_model *model;
+    const pare_model *reference; /* what layers are fitted to; NULL: the model as it was */
+    pare_arena *arena;           /* ends with the call */
+    const pare_single_options *options;
+    pare_single_facts *facts;
+    pare_single *item;
+    int count;
+    size_t capacity;
+} pare_singles;
+
+PARE_NODISCARD pare_status pare_singles_find(pare_singles *all);
+
+/* Weight i of a layer; payloads lie at any address. */
+float pare_single_weight(const pare_single *s, int64_t i);
+/* Where weight (output, column) of a group lies; s->matrix only. */
+int64_t pare_single_place(const pare_single *s, int64_t group, int64_t output, int64_t column);
+/* New content; the model's own copy of the payload. */
+PARE_NODISCARD pare_status pare_single_put(pare_singles *all, pare_single *s, const float *data);
+/* The old content with what zero says at 0: every other bit stays. */
+PARE_NODISCARD pare_status pare_single_put_zeros(pare_singles *all, pare_single *s);
+
+/* --- single_select.c: masks by score --- */
+
+/* Scores of a layer's weights, at least 0: the least go first. */
+typedef float (*pare_single_score)(const pare_single *s, int64_t i, const void *user);
+
+/* The `want` weights of least score of these layers get their zero; ties go by place. user: one
+   pointer a layer, or NULL. */
+PARE_NODISCARD pare_status pare_singles_least(pare_singles *all, int first, int count, int64_t want,
+                                              pare_single_score score, const void *const *user);
+/* In each group of m columns that lie side by side the m - n of least score. */
+void pare_single_least_of_m(pare_single *s, int n, int m, pare_single_score score,
+                            const void *user);
+
+/* --- second.c: second-order pruning of rows --- */
+
+/* What the rows of a matrix are fitted to: minimise (w - w0)^T a (w - w0) where a is positive
+   definite. Rows share a; w0 are the best dense rows. */
+typedef struct pare_second {
+    pare_ctx *ctx;
+    int64_t columns, rows;
+    const double *inverse; /* (columns, columns) of a, whole */
+    const double *best;    /* (rows, columns): w0 */
+    int n, m;              /* N:M among columns side by side; m 0: free */
+    int threads;
+} pare_second;
+
+/* Zeros each row one weight after the other, each time the one that raises the row's error least
+   once the others are refitted. order[r][k]: the k-th to go; loss[r][k]: what it costs then. N:M
+   ends where every group has its zeros; the rest of order is -1. (rows, columns) each. */
+PARE_NODISCARD pare_status pare_second_trace(const pare_second *second, int32_t *order,
+                                             float *loss);
+
+/* The same in one sweep over the columns for matrices too large for that: `want` zeros (N:M: as
+   many as it takes). zero, weights (rows, columns): mask, and what the rest becomes. */
+PARE_NODISCARD pare_status pare_second_sweep(const pare_second *second, int64_t want, bool *zero,
+                                             double *weights);
+
+/* Is a trace of so many rows affordable? */
+bool pare_second_affords(int64_t rows, int64_t columns);
+
+/* Of a trace, the `want` zeros of least loss, each row's in its order. */
+PARE_NODISCARD pare_status pare_second_cheapest(pare_ctx *ctx, const int32_t *order,
+                                                const float *loss, int64_t rows, int64_t columns,
+                                                int64_t want, bool *zero);
+
+/* The weights that minimise w^T a w - 2 w^T b where zero allows any: (columns) of one row. scratch:
+   columns * (columns + 1). false: a is not positive definite. */
+bool pare_second_fit(const double *a, const double *b, const bool *zero, int64_t columns,
+                     double *weights, double *scratch);
+
+/* --- single_layer.c: one layer against its moments --- */
+
+typedef struct pare_layer_fit {
+    pare_singles *all;
+    pare_single *layer;
+    pare_observer *observer; /* two sets: fifths 1-4, the fifth */
+    bool centred;            /* a bias takes up the means */
+    bool masked;             /* layer->zero is given: only refit */
+    int64_t want;            /* else: zeros of this layer */
+    float *weights;          /* (layer->count), in and out */
+    double *bias;            /* out: (all outputs) */
+} pare_layer_fit;
+
+PARE_NODISCARD pare_status pare_layer_fit_run(pare_layer_fit *fit);
+
+/* Moments less their means (where centred), plus ridge * mean diagonal, whole; weights times that
+   ridge into the right-hand side. a (columns, columns), b (columns, outputs) or NULL. */
+double pare_layer_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
+                         double *a, double *b);
+
+/* a's inverse in place of `inverse`, where a Cholesky fails with a higher ridge: *ridge in and out.
+   a is worthless afterwards. */
+PARE_NODISCARD pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centred,
+                                              double *ridge, int threads, double *inverse);
+
+/* --- single_refit.c, single_budget.c: the walk --- */
+
+/* Where a weighted node's result is complete: behind the addition of its bias, and behind that of a
+   residual, which it then can make good. */
+typedef struct pare_single_end {
+    const pare_value *target, *skip; /* skip NULL: target is the node's own result */
+    pare_node *bias_node;            /* takes or may take the bias as input bias_at; or NULL */
+    int bias_at;
+    bool any_bias; /* some constant is added: means are not the weight's task */
+} pare_single_end;
+void pare_single_end_find(const pare_single *s, pare_single_end *out);
+
+PARE_NODISCARD pare_status pare_singles_refit(pare_singles *all, const int64_t *want);
+/* want (count): how many of all zeros each layer gets. */
+PARE_NODISCARD pare_status pare_singles_budget(pare_singles *all, int64_t zeros, int64_t *want);
+
+/* --- permute.c --- */
+
+/* Puts channels into the order in which N:M keeps most magnitude; results stay what they are. */
+PARE_NODISCARD pare_status pare_singles_permute(pare_singles *all);
+
+/* --- single_observe.c --- */
+
+/* Is it a layer whose inputs' moments say what its weights are worth? */
+bool pare_single_is_fitted(const pare_single *s);
+/* Called with the inputs' moments (one set, no targets) of each such layer, in order. */
+typedef pare_status (*pare_single_visit)(void *user, int layer, const pare_observer *observer);
+/* The hash of what a flow read into the facts; flow may be NULL. */
+void pare_single_note_data(pare_singles *all, const pare_flow *flow);
+PARE_NODISCARD pare_status pare_singles_moments(pare_singles *all, pare_single_visit visit,
+                                                void *user);
+
+#endif

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layer: which of its weights go, and what the others become.
+
+   With x what the layer sees in the model pruned so far and t what it should compute (moments.h),
+   row w of its weight and bias b minimise sum (t - w x - b)^2 + ridge * |w - v|^2, v the dense
+   weights: the ridge pulls to what was trained, not to zero. b takes up the means, so moments less
+   their means are fitted. The ridge is relative to the mean diagonal; the mask is chosen at
+   MASK_RIDGE, then the ridge whose weights, fitted on four fifths of the samples, err least on the
+   last fifth. Where even these err more than the dense weights under the mask, these stay. */
+#include "prune/single.h"
+
+#include <string.h>
+
+static const double MASK_RIDGE = 1e-2, LEAST_PIVOT = 1e-30;
+static const double ridges[] = {1e-4, 1e-3, 1e-2, 1e-1, 1};
+enum { RIDGES = sizeof ridges / sizeof *ridges, JUDGED_ROWS = 16 };
+static const double FIT_LIMIT = 3e11; /* multiply-adds of fitting all rows */
+
+double pare_layer_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
+                         double *a, double *b)
+{
+    int64_t d = m->columns, n = m->outputs;
+    double rows = m->rows > 0 ? m->rows : 1, sum = 0;
+    for (int64_t i = 0; i < d; i++) {
+        double mean = centred ? m->x[i] / rows : 0;
+        for (int64_t j = i; j < d; j++)
+            a[i * d + j] = a[j * d + i] = m->xx[i * d + j] - mean * m->x[j];
+        sum += a[i * d + i];
+        for (int64_t o = 0; b && o < n; o++) b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
+    }
+    double add = ridge * (sum > 0 ? sum / (double)d : 1) + LEAST_PIVOT;
+    for (int64_t i = 0; i < d; i++) {
+        a[i * d + i] += add;
+        for (int64_t o = 0; b && o < n; o++) b[i * n + o] += add * dense[o * d + i];
+    }
+    return add;
+}
+
+pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centred, double *ridge,
+                               int threads, double *inverse)
+{
+    int64_t d = m->columns;
+    bool ok = false;
+    double *a = pare_alloc(ctx, (size_t)(d * d), sizeof *a);
+    pare_status st = a ? PARE_OK : PARE_MEMORY;
+    for (int attempt = 0; attempt < 6 && st == PARE_OK && !ok; attempt++) {
+        if (attempt) *ridge *= 10;
+        (void)pare_layer_normal(m, centred, *ridge, NULL, a, NULL);
+        st = pare_linear_cholesky(ctx, (pare_part){a, d}, d, threads, &ok);
+    }
+    if (st == PARE_OK && !ok)
+        st = PARE_FAIL(ctx, INPUT,
+                       "the second moments of its inputs are singular even with a ridge of %g: the "
+                       "data hold values that are not finite",
+                       *ridge);
+    if (st == PARE_OK) {
+        memset(inverse, 0, (size_t)(d * d) * sizeof *inverse);
+        for (int64_t i = 0; i < d; i++) inverse[i * d + i] = 1;
+        st = pare_linear_solve(ctx, (pare_part){a, d}, d, (pare_part){inverse, d}, d, threads);
+    }
+    pare_free(a);
+    return st;
+}
+
+/* A group under work. Matrices of weights are (outputs, columns). */
+typedef struct group {
+    pare_layer_fit *fit;
+    pare_ctx *ctx;
+    int64_t index, d, n;
+    const pare_moments *fitted, *held; /* four fifths, one */
+    pare_moments *both;
+    double *dense, *best, *w; /* dense weights; fitted, unmasked; the result */
+    bool *zero;
+    double *a, *b;               /* normal equations; b (columns, outputs) */
+    bool swept;                  /* w comes from the sweep and is final */
+    int64_t *kept, kept_count;   /* columns that all rows keep; -1: rows differ */
+    double masked, fitted_error; /* errors on held-out samples, of the rows that were judged */
+    double variance;             /* of these rows there */
+} group;
+
+static void group_free(group *g)
+{
+    pare_moments_free(g->both);
+    pare_free(g->dense);
+    pare_free(g->best);
+    pare_free(g->w);
+    pare_free(g->zero);
+    pare_free(g->a);
+    pare_free(g->b);
+    pare_free(g->kept);
+}
+
+static pare_status group_open(group *g, pare_layer_fit *fit, int64_t index)
+{
+    const pare_single *s = fit->layer;
+    int64_t d = s->columns.columns, n = s->columns.outputs;
+    *g = (group){.fit = fit, .ctx = fit->all->ctx, .index = index, .d = d, .n = n};
+    g->fitted = pare_observer_moments(fit->observer, 0, index);
+    g->held = pare_observer_moments(fit->observer, 1, index);
+    PARE_TRY(pare_moments_new(g->ctx, &g->both, d, n));
+    pare_moments_add(g->both, g->fitted);
+    pare_moments_add(g->both, g->held);
+    size_t size = (size_t)(d * n);
+    g->dense = pare_alloc(g->ctx, size, sizeof(double));
+    g->best = pare_alloc(g->ctx, size, sizeof(double));
+    g->w = pare_alloc(g->ctx, size, sizeof(double));
+    g->zero = pare_alloc(g->ctx, size, sizeof(bool));
+    g->a = pare_alloc(g->ctx, (size_t)(d * d), sizeof(double));
+    g->kept = pare_alloc(g->ctx, (size_t)d, sizeof *g->kept);
+    g->b = pare_alloc(g->ctx, size, sizeof(double));
+    if (!g->dense || !g->best || !g->w || !g->zero || !g->a || !g->b || !g->kept)
+        return PARE_MEMORY;
+    for (int64_t o = 0; o < n; o++)
+        for (int64_t k = 0; k < d; k++) {
+            int64_t at = pare_single_place(s, index, o, k);
+            g->dense[o * d + k] = (double)fit->weights[at] * (double)s->part.alpha;
+            g->zero[o * d + k] = s->zero[at];
+        }
+    return PARE_OK;
+}
+
+/* --- which weights go --- */
+
+static pare_status choose(group *g, int64_t want)
+{
+    const pare_single_options *o = g->fit->all->options;
+    int threads = o->threads;
+    double ridge = MASK_RIDGE;
+    double *inverse = pare_alloc(g->ctx, (size_t)(g->d * g->d), sizeof *inverse);
+    int32_t *order = NULL;
+    float *loss = NULL;
+    pare_status st = inverse ? PARE_OK : PARE_MEMORY;
+    if (st == PARE_OK)
+        st = pare_layer_inverse(g->ctx, g->both, g->fit->centred, &ridge, threads, inverse);
+    if (st != PARE_OK) goto done;
+    (void)pare_layer_normal(g->both, g->fit->centred, ridge, g->dense, g->a, g->b);
+    memset(g->best, 0, (size_t)(g->n * g->d) * sizeof(double));
+    st = pare_linear_product(g->ctx, (pare_part){g->best, g->d}, (pare_part){g->b, g->n},
+                             (pare_part){inverse, g->d}, g->d, g->n, g->d, 1, false, threads);
+    if (st != PARE_OK) goto done;
+    pare_second s = {g->ctx, g->d, g->n, inverse, g->best, o->n, o->m, threads};
+    if (pare_second_affords(g->n, g->d)) {
+        order = pare_alloc(g->ctx, (size_t)(g->n * g->d), sizeof *order);
+        loss = pare_alloc(g->ctx, (size_t)(g->n * g->d), sizeof *loss);
+        st = order && loss ? pare_second_trace(&s, order, loss) : PARE_MEMORY;
+        if (st == PARE_OK)
+            st = pare_second_cheapest(g->ctx, order, loss, g->n, g->d, o->m ? INT64_MAX : want,
+                                      g->zero);
+    } else
+        st = pare_second_sweep(&s, want, g->zero, g->w);
+done:
+    pare_free(inverse);
+    pare_free(order);
+    pare_free(loss);
+    return st;
+}
+
+/* --- what the others become --- */
+
+/* The columns that all rows keep which keep any (whole channels were removed); false, and *count of
+   no meaning, where rows differ. kept: (d) */
+static bool same_columns(const group *g, int64_t *kept, int64_t *count)
+{
+    int64_t first = -1;
+    *count = 0;
+    for (int64_t r = 0; r < g->n; r++) {
+        const bool *zero = g->zero + r * g->d;
+        if (memchr(zero, 0, (size_t)g->d) == NULL) continue;
+        if (first >= 0 && memcmp(zero, g->zero + first * g->d, (size_t)g->d) != 0) return false;
+        first = first < 0 ? r : first;
+    }
+    for (int64_t k = 0; k < g->d && first >= 0; k++)
+        if (!g->zero[first * g->d + k]) kept[(*count)++] = k;
+    return true;
+}
+
+/* All rows at once over the columns they keep: one factor for all. */
+static pare_status fit_together(group *g, const int64_t *kept, int64_t count, double *w, bool *ok)
+{
+    double *a = pare_alloc(g->ctx, (size_t)(count * (count + g->n)), sizeof *a);
+    if (!a) return PARE_MEMORY;
+    double *b = a + count * count;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t j = i; j < count; j++) a[i * count + j] = g->a[kept[i] * g->d + kept[j]];
+        memcpy(b + i * g->n, g->b + kept[i] * g->n, (size_t)g->n * sizeof *b);
+    }
+    int threads = g->fit->all->options->threads;
+    pare_status st = pare_linear_cholesky(g->ctx, (pare_part){a, count}, count, threads, ok);
+    if (st == PARE_OK && *ok)
+        st = pare_linear_solve(g->ctx, (pare_part){a, count}, count, (pare_part){b, g->n}, g->n,
+                               threads);
+    memset(w, 0, (size_t)(g->n * g->d) * sizeof *w);
+    for (int64_t r = 0; r < g->n; r++)
+        for (int64_t i = 0; i < count; i++)
+            if (!g->zero[r * g->d + kept[i]]) w[r * g->d + kept[i]] = b[i * g->n + r];
+    pare_free(a);
+    return st;
+}
+
+/* Fits rows 0, step, 2 step ... to normal equations a, b; false where one is singular. */
+static bool fit_rows(group *g, int64_t step, double *w)
+{
+    bool good = true;
+    if (g->kept_count >= 0)
+        return fit_together(g, g->kept, g->kept_count, w, &good) == PARE_OK && good;
+#pragma omp parallel num_threads(g->fit->all->options->threads)
+    {
+        double *scratch = pare_alloc(g->ctx, (size_t)(g->d * (g->d + 2)), sizeof *scratch);
+        double *b = scratch ? scratch + g->d * (g->d + 1) : NULL;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t r = 0; r < g->n; r += step) {
+            for (int64_t k = 0; b && k < g->d; k++) b[k] = g->b[k * g->n + r];
+            if (b && pare_second_fit(g->a, b, g->zero + r * g->d, g->d, w + r * g->d, scratch))
+                continue;
+#pragma omp atomic write
+            good = false;
+        }
+        pare_free(scratch);
+    }
+    return good;
+}
+
+/* Means left over: b = mean t - w mean x. */
+static double bias_of(const group *g, const pare_moments *m, const double *w, int64_t r)
+{
+    double sum = m->t[r];
+    if (!g->fit->centred) return 0;
+    for (int64_t k = 0; k < g->d; k++) sum -= w[k] * m->x[k];
+    return m->rows > 0 ? sum / m->rows : 0;
+}
+
+/* Squared error over the rows of m of w with bias c, for output r. */
+static double error_of(const group *g, const pare_moments *m, const double *w, int64_t r, double c)
+{
+    double sum = m->tt[r] - 2 * c * m->t[r] + m->rows * c * c;
+    for (int64_t i = 0; i < g->d; i++) {
+        if (w[i] == 0) continue;
+        double inner = m->xx[i * g->d + i] * w[i] / 2;
+        for (int64_t j = i + 1; j < g->d; j++) inner += m->xx[i * g->d + j] * w[j];
+        sum += 2 * w[i] * (inner - m->xt[i * g->n + r] + c * m->x[i]);
+    }
+    return sum;
+}
+
+/* An output that is removed: what it computes counts nowhere. */
+static bool is_gone(const group *g, int64_t r)
+{
+    return g->fit->all->reference && !memchr(g->zero + r * g->d, 0, (size_t)g->d);
+}
+
+/* Of weights fitted on four fifths, on the last. */
+static double judge(const group *g, const double *w, int64_t step)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < g->n; r += step) {
+        const double *row = w + r * g->d;
+        if (is_gone(g, r)) continue;
+        sum += error_of(g, g->held, row, r, bias_of(g, g->fitted, row, r));
+    }
+    return sum;
+}
+
+static void masked_dense(const group *g, double *w)
+{
+    for (int64_t i = 0; i < g->n * g->d; i++) w[i] = g->zero[i] ? 0 : g->dense[i];
+}
+
+/* Of the targets of m about their mean, for output r. */
+static double variance_of(const pare_moments *m, int64_t r)
+{
+    return m->tt[r] - m->t[r] * m->t[r] / m->rows;
+}
+
+/* The ridge that errs least on held-out samples; negative: none does better than the dense weights.
+ */
+static double choose_ridge(group *g, int64_t step)
+{
+    double least, best = -1;
+    masked_dense(g, g->best);
+    least = g->masked = judge(g, g->best, step);
+    for (int64_t r = 0; r < g->n; r += step)
+        if (!is_gone(g, r)) g->variance += variance_of(g->held, r);
+    for (int i = 0; i < RIDGES; i++) {
+        (void)pare_layer_normal(g->fitted, g->fit->centred, ridges[i], g->dense, g->a, g->b);
+        if (!fit_rows(g, step, g->best)) continue;
+        double error = judge(g, g->best, step);
+        if (!(error < least)) continue;
+        least = error;
+        best = ridges[i];
+    }
+    g->fitted_error = least;
+    return best;
+}
+
+static double kept_cost(const group *g)
+{
+    double sum = 0, d = (double)g->kept_count;
+    if (g->kept_count >= 0) return d * d * d / 6 + d * d * (double)g->n;
+    for (int64_t r = 0; r < g->n; r++) {
+        double kept = 0;
+        for (int64_t k = 0; k < g->d; k++) kept += !g->zero[r * g->d + k];
+        sum += kept * kept * kept / 6;
+    }
+    return sum;
+}
+
+static void refit(group *g, double *ridge)
+{
+    int64_t step = g->n > JUDGED_ROWS ? (g->n + JUDGED_ROWS - 1) / JUDGED_ROWS : 1;
+    if (!same_columns(g, g->kept, &g->kept_count)) g->kept_count = -1;
+    if (kept_cost(g) > FIT_LIMIT) { /* the sweep's weights, or the dense ones */
+        if (g->fit->masked) masked_dense(g, g->w);
+        *ridge = g->fit->masked ? -1 : MASK_RIDGE;
+        return;
+    }
+    if (kept_cost(g) < FIT_LIMIT / 100) step = 1;
+    *ridge = g->held->rows > 0 ? choose_ridge(g, step) : MASK_RIDGE;
+    masked_dense(g, g->w);
+    if (*ridge < 0) return;
+    (void)pare_layer_normal(g->both, g->fit->centred, *ridge, g->dense, g->a, g->b);
+    if (fit_rows(g, 1, g->w)) return;
+    masked_dense(g, g->w);
+    g->fitted_error = g->masked;
+    *ridge = -1;
+}
+
+/* Error on the held-out fifth, of weights that saw all, and the targets' variance there. */
+static void measure(const group *g, double *error, double *variance)
+{
+    const pare_moments *m = g->held->rows > 0 ? g->held : g->both;
+    for (int64_t r = 0; r < g->n; r++) {
+        const double *w = g->w + r * g->d;
+        if (is_gone(g, r)) continue;
+        *error += error_of(g, m, w, r, bias_of(g, g->both, w, r));
+        *variance += variance_of(m, r);
+    }
+}
+
+static void put_back(group *g)
+{
+    pare_single *s = g->fit->layer;
+    for (int64_t o = 0; o < g->n; o++) {
+        double *row = g->w + o * g->d;
+        for (int64_t k = 0; k < g->d; k++) {
+            int64_t at = pare_single_place(s, g->index, o, k);
+            s->zero[at] = g->zero[o * g->d + k];
+            g->fit->weights[at] = s->zero[at] ? 0 : (float)(row[k] / (double)s->part.alpha);
+            row[k] = (double)g->fit->weights[at] * (double)s->part.alpha; /* as it will be read */
+        }
+        if (g->fit->bias) g->fit->bias[g->index * g->n + o] = bias_of(g, g->both, row, o);
+    }
+}
+
+pare_status pare_layer_fit_run(pare_layer_fit *fit)
+{
+    pare_single_layer *facts = fit->layer->facts;
+    int64_t groups = fit->layer->columns.groups;
+    double error = 0, variance = 0, ridge = -1, masked = 0, fitted = 0, judged = 0;
+    for (int64_t i = 0; i < groups; i++) {
+        group g;
+        int64_t want = fit->want * (i + 1) / groups - fit->want * i / groups;
+        pare_status st = group_open(&g, fit, i);
+        if (st == PARE_OK && !fit->masked) st = choose(&g, want);
+        if (st == PARE_OK) {
+            double own;
+            refit(&g, &own);
+            if (own > ridge) ridge = own;
+            put_back(&g);
+            measure(&g, &error, &variance);
+            masked += g.masked;
+            fitted += g.fitted_error;
+            judged += g.variance;
+        }
+        group_free(&g);
+        if (st != PARE_OK)
+            return pare_fail_prefix(fit->all->ctx, st, "%s: weight '%s'", fit->all->model->path,
+                                    fit->layer->value->name);
+    }
+    facts->refitted = ridge >= 0;
+    facts->ridge = ridge;
+    facts->error = variance > 0 ? error / variance : -1;
+    facts->masked = judged > 0 ? masked / judged : -1;
+    facts->fitted = judged > 0 ? fitted / judged : -1;
+    return PARE_OK;
+}

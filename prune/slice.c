@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constants after a removal: sliced along every axis that lost units, or masked. */
+#include "prune/cut.h"
+
+#include <string.h>
+
+/* A constant, its slots by axis (-1: none), and which units of each stay. */
+typedef struct sliced {
+    const pare_removal *removal;
+    const pare_tensor *old;
+    int slot[PARE_MAX_RANK];
+    int64_t dim[PARE_MAX_RANK], parts[PARE_MAX_RANK];
+    int64_t stride[PARE_MAX_RANK]; /* bytes */
+    int last;                      /* the innermost axis that lost units */
+} sliced;
+
+static bool sliced_init(sliced *s, const pare_removal *removal, const pare_value *value)
+{
+    const pare_groups *g = removal->groups;
+    const pare_value *sized = pare_graph_find_own(g->inner->sized->graph, value->name);
+    const pare_tensor *t = value->data;
+    size_t size = (size_t)pare_type(t->dtype)->bits / 8;
+    *s = (sliced){.removal = removal, .old = t, .last = -1};
+    if (!sized || !sized->is_init || t->rank > PARE_MAX_RANK || !size) return false;
+    int64_t stride = (int64_t)size;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        int slot = pare_units_slot(&g->inner->units, sized, i);
+        s->slot[i] = slot;
+        s->parts[i] = slot < 0 ? 1 : g->slot[slot].parts;
+        s->dim[i] = slot < 0 ? t->dims[i] : removal->kept[slot] / s->parts[i];
+        s->stride[i] = stride;
+        stride *= t->dims[i];
+        if (s->dim[i] != t->dims[i] && s->last < 0) s->last = i;
+    }
+    return s->last >= 0;
+}
+
+/* With parts, index i of axis 1 is unit (block * dim + i), block that of the row. */
+static bool index_stays(const sliced *s, int axis, int64_t i, int64_t row)
+{
+    if (s->slot[axis] < 0) return true;
+    int64_t unit = i;
+    if (s->parts[axis] > 1) {
+        int64_t rows = s->old->dims[0] / s->parts[axis];
+        unit += row / rows * s->old->dims[axis];
+    }
+    return pare_removal_keeps(s->removal, s->slot[axis], unit);
+}
+
+static char *copy_kept(const sliced *s, int axis, const char *from, char *to, int64_t row)
+{
+    for (int64_t i = 0; i < s->old->dims[axis]; i++) {
+        const char *at = from + i * s->stride[axis];
+        if (axis == 0) row = i;
+        if (!index_stays(s, axis, i, row)) continue;
+        if (axis < s->last) {
+            to = copy_kept(s, axis + 1, at, to, row);
+        } else {
+            memcpy(to, at, (size_t)s->stride[axis]);
+            to += s->stride[axis];
+        }
+    }
+    return to;
+}
+
+static void clear_removed(const sliced *s, int masked, int axis, char *at, int64_t row)
+{
+    for (int64_t i = 0; i < s->old->dims[axis]; i++) {
+        char *here = at + i * s->stride[axis];
+        if (axis == 0) row = i;
+        if (axis < masked)
+            clear_removed(s, masked, axis + 1, here, row);
+        else if (!index_stays(s, axis, i, row))
+            memset(here, 0, (size_t)s->stride[axis]);
+    }
+}
+
+static pare_status slice_value(pare_value *value, const pare_removal *removal)
+{
+    sliced s;
+    pare_tensor *t;
+    if (!value->data || !sliced_init(&s, removal, value)) return PARE_OK;
+    PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, s.old->dtype, s.old->rank, s.dim,
+                             NULL));
+    t->doc = s.old->doc;
+    const char *end = copy_kept(&s, 0, s.old->data, (char *)t->data, 0);
+    if (end != (char *)t->data + t->bytes)
+        return PARE_FAIL(value->graph->model->ctx, INPUT,
+                         "%s: tensor '%s' would keep differently many channels in its groups",
+                         value->graph->model->path, value->name);
+    return pare_value_set_init(value, t);
+}
+
+static bool is_masked(const sliced *s, int axis)
+{
+    const pare_removal *r = s->removal;
+    int slot = s->slot[axis];
+    return slot >= 0 && r->groups->slot[slot].role == PARE_SLOT_READS &&
+           r->kept[slot] != r->groups->slot[slot].extent;
+}
+
+static pare_status mask_value(pare_value *value, const pare_removal *removal)
+{
+    sliced s;
+    pare_tensor *t = NULL;
+    if (!value->data || !sliced_init(&s, removal, value)) return PARE_OK;
+    for (int i = 0; i < s.old->rank; i++) {
+        if (!is_masked(&s, i)) continue;
+        if (!t)
+            PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, s.old->dtype,
+                                     s.old->rank, s.old->dims, s.old->data));
+        clear_removed(&s, i, 0, (char *)t->data, 0);
+    }
+    if (!t) return PARE_OK;
+    t->doc = s.old->doc;
+    return pare_value_set_init(value, t);
+}
+
+/* A weight that nodes make of constants is multiplied by ones and zeros where it is made. */
+static pare_status mask_made(pare_model *model, const pare_removal *removal, int slot_number)
+{
+    const pare_slot *slot = &removal->groups->slot[slot_number];
+    pare_value *v = pare_graph_find_own(model->graph, slot->value->name), *mask, *out;
+    const pare_shape *shape = &removal->groups->inner->units.slot[slot_number].value->shape;
+    pare_shape dims = {.rank = shape->rank};
+    pare_tensor *t;
+    if (!v || !v->producer) return PARE_OK;
+    for (int i = 0; i < shape->rank; i++) dims.dim[i] = i == slot->axis ? shape->dim[i] : 1;
+    if (slot->parts > 1) dims.dim[0] = shape->dim[0];
+    const char *name = pare_graph_fresh_name(model->graph, "mask");
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_init_new(model->graph, &mask, name, v->dtype, dims.rank, dims.dim, NULL));
+    t = (pare_tensor *)mask->data;
+    sliced s = {.removal = removal, .old = t, .last = slot->axis};
+    int64_t stride = pare_type(v->dtype)->bits / 8;
+    for (int i = dims.rank - 1; i >= 0; i--) {
+        s.slot[i] = i == slot->axis ? slot_number : -1;
+        s.parts[i] = i == slot->axis ? slot->parts : 1;
+        s.stride[i] = stride;
+        stride *= dims.dim[i];
+    }
+    for (int64_t i = 0; i < t->count; i++)
+        pare_type(v->dtype)->from_f32_ref((char *)t->data + i * (pare_type(v->dtype)->bits / 8), 1);
+    clear_removed(&s, slot->axis, 0, (char *)t->data, 0);
+    name = pare_graph_fresh_name(model->graph, "masked");
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_value_new(model->graph, &out, name));
+    pare_value_set_type(out, v->dtype, &v->shape);
+    PARE_TRY(pare_value_replace(v, out, false));
+    pare_node *node, *maker = v->producer;
+    return pare_node_new(model->graph, &node, pare_node_index(maker) + 1, "Mul", "", name,
+                         (pare_value *[]){v, mask}, 2, &out, 1);
+}
+
+pare_status pare_cut_slice(pare_model *model, const pare_removal *removal)
+{
+    for (int i = 0; i < model->graph->init.count; i++)
+        PARE_TRY(slice_value(model->graph->init.item[i], removal));
+    return PARE_OK;
+}
+
+pare_status pare_cut_mask(pare_model *model, const pare_removal *removal)
+{
+    for (int i = 0; i < model->graph->init.count; i++)
+        PARE_TRY(mask_value(model->graph->init.item[i], removal));
+    for (int i = 0; i < removal->groups->slot_count; i++) {
+        const pare_unit_slot *s = &removal->groups->inner->units.slot[i];
+        if (s->reads && !s->constant && removal->kept[i] != s->extent)
+            PARE_TRY(mask_made(model, removal, i));
+    }
+    return PARE_OK;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PARE_RUNTIME_BASE_CLOCK_H
+#define PARE_RUNTIME_BASE_CLOCK_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Seconds of a clock that nobody sets back; only differences mean something. */
+double pare_seconds(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

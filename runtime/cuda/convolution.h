@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernels of convolutions share on the host. */
+#ifndef PARE_RUNTIME_CUDA_CONVOLUTION_H
+#define PARE_RUNTIME_CUDA_CONVOLUTION_H
+
+#include "runtime/cuda/packed.h"
+
+/* Strides of the last two axes; a missing one is 0. */
+void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel);
+/* Is Y dense enough that its pixels are rows one after the other, and channels lie together? */
+bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a);
+/* The product that a convolution of these arguments is. */
+void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_product *p);
+/* Both of them, of a Conv or FusedConv that kernels of product.h can compute; false of others. */
+bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_product *p);
+/* Rows of the block: filters of w, taps outermost. */
+void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_packing *k,
+                            const pare_cuda_product *p);
+
+extern const pare_kernel pare_cuda_conv_direct;
+
+#endif

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pruned to a part of the dense model's time: what `pare prune --latency` says of its result, and what bench_latency
+measures afterwards, the pruned and the dense model in turn in a process of its own."""
+
+import json
+
+import nets
+from common import Failed, call
+from part_latency import time_pair
+
+GOALS = (0.8, 0.6, 0.5)
+POINTS = 5  # of the dense model's time
+APART = 1e30  # pruned outputs are meant to differ
+
+
+def prune(options, net, folder, goal, threads):
+    """Prunes by magnitude, no data: the model's path, the facts of its time, the seconds."""
+    name = f"{net.name}_{goal}_t{threads}"
+    model, facts = folder / f"{name}.onnx", folder / f"{name}.json"
+    model.unlink(missing_ok=True)
+    outcome = call([options.pare, "prune", net.path, "-o", model, "--json", facts, "--quiet",
+                    "--latency", goal, "--threads", threads, "--cache", folder])
+    return model, json.loads(facts.read_text())["smaller"][0]["latency"], outcome.seconds
+
+
+def add_one(options, results, net, folder, goal, threads):
+    model, facts, seconds = prune(options, net, folder, goal, threads)
+    row = time_pair(options, net, f"pare:{model}", f"pare:{net.path}", 1, threads, APART)
+    case = f"{net.name} t{threads} --latency {goal}"
+    results.add("prune_latency", case, "forecast", 100 * facts["forecast"], "%")
+    results.add("prune_latency", case, "as prune measured it", 100 * facts["measured"], "%")
+    interval = f"{100 * row['ratio_low']:.1f}..{100 * row['ratio_high']:.1f}"
+    results.add("prune_latency", case, f"measured apart, {interval}", 100 * row["ratio"], "%",
+                f"<= {100 * goal + POINTS:g}")
+    results.add("prune_latency", case, "short of the goal", 100 * (goal - row["ratio"]), "points",
+                f"<= {POINTS}")
+    results.detail("prune_latency", dict(
+        net=net.name, threads=threads, goal=goal, forecast=facts["forecast"],
+        measured=facts["measured"], apart=row["ratio"], apart_low=row["ratio_low"],
+        apart_high=row["ratio_high"], stable=facts["stable"], searches=facts["searches"],
+        shapes_measured=facts["shapes_measured"], seconds=seconds))
+
+
+def run(options, results):
+    folder = options.work / "pare" / "prune_latency"
+    folder.mkdir(parents=True, exist_ok=True)
+    for net in nets.all_nets(options):
+        for threads in options.threads:
+            for goal in GOALS:
+                try:
+                    add_one(options, results, net, folder, goal, threads)
+                except Failed as error:
+                    results.fail("prune_latency", f"{net.name} t{threads} --latency {goal}", error)

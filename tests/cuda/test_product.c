@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products and convolutions that only the device's kernels distinguish: factors that are
+   both computed, broadcast batches, vectors, biases of any shape, zero points by row and column,
+   transposed and grouped convolutions, large tiles and split depths. Expected: the CPU's plain
+   kernels, bytes equal for integers (kernel_case.c compares). Each case says how many of the
+   device's kernels must have taken it. */
+#include "tests/cpu/kernel_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void check(kernel_case *k, int kernels)
+{
+    case_run_there(k, kernels);
+    case_close(k);
+}
+
+/* PARE_EXACT=quick: every fifth case, for the slower builds. */
+static int apart(void)
+{
+    const char *word = getenv("PARE_EXACT");
+    return word && !strcmp(word, "quick") ? 5 : 1;
+}
+
+static const pare_dtype float_types[] = {PARE_f32, PARE_f16, PARE_bf16};
+
+static void operand(kernel_case *k, pare_dtype type, int rank, const int64_t *dims)
+{
+    int high = type == PARE_u8 ? 255 : type == PARE_s8 ? 127 : 1;
+    case_input(k, type, rank, dims, false, type == PARE_s8 ? -128 : 0, high);
+}
+
+static void two(kernel_case *k, pare_dtype a, int ra, const int64_t *da, pare_dtype b, int rb,
+                const int64_t *db)
+{
+    operand(k, a, ra, da);
+    operand(k, b, rb, db);
+}
+
+typedef struct shapes {
+    int ra, rb;
+    int64_t a[5], b[5];
+} shapes;
+
+static void batches_broadcast(void **state)
+{
+    (void)state;
+    static const shapes cases[] = {
+        {3, 3, {3, 5, 16}, {3, 16, 24}},
+        {4, 3, {2, 3, 7, 20}, {3, 20, 9}},
+        {5, 4, {2, 1, 3, 4, 33}, {5, 1, 33, 6}},
+        {4, 2, {2, 2, 65, 8}, {8, 70}},
+        {2, 3, {3, 40}, {4, 40, 5}},
+        {1, 2, {17}, {17, 31}},
+        {2, 1, {9, 64}, {64}},
+        {1, 1, {100}, {100}},
+        {1, 3, {6}, {4, 6, 3}},
+        {3, 1, {2, 4, 6}, {6}},
+        {3, 3, {2, 0, 6}, {2, 6, 3}},
+        {3, 3, {2, 3, 0}, {2, 0, 4}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int t = 0; t < 3; t++) {
+            kernel_case k;
+            case_open(&k, "", "MatMul", i + 1);
+            two(&k, float_types[t], cases[i].ra, cases[i].a, float_types[t], cases[i].rb,
+                cases[i].b);
+            check(&k, 1);
+        }
+}
+
+static void gemm_takes_any_bias(void **state)
+{
+    (void)state;
+    static const int64_t bias[][2] = {{1, 1}, {1, 13}, {21, 1}, {21, 13}};
+    for (int i = 0; i < 32; i += apart())
+        for (int t = 0; t < 3; t++) {
+            kernel_case k;
+            case_open(&k, "", "Gemm", (uint64_t)i + 1);
+            int64_t m = 21, n = 13, d = 34;
+            int ta = i & 1, tb = i >> 1 & 1;
+            two(&k, float_types[t], 2, (int64_t[]){ta ? d : m, ta ? m : d}, float_types[t], 2,
+                (int64_t[]){tb ? n : d, tb ? d : n});
+            k.constant[1] = i >> 2 & 1;
+            const int64_t *b = bias[i >> 3];
+            bool vector = b[0] == 1;
+            case_input(&k, float_types[t], vector ? 1 : 2, vector ? b + 1 : b, false, 0, 1);
+            case_set_int(&k, "transA", ta);
+            case_set_int(&k, "transB", tb);
+            case_set_float(&k, "alpha", 0.5f);
+            case_set_float(&k, "beta", -2);
+            check(&k, 1);
+        }
+}
+
+static void zero_points_by_row_and_column(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 36; i += apart()) {
+        kernel_case k;
+        case_open(&k, "", "MatMulInteger", (uint64_t)i + 1);
+        pare_dtype a = i & 1 ? PARE_u8 : PARE_s8, b = i & 2 ? PARE_u8 : PARE_s8;
+        int64_t m = 18, n = 35, d = i % 5 ? 70 : 16, one = 1, batch = 1 + i % 2;
+        two(&k, a, 3, (int64_t[]){batch, m, d}, b, i % 3 ? 2 : 3,
+            i % 3 ? (int64_t[]){d, n} : (int64_t[]){1, d, n});
+        int kind = i % 6;
+        if (kind > 0) {
+            const int64_t *rows = kind == 1 ? &m : &one;
+            case_input(&k, a, kind == 2 ? 0 : 1, rows, kind == 4, a == PARE_s8 ? -128 : 0, 127);
+        }
+        if (kind > 2)
+            case_input(&k, b, 1, kind == 3 ? &n : &one, kind == 4, b == PARE_s8 ? -128 : 0, 127);
+        check(&k, 1);
+    }
+}
+
+static void floats_between(kernel_case *k, int64_t count, float low, float high)
+{
+    float *f = case_input(k, PARE_f32, 1, &count, true, 0, 1);
+    for (int64_t i = 0; i < count; i++)
+        f[i] = low + (high - low) * (float)case_between(k, 0, 10000) * 1e-4f;
+}
+
+static void qlinear_products_are_exact(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i += apart()) {
+        kernel_case k;
+        case_open(&k, "", "QLinearMatMul", (uint64_t)i + 1);
+        pare_dtype a = i & 1 ? PARE_u8 : PARE_s8, b = i & 2 ? PARE_u8 : PARE_s8;
+        int64_t m = 34, n = 29, d = 48 + i, one = 1, rows = i % 3 ? one : m,
+                columns = i % 5 ? one : n;
+        bool constant = i % 4 == 0;
+        case_input(&k, a, 2, (int64_t[]){m, d}, false, a == PARE_s8 ? -128 : 0, 127);
+        floats_between(&k, rows, 0.001f, 0.02f);
+        case_input(&k, a, 1, &rows, constant, 0, 127);
+        case_input(&k, b, 2, (int64_t[]){d, n}, constant, b == PARE_s8 ? -128 : 0, 127);
+        floats_between(&k, columns, 0.001f, 0.02f);
+        case_input(&k, b, 1, &columns, constant, 0, 127);
+        floats_between(&k, 1, 0.01f, 0.5f);
+        case_input(&k, i & 4 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
+        check(&k, 1);
+    }
+}
+
+static void window_set(kernel_case *k, int i, int64_t group)
+{
+    int64_t strides[2] = {1 + i % 2, 1 + i % 3}, dilations[2] = {1, 1 + i % 2},
+            pads[4] = {1, 0, 1, 2};
+    case_set_ints(k, "strides", strides, 2);
+    case_set_ints(k, "dilations", dilations, 2);
+    case_set_ints(k, "pads", pads, 4);
+    case_set_int(k, "group", group);
+}
+
+static void integer_convolutions_are_exact(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i += apart()) {
+        kernel_case k;
+        bool qlinear = i & 1;
+        case_open(&k, "", qlinear ? "QLinearConv" : "ConvInteger", (uint64_t)i + 1);
+        pare_dtype xt = i & 2 ? PARE_u8 : PARE_s8, wt = i & 4 ? PARE_u8 : PARE_s8;
+        int64_t group = i % 3 ? 1 : 4, cg = group == 1 ? 5 : 1 + i % 2, m = i % 5 > 2 ? 12 : 72,
+                one = 1;
+        int64_t x[4] = {2, cg * group, 7, 6}, w[4] = {m, cg, 3, 2}, each = i % 5 ? one : m;
+        k.nhwc = true;
+        case_input(&k, xt, 4, x, false, xt == PARE_s8 ? -128 : 0, 127);
+        if (!qlinear) {
+            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -128 : 0, 127);
+            if (i % 7) case_input(&k, xt, 0, NULL, i & 8, 0, 127);
+            if (i % 7 > 2) case_input(&k, wt, 1, &each, true, 0, 127);
+        } else {
+            floats_between(&k, 1, 0.01f, 0.02f);
+            case_input(&k, xt, 1, &one, true, 0, 127);
+            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -128 : 0, 127);
+            floats_between(&k, each, 0.01f, 0.02f);
+            case_input(&k, wt, 1, &each, true, 0, 127);
+            floats_between(&k, 1, 0.1f, 0.5f);
+            case_input(&k, i & 8 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
+            if (i % 7) case_input(&k, PARE_s32, 1, &m, true, -2000, 2000);
+        }
+        window_set(&k, i, group);
+        check(&k, 1);
+    }
+}
+
+/* Weights that fit into s8 without their zero point: tensor cores and the direct kernel. */
+static void integer_convolutions_on_tiles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i += apart()) {
+        kernel_case k;
+        bool qlinear = i & 1;
+        case_open(&k, "", qlinear ? "QLinearConv" : "ConvInteger", (uint64_t)i + 1);
+        pare_dtype xt = i & 2 ? PARE_u8 : PARE_s8, wt = i & 4 ? PARE_u8 : PARE_s8;
+        int64_t group = 1 + i % 3 / 2, c = i % 5 ? 16 * group : 3 * group, m = 36 * group, one = 1;
+        int64_t x[4] = {2, c, 7, 6}, w[4] = {m, c / group, 3, 2};
+        int high = wt == PARE_s8 ? 127 : 200;
+        k.nhwc = true;
+        case_input(&k, xt, 4, x, false, xt == PARE_s8 ? -128 : 0, 127);
+        if (qlinear) {
+            floats_between(&k, 1, 0.01f, 0.02f);
+            case_input(&k, xt, 1, &one, true, 0, 127);
+            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -100 : 0, high);
+            floats_between(&k, m, 0.01f, 0.02f);
+            case_input(&k, wt, 1, &one, true, wt == PARE_s8 ? 0 : 80, wt == PARE_s8 ? 0 : 120);
+            floats_between(&k, 1, 0.1f, 0.5f);
+            case_input(&k, i & 8 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
+            if (i % 7) case_input(&k, PARE_s32, 1, &m, true, -2000, 2000);
+        } else {
+            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -100 : 0, high);
+            case_input(&k, xt, 0, NULL, true, 0, 127);
+            case_input(&k, wt, 1, &one, true, wt == PARE_s8 ? 0 : 80, wt == PARE_s8 ? 0 : 120);
+        }
+        window_set(&k, i, group);
+        check(&k, 2);
+    }
+}
+
+static void transposed_convolutions_agree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 36; i += apart()) {
+        kernel_case k;
+        case_open(&k, "", "ConvTranspose", (uint64_t)i + 1);
+        pare_dtype t = float_types[i % 3];
+        int64_t group = i % 4 ? 1 : 2, c = (i % 5 ? 6 : 16) * group, mg = 3 + i % 6, m = mg * group;
+        int64_t x[4] = {2, c, 5, 4}, w[4] = {c, mg, 3, 2}, more[2] = {0, i % 3 > 1};
+        k.nhwc = true;
+        case_input(&k, t, 4, x, false, 0, 1);
+        case_input(&k, t, 4, w, true, 0, 1);
+        if (i & 1) case_input(&k, t, 1, &m, true, 0, 1);
+        window_set(&k, i, group);
+        if (i % 3 > 1) case_set_ints(&k, "output_padding", more, 2);
+        check(&k, 1);
+    }
+}
+
+/* X, W and B of FusedConv for x's type; 8-bit: so many scales of W, and the node's own. */
+static void fused_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
+                         int64_t scales)
+{
+    bool int8 = t == PARE_s8 || t == PARE_u8;
+    case_input(k, t, 4, x, false, t == PARE_s8 ? -128 : 0, int8 ? 127 : 1);
+    case_input(k, int8 ? PARE_s8 : t, 4, w, true, int8 ? -127 : 0, int8 ? 127 : 1);
+    case_input(k, int8 ? PARE_s32 : t, 1, w, true, -500, int8 ? 500 : 1);
+    if (!int8) return;
+    case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    floats_between(k, scales, 0.01f, 0.02f);
+    case_set_float(k, "x_scale", 0.02f);
+    case_set_float(k, "y_scale", 0.3f);
+    case_set_int(k, "x_zero_point", 5);
+}
+
+/* Filters of a group fewer than a tile's columns; channels in fours and not. */
+static void grouped_convolutions_agree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i += apart()) {
+        kernel_case k;
+        static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        pare_dtype t = types[i % 5];
+        bool int8 = t == PARE_s8 || t == PARE_u8;
+        int64_t group = i % 2 ? 12 : 7, cg = i % 3 ? 1 : 3, mg = i % 3 == 1 ? 2 : 1, m = group * mg;
+        int64_t x[4] = {1, cg * group, 8, 9}, w[4] = {m, cg, 3, 3};
+        k.nhwc = true;
+        fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
+        if (int8) case_set_int(&k, "to", t);
+        window_set(&k, i, group);
+        check(&k, 1);
+    }
+}
+
+/* One to three channels, widened to four: the stem and the tile that gathers. */
+static void stems_agree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i += apart()) {
+        kernel_case k;
+        static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        pare_dtype t = types[i % 4];
+        bool int8 = t == PARE_s8 || t == PARE_u8;
+        int64_t c = 1 + i % 3, m = i % 5 ? 32 : 70, x[4] = {2, c, 13, 12}, w[4] = {m, c, 3, 5};
+        k.nhwc = true;
+        fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
+        if (int8) case_set_int(&k, "to", i % 7 ? PARE_s8 : PARE_f32);
+        window_set(&k, i, 1);
+        check(&k, c == 2 && !int8 ? 1 : 2); /* two halves are a copy of four bytes */
+    }
+}
+
+/* Shapes that fill a device with the large tiles, and ones that split their depth. */
+static void tiles_and_splits_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        pare_dtype type;
+        int64_t rows, depth, columns;
+        int kernels;
+    } cases[] = {
+        {PARE_s8, 8330, 64, 72, 4}, /* both large tiles, the small one, any */
+        {PARE_u8, 8330, 32, 40, 3}, /* 128 rows by 64 columns */
+        {PARE_f16, 8330, 32, 72, 4}, {PARE_bf16, 8330, 24, 72, 4},
+        {PARE_s8, 5, 1040, 70, 3}, /* split, small, any */
+        {PARE_u8, 70, 512, 20, 3},   {PARE_f16, 33, 600, 65, 3},
+        {PARE_bf16, 3, 640, 10, 3},  {PARE_s8, 9, 612, 10, 3}, /* depth in fours */
+        {PARE_f16, 9, 602, 10, 3},   {PARE_f16, 9, 601, 10, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)apart()) {
+        kernel_case k;
+        bool int8 = cases[i].type == PARE_s8 || cases[i].type == PARE_u8;
+        case_open(&k, int8 ? "pare" : "", int8 ? "FusedMatMul" : "MatMul", i + 1);
+        int64_t a[2] = {cases[i].rows, cases[i].depth}, b[2] = {cases[i].depth, cases[i].columns},
+                one = 1;
+        case_input(&k, cases[i].type, 2, a, false, cases[i].type == PARE_s8 ? -128 : 0,
+                   int8 ? 127 : 1);
+        case_input(&k, int8 ? PARE_s8 : cases[i].type, 2, b, true, int8 ? -127 : 0, int8 ? 127 : 1);
+        if (int8) {
+            case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+            case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+            case_input(&k, PARE_f32, 1, &one, true, 0, 1);
+            *(float *)k.in[4].data = 0.01f;
+            case_set_float(&k, "y_scale", 3);
+            case_set_int(&k, "x_zero_point", 3);
+            case_set_int(&k, "to", PARE_s8);
+        }
+        check(&k, cases[i].kernels);
+    }
+}
+
+/* Kernels of ours and ways of the libraries (the stubs know two each) that must take a product. */
+static void check_libraries(kernel_case *k, int ours, int theirs)
+{
+    const char *word = getenv("SIMT_BLAS");
+    if (word && !strcmp(word, "absent")) theirs = 0;
+    case_run_there(k, ours + theirs);
+    assert_int_equal(k->device_runs, ours + theirs);
+    case_close(k);
+}
+
+static void libraries_take_floats(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "gelu_tanh", "gelu"};
+    for (int i = 0; i < 48; i += apart()) {
+        kernel_case k;
+        pare_dtype t = float_types[i % 3];
+        int act = i / 3 % 4;
+        bool biased = i & 1, residual = i / 12 & 1, constant = i / 24;
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        int64_t a[3] = {2, 9, 36}, b[2] = {36, 20}, y[3] = {2, 9, 20};
+        two(&k, t, 3, a, t, 2, b);
+        k.constant[1] = constant;
+        case_input(&k, biased ? t : PARE_NOTYPE, 1, b + 1, true, 0, 1);
+        if (residual) case_input(&k, t, 3, y, false, 0, 2);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
+        check_libraries(&k, constant ? 2 : 1, act == 3 ? 0 : 2);
+    }
+}
+
+static void libraries_take_batches(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i += apart()) {
+        kernel_case k;
+        pare_dtype t = float_types[i % 3];
+        bool broadcast = i / 3 & 1, canonical = i / 6;
+        case_open(&k, "", "MatMul", (uint64_t)i + 1);
+        two(&k, t, 4, (int64_t[]){2, 3, 7, 24}, t, 4, (int64_t[]){broadcast ? 1 : 2, 3, 24, 10});
+        k.canonical = canonical; /* other batches, other algorithms */
+        check_libraries(&k, 1, canonical || broadcast ? 0 : 3);
+    }
+    for (int i = 0; i < 12; i += apart()) {
+        kernel_case k;
+        pare_dtype t = float_types[i % 3];
+        int ta = i / 3 & 1, tb = i / 6;
+        case_open(&k, "", "Gemm", (uint64_t)i + 1);
+        two(&k, t, 2, ta ? (int64_t[]){12, 5} : (int64_t[]){5, 12}, t, 2,
+            tb ? (int64_t[]){9, 12} : (int64_t[]){12, 9});
+        case_set_int(&k, "transA", ta);
+        case_set_int(&k, "transB", tb);
+        case_set_float(&k, "alpha", 0.25f);
+        check_libraries(&k, 1, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_broadcast),
+        cmocka_unit_test(gemm_takes_any_bias),
+        cmocka_unit_test(zero_points_by_row_and_column),
+        cmocka_unit_test(qlinear_products_are_exact),
+        cmocka_unit_test(integer_convolutions_are_exact),
+        cmocka_unit_test(integer_convolutions_on_tiles),
+        cmocka_unit_test(transposed_convolutions_agree),
+        cmocka_unit_test(grouped_convolutions_agree),
+        cmocka_unit_test(stems_agree),
+        cmocka_unit_test(tiles_and_splits_agree),
+        cmocka_unit_test(libraries_take_floats),
+        cmocka_unit_test(libraries_take_batches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

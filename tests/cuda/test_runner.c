@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a run uses the device: what it calls, what it records, what it says about time. */
+#include "formats/onnx.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/exec/exec.h"
+#include "tests/passes/graph_case.h"
+#include "tests/simt/testing.h"
+
+#include <math.h>
+
+typedef struct fixture {
+    pare_ctx ctx;
+    pare_device *device;
+    pare_plan *plan;
+} fixture;
+
+static void check(fixture *f, pare_status st)
+{
+    if (st != PARE_OK) fail_msg("%s", f->ctx.message);
+}
+
+static void open_model(fixture *f, const pare_model *m, const pare_input_shape *shape)
+{
+    pare_plan_options options = {.threads = 1, .device = f->device};
+    check(f, pare_plan_new(&f->ctx, &f->plan, m, shape, 1, &options));
+}
+
+static void open_zoo(fixture *f, const char *path)
+{
+    pare_model *m;
+    pare_input_shape shape = {"input", {.rank = 4, .dim = {1, 1, 28, 28}}};
+    pare_ctx_init(&f->ctx);
+    check(f, pare_cuda_open(&f->ctx, &f->device, 0, 0));
+    check(f, pare_onnx_read(&f->ctx, &m, path));
+    open_model(f, m, &shape);
+    pare_model_free(m);
+}
+
+static void close_all(fixture *f)
+{
+    pare_plan_free(f->plan);
+    pare_device_close(f->device);
+}
+
+static pare_runner *runner_new(fixture *f)
+{
+    pare_runner *r;
+    check(f, pare_runner_new(&f->ctx, &r, f->plan));
+    pare_view x = pare_runner_input(r, 0);
+    for (int64_t i = 0; i < pare_view_count(&x); i++)
+        ((float *)x.data)[i] = (float)(i * 37 % 101) / 50 - 1;
+    return r;
+}
+
+/* Calls of the runtime that a piece of work may not make while it runs. */
+static uint64_t forbidden(void)
+{
+    static const char *const names[] = {"cudaMalloc",
+                                        "cudaMallocAsync",
+                                        "cudaMallocFromPoolAsync",
+                                        "cudaMallocHost",
+                                        "cudaHostAlloc",
+                                        "cudaFree",
+                                        "cudaFreeAsync",
+                                        "cudaFreeHost",
+                                        "cudaStreamSynchronize",
+                                        "cudaDeviceSynchronize",
+                                        "cudaEventSynchronize",
+                                        "cudaEventCreate",
+                                        "cudaStreamCreate",
+                                        "cudaStreamBeginCapture",
+                                        "cudaGraphInstantiate",
+                                        "cudaMemcpy",
+                                        "cudaMemset"};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) sum += simt_calls_of(names[i]);
+    return sum;
+}
+
+/* From the third run on: one copy in, one graph, one copy out, and one wait by the one who wants
+   the result. */
+static void a_played_run_allocates_and_waits_for_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    open_zoo(&f, "datasets/zoo/cnn.onnx");
+    pare_runner *r = runner_new(&f);
+    check(&f, pare_runner_run(r));
+    check(&f, pare_runner_run(r));
+    uint64_t bad = forbidden(), launches = simt_calls_of("launch");
+    uint64_t copies = simt_calls_of("cudaMemcpyAsync"), graphs = simt_calls_of("cudaGraphLaunch");
+    uint64_t all = simt_calls(), choices = simt_calls_of("cudaSetDevice");
+    check(&f, pare_runner_start(r));
+    assert_int_equal(forbidden(), bad);
+    assert_int_equal(simt_calls_of("launch"), launches);
+    assert_int_equal(simt_calls_of("cudaMemcpyAsync"), copies + 2);
+    assert_int_equal(simt_calls_of("cudaGraphLaunch"), graphs + 1);
+    assert_int_equal(simt_calls() - all, 3 + simt_calls_of("cudaSetDevice") - choices);
+    check(&f, pare_runner_wait(r));
+    assert_int_equal(forbidden(), bad + 1);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
+/* The graph is captured once, whatever number of runs follows. */
+static void a_shape_is_recorded_once(void **state)
+{
+    (void)state;
+    fixture f;
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *r = runner_new(&f);
+    uint64_t before = simt_calls_of("cudaGraphInstantiate");
+    for (int i = 0; i < 5; i++) check(&f, pare_runner_run(r));
+    assert_int_equal(simt_calls_of("cudaGraphInstantiate"), before + 1);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
+/* Two runners of one plan, both under way at once, give what one gives. */
+static void two_runners_share_a_plan(void **state)
+{
+    (void)state;
+    fixture f;
+    float alone[10];
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *a = runner_new(&f), *b = runner_new(&f);
+    check(&f, pare_runner_run(a));
+    memcpy(alone, pare_runner_output(a, 0).data, sizeof alone);
+    for (int i = 0; i < 3; i++) {
+        memset(pare_runner_output(b, 0).data, 0, sizeof alone);
+        check(&f, pare_runner_start(a));
+        check(&f, pare_runner_start(b));
+        check(&f, pare_runner_wait(b));
+        check(&f, pare_runner_wait(a));
+        assert_memory_equal(pare_runner_output(a, 0).data, alone, sizeof alone);
+        assert_memory_equal(pare_runner_output(b, 0).data, alone, sizeof alone);
+    }
+    pare_runner_free(a);
+    pare_runner_free(b);
+    close_all(&f);
+}
+
+/* A step in f64, which no kernel of the device takes, between two stretches that are recorded. */
+static void steps_on_the_host_part_recordings(void **state)
+{
+    (void)state;
+    static const float x[6] = {-4, 9, 0.25f, -1, 2, -0.5f};
+    float y[6];
+    graph_case g;
+    fixture f;
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){2, 3});
+    graph_node(&g, "Neg", "x", "a");
+    graph_node(&g, "Abs", "a", "b");
+    pare_node *up = graph_node(&g, "Cast", "b", "c");
+    graph_node(&g, "Sqrt", "c", "d");
+    pare_node *down = graph_node(&g, "Cast", "d", "e");
+    graph_node(&g, "Neg", "e", "f");
+    graph_node(&g, "Exp", "f", "y");
+    graph_output(&g, "y");
+    pare_attr to_f64 = {.name = "to", .kind = PARE_ATTR_INT, .i = 11};
+    pare_attr to_f32 = {.name = "to", .kind = PARE_ATTR_INT, .i = 1};
+    assert_int_equal(pare_node_set_attr(up, &to_f64), PARE_OK);
+    assert_int_equal(pare_node_set_attr(down, &to_f32), PARE_OK);
+    pare_ctx_init(&f.ctx);
+    check(&f, pare_cuda_open(&f.ctx, &f.device, 0, 0));
+    pare_input_shape shape = {"x", {.rank = 2, .dim = {2, 3}}};
+    open_model(&f, g.model, &shape);
+    pare_runner *r;
+    check(&f, pare_runner_new(&f.ctx, &r, f.plan));
+    for (int run = 0; run < 4; run++) {
+        uint64_t graphs = simt_calls_of("cudaGraphLaunch");
+        for (int i = 0; i < 6; i++) ((float *)pare_runner_input(r, 0).data)[i] = x[i] + (float)run;
+        check(&f, pare_runner_run(r));
+        assert_int_equal(simt_calls_of("cudaGraphLaunch") - graphs, run ? 2 : 0);
+        memcpy(y, pare_runner_output(r, 0).data, sizeof y);
+        for (int i = 0; i < 6; i++)
+            assert_float_equal(y[i], expf(-sqrtf(fabsf(x[i] + (float)run))), 1e-6f);
+    }
+    pare_runner_free(r);
+    close_all(&f);
+    graph_close(&g);
+}
+
+/* Spans: inputs before steps before outputs, none within another, all of them named. */
+static void a_timeline_shows_copies_and_steps(void **state)
+{
+    (void)state;
+    fixture f;
+    pare_timeline *t;
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *r = runner_new(&f);
+    int steps = pare_plan_step_count(f.plan);
+    check(&f, pare_timeline_new(&f.ctx, &t, f.device));
+    pare_runner_trace(r, t, 3);
+    check(&f, pare_runner_run(r));
+    pare_runner_trace(r, NULL, 0);
+    check(&f, pare_runner_run(r));
+    check(&f, pare_timeline_read(t));
+    assert_int_equal(pare_timeline_count(t), steps + 2);
+    double at = 0;
+    for (int i = 0; i < steps + 2; i++) {
+        const pare_span *s = pare_timeline_span(t, i);
+        assert_int_equal(s->stream, 3);
+        assert_int_equal(s->lane, i == 0       ? PARE_LANE_IN
+                                  : i <= steps ? PARE_LANE_COMPUTE
+                                               : PARE_LANE_OUT);
+        assert_int_equal(s->step, i == 0 || i > steps ? -1 : i - 1);
+        assert_true(s->start >= at && s->seconds > 0 && s->bytes > 0 && s->name[0]);
+        at = s->start + s->seconds;
+    }
+    assert_int_equal(pare_timeline_span(t, 0)->bytes, 28 * 28 * 4);
+    assert_string_equal(pare_timeline_span(t, 0)->name, "input");
+    assert_int_equal(pare_timeline_span(t, steps + 1)->bytes, 10 * 4);
+    pare_timeline_free(t);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
+/* Work fails while it is waited for: the message says between which nodes, and how to find the one.
+ */
+static void a_lost_device_is_told_with_the_nodes_of_the_run(void **state)
+{
+    (void)state;
+    fixture f;
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *r = runner_new(&f);
+    check(&f, pare_runner_start(r));
+    simt_fail_at(1, cudaErrorLaunchFailure, true);
+    assert_int_equal(pare_runner_wait(r), PARE_DEVICE);
+    simt_fail_at(0, 0, false);
+    const char *const words[] = {"mlp.onnx: node '/2/Relu' (FusedMatMul)",
+                                 " to node '/5/Gemm' (Gemm)", "tensor 'logits'",
+                                 "CUDA_LAUNCH_BLOCKING=1", "cudaErrorLaunchFailure"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strstr(f.ctx.message, words[i]))
+            fail_msg("'%s' is not in: %s", words[i], f.ctx.message);
+    pare_ctx_clear(&f.ctx);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(a_played_run_allocates_and_waits_for_nothing),
+        device_test(a_shape_is_recorded_once),
+        device_test(two_runners_share_a_plan),
+        device_test(steps_on_the_host_part_recordings),
+        device_test(a_timeline_shows_copies_and_steps),
+        device_test(a_lost_device_is_told_with_the_nodes_of_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tuner on the (emulated) device, whose clock counts pieces of work: kernels that fill their
+   output so many times. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/exec/plan.h"
+#include "tests/simt/testing.h"
+
+#include <unistd.h>
+
+static int runs;
+
+static pare_status fill_times(const pare_call *c, int times)
+{
+    for (int i = 0; i < times; i++)
+        PARE_TRY(c->queue->device->backend->fill(c->ctx, c->queue, c->out[0].data, i,
+                                                 pare_view_bytes(&c->out[0])));
+    runs++;
+    return PARE_OK;
+}
+
+static pare_status run_often(const pare_call *c) { return fill_times(c, 9); }
+static pare_status run_once(const pare_call *c) { return fill_times(c, 1); }
+static pare_status run_thrice(const pare_call *c) { return fill_times(c, 3); }
+
+/* Adds a constant: its bytes must be on the device, those of the packed one need not. */
+static pare_status run_constant(const pare_call *c)
+{
+    float x[4];
+    const pare_backend *b = c->queue->device->backend;
+    PARE_TRY(b->download(c->ctx, c->queue, x, c->in[1].data, sizeof x));
+    PARE_TRY(b->sync(c->ctx, c->queue));
+    for (int i = 0; i < 4; i++) assert_true(x[i] == (float)i + 0.5f);
+    return run_once(c);
+}
+
+static pare_status refuse(const pare_call *c) { return PARE_FAIL(c->ctx, DEVICE, "told to fail"); }
+static pare_status no_memory(pare_prep *p) { return PARE_FAIL(p->ctx, MEMORY, "no room"); }
+
+static const pare_kernel often = {.name = "often", .run = run_often};
+static const pare_kernel once = {.name = "once", .run = run_once};
+static const pare_kernel thrice = {.name = "thrice", .run = run_thrice};
+static const pare_kernel constant = {.name = "constant", .run = run_constant};
+static const pare_kernel failing = {.name = "failing", .run = refuse};
+static const pare_kernel hungry = {.name = "hungry", .prepare = no_memory, .run = run_once};
+
+typedef struct fixture {
+    pare_ctx ctx;
+    pare_device *device;
+    pare_model *model;
+    pare_view in[2], out;
+    pare_prep prep;
+    char folder[32], file[64];
+} fixture;
+
+static const float half[4] = {0.5f, 1.5f, 2.5f, 3.5f};
+
+static void setup(fixture *f)
+{
+    pare_value *x[2], *y;
+    pare_node *node;
+    memset(f, 0, sizeof *f);
+    pare_ctx_init(&f->ctx);
+    assert_int_equal(pare_cuda_open(&f->ctx, &f->device, 0, 0), PARE_OK);
+    assert_int_equal(pare_model_new(&f->ctx, &f->model, "tune.onnx"), PARE_OK);
+    assert_int_equal(pare_value_new(f->model->graph, &x[0], "x"), PARE_OK);
+    assert_int_equal(pare_value_new(f->model->graph, &x[1], "c"), PARE_OK);
+    assert_int_equal(pare_value_new(f->model->graph, &y, "y"), PARE_OK);
+    assert_int_equal(pare_node_new(f->model->graph, &node, 0, "Add", "", "a", x, 2, &y, 1),
+                     PARE_OK);
+    pare_view_set(&f->in[0], PARE_f32, &(pare_shape){.rank = 1, .dim = {4}}, false);
+    f->in[1] = f->out = f->in[0];
+    f->in[1].data = (void *)half;
+    f->prep = (pare_prep){.ctx = &f->ctx,
+                          .node = node,
+                          .in = f->in,
+                          .out = &f->out,
+                          .in_count = 2,
+                          .out_count = 1,
+                          .threads = 1,
+                          .share = -1,
+                          .device = f->device};
+    strcpy(f->folder, "/tmp/pare-tune-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->file, sizeof f->file, "%s/timing.json", f->folder);
+    runs = 0;
+}
+
+static void teardown(fixture *f)
+{
+    unlink(f->file);
+    rmdir(f->folder);
+    pare_model_free(f->model);
+    pare_device_close(f->device);
+}
+
+static const char *choose(fixture *f, bool tune, const pare_kernel *const *list)
+{
+    pare_tuner *tuner;
+    const pare_kernel *chosen;
+    pare_plan_options options = {.tune = tune, .cache_dir = f->folder, .device = f->device};
+    assert_int_equal(pare_tuner_open(&f->ctx, &tuner, &options), PARE_OK);
+    if (pare_tuner_choose(tuner, &f->prep, list, &chosen) != PARE_OK) {
+        pare_tuner_discard(tuner);
+        return "";
+    }
+    assert_int_equal(pare_tuner_close(tuner), PARE_OK);
+    return chosen->name;
+}
+
+static void the_devices_own_clock_decides_once(void **state)
+{
+    (void)state;
+    fixture f;
+    static const pare_kernel *const list[] = {&often, &thrice, &constant, NULL};
+    setup(&f);
+    assert_string_equal(choose(&f, false, list), "often");
+    assert_int_equal(runs, 0);
+    assert_string_equal(choose(&f, true, list), "constant");
+    assert_true(runs > 0);
+    runs = 0;
+    assert_string_equal(choose(&f, true, list), "constant");
+    assert_string_equal(choose(&f, false, list), "constant");
+    assert_int_equal(runs, 0);
+    teardown(&f);
+}
+
+/* The key holds shape, type, device, driver and the list of kernels. */
+static void another_key_is_timed_again(void **state)
+{
+    (void)state;
+    fixture f;
+    static const pare_kernel *const list[] = {&often, &once, NULL};
+    static const pare_kernel *const longer[] = {&often, &once, &thrice, NULL};
+    setup(&f);
+    f.prep.in_count = 1;
+    choose(&f, true, list);
+    for (int change = 0; change < 5; change++) {
+        if (change == 0) f.in[0].dim[0] = f.out.dim[0] = 3;
+        if (change == 1) f.in[0].dtype = f.out.dtype = PARE_f16;
+        if (change == 2) strcpy(f.device->name, "Another GPU (sm_80)");
+        if (change == 3) strcpy(f.device->driver, "14.1");
+        runs = 0;
+        assert_string_equal(choose(&f, true, change == 4 ? longer : list), "once");
+        assert_true(runs > 0);
+        runs = 0;
+        assert_string_equal(choose(&f, true, change == 4 ? longer : list), "once");
+        assert_int_equal(runs, 0);
+    }
+    teardown(&f);
+}
+
+static void failures_are_passed_on_and_a_full_device_is_none(void **state)
+{
+    (void)state;
+    fixture f;
+    static const pare_kernel *const list[] = {&often, &failing, NULL};
+    static const pare_kernel *const full[] = {&hungry, &often, NULL};
+    setup(&f);
+    assert_string_equal(choose(&f, true, list), "");
+    assert_string_equal(f.ctx.message, "told to fail");
+    pare_ctx_clear(&f.ctx);
+    assert_string_equal(choose(&f, true, full), "often");
+    assert_string_equal(f.ctx.message, "");
+    teardown(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(the_devices_own_clock_decides_once),
+        device_test(another_key_is_timed_again),
+        device_test(failures_are_passed_on_and_a_full_device_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One product as a node of the runtime, on every kernel of the device that takes it: ReLU and a
+   bias behind it, weights packed before, activations N, H, W, C. */
+#include "runtime/ops/ops.h"
+#include "tests/gpu/bench.h"
+
+#include <string.h>
+
+enum { INPUTS = 5 }; /* X, W, B, Z, w_scale */
+
+typedef struct ours {
+    pare_model *model;
+    pare_node *node;
+    pare_arena arena;
+    pare_view in[INPUTS], out;
+    void *x[BENCH_SETS], *y[BENCH_SETS], *scratch;
+    int in_count, sets;
+    const pare_kernel *kernel;
+    pare_prep prep;
+    pare_call call;
+    pare_view call_in[INPUTS], call_out;
+} ours;
+
+static pare_status input_add(bench *b, ours *o, pare_dtype type, int rank, const int64_t *dims,
+                             bool constant)
+{
+    pare_value *value;
+    pare_view *v = &o->in[o->in_count];
+    char name[8] = "x0";
+    name[1] = (char)('0' + o->in_count);
+    pare_shape shape = {.rank = rank};
+    memcpy(shape.dim, dims, (size_t)rank * sizeof *dims);
+    pare_view_set(v, type, &shape, rank == 4 && !constant);
+    PARE_TRY(pare_value_new(o->model->graph, &value, name));
+    pare_value_set_type(value, type, &shape);
+    PARE_TRY(pare_node_set_in(o->node, o->in_count++, value));
+    if (!constant) return PARE_OK;
+    v->data = pare_arena_alloc(&o->arena, pare_view_bytes(v), 1);
+    if (!v->data) return PARE_MEMORY;
+    if (type == PARE_s8 || rank > 1) bench_fill(b, v->data, type, pare_view_bytes(v));
+    return PARE_OK;
+}
+
+/* Two of each four weights along depth become 0, which pair changes from four to four. */
+static void weights_thin(const bench_product *p, pare_dtype type, char *w)
+{
+    const size_t bytes = (size_t)pare_type(type)->bits / 8;
+    for (int64_t k = 0; k < p->depth; k++)
+        for (int64_t c = 0; c < p->columns; c++)
+            if (((k + c + k / 4) & 3) < 2)
+                memset(w + (size_t)(k * p->columns + c) * bytes, 0, bytes);
+}
+
+static pare_status attributes_set(ours *o, const bench_product *p, bool int8)
+{
+    const int64_t pads[4] = {p->kernel / 2, p->kernel / 2, p->kernel / 2, p->kernel / 2},
+                  strides[2] = {p->stride, p->stride};
+    if (p->side) {
+        PARE_TRY(pare_node_set_ints(o->node, "pads", pads, 4));
+        PARE_TRY(pare_node_set_ints(o->node, "strides", strides, 2));
+    }
+    PARE_TRY(pare_node_set_string(o->node, "activation", "relu"));
+    if (!int8) return PARE_OK;
+    PARE_TRY(pare_node_set_float(o->node, "x_scale", 0.02f));
+    PARE_TRY(pare_node_set_float(o->node, "y_scale", 0.05f));
+    return pare_node_set_int(o->node, "to", PARE_s8);
+}
+
+static pare_status node_make(bench *b, ours *o, const bench_product *p, pare_dtype type)
+{
+    const bool int8 = type == PARE_s8;
+    const int64_t x[4] = {p->batch, p->channels, p->side, p->side},
+                  w[4] = {p->columns, p->channels, p->kernel, p->kernel}, one = 1,
+                  a[2] = {p->rows, p->depth}, m[2] = {p->depth, p->columns};
+    pare_value *y;
+    PARE_TRY(pare_model_new(&b->ctx, &o->model, "bench"));
+    PARE_TRY(pare_model_set_opset(o->model, "", 20));
+    PARE_TRY(pare_value_new(o->model->graph, &y, "y"));
+    PARE_TRY(pare_node_new(o->model->graph, &o->node, 0, p->side ? "FusedConv" : "FusedMatMul",
+                           PARE_DOMAIN, p->name, NULL, 0, &y, 1));
+    PARE_TRY(input_add(b, o, type, p->side ? 4 : 2, p->side ? x : a, false));
+    PARE_TRY(input_add(b, o, type, p->side ? 4 : 2, p->side ? w : m, true));
+    if (p->sparse) weights_thin(p, type, o->in[1].data);
+    PARE_TRY(input_add(b, o, int8 ? PARE_s32 : type, 1, &p->columns, true));
+    if (int8) {
+        PARE_TRY(pare_node_set_in(o->node, o->in_count++, NULL));
+        PARE_TRY(input_add(b, o, PARE_f32, 1, &one, true));
+        *(float *)o->in[4].data = 0.01f;
+    }
+    PARE_TRY(attributes_set(o, p, int8));
+    PARE_TRY(pare_op_of(o->node)->infer(o->node));
+    pare_view_set(&o->out, y->dtype, &y->shape, p->side != 0);
+    return PARE_OK;
+}
+
+static pare_status memory_make(bench *b, ours *o)
+{
+    size_t each = pare_view_bytes(&o->in[0]) + pare_view_bytes(&o->out);
+    o->sets = each < 32 << 20 ? BENCH_SETS : 2;
+    for (int s = 0; s < o->sets; s++) {
+        PARE_TRY(bench_random(b, &o->x[s], o->in[0].dtype, pare_view_bytes(&o->in[0])));
+        BENCH_CUDA(b, cudaMalloc(&o->y[s], pare_view_bytes(&o->out)));
+    }
+    return PARE_OK;
+}
+
+static void ours_close(ours *o)
+{
+    for (int s = 0; s < BENCH_SETS; s++) {
+        (void)cudaFree(o->x[s]);
+        (void)cudaFree(o->y[s]);
+    }
+    pare_arena_free(&o->arena);
+    pare_model_free(o->model);
+}
+
+static pare_status once(bench *b, void *user, int run)
+{
+    ours *o = user;
+    (void)b;
+    o->call_in[0].data = o->x[run % o->sets];
+    o->call_out.data = o->y[run % o->sets];
+    return o->kernel->run(&o->call);
+}
+
+/* Constants that the kernel did not pack lie on the device. */
+static pare_status constants_place(bench *b, ours *o)
+{
+    memcpy(o->call_in, o->in, sizeof o->in);
+    o->call_out = o->out;
+    for (int i = 1; i < o->in_count; i++)
+        if (o->in[i].data && !(o->prep.packed & 1u << i))
+            PARE_TRY(pare_device_copy(&b->ctx, b->device, &o->call_in[i].data, o->in[i].data,
+                                      pare_view_bytes(&o->in[i])));
+    if (o->prep.scratch) BENCH_CUDA(b, cudaMalloc(&o->scratch, o->prep.scratch));
+    return PARE_OK;
+}
+
+static void constants_free(bench *b, ours *o)
+{
+    for (int i = 1; i < o->in_count; i++)
+        if (o->call_in[i].data != o->in[i].data)
+            b->device->backend->free(b->device, o->call_in[i].data);
+    (void)cudaFree(o->scratch);
+    o->scratch = NULL;
+}
+
+static pare_status kernel_measure(bench *b, ours *o, bench_times *times)
+{
+    pare_status st = o->kernel->prepare ? o->kernel->prepare(&o->prep) : PARE_OK;
+    if (st == PARE_OK) st = constants_place(b, o);
+    o->call = (pare_call){.ctx = &b->ctx,
+                          .node = o->node,
+                          .in = o->call_in,
+                          .out = &o->call_out,
+                          .in_count = o->in_count,
+                          .out_count = 1,
+                          .threads = 1,
+                          .state = o->prep.state,
+                          .scratch = o->scratch,
+                          .queue = b->device->setup};
+    if (st == PARE_OK && o->kernel->bind) st = o->kernel->bind(&o->call, &o->arena);
+    if (st == PARE_OK) st = bench_measure(b, once, o, times);
+    if (o->kernel->unbind && o->call.bound) o->kernel->unbind(o->call.bound);
+    if (o->kernel->release) o->kernel->release(o->prep.state);
+    constants_free(b, o);
+    return st;
+}
+
+static void kernels_run(bench *b, ours *o, const char *suite, const bench_product *p,
+                        pare_dtype type)
+{
+    const char *name = pare_type(type)->name;
+    for (const pare_kernel *const *it = pare_op_of(o->node)->cuda; *it; it++) {
+        bench_times times;
+        char who[96];
+        o->kernel = *it;
+        o->prep = (pare_prep){.ctx = &b->ctx,
+                              .node = o->node,
+                              .in = o->in,
+                              .out = &o->out,
+                              .in_count = o->in_count,
+                              .out_count = 1,
+                              .threads = 1,
+                              .arena = &o->arena,
+                              .device = b->device,
+                              .share = -1};
+        if ((*it)->can && !(*it)->can(&o->prep)) continue;
+        snprintf(who, sizeof who, "pare:%s", (*it)->name);
+        if (kernel_measure(b, o, &times))
+            bench_failed(b, suite, p->name, p->batch, name, who);
+        else
+            bench_line(b, suite, p->name, p->batch, name, who, &times,
+                       2.0 * (double)(p->rows * p->depth * p->columns), false);
+    }
+}
+
+void bench_ours(bench *b, const char *suite, const bench_product *p, pare_dtype type)
+{
+    ours o = {0};
+    pare_arena_init(&o.arena, &b->ctx);
+    pare_status st = node_make(b, &o, p, type);
+    if (st == PARE_OK) st = memory_make(b, &o);
+    if (st == PARE_OK)
+        kernels_run(b, &o, suite, p, type);
+    else
+        bench_failed(b, suite, p->name, p->batch, pare_type(type)->name, "pare");
+    ours_close(&o);
+}

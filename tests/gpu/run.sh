@@ -1,0 +1,330 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs everything that needs a GPU, from an unpacked bundle; README.md beside this says more.
+#
+#   sh run.sh [OPTION...]
+#     --short | --long     a choice that takes some 8 minutes (default), or everything
+#     --limit SECONDS      starts nothing afterwards, and ends what runs (short: 560; long: none)
+#     --only STAGE,...     of selftest tests sanitizer bench nets torch
+#     --models DIR         also nets NAME.onnx of DIR: resnet50, bert_base; "make": PyTorch makes them
+#     --python FILE        a Python with PyTorch (default: python3)
+#     --out DIR            where results go (default: results)
+#
+# Prints PASS|FAIL|SKIP name: reason, "N passed, N failed, N skipped" last; exit 1 where one failed.
+# Results: DIR/DATE-DEVICE/ with run.txt, benches.csv, ratios.csv, results.json, device.txt, nets/, logs/.
+set -u
+cd "$(dirname "$0")" || exit 2
+root=$PWD
+long=0 limit= only="selftest tests sanitizer bench nets torch" models= python=python3 out=results
+tiny=${PARE_GPU_TINY:-} # for the test of this file: shapes for the emulation
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --short) long=0 ;;
+    --long) long=1 ;;
+    --limit) limit=${2:?--limit SECONDS}; shift ;;
+    --only) only=$(echo "${2:?--only STAGE,...}" | tr , ' '); shift ;;
+    --models) models=${2:?--models DIR}; shift ;;
+    --python) python=${2:?--python FILE}; shift ;;
+    --out) out=${2:?--out DIR}; shift ;;
+    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,16p' >&2; exit 2 ;;
+    esac
+    shift
+done
+[ -n "$limit" ] || { [ $long = 1 ] && limit=86400 || limit=560; }
+start=$(date +%s)
+left() { echo $((start + limit - $(date +%s))); }
+wants() { case " $only " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+
+here=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/^glibc //')
+need=$(sed -n 's/^glibc=//p' MANIFEST)
+if [ "$(printf '%s\n' "$need" "$here" | sort -V | tail -1)" != "$here" ]; then
+    echo "SKIP run: the programs need glibc $need, this machine has ${here:-none}"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+
+# --- the device ---
+
+info=$(timeout 120 bin/gpu_bench --info 2>&1)
+have=$?
+fact() { echo "$info" | sed -n "s/^$1=//p"; }
+smi() { # FIELD: what nvidia-smi says of it now
+    command -v nvidia-smi >/dev/null 2>&1 || return
+    nvidia-smi --id=0 --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -1
+}
+device=$(fact device)
+[ -n "$device" ] || device=none
+name=$(date -u +%Y-%m-%d)-$(echo "$device" | tr -c 'A-Za-z0-9\n' - | tr -s - | sed 's/^-//; s/-$//')
+mkdir -p "$out/$name/logs" || exit 2
+out=$(cd "$out/$name" && pwd)
+logs=$out/logs
+work=$out/work
+mkdir -p "$work"
+csv=$out/benches.csv
+results=$out/run.txt
+: >"$results"
+echo "suite,case,batch,type,who,median_us,min_us,spread_percent,rate,unit,note" >"$csv"
+say() { printf '%s\n' "$*" | tee -a "$results"; }
+{
+    echo "$info"
+    date -u +date=%Y-%m-%dT%H:%M:%SZ
+    echo "driver=$(smi driver_version)"
+    echo "clocks_before=$(smi clocks.sm,clocks.mem,power.draw,temperature.gpu)"
+    echo "clocks_max=$(smi clocks.max.sm,clocks.max.mem,power.limit)"
+} >"$out/device.txt"
+[ $have = 0 ] || why=$(echo "$info" | tail -1 | sed 's/^[A-Z]* *:* *//')
+
+# stage NAME: true where it is wanted and can run
+stage() {
+    wants "$1" || return 1
+    [ $have = 0 ] || { say "SKIP $1: $why"; return 1; }
+    [ "$(left)" -gt 0 ] || { say "SKIP $1: the time limit of $limit s is reached"; return 1; }
+}
+
+# run_for CAP NAME COMMAND...: output to logs/NAME; ends after CAP seconds or the limit
+run_for() {
+    cap=$1 log=$logs/$2
+    shift 2
+    rest=$(left)
+    [ "$rest" -lt "$cap" ] && cap=$rest
+    [ "$cap" -gt 0 ] || return 125
+    timeout -k 5 "$cap" "$@" >"$log" 2>&1
+}
+
+# verdict NAME STATUS LOG: one line for a program
+verdict() {
+    case $2 in
+    0) say "PASS $1" ;;
+    77) say "SKIP $1: $(tail -1 "$3")" ;;
+    124 | 137) say "SKIP $1: not done after $cap s" ;;
+    125) say "SKIP $1: the time limit of $limit s is reached" ;;
+    *) say "FAIL $1: exit $2; $(grep -v '^ *$' "$3" | tail -1 | cut -c1-300)" ;;
+    esac
+}
+
+# lines NAME STATUS LOG: the program's own lines with a prefix, or one for all
+lines() {
+    if grep -E '^(PASS|FAIL|SKIP) [^:]' "$3" >"$logs/lines"; then
+        sed "s|^\(....\) |\1 $1/|" "$logs/lines" | cut -c1-600 | tee -a "$results"
+        [ "$2" = 0 ] || grep -q ^FAIL "$logs/lines" || verdict "$1" "$2" "$3"
+    else
+        verdict "$1" "$2" "$3"
+    fi
+}
+
+# cmocka NAME STATUS LOG: a line for each case
+cmocka() {
+    awk -v name="$1" '
+        /^\[ RUN / { said = "" ; next }
+        /^\[       OK \]/ { print "PASS " name "/" $NF; n++; next }
+        /^\[  SKIPPED \]/ && !over { print "SKIP " name "/" $NF ": " said; n++; next }
+        /^\[  FAILED  \]/ && !over { print "FAIL " name "/" $NF ": " said; n++; next }
+        /^\[==========\].*run/ || /^\[  PASSED  \]/ { over = 1 }
+        /[^ ]/ && said == "" { said = substr($0, 1, 300) }
+        END { exit !n }' "$3" | tee -a "$results" >"$logs/lines"
+    cat "$logs/lines"
+    if [ "$2" != 0 ] && ! grep -q ^FAIL "$logs/lines"; then verdict "$1" "$2" "$3"; fi
+    [ -s "$logs/lines" ] || [ "$2" != 0 ] || verdict "$1" 0 "$3"
+}
+
+# --- stages ---
+
+stage_selftest() {
+    run_for 120 selftest bin/simt_selftest --check data/selftest.bin
+    lines selftest $? "$logs/selftest"
+}
+
+stage_tests() {
+    [ $long = 1 ] && exact=slow || exact=
+    for program in bin/test_*; do
+        test=$(basename "$program")
+        [ "$(left)" -gt 0 ] || { say "SKIP $test: the time limit of $limit s is reached"; continue; }
+        PARE_EXACT=$exact run_for $((60 + 600 * long)) "$test" "$program"
+        cmocka "$test" $? "$logs/$test"
+    done
+    PARE_NETS=large run_for 120 test_cuda_nets_large bin/test_cuda_nets
+    cmocka test_cuda_nets_large $? "$logs/test_cuda_nets_large"
+}
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -1)
+refused() { # LOG: did the tool refuse the device, before it found anything?
+    grep -qiE 'device not supported|not supported on this|unable to|failed to initialize|requires|permission|internal error' "$1" &&
+        ! grep -qE 'ERROR SUMMARY: [1-9]|RACECHECK SUMMARY: [1-9]|Invalid __|Race reported' "$1"
+}
+sanitize() { # TOOL NAME COMMAND...
+    tool=$1 program=$2
+    shift 2
+    PARE_EXACT=quick run_for $((40 + 560 * long)) "$tool.$program" "$sanitizer" --tool "$tool" \
+        --error-exitcode 99 --print-limit 5 "$@"
+    code=$?
+    log=$logs/$tool.$program
+    if [ $code != 0 ] && [ $code != 124 ] && [ $code != 125 ] && refused "$log"; then
+        say "SKIP $tool/$program: $(grep -iE 'not supported|unable|failed|requires|permission|internal' "$log" |
+            head -1 | cut -c1-200)"
+    elif [ $code = 99 ]; then
+        say "FAIL $tool/$program: $(grep '^=========' "$log" | grep -v COMPUTE-SANITIZER | head -1 | cut -c1-300)"
+    else
+        verdict "$tool/$program" $code "$log"
+    fi
+}
+stage_sanitizer() {
+    [ -n "$sanitizer" ] || { say "SKIP sanitizer: compute-sanitizer is not installed"; return; }
+    for tool in memcheck racecheck initcheck synccheck; do
+        sanitize $tool simt_selftest bin/simt_selftest --check data/selftest.bin
+        for program in bin/test_*; do
+            [ $long = 1 ] || case $program in # short: what kernels do with shared memory
+                *simt_tensor | *cuda_histogram | *cuda_nets) ;;
+                *) [ $tool = memcheck ] || continue ;;
+            esac
+            sanitize $tool "$(basename "$program")" "$program"
+        done
+    done
+}
+
+libraries() { # folders of PyPI's CUDA libraries, for cuBLASLt without a toolkit
+    "$python" - <<'PYTHON' 2>/dev/null
+import glob, os, site, sys
+roots = site.getsitepackages() + [site.getusersitepackages()]
+found = [d for r in roots for d in glob.glob(os.path.join(r, "nvidia", "cu13", "lib"))
+         + glob.glob(os.path.join(r, "nvidia", "cublas", "lib"))]
+print(":".join(found))
+PYTHON
+}
+stage_bench() {
+    [ $long = 1 ] && choice=--long || choice=
+    [ -n "$tiny" ] && choice=--tiny
+    for suite in rounding memory sparse matmul conv; do
+        cap=$((90 + 3000 * long))
+        [ "$(left)" -gt $cap ] || cap=$(left)
+        # shellcheck disable=SC2086 # no choice is none
+        run_for $((cap + 20)) "bench_$suite" bin/gpu_bench $choice --seconds $cap \
+            --libraries "$(libraries)" --csv "$csv" $suite
+        lines bench $? "$logs/bench_$suite"
+    done
+}
+
+random_bytes() { head -c "$1" /dev/urandom; }
+data_make() { # images of random bytes, as a data set for calibration
+    [ -f "$work/narrow.h5" ] && return
+    { printf '\000\000\010\003\000\000\000\100\000\000\000\034\000\000\000\034'; random_bytes 50176; } \
+        >"$work/images"
+    { printf '\000\000\010\001\000\000\000\100'; head -c 64 /dev/zero; } >"$work/labels"
+    run_for 60 data bin/pare data import --idx "$work/images" "$work/labels" -o "$work/narrow.h5"
+}
+wide_make() {
+    [ -f "$work/wide.h5" ] && return
+    header="{'descr': '|u1', 'fortran_order': False, 'shape': (16, 3, 224, 224), }"
+    { printf '\223NUMPY\001\000\166\000%-117s\n' "$header"; random_bytes 2408448; } >"$work/wide.npy"
+    run_for 60 wide bin/pare data import --npy "$work/wide.npy" -o "$work/wide.h5"
+}
+convert() { # NET FILE PRECISION DATA: our file, or none
+    to=$work/$1.$3.onnx
+    [ -f "$to" ] && return
+    case $3 in
+    int8)
+        [ -f "$4" ] || return 1
+        run_for 120 "quantize.$1" bin/pare quantize "$2" -o "$to" --quiet --data "$4" --samples 16 \
+            --method minmax --device cuda
+        ;;
+    fp16) run_for 120 "fp16.$1" bin/pare quantize "$2" -o "$to" --quiet --precision fp16 ;;
+    esac
+}
+net_line() { # NET BATCH TYPE JSON
+    awk -v head="net,$1,$2,$3,pare" '
+        function number() { v = $0; sub(/.*: /, "", v); sub(/,$/, "", v); return v + 0 }
+        /"median":/ { median = number() }
+        /"min":/ { least = number() }
+        /"throughput_per_s":/ { rate = number() }
+        /"coefficient_of_variation":/ { spread = number() }
+        END { printf "%s,%.3f,%.3f,%.1f,%.3f,1/s,\n", head, 1e3 * median, 1e3 * least, 100 * spread, rate }
+        ' "$4" >>"$csv"
+}
+net_bench() { # NET FILE TYPE BATCH SHAPES
+    log=$1.$3.$4
+    pace="--duration $((1 + 2 * long))"
+    [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmUp 0"
+    # shellcheck disable=SC2086 # a list of words
+    run_for $((30 + 30 * long)) "bench.$log" bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
+        $pace --cache "$work/cache" --json "$out/nets/$log.json"
+    code=$?
+    if [ $code = 0 ]; then net_line "$1" "$4" "$3" "$out/nets/$log.json"; else
+        [ $code = 124 ] || [ $code = 125 ] ||
+            echo "net,$1,$4,$3,pare,,,,,,failed: exit $code; $(tail -1 "$logs/bench.$log" | tr ',"' ';;')" >>"$csv"
+    fi
+    verdict "net/$log" $code "$logs/bench.$log"
+}
+net_batches() { # NET FILE DATA SHAPE-WITH-B
+    for type in f32 f16 s8; do
+        file=$2
+        case $type in
+        f16) file=$work/$1.fp16.onnx; convert "$1" "$2" fp16 "$3" ;;
+        s8) file=$work/$1.int8.onnx; convert "$1" "$2" int8 "$3" ;;
+        esac
+        if [ ! -f "$file" ]; then
+            [ -n "$3" ] || { say "SKIP net/$1.$type: no data to calibrate it on"; continue; }
+            say "FAIL net/$1.$type: $(tail -1 "$logs"/*."$1" 2>/dev/null | cut -c1-300)"
+            continue
+        fi
+        for batch in $batch_list; do
+            net_bench "$1" "$file" $type "$batch" "$(echo "$4" | sed "s/B/$batch/g")"
+        done
+    done
+}
+models_make() {
+    models=$work/models
+    for net in resnet50 bert_base; do
+        run_for 200 "export.$net" "$python" scripts/export_models.py "$models" --only $net
+        verdict "export/$net" $? "$logs/export.$net"
+    done
+}
+stage_nets() {
+    mkdir -p "$out/nets"
+    batch_list="1 32"
+    [ $long = 1 ] && batch_list="1 8 32 128"
+    [ -n "$tiny" ] && batch_list=2
+    zoo="mlp cnn resnet mobilenet vit"
+    [ -n "$tiny" ] && zoo="mlp cnn"
+    data_make || say "FAIL data: $(tail -1 "$logs/data")"
+    for net in $zoo; do
+        net_batches "$net" "datasets/zoo/$net.onnx" "$work/narrow.h5" input:Bx1x28x28
+    done
+    [ "$models" != make ] || models_make
+    if [ -f "$models/resnet50.onnx" ]; then
+        wide_make || say "FAIL wide: $(tail -1 "$logs/wide")"
+        net_batches resnet50 "$models/resnet50.onnx" "$work/wide.h5" input:Bx3x224x224
+    fi
+    [ ! -f "$models/bert_base.onnx" ] || net_batches bert_base "$models/bert_base.onnx" "" \
+        "input_ids:Bx128,attention_mask:Bx128,token_type_ids:Bx128"
+}
+
+stage_torch() {
+    if ! "$python" -c 'import torch; assert torch.cuda.is_available()' >"$logs/torch" 2>&1; then
+        say "SKIP torch: $python has no PyTorch with CUDA"
+        return
+    fi
+    cap=$((150 + 3000 * long))
+    [ "$(left)" -gt $cap ] || cap=$(left)
+    [ $long = 1 ] && choice=--long || choice=
+    # shellcheck disable=SC2086 # no choice is none
+    run_for $((cap + 20)) torch "$python" scripts/torch_bench.py --csv "$csv" --seconds $cap $choice
+    lines torch $? "$logs/torch"
+}
+
+for each in selftest tests sanitizer bench nets torch; do
+    stage $each && stage_$each
+done
+
+# --- results ---
+
+echo "clocks_after=$(smi clocks.sm,clocks.mem,power.draw,temperature.gpu)" >>"$out/device.txt"
+rm -f "$logs/lines"
+rm -rf "$work"
+awk -f scripts/ratios.awk "$csv" >"$out/ratios.csv"
+awk -f scripts/json.awk "$out/device.txt" "$results" "$csv" >"$out/results.json"
+passed=$(grep -c '^PASS ' "$results")
+failed=$(grep -c '^FAIL ' "$results")
+skipped=$(grep -c '^SKIP ' "$results")
+echo "results: ${out#"$root"/}"
+say "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The benchmark of kernels on the emulation: its lines, its limits, a call that fails. The
+# emulation's clock stands still: no time is judged. usage: test_bench.sh GPU_BENCH
+set -u
+bench=${1:?GPU_BENCH}
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+status=0
+say() { # NAME REASON: PASS where the reason is empty
+    if [ -z "$2" ]; then echo "PASS $1"; else echo "FAIL $1: $2" && status=1; fi
+}
+
+SIMT_LEAKS=1 "$bench" --tiny --csv "$folder/a.csv" rounding conv matmul sparse memory >"$folder/out" 2>&1
+say runs "$([ $? = 0 ] || tail -2 "$folder/out")"
+say rounding "$(grep -q '^PASS rounding: cuBLASLt rounds s8 results halves to even$' "$folder/out" ||
+    cat "$folder/out")"
+say rows "$(awk -f "$here/schema.awk" "$folder/a.csv")"
+count() { grep -c "$1" "$folder/a.csv"; }
+say every_type_is_there "$([ "$(count ',s8,pare:')" -gt 2 ] && [ "$(count ',f16,pare:')" -gt 2 ] &&
+    [ "$(count ',f32,pare:')" -gt 2 ] ||
+    cut -d, -f1-5 "$folder/a.csv" | grep pare: | tr '\n' ' ')"
+say sparse_kernels_are_there "$([ "$(count '^sparse,.*pare:cuda_matmul_sparse_64x64,')" = 2 ] ||
+    grep ^sparse "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
+say cublaslt_is_there "$([ "$(count ',cublaslt')" = 13 ] || echo "$(count ',cublaslt') lines")"
+
+"$bench" --tiny --seconds 0 --csv "$folder/b.csv" matmul >"$folder/out"
+say no_time "$(grep -q '^SKIP matmul: 0 measured, 0 failed, 3 not' "$folder/out" || cat "$folder/out")"
+
+failures=0
+for n in 40 60 90; do
+    rm -f "$folder/c.csv"
+    SIMT_FAIL=$n:2 "$bench" --tiny --csv "$folder/c.csv" conv matmul >"$folder/out" 2>&1
+    code=$?
+    [ $code -le 1 ] || say "fail_at_$n" "exit $code"
+    say "fail_at_$n" "$(awk -f "$here/schema.awk" "$folder/c.csv")"
+    grep -q 'failed: .*memory' "$folder/c.csv" && [ $code = 1 ] && failures=$((failures + 1))
+done
+say failures_are_lines "$([ $failures -gt 0 ] || echo "none was written down")"
+exit $status

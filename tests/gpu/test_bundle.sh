@@ -1,0 +1,125 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The bundle is built, unpacked in an empty folder and started without a GPU; then the emulation's
+# programs take the places of the device's, and run.sh does all it can do.
+#
+#   test_bundle.sh BUILD PARE GPU_BENCH SELFTEST NETS     programs: those of the emulation
+set -u
+build=${1:?BUILD} pare=${2:?PARE} bench=${3:?GPU_BENCH} selftest=${4:?SELFTEST} nets=${5:?NETS}
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1
+status=0
+say() { # NAME REASON: PASS where the reason is empty
+    if [ -z "$2" ]; then echo "PASS $1"; else echo "FAIL $1: $2" && status=1; fi
+}
+
+sh "$here/bundle.sh" "$build" >"$folder/made" 2>&1
+code=$?
+[ $code != 77 ] || { tail -1 "$folder/made"; exit 77; }
+say builds "$([ $code = 0 ] || tail -1 "$folder/made")"
+[ $code = 0 ] || exit 1
+say is_small "$([ "$(wc -c <"$build/pare-gpu.tar.xz")" -lt 40000000 ] || cat "$folder/made")"
+tar -C "$folder" -xJf "$build/pare-gpu.tar.xz" || exit 1
+top=$folder/pare-gpu
+cd "$top" || exit 1
+
+# --- what is in it ---
+
+bad=
+for program in bin/*; do
+    case $program in
+    */pare) set -- version 0 ;;
+    */gpu_bench) set -- --info 77 ;;
+    */simt_selftest) set -- --check data/selftest.bin 77 ;;
+    *) set -- "" 77 ;;
+    esac
+    for want; do :; done # the last one
+    # shellcheck disable=SC2086 # all but the last
+    "$program" ${1:-} ${3:+"$2"} >"$folder/out" 2>&1
+    code=$?
+    [ $code = "$want" ] || bad="$bad $program exits $code ($(tail -1 "$folder/out"));"
+done
+say programs_start "$bad"
+say no_gpu_is_said "$(bin/simt_selftest --check data/selftest.bin | grep -q '^SKIP: no GPU: .' || echo no)"
+foreign=$(for f in bin/*; do ldd "$f"; done | grep -vE "$top/(bin/\.\./)?lib/" |
+    grep -vE 'linux-vdso|/ld-linux|lib(c|m|pthread|dl|rt|resolv|util|mvec)\.so' | sort -u | head -3)
+say libraries_are_inside "$foreign"
+say paths_of_this_machine "$(grep -rlF -e "$root" -e "$build" . | head -3)"
+say rpath "$(for f in bin/*; do readelf -d "$f" | grep -E 'RPATH|RUNPATH' |
+    grep -vF '(RPATH)              Library rpath: [$ORIGIN/../lib]'; done)"
+glibc=$(sed -n 's/^glibc=//p' MANIFEST)
+say oldest_glibc "$([ "$(printf '%s\n' "$glibc" 2.36 | sort -V | tail -1)" = 2.36 ] || echo "$glibc")"
+python=$(command -v python3)
+codes=$(sed -n 's/^code=//p' MANIFEST | tr ',' '\n' | sort -n | paste -sd, -)
+codes=$(echo "compute_${codes##*,},$codes" | sed 's/,/ sm_/g')
+bad=
+[ -z "$python" ] || for file in bin/*; do
+    found=$("$python" "$here/fatbin.py" "$file")
+    [ "$found" = "$codes" ] || bad="$bad $file has ${found:-none};"
+done
+say code_for_each_architecture "$bad"
+
+# --- run.sh without a GPU, then on the emulation ---
+
+valid() { [ -z "$python" ] || "$python" -c 'import json, sys; json.load(open(sys.argv[1]))' "$1"; }
+sh run.sh >"$folder/out" 2>&1
+say skips_without_gpu "$([ $? = 0 ] && tail -1 "$folder/out" | grep -q '^0 passed, 0 failed, 6 skipped' ||
+    tail -2 "$folder/out")"
+say json_without_gpu "$(valid results/*-none/results.json 2>&1 | tail -1)"
+
+cp "$pare" bin/pare && cp "$bench" bin/gpu_bench && cp "$selftest" bin/simt_selftest
+rm -f bin/test_*
+cp "$nets" bin/test_cuda_nets
+mkdir "$folder/tools"
+printf '#!/bin/sh\necho "========= Error: Device not supported. Please refer to the documentation"; exit 1\n' \
+    >"$folder/tools/compute-sanitizer"
+chmod +x "$folder/tools/compute-sanitizer"
+export PARE_GPU_TINY=1 PARE_NETS=
+PATH=$folder/tools:$PATH sh run.sh --only selftest,sanitizer,bench,nets --out "$folder/r" >"$folder/out" 2>&1
+say runs_on_the_emulation "$([ $? = 0 ] || grep -E '^FAIL|failed' "$folder/out" | head -3)"
+say refusal_is_a_skip "$([ "$(grep -c '^SKIP .*: .*Device not supported' "$folder/out")" = 8 ] ||
+    grep sanitizer "$folder/out")"
+say last_line "$(tail -1 "$folder/out" | grep -E '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$' >/dev/null ||
+    tail -1 "$folder/out")"
+made=$(echo "$folder"/r/*-emulated-device)
+say benches "$(awk -f "$here/schema.awk" "$made/benches.csv")"
+say nets_in_three_types "$([ "$(grep -c '^net,.*,pare,' "$made/benches.csv")" = 6 ] ||
+    grep '^net' "$made/benches.csv" | tr '\n' ' ')"
+say ratios "$([ "$(awk -F, 'NF == 9 && $9 > 0' "$made/ratios.csv" | wc -l)" -ge 10 ] || head -2 "$made/ratios.csv")"
+say json "$(valid "$made/results.json" 2>&1 | tail -1)"
+
+# --- failures, time ---
+
+printf 'x' | dd of=data/selftest.bin bs=1 seek=100 conv=notrunc 2>/dev/null
+printf '#!/bin/sh\nshift 6\nexec "$@"\n' >"$folder/tools/compute-sanitizer"
+PATH=$folder/tools:$PATH sh run.sh --only selftest,sanitizer --out "$folder/f" >"$folder/out" 2>&1
+code=$?
+say failure_is_told "$([ $code = 1 ] && grep -q '^FAIL selftest/int_as_float: .*recorded' "$folder/out" ||
+    head -3 "$folder/out")"
+say goes_on_after_a_failure "$(grep -q '^PASS racecheck/test_cuda_nets$' "$folder/out" ||
+    grep racecheck "$folder/out")"
+sh run.sh --limit 0 --out "$folder/l" >"$folder/out" 2>&1
+say time_limit "$([ "$(grep -c 'the time limit of 0 s is reached' "$folder/out")" = 6 ] || cat "$folder/out")"
+
+cp MANIFEST "$folder/MANIFEST" && sed -i 's/^glibc=.*/glibc=9.9/' MANIFEST
+sh run.sh >"$folder/out" 2>&1
+say old_glibc "$(grep -q '^SKIP run: the programs need glibc 9.9, this machine has 2' "$folder/out" ||
+    cat "$folder/out")"
+cp "$folder/MANIFEST" MANIFEST
+
+# --- PyTorch's side, on the CPU, where a Python has it ---
+
+torch=${PARE_TORCH_PYTHON:-$python}
+if [ -n "$torch" ] && "$torch" -c 'import torch' 2>/dev/null; then
+    cp "$made/benches.csv" "$folder/t.csv"
+    "$torch" scripts/torch_bench.py --csv "$folder/t.csv" --device cpu --tiny >"$folder/out" 2>&1
+    say torch "$([ $? = 0 ] || tail -1 "$folder/out")"
+    say torch_lines "$(awk -f "$here/schema.awk" "$folder/t.csv")"
+elif [ -n "$python" ]; then
+    say torch_parses "$("$python" -m py_compile scripts/*.py 2>&1 | tail -1)"
+    echo "SKIP torch: no Python here has PyTorch (PARE_TORCH_PYTHON names one)"
+fi
+exit $status

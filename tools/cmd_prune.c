@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare prune: its options and which of them go together. */
+#include "tools/check_output.h"
+#include "tools/commands.h"
+#include "tools/prune.h"
+#include "tools/prune_latency.h"
+#include "tools/prune_report.h"
+
+static const pare_option table[] = {
+    {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(pare_prune_options, output), 0, 0,
+     "model to write"},
+    {"sparsity", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, sparsity), 0, 1,
+     "set this part of the weights to 0, biases not counted"},
+    {"nm", 0, PARE_OPTION_TEXT, "N:M", offsetof(pare_prune_options, nm), 0, 0,
+     "of M input channels side by side leave N at each kernel position: 2:4"},
+    {"macs", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, macs), 1e-6, 1,
+     "remove channels until this part of the multiply-adds is left"},
+    {"params", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, params), 1e-6, 1,
+     "remove channels until this part of the parameters is left"},
+    {"size", 0, PARE_OPTION_BYTES, "2MB", offsetof(pare_prune_options, size), 1, 1e15,
+     "remove channels until the file is no larger"},
+    {"latency", 0, PARE_OPTION_TEXT, "F|3.2ms", offsetof(pare_prune_options, latency), 0, 0,
+     "remove channels until this part of the time of a run is left, or this time"},
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(pare_prune_options, cache), 0, 0,
+     "with --latency: keep times per shape and kernel timings here, for all models"},
+    {"score", 0, PARE_OPTION_CHOICE, "l1|l2|taylor|bn|fpgm|activation|random",
+     offsetof(pare_prune_options, score), 0, 0,
+     "what says how much a channel or weight matters (l2; with --data activation of channels, "
+     "second order of weights)"},
+    {"seed", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, seed), 0, 9e15,
+     "of --score random (0)"},
+    {"scope", 0, PARE_OPTION_CHOICE, "global|layer", offsetof(pare_prune_options, scope), 0, 0,
+     "one budget for all layers, or the same fraction of each (global)"},
+    {"sweep", 0, PARE_OPTION_TEXT, "A,B,...", offsetof(pare_prune_options, sweep), 0, 0,
+     "prune once to each of these in place of the target's number, into OUT-A.onnx, OUT-B.onnx"},
+    {"steps", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, steps), 1, 100,
+     "come to the target in N steps, scored and refitted anew each time (1)"},
+    {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
+     "fewest channels that a layer keeps (1)"},
+    {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,
+     "layers of N channels or more keep a multiple of N (1)"},
+    {"keep", 0, PARE_OPTION_LIST, "PATTERN", offsetof(pare_prune_options, keep), 0, 0,
+     "leave what these nodes make as it is: a glob on node names, or op:TYPE; may be repeated"},
+    {"outputs", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, outputs), 0, 0,
+     "channels of the model's outputs may go, too"},
+    {"advise", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, advise), 0, 0,
+     "with --nm: time dense against sparse on the device, prune only where that is faster; without "
+     "-o only say so"},
+    {"no-permutation", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, no_permutation), 0,
+     0, "with --nm: leave channels in their order, do not search one that keeps more magnitude"},
+    {"no-refit", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, no_refit), 0, 0,
+     "leave the weights that stay as they are; without --data they are left anyway"},
+    {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(pare_prune_options, report), 0, 0,
+     "write what became of each layer as one HTML file, of a sweep with its picture (report.svg: "
+     "the picture alone); measures latency, and accuracy on samples not used"},
+    {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, external_data), 0, 0,
+     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
+    PARE_SOURCE_ROWS(pare_prune_options, "samples to score and refit on, evenly spaced (512)"),
+    {0},
+};
+
+static const pare_prune_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                            .sparsity = -1,
+                                            .score = -1,
+                                            .steps = 1,
+                                            .min_channels = 1,
+                                            .round = 1};
+
+static pare_status check_target(pare_tool *tool, const pare_prune_options *o)
+{
+    int targets = (o->macs > 0) + (o->params > 0) + (o->size > 0) + (o->sparsity >= 0) +
+                  (o->nm != NULL) + (o->latency != NULL);
+    if (targets == 1) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     targets ? "prune: --sparsity, --nm, --macs, --params, --size and --latency "
+                               "exclude each other"
+                             : "prune: one of --sparsity, --nm, --macs, --params, --size, "
+                               "--latency is needed: how small is the model to be?");
+}
+
+pare_status pare_prune_parse_nm(pare_ctx *ctx, const char *text, int *n, int *m)
+{
+    enum { MOST = 64 };
+    char rest;
+    if (sscanf(text, "%d:%d%c", n, m, &rest) == 2 && *n >= 1 && *n < *m && *m <= MOST)
+        return PARE_OK;
+    return PARE_FAIL(ctx, USAGE, "prune: --nm %s: expected N:M with 1 <= N < M <= %d, as 2:4", text,
+                     MOST);
+}
+
+/* What is only of use with --data, and scores that need it. */
+static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
+{
+    if (o->source.data) return PARE_OK;
+    PARE_TRY(pare_refuse_options(tool, "without --data", pare_source_names));
+    if (o->score != PARE_SCORE_ACTIVATION && o->score != PARE_SCORE_TAYLOR) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5",
+                     o->score == PARE_SCORE_TAYLOR ? "taylor" : "activation");
+}
+
+static pare_status prune_weights(pare_tool *tool, const pare_prune_options *o)
+{
+    static const char *const of_channels[] = {"steps",   "min-channels", "round",
+                                              "outputs", "cache",        NULL};
+    static const char *const of_nm[] = {"scope", "sweep", NULL};
+    static const char *const of_sparsity[] = {"no-permutation", "advise", NULL};
+    PARE_TRY(pare_refuse_options(tool, "with --sparsity and --nm", of_channels));
+    PARE_TRY(pare_refuse_options(tool, o->nm ? "with --nm" : "with --sparsity",
+                                 o->nm ? of_nm : of_sparsity));
+    PARE_TRY(check_data(tool, o));
+    return pare_prune_weights(tool, o);
+}
+
+static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
+{
+    static const char *const of_size[] = {"sweep", NULL};
+    static const char *const of_nm[] = {"no-permutation", "advise", NULL};
+    static const char *const of_random[] = {"seed", NULL};
+    static const char *const of_latency[] = {"cache", NULL};
+    double fraction, seconds;
+    PARE_TRY(pare_refuse_options(tool, "without --nm", of_nm));
+    if (o->size) PARE_TRY(pare_refuse_options(tool, "with --size", of_size));
+    if (!o->latency) PARE_TRY(pare_refuse_options(tool, "without --latency", of_latency));
+    if (o->latency) PARE_TRY(pare_prune_parse_latency(tool->ctx, o->latency, &fraction, &seconds));
+    if (o->latency && seconds > 0)
+        PARE_TRY(pare_refuse_options(tool, "with --latency in seconds", of_size));
+    if (o->score != PARE_SCORE_RANDOM)
+        PARE_TRY(pare_refuse_options(tool, "without --score random", of_random));
+    return check_data(tool, o);
+}
+
+/* A picture is of several models that samples were run through. */
+static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
+{
+    if (!o->report || !pare_prune_is_picture(o->report) || (o->sweep && o->source.data))
+        return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     "prune: --report %s: a picture is of a sweep; give --sweep A,B,... and --data "
+                     "F.h5, or a report of another name for a page",
+                     o->report);
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const pare_prune_options *o = options;
+    if (!o->advise) PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
+    PARE_TRY(check_target(tool, o));
+    PARE_TRY(check_report(tool, o));
+    if (o->sparsity >= 0 || o->nm) return prune_weights(tool, o);
+    PARE_TRY(check_channels(tool, o));
+    if (o->cache) pare_make_cache(tool->ctx, o->cache);
+    return pare_prune_structured(tool, o);
+}
+
+const pare_command pare_command_prune = {
+    .name = "prune",
+    .arguments = "MODEL -o OUT (--sparsity F | --nm N:M | --macs F | --params F | --size SIZE "
+                 "| --latency F)",
+    .min = 1,
+    .max = 1,
+    .summary = "remove channels of a float model until it has a given size, or set weights to 0",
+    .detail = "--macs, --params and --latency are what is kept, --sparsity is what becomes 0. The "
+              "result is "
+              "plain ONNX. "
+              "With\n"
+              "--data, what stays is fitted to what the dense model computes, without training. "
+              "Where\n"
+              "--nm --advise finds no layer that becomes faster, no file is written.",
+    .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
+    .options = table,
+    .size = sizeof(pare_prune_options),
+    .defaults = &defaults,
+    .run = run,
+};

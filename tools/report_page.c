@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report_page.h"
+
+#include "formats/file.h"
+#include "tools/commands.h"
+#include "tools/report.h"
+#include "tools/vitals.h"
+
+#include <math.h>
+
+static const char colours[] =
+    ":root{color-scheme:light "
+    "dark;--bg:#fbfbfa;--card:#fff;--fg:#1b1d21;--soft:#626873;--line:#e4e5e8;"
+    "--good:#1a7f45;--bad:#b3401f;--c0:#2763c4;--c1:#c2571a;--c2:#1f8a5b;--c3:#8a46b8;--c4:#b8862b;"
+    "--c5:#c23b6b;--c6:#2a8c9c;--c7:#6b7280}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#15171a;--card:#1d2024;--fg:#e8e9eb;--soft:#"
+    "9aa0aa;"
+    "--line:#32363c;--good:#5cc98a;--bad:#f08a66;--c0:#7aa9f5;--c1:#f09a5e;--c2:#62c99b;--c3:#"
+    "c493ea;"
+    "--c4:#dcb564;--c5:#ee83a8;--c6:#69c5d4;--c7:#a2a8b2}}";
+
+static const char style[] =
+    "*{box-sizing:border-box}body{margin:0 auto;padding:2.2rem 1.2rem 3rem;max-width:68rem;"
+    "background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,"
+    "'Helvetica Neue',Arial,sans-serif}"
+    "h1{font-size:1.6rem;line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em}"
+    "h2{font-size:1.05rem;margin:2.2rem 0 .8rem}p{margin:.3rem 0}.soft{color:var(--soft)}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(16.5rem,1fr));gap:.8rem;"
+    "margin-top:1.4rem}"
+    ".card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem "
+    "1rem}"
+    ".card h3{margin:0 0 .3rem;font-size:1rem}.card table{font-size:.86rem}"
+    ".card th,.card td{border:0;padding:.12rem 0 .12rem .5rem}.card "
+    "th{color:var(--soft);font-weight:400}"
+    ".card td:first-child,.card th:first-child{padding-left:0;font-weight:400;text-align:left}"
+    ".card td:nth-child(2),.card th:nth-child(2){text-align:right}"
+    ".box{background:var(--card);border:1px solid var(--line);border-radius:10px;overflow-x:auto}"
+    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:12px "
+    "system-ui,sans-serif}"
+    "svg .name{fill:var(--fg)}.narrow{display:none}"
+    "table{border-collapse:separate;border-spacing:0;width:100%;font-size:.88rem;font-variant-"
+    "numeric:tabular-nums}"
+    "th,td{padding:.45rem .7rem;text-align:right;white-space:nowrap;border-top:1px solid "
+    "var(--line)}"
+    "thead th{border-top:0;color:var(--soft);font-weight:500}th:first-child,td:first-child,"
+    "th:nth-child(2),td:nth-child(2){text-align:left}tbody tr.first td{border-top:2px solid "
+    "var(--line)}"
+    "td:first-child{font-weight:600;position:sticky;left:0;background:var(--card)}"
+    "thead th:first-child{position:sticky;left:0;background:var(--card)}"
+    ".dot{display:inline-block;width:.65em;height:.65em;border-radius:50%;margin-right:.5em}"
+    ".good{color:var(--good)}.bad{color:var(--bad)}"
+    ".panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:."
+    "8rem}"
+    ".cards .card{max-width:30rem}details{margin-top:.6rem}summary{cursor:pointer;padding:.3rem 0}"
+    ".numbers th,.numbers td{padding:.45rem .5rem}.numbers td:nth-child(2),.numbers "
+    "th:nth-child(2){text-align:right}"
+    ".words td:last-child,.words th:last-child{text-align:left}"
+    "@media(max-width:40rem){body{padding:1.2rem .8rem "
+    "2rem}.wide{display:none}.narrow{display:block}"
+    "h1{font-size:1.3rem}}";
+
+/* --- cells --- */
+
+/* Two digits with a sign, a true minus, and no sign on what rounds to zero. */
+void pare_page_signed(pare_text *t, double value)
+{
+    if (fabs(value) < 0.005)
+        pare_text_add(t, "0.00");
+    else
+        pare_text_add(t, "%s%.2f", value < 0 ? "&minus;" : "+", fabs(value));
+}
+
+void pare_page_cell(pare_text *t, const json_t *model, const char *path, const char *kind,
+                    int digits, const char *unit)
+{
+    double value = pare_report_number(model, path, NAN);
+    pare_text_add(t, "<td%s%s%s>", *kind ? " class=\"" : "", kind, *kind ? "\"" : "");
+    if (!isnan(value)) pare_text_add(t, "%.*f%s", digits, value, unit);
+    pare_text_add(t, "</td>");
+}
+
+/* Milliseconds with three significant digits, without an exponent. */
+void pare_page_latency(pare_text *t, const json_t *model)
+{
+    double ms = pare_report_number(model, "latency_ms.median", NAN);
+    if (isnan(ms)) {
+        pare_text_add(t, "<td></td>");
+        return;
+    }
+    int digits = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : ms >= 0.1 ? 3 : 4;
+    pare_text_add(t, "<td>%.*f ms<span class=\"soft\">%s%s</span></td>", digits, ms,
+                  json_is_true(json_object_get(model, "emulated")) ? "&nbsp;&dagger;" : "",
+                  json_is_false(json_object_get(model, "stable")) ? "&nbsp;*" : "");
+}
+
+/* A drop is called a loss only where its interval excludes zero. */
+const char *pare_page_verdict(const json_t *model)
+{
+    if (pare_report_number(model, "drop_interval.0", 0) > 0) return "bad";
+    if (pare_report_number(model, "drop_interval.1", 0) < 0) return "good";
+    return "";
+}
+
+void pare_page_drop(pare_text *t, const json_t *model)
+{
+    double drop = pare_report_number(model, "drop", NAN);
+    if (isnan(drop)) {
+        pare_text_add(t, "<td></td>");
+        return;
+    }
+    pare_text_add(t, "<td class=\"%s\">", pare_page_verdict(model));
+    pare_page_signed(t, drop);
+    pare_text_add(t, " <span class=\"soft\">[");
+    pare_page_signed(t, pare_report_number(model, "drop_interval.0", 0));
+    pare_text_add(t, ", ");
+    pare_page_signed(t, pare_report_number(model, "drop_interval.1", 0));
+    pare_text_add(t, "]</span></td>");
+}
+
+void pare_page_factor(pare_text *t, double factor)
+{
+    if (isfinite(factor) && factor > 0)
+        pare_text_add(t, "<td>%.1f&times;</td>", factor);
+    else
+        pare_text_add(t, "<td></td>");
+}
+
+void pare_page_samples(pare_text *t, const json_t *data)
+{
+    long samples = (long)pare_report_number(data, "samples", 0);
+    if (samples >= 1000)
+        pare_text_add(t, "%ld,%03ld samples of ", samples / 1000, samples % 1000);
+    else
+        pare_text_add(t, "%ld sample%s of ", samples, samples == 1 ? "" : "s");
+    pare_text_add_escaped(t, json_string_value(json_object_get(data, "file")));
+}
+
+void pare_page_device(pare_text *t, const json_t *device)
+{
+    char text[512];
+    if (!json_object_get(device, "cuda")) return;
+    pare_text_add(t, ", on ");
+    pare_text_add_escaped(t, pare_device_text(device, text, sizeof text));
+    if (!*pare_vitals_text(device, text, sizeof text)) return;
+    pare_text_add(t, " (");
+    pare_text_add_escaped(t, text);
+    pare_text_add(t, ")");
+}
+
+const char *pare_page_place(const json_t *device, double threads, char *text, size_t size)
+{
+    if (json_object_get(device, "cuda"))
+        snprintf(text, size, "the GPU");
+    else
+        snprintf(text, size, "%.0f thread%s", threads, threads > 1 ? "s" : "");
+    return text;
+}
+
+/* --- the file --- */
+
+const char *pare_page_colours(void) { return colours; }
+
+void pare_page_begin(pare_text *t, const char *title)
+{
+    pare_text_add(t,
+                  "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                  "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+                  "<title>%s</title>\n<style>%s%s</style></head><body>\n",
+                  title, colours, style);
+}
+
+pare_status pare_page_end(pare_text *t, const char *path)
+{
+    pare_text_add(t, "<p class=\"soft\">pare %s</p>\n</body></html>\n", PARE_VERSION);
+    return pare_page_write(t, path);
+}
+
+pare_status pare_page_write(pare_text *t, const char *path)
+{
+    pare_status st = t->failed ? PARE_MEMORY : pare_file_write(t->ctx, path, t->data, t->size);
+    pare_free(t->data);
+    return st;
+}
