@@ -252,6 +252,10 @@ static pare_status read_node(pare_onnx_reader *r, pare_graph *g, const Onnx__Nod
     PARE_TRY(read_domain(r, &domain, m->has_domain, m->domain, &present));
     if (!op_type || !op_type[0])
         PARE_TRY(pare_onnx_problem(r, PARE_INPUT, "it has no op_type; export the model again"));
+    if (!strcmp(domain, "pare")) /* its kernels trust attributes that passes make */
+        PARE_TRY(pare_onnx_problem(r, PARE_UNSUPPORTED,
+                                   "operators of domain 'pare' exist at run time only; name the "
+                                   "domain of your own operators otherwise"));
     if (name && !name[0]) present |= PARE_HAS_NAME;
     if (op_type && !op_type[0]) present |= PARE_HAS_OP;
     PARE_TRY(find_values(r, g, &in, m->n_input, m->input));

@@ -326,6 +326,11 @@ static void wrong_names_are_refused(void **state)
     add_node(r, make_node("", "n", "", "y"));
     assert_refused(r, "node 'n' ()|has no op_type");
     r->graph.size = 0;
+    bytes own = make_node("FusedConv", "n", "", "y");
+    put_block(&own, 7, "pare", 4);
+    add_node(r, own);
+    assert_refused(r, "node 'n' (FusedConv)|domain 'pare' exist at run time only");
+    r->graph.size = 0;
     bytes node = make_node("A", "", "", "y");
     put_block(&node, 3, "a\0b", 3);
     add_node(r, node);

@@ -21,6 +21,8 @@ def main():
     os.makedirs(folder, exist_ok=True)
     seeds = {"everything": models.model_of_everything(), "branches": models.model_with_branches(),
              "bare": models.model_bare()}
+    seeds["domain_pare"] = models.model_bare()
+    seeds["domain_pare"].graph.node.add(op_type="FusedConv", domain="pare", output=["y"])
     data = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "node")
     for name in TESTS:
         seeds[name] = onnx.load(os.path.join(data, name, "model.onnx"))
