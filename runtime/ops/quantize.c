@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape rules of QuantizeLinear, DequantizeLinear (21) and DynamicQuantizeLinear (11). */
+/* Shape rules of QuantizeLinear, DequantizeLinear (21), DynamicQuantizeLinear (11) and of the pair
+   in one, pare.FakeQuantize. */
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
@@ -64,6 +65,17 @@ pare_status pare_infer_dequantize(pare_node *node)
     PARE_TRY(pare_infer_same_type(node, 0, 2));
     PARE_TRY(check_scale(node));
     pare_infer_out(node, 0, s->dtype, &x->shape);
+    return PARE_OK;
+}
+
+pare_status pare_infer_fake_quantize(pare_node *node)
+{
+    pare_value *x, *s;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &s));
+    PARE_TRY(pare_infer_same_type(node, 0, 1));
+    PARE_TRY(check_scale(node));
+    pare_infer_out(node, 0, x->dtype, &x->shape);
     return PARE_OK;
 }
 
