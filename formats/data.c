@@ -227,6 +227,21 @@ bool pare_data_has_labels(const pare_data *data) { return data->label != NULL; }
 
 const pare_shape *pare_data_shape(const pare_data *data, int i) { return &data->source[i].shape; }
 
+int64_t pare_data_chunk_samples(const pare_data *data)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < data->source_count; i++)
+        if (data->source[i].set.group_rows > rows) rows = data->source[i].set.group_rows;
+    return rows;
+}
+
+size_t pare_data_stored_bytes(const pare_data *data)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < data->source_count; i++) bytes += data->source[i].set.row_bytes;
+    return bytes;
+}
+
 void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out)
 {
     /* sample i stands at first + floor(i * span / n), computed without a product that may overflow

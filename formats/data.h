@@ -41,6 +41,12 @@ bool pare_data_has_labels(const pare_data *data);
 /* Shape of one sample of input i as the model takes it (axis 0 is 1). */
 const pare_shape *pare_data_shape(const pare_data *data, int i);
 
+/* Samples that one chunk of the data set holds (of its input with the largest chunks), and bytes
+   that a sample takes among inflated chunks: what reading in another order than the file's costs
+   (pare_reader_plan). */
+int64_t pare_data_chunk_samples(const pare_data *data);
+size_t pare_data_stored_bytes(const pare_data *data);
+
 /* Leaves it to a device to make floats of stored pixels: readers opened from now on give input i as
    the file has it, a byte an element, and *out says what the bytes mean (its table is the data's).
    False, and nothing changes: these are not pixels, or the model does not take f32. */
@@ -56,9 +62,22 @@ typedef struct pare_reader pare_reader;
 PARE_NODISCARD pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
                                             const int64_t *samples, int64_t n, int batch,
                                             int threads);
+/* The same for an order that is computed as the reading goes on, and comes back to chunks. */
+typedef struct pare_reader_plan {
+    /* Gives the samples of positions first .. first + count - 1; asked from the first position on,
+       each once, ahead of what was taken, by the thread that opens the reader and takes batches. */
+    pare_status (*order)(void *user, int64_t first, int64_t count, int64_t *out);
+    void *user;
+    int64_t n;    /* positions in all */
+    int64_t keep; /* inflated chunks of so many samples are kept, the last used ones */
+} pare_reader_plan;
+PARE_NODISCARD pare_status pare_reader_open_plan(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                                                 const pare_reader_plan *plan, int batch,
+                                                 int threads);
 typedef struct pare_batch {
-    int64_t first;      /* position of its first sample in samples[] */
-    int count;          /* samples in it: batch, fewer in the last, 0 behind the last */
+    int64_t first;         /* position of its first sample in samples[] */
+    int count;             /* samples in it: batch, fewer in the last, 0 behind the last */
+    const int64_t *sample; /* (count): their indices */
     void *const *input; /* (input_count) dense row-major, of the model's dtype; or stored pixels */
     const int64_t *label; /* (count), or NULL */
 } pare_batch;

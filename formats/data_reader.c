@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading ahead. A ring of batches is filled by worker threads, each of which claims the next
-   sample, decodes the group of rows it lies in (a small shared cache holds groups, so that
-   neighbours are inflated once) and converts it into its place. The caller takes batches in order.
-   Datasets that only HDF5 can read are fetched raw by the caller's thread when a batch of the ring
-   becomes free. Memory: the ring and (threads + 1) groups per input, whatever the number of
-   samples. */
+   sample, decodes the group of rows it lies in (a shared cache holds groups, so that neighbours are
+   inflated once) and converts it into its place. The caller takes batches in order; its thread asks
+   for the samples of a batch when one of the ring becomes free, and then fetches raw what only HDF5
+   can read. Memory: the ring, and (threads + 1) groups per input and those it was told to keep,
+   whatever the number of samples. */
+#include "formats/data_cache.h"
 #include "formats/data_source.h"
 #include "runtime/base/size.h"
 
@@ -14,21 +15,13 @@
 
 enum { RING_BATCHES = 3, RING_SAMPLES = 48, RING_BYTES = 8 << 20 };
 
-/* One decoded group of one source. */
-typedef struct group_slot {
-    int64_t group; /* -1: none */
-    bool loading;
-    int users;
-    uint64_t stamp; /* last use */
-    uint8_t *rows;
-} group_slot;
-
 typedef struct ring_batch {
-    void **input;   /* (sources) */
-    uint8_t **raw;  /* (sources): rows of serial ones, else NULL */
-    int64_t *label; /* or NULL */
-    pare_hash hash; /* sum over its samples */
-    int64_t done;   /* samples finished, failed ones included */
+    int64_t *sample; /* (batch) */
+    void **input;    /* (sources) */
+    uint8_t **raw;   /* (sources): rows of serial ones, else NULL */
+    int64_t *label;  /* or NULL */
+    pare_hash hash;  /* sum over its samples */
+    int64_t done;    /* samples finished, failed ones included */
 } ring_batch;
 
 typedef struct worker {
@@ -43,64 +36,23 @@ typedef struct worker {
 struct pare_reader {
     pare_ctx *ctx;
     pare_data *data;
-    int64_t *sample, n, batch;
-    int ring_count, slot_count, worker_count;
+    pare_reader_plan plan;
+    int64_t *list; /* of a reader with a list of samples: its copy */
+    int64_t n, batch;
+    int ring_count, worker_count;
     ring_batch *ring;
-    group_slot *slot; /* (sources, slot_count) */
+    pare_group_cache *cache; /* (sources) */
     worker *worker;
     pthread_mutex_t lock;
     pthread_cond_t work, finished;
     bool stop;
-    int64_t claimed, allowed; /* positions in sample[] */
+    int64_t claimed, allowed; /* positions */
     int64_t taken;            /* batches handed to the caller */
     int64_t failed;           /* lowest position that failed; n where none did */
     pare_status fail_status;
     char *fail_message;
-    uint64_t clock;
     pare_hash hash;
 };
-
-/* --- groups --- */
-
-/* The slot that holds the group, decoded; its user count is raised. Called with the lock held. */
-static pare_status group_take(worker *w, int source, int64_t group, group_slot **out)
-{
-    pare_reader *r = w->reader;
-    const pare_h5_set *set = &r->data->source[source].set;
-    group_slot *slots = r->slot + source * r->slot_count, *old;
-    for (;;) {
-        old = NULL;
-        group_slot *have = NULL;
-        for (int i = 0; i < r->slot_count; i++) {
-            if (slots[i].group == group) have = &slots[i];
-            if (!slots[i].users && (!old || slots[i].stamp < old->stamp)) old = &slots[i];
-        }
-        if (!have) break;
-        if (!have->loading) {
-            have->users++;
-            have->stamp = ++r->clock;
-            *out = have;
-            return PARE_OK;
-        }
-        pthread_cond_wait(&r->work, &r->lock);
-    }
-    *old = (group_slot){
-        .group = group, .loading = true, .users = 1, .stamp = ++r->clock, .rows = old->rows};
-    pthread_mutex_unlock(&r->lock);
-    pare_status st = PARE_OK;
-    if (!old->rows) old->rows = pare_alloc(&w->ctx, (size_t)set->group_rows, set->row_bytes);
-    if (!old->rows) st = PARE_MEMORY;
-    if (st == PARE_OK) st = pare_h5_read_group(&w->ctx, set, &w->scratch, group, old->rows);
-    pthread_mutex_lock(&r->lock);
-    old->loading = false;
-    if (st != PARE_OK) {
-        old->group = -1;
-        old->users = 0;
-    }
-    pthread_cond_broadcast(&r->work);
-    *out = old;
-    return st;
-}
 
 /* --- one sample --- */
 
@@ -108,27 +60,21 @@ static pare_status read_source(worker *w, int i, int64_t position, ring_batch *b
 {
     pare_reader *r = w->reader;
     const pare_data_source *s = &r->data->source[i];
-    int64_t sample = r->sample[position], place = position % r->batch;
+    int64_t place = position % r->batch, sample = b->sample[place];
     const uint8_t *row;
-    group_slot *slot = NULL;
+    pare_group_slot *slot = NULL;
     if (s->set.serial) {
         row = b->raw[i] + (size_t)place * s->set.row_bytes;
     } else {
-        pthread_mutex_lock(&r->lock);
-        pare_status st = group_take(w, i, sample / s->set.group_rows, &slot);
-        pthread_mutex_unlock(&r->lock);
-        PARE_TRY(st);
+        PARE_TRY(
+            pare_group_take(&w->ctx, &slot, &r->cache[i], &w->scratch, sample / s->set.group_rows));
         row = slot->rows + (size_t)(sample % s->set.group_rows) * s->set.row_bytes;
     }
     w->part[2 * i] = pare_hash_bytes(row, s->set.row_bytes);
     w->part[2 * i + 1] = s->meaning;
     uint8_t *to = (uint8_t *)b->input[i] + (size_t)place * s->bytes;
     pare_status st = pare_data_convert(&w->ctx, s, sample, row, w->mixed[i], to);
-    if (slot) {
-        pthread_mutex_lock(&r->lock);
-        slot->users--;
-        pthread_mutex_unlock(&r->lock);
-    }
+    if (slot) pare_group_give(&r->cache[i], slot);
     return st;
 }
 
@@ -137,7 +83,7 @@ static pare_status read_sample(worker *w, int64_t position, ring_batch *b)
     pare_reader *r = w->reader;
     int64_t place = position % r->batch;
     for (int i = 0; i < r->data->source_count; i++) PARE_TRY(read_source(w, i, position, b));
-    if (b->label) b->label[place] = r->data->label[r->sample[position]];
+    if (b->label) b->label[place] = r->data->label[b->sample[place]];
     return PARE_OK;
 }
 
@@ -181,33 +127,63 @@ static void *work(void *user)
 
 /* --- the caller's side --- */
 
-/* Reads the rows of serial sources for a batch that became free, in runs of neighbours. */
-static pare_status fetch(pare_reader *r, int64_t index)
+/* Reads the rows of a serial source for a batch that became free, in runs of neighbours. */
+static pare_status fetch_runs(pare_reader *r, int i, ring_batch *b, int64_t count)
 {
-    ring_batch *b = &r->ring[index % r->ring_count];
-    int64_t first = index * r->batch, last = first + r->batch;
-    if (last > r->n) last = r->n;
-    for (int i = 0; i < r->data->source_count; i++) {
-        const pare_h5_set *set = &r->data->source[i].set;
-        for (int64_t p = first, run; set->serial && p < last; p += run) {
-            for (run = 1; p + run < last && r->sample[p + run] == r->sample[p] + run;) run++;
-            PARE_TRY(pare_h5_read_rows(r->ctx, set, r->sample[p], run,
-                                       b->raw[i] + (size_t)(p - first) * set->row_bytes));
-        }
+    const pare_h5_set *set = &r->data->source[i].set;
+    for (int64_t p = 0, run; p < count; p += run) {
+        for (run = 1; p + run < count && b->sample[p + run] == b->sample[p] + run;) run++;
+        PARE_TRY(pare_h5_read_rows(r->ctx, set, b->sample[p], run,
+                                   b->raw[i] + (size_t)p * set->row_bytes));
     }
+    return PARE_OK;
+}
+
+/* The same through groups that are kept. */
+static pare_status fetch_kept(pare_reader *r, int i, ring_batch *b, int64_t count)
+{
+    const pare_h5_set *set = &r->data->source[i].set;
+    for (int64_t p = 0; p < count; p++) {
+        pare_group_slot *slot;
+        int64_t sample = b->sample[p];
+        PARE_TRY(pare_group_take(r->ctx, &slot, &r->cache[i], NULL, sample / set->group_rows));
+        memcpy(b->raw[i] + (size_t)p * set->row_bytes,
+               slot->rows + (size_t)(sample % set->group_rows) * set->row_bytes, set->row_bytes);
+        pare_group_give(&r->cache[i], slot);
+    }
+    return PARE_OK;
+}
+
+static pare_status fetch(pare_reader *r, ring_batch *b, int64_t count)
+{
+    for (int i = 0; i < r->data->source_count; i++)
+        if (r->data->source[i].set.serial)
+            PARE_TRY(r->plan.keep ? fetch_kept(r, i, b, count) : fetch_runs(r, i, b, count));
+    return PARE_OK;
+}
+
+static pare_status check_samples(pare_reader *r, const int64_t *samples, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (samples[i] < 0 || samples[i] >= r->data->count)
+            return PARE_FAIL(r->ctx, USAGE, "%s: sample %lld was asked for, the file has %lld",
+                             r->data->file.path, (long long)samples[i], (long long)r->data->count);
     return PARE_OK;
 }
 
 /* Opens batch `index` of the ring to the workers. */
 static pare_status allow(pare_reader *r, int64_t index)
 {
-    if (index * r->batch >= r->n) return PARE_OK;
-    if (r->data->serial) PARE_TRY(fetch(r, index));
-    pthread_mutex_lock(&r->lock);
+    int64_t first = index * r->batch, count = r->n - first < r->batch ? r->n - first : r->batch;
+    if (first >= r->n) return PARE_OK;
     ring_batch *b = &r->ring[index % r->ring_count];
+    PARE_TRY(r->plan.order(r->plan.user, first, count, b->sample));
+    PARE_TRY(check_samples(r, b->sample, count));
+    PARE_TRY(fetch(r, b, count));
+    pthread_mutex_lock(&r->lock);
     b->done = 0;
     b->hash = (pare_hash){0};
-    r->allowed = (index + 1) * r->batch < r->n ? (index + 1) * r->batch : r->n;
+    r->allowed = first + count;
     pthread_cond_broadcast(&r->work);
     pthread_mutex_unlock(&r->lock);
     return PARE_OK;
@@ -229,7 +205,11 @@ pare_status pare_reader_next(pare_reader *r, pare_batch *out)
     if (failed) return pare_fail(r->ctx, r->fail_status, "%s", r->fail_message);
     r->hash = pare_hash_sum(r->hash, b->hash);
     r->taken++;
-    *out = (pare_batch){.first = first, .count = (int)count, .input = b->input, .label = b->label};
+    *out = (pare_batch){.first = first,
+                        .count = (int)count,
+                        .sample = b->sample,
+                        .input = b->input,
+                        .label = b->label};
     return PARE_OK;
 }
 
@@ -240,11 +220,10 @@ size_t pare_reader_bytes(const pare_reader *r)
     size_t bytes = 0;
     for (int i = 0; i < r->data->source_count; i++) {
         const pare_data_source *s = &r->data->source[i];
-        size_t group = (size_t)s->set.group_rows * s->set.row_bytes;
+        bytes += pare_group_cache_bytes(&r->cache[i]);
         bytes += (size_t)r->ring_count * (size_t)r->batch *
                  (s->bytes + (s->set.serial ? s->set.row_bytes : 0));
         if (s->set.serial) continue;
-        bytes += (size_t)r->slot_count * group;
         bytes += (size_t)r->worker_count * (s->set.group_chunks > 1 || s->set.shuffle >= 0
                                                 ? 2 * s->set.chunk_bytes
                                                 : s->set.chunk_bytes);
@@ -264,6 +243,7 @@ static void free_parts(pare_reader *r)
         pare_free(b->input);
         pare_free(b->raw);
         pare_free(b->label);
+        pare_free(b->sample);
     }
     for (int i = 0; r->worker && i < r->worker_count; i++) {
         worker *w = &r->worker[i];
@@ -272,11 +252,11 @@ static void free_parts(pare_reader *r)
         pare_free(w->part);
         pare_h5_scratch_free(&w->scratch);
     }
-    for (int i = 0; r->slot && i < sources * r->slot_count; i++) pare_free(r->slot[i].rows);
+    for (int i = 0; r->cache && i < sources; i++) pare_group_cache_clear(&r->cache[i]);
     pare_free(r->ring);
     pare_free(r->worker);
-    pare_free(r->slot);
-    pare_free(r->sample);
+    pare_free(r->cache);
+    pare_free(r->list);
     pare_free(r->fail_message);
 }
 
@@ -285,7 +265,8 @@ static pare_status alloc_batch(pare_reader *r, ring_batch *b)
     int sources = r->data->source_count;
     b->input = pare_alloc(r->ctx, (size_t)sources, sizeof *b->input);
     b->raw = pare_alloc(r->ctx, (size_t)sources, sizeof *b->raw);
-    if (!b->input || !b->raw) return PARE_MEMORY;
+    b->sample = pare_alloc(r->ctx, (size_t)r->batch, sizeof *b->sample);
+    if (!b->input || !b->raw || !b->sample) return PARE_MEMORY;
     for (int i = 0; i < sources; i++) {
         const pare_data_source *s = &r->data->source[i];
         if (!(b->input[i] = pare_alloc(r->ctx, (size_t)r->batch, s->bytes))) return PARE_MEMORY;
@@ -312,17 +293,18 @@ static pare_status alloc_worker(pare_reader *r, worker *w)
     return PARE_OK;
 }
 
-static pare_status check_samples(pare_reader *r, const int64_t *samples)
+/* Caches of groups: one for each worker and one over, and those that were asked for. */
+static pare_status alloc_caches(pare_reader *r, int threads)
 {
-    if (r->n < 1)
-        return PARE_FAIL(r->ctx, USAGE, "%s: 0 samples were asked for, expected at least one",
-                         r->data->file.path);
-    for (int64_t i = 0; i < r->n; i++)
-        if (samples[i] < 0 || samples[i] >= r->data->count)
-            return PARE_FAIL(r->ctx, USAGE, "%s: sample %lld was asked for, the file has %lld",
-                             r->data->file.path, (long long)samples[i], (long long)r->data->count);
-    if (!(r->sample = pare_alloc(r->ctx, (size_t)r->n, sizeof *samples))) return PARE_MEMORY;
-    memcpy(r->sample, samples, (size_t)r->n * sizeof *samples);
+    r->cache = pare_alloc(r->ctx, (size_t)r->data->source_count, sizeof *r->cache);
+    if (!r->cache) return PARE_MEMORY;
+    for (int i = 0; i < r->data->source_count; i++) {
+        const pare_h5_set *set = &r->data->source[i].set;
+        int64_t keep = r->plan.keep / set->group_rows + (r->plan.keep % set->group_rows != 0);
+        if (keep > INT32_MAX - threads - 1) keep = INT32_MAX - threads - 1;
+        if (keep || !set->serial)
+            PARE_TRY(pare_group_cache_init(r->ctx, &r->cache[i], set, threads + 1 + (int)keep));
+    }
     return PARE_OK;
 }
 
@@ -337,20 +319,16 @@ static pare_status alloc_parts(pare_reader *r, int threads)
         r->ring_count++;
     int64_t batches = (r->n + r->batch - 1) / r->batch;
     if (batches < r->ring_count) r->ring_count = (int)batches;
-    r->slot_count = threads + 1;
     r->ring = pare_alloc(r->ctx, (size_t)r->ring_count, sizeof *r->ring);
-    r->slot = pare_alloc(r->ctx, (size_t)(sources * r->slot_count), sizeof *r->slot);
     r->worker = pare_alloc(r->ctx, (size_t)threads, sizeof *r->worker);
     r->fail_message = pare_alloc(r->ctx, sizeof r->ctx->message, 1);
-    if (!r->ring || !r->slot || !r->worker || !r->fail_message) return PARE_MEMORY;
-    for (int i = 0; i < sources * r->slot_count; i++) r->slot[i].group = -1;
+    if (!r->ring || !r->worker || !r->fail_message) return PARE_MEMORY;
     for (int i = 0; i < r->ring_count; i++) PARE_TRY(alloc_batch(r, &r->ring[i]));
-    return PARE_OK;
+    return alloc_caches(r, threads);
 }
 
-static pare_status start(pare_reader *r, const int64_t *samples, int threads)
+static pare_status start(pare_reader *r, int threads)
 {
-    PARE_TRY(check_samples(r, samples));
     PARE_TRY(alloc_parts(r, threads));
     for (int i = 0; i < r->ring_count; i++) PARE_TRY(allow(r, i));
     for (; r->worker_count < threads; r->worker_count++) {
@@ -369,25 +347,68 @@ static pare_status start(pare_reader *r, const int64_t *samples, int threads)
     return PARE_OK;
 }
 
-pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
-                             const int64_t *samples, int64_t n, int batch, int threads)
+static pare_status reader_new(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                              const pare_reader_plan *plan, int batch)
 {
+    int64_t n = plan->n;
+    if (n < 1)
+        return PARE_FAIL(ctx, USAGE, "%s: 0 samples were asked for, expected at least one",
+                         data->file.path);
     pare_reader *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->ctx = ctx;
     r->data = data;
+    r->plan = *plan;
     r->n = r->failed = n;
-    r->batch = batch < 1 ? 1 : batch < n || n < 1 ? batch : n;
+    r->batch = batch < 1 ? 1 : batch < n ? batch : n;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->finished, NULL);
-    pare_status st = start(r, samples, threads < 1 ? 1 : threads);
-    if (st != PARE_OK) {
-        pare_reader_close(r);
-        return st;
-    }
     *out = r;
     return PARE_OK;
+}
+
+pare_status pare_reader_open_plan(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                                  const pare_reader_plan *plan, int batch, int threads)
+{
+    pare_reader *r = NULL;
+    PARE_TRY(reader_new(ctx, &r, data, plan, batch));
+    pare_status st = start(r, threads < 1 ? 1 : threads);
+    if (st == PARE_OK)
+        *out = r;
+    else
+        pare_reader_close(r);
+    return st;
+}
+
+static pare_status order_of_list(void *user, int64_t first, int64_t count, int64_t *out)
+{
+    const pare_reader *r = user;
+    memcpy(out, r->list + first, (size_t)count * sizeof *out);
+    return PARE_OK;
+}
+
+static pare_status copy_list(pare_reader *r, const int64_t *samples)
+{
+    PARE_TRY(check_samples(r, samples, r->n));
+    if (!(r->list = pare_alloc(r->ctx, (size_t)r->n, sizeof *samples))) return PARE_MEMORY;
+    memcpy(r->list, samples, (size_t)r->n * sizeof *samples);
+    return PARE_OK;
+}
+
+pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
+                             const int64_t *samples, int64_t n, int batch, int threads)
+{
+    pare_reader *r = NULL;
+    PARE_TRY(reader_new(ctx, &r, data, &(pare_reader_plan){.order = order_of_list, .n = n}, batch));
+    r->plan.user = r;
+    pare_status st = copy_list(r, samples);
+    if (st == PARE_OK) st = start(r, threads < 1 ? 1 : threads);
+    if (st == PARE_OK)
+        *out = r;
+    else
+        pare_reader_close(r);
+    return st;
 }
 
 void pare_reader_close(pare_reader *r)
