@@ -170,6 +170,8 @@ void pare_runner_free(pare_runner *runner)
 
 const pare_plan *pare_runner_plan(const pare_runner *runner) { return runner->plan; }
 
+pare_ctx *pare_runner_ctx(const pare_runner *runner) { return runner->ctx; }
+
 static void input_point(pare_runner *r, int i, void *data)
 {
     if (r->input[i] == data) return;

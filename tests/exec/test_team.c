@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Teams: the same bytes with any number of threads, sums over slices, the order in which slices are
+   taken, failures. */
+#include "runtime/exec/exec.h"
+#include "runtime/ops/ops.h"
+#include "tests/passes/graph_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { SLICES = 7, ROWS = 3, WIDTH = 5, SIZE = ROWS * WIDTH };
+
+typedef struct bench {
+    graph_case g;
+    pare_plan *plan;
+    pare_team *team;
+    float x[SLICES][SIZE];
+    float y[SLICES][SIZE], sum[SLICES][WIDTH]; /* what came out */
+    double wide[SLICES][WIDTH];
+    int order[SLICES], taken; /* slices as they were taken */
+    int load_fails, take_fails;
+} bench;
+
+static pare_node *slice_sum(bench *b, pare_value **in, int count, const char *const *out)
+{
+    pare_node *node;
+    pare_value *made[2];
+    pare_graph *graph = b->g.model->graph;
+    for (int i = 0; i < count; i++)
+        assert_int_equal(pare_value_new(graph, &made[i], out[i]), PARE_OK);
+    assert_int_equal(pare_node_new(graph, &node, graph->node_count, "SliceSum", PARE_DOMAIN, out[0],
+                                   in, count, made, count),
+                     PARE_OK);
+    return node;
+}
+
+/* s = the sum of x's rows, d = s as f64; y = x / s. With sums: s is summed over slices, then d and
+   s (together), then t = s + s again; y = x / t. */
+static void build(bench *b, bool sums)
+{
+    const int64_t zero = 0;
+    memset(b, 0, sizeof *b);
+    b->load_fails = -3;
+    b->take_fails = -1;
+    graph_open(&b->g, 21);
+    graph_input(&b->g, "x", PARE_f32, 2, (int64_t[]){ROWS, WIDTH});
+    graph_ints(&b->g, "axes", 1, (int64_t[]){1}, &zero);
+    assert_int_equal(
+        pare_node_set_int(graph_node(&b->g, "ReduceSum", "x axes", "s"), "keepdims", 0), PARE_OK);
+    assert_int_equal(pare_node_set_int(graph_node(&b->g, "Cast", "s", "d"), "to", 11), PARE_OK);
+    const char *t = "s";
+    if (sums) {
+        pare_value *in[] = {graph_value(&b->g, "s"), graph_value(&b->g, "d")};
+        slice_sum(b, in, 2, (const char *const[]){"s1", "d1"});
+        graph_node(&b->g, "Add", "s1 s", "s2");
+        slice_sum(b, (pare_value *[]){graph_value(&b->g, "s2")}, 1, (const char *const[]){"t"});
+        t = "t";
+    }
+    char in[8] = "x ";
+    graph_node(&b->g, "Div", strcat(in, t), "y");
+    graph_output(&b->g, "y");
+    graph_output(&b->g, sums ? "s1" : "s");
+    graph_output(&b->g, sums ? "d1" : "d");
+    uint32_t seed = 1;
+    for (int i = 0; i < SLICES * SIZE; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        b->x[i / SIZE][i % SIZE] = (float)(seed >> 8) / 16777216.0f + 0.01f;
+    }
+    pare_plan_options options = {.threads = 1, .canonical = true};
+    if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &options) != PARE_OK)
+        fail_msg("%s", b->g.ctx.message);
+}
+
+static void open(bench *b, bool sums, int threads)
+{
+    build(b, sums);
+    assert_int_equal(pare_team_new(&b->g.ctx, &b->team, b->plan, SLICES, threads), PARE_OK);
+}
+
+static void close(bench *b)
+{
+    pare_team_free(b->team);
+    pare_plan_free(b->plan);
+    graph_close(&b->g);
+}
+
+static pare_status load(void *user, int slice, pare_runner *runner)
+{
+    bench *b = user;
+    if (slice == b->load_fails || slice == b->load_fails + 2)
+        return PARE_FAIL(pare_runner_ctx(runner), INPUT, "slice %d cannot be read", slice);
+    pare_runner_set_input(runner, 0, b->x[slice]);
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int slice, pare_runner *runner)
+{
+    bench *b = user;
+    if (slice == b->take_fails)
+        return PARE_FAIL(pare_runner_ctx(runner), MEMORY, "slice %d cannot be kept", slice);
+    b->order[b->taken++] = slice;
+    memcpy(b->y[slice], pare_runner_output(runner, 0).data, sizeof b->y[slice]);
+    memcpy(b->sum[slice], pare_runner_output(runner, 1).data, sizeof b->sum[slice]);
+    memcpy(b->wide[slice], pare_runner_output(runner, 2).data, sizeof b->wide[slice]);
+    return PARE_OK;
+}
+
+static pare_status run(bench *b)
+{
+    b->taken = 0;
+    return pare_team_run(b->team, &(pare_team_work){load, take, b});
+}
+
+static void expect_order(const bench *b, int count)
+{
+    assert_int_equal(b->taken, count);
+    for (int i = 0; i < count; i++) assert_int_equal(b->order[i], i);
+}
+
+/* ReduceSum adds in double. */
+static void row_sums(const float *x, float *s)
+{
+    for (int c = 0; c < WIDTH; c++)
+        s[c] = (float)((double)x[c] + (double)x[WIDTH + c] + (double)x[2 * WIDTH + c]);
+}
+
+/* The definition: sums in order of slices, in the tensor's type. */
+static void expect_sums(const bench *b)
+{
+    float s[SLICES][WIDTH], s1[WIDTH], t[WIDTH];
+    double d1[WIDTH];
+    for (int i = 0; i < SLICES; i++) row_sums(b->x[i], s[i]);
+    for (int c = 0; c < WIDTH; c++) {
+        s1[c] = s[0][c];
+        d1[c] = (double)s[0][c];
+        for (int i = 1; i < SLICES; i++) {
+            s1[c] += s[i][c];
+            d1[c] += (double)s[i][c];
+        }
+        t[c] = s1[c] + s[0][c];
+        for (int i = 1; i < SLICES; i++) t[c] += s1[c] + s[i][c];
+    }
+    for (int i = 0; i < SLICES; i++) {
+        assert_memory_equal(b->sum[i], s1, sizeof s1);
+        assert_memory_equal(b->wide[i], d1, sizeof d1);
+        for (int k = 0; k < SIZE; k++) assert_true(b->y[i][k] == b->x[i][k] / t[k % WIDTH]);
+    }
+}
+
+static void expect_apart(const bench *b)
+{
+    for (int i = 0; i < SLICES; i++) {
+        float s[WIDTH];
+        row_sums(b->x[i], s);
+        assert_memory_equal(b->sum[i], s, sizeof s);
+        for (int k = 0; k < SIZE; k++) assert_true(b->y[i][k] == b->x[i][k] / s[k % WIDTH]);
+    }
+}
+
+static void threads_change_nothing(void **state)
+{
+    static const int threads[] = {1, 2, 3, 5, 64};
+    (void)state;
+    for (int sums = 0; sums < 2; sums++)
+        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+            bench b;
+            open(&b, sums, threads[i]);
+            assert_int_equal(pare_team_threads(b.team), threads[i] < SLICES ? threads[i] : SLICES);
+            for (int again = 0; again < 20; again++) {
+                memset(b.y, 0, sizeof b.y);
+                if (run(&b) != PARE_OK) fail_msg("%s", b.g.ctx.message);
+                expect_order(&b, SLICES);
+                (sums ? expect_sums : expect_apart)(&b);
+            }
+            close(&b);
+        }
+}
+
+/* A plain run, and a team of one slice. */
+static void a_slice_alone_is_its_own_sum(void **state)
+{
+    (void)state;
+    bench b;
+    pare_runner *runner;
+    float s[WIDTH];
+    build(&b, true);
+    row_sums(b.x[0], s);
+    assert_int_equal(pare_runner_new(&b.g.ctx, &runner, b.plan), PARE_OK);
+    pare_runner_set_input(runner, 0, b.x[0]);
+    assert_int_equal(pare_runner_run(runner), PARE_OK);
+    assert_memory_equal(pare_runner_output(runner, 1).data, s, sizeof s);
+    pare_runner_free(runner);
+    assert_int_equal(pare_team_new(&b.g.ctx, &b.team, b.plan, 1, 0), PARE_OK);
+    assert_int_equal(run(&b), PARE_OK);
+    expect_order(&b, 1);
+    assert_memory_equal(b.sum[0], s, sizeof s);
+    close(&b);
+}
+
+static void the_first_failure_is_told(void **state)
+{
+    (void)state;
+    for (int sums = 0; sums < 2; sums++)
+        for (int threads = 1; threads <= SLICES; threads++)
+            for (int slice = 0; slice < SLICES; slice++) {
+                bench b;
+                char text[64];
+                open(&b, sums, threads);
+                b.load_fails = slice;
+                assert_int_equal(run(&b), PARE_INPUT);
+                snprintf(text, sizeof text, "slice %d cannot be read", slice);
+                assert_string_equal(b.g.ctx.message, text);
+                expect_order(&b, sums ? 0 : slice);
+                pare_ctx_clear(&b.g.ctx);
+                b.load_fails = -3;
+                b.take_fails = slice;
+                assert_int_equal(run(&b), PARE_MEMORY);
+                snprintf(text, sizeof text, "slice %d cannot be kept", slice);
+                assert_string_equal(b.g.ctx.message, text);
+                expect_order(&b, slice);
+                pare_ctx_clear(&b.g.ctx);
+                b.take_fails = -1;
+                assert_int_equal(run(&b), PARE_OK); /* it goes on as if nothing had been */
+                expect_order(&b, SLICES);
+                (sums ? expect_sums : expect_apart)(&b);
+                close(&b);
+            }
+}
+
+static void allocations_fail_cleanly(void **state)
+{
+    (void)state;
+    for (int sums = 0; sums < 2; sums++) {
+        bench b;
+        pare_status st = PARE_MEMORY;
+        build(&b, sums);
+        for (long n = 0; st != PARE_OK; n++) {
+            pare_ctx_clear(&b.g.ctx);
+            b.g.ctx.fail_after = n;
+            st = pare_team_new(&b.g.ctx, &b.team, b.plan, SLICES, 2);
+            b.g.ctx.fail_after = -1;
+            if (st == PARE_OK) break;
+            assert_int_equal(st, PARE_MEMORY);
+            assert_true(*b.g.ctx.message);
+            assert_null(b.team);
+            assert_in_range(n, 0, 1000);
+        }
+        assert_int_equal(run(&b), PARE_OK);
+        close(&b);
+    }
+}
+
+static void a_stop_is_obeyed(void **state)
+{
+    (void)state;
+    bench b;
+    volatile int stop = 1;
+    open(&b, true, 2);
+    b.g.ctx.interrupted = &stop;
+    assert_int_equal(run(&b), PARE_INTERRUPTED);
+    expect_order(&b, 0);
+    close(&b);
+}
+
+static void types_other_than_floats_are_refused(void **state)
+{
+    (void)state;
+    bench b;
+    pare_plan *plan;
+    memset(&b, 0, sizeof b);
+    graph_open(&b.g, 21);
+    pare_value *x = graph_input(&b.g, "x", PARE_s32, 1, (int64_t[]){3});
+    slice_sum(&b, &x, 1, (const char *const[]){"y"});
+    graph_output(&b.g, "y");
+    assert_int_equal(pare_plan_new(&b.g.ctx, &plan, b.g.model, NULL, 0, NULL), PARE_INPUT);
+    assert_string_equal(
+        b.g.ctx.message,
+        "m.onnx: node 'y' (SliceSum): its input 0 has type s32, expected f32 or f64");
+    graph_close(&b.g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(a_slice_alone_is_its_own_sum),
+        cmocka_unit_test(the_first_failure_is_told),
+        cmocka_unit_test(allocations_fail_cleanly),
+        cmocka_unit_test(a_stop_is_obeyed),
+        cmocka_unit_test(types_other_than_floats_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
