@@ -2,7 +2,9 @@
 #include "formats/json.h"
 #include "formats/file.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 pare_status pare_json_read(pare_ctx *ctx, json_t **out, const char *path)
 {
@@ -66,4 +68,51 @@ pare_status pare_json_write(pare_ctx *ctx, const json_t *json, const char *path)
                    : PARE_FAIL(ctx, INPUT, "%s: its JSON holds text that is not UTF-8", path);
     }
     return pare_output_commit(s.output);
+}
+
+static pare_status fail_line(pare_ctx *ctx, const char *path, size_t at)
+{
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: byte %zu: begins a line that is no JSON object, so that this is no log; "
+                     "move the file away",
+                     path, at);
+}
+
+/* Bytes of the lines that stay. */
+static pare_status lines_kept(pare_ctx *ctx, const char *path, const pare_map *map, int64_t last,
+                              size_t *kept)
+{
+    const char *text = (const char *)map->data, *end = text + map->size, *next;
+    bool begun = false; /* a line with a step came */
+    *kept = 0;
+    if (text < end && *text != '{') return fail_line(ctx, path, 0);
+    for (const char *line = text; line < end; line = next) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) break;
+        next = stop + 1;
+        json_t *json = json_loadb(line, (size_t)(stop - line), 0, NULL);
+        bool good = json_is_object(json);
+        json_t *step = json_object_get(json, "step");
+        bool has = json_is_integer(step), beyond = has && json_integer_value(step) > last;
+        json_decref(json);
+        if (!good) return fail_line(ctx, path, (size_t)(line - text));
+        begun |= has;
+        if (beyond) break;
+        if (has || !begun) *kept = (size_t)(next - text);
+    }
+    return PARE_OK;
+}
+
+pare_status pare_json_lines_cut(pare_ctx *ctx, const char *path, int64_t last)
+{
+    pare_map map;
+    size_t kept = 0;
+    if (access(path, F_OK) && errno == ENOENT) return PARE_OK;
+    PARE_TRY(pare_map_open(ctx, &map, path));
+    pare_status st = lines_kept(ctx, path, &map, last, &kept);
+    bool shorter = kept < map.size;
+    pare_map_close(&map);
+    if (st == PARE_OK && shorter && truncate(path, (off_t)kept))
+        st = PARE_FAIL(ctx, IO, "%s: cannot be cut: %s", path, strerror(errno));
+    return st;
 }

@@ -276,6 +276,49 @@ static void long_json_is_whole(void **state)
     json_decref(list);
 }
 
+/* A log goes back to a step: what it is, the step, how many bytes stay (-1: it is refused). */
+static void a_log_is_cut_back(void **state)
+{
+    place *p = *state;
+    static const struct cut {
+        const char *text;
+        int64_t last;
+        int kept;
+    } cuts[] = {
+        {"{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 2, 22},
+        {"{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 3, 33},
+        {"{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 0, 0},
+        {"{\"step\":1}\n{\"step\":1,\"loss\":0.5}\n{\"step\":2}\n", 1, 33},
+        {"{\"seed\":1}\n{\"step\":1}\n{\"step\":2}\n", 0, 11},
+        {"{\"seed\":1}\n{\"step\":1}\n{\"end\":true}\n", 1, 22}, /* told after the step */
+        {"{\"step\":1}\n{\"note\":0}\n{\"step\":2}\n", 2, 33},
+        {"{\"step\":1}\n{\"step\":2}", 2, 11}, /* unfinished */
+        {"{\"step\":1}\n{\"ste", 2, 11},
+        {"{\"step\":1}\n{\"step\":\"2\"}\n", 2, 11}, /* no number: told after step 1 */
+        {"", 2, 0},
+        {"no log", 2, -1},
+        {"{\"ste", 2, 0},
+        {"no log\n", 2, -1},
+        {"{\"step\":1}\n\n{\"step\":2}\n", 2, -1},
+        {"{\"step\":1}\n[2]\n", 2, -1},
+    };
+    assert_int_equal(pare_json_lines_cut(&p->ctx, p->path, 7), PARE_OK); /* not there */
+    assert_int_equal(count_entries(p->folder), 0);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        const struct cut *c = &cuts[i];
+        char want[64] = "";
+        size_t kept = c->kept < 0 ? strlen(c->text) : (size_t)c->kept;
+        memcpy(want, c->text, kept);
+        pare_ctx_clear(&p->ctx);
+        assert_int_equal(pare_file_write(&p->ctx, p->path, c->text, strlen(c->text)), PARE_OK);
+        assert_int_equal(pare_json_lines_cut(&p->ctx, p->path, c->last),
+                         c->kept < 0 ? PARE_INPUT : PARE_OK);
+        assert_content(p, want);
+        if (c->kept < 0) assert_non_null(strstr(p->ctx.message, p->path));
+    }
+    assert_non_null(strstr(p->ctx.message, "byte 11: begins a line that is no JSON object"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -293,6 +336,7 @@ int main(void)
         TEST(json_goes_there_and_back),
         TEST(bad_json_is_located),
         TEST(long_json_is_whole),
+        TEST(a_log_is_cut_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints of a training run: one file with named memory (weights, moments, statistics,
+   counters, the best so far) and the facts that say which run it belongs to. A checkpoint is
+   replaced whole: written without a name, flushed to disk, renamed over the old one; whatever
+   happens, the old or the new one is there.
+
+   The file, little-endian, is a head, then the blobs' bytes, one behind the other:
+     "PARECKPT"
+     u32 version (1), u32 facts, u32 blobs, u32 zero
+     u64 bytes of the head without its hash, u64 bytes of the file
+     each fact: u32, u32 lengths of name and value; name; value
+     each blob: u32 length of name, u32 zero, u64 bytes, 16 bytes XXH3-128 of them; name
+     16 bytes XXH3-128 of the head so far */
+#ifndef PARE_DISTILL_CHECKPOINT_H
+#define PARE_DISTILL_CHECKPOINT_H
+
+#include "runtime/base/ctx.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What must be equal for a run to go on from a checkpoint: hashes of the models and the data,
+   options that reach a weight, kernels, instruction set. The value is for people, too. */
+typedef struct pare_checkpoint_fact {
+    const char *name, *value;
+} pare_checkpoint_fact;
+
+/* Memory that is written from, or read back into. Names are different. */
+typedef struct pare_checkpoint_blob {
+    const char *name;
+    void *data;
+    size_t bytes;
+} pare_checkpoint_blob;
+
+typedef struct pare_checkpoint {
+    const pare_checkpoint_fact *fact;
+    int fact_count;
+    const pare_checkpoint_blob *blob;
+    int blob_count;
+} pare_checkpoint;
+
+/* Writes, also where a stop was asked for (pare_ctx_poll): then it is wanted most. PARE_IO (disk
+   full, no permission): the message names the file, the old one is as it was and nothing lies
+   beside it, so that a run may warn, pare_ctx_clear and go on. */
+PARE_NODISCARD pare_status pare_checkpoint_write(pare_ctx *ctx, const char *path,
+                                                 const pare_checkpoint *checkpoint);
+
+/* Reads into the blobs' memory once everything has been checked; else none of it is touched.
+   PARE_IO: cannot be opened. PARE_INPUT, naming file and difference: no checkpoint, another version
+   of the format, cut, damaged, a fact or a blob that is not this run's. */
+PARE_NODISCARD pare_status pare_checkpoint_read(pare_ctx *ctx, const char *path,
+                                                const pare_checkpoint *checkpoint);
+/* The same of a file's content in memory; path: for messages. */
+PARE_NODISCARD pare_status pare_checkpoint_parse(pare_ctx *ctx, const char *path, const void *data,
+                                                 size_t size, const pare_checkpoint *checkpoint);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
