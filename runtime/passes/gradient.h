@@ -39,7 +39,8 @@ typedef struct pare_gradient {
 /* Makes it in place from a float model whose input sizes are all known: opset lifted, shapes
    inferred and constants folded on the way. Where the logits are a Softmax's result, the Softmax is
    part of the loss. Parameters behind an operator without a rule freeze; a warning names the
-   operator. BatchNormalization is frozen: its mean and variance are constants. PARE_INPUT: a name
+   operator. BatchNormalization is frozen, its mean and variance are constants, unless
+   pare_pass_train_batchnorm came before. PARE_INPUT: a name
    that does not exist or is not float, logits that are not [rows, classes], a loss of more than one
    element; PARE_UNSUPPORTED: an input of unknown size. */
 PARE_NODISCARD pare_status pare_pass_gradient(pare_model *model, pare_gradient *out,

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SoftmaxKL (ops/loss.c): the plain kernel in double, f32 with float exponentials and sums in
+   double. With s = student / T less its largest, t likewise, and sums S, U of e^s, e^t:
+     KL = sum e^t (t - s) / U - ln U + ln S */
+#include "runtime/cpu/ref.h"
+#include "runtime/cpu/vmath.h"
+
+#include <math.h>
+
+static double temperature_of(const pare_node *node)
+{
+    return (double)pare_node_float(node, "temperature", 1);
+}
+
+static bool has_gradient(const pare_call *c) { return c->out_count > 1 && c->out[1].dtype; }
+
+static bool kl_can(const pare_prep *p)
+{
+    return (p->in[0].dtype == PARE_f32 || p->in[0].dtype == PARE_f64) && p->in[0].rank > 0 &&
+           pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->in[1]);
+}
+
+static int64_t classes_of(const pare_view *x) { return x->dim[x->rank - 1]; }
+
+static int64_t rows_of(const pare_view *x)
+{
+    return classes_of(x) ? pare_view_count(x) / classes_of(x) : 0;
+}
+
+/* --- in double --- */
+
+/* The largest, and the sum of e^((x - largest) / temperature). */
+static double exponents(const pare_view *x, int64_t at, int64_t n, double temperature, double *sum)
+{
+    double top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, pare_ref_get(x, at + i));
+    *sum = 0;
+    for (int64_t i = 0; i < n; i++) *sum += exp((pare_ref_get(x, at + i) - top) / temperature);
+    return top;
+}
+
+static double ref_row(const pare_call *c, int64_t at, int64_t n, double temperature, double factor)
+{
+    double ss, us, kl = 0;
+    const double top_s = exponents(&c->in[0], at, n, temperature, &ss);
+    const double top_t = exponents(&c->in[1], at, n, temperature, &us);
+    for (int64_t i = 0; i < n; i++) {
+        const double s = (pare_ref_get(&c->in[0], at + i) - top_s) / temperature;
+        const double t = (pare_ref_get(&c->in[1], at + i) - top_t) / temperature;
+        const double p = exp(t) / us;
+        if (p > 0) kl += p * (t - s);
+        if (has_gradient(c)) pare_ref_set(&c->out[1], at + i, (exp(s) / ss - p) * factor);
+    }
+    return kl - log(us) + log(ss);
+}
+
+static pare_status ref_run(const pare_call *c)
+{
+    const int64_t rows = rows_of(&c->in[0]), n = classes_of(&c->in[0]);
+    const double temperature = temperature_of(c->node);
+    double sum = 0;
+    for (int64_t r = 0; r < rows; r++)
+        sum += ref_row(c, r * n, n, temperature, temperature / (double)rows);
+    pare_ref_set(&c->out[0], 0, temperature * temperature * sum / (double)rows);
+    return PARE_OK;
+}
+
+/* --- f32 --- */
+
+PARE_CLONES static float largest(const float *x, int64_t n)
+{
+    float top = -INFINITY;
+    _Pragma("omp simd reduction(max : top)") for (int64_t i = 0; i < n; i++) top =
+        x[i] > top ? x[i] : top;
+    return top;
+}
+
+/* s, t: become e^s, e^t. */
+PARE_CLONES static double f32_row(const float *student, const float *teacher, int64_t n,
+                                  float inverse, float *restrict s, float *restrict t, double *ss,
+                                  double *us)
+{
+    const float top_s = largest(student, n), top_t = largest(teacher, n);
+    double sum = 0, sum_t = 0, dot = 0;
+    _Pragma("omp simd reduction(+ : sum, sum_t, dot)") for (int64_t i = 0; i < n; i++)
+    {
+        const float a = (student[i] - top_s) * inverse, b = (teacher[i] - top_t) * inverse;
+        const float q = pare_vexp(a), p = pare_vexp(b);
+        s[i] = q;
+        t[i] = p;
+        sum += (double)q;
+        sum_t += (double)p;
+        dot += p > 0 ? (double)p * (double)(b - a) : 0;
+    }
+    *ss = sum;
+    *us = sum_t;
+    return dot / sum_t - log(sum_t) + log(sum);
+}
+
+PARE_CLONES static void f32_gradient(float *to, const float *s, const float *t, int64_t n, float a,
+                                     float b)
+{
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) to[i] = s[i] * a - t[i] * b;
+}
+
+static bool f32_can(const pare_prep *p)
+{
+    return kl_can(p) && p->in[0].dtype == PARE_f32 && p->in[1].dtype == PARE_f32;
+}
+
+static pare_status f32_prepare(pare_prep *p)
+{
+    p->scratch = 2 * sizeof(float) * (size_t)classes_of(&p->in[0]);
+    return PARE_OK;
+}
+
+static pare_status f32_run(const pare_call *c)
+{
+    const int64_t rows = rows_of(&c->in[0]), n = classes_of(&c->in[0]);
+    const double temperature = temperature_of(c->node), factor = temperature / (double)rows;
+    float *s = c->scratch, *t = s + n;
+    double sum = 0, ss, us;
+    for (int64_t r = 0; r < rows; r++) {
+        sum += f32_row((const float *)c->in[0].data + r * n, (const float *)c->in[1].data + r * n,
+                       n, (float)(1 / temperature), s, t, &ss, &us);
+        if (has_gradient(c))
+            f32_gradient((float *)c->out[1].data + r * n, s, t, n, (float)(factor / ss),
+                         (float)(factor / us));
+    }
+    *(float *)c->out[0].data = (float)(temperature * temperature * sum / (double)rows);
+    return PARE_OK;
+}
+
+static const pare_kernel softmax_kl_f32 = {
+    .name = "softmax_kl_f32", .can = f32_can, .prepare = f32_prepare, .run = f32_run};
+static const pare_kernel ref_softmax_kl = {
+    .name = "ref_softmax_kl", .can = kl_can, .run = ref_run, .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_softmax_kl[] = {&softmax_kl_f32, &ref_softmax_kl, NULL};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses that make their own gradient, as second output: CrossEntropy (grad_norm.c), and
+     SoftmaxKL (student, teacher) -> loss, dstudent     attribute temperature T
+   of logits [..., classes]: the mean over rows of T^2 KL(p || q), p = softmax(teacher / T),
+   q = softmax(student / T) (Hinton, Vinyals, Dean 2015, "Distilling the knowledge in a neural
+   network"; T^2 keeps gradients as large as at T = 1). By student it is T (q - p) / rows. */
+#include "runtime/ops/grad.h"
+
+pare_status pare_infer_softmax_kl(pare_node *node)
+{
+    pare_value *student, *teacher;
+    const pare_shape one = {.rank = 0};
+    char a[256], b[256];
+    PARE_TRY(pare_infer_need(node, 0, &student));
+    PARE_TRY(pare_infer_need(node, 1, &teacher));
+    PARE_TRY(pare_infer_same_type(node, 0, 1));
+    float temperature = pare_node_float(node, "temperature", 1);
+    if (!(temperature > 0))
+        return PARE_FAIL_NODE(node, INPUT, "temperature is %g, it must be above 0",
+                              (double)temperature);
+    if (student->shape.rank == 0)
+        return PARE_FAIL_NODE(node, INPUT, "its logits are one number, expected [rows, classes]");
+    if (pare_shape_known(&student->shape) && pare_shape_known(&teacher->shape) &&
+        !pare_shape_equal(&student->shape, &teacher->shape))
+        return PARE_FAIL_NODE(node, INPUT, "logits '%s' are %s, those of the teacher ('%s') %s",
+                              student->name, pare_shape_text(&student->shape, a, sizeof a),
+                              teacher->name, pare_shape_text(&teacher->shape, b, sizeof b));
+    pare_infer_out(node, 0, student->dtype, &one);
+    pare_infer_out(node, 1, student->dtype, &student->shape);
+    return PARE_OK;
+}
+
+/* dlogits = dloss * second output; a node made without one is computed again with it. */
+pare_status pare_grad_own(pare_grad *g, const pare_node *node)
+{
+    pare_value *dloss = pare_grad_of(g, node->out[0]);
+    pare_value *own = node->out_count > 1 ? node->out[1] : NULL;
+    if (own && pare_grad_of(g, own))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "its gradient has no gradient rule");
+    if (node->in_count > 1 && pare_grad_wants(g, node->in[1]))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has a gradient rule for its first input only");
+    if (!dloss) return g->status;
+    if (!own) {
+        pare_node *again = pare_grad_begin(g, node->op_type, node->in, node->in_count, 2);
+        pare_grad_attrs(g, again, node);
+        pare_grad_end(g, again);
+        if (g->status != PARE_OK) return g->status;
+        own = again->out[1];
+    }
+    pare_grad_give(g, node->in[0], PARE_EMIT(g, "Mul", own, dloss));
+    return g->status;
+}
