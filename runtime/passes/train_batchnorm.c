@@ -2,11 +2,13 @@
 #include "runtime/passes/train_batchnorm.h"
 #include "runtime/ops/ops.h"
 
-static bool is_statistic(const pare_node *node, int i)
+/* The initializer that input i is, itself or handed on by Identity; NULL: it is computed. */
+static const pare_tensor *statistic(const pare_node *node, int i)
 {
     const pare_value *v = pare_node_in(node, i);
-    return v && v->is_init && v->data && v->graph == node->graph &&
-           (v->dtype == PARE_f32 || v->dtype == PARE_f64);
+    while (v && v->producer && pare_node_is(v->producer, "Identity")) v = v->producer->in[0];
+    bool held = v && v->is_init && v->data && v->graph == node->graph;
+    return held && (v->dtype == PARE_f32 || v->dtype == PARE_f64) ? v->data : NULL;
 }
 
 /* Outputs but Y are read by nobody, and each channel (not each element) has its statistics. */
@@ -14,7 +16,7 @@ static bool can_train(const pare_node *node)
 {
     for (int i = 1; i < node->out_count; i++)
         if (node->out[i] && (node->out[i]->user_count || node->out[i]->is_output)) return false;
-    return pare_node_int(node, "spatial", 1) && is_statistic(node, 3) && is_statistic(node, 4);
+    return pare_node_int(node, "spatial", 1) && statistic(node, 3) && statistic(node, 4);
 }
 
 /* A new value beside the node's output. */
@@ -35,7 +37,7 @@ static pare_status convert(pare_node *node, pare_trained_norm *out)
     const int at = pare_node_index(node);
     *out = (pare_trained_norm){.mean = mean->name,
                                .variance = node->in[4]->name,
-                               .mean0 = mean->data,
+                               .mean0 = statistic(node, 3),
                                .momentum = pare_node_float(node, "momentum", 0.9f)};
     PARE_TRY(value_beside(node, "own_sums", &own));
     PARE_TRY(value_beside(node, "sums", &sums));

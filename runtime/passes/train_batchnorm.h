@@ -12,7 +12,8 @@ extern "C" {
 /* A node that trains. Names and numbers are the model's. */
 typedef struct pare_trained_norm {
     const char *sums; /* a new output, f64 [3, channels]: pare_trained_norm_moments reads it */
-    const char *mean, *variance; /* initializers: the running statistics, (channels) */
+    const char *mean, *variance; /* the running statistics, (channels): initializers, or made of one
+                                    by Identity, as exporters write tensors of equal content */
     const pare_tensor *mean0;    /* what `mean` holds now, which the sums are made against */
     float momentum;              /* running = running * momentum + batch's * (1 - momentum) */
 } pare_trained_norm;

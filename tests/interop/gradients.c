@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients MODEL OUT LOSS RUNS plain|fast NAME=DIMS=FILE...: the gradient of the loss ("labels" or
-   "top1") by every float initializer. Input NAME has these dims (1x3x224x224) and its raw bytes in
-   FILE; labels are s64 of that name. Writes OUT/N.bin and a line "N name" for gradient N, "loss L",
-   and "seconds S": the fastest of RUNS runs. */
+/* gradients MODEL OUT LOSS RUNS plain|fast[-train] NAME=DIMS=FILE...: the gradient of the loss
+   ("labels" or "top1") by every float initializer; with -train by the statistics of the batch.
+   Input NAME has these dims (1x3x224x224) and its raw bytes in FILE; labels are s64 of that name.
+   Writes OUT/N.bin and a line "N name" for gradient N, "loss L", and "seconds S": the fastest of
+   RUNS runs. With -train each running mean and variance has a file, too: that of the batch. */
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "runtime/passes/gradient.h"
+#include "runtime/passes/train_batchnorm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +82,9 @@ static bool inputs_fill(pare_runner *runner, const pare_plan *plan, const input 
     return true;
 }
 
-static pare_status differentiate(pare_model *model, pare_gradient *out, const char *loss,
-                                 const char ***names, int *count, const input *in, int inputs)
+static pare_status differentiate(pare_model *model, pare_gradient *out, pare_trained_norms *norms,
+                                 const char *const *argv, const char ***names, int *count,
+                                 const input *in, int inputs)
 {
     pare_graph *g = model->graph;
     *names = pare_arena_alloc(&model->arena, (size_t)g->init.count + 1, sizeof **names);
@@ -93,26 +96,62 @@ static pare_status differentiate(pare_model *model, pare_gradient *out, const ch
         pare_value *v = pare_graph_find_own(g, in[i].name);
         if (v && v->is_input) v->shape = in[i].shape;
     }
-    pare_gradient_options options = {.loss =
-                                         strcmp(loss, "labels") ? PARE_LOSS_TOP1 : PARE_LOSS_LABELS,
+    pare_gradient_options options = {.loss = strcmp(argv[3], "labels") ? PARE_LOSS_TOP1
+                                                                       : PARE_LOSS_LABELS,
                                      .by = *names,
                                      .by_count = *count};
+    if (strstr(argv[5], "-train")) {
+        options.keep_outputs = true;
+        PARE_TRY(pare_pass_train_batchnorm(model, norms));
+    }
     return pare_pass_gradient(model, out, &options);
 }
 
-static pare_status report(const pare_runner *runner, const pare_gradient *g,
-                          const char *const *names, int count, const char *folder)
+/* The batch's mean and variance of every node that trains, from outputs `at` on. */
+static bool report_norms(const pare_runner *runner, const pare_trained_norms *norms, int at,
+                         const char *folder, int n)
 {
-    pare_view loss = pare_runner_output(runner, 0);
+    bool ok = true;
+    for (int i = 0; i < norms->count && ok; i++) {
+        const pare_trained_norm *norm = &norms->norm[i];
+        pare_view sums = pare_runner_output(runner, at + i);
+        int64_t c = sums.dim[1];
+        double *moment = calloc(2 * (size_t)c + 1, sizeof *moment);
+        if (!moment) return false;
+        for (int64_t k = 0; k < c; k++) {
+            const pare_tensor *t = norm->mean0;
+            double mean0 = t->dtype == PARE_f64 ? ((const double *)t->data)[k]
+                                                : (double)((const float *)t->data)[k];
+            pare_trained_norm_moments(sums.data, c, k, mean0, &moment[k], &moment[c + k]);
+        }
+        pare_view view = {.dtype = PARE_f64, .rank = 1, .dim = {c}, .stride = {1}, .data = moment};
+        ok = store(folder, n, &view);
+        printf("%d %s\n", n++, norm->mean);
+        view.data = moment + c;
+        ok = ok && store(folder, n, &view);
+        printf("%d %s\n", n++, norm->variance);
+        free(moment);
+    }
+    return ok;
+}
+
+static pare_status report(const pare_runner *runner, const pare_gradient *g,
+                          const pare_trained_norms *norms, const char *const *names, int count,
+                          const char *folder)
+{
+    int first = 0, n = 1; /* the loss, behind what was kept */
+    const pare_plan *plan = pare_runner_plan(runner);
+    while (strcmp(pare_plan_output(plan, first)->name, g->loss)) first++;
+    pare_view loss = pare_runner_output(runner, first);
     printf("loss %.12g\n",
            loss.dtype == PARE_f64 ? *(const double *)loss.data : (double)*(const float *)loss.data);
-    for (int i = 0, n = 1; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         if (!g->gradient[i]) continue;
-        pare_view view = pare_runner_output(runner, n);
+        pare_view view = pare_runner_output(runner, first + n);
         if (!store(folder, n, &view)) return PARE_IO;
         printf("%d %s\n", n++, names[i]);
     }
-    return PARE_OK;
+    return report_norms(runner, norms, first - norms->count, folder, n) ? PARE_OK : PARE_IO;
 }
 
 static void say(void *user, pare_log_level level, const char *line)
@@ -140,7 +179,8 @@ static void profile(pare_runner *runner, const pare_plan *plan)
     free(times);
 }
 
-static pare_status go(pare_ctx *ctx, pare_model **model, char **argv, const input *in, int inputs)
+static pare_status go(pare_ctx *ctx, pare_model **model, const char *const *argv, const input *in,
+                      int inputs)
 {
     const char **names;
     int count = 0;
@@ -148,15 +188,16 @@ static pare_status go(pare_ctx *ctx, pare_model **model, char **argv, const inpu
     pare_gradient gradient;
     pare_plan *plan = NULL;
     pare_runner *runner = NULL;
-    const bool plain = !strcmp(argv[5], "plain");
+    pare_trained_norms norms = {0};
+    const bool plain = !strncmp(argv[5], "plain", 5);
     PARE_TRY(pare_onnx_read(ctx, model, argv[1]));
-    PARE_TRY(differentiate(*model, &gradient, argv[3], &names, &count, in, inputs));
+    PARE_TRY(differentiate(*model, &gradient, &norms, argv, &names, &count, in, inputs));
     pare_plan_options options = {.threads = 1, .canonical = true, .reference = plain};
     pare_status st = pare_plan_new(ctx, &plan, *model, NULL, 0, &options);
     if (st == PARE_OK) st = pare_runner_new(ctx, &runner, plan);
     if (st == PARE_OK && !inputs_fill(runner, plan, in, inputs)) st = PARE_INPUT;
     if (st == PARE_OK) st = run_often(runner, atoi(argv[4]), &best);
-    if (st == PARE_OK) st = report(runner, &gradient, names, count, argv[2]);
+    if (st == PARE_OK) st = report(runner, &gradient, &norms, names, count, argv[2]);
     if (st == PARE_OK) printf("seconds %.6f\n", best);
     if (st == PARE_OK && getenv("GRADIENTS_VERBOSE")) profile(runner, plan);
     pare_runner_free(runner);
@@ -174,7 +215,7 @@ int main(int argc, char **argv)
         if (!input_parse(argv[i], &in[i - 6])) return 2;
     pare_ctx_init(&ctx);
     ctx.log = say;
-    pare_status st = go(&ctx, &model, argv, in, argc - 6);
+    pare_status st = go(&ctx, &model, (const char *const *)argv, in, argc - 6);
     if (st != PARE_OK) fprintf(stderr, "%s\n", ctx.message);
     pare_model_free(model);
     return pare_status_exit_code(st);

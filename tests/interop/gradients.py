@@ -6,6 +6,8 @@ With --models FOLDER the nets NAME.onnx there are compared as well, with their N
 with --exact as f64 models by the plain kernels. In nets with many Relu an f32 rounding that turns the sign
 of one input near 0 switches its gradient on or off, so that PyTorch's own f32 gradients are off, too: by how
 much is printed, and an f32 net passes where ours are no further off than twice that.
+Nets with BatchNormalization are compared with its statistics of the batch, too: gradients, and the running
+statistics after one batch. PyTorch's running variance is that of n - 1 elements, ONNX's (and ours) of n.
 """
 import argparse
 import pathlib
@@ -29,7 +31,8 @@ def integers(tensor):
 class Net:
     """An ONNX graph as a PyTorch function of its inputs and float initializers."""
 
-    def __init__(self, path, dtype):
+    def __init__(self, path, dtype, train=False):
+        self.train, self.running = train, {}
         self.graph = onnx.load(str(path)).graph
         self.dtype = dtype
         self.weights = {}
@@ -46,6 +49,7 @@ class Net:
         for node in self.graph.node:
             attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
             given = [values[name] if name else None for name in node.input]
+            self.names = node.input
             made = getattr(self, node.op_type)(attributes, *given) if hasattr(self, node.op_type) else self.plain(
                 node.op_type, *given)
             for name, value in zip(node.output, made if isinstance(made, (tuple, list)) else [made]):
@@ -93,6 +97,14 @@ class Net:
         return F.conv2d(x, w, b, a.get('strides', 1), pads[:2], a.get('dilations', 1), a.get('group', 1))
 
     def BatchNormalization(self, a, x, scale, bias, mean, variance):
+        if self.train:
+            n, keep = x.numel() // x.shape[1], a.get('momentum', 0.9)
+            after, spread = mean.detach().clone(), variance.detach().clone()
+            y = F.batch_norm(x, after, spread, scale, bias, True, 1 - keep, a.get('epsilon', 1e-5))
+            old = keep * variance.detach()
+            self.running[self.names[3]] = (after, mean, keep)
+            self.running[self.names[4]] = (old + (spread - old) * ((n - 1) / n), variance, keep)
+            return y
         return F.batch_norm(x, mean.detach(), variance.detach(), scale, bias, False, 0, a.get('epsilon', 1e-5))
 
     def LayerNormalization(self, a, x, scale, bias=None):
@@ -161,15 +173,17 @@ class Net:
         return x * torch.ones(integers(shape), dtype=x.dtype)
 
 
-def theirs(path, inputs, labels, dtype):
-    net = Net(path, dtype)
+def theirs(path, inputs, labels, dtype, train=False):
+    net = Net(path, dtype, train)
     fed = {n: torch.from_numpy(v).to(dtype) if v.dtype.kind == 'f' else torch.from_numpy(v)
            for n, v in inputs.items()}
     logits = net.run(fed)
     target = torch.from_numpy(labels) if labels is not None else logits.argmax(1)
     loss = F.cross_entropy(logits, target)
     loss.backward()
-    return loss.item(), {n: w.grad.numpy() for n, w in net.weights.items() if w.grad is not None}
+    gradients = {n: w.grad.numpy() for n, w in net.weights.items() if w.grad is not None}
+    running = {n: [t.detach().numpy() if hasattr(t, 'numpy') else t for t in r] for n, r in net.running.items()}
+    return loss.item(), gradients, running
 
 
 def as_f64(path, folder):
@@ -215,11 +229,17 @@ def with_classes(path, folder):
     return made
 
 
+def running(path):
+    """Names of running statistics."""
+    return {n for node in onnx.load(str(path)).graph.node if node.op_type == 'BatchNormalization'
+            for n in node.input[3:5]}
+
+
 def ours(path, inputs, labels, form, runs=1):
     fed = dict(inputs) if labels is None else {**inputs, 'labels': labels}
     with tempfile.TemporaryDirectory() as folder:
-        if form == 'exact':
-            path, form = as_f64(path, folder), 'plain'
+        if form.startswith('exact'):
+            path, form = as_f64(path, folder), form.replace('exact', 'plain')
             fed = {n: v.astype(np.float64) if v.dtype == np.float32 else v for n, v in fed.items()}
         kind = np.float64 if path.name == 'f64.onnx' else np.float32
         words = [PROGRAM, path, folder, 'top1' if labels is None else 'labels', str(runs), form]
@@ -232,7 +252,9 @@ def ours(path, inputs, labels, form, runs=1):
             raise RuntimeError(done.stderr.strip())
         facts = dict(line.split(' ', 1) for line in done.stdout.splitlines())
         loss, seconds = float(facts.pop('loss')), float(facts.pop('seconds'))
-        gradients = {name: np.fromfile(pathlib.Path(folder) / f'{n}.bin', kind) for n, name in facts.items()}
+        batch = running(path) if form.endswith('-train') else ()
+        gradients = {name: np.fromfile(pathlib.Path(folder) / f'{n}.bin', np.float64 if name in batch else kind)
+                     for n, name in facts.items()}
     return loss, gradients, seconds
 
 
@@ -246,13 +268,16 @@ def off_by(got, expected):
 
 
 def compare(name, path, inputs, labels, form='fast'):
-    expected_loss, expected = theirs(path, inputs, labels, torch.float64)
+    train = form.endswith('-train')
+    expected_loss, expected, moved = theirs(path, inputs, labels, torch.float64, train)
     loss, got, seconds = ours(path, inputs, labels, form)
+    for n, (after, before, keep) in moved.items():
+        expected[n], got[n] = after, keep * before + (1 - keep) * got[n]
     missing = [n for n, e in expected.items() if n not in got and np.abs(e).max() > 0]
     worst, where = off_by(got, expected)
     allowed, note = 1.0, ''
-    if worst > 1 and form == 'fast':
-        own = off_by(theirs(path, inputs, labels, torch.float32)[1], expected)[0]
+    if worst > 1 and form.startswith('fast'):
+        own = off_by(theirs(path, inputs, labels, torch.float32, train)[1], expected)[0]
         allowed, note = max(1.0, 2 * own), f'; PyTorch in f32 {own * LIMIT:.1e}'
     good = not missing and worst <= allowed and abs(loss - expected_loss) <= 1e-4 * abs(expected_loss) + 1e-6
     check(f'{name}/{form}', good, f'loss {loss} for {expected_loss}, missing {missing[:3]}, worst in {where}')
@@ -270,6 +295,8 @@ def zoo(only):
         for form in ('fast', 'exact'):
             compare(f'{path.stem}/labels', path, {'input': x}, labels, form)
             compare(f'{path.stem}/top1', path, {'input': x[:1]}, None, form)
+            if running(path):
+                compare(f'{path.stem}/labels', path, {'input': x}, labels, f'{form}-train')
 
 
 def large(folder, only, forms):
