@@ -12,9 +12,11 @@ enum { TILE_M = 8, TILE_N = 16, BLOCK = 64 };
 enum { WORTH = 20000000 }; /* multiply-adds for which a second thread is woken */
 
 typedef double lanes __attribute__((vector_size(8 * sizeof(double))));
+typedef double half __attribute__((vector_size(4 * sizeof(double))));
 
-/* t (8, 16) = a^T b over packed panels a (rows, 8), b (rows, 16). */
-PARE_CLONES_SUMS static void tile(double *t, const double *a, const double *b, int64_t rows)
+/* t (8, 16) = a^T b over packed panels a (rows, 8), b (rows, 16), all of it in 16 wide registers.
+   Its sums, and those of tile_narrow, are the same chains of multiply-adds. */
+PARE_CLONES_SUMS static void tile_wide(double *t, const double *a, const double *b, int64_t rows)
 {
     lanes s[TILE_M][2] = {0}, x, y;
     for (int64_t r = 0; r < rows; r++, a += TILE_M, b += TILE_N) {
@@ -27,6 +29,37 @@ PARE_CLONES_SUMS static void tile(double *t, const double *a, const double *b, i
         }
     }
     memcpy(t, s, sizeof s);
+}
+
+/* The same a quarter at a time, for 16 registers of half the width. */
+PARE_CLONES_SUMS static void tile_narrow(double *t, const double *a, const double *b, int64_t rows)
+{
+    enum { HIGH = TILE_M / 2, WIDE = TILE_N / 2 };
+    for (int q = 0; q < 4; q++) {
+        const double *left = a + q / 2 * HIGH, *right = b + q % 2 * WIDE;
+        half s[HIGH][2] = {0}, x, y;
+        for (int64_t r = 0; r < rows; r++, left += TILE_M, right += TILE_N) {
+            memcpy(&x, right, sizeof x);
+            memcpy(&y, right + WIDE / 2, sizeof y);
+#pragma GCC unroll 4
+            for (int i = 0; i < HIGH; i++) {
+                s[i][0] += left[i] * x;
+                s[i][1] += left[i] * y;
+            }
+        }
+        for (int i = 0; i < HIGH; i++)
+            memcpy(t + (q / 2 * HIGH + i) * TILE_N + q % 2 * WIDE, s[i], sizeof s[i]);
+    }
+}
+
+typedef void (*tile_fn)(double *t, const double *a, const double *b, int64_t rows);
+
+static tile_fn choose_tile(void)
+{
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx512f")) return tile_narrow;
+#endif
+    return tile_wide;
 }
 
 /* Columns first .. first + width - 1 of p (rows, n) side by side, zeros behind the last. */
@@ -53,6 +86,7 @@ static void add_tile(pare_part c, const double *t, int64_t i0, int64_t j0, int64
 pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_part b, int64_t rows,
                                 int64_t m, int64_t n, double sign, bool upper, int threads)
 {
+    const tile_fn tile = choose_tile();
     int64_t high = (m + TILE_M - 1) / TILE_M, wide = (n + TILE_N - 1) / TILE_N;
     if (rows < 1 || m < 1 || n < 1) return PARE_OK;
     double *left = pare_alloc(ctx, (size_t)(high * rows), TILE_M * sizeof *left);
@@ -162,27 +196,64 @@ static void transpose(double *to, pare_part from, int64_t rows, int64_t columns)
         for (int64_t i = 0; i < rows; i++) to[j * rows + i] = from.data[i * from.step + j];
 }
 
-pare_status pare_linear_solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
-                              int threads)
+/* lower: b is the identity, and of the solution, which is symmetric, the lower triangle will do. On
+   the way to it neither half of the work touches a block above the diagonal. */
+static pare_status solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
+                         bool lower, int threads)
 {
     double *turned = pare_alloc(ctx, (size_t)n * BLOCK, sizeof *turned);
     pare_status st = turned ? PARE_OK : PARE_MEMORY;
     for (int64_t k = 0; k < n && st == PARE_OK; k += BLOCK) {
         int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
-        forward_small(at(u, k, k), size, at(b, k, 0), columns, threads);
+        int64_t wide = lower ? k + size : columns;
+        forward_small(at(u, k, k), size, at(b, k, 0), wide, threads);
         st = pare_linear_product(ctx, at(b, k + size, 0), at(u, k, k + size), at(b, k, 0), size,
-                                 rest, columns, -1, false, threads);
+                                 rest, wide, -1, false, threads);
     }
     for (int64_t k = (n - 1) / BLOCK * BLOCK; k >= 0 && st == PARE_OK; k -= BLOCK) {
         int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
+        int64_t wide = lower ? k + size : columns;
         transpose(turned, at(u, k, k + size), size, rest);
         st = pare_linear_product(ctx, at(b, k, 0), (pare_part){turned, size}, at(b, k + size, 0),
-                                 rest, size, columns, -1, false, threads);
-        backward_small(at(u, k, k), size, at(b, k, 0), columns, threads);
+                                 rest, size, wide, -1, false, threads);
+        backward_small(at(u, k, k), size, at(b, k, 0), wide, threads);
         if (st == PARE_OK) st = pare_ctx_poll(ctx);
     }
     pare_free(turned);
     return st;
+}
+
+pare_status pare_linear_solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
+                              int threads)
+{
+    return solve(ctx, u, n, b, columns, false, threads);
+}
+
+void pare_linear_fill_lower(double *a, int64_t n)
+{
+    enum { SIDE = 32 }; /* squares that a cache holds */
+    for (int64_t i0 = 0; i0 < n; i0 += SIDE)
+        for (int64_t j0 = 0; j0 <= i0; j0 += SIDE)
+            for (int64_t i = i0; i < i0 + SIDE && i < n; i++)
+                for (int64_t j = j0; j < j0 + SIDE && j < i; j++) a[i * n + j] = a[j * n + i];
+}
+
+static void fill_upper(double *a, int64_t n)
+{
+    enum { SIDE = 32 };
+    for (int64_t i0 = 0; i0 < n; i0 += SIDE)
+        for (int64_t j0 = 0; j0 <= i0; j0 += SIDE)
+            for (int64_t i = i0; i < i0 + SIDE && i < n; i++)
+                for (int64_t j = j0; j < j0 + SIDE && j < i; j++) a[j * n + i] = a[i * n + j];
+}
+
+pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_part u, int64_t n, int threads)
+{
+    memset(out, 0, (size_t)(n * n) * sizeof *out);
+    for (int64_t i = 0; i < n; i++) out[i * n + i] = 1;
+    PARE_TRY(solve(ctx, u, n, (pare_part){out, n}, n, true, threads));
+    fill_upper(out, n);
+    return PARE_OK;
 }
 
 void pare_linear_solve_one(const double *u, int64_t step, int64_t n, double *b)

@@ -39,8 +39,15 @@ bool pare_linear_cholesky_small(pare_part a, int64_t n);
 PARE_NODISCARD pare_status pare_linear_solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b,
                                              int64_t columns, int threads);
 
-/* The same for one right-hand side, without scratch. */
+/* out (n, n) = (u^T u)^-1, whole. */
+PARE_NODISCARD pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_part u, int64_t n,
+                                               int threads);
+
+/* Solves u^T u x = b for one right-hand side, without scratch. */
 void pare_linear_solve_one(const double *u, int64_t step, int64_t n, double *b);
+
+/* The lower triangle of a (n, n) becomes what the upper one says. */
+void pare_linear_fill_lower(double *a, int64_t n);
 
 /* y -= f x */
 void pare_linear_take(double *y, const double *x, double f, int64_t n);

@@ -23,11 +23,11 @@ double pare_layer_normal(const pare_moments *m, bool centred, double ridge, cons
     double rows = m->rows > 0 ? m->rows : 1, sum = 0;
     for (int64_t i = 0; i < d; i++) {
         double mean = centred ? m->x[i] / rows : 0;
-        for (int64_t j = i; j < d; j++)
-            a[i * d + j] = a[j * d + i] = m->xx[i * d + j] - mean * m->x[j];
+        for (int64_t j = i; j < d; j++) a[i * d + j] = m->xx[i * d + j] - mean * m->x[j];
         sum += a[i * d + i];
         for (int64_t o = 0; b && o < n; o++) b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
     }
+    pare_linear_fill_lower(a, d);
     double add = ridge * (sum > 0 ? sum / (double)d : 1) + LEAST_PIVOT;
     for (int64_t i = 0; i < d; i++) {
         a[i * d + i] += add;
@@ -53,11 +53,7 @@ pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centre
                        "the second moments of its inputs are singular even with a ridge of %g: the "
                        "data hold values that are not finite",
                        *ridge);
-    if (st == PARE_OK) {
-        memset(inverse, 0, (size_t)(d * d) * sizeof *inverse);
-        for (int64_t i = 0; i < d; i++) inverse[i * d + i] = 1;
-        st = pare_linear_solve(ctx, (pare_part){a, d}, d, (pare_part){inverse, d}, d, threads);
-    }
+    if (st == PARE_OK) st = pare_linear_inverse(ctx, inverse, (pare_part){a, d}, d, threads);
     pare_free(a);
     return st;
 }
@@ -67,12 +63,13 @@ typedef struct group {
     pare_layer_fit *fit;
     pare_ctx *ctx;
     int64_t index, d, n;
-    const pare_moments *fitted, *held; /* four fifths, one */
+    pare_moments *fitted, *held; /* four fifths, one */
     pare_moments *both;
     double *dense, *best, *w; /* dense weights; fitted, unmasked; the result */
     bool *zero;
     double *a, *b;               /* normal equations; b (columns, outputs) */
     bool swept;                  /* w comes from the sweep and is final */
+    double *turned, *product;    /* scratch: (columns, outputs) each */
     int64_t *kept, kept_count;   /* columns that all rows keep; -1: rows differ */
     double masked, fitted_error; /* errors on held-out samples, of the rows that were judged */
     double variance;             /* of these rows there */
@@ -88,6 +85,8 @@ static void group_free(group *g)
     pare_free(g->a);
     pare_free(g->b);
     pare_free(g->kept);
+    pare_free(g->turned);
+    pare_free(g->product);
 }
 
 static pare_status group_open(group *g, pare_layer_fit *fit, int64_t index)
@@ -97,6 +96,8 @@ static pare_status group_open(group *g, pare_layer_fit *fit, int64_t index)
     *g = (group){.fit = fit, .ctx = fit->all->ctx, .index = index, .d = d, .n = n};
     g->fitted = pare_observer_moments(fit->observer, 0, index);
     g->held = pare_observer_moments(fit->observer, 1, index);
+    pare_linear_fill_lower(g->fitted->xx, d);
+    pare_linear_fill_lower(g->held->xx, d);
     PARE_TRY(pare_moments_new(g->ctx, &g->both, d, n));
     pare_moments_add(g->both, g->fitted);
     pare_moments_add(g->both, g->held);
@@ -108,7 +109,10 @@ static pare_status group_open(group *g, pare_layer_fit *fit, int64_t index)
     g->a = pare_alloc(g->ctx, (size_t)(d * d), sizeof(double));
     g->kept = pare_alloc(g->ctx, (size_t)d, sizeof *g->kept);
     g->b = pare_alloc(g->ctx, size, sizeof(double));
-    if (!g->dense || !g->best || !g->w || !g->zero || !g->a || !g->b || !g->kept)
+    g->turned = pare_alloc(g->ctx, size, sizeof(double));
+    g->product = pare_alloc(g->ctx, size, sizeof(double));
+    if (!g->dense || !g->best || !g->w || !g->zero || !g->a || !g->b || !g->kept || !g->turned ||
+        !g->product)
         return PARE_MEMORY;
     for (int64_t o = 0; o < n; o++)
         for (int64_t k = 0; k < d; k++) {
@@ -229,16 +233,13 @@ static double bias_of(const group *g, const pare_moments *m, const double *w, in
     return m->rows > 0 ? sum / m->rows : 0;
 }
 
-/* Squared error over the rows of m of w with bias c, for output r. */
-static double error_of(const group *g, const pare_moments *m, const double *w, int64_t r, double c)
+/* Squared error over the rows of m of w with bias c, for output r; xxw (d): m->xx w. */
+static double error_of(const group *g, const pare_moments *m, const double *w, const double *xxw,
+                       int64_t step, int64_t r, double c)
 {
     double sum = m->tt[r] - 2 * c * m->t[r] + m->rows * c * c;
-    for (int64_t i = 0; i < g->d; i++) {
-        if (w[i] == 0) continue;
-        double inner = m->xx[i * g->d + i] * w[i] / 2;
-        for (int64_t j = i + 1; j < g->d; j++) inner += m->xx[i * g->d + j] * w[j];
-        sum += 2 * w[i] * (inner - m->xt[i * g->n + r] + c * m->x[i]);
-    }
+    for (int64_t i = 0; i < g->d; i++)
+        if (w[i] != 0) sum += w[i] * (xxw[i * step] - 2 * m->xt[i * g->n + r] + 2 * c * m->x[i]);
     return sum;
 }
 
@@ -248,16 +249,25 @@ static bool is_gone(const group *g, int64_t r)
     return g->fit->all->reference && !memchr(g->zero + r * g->d, 0, (size_t)g->d);
 }
 
-/* Of weights fitted on four fifths, on the last. */
-static double judge(const group *g, const double *w, int64_t step)
+/* Squared error over the rows of m, whose xx is whole, of outputs 0, step, 2 step ..., with the
+   biases that the sums of `means` ask for. */
+static pare_status errors(const group *g, const pare_moments *m, const pare_moments *means,
+                          const double *w, int64_t step, double *out)
 {
-    double sum = 0;
-    for (int64_t r = 0; r < g->n; r += step) {
-        const double *row = w + r * g->d;
-        if (is_gone(g, r)) continue;
-        sum += error_of(g, g->held, row, r, bias_of(g, g->fitted, row, r));
+    const int64_t n = (g->n + step - 1) / step;
+    *out = 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t k = 0; k < g->d; k++) g->turned[k * n + j] = w[j * step * g->d + k];
+    memset(g->product, 0, (size_t)(g->d * n) * sizeof *g->product);
+    PARE_TRY(pare_linear_product(g->ctx, (pare_part){g->product, n}, (pare_part){m->xx, g->d},
+                                 (pare_part){g->turned, n}, g->d, g->d, n, 1, false,
+                                 g->fit->all->options->threads));
+    for (int64_t j = 0; j < n; j++) {
+        const double *row = w + j * step * g->d;
+        if (is_gone(g, j * step)) continue;
+        *out += error_of(g, m, row, g->product + j, n, j * step, bias_of(g, means, row, j * step));
     }
-    return sum;
+    return PARE_OK;
 }
 
 static void masked_dense(const group *g, double *w)
@@ -271,25 +281,27 @@ static double variance_of(const pare_moments *m, int64_t r)
     return m->tt[r] - m->t[r] * m->t[r] / m->rows;
 }
 
-/* The ridge that errs least on held-out samples; negative: none does better than the dense weights.
- */
-static double choose_ridge(group *g, int64_t step)
+/* The ridge whose weights, fitted on four fifths, err least on the last; negative: none does better
+   than the dense weights. */
+static pare_status choose_ridge(group *g, int64_t step, double *ridge)
 {
-    double least, best = -1;
+    double least, error;
+    *ridge = -1;
     masked_dense(g, g->best);
-    least = g->masked = judge(g, g->best, step);
+    PARE_TRY(errors(g, g->held, g->fitted, g->best, step, &g->masked));
+    least = g->masked;
     for (int64_t r = 0; r < g->n; r += step)
         if (!is_gone(g, r)) g->variance += variance_of(g->held, r);
     for (int i = 0; i < RIDGES; i++) {
         (void)pare_layer_normal(g->fitted, g->fit->centred, ridges[i], g->dense, g->a, g->b);
         if (!fit_rows(g, step, g->best)) continue;
-        double error = judge(g, g->best, step);
+        PARE_TRY(errors(g, g->held, g->fitted, g->best, step, &error));
         if (!(error < least)) continue;
         least = error;
-        best = ridges[i];
+        *ridge = ridges[i];
     }
     g->fitted_error = least;
-    return best;
+    return PARE_OK;
 }
 
 static double kept_cost(const group *g)
@@ -304,36 +316,39 @@ static double kept_cost(const group *g)
     return sum;
 }
 
-static void refit(group *g, double *ridge)
+static pare_status refit(group *g, double *ridge)
 {
     int64_t step = g->n > JUDGED_ROWS ? (g->n + JUDGED_ROWS - 1) / JUDGED_ROWS : 1;
     if (!same_columns(g, g->kept, &g->kept_count)) g->kept_count = -1;
     if (kept_cost(g) > FIT_LIMIT) { /* the sweep's weights, or the dense ones */
         if (g->fit->masked) masked_dense(g, g->w);
         *ridge = g->fit->masked ? -1 : MASK_RIDGE;
-        return;
+        return PARE_OK;
     }
     if (kept_cost(g) < FIT_LIMIT / 100) step = 1;
-    *ridge = g->held->rows > 0 ? choose_ridge(g, step) : MASK_RIDGE;
+    *ridge = MASK_RIDGE;
+    if (g->held->rows > 0) PARE_TRY(choose_ridge(g, step, ridge));
     masked_dense(g, g->w);
-    if (*ridge < 0) return;
+    if (*ridge < 0) return PARE_OK;
     (void)pare_layer_normal(g->both, g->fit->centred, *ridge, g->dense, g->a, g->b);
-    if (fit_rows(g, 1, g->w)) return;
+    if (fit_rows(g, 1, g->w)) return PARE_OK;
     masked_dense(g, g->w);
     g->fitted_error = g->masked;
     *ridge = -1;
+    return PARE_OK;
 }
 
-/* Error on the held-out fifth, of weights that saw all, and the targets' variance there. */
-static void measure(const group *g, double *error, double *variance)
+/* Adds the error on the held-out fifth, of weights that saw all, and the targets' variance there.
+ */
+static pare_status measure(const group *g, double *error, double *variance)
 {
     const pare_moments *m = g->held->rows > 0 ? g->held : g->both;
-    for (int64_t r = 0; r < g->n; r++) {
-        const double *w = g->w + r * g->d;
-        if (is_gone(g, r)) continue;
-        *error += error_of(g, m, w, r, bias_of(g, g->both, w, r));
-        *variance += variance_of(m, r);
-    }
+    double sum;
+    PARE_TRY(errors(g, m, g->both, g->w, 1, &sum));
+    *error += sum;
+    for (int64_t r = 0; r < g->n; r++)
+        if (!is_gone(g, r)) *variance += variance_of(m, r);
+    return PARE_OK;
 }
 
 static void put_back(group *g)
@@ -351,35 +366,45 @@ static void put_back(group *g)
     }
 }
 
+/* What came of all groups. */
+typedef struct sums {
+    double error, variance;        /* measured */
+    double masked, fitted, judged; /* of choosing the ridge */
+    double ridge;                  /* the largest */
+} sums;
+
+static pare_status fit_group(group *g, int64_t want, sums *s)
+{
+    double ridge = -1;
+    if (!g->fit->masked) PARE_TRY(choose(g, want));
+    PARE_TRY(refit(g, &ridge));
+    if (ridge > s->ridge) s->ridge = ridge;
+    put_back(g);
+    s->masked += g->masked;
+    s->fitted += g->fitted_error;
+    s->judged += g->variance;
+    return measure(g, &s->error, &s->variance);
+}
+
 pare_status pare_layer_fit_run(pare_layer_fit *fit)
 {
     pare_single_layer *facts = fit->layer->facts;
     int64_t groups = fit->layer->columns.groups;
-    double error = 0, variance = 0, ridge = -1, masked = 0, fitted = 0, judged = 0;
+    sums s = {.ridge = -1};
     for (int64_t i = 0; i < groups; i++) {
         group g;
         int64_t want = fit->want * (i + 1) / groups - fit->want * i / groups;
         pare_status st = group_open(&g, fit, i);
-        if (st == PARE_OK && !fit->masked) st = choose(&g, want);
-        if (st == PARE_OK) {
-            double own;
-            refit(&g, &own);
-            if (own > ridge) ridge = own;
-            put_back(&g);
-            measure(&g, &error, &variance);
-            masked += g.masked;
-            fitted += g.fitted_error;
-            judged += g.variance;
-        }
+        if (st == PARE_OK) st = fit_group(&g, want, &s);
         group_free(&g);
         if (st != PARE_OK)
             return pare_fail_prefix(fit->all->ctx, st, "%s: weight '%s'", fit->all->model->path,
                                     fit->layer->value->name);
     }
-    facts->refitted = ridge >= 0;
-    facts->ridge = ridge;
-    facts->error = variance > 0 ? error / variance : -1;
-    facts->masked = judged > 0 ? masked / judged : -1;
-    facts->fitted = judged > 0 ? fitted / judged : -1;
+    facts->refitted = s.ridge >= 0;
+    facts->ridge = s.ridge;
+    facts->error = s.variance > 0 ? s.error / s.variance : -1;
+    facts->masked = s.judged > 0 ? s.masked / s.judged : -1;
+    facts->fitted = s.judged > 0 ? s.fitted / s.judged : -1;
     return PARE_OK;
 }

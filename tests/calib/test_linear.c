@@ -88,6 +88,16 @@ static void check_solve(int64_t n, int threads, double *out)
     pare_linear_solve_one(u, n, n, one);
     for (int64_t i = 0; i < n; i++) assert_true(fabs(one[i] - out[i * columns + 2]) < 1e-9);
     free(one);
+    double *inverse = malloc((size_t)(n * n) * sizeof *inverse);
+    assert_int_equal(pare_linear_inverse(&ctx, inverse, (pare_part){u, n}, n, threads), PARE_OK);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < n; k++) sum += a[i * n + k] * inverse[k * n + j];
+            assert_true(fabs(sum - (i == j)) < 1e-9);
+            assert_true(inverse[i * n + j] == inverse[j * n + i]);
+        }
+    free(inverse);
     free(x);
     free(b);
     free(a);
