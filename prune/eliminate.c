@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A reader with groups (of a convolution) is one block per group. A block holds the inverse of the
-   covariance of its columns and its weight, both brought up to date with every elimination:
-   W -= W_S P inv_S:, inv -= inv_:S P inv_S:, with P = (inv_SS)^-1. Where nothing is refitted the
-   block holds the second moments themselves, and a component costs W_S H_SS W_S^T. */
+   covariance of its columns and its weight. An elimination makes of them
+   W - W_S P inv_S:, inv - inv_:S P inv_S:, with P = (inv_SS)^-1 = u^-1 u^-T. With y = u^-T inv_S:
+   and v = u^-T W_S^T that is W - v^T y, inv - y^T y: rows of y and v wait until there are some, and
+   are then subtracted in one product. What is read until then is corrected where it is read. Where
+   nothing is refitted the block holds the second moments themselves, and a component costs
+   W_S H_SS W_S^T. */
 #include "prune/eliminate.h"
+
+#include "calib/linear.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 static const double RIDGE = 1e-2; /* of the mean diagonal */
+enum { WAITING = 64 };            /* rows that may wait, beside those of one component */
 
 typedef struct block {
     int64_t d, n;
-    double *inverse; /* (d, d) whole; without refit: the moments */
+    double *inverse; /* (d, d), its upper triangle; without refit: the moments, whole */
     double *w;       /* (n, d) */
+    double *y, *v;   /* (waiting, d), (waiting, n) */
+    int32_t *out;    /* (waiting) columns that go with them */
+    int64_t waiting;
     double weight;
     int32_t *first, *column; /* columns of component k: column[first[k] .. first[k + 1]) */
 } block;
@@ -49,6 +58,9 @@ void pare_elimination_free(pare_elimination *e)
     for (size_t i = 0; i < e->count; i++) {
         pare_free(e->block[i].inverse);
         pare_free(e->block[i].w);
+        pare_free(e->block[i].y);
+        pare_free(e->block[i].v);
+        pare_free(e->block[i].out);
         pare_free(e->block[i].first);
         pare_free(e->block[i].column);
     }
@@ -87,6 +99,19 @@ static pare_status list_columns(pare_elimination *e, block *b, const pare_single
     return PARE_OK;
 }
 
+/* Room for what waits. */
+static pare_status open_waiting(pare_elimination *e, block *b)
+{
+    int64_t most = 0;
+    for (int c = 0; c < e->group->count; c++)
+        if (b->first[c + 1] - b->first[c] > most) most = b->first[c + 1] - b->first[c];
+    most += WAITING;
+    b->y = pare_alloc(e->ctx, (size_t)(most * b->d), sizeof *b->y);
+    b->v = pare_alloc(e->ctx, (size_t)(most * b->n), sizeof *b->v);
+    b->out = pare_alloc(e->ctx, (size_t)most, sizeof *b->out);
+    return b->y && b->v && b->out ? PARE_OK : PARE_MEMORY;
+}
+
 static pare_status add_block(pare_elimination *e, const pare_single *s, int slot, int64_t group,
                              const pare_moments *m, bool centred, double weight)
 {
@@ -107,7 +132,8 @@ static pare_status add_block(pare_elimination *e, const pare_single *s, int slot
         (void)pare_layer_normal(m, false, 0, NULL, b->inverse, NULL);
     else
         PARE_TRY(pare_layer_inverse(e->ctx, m, centred, &ridge, e->threads, b->inverse));
-    return list_columns(e, b, s, slot, group);
+    PARE_TRY(list_columns(e, b, s, slot, group));
+    return e->refits ? open_waiting(e, b) : PARE_OK;
 }
 
 pare_status pare_elimination_add(pare_elimination *e, const pare_single *single, int slot,
@@ -121,6 +147,21 @@ pare_status pare_elimination_add(pare_elimination *e, const pare_single *single,
 
 /* --- eliminating --- */
 
+/* The inverse and the weight as they are with what waits. */
+static double inverse_at(const block *b, int64_t i, int64_t j)
+{
+    double x = i < j ? b->inverse[i * b->d + j] : b->inverse[j * b->d + i];
+    for (int64_t p = 0; p < b->waiting; p++) x -= b->y[p * b->d + i] * b->y[p * b->d + j];
+    return x;
+}
+
+static double weight_at(const block *b, int64_t o, int64_t k)
+{
+    double x = b->w[o * b->d + k];
+    for (int64_t p = 0; p < b->waiting; p++) x -= b->v[p * b->n + o] * b->y[p * b->d + k];
+    return x;
+}
+
 /* u^T u = the block's inverse over component c's columns, upper triangle; false where it is not
    positive definite (a dead input). */
 static bool factor(const block *b, int c, double *u)
@@ -129,7 +170,7 @@ static bool factor(const block *b, int c, double *u)
     int n = b->first[c + 1] - b->first[c];
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) {
-            double sum = b->inverse[s[i] * b->d + s[j]];
+            double sum = inverse_at(b, s[i], s[j]);
             for (int k = 0; k < i; k++) sum -= u[k * n + i] * u[k * n + j];
             if (i == j && !(sum > DBL_MIN)) return false;
             u[i * n + j] = i == j ? sqrt(sum) : sum / u[i * n + i];
@@ -172,7 +213,7 @@ static double cost_in(const block *b, int c, double *scratch)
     double *z = scratch + (int64_t)n * n, sum = 0;
     if (!n || !factor(b, c, scratch)) return 0;
     for (int64_t o = 0; o < b->n; o++) {
-        for (int i = 0; i < n; i++) z[i] = b->w[o * b->d + s[i]];
+        for (int i = 0; i < n; i++) z[i] = weight_at(b, o, s[i]);
         sum += half_solve(scratch, n, z);
     }
     return b->weight * sum;
@@ -186,47 +227,67 @@ static double cost_of(const pare_elimination *e, int c, double *scratch)
     return sum;
 }
 
-/* y (n, d) = u^-T inv_S:, so that inv_:S P inv_S: = y^T y. */
-static void eliminate_in(const pare_elimination *e, block *b, int c, double *u, double *y)
+/* Subtracts what waits. */
+static pare_status settle(const pare_elimination *e, block *b)
 {
-    int n = b->first[c + 1] - b->first[c];
-    const int32_t *s = b->column + b->first[c];
-    double *w = y + n * b->d; /* (n): of one output, solved */
-    for (int64_t o = 0; o < b->n && !e->refits; o++)
-        for (int i = 0; i < n; i++) b->w[o * b->d + s[i]] = 0;
-    if (!e->refits) return;
-    if (!n || !factor(b, c, u)) return;
-    for (int i = 0; i < n; i++) {
-        memcpy(y + i * b->d, b->inverse + s[i] * b->d, (size_t)b->d * sizeof *y);
-        for (int k = 0; k < i; k++)
-            for (int64_t j = 0; j < b->d; j++) y[i * b->d + j] -= u[k * n + i] * y[k * b->d + j];
-        for (int64_t j = 0; j < b->d; j++) y[i * b->d + j] /= u[i * n + i];
-    }
-    for (int64_t o = 0; o < b->n; o++) {
-        double *row = b->w + o * b->d;
-        for (int i = 0; i < n; i++) w[i] = row[s[i]];
-        (void)half_solve(u, n, w);
-        for (int i = 0; i < n; i++)
-            for (int64_t j = 0; j < b->d; j++) row[j] -= w[i] * y[i * b->d + j];
-        for (int i = 0; i < n; i++) row[s[i]] = 0;
-    }
-#pragma omp parallel for schedule(static) num_threads(e->threads)
-    for (int64_t r = 0; r < b->d; r++)
-        for (int i = 0; i < n; i++) {
-            double f = y[i * b->d + r];
-            for (int64_t j = 0; j < b->d; j++) b->inverse[r * b->d + j] -= f * y[i * b->d + j];
-        }
+    const int64_t rows = b->waiting;
+    const pare_part y = {b->y, b->d}, v = {b->v, b->n};
+    PARE_TRY(pare_linear_product(e->ctx, (pare_part){b->inverse, b->d}, y, y, rows, b->d, b->d, -1,
+                                 true, e->threads));
+    PARE_TRY(pare_linear_product(e->ctx, (pare_part){b->w, b->d}, v, y, rows, b->n, b->d, -1, false,
+                                 e->threads));
+    for (int64_t o = 0; o < b->n; o++)
+        for (int64_t p = 0; p < rows; p++) b->w[o * b->d + b->out[p]] = 0;
+    b->waiting = 0;
+    return PARE_OK;
 }
 
-/* Scratch of one thread: a component's triangle, its rows of the inverse, and one right-hand side.
- */
+static pare_status settle_all(pare_elimination *e)
+{
+    for (size_t i = 0; i < e->count; i++) PARE_TRY(settle(e, &e->block[i]));
+    return PARE_OK;
+}
+
+/* Row i of the component's part of the inverse, times u^-T. */
+static void add_row(const block *b, const int32_t *s, int n, int i, const double *u, double *y)
+{
+    double *row = y + i * b->d;
+    for (int64_t j = 0; j < s[i]; j++) row[j] = b->inverse[j * b->d + s[i]];
+    for (int64_t j = s[i]; j < b->d; j++) row[j] = b->inverse[s[i] * b->d + j];
+    for (int64_t p = 0; p < b->waiting; p++)
+        pare_linear_take(row, b->y + p * b->d, b->y[p * b->d + s[i]], b->d);
+    for (int k = 0; k < i; k++) pare_linear_take(row, y + k * b->d, u[k * n + i], b->d);
+    for (int64_t j = 0; j < b->d; j++) row[j] /= u[i * n + i];
+}
+
+static pare_status eliminate_in(const pare_elimination *e, block *b, int c, double *scratch)
+{
+    const int n = b->first[c + 1] - b->first[c];
+    const int32_t *s = b->column + b->first[c];
+    double *u = scratch, *z = scratch + (int64_t)n * n; /* z (n): of one output, solved */
+    for (int64_t o = 0; o < b->n && !e->refits; o++)
+        for (int i = 0; i < n; i++) b->w[o * b->d + s[i]] = 0;
+    if (!e->refits || !n || !factor(b, c, u)) return PARE_OK;
+    double *y = b->y + b->waiting * b->d, *v = b->v + b->waiting * b->n;
+    for (int i = 0; i < n; i++) add_row(b, s, n, i, u, y);
+    for (int64_t o = 0; o < b->n; o++) {
+        for (int i = 0; i < n; i++) z[i] = weight_at(b, o, s[i]);
+        (void)half_solve(u, n, z);
+        for (int i = 0; i < n; i++) v[i * b->n + o] = z[i];
+    }
+    memcpy(b->out + b->waiting, s, (size_t)n * sizeof *s);
+    b->waiting += n;
+    return b->waiting > WAITING ? settle(e, b) : PARE_OK;
+}
+
+/* Scratch of one thread: a component's triangle and one right-hand side. */
 static size_t scratch_size(const pare_elimination *e)
 {
     size_t most = 1;
     for (size_t i = 0; i < e->count; i++)
         for (int c = 0; c < e->group->count; c++) {
             size_t n = (size_t)(e->block[i].first[c + 1] - e->block[i].first[c]);
-            size_t need = n * n + n * (size_t)e->block[i].d + n;
+            size_t need = n * n + n;
             if (need > most) most = need;
         }
     return most;
@@ -254,14 +315,11 @@ typedef struct turns {
     int done, left; /* eliminated; to eliminate */
 } turns;
 
-static void drop(pare_elimination *e, turns *t, int c)
+static pare_status drop(pare_elimination *e, turns *t, int c)
 {
     t->gone[c] = true;
-    for (size_t b = 0; b < e->count; b++) {
-        const block *one = &e->block[b];
-        size_t n = (size_t)(one->first[c + 1] - one->first[c]);
-        eliminate_in(e, &e->block[b], c, t->scratch, t->scratch + n * n);
-    }
+    for (size_t b = 0; b < e->count; b++) PARE_TRY(eliminate_in(e, &e->block[b], c, t->scratch));
+    return PARE_OK;
 }
 
 static pare_status take(pare_elimination *e, turns *t, int c)
@@ -270,9 +328,10 @@ static pare_status take(pare_elimination *e, turns *t, int c)
     t->score[c] = t->least;
     t->total += t->least;
     t->least *= 1 + 1e-12; /* equal costs keep the order */
-    drop(e, t, c);
+    PARE_TRY(drop(e, t, c));
     t->done++;
     if (t->next == t->stop_count || t->stops[t->next] != t->done) return PARE_OK;
+    PARE_TRY(settle_all(e));
     pare_elimination_state state = {t->done, t->total, t->score[c], t->w};
     return t->visit(t->user, t->next++, &state);
 }
@@ -284,6 +343,7 @@ static pare_status eliminate(pare_elimination *e, turns *t)
     enum { TURNS = 96 };
     const int count = e->group->count, lump = (count + TURNS - 1) / TURNS;
     while (t->done < t->left) {
+        PARE_TRY(settle_all(e));
         PARE_TRY(pare_ctx_poll(e->ctx));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(e->threads)
         for (int k = 0; k < e->threads; k++)
@@ -317,7 +377,7 @@ pare_status pare_elimination_run(pare_elimination *e, double *score, const bool 
     t.left = count;
     for (int c = 0; before && st == PARE_OK && c < count; c++) {
         if (!before[c]) continue;
-        drop(e, &t, c);
+        st = drop(e, &t, c);
         score[c] = 0;
         t.left--;
     }

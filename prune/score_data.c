@@ -244,6 +244,15 @@ static pare_status scale(const elimination *e, double *score, int count)
     return PARE_OK;
 }
 
+/* Trials of this group change its readers alone. */
+static pare_status begin_trials(const elimination *e)
+{
+    const pare_single **layer = pare_arena_alloc(e->s->all.arena, (size_t)e->count, sizeof *layer);
+    if (!layer) return PARE_MEMORY;
+    for (int i = 0; i < e->count; i++) layer[i] = e->reader[i]->single;
+    return pare_trial_begin(e->s->trial, layer, e->count);
+}
+
 static pare_status eliminate(elimination *e, pare_elimination *run, const pare_group *g)
 {
     scoring *s = e->s;
@@ -251,7 +260,9 @@ static pare_status eliminate(elimination *e, pare_elimination *run, const pare_g
     for (int c = g->first; s->removal && c < g->first + g->count; c++)
         left -= s->removal->removed[c];
     const int stops[STOPS] = {left / 4, left / 2, left - left / 4};
-    const bool tried = s->trial && stops[0] > 0 && stops[1] > stops[0] && stops[2] > stops[1];
+    const bool tried =
+        s->trial && e->count && stops[0] > 0 && stops[1] > stops[0] && stops[2] > stops[1];
+    if (tried) PARE_TRY(begin_trials(e));
     for (int i = 0; i < e->count; i++) {
         const reader *r = e->reader[i];
         double weight = r->variance > 0 ? 1 / r->variance : 0;
@@ -261,7 +272,7 @@ static pare_status eliminate(elimination *e, pare_elimination *run, const pare_g
     PARE_TRY(pare_elimination_run(run, s->score + g->first,
                                   s->removal ? s->removal->removed + g->first : NULL, stops,
                                   tried ? STOPS : 0, visit, e));
-    return tried && e->count ? scale(e, s->score + g->first, g->count) : PARE_OK;
+    return tried ? scale(e, s->score + g->first, g->count) : PARE_OK;
 }
 
 static pare_status score_group(scoring *s, const pare_group *g)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { TRIAL_SAMPLES = 128 };
+enum { TRIAL_SAMPLES = 128, ROOM = 1 << 30 /* bytes of kept tensors */ };
 
 struct pare_trial {
     pare_ctx *ctx;
@@ -114,8 +114,11 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
     PARE_TRY(find_outputs(t));
     if (!t->count) return PARE_OK;
     PARE_TRY(choose_samples(t, data, &n));
-    pare_flow_options options = {
-        .samples = t->samples, .sample_count = n, .threads = data->threads, .device = data->device};
+    pare_flow_options options = {.samples = t->samples,
+                                 .sample_count = n,
+                                 .threads = data->threads,
+                                 .device = data->device,
+                                 .room = ROOM};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
     PARE_TRY(pare_flow_new(t->ctx, &t->flow, t->copy, data->data, &options));
     return run_dense(t);
@@ -130,6 +133,70 @@ pare_status pare_trial_new(pare_ctx *ctx, pare_trial **out, const pare_model *mo
     pare_status st = open(t, data);
     *out = st == PARE_OK && t->count ? t : NULL;
     if (!*out) pare_trial_free(t);
+    return st;
+}
+
+/* --- where trials begin --- */
+
+enum { FOLLOWS_INPUT = 1, FOLLOWS_LAYER = 2 };
+
+static void mark_users(const pare_value *v, int mark)
+{
+    for (int u = 0; u < v->user_count; u++) {
+        pare_node *node = v->user[u];
+        if (node->mark >= mark) continue;
+        node->mark = mark;
+        for (int o = 0; o < node->out_count; o++)
+            if (node->out[o]) mark_users(node->out[o], mark);
+    }
+}
+
+static void mark_nodes(pare_trial *t, const pare_single *const *layers, int count)
+{
+    pare_graph *g = t->copy->graph;
+    for (int n = 0; n < g->node_count; n++) g->node[n]->mark = 0;
+    for (int i = 0; i < g->in.count; i++)
+        if (!g->in.item[i]->is_init) mark_users(g->in.item[i], FOLLOWS_INPUT);
+    for (int i = 0; i < count; i++)
+        mark_users(pare_graph_find_own(g, layers[i]->value->name), FOLLOWS_LAYER);
+}
+
+/* Tensors that follow from the data alone, read by what follows from the layers, each once. */
+static int find_border(const pare_graph *g, const char **name)
+{
+    int count = 0;
+    for (int n = 0; n < g->node_count; n++)
+        for (int i = 0; i < g->node[n]->in_count; i++) {
+            const pare_value *v = g->node[n]->in[i];
+            bool have = !v || !v->producer || v->dtype != PARE_f32 ||
+                        g->node[n]->mark != FOLLOWS_LAYER || v->producer->mark != FOLLOWS_INPUT;
+            for (int k = 0; k < count && !have; k++) have = !strcmp(name[k], v->name);
+            if (!have) name[count++] = v->name;
+        }
+    return count;
+}
+
+static pare_status keep_border(pare_trial *t, const char **name, bool *keep, int count)
+{
+    PARE_TRY(pare_flow_forget(t->flow, name, count));
+    for (int k = 0; k < count; k++) keep[k] = true;
+    PARE_TRY(pare_flow_begin(t->flow, name, keep, count));
+    for (pare_flow_batch x = {.count = 1}; x.count;) PARE_TRY(pare_flow_next(t->flow, &x));
+    return PARE_OK;
+}
+
+pare_status pare_trial_begin(pare_trial *t, const pare_single *const *layers, int count)
+{
+    const pare_graph *g = t->copy->graph;
+    size_t most = 0;
+    mark_nodes(t, layers, count);
+    for (int n = 0; n < g->node_count; n++) most += (size_t)g->node[n]->in_count;
+    const char **name = pare_alloc(t->ctx, most, sizeof *name);
+    bool *keep = pare_alloc(t->ctx, most, sizeof *keep);
+    pare_status st = PARE_MEMORY;
+    if (name && keep) st = keep_border(t, name, keep, find_border(g, name));
+    pare_free(name);
+    pare_free(keep);
     return st;
 }
 

@@ -13,6 +13,10 @@ PARE_NODISCARD pare_status pare_trial_new(pare_ctx *ctx, pare_trial **out, const
                                           const pare_score_data *data);
 void pare_trial_free(pare_trial *trial);
 
+/* From now on only weights of these layers are put: what does not follow from theirs is computed
+   once, and trials begin there. Nothing may be put at this moment. */
+PARE_NODISCARD pare_status pare_trial_begin(pare_trial *trial, const pare_single *const *layers,
+                                            int count);
 /* Puts new rows in place of a layer's weight; w[g] (outputs, columns) of group g. moments of its
    inputs: where the layer's end has a bias, that takes up the change of the mean. NULL: no bias
    changes. */
