@@ -113,19 +113,64 @@ pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double
     return PARE_OK;
 }
 
+/* How many runs make a sample, by the quickest of a few: one that waited for a core says nothing.
+ */
+static pare_status count_repeats(pare_ctx *ctx, pare_runner *runner, int *out)
+{
+    enum { TRIED = 9, MOST = 10000 };
+    const double sample_seconds = 2e-3;
+    double quickest = sample_seconds;
+    for (int i = 0; i < TRIED; i++) {
+        double start = pare_seconds();
+        PARE_TRY(pare_runner_run(runner));
+        quickest = fmin(quickest, pare_seconds() - start);
+        PARE_TRY(pare_ctx_poll(ctx));
+    }
+    *out = (int)fmin(MOST, ceil(sample_seconds / fmax(quickest, 1e-9)));
+    return PARE_OK;
+}
+
+static pare_status take_sample(pare_ctx *ctx, pare_runner *runner, int repeats, pare_times *times)
+{
+    if (!pare_grow(ctx, &times->ms, &times->capacity, times->count, sizeof *times->ms))
+        return PARE_MEMORY;
+    if (repeats > 1) PARE_TRY(pare_runner_run(runner));
+    double before = pare_seconds();
+    for (int i = 0; i < repeats; i++) PARE_TRY(pare_runner_run(runner));
+    times->ms[times->count++] = (pare_seconds() - before) * 1000 / repeats;
+    return pare_ctx_poll(ctx);
+}
+
 pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
                                const pare_measure_options *options, pare_times *times_a,
                                pare_times *times_b)
 {
+    int repeats_a, repeats_b;
     PARE_TRY(pare_measure_warm(ctx, a, options));
+    PARE_TRY(count_repeats(ctx, a, &repeats_a));
     PARE_TRY(pare_measure_warm(ctx, b, options));
+    PARE_TRY(count_repeats(ctx, b, &repeats_b));
     double start = pare_seconds();
     for (int64_t n = 0;
          n < MOST_RUNS && (pare_seconds() - start < options->duration || n < options->iterations);
          n++) {
-        PARE_TRY(time_one(ctx, a, times_a));
-        PARE_TRY(time_one(ctx, b, times_b));
+        if (n % 2 == 0) PARE_TRY(take_sample(ctx, a, repeats_a, times_a));
+        PARE_TRY(take_sample(ctx, b, repeats_b, times_b));
+        if (n % 2 == 1) PARE_TRY(take_sample(ctx, a, repeats_a, times_a));
     }
+    return PARE_OK;
+}
+
+pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, const pare_times *b, double *out)
+{
+    const size_t n = a->count < b->count ? a->count : b->count;
+    double *ratio = pare_alloc(ctx, n, sizeof *ratio);
+    *out = NAN;
+    if (!ratio) return PARE_MEMORY;
+    for (size_t i = 0; i < n; i++) ratio[i] = b->ms[i] > 0 ? a->ms[i] / b->ms[i] : 1;
+    pare_stats_sort(ratio, n);
+    if (n) *out = pare_stats_percentile(ratio, n, 50);
+    pare_free(ratio);
     return PARE_OK;
 }
 

@@ -37,11 +37,16 @@ PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner
                                               const pare_measure_options *options,
                                               pare_times *times);
 void pare_times_free(pare_times *times);
-/* Two runners in turn, so that what else goes on hits both alike. Warms both first; times add up,
-   as pare_measure's. */
+/* Two runners in turn, so that what else goes on hits both alike. A number is the mean of as many
+   runs on end as last some milliseconds, behind one that is not counted: what a runner's own runs
+   leave warm stays so, as where a model runs alone. Which of the two begins changes from pair to
+   pair. Warms both first; times add up, as pare_measure's. */
 PARE_NODISCARD pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
                                               const pare_measure_options *options,
                                               pare_times *times_a, pare_times *times_b);
+/* Median of the pairs' ratios a : b; NAN where there is none. */
+PARE_NODISCARD pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, const pare_times *b,
+                                            double *out);
 /* Milliseconds: this percentile. */
 PARE_NODISCARD pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q,
                                                  double *out);

@@ -13,7 +13,7 @@ typedef struct ready {
     pare_plan *plan;
     pare_runner *runner;
     double *seconds; /* of each step */
-    double ms;       /* of a run, see QUICK */
+    double ms;       /* of a run, median */
 } ready;
 
 struct pare_prune_latency {
@@ -32,10 +32,11 @@ struct pare_prune_latency {
     bool disturbed;  /* medians say otherwise */
 };
 
-static const pare_measure_options measuring = {100, 1.0, 25};
-enum { ROUNDS = 4 };
-/* Other work on the machine only ever adds: of a step's times the quickest counts, as in the table,
-   of whole runs the quickest tenth. What is reported of steps are medians, as everywhere. */
+static const pare_measure_options measuring = {100, 1.0, 31};
+enum { ROUNDS = 6 };
+/* Other work on the machine only ever adds: of a step's times the quickest counts, as in the table.
+   Of whole models the median of the pairs' ratios counts; that of the quickest tenths, on which
+   other work has no part, says whether it can be trusted. */
 static const double QUICKEST = 0, QUICK = 10, MEDIAN = 50;
 static const double TOLERANCE = 0.05, SEARCH_TOLERANCE = 0.03, LEAST_SAVING = 0.05;
 
@@ -108,7 +109,7 @@ static pare_status open_dense(pare_prune_latency *l)
     PARE_TRY(find_shapes(l));
     PARE_TRY(ready_make(l, &l->dense, l->groups->model));
     pare_status st = pare_measure(ctx, l->dense.runner, &measuring, &times);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &times, QUICK, &l->dense.ms);
+    if (st == PARE_OK) st = pare_times_percentile(ctx, &times, MEDIAN, &l->dense.ms);
     pare_times_free(&times);
     PARE_TRY(st);
     PARE_TRY(pare_profile_seconds(ctx, l->dense.runner, QUICKEST, l->dense.seconds));
@@ -166,23 +167,31 @@ void pare_prune_latency_aim(pare_prune_latency *l, pare_target *target)
     if (target->round <= 1) target->round_of = pare_latency_block;
 }
 
+static pare_status compare_times(pare_prune_latency *l, const pare_times *dense,
+                                 const pare_times *smaller, double *ratio)
+{
+    pare_ctx *ctx = l->tool->ctx;
+    double quick_dense, quick_smaller;
+    PARE_TRY(pare_times_percentile(ctx, dense, MEDIAN, &l->dense.ms));
+    PARE_TRY(pare_times_percentile(ctx, smaller, MEDIAN, &l->smaller.ms));
+    PARE_TRY(pare_times_percentile(ctx, dense, QUICK, &quick_dense));
+    PARE_TRY(pare_times_percentile(ctx, smaller, QUICK, &quick_smaller));
+    PARE_TRY(pare_times_ratio(ctx, smaller, dense, ratio));
+    l->disturbed = fabs(quick_smaller / fmax(quick_dense, 1e-9) - *ratio) > TOLERANCE;
+    return PARE_OK;
+}
+
 static pare_status pair(pare_prune_latency *l, const pare_model *model, double *ratio)
 {
     pare_ctx *ctx = l->tool->ctx;
-    pare_times a = {0}, b = {0};
-    double middle_a = 0, middle_b = 0;
+    pare_times dense = {0}, smaller = {0};
     ready_free(&l->smaller);
     PARE_TRY(ready_make(l, &l->smaller, model));
     pare_status st =
-        pare_measure_pairs(ctx, l->dense.runner, l->smaller.runner, &measuring, &a, &b);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &a, QUICK, &l->dense.ms);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &b, QUICK, &l->smaller.ms);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &a, MEDIAN, &middle_a);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &b, MEDIAN, &middle_b);
-    pare_times_free(&a);
-    pare_times_free(&b);
-    *ratio = l->smaller.ms / fmax(l->dense.ms, 1e-9);
-    l->disturbed = fabs(middle_b / fmax(middle_a, 1e-9) - *ratio) > TOLERANCE;
+        pare_measure_pairs(ctx, l->dense.runner, l->smaller.runner, &measuring, &dense, &smaller);
+    if (st == PARE_OK) st = compare_times(l, &dense, &smaller, ratio);
+    pare_times_free(&dense);
+    pare_times_free(&smaller);
     return st;
 }
 
