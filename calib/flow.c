@@ -9,7 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
-enum { BATCH_RUNS = 32 };
+enum { BATCH_RUNS = 32 };              /* side by side, at most */
+static const double BATCH_BYTES = 5e8; /* of all tensors of the model, in these runs */
 
 /* A kept tensor: of all runs, one after the other. */
 typedef struct kept {
@@ -39,6 +40,7 @@ struct pare_flow {
     pare_data *data;
     pare_flow_options options;
     int64_t unit, runs; /* samples of a run */
+    int batch;          /* runs side by side */
     const char **input; /* names of the model's inputs as the data count them */
     int input_count;
     kept *kept;
@@ -73,6 +75,35 @@ static pare_status find_inputs(pare_flow *f)
     return pare_calib_runs(f->ctx, f->model, f->unit, f->options.sample_count, &f->runs);
 }
 
+/* Bytes of a node's outputs in a run; a size that is not known counts as one. */
+static double output_bytes(const pare_node *node)
+{
+    double sum = 0;
+    for (int o = 0; o < node->out_count; o++) {
+        const pare_value *v = node->out[o];
+        double n = v ? sizeof(float) : 0;
+        for (int i = 0; v && i < v->shape.rank; i++)
+            n *= v->shape.dim[i] > 0 ? (double)v->shape.dim[i] : 1;
+        sum += n;
+    }
+    return sum;
+}
+
+pare_flow_sizes pare_flow_sizes_of(const pare_model *model, int threads)
+{
+    const pare_graph *g = model->graph;
+    pare_flow_sizes out = {.runs = BATCH_RUNS};
+    if (threads < 1) threads = pare_cpu_cores();
+    for (int n = 0; n < g->node_count; n++) {
+        double bytes = output_bytes(g->node[n]);
+        out.all += bytes;
+        out.largest = bytes > out.largest ? bytes : out.largest;
+    }
+    if (out.all * BATCH_RUNS > BATCH_BYTES) out.runs = (int)(BATCH_BYTES / out.all);
+    out.runs = out.runs > threads ? out.runs : threads;
+    return out;
+}
+
 pare_status pare_flow_new(pare_ctx *ctx, pare_flow **out, const pare_model *model, pare_data *data,
                           const pare_flow_options *options)
 {
@@ -81,6 +112,7 @@ pare_status pare_flow_new(pare_ctx *ctx, pare_flow **out, const pare_model *mode
     *f = (pare_flow){.ctx = ctx, .model = model, .data = data, .options = *options};
     if (f->options.threads < 1) f->options.threads = pare_cpu_cores();
     if (f->options.device) f->options.threads = 1;
+    f->batch = pare_flow_sizes_of(model, f->options.threads).runs;
     pare_status st = find_inputs(f);
     if (st == PARE_OK)
         *out = f;
@@ -286,7 +318,7 @@ static pare_status make_room(pare_flow *f, const bool *keep)
         size_t all = (size_t)s->size * sizeof(float) * (size_t)f->runs;
         s->keep = keep && keep[k] && all <= f->options.room - f->kept_bytes;
         if (s->keep) f->kept_bytes += all;
-        s->data = pare_alloc(f->ctx, (size_t)(s->keep ? f->runs : BATCH_RUNS) * (size_t)s->size,
+        s->data = pare_alloc(f->ctx, (size_t)(s->keep ? f->runs : f->batch) * (size_t)s->size,
                              sizeof(float));
         if (!s->data) return PARE_MEMORY;
     }
@@ -318,7 +350,7 @@ static pare_status begin(pare_flow *f, const char *const *names, const bool *kee
     PARE_TRY(make_room(f, keep));
     if (!reads_data(f)) return PARE_OK;
     return pare_reader_open(f->ctx, &f->reader, f->data, f->options.samples, f->runs * f->unit,
-                            (int)(BATCH_RUNS * f->unit), f->options.threads);
+                            (int)(f->batch * f->unit), f->options.threads);
 }
 
 pare_status pare_flow_begin(pare_flow *flow, const char *const *names, const bool *keep, int count)
@@ -425,8 +457,8 @@ pare_status pare_flow_next(pare_flow *flow, pare_flow_batch *out)
 {
     int64_t left = flow->runs - flow->next;
     pare_batch batch = {0};
-    *out = (pare_flow_batch){flow->next, (int)(left < BATCH_RUNS ? left : BATCH_RUNS), flow->value,
-                             flow->size};
+    *out = (pare_flow_batch){flow->next, (int)(left < flow->batch ? left : flow->batch),
+                             flow->value, flow->size};
     PARE_TRY(pare_ctx_poll(flow->ctx));
     if (!left) {
         if (flow->reader) {

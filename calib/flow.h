@@ -31,6 +31,14 @@ void pare_flow_free(pare_flow *flow);
 /* Hash of the samples read, once a whole pass began at the data. */
 bool pare_flow_hash(const pare_flow *flow, pare_hash *out);
 
+/* What flows through a model weigh, by its inferred shapes (a size that is not known counts as 1).
+ */
+typedef struct pare_flow_sizes {
+    double all, largest; /* bytes in one run: of all tensors that nodes make, of the largest */
+    int runs;            /* side by side: as many as have room, one a thread at least */
+} pare_flow_sizes;
+pare_flow_sizes pare_flow_sizes_of(const pare_model *model, int threads);
+
 /* Runs of all samples: one a sample, or one per batch of a model whose batch is fixed. */
 int64_t pare_flow_runs(const pare_flow *flow);
 
@@ -49,8 +57,8 @@ PARE_NODISCARD pare_status pare_flow_begin(pare_flow *flow, const char *const *n
                                            const bool *keep, int count);
 /* Shapes in a run of the tensors of the pass. */
 const pare_shape *pare_flow_shape(const pare_flow *flow, int k);
-/* The next runs, valid until the following call. Two flows of the same samples show the same runs.
- */
+/* The next runs, valid until the following call. Flows of the same samples through models of the
+   same shapes, with as many threads, show the same runs. */
 PARE_NODISCARD pare_status pare_flow_next(pare_flow *flow, pare_flow_batch *out);
 
 /* Forgets kept tensors that computing these names does not begin at. */

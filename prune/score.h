@@ -64,6 +64,12 @@ typedef struct pare_score_data {
     void *progress_user;
 } pare_score_data;
 
+/* Bytes that are touched beyond what is resident before, at most: scores: by
+   pare_score_from_data; channels: layers are refitted to a removal, else to single weights. */
+PARE_NODISCARD pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *model,
+                                             const pare_score_data *data, bool scores,
+                                             bool channels, size_t *out);
+
 /* ACTIVATION: what the outputs' squared error is, as a part of their variance, where the component
    goes and the weights that read it beside others are refitted; components in the order of a
    group's scores have those before them gone already, and first of all those of the removal (NULL:

@@ -302,7 +302,6 @@ static double moments_bytes(const reader *r)
  * room. */
 static void gather(const scoring *s, pass *p, int first, int *last)
 {
-    const double room = 1e9;
     double bytes = 0;
     for (*last = first; *last < s->groups->group_count; ++*last) {
         double more = 0;
@@ -315,7 +314,7 @@ static void gather(const scoring *s, pass *p, int first, int *last)
             p->reader[count++] = r;
             more += moments_bytes(r);
         }
-        if (*last > first && bytes + more > room) return;
+        if (*last > first && bytes + more > PARE_SCORE_ROOM) return;
         bytes += more;
         p->count = count;
     }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { TRIAL_SAMPLES = 128, ROOM = 1 << 30 /* bytes of kept tensors */ };
+enum { TRIAL_SAMPLES = 128 };
 
 struct pare_trial {
     pare_ctx *ctx;
@@ -118,7 +118,7 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
                                  .sample_count = n,
                                  .threads = data->threads,
                                  .device = data->device,
-                                 .room = ROOM};
+                                 .room = PARE_KEEP_ROOM};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
     PARE_TRY(pare_flow_new(t->ctx, &t->flow, t->copy, data->data, &options));
     return run_dense(t);

@@ -9,6 +9,9 @@
 #include "prune/prune.h"
 #include "runtime/ops/ops.h"
 
+/* Bytes that one pass of scoring may take for moments of one set, a flow for what it keeps. */
+enum { PARE_SCORE_ROOM = 1000000000, PARE_KEEP_ROOM = 1 << 30 };
+
 /* --- single_weights.c: what can be pruned --- */
 
 /* A constant weight of Conv, ConvTranspose, Gemm or MatMul, with the first node that reads it. */

@@ -222,13 +222,12 @@ static pare_status walk_all(walk *w, const int64_t *want)
 
 pare_status pare_singles_refit(pare_singles *all, const int64_t *want)
 {
-    enum { ROOM = 1 << 30 };
     const pare_single_options *o = all->options;
     pare_flow_options options = {.samples = o->samples,
                                  .sample_count = o->sample_count,
                                  .threads = o->threads,
                                  .device = o->device,
-                                 .room = ROOM};
+                                 .room = PARE_KEEP_ROOM};
     walk w = {.all = all};
     w.end = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *w.end);
     w.needed = pare_arena_alloc(all->arena, 2 * (size_t)all->count, sizeof *w.needed);

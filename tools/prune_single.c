@@ -3,6 +3,7 @@
 #include "formats/onnx.h"
 #include "runtime/graph/pattern.h"
 #include "tools/advise.h"
+#include "tools/memory.h"
 #include "tools/progress.h"
 #include "tools/prune.h"
 #include "tools/prune_report.h"
@@ -283,6 +284,19 @@ static void put_facts(job *j, json_t *list)
     json_object_set_new(facts, "outputs", outputs);
 }
 
+/* Peak memory, before long work begins. */
+static pare_status say_memory(const job *j)
+{
+    size_t bytes;
+    const pare_score_data data = {.sample_count = j->options.sample_count,
+                                  .threads = j->options.threads,
+                                  .refits = j->options.refit};
+    if (!j->options.data) return PARE_OK;
+    PARE_TRY(pare_prune_memory(j->tool->ctx, j->model, &data, false, false, &bytes));
+    pare_say_memory(j->tool, bytes);
+    return PARE_OK;
+}
+
 pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o)
 {
     json_t *list = json_array();
@@ -291,6 +305,7 @@ pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o)
     if (st == PARE_OK) st = read_model(&j);
     if (st == PARE_OK) st = open_data(&j);
     if (st == PARE_OK) st = advise(&j);
+    if (st == PARE_OK && wanted(&j)) st = say_memory(&j);
     if (st == PARE_OK && wanted(&j))
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &j) : run_one(&j, o->output, list);
     if (st == PARE_OK) put_facts(&j, list);

@@ -3,6 +3,7 @@
    score, choose and refit until the target is reached, then remove. Until then the model has its
    old size and weights that read what is chosen are 0, so that scores, groups and what is refitted
    to all speak of the same units. */
+#include "tools/memory.h"
 #include "tools/prune_report.h"
 #include "tools/prune_structured.h"
 
@@ -290,6 +291,17 @@ static pare_status prepare(pare_structured *s)
     return s->score ? PARE_OK : PARE_MEMORY;
 }
 
+/* Peak memory, before long work begins. */
+static pare_status say_memory(const pare_structured *s)
+{
+    size_t bytes;
+    if (!s->data.data) return PARE_OK;
+    PARE_TRY(pare_prune_memory(s->tool->ctx, s->model, &s->data,
+                               pare_structured_score(s) == PARE_SCORE_ACTIVATION, true, &bytes));
+    pare_say_memory(s->tool, bytes);
+    return PARE_OK;
+}
+
 static void put_facts(pare_structured *s)
 {
     json_t *facts = s->tool->facts, *outputs = json_array();
@@ -309,6 +321,7 @@ pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o)
     pare_structured s = {.tool = tool, .o = o, .list = json_array()};
     double value = o->macs > 0 ? o->macs : o->params;
     pare_status st = prepare(&s);
+    if (st == PARE_OK) st = say_memory(&s);
     if (st == PARE_OK && s.latency && !o->sweep) st = pare_prune_latency_ratio(s.latency, &value);
     if (st == PARE_OK)
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &s) : run_value(&s, value, o->output);

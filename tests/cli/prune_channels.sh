@@ -11,6 +11,7 @@ for score in l1 l2 bn fpgm random; do works "score_$score" $prune -o "$score.onn
 works score_taylor $prune -o taylor.onnx --macs 0.5 --score taylor $few --no-refit
 works score_bn_refit $prune -o norm.onnx --macs 0.7 --score bn $few
 works data $prune -o data.onnx --macs 0.5 $few --json data.json
+grep -q '"planned_memory_bytes"' data.json && pass data_memory || fail data_memory "$(head -c 300 data.json)"
 if grep -aq 'prune macs=0.5 scope=global score=activation steps=1' data.onnx; then pass manifest; else fail manifest "no recipe in data.onnx"; fi
 works params $prune -o params.onnx --params 0.5
 works size $prune -o size.onnx --size 400kB
