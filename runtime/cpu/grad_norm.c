@@ -92,11 +92,14 @@ static pare_status layer_prepare(pare_prep *p)
     {                                                                                              \
         const int64_t n = s->size;                                                                 \
         double sum = 0, squares = 0, g_sum = 0, gx_sum = 0;                                        \
-        for (int64_t i = 0; i < n; i++) sum += (double)x[i];                                       \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=              \
+            (double)x[i];                                                                          \
         const double mean = sum / (double)n;                                                       \
-        for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);  \
+        _Pragma("omp simd reduction(+ : squares)") for (int64_t i = 0; i < n; i++) squares +=      \
+            ((double)x[i] - mean) * ((double)x[i] - mean);                                         \
         const double inv = 1 / sqrt(squares / (double)n + s->epsilon);                             \
-        for (int64_t i = 0; i < n; i++) {                                                          \
+        _Pragma("omp simd reduction(+ : g_sum, gx_sum)") for (int64_t i = 0; i < n; i++)           \
+        {                                                                                          \
             const double norm = ((double)x[i] - mean) * inv, d = (double)dy[i];                    \
             const double g = d * (double)scale[i];                                                 \
             g_sum += g;                                                                            \
