@@ -68,6 +68,9 @@ void pare_dnnl_release(void *state)
 {
     pare_dnnl *d = state;
     if (!d) return;
+    for (int i = 0; i < d->count; i++)
+        if (d->slot[i].pack) dnnl_primitive_destroy(d->slot[i].pack);
+    d->count = 0;
     if (d->primitive) dnnl_primitive_destroy(d->primitive);
     if (d->engine) dnnl_engine_destroy(d->engine);
     d->primitive = NULL;
@@ -143,11 +146,29 @@ dnnl_status_t pare_dnnl_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t *
     return st;
 }
 
+static pare_status add_repacked(pare_prep *p, pare_dnnl *d, int arg, int index,
+                                const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *wanted)
+{
+    dnnl_primitive_desc_t desc;
+    pare_dnnl_slot *s = pare_dnnl_add(d, arg, PARE_DNNL_IN, index, NULL, wanted);
+    s->plain = *plain;
+    s->offset = d->scratch;
+    d->scratch += (dnnl_memory_desc_get_size(wanted) + 63) / 64 * 64;
+    dnnl_status_t st =
+        dnnl_reorder_primitive_desc_create(&desc, plain, d->engine, wanted, d->engine, NULL);
+    if (st == dnnl_success) {
+        st = dnnl_primitive_create(&s->pack, desc);
+        dnnl_primitive_desc_destroy(desc);
+    }
+    return st == dnnl_success ? PARE_OK : pare_dnnl_fail(p->node, st, "a weight's order");
+}
+
 pare_status pare_dnnl_add_packed(pare_prep *p, pare_dnnl *d, int arg, int index,
                                  const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *wanted)
 {
     if (dnnl_memory_desc_equal(plain, wanted)) return pare_dnnl_add_in(p, d, arg, index, plain);
     const pare_view *v = &p->in[index];
+    if (!v->data) return add_repacked(p, d, arg, index, plain, wanted);
     float *wide = NULL;
     void *source = v->data;
     if (is_half(v->dtype)) {
@@ -210,6 +231,7 @@ void pare_dnnl_set_residual(pare_prep *p, pare_dnnl *d, int index, const pare_qu
 typedef struct bound {
     dnnl_stream_t stream;
     dnnl_memory_t memory[PARE_DNNL_SLOTS];
+    dnnl_memory_t plain[PARE_DNNL_SLOTS]; /* of weights that are reordered; else NULL */
     dnnl_exec_arg_t arg[PARE_DNNL_SLOTS];
     void *last[PARE_DNNL_SLOTS];
     int count;
@@ -227,6 +249,8 @@ pare_status pare_dnnl_bind(pare_call *c, pare_arena *arena)
         b->last[i] = s->data;
         st = dnnl_memory_create(&b->memory[i], &s->desc, d->engine, s->data);
         b->arg[i] = (dnnl_exec_arg_t){s->arg, b->memory[i]};
+        if (st == dnnl_success && s->pack)
+            st = dnnl_memory_create(&b->plain[i], &s->plain, d->engine, NULL);
     }
     return st == dnnl_success ? PARE_OK : pare_dnnl_fail(c->node, st, "memory objects");
 }
@@ -235,7 +259,10 @@ void pare_dnnl_unbind(void *bound_)
 {
     bound *b = bound_;
     if (!b) return;
-    for (int i = 0; i < b->count; i++) dnnl_memory_destroy(b->memory[i]);
+    for (int i = 0; i < b->count; i++) {
+        dnnl_memory_destroy(b->memory[i]);
+        if (b->plain[i]) dnnl_memory_destroy(b->plain[i]);
+    }
     if (b->stream) dnnl_stream_destroy(b->stream);
     b->count = 0;
     b->stream = NULL;
@@ -244,7 +271,8 @@ void pare_dnnl_unbind(void *bound_)
 static void *slot_data(const pare_call *c, const pare_dnnl_slot *s)
 {
     if (s->place == PARE_DNNL_FIXED) return s->data;
-    if (s->place == PARE_DNNL_SCRATCH || s->half || s->flip) return (char *)c->scratch + s->offset;
+    if (s->place == PARE_DNNL_SCRATCH || s->half || s->flip || s->pack)
+        return (char *)c->scratch + s->offset;
     return s->place == PARE_DNNL_IN ? c->in[s->index].data : c->out[s->index].data;
 }
 
@@ -273,6 +301,20 @@ static void place_residual(const pare_call *c, const pare_dnnl *d, void *target)
     }
 }
 
+/* Weights that are no constants, into the order that the primitive wants. */
+static dnnl_status_t pack_weights(const pare_call *c, const pare_dnnl *d, const bound *b)
+{
+    dnnl_status_t st = dnnl_success;
+    for (int i = 0; i < d->count && st == dnnl_success; i++) {
+        const pare_dnnl_slot *s = &d->slot[i];
+        const dnnl_exec_arg_t arg[] = {{DNNL_ARG_FROM, b->plain[i]}, {DNNL_ARG_TO, b->memory[i]}};
+        if (!s->pack) continue;
+        st = dnnl_memory_set_data_handle(b->plain[i], c->in[s->index].data);
+        if (st == dnnl_success) st = dnnl_primitive_execute(s->pack, b->stream, 2, arg);
+    }
+    return st;
+}
+
 pare_status pare_dnnl_run(const pare_call *c)
 {
     const pare_dnnl *d = c->state;
@@ -290,7 +332,8 @@ pare_status pare_dnnl_run(const pare_call *c)
     }
     if (d->residual >= 0) place_residual(c, d, b->last[d->output]);
     if (d->threads != c->threads) omp_set_num_threads(d->threads);
-    dnnl_status_t st = dnnl_primitive_execute(d->primitive, b->stream, d->count, b->arg);
+    dnnl_status_t st = pack_weights(c, d, b);
+    if (st == dnnl_success) st = dnnl_primitive_execute(d->primitive, b->stream, d->count, b->arg);
     if (d->threads != c->threads) omp_set_num_threads(c->threads);
     if (st != dnnl_success) return pare_dnnl_fail(c->node, st, "to run");
     const pare_dnnl_slot *y = &d->slot[d->output];

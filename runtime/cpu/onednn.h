@@ -29,6 +29,9 @@ typedef struct pare_dnnl_slot {
     bool flip;       /* u8 given where oneDNN takes s8: copied to offset less 128 before */
     int64_t count;   /* elements, for half and flip */
     dnnl_memory_desc_t desc;
+    dnnl_primitive_t pack; /* a weight that is no constant: reordered from plain to offset before;
+                              else NULL */
+    dnnl_memory_desc_t plain;
 } pare_dnnl_slot;
 
 typedef struct pare_dnnl {
@@ -61,7 +64,8 @@ PARE_NODISCARD pare_status pare_dnnl_add_in(pare_prep *prep, pare_dnnl *d, int a
                                             const dnnl_memory_desc_t *desc);
 PARE_NODISCARD pare_status pare_dnnl_add_out(pare_prep *prep, pare_dnnl *d,
                                              const dnnl_memory_desc_t *desc);
-/* A constant, reordered from its plain form to the one the primitive wants; in the arena. */
+/* A weight, reordered from its plain form to the one the primitive wants: a constant once, in the
+   arena; another, which must be f32, in scratch before each run. */
 PARE_NODISCARD pare_status pare_dnnl_add_packed(pare_prep *prep, pare_dnnl *d, int arg, int index,
                                                 const dnnl_memory_desc_t *plain,
                                                 const dnnl_memory_desc_t *wanted);

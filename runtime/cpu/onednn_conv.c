@@ -128,7 +128,8 @@ static bool types_fit(const pare_prep *p, const pare_conv_args *a)
 static bool shape_fits(const pare_prep *p, const pare_conv_args *a)
 {
     const pare_view *w = &p->in[1];
-    if (!w->data || !pare_view_rowmajor(w) || !types_fit(p, a)) return false;
+    if ((!w->data && w->dtype != PARE_f32) || !pare_view_rowmajor(w)) return false;
+    if (!types_fit(p, a)) return false;
     if (pare_view_count(&p->in[0]) == 0 || pare_view_count(&p->out[0]) == 0) return false;
     for (int i = 0; i < 3; i++)
         if (a->win.begin[i] < 0 || a->win.end[i] < 0) return false;

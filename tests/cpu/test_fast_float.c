@@ -99,7 +99,7 @@ static int conv_case(uint64_t seed)
     k.threads = case_between(&k, 1, 2);
     pare_dtype t = float_type(&k);
     case_input(&k, t, 4, x, false, 0, 1);
-    case_input(&k, t, 4, w, true, 0, 1);
+    case_input(&k, t, 4, w, case_between(&k, 0, 3) > 0, 0, 1);
     if (case_between(&k, 0, 3))
         case_input(&k, t, 1, &m, true, 0, 1);
     else
