@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libpare for a C program: cc $(pkg-config --cflags pare) app.c $(pkg-config --static --libs
    pare). The order is that of the work: files and data in, a graph, a run, ranges, a quantized
-   or pruned graph. */
+   or pruned graph, a trained one. */
 #ifndef PARE_TOOLS_PARE_H
 #define PARE_TOOLS_PARE_H
 
@@ -29,6 +29,7 @@
 #include "runtime/passes/passes.h"
 
 #include "calib/calib.h"
+#include "distill/distill.h"
 #include "prune/prune.h"
 #include "quant/quant.h"
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Distillation: a student net learns, from inputs alone, to give what its teacher gives. Training
+   is a run of a gradient graph in canonical execution: the student's nodes, the loss behind them
+   and their gradients, on equal slices of every batch whose gradients are added in order, so that
+   the same seed gives the same bytes whatever the threads. */
+#ifndef PARE_DISTILL_DISTILL_H
+#define PARE_DISTILL_DISTILL_H
+
+#include "distill/augment.h"
+#include "formats/data.h"
+#include "runtime/base/arena.h"
+#include "runtime/graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- the loss: a weighted sum of terms --- */
+
+typedef enum pare_term_kind {
+    PARE_TERM_KL,      /* T^2 KL(teacher || student) of softmax(logits / T), mean over rows (Hinton,
+                          Vinyals, Dean 2015) */
+    PARE_TERM_MSE,     /* mean squared difference of the outputs */
+    PARE_TERM_COSINE,  /* 1 - cosine of the outputs, mean over rows */
+    PARE_TERM_FEATURE, /* mean squared difference of a named tensor of both nets */
+    PARE_TERM_CE       /* softmax cross-entropy of the first output against the labels */
+} pare_term_kind;
+
+typedef struct pare_distill_term {
+    pare_term_kind kind;
+    double weight, temperature;    /* temperature: of KL */
+    const char *student, *teacher; /* FEATURE: the tensor's name in either net */
+} pare_distill_term;
+
+typedef struct pare_distill_loss {
+    pare_distill_term *term;
+    int count;
+} pare_distill_loss;
+
+/* "kl:2,feature:NAME,mse,cosine,ce": terms; feature:NAME=OTHER matches the student's NAME with the
+   teacher's OTHER; "*W" behind a term weighs it. Lives in the arena. PARE_USAGE: anything else. */
+PARE_NODISCARD pare_status pare_distill_parse_loss(pare_arena *arena, const char *text,
+                                                   pare_distill_loss *out);
+
+/* --- how to train --- */
+
+typedef enum pare_optimizer_kind { PARE_OPTIMIZER_ADAMW, PARE_OPTIMIZER_SGD } pare_optimizer_kind;
+
+typedef enum pare_schedule_kind {
+    PARE_SCHEDULE_COSINE,  /* down to 0 along half a cosine */
+    PARE_SCHEDULE_STEP,    /* a tenth after half and again after three quarters of the steps */
+    PARE_SCHEDULE_CONSTANT /* stays */
+} pare_schedule_kind;
+
+/* How well a net does on the held-out samples. */
+typedef struct pare_distill_score {
+    double loss;
+    double agreement; /* share of samples whose top-1 is the teacher's; -1: no classifier */
+    double top1;      /* share whose top-1 is the label; -1: no labels, or no classifier */
+} pare_distill_score;
+
+typedef struct pare_distill_event {
+    int64_t step, steps;             /* done, and to be done; 0: before the first */
+    int64_t samples;                 /* seen so far */
+    double epoch;                    /* passes over the training samples so far */
+    double rate, loss, norm;         /* of this step; norm: of the gradients before clipping */
+    const pare_distill_score *score; /* NULL: nothing was validated behind this step */
+    bool best;                       /* the score is the best so far */
+} pare_distill_event;
+
+/* Called after every step, and before the first with the score of the student as it came. A failure
+   ends the training with it. */
+typedef pare_status (*pare_distill_event_fn)(void *user, const pare_distill_event *event);
+
+typedef struct pare_distill_options {
+    pare_distill_loss loss; /* count 0: kl:2 */
+    double epochs;
+    int64_t steps;  /* 0: as many as the epochs make */
+    int64_t batch;  /* samples whose gradients are computed together */
+    int accumulate; /* batches that make one step */
+    pare_optimizer_kind optimizer;
+    double rate;                  /* the highest learning rate */
+    double beta1, beta2, epsilon; /* AdamW */
+    double momentum;              /* SGD */
+    double decay;                 /* decoupled, of weights of rank 2 and more */
+    pare_schedule_kind schedule;
+    int64_t warmup;   /* steps of linear warm-up; -1: 2 % of the steps */
+    double clip;      /* largest norm of all gradients together; 0: no limit */
+    double average;   /* EMA of the weights: the share that stays at each step; 0: none. Where there
+                         is one it is validated and is the result. */
+    bool train_zeros; /* else weights of rank 2 and more with at least 20 % zeros keep these */
+    pare_augment augment; /* of the training images */
+    uint64_t seed;
+    int threads; /* 0: all cores; changes no result */
+
+    const int64_t *samples; /* indices into the data; NULL: all */
+    int64_t sample_count;
+    pare_data *held_out;    /* NULL: 2 % of the samples, evenly spread, are not trained on */
+    int64_t validate_every; /* steps; 0: four times an epoch; the end is always validated */
+    int patience;           /* validations without a better one that end the training; 0: no end */
+
+    /* Told before the first step how much memory the training takes at most; or NULL. */
+    void (*planned)(void *user, size_t bytes);
+    void *planned_user;
+    pare_distill_event_fn event; /* or NULL */
+    void *event_user;
+} pare_distill_options;
+
+/* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1.
+ */
+void pare_distill_defaults(pare_distill_options *out);
+
+typedef enum pare_distill_end {
+    PARE_DISTILL_COMPLETE,
+    PARE_DISTILL_PATIENCE,   /* nothing better came for so long */
+    PARE_DISTILL_INTERRUPTED /* somebody asked for a stop (ctx.h) */
+} pare_distill_end;
+
+typedef struct pare_distill_result {
+    pare_distill_end end;
+    int64_t steps, best_step;         /* done; 0: the student as it came was best */
+    int64_t batch;                    /* as used: the student's own fixed batch may change it */
+    int64_t train_samples, held_out;  /* different ones */
+    int weights;                      /* tensors that were trained */
+    pare_distill_score before, after; /* of the student as it came, of the result */
+    char data_hash[33];               /* of the samples trained on, with the times each was read */
+} pare_distill_result;
+
+/* Trains the student, in place: the weights with the lowest held-out loss replace its own, nothing
+   else changes. Weights are f32 constants of rank 1 and more that a gradient reaches; others stay,
+   and a warning names operators and weights behind which there is none. data (and held_out) were
+   opened for the student's inputs; the teacher's are found by name (one input: by position).
+   Asked to stop, it ends with the best so far.
+   PARE_INPUT: outputs or features of the two nets do not match, a tensor that does not exist,
+   labels that are missing or out of range, too few samples, nothing to train, a loss that is not
+   finite (with the step, and the first node whose result is not); PARE_UNSUPPORTED: as of plans.
+   After a failure the student is as it was. */
+PARE_NODISCARD pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out,
+                                        const pare_model *teacher, pare_model *student,
+                                        pare_data *data, const pare_distill_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

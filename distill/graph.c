@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plan: on a copy, weights become inputs before shapes are inferred, so that folding keeps what is
+   computed from them; the loss goes behind the student's outputs; the gradient pass does the rest.
+   What it does not reach becomes constant again. */
+#include "distill/graph.h"
+#include "distill/inputs.h"
+#include "runtime/passes/passes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OPSET = 21 };
+
+/* --- weights as inputs --- */
+
+static pare_status open_weight(pare_graph *graph, const pare_weight *w)
+{
+    pare_value *v = pare_graph_find_own(graph, w->name);
+    pare_shape shape = {.rank = w->tensor->rank};
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = w->tensor->dims[i];
+    if (v->producer)
+        pare_node_remove(v->producer);
+    else
+        pare_values_remove(&graph->init, v);
+    v->data = NULL;
+    v->is_init = false;
+    v->is_input = true;
+    pare_value_set_type(v, PARE_f32, &shape);
+    return pare_values_add(graph, &graph->in, v);
+}
+
+static pare_status close_weight(pare_graph *graph, const pare_weight *w)
+{
+    pare_value *v = pare_graph_find_own(graph, w->name);
+    if (!v) return PARE_OK;
+    pare_values_remove(&graph->in, v);
+    v->is_input = false;
+    return pare_value_set_init(v, w->tensor);
+}
+
+static pare_status prepare(pare_train_graph *g, const pare_weights *weights, const pare_data *data)
+{
+    pare_graph *graph = g->model->graph;
+    pare_graph_clear_inputs(graph);
+    PARE_TRY(pare_inputs_set_rows(g->ctx, g->model, data, NULL, g->rows));
+    for (int i = 0; i < weights->count; i++) PARE_TRY(open_weight(graph, &weights->item[i]));
+    PARE_TRY(pare_graph_sort(graph));
+    PARE_TRY(pare_pass_lift(g->model, OPSET));
+    return pare_pass_infer(g->model, &(pare_infer_options){.fold = true, .lenient = true});
+}
+
+/* --- gradients --- */
+
+/* One line that names up to three of the weights that stay. */
+static void warn_frozen(const pare_train_graph *g, const pare_weights *weights, int frozen)
+{
+    char names[512];
+    int shown = 0, at = 0;
+    for (int i = 0; i < weights->count && shown < 3; i++) {
+        if (g->gradient.gradient[i]) continue;
+        at += snprintf(names + at, sizeof names - (size_t)at, "%s'%.120s'", shown ? ", " : "",
+                       weights->item[i].name);
+        shown++;
+    }
+    pare_log(g->ctx, PARE_LOG_WARNING,
+             "%s: %d weight%s no gradient reaches stay%s as they are: "
+             "%s%s",
+             g->student->path, frozen, frozen == 1 ? " that" : "s that", frozen == 1 ? "s" : "",
+             names, frozen > shown ? " ..." : "");
+}
+
+static pare_status choose(pare_train_graph *g, pare_weights *weights)
+{
+    int frozen = 0, kept = 0;
+    bool *keep = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *keep);
+    if (!keep) return PARE_MEMORY;
+    for (int i = 0; i < weights->count; i++) frozen += !(keep[i] = g->gradient.gradient[i]);
+    if (frozen && frozen < weights->count) warn_frozen(g, weights, frozen);
+    pare_status st = PARE_OK;
+    for (int i = 0; i < weights->count && st == PARE_OK; i++)
+        if (keep[i])
+            g->gradient.gradient[kept++] = g->gradient.gradient[i];
+        else
+            st = close_weight(g->model->graph, &weights->item[i]);
+    if (st == PARE_OK) pare_weights_choose(weights, keep);
+    pare_free(keep);
+    if (st != PARE_OK || weights->count) return st;
+    return PARE_FAIL(g->ctx, INPUT,
+                     "%s: there is nothing to train: no f32 weight is reached by a gradient of the "
+                     "loss",
+                     g->student->path);
+}
+
+static pare_status differentiate(pare_train_graph *g, pare_weights *weights)
+{
+    const char **by = pare_arena_alloc(&g->model->arena, (size_t)weights->count + 1, sizeof *by);
+    if (!by) return PARE_MEMORY;
+    for (int i = 0; i < weights->count; i++) by[i] = weights->item[i].name;
+    pare_gradient_options options = {
+        .loss = PARE_LOSS_TENSOR, .of = g->nodes.loss, .by = by, .by_count = weights->count};
+    PARE_TRY(pare_pass_gradient(g->model, &g->gradient, &options));
+    return choose(g, weights);
+}
+
+/* Without gradients: the loss and the logits. */
+static pare_status set_outputs(pare_train_graph *g)
+{
+    pare_graph *graph = g->model->graph;
+    const char *const name[] = {g->nodes.loss, g->nodes.logits};
+    for (int i = 0; i < graph->out.count; i++) graph->out.item[i]->is_output = false;
+    graph->out.count = 0;
+    for (int i = 0; i < 2 && name[i]; i++) {
+        pare_value *v = pare_graph_find_own(graph, name[i]);
+        v->is_output = true;
+        PARE_TRY(pare_values_add(graph, &graph->out, v));
+    }
+    pare_graph_sweep(graph);
+    return pare_graph_sort(graph);
+}
+
+/* --- the plan --- */
+
+static pare_status find_feed(const pare_train_graph *g, const pare_weights *weights,
+                             const pare_value *v, pare_feed *out)
+{
+    *out = (pare_feed){.kind = PARE_FEED_DATA, .index = pare_inputs_place(g->student, v->name)};
+    if (!pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &out->bytes)) out->bytes = 0;
+    if (g->nodes.labels && !strcmp(v->name, g->nodes.labels)) out->kind = PARE_FEED_LABELS;
+    for (int k = 0; k < g->nodes.input_count; k++)
+        if (g->nodes.input[k] && !strcmp(v->name, g->nodes.input[k]->name))
+            *out = (pare_feed){PARE_FEED_TEACHER, k, out->bytes};
+    int place = pare_weights_place(weights, v->name);
+    if (place >= 0) *out = (pare_feed){PARE_FEED_WEIGHT, place, out->bytes};
+    return PARE_OK;
+}
+
+static int output_place(const pare_train_graph *g, const char *name)
+{
+    for (int i = 0; name && i < pare_plan_output_count(g->plan); i++)
+        if (!strcmp(pare_plan_output(g->plan, i)->name, name)) return i;
+    return -1;
+}
+
+static pare_status make_plan(pare_train_graph *g, const pare_weights *weights, bool learn)
+{
+    pare_plan_options options = {.threads = 1, .canonical = true};
+    PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
+    int count = pare_plan_input_count(g->plan);
+    g->feed = pare_alloc(g->ctx, (size_t)count + 1, sizeof *g->feed);
+    g->gradient_at = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *g->gradient_at);
+    if (!g->feed || !g->gradient_at) return PARE_MEMORY;
+    for (int i = 0; i < count; i++)
+        PARE_TRY(find_feed(g, weights, pare_plan_input(g->plan, i), &g->feed[i]));
+    for (int i = 0; learn && i < weights->count; i++)
+        g->gradient_at[i] = output_place(g, g->gradient.gradient[i]);
+    g->loss = output_place(g, learn ? g->gradient.loss : g->nodes.loss);
+    g->logits = learn ? -1 : output_place(g, g->nodes.logits);
+    return PARE_OK;
+}
+
+static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights *weights,
+                        const pare_data *data, const pare_graph_options *options)
+{
+    PARE_TRY(pare_model_clone(g->ctx, &g->model, g->student));
+    PARE_TRY(prepare(g, weights, data));
+    PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
+    PARE_TRY(options->learn ? differentiate(g, weights) : set_outputs(g));
+    return make_plan(g, weights, options->learn);
+}
+
+pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out, const pare_model *student,
+                                 pare_teacher *teacher, pare_weights *weights,
+                                 const pare_data *data, const pare_graph_options *options)
+{
+    *out = (pare_train_graph){.ctx = ctx, .student = student, .rows = options->rows};
+    return make(out, teacher, weights, data, options);
+}
+
+void pare_train_graph_free(pare_train_graph *g)
+{
+    pare_plan_free(g->plan);
+    pare_model_free(g->model);
+    pare_free(g->feed);
+    pare_free(g->gradient_at);
+    *g = (pare_train_graph){0};
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step of an optimizer on one tensor of f32 master weights (internal to distill/). Every
+   element is computed by itself: threads change nothing. */
+#ifndef PARE_DISTILL_OPTIMIZER_H
+#define PARE_DISTILL_OPTIMIZER_H
+
+#include "distill/distill.h"
+
+typedef struct pare_optimizer {
+    pare_optimizer_kind kind;
+    double beta1, beta2, epsilon; /* AdamW */
+    double momentum;              /* SGD */
+} pare_optimizer;
+
+typedef struct pare_update {
+    int64_t count;
+    float *value;          /* (count) */
+    const float *gradient; /* (count), times scale */
+    float *first, *second; /* (count): moments, 0 before step 1; SGD has no second */
+    const uint8_t *zero;   /* (count): elements that stay 0; NULL: none */
+    double rate, decay, scale;
+    int64_t step; /* 1, 2, ... */
+    int threads;
+} pare_update;
+
+/* AdamW: Loshchilov, Hutter 2019, algorithm 2, in PyTorch's order of operations.
+   SGD: buffer = momentum buffer + gradient, value -= rate buffer, as PyTorch defines it, with
+   decoupled decay instead of a term of the gradient. */
+void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update);
+
+/* average += (1 - keep) (value - average), 0 where zero says so. */
+void pare_average_step(float *average, const float *value, int64_t count, double keep,
+                       const uint8_t *zero);
+
+/* The sum of squares, added up in order in double. */
+double pare_square_sum(const float *x, int64_t count);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plan: a team runs the slices; who loads one runs the teacher on it first, so that what the
+   teacher gives is used while it is in the cache. Gradients are added in order of slices. */
+#include "distill/step.h"
+#include "distill/inputs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- making it --- */
+
+static pare_status make_given(pare_slices *s)
+{
+    const pare_teacher *t = s->teacher;
+    const size_t wanted = (size_t)t->wanted_count;
+    s->given = pare_alloc(s->ctx, (size_t)s->count * wanted + 1, sizeof *s->given);
+    if (!s->given) return PARE_MEMORY;
+    for (size_t i = 0; i < (size_t)s->count * wanted; i++) {
+        pare_shape shape;
+        size_t bytes = 0;
+        pare_teacher_shape(t, (int)(i % wanted), &shape);
+        (void)pare_type_bytes(t->wanted[i % wanted]->dtype, pare_shape_count(&shape), &bytes);
+        s->given[i] = pare_alloc(s->ctx, bytes, 1);
+        if (!s->given[i]) return PARE_MEMORY;
+    }
+    return PARE_OK;
+}
+
+static pare_status make(pare_slices *s, const pare_data *data, int threads)
+{
+    s->input_count = pare_inputs_count(s->graph->student);
+    s->sample = pare_alloc(s->ctx, (size_t)s->input_count, sizeof *s->sample);
+    s->input = pare_alloc(s->ctx, (size_t)(s->count * s->input_count), sizeof *s->input);
+    if (!s->sample || !s->input) return PARE_MEMORY;
+    for (int i = 0; i < s->input_count; i++) {
+        const pare_value *v = pare_inputs_at(s->graph->student, i);
+        int64_t count = pare_shape_count(pare_data_shape(data, i));
+        if (!pare_type_bytes(v->dtype, count, &s->sample[i])) s->sample[i] = 0;
+    }
+    PARE_TRY(make_given(s));
+    return pare_team_new(s->ctx, &s->team, s->graph->plan, s->count, threads);
+}
+
+pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_graph *graph,
+                             pare_teacher *teacher, const pare_weights *weights,
+                             const pare_data *data, int count, int threads)
+{
+    *out = (pare_slices){
+        .ctx = ctx, .graph = graph, .teacher = teacher, .weights = weights, .count = count};
+    return make(out, data, threads);
+}
+
+void pare_slices_free(pare_slices *s)
+{
+    if (s->given)
+        for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
+    pare_team_free(s->team);
+    pare_free(s->given);
+    pare_free(s->sample);
+    pare_free(s->input);
+    *s = (pare_slices){0};
+}
+
+/* --- running --- */
+
+static void **given_of(const pare_slices *s, int slice)
+{
+    return s->given + (size_t)slice * (size_t)s->teacher->wanted_count;
+}
+
+static const void *input_of(const pare_slices *s, int input, int64_t row)
+{
+    return (const char *)s->batch->input[input] + (size_t)row * s->sample[input];
+}
+
+static const void **inputs_of(const pare_slices *s, int slice)
+{
+    return s->input + (size_t)slice * (size_t)s->input_count;
+}
+
+static const void *feed_of(const pare_slices *s, const pare_feed *feed, int slice, int64_t row)
+{
+    switch (feed->kind) {
+    case PARE_FEED_DATA: return inputs_of(s, slice)[feed->index];
+    case PARE_FEED_TEACHER: return given_of(s, slice)[feed->index];
+    case PARE_FEED_LABELS: return s->batch->label + row;
+    case PARE_FEED_WEIGHT: break;
+    }
+    return s->values + s->weights->item[feed->index].at;
+}
+
+/* A slice that there is no data for computes what the last one does, and nobody takes it. */
+pare_status pare_slices_load(pare_slices *s, int slice, pare_runner *runner)
+{
+    const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
+    const void **input = inputs_of(s, slice);
+    for (int i = 0; i < s->input_count; i++) input[i] = input_of(s, i, row);
+    if (s->pictures) pare_pictures_fill(s->pictures, s->source, slice, input);
+    PARE_TRY(pare_teacher_do(s->teacher, pare_runner_ctx(runner), input, given_of(s, slice)));
+    for (int i = 0; i < pare_plan_input_count(s->graph->plan); i++)
+        pare_runner_set_input(runner, i, feed_of(s, &s->graph->feed[i], slice, row));
+    return PARE_OK;
+}
+
+static pare_status load(void *user, int slice, pare_runner *runner)
+{
+    return pare_slices_load(user, slice, runner);
+}
+
+static pare_status take(void *user, int slice, pare_runner *runner)
+{
+    pare_slices *s = user;
+    if (slice >= s->full) return PARE_OK;
+    return s->take(s->user, slice, runner, given_of(s, slice));
+}
+
+void pare_slices_select(pare_slices *s, const pare_batch *batch, const float *values)
+{
+    s->batch = batch;
+    s->values = values;
+    s->full = (int)(batch->count / s->graph->rows);
+}
+
+pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float *values,
+                            pare_slice_fn fn, void *user)
+{
+    const pare_team_work work = {load, take, s};
+    pare_slices_select(s, batch, values);
+    s->take = fn;
+    s->user = user;
+    return s->full ? pare_team_run(s->team, &work) : PARE_OK;
+}
+
+/* --- gradients --- */
+
+typedef struct learning {
+    const pare_train_graph *graph;
+    pare_weights *weights;
+    bool first;
+    double loss;
+} learning;
+
+static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
+{
+    learning *l = user;
+    (void)teacher;
+    l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data;
+    for (int k = 0; k < l->weights->count; k++) {
+        const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
+        const float *from = view.data;
+        float *to = l->weights->gradient + l->weights->item[k].at;
+        const int64_t count = l->weights->item[k].tensor->count;
+        if (l->first && !slice)
+            memcpy(to, from, (size_t)count * sizeof *to);
+        else
+            for (int64_t i = 0; i < count; i++) to[i] += from[i];
+    }
+    return PARE_OK;
+}
+
+pare_status pare_slices_learn(pare_slices *s, pare_weights *weights, const pare_stream_batch *batch,
+                              const pare_pictures *pictures, bool first, double *loss)
+{
+    learning l = {.graph = s->graph, .weights = weights, .first = first};
+    s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
+    s->source = batch;
+    s->pictures = pictures->inputs ? pictures : NULL;
+    PARE_TRY(pare_slices_run(s, &s->learnt, weights->value, add_slice, &l));
+    *loss += l.loss;
+    return PARE_OK;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "distill/trainer.h"
+#include "distill/inputs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
+
+/* --- slices --- */
+
+/* Of a student with a batch of its own: that. Else the largest number of slices up to 8 that cuts
+   the batch into equal ones which the teacher can take. */
+static pare_status choose_slices(pare_trainer *t)
+{
+    int64_t fixed, teacher;
+    PARE_TRY(pare_inputs_batch(t->ctx, t->student, &fixed));
+    PARE_TRY(pare_inputs_batch(t->ctx, t->teacher_file, &teacher));
+    t->batch = t->options.batch;
+    t->slice_count = SLICES;
+    if (fixed) {
+        int64_t count = t->batch / fixed > 0 ? t->batch / fixed : 1;
+        if (count * fixed != t->batch)
+            pare_log(t->ctx, PARE_LOG_WARNING,
+                     "%s: its batch is fixed to %" PRId64 "; batches have %" PRId64
+                     " samples instead of %" PRId64,
+                     t->student->path, fixed, count * fixed, t->batch);
+        t->batch = count * fixed;
+        t->slice_count = (int)count;
+    }
+    while (!fixed && t->slice_count > 1 &&
+           (t->batch % t->slice_count || (teacher && t->batch / t->slice_count % teacher)))
+        t->slice_count--;
+    t->rows = t->batch / t->slice_count;
+    return PARE_OK;
+}
+
+/* --- samples --- */
+
+static pare_status few_samples(const pare_trainer *t, int64_t count)
+{
+    return PARE_FAIL(t->ctx, INPUT,
+                     "%s: %" PRId64 " samples are too few for batches of %" PRId64
+                     " with some held out; give a smaller --batch",
+                     t->student->path, count, t->batch);
+}
+
+/* Every so many samples, evenly spread, are held out; the others are trained on. */
+static pare_status split_samples(pare_trainer *t, const int64_t *all, int64_t count)
+{
+    int64_t held = (count + HELD_OUT - 1) / HELD_OUT, next = 0;
+    held = (held + t->rows - 1) / t->rows * t->rows;
+    if (held > count / 2) held = count / 2 / t->rows * t->rows;
+    if (!held) return few_samples(t, count);
+    t->held_sample = pare_alloc(t->ctx, (size_t)held, sizeof *t->held_sample);
+    if (!t->held_sample) return PARE_MEMORY;
+    pare_data_spread(0, count, held, t->held_sample);
+    for (int64_t i = 0; i < count; i++)
+        if (next < held && t->held_sample[next] == i)
+            t->held_sample[next++] = all ? all[i] : i;
+        else
+            t->sample[t->sample_count++] = all ? all[i] : i;
+    t->held = (pare_held_out){.data = t->data, .count = held};
+    return PARE_OK;
+}
+
+/* All of a data set of its own, as far as they fill slices. */
+static pare_status take_held_out(pare_trainer *t)
+{
+    int64_t all = pare_data_count(t->options.held_out), count = all / t->rows * t->rows;
+    if (!count)
+        return PARE_FAIL(t->ctx, INPUT,
+                         "%s: %" PRId64 " held-out samples are too few: %" PRId64
+                         " are run at a time; give a smaller --batch",
+                         t->student->path, all, t->rows);
+    if (count < all)
+        pare_log(t->ctx, PARE_LOG_INFO,
+                 "%s: %" PRId64 " of %" PRId64 " held-out samples are used: %" PRId64
+                 " are run at a time",
+                 t->student->path, count, all, t->rows);
+    t->held_sample = pare_alloc(t->ctx, (size_t)count, sizeof *t->held_sample);
+    if (!t->held_sample) return PARE_MEMORY;
+    pare_data_spread(0, count, count, t->held_sample);
+    t->held = (pare_held_out){.data = t->options.held_out, .count = count};
+    return PARE_OK;
+}
+
+static pare_status choose_samples(pare_trainer *t)
+{
+    const int64_t *all = t->options.samples;
+    int64_t count = all ? t->options.sample_count : pare_data_count(t->data);
+    t->sample = pare_alloc(t->ctx, (size_t)count + 1, sizeof *t->sample);
+    if (!t->sample) return PARE_MEMORY;
+    if (!count)
+        return PARE_FAIL(t->ctx, INPUT, "%s: there are no samples to train on", t->student->path);
+    if (!t->options.held_out) return split_samples(t, all, count);
+    for (int64_t i = 0; i < count; i++) t->sample[t->sample_count++] = all ? all[i] : i;
+    return take_held_out(t);
+}
+
+/* --- steps --- */
+
+static void choose_steps(pare_trainer *t)
+{
+    pare_distill_options *o = &t->options;
+    const double of_epoch = (double)t->sample_count / (double)(t->batch * o->accumulate);
+    t->steps = o->steps > 0 ? o->steps : (int64_t)ceil(o->epochs * of_epoch);
+    if (t->steps < 1) t->steps = 1;
+    if (o->warmup < 0) o->warmup = t->steps / 50;
+    if (o->validate_every < 1) o->validate_every = (int64_t)ceil(of_epoch / 4);
+    t->optimizer = (pare_optimizer){o->optimizer, o->beta1, o->beta2, o->epsilon, o->momentum};
+    t->schedule = (pare_schedule){o->schedule, o->rate, t->steps, o->warmup};
+}
+
+/* --- the stream of samples --- */
+
+static pare_status open_stream(pare_trainer *t)
+{
+    const pare_distill_options *o = &t->options;
+    const pare_stream_options options = {.seed = o->seed,
+                                         .samples = t->sample,
+                                         .count = t->sample_count,
+                                         .end = t->steps * o->accumulate * t->batch,
+                                         .batch = (int)t->batch,
+                                         .threads = o->threads};
+    PARE_TRY(pare_pictures_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
+                                t->slice_count, t->rows));
+    return pare_stream_open(t->ctx, &t->stream, t->data, &options);
+}
+
+/* A mixed image has no label. */
+static pare_status check_terms(const pare_trainer *t)
+{
+    for (int i = 0; i < t->options.loss.count && t->options.augment.mixup > 0; i++)
+        if (t->options.loss.term[i].kind == PARE_TERM_CE)
+            return PARE_FAIL(t->ctx, USAGE,
+                             "the loss has ce, and mixup makes images that no label belongs to; "
+                             "expected one of the two");
+    return PARE_OK;
+}
+
+/* --- graphs --- */
+
+static pare_status make_graphs(pare_trainer *t)
+{
+    pare_graph_options options = {.loss = &t->options.loss,
+                                  .has_labels = pare_data_has_labels(t->data),
+                                  .learn = true,
+                                  .rows = t->rows};
+    PARE_TRY(pare_teacher_open(t->ctx, &t->teacher, t->teacher_file, t->student, t->data, t->rows));
+    PARE_TRY(pare_weights_find(t->ctx, &t->weights, t->student));
+    PARE_TRY(pare_train_graph_new(t->ctx, &t->learn, t->student, &t->teacher, &t->weights, t->data,
+                                  &options));
+    options.learn = false;
+    options.has_labels = pare_data_has_labels(t->held.data);
+    return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
+                                &options);
+}
+
+/* What lasts as long as the training does: runners, blocks of weights. */
+static size_t planned_bytes(const pare_trainer *t)
+{
+    const size_t runners = (size_t)pare_team_threads(t->learning.team);
+    size_t bytes =
+        pare_stream_bytes(t->stream) + runners * (pare_plan_activation_bytes(t->learn.plan) +
+                                                  pare_plan_activation_bytes(t->check.plan));
+    if (t->teacher.plan)
+        bytes += runners * pare_plan_activation_bytes(t->teacher.plan) +
+                 pare_plan_weight_bytes(t->teacher.plan);
+    const int blocks = 4 + (t->weights.second != NULL) + (t->weights.average != NULL);
+    return bytes + (size_t)blocks * t->weights.floats * sizeof(float);
+}
+
+static pare_status make_slices(pare_trainer *t)
+{
+    const int threads = t->options.threads, count = t->slice_count;
+    if (!t->options.train_zeros) PARE_TRY(pare_weights_keep_zeros(&t->weights, t->student->path));
+    PARE_TRY(pare_weights_open(&t->weights, &t->options));
+    PARE_TRY(pare_teacher_ready(&t->teacher, threads));
+    PARE_TRY(pare_slices_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,
+                              count, threads));
+    PARE_TRY(pare_slices_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights, t->data,
+                              count, threads));
+    t->held.ctx = t->ctx;
+    t->held.sample = t->held_sample;
+    t->held.slices = &t->checking;
+    t->held.threads = threads;
+    return PARE_OK;
+}
+
+pare_status pare_trainer_open(pare_trainer *t)
+{
+    if (t->options.threads < 1) t->options.threads = pare_cpu_cores();
+    PARE_TRY(check_terms(t));
+    PARE_TRY(choose_slices(t));
+    PARE_TRY(choose_samples(t));
+    choose_steps(t);
+    PARE_TRY(make_graphs(t));
+    PARE_TRY(make_slices(t));
+    PARE_TRY(open_stream(t));
+    if (t->options.planned) t->options.planned(t->options.planned_user, planned_bytes(t));
+    return PARE_OK;
+}
+
+void pare_trainer_free(pare_trainer *t)
+{
+    pare_stream_close(t->stream);
+    pare_pictures_free(&t->pictures);
+    pare_slices_free(&t->checking);
+    pare_slices_free(&t->learning);
+    pare_train_graph_free(&t->check);
+    pare_train_graph_free(&t->learn);
+    pare_weights_free(&t->weights);
+    pare_teacher_free(&t->teacher);
+    pare_free(t->held_sample);
+    pare_free(t->sample);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that one training holds (internal to distill/). */
+#ifndef PARE_DISTILL_TRAINER_H
+#define PARE_DISTILL_TRAINER_H
+
+#include "distill/held_out.h"
+#include "distill/optimizer.h"
+#include "distill/schedule.h"
+#include "distill/step.h"
+
+typedef struct pare_trainer {
+    pare_ctx *ctx;
+    pare_distill_options options; /* threads, warmup and validate_every settled */
+    const pare_model *teacher_file, *student;
+    pare_data *data;
+    int64_t rows, batch; /* of a slice, of a batch */
+    int slice_count;
+    int64_t *sample, sample_count; /* that are trained on */
+    int64_t *held_sample;
+    int64_t steps;
+    pare_teacher teacher;
+    pare_weights weights;
+    pare_train_graph learn, check; /* with gradients; the loss alone */
+    pare_slices learning, checking;
+    pare_held_out held;
+    pare_optimizer optimizer;
+    pare_schedule schedule;
+    pare_stream *stream;
+    pare_pictures pictures;
+} pare_trainer;
+
+/* Makes everything ready: batch and slices, which samples are held out, graphs, plans, runners. */
+PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
+void pare_trainer_free(pare_trainer *trainer);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which constants can be weights is asked of the operator table on a copy in the newest opset: an
+   input that a row reads as a setting, or of an operator without a gradient rule, is none. */
+#include "distill/weights.h"
+#include "distill/batchnorm.h"
+#include "runtime/base/size.h"
+#include "runtime/ops/grad.h"
+#include "runtime/ops/ops.h"
+#include "runtime/passes/passes.h"
+
+#include <string.h>
+
+enum { ALIGN = 16, OPSET = 21 }; /* ALIGN: floats */
+
+/* --- finding --- */
+
+const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name)
+{
+    const pare_value *v = pare_graph_find_own(model->graph, name);
+    if (!v || v->data) return v ? v->data : NULL;
+    const pare_attr *a = v->producer && pare_node_is(v->producer, "Constant")
+                             ? pare_node_attr(v->producer, "value")
+                             : NULL;
+    return a && a->kind == PARE_ATTR_TENSOR ? a->tensor : NULL;
+}
+
+/* Does this input of a node take part in what the node computes? */
+static bool is_operand(const pare_node *node, int input)
+{
+    const pare_op *op = pare_op_of(node);
+    if (!op || op->grad == pare_grad_none) return false;
+    if (op->quant.f32_inputs >> input & 1) return false;
+    return !pare_batchnorm_is_statistic(node, input);
+}
+
+static bool is_weight(const pare_value *v, const pare_tensor *t)
+{
+    if (!t || t->dtype != PARE_f32 || t->rank < 1 || t->count < 1 || v->is_output) return false;
+    if (v->producer && t->count < 2) return false;
+    for (int u = 0; u < v->user_count; u++)
+        for (int i = 0; i < v->user[u]->in_count; i++)
+            if (v->user[u]->in[i] == v && !is_operand(v->user[u], i)) return false;
+    return v->user_count > 0;
+}
+
+static pare_status add(pare_weights *w, const pare_model *student, const pare_value *v)
+{
+    const pare_tensor *t = pare_weight_tensor(student, v->name);
+    if (!is_weight(v, t)) return PARE_OK;
+    if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
+        return PARE_MEMORY;
+    w->item[w->count++] = (pare_weight){.name = t->name, .tensor = t, .decays = t->rank >= 2};
+    w->item[w->count - 1].name = pare_graph_find_own(student->graph, v->name)->name;
+    return PARE_OK;
+}
+
+static pare_status find(pare_weights *w, const pare_model *student, pare_model *lifted)
+{
+    const pare_graph *g = lifted->graph;
+    PARE_TRY(pare_graph_sort(lifted->graph));
+    PARE_TRY(pare_pass_lift(lifted, OPSET));
+    for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i]));
+    for (int i = 0; i < g->node_count; i++)
+        if (pare_node_is(g->node[i], "Constant") && g->node[i]->out[0])
+            PARE_TRY(add(w, student, g->node[i]->out[0]));
+    return PARE_OK;
+}
+
+pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out, const pare_model *student)
+{
+    pare_model *lifted;
+    *out = (pare_weights){.ctx = ctx};
+    PARE_TRY(pare_model_clone(ctx, &lifted, student));
+    pare_status st = find(out, student, lifted);
+    pare_model_free(lifted);
+    return st;
+}
+
+void pare_weights_free(pare_weights *w)
+{
+    for (int i = 0; i < w->count; i++) pare_free(w->item[i].zero);
+    pare_free(w->item);
+    pare_free(w->value);
+    pare_free(w->gradient);
+    pare_free(w->first);
+    pare_free(w->second);
+    pare_free(w->average);
+    pare_free(w->best);
+    *w = (pare_weights){0};
+}
+
+int pare_weights_place(const pare_weights *weights, const char *name)
+{
+    for (int i = 0; i < weights->count; i++)
+        if (!strcmp(weights->item[i].name, name)) return i;
+    return -1;
+}
+
+void pare_weights_choose(pare_weights *w, const bool *keep)
+{
+    int kept = 0;
+    for (int i = 0; i < w->count; i++)
+        if (keep[i]) w->item[kept++] = w->item[i];
+    w->count = kept;
+}
+
+/* --- blocks --- */
+
+static pare_status block(const pare_weights *w, float **out)
+{
+    *out = pare_alloc(w->ctx, w->floats, sizeof **out);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+pare_status pare_weights_open(pare_weights *w, const pare_distill_options *options)
+{
+    for (int i = 0; i < w->count; i++) {
+        w->item[i].at = w->floats;
+        w->floats += pare_align_up((size_t)w->item[i].tensor->count, ALIGN);
+    }
+    PARE_TRY(block(w, &w->value));
+    PARE_TRY(block(w, &w->gradient));
+    PARE_TRY(block(w, &w->first));
+    PARE_TRY(block(w, &w->best));
+    if (options->optimizer == PARE_OPTIMIZER_ADAMW) PARE_TRY(block(w, &w->second));
+    if (options->average > 0) PARE_TRY(block(w, &w->average));
+    for (int i = 0; i < w->count; i++) {
+        const pare_weight *item = &w->item[i];
+        memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
+    }
+    if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
+    return PARE_OK;
+}
+
+/* --- back into the student --- */
+
+pare_status pare_weights_pack(const pare_weights *w, pare_model *student, const float *from,
+                              pare_tensor ***out)
+{
+    pare_tensor **list = pare_arena_alloc(&student->arena, (size_t)w->count + 1, sizeof *list);
+    if (!list) return PARE_MEMORY;
+    for (int i = 0; i < w->count; i++) {
+        const pare_weight *item = &w->item[i];
+        list[i] = pare_arena_memdup(&student->arena, item->tensor, sizeof *list[i]);
+        if (!list[i]) return PARE_MEMORY;
+        list[i]->data = pare_arena_memdup(&student->arena, from + item->at, item->tensor->bytes);
+        if (!list[i]->data) return PARE_MEMORY;
+    }
+    *out = list;
+    return PARE_OK;
+}
+
+void pare_weights_store(const pare_weights *w, pare_model *student, pare_tensor **tensors)
+{
+    for (int i = 0; i < w->count; i++) {
+        pare_value *v = pare_graph_find_own(student->graph, w->item[i].name);
+        if (v->data)
+            v->data = tensors[i];
+        else
+            for (int k = 0; k < v->producer->attr_count; k++)
+                if (!strcmp(v->producer->attr[k].name, "value"))
+                    v->producer->attr[k].tensor = tensors[i];
+    }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The student's weights while they are trained: f32 master copies, their gradients and what the
+   optimizer keeps, each kind in one block of floats (internal to distill/). */
+#ifndef PARE_DISTILL_WEIGHTS_H
+#define PARE_DISTILL_WEIGHTS_H
+
+#include "distill/distill.h"
+
+typedef struct pare_weight {
+    const char *name;          /* of the tensor in the student's graph */
+    const pare_tensor *tensor; /* of its file */
+    size_t at;                 /* where it begins in a block */
+    uint8_t *zero;             /* (count): elements that stay 0; NULL: none */
+    bool decays;               /* rank 2 and more */
+} pare_weight;
+
+typedef struct pare_weights {
+    pare_ctx *ctx;
+    pare_weight *item;
+    int count;
+    size_t capacity;
+    size_t floats; /* of a block; the gaps between tensors stay 0 */
+    float *value, *gradient;
+    float *first, *second; /* moments; second: AdamW only */
+    float *average;        /* EMA; NULL: none */
+    float *best;           /* what was validated as best */
+} pare_weights;
+
+/* The constants that can be weights: f32, of rank 1 and more, initializers or results of Constant
+   nodes of more than one element, and not what an operator reads as a setting (Resize's scales) or
+   as statistics (BatchNormalization's mean and variance). The student must outlive them. */
+PARE_NODISCARD pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out,
+                                             const pare_model *student);
+void pare_weights_free(pare_weights *weights);
+
+/* Its place in the list, or -1. */
+int pare_weights_place(const pare_weights *weights, const char *name);
+/* Keeps those for which keep is true. */
+void pare_weights_choose(pare_weights *weights, const bool *keep);
+/* Makes the blocks; values are the student's. */
+PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
+                                             const pare_distill_options *options);
+
+/* Tensors of rank 2 and more with at least 20 % zeros keep these; an info line for each. */
+PARE_NODISCARD pare_status pare_weights_keep_zeros(pare_weights *weights, const char *path);
+
+/* New tensors with the contents of a block, and putting them into the student, which cannot fail:
+   a student is changed whole or not at all. The student must be the one they were found in. */
+PARE_NODISCARD pare_status pare_weights_pack(const pare_weights *weights, pare_model *student,
+                                             const float *block, pare_tensor ***out);
+void pare_weights_store(const pare_weights *weights, pare_model *student, pare_tensor **tensors);
+
+/* The constant of this name: an initializer's tensor, or that of a Constant node; or NULL. */
+const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name);
+
+#endif
