@@ -76,7 +76,8 @@ typedef struct pare_quant_role {
     pare_weighted_fn weighted; /* WEIGHTED only */
     float low, high;           /* FIXED only */
     pare_half_kind half;
-    unsigned f32_inputs; /* bit i: input i is f32 whatever the others are (Resize's scales) */
+    unsigned f32_inputs; /* bit i: input i is a setting in f32 whatever the others are (Resize's
+                            scales), and no weight */
 } pare_quant_role;
 
 typedef struct pare_op {
