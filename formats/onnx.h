@@ -47,6 +47,12 @@ PARE_NODISCARD pare_status pare_onnx_uses(pare_ctx *ctx, const char *model, cons
 PARE_NODISCARD pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *arena,
                                                  pare_tensor **out, const char *path);
 
+/* Writes into the model's metadata what its file was made from and how: version, hash of the file
+   at model->path, recipe (the options in words) and data_hash, each where there is one. No clock:
+   enough to make the same file again. */
+PARE_NODISCARD pare_status pare_onnx_manifest(pare_ctx *ctx, pare_model *model, const char *recipe,
+                                              const char *data_hash);
+
 /* The file's size with every external file counted, and the hash of the file and its external
    payloads that identifies a model in manifests. text NULL: no payload is touched; bytes may be
    NULL. */

@@ -228,11 +228,6 @@ PARE_NODISCARD pare_status pare_prune_single(pare_ctx *ctx, pare_model *model,
                                              const pare_single_options *options,
                                              pare_single_facts *facts);
 
-/* Writes version, source, recipe (the options in words) and data_hash ("": none) into the model's
-   metadata. The model must have the path of the file it came from. */
-PARE_NODISCARD pare_status pare_prune_manifest(pare_ctx *ctx, pare_model *model, const char *recipe,
-                                               const char *data_hash);
-
 #ifdef __cplusplus
 }
 #endif

@@ -8,10 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#ifndef PARE_VERSION
-#define PARE_VERSION "0.1.0"
-#endif
-
 /* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), Cast to
    bf16 (13), bf16 in every operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
@@ -80,14 +76,8 @@ pare_status pare_quant_refuse(pare_model *model)
 
 static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
 {
-    char text[80], hash[33];
-    uint64_t bytes;
-    snprintf(text, sizeof text, "%s", PARE_VERSION);
-    PARE_TRY(pare_model_set_meta(model, "pare.version", text));
-    if (model->path[0] && pare_onnx_hash(ctx, model->path, hash, &bytes) == PARE_OK)
-        PARE_TRY(pare_model_set_meta(model, "pare.source_hash", hash));
-    else
-        pare_ctx_clear(ctx); /* a model made in memory has no file */
+    char text[80];
+    PARE_TRY(pare_onnx_manifest(ctx, model, NULL, NULL));
     int64_t after = pare_model_opset(model, "");
     if (before == after) return PARE_OK;
     snprintf(text, sizeof text, "%" PRId64 " to %" PRId64, before, after);

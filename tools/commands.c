@@ -9,6 +9,7 @@ const pare_command *const pare_commands[] = {
     &pare_command_calibrate,
     &pare_command_quantize,
     &pare_command_prune,
+    &pare_command_distill,
     &pare_command_run,
     &pare_command_validate,
     &pare_command_bench,

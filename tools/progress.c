@@ -41,12 +41,13 @@ void pare_progress_line(const pare_progress *progress, double now, int64_t done,
         memcpy(cells + 1 + CELLS, "] ", 3);
     }
     if (all > 0)
-        snprintf(text, (size_t)size, "%s %s%lld/%lld %s, %d %%, %.*f/s, %s left", progress->label,
+        snprintf(text, (size_t)size, "%s %s%lld/%lld %s, %d %%, %.*f/s, %s left%s", progress->label,
                  cells, (long long)done, (long long)all, progress->unit,
-                 (int)(100 * (double)done / (double)all), rate < 10 ? 1 : 0, rate, left);
+                 (int)(100 * (double)done / (double)all), rate < 10 ? 1 : 0, rate, left,
+                 progress->note);
     else
-        snprintf(text, (size_t)size, "%s %lld %s, %.*f/s", progress->label, (long long)done,
-                 progress->unit, rate < 10 ? 1 : 0, rate);
+        snprintf(text, (size_t)size, "%s %lld %s, %.*f/s%s", progress->label, (long long)done,
+                 progress->unit, rate < 10 ? 1 : 0, rate, progress->note);
 }
 
 void pare_progress_step(void *user, int64_t done, int64_t all)
@@ -55,7 +56,7 @@ void pare_progress_step(void *user, int64_t done, int64_t all)
     if (!progress->file) return;
     double now = pare_seconds(), pause = progress->terminal ? 0.1 : 10;
     if (now - progress->shown < pause) return;
-    char line[160];
+    char line[240];
     pare_progress_line(progress, now, done, all, progress->terminal, line, sizeof line);
     int width = (int)strlen(line), gap = progress->width > width ? progress->width - width : 0;
     if (progress->terminal)

@@ -19,6 +19,7 @@ typedef struct pare_progress {
     const char *label, *unit; /* "calibrate", "samples" */
     double start, shown;      /* seconds; shown: when a line was last written */
     int width;                /* of what stands on the terminal's line */
+    char note[80];            /* stands behind the rest: ", loss 0.12" */
 } pare_progress;
 
 /* quiet or a NULL file: every call does nothing. */

@@ -160,7 +160,7 @@ static pare_status prune(job *j)
     if (st != PARE_OK) return st;
     note_advice(j);
     const char *recipe = recipe_of(j);
-    return recipe ? pare_prune_manifest(j->tool->ctx, j->model, recipe, j->facts.data_hash)
+    return recipe ? pare_onnx_manifest(j->tool->ctx, j->model, recipe, j->facts.data_hash)
                   : PARE_MEMORY;
 }
 

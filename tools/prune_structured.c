@@ -261,7 +261,7 @@ static pare_status run_value(void *user, double value, const char *path)
     PARE_TRY(choose(s));
     PARE_TRY(pare_prune_remove(ctx, &smaller, s->removal));
     const char *recipe = pare_structured_recipe(s);
-    pare_status st = recipe ? pare_prune_manifest(ctx, smaller, recipe, s->data_hash) : PARE_MEMORY;
+    pare_status st = recipe ? pare_onnx_manifest(ctx, smaller, recipe, s->data_hash) : PARE_MEMORY;
     if (st == PARE_OK) st = pare_ctx_poll(ctx);
     if (st == PARE_OK) st = pare_onnx_write(ctx, smaller, path, &writing);
     if (st == PARE_OK && s->latency) st = pare_prune_latency_compare(s->latency, smaller);

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A student learns from its teacher: what is written, and what is refused in one message.
+name=distill
+. "$(dirname "$0")/_lib.sh"
+data_sets || exit 0
+train="--data $data/train.h5"
+distill="$pare distill --quiet --teacher $zoo/mlp.onnx"
+"$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
+"$pare" prune -q "$zoo/mlp.onnx" -o sparse.onnx --sparsity 0.8 >/dev/null || exit 1
+
+# --- what works ---
+works plain $distill --student half.onnx $train -o tuned.onnx --steps 30 --log log.jsonl --json facts.json
+says plain_name tuned.onnx
+works again $distill --student half.onnx $train -o again.onnx --steps 30 --threads 1 --log log1.jsonl
+if cmp -s tuned.onnx again.onnx; then pass same_bytes; else fail same_bytes "one and two threads differ"; fi
+if cmp -s log.jsonl log1.jsonl; then pass same_log; else fail same_log "the logs differ"; fi
+if [ "$(wc -l <log.jsonl)" = 31 ] && [ "$(tail -1 log.jsonl | cut -c1-10)" = '{"step":30' ]; then
+    pass log_lines
+else
+    fail log_lines "$(wc -l <log.jsonl) lines: $(tail -1 log.jsonl)"
+fi
+if cmp -s half.onnx tuned.onnx; then fail trained "the weights are as they were"; else pass trained; fi
+works valid "$pare" check tuned.onnx
+if grep -aq 'distill loss=kl:2 optimizer=adamw' tuned.onnx; then pass manifest; else fail manifest "no recipe in tuned.onnx"; fi
+# held-out loss, before and after, as the facts say
+if awk -F'[:,}]' '/"before"|"after"/ { part = $1 } /"loss"/ { loss[part] = $2 } END { n = 0; for (p in loss) { n++; if (p ~ /before/) b = loss[p]; else a = loss[p] } exit !(n == 2 && a < b) }' facts.json; then
+    pass better
+else
+    fail better "$(grep -A4 -E '"(before|after)"' facts.json | tr '\n' ' ')"
+fi
+works losses $distill --student half.onnx $train -o losses.onnx --steps 4 --loss 'kl:2*0.5,mse,cosine*0.1,ce' --optimizer sgd --lr 0.01 --schedule constant
+works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10
+works sparse_again "$pare" inspect kept.onnx
+
+# --- what is refused ---
+refuses no_teacher 2 "--teacher" "$pare" distill --student half.onnx $train -o x.onnx
+refuses no_student 2 "--student" $distill $train -o x.onnx
+refuses no_data 2 "--data" $distill --student half.onnx -o x.onnx
+refuses no_output 2 "-o OUT" $distill --student half.onnx $train
+refuses both_lengths 2 "--epochs|--steps" $distill --student half.onnx $train -o x.onnx --steps 3 --epochs 1
+refuses loss_words 2 "kl2" $distill --student half.onnx $train -o x.onnx --loss kl2
+refuses momentum_of_adamw 2 "--momentum" $distill --student half.onnx $train -o x.onnx --momentum 0.5
+refuses feature 1 "nowhere" $distill --student half.onnx $train -o x.onnx --loss feature:nowhere
+refuses over_student 1 "half.onnx" $distill --student half.onnx $train -o half.onnx
+refuses missing_teacher 1 "none.onnx" "$pare" distill -q --teacher none.onnx --student half.onnx $train -o x.onnx
+head -c 3000 "$zoo/mlp.onnx" >cut.onnx
+refuses cut_student 1 "cut.onnx" $distill --student cut.onnx $train -o x.onnx
+head -c 10800 /dev/zero | npy_of dims.npy '<f4' '(4, 3, 15, 15)'
+"$pare" data import --quiet -o dims.h5 --npy dims.npy >/dev/null
+refuses other_shape 1 "dims.h5|/input" $distill --student half.onnx --data dims.h5 -o x.onnx
+refuses log_nowhere 1 "nowhere" $distill --student half.onnx $train -o x.onnx --log nowhere/l.jsonl
+refuses not_finite 1 "half.onnx|step" $distill --student half.onnx $train -o x.onnx --steps 50 --optimizer sgd --lr 1000 --loss mse --warmup 0
+
+# --- Ctrl-C: the best so far is the result ---
+"$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 200 --validate-every 5 >.test.out 2>.test.err &
+sleep 3
+kill -INT $!
+wait $!
+got=$?
+if [ $got = 0 ] && has interrupted .test.err && "$pare" check stopped.onnx >/dev/null 2>&1; then
+    pass interrupted
+else
+    fail interrupted "exit $got: $(tail -1 .test.err)"
+fi
+finish

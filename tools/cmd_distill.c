@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare distill: read both nets, train the student, write it. */
+#include "formats/onnx.h"
+#include "tools/check_output.h"
+#include "tools/commands.h"
+#include "tools/distill_log.h"
+#include "tools/memory.h"
+#include "tools/source.h"
+
+#include <string.h>
+
+typedef struct distill_options {
+    pare_common common;
+    pare_source_options source;
+    const char *teacher, *student, *output, *held_out, *log, *loss;
+    double epochs, rate, momentum, decay, clip, average;
+    int64_t steps, batch, accumulate, warmup, validate_every, patience, seed;
+    int optimizer, schedule, zeros;
+    bool external_data;
+} distill_options;
+
+static const pare_option table[] = {
+    {"teacher", 0, PARE_OPTION_FILE, "T.onnx", offsetof(distill_options, teacher), 0, 0,
+     "float model whose outputs are to be learned"},
+    {"student", 0, PARE_OPTION_FILE, "S.onnx", offsetof(distill_options, student), 0, 0,
+     "float model that learns: pruned, or another one with the same inputs and outputs"},
+    {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(distill_options, output), 0, 0,
+     "model to write: the student with new weights"},
+    {"data", 0, PARE_OPTION_FILE, "F.h5", offsetof(distill_options, source.data), 0, 0,
+     "data set to train on: HDF5, one dataset per model input; labels are not needed"},
+    {"val", 0, PARE_OPTION_FILE, "F.h5", offsetof(distill_options, held_out), 0, 0,
+     "data set that decides which weights are best (2 % of --data, not trained on)"},
+    {"epochs", 0, PARE_OPTION_REAL, "N", offsetof(distill_options, epochs), 1e-6, 1e6,
+     "passes over the data (1)"},
+    {"steps", 0, PARE_OPTION_INT, "N", offsetof(distill_options, steps), 1, 1e12,
+     "steps of the optimizer, in place of --epochs"},
+    {"batch", 0, PARE_OPTION_INT, "N", offsetof(distill_options, batch), 1, 65536,
+     "samples of one step (128)"},
+    {"accumulate", 0, PARE_OPTION_INT, "N", offsetof(distill_options, accumulate), 1, 65536,
+     "batches whose gradients make one step (1)"},
+    {"loss", 0, PARE_OPTION_TEXT, "TERM,...", offsetof(distill_options, loss), 0, 0,
+     "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce (with labels); "
+     "TERM*W weighs one (kl:2)"},
+    {"optimizer", 0, PARE_OPTION_CHOICE, "adamw|sgd", offsetof(distill_options, optimizer), 0, 0,
+     "how a step is made of gradients (adamw)"},
+    {"lr", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, rate), 0, 1e3,
+     "highest learning rate (1e-3)"},
+    {"schedule", 0, PARE_OPTION_CHOICE, "cosine|step|constant", offsetof(distill_options, schedule),
+     0, 0, "what becomes of it (cosine, down to 0)"},
+    {"warmup", 0, PARE_OPTION_INT, "N", offsetof(distill_options, warmup), 0, 1e12,
+     "steps over which it rises from 0 (2 % of them)"},
+    {"momentum", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, momentum), 0, 1,
+     "of sgd (0.9)"},
+    {"decay", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, decay), 0, 1,
+     "weight decay apart from the gradient, of weights of two axes and more (0.01)"},
+    {"clip", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, clip), 0, 1e9,
+     "largest norm of all gradients together; 0: no limit (0)"},
+    {"ema", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, average), 0, 1,
+     "result is a running mean of the weights that keeps this share at each step; 0: none (0)"},
+    {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
+     "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep)"},
+    {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
+     "steps between two looks at the held-out samples (a quarter of an epoch)"},
+    {"patience", 0, PARE_OPTION_INT, "N", offsetof(distill_options, patience), 1, 1e9,
+     "end after so many looks without a better one (none)"},
+    {"seed", 0, PARE_OPTION_INT, "N", offsetof(distill_options, seed), 0, 9e15,
+     "of the order of samples (1)"},
+    {"log", 0, PARE_OPTION_OUTPUT, "F.jsonl", offsetof(distill_options, log), 0, 0,
+     "write a line of JSON for every step"},
+    {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(distill_options, external_data), 0, 0,
+     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
+    {"samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, source.samples), 0, 1e15,
+     "samples to use, evenly spaced (all)"},
+    {"range", 0, PARE_OPTION_TEXT, "A:B", offsetof(distill_options, source.range), 0, 0,
+     "take samples from A to B-1 only"},
+    {"map", 0, PARE_OPTION_LIST, "INPUT=/path", offsetof(distill_options, source.map), 0, 0,
+     "dataset in the file for a model input (the one of its name)"},
+    {0},
+};
+
+static const distill_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                         .rate = -1,
+                                         .momentum = -1,
+                                         .decay = -1,
+                                         .warmup = -1,
+                                         .seed = -1};
+
+/* What one training holds. */
+typedef struct job {
+    pare_tool *tool;
+    const distill_options *o;
+    pare_model *teacher, *student;
+    pare_source source;
+    pare_data *held_out;
+    pare_distill_options options;
+    pare_distill_log log;
+    pare_distill_result result;
+} job;
+
+static pare_status check(pare_tool *tool, const distill_options *o)
+{
+    static const char *const of_sgd[] = {"momentum", NULL};
+    PARE_TRY(pare_need_option(tool, o->teacher, "--teacher T.onnx", "the model to learn from"));
+    PARE_TRY(pare_need_option(tool, o->student, "--student S.onnx", "the model that learns"));
+    PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
+    PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
+    if (o->optimizer != PARE_OPTIMIZER_SGD)
+        PARE_TRY(pare_refuse_options(tool, "without --optimizer sgd", of_sgd));
+    if (o->epochs > 0 && o->steps)
+        return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
+    return PARE_OK;
+}
+
+static void planned(void *user, size_t bytes) { pare_say_memory(user, bytes); }
+
+static pare_status read_options(job *j)
+{
+    const distill_options *o = j->o;
+    pare_distill_options *d = &j->options;
+    pare_distill_defaults(d);
+    if (o->loss) PARE_TRY(pare_distill_parse_loss(&j->tool->arena, o->loss, &d->loss));
+    if (o->epochs > 0) d->epochs = o->epochs;
+    if (o->batch) d->batch = o->batch;
+    if (o->accumulate) d->accumulate = (int)o->accumulate;
+    if (o->rate >= 0) d->rate = o->rate;
+    if (o->momentum >= 0) d->momentum = o->momentum;
+    if (o->decay >= 0) d->decay = o->decay;
+    if (o->seed >= 0) d->seed = (uint64_t)o->seed;
+    d->steps = o->steps;
+    d->optimizer = (pare_optimizer_kind)o->optimizer;
+    d->schedule = (pare_schedule_kind)o->schedule;
+    d->warmup = o->warmup;
+    d->clip = o->clip;
+    d->average = o->average;
+    d->train_zeros = o->zeros == 1;
+    d->validate_every = o->validate_every;
+    d->patience = (int)o->patience;
+    d->threads = (int)o->common.threads;
+    d->planned = planned;
+    d->planned_user = j->tool;
+    d->event = pare_distill_log_event;
+    d->event_user = &j->log;
+    return PARE_OK;
+}
+
+/* Data sets are opened before anything starts a thread. */
+static pare_status open_all(job *j)
+{
+    pare_ctx *ctx = j->tool->ctx;
+    PARE_TRY(pare_onnx_read(ctx, &j->teacher, j->o->teacher));
+    PARE_TRY(pare_onnx_read(ctx, &j->student, j->o->student));
+    PARE_TRY(pare_source_open(j->tool, &j->source, j->student, &j->o->source, -1));
+    j->options.samples = j->source.samples;
+    j->options.sample_count = j->source.count;
+    if (j->o->held_out)
+        PARE_TRY(pare_data_open_apart(ctx, &j->held_out, j->o->held_out, j->source.inputs,
+                                      j->source.input_count));
+    j->options.held_out = j->held_out;
+    return pare_distill_log_open(&j->log, j->tool, j->o->log);
+}
+
+/* The options that decide, in words. */
+static const char *recipe_of(job *j)
+{
+    static const char *const optimizers[] = {"adamw", "sgd"};
+    static const char *const schedules[] = {"cosine", "step", "constant"};
+    const pare_distill_options *d = &j->options;
+    pare_arena *arena = &j->tool->arena;
+    const char *text = pare_arena_printf(
+        arena, "distill loss=%s optimizer=%s lr=%.10g schedule=%s steps=%lld of=%lld batch=%lld",
+        j->o->loss ? j->o->loss : "kl:2", optimizers[d->optimizer], d->rate, schedules[d->schedule],
+        (long long)j->result.best_step, (long long)j->result.steps, (long long)j->result.batch);
+    if (text && d->accumulate > 1)
+        text = pare_arena_printf(arena, "%s accumulate=%d", text, d->accumulate);
+    if (text && d->clip > 0) text = pare_arena_printf(arena, "%s clip=%.10g", text, d->clip);
+    if (text && d->average > 0) text = pare_arena_printf(arena, "%s ema=%.10g", text, d->average);
+    if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
+    if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
+    return text ? pare_arena_printf(arena, "%s seed=%llu", text, (unsigned long long)d->seed)
+                : NULL;
+}
+
+static pare_status write(job *j)
+{
+    pare_onnx_write_options writing = {.external_data = j->o->external_data};
+    const char *recipe = recipe_of(j);
+    if (!recipe) return PARE_MEMORY;
+    PARE_TRY(pare_onnx_manifest(j->tool->ctx, j->student, recipe, j->result.data_hash));
+    return pare_onnx_write(j->tool->ctx, j->student, j->o->output, &writing);
+}
+
+static pare_status file_facts(job *j, const char *name, const char *path)
+{
+    char hash[33];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_hash(j->tool->ctx, path, hash, &bytes));
+    json_object_set_new(
+        j->tool->facts, name,
+        json_pack("{s:s, s:s, s:I}", "file", path, "hash", hash, "bytes", (json_int_t)bytes));
+    return PARE_OK;
+}
+
+/* The file's facts, and one line for people. */
+static pare_status report(job *j)
+{
+    static const char *const ends[] = {"complete", "patience", "interrupted"};
+    const pare_distill_result *r = &j->result;
+    json_t *facts = j->tool->facts;
+    char before[120], after[120];
+    PARE_TRY(file_facts(j, "teacher", j->o->teacher));
+    PARE_TRY(file_facts(j, "student", j->o->student));
+    PARE_TRY(file_facts(j, "output", j->o->output));
+    json_object_set_new(facts, "data", pare_source_json(&j->source, &j->o->source));
+    json_object_update_new(
+        facts, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:f, s:[s]}", "end",
+                         ends[r->end], "steps", (json_int_t)r->steps, "best_step",
+                         (json_int_t)r->best_step, "batch", (json_int_t)r->batch, "train_samples",
+                         (json_int_t)r->train_samples, "held_out", (json_int_t)r->held_out,
+                         "weights", r->weights, "before", pare_distill_score_json(&r->before),
+                         "after", pare_distill_score_json(&r->after), "samples_per_s",
+                         j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
+                         "outputs", j->o->output));
+    printf("%s\n", j->o->output);
+    if (!j->o->common.quiet)
+        fprintf(stderr,
+                "%lld steps%s, best after %lld; on %lld held-out samples: %s before, %s after\n",
+                (long long)r->steps, r->end == PARE_DISTILL_INTERRUPTED ? " (interrupted)" : "",
+                (long long)r->best_step, (long long)r->held_out,
+                pare_distill_score_text(&r->before, before, sizeof before),
+                pare_distill_score_text(&r->after, after, sizeof after));
+    return PARE_OK;
+}
+
+static pare_status train(job *j)
+{
+    PARE_TRY(pare_distill(j->tool->ctx, &j->result, j->teacher, j->student, j->source.data,
+                          &j->options));
+    if (j->result.end == PARE_DISTILL_INTERRUPTED)
+        j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
+    PARE_TRY(pare_distill_log_close(&j->log));
+    PARE_TRY(write(j));
+    return report(j);
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    job j = {.tool = tool, .o = options};
+    PARE_TRY(check(tool, options));
+    pare_status st = read_options(&j);
+    if (st == PARE_OK) st = open_all(&j);
+    if (st == PARE_OK) st = train(&j);
+    if (pare_distill_log_close(&j.log) != PARE_OK && st == PARE_OK) st = PARE_IO;
+    pare_source_close(&j.source);
+    pare_data_close(j.held_out);
+    pare_model_free(j.student);
+    pare_model_free(j.teacher);
+    return st;
+}
+
+const pare_command pare_command_distill = {
+    .name = "distill",
+    .arguments = "",
+    .min = 0,
+    .max = 0,
+    .summary = "train a small model to give what a large one gives, without labels",
+    .detail = "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
+              "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
+              "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
+              "the best so far. Same options, same bytes, whatever --threads.",
+    .example = "pare distill --teacher resnet.onnx --student resnet.half.onnx --data "
+               "data/train.h5 -o resnet.tuned.onnx",
+    .options = table,
+    .size = sizeof(distill_options),
+    .defaults = &defaults,
+    .run = run,
+};

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/distill_log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pare_status fail_write(const pare_distill_log *log)
+{
+    return PARE_FAIL(log->tool->ctx, IO, "%s: cannot be written: %s", log->path, strerror(errno));
+}
+
+pare_status pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path)
+{
+    *log = (pare_distill_log){.tool = tool, .path = path, .score = {.loss = -1}};
+    if (path && !(log->file = fopen(path, "w"))) return fail_write(log);
+    pare_progress_begin(&log->bar, stderr, tool->common->quiet, "distill", "steps");
+    return PARE_OK;
+}
+
+json_t *pare_distill_score_json(const pare_distill_score *score)
+{
+    json_t *row = json_pack("{s:f}", "loss", score->loss);
+    if (score->agreement >= 0)
+        json_object_set_new(row, "agreement", json_real(100 * score->agreement));
+    if (score->top1 >= 0) json_object_set_new(row, "top1", json_real(100 * score->top1));
+    return row;
+}
+
+const char *pare_distill_score_text(const pare_distill_score *score, char *text, size_t size)
+{
+    int n = snprintf(text, size, "loss %.4g", score->loss);
+    if (score->agreement >= 0)
+        n += snprintf(text + n, size - (size_t)n, ", agreement %.2f %%", 100 * score->agreement);
+    if (score->top1 >= 0)
+        snprintf(text + n, size - (size_t)n, ", top-1 %.2f %%", 100 * score->top1);
+    return text;
+}
+
+static json_t *line_of(const pare_distill_event *e)
+{
+    json_t *row = json_pack("{s:I, s:f}", "step", (json_int_t)e->step, "epoch", e->epoch);
+    if (e->step)
+        json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "loss", e->loss, "lr", e->rate,
+                                              "gradient_norm", e->norm));
+    if (e->score) {
+        json_object_set_new(row, "held_out", pare_distill_score_json(e->score));
+        json_object_set_new(row, "best", json_boolean(e->best));
+    }
+    return row;
+}
+
+/* The line is with the system when the next step begins: a log that is cut off ends with a whole
+   line of a step that was done. */
+static pare_status write_line(pare_distill_log *log, const pare_distill_event *event)
+{
+    json_t *row = line_of(event);
+    char *text = row ? json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(row);
+    if (!text) return PARE_FAIL(log->tool->ctx, MEMORY, "%s: out of memory", log->path);
+    bool good = fprintf(log->file, "%s\n", text) >= 0 && !fflush(log->file);
+    free(text);
+    return good ? PARE_OK : fail_write(log);
+}
+
+static void show(pare_distill_log *log, const pare_distill_event *e)
+{
+    pare_progress *bar = &log->bar;
+    int n = snprintf(bar->note, sizeof bar->note, ", %.0f samples/s, loss %.3g",
+                     log->seconds > 0 ? (double)log->samples / log->seconds : 0.0, e->loss);
+    if (log->score.agreement > 0)
+        n += snprintf(bar->note + n, sizeof bar->note - (size_t)n, ", agreement %.2f %%",
+                      100 * log->score.agreement);
+    if (log->score.top1 > 0)
+        snprintf(bar->note + n, sizeof bar->note - (size_t)n, ", top-1 %.2f %%",
+                 100 * log->score.top1);
+    pare_progress_step(bar, e->step, e->steps);
+}
+
+pare_status pare_distill_log_event(void *user, const pare_distill_event *event)
+{
+    pare_distill_log *log = user;
+    if (event->score) log->score = *event->score;
+    if (!event->step)
+        log->start = pare_seconds();
+    else
+        log->seconds = pare_seconds() - log->start;
+    log->samples = event->samples;
+    if (event->step) show(log, event);
+    return log->file ? write_line(log, event) : PARE_OK;
+}
+
+pare_status pare_distill_log_close(pare_distill_log *log)
+{
+    pare_progress_end(&log->bar);
+    FILE *file = log->file;
+    log->file = NULL;
+    return !file || !fclose(file) ? PARE_OK : fail_write(log);
+}

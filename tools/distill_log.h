@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a training says while it runs: progress on standard error, a line of JSON for every step. */
+#ifndef PARE_TOOLS_DISTILL_LOG_H
+#define PARE_TOOLS_DISTILL_LOG_H
+
+#include "distill/distill.h"
+#include "tools/options.h"
+#include "tools/progress.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_distill_log {
+    pare_tool *tool;
+    const char *path;
+    FILE *file; /* NULL: none is written */
+    pare_progress bar;
+    pare_distill_score score; /* the latest; loss negative: none yet */
+    double start;             /* of the first step, as pare_seconds */
+    int64_t samples;          /* trained on since then */
+    double seconds;           /* from start to the latest step */
+} pare_distill_log;
+
+/* path NULL: no file. PARE_IO where it cannot be written. */
+PARE_NODISCARD pare_status pare_distill_log_open(pare_distill_log *log, pare_tool *tool,
+                                                 const char *path);
+/* A pare_distill_event_fn; user is the log. Lines hold no clock, so that the same training writes
+   the same log. */
+PARE_NODISCARD pare_status pare_distill_log_event(void *user, const pare_distill_event *event);
+PARE_NODISCARD pare_status pare_distill_log_close(pare_distill_log *log);
+
+/* {loss, agreement, top1}: percent; what there is. */
+json_t *pare_distill_score_json(const pare_distill_score *score);
+/* "loss 0.0312, agreement 97.50 %, top-1 91.20 %"; returns text. */
+const char *pare_distill_score_text(const pare_distill_score *score, char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
