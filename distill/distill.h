@@ -72,6 +72,12 @@ typedef struct pare_distill_event {
    ends the training with it. */
 typedef pare_status (*pare_distill_event_fn)(void *user, const pare_distill_event *event);
 
+typedef enum pare_batchnorm_mode {
+    PARE_BATCHNORM_TRAIN, /* statistics of the batch; the running ones follow them (ONNX
+                             BatchNormalization 15, training_mode) */
+    PARE_BATCHNORM_FROZEN /* statistics stay what they are in the file */
+} pare_batchnorm_mode;
+
 typedef struct pare_distill_options {
     pare_distill_loss loss; /* count 0: kl:2 */
     double epochs;
@@ -89,6 +95,7 @@ typedef struct pare_distill_options {
     double average;   /* EMA of the weights: the share that stays at each step; 0: none. Where there
                          is one it is validated and is the result. */
     bool train_zeros; /* else weights of rank 2 and more with at least 20 % zeros keep these */
+    pare_batchnorm_mode batchnorm;
     pare_augment augment; /* of the training images */
     uint64_t seed;
     int threads; /* 0: all cores; changes no result */

@@ -38,14 +38,25 @@ static pare_status close_weight(pare_graph *graph, const pare_weight *w)
     return pare_value_set_init(v, w->tensor);
 }
 
-static pare_status prepare(pare_train_graph *g, const pare_weights *weights, const pare_data *data)
+static void clear_outputs(pare_graph *graph, int from)
+{
+    for (int i = from; i < graph->out.count; i++) graph->out.item[i]->is_output = false;
+    graph->out.count = from;
+}
+
+static pare_status prepare(pare_train_graph *g, const pare_weights *weights, const pare_data *data,
+                           bool norms)
 {
     pare_graph *graph = g->model->graph;
     pare_graph_clear_inputs(graph);
     PARE_TRY(pare_inputs_set_rows(g->ctx, g->model, data, NULL, g->rows));
+    PARE_TRY(pare_weights_separate(g->model));
     for (int i = 0; i < weights->count; i++) PARE_TRY(open_weight(graph, &weights->item[i]));
     PARE_TRY(pare_graph_sort(graph));
     PARE_TRY(pare_pass_lift(g->model, OPSET));
+    const int outputs = graph->out.count;
+    if (norms) PARE_TRY(pare_pass_train_batchnorm(g->model, &g->norms));
+    clear_outputs(graph, outputs); /* the sums come back behind the loss */
     return pare_pass_infer(g->model, &(pare_infer_options){.fold = true, .lenient = true});
 }
 
@@ -91,15 +102,50 @@ static pare_status choose(pare_train_graph *g, pare_weights *weights)
                      g->student->path);
 }
 
+/* The only outputs beside the loss and gradients. */
+static pare_status keep_sums(pare_train_graph *g)
+{
+    pare_graph *graph = g->model->graph;
+    clear_outputs(graph, 0);
+    for (int i = 0; i < g->norms.count; i++) {
+        pare_value *sums = pare_graph_find_own(graph, g->norms.norm[i].sums);
+        sums->is_output = true;
+        PARE_TRY(pare_values_add(graph, &graph->out, sums));
+    }
+    return PARE_OK;
+}
+
+static pare_status find_statistics(pare_train_graph *g, pare_weights *weights)
+{
+    g->norm_count = g->norms.count;
+    g->norm = pare_alloc(g->ctx, (size_t)g->norm_count + 1, sizeof *g->norm);
+    if (!g->norm) return PARE_MEMORY;
+    for (int i = 0; i < g->norm_count; i++) {
+        const pare_trained_norm *from = &g->norms.norm[i];
+        pare_batchnorm *to = &g->norm[i];
+        to->mean0 = from->mean0;
+        to->channels = from->mean0->count;
+        to->momentum = (double)from->momentum;
+        PARE_TRY(pare_weights_add_statistic(weights, g->student, from->mean, &to->mean));
+        PARE_TRY(pare_weights_add_statistic(weights, g->student, from->variance, &to->variance));
+    }
+    return PARE_OK;
+}
+
 static pare_status differentiate(pare_train_graph *g, pare_weights *weights)
 {
     const char **by = pare_arena_alloc(&g->model->arena, (size_t)weights->count + 1, sizeof *by);
     if (!by) return PARE_MEMORY;
     for (int i = 0; i < weights->count; i++) by[i] = weights->item[i].name;
-    pare_gradient_options options = {
-        .loss = PARE_LOSS_TENSOR, .of = g->nodes.loss, .by = by, .by_count = weights->count};
+    pare_gradient_options options = {.loss = PARE_LOSS_TENSOR,
+                                     .of = g->nodes.loss,
+                                     .by = by,
+                                     .by_count = weights->count,
+                                     .keep_outputs = true};
+    PARE_TRY(keep_sums(g));
     PARE_TRY(pare_pass_gradient(g->model, &g->gradient, &options));
-    return choose(g, weights);
+    PARE_TRY(choose(g, weights));
+    return find_statistics(g, weights);
 }
 
 /* Without gradients: the loss and the logits. */
@@ -107,8 +153,7 @@ static pare_status set_outputs(pare_train_graph *g)
 {
     pare_graph *graph = g->model->graph;
     const char *const name[] = {g->nodes.loss, g->nodes.logits};
-    for (int i = 0; i < graph->out.count; i++) graph->out.item[i]->is_output = false;
-    graph->out.count = 0;
+    clear_outputs(graph, 0);
     for (int i = 0; i < 2 && name[i]; i++) {
         pare_value *v = pare_graph_find_own(graph, name[i]);
         v->is_output = true;
@@ -151,8 +196,10 @@ static pare_status make_plan(pare_train_graph *g, const pare_weights *weights, b
     if (!g->feed || !g->gradient_at) return PARE_MEMORY;
     for (int i = 0; i < count; i++)
         PARE_TRY(find_feed(g, weights, pare_plan_input(g->plan, i), &g->feed[i]));
-    for (int i = 0; learn && i < weights->count; i++)
+    for (int i = 0; learn && i < weights->trained; i++)
         g->gradient_at[i] = output_place(g, g->gradient.gradient[i]);
+    for (int i = 0; i < g->norm_count; i++)
+        g->norm[i].sums = output_place(g, g->norms.norm[i].sums);
     g->loss = output_place(g, learn ? g->gradient.loss : g->nodes.loss);
     g->logits = learn ? -1 : output_place(g, g->nodes.logits);
     return PARE_OK;
@@ -162,7 +209,7 @@ static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights
                         const pare_data *data, const pare_graph_options *options)
 {
     PARE_TRY(pare_model_clone(g->ctx, &g->model, g->student));
-    PARE_TRY(prepare(g, weights, data));
+    PARE_TRY(prepare(g, weights, data, options->norms));
     PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
     PARE_TRY(options->learn ? differentiate(g, weights) : set_outputs(g));
     return make_plan(g, weights, options->learn);
@@ -182,5 +229,6 @@ void pare_train_graph_free(pare_train_graph *g)
     pare_model_free(g->model);
     pare_free(g->feed);
     pare_free(g->gradient_at);
+    pare_free(g->norm);
     *g = (pare_train_graph){0};
 }

@@ -5,10 +5,12 @@
 #ifndef PARE_DISTILL_GRAPH_H
 #define PARE_DISTILL_GRAPH_H
 
+#include "distill/batchnorm.h"
 #include "distill/loss.h"
 #include "distill/teacher.h"
 #include "distill/weights.h"
 #include "runtime/passes/gradient.h"
+#include "runtime/passes/train_batchnorm.h"
 
 /* What a plan's input reads. */
 typedef enum pare_feed_kind {
@@ -34,6 +36,9 @@ typedef struct pare_train_graph {
     pare_feed *feed;  /* (plan's inputs) */
     int *gradient_at; /* (weights): the plan's output; -1: the loss does not reach it */
     int loss, logits; /* the plan's outputs; logits -1: none */
+    pare_trained_norms norms;
+    pare_batchnorm *norm; /* (norm_count): those that use their batch's statistics */
+    int norm_count;
     int64_t rows;
 } pare_train_graph;
 
@@ -41,11 +46,12 @@ typedef struct pare_graph_options {
     const pare_distill_loss *loss;
     bool has_labels;
     bool learn; /* with gradients */
+    bool norms; /* BatchNormalization uses its batch's statistics; with learn */
     int64_t rows;
 } pare_graph_options;
 
 /* The student with its loss. Learning, weights that no gradient reaches leave the list: warned of,
-   and PARE_INPUT where none is left. */
+   and PARE_INPUT where none is left; with norms, running statistics enter it. */
 PARE_NODISCARD pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out,
                                                 const pare_model *student, pare_teacher *teacher,
                                                 pare_weights *weights, const pare_data *data,

@@ -45,7 +45,7 @@ static pare_status blame(loop *l, const char *what, double value)
 static double gradient_norm(pare_weights *w, double scale)
 {
     double sum = 0;
-    for (int k = 0; k < w->count; k++) {
+    for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
         float *g = w->gradient + item->at;
         for (int64_t i = 0; item->zero && i < item->tensor->count; i++)
@@ -55,6 +55,13 @@ static double gradient_norm(pare_weights *w, double scale)
     return sqrt(sum) * scale;
 }
 
+/* Running statistics are averages already. */
+static void copy_statistics(pare_weights *w)
+{
+    const size_t at = w->item[w->trained].at;
+    memcpy(w->average + at, w->value + at, (w->floats - at) * sizeof *w->value);
+}
+
 /* Clipping by the norm of all gradients together (Pascanu, Mikolov, Bengio 2013). */
 static void update(loop *l, double scale)
 {
@@ -62,7 +69,7 @@ static void update(loop *l, double scale)
     pare_weights *w = &l->t.weights;
     const double t = (double)l->step, early = (1 + t) / (10 + t);
     if (o->clip > 0 && l->norm > o->clip) scale *= o->clip / l->norm;
-    for (int k = 0; k < w->count; k++) {
+    for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
         const size_t at = item->at;
         const pare_update u = {.count = item->tensor->count,
@@ -82,6 +89,7 @@ static void update(loop *l, double scale)
             pare_average_step(w->average + at, w->value + at, u.count,
                               o->average < early ? o->average : early, item->zero);
     }
+    if (w->average && w->trained < w->count) copy_statistics(w);
 }
 
 static pare_status step(loop *l)
@@ -186,7 +194,7 @@ static pare_status finish(loop *l, pare_model *student)
     r->batch = l->t.batch;
     r->train_samples = l->t.sample_count;
     r->held_out = l->t.held.count;
-    r->weights = l->t.weights.count;
+    r->weights = l->t.weights.trained;
     r->after = l->best;
     pare_hash_text(pare_stream_hash(l->t.stream), r->data_hash);
     PARE_TRY(pare_weights_pack(&l->t.weights, student, l->t.weights.best, &tensors));

@@ -129,7 +129,9 @@ pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float
     pare_slices_select(s, batch, values);
     s->take = fn;
     s->user = user;
-    return s->full ? pare_team_run(s->team, &work) : PARE_OK;
+    pare_status st = s->full ? pare_team_run(s->team, &work) : PARE_OK;
+    s->user = NULL;
+    return st;
 }
 
 /* --- gradients --- */
@@ -146,7 +148,9 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
     learning *l = user;
     (void)teacher;
     l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data;
-    for (int k = 0; k < l->weights->count; k++) {
+    for (int i = 0; !slice && i < l->graph->norm_count; i++)
+        pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
+    for (int k = 0; k < l->weights->trained; k++) {
         const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
         const float *from = view.data;
         float *to = l->weights->gradient + l->weights->item[k].at;

@@ -147,12 +147,13 @@ static pare_status make_graphs(pare_trainer *t)
     pare_graph_options options = {.loss = &t->options.loss,
                                   .has_labels = pare_data_has_labels(t->data),
                                   .learn = true,
+                                  .norms = t->options.batchnorm == PARE_BATCHNORM_TRAIN,
                                   .rows = t->rows};
     PARE_TRY(pare_teacher_open(t->ctx, &t->teacher, t->teacher_file, t->student, t->data, t->rows));
     PARE_TRY(pare_weights_find(t->ctx, &t->weights, t->student));
     PARE_TRY(pare_train_graph_new(t->ctx, &t->learn, t->student, &t->teacher, &t->weights, t->data,
                                   &options));
-    options.learn = false;
+    options.learn = options.norms = false;
     options.has_labels = pare_data_has_labels(t->held.data);
     return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
                                 &options);

@@ -14,10 +14,40 @@ enum { ALIGN = 16, OPSET = 21 }; /* ALIGN: floats */
 
 /* --- finding --- */
 
+/* The vector that an Identity hands on, or NULL. */
+static const pare_tensor *copied_vector(const pare_node *node)
+{
+    const pare_value *from = node && pare_node_is(node, "Identity") ? node->in[0] : NULL;
+    if (!from || !from->is_init || !from->data || node->out[0]->is_output) return NULL;
+    return from->data->dtype == PARE_f32 && from->data->rank == 1 ? from->data : NULL;
+}
+
+/* The Identity's result becomes an initializer with the same content. */
+static pare_status separate(pare_value *v)
+{
+    pare_model *model = v->graph->model;
+    pare_value *from = v->producer->in[0];
+    pare_tensor *own = pare_arena_memdup(&model->arena, from->data, sizeof *own);
+    if (!own) return PARE_MEMORY;
+    own->name = v->name;
+    pare_node_remove(v->producer);
+    PARE_TRY(pare_value_set_init(v, own));
+    if (!from->user_count && !from->is_output) pare_init_remove(from);
+    return PARE_OK;
+}
+
+pare_status pare_weights_separate(pare_model *model)
+{
+    for (int i = model->graph->node_count - 1; i >= 0; i--)
+        if (copied_vector(model->graph->node[i])) PARE_TRY(separate(model->graph->node[i]->out[0]));
+    return PARE_OK;
+}
+
 const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name)
 {
     const pare_value *v = pare_graph_find_own(model->graph, name);
     if (!v || v->data) return v ? v->data : NULL;
+    if (copied_vector(v->producer)) return copied_vector(v->producer);
     const pare_attr *a = v->producer && pare_node_is(v->producer, "Constant")
                              ? pare_node_attr(v->producer, "value")
                              : NULL;
@@ -49,8 +79,12 @@ static pare_status add(pare_weights *w, const pare_model *student, const pare_va
     if (!is_weight(v, t)) return PARE_OK;
     if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
         return PARE_MEMORY;
-    w->item[w->count++] = (pare_weight){.name = t->name, .tensor = t, .decays = t->rank >= 2};
-    w->item[w->count - 1].name = pare_graph_find_own(student->graph, v->name)->name;
+    const pare_value *own = pare_graph_find_own(student->graph, v->name);
+    w->item[w->count++] = (pare_weight){.name = own->name,
+                                        .tensor = t,
+                                        .decays = t->rank >= 2,
+                                        .copied = copied_vector(own->producer) != NULL};
+    w->trained = w->count;
     return PARE_OK;
 }
 
@@ -59,6 +93,7 @@ static pare_status find(pare_weights *w, const pare_model *student, pare_model *
     const pare_graph *g = lifted->graph;
     PARE_TRY(pare_graph_sort(lifted->graph));
     PARE_TRY(pare_pass_lift(lifted, OPSET));
+    PARE_TRY(pare_weights_separate(lifted));
     for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i]));
     for (int i = 0; i < g->node_count; i++)
         if (pare_node_is(g->node[i], "Constant") && g->node[i]->out[0])
@@ -74,6 +109,21 @@ pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out, const pare_model
     pare_status st = find(out, student, lifted);
     pare_model_free(lifted);
     return st;
+}
+
+pare_status pare_weights_add_statistic(pare_weights *w, const pare_model *student, const char *name,
+                                       int *out)
+{
+    const pare_value *v = pare_graph_find_own(student->graph, name);
+    const pare_tensor *t = pare_weight_tensor(student, name);
+    *out = pare_weights_place(w, name);
+    if (*out >= 0 || !t || t->dtype != PARE_f32) return PARE_OK;
+    if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
+        return PARE_MEMORY;
+    w->item[w->count] =
+        (pare_weight){.name = v->name, .tensor = t, .copied = copied_vector(v->producer) != NULL};
+    *out = w->count++;
+    return PARE_OK;
 }
 
 void pare_weights_free(pare_weights *w)
@@ -101,7 +151,7 @@ void pare_weights_choose(pare_weights *w, const bool *keep)
     int kept = 0;
     for (int i = 0; i < w->count; i++)
         if (keep[i]) w->item[kept++] = w->item[i];
-    w->count = kept;
+    w->trained = w->count = kept;
 }
 
 /* --- blocks --- */
@@ -141,8 +191,10 @@ pare_status pare_weights_pack(const pare_weights *w, pare_model *student, const 
     if (!list) return PARE_MEMORY;
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
+        if (item->copied) PARE_TRY(separate(pare_graph_find_own(student->graph, item->name)));
         list[i] = pare_arena_memdup(&student->arena, item->tensor, sizeof *list[i]);
         if (!list[i]) return PARE_MEMORY;
+        if (item->copied) list[i]->name = item->name;
         list[i]->data = pare_arena_memdup(&student->arena, from + item->at, item->tensor->bytes);
         if (!list[i]->data) return PARE_MEMORY;
     }

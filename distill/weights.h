@@ -12,11 +12,14 @@ typedef struct pare_weight {
     size_t at;                 /* where it begins in a block */
     uint8_t *zero;             /* (count): elements that stay 0; NULL: none */
     bool decays;               /* rank 2 and more */
+    bool copied; /* by an Identity, of a tensor that others may read, too: the student that was
+                    trained has it as an initializer */
 } pare_weight;
 
 typedef struct pare_weights {
     pare_ctx *ctx;
     pare_weight *item;
+    int trained; /* the first so many; behind them running statistics of BatchNormalization */
     int count;
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
@@ -32,6 +35,12 @@ typedef struct pare_weights {
 PARE_NODISCARD pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out,
                                              const pare_model *student);
 void pare_weights_free(pare_weights *weights);
+
+/* Appends a running statistic of BatchNormalization, by its name in the student, where it is f32;
+ *out: its place, -1 where it is not. */
+PARE_NODISCARD pare_status pare_weights_add_statistic(pare_weights *weights,
+                                                      const pare_model *student, const char *name,
+                                                      int *out);
 
 /* Its place in the list, or -1. */
 int pare_weights_place(const pare_weights *weights, const char *name);
@@ -50,7 +59,13 @@ PARE_NODISCARD pare_status pare_weights_pack(const pare_weights *weights, pare_m
                                              const float *block, pare_tensor ***out);
 void pare_weights_store(const pare_weights *weights, pare_model *student, pare_tensor **tensors);
 
-/* The constant of this name: an initializer's tensor, or that of a Constant node; or NULL. */
+/* Vectors that Identity nodes hand on become initializers of their own, in place: exporters write
+   tensors of equal content so, and what is equal in the file (the scales of two
+   BatchNormalizations, or a bias and a mean) need not stay equal. */
+PARE_NODISCARD pare_status pare_weights_separate(pare_model *model);
+
+/* The constant of this name: an initializer's tensor, that of a Constant node, or a vector that an
+   Identity hands on; or NULL. */
 const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name);
 
 #endif

@@ -30,6 +30,6 @@ static pare_status mark(pare_weights *w, pare_weight *item, const char *path)
 
 pare_status pare_weights_keep_zeros(pare_weights *weights, const char *path)
 {
-    for (int i = 0; i < weights->count; i++) PARE_TRY(mark(weights, &weights->item[i], path));
+    for (int i = 0; i < weights->trained; i++) PARE_TRY(mark(weights, &weights->item[i], path));
     return PARE_OK;
 }

@@ -320,6 +320,128 @@ static void samples_are_held_out(void **state)
     distill_close(&c);
 }
 
+/* --- BatchNormalization --- */
+
+/* x -> MatMul w1 z -> BatchNormalization n -> Relu h -> Gemm w2, b -> y; statistics that are no
+   good, the mean's behind an Identity. */
+static void normalized_net(graph_case *g, const distill_net *net, const float *mean,
+                           const float *variance)
+{
+    static const float ones[HIDDEN] = {1, 1, 1, 1, 1, 1, 1, 1}, zeros[HIDDEN] = {0};
+    pare_ctx ctx = g->ctx;
+    graph_close(g);
+    distill_usual_net(g, net, -1);
+    g->ctx.log = ctx.log;
+    g->ctx.log_user = ctx.log_user;
+    g->ctx.interrupted = ctx.interrupted;
+    graph_floats(g, "scale", 1, (int64_t[]){HIDDEN}, ones);
+    graph_floats(g, "bias", 1, (int64_t[]){HIDDEN}, zeros);
+    graph_floats(g, "mean0", 1, (int64_t[]){HIDDEN}, mean);
+    graph_floats(g, "variance", 1, (int64_t[]){HIDDEN}, variance);
+    graph_node(g, "Identity", "mean0", "mean");
+    graph_node(g, "BatchNormalization", "z scale bias mean variance", "n");
+    pare_node *relu = graph_value(g, "h")->producer;
+    assert_int_equal(pare_node_set_in(relu, 0, graph_value(g, "n")), PARE_OK);
+}
+
+static void moments(const distill_net *net, int unit, double *mean, double *variance)
+{
+    double sum = 0, squares = 0;
+    for (int s = 0; s < SAMPLES; s++) {
+        double z = 0;
+        for (int i = 0; i < WIDTH; i++) z += (double)distill_x[s][i] * (double)net->w1[i][unit];
+        sum += z;
+        squares += z * z;
+    }
+    *mean = sum / SAMPLES;
+    *variance = squares / SAMPLES - *mean * *mean;
+}
+
+/* A student that differs from its teacher in its statistics alone. */
+static void open_normalized(distill_case *c, pare_batchnorm_mode mode, int threads)
+{
+    float mean[2][HIDDEN], variance[2][HIDDEN];
+    distill_open(c, -1, LABELS_NONE);
+    for (int j = 0; j < HIDDEN; j++) {
+        double m, v;
+        moments(&c->t, j, &m, &v);
+        mean[0][j] = (float)m;
+        variance[0][j] = (float)v;
+        mean[1][j] = (float)m + 1;
+        variance[1][j] = 2 * (float)v;
+    }
+    c->s = c->t;
+    normalized_net(&c->teacher, &c->t, mean[0], variance[0]);
+    normalized_net(&c->student, &c->s, mean[1], variance[1]);
+    c->options.batchnorm = mode;
+    c->options.threads = threads;
+    c->options.rate = 1e-30;
+    c->options.batch = SAMPLES;
+    c->options.steps = 2;
+}
+
+static void running_statistics_follow_the_batch(void **state)
+{
+    distill_case c;
+    (void)state;
+    open_normalized(&c, PARE_BATCHNORM_TRAIN, 1);
+    distill_expect_ok(&c, NULL);
+    assert_int_equal(c.result.best_step, 2);
+    assert_int_equal(c.result.weights, 5);
+    for (int j = 0; j < HIDDEN; j++) {
+        double m, v;
+        moments(&c.t, j, &m, &v);
+        expect_near((double)distill_weight(&c.student, "mean")[j], m + 0.81, 1e-5);
+        expect_near((double)distill_weight(&c.student, "variance")[j], v * (1 + 0.81), 1e-5 * v);
+    }
+    assert_int_equal(graph_count(&c.student, "Identity"), 0); /* its tensor now is its own */
+    assert_int_equal(c.student.model->graph->init.count, 7);
+    const double best = c.result.after.loss;
+    c.options.steps = 1;
+    distill_expect_ok(&c, NULL);
+    expect_near(c.result.before.loss, best, 0);
+    distill_close(&c);
+}
+
+static void frozen_statistics_stay(void **state)
+{
+    distill_case c;
+    (void)state;
+    open_normalized(&c, PARE_BATCHNORM_FROZEN, 1);
+    float before[HIDDEN];
+    memcpy(before, distill_weight(&c.student, "variance"), sizeof before);
+    c.options.rate = 0.01;
+    distill_expect_ok(&c, NULL);
+    assert_int_equal(c.result.best_step, 2);
+    assert_memory_equal(distill_weight(&c.student, "variance"), before, sizeof before);
+    assert_int_equal(graph_count(&c.student, "Identity"), 1);
+    distill_close(&c);
+}
+
+/* The batch's statistics are summed over slices in order. */
+static void statistics_do_not_depend_on_threads(void **state)
+{
+    distill_case c[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_normalized(&c[i], PARE_BATCHNORM_TRAIN, i + 1);
+        c[i].options.rate = 0.01;
+        c[i].options.steps = 12;
+        c[i].options.batch = 24;
+        c[i].options.accumulate = 2;
+        c[i].options.average = 0.8;
+        distill_expect_ok(&c[i], NULL);
+        assert_true(c[i].result.best_step > 0);
+    }
+    same_net(&c[0], &c[1], true);
+    static const char *const names[] = {"mean", "variance", "scale", "bias"};
+    for (int i = 0; i < 4; i++)
+        assert_memory_equal(distill_weight(&c[0].student, names[i]),
+                            distill_weight(&c[1].student, names[i]), HIDDEN * sizeof(float));
+    distill_close(&c[0]);
+    distill_close(&c[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +454,9 @@ int main(void)
         cmocka_unit_test(a_stop_gives_the_best_so_far),
         cmocka_unit_test(a_fixed_batch_is_used),
         cmocka_unit_test(samples_are_held_out),
+        cmocka_unit_test(running_statistics_follow_the_batch),
+        cmocka_unit_test(frozen_statistics_stay),
+        cmocka_unit_test(statistics_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, distill_setup, distill_teardown);
 }
