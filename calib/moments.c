@@ -140,6 +140,20 @@ void pare_observer_free(pare_observer *o)
     pare_free(o);
 }
 
+/* Rows of a panel, `width` numbers each. */
+static int64_t panel_rows(int64_t width)
+{
+    int64_t rows = PANEL_BYTES / ((int64_t)sizeof(double) * (width + 1));
+    if (rows < LEAST_ROWS) rows = LEAST_ROWS;
+    return rows > MOST_ROWS ? MOST_ROWS : rows;
+}
+
+size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets)
+{
+    int64_t width = columns->columns + (targets ? columns->outputs : 0);
+    return (size_t)(panel_rows(width) * width) * sizeof(double);
+}
+
 pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_columns *columns,
                               int sets, bool targets, int threads)
 {
@@ -148,9 +162,7 @@ pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_col
     *o = (pare_observer){.ctx = ctx, .columns = *columns, .sets = sets, .threads = threads};
     o->outputs = targets ? columns->outputs : 0;
     o->width = columns->columns + o->outputs;
-    o->capacity = PANEL_BYTES / ((int64_t)sizeof(double) * (o->width + 1));
-    if (o->capacity < LEAST_ROWS) o->capacity = LEAST_ROWS;
-    if (o->capacity > MOST_ROWS) o->capacity = MOST_ROWS;
+    o->capacity = panel_rows(o->width);
     int64_t panels = sets * columns->groups;
     o->panel = pare_alloc(ctx, (size_t)panels, sizeof *o->panel);
     bool ok = o->panel;

@@ -59,6 +59,9 @@ void pare_moments_add(pare_moments *to, const pare_moments *from);
 /* Takes runs and makes moments of them, a set of groups each. */
 typedef struct pare_observer pare_observer;
 
+/* Bytes of rows that wait to be added, of one set and group. */
+size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets);
+
 /* sets: 1, or 2 where every fifth run goes to a set of its own, to judge by. targets: is there a t?
  */
 PARE_NODISCARD pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out,

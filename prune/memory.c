@@ -22,7 +22,7 @@ static layer_bytes layer_of(const pare_single *s)
     const double d = (double)c->columns, n = (double)c->outputs, sets = 2 * (double)c->groups;
     layer_bytes l = {.square = 8 * d * d, .both = 8 * d * n};
     l.moments = sets * l.square;
-    l.panels = sets * fmax(2 << 20, 128 * 8 * (d + n));
+    l.panels = sets * (double)pare_observer_panel_bytes(c, true);
     return l;
 }
 
@@ -51,6 +51,19 @@ static double of_scores(const pare_singles *all, const pare_flow_sizes *flow, do
            TRIALS * weights_of(all);
 }
 
+/* Finding each layer's part of the zeros: moments of one set of a pass, and all it shows. */
+static double of_budget(const pare_singles *all, const pare_flow_sizes *flow)
+{
+    double sum = 0, most = 0;
+    for (int i = 0; i < all->count; i++) {
+        if (!all->item[i].matrix) continue;
+        const layer_bytes l = layer_of(&all->item[i]);
+        sum += (l.moments + l.panels) / 2;
+        most = fmax(most, (l.moments + l.panels) / 2 + 3 * l.square);
+    }
+    return fmin(sum, PARE_BUDGET_ROOM) + most + flow->all * flow->runs;
+}
+
 /* Fitting one layer: its moments with targets, the normal equations, weights, and what products
    pack. Where single weights go, one factor a thread, too. */
 static double of_fit(const pare_singles *all, const pare_flow_sizes *flow, double samples)
@@ -62,7 +75,8 @@ static double of_fit(const pare_singles *all, const pare_flow_sizes *flow, doubl
         if (!all->item[i].matrix) continue;
         const layer_bytes l = layer_of(&all->item[i]);
         const double targets = 2 * (double)all->item[i].columns.groups * l.both;
-        most = fmax(most, l.moments + l.panels + targets + (4 + threads) * l.square + 10 * l.both);
+        most = fmax(most, l.moments + l.panels + targets + (4 + threads) * l.square +
+                              (10 + threads) * l.both);
     }
     return most + fmin(2.0 * PARE_KEEP_ROOM, BORDER * flow->largest * samples) +
            BORDER * flow->largest * flow->runs + weights_of(all);
@@ -87,8 +101,10 @@ pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *model, const pare
         const double samples = (double)data->sample_count;
         /* kernels pack the weights, and each thread has activations */
         const double plan = weights_of(&all) + PLANNED * flow.largest * options.threads;
-        *out = (size_t)(plan + fmax(scores ? of_scores(&all, &flow, samples) : 0,
-                                    data->refits ? of_fit(&all, &flow, samples) : 0));
+        double most = data->refits ? of_fit(&all, &flow, samples) : 0;
+        if (scores) most = fmax(most, of_scores(&all, &flow, samples));
+        if (data->refits && !channels) most = fmax(most, of_budget(&all, &flow));
+        *out = (size_t)(plan + most);
     }
     pare_arena_free(&arena);
     return st;

@@ -9,8 +9,9 @@
 #include "prune/prune.h"
 #include "runtime/ops/ops.h"
 
-/* Bytes that one pass of scoring may take for moments of one set, a flow for what it keeps. */
-enum { PARE_SCORE_ROOM = 1000000000, PARE_KEEP_ROOM = 1 << 30 };
+/* Bytes that one pass may take for moments of one set, of scoring channels and of weights; and a
+   flow for what it keeps. */
+enum { PARE_SCORE_ROOM = 1000000000, PARE_BUDGET_ROOM = 500000000, PARE_KEEP_ROOM = 1 << 30 };
 
 /* --- single_weights.c: what can be pruned --- */
 

@@ -3,8 +3,6 @@
    over the samples as have room. */
 #include "prune/single.h"
 
-static const double ROOM = 5e8; /* bytes of moments in one pass */
-
 typedef struct pass {
     pare_singles *all;
     pare_flow *flow;
@@ -61,7 +59,7 @@ static pare_status visit_all(pass *p, pare_single_visit visit, void *user)
     for (int first = 0; first < all->count;) {
         double bytes = moments_bytes(&all->item[first]);
         int last = first + 1;
-        while (last < all->count && bytes + moments_bytes(&all->item[last]) <= ROOM)
+        while (last < all->count && bytes + moments_bytes(&all->item[last]) <= PARE_BUDGET_ROOM)
             bytes += moments_bytes(&all->item[last++]);
         PARE_TRY(observe(p, first, last));
         for (; first < last; first++) {
