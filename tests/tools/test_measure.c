@@ -108,12 +108,30 @@ static void memory_is_measured(void **state)
     assert_true(pare_peak_memory() > 1 << 20);
 }
 
+/* Ratios 1/2, 3/2, 2: the pair that was disturbed counts as one of three. */
+static void a_ratio_is_the_median_of_pairs(void **state)
+{
+    (void)state;
+    pare_ctx own;
+    double a[] = {1, 3, 80}, b[] = {2, 2, 40}, ratio;
+    pare_ctx_init(&own);
+    const pare_times x = {.ms = a, .count = 3}, y = {.ms = b, .count = 3}, none = {0};
+    assert_int_equal(pare_times_ratio(&own, &x, &y, &ratio), PARE_OK);
+    assert_true(ratio == 1.5);
+    assert_int_equal(pare_times_ratio(&own, &x, &none, &ratio), PARE_OK);
+    assert_true(isnan(ratio));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(even_times_are_stable), cmocka_unit_test(a_drift_is_said),
-        cmocka_unit_test(a_wide_middle_is_said), cmocka_unit_test(few_runs_are_said),
-        cmocka_unit_test(waiting_is_said),       cmocka_unit_test(memory_is_measured),
+        cmocka_unit_test(a_ratio_is_the_median_of_pairs),
+        cmocka_unit_test(even_times_are_stable),
+        cmocka_unit_test(a_drift_is_said),
+        cmocka_unit_test(a_wide_middle_is_said),
+        cmocka_unit_test(few_runs_are_said),
+        cmocka_unit_test(waiting_is_said),
+        cmocka_unit_test(memory_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
