@@ -12,10 +12,10 @@
 typedef struct distill_options {
     pare_common common;
     pare_source_options source;
-    const char *teacher, *student, *output, *held_out, *log, *loss;
+    const char *teacher, *student, *output, *held_out, *log, *loss, *augment;
     double epochs, rate, momentum, decay, clip, average;
     int64_t steps, batch, accumulate, warmup, validate_every, patience, seed;
-    int optimizer, schedule, zeros;
+    int optimizer, schedule, zeros, batchnorm;
     bool external_data;
 } distill_options;
 
@@ -59,6 +59,10 @@ static const pare_option table[] = {
      "result is a running mean of the weights that keeps this share at each step; 0: none (0)"},
     {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
      "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep)"},
+    {"bn", 0, PARE_OPTION_CHOICE, "train|frozen", offsetof(distill_options, batchnorm), 0, 0,
+     "BatchNormalization with the statistics of each batch, or with the file's (train)"},
+    {"augment", 0, PARE_OPTION_TEXT, "flip,shift:N,mixup:A", offsetof(distill_options, augment), 0,
+     0, "change training images, for student and teacher alike: mirrored, moved, mixed (nothing)"},
     {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
      "steps between two looks at the held-out samples (a quarter of an epoch)"},
     {"patience", 0, PARE_OPTION_INT, "N", offsetof(distill_options, patience), 1, 1e9,
@@ -132,6 +136,8 @@ static pare_status read_options(job *j)
     d->warmup = o->warmup;
     d->clip = o->clip;
     d->average = o->average;
+    d->batchnorm = o->batchnorm == 1 ? PARE_BATCHNORM_FROZEN : PARE_BATCHNORM_TRAIN;
+    if (o->augment) PARE_TRY(pare_augment_parse(j->tool->ctx, &d->augment, o->augment));
     d->train_zeros = o->zeros == 1;
     d->validate_every = o->validate_every;
     d->patience = (int)o->patience;
@@ -175,6 +181,10 @@ static const char *recipe_of(job *j)
     if (text && d->clip > 0) text = pare_arena_printf(arena, "%s clip=%.10g", text, d->clip);
     if (text && d->average > 0) text = pare_arena_printf(arena, "%s ema=%.10g", text, d->average);
     if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
+    if (text && d->batchnorm == PARE_BATCHNORM_FROZEN)
+        text = pare_arena_printf(arena, "%s bn=frozen", text);
+    if (text && j->o->augment)
+        text = pare_arena_printf(arena, "%s augment=%s", text, j->o->augment);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
     return text ? pare_arena_printf(arena, "%s seed=%llu", text, (unsigned long long)d->seed)
                 : NULL;

@@ -30,6 +30,7 @@ else
     fail better "$(grep -A4 -E '"(before|after)"' facts.json | tr '\n' ' ')"
 fi
 works losses $distill --student half.onnx $train -o losses.onnx --steps 4 --loss 'kl:2*0.5,mse,cosine*0.1,ce' --optimizer sgd --lr 0.01 --schedule constant
+works augmented "$pare" distill -q --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train -o moved.onnx --steps 2 --batch 16 --augment flip,shift:2,mixup:0.2 --samples 400
 works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10
 works sparse_again "$pare" inspect kept.onnx
 
@@ -41,6 +42,7 @@ refuses no_output 2 "-o OUT" $distill --student half.onnx $train
 refuses both_lengths 2 "--epochs|--steps" $distill --student half.onnx $train -o x.onnx --steps 3 --epochs 1
 refuses loss_words 2 "kl2" $distill --student half.onnx $train -o x.onnx --loss kl2
 refuses momentum_of_adamw 2 "--momentum" $distill --student half.onnx $train -o x.onnx --momentum 0.5
+refuses augment_words 2 "--augment|turn" $distill --student half.onnx $train -o x.onnx --augment turn
 refuses feature 1 "nowhere" $distill --student half.onnx $train -o x.onnx --loss feature:nowhere
 refuses over_student 1 "half.onnx" $distill --student half.onnx $train -o half.onnx
 refuses missing_teacher 1 "none.onnx" "$pare" distill -q --teacher none.onnx --student half.onnx $train -o x.onnx

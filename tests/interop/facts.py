@@ -105,6 +105,9 @@ def main():
         size = os.path.getsize('q.onnx') if os.path.exists('q.onnx') else -1
         check('quantize_bytes', quantized.get('output', {}).get('bytes') == size)
         run('prune', 'prune', mlp, '-o', 'p.onnx', '--macs', '0.5')
+        learned = run('distill', 'distill', '--teacher', mlp, '--student', 'p.onnx', '--data', 'e.h5', '-o', 'l.onnx', '--steps', '2',
+                      '--batch', '16')
+        check('distill_held_out', learned.get('held_out', 0) > 0 and learned['held_out'] + learned['train_samples'] == 64)
         run('prune_latency', 'prune', mlp, '-o', 't.onnx', '--latency', '0.7', '--threads', '1', '--cache', 'times')
         run('prune_weights', 'prune', mlp, '-o', 'w.onnx', '--sparsity', '0.5', '--data', 'd.h5')
         swept = run('prune_sweep', 'prune', mlp, '-o', 's.onnx', '--sparsity', '0', '--sweep', '0.5,0.25')
