@@ -42,7 +42,7 @@ refuses no_output 2 "-o OUT" $distill --student half.onnx $train
 refuses both_lengths 2 "--epochs|--steps" $distill --student half.onnx $train -o x.onnx --steps 3 --epochs 1
 refuses loss_words 2 "kl2" $distill --student half.onnx $train -o x.onnx --loss kl2
 refuses momentum_of_adamw 2 "--momentum" $distill --student half.onnx $train -o x.onnx --momentum 0.5
-refuses augment_words 2 "--augment|turn" $distill --student half.onnx $train -o x.onnx --augment turn
+refuses augment_words 2 "turn|flip" $distill --student half.onnx $train -o x.onnx --augment turn
 refuses feature 1 "nowhere" $distill --student half.onnx $train -o x.onnx --loss feature:nowhere
 refuses over_student 1 "half.onnx" $distill --student half.onnx $train -o half.onnx
 refuses missing_teacher 1 "none.onnx" "$pare" distill -q --teacher none.onnx --student half.onnx $train -o x.onnx
