@@ -42,11 +42,13 @@ def pare(*words, ok=True):
     return done
 
 
-def ort_session(path):
-    """An ONNX Runtime session on the CPU, quiet."""
+def ort_session(path, literal=False):
+    """An ONNX Runtime session on the CPU, quiet. literal: node by node, as the file says, nothing fused."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    if literal:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(str(path), options, providers=['CPUExecutionProvider'])
 
 

@@ -13,6 +13,7 @@ from _lib import ZOO, check, finish, ort_session, pare, pare_outputs, report
 
 rng = np.random.default_rng(3)
 SAMPLES = 64
+VNNI = 'vnni' in pathlib.Path('/proc/cpuinfo').read_text()
 
 
 def data(path):
@@ -58,6 +59,11 @@ def placement(name, model, s8):
             check(f'{name}/weights', False, f'{w.dtype}, smallest {w.min()}')
 
 
+def alike(name, got, expected):
+    far = np.abs(got - expected).max() / np.abs(expected).max()
+    check(name, far < 0.05 and (got.argmax(1) == expected.argmax(1)).mean() >= 0.98, f'apart by {far:.3f}')
+
+
 def one(net, x, folder, source):
     model = ZOO / f'{net}.onnx'
     names = {i for n in onnx.load(model).graph.node for i in n.output}
@@ -74,10 +80,12 @@ def one(net, x, folder, source):
         lost = {n for n in makers(quantized.graph)} - names
         check(f'{name}/names', all('quantized' in n or 'dequantized' in n for n in lost), f'new names {sorted(lost)[:3]}')
         placement(name, quantized, word != 'u8')
-        expected = ort_session(out).run(None, {'input': x})[0]
         got = pare_outputs(out, {'input': x})['logits']
-        far = np.abs(got - expected).max() / np.abs(expected).max()
-        check(f'{name}/runtime', far < 0.05 and (got.argmax(1) == expected.argmax(1)).mean() >= 0.98, f'apart by {far:.3f}')
+        alike(f'{name}/runtime', got, ort_session(out, literal=True).run(None, {'input': x})[0])
+        if word == 'u8' and not VNNI:
+            report('SKIP', f'{name}/runtime-fused', "no VNNI here: ONNX Runtime's u8 products may saturate at 16 bits")
+        else:
+            alike(f'{name}/runtime-fused', got, ort_session(out).run(None, {'input': x})[0])
     for word, options in (('fp16', ['--precision', 'fp16']), ('bf16', ['--precision', 'bf16']),
                           ('fp16-same', ['--precision', 'fp16', '--io', 'same'])):
         name, out = f'{net}/{word}', folder / f'{net}.{word}.onnx'
