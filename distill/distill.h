@@ -78,6 +78,15 @@ typedef enum pare_batchnorm_mode {
     PARE_BATCHNORM_FROZEN /* statistics stay what they are in the file */
 } pare_batchnorm_mode;
 
+/* A scale of FakeQuantize (runtime/passes/fake_quantize.h lists them) that is learned beside the
+   weights: learned step size quantization (Esser et al. 2020). Its gradient is multiplied by
+   gradient_scale; its learning rate is the weights' times its own size at the start, so that steps
+   are relative to it, and it stays within a factor of 16 of that size, thus positive. */
+typedef struct pare_distill_scale {
+    const char *name; /* an f32 constant of the student */
+    double gradient_scale;
+} pare_distill_scale;
+
 typedef struct pare_distill_options {
     pare_distill_loss loss; /* count 0: kl:2 */
     double epochs;
@@ -96,7 +105,9 @@ typedef struct pare_distill_options {
                          is one it is validated and is the result. */
     bool train_zeros; /* else weights of rank 2 and more with at least 20 % zeros keep these */
     pare_batchnorm_mode batchnorm;
-    pare_augment augment; /* of the training images */
+    pare_augment augment;            /* of the training images */
+    const pare_distill_scale *scale; /* scales to learn; others stay */
+    int scale_count;
     uint64_t seed;
     int threads; /* 0: all cores; changes no result */
 

@@ -50,6 +50,8 @@ static double gradient_norm(pare_weights *w, double scale)
         float *g = w->gradient + item->at;
         for (int64_t i = 0; item->zero && i < item->tensor->count; i++)
             if (item->zero[i]) g[i] = 0;
+        for (int64_t i = 0; item->gradient_scale > 0 && i < item->tensor->count; i++)
+            g[i] *= (float)item->gradient_scale;
         sum += pare_square_sum(g, item->tensor->count);
     }
     return sqrt(sum) * scale;
@@ -62,6 +64,34 @@ static void copy_statistics(pare_weights *w)
     memcpy(w->average + at, w->value + at, (w->floats - at) * sizeof *w->value);
 }
 
+/* Elements from .. from + count of a weight. */
+static void update_part(loop *l, const pare_weight *item, int64_t from, int64_t count,
+                        const pare_update *like)
+{
+    pare_weights *w = &l->t.weights;
+    const size_t at = item->at + (size_t)from;
+    pare_update u = *like;
+    u.count = count;
+    u.value = w->value + at;
+    u.gradient = w->gradient + at;
+    u.first = w->first + at;
+    u.second = w->second ? w->second + at : NULL;
+    u.zero = item->zero ? item->zero + from : NULL;
+    pare_optimizer_step(&l->t.optimizer, &u);
+}
+
+/* Every scale goes by steps relative to what it was. */
+static void update_scales(loop *l, const pare_weight *item, const pare_update *like)
+{
+    const float *start = item->tensor->data;
+    for (int64_t i = 0; i < item->tensor->count; i++) {
+        pare_update u = *like;
+        u.rate *= fabs((double)start[i]);
+        update_part(l, item, i, 1, &u);
+    }
+    pare_weights_hold(item, l->t.weights.value + item->at);
+}
+
 /* Clipping by the norm of all gradients together (Pascanu, Mikolov, Bengio 2013). */
 static void update(loop *l, double scale)
 {
@@ -71,22 +101,18 @@ static void update(loop *l, double scale)
     if (o->clip > 0 && l->norm > o->clip) scale *= o->clip / l->norm;
     for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
-        const size_t at = item->at;
-        const pare_update u = {.count = item->tensor->count,
-                               .value = w->value + at,
-                               .gradient = w->gradient + at,
-                               .first = w->first + at,
-                               .second = w->second ? w->second + at : NULL,
-                               .zero = item->zero,
-                               .rate = l->rate,
+        const pare_update u = {.rate = l->rate,
                                .decay = item->decays ? o->decay : 0,
                                .scale = scale,
                                .step = l->step + 1,
                                .threads = o->threads};
-        pare_optimizer_step(&l->t.optimizer, &u);
+        if (item->gradient_scale > 0)
+            update_scales(l, item, &u);
+        else
+            update_part(l, item, 0, item->tensor->count, &u);
         /* the average forgets its start: at first less than `average` of it stays */
         if (w->average)
-            pare_average_step(w->average + at, w->value + at, u.count,
+            pare_average_step(w->average + item->at, w->value + item->at, item->tensor->count,
                               o->average < early ? o->average : early, item->zero);
     }
     if (w->average && w->trained < w->count) copy_statistics(w);

@@ -151,6 +151,7 @@ static pare_status make_graphs(pare_trainer *t)
                                   .rows = t->rows};
     PARE_TRY(pare_teacher_open(t->ctx, &t->teacher, t->teacher_file, t->student, t->data, t->rows));
     PARE_TRY(pare_weights_find(t->ctx, &t->weights, t->student));
+    PARE_TRY(pare_weights_add_scales(&t->weights, t->student, &t->options));
     PARE_TRY(pare_train_graph_new(t->ctx, &t->learn, t->student, &t->teacher, &t->weights, t->data,
                                   &options));
     options.learn = options.norms = false;

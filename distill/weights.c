@@ -8,6 +8,7 @@
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ALIGN = 16, OPSET = 21 }; /* ALIGN: floats */
@@ -124,6 +125,40 @@ pare_status pare_weights_add_statistic(pare_weights *w, const pare_model *studen
         (pare_weight){.name = v->name, .tensor = t, .copied = copied_vector(v->producer) != NULL};
     *out = w->count++;
     return PARE_OK;
+}
+
+/* --- scales --- */
+
+static pare_status add_scale(pare_weights *w, const pare_model *student,
+                             const pare_distill_scale *scale)
+{
+    const pare_value *v = pare_graph_find_own(student->graph, scale->name);
+    const pare_tensor *t = v && v->is_init ? v->data : NULL;
+    if (!t || t->dtype != PARE_f32 || !t->count)
+        return PARE_FAIL(w->ctx, INPUT, "%s: there is no f32 constant '%s' to learn as a scale",
+                         student->path, scale->name);
+    if (pare_weights_place(w, v->name) >= 0) return PARE_OK;
+    if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
+        return PARE_MEMORY;
+    w->item[w->count++] =
+        (pare_weight){.name = v->name, .tensor = t, .gradient_scale = scale->gradient_scale};
+    return PARE_OK;
+}
+
+pare_status pare_weights_add_scales(pare_weights *w, const pare_model *student,
+                                    const pare_distill_options *options)
+{
+    for (int i = 0; i < options->scale_count; i++)
+        PARE_TRY(add_scale(w, student, &options->scale[i]));
+    w->trained = w->count;
+    return PARE_OK;
+}
+
+void pare_weights_hold(const pare_weight *weight, float *value)
+{
+    const float *start = weight->tensor->data, most = 16;
+    for (int64_t i = 0; i < weight->tensor->count; i++)
+        value[i] = fminf(fmaxf(value[i], start[i] / most), start[i] * most);
 }
 
 void pare_weights_free(pare_weights *w)

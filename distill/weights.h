@@ -14,6 +14,7 @@ typedef struct pare_weight {
     bool decays;               /* rank 2 and more */
     bool copied; /* by an Identity, of a tensor that others may read, too: the student that was
                     trained has it as an initializer */
+    double gradient_scale; /* of a scale that is learned; else 0 */
 } pare_weight;
 
 typedef struct pare_weights {
@@ -34,6 +35,11 @@ typedef struct pare_weights {
    as statistics (BatchNormalization's mean and variance). The student must outlive them. */
 PARE_NODISCARD pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out,
                                              const pare_model *student);
+/* Adds the scales that are to be learned. PARE_INPUT: a name that is no f32 constant. */
+PARE_NODISCARD pare_status pare_weights_add_scales(pare_weights *weights, const pare_model *student,
+                                                   const pare_distill_options *options);
+/* Holds a learned scale within a factor of 16 of what it was. */
+void pare_weights_hold(const pare_weight *weight, float *value);
 void pare_weights_free(pare_weights *weights);
 
 /* Appends a running statistic of BatchNormalization, by its name in the student, where it is f32;
