@@ -111,8 +111,9 @@ static const pare_ref_row rows[PARE_UNARY_GRADS][2] = {
 static pare_status unary_prepare(pare_prep *p)
 {
     unary *u = pare_arena_alloc(p->arena, 1, sizeof *u);
-    if (!u) return PARE_MEMORY;
-    pare_unary_grad row = pare_unary_find(pare_node_string(p->node, "of", ""));
+    const char *of = pare_node_string(p->node, "of", NULL);
+    if (!u || !of) return PARE_MEMORY; /* the shape rule knows that it is there */
+    pare_unary_grad row = pare_unary_find(of);
     const pare_unary_row *r = &pare_unary_rows[row];
     if (r->a.name) u->a = pare_node_float(p->node, r->a.name, r->a.missing);
     if (r->b.name) u->b = pare_node_float(p->node, r->b.name, r->b.missing);

@@ -214,9 +214,12 @@ pare_status pare_grad_prelu(pare_grad *g, const pare_node *node)
 
 pare_status pare_infer_unary_grad(pare_node *node)
 {
-    if (pare_unary_find(pare_node_string(node, "of", "")) == PARE_UNARY_GRADS)
+    const pare_attr *attr = pare_node_attr(node, "of");
+    const char *of = pare_node_string(node, "of", NULL);
+    if (!of && attr && attr->kind == PARE_ATTR_STRING) return PARE_MEMORY;
+    if (pare_unary_find(of ? of : "") == PARE_UNARY_GRADS)
         return PARE_FAIL_NODE(node, INPUT,
                               "attribute of is '%s', expected an operator with a derivative",
-                              pare_node_string(node, "of", ""));
+                              of ? of : "");
     return pare_infer_same(node);
 }
