@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs are written to a file without a name (O_TMPFILE), so that a process that is killed leaves
-   nothing; commit gives it a name beside the target and renames it over. Where the file system has
-   no nameless files, a file beside is used from the start. Devices and pipes are written directly.
+   nothing; commit gives it a name beside the target and renames it over. A kill between those two
+   leaves the whole file under that name, TARGET.pare-new, and the next write to the target takes it
+   away. Where the file system has no nameless files, a file beside is used from the start. Devices
+   and pipes are written directly.
  */
 #include "formats/file.h"
 
@@ -11,10 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LEFT_BEHIND ".pare-new"
 
 /* --- maps --- */
 
@@ -93,13 +98,32 @@ static char *folder_of(pare_ctx *ctx, const char *path)
     return folder;
 }
 
-/* A free name beside the target; the file is made by make(name), which returns 0 or an errno. */
+/* Takes away what a killed writer left under this name. Who links a file there holds a lock on it
+   until it is renamed: a file that can be locked has no writer any more. */
+static void remove_left_behind(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    struct stat locked, named;
+    if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &locked) && !lstat(name, &named) &&
+        S_ISREG(locked.st_mode) && locked.st_dev == named.st_dev && locked.st_ino == named.st_ino)
+        unlink(name);
+    close(fd);
+}
+
+/* A free name beside the target; the file is made by make(name), which returns 0 or an errno. A
+   whole file (it is only to be renamed) tries LEFT_BEHIND first. */
 static pare_status name_beside(pare_output *o, int (*make)(pare_output *o, const char *name))
 {
-    size_t size = strlen(o->target) + 8;
+    size_t size = strlen(o->target) + sizeof LEFT_BEHIND;
     char *name = pare_alloc(o->ctx, size, 1);
     if (!name) return PARE_MEMORY;
     int code = EEXIST;
+    if (o->fd >= 0 && !flock(o->fd, LOCK_EX | LOCK_NB)) {
+        snprintf(name, size, "%s" LEFT_BEHIND, o->target);
+        remove_left_behind(name);
+        code = make(o, name);
+    }
     for (int attempt = 0; attempt < 100 && code == EEXIST; attempt++) {
         uint32_t random = 0;
         if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)

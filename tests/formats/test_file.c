@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -118,6 +119,30 @@ static void a_killed_writer_leaves_nothing(void **state)
     assert_true(WIFSIGNALED(how));
     assert_content(p, "old");
     assert_int_equal(count_entries(p->folder), has_nameless_files(p->folder) ? 1 : 2);
+}
+
+/* A writer killed between the name beside and the rename leaves a whole file there: the next write
+   takes it away, but not while its writer lives (the lock is held). */
+static void what_a_kill_left_is_taken_away(void **state)
+{
+    place *p = *state;
+    if (!has_nameless_files(p->folder)) {
+        print_message("this file system has no nameless files\n");
+        skip();
+    }
+    char left[320];
+    snprintf(left, sizeof left, "%s.pare-new", p->path);
+    assert_int_equal(pare_file_write(&p->ctx, p->path, "old", 3), PARE_OK);
+    int fd = open(left, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(pare_file_write(&p->ctx, p->path, "two", 3), PARE_OK);
+    assert_content(p, "two");
+    assert_int_equal(count_entries(p->folder), 2);
+    close(fd);
+    assert_int_equal(pare_file_write(&p->ctx, p->path, "new", 3), PARE_OK);
+    assert_content(p, "new");
+    assert_int_equal(count_entries(p->folder), 1);
 }
 
 /* A full disk: the limit on a file's size gives the same failure of write. */
@@ -327,6 +352,7 @@ int main(void)
         TEST(content_appears_at_commit),
         TEST(discard_keeps_the_old_file),
         TEST(a_killed_writer_leaves_nothing),
+        TEST(what_a_kill_left_is_taken_away),
         TEST(a_full_disk_is_named),
         TEST(bad_places_are_refused),
         TEST(a_link_stays_a_link),
