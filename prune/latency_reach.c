@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search, measure, correct. The forecast knows single steps. What it does not know (memory that
-   other steps left warm, launches, how far a search ends below what it was asked for) is taken as a
-   function of what was asked for, straight between the pairs (asked, measured) nearest the goal,
-   the dense model's (1, 1) among them. */
+   other steps left warm, caches that a whole net fits or does not fit, how far a search ends below
+   what it was asked for) is taken as a function of what was asked for, straight between the pairs
+   (asked, measured) nearest the goal, the dense model's (1, 1) among them. A search that ends where
+   an earlier one did is not measured again: the next asks halfway to the other side of the goal. */
 #include "prune/latency.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 16 };
+enum { MOST_ROUNDS = 16, MOST_SEARCHES = 3 * MOST_ROUNDS };
 
 typedef struct pair {
-    double asked, measured;
+    double asked, forecast, measured;
 } pair;
 
 typedef struct attempt {
     pare_ctx *ctx;
     pare_removal *removal;
     const pare_latency_goal *goal;
-    pair pair[MOST_ROUNDS + 1];
+    pair pair[MOST_SEARCHES + 1];
     int pairs;
     bool *first, *best; /* (components) removed as given, and in the nearest attempt */
 } attempt;
@@ -32,25 +33,53 @@ static void restore(attempt *a, const bool *removed)
         if (!a->removal->removed[c] && removed[c]) pare_removal_add(a->removal, c, 0);
 }
 
-/* What to ask for, so that the goal should be measured. */
-static double next_asked(const attempt *a)
+/* Of pairs on one side of the goal: the nearer one, of equals the one that asked nearer to it. */
+static bool is_nearer(const pair *p, const pair *than, bool above)
 {
-    enum { LEAST_PERCENT = 1 };
-    const double goal = a->goal->ratio;
-    const pair *below = NULL, *above = NULL;
+    if (!than || p->measured != than->measured)
+        return !than || (p->measured < than->measured) == above;
+    return p->asked != than->asked && (p->asked < than->asked) == above;
+}
+
+/* The pairs nearest the goal: at or below it, and above; NULL: none yet. */
+static void nearest_pairs(const attempt *a, const pair **below, const pair **above)
+{
+    *below = *above = NULL;
     for (int i = 0; i < a->pairs; i++) {
-        const pair *p = &a->pair[i];
-        if (p->measured <= goal && (!below || p->measured > below->measured)) below = p;
-        if (p->measured > goal && (!above || p->measured < above->measured)) above = p;
+        const bool is_above = a->pair[i].measured > a->goal->ratio;
+        const pair **side = is_above ? above : below;
+        if (is_nearer(&a->pair[i], *side, is_above)) *side = &a->pair[i];
     }
+}
+
+/* What to ask for, so that the goal should be measured. */
+static double next_asked(const attempt *a, bool repeated)
+{
+    const double goal = a->goal->ratio, least = 0.01;
+    const pair *below, *above;
+    nearest_pairs(a, &below, &above);
     if (!above) above = &a->pair[0];
-    double slope = 1, from = above->measured, at = above->asked;
     const pair *other = below ? below : &a->pair[0];
+    if (repeated && below) return (below->asked + above->asked) / 2;
+    double slope = 1;
     if (fabs(above->asked - other->asked) > 1e-3)
         slope = (above->measured - other->measured) / (above->asked - other->asked);
     /* a slope that noise made flat, or turned, asks for no more than it would at its steepest */
     slope = fmax(slope, 0.25);
-    return fmax(at - (from - goal) / slope, LEAST_PERCENT / 100.0);
+    return fmax(above->asked - (above->measured - goal) / slope, least);
+}
+
+/* Measures what the removal leaves, unless an earlier search left the same. */
+static pare_status measure(attempt *a, pair *now, bool *repeated)
+{
+    *repeated = false;
+    for (int i = 1; i < a->pairs && !*repeated; i++) {
+        *repeated = a->pair[i].forecast == now->forecast;
+        if (*repeated) now->measured = a->pair[i].measured;
+    }
+    if (!*repeated) PARE_TRY(a->goal->measure(a->goal->user, a->removal, &now->measured));
+    a->pair[a->pairs++] = *now;
+    return PARE_OK;
 }
 
 static pare_status rounds(attempt *a, const double *score, const pare_target *given,
@@ -61,26 +90,28 @@ static pare_status rounds(attempt *a, const double *score, const pare_target *gi
     const size_t bytes = (size_t)a->removal->groups->component_count * sizeof *a->best;
     const int most = goal->rounds < MOST_ROUNDS ? goal->rounds : MOST_ROUNDS;
     double nearest = INFINITY, wanted = goal->ratio, reached;
-    a->pair[a->pairs++] = (pair){1, 1};
-    for (int round = 1; round <= most; round++) {
+    bool repeated;
+    a->pair[a->pairs++] = (pair){1, 1, 1};
+    for (int search = 0; search < 3 * most && facts->rounds < most; search++) {
         pair now = {.asked = wanted};
         target.goal = wanted * goal->dense;
         restore(a, a->first);
         PARE_TRY(pare_target_reach(a->ctx, a->removal, score, &target, &reached));
-        const double forecast = goal->dense > 0 ? reached / goal->dense : 1;
-        PARE_TRY(goal->measure(goal->user, a->removal, &now.measured));
-        a->pair[a->pairs++] = now;
-        facts->rounds = round;
+        now.forecast = goal->dense > 0 ? reached / goal->dense : 1;
+        PARE_TRY(measure(a, &now, &repeated));
+        facts->rounds += !repeated;
         double off = now.measured - goal->ratio;
         if (fabs(off) < nearest) {
             nearest = fabs(off);
-            facts->forecast = forecast;
+            facts->forecast = now.forecast;
             facts->measured = now.measured;
             memcpy(a->best, a->removal->removed, bytes);
         }
-        if (reached > target.goal) facts->lowest = forecast;
+        if (reached > target.goal) facts->lowest = now.forecast;
         if (nearest <= goal->tolerance || (reached > target.goal && off > 0)) break;
-        wanted = next_asked(a);
+        const double last = wanted;
+        wanted = next_asked(a, repeated);
+        if (fabs(wanted - last) < 1e-4) break; /* nothing lies between the two sides */
     }
     restore(a, a->best);
     return PARE_OK;
