@@ -103,7 +103,8 @@ typedef struct pare_distill_options {
     double clip;      /* largest norm of all gradients together; 0: no limit */
     double average;   /* EMA of the weights: the share that stays at each step; 0: none. Where there
                          is one it is validated and is the result. */
-    bool train_zeros; /* else weights of rank 2 and more with at least 20 % zeros keep these */
+    bool train_zeros; /* else weights of rank 2 and more keep their zeros, */
+    double zeros_from; /* those of which at least this part is 0 */
     pare_batchnorm_mode batchnorm;
     pare_augment augment;            /* of the training images */
     const pare_distill_scale *scale; /* scales to learn; others stay */
@@ -113,7 +114,11 @@ typedef struct pare_distill_options {
 
     const int64_t *samples; /* indices into the data; NULL: all */
     int64_t sample_count;
-    pare_data *held_out;    /* NULL: 2 % of the samples, evenly spread, are not trained on */
+    int64_t start; /* of the first step: samples of the stream of epochs that an earlier training
+                      has seen */
+    pare_data *held_out;        /* NULL: 2 % of the samples, evenly spread, are not trained on, */
+    const int64_t *held_sample; /* or these of the data; NULL: none are named */
+    int64_t held_count;
     int64_t validate_every; /* steps; 0: four times an epoch; the end is always validated */
     int patience;           /* validations without a better one that end the training; 0: no end */
 
@@ -124,8 +129,8 @@ typedef struct pare_distill_options {
     void *event_user;
 } pare_distill_options;
 
-/* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1.
- */
+/* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1,
+   zeros kept from 20 % on. */
 void pare_distill_defaults(pare_distill_options *out);
 
 typedef enum pare_distill_end {

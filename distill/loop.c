@@ -28,6 +28,7 @@ void pare_distill_defaults(pare_distill_options *out)
                                   .momentum = 0.9,
                                   .decay = 1e-2,
                                   .warmup = -1,
+                                  .zeros_from = 0.2,
                                   .seed = 1};
 }
 

@@ -65,10 +65,11 @@ static pare_status split_samples(pare_trainer *t, const int64_t *all, int64_t co
     return PARE_OK;
 }
 
-/* All of a data set of its own, as far as they fill slices. */
-static pare_status take_held_out(pare_trainer *t)
+/* All of a data set of its own, or those that are named, as far as they fill slices. */
+static pare_status take_held_out(pare_trainer *t, pare_data *data, const int64_t *named,
+                                 int64_t all)
 {
-    int64_t all = pare_data_count(t->options.held_out), count = all / t->rows * t->rows;
+    int64_t count = all / t->rows * t->rows;
     if (!count)
         return PARE_FAIL(t->ctx, INPUT,
                          "%s: %" PRId64 " held-out samples are too few: %" PRId64
@@ -81,22 +82,24 @@ static pare_status take_held_out(pare_trainer *t)
                  t->student->path, count, all, t->rows);
     t->held_sample = pare_alloc(t->ctx, (size_t)count, sizeof *t->held_sample);
     if (!t->held_sample) return PARE_MEMORY;
-    pare_data_spread(0, count, count, t->held_sample);
-    t->held = (pare_held_out){.data = t->options.held_out, .count = count};
+    for (int64_t i = 0; i < count; i++) t->held_sample[i] = named ? named[i] : i;
+    t->held = (pare_held_out){.data = data, .count = count};
     return PARE_OK;
 }
 
 static pare_status choose_samples(pare_trainer *t)
 {
-    const int64_t *all = t->options.samples;
-    int64_t count = all ? t->options.sample_count : pare_data_count(t->data);
+    const pare_distill_options *o = &t->options;
+    const int64_t *all = o->samples;
+    int64_t count = all ? o->sample_count : pare_data_count(t->data);
     t->sample = pare_alloc(t->ctx, (size_t)count + 1, sizeof *t->sample);
     if (!t->sample) return PARE_MEMORY;
     if (!count)
         return PARE_FAIL(t->ctx, INPUT, "%s: there are no samples to train on", t->student->path);
-    if (!t->options.held_out) return split_samples(t, all, count);
+    if (!o->held_out && !o->held_sample) return split_samples(t, all, count);
     for (int64_t i = 0; i < count; i++) t->sample[t->sample_count++] = all ? all[i] : i;
-    return take_held_out(t);
+    if (!o->held_out) return take_held_out(t, t->data, o->held_sample, o->held_count);
+    return take_held_out(t, o->held_out, NULL, pare_data_count(o->held_out));
 }
 
 /* --- steps --- */
@@ -121,7 +124,8 @@ static pare_status open_stream(pare_trainer *t)
     const pare_stream_options options = {.seed = o->seed,
                                          .samples = t->sample,
                                          .count = t->sample_count,
-                                         .end = t->steps * o->accumulate * t->batch,
+                                         .start = o->start,
+                                         .end = o->start + t->steps * o->accumulate * t->batch,
                                          .batch = (int)t->batch,
                                          .threads = o->threads};
     PARE_TRY(pare_pictures_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
@@ -177,7 +181,8 @@ static size_t planned_bytes(const pare_trainer *t)
 static pare_status make_slices(pare_trainer *t)
 {
     const int threads = t->options.threads, count = t->slice_count;
-    if (!t->options.train_zeros) PARE_TRY(pare_weights_keep_zeros(&t->weights, t->student->path));
+    if (!t->options.train_zeros)
+        PARE_TRY(pare_weights_keep_zeros(&t->weights, t->options.zeros_from, t->student->path));
     PARE_TRY(pare_weights_open(&t->weights, &t->options));
     PARE_TRY(pare_teacher_ready(&t->teacher, threads));
     PARE_TRY(pare_slices_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,

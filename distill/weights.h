@@ -56,8 +56,10 @@ void pare_weights_choose(pare_weights *weights, const bool *keep);
 PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
                                              const pare_distill_options *options);
 
-/* Tensors of rank 2 and more with at least 20 % zeros keep these; an info line for each. */
-PARE_NODISCARD pare_status pare_weights_keep_zeros(pare_weights *weights, const char *path);
+/* Tensors of rank 2 and more of which at least this part is 0 keep their zeros; an info line for
+   each. */
+PARE_NODISCARD pare_status pare_weights_keep_zeros(pare_weights *weights, double from,
+                                                   const char *path);
 
 /* New tensors with the contents of a block, and putting them into the student, which cannot fail:
    a student is changed whole or not at all. The student must be the one they were found in. */

@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { KEPT_PERCENT = 20 };
-
 static float number_at(const pare_tensor *t, int64_t i)
 {
     float v;
@@ -14,12 +12,12 @@ static float number_at(const pare_tensor *t, int64_t i)
     return v;
 }
 
-static pare_status mark(pare_weights *w, pare_weight *item, const char *path)
+static pare_status mark(pare_weights *w, pare_weight *item, double from, const char *path)
 {
     const pare_tensor *t = item->tensor;
     int64_t zeros = 0;
     for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
-    if (t->rank < 2 || !zeros || zeros * 100 < t->count * KEPT_PERCENT) return PARE_OK;
+    if (t->rank < 2 || !zeros || (double)zeros < from * (double)t->count) return PARE_OK;
     item->zero = pare_alloc(w->ctx, (size_t)t->count, 1);
     if (!item->zero) return PARE_MEMORY;
     for (int64_t i = 0; i < t->count; i++) item->zero[i] = number_at(t, i) == 0;
@@ -28,8 +26,9 @@ static pare_status mark(pare_weights *w, pare_weight *item, const char *path)
     return PARE_OK;
 }
 
-pare_status pare_weights_keep_zeros(pare_weights *weights, const char *path)
+pare_status pare_weights_keep_zeros(pare_weights *weights, double from, const char *path)
 {
-    for (int i = 0; i < weights->trained; i++) PARE_TRY(mark(weights, &weights->item[i], path));
+    for (int i = 0; i < weights->trained; i++)
+        PARE_TRY(mark(weights, &weights->item[i], from, path));
     return PARE_OK;
 }

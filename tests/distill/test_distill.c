@@ -268,6 +268,24 @@ static void zeros_are_kept(void **state)
     }
 }
 
+/* From a smaller share on, those of w2, too. */
+static void few_zeros_are_kept_where_asked(void **state)
+{
+    distill_case c;
+    int kept = 0;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    float *w2 = (float *)(uintptr_t)distill_weight(&c.student, "w2");
+    for (int i = 0; i < HIDDEN * CLASSES; i += 8) w2[i] = 0;
+    c.options.zeros_from = 0;
+    c.options.rate = 0.01;
+    distill_expect_ok(&c, NULL);
+    w2 = (float *)(uintptr_t)distill_weight(&c.student, "w2");
+    for (int i = 0; i < HIDDEN * CLASSES; i++) kept += w2[i] == 0;
+    assert_int_equal(kept, HIDDEN * CLASSES / 8);
+    distill_close(&c);
+}
+
 static void a_stop_gives_the_best_so_far(void **state)
 {
     distill_case c;
@@ -318,6 +336,60 @@ static void samples_are_held_out(void **state)
     assert_int_equal(c.result.held_out, 2); /* 2 %, rounded up to a slice */
     assert_int_equal(c.result.train_samples, 30);
     distill_close(&c);
+}
+
+/* Or those that are named, of which two fill a slice. */
+static void named_samples_are_held_out(void **state)
+{
+    distill_case c, same;
+    static const int64_t even[9] = {0, 2, 8, 10, 20, 30, 40, 50, 60}, rest[3] = {1, 3, 5};
+    (void)state;
+    distill_open(&c, -1, LABELS_RIGHT);
+    pare_data_close(c.options.held_out);
+    c.options.held_out = NULL;
+    c.options.samples = rest;
+    c.options.sample_count = 3;
+    c.options.held_sample = even;
+    c.options.held_count = 9;
+    distill_expect_ok(&c, NULL);
+    assert_int_equal(c.result.held_out, 8);
+    assert_int_equal(c.result.train_samples, 3);
+    distill_open(&same, -1, LABELS_RIGHT);
+    pare_data_close(same.options.held_out);
+    same.options.held_out = NULL;
+    same.options.samples = rest;
+    same.options.sample_count = 3;
+    same.options.held_sample = even + 1; /* others: another score */
+    same.options.held_count = 8;
+    distill_expect_ok(&same, NULL);
+    assert_true(same.result.before.loss != c.result.before.loss);
+    distill_close(&same);
+    distill_close(&c);
+}
+
+/* Two trainings, the second from where the first one ended, are one of both lengths. */
+static void a_training_begins_where_one_ended(void **state)
+{
+    distill_case c[2];
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        distill_open(&c[k], -1, LABELS_NONE);
+        c[k].options.optimizer = PARE_OPTIMIZER_SGD;
+        c[k].options.schedule = PARE_SCHEDULE_CONSTANT;
+        c[k].options.momentum = c[k].options.decay = 0;
+        c[k].options.rate = 0.01;
+        c[k].options.validate_every = 1;
+        c[k].options.warmup = 0;
+        c[k].options.steps = k ? 3 : 6;
+        distill_expect_ok(&c[k], NULL);
+        assert_int_equal(c[k].result.best_step, c[k].options.steps);
+    }
+    c[1].options.start = 3 * c[1].options.batch;
+    distill_expect_ok(&c[1], NULL);
+    assert_int_equal(c[1].result.best_step, 3);
+    same_net(&c[0], &c[1], true);
+    distill_close(&c[0]);
+    distill_close(&c[1]);
 }
 
 /* --- BatchNormalization --- */
@@ -451,9 +523,12 @@ int main(void)
         cmocka_unit_test(the_best_is_the_result),
         cmocka_unit_test(the_seed_alone_decides),
         cmocka_unit_test(zeros_are_kept),
+        cmocka_unit_test(few_zeros_are_kept_where_asked),
         cmocka_unit_test(a_stop_gives_the_best_so_far),
         cmocka_unit_test(a_fixed_batch_is_used),
         cmocka_unit_test(samples_are_held_out),
+        cmocka_unit_test(named_samples_are_held_out),
+        cmocka_unit_test(a_training_begins_where_one_ended),
         cmocka_unit_test(running_statistics_follow_the_batch),
         cmocka_unit_test(frozen_statistics_stay),
         cmocka_unit_test(statistics_do_not_depend_on_threads),
