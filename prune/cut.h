@@ -17,6 +17,11 @@ static inline bool pare_removal_keeps(const pare_removal *removal, int slot, int
 PARE_NODISCARD pare_status pare_cut_slice(pare_model *model, const pare_removal *removal);
 PARE_NODISCARD pare_status pare_cut_mask(pare_model *model, const pare_removal *removal);
 
+/* The content of a constant of the smaller model back into the prepared model's, which is 0 where a
+   product reads what is removed. */
+PARE_NODISCARD pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
+                                             const pare_removal *removal);
+
 /* rewrite.c: what nodes say about extents. */
 PARE_NODISCARD pare_status pare_cut_rewrite(pare_model *model, const pare_removal *removal);
 

@@ -166,6 +166,24 @@ PARE_NODISCARD pare_status pare_prune_masked(pare_ctx *ctx, pare_model **out,
 PARE_NODISCARD pare_status pare_prune_remove(pare_ctx *ctx, pare_model **out,
                                              const pare_removal *removal);
 
+/* --- in steps --- */
+
+/* The sparsity that step 1 .. steps comes to, from `before`: s + (s0 - s) (1 - t / n)^3 (Zhu, Gupta
+   2017, "To prune, or not to prune", arXiv 1710.01878). The last comes to `goal`; from above it
+   there is one way only, and every step is the goal. */
+double pare_prune_sparsity_at(double before, double goal, int64_t step, int64_t steps);
+/* The cost that step 1 .. steps comes to, by equal factors; the last to `goal`. */
+double pare_prune_cost_at(double before, double goal, int64_t step, int64_t steps);
+
+/* The part of the weights that single-weight pruning counts (see there) that is 0 in a prepared
+   model. */
+PARE_NODISCARD pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model, double *out);
+
+/* The smaller model of the removal was trained: its weights become those of the removal's own
+   model, in place, whose weights that read a removed unit are then 0. */
+PARE_NODISCARD pare_status pare_prune_put_back(const pare_removal *removal,
+                                               const pare_model *smaller);
+
 /* --- single weights --- */
 
 typedef enum pare_weight_score {

@@ -47,20 +47,21 @@ static bool index_stays(const sliced *s, int axis, int64_t i, int64_t row)
     return pare_removal_keeps(s->removal, s->slot[axis], unit);
 }
 
-static char *copy_kept(const sliced *s, int axis, const char *from, char *to, int64_t row)
+/* From the dense tensor to the smaller one, or back. Returns the end of what the smaller has. */
+static char *copy_kept(const sliced *s, int axis, char *dense, char *small, int64_t row, bool back)
 {
     for (int64_t i = 0; i < s->old->dims[axis]; i++) {
-        const char *at = from + i * s->stride[axis];
+        char *at = dense + i * s->stride[axis];
         if (axis == 0) row = i;
         if (!index_stays(s, axis, i, row)) continue;
         if (axis < s->last) {
-            to = copy_kept(s, axis + 1, at, to, row);
+            small = copy_kept(s, axis + 1, at, small, row, back);
         } else {
-            memcpy(to, at, (size_t)s->stride[axis]);
-            to += s->stride[axis];
+            memcpy(back ? at : small, back ? small : at, (size_t)s->stride[axis]);
+            small += s->stride[axis];
         }
     }
-    return to;
+    return small;
 }
 
 static void clear_removed(const sliced *s, int masked, int axis, char *at, int64_t row)
@@ -83,7 +84,7 @@ static pare_status slice_value(pare_value *value, const pare_removal *removal)
     PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, s.old->dtype, s.old->rank, s.dim,
                              NULL));
     t->doc = s.old->doc;
-    const char *end = copy_kept(&s, 0, s.old->data, (char *)t->data, 0);
+    const char *end = copy_kept(&s, 0, (char *)s.old->data, (char *)t->data, 0, false);
     if (end != (char *)t->data + t->bytes)
         return PARE_FAIL(value->graph->model->ctx, INPUT,
                          "%s: tensor '%s' would keep differently many channels in its groups",
@@ -99,20 +100,47 @@ static bool is_masked(const sliced *s, int axis)
            r->kept[slot] != r->groups->slot[slot].extent;
 }
 
+static void clear_read(const sliced *s, char *data)
+{
+    for (int i = 0; i < s->old->rank; i++)
+        if (is_masked(s, i)) clear_removed(s, i, 0, data, 0);
+}
+
 static pare_status mask_value(pare_value *value, const pare_removal *removal)
 {
     sliced s;
-    pare_tensor *t = NULL;
+    pare_tensor *t;
+    bool any = false;
     if (!value->data || !sliced_init(&s, removal, value)) return PARE_OK;
-    for (int i = 0; i < s.old->rank; i++) {
-        if (!is_masked(&s, i)) continue;
-        if (!t)
-            PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, s.old->dtype,
-                                     s.old->rank, s.old->dims, s.old->data));
-        clear_removed(&s, i, 0, (char *)t->data, 0);
-    }
-    if (!t) return PARE_OK;
+    for (int i = 0; i < s.old->rank; i++) any = any || is_masked(&s, i);
+    if (!any) return PARE_OK;
+    PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, s.old->dtype, s.old->rank,
+                             s.old->dims, s.old->data));
+    clear_read(&s, (char *)t->data);
     t->doc = s.old->doc;
+    return pare_value_set_init(value, t);
+}
+
+pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
+                              const pare_removal *removal)
+{
+    sliced s;
+    pare_tensor *t;
+    bool lost = sliced_init(&s, removal, value), same = small->rank == value->data->rank;
+    const pare_tensor *old = value->data;
+    for (int i = 0; same && i < old->rank; i++)
+        same = small->dims[i] == (lost ? s.dim[i] : old->dims[i]);
+    if (!same || small->dtype != old->dtype)
+        return PARE_FAIL(value->graph->model->ctx, INPUT,
+                         "%s: tensor '%s' is not of the shape and type that the removal left",
+                         value->graph->model->path, value->name);
+    PARE_TRY(pare_tensor_new(value->graph->model, &t, value->name, old->dtype, old->rank, old->dims,
+                             lost ? old->data : small->data));
+    t->doc = old->doc;
+    if (lost) {
+        (void)copy_kept(&s, 0, (char *)t->data, (char *)small->data, 0, true);
+        clear_read(&s, (char *)t->data);
+    }
     return pare_value_set_init(value, t);
 }
 
