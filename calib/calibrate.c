@@ -202,7 +202,7 @@ static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
 static pare_status set_shapes(pare_calib_job *j)
 {
     const pare_graph *g = j->model->graph;
-    PARE_TRY(pare_calib_unit(j->ctx, j->model, &j->unit));
+    PARE_TRY(pare_calib_unit(j->model, &j->unit));
     for (int i = 0; i < g->in.count; i++) j->input_count += !g->in.item[i]->is_init;
     j->shape = pare_alloc(j->ctx, (size_t)j->input_count, sizeof *j->shape);
     if (!j->shape) return PARE_MEMORY;

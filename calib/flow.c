@@ -69,7 +69,7 @@ static pare_status find_inputs(pare_flow *f)
     const pare_graph *g = f->model->graph;
     f->input = pare_alloc(f->ctx, (size_t)g->in.count, sizeof *f->input);
     if (!f->input) return PARE_MEMORY;
-    PARE_TRY(pare_calib_unit(f->ctx, f->model, &f->unit));
+    PARE_TRY(pare_calib_unit(f->model, &f->unit));
     for (int i = 0; i < g->in.count; i++)
         if (!g->in.item[i]->is_init) f->input[f->input_count++] = g->in.item[i]->name;
     return pare_calib_runs(f->ctx, f->model, f->unit, f->options.sample_count, &f->runs);

@@ -36,7 +36,7 @@ struct pare_gradients {
 static pare_status set_shapes(pare_gradients *g)
 {
     const pare_graph *graph = g->model->graph;
-    PARE_TRY(pare_calib_unit(g->ctx, g->model, &g->unit));
+    PARE_TRY(pare_calib_unit(g->model, &g->unit));
     for (int i = 0, k = 0; i < graph->in.count; i++) {
         pare_value *v = graph->in.item[i];
         if (v->is_init) continue;

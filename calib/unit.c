@@ -3,23 +3,10 @@
 
 #include <inttypes.h>
 
-pare_status pare_calib_unit(pare_ctx *ctx, const pare_model *model, int64_t *unit)
+pare_status pare_calib_unit(const pare_model *model, int64_t *unit)
 {
-    const pare_graph *g = model->graph;
-    bool seen = false;
-    *unit = 1;
-    for (int i = 0; i < g->in.count; i++) {
-        const pare_value *v = g->in.item[i];
-        if (v->is_init) continue;
-        int64_t dim = v->shape.rank > 0 && v->shape.dim[0] > 0 ? v->shape.dim[0] : 1;
-        if (seen && dim != *unit)
-            return PARE_FAIL(ctx, UNSUPPORTED,
-                             "%s: input '%s' has %" PRId64 " rows, the one before it %" PRId64
-                             "; expected one batch size",
-                             model->path, v->name, dim, *unit);
-        *unit = dim;
-        seen = true;
-    }
+    PARE_TRY(pare_model_batch(model, unit));
+    if (!*unit) *unit = 1;
     return PARE_OK;
 }
 

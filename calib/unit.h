@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* The fixed size of the inputs' first axis, 1 where it is free; fails where two differ. */
-PARE_NODISCARD pare_status pare_calib_unit(pare_ctx *ctx, const pare_model *model, int64_t *unit);
+/* Samples of a run: the model's fixed batch, 1 where it is free. PARE_UNSUPPORTED: as of
+   pare_model_batch. */
+PARE_NODISCARD pare_status pare_calib_unit(const pare_model *model, int64_t *unit);
 
 /* The whole runs that so many samples make; fails where there are none. */
 PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/inputs.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 pare_value *pare_inputs_at(const pare_model *model, int i)
@@ -25,22 +24,6 @@ int pare_inputs_place(const pare_model *model, const char *name)
     for (int i = 0; (v = pare_inputs_at(model, i)); i++)
         if (!strcmp(v->name, name)) return i;
     return -1;
-}
-
-pare_status pare_inputs_batch(pare_ctx *ctx, const pare_model *model, int64_t *out)
-{
-    const pare_value *v;
-    *out = 0;
-    for (int i = 0; (v = pare_inputs_at(model, i)); i++) {
-        int64_t dim = v->shape.rank > 0 && v->shape.dim[0] > 0 ? v->shape.dim[0] : 0;
-        if (i && dim != *out)
-            return PARE_FAIL(ctx, UNSUPPORTED,
-                             "%s: input '%s' has %" PRId64 " rows, the one before it %" PRId64
-                             " (0: any number); expected one batch size",
-                             model->path, v->name, dim, *out);
-        *out = dim;
-    }
-    return PARE_OK;
 }
 
 static bool takes(const pare_shape *wanted, const pare_shape *given)

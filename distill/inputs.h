@@ -12,9 +12,6 @@ int pare_inputs_count(const pare_model *model);
 /* Place among them of the input of this name, or -1. */
 int pare_inputs_place(const pare_model *model, const char *name);
 
-/* The fixed size of the inputs' first axis, 0 where it is free; PARE_UNSUPPORTED: two differ. */
-PARE_NODISCARD pare_status pare_inputs_batch(pare_ctx *ctx, const pare_model *model, int64_t *out);
-
 /* Gives every input of the model, which takes what the data's input source[i] holds (NULL: in
    order), the data's shape with so many rows. PARE_INPUT: they contradict each other. */
 PARE_NODISCARD pare_status pare_inputs_set_rows(pare_ctx *ctx, pare_model *model,

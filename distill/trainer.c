@@ -15,8 +15,8 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 static pare_status choose_slices(pare_trainer *t)
 {
     int64_t fixed, teacher;
-    PARE_TRY(pare_inputs_batch(t->ctx, t->student, &fixed));
-    PARE_TRY(pare_inputs_batch(t->ctx, t->teacher_file, &teacher));
+    PARE_TRY(pare_model_batch(t->student, &fixed));
+    PARE_TRY(pare_model_batch(t->teacher_file, &teacher));
     t->batch = t->options.batch;
     t->slice_count = SLICES;
     if (fixed) {

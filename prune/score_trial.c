@@ -92,12 +92,9 @@ static pare_status run_dense(pare_trial *t)
 static pare_status choose_samples(pare_trial *t, const pare_score_data *data, int64_t *count)
 {
     enum { HELD = 5 };
-    int64_t unit = 1, n = 0;
-    const pare_graph *g = t->model->graph;
-    for (int i = 0; i < g->in.count; i++)
-        if (!g->in.item[i]->is_init && g->in.item[i]->shape.rank > 0 &&
-            g->in.item[i]->shape.dim[0] > 0)
-            unit = g->in.item[i]->shape.dim[0];
+    int64_t unit, n = 0;
+    PARE_TRY(pare_model_batch(t->model, &unit));
+    if (!unit) unit = 1;
     const bool held = data->sample_count >= HELD * unit;
     t->samples = pare_alloc(t->ctx, (size_t)data->sample_count, sizeof *t->samples);
     if (!t->samples) return PARE_MEMORY;

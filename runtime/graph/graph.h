@@ -219,6 +219,9 @@ PARE_NODISCARD pare_status pare_model_clone(pare_ctx *ctx, pare_model **out,
 int64_t pare_model_opset(const pare_model *model, const char *domain);
 PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain,
                                                 int64_t version);
+/* Rows of a run: the fixed size of the inputs' first axis (inputs where it is free follow); 0: free
+   in all. PARE_UNSUPPORTED: two differ. */
+PARE_NODISCARD pare_status pare_model_batch(const pare_model *model, int64_t *out);
 /* Sets or replaces an entry of metadata_props; both texts are copied. */
 PARE_NODISCARD pare_status pare_model_set_meta(pare_model *model, const char *key,
                                                const char *value);

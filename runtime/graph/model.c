@@ -2,6 +2,7 @@
 #include "runtime/graph/graph.h"
 #include "runtime/base/size.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static pare_graph *graph_new(pare_model *model, pare_graph *parent)
@@ -243,6 +244,25 @@ pare_status pare_model_clone(pare_ctx *ctx, pare_model **out, const pare_model *
         return st;
     }
     *out = m;
+    return PARE_OK;
+}
+
+pare_status pare_model_batch(const pare_model *model, int64_t *out)
+{
+    const pare_values *in = &model->graph->in;
+    const pare_value *fixed = NULL;
+    *out = 0;
+    for (int i = 0; i < in->count; i++) {
+        const pare_value *v = in->item[i];
+        if (v->is_init || v->shape.rank < 1 || v->shape.dim[0] < 1) continue;
+        if (fixed && v->shape.dim[0] != *out)
+            return PARE_FAIL(model->ctx, UNSUPPORTED,
+                             "%s: input '%s' has %" PRId64 " rows, input '%s' %" PRId64
+                             "; expected one batch size",
+                             model->path, v->name, v->shape.dim[0], fixed->name, *out);
+        fixed = v;
+        *out = v->shape.dim[0];
+    }
     return PARE_OK;
 }
 
