@@ -68,8 +68,9 @@ typedef struct pare_distill_event {
     bool best;                       /* the score is the best so far */
 } pare_distill_event;
 
-/* Called after every step, and before the first with the score of the student as it came. A failure
-   ends the training with it. */
+/* Called after every step, and before the first with the score of the student as it came; of a
+   training that is resumed, from the first step on that is not in the checkpoint. A failure ends
+   the training with it. */
 typedef pare_status (*pare_distill_event_fn)(void *user, const pare_distill_event *event);
 
 typedef enum pare_batchnorm_mode {
@@ -87,6 +88,18 @@ typedef struct pare_distill_scale {
     double gradient_scale;
 } pare_distill_scale;
 
+/* Where a training is kept while it runs, so that another process can go on with it: one file,
+   replaced whole. A run that goes on gives the same weights, events and hashes as one that was
+   never cut off, whatever its threads. A disk that is full is a warning; the old checkpoint stays.
+ */
+typedef struct pare_distill_checkpoint {
+    const char *path; /* of the file, its folder is there; NULL: none */
+    int64_t every;    /* steps between two; 0: behind each validation. The end, and a stop that
+                         somebody asked for, make one, too. */
+    bool resume;      /* go on from it; where there is no file, from the beginning */
+} pare_distill_checkpoint;
+
+/* An option that reaches a weight is a fact of checkpoints (facts.c). */
 typedef struct pare_distill_options {
     pare_distill_loss loss; /* count 0: kl:2 */
     double epochs;
@@ -121,6 +134,7 @@ typedef struct pare_distill_options {
     int64_t held_count;
     int64_t validate_every; /* steps; 0: four times an epoch; the end is always validated */
     int patience;           /* validations without a better one that end the training; 0: no end */
+    pare_distill_checkpoint checkpoint;
 
     /* Told before the first step how much memory the training takes at most; or NULL. */
     void (*planned)(void *user, size_t bytes);
@@ -147,16 +161,19 @@ typedef struct pare_distill_result {
     int weights;                      /* tensors that were trained */
     pare_distill_score before, after; /* of the student as it came, of the result */
     char data_hash[33];               /* of the samples trained on, with the times each was read */
+    int64_t resumed;                  /* the step it went on from; -1: it began at the beginning */
+    int64_t checkpoint;               /* step of the checkpoint that is there now; -1: none */
 } pare_distill_result;
 
 /* Trains the student, in place: the weights with the lowest held-out loss replace its own, nothing
    else changes. Weights are f32 constants of rank 1 and more that a gradient reaches; others stay,
    and a warning names operators and weights behind which there is none. data (and held_out) were
    opened for the student's inputs; the teacher's are found by name (one input: by position).
-   Asked to stop, it ends with the best so far.
+   Asked to stop, it ends with the best so far. Resumed at its end, it makes no step.
    PARE_INPUT: outputs or features of the two nets do not match, a tensor that does not exist,
    labels that are missing or out of range, too few samples, nothing to train, a loss that is not
-   finite (with the step, and the first node whose result is not); PARE_UNSUPPORTED: as of plans.
+   finite (with the step, and the first node whose result is not), a checkpoint that is in the way,
+   cut, damaged or of another run (with the fact that differs); PARE_UNSUPPORTED: as of plans.
    After a failure the student is as it was. */
 PARE_NODISCARD pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out,
                                         const pare_model *teacher, pare_model *student,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
-#include "distill/trainer.h"
+#include "distill/state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,11 +9,10 @@
 
 typedef struct loop {
     pare_trainer t;
-    pare_distill_result *result;
-    int64_t step;            /* done */
-    int64_t since_best;      /* validations */
-    double loss, norm, rate; /* of the last step */
-    pare_distill_score best;
+    pare_train_state s;
+    pare_keeper keeper;
+    pare_hash earlier; /* of what was read before the training was resumed */
+    pare_distill_end end;
 } loop;
 
 void pare_distill_defaults(pare_distill_options *out)
@@ -37,7 +36,7 @@ void pare_distill_defaults(pare_distill_options *out)
 static pare_status blame(loop *l, const char *what, double value)
 {
     char text[128];
-    snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->step + 1, what,
+    snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
              isnan(value) ? "NaN" : "infinite");
     return pare_slices_blame(&l->t.learning, text);
 }
@@ -98,14 +97,14 @@ static void update(loop *l, double scale)
 {
     const pare_distill_options *o = &l->t.options;
     pare_weights *w = &l->t.weights;
-    const double t = (double)l->step, early = (1 + t) / (10 + t);
-    if (o->clip > 0 && l->norm > o->clip) scale *= o->clip / l->norm;
+    const double t = (double)l->s.step, early = (1 + t) / (10 + t);
+    if (o->clip > 0 && l->s.norm > o->clip) scale *= o->clip / l->s.norm;
     for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
-        const pare_update u = {.rate = l->rate,
+        const pare_update u = {.rate = l->s.rate,
                                .decay = item->decays ? o->decay : 0,
                                .scale = scale,
-                               .step = l->step + 1,
+                               .step = l->s.step + 1,
                                .threads = o->threads};
         if (item->gradient_scale > 0)
             update_scales(l, item, &u);
@@ -119,24 +118,40 @@ static void update(loop *l, double scale)
     if (w->average && w->trained < w->count) copy_statistics(w);
 }
 
+/* Gradients of a step's batches; *loss: their sum over slices. */
+static pare_status learn(loop *l, double *loss)
+{
+    pare_trainer *t = &l->t;
+    pare_stream_batch batch = {0};
+    *loss = 0;
+    for (int i = 0; i < t->options.accumulate; i++) {
+        PARE_TRY(pare_ctx_poll(t->ctx));
+        PARE_TRY(pare_stream_next(t->stream, &batch));
+        PARE_TRY(pare_slices_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
+        if (!isfinite(*loss)) return blame(l, "loss", *loss);
+    }
+    return PARE_OK;
+}
+
+/* Stopped in the midst of it, all is as before: statistics follow every batch. */
 static pare_status step(loop *l)
 {
     pare_trainer *t = &l->t;
-    const int batches = t->options.accumulate;
-    pare_stream_batch batch = {0};
-    double loss = 0, scale = 1 / ((double)t->slice_count * batches);
-    for (int i = 0; i < batches; i++) {
-        PARE_TRY(pare_ctx_poll(t->ctx));
-        PARE_TRY(pare_stream_next(t->stream, &batch));
-        PARE_TRY(pare_slices_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, &loss));
-        if (!isfinite(loss)) return blame(l, "loss", loss);
+    pare_train_state *s = &l->s;
+    double loss, scale = 1 / ((double)t->slice_count * t->options.accumulate);
+    pare_weights_note_statistics(&t->weights);
+    pare_status st = learn(l, &loss);
+    if (st != PARE_OK) {
+        pare_weights_restore_statistics(&t->weights);
+        return st;
     }
-    l->loss = loss * scale;
-    l->norm = gradient_norm(&t->weights, scale);
-    if (!isfinite(l->norm)) return blame(l, "norm of the gradients", l->norm);
-    l->rate = pare_schedule_rate(&t->schedule, l->step);
+    s->loss = loss * scale;
+    s->norm = gradient_norm(&t->weights, scale);
+    if (!isfinite(s->norm)) return blame(l, "norm of the gradients", s->norm);
+    s->rate = pare_schedule_rate(&t->schedule, s->step);
     update(l, scale);
-    l->step++;
+    s->step++;
+    s->data = pare_hash_sum(l->earlier, pare_stream_hash(t->stream));
     return PARE_OK;
 }
 
@@ -145,85 +160,113 @@ static pare_status step(loop *l)
 static pare_status tell(loop *l, const pare_distill_score *score, bool best)
 {
     const pare_trainer *t = &l->t;
-    const int64_t samples = l->step * t->batch * t->options.accumulate;
-    const pare_distill_event event = {.step = l->step,
+    const int64_t samples = l->s.step * t->batch * t->options.accumulate;
+    const pare_distill_event event = {.step = l->s.step,
                                       .steps = t->steps,
                                       .samples = samples,
                                       .epoch = (double)samples / (double)t->sample_count,
-                                      .rate = l->rate,
-                                      .loss = l->loss,
-                                      .norm = l->norm,
+                                      .rate = l->s.rate,
+                                      .loss = l->s.loss,
+                                      .norm = l->s.norm,
                                       .score = score,
                                       .best = best};
-    return t->options.event ? t->options.event(t->options.event_user, &event) : PARE_OK;
+    if (t->options.event) PARE_TRY(t->options.event(t->options.event_user, &event));
+    l->s.told = l->s.step;
+    return PARE_OK;
 }
 
+/* Nothing has happened where the event fails. */
 static pare_status validate(loop *l)
 {
     pare_weights *w = &l->t.weights;
+    pare_train_state *s = &l->s;
     const float *values = w->average ? w->average : w->value;
     pare_distill_score score;
     PARE_TRY(pare_held_out_score(&l->t.held, values, &score));
-    if (!l->step) l->result->before = l->best = score;
-    bool better = isfinite(score.loss) && !(l->best.loss <= score.loss);
+    if (!s->step) s->before = s->best = score;
+    bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);
+    PARE_TRY(tell(l, &score, better || !s->step));
     if (better) {
         memcpy(w->best, values, w->floats * sizeof *values);
-        l->best = score;
-        l->result->best_step = l->step;
+        s->best = score;
+        s->best_step = s->step;
     }
-    l->since_best = better ? 0 : l->since_best + 1;
-    return tell(l, &score, better || !l->step);
+    s->since_best = better || !s->step ? 0 : s->since_best + 1;
+    return PARE_OK;
 }
 
 /* --- all steps --- */
 
-static bool patient(const loop *l)
+static bool is_validated(const loop *l)
+{
+    return l->s.step % l->t.options.validate_every == 0 || l->s.step == l->t.steps;
+}
+
+static bool is_kept(const loop *l)
+{
+    const int64_t every = l->t.options.checkpoint.every;
+    return every > 0 ? l->s.step % every == 0 : is_validated(l);
+}
+
+static bool unfinished(const loop *l)
 {
     const int patience = l->t.options.patience;
-    return !patience || l->since_best < patience;
+    return l->s.told < l->s.step ||
+           (l->s.step < l->t.steps && (!patience || l->s.since_best < patience));
 }
 
 static pare_status run(loop *l)
 {
-    const pare_trainer *t = &l->t;
-    PARE_TRY(validate(l));
-    l->since_best = 0;
-    while (l->step < t->steps && patient(l)) {
-        PARE_TRY(step(l));
-        if (l->step % t->options.validate_every == 0 || l->step == t->steps)
-            PARE_TRY(validate(l));
-        else
-            PARE_TRY(tell(l, NULL, false));
+    if (unfinished(l)) PARE_TRY(pare_trainer_start(&l->t, l->s.step));
+    while (unfinished(l)) {
+        if (l->s.told == l->s.step) PARE_TRY(step(l));
+        PARE_TRY(is_validated(l) ? validate(l) : tell(l, NULL, false));
+        if (is_kept(l)) PARE_TRY(pare_keeper_save(&l->keeper));
     }
-    l->result->end = l->step < t->steps ? PARE_DISTILL_PATIENCE : PARE_DISTILL_COMPLETE;
+    l->end = l->s.step < l->t.steps ? PARE_DISTILL_PATIENCE : PARE_DISTILL_COMPLETE;
     return PARE_OK;
 }
 
 /* Asked to stop, the best so far is the result. */
 static pare_status run_until_stopped(loop *l)
 {
-    const double unknown = NAN;
-    pare_weights *w = &l->t.weights;
-    memcpy(w->best, w->value, w->floats * sizeof *w->value);
-    l->result->before = l->best = (pare_distill_score){unknown, -1, -1};
     pare_status st = run(l);
-    if (st != PARE_INTERRUPTED) return st;
-    pare_ctx_clear(l->t.ctx);
-    l->result->end = PARE_DISTILL_INTERRUPTED;
+    if (st == PARE_INTERRUPTED) {
+        pare_ctx_clear(l->t.ctx);
+        l->end = PARE_DISTILL_INTERRUPTED;
+        st = PARE_OK;
+    }
+    return st == PARE_OK ? pare_keeper_save(&l->keeper) : st;
+}
+
+/* At the beginning, or where a checkpoint ends. */
+static pare_status begin(loop *l)
+{
+    const pare_distill_score unknown = {NAN, -1, -1};
+    PARE_TRY(pare_trainer_open(&l->t));
+    const pare_weights *w = &l->t.weights;
+    memcpy(w->best, w->value, w->floats * sizeof *w->value);
+    l->s = (pare_train_state){.told = -1, .before = unknown, .best = unknown};
+    PARE_TRY(pare_keeper_open(&l->keeper, &l->t, &l->s));
+    l->earlier = l->s.data;
     return PARE_OK;
 }
 
-static pare_status finish(loop *l, pare_model *student)
+static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
 {
-    pare_distill_result *r = l->result;
     pare_tensor **tensors;
-    r->steps = l->step;
-    r->batch = l->t.batch;
-    r->train_samples = l->t.sample_count;
-    r->held_out = l->t.held.count;
-    r->weights = l->t.weights.trained;
-    r->after = l->best;
-    pare_hash_text(pare_stream_hash(l->t.stream), r->data_hash);
+    *r = (pare_distill_result){.end = l->end,
+                               .steps = l->s.step,
+                               .best_step = l->s.best_step,
+                               .batch = l->t.batch,
+                               .train_samples = l->t.sample_count,
+                               .held_out = l->t.held.count,
+                               .weights = l->t.weights.trained,
+                               .before = l->s.before,
+                               .after = l->s.best,
+                               .resumed = l->keeper.resumed,
+                               .checkpoint = l->keeper.kept};
+    pare_hash_text(l->s.data, r->data_hash);
     PARE_TRY(pare_weights_pack(&l->t.weights, student, l->t.weights.best, &tensors));
     pare_weights_store(&l->t.weights, student, tensors);
     return PARE_OK;
@@ -236,12 +279,13 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
                     .options = *options,
                     .teacher_file = teacher,
                     .student = student,
-                    .data = data},
-              .result = out};
-    *out = (pare_distill_result){0};
-    pare_status st = pare_trainer_open(&l.t);
+                    .data = data}};
+    *out = (pare_distill_result){.resumed = -1, .checkpoint = -1};
+    PARE_TRY(pare_keeper_check(ctx, &options->checkpoint));
+    pare_status st = begin(&l);
     if (st == PARE_OK) st = run_until_stopped(&l);
-    if (st == PARE_OK) st = finish(&l, student);
+    if (st == PARE_OK) st = finish(&l, out, student);
+    pare_keeper_free(&l.keeper);
     pare_trainer_free(&l.t);
     return st;
 }

@@ -118,14 +118,15 @@ static void choose_steps(pare_trainer *t)
 
 /* --- the stream of samples --- */
 
-static pare_status open_stream(pare_trainer *t)
+static pare_status open_stream(pare_trainer *t, int64_t step)
 {
     const pare_distill_options *o = &t->options;
+    const int64_t samples = o->accumulate * t->batch;
     const pare_stream_options options = {.seed = o->seed,
                                          .samples = t->sample,
                                          .count = t->sample_count,
-                                         .start = o->start,
-                                         .end = o->start + t->steps * o->accumulate * t->batch,
+                                         .start = o->start + step * samples,
+                                         .end = o->start + t->steps * samples,
                                          .batch = (int)t->batch,
                                          .threads = o->threads};
     PARE_TRY(pare_pictures_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
@@ -168,9 +169,9 @@ static pare_status make_graphs(pare_trainer *t)
 static size_t planned_bytes(const pare_trainer *t)
 {
     const size_t runners = (size_t)pare_team_threads(t->learning.team);
-    size_t bytes =
-        pare_stream_bytes(t->stream) + runners * (pare_plan_activation_bytes(t->learn.plan) +
-                                                  pare_plan_activation_bytes(t->check.plan));
+    size_t bytes = runners * (pare_plan_activation_bytes(t->learn.plan) +
+                              pare_plan_activation_bytes(t->check.plan));
+    if (t->stream) bytes += pare_stream_bytes(t->stream);
     if (t->teacher.plan)
         bytes += runners * pare_plan_activation_bytes(t->teacher.plan) +
                  pare_plan_weight_bytes(t->teacher.plan);
@@ -204,8 +205,12 @@ pare_status pare_trainer_open(pare_trainer *t)
     PARE_TRY(choose_samples(t));
     choose_steps(t);
     PARE_TRY(make_graphs(t));
-    PARE_TRY(make_slices(t));
-    PARE_TRY(open_stream(t));
+    return make_slices(t);
+}
+
+pare_status pare_trainer_start(pare_trainer *t, int64_t step)
+{
+    if (step < t->steps) PARE_TRY(open_stream(t, step));
     if (t->options.planned) t->options.planned(t->options.planned_user, planned_bytes(t));
     return PARE_OK;
 }

@@ -29,8 +29,11 @@ typedef struct pare_trainer {
     pare_pictures pictures;
 } pare_trainer;
 
-/* Makes everything ready: batch and slices, which samples are held out, graphs, plans, runners. */
+/* Makes everything ready but the stream of samples: batch and slices, which samples are held out,
+   graphs, plans, runners. */
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
+/* Opens the stream behind so many steps, and tells how much memory the training takes. */
+PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);
 
 #endif

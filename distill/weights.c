@@ -217,6 +217,18 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
     return PARE_OK;
 }
 
+/* Statistics have no moments: their place in that block is free for the note. */
+static void copy_statistics(const pare_weights *w, float *to, const float *from)
+{
+    if (w->trained == w->count) return;
+    const size_t at = w->item[w->trained].at;
+    memcpy(to + at, from + at, (w->floats - at) * sizeof *to);
+}
+
+void pare_weights_note_statistics(pare_weights *w) { copy_statistics(w, w->first, w->value); }
+
+void pare_weights_restore_statistics(pare_weights *w) { copy_statistics(w, w->value, w->first); }
+
 /* --- back into the student --- */
 
 pare_status pare_weights_pack(const pare_weights *w, pare_model *student, const float *from,

@@ -56,6 +56,10 @@ void pare_weights_choose(pare_weights *weights, const bool *keep);
 PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
                                              const pare_distill_options *options);
 
+/* Notes the running statistics, and takes them back to what was noted. */
+void pare_weights_note_statistics(pare_weights *weights);
+void pare_weights_restore_statistics(pare_weights *weights);
+
 /* Tensors of rank 2 and more of which at least this part is 0 keep their zeros; an info line for
    each. */
 PARE_NODISCARD pare_status pare_weights_keep_zeros(pare_weights *weights, double from,
