@@ -28,13 +28,23 @@ static const pare_option table[] = {
      "what says how much a channel or weight matters (l2; with --data activation of channels, "
      "second order of weights)"},
     {"seed", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, seed), 0, 9e15,
-     "of --score random (0)"},
+     "of --score random (0), and of the order of samples in training (1)"},
     {"scope", 0, PARE_OPTION_CHOICE, "global|layer", offsetof(pare_prune_options, scope), 0, 0,
      "one budget for all layers, or the same fraction of each (global)"},
     {"sweep", 0, PARE_OPTION_TEXT, "A,B,...", offsetof(pare_prune_options, sweep), 0, 0,
      "prune once to each of these in place of the target's number, into OUT-A.onnx, OUT-B.onnx"},
     {"steps", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, steps), 1, 100,
-     "come to the target in N steps, scored and refitted anew each time (1)"},
+     "come to the target in N steps, scored, refitted and (--distill-epochs) trained anew each "
+     "time "
+     "(1)"},
+    {"distill-epochs", 0, PARE_OPTION_REAL, "N", offsetof(pare_prune_options, distill_epochs), 1e-6,
+     1e6,
+     "train what is left to give what the dense model gives: so many passes over --data, in equal "
+     "parts behind each step"},
+    {"distill-lr", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, distill_rate), 0, 1e3,
+     "highest learning rate of AdamW, down to 0 in each step (1e-3)"},
+    {"distill-batch", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, distill_batch), 1,
+     65536, "samples of one of its steps (128)"},
     {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
      "fewest channels that a layer keeps (1)"},
     {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,
@@ -63,6 +73,7 @@ static const pare_prune_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                             .sparsity = -1,
                                             .score = -1,
                                             .steps = 1,
+                                            .distill_rate = -1,
                                             .min_channels = 1,
                                             .round = 1};
 
@@ -98,15 +109,36 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
                      o->score == PARE_SCORE_TAYLOR ? "taylor" : "activation");
 }
 
+/* Training, and what it does not go with. */
+static pare_status check_distill(pare_tool *tool, const pare_prune_options *o)
+{
+    static const char *const of_training[] = {"distill-lr", "distill-batch", NULL};
+    if (!(o->distill_epochs > 0))
+        return pare_refuse_options(tool, "without --distill-epochs", of_training);
+    PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
+    if (o->latency)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "prune: --distill-epochs does not go with --latency, which times models "
+                         "between its steps; prune first, then train with pare distill");
+    if (o->outputs)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "prune: --distill-epochs does not go with --outputs: outputs with fewer "
+                         "channels have nothing to be compared with");
+    return PARE_OK;
+}
+
 static pare_status prune_weights(pare_tool *tool, const pare_prune_options *o)
 {
-    static const char *const of_channels[] = {"steps",   "min-channels", "round",
-                                              "outputs", "cache",        NULL};
-    static const char *const of_nm[] = {"scope", "sweep", NULL};
+    static const char *const of_channels[] = {"min-channels", "round", "outputs", "cache", NULL};
+    static const char *const of_nm[] = {"scope", "sweep", "steps", NULL};
     static const char *const of_sparsity[] = {"no-permutation", "advise", NULL};
+    static const char *const of_training[] = {"steps", NULL};
     PARE_TRY(pare_refuse_options(tool, "with --sparsity and --nm", of_channels));
     PARE_TRY(pare_refuse_options(tool, o->nm ? "with --nm" : "with --sparsity",
                                  o->nm ? of_nm : of_sparsity));
+    if (!(o->distill_epochs > 0))
+        PARE_TRY(
+            pare_refuse_options(tool, "with --sparsity without --distill-epochs", of_training));
     PARE_TRY(check_data(tool, o));
     return pare_prune_weights(tool, o);
 }
@@ -124,7 +156,7 @@ static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
     if (o->latency) PARE_TRY(pare_prune_parse_latency(tool->ctx, o->latency, &fraction, &seconds));
     if (o->latency && seconds > 0)
         PARE_TRY(pare_refuse_options(tool, "with --latency in seconds", of_size));
-    if (o->score != PARE_SCORE_RANDOM)
+    if (o->score != PARE_SCORE_RANDOM && !(o->distill_epochs > 0))
         PARE_TRY(pare_refuse_options(tool, "without --score random", of_random));
     return check_data(tool, o);
 }
@@ -146,6 +178,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (!o->advise) PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(check_target(tool, o));
     PARE_TRY(check_report(tool, o));
+    PARE_TRY(check_distill(tool, o));
     if (o->sparsity >= 0 || o->nm) return prune_weights(tool, o);
     PARE_TRY(check_channels(tool, o));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
@@ -165,7 +198,10 @@ const pare_command pare_command_prune = {
               "With\n"
               "--data, what stays is fitted to what the dense model computes, without training. "
               "Where\n"
-              "--nm --advise finds no layer that becomes faster, no file is written.",
+              "--nm --advise finds no layer that becomes faster, no file is written. With\n"
+              "--distill-epochs it is trained, too, step by step; Ctrl-C in the last step writes "
+              "the\n"
+              "best so far, before it nothing.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),

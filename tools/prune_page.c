@@ -45,9 +45,7 @@ static void headline(page *p)
     if (data) {
         pare_text_add(t, ", ");
         pare_page_samples(t, data);
-        pare_text_add(t, json_is_true(json_object_get(p->compared, "held_out"))
-                             ? " that pruning did not see"
-                             : " that pruning saw, too: it has no others");
+        pare_text_add(t, " %s", pare_prune_seen_text(p->facts));
     }
     pare_page_device(t, json_object_get(p->compared, "device"));
     pare_text_add(t, "</p>\n");
@@ -348,6 +346,7 @@ pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts, const char
     cards(&p);
     pare_prune_chart_add(&p.text, facts);
     models(&p);
+    pare_prune_tune_add(&p.text, p.rows);
     layers(&p);
     notes(&p);
     return pare_page_end(&p.text, path);

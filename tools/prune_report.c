@@ -57,6 +57,17 @@ const char *pare_prune_name(const json_t *model, char *text, size_t size)
     return text;
 }
 
+const char *pare_prune_seen_text(const json_t *facts)
+{
+    bool channels;
+    const json_t *row = json_array_get(pare_prune_rows(facts, &channels), 0);
+    if (!json_is_true(json_object_get(json_object_get(facts, "compared"), "held_out")))
+        return "that pruning saw, too: it has no others";
+    return json_object_get(row, "distilled")
+               ? "that were not trained on, but decided which weights were kept"
+               : "that pruning did not see";
+}
+
 bool pare_prune_is_picture(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -138,10 +149,7 @@ static void print_models(pare_arena *arena, const json_t *facts, FILE *file)
     if (data)
         fprintf(file, "on %lld samples of %s %s\n",
                 (long long)pare_report_number(data, "samples", 0),
-                json_string_value(json_object_get(data, "file")),
-                json_is_true(json_object_get(compared, "held_out"))
-                    ? "that pruning did not see"
-                    : "that pruning saw, too: it has no others");
+                json_string_value(json_object_get(data, "file")), pare_prune_seen_text(facts));
 }
 
 pare_status pare_prune_show(pare_tool *tool, const json_t *facts, FILE *file, const char *path)

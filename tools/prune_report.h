@@ -46,6 +46,11 @@ double pare_prune_left(const json_t *row, const char *what);
 /* "resnet-0.50" from "out/resnet-0.50.onnx". */
 const char *pare_prune_name(const json_t *model, char *text, size_t size);
 
+/* Which samples were compared: "that pruning did not see". */
+const char *pare_prune_seen_text(const json_t *facts);
+
+/* What was trained, step by step, into a page; nothing where nothing was. */
+void pare_prune_tune_add(pare_text *text, const json_t *rows);
 PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts,
                                                  const char *path);
 bool pare_prune_is_picture(const char *path);

@@ -7,6 +7,7 @@
 #include "tools/progress.h"
 #include "tools/prune.h"
 #include "tools/prune_report.h"
+#include "tools/prune_tune.h"
 #include "tools/table.h"
 
 #include <string.h>
@@ -20,9 +21,10 @@ typedef struct job {
     bool *kept;        /* (nodes): what --keep names, or --advise leaves dense */
     pare_advice advice;
     pare_source source;
+    pare_tuning tuning;
     pare_single_options options;
     pare_single_facts facts;
-    char hash[33];
+    char hash[33], data_hash[33]; /* of the model's file; of the samples that weights rest on */
     uint64_t bytes;
 } job;
 
@@ -79,10 +81,8 @@ static pare_status read_model(job *j)
 /* Sums of floats depend on the order of samples, and --shuffle changes no result. */
 static pare_status open_data(job *j)
 {
-    enum { DEFAULT_SAMPLES = 512 };
+    PARE_TRY(pare_tuning_open(&j->tuning, j->tool, j->o, j->model, &j->source));
     if (!j->o->source.data) return PARE_OK;
-    PARE_TRY(pare_source_open(j->tool, &j->source, j->model, &j->o->source, DEFAULT_SAMPLES));
-    pare_source_sort(&j->source);
     j->options.data = j->source.data;
     j->options.samples = j->source.samples;
     j->options.sample_count = j->source.count;
@@ -146,10 +146,10 @@ static const char *recipe_of(const job *j)
         text = pare_arena_printf(arena, "%s advise=%d/%d", text, j->advice.paying, j->advice.fit);
     for (int i = 0; i < keep->count && text; i++)
         text = pare_arena_printf(arena, "%s keep=%s", text, keep->item[i]);
-    return text;
+    return pare_tuning_recipe(&j->tuning, text);
 }
 
-static pare_status prune(job *j)
+static pare_status prune_once(job *j)
 {
     pare_progress bar;
     pare_progress_begin(&bar, stderr, j->o->common.quiet || !j->options.data, "prune", "layers");
@@ -157,11 +157,37 @@ static pare_status prune(job *j)
     j->options.progress_user = &bar;
     pare_status st = pare_prune_single(j->tool->ctx, j->model, &j->options, &j->facts);
     pare_progress_end(&bar);
+    if (st == PARE_OK) note_advice(j);
+    return st;
+}
+
+/* In steps: each sets more weights to 0, and those that stay are trained. */
+static pare_status prune_in_steps(job *j, const pare_model *dense)
+{
+    const double goal = j->options.sparsity;
+    double before = 0;
+    if (j->o->steps > 1) PARE_TRY(pare_prune_sparsity(j->tool->ctx, j->model, &before));
+    for (int64_t i = 1; i <= j->o->steps; i++) {
+        j->options.sparsity = pare_prune_sparsity_at(before, goal, i, j->o->steps);
+        PARE_TRY(prune_once(j));
+        const double count = (double)j->facts.count, left = count - (double)j->facts.zeros;
+        PARE_TRY(pare_tuning_run(&j->tuning, dense, j->model, i, count > 0 ? left / count : 1,
+                                 "weights"));
+    }
+    return PARE_OK;
+}
+
+static pare_status prune(job *j)
+{
+    pare_model *dense = NULL;
+    PARE_TRY(pare_tuning_begin(&j->tuning));
+    if (j->tuning.wanted) PARE_TRY(pare_model_clone(j->tool->ctx, &dense, j->model));
+    pare_status st = prune_in_steps(j, dense);
+    pare_model_free(dense);
     if (st != PARE_OK) return st;
-    note_advice(j);
     const char *recipe = recipe_of(j);
-    return recipe ? pare_onnx_manifest(j->tool->ctx, j->model, recipe, j->facts.data_hash)
-                  : PARE_MEMORY;
+    pare_tuning_hash(&j->tuning, j->facts.data_hash, j->data_hash);
+    return recipe ? pare_onnx_manifest(j->tool->ctx, j->model, recipe, j->data_hash) : PARE_MEMORY;
 }
 
 /* --- the report --- */
@@ -243,6 +269,7 @@ static pare_status report(job *j, const char *path, json_t **out)
                      "reordered_groups", f->reordered, "hash", hash, "bytes", (json_int_t)bytes,
                      "zlib_bytes", zipped, "csr_bytes", csr, "sparsity", sparsity, "weights",
                      (json_int_t)f->count, "zeros", (json_int_t)f->zeros, "layers", layers_json(j));
+    pare_tuning_put(&j->tuning, *out);
     return PARE_OK;
 }
 
@@ -309,7 +336,9 @@ pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o)
     if (st == PARE_OK && wanted(&j))
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &j) : run_one(&j, o->output, list);
     if (st == PARE_OK) put_facts(&j, list);
-    if (st == PARE_OK && json_array_size(list)) st = pare_prune_finish(tool, o, &j.source, list);
+    const pare_source seen = pare_tuning_seen(&j.tuning, &j.source);
+    if (st == PARE_OK && json_array_size(list)) st = pare_prune_finish(tool, o, &seen, list);
+    pare_tuning_close(&j.tuning);
     json_decref(list);
     pare_source_close(&j.source);
     pare_model_free(j.model);

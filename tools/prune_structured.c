@@ -30,11 +30,9 @@ static bool keeps(void *user, const pare_node *node)
 
 static pare_status open_data(pare_structured *s)
 {
-    enum { DEFAULT_SAMPLES = 512 };
     const pare_prune_options *o = s->o;
+    PARE_TRY(pare_tuning_open(&s->tuning, s->tool, o, s->model, &s->source));
     if (!o->source.data) return PARE_OK;
-    PARE_TRY(pare_source_open(s->tool, &s->source, s->model, &o->source, DEFAULT_SAMPLES));
-    pare_source_sort(&s->source);
     s->data = (pare_score_data){.data = s->source.data,
                                 .samples = s->source.samples,
                                 .sample_count = s->source.count,
@@ -149,7 +147,7 @@ static pare_status score_by(pare_structured *s, pare_score kind)
     case PARE_SCORE_TAYLOR:
         return pare_score_from_gradients(ctx, s->score, s->groups, s->data.data, &gradients);
     case PARE_SCORE_BN:
-        if (s->dense) return score_norms(s, s->score);
+        if (s->refits) return score_norms(s, s->score);
         return pare_score_from_weights_on(ctx, s->score, s->groups, kind, 0, s->tool->device);
     default:
         return pare_score_from_weights_on(ctx, s->score, s->groups, kind, (uint64_t)s->o->seed,
@@ -176,6 +174,7 @@ static pare_status begin(pare_structured *s, double value)
     const pare_prune_options *o = s->o;
     pare_removal_free(s->removal);
     s->removal = NULL;
+    PARE_TRY(pare_tuning_begin(&s->tuning));
     PARE_TRY(pare_removal_new(s->tool->ctx, &s->removal, s->groups));
     s->fitted = (pare_single_facts){0};
     s->before = s->removal->cost;
@@ -208,9 +207,10 @@ static void say_missed(const pare_structured *s)
 
 static pare_status refit(pare_structured *s)
 {
-    if (!s->dense || !s->removal->count) return PARE_OK;
+    if (!s->refits || !s->removal->count) return PARE_OK;
     pare_progress_begin(&s->bar, stderr, s->o->common.quiet, "refit", "layers");
-    pare_status st = pare_refit_run(s->tool->ctx, s->removal, s->dense, &s->data, &s->fitted);
+    pare_status st = pare_refit_run(s->tool->ctx, s->removal, s->trained ? s->trained : s->dense,
+                                    &s->data, &s->fitted);
     pare_progress_end(&s->bar);
     memcpy(s->data_hash, s->fitted.data_hash, sizeof s->data_hash);
     return st;
@@ -224,31 +224,66 @@ static pare_status reach(pare_structured *s, bool last)
     return pare_target_reach(s->tool->ctx, s->removal, s->score, &s->target, &s->reached);
 }
 
+/* Trains the smaller model of the step. */
+static pare_status tune(pare_structured *s, pare_model *smaller, int64_t step)
+{
+    static const char *const of[] = {"multiply-adds", "parameters", "bytes"};
+    return pare_tuning_run(&s->tuning, s->dense, smaller, step, s->reached / s->cost_before,
+                           of[s->o->macs > 0     ? 0
+                              : s->o->params > 0 ? 1
+                                                 : 2]);
+}
+
+/* Between two steps: what the smaller model learns is what the next step prunes and refits to. */
+static pare_status tune_between(pare_structured *s, int64_t step)
+{
+    pare_model *smaller;
+    if (!s->tuning.wanted) return PARE_OK;
+    PARE_TRY(pare_prune_remove(s->tool->ctx, &smaller, s->removal));
+    pare_status st = tune(s, smaller, step);
+    if (st == PARE_OK) st = pare_prune_put_back(s->removal, smaller);
+    pare_model_free(smaller);
+    pare_model_free(s->trained);
+    s->trained = NULL;
+    if (st == PARE_OK && s->refits) st = pare_model_clone(s->tool->ctx, &s->trained, s->model);
+    return st;
+}
+
 /* Steps are equal factors. */
 static pare_status choose(pare_structured *s)
 {
-    const double goal = s->target.goal, ratio = goal / s->cost_before;
+    const double goal = s->target.goal;
     for (int64_t i = 1; i <= s->o->steps; i++) {
-        s->target.goal = s->cost_before * pow(ratio, (double)i / (double)s->o->steps);
-        if (i == s->o->steps) s->target.goal = goal;
+        s->target.goal = pare_prune_cost_at(s->cost_before, goal, i, s->o->steps);
         PARE_TRY(find_scores(s));
         PARE_TRY(reach(s, i == s->o->steps));
         PARE_TRY(refit(s));
+        if (i < s->o->steps) PARE_TRY(tune_between(s, i));
     }
     say_missed(s);
     return PARE_OK;
 }
 
-/* What refits changed back to what it was. */
+/* What refits and training changed back to what it was. */
 static pare_status restore(pare_structured *s)
 {
     const pare_values *init = &s->model->graph->init;
+    pare_model_free(s->trained);
+    s->trained = NULL;
     for (int i = 0; s->dense && i < init->count; i++) {
         const pare_value *was = pare_graph_find_own(s->dense->graph, init->item[i]->name);
         if (was && was->data && was->data != init->item[i]->data)
             PARE_TRY(pare_value_set_init(init->item[i], was->data));
     }
     return PARE_OK;
+}
+
+static pare_status put_manifest(pare_structured *s, pare_model *smaller)
+{
+    char hash[33];
+    const char *recipe = pare_structured_recipe(s);
+    pare_tuning_hash(&s->tuning, s->data_hash, hash);
+    return recipe ? pare_onnx_manifest(s->tool->ctx, smaller, recipe, hash) : PARE_MEMORY;
 }
 
 static pare_status run_value(void *user, double value, const char *path)
@@ -260,8 +295,8 @@ static pare_status run_value(void *user, double value, const char *path)
     PARE_TRY(begin(s, value));
     PARE_TRY(choose(s));
     PARE_TRY(pare_prune_remove(ctx, &smaller, s->removal));
-    const char *recipe = pare_structured_recipe(s);
-    pare_status st = recipe ? pare_onnx_manifest(ctx, smaller, recipe, s->data_hash) : PARE_MEMORY;
+    pare_status st = tune(s, smaller, s->o->steps);
+    if (st == PARE_OK) st = put_manifest(s, smaller);
     if (st == PARE_OK) st = pare_ctx_poll(ctx);
     if (st == PARE_OK) st = pare_onnx_write(ctx, smaller, path, &writing);
     if (st == PARE_OK && s->latency) st = pare_prune_latency_compare(s->latency, smaller);
@@ -279,10 +314,9 @@ static pare_status prepare(pare_structured *s)
     PARE_TRY(open_data(s));
     /* weights alone are scored on a device where one is asked for: no sooner than here */
     if (s->o->common.device) PARE_TRY(pare_tool_open_device(s->tool));
-    if (s->o->source.data && !s->o->no_refit) {
-        PARE_TRY(pare_refit_prepare(ctx, s->model));
-        PARE_TRY(pare_model_clone(ctx, &s->dense, s->model));
-    }
+    s->refits = s->o->source.data && !s->o->no_refit;
+    if (s->refits) PARE_TRY(pare_refit_prepare(ctx, s->model));
+    if (s->refits || s->tuning.wanted) PARE_TRY(pare_model_clone(ctx, &s->dense, s->model));
     PARE_TRY(find_groups(s));
     if (!s->groups->component_count) return nothing(s);
     if (s->o->latency) PARE_TRY(pare_prune_latency_open(s->tool, &s->latency, s->o, s->groups));
@@ -326,12 +360,15 @@ pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o)
     if (st == PARE_OK)
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &s) : run_value(&s, value, o->output);
     if (st == PARE_OK) put_facts(&s);
-    if (st == PARE_OK) st = pare_prune_finish(tool, o, &s.source, s.list);
+    const pare_source seen = pare_tuning_seen(&s.tuning, &s.source);
+    if (st == PARE_OK) st = pare_prune_finish(tool, o, &seen, s.list);
+    pare_tuning_close(&s.tuning);
     json_decref(s.list);
     pare_prune_latency_close(s.latency);
     pare_removal_free(s.removal);
     pare_groups_free(s.groups);
     pare_source_close(&s.source);
+    pare_model_free(s.trained);
     pare_model_free(s.dense);
     pare_model_free(s.model);
     return st;

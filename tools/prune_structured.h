@@ -8,13 +8,17 @@
 #include "tools/progress.h"
 #include "tools/prune_latency.h"
 #include "tools/prune.h"
+#include "tools/prune_tune.h"
 
 /* One model on its way. */
 typedef struct pare_structured {
     pare_tool *tool;
     const pare_prune_options *o;
     pare_model *model; /* prepared; its weights change with every refit */
-    pare_model *dense; /* as prepared; NULL: nothing is refitted */
+    pare_model *dense; /* as prepared; NULL: nothing is refitted or trained */
+    bool refits;
+    pare_model *trained; /* what the model was when training ended last, which refits then go by */
+    pare_tuning tuning;
     pare_groups *groups;
     bool *kept;           /* (nodes of the model's graph): what --keep names */
     pare_score_data data; /* data.data NULL: none given */

@@ -24,11 +24,11 @@ const char *pare_structured_recipe(const pare_structured *s)
         text = pare_arena_printf(arena, "%s seed=%lld", text, (long long)o->seed);
     if (text && s->data.data)
         text = pare_arena_printf(arena, "%s samples=%lld refit=%s", text,
-                                 (long long)s->data.sample_count, s->dense ? "yes" : "no");
+                                 (long long)s->data.sample_count, s->refits ? "yes" : "no");
     if (text && o->outputs) text = pare_arena_printf(arena, "%s outputs=yes", text);
     for (int i = 0; i < o->keep.count && text; i++)
         text = pare_arena_printf(arena, "%s keep=%s", text, o->keep.item[i]);
-    return text;
+    return pare_tuning_recipe(&s->tuning, text);
 }
 
 static json_t *groups_json(const pare_structured *s)
@@ -136,6 +136,7 @@ pare_status pare_structured_report(pare_structured *s, const char *path)
         json_object_set_new(row, "latency", pare_prune_latency_facts(s->latency));
         pare_prune_latency_say(s->latency, row);
     }
+    pare_tuning_put(&s->tuning, row);
     json_array_append_new(s->list, row);
     pare_removal_free(none);
     return PARE_OK;

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# pare prune --distill-epochs: pruning in steps with training between them, and what is refused.
+name=prune_distill
+. "$(dirname "$0")/_lib.sh"
+data_sets || exit 0
+prune="$pare prune --quiet $zoo/mlp.onnx"
+few="--data $data/train.h5 --range 0:1200 --samples 40"
+train="$few --distill-epochs 1 --distill-batch 32"
+plain="$train --no-refit"
+
+# what the facts say of a model: sparsity FILE; kept STEP FILE
+sparsity() { awk -F'[:,]' '/"sparsity"/ { printf "%.4f", $2 }' "$1"; }
+kept() { awk -F'[:,]' -v step="$1" '/"kept"/ && ++n == step { printf "%.4f", $2 }' "$2"; }
+# the sum of the losses behind a key is smaller behind training than before it
+learnt() { awk -F'[:,]' '/"before"|"after"/ { part = $1 } /"loss": [0-9]/ { loss[part] += $2 } END { b = a = 0; for (p in loss) if (p ~ /before/) b += loss[p]; else a += loss[p]; exit !(a > 0 && a < b) }' "$1"; }
+
+works sparse $prune -o sparse.onnx --sparsity 0.8 --steps 2 $plain --threads 2 --json sparse.json
+if [ "$(sparsity sparse.json)" = 0.8000 ]; then pass sparsity_is_met; else fail sparsity_is_met "$(sparsity sparse.json)"; fi
+# 1 - 0.8 (1 - (1/2)^3), 1 - 0.8
+if [ "$(kept 1 sparse.json) $(kept 2 sparse.json)" = "0.3000 0.2000" ]; then pass cubic; else fail cubic "$(kept 1 sparse.json) $(kept 2 sparse.json)"; fi
+if learnt sparse.json; then pass sparse_learns; else fail sparse_learns "$(grep loss sparse.json | tr '\n' ' ')"; fi
+works sparse_one_thread $prune -o again.onnx --sparsity 0.8 --steps 2 $plain --threads 1
+if cmp -s sparse.onnx again.onnx; then pass sparse_same_bytes; else fail sparse_same_bytes "one and two threads differ"; fi
+works sparse_check "$pare" check sparse.onnx
+if grep -aq 'prune sparsity=0.8 .* distill epochs=1 in=2 loss=kl:2 lr=0.001 batch=32' sparse.onnx; then pass manifest; else fail manifest "no recipe"; fi
+works seed $prune -o seed.onnx --sparsity 0.8 --steps 2 $plain --seed 7
+if cmp -s sparse.onnx seed.onnx; then fail seed_counts "seeds 1 and 7 give the same bytes"; else pass seed_counts; fi
+
+works channels "$pare" prune "$zoo/mlp.onnx" -o half.onnx --macs 0.5 --steps 2 $train --threads 2 --json half.json --report half.html
+if has 'step 1 of 2, 7' .test.err && has 'step 2 of 2, ' .test.err && has 'before training' .test.err; then pass words; else fail words "$(cat .test.err)"; fi
+if has '<h2>Training</h2>' half.html && has 'not trained on, but decided' half.html; then pass page; else fail page "$(wc half.html)"; fi
+if learnt half.json; then pass channels_learn; else fail channels_learn "$(grep loss half.json | tr '\n' ' ')"; fi
+works channels_one_thread $prune -o again.onnx --macs 0.5 --steps 2 $train --threads 1
+if cmp -s half.onnx again.onnx; then pass channels_same_bytes; else fail channels_same_bytes "one and two threads differ"; fi
+works sweep "$pare" prune -q "$zoo/cnn.onnx" -o swept.onnx --macs 1 --sweep 0.7,0.5 --no-refit --steps 2 --data "$data/train.h5" --range 0:120 --distill-epochs 1 --distill-batch 8
+works alone "$pare" prune -q "$zoo/cnn.onnx" -o alone.onnx --macs 0.5 --no-refit --steps 2 --data "$data/train.h5" --range 0:120 --distill-epochs 1 --distill-batch 8
+if cmp -s swept-0.50.onnx alone.onnx; then pass sweep_begins_anew; else fail sweep_begins_anew "the second of a sweep is not what it is alone"; fi
+works nm "$pare" prune -q "$zoo/mlp.onnx" -o nm.onnx --nm 2:4 $plain --json nm.json
+if [ "$(sparsity nm.json)" = 0.5000 ]; then pass nm_zeros_stay; else fail nm_zeros_stay "$(sparsity nm.json)"; fi
+
+refuses no_data 2 "--data" $prune -o x.onnx --macs 0.5 --distill-epochs 1
+refuses negative 2 "--distill-epochs" $prune -o x.onnx --macs 0.5 $few --distill-epochs -1
+refuses latency 2 "--latency|pare distill" $prune -o x.onnx --latency 0.5 $train
+refuses outputs 2 "--outputs" $prune -o x.onnx --macs 0.5 --outputs $train
+refuses rate_alone 2 "--distill-lr|--distill-epochs" $prune -o x.onnx --macs 0.5 $few --distill-lr 1e-3
+refuses batch_alone 2 "--distill-batch|--distill-epochs" $prune -o x.onnx --macs 0.5 $few --distill-batch 8
+refuses steps_of_nm 2 "--steps|--nm" $prune -o x.onnx --nm 2:4 --steps 2 $train
+refuses steps_of_sparsity 2 "--steps|--distill-epochs" $prune -o x.onnx --sparsity 0.5 --steps 2 $few
+refuses no_samples 1 "0 samples" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --samples 0 --distill-epochs 1
+refuses few_samples 1 "mlp.onnx|--batch" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --range 0:20 --distill-epochs 1
+refuses rate_too_high 1 "mlp.onnx|step" $prune -o x.onnx --macs 0.5 $train --distill-lr 1000
+
+# --- Ctrl-C: nothing before the last step, the best so far in it ---
+stop() { "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill-epochs 400 --steps "$2" >.test.out 2>.test.err & sleep 3; kill -INT $!; wait $!; }
+stop early.onnx 2
+got=$?
+if [ $got != 0 ] && [ ! -e early.onnx ]; then pass interrupted_early; else fail interrupted_early "exit $got: $(tail -1 .test.err)"; fi
+stop last.onnx 1
+got=$?
+if [ $got = 0 ] && "$pare" check last.onnx >/dev/null 2>&1; then pass interrupted_last; else fail interrupted_last "exit $got: $(tail -1 .test.err)"; fi
+finish

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/prune_tune.h"
+
+#include "runtime/ops/infer.h"
+#include "tools/distill_log.h"
+#include "tools/memory.h"
+
+#include <string.h>
+
+/* --- samples --- */
+
+/* Samples that are run at a time: training holds out whole lots. */
+static int64_t lot_of(const pare_tuning *t, const pare_model *model)
+{
+    enum { SLICES = 8 };
+    const pare_values *in = &model->graph->in;
+    const int64_t batch = t->options.batch;
+    for (int i = 0; i < in->count; i++)
+        if (!in->item[i]->is_init && in->item[i]->shape.rank > 0 && in->item[i]->shape.dim[0] > 0)
+            return in->item[i]->shape.dim[0];
+    return batch % SLICES ? batch : batch / SLICES;
+}
+
+/* Every so many samples of the source are held out, the others are trained on. */
+static pare_status split(pare_tuning *t, const pare_model *model, const pare_source *source)
+{
+    enum { ONE_OF = 50 };
+    const int64_t lot = lot_of(t, model), all = source->count;
+    int64_t held = ((all + ONE_OF - 1) / ONE_OF + lot - 1) / lot * lot;
+    if (held > all / 2) held = all / 2;
+    t->held = pare_arena_alloc(&t->tool->arena, (size_t)held + 1, sizeof *t->held);
+    t->sample = pare_arena_alloc(&t->tool->arena, (size_t)all, sizeof *t->sample);
+    if (!t->held || !t->sample) return PARE_MEMORY;
+    pare_data_spread(0, all, held, t->held);
+    for (int64_t i = 0; i < all; i++)
+        if (t->held_count < held && t->held[t->held_count] == i)
+            t->held[t->held_count++] = source->samples[i];
+        else
+            t->sample[t->sample_count++] = source->samples[i];
+    return PARE_OK;
+}
+
+/* Pruning looks at some of those that are trained on. */
+static pare_status choose(pare_tuning *t, pare_source *source, int64_t wanted)
+{
+    if (wanted > t->sample_count) wanted = t->sample_count;
+    source->samples = pare_arena_alloc(&t->tool->arena, (size_t)wanted + 1, sizeof *t->sample);
+    if (!source->samples) return PARE_MEMORY;
+    pare_data_spread(0, t->sample_count, wanted, source->samples);
+    for (int64_t i = 0; i < wanted; i++) source->samples[i] = t->sample[source->samples[i]];
+    source->count = wanted;
+    return PARE_OK;
+}
+
+/* --- options --- */
+
+/* One output with a row of classes a sample. */
+static bool is_classifier(const pare_model *model)
+{
+    const pare_values *out = &model->graph->out;
+    const pare_shape *shape = out->count == 1 ? &out->item[0]->shape : NULL;
+    return shape && shape->rank >= 2 && shape->dim[1] >= 2 &&
+           pare_shape_product(shape, 2, shape->rank) == 1;
+}
+
+static void planned(void *user, size_t bytes)
+{
+    const pare_tuning *t = user;
+    if (!json_array_size(t->steps)) pare_say_memory(t->tool, bytes);
+}
+
+static bool is_given(const pare_tool *tool, const char *name)
+{
+    for (int i = 0; i < tool->common->given.count; i++)
+        if (!strcmp(tool->common->given.item[i], name)) return true;
+    return false;
+}
+
+static pare_status read_options(pare_tuning *t, const pare_model *model)
+{
+    const pare_prune_options *o = t->o;
+    pare_distill_options *d = &t->options;
+    pare_distill_defaults(d);
+    t->loss = is_classifier(model) ? "kl:2" : "mse";
+    PARE_TRY(pare_distill_parse_loss(&t->tool->arena, t->loss, &d->loss));
+    d->epochs = o->distill_epochs / (double)o->steps;
+    if (o->distill_rate >= 0) d->rate = o->distill_rate;
+    if (o->distill_batch) d->batch = o->distill_batch;
+    if (is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
+    d->zeros_from = 0;
+    d->threads = (int)o->common.threads;
+    d->planned = planned;
+    d->planned_user = t;
+    d->event = pare_distill_log_event;
+    return PARE_OK;
+}
+
+pare_status pare_tuning_open(pare_tuning *t, pare_tool *tool, const pare_prune_options *o,
+                             const pare_model *model, pare_source *source)
+{
+    enum { DEFAULT_SAMPLES = 512 };
+    pare_source_options options = o->source;
+    const int64_t wanted = options.samples >= 0 ? options.samples : DEFAULT_SAMPLES;
+    *t = (pare_tuning){.tool = tool, .o = o, .wanted = o->distill_epochs > 0};
+    if (!o->source.data) return PARE_OK;
+    if (t->wanted && wanted) options.samples = options.shuffle = -1;
+    PARE_TRY(pare_source_open(tool, source, model, &options, t->wanted ? -1 : DEFAULT_SAMPLES));
+    pare_source_sort(source);
+    if (!t->wanted) return PARE_OK;
+    t->data = source->data;
+    PARE_TRY(read_options(t, model));
+    PARE_TRY(split(t, model, source));
+    t->options.samples = t->sample;
+    t->options.sample_count = t->sample_count;
+    t->options.held_sample = t->held;
+    t->options.held_count = t->held_count;
+    return choose(t, source, wanted);
+}
+
+void pare_tuning_close(pare_tuning *t)
+{
+    json_decref(t->steps);
+    t->steps = NULL;
+}
+
+pare_status pare_tuning_begin(pare_tuning *t)
+{
+    pare_tuning_close(t);
+    t->read = (pare_hash){0};
+    t->seconds = 0;
+    t->trained = t->options.start = 0;
+    t->steps = t->wanted ? json_array() : NULL;
+    return !t->wanted || t->steps ? PARE_OK : PARE_MEMORY;
+}
+
+/* --- training --- */
+
+/* The step into the facts, and a line for people. */
+static void note(pare_tuning *t, const pare_distill_result *r, int64_t step, double kept,
+                 const char *of)
+{
+    static const char *const ends[] = {"complete", "patience", "interrupted"};
+    char before[120], after[120];
+    pare_hash hash = {0};
+    (void)pare_hash_parse(r->data_hash, &hash);
+    t->read = pare_hash_sum(t->read, hash);
+    t->batch = r->batch;
+    t->train_samples = r->train_samples;
+    t->held_out = r->held_out;
+    json_array_append_new(t->steps, json_pack("{s:f, s:o, s:o, s:I, s:I, s:s}", "kept", kept,
+                                              "before", pare_distill_score_json(&r->before),
+                                              "after", pare_distill_score_json(&r->after), "steps",
+                                              (json_int_t)r->steps, "best_step",
+                                              (json_int_t)r->best_step, "end", ends[r->end]));
+    if (!t->o->common.quiet)
+        fprintf(stderr, "step %lld of %lld, %.1f %% of the %s left: %s before training, %s after\n",
+                (long long)step, (long long)t->o->steps, 100 * kept, of,
+                pare_distill_score_text(&r->before, before, sizeof before),
+                pare_distill_score_text(&r->after, after, sizeof after));
+}
+
+/* The best so far is a result where it is of the size that was asked for. */
+static pare_status hear_stop(const pare_tuning *t, const pare_distill_result *r, int64_t step)
+{
+    pare_ctx *ctx = t->tool->ctx;
+    if (r->end != PARE_DISTILL_INTERRUPTED) return PARE_OK;
+    if (step < t->o->steps || t->o->sweep) return pare_ctx_poll(ctx);
+    ctx->interrupted = NULL;
+    return PARE_OK;
+}
+
+pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_model *student,
+                            int64_t step, double kept, const char *of)
+{
+    pare_distill_log log;
+    pare_distill_result result;
+    if (!t->wanted) return PARE_OK;
+    PARE_TRY(pare_distill_log_open(&log, t->tool, NULL));
+    const char *label = pare_arena_printf(&t->tool->arena, "distill %lld/%lld", (long long)step,
+                                          (long long)t->o->steps);
+    if (label) log.bar.label = label;
+    t->options.event_user = &log;
+    pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
+    if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;
+    if (st == PARE_OK) st = hear_stop(t, &result, step);
+    if (st != PARE_OK) return st;
+    t->options.start += result.steps * result.batch;
+    t->seconds += log.seconds;
+    t->trained += log.samples;
+    note(t, &result, step, kept, of);
+    return PARE_OK;
+}
+
+/* --- what is said of it --- */
+
+void pare_tuning_put(const pare_tuning *t, json_t *row)
+{
+    if (!t->wanted) return;
+    json_object_set_new(
+        row, "distilled",
+        json_pack("{s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:O}", "epochs", t->o->distill_epochs,
+                  "loss", t->loss, "lr", t->options.rate, "batch", (json_int_t)t->batch, "seed",
+                  (json_int_t)t->options.seed, "train_samples", (json_int_t)t->train_samples,
+                  "held_out", (json_int_t)t->held_out, "samples_per_s",
+                  t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps", t->steps));
+}
+
+const char *pare_tuning_recipe(const pare_tuning *t, const char *recipe)
+{
+    const json_t *last = t->wanted ? json_array_get(t->steps, json_array_size(t->steps) - 1) : NULL;
+    if (!last || !recipe) return recipe;
+    return pare_arena_printf(
+        &t->tool->arena,
+        "%s distill epochs=%.10g in=%lld loss=%s lr=%.10g batch=%lld step=%lld of=%lld seed=%llu",
+        recipe, t->o->distill_epochs, (long long)t->o->steps, t->loss, t->options.rate,
+        (long long)t->batch, json_integer_value(json_object_get(last, "best_step")),
+        json_integer_value(json_object_get(last, "steps")), (unsigned long long)t->options.seed);
+}
+
+void pare_tuning_hash(const pare_tuning *t, const char *pruning, char text[33])
+{
+    pare_hash hash = {0};
+    if (!t->wanted) {
+        memmove(text, pruning, 33);
+        return;
+    }
+    (void)pare_hash_parse(pruning, &hash);
+    pare_hash_text(pare_hash_sum(t->read, hash), text);
+}
+
+pare_source pare_tuning_seen(const pare_tuning *t, const pare_source *source)
+{
+    pare_source seen = *source;
+    if (!t->wanted) return seen;
+    seen.samples = t->sample;
+    seen.count = t->sample_count;
+    return seen;
+}
