@@ -111,15 +111,91 @@ size_t pare_float_packed_count(const pare_float_gemm *g)
     return (size_t)(g->blocks * g->block * g->depth);
 }
 
+/* --- packing B --- */
+
+enum { SIDE = 8 };
+typedef float side __attribute__((vector_size(SIDE * sizeof(float))));
+
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+
+/* Eight rows of eight floats become columns of to. */
+PARE_CLONES static void turn_square(float *to, int64_t to_step, const char *from, int64_t step)
+{
+    side v[SIDE], w[SIDE];
+    for (int i = 0; i < SIDE; i++)
+        memcpy(&v[i], from + i * step * (int64_t)sizeof *to, sizeof v[i]);
+    for (int i = 0; i < SIDE; i += 2) {
+        w[i] = MIX(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        w[i + 1] = MIX(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < SIDE; i += 4)
+        for (int k = 0; k < 2; k++) {
+            v[i + 2 * k] = MIX(w[i + k], w[i + 2 + k], 0, 1, 8, 9, 4, 5, 12, 13);
+            v[i + 2 * k + 1] = MIX(w[i + k], w[i + 2 + k], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; i++) {
+        w[i] = MIX(v[i], v[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        w[i + 4] = MIX(v[i], v[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int i = 0; i < SIDE; i++) memcpy(to + i * to_step, &w[i], sizeof w[i]);
+}
+
+/* `columns` columns of a block, neighbours of a row `column` elements apart. */
+static void pack_any(const pare_float_gemm *g, float *to, const char *b, pare_dtype type,
+                     int64_t row, int64_t column, int64_t columns)
+{
+    for (int64_t k = 0; k < g->depth; k++, to += g->block)
+        for (int64_t n = 0; n < g->block; n++)
+            to[n] = n < columns ? pare_float_at(b, type, k * row + n * column) : 0;
+}
+
+/* Rows that lie whole. */
+static void pack_rows(const pare_float_gemm *g, float *to, const char *b, int64_t row,
+                      int64_t columns)
+{
+    const size_t bytes = (size_t)columns * sizeof *to;
+    if (columns == 16)
+        for (int64_t k = 0; k < g->depth; k++, to += g->block)
+            memcpy(to, b + k * row * 4, 16 * sizeof *to);
+    else
+        for (int64_t k = 0; k < g->depth; k++, to += g->block) {
+            memcpy(to, b + k * row * 4, bytes);
+            memset(to + columns, 0, (size_t)g->block * sizeof *to - bytes);
+        }
+}
+
+/* Columns that lie whole, by squares. */
+static void pack_columns(const pare_float_gemm *g, float *to, const char *b, int64_t column,
+                         int64_t columns)
+{
+    const int64_t whole = g->depth / SIDE * SIDE, squares = columns / SIDE * SIDE;
+    if (squares < g->block) pack_any(g, to, b, PARE_f32, 1, column, columns);
+    for (int64_t k = 0; k < whole; k += SIDE)
+        for (int64_t n = 0; n < squares; n += SIDE)
+            turn_square(to + k * g->block + n, g->block, b + (n * column + k) * 4, column);
+    for (int64_t k = whole; k < g->depth; k++)
+        for (int64_t n = 0; n < squares; n++)
+            to[k * g->block + n] = pare_float_at(b, PARE_f32, n * column + k);
+}
+
 void pare_float_pack(const pare_float_gemm *g, float *packed, const void *b, pare_dtype type,
                      int64_t row, int64_t column)
 {
-    for (int64_t n = 0; n < g->blocks * g->block; n++) {
-        float *to = packed + n / g->block * g->block * g->depth + n % g->block;
-        for (int64_t k = 0; k < g->depth; k++)
-            to[k * g->block] = n < g->columns ? pare_float_at(b, type, k * row + n * column) : 0;
+    const int64_t size = type == PARE_f32 ? 4 : 2;
+    for (int64_t n = 0; n < g->blocks * g->block; n += g->block) {
+        const int64_t columns = g->columns - n < g->block ? g->columns - n : g->block;
+        const char *from = (const char *)b + n * column * size;
+        float *to = packed + n * g->depth;
+        if (type == PARE_f32 && column == 1)
+            pack_rows(g, to, from, row, columns);
+        else if (type == PARE_f32 && row == 1)
+            pack_columns(g, to, from, column, columns);
+        else
+            pack_any(g, to, from, type, row, column, columns);
     }
 }
+
+/* --- what follows the sums --- */
 
 #define ACT_ROW(name, formula)                                                                     \
     PARE_CLONES_FMA static void name##_row(int64_t n, float *v, float alpha, float beta)           \
@@ -172,9 +248,9 @@ static void finish_row(const pare_float_tail *t, int64_t channel, int64_t n, flo
     if (z)
         for (int64_t i = 0; i < n; i++) sum[i] += pare_float_at(z, t->type, i * z_step);
     pare_act_row(&t->act, n, sum);
-    if (t->type == PARE_f32 && y_step == 1)
-        memcpy(y, sum, (size_t)n * sizeof *sum);
-    else if (t->type == PARE_f32)
+    if (t->type == PARE_f32 && y_step == 1) {
+        if (y != sum) memcpy(y, sum, (size_t)n * sizeof *sum);
+    } else if (t->type == PARE_f32)
         for (int64_t i = 0; i < n; i++) ((float *)y)[i * y_step] = sum[i];
     else
         for (int64_t i = 0; i < n; i++)

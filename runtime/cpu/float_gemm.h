@@ -60,7 +60,7 @@ void pare_float_job(const pare_float_gemm *g, const pare_tile *tile, const float
                     int64_t from, int64_t to, const pare_float_tail *tail, int64_t channel);
 
 /* Sums acc (rows, acc_step) of n columns from `column` on, finished and stored; acc is
-   overwritten. */
+   overwritten, and may be where f32 rows are stored. */
 void pare_float_finish(const pare_float_tail *tail, int64_t channel, int64_t n, float *acc,
                        int64_t acc_step, const pare_tile *to, int64_t column);
 

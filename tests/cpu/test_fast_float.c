@@ -157,6 +157,50 @@ static int matmul_case(uint64_t seed)
     return served;
 }
 
+/* An inner axis in several pieces, more rows than a job has, more columns than a stretch. */
+typedef struct long_case {
+    pare_dtype type;
+    int64_t batch, m, d, n;
+    bool ta, tb, constant;
+} long_case;
+
+static void run_long(const long_case *c, uint64_t seed)
+{
+    kernel_case k;
+    int64_t a[3] = {c->batch, c->ta ? c->d : c->m, c->ta ? c->m : c->d};
+    int64_t b[2] = {c->tb ? c->n : c->d, c->tb ? c->d : c->n}, y[3] = {c->batch, c->m, c->n};
+    case_open(&k, "pare", "FusedMatMul", seed);
+    k.canonical = true;
+    k.threads = (int)(seed % 2) + 1;
+    case_input(&k, c->type, 3, a, false, 0, 1);
+    case_input(&k, c->type, 2, b, c->constant, 0, 1);
+    case_input(&k, c->type, 1, &c->n, false, 0, 1);
+    if (seed % 2) case_input(&k, c->type, 3, y, false, 0, 3);
+    case_set_int(&k, "transA", c->ta);
+    case_set_int(&k, "transB", c->tb);
+    assert_true(check(&k) >= 1);
+    case_close(&k);
+}
+
+static void long_products_agree(void **state)
+{
+    (void)state;
+    static const long_case cases[] = {
+        {PARE_f32, 1, 7, 600, 20, false, false, false},
+        {PARE_f32, 3, 49, 300, 40, false, false, false},
+        {PARE_f32, 3, 49, 300, 33, false, true, true},
+        {PARE_f32, 2, 55, 513, 33, true, false, false},
+        {PARE_f32, 1, 100, 257, 530, true, true, false},
+        {PARE_f32, 2, 20, 260, 16, true, false, false},
+        {PARE_f16, 2, 50, 300, 530, false, false, false},
+        {PARE_bf16, 1, 13, 520, 1040, true, true, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run_long(&cases[i], 2 * i);
+        run_long(&cases[i], 2 * i + 1);
+    }
+}
+
 static int attention_case(uint64_t seed)
 {
     kernel_case k;
@@ -302,8 +346,8 @@ static void batches_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_agree), cmocka_unit_test(products_agree),
-        cmocka_unit_test(attention_agrees), cmocka_unit_test(pools_agree),
-        cmocka_unit_test(batches_do_not_matter)};
+        cmocka_unit_test(convolutions_agree),  cmocka_unit_test(products_agree),
+        cmocka_unit_test(long_products_agree), cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(pools_agree),         cmocka_unit_test(batches_do_not_matter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
