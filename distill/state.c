@@ -45,16 +45,10 @@ static pare_status check_state(const pare_keeper *k)
 static pare_status resume(pare_keeper *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
-    if (access(path_of(k), F_OK) && errno == ENOENT) {
-        pare_log(ctx, PARE_LOG_INFO,
-                 "%s: there is no checkpoint; training starts from the beginning", path_of(k));
-        return PARE_OK;
-    }
+    if (access(path_of(k), F_OK) && errno == ENOENT) return PARE_OK;
     PARE_TRY(pare_checkpoint_read(ctx, path_of(k), &k->checkpoint));
     PARE_TRY(check_state(k));
     k->resumed = k->kept = k->state->step;
-    pare_log(ctx, PARE_LOG_INFO, "%s: training goes on behind step %" PRId64 " of %" PRId64,
-             path_of(k), k->state->step, k->trainer->steps);
     return PARE_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/distill_checkpoint.h"
 #include "tools/distill_log.h"
 #include "tools/memory.h"
 #include "tools/source.h"
@@ -16,6 +17,7 @@ typedef struct distill_options {
     double epochs, rate, momentum, decay, clip, average;
     int64_t steps, batch, accumulate, warmup, validate_every, patience, seed;
     int optimizer, schedule, zeros, batchnorm;
+    pare_checkpoint_options checkpoint;
     bool external_data;
 } distill_options;
 
@@ -70,7 +72,8 @@ static const pare_option table[] = {
     {"seed", 0, PARE_OPTION_INT, "N", offsetof(distill_options, seed), 0, 9e15,
      "of the order of samples (1)"},
     {"log", 0, PARE_OPTION_OUTPUT, "F.jsonl", offsetof(distill_options, log), 0, 0,
-     "write a line of JSON for every step"},
+     "write a line of JSON for every step; with --resume it goes on, too"},
+    PARE_CHECKPOINT_ROWS(distill_options),
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(distill_options, external_data), 0, 0,
      "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
     {"samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, source.samples), 0, 1e15,
@@ -162,7 +165,8 @@ static pare_status open_all(job *j)
         PARE_TRY(pare_data_open_apart(ctx, &j->held_out, j->o->held_out, j->source.inputs,
                                       j->source.input_count));
     j->options.held_out = j->held_out;
-    return pare_distill_log_open(&j->log, j->tool, j->o->log);
+    pare_distill_log_open(&j->log, j->tool, j->o->log);
+    return PARE_OK;
 }
 
 /* The options that decide, in words. */
@@ -238,11 +242,15 @@ static pare_status report(job *j)
                 (long long)r->best_step, (long long)r->held_out,
                 pare_distill_score_text(&r->before, before, sizeof before),
                 pare_distill_score_text(&r->after, after, sizeof after));
+    pare_checkpoint_report(j->tool, &j->options.checkpoint, r);
     return PARE_OK;
 }
 
 static pare_status train(job *j)
 {
+    const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
+    PARE_TRY(
+        pare_checkpoint_prepare(j->tool, &j->o->checkpoint, outputs, 3, &j->options.checkpoint));
     PARE_TRY(pare_distill(j->tool->ctx, &j->result, j->teacher, j->student, j->source.data,
                           &j->options));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
@@ -276,7 +284,9 @@ const pare_command pare_command_distill = {
     .detail = "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
               "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
               "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
-              "the best so far. Same options, same bytes, whatever --threads.",
+              "the best so far. Same options, same bytes, whatever --threads. With --checkpoint a\n"
+              "training that was stopped or killed goes on by the same command with --resume, to\n"
+              "the same bytes.",
     .example = "pare distill --teacher resnet.onnx --student resnet.half.onnx --data "
                "data/train.h5 -o resnet.tuned.onnx",
     .options = table,

@@ -1,21 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/distill_log.h"
+#include "formats/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pare_status fail_write(const pare_distill_log *log)
 {
     return PARE_FAIL(log->tool->ctx, IO, "%s: cannot be written: %s", log->path, strerror(errno));
 }
 
-pare_status pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path)
+void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path)
 {
     *log = (pare_distill_log){.tool = tool, .path = path, .score = {.loss = -1}};
-    if (path && !(log->file = fopen(path, "w"))) return fail_write(log);
     pare_progress_begin(&log->bar, stderr, tool->common->quiet, "distill", "steps");
-    return PARE_OK;
+}
+
+/* Behind the lines of steps before this one. */
+static pare_status open_file(pare_distill_log *log, int64_t step)
+{
+    if (step && access(log->path, F_OK))
+        pare_log(log->tool->ctx, PARE_LOG_WARNING,
+                 "%s: is not there any more; it begins with step %lld", log->path, (long long)step);
+    if (step) PARE_TRY(pare_json_lines_cut(log->tool->ctx, log->path, step - 1));
+    log->file = fopen(log->path, step ? "a" : "w");
+    return log->file ? PARE_OK : fail_write(log);
+}
+
+/* The first event is of step 0, or of the step behind a checkpoint. */
+static pare_status begin(pare_distill_log *log, const pare_distill_event *e)
+{
+    const int64_t done = e->step ? e->step - 1 : 0;
+    log->begun = true;
+    log->start = pare_seconds();
+    log->seen = e->samples;
+    log->bar.from = done;
+    if (e->step && !log->tool->common->quiet)
+        fprintf(stderr, "training goes on behind step %lld of %lld\n", (long long)done,
+                (long long)e->steps);
+    return log->path ? open_file(log, e->step) : PARE_OK;
 }
 
 json_t *pare_distill_score_json(const pare_distill_score *score)
@@ -81,11 +106,9 @@ pare_status pare_distill_log_event(void *user, const pare_distill_event *event)
 {
     pare_distill_log *log = user;
     if (event->score) log->score = *event->score;
-    if (!event->step)
-        log->start = pare_seconds();
-    else
-        log->seconds = pare_seconds() - log->start;
-    log->samples = event->samples;
+    if (!log->begun) PARE_TRY(begin(log, event));
+    log->seconds = pare_seconds() - log->start;
+    log->samples = event->samples - log->seen;
     if (event->step) show(log, event);
     return log->file ? write_line(log, event) : PARE_OK;
 }

@@ -13,20 +13,22 @@ extern "C" {
 
 typedef struct pare_distill_log {
     pare_tool *tool;
-    const char *path;
-    FILE *file; /* NULL: none is written */
+    const char *path; /* NULL: none is written */
+    FILE *file;       /* NULL before the first event */
+    bool begun;
     pare_progress bar;
     pare_distill_score score; /* the latest; loss negative: none yet */
-    double start;             /* of the first step, as pare_seconds */
+    double start;             /* of the first event, as pare_seconds */
+    int64_t seen;             /* samples before it */
     int64_t samples;          /* trained on since then */
     double seconds;           /* from start to the latest step */
 } pare_distill_log;
 
-/* path NULL: no file. PARE_IO where it cannot be written. */
-PARE_NODISCARD pare_status pare_distill_log_open(pare_distill_log *log, pare_tool *tool,
-                                                 const char *path);
-/* A pare_distill_event_fn; user is the log. Lines hold no clock, so that the same training writes
-   the same log. */
+/* path NULL: no file. Else the first event makes it, or, of a training that goes on, cuts it back
+   to where that goes on. */
+void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path);
+/* A pare_distill_event_fn; user is the log. PARE_IO: it cannot be written. PARE_INPUT: what is to
+   be cut back is no log. Lines hold no clock, so that the same training writes the same log. */
 PARE_NODISCARD pare_status pare_distill_log_event(void *user, const pare_distill_event *event);
 PARE_NODISCARD pare_status pare_distill_log_close(pare_distill_log *log);
 

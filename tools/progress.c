@@ -31,7 +31,8 @@ void pare_progress_line(const pare_progress *progress, double now, int64_t done,
                         bool bar, char *text, int size)
 {
     enum { CELLS = 24 };
-    double passed = now - progress->start, rate = passed > 0 ? (double)done / passed : 0;
+    const double passed = now - progress->start, ours = (double)(done - progress->from);
+    const double rate = passed > 0 ? ours / passed : 0;
     char left[32] = "?", cells[CELLS + 4] = "";
     if (rate > 0 && all > 0) pare_duration_text((double)(all - done) / rate, left, sizeof left);
     if (bar && all > 0) {

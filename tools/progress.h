@@ -18,6 +18,7 @@ typedef struct pare_progress {
     bool terminal;
     const char *label, *unit; /* "calibrate", "samples" */
     double start, shown;      /* seconds; shown: when a line was last written */
+    int64_t from;             /* done by others before the start: no part of the rate */
     int width;                /* of what stands on the terminal's line */
     char note[80];            /* stands behind the rest: ", loss 0.12" */
 } pare_progress;

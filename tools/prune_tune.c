@@ -175,7 +175,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     pare_distill_log log;
     pare_distill_result result;
     if (!t->wanted) return PARE_OK;
-    PARE_TRY(pare_distill_log_open(&log, t->tool, NULL));
+    pare_distill_log_open(&log, t->tool, NULL);
     const char *label = pare_arena_printf(&t->tool->arena, "distill %lld/%lld", (long long)step,
                                           (long long)t->o->steps);
     if (label) log.bar.label = label;

@@ -26,6 +26,9 @@ static void progress_tells_rate_and_time_left(void **state)
     assert_string_equal(text, "calibrate 10 samples, 2.5/s");
     pare_progress_line(&p, 100, 0, 512, false, text, sizeof text);
     assert_string_equal(text, "calibrate 0/512 samples, 0 %, 0.0/s, ? left");
+    p.from = 108; /* were there at the start */
+    pare_progress_line(&p, 102, 128, 512, false, text, sizeof text);
+    assert_string_equal(text, "calibrate 128/512 samples, 25 %, 10/s, 38s left");
 }
 
 static void durations_and_sizes_are_short(void **state)
