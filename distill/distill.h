@@ -119,7 +119,10 @@ typedef struct pare_distill_options {
     bool train_zeros; /* else weights of rank 2 and more keep their zeros, */
     double zeros_from; /* those of which at least this part is 0 */
     pare_batchnorm_mode batchnorm;
-    pare_augment augment;            /* of the training images */
+    int64_t norm_samples; /* TRAIN: from so many samples the running statistics are estimated anew
+                             before the first step, and used where the held-out loss is lower with
+                             them: pruning changes what a layer reads. 0: they are as they came */
+    pare_augment augment; /* of the training images */
     const pare_distill_scale *scale; /* scales to learn; others stay */
     int scale_count;
     uint64_t seed;
@@ -144,7 +147,7 @@ typedef struct pare_distill_options {
 } pare_distill_options;
 
 /* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1,
-   zeros kept from 20 % on. */
+   zeros kept from 20 % on, statistics of BatchNormalization estimated from 512 samples. */
 void pare_distill_defaults(pare_distill_options *out);
 
 typedef enum pare_distill_end {
@@ -155,11 +158,12 @@ typedef enum pare_distill_end {
 
 typedef struct pare_distill_result {
     pare_distill_end end;
-    int64_t steps, best_step;         /* done; 0: the student as it came was best */
-    int64_t batch;                    /* as used: the student's own fixed batch may change it */
-    int64_t train_samples, held_out;  /* different ones */
-    int weights;                      /* tensors that were trained */
-    pare_distill_score before, after; /* of the student as it came, of the result */
+    int64_t steps, best_step;        /* done; 0: the student as it came was best */
+    int64_t batch;                   /* as used: the student's own fixed batch may change it */
+    int64_t train_samples, held_out; /* different ones */
+    int weights;                     /* tensors that were trained */
+    int estimated; /* BatchNormalization nodes that began with statistics estimated anew */
+    pare_distill_score before, after; /* of the student before the first step, of the result */
     char data_hash[33];               /* of the samples trained on, with the times each was read */
     int64_t resumed;                  /* the step it went on from; -1: it began at the beginning */
     int64_t checkpoint;               /* step of the checkpoint that is there now; -1: none */

@@ -181,6 +181,7 @@ static pare_status put_options(facts *f, const pare_trainer *t)
     PARE_TRY(put_zeros(f, o));
     PARE_TRY(
         put(f, "BatchNormalization", o->batchnorm == PARE_BATCHNORM_FROZEN ? "frozen" : "train"));
+    PARE_TRY(put_number(f, "samples for its statistics", o->norm_samples));
     PARE_TRY(put_augment(f, &o->augment));
     PARE_TRY(put_scales(f, o));
     PARE_TRY(put(f, "seed", pare_arena_printf(f->arena, "%" PRIu64, o->seed)));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
+#include "distill/estimate.h"
 #include "distill/state.h"
 
 #include <inttypes.h>
@@ -28,6 +29,7 @@ void pare_distill_defaults(pare_distill_options *out)
                                   .decay = 1e-2,
                                   .warmup = -1,
                                   .zeros_from = 0.2,
+                                  .norm_samples = 512,
                                   .seed = 1};
 }
 
@@ -249,6 +251,9 @@ static pare_status begin(loop *l)
     l->s = (pare_train_state){.told = -1, .before = unknown, .best = unknown};
     PARE_TRY(pare_keeper_open(&l->keeper, &l->t, &l->s));
     l->earlier = l->s.data;
+    if (l->keeper.resumed >= 0) return PARE_OK;
+    PARE_TRY(pare_trainer_estimate(&l->t));
+    memcpy(w->best, w->value, w->floats * sizeof *w->value);
     return PARE_OK;
 }
 
@@ -262,6 +267,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .train_samples = l->t.sample_count,
                                .held_out = l->t.held.count,
                                .weights = l->t.weights.trained,
+                               .estimated = l->t.estimated,
                                .before = l->s.before,
                                .after = l->s.best,
                                .resumed = l->keeper.resumed,

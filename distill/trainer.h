@@ -27,6 +27,7 @@ typedef struct pare_trainer {
     pare_schedule schedule;
     pare_stream *stream;
     pare_pictures pictures;
+    int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
 } pare_trainer;
 
 /* Makes everything ready but the stream of samples: batch and slices, which samples are held out,

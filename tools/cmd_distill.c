@@ -15,7 +15,7 @@ typedef struct distill_options {
     pare_source_options source;
     const char *teacher, *student, *output, *held_out, *log, *loss, *augment;
     double epochs, rate, momentum, decay, clip, average;
-    int64_t steps, batch, accumulate, warmup, validate_every, patience, seed;
+    int64_t norm_samples, steps, batch, accumulate, warmup, validate_every, patience, seed;
     int optimizer, schedule, zeros, batchnorm;
     pare_checkpoint_options checkpoint;
     bool external_data;
@@ -63,6 +63,10 @@ static const pare_option table[] = {
      "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep)"},
     {"bn", 0, PARE_OPTION_CHOICE, "train|frozen", offsetof(distill_options, batchnorm), 0, 0,
      "BatchNormalization with the statistics of each batch, or with the file's (train)"},
+    {"bn-estimate", 0, PARE_OPTION_INT, "N", offsetof(distill_options, norm_samples), 0, 1e9,
+     "samples from which statistics of BatchNormalization are estimated anew before the first "
+     "step, "
+     "for use where the held-out loss is lower with them; 0: none (512)"},
     {"augment", 0, PARE_OPTION_TEXT, "flip,shift:N,mixup:A", offsetof(distill_options, augment), 0,
      0, "change training images, for student and teacher alike: mirrored, moved, mixed (nothing)"},
     {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
@@ -90,6 +94,7 @@ static const distill_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                          .momentum = -1,
                                          .decay = -1,
                                          .warmup = -1,
+                                         .norm_samples = -1,
                                          .seed = -1};
 
 /* What one training holds. */
@@ -107,12 +112,14 @@ typedef struct job {
 static pare_status check(pare_tool *tool, const distill_options *o)
 {
     static const char *const of_sgd[] = {"momentum", NULL};
+    static const char *const of_norms[] = {"bn-estimate", NULL};
     PARE_TRY(pare_need_option(tool, o->teacher, "--teacher T.onnx", "the model to learn from"));
     PARE_TRY(pare_need_option(tool, o->student, "--student S.onnx", "the model that learns"));
     PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
     if (o->optimizer != PARE_OPTIMIZER_SGD)
         PARE_TRY(pare_refuse_options(tool, "without --optimizer sgd", of_sgd));
+    if (o->batchnorm) PARE_TRY(pare_refuse_options(tool, "with --bn frozen", of_norms));
     if (o->epochs > 0 && o->steps)
         return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
     return PARE_OK;
@@ -139,6 +146,7 @@ static pare_status read_options(job *j)
     d->warmup = o->warmup;
     d->clip = o->clip;
     d->average = o->average;
+    if (o->norm_samples >= 0) d->norm_samples = o->norm_samples;
     d->batchnorm = o->batchnorm == 1 ? PARE_BATCHNORM_FROZEN : PARE_BATCHNORM_TRAIN;
     if (o->augment) PARE_TRY(pare_augment_parse(j->tool->ctx, &d->augment, o->augment));
     d->train_zeros = o->zeros == 1;
@@ -187,6 +195,8 @@ static const char *recipe_of(job *j)
     if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
     if (text && d->batchnorm == PARE_BATCHNORM_FROZEN)
         text = pare_arena_printf(arena, "%s bn=frozen", text);
+    else if (text && j->o->norm_samples >= 0)
+        text = pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->norm_samples);
     if (text && j->o->augment)
         text = pare_arena_printf(arena, "%s augment=%s", text, j->o->augment);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
@@ -234,6 +244,7 @@ static pare_status report(job *j)
                          "after", pare_distill_score_json(&r->after), "samples_per_s",
                          j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
                          "outputs", j->o->output));
+    if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));
     printf("%s\n", j->o->output);
     if (!j->o->common.quiet)
         fprintf(stderr,

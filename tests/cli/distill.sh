@@ -31,6 +31,9 @@ else
 fi
 works losses $distill --student half.onnx $train -o losses.onnx --steps 4 --loss 'kl:2*0.5,mse,cosine*0.1,ce' --optimizer sgd --lr 0.01 --schedule constant
 works augmented "$pare" distill -q --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train -o moved.onnx --steps 2 --batch 16 --augment flip,shift:2,mixup:0.2 --samples 400
+"$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
+works estimate "$pare" distill --verbose --teacher "$zoo/resnet.onnx" --student norms.onnx $train --samples 600 -o estimated.onnx --steps 1 --batch 16 --bn-estimate 64 --threads 1 --json estimated.json
+if has '15 BatchNormalization nodes estimated anew' .test.err && has '"estimated_norms": 15' estimated.json; then pass estimate_said; else fail estimate_said "$(tail -3 .test.err)"; fi
 works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10
 works sparse_again "$pare" inspect kept.onnx
 
@@ -42,6 +45,7 @@ refuses no_output 2 "-o OUT" $distill --student half.onnx $train
 refuses both_lengths 2 "--epochs|--steps" $distill --student half.onnx $train -o x.onnx --steps 3 --epochs 1
 refuses loss_words 2 "kl2" $distill --student half.onnx $train -o x.onnx --loss kl2
 refuses momentum_of_adamw 2 "--momentum" $distill --student half.onnx $train -o x.onnx --momentum 0.5
+refuses estimate_of_frozen 2 "--bn-estimate|frozen" $distill --student half.onnx $train -o x.onnx --bn frozen --bn-estimate 64
 refuses augment_words 2 "turn|flip" $distill --student half.onnx $train -o x.onnx --augment turn
 refuses feature 1 "nowhere" $distill --student half.onnx $train -o x.onnx --loss feature:nowhere
 refuses over_student 1 "half.onnx" $distill --student half.onnx $train -o half.onnx

@@ -446,10 +446,53 @@ static void open_normalized(distill_case *c, pare_batchnorm_mode mode, int threa
     normalized_net(&c->teacher, &c->t, mean[0], variance[0]);
     normalized_net(&c->student, &c->s, mean[1], variance[1]);
     c->options.batchnorm = mode;
+    c->options.norm_samples = 0;
     c->options.threads = threads;
     c->options.rate = 1e-30;
     c->options.batch = SAMPLES;
     c->options.steps = 2;
+}
+
+/* The data's own, which are the teacher's, are better than the student's. */
+static void statistics_are_estimated_anew(void **state)
+{
+    distill_case c;
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        open_normalized(&c, PARE_BATCHNORM_TRAIN, threads);
+        c.options.norm_samples = 1000;
+        distill_expect_ok(&c, NULL);
+        assert_int_equal(c.result.estimated, 1);
+        assert_true(c.result.before.loss < 1e-6);
+        assert_non_null(strstr(c.log, "1 BatchNormalization nodes estimated anew"));
+        for (int j = 0; j < HIDDEN; j++) {
+            double m, v;
+            moments(&c.t, j, &m, &v);
+            expect_near((double)distill_weight(&c.student, "mean")[j], m, 1e-5);
+            expect_near((double)distill_weight(&c.student, "variance")[j], v, 1e-5 * v);
+        }
+        distill_close(&c);
+    }
+}
+
+/* The teacher's are others than the data's: the student's, which are the teacher's, stay. */
+static void worse_statistics_are_not_used(void **state)
+{
+    distill_case c;
+    float mean[HIDDEN], variance[HIDDEN];
+    (void)state;
+    open_normalized(&c, PARE_BATCHNORM_TRAIN, 1);
+    memcpy(mean, distill_weight(&c.student, "mean0"), sizeof mean);
+    memcpy(variance, distill_weight(&c.student, "variance"), sizeof variance);
+    normalized_net(&c.teacher, &c.t, mean, variance);
+    c.options.norm_samples = 1000;
+    c.options.steps = 1;
+    distill_expect_ok(&c, NULL);
+    assert_int_equal(c.result.estimated, 0);
+    assert_int_equal(c.result.best_step, 0);
+    assert_memory_equal(distill_weight(&c.student, "mean"), mean, sizeof mean);
+    assert_memory_equal(distill_weight(&c.student, "variance"), variance, sizeof variance);
+    distill_close(&c);
 }
 
 static void running_statistics_follow_the_batch(void **state)
@@ -529,6 +572,8 @@ int main(void)
         cmocka_unit_test(samples_are_held_out),
         cmocka_unit_test(named_samples_are_held_out),
         cmocka_unit_test(a_training_begins_where_one_ended),
+        cmocka_unit_test(statistics_are_estimated_anew),
+        cmocka_unit_test(worse_statistics_are_not_used),
         cmocka_unit_test(running_statistics_follow_the_batch),
         cmocka_unit_test(frozen_statistics_stay),
         cmocka_unit_test(statistics_do_not_depend_on_threads),
