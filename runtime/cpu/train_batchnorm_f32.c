@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BatchNormalization in training, f32: sums in double, four lanes at a time, elements in float. A
-   tensor is (rows, channels) where channels lie innermost, else (rows, channels, inner). The order
-   of every sum follows from these sizes alone. One thread. */
+/* BatchNormalization in training, f32. A tensor is (rows, channels) where channels lie innermost,
+   else (rows, channels, inner). Rows shorter than a few vectors are taken several at a time, with
+   what belongs to their channels repeated. Sums are floats over BATCH rows, then doubles; elements
+   are floats. The order of every sum follows from these sizes alone. One thread. */
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/train_batchnorm.h"
 
@@ -22,103 +23,104 @@ static planes planes_of(const pare_view *x)
     return (planes){0};
 }
 
-/* --- sums over channels: a += u, b += u v --- */
+/* --- rows of repeated channels --- */
 
-enum { LANES = 4, BLOCK = 4096 /* elements that stay in the nearest cache */ };
-typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
-typedef double doubles __attribute__((vector_size(LANES * sizeof(double))));
+enum { WIDTH = 64, BATCH = 16, LANES = 64 };
 
-#define WIDEN(to, from)                                                                            \
-    do {                                                                                           \
-        floats narrow_;                                                                            \
-        memcpy(&narrow_, (from), sizeof narrow_);                                                  \
-        (to) = __builtin_convertvector(narrow_, doubles);                                          \
-    } while (0)
+/* Elements of a row of repeated channels: a multiple of the channels. */
+static int64_t width_of(int64_t channels)
+{
+    return channels < WIDTH ? WIDTH / channels * channels : channels;
+}
 
-/* u and v of an element or of lanes: in the forward pass both are x - m; in the backward pass they
-   are dy and x - m. */
-#define FORWARD(widen, m)                                                                          \
-    widen(v, x + at);                                                                              \
-    v -= m;                                                                                        \
-    u = v;
-#define BACKWARD(widen, m)                                                                         \
-    widen(u, dy + at);                                                                             \
-    widen(v, x + at);                                                                              \
-    v -= m;
-#define ONE(to, from) (to) = (double)*(from)
+/* to (width) = from (n), again and again. */
+static void repeat(float *to, int64_t width, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < width; i++) to[i] = from[i % n];
+}
 
-#define SUMS(name, TERMS)                                                                          \
-    /* (rows, channels): a block of rows, a vector of channels at a time */                        \
-    PARE_CLONES static void name##_last(const float *dy, const float *x, const double *m,          \
-                                        const planes *s, double *a, double *b)                     \
-    {                                                                                              \
-        const int64_t c = s->channels, step = BLOCK / c + 1;                                       \
-        (void)dy;                                                                                  \
-        for (int64_t r0 = 0; r0 < s->rows; r0 += step) {                                           \
-            const int64_t end = r0 + step < s->rows ? r0 + step : s->rows;                         \
-            int64_t i = 0;                                                                         \
-            for (; i + LANES <= c; i += LANES) {                                                   \
-                doubles sa, sb, sm, u, v;                                                          \
-                memcpy(&sa, a + i, sizeof sa);                                                     \
-                memcpy(&sb, b + i, sizeof sb);                                                     \
-                memcpy(&sm, m + i, sizeof sm);                                                     \
-                for (int64_t at = r0 * c + i; at < end * c; at += c) {                             \
-                    TERMS(WIDEN, sm)                                                               \
-                    sa += u;                                                                       \
-                    sb += u * v;                                                                   \
-                }                                                                                  \
-                memcpy(a + i, &sa, sizeof sa);                                                     \
-                memcpy(b + i, &sb, sizeof sb);                                                     \
-            }                                                                                      \
-            for (; i < c; i++)                                                                     \
-                for (int64_t at = r0 * c + i; at < end * c; at += c) {                             \
-                    double u, v;                                                                   \
-                    TERMS(ONE, m[i])                                                               \
-                    a[i] += u;                                                                     \
-                    b[i] += u * v;                                                                 \
-                }                                                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    /* one channel's row of n elements */                                                          \
-    PARE_CLONES static void name##_row(const float *dy, const float *x, double m, int64_t n,       \
-                                       double *a, double *b)                                       \
-    {                                                                                              \
-        doubles sa = {0}, sb = {0};                                                                \
-        int64_t at = 0;                                                                            \
-        (void)dy;                                                                                  \
-        for (; at + LANES <= n; at += LANES) {                                                     \
-            doubles u, v;                                                                          \
-            TERMS(WIDEN, m)                                                                        \
-            sa += u;                                                                               \
-            sb += u * v;                                                                           \
-        }                                                                                          \
-        for (int k = 0; k < LANES; k++) {                                                          \
-            *a += sa[k];                                                                           \
-            *b += sb[k];                                                                           \
-        }                                                                                          \
-        for (; at < n; at++) {                                                                     \
-            double u, v;                                                                           \
-            TERMS(ONE, m)                                                                          \
-            *a += u;                                                                               \
-            *b += u * v;                                                                           \
-        }                                                                                          \
-    }                                                                                              \
-    static void name(const float *dy, const float *x, const double *m, const planes *s,            \
-                     double *sums)                                                                 \
-    {                                                                                              \
-        double *a = sums, *b = sums + s->channels;                                                 \
-        memset(sums, 0, sizeof *sums * 2 * (size_t)s->channels);                                   \
-        if (s->inner == 1) {                                                                       \
-            name##_last(dy, x, m, s, a, b);                                                        \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t k = 0; k < s->rows * s->channels; k++) {                                      \
-            const int64_t i = k % s->channels, at = k * s->inner;                                  \
-            name##_row(dy ? dy + at : NULL, x + at, m[i], s->inner, a + i, b + i);                 \
-        }                                                                                          \
+/* --- sums over channels: a += u, b += u v; u and v are both x - m in the forward pass, dy and
+       x - m in the backward pass --- */
+
+/* Rows of w elements. */
+PARE_CLONES static void add_rows(const float *dy, const float *x, const float *restrict m,
+                                 int64_t rows, int64_t w, float *restrict a, float *restrict b)
+{
+    for (int64_t r = 0; r < rows; r++, x += w) {
+        if (dy) {
+            _Pragma("omp simd") for (int64_t i = 0; i < w; i++)
+            {
+                a[i] += dy[i];
+                b[i] += dy[i] * (x[i] - m[i]);
+            }
+            dy += w;
+        } else {
+            _Pragma("omp simd") for (int64_t i = 0; i < w; i++)
+            {
+                const float v = x[i] - m[i];
+                a[i] += v;
+                b[i] += v * v;
+            }
+        }
     }
-SUMS(forward_sums, FORWARD)
-SUMS(backward_sums, BACKWARD)
+}
+
+/* Element i belongs to channel i % n; what was summed up begins anew. */
+static void flush(double *sum, int64_t n, float *part, int64_t w)
+{
+    for (int64_t i = 0; i < w; i += n)
+        for (int64_t k = 0; k < n && i + k < w; k++) sum[k] += (double)part[i + k];
+    memset(part, 0, sizeof *part * (size_t)w);
+}
+
+/* (rows, channels); room: (3, width) */
+static void sum_last(const float *dy, const float *x, const float *mean, const planes *s,
+                     double *sums, float *room)
+{
+    const int64_t n = s->channels, w = width_of(n), count = s->rows * n;
+    float *m = room, *a = room + w, *b = a + w;
+    repeat(m, w, mean, n);
+    memset(a, 0, sizeof *a * 2 * (size_t)w);
+    for (int64_t at = 0; at < count; at += BATCH * w) {
+        const int64_t left = count - at < BATCH * w ? count - at : BATCH * w;
+        const int64_t whole = left / w * w;
+        add_rows(dy ? dy + at : NULL, x + at, m, left / w, w, a, b);
+        if (whole < left)
+            add_rows(dy ? dy + at + whole : NULL, x + at + whole, m, 1, left - whole, a, b);
+        flush(sums, n, a, w);
+        flush(sums + n, n, b, w);
+    }
+}
+
+/* (rows, channels, inner): each channel's row by itself */
+static void sum_planes(const float *dy, const float *x, const float *mean, const planes *s,
+                       double *sums)
+{
+    float m[LANES], a[LANES] = {0}, b[LANES] = {0};
+    for (int64_t k = 0; k < s->rows * s->channels; k++) {
+        const int64_t i = k % s->channels;
+        const float *from = x + k * s->inner, *dfrom = dy ? dy + k * s->inner : NULL;
+        repeat(m, LANES, mean + i, 1);
+        for (int64_t at = 0; at < s->inner; at += BATCH * LANES) {
+            int64_t left = s->inner - at < BATCH * LANES ? s->inner - at : BATCH * LANES;
+            int64_t whole = left / LANES * LANES;
+            add_rows(dy ? dfrom + at : NULL, from + at, m, left / LANES, LANES, a, b);
+            add_rows(dy ? dfrom + at + whole : NULL, from + at + whole, m, 1, left - whole, a, b);
+            flush(sums + i, 1, a, LANES);
+            flush(sums + s->channels + i, 1, b, LANES);
+        }
+    }
+}
+
+static void sum_up(const float *dy, const float *x, const float *mean, const planes *s,
+                   double *sums, float *room)
+{
+    memset(sums, 0, sizeof *sums * 2 * (size_t)s->channels);
+    if (s->inner == 1)
+        sum_last(dy, x, mean, s, sums, room);
+    else
+        sum_planes(dy, x, mean, s, sums);
+}
 
 /* --- elements --- */
 
@@ -155,6 +157,23 @@ static void narrow(float *to, const double *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
+/* y (dx) of x (and dy) by `vectors` vectors k over channels. */
+static void map_elements(const planes *s, float *y, const float *dy, const float *x, const float *k,
+                         int vectors, float *room)
+{
+    const int64_t n = s->channels, count = s->rows * n * s->inner;
+    const int64_t w = s->inner == 1 ? width_of(n) : s->inner;
+    for (int v = 0; v < vectors && s->inner == 1; v++) repeat(room + v * w, w, k + v * n, n);
+    for (int64_t at = 0, r = 0; at < count; at += w, r++) {
+        const int64_t size = count - at < w ? count - at : w;
+        const float *own = s->inner == 1 ? room : k + r % n;
+        if (dy)
+            grad_row(y + at, dy + at, x + at, size, own, s->inner == 1 ? w : n, s->inner == 1);
+        else
+            train_row(y + at, x + at, size, own, s->inner == 1 ? w : n, s->inner == 1);
+    }
+}
+
 /* --- kernels --- */
 
 static bool row_of(const pare_view *v, int64_t n)
@@ -168,17 +187,43 @@ static bool stats_can(const pare_prep *p)
     return s.channels && row_of(&p->in[1], s.channels);
 }
 
-static pare_status stats_prepare(pare_prep *p) { return pare_norm_prepare(p, 0, 1); }
+/* Scratch: so many doubles for each channel, then floats for rows of repeated channels. */
+static pare_status prepare(pare_prep *p, int x, int vectors, int rows)
+{
+    const int64_t n = planes_of(&p->in[x]).channels;
+    PARE_TRY(pare_norm_prepare(p, x, vectors));
+    p->scratch += sizeof(float) * (size_t)rows * (size_t)width_of(n);
+    return PARE_OK;
+}
+
+static pare_status stats_prepare(pare_prep *p) { return prepare(p, 0, 1, 3); }
+
+/* Sums of x - near, where near is the mean of the first rows, become those of x - mean0: mean0 may
+   be many deviations away, and floats would not hold its square and theirs. */
+static void move_sums(const planes *s, const float *mean0, const float *near, double *sums)
+{
+    const double n = (double)(s->rows * s->inner);
+    for (int64_t i = 0; i < s->channels; i++) {
+        const double d = (double)near[i] - (double)mean0[i], a = sums[i];
+        sums[i] = a + n * d;
+        sums[s->channels + i] += 2 * d * a + n * d * d;
+        sums[2 * s->channels + i] = n;
+    }
+}
 
 static pare_status stats_run(const pare_call *c)
 {
     const planes s = planes_of(&c->in[0]);
-    double *mean0 = c->scratch, *sums = c->out[0].data;
-    for (int64_t i = 0; i < s.channels; i++) {
-        mean0[i] = (double)((const float *)c->in[1].data)[i];
-        sums[2 * s.channels + i] = (double)(s.rows * s.inner);
-    }
-    forward_sums(NULL, c->in[0].data, mean0, &s, sums);
+    const float *x = c->in[0].data, *mean0 = c->in[1].data;
+    planes first = s;
+    double *sums = c->out[0].data;
+    float *near = c->scratch, *room = (float *)((double *)c->scratch + s.channels);
+    if (first.rows > BATCH) first.rows = BATCH;
+    sum_up(NULL, x, mean0, &first, sums, room);
+    for (int64_t i = 0; i < s.channels; i++)
+        near[i] = (float)((double)mean0[i] + sums[i] / (double)(first.rows * first.inner));
+    sum_up(NULL, x, near, &s, sums, room);
+    move_sums(&s, mean0, near, sums);
     return PARE_OK;
 }
 
@@ -190,7 +235,7 @@ static bool train_can(const pare_prep *p)
            row_of(&p->in[4], s.channels);
 }
 
-static pare_status train_prepare(pare_prep *p) { return pare_norm_prepare(p, 0, 4); }
+static pare_status train_prepare(pare_prep *p) { return prepare(p, 0, 4, 3); }
 
 static pare_status train_run(const pare_call *c)
 {
@@ -207,9 +252,7 @@ static pare_status train_run(const pare_call *c)
         k[2 * n + i] =
             (float)((double)bias[i] - (mean[i] - (double)k[i]) * inv[i] * (double)scale[i]);
     }
-    const int64_t rows = s.inner == 1 ? s.rows : s.rows * n, size = s.inner == 1 ? n : s.inner;
-    for (int64_t r = 0; r < rows; r++)
-        train_row(y + r * size, x + r * size, size, s.inner == 1 ? k : k + r % n, n, s.inner == 1);
+    map_elements(&s, y, NULL, x, k, 3, (float *)(mean + 4 * n));
     return PARE_OK;
 }
 
@@ -219,14 +262,18 @@ static bool grad_can(const pare_prep *p)
     return s.channels && p->in[0].dtype == PARE_f32 && pare_view_same_order(&p->in[0], &p->in[1]);
 }
 
-static pare_status grad_stats_prepare(pare_prep *p) { return pare_norm_prepare(p, 1, 2); }
+static pare_status grad_stats_prepare(pare_prep *p) { return prepare(p, 1, 3, 3); }
 
 static pare_status grad_stats_run(const pare_call *c)
 {
     const planes s = planes_of(&c->in[1]);
-    double *mean = c->scratch, *inv = mean + s.channels;
+    const int64_t n = s.channels;
+    double *mean = c->scratch, *inv = mean + n, *sums = c->out[0].data;
+    float *k = (float *)(inv + n), *room = (float *)(mean + 3 * n);
     pare_norm_moments(&c->in[2], &c->in[3], *(const double *)c->state, mean, inv);
-    backward_sums(c->in[0].data, c->in[1].data, mean, &s, c->out[0].data);
+    narrow(k, mean, n);
+    sum_up(c->in[0].data, c->in[1].data, k, &s, sums, room);
+    for (int64_t i = 0; i < n; i++) sums[n + i] -= (mean[i] - (double)k[i]) * sums[i];
     pare_norm_weight_grads(c, inv);
     return PARE_OK;
 }
@@ -236,7 +283,7 @@ static bool grad_input_can(const pare_prep *p)
     return grad_can(p) && pare_view_same_order(&p->in[1], &p->out[0]);
 }
 
-static pare_status grad_input_prepare(pare_prep *p) { return pare_norm_prepare(p, 1, 7); }
+static pare_status grad_input_prepare(pare_prep *p) { return prepare(p, 1, 7, 4); }
 
 static pare_status grad_input_run(const pare_call *c)
 {
@@ -250,10 +297,7 @@ static pare_status grad_input_run(const pare_call *c)
     narrow(k, mean, n);
     for (int64_t i = 0; i < n; i++) q[i] -= (mean[i] - (double)k[i]) * p[i];
     narrow(k + n, f, 3 * n);
-    const int64_t rows = s.inner == 1 ? s.rows : s.rows * n, size = s.inner == 1 ? n : s.inner;
-    for (int64_t r = 0; r < rows; r++)
-        grad_row(dx + r * size, dy + r * size, x + r * size, size, s.inner == 1 ? k : k + r % n, n,
-                 s.inner == 1);
+    map_elements(&s, dx, dy, x, k, 4, (float *)(mean + 7 * n));
     return PARE_OK;
 }
 
