@@ -4,12 +4,13 @@
      AveragePoolGrad (dY) -> dX     each dY is spread evenly over its window
    Windows are taken in order and images are independent, so that results do not depend on threads.
  */
+#include "runtime/cpu/grad_pool.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/window.h"
 
 #include <string.h>
 
-static pare_status pool_prepare(pare_prep *p)
+pare_status pare_pool_grad_prepare(pare_prep *p)
 {
     pare_window *w = pare_arena_alloc(p->arena, 1, sizeof *w);
     if (!w) return PARE_MEMORY;
@@ -124,13 +125,15 @@ static pare_status average_run(const pare_call *c)
 
 static const pare_kernel ref_max_pool_grad = {.name = "ref_max_pool_grad",
                                               .can = pare_ref_can_f32_f64,
-                                              .prepare = pool_prepare,
+                                              .prepare = pare_pool_grad_prepare,
                                               .run = max_run,
                                               .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_average_pool_grad = {.name = "ref_average_pool_grad",
                                                   .can = pare_ref_can_f32_f64,
-                                                  .prepare = pool_prepare,
+                                                  .prepare = pare_pool_grad_prepare,
                                                   .run = average_run,
                                                   .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_max_pool_grad[] = {&ref_max_pool_grad, NULL};
-const pare_kernel *const pare_cpu_average_pool_grad[] = {&ref_average_pool_grad, NULL};
+const pare_kernel *const pare_cpu_max_pool_grad[] = {&pare_nhwc_max_pool_grad, &ref_max_pool_grad,
+                                                     NULL};
+const pare_kernel *const pare_cpu_average_pool_grad[] = {&pare_nhwc_average_pool_grad,
+                                                         &ref_average_pool_grad, NULL};

@@ -88,23 +88,24 @@ pare_status pare_grad_average_pool(pare_grad *g, const pare_node *node)
 }
 
 /* One window that is the whole image. */
-pare_status pare_grad_global_max_pool(pare_grad *g, const pare_node *node)
+static pare_status global_pool(pare_grad *g, const pare_node *node, const char *op, bool reads)
 {
     pare_value *in[] = {pare_grad_of(g, node->out[0]), node->in[0]}, *x = node->in[0];
-    pare_node *made = pare_grad_begin(g, "MaxPoolGrad", in, 2, 1);
+    pare_node *made = pare_grad_begin(g, op, in, reads ? 2 : 1, 1);
     pare_grad_int_list(g, made, "kernel_shape", x->shape.dim + 2, x->shape.rank - 2);
     pare_grad_shape(g, made, &x->shape);
     pare_grad_give(g, x, pare_grad_end(g, made));
     return g->status;
 }
 
+pare_status pare_grad_global_max_pool(pare_grad *g, const pare_node *node)
+{
+    return global_pool(g, node, "MaxPoolGrad", true);
+}
+
 pare_status pare_grad_global_average_pool(pare_grad *g, const pare_node *node)
 {
-    const pare_value *x = node->in[0];
-    int64_t count = pare_shape_product(&x->shape, 2, x->shape.rank);
-    pare_value *dy = pare_grad_scaled(g, pare_grad_of(g, node->out[0]), 1 / (double)count);
-    pare_grad_give(g, x, pare_grad_expanded(g, dy, &x->shape));
-    return g->status;
+    return global_pool(g, node, "AveragePoolGrad", false);
 }
 
 /* --- shapes --- */

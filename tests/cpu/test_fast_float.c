@@ -258,6 +258,42 @@ static int pool_case(uint64_t seed)
     return served;
 }
 
+/* Images with equal numbers and NaN: the fast gradient of a pool is the plain one, byte for byte.
+ */
+static int pool_grad_case(uint64_t seed)
+{
+    kernel_case k;
+    const bool average = seed % 2;
+    case_open(&k, "pare", average ? "AveragePoolGrad" : "MaxPoolGrad", seed);
+    int64_t x[4] = {case_between(&k, 1, 3), case_between(&k, 2, 40), case_between(&k, 4, 11),
+                    case_between(&k, 4, 11)};
+    int64_t kernel[2] = {case_between(&k, 1, 3), 3}, stride[2] = {case_between(&k, 1, 2), 2};
+    int64_t pads[4] = {0, 1, 0, 1}, dy[4] = {x[0], x[1]};
+    for (int i = 0; i < 2; i++)
+        dy[2 + i] = (x[2 + i] + pads[i] + pads[2 + i] - kernel[i]) / stride[i] + 1;
+    k.nhwc = true;
+    k.threads = case_between(&k, 1, 2);
+    case_input(&k, PARE_f32, 4, dy, false, 0, 1);
+    if (!average) {
+        float *image = case_input(&k, PARE_f32, 4, x, false, 0, 1);
+        for (int64_t i = 0; i < pare_view_count(&k.in[1]); i++)
+            image[i] = case_between(&k, 0, 9) ? (float)case_between(&k, -2, 2) : NAN;
+    }
+    case_set_ints(&k, "kernel_shape", kernel, 2);
+    case_set_ints(&k, "strides", stride, 2);
+    case_set_ints(&k, "pads", pads, 4);
+    case_set_ints(&k, "shape", x, 4);
+    case_set_int(&k, "count_include_pad", case_between(&k, 0, 1));
+    case_infer(&k);
+    void *want = malloc(case_bytes(&k)), *got = malloc(case_bytes(&k));
+    assert_true(want && got && case_run(&k, case_plain(&k), want));
+    assert_true(case_run(&k, k.op->cpu[0], got) && k.op->cpu[0] != case_plain(&k));
+    assert_memory_equal(want, got, case_bytes(&k));
+    free(want), free(got);
+    case_close(&k);
+    return 1;
+}
+
 static void many(int (*one)(uint64_t seed), int cases)
 {
     const char *word = getenv("PARE_EXACT");
@@ -272,6 +308,8 @@ static void convolutions_agree(void **state) { (void)state, many(conv_case, 150)
 static void products_agree(void **state) { (void)state, many(matmul_case, 300); }
 static void attention_agrees(void **state) { (void)state, many(attention_case, 60); }
 static void pools_agree(void **state) { (void)state, many(pool_case, 90); }
+
+static void pool_gradients_are_equal(void **state) { (void)state, many(pool_grad_case, 80); }
 
 /* --- canonical execution --- */
 
@@ -346,8 +384,9 @@ static void batches_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_agree),  cmocka_unit_test(products_agree),
-        cmocka_unit_test(long_products_agree), cmocka_unit_test(attention_agrees),
-        cmocka_unit_test(pools_agree),         cmocka_unit_test(batches_do_not_matter)};
+        cmocka_unit_test(convolutions_agree),   cmocka_unit_test(products_agree),
+        cmocka_unit_test(long_products_agree),  cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(pools_agree),          cmocka_unit_test(pool_gradients_are_equal),
+        cmocka_unit_test(batches_do_not_matter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
