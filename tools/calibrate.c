@@ -20,24 +20,21 @@ static pare_status traced(void *user, const pare_timeline *timeline, const pare_
 
 static void planned(void *user, size_t bytes) { pare_say_memory(user, bytes); }
 
-pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
-                                const char *model_hash, const pare_source_options *options,
-                                bool extremes, const char *trace)
+pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
+                                   const char *model_hash, const pare_source_options *options,
+                                   const pare_source *source, bool extremes, const char *trace)
 {
-    enum { DEFAULT_SAMPLES = 512, FEW_SAMPLES = 100 };
-    pare_source source;
+    enum { FEW_SAMPLES = 100 };
     pare_progress bar;
-    PARE_TRY(pare_source_open(tool, &source, prepared, options, DEFAULT_SAMPLES));
-    if (source.count < FEW_SAMPLES)
+    if (source->count < FEW_SAMPLES)
         pare_log(tool->ctx, PARE_LOG_WARNING,
-                 "%lld samples are few: ranges may be too narrow; 512 are "
-                 "advised",
-                 (long long)source.count);
+                 "%lld samples are few: ranges may be too narrow; %d are advised",
+                 (long long)source->count, PARE_CALIBRATION_SAMPLES);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
-    trace_file file = {tool->ctx, trace, tool->arg[0]};
+    trace_file file = {tool->ctx, trace, prepared->path};
     pare_calib_options calib = {
-        .samples = source.samples,
-        .sample_count = source.count,
+        .samples = source->samples,
+        .sample_count = source->count,
         .batch = (int)options->batch,
         .threads = (int)tool->common->threads,
         .device = tool->device,
@@ -52,17 +49,27 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
     };
     pare_watch *watch = NULL;
     pare_status st = pare_watch_start(tool->ctx, &watch, tool->device);
-    if (st == PARE_OK) st = pare_calibrate(tool->ctx, out, prepared, source.data, &calib);
+    if (st == PARE_OK) st = pare_calibrate(tool->ctx, out, prepared, source->data, &calib);
     double seconds = pare_seconds() - bar.start;
     pare_progress_end(&bar);
     json_t *device = watch ? pare_watch_end(watch) : NULL;
     if (st == PARE_OK && !device) st = PARE_MEMORY;
     if (device) json_object_set_new(tool->facts, "device", device);
-    if (st == PARE_OK) {
-        json_t *data = pare_source_json(&source, options);
-        json_object_set_new(data, "seconds", json_real(seconds));
-        json_object_set_new(tool->facts, "data", data);
-    }
+    if (st != PARE_OK) return st;
+    json_t *data = pare_source_json(source, options);
+    json_object_set_new(data, "seconds", json_real(seconds));
+    json_object_set_new(tool->facts, "data", data);
+    return PARE_OK;
+}
+
+pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
+                                const char *model_hash, const pare_source_options *options,
+                                bool extremes, const char *trace)
+{
+    pare_source source;
+    PARE_TRY(pare_source_open(tool, &source, prepared, options, PARE_CALIBRATION_SAMPLES));
+    pare_status st =
+        pare_tool_calibrate_on(tool, out, prepared, model_hash, options, &source, extremes, trace);
     pare_source_close(&source);
     return st;
 }

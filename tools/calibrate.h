@@ -10,13 +10,23 @@
 extern "C" {
 #endif
 
-/* Runs the prepared model over the samples (512 unless asked otherwise) and puts what was read into
-   the facts as "data". model_hash: of the file the model came from; extremes: as in calib.h; trace:
-   file for a Chrome trace of the first runs, or NULL. */
+enum { PARE_CALIBRATION_SAMPLES = 512 }; /* unless asked otherwise */
+
+/* Runs the prepared model over the samples and puts what was read into the facts as "data".
+   model_hash: of the file the model came from; extremes: as in calib.h; trace: file for a Chrome
+   trace of the first runs, or NULL. */
 PARE_NODISCARD pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out,
                                                const pare_model *prepared, const char *model_hash,
                                                const pare_source_options *options, bool extremes,
                                                const char *trace);
+/* The same over samples that the caller opened with these options, before the device; they stay
+   open. */
+PARE_NODISCARD pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges **out,
+                                                  const pare_model *prepared,
+                                                  const char *model_hash,
+                                                  const pare_source_options *options,
+                                                  const pare_source *source, bool extremes,
+                                                  const char *trace);
 
 #ifdef __cplusplus
 }

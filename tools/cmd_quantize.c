@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare quantize: read, prepare, calibrate where data are given, quantize, write. */
 #include "formats/onnx.h"
-#include "quant/quant.h"
-#include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/model_facts.h"
+#include "tools/quantize.h"
 #include "tools/table.h"
 
 #include <string.h>
@@ -14,13 +13,11 @@
 typedef struct quantize_options {
     pare_common common;
     pare_source_options source;
-    const char *output, *ranges, *method, *trace;
-    int precision, activations, target, weights, io;
-    pare_list skip, only;
-    bool keep_bias, keep_channels, bf16_compute, external_data;
+    pare_int8_options int8;
+    const char *output, *ranges, *trace;
+    int precision, io;
+    bool bf16_compute, external_data;
 } quantize_options;
-
-enum { TARGET_AUTO = -1 };
 
 static const pare_option table[] = {
     {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(quantize_options, output), 0, 0,
@@ -29,22 +26,7 @@ static const pare_option table[] = {
      "ranges that 'pare calibrate' measured, in place of --data"},
     {"precision", 0, PARE_OPTION_CHOICE, "int8|fp16|bf16", offsetof(quantize_options, precision), 0,
      0, "number format of the result (int8)"},
-    {"method", 0, PARE_OPTION_TEXT, "minmax|percentile:99.99|entropy|mse|auto",
-     offsetof(quantize_options, method), 0, 0, "how a range is chosen (auto: the best per tensor)"},
-    {"activations", 0, PARE_OPTION_CHOICE, "s8|u8", offsetof(quantize_options, activations), 0, 0,
-     "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"},
-    {"target", 0, PARE_OPTION_CHOICE, "tensorrt|onnxruntime", offsetof(quantize_options, target), 0,
-     0, "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},
-    {"weights", 0, PARE_OPTION_CHOICE, "channel|tensor", offsetof(quantize_options, weights), 0, 0,
-     "one scale per output channel, or one per weight (channel)"},
-    {"no-bias-correction", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, keep_bias), 0, 0,
-     "leave biases as they are: do not take out what rounded weights shift outputs by (int8)"},
-    {"no-equalization", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, keep_channels), 0, 0,
-     "leave the channels before depthwise convolutions as they are (int8 with --method auto)"},
-    {"skip", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, skip), 0, 0,
-     "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"},
-    {"only", 0, PARE_OPTION_LIST, "PATTERN", offsetof(quantize_options, only), 0, 0,
-     "quantize these nodes only; may be repeated"},
+    PARE_INT8_ROWS(quantize_options, int8, ""),
     {"io", 0, PARE_OPTION_CHOICE, "f32|same", offsetof(quantize_options, io), 0, 0,
      "type of inputs and outputs of fp16 and bf16 models (f32)"},
     {"bf16-compute", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, bf16_compute), 0, 0,
@@ -57,8 +39,8 @@ static const pare_option table[] = {
     {0},
 };
 
-static const quantize_options defaults = {
-    .source = PARE_SOURCE_DEFAULTS, .method = "auto", .target = TARGET_AUTO};
+static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                          .int8 = PARE_INT8_DEFAULTS};
 
 static pare_status check_options(pare_tool *tool, const quantize_options *o)
 {
@@ -112,50 +94,13 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     return pare_refuse_options(tool, "without --data", pare_source_names);
 }
 
-/* What --ranges cannot forecast: a table of int8's tensors. */
-static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char *path)
-{
-    pare_log(
-        tool->ctx, PARE_LOG_WARNING,
-        "%s: knows the %d tensors that int8 would quantize; an overflow of f16 in another one is "
-        "not forecast (--data sees all)",
-        path, pare_ranges_count(ranges));
-}
-
 static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                                  pare_quant_options *out)
 {
-    *out = (pare_quant_options){
-        .precision = (pare_precision)o->precision,
-        .target = o->target != TARGET_AUTO ? (pare_target)o->target
-                  : o->activations         ? PARE_TARGET_ONNXRUNTIME
-                                           : PARE_TARGET_TENSORRT,
-        .unsigned_activations = o->activations == 1,
-        .per_tensor_weights = o->weights == 1,
-        .skip = o->skip.item,
-        .skip_count = o->skip.count,
-        .only = o->only.item,
-        .only_count = o->only.count,
-        .keep_bias = o->keep_bias,
-        .keep_channels = o->keep_channels,
-        .io_same = o->io == 1,
-        .bf16_compute = o->bf16_compute,
-    };
-    PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
-    out->rule.symmetric = !out->unsigned_activations;
+    *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
+    PARE_TRY(pare_int8_choose(tool, &o->int8, out));
+    out->precision = (pare_precision)o->precision;
     return PARE_OK;
-}
-
-static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *path,
-                               const char *model, const char *hash)
-{
-    PARE_TRY(pare_ranges_read(tool->ctx, out, path));
-    const char *theirs = pare_ranges_model_hash(*out);
-    if (!strcmp(theirs, hash)) return PARE_OK;
-    return PARE_FAIL(tool->ctx, INPUT,
-                     "%s: made for another model (hash %s, %s has %s); run 'pare "
-                     "calibrate %s' again",
-                     path, theirs, model, hash, model);
 }
 
 /* The file's facts, and one line for people. */
@@ -197,45 +142,31 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     return PARE_OK;
 }
 
+static pare_status convert(pare_tool *tool, const quantize_options *o, pare_model *model,
+                           const pare_quant_options *quant)
+{
+    const pare_onnx_write_options writing = {.external_data = o->external_data};
+    pare_quant_facts facts = {0};
+    char hash[33];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
+    const pare_quantize_from from = {
+        .source = &o->source, .ranges = o->ranges, .trace = o->trace, .hash = hash};
+    PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));
+    PARE_TRY(pare_onnx_write(tool->ctx, model, o->output, &writing));
+    return report(tool, o, &facts, bytes, hash);
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const quantize_options *o = options;
     pare_quant_options quant;
-    pare_quant_facts facts = {0};
-    pare_onnx_write_options writing = {.external_data = o->external_data};
     pare_model *model = NULL;
-    pare_ranges *ranges = NULL;
-    char hash[33];
-    uint64_t bytes;
     PARE_TRY(check_options(tool, o));
     PARE_TRY(check_unused(tool, o));
     PARE_TRY(quant_options(tool, o, &quant));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
-    pare_status st;
-    if ((st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes)) != PARE_OK) goto done;
-    if (o->ranges && (st = read_ranges(tool, &ranges, o->ranges, tool->arg[0], hash)) != PARE_OK)
-        goto done;
-    if (ranges && (st = pare_tool_open_device(tool)) != PARE_OK) goto done;
-    if (ranges) pare_ranges_use_device(ranges, tool->device); /* where ranges are searched */
-    if ((st = pare_quant_prepare(tool->ctx, model, &quant)) != PARE_OK) goto done;
-    const bool fp16 = quant.precision == PARE_PRECISION_FP16;
-    if (o->source.data && quant.precision != PARE_PRECISION_BF16 &&
-        (st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, fp16, o->trace)) !=
-            PARE_OK) {
-        if (fp16 && st == PARE_UNSUPPORTED)
-            st = pare_fail_prefix(tool->ctx, st,
-                                  "a forecast of overflows runs the model, and this one cannot be "
-                                  "run (leave --data out to convert without)");
-        goto done;
-    }
-    if (o->source.data && tool->device) quant.device = tool->device->name;
-    if (o->ranges && fp16) warn_partial(tool, ranges, o->ranges);
-    if ((st = pare_quantize(tool->ctx, model, ranges, &quant, &facts)) != PARE_OK) goto done;
-    if ((st = pare_ctx_poll(tool->ctx)) != PARE_OK) goto done;
-    if ((st = pare_onnx_write(tool->ctx, model, o->output, &writing)) != PARE_OK) goto done;
-    st = report(tool, o, &facts, bytes, hash);
-done:
-    if (ranges) pare_ranges_free(ranges);
+    pare_status st = convert(tool, o, model, &quant);
     pare_model_free(model);
     return st;
 }

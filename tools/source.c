@@ -123,13 +123,21 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     return PARE_OK;
 }
 
-pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model *model,
-                             const pare_source_options *options, int64_t own)
+pare_status pare_source_open_first(pare_tool *tool, pare_source *out, const pare_model *model,
+                                   const pare_source_options *options, int64_t own)
 {
     *out = (pare_source){.ctx = tool->ctx};
     PARE_TRY(open_data(tool, out, model, options));
     pare_status st = choose(tool, out, options, own);
-    if (st == PARE_OK) st = pare_tool_open_device(tool);
+    if (st != PARE_OK) pare_source_close(out);
+    return st;
+}
+
+pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model *model,
+                             const pare_source_options *options, int64_t own)
+{
+    PARE_TRY(pare_source_open_first(tool, out, model, options, own));
+    pare_status st = pare_tool_open_device(tool);
     if (st != PARE_OK) pare_source_close(out);
     return st;
 }

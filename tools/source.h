@@ -76,6 +76,11 @@ typedef struct pare_source {
 PARE_NODISCARD pare_status pare_source_open(pare_tool *tool, pare_source *out,
                                             const pare_model *model,
                                             const pare_source_options *options, int64_t own);
+/* The same for a command that opens more than one: all of them come before pare_tool_open_device,
+   which this one leaves to the caller. */
+PARE_NODISCARD pare_status pare_source_open_first(pare_tool *tool, pare_source *out,
+                                                  const pare_model *model,
+                                                  const pare_source_options *options, int64_t own);
 /* Fails where the shape for an input holds no samples although the model does not say so: "0
    samples". Nothing would run, and few models can be planned for it. */
 PARE_NODISCARD pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model,

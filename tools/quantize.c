@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/quantize.h"
+
+#include "tools/calibrate.h"
+
+#include <string.h>
+
+pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_quant_options *out)
+{
+    out->precision = PARE_PRECISION_INT8;
+    out->target = o->target >= 0   ? (pare_target)o->target
+                  : o->activations ? PARE_TARGET_ONNXRUNTIME
+                                   : PARE_TARGET_TENSORRT;
+    out->unsigned_activations = o->activations == 1;
+    out->per_tensor_weights = o->weights == 1;
+    out->skip = o->skip.item;
+    out->skip_count = o->skip.count;
+    out->only = o->only.item;
+    out->only_count = o->only.count;
+    out->keep_bias = o->keep_bias;
+    out->keep_channels = o->keep_channels;
+    PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
+    out->rule.symmetric = !out->unsigned_activations;
+    return PARE_OK;
+}
+
+/* --- ranges --- */
+
+static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *path,
+                               const char *model, const char *hash)
+{
+    PARE_TRY(pare_ranges_read(tool->ctx, out, path));
+    const char *theirs = pare_ranges_model_hash(*out);
+    if (strcmp(theirs, hash) != 0)
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: made for another model (hash %s, %s has %s); run 'pare "
+                         "calibrate %s' again",
+                         path, theirs, model, hash, model);
+    PARE_TRY(pare_tool_open_device(tool));
+    pare_ranges_use_device(*out, tool->device); /* where ranges are searched */
+    return PARE_OK;
+}
+
+/* What --ranges cannot forecast: a table of int8's tensors. */
+static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char *path)
+{
+    pare_log(
+        tool->ctx, PARE_LOG_WARNING,
+        "%s: knows the %d tensors that int8 would quantize; an overflow of f16 in another one is "
+        "not forecast (--data sees all)",
+        path, pare_ranges_count(ranges));
+}
+
+static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model *model, bool fp16,
+                           const pare_quantize_from *from)
+{
+    pare_status st =
+        from->opened
+            ? pare_tool_calibrate_on(tool, out, model, from->hash, from->source, from->opened, fp16,
+                                     from->trace)
+            : pare_tool_calibrate(tool, out, model, from->hash, from->source, fp16, from->trace);
+    if (fp16 && st == PARE_UNSUPPORTED)
+        return pare_fail_prefix(tool->ctx, st,
+                                "a forecast of overflows runs the model, and this one cannot be "
+                                "run (leave --data out to convert without)");
+    return st;
+}
+
+/* --- all --- */
+
+static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_options *options,
+                            const pare_quantize_from *from, pare_ranges **ranges,
+                            pare_quant_facts *facts)
+{
+    const bool fp16 = options->precision == PARE_PRECISION_FP16;
+    if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
+    PARE_TRY(pare_quant_prepare(tool->ctx, model, options));
+    if (from->source->data && options->precision != PARE_PRECISION_BF16)
+        PARE_TRY(measure(tool, ranges, model, fp16, from));
+    if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
+    if (from->source->data && tool->device) options->device = tool->device->name;
+    if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);
+    PARE_TRY(pare_quantize(tool->ctx, model, *ranges, options, facts));
+    return pare_ctx_poll(tool->ctx);
+}
+
+pare_status pare_tool_quantize(pare_tool *tool, pare_model *model,
+                               const pare_quant_options *options, const pare_quantize_from *from,
+                               pare_quant_facts *facts)
+{
+    pare_quant_options own = *options;
+    pare_ranges *ranges = NULL;
+    if (from->prepared) *from->prepared = NULL;
+    pare_status st = quantize(tool, model, &own, from, &ranges, facts);
+    if (ranges) pare_ranges_free(ranges);
+    if (st != PARE_OK && from->prepared) {
+        pare_model_free(*from->prepared);
+        *from->prepared = NULL;
+    }
+    return st;
+}

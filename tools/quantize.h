@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The composition that quantize and distill share: prepare a float model, calibrate it where data
+   are given, quantize it. */
+#ifndef PARE_TOOLS_QUANTIZE_H
+#define PARE_TOOLS_QUANTIZE_H
+
+#include "quant/quant.h"
+#include "tools/source.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a model becomes INT8. */
+typedef struct pare_int8_options {
+    const char *method;
+    int activations, target, weights; /* places in the words of their rows; target -1: by
+                                         activations */
+    pare_list skip, only;
+    bool keep_bias, keep_channels;
+} pare_int8_options;
+
+#define PARE_INT8_DEFAULTS                                                                         \
+    {                                                                                              \
+        .method = "auto", .target = -1                                                             \
+    }
+
+/* Rows for a command whose options have a pare_int8_options named field; where: words that begin
+   the help of each. */
+#define PARE_INT8_ROWS(type, field, where)                                                         \
+    {"method",                                                                                     \
+     0,                                                                                            \
+     PARE_OPTION_TEXT,                                                                             \
+     "minmax|percentile:99.99|entropy|mse|auto",                                                   \
+     offsetof(type, field.method),                                                                 \
+     0,                                                                                            \
+     0,                                                                                            \
+     where "how a range is chosen (auto: the best per tensor)"},                                   \
+        {"activations",                                                                            \
+         0,                                                                                        \
+         PARE_OPTION_CHOICE,                                                                       \
+         "s8|u8",                                                                                  \
+         offsetof(type, field.activations),                                                        \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"},                \
+        {"target",                                                                                 \
+         0,                                                                                        \
+         PARE_OPTION_CHOICE,                                                                       \
+         "tensorrt|onnxruntime",                                                                   \
+         offsetof(type, field.target),                                                             \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},                  \
+        {"weights",                                                                                \
+         0,                                                                                        \
+         PARE_OPTION_CHOICE,                                                                       \
+         "channel|tensor",                                                                         \
+         offsetof(type, field.weights),                                                            \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "one scale per output channel, or one per weight (channel)"},                       \
+        {"no-bias-correction",                                                                     \
+         0,                                                                                        \
+         PARE_OPTION_FLAG,                                                                         \
+         NULL,                                                                                     \
+         offsetof(type, field.keep_bias),                                                          \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "leave biases as they are: do not take out what rounded weights shift outputs by "  \
+               "(int8)"},                                                                          \
+        {"no-equalization",                                                                        \
+         0,                                                                                        \
+         PARE_OPTION_FLAG,                                                                         \
+         NULL,                                                                                     \
+         offsetof(type, field.keep_channels),                                                      \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "leave the channels before depthwise convolutions as they are (int8 with --method " \
+               "auto)"},                                                                           \
+        {"skip",                                                                                   \
+         0,                                                                                        \
+         PARE_OPTION_LIST,                                                                         \
+         "PATTERN",                                                                                \
+         offsetof(type, field.skip),                                                               \
+         0,                                                                                        \
+         0,                                                                                        \
+         where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"},       \
+    {                                                                                              \
+        "only", 0, PARE_OPTION_LIST, "PATTERN", offsetof(type, field.only), 0, 0,                  \
+            where "quantize these nodes only; may be repeated"                                     \
+    }
+
+/* Fills in what these options decide, the precision INT8. PARE_USAGE: a method that is none. */
+PARE_NODISCARD pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *options,
+                                            pare_quant_options *out);
+
+/* What a model is quantized from. */
+typedef struct pare_quantize_from {
+    const pare_source_options *source; /* data NULL: none */
+    const pare_source *opened;         /* with these options, before the device; NULL: not yet */
+    const char *ranges;                /* file of a table of ranges in place of data, or NULL */
+    const char *trace;                 /* file for a Chrome trace of calibration, or NULL */
+    const char *hash;                  /* of the model's file */
+    pare_model **prepared; /* gets a copy of the float model as it was calibrated; or NULL */
+} pare_quantize_from;
+
+/* A float model, in place. facts of the tool get what calibration puts there. On failure *prepared
+   is NULL. */
+PARE_NODISCARD pare_status pare_tool_quantize(pare_tool *tool, pare_model *model,
+                                              const pare_quant_options *options,
+                                              const pare_quantize_from *from,
+                                              pare_quant_facts *facts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
