@@ -74,9 +74,11 @@ typedef struct pare_distill_event {
 typedef pare_status (*pare_distill_event_fn)(void *user, const pare_distill_event *event);
 
 typedef enum pare_batchnorm_mode {
-    PARE_BATCHNORM_TRAIN, /* statistics of the batch; the running ones follow them (ONNX
-                             BatchNormalization 15, training_mode) */
-    PARE_BATCHNORM_FROZEN /* statistics stay what they are in the file */
+    PARE_BATCHNORM_TRAIN,  /* statistics of the batch; the running ones follow them (ONNX
+                              BatchNormalization 15, training_mode) */
+    PARE_BATCHNORM_FROZEN, /* statistics stay what they are in the file */
+    PARE_BATCHNORM_HALF    /* trains for half of the steps, then what its statistics have become
+                              stays and the other weights settle on it */
 } pare_batchnorm_mode;
 
 /* A scale of FakeQuantize (runtime/passes/fake_quantize.h lists them) that is learned beside the
@@ -149,6 +151,10 @@ typedef struct pare_distill_options {
 /* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1,
    zeros kept from 20 % on, statistics of BatchNormalization estimated from 512 samples. */
 void pare_distill_defaults(pare_distill_options *out);
+/* The same, but what serves a net with FakeQuantize nodes, which starts from weights that are
+   nearly right: rate 1e-4, BatchNormalization (where quantization did not fold it)
+   PARE_BATCHNORM_HALF. */
+void pare_distill_defaults_qat(pare_distill_options *out);
 
 typedef enum pare_distill_end {
     PARE_DISTILL_COMPLETE,

@@ -132,18 +132,31 @@ static pare_status find_statistics(pare_train_graph *g, pare_weights *weights)
     return PARE_OK;
 }
 
-static pare_status differentiate(pare_train_graph *g, pare_weights *weights)
+/* A graph that took another one's place must reach what that reached. */
+static pare_status check_reached(const pare_train_graph *g, const pare_weights *weights)
+{
+    for (int i = 0; i < weights->trained; i++)
+        if (!g->gradient.gradient[i])
+            return PARE_FAIL(g->ctx, UNSUPPORTED,
+                             "%s: weight '%s' has a gradient only while BatchNormalization trains; "
+                             "expected the same weights with frozen statistics (--bn train)",
+                             g->student->path, weights->item[i].name);
+    return PARE_OK;
+}
+
+static pare_status differentiate(pare_train_graph *g, pare_weights *weights, bool later)
 {
     const char **by = pare_arena_alloc(&g->model->arena, (size_t)weights->count + 1, sizeof *by);
     if (!by) return PARE_MEMORY;
-    for (int i = 0; i < weights->count; i++) by[i] = weights->item[i].name;
+    for (int i = 0; i < weights->trained; i++) by[i] = weights->item[i].name;
     pare_gradient_options options = {.loss = PARE_LOSS_TENSOR,
                                      .of = g->nodes.loss,
                                      .by = by,
-                                     .by_count = weights->count,
+                                     .by_count = weights->trained,
                                      .keep_outputs = true};
     PARE_TRY(keep_sums(g));
     PARE_TRY(pare_pass_gradient(g->model, &g->gradient, &options));
+    if (later) return check_reached(g, weights);
     PARE_TRY(choose(g, weights));
     return find_statistics(g, weights);
 }
@@ -211,7 +224,7 @@ static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights
     PARE_TRY(pare_model_clone(g->ctx, &g->model, g->student));
     PARE_TRY(prepare(g, weights, data, options->norms));
     PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
-    PARE_TRY(options->learn ? differentiate(g, weights) : set_outputs(g));
+    PARE_TRY(options->learn ? differentiate(g, weights, options->later) : set_outputs(g));
     return make_plan(g, weights, options->learn);
 }
 

@@ -47,6 +47,7 @@ typedef struct pare_graph_options {
     bool has_labels;
     bool learn; /* with gradients */
     bool norms; /* BatchNormalization uses its batch's statistics; with learn */
+    bool later; /* a graph that learns was made of these weights: they stay the same list */
     int64_t rows;
 } pare_graph_options;
 

@@ -33,6 +33,13 @@ void pare_distill_defaults(pare_distill_options *out)
                                   .seed = 1};
 }
 
+void pare_distill_defaults_qat(pare_distill_options *out)
+{
+    pare_distill_defaults(out);
+    out->rate = 1e-4;
+    out->batchnorm = PARE_BATCHNORM_HALF;
+}
+
 /* --- a step --- */
 
 static pare_status blame(loop *l, const char *what, double value)
@@ -141,6 +148,7 @@ static pare_status step(loop *l)
     pare_trainer *t = &l->t;
     pare_train_state *s = &l->s;
     double loss, scale = 1 / ((double)t->slice_count * t->options.accumulate);
+    PARE_TRY(pare_trainer_begin_step(t, s->step));
     pare_weights_note_statistics(&t->weights);
     pare_status st = learn(l, &loss);
     if (st != PARE_OK) {

@@ -147,18 +147,30 @@ static pare_status check_terms(const pare_trainer *t)
 
 /* --- graphs --- */
 
+static pare_status make_late(pare_trainer *t)
+{
+    const pare_graph_options options = {.loss = &t->options.loss,
+                                        .has_labels = pare_data_has_labels(t->data),
+                                        .learn = true,
+                                        .later = true,
+                                        .rows = t->rows};
+    return pare_train_graph_new(t->ctx, &t->late, t->student, &t->teacher, &t->weights, t->data,
+                                &options);
+}
+
 static pare_status make_graphs(pare_trainer *t)
 {
     pare_graph_options options = {.loss = &t->options.loss,
                                   .has_labels = pare_data_has_labels(t->data),
                                   .learn = true,
-                                  .norms = t->options.batchnorm == PARE_BATCHNORM_TRAIN,
+                                  .norms = t->options.batchnorm != PARE_BATCHNORM_FROZEN,
                                   .rows = t->rows};
     PARE_TRY(pare_teacher_open(t->ctx, &t->teacher, t->teacher_file, t->student, t->data, t->rows));
     PARE_TRY(pare_weights_find(t->ctx, &t->weights, t->student));
     PARE_TRY(pare_weights_add_scales(&t->weights, t->student, &t->options));
     PARE_TRY(pare_train_graph_new(t->ctx, &t->learn, t->student, &t->teacher, &t->weights, t->data,
                                   &options));
+    if (t->options.batchnorm == PARE_BATCHNORM_HALF && t->learn.norm_count) PARE_TRY(make_late(t));
     options.learn = options.norms = false;
     options.has_labels = pare_data_has_labels(t->held.data);
     return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
@@ -215,6 +227,20 @@ pare_status pare_trainer_start(pare_trainer *t, int64_t step)
     return PARE_OK;
 }
 
+/* The graph of frozen statistics learns in the other one's place. */
+static pare_status freeze_norms(pare_trainer *t)
+{
+    pare_slices_free(&t->learning);
+    return pare_slices_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
+                            t->slice_count, t->options.threads);
+}
+
+pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
+{
+    const bool begun = t->learning.graph == &t->late;
+    return t->late.plan && !begun && step >= (t->steps + 1) / 2 ? freeze_norms(t) : PARE_OK;
+}
+
 void pare_trainer_free(pare_trainer *t)
 {
     pare_stream_close(t->stream);
@@ -223,6 +249,7 @@ void pare_trainer_free(pare_trainer *t)
     pare_slices_free(&t->learning);
     pare_train_graph_free(&t->check);
     pare_train_graph_free(&t->learn);
+    pare_train_graph_free(&t->late);
     pare_weights_free(&t->weights);
     pare_teacher_free(&t->teacher);
     pare_free(t->held_sample);

@@ -21,6 +21,8 @@ typedef struct pare_trainer {
     pare_teacher teacher;
     pare_weights weights;
     pare_train_graph learn, check; /* with gradients; the loss alone */
+    pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
+                              a plan where there is nothing to freeze */
     pare_slices learning, checking;
     pare_held_out held;
     pare_optimizer optimizer;
@@ -35,6 +37,9 @@ typedef struct pare_trainer {
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
 /* Opens the stream behind so many steps, and tells how much memory the training takes. */
 PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t step);
+/* To be called before every step, whose number is the steps done so far: behind half of them the
+   statistics of PARE_BATCHNORM_HALF freeze. On failure the trainer can only be freed. */
+PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);
 
 #endif

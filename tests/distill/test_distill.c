@@ -533,6 +533,52 @@ static void frozen_statistics_stay(void **state)
     distill_close(&c);
 }
 
+/* Half of the steps as PARE_BATCHNORM_TRAIN makes them, the others as PARE_BATCHNORM_FROZEN. */
+static void statistics_freeze_after_half_of_the_steps(void **state)
+{
+    static const char *const names[] = {"mean", "variance", "scale", "bias", "w1", "w2", "b"};
+    const pare_batchnorm_mode modes[2] = {PARE_BATCHNORM_HALF, PARE_BATCHNORM_TRAIN};
+    distill_case c[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_normalized(&c[i], modes[i], 1 + i);
+        c[i].options.optimizer = PARE_OPTIMIZER_SGD;
+        c[i].options.schedule = PARE_SCHEDULE_CONSTANT;
+        c[i].options.momentum = 0;
+        c[i].options.warmup = 0;
+        c[i].options.rate = 0.01;
+        c[i].options.steps = i ? 1 : 2;
+        distill_expect_ok(&c[i], NULL);
+        assert_int_equal(c[i].result.best_step, c[i].options.steps);
+    }
+    c[1].options.batchnorm = PARE_BATCHNORM_FROZEN;
+    c[1].options.start = SAMPLES;
+    distill_expect_ok(&c[1], NULL);
+    assert_int_equal(c[1].result.best_step, 1);
+    assert_int_equal(c[0].result.weights, c[1].result.weights);
+    for (int i = 0; i < 7; i++) {
+        const pare_tensor *t = graph_value(&c[0].student, names[i])->data;
+        assert_memory_equal(t->data, distill_weight(&c[1].student, names[i]), t->bytes);
+    }
+    distill_close(&c[0]);
+    distill_close(&c[1]);
+}
+
+static void half_of_the_steps_needs_no_normalization(void **state)
+{
+    distill_case c[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        distill_open(&c[i], -1, LABELS_NONE);
+        c[i].options.steps = 4;
+        c[i].options.batchnorm = i ? PARE_BATCHNORM_HALF : PARE_BATCHNORM_TRAIN;
+        distill_expect_ok(&c[i], NULL);
+    }
+    same_net(&c[0], &c[1], true);
+    distill_close(&c[0]);
+    distill_close(&c[1]);
+}
+
 /* The batch's statistics are summed over slices in order. */
 static void statistics_do_not_depend_on_threads(void **state)
 {
@@ -576,6 +622,8 @@ int main(void)
         cmocka_unit_test(worse_statistics_are_not_used),
         cmocka_unit_test(running_statistics_follow_the_batch),
         cmocka_unit_test(frozen_statistics_stay),
+        cmocka_unit_test(statistics_freeze_after_half_of_the_steps),
+        cmocka_unit_test(half_of_the_steps_needs_no_normalization),
         cmocka_unit_test(statistics_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, distill_setup, distill_teardown);
