@@ -5,6 +5,7 @@
 #include "tools/commands.h"
 #include "tools/distill_checkpoint.h"
 #include "tools/distill_log.h"
+#include "tools/distill_qat.h"
 #include "tools/memory.h"
 #include "tools/source.h"
 
@@ -13,6 +14,7 @@
 typedef struct distill_options {
     pare_common common;
     pare_source_options source;
+    pare_qat_options qat;
     const char *teacher, *student, *output, *held_out, *log, *loss, *augment;
     double epochs, rate, momentum, decay, clip, average;
     int64_t norm_samples, steps, batch, accumulate, warmup, validate_every, patience, seed;
@@ -46,7 +48,7 @@ static const pare_option table[] = {
     {"optimizer", 0, PARE_OPTION_CHOICE, "adamw|sgd", offsetof(distill_options, optimizer), 0, 0,
      "how a step is made of gradients (adamw)"},
     {"lr", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, rate), 0, 1e3,
-     "highest learning rate (1e-3)"},
+     "highest learning rate (1e-3; with --qat 1e-4)"},
     {"schedule", 0, PARE_OPTION_CHOICE, "cosine|step|constant", offsetof(distill_options, schedule),
      0, 0, "what becomes of it (cosine, down to 0)"},
     {"warmup", 0, PARE_OPTION_INT, "N", offsetof(distill_options, warmup), 0, 1e12,
@@ -60,13 +62,24 @@ static const pare_option table[] = {
     {"ema", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, average), 0, 1,
      "result is a running mean of the weights that keeps this share at each step; 0: none (0)"},
     {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
-     "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep)"},
-    {"bn", 0, PARE_OPTION_CHOICE, "train|frozen", offsetof(distill_options, batchnorm), 0, 0,
-     "BatchNormalization with the statistics of each batch, or with the file's (train)"},
+     "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep; train "
+     "where "
+     "the student is quantized)"},
+    {"bn", 0, PARE_OPTION_CHOICE, "train|frozen|half", offsetof(distill_options, batchnorm), 0, 0,
+     "BatchNormalization with the statistics of each batch, or with the file's, or frozen after "
+     "half of the steps (train; with --qat half, of those that quantization does not fold)"},
     {"bn-estimate", 0, PARE_OPTION_INT, "N", offsetof(distill_options, norm_samples), 0, 1e9,
      "samples from which statistics of BatchNormalization are estimated anew before the first "
      "step, "
      "for use where the held-out loss is lower with them; 0: none (512)"},
+    {"qat", 0, PARE_OPTION_CHOICE, "int8", offsetof(distill_options, qat.on), 0, 0,
+     "quantize the student as 'pare quantize' does, or take one that is quantized, and train it "
+     "so"},
+    {"qat-scales", 0, PARE_OPTION_CHOICE, "fixed|learned", offsetof(distill_options, qat.scales), 0,
+     0, "--qat: steps of the integers stay what calibration chose, or are learned (fixed)"},
+    {"qat-samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, qat.samples), 1, 1e15,
+     "--qat: samples of --data to calibrate on, evenly spaced (512)"},
+    PARE_INT8_ROWS(distill_options, qat.int8, "--qat: "),
     {"augment", 0, PARE_OPTION_TEXT, "flip,shift:N,mixup:A", offsetof(distill_options, augment), 0,
      0, "change training images, for student and teacher alike: mirrored, moved, mixed (nothing)"},
     {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
@@ -95,6 +108,8 @@ static const distill_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                          .decay = -1,
                                          .warmup = -1,
                                          .norm_samples = -1,
+                                         .batchnorm = -1,
+                                         .qat = PARE_QAT_DEFAULTS,
                                          .seed = -1};
 
 /* What one training holds. */
@@ -104,6 +119,7 @@ typedef struct job {
     pare_model *teacher, *student;
     pare_source source;
     pare_data *held_out;
+    pare_qat qat;
     pare_distill_options options;
     pare_distill_log log;
     pare_distill_result result;
@@ -119,7 +135,9 @@ static pare_status check(pare_tool *tool, const distill_options *o)
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
     if (o->optimizer != PARE_OPTIMIZER_SGD)
         PARE_TRY(pare_refuse_options(tool, "without --optimizer sgd", of_sgd));
-    if (o->batchnorm) PARE_TRY(pare_refuse_options(tool, "with --bn frozen", of_norms));
+    if (o->batchnorm == PARE_BATCHNORM_FROZEN)
+        PARE_TRY(pare_refuse_options(tool, "with --bn frozen", of_norms));
+    PARE_TRY(pare_qat_check(tool, &o->qat));
     if (o->epochs > 0 && o->steps)
         return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
     return PARE_OK;
@@ -131,7 +149,10 @@ static pare_status read_options(job *j)
 {
     const distill_options *o = j->o;
     pare_distill_options *d = &j->options;
-    pare_distill_defaults(d);
+    if (o->qat.on >= 0)
+        pare_distill_defaults_qat(d);
+    else
+        pare_distill_defaults(d);
     if (o->loss) PARE_TRY(pare_distill_parse_loss(&j->tool->arena, o->loss, &d->loss));
     if (o->epochs > 0) d->epochs = o->epochs;
     if (o->batch) d->batch = o->batch;
@@ -147,7 +168,7 @@ static pare_status read_options(job *j)
     d->clip = o->clip;
     d->average = o->average;
     if (o->norm_samples >= 0) d->norm_samples = o->norm_samples;
-    d->batchnorm = o->batchnorm == 1 ? PARE_BATCHNORM_FROZEN : PARE_BATCHNORM_TRAIN;
+    if (o->batchnorm >= 0) d->batchnorm = (pare_batchnorm_mode)o->batchnorm;
     if (o->augment) PARE_TRY(pare_augment_parse(j->tool->ctx, &d->augment, o->augment));
     d->train_zeros = o->zeros == 1;
     d->validate_every = o->validate_every;
@@ -160,19 +181,23 @@ static pare_status read_options(job *j)
     return PARE_OK;
 }
 
-/* Data sets are opened before anything starts a thread. */
+/* Data sets are opened before anything starts a thread, or the device; calibration does both. */
 static pare_status open_all(job *j)
 {
     pare_ctx *ctx = j->tool->ctx;
     PARE_TRY(pare_onnx_read(ctx, &j->teacher, j->o->teacher));
     PARE_TRY(pare_onnx_read(ctx, &j->student, j->o->student));
-    PARE_TRY(pare_source_open(j->tool, &j->source, j->student, &j->o->source, -1));
+    PARE_TRY(pare_qat_open(j->tool, &j->qat, j->student, &j->o->source, &j->o->qat));
+    PARE_TRY(pare_source_open_first(j->tool, &j->source, j->student, &j->o->source, -1));
     j->options.samples = j->source.samples;
     j->options.sample_count = j->source.count;
     if (j->o->held_out)
         PARE_TRY(pare_data_open_apart(ctx, &j->held_out, j->o->held_out, j->source.inputs,
                                       j->source.input_count));
     j->options.held_out = j->held_out;
+    PARE_TRY(pare_tool_open_device(j->tool));
+    PARE_TRY(pare_qat_make(&j->qat, j->student));
+    PARE_TRY(pare_qat_settle(&j->qat, &j->options));
     pare_distill_log_open(&j->log, j->tool, j->o->log);
     return PARE_OK;
 }
@@ -182,6 +207,7 @@ static const char *recipe_of(job *j)
 {
     static const char *const optimizers[] = {"adamw", "sgd"};
     static const char *const schedules[] = {"cosine", "step", "constant"};
+    static const char *const norms[] = {"train", "frozen", "half"};
     const pare_distill_options *d = &j->options;
     pare_arena *arena = &j->tool->arena;
     const char *text = pare_arena_printf(
@@ -193,10 +219,13 @@ static const char *recipe_of(job *j)
     if (text && d->clip > 0) text = pare_arena_printf(arena, "%s clip=%.10g", text, d->clip);
     if (text && d->average > 0) text = pare_arena_printf(arena, "%s ema=%.10g", text, d->average);
     if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
-    if (text && d->batchnorm == PARE_BATCHNORM_FROZEN)
-        text = pare_arena_printf(arena, "%s bn=frozen", text);
-    else if (text && j->o->norm_samples >= 0)
+    if (text && d->batchnorm != PARE_BATCHNORM_TRAIN)
+        text = pare_arena_printf(arena, "%s bn=%s", text, norms[d->batchnorm]);
+    if (text && j->o->norm_samples >= 0)
         text = pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->norm_samples);
+    if (text && j->qat.graph)
+        text = pare_arena_printf(arena, "%s qat=int8 scales=%s", text,
+                                 d->scale_count ? "learned" : "fixed");
     if (text && j->o->augment)
         text = pare_arena_printf(arena, "%s augment=%s", text, j->o->augment);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
@@ -208,7 +237,8 @@ static pare_status write(job *j)
 {
     pare_onnx_write_options writing = {.external_data = j->o->external_data};
     const char *recipe = recipe_of(j);
-    if (!recipe) return PARE_MEMORY;
+    PARE_TRY(pare_qat_write(&j->qat, j->student));
+    PARE_TRY(pare_qat_recipe(&j->qat, j->student, &recipe));
     PARE_TRY(pare_onnx_manifest(j->tool->ctx, j->student, recipe, j->result.data_hash));
     return pare_onnx_write(j->tool->ctx, j->student, j->o->output, &writing);
 }
@@ -235,6 +265,7 @@ static pare_status report(job *j)
     PARE_TRY(file_facts(j, "student", j->o->student));
     PARE_TRY(file_facts(j, "output", j->o->output));
     json_object_set_new(facts, "data", pare_source_json(&j->source, &j->o->source));
+    if (j->qat.graph) json_object_set_new(facts, "qat", pare_qat_json(&j->qat, &j->options));
     json_object_update_new(
         facts, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:f, s:[s]}", "end",
                          ends[r->end], "steps", (json_int_t)r->steps, "best_step",
@@ -260,10 +291,11 @@ static pare_status report(job *j)
 static pare_status train(job *j)
 {
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
+    pare_model *student = j->qat.graph ? j->qat.graph : j->student;
     PARE_TRY(
         pare_checkpoint_prepare(j->tool, &j->o->checkpoint, outputs, 3, &j->options.checkpoint));
-    PARE_TRY(pare_distill(j->tool->ctx, &j->result, j->teacher, j->student, j->source.data,
-                          &j->options));
+    PARE_TRY(
+        pare_distill(j->tool->ctx, &j->result, j->teacher, student, j->source.data, &j->options));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));
@@ -279,6 +311,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (st == PARE_OK) st = open_all(&j);
     if (st == PARE_OK) st = train(&j);
     if (pare_distill_log_close(&j.log) != PARE_OK && st == PARE_OK) st = PARE_IO;
+    pare_qat_close(&j.qat);
     pare_source_close(&j.source);
     pare_data_close(j.held_out);
     pare_model_free(j.student);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* distill --qat: the student becomes a QDQ file as pare quantize makes it, or came as one, is
+   trained in the form of fake_quantize.h, and is written back as such a file. */
+#ifndef PARE_TOOLS_DISTILL_QAT_H
+#define PARE_TOOLS_DISTILL_QAT_H
+
+#include "distill/distill.h"
+#include "runtime/passes/fake_quantize.h"
+#include "tools/quantize.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PARE_QAT_FIXED, PARE_QAT_LEARNED }; /* the words of --qat-scales */
+
+typedef struct pare_qat_options {
+    int on; /* place in the words of --qat; -1: not given */
+    int scales;
+    int64_t samples; /* to calibrate on; -1: as many as quantize takes */
+    pare_int8_options int8;
+} pare_qat_options;
+
+#define PARE_QAT_DEFAULTS                                                                          \
+    {                                                                                              \
+        .on = -1, .samples = -1, .int8 = PARE_INT8_DEFAULTS                                        \
+    }
+
+typedef struct pare_qat {
+    pare_tool *tool;
+    const pare_qat_options *options;
+    bool came_quantized;
+    pare_source_options of; /* the training's, with the samples to calibrate on: */
+    pare_source source;     /* closed where nothing is calibrated */
+    pare_model *graph;      /* what is trained; NULL: no --qat */
+    pare_fakes fakes;
+    json_t *calibration; /* what was calibrated on; NULL: nothing was */
+} pare_qat;
+
+/* Refuses options that do nothing without --qat. */
+PARE_NODISCARD pare_status pare_qat_check(pare_tool *tool, const pare_qat_options *options);
+
+/* Opens what a float student is calibrated on; to be called before the device is opened. source:
+   the training's. PARE_INPUT: a quantized student without --qat. */
+PARE_NODISCARD pare_status pare_qat_open(pare_tool *tool, pare_qat *out, const pare_model *student,
+                                         const pare_source_options *source,
+                                         const pare_qat_options *options);
+/* Calibrates and quantizes a float student in place, and makes the graph that is trained; one that
+   came quantized stays as it is. Without --qat it does nothing. */
+PARE_NODISCARD pare_status pare_qat_make(pare_qat *qat, pare_model *student);
+void pare_qat_close(pare_qat *qat);
+
+/* Zeros and scales of the training; the other options stay. */
+PARE_NODISCARD pare_status pare_qat_settle(const pare_qat *qat, pare_distill_options *training);
+
+/* After the training: its numbers into the student's file, and how they were made behind the words
+   of the quantization: recipe, of the training alone, becomes that of both. */
+PARE_NODISCARD pare_status pare_qat_write(pare_qat *qat, pare_model *student);
+PARE_NODISCARD pare_status pare_qat_recipe(const pare_qat *qat, const pare_model *student,
+                                           const char **recipe);
+
+/* What stands under "qat" in the facts. */
+json_t *pare_qat_json(const pare_qat *qat, const pare_distill_options *training);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
