@@ -171,6 +171,7 @@ static pare_status put_schedule(facts *f, const pare_trainer *t)
 
 static pare_status put_options(facts *f, const pare_trainer *t)
 {
+    static const char *const norms[] = {"train", "frozen", "half"};
     const pare_distill_options *o = &t->options;
     PARE_TRY(put(f, "loss", loss_text(f, &o->loss)));
     PARE_TRY(put_number(f, "batch", t->batch));
@@ -179,8 +180,7 @@ static pare_status put_options(facts *f, const pare_trainer *t)
     PARE_TRY(put_optimizer(f, o));
     PARE_TRY(put_schedule(f, t));
     PARE_TRY(put_zeros(f, o));
-    PARE_TRY(
-        put(f, "BatchNormalization", o->batchnorm == PARE_BATCHNORM_FROZEN ? "frozen" : "train"));
+    PARE_TRY(put(f, "BatchNormalization", norms[o->batchnorm]));
     PARE_TRY(put_number(f, "samples for its statistics", o->norm_samples));
     PARE_TRY(put_augment(f, &o->augment));
     PARE_TRY(put_scales(f, o));
@@ -215,6 +215,7 @@ static pare_status put_place(facts *f, const pare_trainer *t)
     static const char *const isa[] = {"portable", "AVX2", "AVX-512", "AVX-512 with VNNI"};
     pare_hash sum = {0};
     add_plan(&sum, t->learn.plan);
+    add_plan(&sum, t->late.plan);
     add_plan(&sum, t->check.plan);
     add_plan(&sum, t->teacher.plan);
     PARE_TRY(put(f, "instruction set", isa[pare_cpu_isa()]));

@@ -55,6 +55,12 @@ else
     fail untrained_same "the outputs differ: $(grep max_abs_error v.json)"
 fi
 
+# A training that went on is the one that nothing stopped: the student is quantized anew, the same.
+works kept $mlp --student half.onnx $train --qat int8 -o first.onnx --steps 24 --lr 3e-4 --log s8.jsonl --checkpoint kept --patience 1 --validate-every 2
+works resumed $mlp --student half.onnx $train --qat int8 -o resumed.onnx --steps 24 --lr 3e-4 --log s8.jsonl --checkpoint kept --patience 1 --validate-every 2 --resume
+same resumed_same first.onnx resumed.onnx
+refuses resumed_other 1 'kept' $mlp --student half.onnx $train --qat int8 --activations u8 -o x.onnx --steps 24 --lr 3e-4 --log s8.jsonl --checkpoint kept --patience 1 --validate-every 2 --resume
+
 # --- from a quantized one ---
 works from_s8 $mlp --student q.onnx $train --qat int8 -o again.onnx --steps 8 --json again.json
 not_worse from_s8_not_worse again.json
