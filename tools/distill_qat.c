@@ -85,6 +85,7 @@ static pare_status make_graph(pare_qat *q, const pare_model *student, const pare
 {
     PARE_TRY(pare_model_clone(q->tool->ctx, &q->graph, student));
     PARE_TRY(pare_pass_fake_quantize(q->graph, &q->fakes, f32));
+    if (!f32) PARE_TRY(pare_pass_fake_spread(q->graph, &q->fakes, 1));
     for (int i = 0; i < q->fakes.count; i++)
         if (q->fakes.item[i].kind != PARE_FAKE_BIAS) return PARE_OK;
     return PARE_FAIL(q->tool->ctx, INPUT,

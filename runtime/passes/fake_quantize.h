@@ -63,6 +63,13 @@ typedef struct pare_fakes {
 PARE_NODISCARD pare_status pare_pass_fake_quantize(pare_model *model, pare_fakes *out,
                                                    const pare_model *f32);
 
+/* Moves master weights that came of integers alone to points evenly spread over what rounds to
+   these: the graph computes the same. In the midst of their steps all of them would be as far from
+   the next integer, so that short trainings would move none and longer ones whole tensors at once.
+   Zeros stay zeros. A function of the seed and the list. */
+PARE_NODISCARD pare_status pare_pass_fake_spread(pare_model *trained, const pare_fakes *fakes,
+                                            uint64_t seed);
+
 /* Writes trained numbers into the file's model, the one that the pass was given as it was before;
    trained: the pass' model with other numbers in its constants. Weights are rounded with their
    scales to [low, high], scales go to every place that held them, biases are rounded to the steps

@@ -205,6 +205,58 @@ static void masters_come_from_the_float_model(void **state)
     graph_close(&file);
 }
 
+static void masters_of_integers_are_spread(void **state)
+{
+    const float x[3] = {1.125f, -0.9f, 70};
+    graph_case file, graph, other;
+    pare_fakes fakes;
+    float want[2], got[2];
+    (void)state;
+    build(&file, false);
+    make(&file, &other, &fakes, NULL);
+    make(&file, &graph, &fakes, NULL);
+    const float *before = floats(&other, "w");
+    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_OK);
+    const float *w = floats(&graph, "w");
+    for (int i = 0; i < 6; i++) {
+        const float steps = (w[i] - before[i]) / weight_scales[i % 2];
+        assert_true(fabsf(steps) < 0.5f);
+        assert_true(weights[i] ? steps != 0 : w[i] == 0);
+    }
+    assert_true(w[0] - before[0] != w[2] - before[2]);
+    graph_run(&file, 2, (int64_t[]){1, 3}, x, want, 2);
+    graph_run(&graph, 2, (int64_t[]){1, 3}, x, got, 2);
+    assert_memory_equal(got, want, sizeof want);
+    assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+    assert_memory_equal(graph_value(&file, "w_quantized")->data->data, weights, sizeof weights);
+    assert_int_equal(pare_pass_fake_spread(other.model, &fakes, 1), PARE_OK);
+    assert_memory_equal(floats(&other, "w"), w, sizeof weights * sizeof *w);
+    graph.ctx.fail_after = 0;
+    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_MEMORY);
+    graph.ctx.fail_after = -1;
+    graph_close(&graph);
+    graph_close(&other);
+    graph_close(&file);
+}
+
+/* A float model's are where it has them. */
+static void masters_of_floats_are_not_spread(void **state)
+{
+    const float source[6] = {50.1f, -31.75f, 1.4f, 0, -24.9f, 31.8f};
+    graph_case file, graph, f32;
+    pare_fakes fakes;
+    (void)state;
+    build(&file, false);
+    graph_open(&f32, 17);
+    graph_floats(&f32, "w", 2, (int64_t[]){3, 2}, source);
+    make(&file, &graph, &fakes, f32.model);
+    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_OK);
+    assert_memory_equal(floats(&graph, "w"), source, sizeof source);
+    graph_close(&graph);
+    graph_close(&f32);
+    graph_close(&file);
+}
+
 static void trained_numbers_are_rounded(void **state)
 {
     graph_case file, graph;
@@ -438,6 +490,8 @@ int main(void)
         cmocka_unit_test(what_is_listed),
         cmocka_unit_test(untrained_it_stays),
         cmocka_unit_test(masters_come_from_the_float_model),
+        cmocka_unit_test(masters_of_integers_are_spread),
+        cmocka_unit_test(masters_of_floats_are_not_spread),
         cmocka_unit_test(trained_numbers_are_rounded),
         cmocka_unit_test(a_large_bias_raises_its_scale),
         cmocka_unit_test(damaged_numbers_are_refused),
