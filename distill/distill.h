@@ -81,6 +81,15 @@ typedef enum pare_batchnorm_mode {
                               stays and the other weights settle on it */
 } pare_batchnorm_mode;
 
+/* What the tensors between the operators of training are stored in. Weights, their gradients and
+   what the optimizer keeps are f32, as are the loss and all sums; validation is of the f32 weights.
+ */
+typedef enum pare_train_precision {
+    PARE_TRAIN_F32,
+    PARE_TRAIN_BF16, /* rounded to bf16; on the CPU operators compute in f32 between */
+    PARE_TRAIN_FP16  /* for GPUs: PARE_UNSUPPORTED on the CPU */
+} pare_train_precision;
+
 /* A scale of FakeQuantize (runtime/passes/fake_quantize.h lists them) that is learned beside the
    weights: learned step size quantization (Esser et al. 2020). Its gradient is multiplied by
    gradient_scale; its learning rate is the weights' times its own size at the start, so that steps
@@ -124,7 +133,8 @@ typedef struct pare_distill_options {
     int64_t norm_samples; /* TRAIN: from so many samples the running statistics are estimated anew
                              before the first step, and used where the held-out loss is lower with
                              them: pruning changes what a layer reads. 0: they are as they came */
-    pare_augment augment; /* of the training images */
+    pare_train_precision precision;
+    pare_augment augment;            /* of the training images */
     const pare_distill_scale *scale; /* scales to learn; others stay */
     int scale_count;
     uint64_t seed;

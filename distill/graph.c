@@ -4,6 +4,7 @@
    What it does not reach becomes constant again. */
 #include "distill/graph.h"
 #include "distill/inputs.h"
+#include "distill/precision.h"
 #include "runtime/passes/passes.h"
 
 #include <stdio.h>
@@ -218,13 +219,27 @@ static pare_status make_plan(pare_train_graph *g, const pare_weights *weights, b
     return PARE_OK;
 }
 
+static pare_status append_loss(pare_train_graph *g, pare_teacher *teacher,
+                               const pare_graph_options *options)
+{
+    const pare_graph *graph = g->model->graph;
+    const int before = graph->node_count;
+    PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
+    g->loss_nodes = graph->node_count - before;
+    g->loss_node = pare_arena_memdup(&g->model->arena, graph->node + before,
+                                     (size_t)g->loss_nodes * sizeof *g->loss_node);
+    return g->loss_node ? PARE_OK : PARE_MEMORY;
+}
+
 static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights *weights,
                         const pare_data *data, const pare_graph_options *options)
 {
     PARE_TRY(pare_model_clone(g->ctx, &g->model, g->student));
     PARE_TRY(prepare(g, weights, data, options->norms));
-    PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
+    PARE_TRY(append_loss(g, teacher, options));
     PARE_TRY(options->learn ? differentiate(g, weights, options->later) : set_outputs(g));
+    if (options->precision == PARE_TRAIN_BF16)
+        PARE_TRY(pare_precision_bf16(g->model, g->loss_node, g->loss_nodes));
     return make_plan(g, weights, options->learn);
 }
 

@@ -31,6 +31,8 @@ typedef struct pare_train_graph {
     const pare_model *student; /* as it was given */
     pare_model *model;
     pare_loss_nodes nodes;
+    pare_node **loss_node; /* (loss_nodes): what was appended behind the student */
+    int loss_nodes;
     pare_gradient gradient; /* names by weight */
     pare_plan *plan;
     pare_feed *feed;  /* (plan's inputs) */
@@ -48,6 +50,7 @@ typedef struct pare_graph_options {
     bool learn; /* with gradients */
     bool norms; /* BatchNormalization uses its batch's statistics; with learn */
     bool later; /* a graph that learns was made of these weights: they stay the same list */
+    pare_train_precision precision;
     int64_t rows;
 } pare_graph_options;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/trainer.h"
 #include "distill/inputs.h"
+#include "distill/precision.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -152,6 +153,7 @@ static pare_status make_late(pare_trainer *t)
     const pare_graph_options options = {.loss = &t->options.loss,
                                         .has_labels = pare_data_has_labels(t->data),
                                         .learn = true,
+                                        .precision = t->options.precision,
                                         .later = true,
                                         .rows = t->rows};
     return pare_train_graph_new(t->ctx, &t->late, t->student, &t->teacher, &t->weights, t->data,
@@ -163,6 +165,7 @@ static pare_status make_graphs(pare_trainer *t)
     pare_graph_options options = {.loss = &t->options.loss,
                                   .has_labels = pare_data_has_labels(t->data),
                                   .learn = true,
+                                  .precision = t->options.precision,
                                   .norms = t->options.batchnorm != PARE_BATCHNORM_FROZEN,
                                   .rows = t->rows};
     PARE_TRY(pare_teacher_open(t->ctx, &t->teacher, t->teacher_file, t->student, t->data, t->rows));
@@ -172,6 +175,7 @@ static pare_status make_graphs(pare_trainer *t)
                                   &options));
     if (t->options.batchnorm == PARE_BATCHNORM_HALF && t->learn.norm_count) PARE_TRY(make_late(t));
     options.learn = options.norms = false;
+    options.precision = PARE_TRAIN_F32;
     options.has_labels = pare_data_has_labels(t->held.data);
     return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
                                 &options);
@@ -213,6 +217,7 @@ pare_status pare_trainer_open(pare_trainer *t)
 {
     if (t->options.threads < 1) t->options.threads = pare_cpu_cores();
     PARE_TRY(check_terms(t));
+    PARE_TRY(pare_precision_check(t->ctx, t->options.precision));
     PARE_TRY(choose_slices(t));
     PARE_TRY(choose_samples(t));
     choose_steps(t);

@@ -18,7 +18,7 @@ typedef struct distill_options {
     const char *teacher, *student, *output, *held_out, *log, *loss, *augment;
     double epochs, rate, momentum, decay, clip, average;
     int64_t norm_samples, steps, batch, accumulate, warmup, validate_every, patience, seed;
-    int optimizer, schedule, zeros, batchnorm;
+    int optimizer, schedule, zeros, batchnorm, precision;
     pare_checkpoint_options checkpoint;
     bool external_data;
 } distill_options;
@@ -72,6 +72,10 @@ static const pare_option table[] = {
      "samples from which statistics of BatchNormalization are estimated anew before the first "
      "step, "
      "for use where the held-out loss is lower with them; 0: none (512)"},
+    {"precision", 0, PARE_OPTION_CHOICE, "f32|bf16|fp16", offsetof(distill_options, precision), 0,
+     0,
+     "what tensors between operators are rounded to in training; weights and sums stay f32 (f32); "
+     "fp16 needs a GPU"},
     {"qat", 0, PARE_OPTION_CHOICE, "int8", offsetof(distill_options, qat.on), 0, 0,
      "quantize the student as 'pare quantize' does, or take one that is quantized, and train it "
      "so"},
@@ -167,6 +171,7 @@ static pare_status read_options(job *j)
     d->warmup = o->warmup;
     d->clip = o->clip;
     d->average = o->average;
+    d->precision = (pare_train_precision)o->precision;
     if (o->norm_samples >= 0) d->norm_samples = o->norm_samples;
     if (o->batchnorm >= 0) d->batchnorm = (pare_batchnorm_mode)o->batchnorm;
     if (o->augment) PARE_TRY(pare_augment_parse(j->tool->ctx, &d->augment, o->augment));
@@ -226,6 +231,8 @@ static const char *recipe_of(job *j)
     if (text && j->qat.graph)
         text = pare_arena_printf(arena, "%s qat=int8 scales=%s", text,
                                  d->scale_count ? "learned" : "fixed");
+    if (text && d->precision == PARE_TRAIN_BF16)
+        text = pare_arena_printf(arena, "%s precision=bf16", text);
     if (text && j->o->augment)
         text = pare_arena_printf(arena, "%s augment=%s", text, j->o->augment);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);

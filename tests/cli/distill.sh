@@ -46,6 +46,8 @@ refuses both_lengths 2 "--epochs|--steps" $distill --student half.onnx $train -o
 refuses loss_words 2 "kl2" $distill --student half.onnx $train -o x.onnx --loss kl2
 refuses momentum_of_adamw 2 "--momentum" $distill --student half.onnx $train -o x.onnx --momentum 0.5
 refuses estimate_of_frozen 2 "--bn-estimate|frozen" $distill --student half.onnx $train -o x.onnx --bn frozen --bn-estimate 64
+works bf16 $distill --student half.onnx $train -o short.onnx --steps 5 --precision bf16
+refuses fp16 1 "fp16|GPU|bf16" $distill --student half.onnx $train -o x.onnx --precision fp16
 refuses augment_words 2 "turn|flip" $distill --student half.onnx $train -o x.onnx --augment turn
 refuses feature 1 "nowhere" $distill --student half.onnx $train -o x.onnx --loss feature:nowhere
 refuses over_student 1 "half.onnx" $distill --student half.onnx $train -o half.onnx
