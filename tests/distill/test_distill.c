@@ -475,6 +475,33 @@ static void statistics_are_estimated_anew(void **state)
     }
 }
 
+/* The first n allocations succeed, for all n until all do: bf16 and the estimate among them. */
+static void every_allocation_may_fail(void **state)
+{
+    distill_case c;
+    pare_status st = PARE_MEMORY;
+    long n = 0;
+    (void)state;
+    open_normalized(&c, PARE_BATCHNORM_TRAIN, 1);
+    c.options.norm_samples = 1000;
+    c.options.precision = PARE_TRAIN_BF16;
+    c.options.steps = 1;
+    const float *mean = distill_weight(&c.student, "mean0");
+    for (; st != PARE_OK; n++) {
+        pare_ctx_clear(c.ctx);
+        c.ctx->fail_after = n;
+        st = distill_run(&c, NULL);
+        if (st == PARE_OK) break;
+        if (st != PARE_MEMORY) fail_msg("allocation %ld: %d, %s", n, st, c.ctx->message);
+        assert_true(*c.ctx->message);
+        assert_ptr_equal(distill_weight(&c.student, "mean0"), mean);
+    }
+    c.ctx->fail_after = -1;
+    assert_true(n > 100);
+    assert_int_equal(c.result.estimated, 1);
+    distill_close(&c);
+}
+
 /* The teacher's are others than the data's: the student's, which are the teacher's, stay. */
 static void worse_statistics_are_not_used(void **state)
 {
@@ -620,6 +647,7 @@ int main(void)
         cmocka_unit_test(a_training_begins_where_one_ended),
         cmocka_unit_test(statistics_are_estimated_anew),
         cmocka_unit_test(worse_statistics_are_not_used),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(running_statistics_follow_the_batch),
         cmocka_unit_test(frozen_statistics_stay),
         cmocka_unit_test(statistics_freeze_after_half_of_the_steps),
