@@ -162,9 +162,11 @@ typedef struct pare_distill_options {
    zeros kept from 20 % on, statistics of BatchNormalization estimated from 512 samples. */
 void pare_distill_defaults(pare_distill_options *out);
 /* The same, but what serves a net with FakeQuantize nodes, which starts from weights that are
-   nearly right: rate 1e-4, BatchNormalization (where quantization did not fold it)
-   PARE_BATCHNORM_HALF. */
+   nearly right: rate 3e-5, BatchNormalization (where quantization did not fold it)
+   PARE_BATCHNORM_HALF. The loss for it holds the logits themselves, too, of which KL sees
+   differences alone. */
 void pare_distill_defaults_qat(pare_distill_options *out);
+#define PARE_DISTILL_QAT_LOSS "kl:2,mse"
 
 typedef enum pare_distill_end {
     PARE_DISTILL_COMPLETE,

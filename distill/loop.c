@@ -36,7 +36,7 @@ void pare_distill_defaults(pare_distill_options *out)
 void pare_distill_defaults_qat(pare_distill_options *out)
 {
     pare_distill_defaults(out);
-    out->rate = 1e-4;
+    out->rate = 3e-5;
     out->batchnorm = PARE_BATCHNORM_HALF;
 }
 

@@ -44,11 +44,11 @@ static const pare_option table[] = {
      "batches whose gradients make one step (1)"},
     {"loss", 0, PARE_OPTION_TEXT, "TERM,...", offsetof(distill_options, loss), 0, 0,
      "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce (with labels); "
-     "TERM*W weighs one (kl:2)"},
+     "TERM*W weighs one (kl:2; with --qat kl:2,mse)"},
     {"optimizer", 0, PARE_OPTION_CHOICE, "adamw|sgd", offsetof(distill_options, optimizer), 0, 0,
      "how a step is made of gradients (adamw)"},
     {"lr", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, rate), 0, 1e3,
-     "highest learning rate (1e-3; with --qat 1e-4)"},
+     "highest learning rate (1e-3; with --qat 3e-5)"},
     {"schedule", 0, PARE_OPTION_CHOICE, "cosine|step|constant", offsetof(distill_options, schedule),
      0, 0, "what becomes of it (cosine, down to 0)"},
     {"warmup", 0, PARE_OPTION_INT, "N", offsetof(distill_options, warmup), 0, 1e12,
@@ -124,6 +124,7 @@ typedef struct job {
     pare_source source;
     pare_data *held_out;
     pare_qat qat;
+    const char *loss; /* its words */
     pare_distill_options options;
     pare_distill_log log;
     pare_distill_result result;
@@ -157,7 +158,8 @@ static pare_status read_options(job *j)
         pare_distill_defaults_qat(d);
     else
         pare_distill_defaults(d);
-    if (o->loss) PARE_TRY(pare_distill_parse_loss(&j->tool->arena, o->loss, &d->loss));
+    j->loss = o->loss ? o->loss : o->qat.on >= 0 ? PARE_DISTILL_QAT_LOSS : "kl:2";
+    PARE_TRY(pare_distill_parse_loss(&j->tool->arena, j->loss, &d->loss));
     if (o->epochs > 0) d->epochs = o->epochs;
     if (o->batch) d->batch = o->batch;
     if (o->accumulate) d->accumulate = (int)o->accumulate;
@@ -217,7 +219,7 @@ static const char *recipe_of(job *j)
     pare_arena *arena = &j->tool->arena;
     const char *text = pare_arena_printf(
         arena, "distill loss=%s optimizer=%s lr=%.10g schedule=%s steps=%lld of=%lld batch=%lld",
-        j->o->loss ? j->o->loss : "kl:2", optimizers[d->optimizer], d->rate, schedules[d->schedule],
+        j->loss, optimizers[d->optimizer], d->rate, schedules[d->schedule],
         (long long)j->result.best_step, (long long)j->result.steps, (long long)j->result.batch);
     if (text && d->accumulate > 1)
         text = pare_arena_printf(arena, "%s accumulate=%d", text, d->accumulate);
