@@ -166,7 +166,8 @@ static pare_status place_any(pare_node *node)
     }
     for (int i = 0; i < node->in_count; i++)
         nhwc = nhwc || (node->in[i] && node->in[i]->nhwc && !node->in[i]->data);
-    for (int i = 0; i < node->out_count; i++)
+    const int images = is_ours(node, "FakeQuantizeGrad") ? 1 : node->out_count; /* dX, dScale */
+    for (int i = 0; i < images; i++)
         outputs = outputs && (!node->out[i] || node->out[i]->shape.rank == 4);
     if (!nhwc || !outputs || (node->out_count > 1 && node->out[0] && is_seen(node->out[0])))
         return PARE_OK;
