@@ -80,7 +80,7 @@ static const pare_option table[] = {
      "quantize the student as 'pare quantize' does, or take one that is quantized, and train it "
      "so"},
     {"qat-scales", 0, PARE_OPTION_CHOICE, "fixed|learned", offsetof(distill_options, qat.scales), 0,
-     0, "--qat: steps of the integers stay what calibration chose, or are learned (fixed)"},
+     0, "--qat: steps of the integers stay what calibration chose, or are learned (learned)"},
     {"qat-samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, qat.samples), 1, 1e15,
      "--qat: samples of --data to calibrate on, evenly spaced (512)"},
     PARE_INT8_ROWS(distill_options, qat.int8, "--qat: "),
@@ -143,6 +143,10 @@ static pare_status check(pare_tool *tool, const distill_options *o)
     if (o->batchnorm == PARE_BATCHNORM_FROZEN)
         PARE_TRY(pare_refuse_options(tool, "with --bn frozen", of_norms));
     PARE_TRY(pare_qat_check(tool, &o->qat));
+    if (o->qat.on >= 0 && o->precision != PARE_TRAIN_F32)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "distill: --qat and --precision exclude each other: between the steps of "
+                         "integers, training computes in f32, as the INT8 file does");
     if (o->epochs > 0 && o->steps)
         return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
     return PARE_OK;

@@ -23,7 +23,7 @@ typedef struct pare_qat_options {
 
 #define PARE_QAT_DEFAULTS                                                                          \
     {                                                                                              \
-        .on = -1, .samples = -1, .int8 = PARE_INT8_DEFAULTS                                        \
+        .on = -1, .scales = PARE_QAT_LEARNED, .samples = -1, .int8 = PARE_INT8_DEFAULTS            \
     }
 
 typedef struct pare_qat {

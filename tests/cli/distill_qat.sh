@@ -37,10 +37,14 @@ works bench "$pare" bench -q s8.onnx --iterations 3 --duration 0 --warmUp 0
 for part in 'int8 activations=s8' 'distill loss=' 'qat=int8' pare.ranges_hash pare.data_hash pare.source_hash; do
     if grep -aqF -e "$part" s8.onnx; then pass "manifest_$(echo "$part" | tr -c 'a-z0-9\n' _)"; else fail manifest "'$part' is missing"; fi
 done
-works cnn_u8 $cnn $train --qat int8 --activations u8 --method minmax --qat-samples 64 --qat-scales learned -o u8.onnx --steps 4 --json u8.json
+works cnn_u8 $cnn $train --qat int8 --activations u8 --method minmax --qat-samples 64 -o u8.onnx --steps 4 --json u8.json
 not_worse cnn_u8_not_worse u8.json
 if grep -q '"scales": "learned"' u8.json && grep -q '"samples": 64' u8.json; then pass u8_facts; else fail u8_facts "$(grep -A12 '"qat"' u8.json | tr '\n' ' ')"; fi
 if grep -aqF 'int8 activations=u8 target=onnxruntime weights=channel method=minmax' u8.onnx; then pass u8_recipe; else fail u8_recipe "no such recipe in u8.onnx"; fi
+# No gradient of a pair is left to the plain kernels, whatever lies in memory how.
+"$pare" distill --verbose --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train --qat int8 --range 0:200 --steps 1 -o x.onnx >.test.out 2>.test.err
+if has dense_fake_quantize_grad_f32 .test.err && ! has ref_fake_quantize .test.err; then pass kernels; else fail kernels "$(grep -m1 ref_fake_quantize .test.err)"; fi
+rm -f x.onnx
 works part $mlp --student "$zoo/mlp.onnx" $train --qat int8 --skip /1/Gemm --weights tensor --no-bias-correction -o part.onnx --steps 2
 works sparse "$pare" prune -q "$zoo/mlp.onnx" -o sparse.onnx --sparsity 0.5
 works sparse_trains $mlp --student sparse.onnx $train --qat int8 -o sparse8.onnx --steps 4
@@ -65,7 +69,7 @@ refuses resumed_other 1 'kept' $mlp --student half.onnx $train --qat int8 --acti
 works from_s8 $mlp --student q.onnx $train --qat int8 -o again.onnx --steps 8 --json again.json
 not_worse from_s8_not_worse again.json
 if grep -q '"student": "int8"' again.json; then pass from_s8_facts; else fail from_s8_facts "$(grep '"student"' again.json)"; fi
-works from_trained $mlp --student s8.onnx $train --qat int8 --qat-scales learned -o more.onnx --steps 2
+works from_trained $mlp --student s8.onnx $train --qat int8 --qat-scales fixed -o more.onnx --steps 2
 works sparse8 "$pare" quantize -q sparse.onnx -o sparse.q.onnx --data "$data/train.h5" --samples 200
 "$pare" distill --teacher "$zoo/mlp.onnx" --student sparse.q.onnx $train --qat int8 -o zeros.onnx --steps 2 >.test.out 2>.test.err
 if has 'zeros keep' .test.err; then pass zeros_warned; else fail zeros_warned "$(cat .test.err)"; fi
@@ -78,6 +82,8 @@ refuses no_qat_activations 2 '--activations|without --qat' $mlp --student "$zoo/
 refuses calibrated_again 2 '--activations|quantized' $mlp --student q.onnx $train --qat int8 --activations u8 -o x.onnx
 refuses method 2 'method' $mlp --student "$zoo/mlp.onnx" $train --qat int8 --method best -o x.onnx
 refuses pattern 2 '/9/Gemm' $mlp --student "$zoo/mlp.onnx" $train --qat int8 --skip /9/Gemm -o x.onnx
+refuses bf16 2 '--qat|--precision' $mlp --student "$zoo/mlp.onnx" $train --qat int8 --precision bf16 -o x.onnx
+refuses fp16 2 '--qat|--precision' $mlp --student "$zoo/mlp.onnx" $train --qat int8 --precision fp16 -o x.onnx
 refuses words 2 'int4' $mlp --student "$zoo/mlp.onnx" $train --qat int4 -o x.onnx
 refuses nothing_left 1 'mlp.onnx' $mlp --student "$zoo/mlp.onnx" $train --qat int8 --skip 'op:Gemm' -o x.onnx
 "$pare" quantize -q "$zoo/mlp.onnx" -o fp16.onnx --precision fp16 >/dev/null

@@ -107,7 +107,7 @@ def one(net, word, options, x, folder, source):
     if net not in ('mlp', 'cnn'):
         return
     again = folder / 'again.onnx'
-    facts = train(net, plain, source, again, *learn, '--qat-scales', 'learned')
+    facts = train(net, plain, source, again, *learn, '--qat-scales', 'fixed')
     check(f'{name}/calibrated/form', form(again) == form(plain), 'other nodes or constants than before the training')
     check(f'{name}/calibrated/learnt', facts['best_step'] > 0, str(facts['after']))
     compare(f'{name}/calibrated', again, plain, x, folder)

@@ -108,7 +108,7 @@ def main():
         learned = run('distill', 'distill', '--teacher', mlp, '--student', 'p.onnx', '--data', 'e.h5', '-o', 'l.onnx', '--steps', '2',
                       '--batch', '16')
         run('distill_qat', 'distill', '--teacher', mlp, '--student', 'p.onnx', '--data', 'e.h5', '-o', 'lq.onnx', '--steps', '2',
-            '--batch', '16', '--qat', 'int8', '--qat-scales', 'learned', '--range', '0:60')
+            '--batch', '16', '--qat', 'int8', '--qat-scales', 'fixed', '--range', '0:60')
         run('distill_qat_again', 'distill', '--teacher', mlp, '--student', 'lq.onnx', '--data', 'e.h5', '-o', 'lqq.onnx', '--steps',
             '2', '--batch', '16', '--qat', 'int8')
         check('distill_held_out', learned.get('held_out', 0) > 0 and learned['held_out'] + learned['train_samples'] == 64)
