@@ -23,18 +23,24 @@ static const pare_tensor *copied_vector(const pare_node *node)
     return from->data->dtype == PARE_f32 && from->data->rank == 1 ? from->data : NULL;
 }
 
-/* The Identity's result becomes an initializer with the same content. */
+/* The Identity's result becomes an initializer with this content. Where the list of initializers
+   has room for one more, nothing fails. */
+static pare_status hand_over(pare_value *v, const pare_tensor *own)
+{
+    pare_value *from = v->producer->in[0];
+    pare_node_remove(v->producer);
+    pare_status st = pare_value_set_init(v, own);
+    if (!from->user_count && !from->is_output) pare_init_remove(from);
+    return st;
+}
+
 static pare_status separate(pare_value *v)
 {
     pare_model *model = v->graph->model;
-    pare_value *from = v->producer->in[0];
-    pare_tensor *own = pare_arena_memdup(&model->arena, from->data, sizeof *own);
+    pare_tensor *own = pare_arena_memdup(&model->arena, v->producer->in[0]->data, sizeof *own);
     if (!own) return PARE_MEMORY;
     own->name = v->name;
-    pare_node_remove(v->producer);
-    PARE_TRY(pare_value_set_init(v, own));
-    if (!from->user_count && !from->is_output) pare_init_remove(from);
-    return PARE_OK;
+    return hand_over(v, own);
 }
 
 pare_status pare_weights_separate(pare_model *model)
@@ -231,14 +237,28 @@ void pare_weights_restore_statistics(pare_weights *w) { copy_statistics(w, w->va
 
 /* --- back into the student --- */
 
+/* Room for the vectors that become initializers. */
+static pare_status make_room(const pare_weights *w, pare_model *student)
+{
+    pare_values *init = &student->graph->init;
+    const int count = init->count;
+    pare_status st = PARE_OK;
+    for (int i = 0; i < w->count && st == PARE_OK; i++)
+        if (w->item[i].copied)
+            st = pare_values_add(student->graph, init,
+                                 pare_graph_find_own(student->graph, w->item[i].name));
+    init->count = count;
+    return st;
+}
+
 pare_status pare_weights_pack(const pare_weights *w, pare_model *student, const float *from,
                               pare_tensor ***out)
 {
+    PARE_TRY(make_room(w, student));
     pare_tensor **list = pare_arena_alloc(&student->arena, (size_t)w->count + 1, sizeof *list);
     if (!list) return PARE_MEMORY;
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
-        if (item->copied) PARE_TRY(separate(pare_graph_find_own(student->graph, item->name)));
         list[i] = pare_arena_memdup(&student->arena, item->tensor, sizeof *list[i]);
         if (!list[i]) return PARE_MEMORY;
         if (item->copied) list[i]->name = item->name;
@@ -255,7 +275,9 @@ void pare_weights_store(const pare_weights *w, pare_model *student, pare_tensor 
         pare_value *v = pare_graph_find_own(student->graph, w->item[i].name);
         if (v->data)
             v->data = tensors[i];
-        else
+        else if (w->item[i].copied && hand_over(v, tensors[i]) != PARE_OK)
+            return; /* pack made room: it does not come to this */
+        else if (v->producer)
             for (int k = 0; k < v->producer->attr_count; k++)
                 if (!strcmp(v->producer->attr[k].name, "value"))
                     v->producer->attr[k].tensor = tensors[i];
