@@ -182,7 +182,7 @@ static pare_status put_options(facts *f, const pare_trainer *t)
     PARE_TRY(put_zeros(f, o));
     PARE_TRY(put(f, "BatchNormalization", norms[o->batchnorm]));
     PARE_TRY(put(f, "precision", o->precision == PARE_TRAIN_BF16 ? "bf16" : "f32"));
-    PARE_TRY(put_number(f, "samples for its statistics", o->norm_samples));
+    PARE_TRY(put_number(f, "number of samples for statistics", o->norm_samples));
     PARE_TRY(put_augment(f, &o->augment));
     PARE_TRY(put_scales(f, o));
     PARE_TRY(put(f, "seed", pare_arena_printf(f->arena, "%" PRIu64, o->seed)));

@@ -261,6 +261,7 @@ static pare_status begin(loop *l)
     l->earlier = l->s.data;
     if (l->keeper.resumed >= 0) return PARE_OK;
     PARE_TRY(pare_trainer_estimate(&l->t));
+    l->s.estimated = l->t.estimated;
     memcpy(w->best, w->value, w->floats * sizeof *w->value);
     return PARE_OK;
 }
@@ -275,7 +276,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .train_samples = l->t.sample_count,
                                .held_out = l->t.held.count,
                                .weights = l->t.weights.trained,
-                               .estimated = l->t.estimated,
+                               .estimated = (int)l->s.estimated,
                                .before = l->s.before,
                                .after = l->s.best,
                                .resumed = l->keeper.resumed,

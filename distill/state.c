@@ -34,7 +34,7 @@ static pare_status check_state(const pare_keeper *k)
     const pare_train_state *s = k->state;
     const bool good = s->step >= 0 && s->step <= k->trainer->steps && s->told <= s->step &&
                       s->told >= s->step - 1 && s->since_best >= 0 && s->best_step >= 0 &&
-                      s->best_step <= s->step;
+                      s->best_step <= s->step && s->estimated >= 0 && s->estimated <= INT32_MAX;
     if (good) return PARE_OK;
     return PARE_FAIL(k->trainer->ctx, INPUT,
                      "%s: is damaged (step %" PRId64 " of %" PRId64 ", best %" PRId64

@@ -15,6 +15,7 @@ typedef struct pare_train_state {
                                 between the two; -1: none */
     int64_t since_best;      /* validations */
     int64_t best_step;       /* 0: the student as it came */
+    int64_t estimated;       /* BatchNormalization nodes that began with statistics made anew */
     double loss, norm, rate; /* of the last step */
     pare_distill_score before, best;
     pare_hash data; /* sum over the samples trained on, with the times each was read */

@@ -100,6 +100,22 @@ has "training goes on behind step" .test.err && pass says_resumed || fail says_r
 same stopped_same_bytes
 refuses no_log 1 "words.txt|no log" $distill -q -o out.onnx --log words.txt --checkpoint stopped --resume
 
+# --- a student that is quantized first ---
+qat="$distill -q --qat int8 --qat-scales learned --steps 16"
+rm -f out.onnx out.jsonl
+works qat $qat -o qat.onnx --log qat.jsonl
+$qat -o out.onnx --log out.jsonl --checkpoint of_qat --threads 1 >.test.out 2>.test.err &
+while [ "$(lines out.jsonl)" -le 9 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+kill -KILL $! 2>/dev/null
+wait $! 2>/dev/null
+works qat_goes_on $qat -o out.onnx --log out.jsonl --checkpoint of_qat --resume --json facts.json
+if cmp -s qat.onnx out.onnx && cmp -s qat.jsonl out.jsonl && has '"resumed": ' facts.json; then
+    pass qat_same_bytes
+else
+    fail qat_same_bytes "$(cmp qat.onnx out.onnx 2>&1) $(cmp qat.jsonl out.jsonl 2>&1)"
+fi
+refuses other_quantization 1 "its student is" $qat --activations u8 -o out.onnx --checkpoint of_qat --resume
+
 # --- the disk is full, or the folder is gone: a warning, and the same result ---
 limited() { (ulimit -f 64 && exec "$@"); } # 32 KiB: the log fits, a checkpoint does not
 rm -rf ck out.onnx out.jsonl

@@ -138,6 +138,7 @@ static void same_run(const run *a, const run *b)
     assert_int_equal(x->end, y->end);
     assert_int_equal(x->steps, y->steps);
     assert_int_equal(x->best_step, y->best_step);
+    assert_int_equal(x->estimated, y->estimated);
     assert_memory_equal(&x->before, &y->before, sizeof x->before);
     assert_memory_equal(&x->after, &y->after, sizeof x->after);
     assert_string_equal(x->data_hash, y->data_hash);
@@ -219,6 +220,17 @@ static void scales(distill_case *c)
     c->options.validate_every = 3;
 }
 
+/* The statistics begin anew, and freeze behind half of the steps. */
+static void half(distill_case *c)
+{
+    normalized(c);
+    float *mean = (float *)(uintptr_t)distill_weight(&c->student, "mean");
+    for (int i = 0; i < HIDDEN; i++) mean[i] = 9; /* far off */
+    c->options.batchnorm = PARE_BATCHNORM_HALF;
+    c->options.precision = PARE_TRAIN_BF16;
+    c->options.checkpoint.every = 1;
+}
+
 /* Far too fast: it ends by patience. */
 static void impatient(distill_case *c)
 {
@@ -230,7 +242,7 @@ static void impatient(distill_case *c)
     c->options.checkpoint.every = 4;
 }
 
-static const settings all[] = {adamw, sgd, normalized, scales, impatient};
+static const settings all[] = {adamw, sgd, normalized, scales, half, impatient};
 enum { ALL = sizeof all / sizeof *all };
 
 /* --- cut off anywhere --- */
@@ -246,6 +258,7 @@ static void a_killed_run_goes_on(void **state)
         distill_expect_ok(&whole.c, NULL);
         assert_int_equal(whole.c.result.resumed, -1);
         assert_int_equal(whole.c.result.checkpoint, -1);
+        assert_true(all[i] != half || whole.c.result.estimated == 1);
         int64_t latest = -1;
         for (int64_t k = 0; k <= whole.last; k++) {
             begin(&cut, all[i]);
@@ -500,6 +513,8 @@ static void change(pare_distill_options *o, int which)
     case 16: o->validate_every = 3; break;
     case 17: o->start = 16; break;
     case 18: o->zeros_from = 0; break;
+    case 19: o->precision = PARE_TRAIN_BF16; break;
+    case 20: o->norm_samples = 64; break;
     default: o->patience = 9; break;
     }
 }
@@ -526,6 +541,8 @@ static void other_options_are_refused(void **state)
         "its distance of validations is 2, this run's is 3",
         "its first sample of the stream is 0, this run's is 16",
         "its treatment of zeros is keep from 0.2 on, this run's is keep from 0 on",
+        "its precision is f32, this run's is bf16",
+        "its number of samples for statistics is 512, this run's is 64",
         "its patience is 0, this run's is 9"};
     static run r;
     (void)state;

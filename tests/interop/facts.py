@@ -106,7 +106,8 @@ def main():
         check('quantize_bytes', quantized.get('output', {}).get('bytes') == size)
         run('prune', 'prune', mlp, '-o', 'p.onnx', '--macs', '0.5')
         learned = run('distill', 'distill', '--teacher', mlp, '--student', 'p.onnx', '--data', 'e.h5', '-o', 'l.onnx', '--steps', '2',
-                      '--batch', '16')
+                      '--batch', '16', '--checkpoint', 'kept', '--resume')
+        check('distill_checkpoint', learned['checkpoint']['step'] == 2 and 'resumed' not in learned)
         run('distill_qat', 'distill', '--teacher', mlp, '--student', 'p.onnx', '--data', 'e.h5', '-o', 'lq.onnx', '--steps', '2',
             '--batch', '16', '--qat', 'int8', '--qat-scales', 'fixed', '--range', '0:60')
         run('distill_qat_again', 'distill', '--teacher', mlp, '--student', 'lq.onnx', '--data', 'e.h5', '-o', 'lqq.onnx', '--steps',
