@@ -12,7 +12,7 @@ import runtimes
 from common import HERE, Failed, call
 
 BATCH, THREADS, ROUNDS = 128, 2, 3
-STEPS = 60
+STEPS = 40
 TIMED = ("cnn", "resnet", "mobilenet", "vit")
 RECOVERED = {  # net: how it is pruned, epochs, points of top-1 lost at most
     "cnn": [("--macs", "0.5", 1, 0.2), ("--macs", "0.25", 3, 1.5), ("--sparsity", "0.8", 1, 0.5),
@@ -35,8 +35,10 @@ def small_nets(options):
 def ours(options, net, folder):
     model, facts = folder / f"{net.name}_timed.onnx", folder / f"{net.name}_timed.json"
     model.unlink(missing_ok=True)
+    # few samples are held out, so that next to nothing but steps is timed
     outcome = call([options.pare, "distill", "--teacher", net.path, "--student", net.path,
                     "--data", nets.data_file(options, net, "train"), "-o", model, "--json", facts,
+                    "--val", nets.data_file(options, net, "t10k", BATCH), "--validate-every", STEPS,
                     "--steps", STEPS, "--batch", BATCH, "--threads", THREADS, "--quiet"])
     return json.loads(facts.read_text())["samples_per_s"], outcome.peak_bytes
 
@@ -53,30 +55,51 @@ def theirs(options, net, *words):
     return max(runs)
 
 
+def add_net_speed(options, results, net, folder, rivals):
+    """rivals: by name, further words for PyTorch; the ratios by that name."""
+    rounds = [(ours(options, net, folder), [theirs(options, net, *words) for words in rivals.values()])
+              for _ in range(ROUNDS)]
+    case, ratios = f"{net.name} batch {BATCH} t{THREADS}", {}
+    results.add("distill", case, "samples/s", statistics.median(own[0] for own, _ in rounds), "1/s")
+    for k, name in enumerate(rivals):
+        results.add("distill", case, f"samples/s, PyTorch {name}",
+                    statistics.median(others[k][0] for _, others in rounds), "1/s")
+        ratios[name] = statistics.median(own[0] / others[k][0] for own, others in rounds)
+        results.add("distill", case, f"samples/s, of PyTorch {name}", ratios[name], "x",
+                    ">= 0.8" if name == "eager" else None)
+    results.add("distill", case, "peak memory, of PyTorch eager",
+                max(own[1] for own, _ in rounds) / min(others[0][1] for _, others in rounds), "x",
+                "<= 0.8")
+    return ratios
+
+
+def rivals_of(options, net):
+    """Compiled code takes a compiler that PyTorch finds; without it the rest is measured."""
+    rivals = {"eager": [], "compiled": ["--compile"]}
+    try:
+        call([sys.executable, HERE / "distill_torch.py", net.name, nets.data_file(options, net, "train"),
+              "--batch", BATCH, "--steps", 2, "--threads", THREADS, "--compile"])
+    except Failed as error:
+        print(f"left out: PyTorch compiled: {error}", file=sys.stderr)
+        del rivals["compiled"]
+    return rivals
+
+
 def add_speed(options, results, folder):
-    ratios = {"eager": [], "compiled": []}
+    ratios = {}
     for net in small_nets(options):
         if net.name not in TIMED:
             continue
-        rounds = [(ours(options, net, folder), theirs(options, net),
-                   theirs(options, net, "--compile")) for _ in range(ROUNDS)]
-        mine, eager, compiled = ([r[k] for r in rounds] for k in range(3))
-        case = f"{net.name} batch {BATCH} t{THREADS}"
-        results.add("distill", case, "samples/s", statistics.median(s for s, _ in mine), "1/s")
-        for name, other in (("eager", eager), ("compiled", compiled)):
-            results.add("distill", case, f"samples/s, PyTorch {name}",
-                        statistics.median(s for s, _ in other), "1/s")
-            ratio = statistics.median(a[0] / b[0] for a, b in zip(mine, other))
-            ratios[name].append(ratio)
-            results.add("distill", case, f"samples/s, of PyTorch {name}", ratio, "x",
-                        ">= 0.8" if name == "eager" else None)
-        results.add("distill", case, "peak memory, of PyTorch eager",
-                    max(b for _, b in mine) / min(b for _, b in eager), "x", "<= 0.8")
+        try:
+            got = add_net_speed(options, results, net, folder, rivals_of(options, net))
+            for name, ratio in got.items():
+                ratios.setdefault(name, []).append(ratio)
+        except Failed as error:
+            results.fail("distill", f"{net.name} samples/s", error)
     for name, list_ in ratios.items():
-        if list_:
-            results.add("distill", "geometric mean", f"samples/s, of PyTorch {name}",
-                        math.exp(statistics.mean(map(math.log, list_))), "x",
-                        ">= 1.0" if name == "eager" else None)
+        results.add("distill", "geometric mean", f"samples/s, of PyTorch {name}",
+                    math.exp(statistics.mean(map(math.log, list_))), "x",
+                    ">= 1.0" if name == "eager" else None)
 
 
 # --- what comes back ---
@@ -123,10 +146,7 @@ def add_recovery(options, results, net, folder, way):
 def run(options, results):
     folder = options.work / "pare" / "distill"
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        add_speed(options, results, folder)
-    except Failed as error:
-        results.fail("distill", "samples/s", error)
+    add_speed(options, results, folder)
     for net in small_nets(options):
         for way in RECOVERED.get(net.name, []):
             try:

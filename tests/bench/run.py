@@ -9,11 +9,11 @@
 
 Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against others), interop
 (our files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of
-the time), prune_rival (full-size nets, beside torch-pruning), load (a 100 MB model; INT8 without
-VNNI). Each prints what it measured beside its target; all is written to tests/bench/results/DATE/ as
+the time), prune_rival (full-size nets, beside torch-pruning), distill (a step beside PyTorch's, and what
+training brings back), load (a 100 MB model; INT8 without VNNI). Each prints what it measured beside its target; all is written to tests/bench/results/DATE/ as
 results.json, CSV files and summary.md, with the machine and the versions. Files made on the way stay
 in --work and are used again. Needs numpy, h5py, onnx, onnxruntime; sympy and ml_dtypes to make the
-rival's files; prune_rival torch, torchvision and torch-pruning, too.
+rival's files; prune_rival torch, torchvision and torch-pruning, too; distill torch.
 Models or tools that are absent are left out with a note. A full run takes hours; the machine should
 be idle. Exit status 1 if a target was missed.
 """
@@ -29,6 +29,7 @@ import onnxruntime
 import nets
 import part_accuracy
 import part_calibration
+import part_distill
 import part_interop
 import part_latency
 import part_load
@@ -42,7 +43,8 @@ from common import HERE, ROOT, Results
 PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
          "calibration": part_calibration, "prune": part_prune,
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
-         "prune_rival": part_prune_rival, "load": part_load, "latency": part_latency}
+         "prune_rival": part_prune_rival, "distill": part_distill, "load": part_load,
+         "latency": part_latency}
 
 
 def find_ort():
