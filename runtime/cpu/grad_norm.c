@@ -3,6 +3,7 @@
    kernels sum in double. Sums over rows (dScale, dBias) are made in a fixed number of slices, one
    after the other, and added in slice order, so that results do not depend on threads. */
 #include "runtime/cpu/ref.h"
+#include "runtime/cpu/vmath.h"
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
@@ -48,6 +49,45 @@ static pare_status softmax_run(const pare_call *c)
         else
             softmax_lane_f32(to, dx->stride[a], d, dy->stride[a], v, y->stride[a], n, log);
     } while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+/* Lanes that lie whole, one after another, in vectors. */
+PARE_CLONES static void softmax_rows(float *restrict dx, const float *dy, const float *y,
+                                     int64_t rows, int64_t n, bool log)
+{
+    for (int64_t r = 0; r < rows; r++, dx += n, dy += n, y += n) {
+        double sum = 0;
+        if (log)
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
+                (double)dy[i];
+        else
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
+                (double)dy[i] * (double)y[i];
+        const float s = (float)sum;
+        if (log)
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - pare_vexp(y[i]) * s;
+        else
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - s);
+    }
+}
+
+static bool softmax_rows_can(const pare_prep *p)
+{
+    const int rank = p->in[0].rank;
+    const int64_t axis = pare_node_int(p->node, "axis", -1);
+    if (rank < 1 || (axis != -1 && axis != rank - 1) || p->out[0].dtype != PARE_f32) return false;
+    for (int i = 0; i < 2; i++)
+        if (p->in[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->in[i])) return false;
+    return pare_view_rowmajor(&p->out[0]);
+}
+
+static pare_status softmax_rows_run(const pare_call *c)
+{
+    const int64_t n = c->out[0].dim[c->out[0].rank - 1];
+    const int64_t rows = n ? pare_view_count(&c->out[0]) / n : 0;
+    softmax_rows(c->out[0].data, c->in[0].data, c->in[1].data, rows, n,
+                 pare_node_int(c->node, "log", 0) != 0);
     return PARE_OK;
 }
 
@@ -208,6 +248,8 @@ static pare_status cross_entropy_run(const pare_call *c)
     return PARE_OK;
 }
 
+static const pare_kernel vec_softmax_grad = {
+    .name = "vec_softmax_grad", .can = softmax_rows_can, .run = softmax_rows_run};
 static const pare_kernel ref_softmax_grad = {.name = "ref_softmax_grad",
                                              .can = pare_ref_can_f32_f64,
                                              .run = softmax_run,
@@ -221,6 +263,6 @@ static const pare_kernel ref_cross_entropy = {.name = "ref_cross_entropy",
                                               .can = pare_ref_can_f32_f64,
                                               .run = cross_entropy_run,
                                               .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_softmax_grad[] = {&ref_softmax_grad, NULL};
+const pare_kernel *const pare_cpu_softmax_grad[] = {&vec_softmax_grad, &ref_softmax_grad, NULL};
 const pare_kernel *const pare_cpu_layer_norm_grad[] = {&ref_layer_norm_grad, NULL};
 const pare_kernel *const pare_cpu_cross_entropy[] = {&ref_cross_entropy, NULL};

@@ -294,6 +294,23 @@ static int pool_grad_case(uint64_t seed)
     return 1;
 }
 
+static int softmax_grad_case(uint64_t seed)
+{
+    kernel_case k;
+    case_open(&k, "pare", "SoftmaxGrad", seed);
+    const int64_t dims[3] = {case_between(&k, 1, 3), case_between(&k, 1, 9),
+                             case_between(&k, 1, 70)};
+    case_input(&k, PARE_f32, 3, dims, false, 0, 1);
+    float *y = case_input(&k, PARE_f32, 3, dims, false, 0, 1);
+    const bool log = seed % 2;
+    for (int64_t i = 0; i < pare_view_count(&k.in[1]); i++) y[i] = log ? -fabsf(y[i]) : fabsf(y[i]);
+    case_set_int(&k, "axis", seed % 3 ? 2 : -1);
+    case_set_int(&k, "log", log);
+    int served = check(&k);
+    case_close(&k);
+    return served;
+}
+
 static void many(int (*one)(uint64_t seed), int cases)
 {
     const char *word = getenv("PARE_EXACT");
@@ -310,6 +327,8 @@ static void attention_agrees(void **state) { (void)state, many(attention_case, 6
 static void pools_agree(void **state) { (void)state, many(pool_case, 90); }
 
 static void pool_gradients_are_equal(void **state) { (void)state, many(pool_grad_case, 80); }
+
+static void softmax_gradients_agree(void **state) { (void)state, many(softmax_grad_case, 80); }
 
 /* --- canonical execution --- */
 
@@ -383,10 +402,13 @@ static void batches_do_not_matter(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_agree),   cmocka_unit_test(products_agree),
-        cmocka_unit_test(long_products_agree),  cmocka_unit_test(attention_agrees),
-        cmocka_unit_test(pools_agree),          cmocka_unit_test(pool_gradients_are_equal),
-        cmocka_unit_test(batches_do_not_matter)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions_agree),
+                                       cmocka_unit_test(products_agree),
+                                       cmocka_unit_test(long_products_agree),
+                                       cmocka_unit_test(attention_agrees),
+                                       cmocka_unit_test(pools_agree),
+                                       cmocka_unit_test(pool_gradients_are_equal),
+                                       cmocka_unit_test(softmax_gradients_agree),
+                                       cmocka_unit_test(batches_do_not_matter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
