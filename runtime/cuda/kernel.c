@@ -15,6 +15,16 @@ int pare_cuda_bytes(pare_dtype dtype)
     return dtype == PARE_string ? 0 : pare_type(dtype)->bits / 8;
 }
 
+void pare_cuda_strides(const pare_view *v, int64_t stride[5])
+{
+    stride[0] = v->stride[0];
+    stride[1] = v->stride[1];
+    for (int i = 0; i < 3; i++) {
+        int axis = i - (5 - v->rank);
+        stride[2 + i] = axis < 0 ? 0 : v->stride[2 + axis];
+    }
+}
+
 pare_status pare_cuda_launched(const pare_call *call, cudaError_t error, const char *launcher)
 {
     if (error == cudaSuccess) return PARE_OK;

@@ -32,6 +32,9 @@ bool pare_cuda_can_float(const pare_prep *prep, int inputs);
 /* Bytes of one element; 0 for types of less than a byte and strings. */
 int pare_cuda_bytes(pare_dtype dtype);
 
+/* Strides of N, C and three window axes of a tensor of rank 3 to 5; of a missing one 0. */
+void pare_cuda_strides(const pare_view *v, int64_t stride[5]);
+
 /* A copy on the device between two views of one shape. */
 PARE_NODISCARD pare_status pare_cuda_copy(const pare_call *call, const pare_view *dst,
                                           const pare_view *src);

@@ -5,16 +5,6 @@
 
 #include <limits.h>
 
-static void strides_of(const pare_view *v, int64_t s[5])
-{
-    s[0] = v->stride[0];
-    s[1] = v->stride[1];
-    for (int i = 0; i < 3; i++) {
-        int axis = i - (5 - v->rank);
-        s[2 + i] = axis < 0 ? 0 : v->stride[2 + axis];
-    }
-}
-
 /* N, C, three window axes of a tensor of rank 3 to 5. */
 static void sizes_of(const pare_view *v, int d[5])
 {
@@ -44,8 +34,8 @@ static pare_status pool_new(pare_prep *p, pare_cuda_pool_kind kind, pare_cuda_po
     s->dtype = p->in[0].dtype;
     s->count = pare_view_count(&p->out[0]);
     sizes_of(&p->out[0], s->dim);
-    strides_of(&p->in[0], s->x_stride);
-    strides_of(&p->out[0], s->y_stride);
+    pare_cuda_strides(&p->in[0], s->x_stride);
+    pare_cuda_strides(&p->out[0], s->y_stride);
     p->state = *out = s;
     return PARE_OK;
 }

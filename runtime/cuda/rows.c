@@ -7,9 +7,7 @@
 
 /* --- Softmax, LogSoftmax (13) --- */
 
-/* Rows along an axis are regular where all axes before it are one stride apart and all behind it
-   lie together. */
-static bool rows_along(const pare_view *x, int axis, pare_cuda_rows *out)
+bool pare_cuda_rows_along(const pare_view *x, int axis, pare_cuda_rows *out)
 {
     int64_t inner = 1;
     for (int i = x->rank - 1; i > axis; i--) {
@@ -43,7 +41,7 @@ static bool softmax_can(const pare_prep *p)
     int axis;
     pare_cuda_rows r = {0};
     return pare_cuda_can_float(p, 1) && p->in[0].rank > 0 && axis_read(p, &axis) == PARE_OK &&
-           pare_view_same_order(&p->in[0], &p->out[0]) && rows_along(&p->in[0], axis, &r);
+           pare_view_same_order(&p->in[0], &p->out[0]) && pare_cuda_rows_along(&p->in[0], axis, &r);
 }
 
 static pare_status rows_prepare(pare_prep *p)
@@ -52,7 +50,7 @@ static pare_status rows_prepare(pare_prep *p)
     pare_cuda_rows *r = pare_arena_alloc(p->arena, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     PARE_TRY(axis_read(p, &axis));
-    (void)rows_along(&p->in[0], axis, r);
+    (void)pare_cuda_rows_along(&p->in[0], axis, r);
     r->dtype = p->in[0].dtype;
     p->state = r;
     return PARE_OK;

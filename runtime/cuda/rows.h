@@ -20,6 +20,10 @@ typedef struct pare_cuda_rows {
     pare_dtype dtype;
 } pare_cuda_rows;
 
+/* The rows of x along an axis; false unless all axes before it are one stride apart and all behind
+   it lie together. */
+bool pare_cuda_rows_along(const pare_view *x, int axis, pare_cuda_rows *out);
+
 /* Softmax (13) or LogSoftmax (13), the maximum subtracted. */
 cudaError_t pare_cuda_softmax_launch(const pare_cuda_rows *r, bool log_form, cudaStream_t stream);
 

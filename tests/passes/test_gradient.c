@@ -33,6 +33,7 @@ typedef struct bench {
     int by_count;
     double *x[MOST_INPUTS];
     pare_gradient gradient;
+    pare_device *device; /* of the kernels that serve, where tests are built with one */
     pare_plan *plan;
     pare_runner *runner;
     uint64_t seed;
@@ -174,15 +175,32 @@ static void build(bench *b, const rule_case *c, pare_dtype dtype)
     add_loss(b, c->outputs);
 }
 
+/* No step of the gradient's own operators may run on the host beside a device. */
+static void expect_kernels_of_the_device(const bench *b)
+{
+    for (int i = 0; i < pare_plan_step_count(b->plan); i++) {
+        pare_step_info step;
+        pare_plan_step(b->plan, i, &step);
+        if (!pare_op_find("", step.op_type) && strncmp(step.kernel, "cuda_", 5))
+            fail_msg("%s runs %s", step.op_type, step.kernel);
+    }
+}
+
 static void differentiate(bench *b, bool plain)
 {
     pare_gradient_options options = {
         .loss = PARE_LOSS_TENSOR, .of = "loss", .by = b->by, .by_count = b->by_count};
     pare_plan_options run = {.threads = 1, .canonical = true, .reference = plain};
+#ifdef CASE_DEVICE
+    if (!plain && pare_device_open(&b->g.ctx, &b->device, "cuda") != PARE_OK)
+        fail_msg("%s", b->g.ctx.message);
+    run.device = b->device;
+#endif
     if (pare_pass_gradient(b->g.model, &b->gradient, &options) != PARE_OK ||
         pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &run) != PARE_OK ||
         pare_runner_new(&b->g.ctx, &b->runner, b->plan) != PARE_OK)
         fail_msg("%s", b->g.ctx.message);
+    if (b->device) expect_kernels_of_the_device(b);
 }
 
 static void put(pare_view *to, int64_t i, double v)
@@ -232,6 +250,7 @@ static void unbuild(bench *b)
     for (int k = 0; k < b->by_count; k++) free(b->x[k]);
     pare_runner_free(b->runner);
     pare_plan_free(b->plan);
+    pare_device_close(b->device);
     graph_close(&b->g);
 }
 

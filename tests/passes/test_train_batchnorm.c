@@ -21,6 +21,7 @@ typedef struct bench {
     pare_dtype dtype;
     pare_trained_norms norms;
     pare_gradient gradient;
+    pare_device *device;
     pare_plan *plan;
     pare_runner *runner;
     double *x[INPUTS]; /* x, scale, bias */
@@ -125,9 +126,15 @@ static void build(bench *b, pare_dtype dtype, int rank, const int64_t *dims, boo
         fail_msg("%s", b->g.ctx.message);
 }
 
+/* Kernels that are not plain are a device's where tests are built with one. */
 static void plan(bench *b, bool plain)
 {
     pare_plan_options run = {.threads = 1, .canonical = true, .reference = plain};
+#ifdef CASE_DEVICE
+    if (!plain && pare_device_open(&b->g.ctx, &b->device, "cuda") != PARE_OK)
+        fail_msg("%s", b->g.ctx.message);
+    run.device = b->device;
+#endif
     if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &run) != PARE_OK ||
         pare_runner_new(&b->g.ctx, &b->runner, b->plan) != PARE_OK)
         fail_msg("%s", b->g.ctx.message);
@@ -141,6 +148,8 @@ static void unplan(bench *b)
 {
     pare_runner_free(b->runner);
     pare_plan_free(b->plan);
+    pare_device_close(b->device);
+    b->device = NULL;
 }
 
 static void unbuild(bench *b)

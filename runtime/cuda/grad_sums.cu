@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each channel's elements are dealt to blocks, in a block to threads; threads add theirs up in
+   order, then halves of the block are added until one is left, then the blocks' parts in order: an
+   order that does not depend on when anything runs. Where channels lie side by side in memory a
+   warp's lanes are 32 channels, else neighbours of one channel. */
+#include "runtime/cuda/grad_sums.h"
+#include "runtime/cuda/levels.cuh"
+
+enum { ACROSS = 32 };
+
+typedef struct two {
+    double a, b;
+} two;
+
+SIMT_INLINE two fake_terms(const pare_cuda_sums &s, int64_t c, float dy, float x)
+{
+    const float z = pare_zero_at(s.zero, s.levels.zero, c * s.zero_step), v = x / s.scale[c],
+                r = rintf(v), q = r + z, held = pare_level_hold(q, s.levels);
+    two t = {(double)dy * (double)(held == q ? r - v : held - z), 0};
+    return t;
+}
+
+/* What one element adds. */
+SIMT_INLINE two terms_of(const pare_cuda_sums &s, int64_t c, const int64_t at[3])
+{
+    const float first = pare_number_at(s.w.data[0], s.dtype, at[0] + c * s.step[0]);
+    if (s.kind == PARE_CUDA_SUMS_STATS) {
+        const double d = (double)first - (double)pare_number_at(s.shift, s.dtype, c);
+        two t = {d, d * d};
+        return t;
+    }
+    const float x = pare_number_at(s.w.data[1], s.dtype, at[1] + c * s.step[1]);
+    if (s.kind == PARE_CUDA_SUMS_FAKE) return fake_terms(s, c, first, x);
+    if (s.kind == PARE_CUDA_SUMS_GRAD) {
+        two t = {(double)first, (double)first * ((double)x - s.stats[2 * c])};
+        return t;
+    }
+    const double *row = static_cast<const double *>(s.w.data[2]) + at[2];
+    two t = {(double)first * ((double)x - row[0]) * row[1], (double)first};
+    return t;
+}
+
+template <int LANES>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) sum_parts(pare_cuda_sums s)
+{
+    enum { EACH = PARE_CUDA_BLOCK / LANES };
+    SIMT_SHARED(two, held, [PARE_CUDA_BLOCK]);
+    const int me = (int)threadIdx.x;
+    const int64_t c = (int64_t)blockIdx.x * LANES + me % LANES;
+    two sum = {0, 0};
+    if (c < s.channels)
+        for (int64_t i = (int64_t)blockIdx.y * EACH + me / LANES; i < s.w.walk.count;
+             i += (int64_t)s.parts * EACH) {
+            int64_t at[3];
+            pare_walk_at<3>(s.w.walk, i, at);
+            const two t = terms_of(s, c, at);
+            sum.a += t.a;
+            sum.b += t.b;
+        }
+    held[me] = sum;
+    __syncthreads();
+    for (int apart = PARE_CUDA_BLOCK / 2; apart >= LANES; apart /= 2) {
+        if (me < apart) {
+            held[me].a += held[me + apart].a;
+            held[me].b += held[me + apart].b;
+        }
+        __syncthreads();
+    }
+    if (me >= LANES || c >= s.channels) return;
+    double *to = s.part + (c * s.parts + blockIdx.y) * 2;
+    to[0] = held[me].a;
+    to[1] = held[me].b;
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) join_sums(pare_cuda_sums s)
+{
+    PARE_CUDA_EACH (c, s.channels) {
+        double a = 0, b = 0;
+        for (int k = 0; k < s.parts; k++) {
+            a += s.part[(c * s.parts + k) * 2];
+            b += s.part[(c * s.parts + k) * 2 + 1];
+        }
+        if (s.sums) s.sums[c] = a, s.sums[s.channels + c] = b;
+        if (s.kind == PARE_CUDA_SUMS_STATS) s.sums[2 * s.channels + c] = (double)s.w.walk.count;
+        if (s.kind == PARE_CUDA_SUMS_GRAD) {
+            const double beta = a;
+            a = b * s.stats[2 * c + 1];
+            b = beta;
+        }
+        if (s.first) pare_number_store(s.first, s.dtype, c, (float)a);
+        if (s.second) pare_number_store(s.second, s.dtype, c, (float)b);
+    }
+}
+
+/* --- BatchNormalization in training --- */
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda_moments m)
+{
+    PARE_CUDA_EACH (c, m.channels) {
+        const double n = m.sums[2 * m.channels + c], d = n > 0 ? m.sums[c] / n : 0;
+        const double raw = n > 0 ? m.sums[m.channels + c] / n - d * d : 0;
+        const double inv = 1 / sqrt((raw < 0 ? 0 : raw) + m.epsilon);
+        m.stats[2 * c] = (double)pare_number_at(m.mean0, m.dtype, c) + d;
+        m.stats[2 * c + 1] = inv;
+        if (!m.gsums) continue;
+        const double f = (double)pare_number_at(m.scale, m.dtype, c) * inv;
+        m.slopes[3 * c] = f;
+        m.slopes[3 * c + 1] = -f * inv * inv * m.gsums[m.channels + c] / n;
+        m.slopes[3 * c + 2] = -f * m.gsums[c] / n;
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    norm_train_each(pare_cuda_walk w, pare_dtype type)
+{
+    const double *stats = static_cast<const double *>(w.data[4]);
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[5];
+        pare_walk_at<5>(w.walk, i, at);
+        const double d = (double)pare_number_at(w.data[1], type, at[1]) - stats[at[4]];
+        pare_number_store(
+            w.data[0], type, at[0],
+            (float)(d * stats[at[4] + 1] * (double)pare_number_at(w.data[2], type, at[2]) +
+                    (double)pare_number_at(w.data[3], type, at[3])));
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    norm_grad_each(pare_cuda_walk w, pare_dtype type)
+{
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[5];
+        pare_walk_at<5>(w.walk, i, at);
+        const double *slopes = static_cast<const double *>(w.data[4]) + at[4];
+        const double d = (double)pare_number_at(w.data[2], type, at[2]) -
+                         static_cast<const double *>(w.data[3])[at[3]];
+        const double g = (double)pare_number_at(w.data[1], type, at[1]);
+        pare_number_store(w.data[0], type, at[0],
+                          (float)(slopes[0] * g + (slopes[1] * d + slopes[2])));
+    }
+}
+
+/* --- launchers --- */
+
+#define LAUNCH(kernel, count, ...)                                                                 \
+    do {                                                                                           \
+        if ((count) == 0) return cudaSuccess;                                                      \
+        SIMT_LAUNCH(kernel, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, __VA_ARGS__); \
+        return cudaGetLastError();                                                                 \
+    } while (0)
+
+extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream_t stream)
+{
+    if (s->channels == 0) return cudaSuccess;
+    const dim3 block(PARE_CUDA_BLOCK);
+    if (s->step[0] == 1)
+        SIMT_LAUNCH(sum_parts<ACROSS>,
+                    dim3((unsigned)((s->channels + ACROSS - 1) / ACROSS), (unsigned)s->parts),
+                    block, 0, stream, *s);
+    else
+        SIMT_LAUNCH(sum_parts<1>, dim3((unsigned)s->channels, (unsigned)s->parts), block, 0, stream,
+                    *s);
+    const cudaError_t error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
+    LAUNCH(join_sums, s->channels, *s);
+}
+
+extern "C" cudaError_t pare_cuda_moments_launch(const pare_cuda_moments *m, cudaStream_t stream)
+{
+    LAUNCH(moments_each, m->channels, *m);
+}
+
+extern "C" cudaError_t pare_cuda_norm_train_launch(const pare_cuda_walk *w, pare_dtype dtype,
+                                                   cudaStream_t stream)
+{
+    LAUNCH(norm_train_each, w->walk.count, *w, dtype);
+}
+
+extern "C" cudaError_t pare_cuda_norm_grad_launch(const pare_cuda_walk *w, pare_dtype dtype,
+                                                  cudaStream_t stream)
+{
+    LAUNCH(norm_grad_each, w->walk.count, *w, dtype);
+}
