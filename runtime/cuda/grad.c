@@ -178,7 +178,7 @@ static bool pool_can(const pare_prep *p)
     if (!pare_cuda_can_float(p, p->in_count) || x->rank < 3 || x->rank > 5) return false;
     for (int i = 0; i < x->rank; i++)
         if (x->dim[i] > INT_MAX / 2) return false;
-    return true;
+    return pare_view_count(x) <= INT_MAX;
 }
 
 static pare_status pool_prepare(pare_prep *p)

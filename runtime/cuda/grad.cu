@@ -134,63 +134,85 @@ SIMT_INLINE taps taps_of(const pare_cuda_windows &p, int axis, int window)
     return t;
 }
 
+/* What the windows of one axis that meet a position do next: the next of them, or end. */
+SIMT_INLINE int next_of(const pare_cuda_windows &p, int axis, int at, int window, int end)
+{
+    while (window < end && !meets(p, axis, at, window)) window++;
+    return window;
+}
+
 /* Is the place of these three positions its window's first largest x? A NaN is largest. */
-SIMT_INLINE bool is_largest(const pare_cuda_windows &p, int64_t plane, const taps t[3],
-                            const int at[3])
+SIMT_INLINE bool is_largest(const pare_cuda_windows &p, int64_t plane, const taps &t0,
+                            const taps &t1, const taps &t2, int at0, int at1, int at2)
 {
     float best = 0;
     bool ours = false, any = false;
-    for (int d = 0; d < t[0].count; d++)
-        for (int h = 0; h < t[1].count; h++)
-            for (int k = 0; k < t[2].count; k++) {
-                const int a = t[0].first + d * p.dilation[0], b = t[1].first + h * p.dilation[1],
-                          c = t[2].first + k * p.dilation[2];
+    for (int d = 0; d < t0.count; d++)
+        for (int h = 0; h < t1.count; h++)
+            for (int k = 0; k < t2.count; k++) {
+                const int a = t0.first + d * p.dilation[0], b = t1.first + h * p.dilation[1],
+                          c = t2.first + k * p.dilation[2];
                 const float v = pare_number_at(p.x, p.dtype,
                                                plane + a * p.x_stride[2] + b * p.x_stride[3] +
                                                    c * p.x_stride[4]);
                 if (any && !(v > best || (v != v && best == best))) continue;
                 any = true;
                 best = v;
-                ours = a == at[0] && b == at[1] && c == at[2];
+                ours = a == at0 && b == at1 && c == at2;
             }
     return ours;
+}
+
+#define EACH_WINDOW(axis, o, at, w)                                                                \
+    for (int o = next_of(p, axis, at, (w).first, (w).end); o < (w).end;                            \
+         o = next_of(p, axis, at, o + 1, (w).end))
+
+/* The sum of what the windows that hold these positions give them. */
+SIMT_INLINE float pool_sum(const pare_cuda_windows &p, int64_t plane, int64_t from, int at0,
+                           int at1, int at2)
+{
+    const windows w0 = windows_of(p, 0, at0), w1 = windows_of(p, 1, at1),
+                  w2 = windows_of(p, 2, at2);
+    float sum = 0;
+    EACH_WINDOW(0, o0, at0, w0)
+    {
+        const taps t0 = taps_of(p, 0, o0);
+        EACH_WINDOW(1, o1, at1, w1)
+        {
+            const taps t1 = taps_of(p, 1, o1);
+            EACH_WINDOW(2, o2, at2, w2)
+            {
+                const taps t2 = taps_of(p, 2, o2);
+                if (p.x && !is_largest(p, plane, t0, t1, t2, at0, at1, at2)) continue;
+                const float dy = pare_number_at(p.dy, p.dtype,
+                                                from + o0 * p.dy_stride[2] + o1 * p.dy_stride[3] +
+                                                    o2 * p.dy_stride[4]);
+                const int n = p.include_pad ? t0.padded * t1.padded * t2.padded
+                                            : t0.count * t1.count * t2.count;
+                sum += p.x ? dy : dy / (float)n;
+            }
+        }
+    }
+    return sum;
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_grad_each(pare_cuda_windows p)
 {
     PARE_CUDA_EACH (i, p.count) {
-        int at[3], o[3];
-        windows w[3];
-        const int64_t c = i % p.channels;
-        int64_t left = i / p.channels, to = c * p.dx_stride[1];
-        for (int a = 2; a >= 0; a--) {
-            at[a] = (int)(left % p.in[a]);
-            left /= p.in[a];
-            to += at[a] * p.dx_stride[2 + a];
-            w[a] = windows_of(p, a, at[a]);
-        }
-        const int64_t plane = left * p.x_stride[0] + c * p.x_stride[1],
-                      from = left * p.dy_stride[0] + c * p.dy_stride[1];
-        float sum = 0;
-        for (o[0] = w[0].first; o[0] < w[0].end; o[0]++)
-            for (o[1] = w[1].first; o[1] < w[1].end; o[1]++)
-                for (o[2] = w[2].first; o[2] < w[2].end; o[2]++) {
-                    taps t[3];
-                    int n = 1;
-                    bool in = true;
-                    for (int a = 0; a < 3; a++) {
-                        in = in && meets(p, a, at[a], o[a]);
-                        t[a] = taps_of(p, a, o[a]);
-                        n *= p.include_pad ? t[a].padded : t[a].count;
-                    }
-                    if (!in || (p.x && !is_largest(p, plane, t, at))) continue;
-                    const float dy =
-                        pare_number_at(p.dy, p.dtype,
-                                       from + o[0] * p.dy_stride[2] + o[1] * p.dy_stride[3] +
-                                           o[2] * p.dy_stride[4]);
-                    sum += p.x ? dy : dy / (float)n;
-                }
-        pare_number_store(p.dx, p.dtype, left * p.dx_stride[0] + to, sum);
+        int left = (int)i; /* fits: pool_can */
+        const int c = left % p.channels, plane = p.in[0] * p.in[1] * p.in[2];
+        left /= p.channels;
+        const int64_t n = left / plane;
+        left %= plane;
+        const int at2 = left % p.in[2];
+        left /= p.in[2];
+        const int at1 = left % p.in[1], at0 = left / p.in[1];
+        const float sum = pool_sum(p, n * p.x_stride[0] + c * p.x_stride[1],
+                                   n * p.dy_stride[0] + c * p.dy_stride[1], at0, at1, at2);
+        pare_number_store(p.dx, p.dtype,
+                          n * p.dx_stride[0] + c * p.dx_stride[1] + at0 * p.dx_stride[2] +
+                              at1 * p.dx_stride[3] + at2 * p.dx_stride[4],
+                          sum);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
+#include <limits.h>
 
 /* --- SoftmaxGrad --- */
 
@@ -123,7 +124,7 @@ static bool loss_can(const pare_prep *p)
 {
     const pare_view *x = &p->in[0];
     return pare_cuda_is_float(x->dtype) && x->rank > 0 && x->dim[x->rank - 1] > 0 &&
-           pare_view_rowmajor(x) &&
+           x->dim[x->rank - 1] <= INT_MAX && pare_view_rowmajor(x) &&
            (p->out_count < 2 || !p->out[1].dtype || pare_view_rowmajor(&p->out[1]));
 }
 
@@ -147,13 +148,14 @@ static pare_status loss_prepare(pare_prep *p)
 static pare_cuda_loss loss_of(const pare_call *c)
 {
     const pare_view *x = &c->in[0];
-    const int64_t n = x->dim[x->rank - 1];
+    const int64_t n = x->dim[x->rank - 1], rows = pare_view_count(x) / n;
     return (pare_cuda_loss){.x = x->data,
                             .loss = c->out[0].data,
                             .dx = output(c, 1),
                             .part = c->scratch,
                             .dtype = x->dtype,
-                            .rows = pare_view_count(x) / n,
+                            .rows = rows,
+                            .part_of_mean = rows ? 1 / (double)rows : 0,
                             .n = n,
                             .temperature = (double)pare_node_float(c->node, "temperature", 1),
                             .fault = {c->fault, c->step}};

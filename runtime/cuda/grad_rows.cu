@@ -135,21 +135,23 @@ static __global__ void __launch_bounds__(WARPS * 32) cross_entropy_rows(pare_cud
     const int64_t row = row_of(l.rows), at = row * l.n;
     if (row < 0) return;
     const largest top = largest_of(l.x, l.dtype, at, l.n);
-    int64_t label = top.at;
+    int label = (int)top.at; /* fits: loss_can */
     if (l.labels) {
-        label = pare_int_at(l.labels, l.label_type, row * l.apart);
-        if (label < 0 || label >= l.n) {
-            if (lane == 0) pare_fault_note(l.fault, label);
-            label = 0;
-        }
+        const int64_t given = pare_int_at(l.labels, l.label_type, row * l.apart);
+        const bool inside = given >= 0 && given < l.n;
+        if (!inside && lane == 0) pare_fault_note(l.fault, given);
+        label = inside ? (int)given : 0;
     }
     const double sum = exponents_sum(l.x, l.dtype, at, l.n, top.v, 1);
-    for (int64_t i = lane; l.dx && i < l.n; i += 32) {
-        const double p = exp((double)pare_number_at(l.x, l.dtype, at + i) - (double)top.v) / sum;
-        pare_number_store(l.dx, l.dtype, at + i, (float)((p - (i == label)) / (double)l.rows));
-    }
     if (lane == 0)
         l.part[row] = (double)top.v + log(sum) - (double)pare_number_at(l.x, l.dtype, at + label);
+    if (!l.dx) return;
+    const double share = l.part_of_mean / sum;
+    for (int i = lane; i < (int)l.n; i += 32) {
+        const double e = exp((double)pare_number_at(l.x, l.dtype, at + i) - (double)top.v);
+        pare_number_store(l.dx, l.dtype, at + i,
+                          (float)(e * share - (i == label ? l.part_of_mean : 0)));
+    }
 }
 
 /* The mean of the rows, times factor. */

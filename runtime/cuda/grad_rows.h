@@ -30,7 +30,7 @@ typedef struct pare_cuda_loss {
     double *part; /* scratch: (rows) */
     pare_dtype dtype, label_type;
     int64_t rows, n, apart;
-    double temperature;
+    double temperature, part_of_mean; /* 1 / rows */
     pare_cuda_fault fault;
 } pare_cuda_loss;
 
