@@ -58,6 +58,14 @@ static inline dim3 pare_cuda_grid(int64_t count)
     return dim3(blocks < 1 ? 1u : (unsigned)blocks);
 }
 
+/* The end of a launcher: the kernel on a grid for `count` elements, none where there are none. */
+#define PARE_CUDA_LAUNCH_EACH(kernel, count, ...)                                                  \
+    do {                                                                                           \
+        if ((count) == 0) return cudaSuccess;                                                      \
+        SIMT_LAUNCH(kernel, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, __VA_ARGS__); \
+        return cudaGetLastError();                                                                 \
+    } while (0)
+
 /* Before loops that index what must stay in registers. */
 #ifdef __CUDACC__
 #define PARE_UNROLL _Pragma("unroll")

@@ -237,39 +237,32 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) gather_grad_lines(pare
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, count, ...)                                                                 \
-    do {                                                                                           \
-        if ((count) == 0) return cudaSuccess;                                                      \
-        SIMT_LAUNCH(kernel, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, __VA_ARGS__); \
-        return cudaGetLastError();                                                                 \
-    } while (0)
-
 extern "C" cudaError_t pare_cuda_unary_grad_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                    int row, float a, float b, cudaStream_t stream)
 {
-    LAUNCH(unary_grad_each, w->walk.count, *w, dtype, row, a, b);
+    PARE_CUDA_LAUNCH_EACH(unary_grad_each, w->walk.count, *w, dtype, row, a, b);
 }
 
 extern "C" cudaError_t pare_cuda_fake_launch(const pare_cuda_walk *w,
                                              const pare_cuda_levels *levels, cudaStream_t stream)
 {
-    LAUNCH(fake_each, w->walk.count, *w, *levels);
+    PARE_CUDA_LAUNCH_EACH(fake_each, w->walk.count, *w, *levels);
 }
 
 extern "C" cudaError_t pare_cuda_fake_grad_launch(const pare_cuda_walk *w,
                                                   const pare_cuda_levels *levels,
                                                   cudaStream_t stream)
 {
-    LAUNCH(fake_grad_each, w->walk.count, *w, *levels);
+    PARE_CUDA_LAUNCH_EACH(fake_grad_each, w->walk.count, *w, *levels);
 }
 
 extern "C" cudaError_t pare_cuda_pool_grad_launch(const pare_cuda_windows *p, cudaStream_t stream)
 {
-    LAUNCH(pool_grad_each, p->count, *p);
+    PARE_CUDA_LAUNCH_EACH(pool_grad_each, p->count, *p);
 }
 
 extern "C" cudaError_t pare_cuda_gather_grad_launch(const pare_cuda_scattered *g,
                                                     cudaStream_t stream)
 {
-    LAUNCH(gather_grad_lines, g->count ? g->outer * g->inner : 0, *g);
+    PARE_CUDA_LAUNCH_EACH(gather_grad_lines, g->count ? g->outer * g->inner : 0, *g);
 }

@@ -142,13 +142,6 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, count, ...)                                                                 \
-    do {                                                                                           \
-        if ((count) == 0) return cudaSuccess;                                                      \
-        SIMT_LAUNCH(kernel, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, __VA_ARGS__); \
-        return cudaGetLastError();                                                                 \
-    } while (0)
-
 extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream_t stream)
 {
     if (s->channels == 0) return cudaSuccess;
@@ -162,22 +155,22 @@ extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream
                     *s);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
-    LAUNCH(join_sums, s->channels, *s);
+    PARE_CUDA_LAUNCH_EACH(join_sums, s->channels, *s);
 }
 
 extern "C" cudaError_t pare_cuda_moments_launch(const pare_cuda_moments *m, cudaStream_t stream)
 {
-    LAUNCH(moments_each, m->channels, *m);
+    PARE_CUDA_LAUNCH_EACH(moments_each, m->channels, *m);
 }
 
 extern "C" cudaError_t pare_cuda_norm_train_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                    cudaStream_t stream)
 {
-    LAUNCH(norm_train_each, w->walk.count, *w, dtype);
+    PARE_CUDA_LAUNCH_EACH(norm_train_each, w->walk.count, *w, dtype);
 }
 
 extern "C" cudaError_t pare_cuda_norm_grad_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                   cudaStream_t stream)
 {
-    LAUNCH(norm_grad_each, w->walk.count, *w, dtype);
+    PARE_CUDA_LAUNCH_EACH(norm_grad_each, w->walk.count, *w, dtype);
 }

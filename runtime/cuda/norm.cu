@@ -76,34 +76,27 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, count, ...)                                                                 \
-    do {                                                                                           \
-        if ((count) == 0) return cudaSuccess;                                                      \
-        SIMT_LAUNCH(kernel, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, __VA_ARGS__); \
-        return cudaGetLastError();                                                                 \
-    } while (0)
-
 extern "C" cudaError_t pare_cuda_center_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                cudaStream_t stream)
 {
-    LAUNCH(center_each, w->walk.count, *w, dtype);
+    PARE_CUDA_LAUNCH_EACH(center_each, w->walk.count, *w, dtype);
 }
 
 extern "C" cudaError_t pare_cuda_channels_launch(const pare_cuda_channels *c, cudaStream_t stream)
 {
-    LAUNCH(channels_each, c->n, *c);
+    PARE_CUDA_LAUNCH_EACH(channels_each, c->n, *c);
 }
 
 extern "C" cudaError_t pare_cuda_affine_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                cudaStream_t stream)
 {
-    LAUNCH(affine_each, w->walk.count, *w, dtype);
+    PARE_CUDA_LAUNCH_EACH(affine_each, w->walk.count, *w, dtype);
 }
 
 extern "C" cudaError_t pare_cuda_divide_launch(const pare_cuda_walk *w, pare_dtype dtype,
                                                cudaStream_t stream)
 {
-    LAUNCH(divide_each, w->walk.count, *w, dtype);
+    PARE_CUDA_LAUNCH_EACH(divide_each, w->walk.count, *w, dtype);
 }
 
 extern "C" cudaError_t pare_cuda_lrn_launch(const pare_cuda_walk *w,
