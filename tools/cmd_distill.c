@@ -207,6 +207,9 @@ static pare_status open_all(job *j)
                                       j->source.input_count));
     j->options.held_out = j->held_out;
     PARE_TRY(pare_tool_open_device(j->tool));
+    if (j->tool->device)
+        pare_log(ctx, PARE_LOG_WARNING, "training runs on the CPU; %s serves calibration alone",
+                 j->tool->device->name);
     PARE_TRY(pare_qat_make(&j->qat, j->student));
     PARE_TRY(pare_qat_settle(&j->qat, &j->options));
     pare_distill_log_open(&j->log, j->tool, j->o->log);
