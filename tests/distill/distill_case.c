@@ -166,3 +166,18 @@ const float *distill_weight(const graph_case *g, const char *name)
     assert_non_null(v->data);
     return v->data->data;
 }
+
+void distill_expect_near(double got, double want, double allowed)
+{
+    if (!(fabs(got - want) <= allowed)) fail_msg("%.9g, expected %.9g", got, want);
+}
+
+void distill_same_net(const distill_case *a, const distill_case *b, bool same)
+{
+    assert_int_equal(!memcmp(distill_weight(&a->student, "w1"), distill_weight(&b->student, "w1"),
+                             sizeof a->s.w1),
+                     same);
+    assert_int_equal(!memcmp(distill_weight(&a->student, "w2"), distill_weight(&b->student, "w2"),
+                             sizeof a->s.w2),
+                     same);
+}

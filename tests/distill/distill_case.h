@@ -52,4 +52,8 @@ void distill_expect_refusal(distill_case *c, const char *loss, pare_status statu
 /* A constant's floats. */
 const float *distill_weight(const graph_case *g, const char *name);
 
+void distill_expect_near(double got, double want, double allowed);
+/* The students' matrices have the same bytes, or have not. */
+void distill_same_net(const distill_case *a, const distill_case *b, bool same);
+
 #endif
