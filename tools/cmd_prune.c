@@ -5,6 +5,7 @@
 #include "tools/prune.h"
 #include "tools/prune_latency.h"
 #include "tools/prune_report.h"
+#include "tools/report_page.h"
 
 static const pare_option table[] = {
     {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(pare_prune_options, output), 0, 0,
@@ -164,7 +165,7 @@ static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
 /* A picture is of several models that samples were run through. */
 static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
 {
-    if (!o->report || !pare_prune_is_picture(o->report) || (o->sweep && o->source.data))
+    if (!o->report || !pare_page_is_picture(o->report) || (o->sweep && o->source.data))
         return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE,
                      "prune: --report %s: a picture is of a sweep; give --sweep A,B,... and --data "

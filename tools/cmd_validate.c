@@ -21,7 +21,7 @@ typedef struct validate_options {
 static const pare_option table[] = {
     PARE_SOURCE_ROWS(validate_options, "samples to compare on, evenly spaced (all)"),
     {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(validate_options, report), 0, 0,
-     "write table and picture as one HTML file; measures latency, too"},
+     "write table and picture as one HTML file, the picture alone as .svg; measures latency, too"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
      "measure the latency of one sample, all models in turns; on one thread unless --threads says "
      "more"},
@@ -120,7 +120,7 @@ typedef struct report_options {
 
 static const pare_option report_table[] = {
     {"output", 'o', PARE_OPTION_OUTPUT, "report.html", offsetof(report_options, output), 0, 0,
-     "HTML file to write"},
+     "HTML file to write; .svg: the picture alone"},
     {0},
 };
 

@@ -307,12 +307,7 @@ pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts, const c
     if (isnan(pare_report_number(models_of(facts), "0.latency_ms.median", NAN)) && count == 4)
         count = 3;
     const int wide = 2 * WIDTH + 3 * GAP, high = (count + 1) / 2 * (HEIGHT + GAP) + GAP;
-    pare_text_add(&text,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                  "viewBox=\"0 0 %d %d\"><style>%ssvg text{fill:var(--soft);font:12px "
-                  "system-ui,sans-serif}svg .name{fill:var(--fg)}</style>\n<rect width=\"%d\" "
-                  "height=\"%d\" rx=\"10\" fill=\"var(--card)\"/>\n",
-                  wide, high, wide, high, pare_page_colours(), wide, high);
+    pare_page_picture(&text, wide, high);
     for (int i = 0; i < count; i++) {
         snprintf(place, sizeof place, " x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"",
                  GAP + found % 2 * (WIDTH + GAP), GAP + found / 2 * (HEIGHT + GAP), WIDTH, HEIGHT);

@@ -4,6 +4,7 @@
 
 #include "formats/file.h"
 #include "tools/report.h"
+#include "tools/report_page.h"
 #include "tools/table.h"
 
 #include <math.h>
@@ -66,12 +67,6 @@ const char *pare_prune_seen_text(const json_t *facts)
     return json_object_get(row, "distilled")
                ? "that were not trained on, but decided which weights were kept"
                : "that pruning did not see";
-}
-
-bool pare_prune_is_picture(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot && !strcmp(dot, ".svg");
 }
 
 /* --- the table --- */
@@ -156,8 +151,8 @@ pare_status pare_prune_show(pare_tool *tool, const json_t *facts, FILE *file, co
 {
     if (file) print_models(&tool->arena, facts, file);
     if (!path) return PARE_OK;
-    return pare_prune_is_picture(path) ? pare_prune_picture_write(tool->ctx, facts, path)
-                                       : pare_prune_page_write(tool->ctx, facts, path);
+    return pare_page_is_picture(path) ? pare_prune_picture_write(tool->ctx, facts, path)
+                                      : pare_prune_page_write(tool->ctx, facts, path);
 }
 
 pare_status pare_prune_finish(pare_tool *tool, const pare_prune_options *o, const pare_source *seen,

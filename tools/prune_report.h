@@ -53,7 +53,6 @@ const char *pare_prune_seen_text(const json_t *facts);
 void pare_prune_tune_add(pare_text *text, const json_t *rows);
 PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts,
                                                  const char *path);
-bool pare_prune_is_picture(const char *path);
 /* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure; nothing where
    fewer than two pruned models were compared. */
 void pare_prune_chart_add(pare_text *text, const json_t *facts);

@@ -18,6 +18,7 @@ bool pare_report_fits(const json_t *facts);
 
 /* comparisons: an array of validate's facts. */
 void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file);
+/* path NAME.svg: the picture alone. */
 PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *comparisons,
                                              const char *path);
 

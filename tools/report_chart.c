@@ -2,6 +2,7 @@
 #include "tools/report_chart.h"
 
 #include "tools/report.h"
+#include "tools/report_page.h"
 #include "tools/svg.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 typedef struct chart {
     pare_svg svg;
     bool labels;
+    bool names; /* beside the points */
 } chart;
 
 typedef struct point {
@@ -85,6 +87,18 @@ static void add_point(const chart *c, const point *p, const char *colour)
                                                   : "circle");
 }
 
+/* The file's name beside its point, on the side that has room. */
+static void add_name(const chart *c, const point *p)
+{
+    const double x = pare_svg_x(&c->svg, p->ms), y = pare_svg_y(&c->svg, p->y);
+    const char *slash = strrchr(p->file, '/');
+    const bool left = x > (c->svg.left + c->svg.right) / 2;
+    pare_text_add(c->svg.text, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
+                  left ? x - 11 : x + 11, y + 4, left ? "end" : "start");
+    pare_text_add_escaped(c->svg.text, slash ? slash + 1 : p->file);
+    pare_text_add(c->svg.text, "</text>\n");
+}
+
 /* The points of one comparison, joined to the first by a thin line. */
 static void add_group(const chart *c, const json_t *facts, size_t group)
 {
@@ -108,6 +122,7 @@ static void add_group(const chart *c, const json_t *facts, size_t group)
     {
         point p = point_of(model, c->labels);
         if (drawable(&p)) add_point(c, &p, colour);
+        if (drawable(&p) && c->names) add_name(c, &p);
     }
 }
 
@@ -152,6 +167,7 @@ static double add_legend(const chart *c, const json_t *comparisons)
 static void add_chart(pare_text *text, const json_t *comparisons, const char *class, double width,
                       double height, bool labels)
 {
+    const bool alone = !*class;
     chart c = {.svg = {.text = text,
                        .width = width,
                        .height = height,
@@ -159,13 +175,15 @@ static void add_chart(pare_text *text, const json_t *comparisons, const char *cl
                        .right = width - 16,
                        .bottom = height - 48,
                        .log_x = true},
-               .labels = labels};
+               .labels = labels,
+               .names = json_array_size(comparisons) == 1 && width > 500};
     if (!set_ends(&c, comparisons)) return;
-    pare_text_add(
-        text,
-        "<svg class=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s against "
-        "latency of every model\">\n",
-        class, width, height, labels ? "Accuracy" : "SQNR");
+    if (!alone)
+        pare_text_add(
+            text,
+            "<svg class=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s against "
+            "latency of every model\">\n",
+            class, width, height, labels ? "Accuracy" : "SQNR");
     c.svg.top = add_legend(&c, comparisons) + 44;
     pare_svg_axes(&c.svg, "median latency of one sample, ms (logarithmic)",
                   labels ? "top-1, %" : "SQNR, dB");
@@ -196,4 +214,19 @@ void pare_chart_add(pare_text *text, const json_t *comparisons)
     add_chart(text, comparisons, "wide", 980, 470, labels);
     add_chart(text, comparisons, "narrow", 360, 400, labels);
     pare_text_add(text, "</div>\n");
+}
+
+pare_status pare_chart_write(pare_ctx *ctx, const json_t *comparisons, const char *path)
+{
+    enum { WIDTH = 980, HEIGHT = 470 };
+    const bool labels = by_accuracy(comparisons);
+    pare_text text = {.ctx = ctx};
+    if (!has_points(comparisons, labels))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: there is no picture: no model has a latency beside its accuracy or "
+                         "error",
+                         path);
+    pare_page_picture(&text, WIDTH, HEIGHT);
+    add_chart(&text, comparisons, "", WIDTH, HEIGHT, labels);
+    return pare_page_write(&text, path);
 }

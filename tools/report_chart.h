@@ -14,6 +14,9 @@ extern "C" {
 /* A wide and a narrow picture, of which the page shows one; nothing where no model has a latency.
  */
 void pare_chart_add(pare_text *text, const json_t *comparisons);
+/* The wide one as a file of its own. PARE_INPUT: there is nothing to draw. */
+PARE_NODISCARD pare_status pare_chart_write(pare_ctx *ctx, const json_t *comparisons,
+                                            const char *path);
 
 #ifdef __cplusplus
 }

@@ -170,6 +170,7 @@ static void notes(pare_text *t, const json_t *comparisons)
 pare_status pare_report_write(pare_ctx *ctx, const json_t *comparisons, const char *path)
 {
     pare_text t = {.ctx = ctx};
+    if (pare_page_is_picture(path)) return pare_chart_write(ctx, comparisons, path);
     pare_page_begin(&t, "pare report");
     headline(&t, comparisons);
     cards(&t, comparisons);

@@ -7,6 +7,7 @@
 #include "tools/vitals.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char colours[] =
     ":root{color-scheme:light "
@@ -158,8 +159,6 @@ const char *pare_page_place(const json_t *device, double threads, char *text, si
 
 /* --- the file --- */
 
-const char *pare_page_colours(void) { return colours; }
-
 void pare_page_begin(pare_text *t, const char *title)
 {
     pare_text_add(t,
@@ -167,6 +166,22 @@ void pare_page_begin(pare_text *t, const char *title)
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
                   "<title>%s</title>\n<style>%s%s</style></head><body>\n",
                   title, colours, style);
+}
+
+bool pare_page_is_picture(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && !strcmp(dot, ".svg");
+}
+
+void pare_page_picture(pare_text *t, int width, int height)
+{
+    pare_text_add(t,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+                  "viewBox=\"0 0 %d %d\"><style>%ssvg text{fill:var(--soft);font:12px "
+                  "system-ui,sans-serif}svg .name{fill:var(--fg)}</style>\n<rect width=\"%d\" "
+                  "height=\"%d\" rx=\"10\" fill=\"var(--card)\"/>\n",
+                  width, height, width, height, colours, width, height);
 }
 
 pare_status pare_page_end(pare_text *t, const char *path)

@@ -17,8 +17,11 @@ void pare_page_begin(pare_text *t, const char *title);
 PARE_NODISCARD pare_status pare_page_end(pare_text *t, const char *path);
 /* Writes and frees the text as it is. */
 PARE_NODISCARD pare_status pare_page_write(pare_text *t, const char *path);
-/* The style sheet's variables of colours. */
-const char *pare_page_colours(void);
+
+/* Is a picture asked for, by the file's name? */
+bool pare_page_is_picture(const char *path);
+/* Begins a picture that stands alone, to be ended by "</svg>" and pare_page_write. */
+void pare_page_picture(pare_text *t, int width, int height);
 
 /* Two digits with a sign, a true minus, and no sign on what rounds to zero. */
 void pare_page_signed(pare_text *t, double value);

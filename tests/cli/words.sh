@@ -96,6 +96,12 @@ says validate_table "McNemar p"
 for part in '<!DOCTYPE html>' '</html>' '<svg' 'prefers-color-scheme:dark' 'width=device-width'; do
     has "$part" report.html || fail report_html "'$part' is missing"
 done
+works validate_picture "$pare" validate -q "$mlp" a.onnx --data "$data/test.h5" --samples 100 --report picture.svg
+if grep -q '^<svg ' picture.svg && has '</svg>' picture.svg && has '>a.onnx</text>' picture.svg; then
+    pass picture_alone
+else
+    fail picture_alone "$(head -c 300 picture.svg)"
+fi
 grep -qE '(src|href)=|@import|url\(' report.html && fail report_alone "it fetches something" || pass report_alone
 works bench "$pare" bench -q a.onnx --duration 0.1 --shapes input:4x1x28x28 --percentile 50,99.9 --json bench.json \
     --profile profile.json --trace trace.json --no-tune
