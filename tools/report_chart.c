@@ -87,14 +87,14 @@ static void add_point(const chart *c, const point *p, const char *colour)
                                                   : "circle");
 }
 
-/* The file's name beside its point, on the side that has room. */
+/* The file's name above its point, towards the middle. */
 static void add_name(const chart *c, const point *p)
 {
     const double x = pare_svg_x(&c->svg, p->ms), y = pare_svg_y(&c->svg, p->y);
     const char *slash = strrchr(p->file, '/');
     const bool left = x > (c->svg.left + c->svg.right) / 2;
     pare_text_add(c->svg.text, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                  left ? x - 11 : x + 11, y + 4, left ? "end" : "start");
+                  left ? x - 9 : x + 9, y - 7, left ? "end" : "start");
     pare_text_add_escaped(c->svg.text, slash ? slash + 1 : p->file);
     pare_text_add(c->svg.text, "</text>\n");
 }
