@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a model's weights lie in memory decides how many of them a cache keeps: the same small net,
-   made ready anew, was up to a tenth quicker or slower (0.9 MB of weights, 512 KiB of L2). So small
+/* The same small net, made ready anew, was up to a tenth quicker or slower (0.9 MB of weights, 512
+   KiB of L2): where weights lie in memory seems to decide how many of them a cache keeps. So small
    nets are measured in several places, side by side; the median counts. */
 enum { PLACEMENTS = 5 };
 static const double SMALL_BYTES = 64e6; /* of all places together */

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pruned to a part of the dense model's time: what `pare prune --latency` says of its result, and what bench_latency
-measures afterwards, the pruned and the dense model in turn in processes of their own. Where a small net's weights come to lie
-decides what caches keep of them, so that one process may see it a tenth quicker or slower than the next: the median of
-several counts."""
+measures afterwards, the pruned and the dense model in turn in processes of their own. One process may see a small net a tenth
+quicker or slower than the next, probably by where its weights come to lie: the median of several counts."""
 
 import json
 import statistics
