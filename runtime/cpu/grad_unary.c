@@ -34,42 +34,28 @@ typedef struct unary {
             }                                                                                      \
     }
 
-/* 0.5 x (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3); x tanh(ln(1 + e^x)). */
-#define FORMS                                                                                      \
-    static inline real NAME_OF(gelu_tanh)(real g, real x)                                          \
-    {                                                                                              \
-        const real k = (real)0.79788456080286536, c = (real)0.044715;                              \
-        const real t = TANH(k * (x + c * x * x * x)), slope = k * (1 + 3 * c * x * x);             \
-        return g * (real)0.5 * (1 + t + x * (1 - t * t) * slope);                                  \
-    }                                                                                              \
-    static inline real NAME_OF(mish)(real g, real x)                                               \
-    {                                                                                              \
-        const real t = TANH(x > 20 ? x : LOG1P(EXP(x)));                                           \
-        return g * (t + x * (1 - t * t) / (1 + EXP(-x)));                                          \
-    }
-
-#define real        float
-#define CLONES      PARE_CLONES
-#define NAME(op)    unary_f32_##op
-#define NAME_OF(fn) fn##_f32
-#define EXP         pare_vexp
-#define ERF         pare_verf
-#define TANH        pare_vtanh
-#define LOG1P       log1pf
-#define SIN         sinf
-#define COS         cosf
-#define SINH        sinhf
-#define COSH        coshf
-#define SQRT        sqrtf
-#define FABS        fabsf
-FORMS
+#define real     float
+#define CLONES   PARE_CLONES
+#define NAME(op) unary_f32_##op
+#define FORM(fn) static inline real fn##_f32
+#define EXP      pare_vexp
+#define ERF      pare_verf
+#define TANH     pare_vtanh
+#define LOG1P    log1pf
+#define SIN      sinf
+#define COS      cosf
+#define SINH     sinhf
+#define COSH     coshf
+#define SQRT     sqrtf
+#define FABS     fabsf
+#include "runtime/ops/grad_unary_forms.inc"
 #define gelu_tanh gelu_tanh_f32
 #define mish      mish_f32
 #include "runtime/ops/grad_unary.inc"
 #undef real
 #undef CLONES
 #undef NAME
-#undef NAME_OF
+#undef FORM
 #undef EXP
 #undef ERF
 #undef TANH
@@ -85,19 +71,19 @@ FORMS
 
 #define real double
 #define CLONES
-#define NAME(op)    unary_f64_##op
-#define NAME_OF(fn) fn##_f64
-#define EXP         exp
-#define ERF         erf
-#define TANH        tanh
-#define LOG1P       log1p
-#define SIN         sin
-#define COS         cos
-#define SINH        sinh
-#define COSH        cosh
-#define SQRT        sqrt
-#define FABS        fabs
-FORMS
+#define NAME(op) unary_f64_##op
+#define FORM(fn) static inline real fn##_f64
+#define EXP      exp
+#define ERF      erf
+#define TANH     tanh
+#define LOG1P    log1p
+#define SIN      sin
+#define COS      cos
+#define SINH     sinh
+#define COSH     cosh
+#define SQRT     sqrt
+#define FABS     fabs
+#include "runtime/ops/grad_unary_forms.inc"
 #define gelu_tanh gelu_tanh_f64
 #define mish      mish_f64
 #include "runtime/ops/grad_unary.inc"

@@ -16,29 +16,19 @@ enum unary_row {
     ROWS
 };
 
-#define real float
-#define EXP  expf
-#define ERF  erff
-#define SIN  sinf
-#define COS  cosf
-#define SINH sinhf
-#define COSH coshf
-#define SQRT sqrtf
-#define FABS fabsf
-
-/* The forms of cpu/grad_unary.c. */
-SIMT_INLINE float gelu_tanh(float g, float x)
-{
-    const float k = 0.79788456080286536f, c = 0.044715f;
-    const float t = tanhf(k * (x + c * x * x * x)), slope = k * (1 + 3 * c * x * x);
-    return g * 0.5f * (1 + t + x * (1 - t * t) * slope);
-}
-
-SIMT_INLINE float mish(float g, float x)
-{
-    const float t = tanhf(x > 20 ? x : log1pf(expf(x)));
-    return g * (t + x * (1 - t * t) / (1 + expf(-x)));
-}
+#define real     float
+#define EXP      expf
+#define ERF      erff
+#define SIN      sinf
+#define COS      cosf
+#define SINH     sinhf
+#define COSH     coshf
+#define SQRT     sqrtf
+#define FABS     fabsf
+#define TANH     tanhf
+#define LOG1P    log1pf
+#define FORM(fn) SIMT_INLINE real fn
+#include "runtime/ops/grad_unary_forms.inc"
 
 SIMT_INLINE float unary_slope(int row, float g, float x, float a, float b)
 {
