@@ -118,7 +118,7 @@ def _meets(value, target):
     sign, limit = target.split()
     limit = float(limit)
     return {"<=": value <= limit, ">=": value >= limit, "<": value < limit,
-            "==": value == limit}[sign]
+            ">": value > limit, "==": value == limit}[sign]
 
 
 def _text(value):

@@ -44,6 +44,10 @@ def all_nets(options):
                                                           or net.name in options.nets)]
 
 
+def small_nets(options):
+    return [net for net in all_nets(options) if not net.wide]
+
+
 def spread(count, of):
     """count indices, evenly spaced over 0..of-1."""
     return np.linspace(0, of - 1, count).astype(int)

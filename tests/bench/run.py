@@ -9,11 +9,13 @@
 
 Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against others), interop
 (our files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of
-the time), prune_rival (full-size nets, beside torch-pruning), distill (a step beside PyTorch's, and what
-training brings back), load (a 100 MB model; INT8 without VNNI). Each prints what it measured beside its target; all is written to tests/bench/results/DATE/ as
-results.json, CSV files and summary.md, with the machine and the versions. Files made on the way stay
-in --work and are used again. Needs numpy, h5py, onnx, onnxruntime; sympy and ml_dtypes to make the
-rival's files; prune_rival torch, torchvision and torch-pruning, too; distill torch.
+the time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
+distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
+calibrated alone), load (a 100 MB model; INT8 without VNNI). Each prints what it measured beside its
+target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
+the machine and the versions. Files made on the way stay in --work and are used again. Needs numpy,
+h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision
+and torch-pruning, too; distill_speed torch.
 Models or tools that are absent are left out with a note. A full run takes hours; the machine should
 be idle. Exit status 1 if a target was missed.
 """
@@ -29,7 +31,9 @@ import onnxruntime
 import nets
 import part_accuracy
 import part_calibration
-import part_distill
+import part_distill_qat
+import part_distill_recovery
+import part_distill_speed
 import part_interop
 import part_latency
 import part_load
@@ -43,8 +47,9 @@ from common import HERE, ROOT, Results
 PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
          "calibration": part_calibration, "prune": part_prune,
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
-         "prune_rival": part_prune_rival, "distill": part_distill, "load": part_load,
-         "latency": part_latency}
+         "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
+         "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
+         "load": part_load, "latency": part_latency}
 
 
 def find_ort():
@@ -68,13 +73,18 @@ def words(text):
     return text.split(",")
 
 
+def parts(text):
+    """distill-qat is distill_qat, too."""
+    return words(text.replace("-", "_"))
+
+
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     today = datetime.date.today().isoformat()
     material = os.environ.get("PARE_MODELS")
-    add("--only", type=words, default=list(PARTS), help=f"of {','.join(PARTS)}")
+    add("--only", type=parts, default=list(PARTS), help=f"of {','.join(PARTS)}")
     add("--nets", type=words, default=[], help="only these nets")
     add("--schemes", type=words, default=["fp32", "u8", "s8"], help="latency: of fp32,u8,s8")
     add("--batches", type=numbers, default=[1, 32])
