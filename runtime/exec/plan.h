@@ -77,6 +77,7 @@ PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
 /* tune.c: the fastest of the kernels that can, by the cache or, with options->tune, by the
    stopwatch; the first where neither says. */
+enum { PARE_MOST_KERNELS = 32 }; /* of a row's list */
 typedef struct pare_tuner pare_tuner;
 PARE_NODISCARD pare_status pare_tuner_open(pare_ctx *ctx, pare_tuner **out,
                                            const pare_plan_options *options);
@@ -86,11 +87,6 @@ PARE_NODISCARD pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep 
                                              const pare_kernel **out);
 PARE_NODISCARD pare_status pare_tuner_close(pare_tuner *tuner);
 void pare_tuner_discard(pare_tuner *tuner);
-
-/* trial.c: seconds of one run of the kernel, once and warm, on the processor or on prep's device;
-   not exact where it is far slower than `rival`. */
-PARE_NODISCARD pare_status pare_kernel_time(const pare_kernel *kernel, const pare_prep *prep,
-                                            double rival, double *best);
 
 /* Prepares a kernel for the node; on failure nothing is kept. */
 PARE_NODISCARD pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep);

@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stopwatch of the tuner: a kernel runs on memory of its own, constants as they are, the rest
    zeros; on a device between two events, several runs at once so that the launch hides. */
-#include "runtime/base/size.h"
-#include "runtime/exec/plan.h"
+#include "runtime/exec/trial.h"
+
 #include "runtime/base/clock.h"
+#include "runtime/base/size.h"
 
 #include <omp.h>
 
 enum { MIN_RUNS = 3, MAX_RUNS = 20, DEVICE_RUNS = 4, ALIGN = 256 };
 static const double ENOUGH_SECONDS = 2e-3, LONG_SECONDS = 5e-2;
-static const double HOPELESS = 3, BEHIND = 1.5; /* times the best so far: a first run, a warm one */
-
-/* One kernel on trial. */
-typedef struct trial {
-    const pare_kernel *kernel;
-    pare_prep prep;
-    pare_view *in, *out;
-    pare_call call;
-    pare_event *from, *to; /* on a device */
-    void *memory;          /* on a device: all views and the scratch */
-    size_t bytes;
-} trial;
+/* Times the best so far: a first run, a warm one. A run shorter than SHORT_SECONDS tells too
+   little: its pages are touched for the first time, threads wake up. */
+static const double HOPELESS = 3, SHORT_SECONDS = 1e-3;
 
 /* --- memory --- */
 
 /* Memory on the host: output 0 on a shared input where the kernel asked for it. */
-static pare_status host_views(trial *t, pare_arena *arena)
+static pare_status host_views(pare_kernel_trial *t, pare_arena *arena)
 {
     const pare_prep *p = &t->prep;
     for (int i = 0; i < p->in_count; i++) {
@@ -45,7 +37,7 @@ static pare_status host_views(trial *t, pare_arena *arena)
 }
 
 /* Room for so many bytes: its offset first, its address once the memory is there. */
-static void *room(trial *t, size_t bytes)
+static void *room(pare_kernel_trial *t, size_t bytes)
 {
     char *at = t->memory ? (char *)t->memory + t->bytes : NULL;
     t->bytes += pare_align_up(bytes, ALIGN);
@@ -53,7 +45,7 @@ static void *room(trial *t, size_t bytes)
 }
 
 /* Gives every tensor its room; called once to add up, once to place. */
-static void device_places(trial *t)
+static void device_places(pare_kernel_trial *t)
 {
     const pare_prep *p = &t->prep;
     t->bytes = 0;
@@ -67,7 +59,7 @@ static void device_places(trial *t)
     }
 }
 
-static pare_status device_views(trial *t)
+static pare_status device_views(pare_kernel_trial *t)
 {
     const pare_prep *p = &t->prep;
     pare_device *d = p->device;
@@ -84,7 +76,7 @@ static pare_status device_views(trial *t)
     return d->backend->sync(p->ctx, d->setup);
 }
 
-static void device_free(trial *t)
+static void device_free(pare_kernel_trial *t)
 {
     pare_device *d = t->prep.device;
     if (t->from) d->queues->event_close(t->from);
@@ -94,7 +86,7 @@ static void device_free(trial *t)
 
 /* --- time --- */
 
-static pare_status host_time(const trial *t, double *took)
+static pare_status host_time(const pare_kernel_trial *t, double *took)
 {
     double start = pare_seconds();
     PARE_TRY(t->kernel->run(&t->call));
@@ -102,7 +94,7 @@ static pare_status host_time(const trial *t, double *took)
     return PARE_OK;
 }
 
-static pare_status device_time(const trial *t, int runs, double *took)
+static pare_status device_time(const pare_kernel_trial *t, int runs, double *took)
 {
     const pare_device *d = t->prep.device;
     pare_ctx *ctx = t->prep.ctx;
@@ -115,36 +107,42 @@ static pare_status device_time(const trial *t, int runs, double *took)
     return PARE_OK;
 }
 
-static pare_status run_timed(const trial *t, int runs, double *took)
+pare_status pare_kernel_trial_run(const pare_kernel_trial *t, int runs, double *took)
 {
-    return t->prep.device ? device_time(t, runs, took) : host_time(t, took);
+    double sum = 0, one;
+    if (t->prep.device) return device_time(t, runs, took);
+    for (int i = 0; i < runs; i++) {
+        PARE_TRY(host_time(t, &one));
+        sum += one;
+    }
+    *took = sum / runs;
+    return PARE_OK;
 }
 
-/* Best of a few runs after one that is not counted; a kernel far behind `rival`, the best so far,
-   is not run again. Both clocks bound it: the device's decides, the host's ends what takes long. */
-static pare_status time_runs(const trial *t, double rival, double *best)
+/* Both clocks bound it: the device's decides, the host's ends what takes long. */
+pare_status pare_kernel_trial_time(const pare_kernel_trial *t, double rival, double *best)
 {
     double took, spent = 0;
-    PARE_TRY(run_timed(t, 1, best));
-    if (*best > HOPELESS * rival) return PARE_OK;
+    const int runs = t->prep.device ? DEVICE_RUNS : 1;
+    PARE_TRY(pare_kernel_trial_run(t, 1, best));
+    if (*best > SHORT_SECONDS && *best > HOPELESS * rival) return PARE_OK;
     *best = 1e30;
     double start = pare_seconds();
     for (int i = 0; i < MAX_RUNS && (i < MIN_RUNS || spent < ENOUGH_SECONDS); i++) {
-        PARE_TRY(run_timed(t, DEVICE_RUNS, &took));
+        PARE_TRY(pare_kernel_trial_run(t, runs, &took));
         spent += took;
         if (took < *best) *best = took;
-        if (pare_seconds() - start > LONG_SECONDS || *best > BEHIND * rival) break;
+        if (pare_seconds() - start > LONG_SECONDS) break;
+        if ((i + 1 >= MIN_RUNS || took > SHORT_SECONDS) && *best > PARE_TRIAL_BEHIND * rival) break;
     }
     return PARE_OK;
 }
 
-static pare_status trial_run(trial *t, pare_arena *arena, double rival, double *best)
+/* --- opening, closing --- */
+
+static void fill_call(pare_kernel_trial *t)
 {
     const pare_prep *p = &t->prep;
-    bool bound = false;
-    t->in = pare_arena_alloc(arena, (size_t)p->in_count + 1, sizeof *t->in);
-    t->out = pare_arena_alloc(arena, (size_t)p->out_count + 1, sizeof *t->out);
-    if (!t->in || !t->out) return PARE_MEMORY;
     for (int i = 0; i < p->in_count; i++) t->in[i] = p->in[i];
     for (int i = 0; i < p->out_count; i++) t->out[i] = p->out[i];
     t->call = (pare_call){.ctx = p->ctx,
@@ -156,30 +154,43 @@ static pare_status trial_run(trial *t, pare_arena *arena, double rival, double *
                           .threads = p->threads,
                           .state = p->state,
                           .queue = p->device ? p->device->setup : NULL};
-    PARE_TRY(p->device ? device_views(t) : host_views(t, arena));
+}
+
+static pare_status fill(pare_kernel_trial *t)
+{
+    const pare_prep *p = &t->prep;
+    PARE_TRY(pare_kernel_prepare(t->kernel, &t->prep));
+    t->prepared = true;
+    t->in = pare_arena_alloc(&t->arena, (size_t)p->in_count + 1, sizeof *t->in);
+    t->out = pare_arena_alloc(&t->arena, (size_t)p->out_count + 1, sizeof *t->out);
+    if (!t->in || !t->out) return PARE_MEMORY;
+    fill_call(t);
+    PARE_TRY(p->device ? device_views(t) : host_views(t, &t->arena));
     if (t->kernel->bind) {
-        PARE_TRY(t->kernel->bind(&t->call, arena));
-        bound = true;
+        PARE_TRY(t->kernel->bind(&t->call, &t->arena));
+        t->bound = true;
     }
     if (!p->device) omp_set_num_threads(p->threads);
-    pare_status st = time_runs(t, rival, best);
-    if (bound && t->kernel->unbind) t->kernel->unbind(t->call.bound);
+    return PARE_OK;
+}
+
+pare_status pare_kernel_trial_open(pare_kernel_trial *t, const pare_kernel *kernel,
+                                   const pare_prep *prep)
+{
+    *t = (pare_kernel_trial){.kernel = kernel, .prep = *prep};
+    pare_arena_init(&t->arena, prep->ctx);
+    t->prep.arena = &t->arena;
+    pare_status st = fill(t);
+    if (st != PARE_OK) pare_kernel_trial_close(t);
     return st;
 }
 
-pare_status pare_kernel_time(const pare_kernel *kernel, const pare_prep *prep, double rival,
-                             double *best)
+void pare_kernel_trial_close(pare_kernel_trial *t)
 {
-    pare_arena arena;
-    trial t = {.kernel = kernel, .prep = *prep};
-    pare_arena_init(&arena, prep->ctx);
-    t.prep.arena = &arena;
-    pare_status st = pare_kernel_prepare(kernel, &t.prep);
-    if (st == PARE_OK) {
-        st = trial_run(&t, &arena, rival, best);
-        if (prep->device) device_free(&t);
-        if (kernel->release) kernel->release(t.prep.state);
-    }
-    pare_arena_free(&arena);
-    return st;
+    if (!t->kernel) return;
+    if (t->bound && t->kernel->unbind) t->kernel->unbind(t->call.bound);
+    if (t->prepared && t->prep.device) device_free(t);
+    if (t->prepared && t->kernel->release) t->kernel->release(t->prep.state);
+    pare_arena_free(&t->arena);
+    *t = (pare_kernel_trial){0};
 }

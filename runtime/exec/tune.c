@@ -3,11 +3,14 @@
    kernel's name, the key a hash of the operator, its types, shapes, strides and attributes, and of
    the names of the kernels to choose from. */
 #include "runtime/exec/machine_table.h"
-#include "runtime/exec/plan.h"
+#include "runtime/exec/trial.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MOST_KERNELS = 32 };
+/* Kernels nearer than that are equal, and the first in the list serves: what is left to chance
+   would differ from one process to the next. */
+static const double TIE = 0.97;
 
 struct pare_tuner {
     pare_machine_table *table;
@@ -90,24 +93,17 @@ static const pare_kernel *find(const pare_kernel *const *able, int count, const 
     return NULL;
 }
 
-/* A device that is too full for a trial is no reason to fail: that kernel is left out. */
 static pare_status fastest(const pare_tuner *t, const pare_prep *prep,
                            const pare_kernel *const *able, int count, const pare_kernel **out)
 {
-    double best = 1e30;
+    double seconds[PARE_MOST_KERNELS], best = INFINITY;
+    PARE_TRY(pare_contest(able, count, prep, seconds));
     for (int i = 0; i < count; i++) {
-        double took = 0;
-        pare_status st = pare_kernel_time(able[i], prep, best, &took);
-        if (st == PARE_MEMORY && prep->device) {
-            pare_ctx_clear(prep->ctx);
-            continue;
-        }
-        PARE_TRY(st);
-        if (t->timed) t->timed(t->timed_user, prep->node, able[i], took);
-        if (took < best) {
-            best = took;
-            *out = able[i];
-        }
+        if (t->timed && isfinite(seconds[i]))
+            t->timed(t->timed_user, prep->node, able[i], seconds[i]);
+        if (seconds[i] >= TIE * best) continue;
+        best = seconds[i];
+        *out = able[i];
     }
     return PARE_OK;
 }
@@ -115,9 +111,9 @@ static pare_status fastest(const pare_tuner *t, const pare_prep *prep,
 pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep *prep,
                               const pare_kernel *const *list, const pare_kernel **out)
 {
-    const pare_kernel *able[MOST_KERNELS];
+    const pare_kernel *able[PARE_MOST_KERNELS];
     int count = 0;
-    for (int i = 0; list[i] && count < MOST_KERNELS; i++)
+    for (int i = 0; list[i] && count < PARE_MOST_KERNELS; i++)
         if (worth_a_trial(list[i], prep, count)) able[count++] = list[i];
     if (!count) return PARE_FAIL_NODE(prep->node, UNSUPPORTED, "no kernel takes its types");
     *out = able[0];

@@ -22,13 +22,13 @@ def tolerance_of(net, scheme):
     return TOLERANCE[scheme] if net.trained or scheme == "fp32" else UNTRAINED
 
 
-def time_pair(options, net, first, second, batch, threads, tolerance, env=None):
-    """One case of bench_latency as a dict of its CSV columns; numbers are floats."""
+def time_pair(options, net, first, second, batch, threads, tolerance, env=None, more=()):
+    """One case of bench_latency as a dict of its CSV columns; numbers are floats. more: options."""
     command = [options.bench, "--ort", options.ort, "--header", "--batch", batch,
                "--threads", threads, "--pairs", options.pairs, "--tolerance", tolerance,
                "--max-seconds", options.max_seconds, "--input",
                nets.raw_image_file(options, net), "--cache", options.work / "timing",
-               first, second]
+               *more, first, second]
     (options.work / "timing").mkdir(parents=True, exist_ok=True)
     output = call(command, env).output
     lines = [line for line in output.splitlines() if line.count(",") > 10]

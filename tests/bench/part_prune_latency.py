@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pruned to a part of the dense model's time: what `pare prune --latency` says of its result, and what bench_latency
-measures afterwards, the pruned and the dense model in turn in processes of their own. One process may see a small net a tenth
-quicker or slower than the next, probably by where its weights come to lie: the median of several counts."""
+measures afterwards, the pruned and the dense model in turn in processes of their own, with times of kernels of their own. One
+process may see a small net a tenth quicker or slower than the next, probably by where its weights come to lie: the median of
+several counts. Both sides share one set of threads, so that nobody's need fall asleep before the other's turn: samples
+follow each other at once, and what changes the machine's pace meets both of a pair."""
 
 import json
 import statistics
@@ -14,6 +16,7 @@ GOALS = (0.8, 0.6, 0.5)
 POINTS = 5  # of the dense model's time
 APART = 1e30  # pruned outputs are meant to differ
 PROCESSES = 5
+IN_TURN = ("--pause-ms", 0, "--pairs", 100)
 
 
 def prune(options, net, folder, goal, threads):
@@ -28,7 +31,8 @@ def prune(options, net, folder, goal, threads):
 
 def add_one(options, results, net, folder, goal, threads):
     model, facts, seconds = prune(options, net, folder, goal, threads)
-    ratios = sorted(time_pair(options, net, f"pare:{model}", f"pare:{net.path}", 1, threads, APART)["ratio"]
+    ratios = sorted(time_pair(options, net, f"pare:{model}", f"pare:{net.path}", 1, threads, APART,
+                              more=IN_TURN)["ratio"]
                     for _ in range(PROCESSES))
     ratio = statistics.median(ratios)
     case = f"{net.name} t{threads} --latency {goal}"

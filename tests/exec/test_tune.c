@@ -35,9 +35,51 @@ static bool never(const pare_prep *p)
     return false;
 }
 
+/* Its first run takes longer, as where pages are touched for the first time. */
+static int late_runs;
+
+static pare_status run_late(const pare_call *c)
+{
+    (void)c;
+    if (!late_runs++) usleep(500);
+    return PARE_OK;
+}
+
+static pare_status run_short(const pare_call *c)
+{
+    (void)c;
+    usleep(100);
+    return PARE_OK;
+}
+
+/* Kernels on a machine whose pace drops after some runs, by so much that the second's slow runs
+   take longer than the first's quick ones. */
+static int paced_runs;
+
+static void paced(useconds_t us) { usleep(paced_runs++ < 4 ? us : 2 * us); }
+
+static pare_status run_paced_slow(const pare_call *c)
+{
+    (void)c;
+    paced(4000);
+    return PARE_OK;
+}
+
+static pare_status run_paced_quick(const pare_call *c)
+{
+    (void)c;
+    paced(2800);
+    return PARE_OK;
+}
+
 static const pare_kernel unable = {.name = "unable", .can = never, .run = run_quick};
 static const pare_kernel slow = {.name = "slow", .run = run_slow};
 static const pare_kernel quick = {.name = "quick", .run = run_quick};
+static const pare_kernel same = {.name = "same", .run = run_slow};
+static const pare_kernel brief = {.name = "brief", .run = run_short};
+static const pare_kernel late = {.name = "late", .run = run_late};
+static const pare_kernel paced_slow = {.name = "paced slow", .run = run_paced_slow};
+static const pare_kernel paced_quick = {.name = "paced quick", .run = run_paced_quick};
 static const pare_kernel *const list[] = {&unable, &slow, &quick, NULL};
 
 typedef struct fixture {
@@ -87,15 +129,50 @@ static int teardown(void **state)
     return 0;
 }
 
-static const pare_kernel *choose(fixture *f)
+static const pare_kernel *choose_of(fixture *f, const pare_kernel *const *kernels)
 {
     pare_tuner *tuner;
     const pare_kernel *chosen;
     pare_plan_options options = {.tune = timing, .cache_dir = f->folder};
     assert_int_equal(pare_tuner_open(&f->ctx, &tuner, &options), PARE_OK);
-    assert_int_equal(pare_tuner_choose(tuner, &f->prep, list, &chosen), PARE_OK);
+    assert_int_equal(pare_tuner_choose(tuner, &f->prep, kernels, &chosen), PARE_OK);
     assert_int_equal(pare_tuner_close(tuner), PARE_OK);
     return chosen;
+}
+
+static const pare_kernel *choose(fixture *f) { return choose_of(f, list); }
+
+/* How many of 10 choices, each for a shape of its own, fall on the kernel; a machine that others
+   share may disturb some. */
+static int chosen_of_ten(fixture *f, const pare_kernel *const *kernels, const char *name)
+{
+    int count = 0;
+    for (int i = 0; i < 10; i++) {
+        f->in.dim[0] = f->out.dim[0] = 10 + i;
+        late_runs = paced_runs = 0;
+        count += !strcmp(choose_of(f, kernels)->name, name);
+    }
+    return count;
+}
+
+static void a_first_run_that_takes_long_decides_nothing(void **state)
+{
+    static const pare_kernel *const kernels[] = {&brief, &late, NULL};
+    assert_true(chosen_of_ten(*state, kernels, "late") >= 3);
+}
+
+static void of_equals_the_first_serves(void **state)
+{
+    static const pare_kernel *const kernels[] = {&slow, &same, NULL};
+    static const pare_kernel *const turned[] = {&same, &slow, NULL};
+    assert_true(chosen_of_ten(*state, kernels, "slow") >= 7);
+    assert_true(chosen_of_ten(*state, turned, "same") >= 7);
+}
+
+static void kernels_that_are_close_run_in_turn(void **state)
+{
+    static const pare_kernel *const kernels[] = {&paced_slow, &paced_quick, NULL};
+    assert_true(chosen_of_ten(*state, kernels, "paced quick") >= 7);
 }
 
 static void the_stopwatch_decides_once(void **state)
@@ -240,6 +317,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(the_stopwatch_decides_once),
+        WITH_FOLDER(a_first_run_that_takes_long_decides_nothing),
+        WITH_FOLDER(of_equals_the_first_serves),
+        WITH_FOLDER(kernels_that_are_close_run_in_turn),
         WITH_FOLDER(the_file_is_an_input_and_its_key_holds_the_shape),
         WITH_FOLDER(a_damaged_file_costs_only_time),
         WITH_FOLDER(a_file_cut_anywhere_is_made_anew),
