@@ -53,6 +53,13 @@ PARE_NODISCARD pare_status pare_onnx_read_tensor(pare_ctx *ctx, pare_arena *aren
 PARE_NODISCARD pare_status pare_onnx_manifest(pare_ctx *ctx, pare_model *model, const char *recipe,
                                               const char *data_hash);
 
+/* Notes the last step of a model's making. A recipe that was there is kept before it, unless
+   this one begins with it. */
+PARE_NODISCARD pare_status pare_onnx_recipe(pare_model *model, const char *recipe);
+/* All of them in order, "; " between them: "prune macs=0.5; int8 activations=s8 ...". NULL: the
+   model has none. The text lives in the model or the arena. */
+const char *pare_onnx_recipes(const pare_model *model, pare_arena *arena);
+
 /* The file's size with every external file counted, and the hash of the file and its external
    payloads that identifies a model in manifests. text NULL: no payload is touched; bytes may be
    NULL. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was done, in the file's metadata_props: enough to make the same file again. No clock. */
+#include "formats/onnx.h"
 #include "quant/parts.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *opt
 {
     char *recipe = recipe_of(model, options);
     if (!recipe) return PARE_MEMORY;
-    PARE_TRY(pare_model_set_meta(model, "pare.recipe", recipe));
+    PARE_TRY(pare_onnx_recipe(model, recipe));
     if (options->device) PARE_TRY(pare_model_set_meta(model, "pare.device", options->device));
     return ranges_hash ? pare_model_set_meta(model, "pare.ranges_hash", ranges_hash) : PARE_OK;
 }
