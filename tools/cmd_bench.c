@@ -35,7 +35,7 @@ static const pare_option table[] = {
     {"warmUp", 0, PARE_OPTION_REAL, "MS", offsetof(bench_options, warm_up), 0, 1e7,
      "milliseconds to run before timing (200)"},
     {"duration", 0, PARE_OPTION_REAL, "S", offsetof(bench_options, duration), 0, 1e6,
-     "seconds to time, at least (3)"},
+     "seconds to time, at least (3); up to three times as long until the last three windows agree"},
     {"iterations", 0, PARE_OPTION_INT, "N", offsetof(bench_options, iterations), 1, 1e7,
      "runs to time, at least (10)"},
     {"streams", 0, PARE_OPTION_INT, "N", offsetof(bench_options, streams), 1, 256,
@@ -246,19 +246,26 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
     PARE_TRY(pare_tool_open_device(tool));
     options.device = tool->device;
     PARE_TRY(pare_model_count(tool->ctx, model, &facts));
+    char hash[33];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
     double start = pare_seconds();
     if (o->streams == 1 && !tool->device) pare_threads_bind(options.threads);
     PARE_TRY(pare_plan_new(tool->ctx, &plan, model, shapes, count, &options));
     double planned = pare_seconds() - start;
     double batch = count && shapes[0].shape.rank ? (double)shapes[0].shape.dim[0] : 1;
+    json_t *file =
+        json_pack("{s:s, s:s, s:s, s:I, s:I}", "file", tool->arg[0], "hash", hash, "precision",
+                  pare_model_precision(&facts), "bytes", (json_int_t)pare_model_bytes(model),
+                  "parameters", (json_int_t)facts.parameters);
+    const char *recipes = pare_onnx_recipes(model, &tool->arena);
+    if (recipes) json_object_set_new(file, "recipe", json_string(recipes));
     json_object_update_new(
-        tool->facts,
-        json_pack("{s:{s:s, s:s, s:I}, s:o, s:i, s:f, s:I, s:I}", "model", "file", tool->arg[0],
-                  "precision", pare_model_precision(&facts), "bytes",
-                  (json_int_t)pare_model_bytes(model), "shapes", shapes_json(shapes, count),
-                  "threads", options.threads, "plan_seconds", planned, "activation_bytes",
-                  (json_int_t)pare_plan_activation_bytes(plan), "packed_weight_bytes",
-                  (json_int_t)pare_plan_weight_bytes(plan)));
+        tool->facts, json_pack("{s:o, s:o, s:I, s:i, s:f, s:I, s:I}", "model", file, "shapes",
+                               shapes_json(shapes, count), "batch", (json_int_t)batch, "threads",
+                               options.threads, "plan_seconds", planned, "activation_bytes",
+                               (json_int_t)pare_plan_activation_bytes(plan), "packed_weight_bytes",
+                               (json_int_t)pare_plan_weight_bytes(plan)));
     pare_status st = measure_plan(tool, o, plan, batch);
     pare_plan_free(plan);
     return st;

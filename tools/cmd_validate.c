@@ -37,10 +37,12 @@ static pare_status compare(pare_contest *c, pare_source *source, const validate_
     int threads = (int)o->common.threads;
     PARE_TRY(pare_contest_run(c, source, &o->source, &o->common));
     if (o->latency || o->report) PARE_TRY(pare_contest_time(c, source, threads));
+    json_t *models = pare_contest_json(c);
+    if (!models) return PARE_MEMORY;
+    json_object_set_new(c->tool->facts, "models", models);
     json_t *data = pare_source_json(source, &o->source);
     if (c->classes) json_object_set_new(data, "classes", json_integer(c->classes));
     json_object_set_new(c->tool->facts, "data", data);
-    json_object_set_new(c->tool->facts, "models", pare_contest_json(c));
     if (!c->classes && pare_data_has_labels(source->data))
         pare_log(c->tool->ctx, PARE_LOG_WARNING,
                  "the labels are not used: output '%s' has no single score "

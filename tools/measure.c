@@ -2,7 +2,7 @@
 #include "tools/measure.h"
 
 #include "tools/progress.h"
-#include "tools/stats.h"
+#include "tools/resample.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { MOST_RUNS = 1 << 24, WINDOWS = 5 };
+enum { MOST_RUNS = 1 << 24, FIFTHS = 5, AGREEING = 3 };
+static const double AGREE_WITHIN = 0.02;
 
 void pare_measure_fill(pare_runner *runner)
 {
@@ -102,6 +103,49 @@ void pare_times_free(pare_times *times)
     *times = (pare_times){0};
 }
 
+/* --- windows --- */
+
+pare_status pare_windows_note(pare_ctx *ctx, pare_windows *w, const pare_times *times)
+{
+    const size_t from = w->count ? w->end[w->count - 1] : 0;
+    const pare_times last = {.ms = times->ms + from, .count = times->count - from};
+    PARE_TRY(pare_times_percentile(ctx, &last, 50, &w->median[w->count]));
+    w->end[w->count] = times->count;
+    w->wall[w->count] = times->wall;
+    w->waited[w->count] = times->waited;
+    w->count++;
+    return PARE_OK;
+}
+
+bool pare_windows_agree(const pare_windows *w)
+{
+    return w->count >= AGREEING &&
+           pare_stats_apart(w->median + w->count - AGREEING, AGREEING) <= AGREE_WITHIN;
+}
+
+int pare_windows_first(const pare_windows *w)
+{
+    int first = w->count - AGREEING;
+    if (!pare_windows_agree(w)) return 0;
+    while (first > 0 &&
+           pare_stats_apart(w->median + first - 1, w->count - first + 1) <= AGREE_WITHIN)
+        first--;
+    return first;
+}
+
+void pare_windows_cut(const pare_windows *w, int first, pare_times *times)
+{
+    const int tail = w->count < AGREEING ? w->count : AGREEING;
+    times->windows = w->count;
+    times->apart = pare_stats_apart(w->median + w->count - tail, tail);
+    if (!first) return;
+    const size_t runs = w->end[first - 1];
+    memmove(times->ms, times->ms + runs, (times->count - runs) * sizeof *times->ms);
+    times->count -= runs;
+    times->wall -= w->wall[first - 1];
+    times->waited -= w->waited[first - 1];
+}
+
 pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q, double *out)
 {
     double *sorted = pare_alloc(ctx, times->count, sizeof *sorted);
@@ -188,8 +232,7 @@ static void note(json_t *notes, const char *format, ...)
 /* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
    the time, a middle half wider than a quarter of the median, or threads that stood without a core
    for more than a tenth of the time, are not the model's doing. */
-static bool judge(json_t *notes, const pare_times *times, const double *sorted, double drift,
-                  double highest)
+static bool judge(json_t *notes, const pare_times *times, const double *sorted, double drift)
 {
     size_t n = times->count;
     double median = pare_stats_percentile(sorted, n, 50);
@@ -220,41 +263,67 @@ static bool judge(json_t *notes, const pare_times *times, const double *sorted, 
         note(notes, "unstable: only %zu run%s; use --duration or --iterations", n,
              n == 1 ? "" : "s");
         stable = false;
-    } else if (highest > 50 && (double)n * (1 - highest / 100) < 10) {
-        note(notes, "p%g rests on fewer than 10 of the %zu runs; measure longer (--duration)",
-             highest, n);
     }
+    if (times->windows && times->apart > AGREE_WITHIN)
+        note(notes,
+             "not settled: after %d windows the medians of the last three still lie %.1f %% apart, "
+             "expected %.0f %%",
+             times->windows, 100 * times->apart, 100 * AGREE_WITHIN);
     return stable;
+}
+
+/* A percentile into latency, where enough runs were made. */
+static void add_percentile(json_t *latency, json_t *notes, const double *sorted, size_t n, double q)
+{
+    char name[32];
+    const int64_t needed = pare_stats_needed(q);
+    if ((int64_t)n < needed) {
+        note(notes, "p%g is not given: it needs %lld runs, there are %zu; measure longer", q,
+             (long long)needed, n);
+        return;
+    }
+    snprintf(name, sizeof name, "p%g", q);
+    json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, q)));
+}
+
+static pare_status add_interval(pare_ctx *ctx, json_t *json, const pare_times *times)
+{
+    pare_interval i;
+    PARE_TRY(pare_resample_median(ctx, &i, times->ms, times->count));
+    if (!isnan(i.low))
+        json_object_set_new(json, "latency_interval", json_pack("[f, f]", i.low, i.high));
+    return PARE_OK;
 }
 
 json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
                         const double *percentiles, int percentile_count)
 {
     size_t n = times->count;
-    double *sorted = pare_alloc(ctx, n, sizeof *sorted), highest = 0;
+    double *sorted = pare_alloc(ctx, n, sizeof *sorted);
     if (!sorted) return NULL;
-    double drift = pare_stats_drift(times->ms, n, WINDOWS, sorted);
-    memcpy(sorted, times->ms, n * sizeof *sorted);
+    double drift = pare_stats_drift(times->ms, n, FIFTHS, sorted);
+    if (n) memcpy(sorted, times->ms, n * sizeof *sorted);
     pare_stats_sort(sorted, n);
     json_t *latency = json_pack(
         "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
         pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
-    for (int i = 0; i < percentile_count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "p%g", percentiles[i]);
-        json_object_set_new(latency, name,
-                            json_real(pare_stats_percentile(sorted, n, percentiles[i])));
-        if (percentiles[i] > highest) highest = percentiles[i];
-    }
     json_t *notes = json_array();
-    bool stable = judge(notes, times, sorted, drift, highest);
+    bool stable = judge(notes, times, sorted, drift);
+    for (int i = 0; i < percentile_count; i++)
+        add_percentile(latency, notes, sorted, n, percentiles[i]);
     json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
                              (json_int_t)n, "throughput_per_s",
                              times->wall > 0 ? batch * (double)n / times->wall : 0.0,
                              "coefficient_of_variation", pare_stats_variation(times->ms, n),
                              "drift", drift, "stable", stable, "notes", notes);
     pare_free(sorted);
-    return json;
+    if (times->windows) {
+        json_object_set_new(json, "windows", json_integer(times->windows));
+        json_object_set_new(json, "settled", json_boolean(times->apart <= AGREE_WITHIN));
+    }
+    if (add_interval(ctx, json, times) == PARE_OK) return json;
+    json_decref(json);
+    return NULL;
 }
 
 bool pare_plan_emulates(const pare_plan *plan)

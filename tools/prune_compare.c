@@ -190,6 +190,7 @@ static pare_status compare_some(comparison *c, size_t first, int count, const pa
     pare_status st = pare_contest_open(&contest, path);
     if (st == PARE_OK) st = measure(c, &contest, seen);
     json_t *models = st == PARE_OK ? pare_contest_json(&contest) : NULL;
+    if (st == PARE_OK && !models) st = PARE_MEMORY;
     for (int k = first ? 1 : 0; st == PARE_OK && k <= count; k++) {
         double zipped;
         json_t *model = json_array_get(models, (size_t)k);

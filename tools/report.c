@@ -21,7 +21,7 @@ const char *pare_report_stem(const char *path, char *text, size_t size)
     return text;
 }
 
-double pare_report_number(const json_t *json, const char *path, double missing)
+const json_t *pare_report_find(const json_t *json, const char *path)
 {
     char key[64];
     while (*path) {
@@ -31,7 +31,13 @@ double pare_report_number(const json_t *json, const char *path, double missing)
                                    : json_object_get(json, key);
         path += n + (path[n] == '.');
     }
-    return json_is_number(json) ? json_number_value(json) : missing;
+    return json;
+}
+
+double pare_report_number(const json_t *json, const char *path, double missing)
+{
+    const json_t *value = pare_report_find(json, path);
+    return json_is_number(value) ? json_number_value(value) : missing;
 }
 
 bool pare_report_fits(const json_t *facts)

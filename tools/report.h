@@ -26,8 +26,9 @@ PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *compar
    first dot that is none of a number; returns text. */
 const char *pare_report_stem(const char *path, char *text, size_t size);
 
-/* The number at a path of keys and one index ("latency_ms.median", "outputs.0.sqnr_db"); missing
-   where it is not there or null. */
+/* What stands at a path of keys and indices ("latency_ms.median", "outputs.0.sqnr_db"), or NULL. */
+const json_t *pare_report_find(const json_t *json, const char *path);
+/* The number there; missing where it is not there or null. */
 double pare_report_number(const json_t *json, const char *path, double missing);
 
 /* Cells of text tables, "" where the facts lack the number: a number as "%.2f", "%.1f", "%.2g" or

@@ -70,6 +70,27 @@ double pare_stats_mcnemar(pare_paired t, bool *exact)
     return erfc(sqrt(excess * excess / (double)pairs / 2));
 }
 
+/* The ratio r solves (p2 - r p1)^2 = z^2 var(p2 - r p1): a r^2 - 2 b r + c = 0. */
+pare_interval pare_stats_kept(pare_paired t)
+{
+    const pare_interval unknown = {0, INFINITY};
+    const double n = (double)(t.both + t.first + t.second + t.neither), zz = Z * Z / n;
+    if (n <= 0) return unknown;
+    const double p1 = (double)(t.both + t.first) / n, p2 = (double)(t.both + t.second) / n;
+    const double a = p1 * p1 - zz * p1 * (1 - p1);
+    const double b = p1 * p2 - zz * ((double)t.both / n - p1 * p2);
+    const double c = p2 * p2 - zz * p2 * (1 - p2);
+    if (a <= 0) return unknown;
+    const double root = sqrt(fmax(b * b - a * c, 0));
+    return (pare_interval){fmax((b - root) / a, 0), (b + root) / a};
+}
+
+pare_floor pare_stats_floor(pare_interval kept, double floor)
+{
+    if (kept.low >= floor) return PARE_FLOOR_MET;
+    return kept.high < floor ? PARE_FLOOR_MISSED : PARE_FLOOR_OPEN;
+}
+
 bool pare_stats_near_chance(int64_t hits, int64_t n, int64_t classes)
 {
     if (n <= 0 || classes < 2) return false;
@@ -92,6 +113,13 @@ double pare_stats_percentile(const double *sorted, size_t n, double q)
     size_t i = (size_t)at;
     if (i + 1 >= n) return sorted[n - 1];
     return sorted[i] + (at - (double)i) * (sorted[i + 1] - sorted[i]);
+}
+
+int64_t pare_stats_needed(double q)
+{
+    const double beyond = fmin(q, 100 - q);
+    if (q == 50 || beyond <= 0) return 1;
+    return (int64_t)ceil(1000 / beyond - 1e-6); /* 100 - 99.9 is not quite 0.1 */
 }
 
 double pare_stats_mean(const double *values, size_t n)
@@ -125,6 +153,17 @@ double pare_stats_drift(const double *values, size_t n, int windows, double *scr
     pare_stats_sort(scratch, n);
     double all = pare_stats_percentile(scratch, n, 50);
     return all > 0 ? (high - low) / all : 0;
+}
+
+double pare_stats_apart(const double *values, int n)
+{
+    enum { MOST = 16 };
+    double sorted[MOST];
+    if (n < 2 || n > MOST) return 0;
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    pare_stats_sort(sorted, (size_t)n);
+    const double median = pare_stats_percentile(sorted, (size_t)n, 50);
+    return median > 0 ? (sorted[n - 1] - sorted[0]) / median : 0;
 }
 
 int64_t pare_stats_argmax(const float *values, int64_t n)

@@ -34,6 +34,19 @@ pare_interval pare_stats_newcombe(pare_paired table);
    correction; 1 without discordant pairs. *exact says which (NULL is allowed). */
 double pare_stats_mcnemar(pare_paired table, bool *exact);
 
+/* Interval of the second's hits over the first's on the same samples, how much of an accuracy is
+   kept: Fieller's theorem (1954, J. R. Stat. Soc. B 16:175) with the covariance matrix of the
+   paired proportions. [0, Inf] where the samples cannot bound it. */
+pare_interval pare_stats_kept(pare_paired table);
+
+/* Is at least `floor` kept (0.99: "99 % of FP32")? */
+typedef enum pare_floor {
+    PARE_FLOOR_MET,   /* the whole interval lies at or above it */
+    PARE_FLOOR_OPEN,  /* the samples cannot tell */
+    PARE_FLOOR_MISSED /* the whole interval lies below it */
+} pare_floor;
+pare_floor pare_stats_floor(pare_interval kept, double floor);
+
 /* Is an accuracy no better than guessing among so many classes? True where hits / n is not above
    guessing by at least a twentieth of the way to 1, or where Wilson's interval includes guessing.
  */
@@ -44,12 +57,18 @@ void pare_stats_sort(double *values, size_t n);
 /* Percentile q in [0, 100] of ascending values, linear between neighbours (Hyndman and Fan 1996,
    American Statistician 50:361, definition 7); 0 for n = 0. */
 double pare_stats_percentile(const double *sorted, size_t n, double q);
+/* How many values a percentile (in [0, 100]) needs: that ten lie beyond it, 1,000 for the 99th. The
+   median, the least and the greatest need one. */
+int64_t pare_stats_needed(double q);
 double pare_stats_mean(const double *values, size_t n);
 /* Sample standard deviation (n - 1) over the mean; 0 for n < 2 or mean 0. */
 double pare_stats_variation(const double *values, size_t n);
 /* How far the medians of `windows` consecutive stretches lie apart: (max - min) / median of all;
    scratch: (n). 0 where a stretch would hold fewer than 4 values. */
 double pare_stats_drift(const double *values, size_t n, int windows, double *scratch);
+
+/* How far values lie apart: (max - min) / median; 0 for fewer than two. At most 16 of them. */
+double pare_stats_apart(const double *values, int n);
 
 /* Position of the greatest value, the first among equals; NaN never wins. */
 int64_t pare_stats_argmax(const float *values, int64_t n);

@@ -9,6 +9,7 @@ typedef struct stream {
     pare_ctx ctx; /* its thread's */
     pare_runner *runner;
     pare_times times;
+    pare_windows windows;
     pthread_t thread;
     pare_status status;
 } stream;
@@ -108,7 +109,8 @@ static void *work(void *user)
     return NULL;
 }
 
-pare_status pare_streams_measure(pare_streams *streams, const pare_measure_options *options)
+/* Once through all streams, side by side. */
+static pare_status measure_window(pare_streams *streams, const pare_measure_options *options)
 {
     int started = 1;
     pare_status st = PARE_OK;
@@ -125,7 +127,46 @@ pare_status pare_streams_measure(pare_streams *streams, const pare_measure_optio
     streams->stream[0].status = measure_one(&streams->stream[0]); /* on this thread */
     for (int i = 1; i < started; i++) pthread_join(streams->stream[i].thread, NULL);
     for (int i = 0; st == PARE_OK && i < started; i++) st = streams->stream[i].status;
+    for (int i = 0; st == PARE_OK && i < streams->count; i++)
+        st =
+            pare_windows_note(streams->ctx, &streams->stream[i].windows, &streams->stream[i].times);
     return pare_streams_status(streams, st);
+}
+
+static bool all_agree(const pare_streams *s)
+{
+    for (int i = 0; i < s->count; i++)
+        if (!pare_windows_agree(&s->stream[i].windows)) return false;
+    return true;
+}
+
+/* The windows that count are the same of all streams. */
+static void cut(pare_streams *s)
+{
+    int first = 0;
+    for (int i = 0; i < s->count; i++) {
+        const int own = pare_windows_first(&s->stream[i].windows);
+        if (own > first) first = own;
+    }
+    if (!all_agree(s)) first = 0;
+    for (int i = 0; i < s->count; i++)
+        pare_windows_cut(&s->stream[i].windows, first, &s->stream[i].times);
+}
+
+pare_status pare_streams_measure(pare_streams *streams, const pare_measure_options *options)
+{
+    enum { LEAST = 3, MOST = 9 };
+    pare_measure_options window = *options;
+    window.duration /= LEAST;
+    window.iterations = (options->iterations + LEAST - 1) / LEAST;
+    for (int i = 0; i < streams->count; i++) streams->stream[i].windows = (pare_windows){0};
+    if (!(options->duration > 0)) return measure_window(streams, options);
+    for (int w = 0; w < MOST && (w < LEAST || !all_agree(streams)); w++) {
+        PARE_TRY(measure_window(streams, &window));
+        window.warm_up = 0;
+    }
+    cut(streams);
+    return PARE_OK;
 }
 
 /* --- facts --- */
@@ -139,6 +180,8 @@ static pare_status merge(const pare_streams *s, pare_times *all)
         at += t->count;
         if (t->count > most) most = t->count;
         if (t->wall > all->wall) all->wall = t->wall;
+        if (t->apart > all->apart) all->apart = t->apart;
+        all->windows = t->windows;
         all->waited += t->waited / s->count; /* each saw that of all threads */
     }
     all->ms = pare_alloc(s->ctx, at, sizeof *all->ms);

@@ -23,7 +23,9 @@ pare_runner *pare_streams_runner(const pare_streams *streams, int i);
  * any. */
 PARE_NODISCARD pare_status pare_streams_status(const pare_streams *streams, pare_status status);
 
-/* One thread drives each runner; all begin to be timed when the last is warm. */
+/* One thread drives each runner; all begin to be timed when the last is warm. Measured are at least
+   three windows of a third of the duration and the iterations each, until each stream's last three
+   agree, at most nine; without a duration it is one window. */
 PARE_NODISCARD pare_status pare_streams_measure(pare_streams *streams,
                                                 const pare_measure_options *options);
 

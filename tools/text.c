@@ -35,12 +35,18 @@ void pare_text_add(pare_text *text, const char *format, ...)
 
 void pare_text_add_escaped(pare_text *text, const char *plain)
 {
-    for (; *plain; plain++) switch (*plain) {
+    while (*plain) {
+        const size_t n = strcspn(plain, "&<>\"'");
+        if (n) pare_text_add(text, "%.*s", (int)n, plain);
+        plain += n;
+        switch (*plain) {
+        case 0: return;
         case '&': pare_text_add(text, "&amp;"); break;
         case '<': pare_text_add(text, "&lt;"); break;
         case '>': pare_text_add(text, "&gt;"); break;
         case '"': pare_text_add(text, "&quot;"); break;
-        case '\'': pare_text_add(text, "&#39;"); break;
-        default: pare_text_add(text, "%c", *plain);
+        default: pare_text_add(text, "&#39;");
         }
+        plain++;
+    }
 }

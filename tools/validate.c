@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/validate.h"
 
+#include "formats/onnx.h"
 #include "tools/measure.h"
 #include "tools/profile.h"
+#include "tools/report.h"
+#include "tools/resample.h"
 
 #include <math.h>
 
@@ -68,6 +71,17 @@ static pare_status same_outputs(const pare_contest *c, int k, int out)
                      (long long)x.size);
 }
 
+/* Of one output of model k (b) against the first's (a). */
+static void add_errors(pare_contest *c, int k, int out, const pare_rows *a, const pare_rows *b,
+                       int samples)
+{
+    pare_contender *one = &c->contender[k];
+    pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
+    for (int i = 0; k && out == 0 && i < samples; i++)
+        pare_error_add(&one->part[(c->samples + i) % PARE_CONTEST_PARTS], a->f32 + i * a->size,
+                       b->f32 + i * a->size, a->size);
+}
+
 static pare_status predict_all(pare_contest *c, const pare_batch *batch)
 {
     for (int k = 0; k < c->count; k++) {
@@ -77,7 +91,7 @@ static pare_status predict_all(pare_contest *c, const pare_batch *batch)
             pare_rows a = pare_predictor_rows(c->contender[0].predictor, o);
             pare_rows b = pare_predictor_rows(one->predictor, o);
             PARE_TRY(same_outputs(c, k, o));
-            if (a.f32 && b.f32) pare_error_add(&one->error[o], a.f32, b.f32, a.size * batch->count);
+            if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
         }
     }
     return PARE_OK;
@@ -141,13 +155,39 @@ static pare_status plan_one(pare_contest *c, int k, const pare_source *source, i
     return PARE_OK;
 }
 
+static bool all_agree(const pare_windows *windows, int count)
+{
+    for (int k = 0; k < count; k++)
+        if (!pare_windows_agree(&windows[k])) return false;
+    return true;
+}
+
+/* The rounds that count are the same of all models. */
+static void cut_rounds(const pare_contest *c, const pare_windows *windows, pare_times *times)
+{
+    int first = 0;
+    for (int k = 0; k < c->count && all_agree(windows, c->count); k++) {
+        const int own = pare_windows_first(&windows[k]);
+        if (own > first) first = own;
+    }
+    for (int k = 0; k < c->count; k++) pare_windows_cut(&windows[k], first, &times[k]);
+}
+
 static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare_times *times)
 {
-    enum { ROUNDS = 8 };
-    pare_measure_options options = {.warm_up = 20, .duration = 0.1, .iterations = 3};
-    for (int round = 0; round < ROUNDS; round++)
-        for (int k = 0; k < c->count; k++)
+    enum { LEAST = 8, MOST = PARE_WINDOWS };
+    const pare_measure_options options = {.warm_up = 20, .duration = 0.1, .iterations = 3};
+    pare_windows *windows = pare_arena_alloc(&c->tool->arena, (size_t)c->count, sizeof *windows);
+    if (!windows) return PARE_MEMORY;
+    for (int round = 0; round < MOST && (round < LEAST || !all_agree(windows, c->count)); round++)
+        for (int k = 0; k < c->count; k++) {
             PARE_TRY(pare_measure(c->tool->ctx, runner[k], &options, &times[k]));
+            PARE_TRY(pare_windows_note(c->tool->ctx, &windows[k], &times[k]));
+        }
+    cut_rounds(c, windows, times);
+    for (int k = 0; k < c->count; k++)
+        PARE_TRY(pare_resample_ratio(c->tool->ctx, &c->contender[k].speed_up, times[0].ms,
+                                     times[0].count, times[k].ms, times[k].count));
     return PARE_OK;
 }
 
@@ -212,6 +252,8 @@ static json_t *interval_json(pare_interval i, double factor)
 static void add_accuracy(json_t *json, const pare_contest *c, const pare_contender *one)
 {
     double n = (double)c->samples, percent = 100 / n;
+    double first = (double)(one->paired.both + one->paired.first);
+    pare_interval kept = pare_stats_kept(one->paired);
     bool exact;
     double p = pare_stats_mcnemar(one->paired, &exact);
     json_object_set_new(json, "top1", json_real(percent * (double)one->top1));
@@ -223,6 +265,8 @@ static void add_accuracy(json_t *json, const pare_contest *c, const pare_contend
                         json_real(percent * (double)(one->paired.first - one->paired.second)));
     json_object_set_new(json, "drop_interval",
                         interval_json(pare_stats_newcombe(one->paired), 100));
+    if (first > 0) json_object_set_new(json, "kept", json_real(100 * (double)one->top1 / first));
+    if (isfinite(kept.high)) json_object_set_new(json, "kept_interval", interval_json(kept, 100));
     json_object_set_new(
         json, "mcnemar",
         json_pack("{s:f, s:s, s:I, s:I}", "p", p, "test",
@@ -231,53 +275,80 @@ static void add_accuracy(json_t *json, const pare_contest *c, const pare_contend
                   (json_int_t)one->paired.second));
 }
 
-static json_t *errors_json(const pare_contender *one)
+/* Of the first output, where there are units of samples enough to draw from. */
+static pare_status add_sqnr_interval(const pare_contest *c, const pare_contender *one, json_t *json)
 {
-    json_t *list = json_array();
-    for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
-        const pare_error_sums *e = &one->error[o];
-        json_array_append_new(list, json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "name",
-                                              pare_predictor_rows(one->predictor, o).name,
-                                              "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine",
-                                              pare_error_cosine(e), "mse", pare_error_mse(e),
-                                              "max_abs_error", e->max_abs, "not_finite",
-                                              (json_int_t)e->bad));
-    }
-    return list;
+    enum { FEWEST = 20 };
+    const int64_t parts = c->samples < PARE_CONTEST_PARTS ? c->samples : PARE_CONTEST_PARTS;
+    pare_interval i;
+    if (parts < FEWEST || one->error[0].dd <= 0) return PARE_OK;
+    PARE_TRY(pare_resample_sqnr(c->tool->ctx, &i, one->part, (int)parts));
+    if (!isnan(i.low)) json_object_set_new(json, "sqnr_interval", interval_json(i, 1));
+    return PARE_OK;
 }
 
-static void add_results(json_t *json, const pare_contest *c, int k)
+static pare_status add_errors_json(const pare_contest *c, const pare_contender *one, json_t *list)
+{
+    for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
+        const pare_error_sums *e = &one->error[o];
+        json_t *json = json_pack(
+            "{s:s, s:o, s:f, s:f, s:f, s:I}", "name", pare_predictor_rows(one->predictor, o).name,
+            "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",
+            pare_error_mse(e), "max_abs_error", e->max_abs, "not_finite", (json_int_t)e->bad);
+        json_array_append_new(list, json);
+        if (o == 0) PARE_TRY(add_sqnr_interval(c, one, json));
+    }
+    return PARE_OK;
+}
+
+static pare_status add_results(json_t *json, const pare_contest *c, int k)
 {
     const pare_contender *one = &c->contender[k];
     pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
     if (c->classes) add_accuracy(json, c, one);
-    if (k && is_classifier(&rows))
+    if (!k) return PARE_OK;
+    if (is_classifier(&rows))
         json_object_set_new(json, "agreement",
                             json_real(100 * (double)one->agreed / (double)c->samples));
-    if (k) json_object_set_new(json, "outputs", errors_json(one));
+    json_t *list = json_array();
+    json_object_set_new(json, "outputs", list);
+    return add_errors_json(c, one, list);
+}
+
+static void add_speed_up(json_t *json, const pare_contest *c, const pare_contender *one)
+{
+    const char *const path = "latency_ms.median";
+    const double a = pare_report_number(c->contender[0].latency, path, 0);
+    const double b = pare_report_number(one->latency, path, 0);
+    json_object_set_new(json, "speed_up", json_real(b > 0 ? a / b : 0));
+    if (!isnan(one->speed_up.low))
+        json_object_set_new(json, "speed_up_interval", interval_json(one->speed_up, 1));
+}
+
+static pare_status model_json(const pare_contest *c, int k, json_t *list)
+{
+    const pare_contender *one = &c->contender[k];
+    const char *recipes = pare_onnx_recipes(one->model, &c->tool->arena);
+    json_t *json = json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "file", one->model->path, "hash",
+                             one->hash, "precision", pare_model_precision(&one->facts), "bytes",
+                             (json_int_t)pare_model_bytes(one->model), "parameters",
+                             (json_int_t)one->facts.parameters, "macs_per_sample",
+                             one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
+    if (json_array_append_new(list, json)) return PARE_MEMORY;
+    if (recipes) json_object_set_new(json, "recipe", json_string(recipes));
+    if (one->predictor) PARE_TRY(add_results(json, c, k));
+    if (one->latency) json_object_update(json, one->latency);
+    if (k && one->latency) add_speed_up(json, c, one);
+    return PARE_OK;
 }
 
 json_t *pare_contest_json(const pare_contest *c)
 {
     json_t *list = json_array();
-    for (int k = 0; k < c->count; k++) {
-        const pare_contender *one = &c->contender[k];
-        json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o}", "file", one->model->path, "precision",
-                                 pare_model_precision(&one->facts), "bytes",
-                                 (json_int_t)pare_model_bytes(one->model), "parameters",
-                                 (json_int_t)one->facts.parameters, "macs_per_sample",
-                                 one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
-        if (one->predictor) add_results(json, c, k);
-        if (one->latency) json_object_update(json, one->latency);
-        if (k && one->latency) {
-            const char *const path = "latency_ms";
-            double a = json_real_value(
-                json_object_get(json_object_get(c->contender[0].latency, path), "median"));
-            double b =
-                json_real_value(json_object_get(json_object_get(one->latency, path), "median"));
-            json_object_set_new(json, "speed_up", json_real(b > 0 ? a / b : 0));
+    for (int k = 0; k < c->count; k++)
+        if (model_json(c, k, list) != PARE_OK) {
+            json_decref(list);
+            return NULL;
         }
-        json_array_append_new(list, json);
-    }
     return list;
 }

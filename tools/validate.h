@@ -13,16 +13,21 @@
 extern "C" {
 #endif
 
+enum { PARE_CONTEST_PARTS = 256 }; /* sample i is in part i % 256; what intervals draw from */
+
 /* One model in the comparison; the first is what the others are compared with. */
 typedef struct pare_contender {
     pare_model *model;
     pare_model_facts facts;
     pare_predictor *predictor;
     pare_error_sums *error;     /* (outputs) against the first */
+    pare_error_sums *part;      /* (PARE_CONTEST_PARTS) the same of the first output, by sample */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
     json_t *steps;              /* of pare_profile_steps, where contest.profile asks, or NULL */
     json_t *latency;            /* of pare_times_json at batch 1 (or the model's own), or NULL */
+    pare_interval speed_up;     /* against the first, where latency is; NaN: too few runs */
+    char hash[33];              /* of the file, or "" */
 } pare_contender;
 
 typedef struct pare_contest {
@@ -52,13 +57,14 @@ PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_
 /* After the last batch: asks once more whether accuracy is near chance. */
 PARE_NODISCARD pare_status pare_contest_finish(pare_contest *contest);
 
-/* Latency of every model at batch 1, measured in turns so that all meet the same machine. threads
-   0: one, which other work on the machine disturbs least. source NULL: models are run at the shapes
-   they have, batch 1; PARE_INPUT where another dim is unknown. */
+/* Latency of every model at batch 1, measured in turns so that all meet the same machine: at least
+   8 rounds of a tenth of a second each, until the last three rounds of each model agree, at most
+   16. threads 0: one, which other work on the machine disturbs least. source NULL: models are run
+   at the shapes they have, batch 1; PARE_INPUT where another dim is unknown. */
 PARE_NODISCARD pare_status pare_contest_time(pare_contest *contest, const pare_source *source,
                                              int threads);
 
-/* [{file, precision, bytes, top1, ...}], see facts.schema.json. */
+/* [{file, precision, bytes, top1, ...}], see facts.schema.json; NULL: out of memory. */
 json_t *pare_contest_json(const pare_contest *contest);
 
 #ifdef __cplusplus

@@ -12,7 +12,9 @@ pare_status pare_contest_open(pare_contest *c, const char *const *path)
     for (int k = 0; k < c->count; k++) {
         pare_contender *one = &c->contender[k];
         PARE_TRY(pare_onnx_read(c->tool->ctx, &one->model, path[k]));
+        uint64_t bytes;
         PARE_TRY(pare_model_count(c->tool->ctx, one->model, &one->facts));
+        PARE_TRY(pare_onnx_hash(c->tool->ctx, path[k], one->hash, &bytes));
         if (one->model->graph->out.count != c->contender[0].model->graph->out.count)
             return PARE_FAIL(c->tool->ctx, INPUT,
                              "%s: has %d outputs, %s has %d; models that are compared "
@@ -32,7 +34,8 @@ static pare_status open_predictors(pare_contest *c, const pare_source *source, i
                                     source->inputs, source->input_count, &options));
         one->error = pare_arena_alloc(&c->tool->arena, (size_t)one->model->graph->out.count,
                                       sizeof *one->error);
-        if (!one->error) return PARE_MEMORY;
+        one->part = pare_arena_alloc(&c->tool->arena, PARE_CONTEST_PARTS, sizeof *one->part);
+        if (!one->error || !one->part) return PARE_MEMORY;
     }
     return PARE_OK;
 }

@@ -82,7 +82,52 @@ static void few_runs_are_said(void **state)
     json_decref(json);
     json = facts_of(ms, 200, 1);
     assert_true(is_stable(json));
-    assert_true(has_note(json, "p99 rests on fewer than 10 of the 200 runs"));
+    assert_true(has_note(json, "p99 is not given: it needs 1000 runs, there are 200"));
+    assert_true(isnan(pare_report_number(json, "latency_ms.p99", NAN)));
+    assert_true(pare_report_number(json, "latency_ms.p90", NAN) == 2);
+    assert_true(pare_report_number(json, "latency_interval.0", NAN) == 2);
+    json_decref(json);
+}
+
+/* Medians 4, 3, 2, 2.02, 2.01: the last three agree within 2 % (0.02 / 2.01), the last four do not:
+   six runs stay. Then a last one of 3 that agrees with nothing. */
+static void windows_that_agree_are_kept(void **state)
+{
+    (void)state;
+    static const double median[] = {4, 3, 2, 2.02, 2.01};
+    pare_ctx own;
+    double ms[12];
+    pare_times times = {.ms = ms};
+    pare_windows windows = {0};
+    pare_ctx_init(&own);
+    for (int w = 0; w < 5; w++) {
+        ms[2 * w] = ms[2 * w + 1] = median[w];
+        times.count += 2;
+        times.wall += 0.5;
+        assert_false(pare_windows_agree(&windows));
+        assert_int_equal(pare_windows_note(&own, &windows, &times), PARE_OK);
+    }
+    assert_true(pare_windows_agree(&windows));
+    assert_int_equal(pare_windows_first(&windows), 2);
+    pare_times copy = times;
+    double again[12];
+    memcpy(again, ms, sizeof ms);
+    copy.ms = again;
+    pare_windows_cut(&windows, 2, &copy);
+    assert_int_equal(copy.count, 6);
+    assert_true(again[0] == 2 && again[5] == 2.01 && copy.wall == 1.5);
+    ms[10] = ms[11] = 3;
+    times.count += 2;
+    assert_int_equal(pare_windows_note(&own, &windows, &times), PARE_OK);
+    assert_false(pare_windows_agree(&windows));
+    assert_int_equal(pare_windows_first(&windows), 0);
+    pare_windows_cut(&windows, 0, &times);
+    assert_int_equal(times.count, 12);
+    json_t *json = pare_times_json(&own, &times, 1, percentiles, 3);
+    assert_true(has_note(json,
+                         "not settled: after 6 windows the medians of the last three still lie "
+                         "49.0 % apart, expected 2 %"));
+    assert_true(json_is_false(json_object_get(json, "settled")));
     json_decref(json);
 }
 
@@ -130,6 +175,7 @@ int main(void)
         cmocka_unit_test(a_drift_is_said),
         cmocka_unit_test(a_wide_middle_is_said),
         cmocka_unit_test(few_runs_are_said),
+        cmocka_unit_test(windows_that_agree_are_kept),
         cmocka_unit_test(waiting_is_said),
         cmocka_unit_test(memory_is_measured),
     };

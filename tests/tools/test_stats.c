@@ -84,6 +84,54 @@ static void mcnemar_is_exact_for_few_pairs(void **state)
     }
 }
 
+/* Decimal, 40 digits, of the quadratic in the header's source; (80, 10, 0, 10) keeps 80 / 90. */
+static void kept_is_the_ratio_of_paired_hits(void **state)
+{
+    (void)state;
+    pare_interval i = pare_stats_kept((pare_paired){9200, 40, 55, 705});
+    near(i.low, 0.99955667589309, 1e-12);
+    near(i.high, 1.00369502682309, 1e-12);
+    i = pare_stats_kept((pare_paired){80, 10, 0, 10});
+    near(i.low, 0.82382228330616, 1e-12);
+    near(i.high, 0.95395549447161, 1e-12);
+    i = pare_stats_kept((pare_paired){50, 0, 0, 50});
+    near(i.low, 1, 1e-7);
+    near(i.high, 1, 1e-7);
+    assert_true(isinf(pare_stats_kept((pare_paired){1, 0, 0, 50}).high)); /* too few hits */
+    assert_true(isinf(pare_stats_kept((pare_paired){0, 0, 0, 0}).high));
+}
+
+static void a_floor_is_met_missed_or_open(void **state)
+{
+    (void)state;
+    assert_int_equal(pare_stats_floor((pare_interval){0.992, 0.999}, 0.99), PARE_FLOOR_MET);
+    assert_int_equal(pare_stats_floor((pare_interval){0.99, 0.999}, 0.99), PARE_FLOOR_MET);
+    assert_int_equal(pare_stats_floor((pare_interval){0.985, 0.999}, 0.99), PARE_FLOOR_OPEN);
+    assert_int_equal(pare_stats_floor((pare_interval){0.985, 0.989}, 0.99), PARE_FLOOR_MISSED);
+}
+
+/* Ten beyond it: 10 / 0.01, 10 / 0.001, 10 / 0.1 from either side. */
+static void percentiles_need_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(pare_stats_needed(99), 1000);
+    assert_int_equal(pare_stats_needed(99.9), 10000);
+    assert_int_equal(pare_stats_needed(95), 200);
+    assert_int_equal(pare_stats_needed(90), 100);
+    assert_int_equal(pare_stats_needed(10), 100);
+    assert_int_equal(pare_stats_needed(50), 1);
+    assert_int_equal(pare_stats_needed(0), 1);
+    assert_int_equal(pare_stats_needed(100), 1);
+}
+
+static void apart_is_of_the_median(void **state)
+{
+    (void)state;
+    const double v[] = {2, 2.5, 2.1};
+    near(pare_stats_apart(v, 3), 0.5 / 2.1, 1e-15);
+    near(pare_stats_apart(v, 1), 0, 0);
+}
+
 /* Guessing is 1 / classes, so 55 % of two classes is nothing and 55 % of ten is much. */
 static void chance_depends_on_the_classes(void **state)
 {
@@ -164,6 +212,10 @@ int main(void)
         cmocka_unit_test(wilson_matches_the_published_example),
         cmocka_unit_test(newcombe_matches_published_examples),
         cmocka_unit_test(mcnemar_is_exact_for_few_pairs),
+        cmocka_unit_test(kept_is_the_ratio_of_paired_hits),
+        cmocka_unit_test(a_floor_is_met_missed_or_open),
+        cmocka_unit_test(percentiles_need_runs),
+        cmocka_unit_test(apart_is_of_the_median),
         cmocka_unit_test(chance_depends_on_the_classes),
         cmocka_unit_test(percentiles_are_linear),
         cmocka_unit_test(drift_sees_a_trend),
