@@ -10,6 +10,7 @@
 #include "tools/model_facts.h"
 #include "tools/profile.h"
 #include "tools/progress.h"
+#include "tools/results.h"
 #include "tools/shapes.h"
 #include "tools/source.h"
 #include "tools/streams.h"
@@ -23,7 +24,7 @@
 typedef struct bench_options {
     pare_common common;
     pare_list shapes;
-    const char *percentile, *profile, *trace, *cache;
+    const char *percentile, *profile, *trace, *cache, *append;
     double warm_up, duration;
     int64_t iterations, streams;
     bool no_tune;
@@ -46,6 +47,8 @@ static const pare_option table[] = {
      "write time, bytes, kernel and precision of every step"},
     {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(bench_options, trace), 0, 0,
      "write one run of each stream as a Chrome trace"},
+    {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(bench_options, append), 0, 0,
+     "add a row for the model to a table that grows"},
     {"no-tune", 0, PARE_OPTION_FLAG, NULL, offsetof(bench_options, no_tune), 0, 0,
      "take the first kernel that can, without timing the others"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(bench_options, cache), 0, 0,
@@ -278,10 +281,12 @@ static pare_status run(pare_tool *tool, const void *options)
     double percentiles[MOST_PERCENTILES];
     int count;
     PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
+    PARE_TRY(pare_results_check(tool->ctx, o->append));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
     pare_status st = bench(tool, o, model);
     if (st == PARE_OK) print_facts(tool->facts);
+    if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
     pare_model_free(model);
     return st;
 }

@@ -6,6 +6,7 @@
 #include "tools/measure.h"
 #include "tools/prune_report.h"
 #include "tools/report.h"
+#include "tools/results.h"
 #include "tools/validate.h"
 #include "tools/vitals.h"
 
@@ -14,7 +15,7 @@
 typedef struct validate_options {
     pare_common common;
     pare_source_options source;
-    const char *report;
+    const char *report, *append;
     bool latency, any_accuracy;
 } validate_options;
 
@@ -22,6 +23,8 @@ static const pare_option table[] = {
     PARE_SOURCE_ROWS(validate_options, "samples to compare on, evenly spaced (all)"),
     {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(validate_options, report), 0, 0,
      "write table and picture as one HTML file, the picture alone as .svg; measures latency, too"},
+    {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(validate_options, append), 0, 0,
+     "add a row for each model to a table that grows"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
      "measure the latency of one sample, all models in turns; on one thread unless --threads says "
      "more"},
@@ -79,6 +82,7 @@ static pare_status run(pare_tool *tool, const void *options)
                             .any_accuracy = o->any_accuracy};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
+    PARE_TRY(pare_results_check(tool->ctx, o->append));
     pare_status st = pare_contest_open(&contest, tool->arg);
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, contest.contender[0].model, &o->source, -1);
@@ -88,6 +92,7 @@ static pare_status run(pare_tool *tool, const void *options)
         st = show(tool, all, o->report);
         json_decref(all);
     }
+    if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
     pare_source_close(&source);
     pare_contest_close(&contest);
     return st;

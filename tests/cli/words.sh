@@ -108,6 +108,12 @@ works bench "$pare" bench -q a.onnx --duration 0.1 --shapes input:4x1x28x28 --pe
 says bench_percentile "p99.9"
 has '"traceEvents"' trace.json && pass trace || fail trace "no events"
 has '"kernel"' profile.json && pass profile || fail profile "no kernels"
+works append_bench "$pare" bench -q a.onnx --duration 0.05 --append results.csv
+works append_validate "$pare" validate -q "$mlp" a.onnx --data "$data/test.h5" --samples 40 --any-accuracy --append results.csv
+[ "$(cut -d , -f 1 results.csv | tr '\n' ' ')" = "pare_results_1 bench validate validate " ] && pass append_rows || fail append_rows "$(cat results.csv)"
+echo 'net,top1' >other.csv
+refuses append_other_columns 1 "other.csv|line 1|pare_results_1" "$pare" bench a.onnx --duration 9 --append other.csv
+refuses append_to_input 1 "a.onnx|same file" "$pare" bench a.onnx --append a.onnx
 works bench_cache "$pare" bench -q a.onnx --duration 0.1 --cache timings
 [ -f timings/timing.json ] && pass cache_is_kept || fail cache_is_kept "no timings/timing.json"
 refuses bench_unknown_input 1 "has no input 'in'|'input'" "$pare" bench a.onnx --shapes in:1x1x28x28
