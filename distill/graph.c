@@ -224,7 +224,7 @@ static pare_status append_loss(pare_train_graph *g, pare_teacher *teacher,
 {
     const pare_graph *graph = g->model->graph;
     const int before = graph->node_count;
-    PARE_TRY(pare_loss_append(g->model, teacher, options->loss, options->has_labels, &g->nodes));
+    PARE_TRY(pare_loss_append(g->model, teacher, options->loss, &g->nodes));
     g->loss_nodes = graph->node_count - before;
     g->loss_node = pare_arena_memdup(&g->model->arena, graph->node + before,
                                      (size_t)g->loss_nodes * sizeof *g->loss_node);

@@ -46,7 +46,6 @@ typedef struct pare_train_graph {
 
 typedef struct pare_graph_options {
     const pare_distill_loss *loss;
-    bool has_labels;
     bool learn; /* with gradients */
     bool norms; /* BatchNormalization uses its batch's statistics; with learn */
     bool later; /* a graph that learns was made of these weights: they stay the same list */

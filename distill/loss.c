@@ -216,16 +216,13 @@ static pare_status add_labels(builder *b, const pare_value *logits)
     return pare_values_add(graph, &graph->in, v);
 }
 
-static pare_status compare_labels(builder *b, const pare_distill_term *term, bool has_labels)
+static pare_status compare_labels(builder *b, const pare_distill_term *term)
 {
     pare_grad *g = &b->emit;
     if (!b->out->logits)
         return PARE_FAIL(b->student->ctx, INPUT,
                          "%s: output '%s' is no classifier's: expected [samples, classes] for ce",
                          b->student->path, b->student->graph->out.item[0]->name);
-    if (!has_labels)
-        return PARE_FAIL(b->student->ctx, INPUT,
-                         "%s: the loss has ce, but the data have no /labels", b->student->path);
     pare_value *logits = pare_graph_find_own(b->student->graph, b->out->logits);
     if (!b->out->labels) PARE_TRY(add_labels(b, logits));
     pare_value *in[] = {rows_of(g, logits), pare_graph_find_own(b->student->graph, b->out->labels)};
@@ -259,13 +256,13 @@ static pare_status check_outputs(const builder *b)
                      b->student->path, mine->count, b->teacher->file->path, its->count);
 }
 
-static pare_status add_terms(builder *b, const pare_distill_loss *loss, bool has_labels)
+static pare_status add_terms(builder *b, const pare_distill_loss *loss)
 {
     static const pare_distill_term usual = {PARE_TERM_KL, 1, 2, NULL, NULL};
     const pare_distill_term *term = loss->count ? loss->term : &usual;
     for (int i = 0; i < (loss->count ? loss->count : 1); i++)
         if (term[i].kind == PARE_TERM_CE)
-            PARE_TRY(compare_labels(b, &term[i], has_labels));
+            PARE_TRY(compare_labels(b, &term[i]));
         else if (term[i].kind == PARE_TERM_FEATURE)
             PARE_TRY(compare_feature(b, &term[i]));
         else
@@ -274,7 +271,7 @@ static pare_status add_terms(builder *b, const pare_distill_loss *loss, bool has
 }
 
 pare_status pare_loss_append(pare_model *student, pare_teacher *teacher,
-                             const pare_distill_loss *loss, bool has_labels, pare_loss_nodes *out)
+                             const pare_distill_loss *loss, pare_loss_nodes *out)
 {
     builder b = {.student = student,
                  .teacher = teacher,
@@ -283,7 +280,7 @@ pare_status pare_loss_append(pare_model *student, pare_teacher *teacher,
     *out = (pare_loss_nodes){.teacher_logits = -1};
     PARE_TRY(check_outputs(&b));
     PARE_TRY(find_logits(&b));
-    PARE_TRY(add_terms(&b, loss, has_labels));
+    PARE_TRY(add_terms(&b, loss));
     out->loss = b.sum->name;
     return PARE_OK;
 }

@@ -19,10 +19,9 @@ typedef struct pare_loss_nodes {
 } pare_loss_nodes;
 
 /* Puts the loss behind a student whose shapes are inferred for the rows of a slice; what it wants
-   of the teacher is asked of it.  PARE_INPUT: what the terms compare is
-   missing in a net or does not match, or there are no labels for ce. */
+   of the teacher is asked of it. PARE_INPUT: what the terms compare is
+   missing in a net or does not match. */
 PARE_NODISCARD pare_status pare_loss_append(pare_model *student, pare_teacher *teacher,
-                                            const pare_distill_loss *loss, bool has_labels,
-                                            pare_loss_nodes *out);
+                                            const pare_distill_loss *loss, pare_loss_nodes *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/trainer.h"
 #include "distill/inputs.h"
+#include "distill/labels.h"
 #include "distill/precision.h"
 
 #include <inttypes.h>
@@ -151,7 +152,6 @@ static pare_status check_terms(const pare_trainer *t)
 static pare_status make_late(pare_trainer *t)
 {
     const pare_graph_options options = {.loss = &t->options.loss,
-                                        .has_labels = pare_data_has_labels(t->data),
                                         .learn = true,
                                         .precision = t->options.precision,
                                         .later = true,
@@ -163,7 +163,6 @@ static pare_status make_late(pare_trainer *t)
 static pare_status make_graphs(pare_trainer *t)
 {
     pare_graph_options options = {.loss = &t->options.loss,
-                                  .has_labels = pare_data_has_labels(t->data),
                                   .learn = true,
                                   .precision = t->options.precision,
                                   .norms = t->options.batchnorm != PARE_BATCHNORM_FROZEN,
@@ -176,7 +175,6 @@ static pare_status make_graphs(pare_trainer *t)
     if (t->options.batchnorm == PARE_BATCHNORM_HALF && t->learn.norm_count) PARE_TRY(make_late(t));
     options.learn = options.norms = false;
     options.precision = PARE_TRAIN_F32;
-    options.has_labels = pare_data_has_labels(t->held.data);
     return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
                                 &options);
 }
@@ -220,8 +218,10 @@ pare_status pare_trainer_open(pare_trainer *t)
     PARE_TRY(pare_precision_check(t->ctx, t->options.precision));
     PARE_TRY(choose_slices(t));
     PARE_TRY(choose_samples(t));
+    PARE_TRY(pare_labels_need(t));
     choose_steps(t);
     PARE_TRY(make_graphs(t));
+    PARE_TRY(pare_labels_check(t));
     return make_slices(t);
 }
 

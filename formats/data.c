@@ -225,6 +225,10 @@ int64_t pare_data_count(const pare_data *data) { return data->count; }
 
 bool pare_data_has_labels(const pare_data *data) { return data->label != NULL; }
 
+const int64_t *pare_data_labels(const pare_data *data) { return data->label; }
+
+const char *pare_data_path(const pare_data *data) { return data->file.path; }
+
 const pare_shape *pare_data_shape(const pare_data *data, int i) { return &data->source[i].shape; }
 
 int64_t pare_data_chunk_samples(const pare_data *data)

@@ -38,6 +38,9 @@ void pare_data_close(pare_data *data);
 
 int64_t pare_data_count(const pare_data *data); /* samples */
 bool pare_data_has_labels(const pare_data *data);
+/* (samples): class numbers from 0 on; NULL: there are none. */
+const int64_t *pare_data_labels(const pare_data *data);
+const char *pare_data_path(const pare_data *data);
 /* Shape of one sample of input i as the model takes it (axis 0 is 1). */
 const pare_shape *pare_data_shape(const pare_data *data, int i);
 

@@ -58,7 +58,31 @@ head -c 10800 /dev/zero | npy_of dims.npy '<f4' '(4, 3, 15, 15)'
 "$pare" data import --quiet -o dims.h5 --npy dims.npy >/dev/null
 refuses other_shape 1 "dims.h5|/input" $distill --student half.onnx --data dims.h5 -o x.onnx
 refuses log_nowhere 1 "nowhere" $distill --student half.onnx $train -o x.onnx --log nowhere/l.jsonl
-refuses not_finite 1 "half.onnx|step" $distill --student half.onnx $train -o x.onnx --steps 50 --optimizer sgd --lr 1000 --loss mse --warmup 0
+refuses not_finite 1 "half.onnx: step|node '|is the first to hold" $distill --student half.onnx $train -o x.onnx --steps 50 --optimizer sgd --lr 1000 --loss mse --warmup 0
+refuses no_samples 1 "train.h5|0 samples" $distill --student half.onnx $train --samples 0 -o x.onnx
+refuses few_samples 1 "half.onnx|20 samples|--batch" $distill --student half.onnx $train --samples 20 -o x.onnx
+
+# Students of other outputs, and without a weight.
+pixels='input { name: "input" type { tensor_type { elem_type: 1 shape { dim { dim_param: "n" } dim { dim_value: 1 } dim { dim_value: 28 } dim { dim_value: 28 } } } } }'
+flat='node { op_type: "Flatten" name: "flat" input: "input" output: "f" }'
+student() { # NAME NODES CLASSES
+    printf '%s\n' "ir_version: 8 opset_import { domain: \"\" version: 17 } graph { name: \"g\" $flat $2 $pixels
+        output { name: \"y\" type { tensor_type { elem_type: 1 shape { dim { dim_param: \"n\" } dim { dim_value: $3 } } } } } }" | onnx_of "$1"
+}
+number() { echo "initializer { name: \"$1\" data_type: 7 dims: 1 int64_data: $2 }"; }
+student wide 'node { op_type: "Relu" name: "r" input: "f" output: "y" }' 784
+refuses outputs 1 "wide.onnx|'y' f32|784|mlp.onnx" $distill --student wide.onnx $train -o x.onnx
+student bare "node { op_type: \"Slice\" name: \"first\" input: \"f\" input: \"from\" input: \"to\" input: \"axis\" output: \"y\" } $(number from 0) $(number to 10) $(number axis 1)" 10
+refuses nothing_to_train 1 "bare.onnx|nothing to train" $distill --student bare.onnx $train -o x.onnx
+
+# Labels, where the loss asks for them.
+head -c 12544 /dev/zero | npy_of four.npy '<f4' '(4, 1, 28, 28)'
+printf '\003\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\014\0\0\0\0\0\0\0\011\0\0\0\0\0\0\0' | npy_of labels.npy '<i8' '(4,)'
+"$pare" data import --quiet -o bare.h5 --npy four.npy >/dev/null
+"$pare" data import --quiet -o wrong.h5 --npy four.npy labels.npy >/dev/null
+refuses no_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx --data bare.h5 --batch 2 --loss kl:2,ce -o x.onnx
+refuses held_out_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx $train --val bare.h5 --batch 2 --loss ce -o x.onnx
+refuses wrong_labels 1 "wrong.h5|/labels|sample 2 has label 12|10 classes" $distill --student half.onnx --data wrong.h5 --batch 2 --loss ce -o x.onnx
 
 # --- Ctrl-C: the best so far is the result ---
 "$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 200 --validate-every 5 >.test.out 2>.test.err &

@@ -80,13 +80,13 @@ static void labels_are_needed_for_ce(void **state)
     distill_case c;
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
-    distill_expect_refusal(&c, "kl:2,ce", PARE_INPUT, "have no /labels");
+    distill_expect_refusal(&c, "kl:2,ce", PARE_INPUT, "no dataset '/labels'");
     c.options.augment.mixup = 0.2;
     distill_expect_refusal(&c, "ce", PARE_USAGE, "mixup");
     unchanged(&c);
     distill_close(&c);
     distill_open(&c, -1, LABELS_WRONG);
-    distill_expect_refusal(&c, "ce", PARE_INPUT, "label");
+    distill_expect_refusal(&c, "ce", PARE_INPUT, "sample 9 has label 3, but output 'y'");
     unchanged(&c);
     distill_close(&c);
 }
