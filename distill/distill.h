@@ -191,7 +191,8 @@ typedef struct pare_distill_result {
    else changes. Weights are f32 constants of rank 1 and more that a gradient reaches; others stay,
    and a warning names operators and weights behind which there is none. data (and held_out) were
    opened for the student's inputs; the teacher's are found by name (one input: by position).
-   Asked to stop, it ends with the best so far. Resumed at its end, it makes no step.
+   Asked to stop, it ends with the best so far; before the first step there is none:
+   PARE_INTERRUPTED, and of *out the checkpoint alone is set. Resumed at its end, it makes no step.
    PARE_INPUT: outputs or features of the two nets do not match, a tensor that does not exist,
    labels that are missing or out of range, too few samples, nothing to train, a loss that is not
    finite (with the step, and the first node whose result is not), a checkpoint that is in the way,

@@ -237,16 +237,19 @@ static pare_status run(loop *l)
     return PARE_OK;
 }
 
-/* Asked to stop, the best so far is the result. */
+/* Asked to stop, the best so far is the result, once there is a step that it could come from. */
 static pare_status run_until_stopped(loop *l)
 {
+    pare_ctx *ctx = l->t.ctx;
     pare_status st = run(l);
-    if (st == PARE_INTERRUPTED) {
-        pare_ctx_clear(l->t.ctx);
+    const bool stopped = st == PARE_INTERRUPTED;
+    if (stopped) {
+        pare_ctx_clear(ctx);
         l->end = PARE_DISTILL_INTERRUPTED;
         st = PARE_OK;
     }
-    return st == PARE_OK ? pare_keeper_save(&l->keeper) : st;
+    if (st == PARE_OK) st = pare_keeper_save(&l->keeper);
+    return st == PARE_OK && stopped && !l->s.step ? PARE_FAIL(ctx, INTERRUPTED, "interrupted") : st;
 }
 
 /* At the beginning, or where a checkpoint ends. */
@@ -300,6 +303,7 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
     pare_status st = begin(&l);
     if (st == PARE_OK) st = run_until_stopped(&l);
     if (st == PARE_OK) st = finish(&l, out, student);
+    if (st == PARE_INTERRUPTED && l.keeper.trainer) out->checkpoint = l.keeper.kept;
     pare_keeper_free(&l.keeper);
     pare_trainer_free(&l.t);
     return st;

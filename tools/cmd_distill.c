@@ -304,14 +304,23 @@ static pare_status report(job *j)
     return PARE_OK;
 }
 
+/* A stop that comes before there is anything to write. */
+static pare_status say_untrained(job *j, pare_status st)
+{
+    if (st != PARE_INTERRUPTED) return st;
+    pare_checkpoint_say(j->tool, &j->options.checkpoint, j->result.checkpoint);
+    return pare_fail_prefix(j->tool->ctx, st, "%s: is not written, for nothing is trained yet",
+                            j->o->output);
+}
+
 static pare_status train(job *j)
 {
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
     pare_model *student = j->qat.graph ? j->qat.graph : j->student;
     PARE_TRY(
         pare_checkpoint_prepare(j->tool, &j->o->checkpoint, outputs, 3, &j->options.checkpoint));
-    PARE_TRY(
-        pare_distill(j->tool->ctx, &j->result, j->teacher, student, j->source.data, &j->options));
+    PARE_TRY(say_untrained(j, pare_distill(j->tool->ctx, &j->result, j->teacher, student,
+                                           j->source.data, &j->options)));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));
@@ -321,10 +330,10 @@ static pare_status train(job *j)
 
 static pare_status run(pare_tool *tool, const void *options)
 {
-    job j = {.tool = tool, .o = options};
+    job j = {.tool = tool, .o = options, .result = {.checkpoint = -1}};
     PARE_TRY(check(tool, options));
     pare_status st = read_options(&j);
-    if (st == PARE_OK) st = open_all(&j);
+    if (st == PARE_OK) st = say_untrained(&j, open_all(&j));
     if (st == PARE_OK) st = train(&j);
     if (pare_distill_log_close(&j.log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     pare_qat_close(&j.qat);
@@ -344,9 +353,9 @@ const pare_command pare_command_distill = {
     .detail = "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
               "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
               "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
-              "the best so far. Same options, same bytes, whatever --threads. With --checkpoint a\n"
-              "training that was stopped or killed goes on by the same command with --resume, to\n"
-              "the same bytes.",
+              "the best so far, before the first step nothing. Same options, same bytes, whatever\n"
+              "--threads. With --checkpoint a training that was stopped or killed goes on by the\n"
+              "same command with --resume, to the same bytes.",
     .example = "pare distill --teacher resnet.onnx --student resnet.half.onnx --data "
                "data/train.h5 -o resnet.tuned.onnx",
     .options = table,

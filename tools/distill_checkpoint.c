@@ -45,13 +45,19 @@ pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_optio
     return PARE_OK;
 }
 
-static void say(const pare_distill_checkpoint *c, const pare_distill_result *r)
+void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *c, int64_t step)
+{
+    if (c->path && step >= 0 && !tool->common->quiet)
+        fprintf(stderr, "%s: holds step %lld; the same command with --resume goes on behind it\n",
+                c->path, (long long)step);
+}
+
+static void say(const pare_tool *tool, const pare_distill_checkpoint *c,
+                const pare_distill_result *r)
 {
     if (r->end != PARE_DISTILL_INTERRUPTED && r->resumed == r->steps)
         fprintf(stderr, "%s: training had ended before; nothing was left to train\n", c->path);
-    if (r->end == PARE_DISTILL_INTERRUPTED && r->checkpoint >= 0)
-        fprintf(stderr, "%s: holds step %lld; the same command with --resume goes on behind it\n",
-                c->path, (long long)r->checkpoint);
+    if (r->end == PARE_DISTILL_INTERRUPTED) pare_checkpoint_say(tool, c, r->checkpoint);
     if (r->end == PARE_DISTILL_INTERRUPTED && r->checkpoint < 0)
         fprintf(stderr, "%s: could not be written; there is nothing to resume from\n", c->path);
 }
@@ -64,5 +70,5 @@ void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *c,
     if (r->checkpoint >= 0) json_object_set_new(row, "step", json_integer(r->checkpoint));
     json_object_set_new(tool->facts, "checkpoint", row);
     if (r->resumed >= 0) json_object_set_new(tool->facts, "resumed", json_integer(r->resumed));
-    if (!tool->common->quiet) say(c, r);
+    if (!tool->common->quiet) say(tool, c, r);
 }

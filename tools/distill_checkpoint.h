@@ -46,6 +46,9 @@ PARE_NODISCARD pare_status pare_checkpoint_prepare(pare_tool *tool,
                                                    const char *const *outputs, int output_count,
                                                    pare_distill_checkpoint *out);
 
+/* How a stopped training goes on behind a step, on standard error; negative: it cannot. */
+void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+                         int64_t step);
 /* "resumed" and "checkpoint" of the facts, and lines on standard error: where the training went on,
    and how a stopped one does. */
 void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *checkpoint,

@@ -169,6 +169,14 @@ static pare_status hear_stop(const pare_tuning *t, const pare_distill_result *r,
     return PARE_OK;
 }
 
+static pare_status say_unfinished(const pare_tuning *t, pare_status st, int64_t step)
+{
+    return pare_fail_prefix(
+        t->tool->ctx, st,
+        "%s: nothing is written in step %lld of %lld, before the last has trained", t->tool->arg[0],
+        (long long)step, (long long)t->o->steps);
+}
+
 pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_model *student,
                             int64_t step, double kept, const char *of)
 {
@@ -183,6 +191,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
     if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     if (st == PARE_OK) st = hear_stop(t, &result, step);
+    if (st == PARE_INTERRUPTED) return say_unfinished(t, st, step);
     if (st != PARE_OK) return st;
     t->options.start += result.steps * result.batch;
     t->seconds += log.seconds;

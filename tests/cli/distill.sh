@@ -84,6 +84,26 @@ refuses no_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx --data bar
 refuses held_out_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx $train --val bare.h5 --batch 2 --loss ce -o x.onnx
 refuses wrong_labels 1 "wrong.h5|/labels|sample 2 has label 12|10 classes" $distill --student half.onnx --data wrong.h5 --batch 2 --loss ce -o x.onnx
 
+# --- Ctrl-C before the first step: nothing is trained, nothing is written ---
+early() { # NAME OPTIONS...: while statistics are estimated, or the student is calibrated
+    case_=$1
+    shift
+    before_=$(listing)
+    "$pare" distill --teacher "$zoo/resnet.onnx" $train -o early.onnx "$@" >.test.out 2>.test.err &
+    sleep 1
+    kill -INT $!
+    wait $!
+    got=$?
+    if [ $got = 1 ] && has 'early.onnx: is not written, for nothing is trained yet: interrupted' .test.err &&
+        [ "$(grep -c '^pare: ' .test.err)" = 1 ] && [ "$before_" = "$(listing)" ]; then
+        pass "$case_"
+    else
+        fail "$case_" "exit $got: $(tail -1 .test.err)"
+    fi
+}
+early interrupted_estimate --student norms.onnx --bn-estimate 60000
+early interrupted_calibration --student "$zoo/resnet.onnx" --qat int8 --qat-samples 60000
+
 # --- Ctrl-C: the best so far is the result ---
 "$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 200 --validate-every 5 >.test.out 2>.test.err &
 sleep 3

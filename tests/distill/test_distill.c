@@ -290,6 +290,26 @@ static void a_stop_gives_the_best_so_far(void **state)
     distill_close(&c);
 }
 
+static pare_status stop_now(void *user, const pare_distill_event *event)
+{
+    distill_case *c = user;
+    assert_int_equal(event->step, 0);
+    c->stop = 1;
+    return PARE_OK;
+}
+
+static void a_stop_before_the_first_step_gives_nothing(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    c.options.event = stop_now;
+    distill_expect_refusal(&c, NULL, PARE_INTERRUPTED, "interrupted");
+    assert_int_equal(c.result.checkpoint, -1);
+    assert_memory_equal(distill_weight(&c.student, "w1"), c.s.w1, sizeof c.s.w1);
+    distill_close(&c);
+}
+
 /* Slices are of that batch; the last of the held-out samples do not fill one. */
 static void a_fixed_batch_is_used(void **state)
 {
@@ -389,6 +409,7 @@ int main(void)
         cmocka_unit_test(zeros_are_kept),
         cmocka_unit_test(few_zeros_are_kept_where_asked),
         cmocka_unit_test(a_stop_gives_the_best_so_far),
+        cmocka_unit_test(a_stop_before_the_first_step_gives_nothing),
         cmocka_unit_test(a_fixed_batch_is_used),
         cmocka_unit_test(samples_are_held_out),
         cmocka_unit_test(named_samples_are_held_out),
