@@ -128,13 +128,19 @@ pare_status pare_check_outputs(pare_tool *tool, const void *options)
 
 const char *const pare_source_names[] = {"samples", "range", "batch", "shuffle", "map", NULL};
 
+bool pare_is_given(const pare_tool *tool, const char *option)
+{
+    for (int i = 0; i < tool->common->given.count; i++)
+        if (!strcmp(tool->common->given.item[i], option)) return true;
+    return false;
+}
+
 pare_status pare_refuse_options(pare_tool *tool, const char *where, const char *const *names)
 {
     for (; *names; names++)
-        for (int i = 0; i < tool->common->given.count; i++)
-            if (!strcmp(tool->common->given.item[i], *names))
-                return PARE_FAIL(tool->ctx, USAGE, "%s: --%s does nothing %s; leave it out",
-                                 tool->command->name, *names, where);
+        if (pare_is_given(tool, *names))
+            return PARE_FAIL(tool->ctx, USAGE, "%s: --%s does nothing %s; leave it out",
+                             tool->command->name, *names, where);
     return PARE_OK;
 }
 

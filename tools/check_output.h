@@ -18,6 +18,9 @@ PARE_NODISCARD pare_status pare_check_output(pare_ctx *ctx, const char *path,
    option names, or one of its NAME=FILE values. */
 PARE_NODISCARD pare_status pare_check_outputs(pare_tool *tool, const void *options);
 
+/* Does the command line hold this option? */
+bool pare_is_given(const pare_tool *tool, const char *option);
+
 /* Fails where one of the named options (NULL ends them) was given although it does nothing there:
    "data import: --resize does nothing with --npy; leave it out". */
 PARE_NODISCARD pare_status pare_refuse_options(pare_tool *tool, const char *where,

@@ -8,6 +8,7 @@
 #include "tools/distill_qat.h"
 #include "tools/memory.h"
 #include "tools/source.h"
+#include "tools/training.h"
 
 #include <string.h>
 
@@ -15,10 +16,11 @@ typedef struct distill_options {
     pare_common common;
     pare_source_options source;
     pare_qat_options qat;
-    const char *teacher, *student, *output, *held_out, *log, *loss, *augment;
-    double epochs, rate, momentum, decay, clip, average;
-    int64_t norm_samples, steps, batch, accumulate, warmup, validate_every, patience, seed;
-    int optimizer, schedule, zeros, batchnorm, precision;
+    pare_training_options training;
+    const char *teacher, *student, *output, *held_out, *log;
+    double epochs;
+    int64_t steps, validate_every, patience, seed;
+    int zeros, precision;
     pare_checkpoint_options checkpoint;
     bool external_data;
 } distill_options;
@@ -38,40 +40,13 @@ static const pare_option table[] = {
      "passes over the data (1)"},
     {"steps", 0, PARE_OPTION_INT, "N", offsetof(distill_options, steps), 1, 1e12,
      "steps of the optimizer, in place of --epochs"},
-    {"batch", 0, PARE_OPTION_INT, "N", offsetof(distill_options, batch), 1, 65536,
-     "samples of one step (128)"},
-    {"accumulate", 0, PARE_OPTION_INT, "N", offsetof(distill_options, accumulate), 1, 65536,
-     "batches whose gradients make one step (1)"},
-    {"loss", 0, PARE_OPTION_TEXT, "TERM,...", offsetof(distill_options, loss), 0, 0,
-     "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce (with labels); "
-     "TERM*W weighs one (kl:2; with --qat kl:2,mse)"},
-    {"optimizer", 0, PARE_OPTION_CHOICE, "adamw|sgd", offsetof(distill_options, optimizer), 0, 0,
-     "how a step is made of gradients (adamw)"},
-    {"lr", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, rate), 0, 1e3,
-     "highest learning rate (1e-3; with --qat 3e-5)"},
-    {"schedule", 0, PARE_OPTION_CHOICE, "cosine|step|constant", offsetof(distill_options, schedule),
-     0, 0, "what becomes of it (cosine, down to 0)"},
-    {"warmup", 0, PARE_OPTION_INT, "N", offsetof(distill_options, warmup), 0, 1e12,
-     "steps over which it rises from 0 (2 % of them)"},
-    {"momentum", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, momentum), 0, 1,
-     "of sgd (0.9)"},
-    {"decay", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, decay), 0, 1,
-     "weight decay apart from the gradient, of weights of two axes and more (0.01)"},
-    {"clip", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, clip), 0, 1e9,
-     "largest norm of all gradients together; 0: no limit (0)"},
-    {"ema", 0, PARE_OPTION_REAL, "F", offsetof(distill_options, average), 0, 1,
-     "result is a running mean of the weights that keeps this share at each step; 0: none (0)"},
+    PARE_TRAINING_ROWS(distill_options, training, "", "", "kl:2; with --qat kl:2,mse",
+                       "1e-3; with --qat 3e-5",
+                       "train; with --qat half, of those that quantization does not fold"),
     {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
      "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep; train "
      "where "
      "the student is quantized)"},
-    {"bn", 0, PARE_OPTION_CHOICE, "train|frozen|half", offsetof(distill_options, batchnorm), 0, 0,
-     "BatchNormalization with the statistics of each batch, or with the file's, or frozen after "
-     "half of the steps (train; with --qat half, of those that quantization does not fold)"},
-    {"bn-estimate", 0, PARE_OPTION_INT, "N", offsetof(distill_options, norm_samples), 0, 1e9,
-     "samples from which statistics of BatchNormalization are estimated anew before the first "
-     "step, "
-     "for use where the held-out loss is lower with them; 0: none (512)"},
     {"precision", 0, PARE_OPTION_CHOICE, "f32|bf16|fp16", offsetof(distill_options, precision), 0,
      0,
      "what tensors between operators are rounded to in training; weights and sums stay f32 (f32); "
@@ -84,8 +59,6 @@ static const pare_option table[] = {
     {"qat-samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, qat.samples), 1, 1e15,
      "--qat: samples of --data to calibrate on, evenly spaced (512)"},
     PARE_INT8_ROWS(distill_options, qat.int8, "--qat: "),
-    {"augment", 0, PARE_OPTION_TEXT, "flip,shift:N,mixup:A", offsetof(distill_options, augment), 0,
-     0, "change training images, for student and teacher alike: mirrored, moved, mixed (nothing)"},
     {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
      "steps between two looks at the held-out samples (a quarter of an epoch)"},
     {"patience", 0, PARE_OPTION_INT, "N", offsetof(distill_options, patience), 1, 1e9,
@@ -107,12 +80,7 @@ static const pare_option table[] = {
 };
 
 static const distill_options defaults = {.source = PARE_SOURCE_DEFAULTS,
-                                         .rate = -1,
-                                         .momentum = -1,
-                                         .decay = -1,
-                                         .warmup = -1,
-                                         .norm_samples = -1,
-                                         .batchnorm = -1,
+                                         .training = PARE_TRAINING_DEFAULTS,
                                          .qat = PARE_QAT_DEFAULTS,
                                          .seed = -1};
 
@@ -132,16 +100,11 @@ typedef struct job {
 
 static pare_status check(pare_tool *tool, const distill_options *o)
 {
-    static const char *const of_sgd[] = {"momentum", NULL};
-    static const char *const of_norms[] = {"bn-estimate", NULL};
     PARE_TRY(pare_need_option(tool, o->teacher, "--teacher T.onnx", "the model to learn from"));
     PARE_TRY(pare_need_option(tool, o->student, "--student S.onnx", "the model that learns"));
     PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
-    if (o->optimizer != PARE_OPTIMIZER_SGD)
-        PARE_TRY(pare_refuse_options(tool, "without --optimizer sgd", of_sgd));
-    if (o->batchnorm == PARE_BATCHNORM_FROZEN)
-        PARE_TRY(pare_refuse_options(tool, "with --bn frozen", of_norms));
+    PARE_TRY(pare_training_check(tool, &o->training, ""));
     PARE_TRY(pare_qat_check(tool, &o->qat));
     if (o->qat.on >= 0 && o->precision != PARE_TRAIN_F32)
         return PARE_FAIL(tool->ctx, USAGE,
@@ -162,25 +125,12 @@ static pare_status read_options(job *j)
         pare_distill_defaults_qat(d);
     else
         pare_distill_defaults(d);
-    j->loss = o->loss ? o->loss : o->qat.on >= 0 ? PARE_DISTILL_QAT_LOSS : "kl:2";
-    PARE_TRY(pare_distill_parse_loss(&j->tool->arena, j->loss, &d->loss));
+    PARE_TRY(pare_training_read(j->tool, &o->training,
+                                o->qat.on >= 0 ? PARE_DISTILL_QAT_LOSS : "kl:2", d, &j->loss));
     if (o->epochs > 0) d->epochs = o->epochs;
-    if (o->batch) d->batch = o->batch;
-    if (o->accumulate) d->accumulate = (int)o->accumulate;
-    if (o->rate >= 0) d->rate = o->rate;
-    if (o->momentum >= 0) d->momentum = o->momentum;
-    if (o->decay >= 0) d->decay = o->decay;
     if (o->seed >= 0) d->seed = (uint64_t)o->seed;
     d->steps = o->steps;
-    d->optimizer = (pare_optimizer_kind)o->optimizer;
-    d->schedule = (pare_schedule_kind)o->schedule;
-    d->warmup = o->warmup;
-    d->clip = o->clip;
-    d->average = o->average;
     d->precision = (pare_train_precision)o->precision;
-    if (o->norm_samples >= 0) d->norm_samples = o->norm_samples;
-    if (o->batchnorm >= 0) d->batchnorm = (pare_batchnorm_mode)o->batchnorm;
-    if (o->augment) PARE_TRY(pare_augment_parse(j->tool->ctx, &d->augment, o->augment));
     d->train_zeros = o->zeros == 1;
     d->validate_every = o->validate_every;
     d->patience = (int)o->patience;
@@ -219,34 +169,17 @@ static pare_status open_all(job *j)
 /* The options that decide, in words. */
 static const char *recipe_of(job *j)
 {
-    static const char *const optimizers[] = {"adamw", "sgd"};
-    static const char *const schedules[] = {"cosine", "step", "constant"};
-    static const char *const norms[] = {"train", "frozen", "half"};
     const pare_distill_options *d = &j->options;
     pare_arena *arena = &j->tool->arena;
-    const char *text = pare_arena_printf(
-        arena, "distill loss=%s optimizer=%s lr=%.10g schedule=%s steps=%lld of=%lld batch=%lld",
-        j->loss, optimizers[d->optimizer], d->rate, schedules[d->schedule],
-        (long long)j->result.best_step, (long long)j->result.steps, (long long)j->result.batch);
-    if (text && d->accumulate > 1)
-        text = pare_arena_printf(arena, "%s accumulate=%d", text, d->accumulate);
-    if (text && d->clip > 0) text = pare_arena_printf(arena, "%s clip=%.10g", text, d->clip);
-    if (text && d->average > 0) text = pare_arena_printf(arena, "%s ema=%.10g", text, d->average);
-    if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
-    if (text && d->batchnorm != PARE_BATCHNORM_TRAIN)
-        text = pare_arena_printf(arena, "%s bn=%s", text, norms[d->batchnorm]);
-    if (text && j->o->norm_samples >= 0)
-        text = pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->norm_samples);
+    const char *text =
+        pare_training_recipe(arena, "distill", j->loss, &j->o->training, d, &j->result);
     if (text && j->qat.graph)
         text = pare_arena_printf(arena, "%s qat=int8 scales=%s", text,
                                  d->scale_count ? "learned" : "fixed");
     if (text && d->precision == PARE_TRAIN_BF16)
         text = pare_arena_printf(arena, "%s precision=bf16", text);
-    if (text && j->o->augment)
-        text = pare_arena_printf(arena, "%s augment=%s", text, j->o->augment);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
-    return text ? pare_arena_printf(arena, "%s seed=%llu", text, (unsigned long long)d->seed)
-                : NULL;
+    return text;
 }
 
 static pare_status write(job *j)
@@ -273,7 +206,6 @@ static pare_status file_facts(job *j, const char *name, const char *path)
 /* The file's facts, and one line for people. */
 static pare_status report(job *j)
 {
-    static const char *const ends[] = {"complete", "patience", "interrupted"};
     const pare_distill_result *r = &j->result;
     json_t *facts = j->tool->facts;
     char before[120], after[120];
@@ -282,13 +214,11 @@ static pare_status report(job *j)
     PARE_TRY(file_facts(j, "output", j->o->output));
     json_object_set_new(facts, "data", pare_source_json(&j->source, &j->o->source));
     if (j->qat.graph) json_object_set_new(facts, "qat", pare_qat_json(&j->qat, &j->options));
+    json_object_update_new(facts, pare_training_json(r));
     json_object_update_new(
-        facts, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:f, s:[s]}", "end",
-                         ends[r->end], "steps", (json_int_t)r->steps, "best_step",
-                         (json_int_t)r->best_step, "batch", (json_int_t)r->batch, "train_samples",
-                         (json_int_t)r->train_samples, "held_out", (json_int_t)r->held_out,
-                         "weights", r->weights, "before", pare_distill_score_json(&r->before),
-                         "after", pare_distill_score_json(&r->after), "samples_per_s",
+        facts, json_pack("{s:I, s:I, s:I, s:i, s:f, s:[s]}", "batch", (json_int_t)r->batch,
+                         "train_samples", (json_int_t)r->train_samples, "held_out",
+                         (json_int_t)r->held_out, "weights", r->weights, "samples_per_s",
                          j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
                          "outputs", j->o->output));
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));

@@ -7,6 +7,8 @@
 #include "tools/prune_report.h"
 #include "tools/report_page.h"
 
+#include <string.h>
+
 static const pare_option table[] = {
     {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(pare_prune_options, output), 0, 0,
      "model to write"},
@@ -42,10 +44,8 @@ static const pare_option table[] = {
      1e6,
      "train what is left to give what the dense model gives: so many passes over --data, in equal "
      "parts behind each step"},
-    {"distill-lr", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, distill_rate), 0, 1e3,
-     "highest learning rate of AdamW, down to 0 in each step (1e-3)"},
-    {"distill-batch", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, distill_batch), 1,
-     65536, "samples of one of its steps (128)"},
+    PARE_TRAINING_ROWS(pare_prune_options, training, "distill-", "training: ",
+                       "kl:2 of a classifier, else mse", "1e-3, down to 0 in each step", "train"),
     {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
      "fewest channels that a layer keeps (1)"},
     {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,
@@ -74,7 +74,7 @@ static const pare_prune_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                             .sparsity = -1,
                                             .score = -1,
                                             .steps = 1,
-                                            .distill_rate = -1,
+                                            .training = PARE_TRAINING_DEFAULTS,
                                             .min_channels = 1,
                                             .round = 1};
 
@@ -110,12 +110,23 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
                      o->score == PARE_SCORE_TAYLOR ? "taylor" : "activation");
 }
 
+/* Options of a training that is not asked for. */
+static pare_status refuse_training(pare_tool *tool)
+{
+    const pare_list *given = &tool->common->given;
+    for (int i = 0; i < given->count; i++) {
+        const char *const names[] = {given->item[i], NULL};
+        if (!strncmp(given->item[i], "distill-", strlen("distill-")))
+            PARE_TRY(pare_refuse_options(tool, "without --distill-epochs", names));
+    }
+    return PARE_OK;
+}
+
 /* Training, and what it does not go with. */
 static pare_status check_distill(pare_tool *tool, const pare_prune_options *o)
 {
-    static const char *const of_training[] = {"distill-lr", "distill-batch", NULL};
-    if (!(o->distill_epochs > 0))
-        return pare_refuse_options(tool, "without --distill-epochs", of_training);
+    if (!(o->distill_epochs > 0)) return refuse_training(tool);
+    PARE_TRY(pare_training_check(tool, &o->training, "distill-"));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
     if (o->latency)
         return PARE_FAIL(tool->ctx, USAGE,

@@ -11,13 +11,6 @@ static const char *const of_calibration[] = {
     "qat-samples",        "method",          "activations", "target", "weights", "skip",
     "no-bias-correction", "no-equalization", "only",        NULL};
 
-static bool is_given(const pare_tool *tool, const char *option)
-{
-    for (int i = 0; i < tool->common->given.count; i++)
-        if (!strcmp(tool->common->given.item[i], option)) return true;
-    return false;
-}
-
 pare_status pare_qat_check(pare_tool *tool, const pare_qat_options *o)
 {
     static const char *const of_training[] = {"qat-scales", NULL};
@@ -148,7 +141,7 @@ static int count_sparse(const pare_qat *q, const char **first)
 static void settle_zeros(const pare_qat *q, pare_distill_options *training)
 {
     const char *first = NULL;
-    if (!q->came_quantized || is_given(q->tool, "zeros")) return;
+    if (!q->came_quantized || pare_is_given(q->tool, "zeros")) return;
     training->train_zeros = true;
     const int sparse = count_sparse(q, &first);
     if (sparse)

@@ -6,6 +6,7 @@
 #include "prune/score.h"
 #include "tools/options.h"
 #include "tools/source.h"
+#include "tools/training.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,8 +26,8 @@ typedef struct pare_prune_options {
     const char *nm;      /* "2:4", or NULL */
     const char *sweep;   /* "0.9,0.7", or NULL */
     int64_t steps, min_channels, round, seed;
-    double distill_epochs, distill_rate; /* 0: no training; rate negative: its own */
-    int64_t distill_batch;               /* 0: its own */
+    double distill_epochs; /* 0: no training */
+    pare_training_options training;
     pare_list keep;
     bool outputs, no_refit, no_permutation, external_data, advise;
 } pare_prune_options;

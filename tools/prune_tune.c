@@ -2,6 +2,7 @@
 #include "tools/prune_tune.h"
 
 #include "runtime/ops/infer.h"
+#include "tools/check_output.h"
 #include "tools/distill_log.h"
 #include "tools/memory.h"
 
@@ -69,24 +70,15 @@ static void planned(void *user, size_t bytes)
     if (!json_array_size(t->steps)) pare_say_memory(t->tool, bytes);
 }
 
-static bool is_given(const pare_tool *tool, const char *name)
-{
-    for (int i = 0; i < tool->common->given.count; i++)
-        if (!strcmp(tool->common->given.item[i], name)) return true;
-    return false;
-}
-
 static pare_status read_options(pare_tuning *t, const pare_model *model)
 {
     const pare_prune_options *o = t->o;
     pare_distill_options *d = &t->options;
     pare_distill_defaults(d);
-    t->loss = is_classifier(model) ? "kl:2" : "mse";
-    PARE_TRY(pare_distill_parse_loss(&t->tool->arena, t->loss, &d->loss));
+    PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
+                                &t->loss));
     d->epochs = o->distill_epochs / (double)o->steps;
-    if (o->distill_rate >= 0) d->rate = o->distill_rate;
-    if (o->distill_batch) d->batch = o->distill_batch;
-    if (is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
+    if (pare_is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
     d->zeros_from = 0;
     d->threads = (int)o->common.threads;
     d->planned = planned;
@@ -139,19 +131,14 @@ pare_status pare_tuning_begin(pare_tuning *t)
 static void note(pare_tuning *t, const pare_distill_result *r, int64_t step, double kept,
                  const char *of)
 {
-    static const char *const ends[] = {"complete", "patience", "interrupted"};
     char before[120], after[120];
     pare_hash hash = {0};
     (void)pare_hash_parse(r->data_hash, &hash);
     t->read = pare_hash_sum(t->read, hash);
-    t->batch = r->batch;
-    t->train_samples = r->train_samples;
-    t->held_out = r->held_out;
-    json_array_append_new(t->steps, json_pack("{s:f, s:o, s:o, s:I, s:I, s:s}", "kept", kept,
-                                              "before", pare_distill_score_json(&r->before),
-                                              "after", pare_distill_score_json(&r->after), "steps",
-                                              (json_int_t)r->steps, "best_step",
-                                              (json_int_t)r->best_step, "end", ends[r->end]));
+    t->last = *r;
+    json_t *row = json_pack("{s:f}", "kept", kept);
+    json_object_update_new(row, pare_training_json(r));
+    json_array_append_new(t->steps, row);
     if (!t->o->common.quiet)
         fprintf(stderr, "step %lld of %lld, %.1f %% of the %s left: %s before training, %s after\n",
                 (long long)step, (long long)t->o->steps, 100 * kept, of,
@@ -193,7 +180,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     if (st == PARE_OK) st = hear_stop(t, &result, step);
     if (st == PARE_INTERRUPTED) return say_unfinished(t, st, step);
     if (st != PARE_OK) return st;
-    t->options.start += result.steps * result.batch;
+    t->options.start += result.steps * result.batch * t->options.accumulate;
     t->seconds += log.seconds;
     t->trained += log.samples;
     note(t, &result, step, kept, of);
@@ -208,22 +195,21 @@ void pare_tuning_put(const pare_tuning *t, json_t *row)
     json_object_set_new(
         row, "distilled",
         json_pack("{s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:O}", "epochs", t->o->distill_epochs,
-                  "loss", t->loss, "lr", t->options.rate, "batch", (json_int_t)t->batch, "seed",
-                  (json_int_t)t->options.seed, "train_samples", (json_int_t)t->train_samples,
-                  "held_out", (json_int_t)t->held_out, "samples_per_s",
-                  t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps", t->steps));
+                  "loss", t->loss, "lr", t->options.rate, "batch", (json_int_t)t->last.batch,
+                  "seed", (json_int_t)t->options.seed, "train_samples",
+                  (json_int_t)t->last.train_samples, "held_out", (json_int_t)t->last.held_out,
+                  "samples_per_s", t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps",
+                  t->steps));
 }
 
 const char *pare_tuning_recipe(const pare_tuning *t, const char *recipe)
 {
-    const json_t *last = t->wanted ? json_array_get(t->steps, json_array_size(t->steps) - 1) : NULL;
-    if (!last || !recipe) return recipe;
-    return pare_arena_printf(
-        &t->tool->arena,
-        "%s distill epochs=%.10g in=%lld loss=%s lr=%.10g batch=%lld step=%lld of=%lld seed=%llu",
-        recipe, t->o->distill_epochs, (long long)t->o->steps, t->loss, t->options.rate,
-        (long long)t->batch, json_integer_value(json_object_get(last, "best_step")),
-        json_integer_value(json_object_get(last, "steps")), (unsigned long long)t->options.seed);
+    pare_arena *arena = &t->tool->arena;
+    if (!json_array_size(t->steps) || !recipe) return recipe;
+    const char *head = pare_arena_printf(arena, "%s distill epochs=%.10g in=%lld", recipe,
+                                         t->o->distill_epochs, (long long)t->o->steps);
+    return head ? pare_training_recipe(arena, head, t->loss, &t->o->training, &t->options, &t->last)
+                : NULL;
 }
 
 void pare_tuning_hash(const pare_tuning *t, const char *pruning, char text[33])

@@ -24,8 +24,8 @@ typedef struct pare_tuning {
     json_t *steps;
     pare_hash read;
     double seconds;
-    int64_t trained; /* samples in these seconds */
-    int64_t batch, train_samples, held_out;
+    int64_t trained;          /* samples in these seconds */
+    pare_distill_result last; /* of its latest step */
 } pare_tuning;
 
 /* Opens --data for pruning: its samples, 512 where no number is given, ascending. Where there will

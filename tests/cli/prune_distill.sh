@@ -23,7 +23,7 @@ if learnt sparse.json; then pass sparse_learns; else fail sparse_learns "$(grep 
 works sparse_one_thread $prune -o again.onnx --sparsity 0.8 --steps 2 $plain --threads 1
 if cmp -s sparse.onnx again.onnx; then pass sparse_same_bytes; else fail sparse_same_bytes "one and two threads differ"; fi
 works sparse_check "$pare" check sparse.onnx
-if grep -aq 'prune sparsity=0.8 .* distill epochs=1 in=2 loss=kl:2 lr=0.001 batch=32' sparse.onnx; then pass manifest; else fail manifest "no recipe"; fi
+if grep -aq 'prune sparsity=0.8 .* distill epochs=1 in=2 loss=kl:2 optimizer=adamw lr=0.001 .* batch=32' sparse.onnx; then pass manifest; else fail manifest "no recipe"; fi
 works seed $prune -o seed.onnx --sparsity 0.8 --steps 2 $plain --seed 7
 if cmp -s sparse.onnx seed.onnx; then fail seed_counts "seeds 1 and 7 give the same bytes"; else pass seed_counts; fi
 
@@ -36,6 +36,8 @@ if cmp -s half.onnx again.onnx; then pass channels_same_bytes; else fail channel
 works sweep "$pare" prune -q "$zoo/cnn.onnx" -o swept.onnx --macs 1 --sweep 0.7,0.5 --no-refit --steps 2 --data "$data/train.h5" --range 0:120 --distill-epochs 1 --distill-batch 8
 works alone "$pare" prune -q "$zoo/cnn.onnx" -o alone.onnx --macs 0.5 --no-refit --steps 2 --data "$data/train.h5" --range 0:120 --distill-epochs 1 --distill-batch 8
 if cmp -s swept-0.50.onnx alone.onnx; then pass sweep_begins_anew; else fail sweep_begins_anew "the second of a sweep is not what it is alone"; fi
+works options $prune -o other.onnx --sparsity 0.5 $train --distill-loss mse --distill-optimizer sgd --distill-lr 0.01 --distill-ema 0.9 --distill-accumulate 2
+if grep -aq 'loss=mse optimizer=sgd lr=0.01 .* accumulate=2 momentum=0.9 ema=0.9' other.onnx; then pass options_count; else fail options_count "no such recipe"; fi
 works nm "$pare" prune -q "$zoo/mlp.onnx" -o nm.onnx --nm 2:4 $plain --json nm.json
 if [ "$(sparsity nm.json)" = 0.5000 ]; then pass nm_zeros_stay; else fail nm_zeros_stay "$(sparsity nm.json)"; fi
 
@@ -45,6 +47,8 @@ refuses latency 2 "--latency|pare distill" $prune -o x.onnx --latency 0.5 $train
 refuses outputs 2 "--outputs" $prune -o x.onnx --macs 0.5 --outputs $train
 refuses rate_alone 2 "--distill-lr|--distill-epochs" $prune -o x.onnx --macs 0.5 $few --distill-lr 1e-3
 refuses batch_alone 2 "--distill-batch|--distill-epochs" $prune -o x.onnx --macs 0.5 $few --distill-batch 8
+refuses momentum_of_adamw 2 "--distill-momentum|--distill-optimizer sgd" $prune -o x.onnx --macs 0.5 $train --distill-momentum 0.5
+refuses loss_words 2 "kl2" $prune -o x.onnx --macs 0.5 $train --distill-loss kl2
 refuses steps_of_nm 2 "--steps|--nm" $prune -o x.onnx --nm 2:4 --steps 2 $train
 refuses steps_of_sparsity 2 "--steps|--distill-epochs" $prune -o x.onnx --sparsity 0.5 --steps 2 $few
 refuses no_samples 1 "0 samples" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --samples 0 --distill-epochs 1
