@@ -62,12 +62,18 @@ static tile_fn choose_tile(void)
     return tile_wide;
 }
 
+/* Rows of a factor: `step` apart, or each where row[r] says. */
+typedef struct rows_of {
+    pare_part part;
+    const double *const *row;
+} rows_of;
+
 /* Columns first .. first + width - 1 of p (rows, n) side by side, zeros behind the last. */
-static void pack(double *to, pare_part p, int64_t rows, int64_t n, int64_t first, int width)
+static void pack(double *to, const rows_of *p, int64_t rows, int64_t n, int64_t first, int width)
 {
     int64_t have = n - first < width ? n - first : width;
     for (int64_t r = 0; r < rows; r++, to += width) {
-        const double *from = p.data + r * p.step + first;
+        const double *from = (p->row ? p->row[r] : p->part.data + r * p->part.step) + first;
         for (int64_t i = 0; i < have; i++) to[i] = from[i];
         for (int64_t i = have; i < width; i++) to[i] = 0;
     }
@@ -83,8 +89,8 @@ static void add_tile(pare_part c, const double *t, int64_t i0, int64_t j0, int64
     }
 }
 
-pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_part b, int64_t rows,
-                                int64_t m, int64_t n, double sign, bool upper, int threads)
+static pare_status product(pare_ctx *ctx, pare_part c, const rows_of *a, const rows_of *b,
+                           int64_t rows, int64_t m, int64_t n, double sign, bool upper, int threads)
 {
     const tile_fn tile = choose_tile();
     int64_t high = (m + TILE_M - 1) / TILE_M, wide = (n + TILE_N - 1) / TILE_N;
@@ -115,6 +121,20 @@ pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_pa
     pare_free(left);
     pare_free(right);
     return ok ? PARE_OK : PARE_MEMORY;
+}
+
+pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_part b, int64_t rows,
+                                int64_t m, int64_t n, double sign, bool upper, int threads)
+{
+    return product(ctx, c, &(rows_of){a, NULL}, &(rows_of){b, NULL}, rows, m, n, sign, upper,
+                   threads);
+}
+
+pare_status pare_linear_gathered(pare_ctx *ctx, pare_part c, const double *const *a,
+                                 const double *const *b, int64_t rows, int64_t m, int64_t n,
+                                 double sign, bool upper)
+{
+    return product(ctx, c, &(rows_of){{0}, a}, &(rows_of){{0}, b}, rows, m, n, sign, upper, 1);
 }
 
 static pare_part at(pare_part p, int64_t row, int64_t column)

@@ -26,6 +26,12 @@ PARE_NODISCARD pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_
                                                int64_t rows, int64_t m, int64_t n, double sign,
                                                bool upper, int threads);
 
+/* The same of rows that lie anywhere: row r of a at a[r], of b at b[r]. Done by the caller's thread
+   alone. */
+PARE_NODISCARD pare_status pare_linear_gathered(pare_ctx *ctx, pare_part c, const double *const *a,
+                                                const double *const *b, int64_t rows, int64_t m,
+                                                int64_t n, double sign, bool upper);
+
 /* a = u^T u in place (n, n), upper triangle. *ok is false where a is not positive definite (or not
    finite); a is then worthless. */
 PARE_NODISCARD pare_status pare_linear_cholesky(pare_ctx *ctx, pare_part a, int64_t n, int threads,

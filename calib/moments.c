@@ -2,12 +2,12 @@
 /* Rows are collected in a panel of some hundred, [x | t] in double; a full panel is multiplied into
    the sums. How many that are, the width of a row decides alone. A panel is filled column by
    column, so that threads share the columns. */
-#include "calib/moments.h"
+#include "calib/shifts.h"
 #include "runtime/ops/ops.h"
 
 #include <string.h>
 
-enum { HELD = 5, PANEL_BYTES = 2 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
+enum { PANEL_BYTES = 2 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
 enum { WORTH = 200000 }; /* numbers to fill for which a second thread is woken */
 
 /* --- geometry --- */
@@ -117,6 +117,7 @@ void pare_moments_add(pare_moments *to, const pare_moments *from)
 typedef struct panel {
     double *row; /* (capacity, columns + outputs) */
     int64_t count;
+    pare_shifts *shifts; /* in place of rows; or NULL */
     pare_moments *sum;
 } panel;
 
@@ -134,6 +135,7 @@ void pare_observer_free(pare_observer *o)
     if (!o) return;
     for (int64_t i = 0; o->panel && i < o->sets * o->columns.groups; i++) {
         pare_free(o->panel[i].row);
+        pare_shifts_free(o->panel[i].shifts);
         pare_moments_free(o->panel[i].sum);
     }
     pare_free(o->panel);
@@ -151,7 +153,17 @@ static int64_t panel_rows(int64_t width)
 size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets)
 {
     int64_t width = columns->columns + (targets ? columns->outputs : 0);
+    if (pare_shifts_serve(columns)) return pare_shifts_bytes(columns, targets);
     return (size_t)(panel_rows(width) * width) * sizeof(double);
+}
+
+static pare_status open_panel(pare_observer *o, panel *p)
+{
+    PARE_TRY(pare_moments_new(o->ctx, &p->sum, o->columns.columns, o->outputs));
+    if (pare_shifts_serve(&o->columns))
+        return pare_shifts_new(o->ctx, &p->shifts, &o->columns, o->outputs > 0, o->threads);
+    p->row = pare_alloc(o->ctx, (size_t)(o->capacity * o->width), sizeof(double));
+    return p->row ? PARE_OK : PARE_MEMORY;
 }
 
 pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_columns *columns,
@@ -166,16 +178,18 @@ pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_col
     int64_t panels = sets * columns->groups;
     o->panel = pare_alloc(ctx, (size_t)panels, sizeof *o->panel);
     bool ok = o->panel;
-    for (int64_t i = 0; ok && i < panels; i++) {
-        panel *p = &o->panel[i];
-        p->row = pare_alloc(ctx, (size_t)(o->capacity * o->width), sizeof(double));
-        ok = p->row && pare_moments_new(ctx, &p->sum, columns->columns, o->outputs) == PARE_OK;
-    }
+    for (int64_t i = 0; ok && i < panels; i++) ok = open_panel(o, &o->panel[i]) == PARE_OK;
     if (ok)
         *out = o;
     else
         pare_observer_free(o);
     return ok ? PARE_OK : PARE_MEMORY;
+}
+
+bool pare_is_held_out(int64_t run)
+{
+    enum { HELD = 5 };
+    return run % HELD == HELD - 1;
 }
 
 pare_moments *pare_observer_moments(const pare_observer *o, int set, int64_t group)
@@ -207,7 +221,10 @@ static pare_status flush(pare_observer *o, panel *p)
 
 pare_status pare_observer_finish(pare_observer *o)
 {
-    for (int64_t i = 0; i < o->sets * o->columns.groups; i++) PARE_TRY(flush(o, &o->panel[i]));
+    for (int64_t i = 0; i < o->sets * o->columns.groups; i++) {
+        panel *p = &o->panel[i];
+        PARE_TRY(p->shifts ? pare_shifts_finish(p->shifts, p->sum) : flush(o, p));
+    }
     return PARE_OK;
 }
 
@@ -271,10 +288,11 @@ pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, c
                               const float *s)
 {
     const pare_columns *c = &o->columns;
-    int set = o->sets > 1 && index % HELD == HELD - 1;
+    int set = o->sets > 1 && pare_is_held_out(index);
     for (int64_t g = 0; g < c->groups; g++) {
         panel *p = &o->panel[set * c->groups + g];
-        for (int64_t first = 0; first < c->rows;) {
+        if (p->shifts) PARE_TRY(pare_shifts_add(p->shifts, g, x, t, s, p->sum));
+        for (int64_t first = 0; first < c->rows && !p->shifts;) {
             int64_t n = c->rows - first, room = o->capacity - p->count;
             if (n > room) n = room;
             fill(o, g, p, x, t, s, first, n);

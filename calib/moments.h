@@ -62,6 +62,9 @@ typedef struct pare_observer pare_observer;
 /* Bytes of rows that wait to be added, of one set and group. */
 size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets);
 
+/* Does a run belong to the fifth to judge by? */
+bool pare_is_held_out(int64_t run);
+
 /* sets: 1, or 2 where every fifth run goes to a set of its own, to judge by. targets: is there a t?
  */
 PARE_NODISCARD pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out,

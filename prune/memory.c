@@ -42,12 +42,12 @@ static double of_scores(const pare_singles *all, const pare_flow_sizes *flow, do
     for (int i = 0; i < all->count; i++) {
         if (!all->item[i].matrix) continue;
         const layer_bytes l = layer_of(&all->item[i]);
-        sum += l.moments + l.panels;
-        most = fmax(most, l.moments + l.panels);
+        sum += (l.moments + l.panels) / 2; /* one set */
+        most = fmax(most, (l.moments + l.panels) / 2);
         work = fmax(work, 2 * l.square + 3 * l.both);
     }
     const double kept = fmin(PARE_KEEP_ROOM, BORDER * flow->largest * samples / HELD);
-    return fmin(sum, fmax(2.0 * PARE_SCORE_ROOM, most)) + work + flow->all * flow->runs + kept +
+    return fmin(sum, fmax(PARE_SCORE_ROOM, most)) + work + flow->all * flow->runs + kept +
            TRIALS * weights_of(all);
 }
 

@@ -134,7 +134,7 @@ static pare_status open_reader(pass *p, int i)
     pare_columns columns;
     bool ok;
     PARE_TRY(pare_columns_read(r->single->node, pare_flow_shape(s->flow, 2 * i), &columns, &ok));
-    PARE_TRY(pare_observer_new(s->ctx, &r->observer, &columns, 2, false, 1));
+    PARE_TRY(pare_observer_new(s->ctx, &r->observer, &columns, 1, false, 1));
     spread *t = &p->spread[i];
     *t = (spread){.channels = columns.groups * columns.outputs};
     t->inner = columns.convolution ? columns.rows / columns.batch : 1;
@@ -144,7 +144,7 @@ static pare_status open_reader(pass *p, int i)
     return PARE_OK;
 }
 
-/* Readers side by side; each adds its runs in their order. */
+/* Readers side by side; each adds its runs in their order, but those that trials judge by. */
 static pare_status add_batch(pass *p, const pare_flow_batch *x)
 {
     pare_status status = PARE_OK;
@@ -152,8 +152,9 @@ static pare_status add_batch(pass *p, const pare_flow_batch *x)
     for (int i = 0; i < p->count; i++) {
         pare_status st = PARE_OK;
         for (int r = 0; r < x->count && st == PARE_OK; r++) {
-            st = pare_observer_add(p->reader[i]->observer, x->first + r,
-                                   x->value[2 * i] + r * x->size[2 * i], NULL, NULL);
+            if (!pare_is_held_out(x->first + r))
+                st = pare_observer_add(p->reader[i]->observer, x->first + r,
+                                       x->value[2 * i] + r * x->size[2 * i], NULL, NULL);
             add_spread(&p->spread[i], x->value[2 * i + 1] + r * x->size[2 * i + 1],
                        x->size[2 * i + 1]);
         }

@@ -87,7 +87,7 @@ static pare_status run_dense(pare_trial *t)
     return PARE_OK;
 }
 
-/* The samples of every fifth run, which the moments of set 0 have not seen (moments.h); at most
+/* The samples of every fifth run, which are held out from moments (moments.h); at most
    TRIAL_SAMPLES. All where there is no fifth run. */
 static pare_status choose_samples(pare_trial *t, const pare_score_data *data, int64_t *count)
 {
