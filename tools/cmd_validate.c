@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare validate, pare report */
-#include "formats/json.h"
+/* pare validate */
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
-#include "tools/prune_report.h"
 #include "tools/report.h"
+#include "tools/report_gather.h"
 #include "tools/results.h"
 #include "tools/validate.h"
 #include "tools/vitals.h"
@@ -43,6 +42,9 @@ static pare_status compare(pare_contest *c, pare_source *source, const validate_
     json_t *models = pare_contest_json(c);
     if (!models) return PARE_MEMORY;
     json_object_set_new(c->tool->facts, "models", models);
+    for (int k = 0; k < c->count; k++)
+        if (c->contender[k].steps)
+            json_object_set(json_array_get(models, (size_t)k), "steps", c->contender[k].steps);
     json_t *data = pare_source_json(source, &o->source);
     if (c->classes) json_object_set_new(data, "classes", json_integer(c->classes));
     json_object_set_new(c->tool->facts, "data", data);
@@ -66,11 +68,16 @@ static pare_status compare_watched(pare_contest *c, pare_source *source, const v
     return st;
 }
 
-static pare_status show(pare_tool *tool, json_t *all, const char *report)
+static pare_status show(pare_tool *tool, const char *report)
 {
-    pare_report_print(&tool->arena, all, stdout);
-    if (!report) return PARE_OK;
-    return pare_report_write(tool->ctx, all, report);
+    json_t *facts = json_pack("[O]", tool->facts), *comparisons = pare_report_gather(facts);
+    pare_report_print(&tool->arena, comparisons, stdout);
+    const pare_status st =
+        report ? pare_report_write(tool->ctx, facts, comparisons, PARE_REPORT_FLOOR, report)
+               : PARE_OK;
+    json_decref(comparisons);
+    json_decref(facts);
+    return st;
 }
 
 static pare_status run(pare_tool *tool, const void *options)
@@ -79,7 +86,8 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_contest contest = {.tool = tool,
                             .count = tool->arg_count,
                             .data = o->source.data,
-                            .any_accuracy = o->any_accuracy};
+                            .any_accuracy = o->any_accuracy,
+                            .profile = o->report != NULL};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
     PARE_TRY(pare_results_check(tool->ctx, o->append));
@@ -87,11 +95,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, contest.contender[0].model, &o->source, -1);
     if (st == PARE_OK) st = compare_watched(&contest, &source, o);
-    if (st == PARE_OK) {
-        json_t *all = json_pack("[O]", tool->facts);
-        st = show(tool, all, o->report);
-        json_decref(all);
-    }
+    if (st == PARE_OK) st = show(tool, o->report);
     if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
     pare_source_close(&source);
     pare_contest_close(&contest);
@@ -116,70 +120,4 @@ const pare_command pare_command_validate = {
     .size = sizeof(validate_options),
     .defaults = &defaults,
     .run = run,
-};
-
-/* --- report --- */
-
-typedef struct report_options {
-    pare_common common;
-    const char *output;
-} report_options;
-
-static const pare_option report_table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "report.html", offsetof(report_options, output), 0, 0,
-     "HTML file to write; .svg: the picture alone"},
-    {0},
-};
-
-/* Facts of one pruning stand alone. */
-static bool is_pruning(const json_t *facts)
-{
-    const char *command = json_string_value(json_object_get(facts, "command"));
-    return command && !strcmp(command, "prune") && pare_prune_fits(facts);
-}
-
-static pare_status read_facts(pare_tool *tool, json_t *all)
-{
-    for (int i = 0; i < tool->arg_count; i++) {
-        json_t *facts;
-        PARE_TRY(pare_json_read(tool->ctx, &facts, tool->arg[i]));
-        json_array_append_new(all, facts);
-        const char *command = json_string_value(json_object_get(facts, "command"));
-        if (tool->arg_count == 1 && is_pruning(facts)) return PARE_OK;
-        if (!command || strcmp(command, "validate") != 0 || !pare_report_fits(facts))
-            return PARE_FAIL(tool->ctx, INPUT,
-                             "%s: holds no facts of 'pare validate', nor alone those of a 'pare "
-                             "prune' with --report or --sweep and --data; make them with 'pare "
-                             "validate ... --json %s'",
-                             tool->arg[i], tool->arg[i]);
-    }
-    return PARE_OK;
-}
-
-static pare_status run_report(pare_tool *tool, const void *options)
-{
-    const report_options *o = options;
-    json_t *all = json_array(), *first;
-    pare_status st = read_facts(tool, all);
-    first = json_array_get(all, 0);
-    if (st == PARE_OK)
-        st = is_pruning(first) ? pare_prune_show(tool, first, stdout, o->output)
-                               : show(tool, all, o->output);
-    if (st == PARE_OK) json_object_set(tool->facts, "comparisons", all);
-    json_decref(all);
-    return st;
-}
-
-const pare_command pare_command_report = {
-    .name = "report",
-    .arguments = "FACTS.json... [-o report.html]",
-    .min = 1,
-    .max = -1,
-    .summary =
-        "show comparisons that 'validate --json' (or one 'prune --json') wrote, as one table and "
-        "one HTML file",
-    .example = "pare report resnet.json vit.json -o report.html",
-    .options = report_table,
-    .size = sizeof(report_options),
-    .run = run_report,
 };

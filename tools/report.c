@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text table, and what both views share. */
+/* Text tables and Markdown, and what all views share. */
 #include "tools/report.h"
 
+#include "tools/report_gather.h"
+#include "tools/report_page.h"
 #include "tools/table.h"
 #include "tools/vitals.h"
 
@@ -38,20 +40,6 @@ double pare_report_number(const json_t *json, const char *path, double missing)
 {
     const json_t *value = pare_report_find(json, path);
     return json_is_number(value) ? json_number_value(value) : missing;
-}
-
-bool pare_report_fits(const json_t *facts)
-{
-    const json_t *models = json_object_get(facts, "models");
-    size_t i;
-    json_t *model;
-    if (!json_is_array(models) || !json_array_size(models)) return false;
-    if (!json_is_string(json_object_get(json_object_get(facts, "data"), "file"))) return false;
-    json_array_foreach(
-        (json_t *)models, i,
-        model) if (!json_is_string(json_object_get(model, "file")) ||
-                   !json_is_string(json_object_get(model, "precision"))) return false;
-    return true;
 }
 
 void pare_report_drop(const json_t *model, char *text, size_t size)
@@ -134,13 +122,26 @@ static void print_marks(const json_t *comparisons, FILE *file)
                       "say why\n");
 }
 
+static const char *precision_of(const json_t *model)
+{
+    const char *text = json_string_value(json_object_get(model, "precision"));
+    return text ? text : "";
+}
+
+/* Bytes of the file, "" where nothing says so. */
+static const char *size_of(const json_t *model, char *text, size_t size)
+{
+    const double bytes = pare_report_number(model, "bytes", NAN);
+    *text = 0;
+    return isnan(bytes) ? text : pare_bytes_text(bytes, text, size);
+}
+
 static void add_labelled(pare_table *table, const json_t *m, const char *net)
 {
     char size[24], top1[16], drop[48], p[16], agree[16], ms[16], speed[16], db[16];
     pare_report_drop(m, drop, sizeof drop);
-    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
-                   json_string_value(json_object_get(m, "precision")),
-                   pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
+    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", net, precision_of(m),
+                   size_of(m, size, sizeof size),
                    pare_report_text(m, "top1", "%.2f", top1, sizeof top1), drop,
                    pare_report_text(m, "mcnemar.p", "%.2g", p, sizeof p),
                    pare_report_text(m, "agreement", "%.2f", agree, sizeof agree),
@@ -154,9 +155,8 @@ static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
     char size[24], db[16], cosine[24], mse[16], worst[16], ms[16], speed[16];
     double c = pare_report_number(m, "outputs.0.cosine", NAN);
     snprintf(cosine, sizeof cosine, isnan(c) ? "" : "%.6f", c);
-    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s", net,
-                   json_string_value(json_object_get(m, "precision")),
-                   pare_bytes_text(pare_report_number(m, "bytes", 0), size, sizeof size),
+    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s", net, precision_of(m),
+                   size_of(m, size, sizeof size),
                    pare_report_text(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
                    pare_report_text(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
                    pare_report_text(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
@@ -170,13 +170,12 @@ static bool has_labels(const json_t *facts)
     return !isnan(pare_report_number(facts, "models.0.top1", NAN));
 }
 
-static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file, bool labels)
+static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons, bool labels)
 {
-    pare_table table;
     size_t i, k;
     json_t *facts, *model;
-    pare_table_init(&table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
-    pare_table_add(&table, "%s",
+    pare_table_init(table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
+    pare_table_add(table, "%s",
                    labels ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
                             "SQNR dB|latency ms|speed-up"
                           : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
@@ -191,13 +190,50 @@ static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file,
             for (char *c = stem; *c; c++)
                 if (*c == '|') *c = '/';
             if (labels)
-                add_labelled(&table, model, stem);
+                add_labelled(table, model, stem);
             else
-                add_unlabelled(&table, model, stem);
+                add_unlabelled(table, model, stem);
         }
     }
+}
+
+static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file, bool labels)
+{
+    pare_table table;
+    fill(&table, arena, comparisons, labels);
     if (table.count > 1) pare_table_print(&table, file);
 }
+
+/* --- Markdown --- */
+
+static void mark_down(pare_text *t, pare_arena *arena, const json_t *comparisons, bool labels)
+{
+    pare_table table;
+    fill(&table, arena, comparisons, labels);
+    if (table.count > 1) pare_table_markdown(&table, t);
+}
+
+pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons, double floor,
+                                 const char *path)
+{
+    pare_text t = {.ctx = arena->ctx};
+    size_t i, k;
+    json_t *one, *model;
+    pare_text_add(&t, "# What smaller and faster cost\n\n");
+    json_array_foreach((json_t *)comparisons, i, one)
+        json_array_foreach(json_object_get(one, "models"), k, model)
+    {
+        if (!k) continue;
+        pare_text_add(&t, "- ");
+        pare_report_verdict(&t, json_array_get(json_object_get(one, "models"), 0), model, floor);
+        pare_text_add(&t, " (%s)\n", json_string_value(json_object_get(model, "made")));
+    }
+    mark_down(&t, arena, comparisons, true);
+    mark_down(&t, arena, comparisons, false);
+    return pare_page_write(&t, path);
+}
+
+/* --- all of it --- */
 
 void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 {

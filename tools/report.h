@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views of what validate found: a text table, and one self-contained HTML file with table and
-   picture. They are made from the facts (facts.schema.json) only. */
+/* Views of what commands found: text tables, CSV, Markdown, and one self-contained HTML file. They
+   are made from the facts (facts.schema.json) only. */
 #ifndef PARE_TOOLS_REPORT_H
 #define PARE_TOOLS_REPORT_H
 
@@ -13,14 +13,21 @@
 extern "C" {
 #endif
 
-/* Has a parsed file the parts that the views read? */
-bool pare_report_fits(const json_t *facts);
+enum { PARE_REPORT_FLOOR = 99 }; /* percent of the first model's top-1 that should be kept */
 
-/* comparisons: an array of validate's facts. */
+/* The text tables. comparisons: of pare_report_gather. */
 void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file);
-/* path NAME.svg: the picture alone. */
-PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *comparisons,
+/* The page, of a path NAME.svg the picture alone. facts: an array, what the comparisons were
+   gathered from. */
+PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *facts,
+                                             const json_t *comparisons, double floor,
                                              const char *path);
+/* The rows of the tables as CSV (the columns of results.h, `written` left empty), and as Markdown
+   with the verdicts before them. */
+PARE_NODISCARD pare_status pare_report_csv(pare_ctx *ctx, const json_t *comparisons,
+                                           const char *path);
+PARE_NODISCARD pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons,
+                                                double floor, const char *path);
 
 /* "resnet" from "zoo/resnet.int8.onnx", "net-0.50" from "net-0.50.onnx": the file's name up to the
    first dot that is none of a number; returns text. */

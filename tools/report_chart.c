@@ -2,6 +2,7 @@
 #include "tools/report_chart.h"
 
 #include "tools/report.h"
+#include "tools/report_gather.h"
 #include "tools/report_page.h"
 #include "tools/svg.h"
 
@@ -16,21 +17,36 @@ typedef struct chart {
 } chart;
 
 typedef struct point {
-    double ms, y, low, high; /* low, high: the interval of y, NAN without */
+    double ms, y, low, high, ms_low, ms_high; /* low, high: intervals, NAN without */
     const char *file, *precision;
+    bool front;
 } point;
+
+enum { MOST_NAMES = 12 }; /* more are a table's matter */
+
+static size_t count_models(const json_t *comparisons)
+{
+    size_t n = 0, i;
+    json_t *one;
+    json_array_foreach((json_t *)comparisons, i, one) n +=
+        json_array_size(json_object_get(one, "models"));
+    return n;
+}
 
 static point point_of(const json_t *model, bool labels)
 {
-    point p = {
-        .ms = pare_report_number(model, "latency_ms.median", NAN),
-        .y = pare_report_number(model, labels ? "top1" : "outputs.0.sqnr_db", NAN),
-        .low = labels ? pare_report_number(model, "top1_interval.0", NAN) : NAN,
-        .high = labels ? pare_report_number(model, "top1_interval.1", NAN) : NAN,
-        .file = json_string_value(json_object_get(model, "file")),
-        .precision = json_string_value(json_object_get(model, "precision")),
-    };
-    return p;
+    const pare_report_point at = pare_report_point_of(model, labels);
+    const char *file = json_string_value(json_object_get(model, "file"));
+    const char *precision = json_string_value(json_object_get(model, "precision"));
+    return (point){at.ms,
+                   at.y,
+                   at.low,
+                   at.high,
+                   at.ms_low,
+                   at.ms_high,
+                   file ? file : "",
+                   precision ? precision : "",
+                   json_is_true(json_object_get(model, "front"))};
 }
 
 static bool drawable(const point *p) { return p->ms > 0 && isfinite(p->y); }
@@ -46,7 +62,10 @@ static bool set_ends(chart *c, const json_t *comparisons)
         json_array_foreach(json_object_get(facts, "models"), k, model)
     {
         point p = point_of(model, c->labels);
-        if (drawable(&p)) pare_svg_include(&c->svg, p.ms, p.y, p.low, p.high);
+        if (!drawable(&p)) continue;
+        pare_svg_include(&c->svg, p.ms, p.y, p.low, p.high);
+        if (p.ms_low > 0) pare_svg_include(&c->svg, p.ms_low, p.y, NAN, NAN);
+        if (p.ms_high > 0) pare_svg_include(&c->svg, p.ms_high, p.y, NAN, NAN);
     }
     return pare_svg_widen(&c->svg, 0.06, 0.1);
 }
@@ -68,14 +87,22 @@ static void add_marker(pare_text *t, const char *precision, double x, double y, 
     pare_text_add(t, " fill=\"%s\" stroke=\"var(--card)\" stroke-width=\"1.5\"", colour);
 }
 
+/* An interval. */
+static void add_bar(const chart *c, double x1, double x2, double y1, double y2, const char *colour)
+{
+    pare_text_add(c->svg.text,
+                  "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+                  "stroke-opacity=\".35\" stroke-width=\"2\"/>",
+                  x1, x2, y1, y2, colour);
+}
+
 static void add_point(const chart *c, const point *p, const char *colour)
 {
     double x = pare_svg_x(&c->svg, p->ms), y = pare_svg_y(&c->svg, p->y);
     if (!isnan(p->low))
-        pare_text_add(c->svg.text,
-                      "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
-                      "stroke-opacity=\".35\" stroke-width=\"2\"/>",
-                      x, x, pare_svg_y(&c->svg, p->low), pare_svg_y(&c->svg, p->high), colour);
+        add_bar(c, x, x, pare_svg_y(&c->svg, p->low), pare_svg_y(&c->svg, p->high), colour);
+    if (p->ms_low > 0)
+        add_bar(c, pare_svg_x(&c->svg, p->ms_low), pare_svg_x(&c->svg, p->ms_high), y, y, colour);
     add_marker(c->svg.text, p->precision, x, y, colour);
     pare_text_add(c->svg.text, "><title>");
     pare_text_add_escaped(c->svg.text, p->file);
@@ -126,6 +153,26 @@ static void add_group(const chart *c, const json_t *facts, size_t group)
     }
 }
 
+/* Steps from the quickest model on the front to the best one, of each data set. */
+static void add_fronts(const chart *c, const json_t *comparisons)
+{
+    json_t *fronts = pare_chart_fronts(comparisons, c->labels), *front, *at;
+    size_t i, k;
+    json_array_foreach(fronts, i, front)
+    {
+        pare_text_add(c->svg.text, "<path class=\"front\" d=\"");
+        json_array_foreach(front, k, at)
+        {
+            const double x = pare_svg_x(&c->svg, pare_report_number(at, "0", 0));
+            const double y = pare_svg_y(&c->svg, pare_report_number(at, "1", 0));
+            pare_text_add(c->svg.text, k ? "H%.1fV%.1f" : "M%.1f %.1f", x, y);
+        }
+        pare_text_add(c->svg.text, "\" fill=\"none\" stroke=\"var(--soft)\" stroke-width=\"1.5\" "
+                                   "stroke-dasharray=\"5 4\"/>\n");
+    }
+    json_decref(fronts);
+}
+
 /* Networks by colour, precisions by shape, in rows above the picture; returns the height used. */
 static double add_legend(const chart *c, const json_t *comparisons)
 {
@@ -133,7 +180,8 @@ static double add_legend(const chart *c, const json_t *comparisons)
     double x = 14, y = 22;
     size_t i;
     json_t *facts;
-    json_array_foreach((json_t *)comparisons, i, facts)
+    const bool few = json_array_size(comparisons) <= MOST_NAMES;
+    json_array_foreach((json_t *)(few ? comparisons : NULL), i, facts)
     {
         char stem[128], colour[16];
         const json_t *first = json_array_get(json_object_get(facts, "models"), 0);
@@ -176,7 +224,7 @@ static void add_chart(pare_text *text, const json_t *comparisons, const char *cl
                        .bottom = height - 48,
                        .log_x = true},
                .labels = labels,
-               .names = json_array_size(comparisons) == 1 && width > 500};
+               .names = width > 500 && count_models(comparisons) <= MOST_NAMES};
     if (!set_ends(&c, comparisons)) return;
     if (!alone)
         pare_text_add(
@@ -189,31 +237,35 @@ static void add_chart(pare_text *text, const json_t *comparisons, const char *cl
                   labels ? "top-1, %" : "SQNR, dB");
     size_t i;
     json_t *facts;
+    add_fronts(&c, comparisons);
     json_array_foreach((json_t *)comparisons, i, facts) add_group(&c, facts, i);
     pare_text_add(text, "</svg>\n");
 }
 
-/* Top-1 where the first comparison has it. */
-static bool by_accuracy(const json_t *comparisons)
-{
-    return !isnan(pare_report_number(comparisons, "0.models.0.top1", NAN));
-}
-
-static bool has_points(const json_t *comparisons, bool labels)
+static bool any_point(const json_t *comparisons, bool labels)
 {
     chart c = {.svg.log_x = true, .labels = labels};
     return set_ends(&c, comparisons);
 }
 
-void pare_chart_add(pare_text *text, const json_t *comparisons)
+/* Top-1 where any model has it beside its latency. */
+static bool by_accuracy(const json_t *comparisons) { return any_point(comparisons, true); }
+
+bool pare_chart_add(pare_text *text, const json_t *comparisons)
 {
-    bool labels = by_accuracy(comparisons);
-    if (!has_points(comparisons, labels)) return;
-    pare_text_add(text, "<h2>%s against latency</h2>\n<div class=\"box\">\n",
+    enum { MANY = 200 };
+    const bool labels = by_accuracy(comparisons), many = count_models(comparisons) > MANY;
+    if (!any_point(comparisons, labels)) return false;
+    pare_text_add(text, "<h2>%s against latency</h2>\n<div class=\"box still\">\n",
                   labels ? "Accuracy" : "SQNR");
-    add_chart(text, comparisons, "wide", 980, 470, labels);
-    add_chart(text, comparisons, "narrow", 360, 400, labels);
-    pare_text_add(text, "</div>\n");
+    add_chart(text, comparisons, many ? "any" : "wide", 980, 470, labels);
+    if (!many) add_chart(text, comparisons, "narrow", 360, 400, labels);
+    pare_text_add(text,
+                  "</div>\n<div class=\"box plot\" id=\"plot\" hidden><canvas role=\"img\" "
+                  "aria-label=\"%s against latency of every model; the table below has the "
+                  "numbers\"></canvas></div>\n",
+                  labels ? "Accuracy" : "SQNR");
+    return true;
 }
 
 pare_status pare_chart_write(pare_ctx *ctx, const json_t *comparisons, const char *path)
@@ -221,7 +273,7 @@ pare_status pare_chart_write(pare_ctx *ctx, const json_t *comparisons, const cha
     enum { WIDTH = 980, HEIGHT = 470 };
     const bool labels = by_accuracy(comparisons);
     pare_text text = {.ctx = ctx};
-    if (!has_points(comparisons, labels))
+    if (!any_point(comparisons, labels))
         return PARE_FAIL(ctx, INPUT,
                          "%s: there is no picture: no model has a latency beside its accuracy or "
                          "error",

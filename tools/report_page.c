@@ -3,6 +3,7 @@
 
 #include "formats/file.h"
 #include "tools/commands.h"
+#include "tools/embedded.h"
 #include "tools/report.h"
 #include "tools/vitals.h"
 
@@ -19,46 +20,6 @@ static const char colours[] =
     "--line:#32363c;--good:#5cc98a;--bad:#f08a66;--c0:#7aa9f5;--c1:#f09a5e;--c2:#62c99b;--c3:#"
     "c493ea;"
     "--c4:#dcb564;--c5:#ee83a8;--c6:#69c5d4;--c7:#a2a8b2}}";
-
-static const char style[] =
-    "*{box-sizing:border-box}body{margin:0 auto;padding:2.2rem 1.2rem 3rem;max-width:68rem;"
-    "background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,"
-    "'Helvetica Neue',Arial,sans-serif}"
-    "h1{font-size:1.6rem;line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em}"
-    "h2{font-size:1.05rem;margin:2.2rem 0 .8rem}p{margin:.3rem 0}.soft{color:var(--soft)}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(16.5rem,1fr));gap:.8rem;"
-    "margin-top:1.4rem}"
-    ".card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem "
-    "1rem}"
-    ".card h3{margin:0 0 .3rem;font-size:1rem}.card table{font-size:.86rem}"
-    ".card th,.card td{border:0;padding:.12rem 0 .12rem .5rem}.card "
-    "th{color:var(--soft);font-weight:400}"
-    ".card td:first-child,.card th:first-child{padding-left:0;font-weight:400;text-align:left}"
-    ".card td:nth-child(2),.card th:nth-child(2){text-align:right}"
-    ".box{background:var(--card);border:1px solid var(--line);border-radius:10px;overflow-x:auto}"
-    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:12px "
-    "system-ui,sans-serif}"
-    "svg .name{fill:var(--fg)}.narrow{display:none}"
-    "table{border-collapse:separate;border-spacing:0;width:100%;font-size:.88rem;font-variant-"
-    "numeric:tabular-nums}"
-    "th,td{padding:.45rem .7rem;text-align:right;white-space:nowrap;border-top:1px solid "
-    "var(--line)}"
-    "thead th{border-top:0;color:var(--soft);font-weight:500}th:first-child,td:first-child,"
-    "th:nth-child(2),td:nth-child(2){text-align:left}tbody tr.first td{border-top:2px solid "
-    "var(--line)}"
-    "td:first-child{font-weight:600;position:sticky;left:0;background:var(--card)}"
-    "thead th:first-child{position:sticky;left:0;background:var(--card)}"
-    ".dot{display:inline-block;width:.65em;height:.65em;border-radius:50%;margin-right:.5em}"
-    ".good{color:var(--good)}.bad{color:var(--bad)}"
-    ".panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:."
-    "8rem}"
-    ".cards .card{max-width:30rem}details{margin-top:.6rem}summary{cursor:pointer;padding:.3rem 0}"
-    ".numbers th,.numbers td{padding:.45rem .5rem}.numbers td:nth-child(2),.numbers "
-    "th:nth-child(2){text-align:right}"
-    ".words td:last-child,.words th:last-child{text-align:left}"
-    "@media(max-width:40rem){body{padding:1.2rem .8rem "
-    "2rem}.wide{display:none}.narrow{display:block}"
-    "h1{font-size:1.3rem}}";
 
 /* --- cells --- */
 
@@ -164,8 +125,10 @@ void pare_page_begin(pare_text *t, const char *title)
     pare_text_add(t,
                   "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                  "<title>%s</title>\n<style>%s%s</style></head><body>\n",
-                  title, colours, style);
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"
+                  "style-src 'unsafe-inline';script-src 'unsafe-inline'\">"
+                  "<title>%s</title>\n<style>%s%s</style></head><body><main>\n",
+                  title, colours, (const char *)pare_embedded_style);
 }
 
 bool pare_page_is_picture(const char *path)
@@ -186,7 +149,7 @@ void pare_page_picture(pare_text *t, int width, int height)
 
 pare_status pare_page_end(pare_text *t, const char *path)
 {
-    pare_text_add(t, "<p class=\"soft\">pare %s</p>\n</body></html>\n", PARE_VERSION);
+    pare_text_add(t, "<p class=\"soft\">pare %s</p>\n</main></body></html>\n", PARE_VERSION);
     return pare_page_write(t, path);
 }
 

@@ -2,7 +2,6 @@
 #include "tools/results.h"
 
 #include "tools/report.h"
-#include "tools/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,21 +115,26 @@ static void add_row(pare_text *t, const json_t *facts, const json_t *model, cons
     pare_text_add(t, "\n");
 }
 
-static void add_rows(pare_text *t, const json_t *facts)
+static void add_rows(pare_text *t, const json_t *facts, const char *written)
 {
     const json_t *models = json_object_get(facts, "models"), *first = json_array_get(models, 0);
-    char written[32];
-    const time_t now = time(NULL);
-    struct tm utc;
     size_t i;
     json_t *model;
-    gmtime_r(&now, &utc);
-    strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_array_foreach((json_t *)models, i, model) add_row(t, facts, model, first, written);
     if (!models) {
         first = json_object_get(facts, "model");
         add_row(t, facts, first, first, written);
     }
+}
+
+void pare_results_table(pare_text *t, const json_t *facts, const char *written)
+{
+    char line[HEADER];
+    size_t i;
+    json_t *one;
+    header_line(line);
+    pare_text_add(t, "%s", line);
+    json_array_foreach((json_t *)facts, i, one) add_rows(t, one, written);
 }
 
 /* --- the file --- */
@@ -200,12 +204,17 @@ static pare_status write_rows(pare_ctx *ctx, const char *path, int fd, size_t he
 
 pare_status pare_results_append(pare_ctx *ctx, const char *path, const json_t *facts)
 {
-    char line[HEADER];
+    char line[HEADER], written[32];
     pare_text all = {.ctx = ctx};
+    const time_t now = time(NULL);
+    struct tm utc;
     if (!path) return PARE_OK;
+    gmtime_r(&now, &utc);
+    strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &utc);
     const size_t header = header_line(line);
-    pare_text_add(&all, "%s", line);
-    add_rows(&all, facts);
+    json_t *list = json_pack("[O]", facts);
+    pare_results_table(&all, list, written);
+    json_decref(list);
     pare_status st = all.failed ? PARE_MEMORY : PARE_OK;
     const int fd =
         st == PARE_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666) : -1;

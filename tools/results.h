@@ -7,11 +7,17 @@
 
 #include "runtime/base/ctx.h"
 
+#include "tools/text.h"
+
 #include <jansson.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The first line and a row for each model of each of the facts (an array); written: the column of
+   that name. */
+void pare_results_table(pare_text *text, const json_t *facts, const char *written);
 
 /* Can rows be added, as far as is known before the work? PARE_INPUT: the file is there and begins
    with other columns, or is none. path NULL is fine. */

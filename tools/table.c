@@ -57,6 +57,30 @@ void pare_table_print(const pare_table *table, FILE *file)
     }
 }
 
+/* Signs that would mean something are taken as they stand. */
+static void add_plain(pare_text *t, const char *cell)
+{
+    for (; cell && *cell; cell++)
+        pare_text_add(t, strchr("\\`*_[]<>|~", *cell) ? "\\%c" : "%c", *cell);
+}
+
+void pare_table_markdown(const pare_table *table, pare_text *text)
+{
+    pare_text_add(text, "\n");
+    for (size_t r = 0; r < table->count; r++) {
+        for (const char *a = table->align; *a; a++) {
+            pare_text_add(text, "| ");
+            add_plain(text, table->row[r][a - table->align]);
+            pare_text_add(text, " ");
+        }
+        pare_text_add(text, "|\n");
+        if (r) continue;
+        for (const char *a = table->align; *a; a++)
+            pare_text_add(text, *a == 'r' ? "|--:" : "|---");
+        pare_text_add(text, "|\n");
+    }
+}
+
 static const char *scaled(double value, const char *const *unit, char *text, size_t size)
 {
     int u = 0;

@@ -4,6 +4,7 @@
 #define PARE_TOOLS_TABLE_H
 
 #include "runtime/base/arena.h"
+#include "tools/text.h"
 
 #include <stdio.h>
 
@@ -28,6 +29,8 @@ void pare_table_add(pare_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 void pare_table_print(const pare_table *table, FILE *file);
+/* As a table of GitHub's Markdown, an empty line before it. */
+void pare_table_markdown(const pare_table *table, pare_text *text);
 
 /* "1.2 MB" (decimal units) into text (at least 16 bytes); returns text. */
 const char *pare_bytes_text(double bytes, char *text, size_t size);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare report: tables and a page from the facts of any commands. */
+#include "tools/commands.h"
+#include "tools/facts.h"
+#include "tools/prune_report.h"
+#include "tools/report.h"
+#include "tools/report_gather.h"
+#include "tools/report_page.h"
+#include "tools/results.h"
+
+#include <string.h>
+
+typedef struct report_options {
+    pare_common common;
+    const char *output, *csv, *markdown;
+    double floor;
+} report_options;
+
+static const pare_option table[] = {
+    {"output", 'o', PARE_OPTION_OUTPUT, "report.html", offsetof(report_options, output), 0, 0,
+     "HTML file to write; .svg: the picture alone"},
+    {"csv", 0, PARE_OPTION_OUTPUT, "rows.csv", offsetof(report_options, csv), 0, 0,
+     "write a row for each model, with the columns of --append"},
+    {"md", 0, PARE_OPTION_OUTPUT, "report.md", offsetof(report_options, markdown), 0, 0,
+     "write verdicts and tables as Markdown"},
+    {"floor", 0, PARE_OPTION_REAL, "PERCENT", offsetof(report_options, floor), 0, 1000,
+     "how much of the first model's top-1 a verdict asks for (99)"},
+    {0},
+};
+
+static const report_options defaults = {.floor = PARE_REPORT_FLOOR};
+
+/* Facts of one pruning with its comparison have a page of their own. */
+static bool is_pruning(const json_t *facts)
+{
+    const char *command = json_string_value(json_object_get(facts, "command"));
+    return command && !strcmp(command, "prune") && pare_prune_fits(facts);
+}
+
+static pare_status read_all(pare_tool *tool, json_t *all)
+{
+    for (int i = 0; i < tool->arg_count; i++) {
+        json_t *facts;
+        PARE_TRY(pare_facts_read(tool->ctx, &facts, tool->arg[i]));
+        if (json_array_append_new(all, facts)) return PARE_MEMORY;
+    }
+    return PARE_OK;
+}
+
+pare_status pare_report_csv(pare_ctx *ctx, const json_t *comparisons, const char *path)
+{
+    pare_text text = {.ctx = ctx};
+    pare_results_table(&text, comparisons, "");
+    return pare_page_write(&text, path);
+}
+
+static pare_status write_all(pare_tool *tool, const report_options *o, const json_t *facts,
+                             const json_t *comparisons)
+{
+    const json_t *first = json_array_get(facts, 0);
+    const bool pruning = json_array_size(facts) == 1 && is_pruning(first);
+    if (o->csv) PARE_TRY(pare_report_csv(tool->ctx, comparisons, o->csv));
+    if (o->markdown)
+        PARE_TRY(pare_report_markdown(&tool->arena, comparisons, o->floor, o->markdown));
+    if (pruning) return pare_prune_show(tool, first, stdout, o->output);
+    pare_report_print(&tool->arena, comparisons, stdout);
+    if (!o->output) return PARE_OK;
+    return pare_report_write(tool->ctx, facts, comparisons, o->floor, o->output);
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    json_t *facts = json_array(), *comparisons = NULL;
+    pare_status st = read_all(tool, facts);
+    if (st == PARE_OK) comparisons = pare_report_gather(facts);
+    if (st == PARE_OK) st = write_all(tool, options, facts, comparisons);
+    if (st == PARE_OK) json_object_set(tool->facts, "comparisons", comparisons);
+    json_decref(comparisons);
+    json_decref(facts);
+    return st;
+}
+
+const pare_command pare_command_report = {
+    .name = "report",
+    .arguments = "FACTS.json... [-o report.html]",
+    .min = 1,
+    .max = -1,
+    .summary = "show what commands wrote with --json as tables and one HTML file",
+    .detail =
+        "What validate compared stands first; what others say of the same models (bench, "
+        "inspect, quantize,\n"
+        "prune, distill, and bench's --profile) is put beside it. The page holds all it "
+        "needs, and reads\n"
+        "without scripts. One 'prune --json' with a comparison, alone, has a page of its own.",
+    .example = "pare report resnet.json vit.json -o report.html",
+    .options = table,
+    .size = sizeof(report_options),
+    .defaults = &defaults,
+    .run = run,
+};

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of a report's page. comparisons: of pare_report_gather. */
+#ifndef PARE_TOOLS_REPORT_PARTS_H
+#define PARE_TOOLS_REPORT_PARTS_H
+
+#include "tools/text.h"
+
+#include <jansson.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A sentence for each model that is compared with another one: those that calibration alone made
+   apart from those that were pruned or tuned. */
+void pare_parts_verdicts(pare_text *t, const json_t *comparisons, double floor);
+/* The table of all models. */
+void pare_parts_models(pare_text *t, const json_t *comparisons, bool labels);
+/* Layers of models whose steps were timed; of many models none. */
+void pare_parts_layers(pare_text *t, const json_t *comparisons);
+/* A row for each of the facts: command, what it read and made, how, with what. */
+void pare_parts_done(pare_text *t, const json_t *facts);
+/* What is not known of which models. */
+void pare_parts_missing(pare_text *t, const json_t *comparisons);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
