@@ -18,7 +18,7 @@ PARE_NODISCARD pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int 
 /* GPUs this process sees; 0 without a driver, and the reason where why (bytes long) is given. */
 int pare_cuda_count(char *why, size_t bytes);
 
-/* "sm_80, sm_90, PTX of compute_90": what this build has code for. Returns text. */
+/* "sm_80, sm_90, PTX of compute_80": what this build has code for. Returns text. */
 const char *pare_cuda_code(char *text, size_t bytes);
 
 /* Whether a GPU of compute capability major.minor runs this build. */

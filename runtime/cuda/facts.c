@@ -16,7 +16,7 @@ const char *pare_cuda_code(char *text, size_t bytes)
     size_t at = 0;
     for (int i = 0; i < BUILT && at < bytes; i++)
         at += (size_t)snprintf(text + at, bytes - at, "sm_%d, ", built[i]);
-    if (at < bytes) snprintf(text + at, bytes - at, "PTX of compute_%d", built[BUILT - 1]);
+    if (at < bytes) snprintf(text + at, bytes - at, "PTX of compute_%d", built[0]);
     return text;
 }
 
@@ -25,7 +25,7 @@ pare_cuda_fit pare_cuda_fits(int major, int minor)
     int device = 10 * major + minor;
     for (int i = 0; i < BUILT; i++) /* machine code serves later minors of its own major */
         if (built[i] / 10 == major && built[i] <= device) return PARE_CUDA_NATIVE;
-    return device > built[BUILT - 1] ? PARE_CUDA_BY_PTX : PARE_CUDA_TOO_OLD;
+    return device > built[0] ? PARE_CUDA_BY_PTX : PARE_CUDA_TOO_OLD;
 }
 
 int pare_cuda_count(char *why, size_t bytes)

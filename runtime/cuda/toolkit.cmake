@@ -50,10 +50,11 @@ if(PARE_CUDA STREQUAL "ON" AND NOT CUDA_LINKED)
           "PARE_CUDA_HOME to a CUDA 13 toolkit, or run sh tests/simt/toolkit.sh build")
 endif()
 
-# Machine code for these, and PTX of the last for what comes later
+# Machine code for these, all made of the first one's PTX, which is kept for what comes later: the
+# front end then runs once a file (kernels use nothing of newer architectures)
 set(PARE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "GPU architectures, ascending: 80 is sm_80")
 set(CUDA_ARCHITECTURES ${PARE_CUDA_ARCHITECTURES})
-list(GET CUDA_ARCHITECTURES -1 CUDA_NEWEST)
+list(GET CUDA_ARCHITECTURES 0 CUDA_OLDEST)
 list(JOIN CUDA_ARCHITECTURES "," CUDA_CODE)
 
 # nvcc's host code wants __cxa_guard_* of the C++ library
@@ -70,11 +71,11 @@ endif()
 # pare_cuda_objects(VARIABLE file.cu...): the objects that nvcc makes of kernel files; beside each,
 # STEM.ptxas says what registers and memory its kernels take
 function(pare_cuda_objects variable)
-  set(code)
+  set(ptx arch=compute_${CUDA_OLDEST})
+  set(code -gencode ${ptx},code=compute_${CUDA_OLDEST})
   foreach(arch ${CUDA_ARCHITECTURES})
-    list(APPEND code -gencode arch=compute_${arch},code=sm_${arch})
+    list(APPEND code -gencode ${ptx},code=sm_${arch})
   endforeach()
-  list(APPEND code -gencode arch=compute_${CUDA_NEWEST},code=compute_${CUDA_NEWEST})
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(source ${source} ABSOLUTE)

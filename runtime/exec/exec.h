@@ -213,7 +213,7 @@ void pare_meter_close(pare_meter *meter);
 void pare_meter_read(const pare_meter *meter, pare_vitals *out);
 const char *pare_meter_driver(const pare_meter *meter); /* the driver's version, or "" */
 
-/* "sm_80, sm_90, PTX of compute_90": the GPUs this build has code for; NULL: none. Returns text. */
+/* "sm_80, sm_90, PTX of compute_80": the GPUs this build has code for; NULL: none. Returns text. */
 const char *pare_gpu_code(char *text, size_t bytes);
 
 /* What the driver says. */

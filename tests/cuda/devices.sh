@@ -36,7 +36,7 @@ says no_gpu 1 "no CUDA-capable device|CUDA_VISIBLE_DEVICES" SIMT_DEVICES=0 $benc
 says no_gpu_auto 0 "on the CPU: no CUDA-capable device" SIMT_DEVICES=0 $bench -v
 says absent_index 1 "--device cuda:9: |GPU 9 does not exist|has 1" $bench --device cuda:9
 says second_gpu 0 "" SIMT_DEVICES=2 $bench --device cuda:1
-says new_architecture 0 "(sm_120)|sm_80, sm_90, PTX of compute_90|compiles" SIMT_ARCHITECTURE=120 $bench --device cuda
+says new_architecture 0 "(sm_120)|sm_80, sm_90, PTX of compute_80|compiles" SIMT_ARCHITECTURE=120 $bench --device cuda
 [ "$(grep -c compiles err)" = 1 ] || wrong new_architecture "not said once"
 says minor_architecture 0 "" SIMT_ARCHITECTURE=89 $bench --device cuda
 ! grep -q compiles err || wrong minor_architecture "sm_89 runs sm_80's code"

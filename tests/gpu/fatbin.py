@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints for which architectures a program holds GPU code: sm_80 (machine code), compute_90 (PTX).
+"""Prints for which architectures a program holds GPU code: sm_80 (machine code), compute_80 (PTX).
 
     python3 fatbin.py PROGRAM
 
@@ -17,7 +17,7 @@ KINDS = {1: "compute", 2: "sm"}
 
 
 def architectures(data):
-    """(kind, number) pairs, each once, in order: ("compute", 100), ("sm", 80), ("sm", 90), ..."""
+    """(kind, number) pairs, each once, in order: ("compute", 80), ("sm", 80), ("sm", 90), ..."""
     found, at = set(), data.find(MAGIC)
     while at >= 0:
         _, header, size = struct.unpack_from("<HHQ", data, at + 4)

@@ -54,7 +54,7 @@ glibc=$(sed -n 's/^glibc=//p' MANIFEST)
 say oldest_glibc "$([ "$(printf '%s\n' "$glibc" 2.36 | sort -V | tail -1)" = 2.36 ] || echo "$glibc")"
 python=$(command -v python3)
 codes=$(sed -n 's/^code=//p' MANIFEST | tr ',' '\n' | sort -n | paste -sd, -)
-codes=$(echo "compute_${codes##*,},$codes" | sed 's/,/ sm_/g')
+codes=$(echo "compute_${codes%%,*},$codes" | sed 's/,/ sm_/g')
 bad=
 [ -z "$python" ] || for file in bin/*; do
     found=$("$python" "$here/fatbin.py" "$file")
