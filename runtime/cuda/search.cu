@@ -372,7 +372,7 @@ SIMT_INLINE pair search_pairs(const pare_search &s, const pare_error_sums &e,
     return at;
 }
 
-static __global__ void __launch_bounds__(THREADS) find_least_error(pare_search s)
+static __global__ void __launch_bounds__(THREADS, 1) find_least_error(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y;
     const int what = PARE_FOUND_ERROR + (int)blockIdx.z;
