@@ -9,6 +9,7 @@
 #include "runtime/cuda/queue.h"
 #include "runtime/cuda/samples.h"
 #include "runtime/cuda/score.h"
+#include "runtime/cuda/training.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,6 +102,7 @@ pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index, size_t m
     d->device.queues = &pare_cuda_queues;
     d->device.samples = &pare_cuda_samples;
     d->device.scores = &pare_cuda_scores;
+    d->device.training = &pare_cuda_training;
     d->device.index = index;
     d->limit = memory_limit;
     pare_status st = device_fill(ctx, d);

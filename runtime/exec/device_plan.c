@@ -4,6 +4,8 @@
 #include "runtime/base/size.h"
 #include "runtime/exec/plan.h"
 
+#include <string.h>
+
 enum { ALIGN = 256 };
 
 static pare_status block_add(pare_plan *p, pare_root *r, size_t bytes, size_t *end)
@@ -14,12 +16,37 @@ static pare_status block_add(pare_plan *p, pare_root *r, size_t bytes, size_t *e
                      p->model->path);
 }
 
+static const pare_placed *find_placed(const pare_plan *p, const char *name)
+{
+    for (int i = 0; i < p->options.placed_count; i++)
+        if (!strcmp(p->options.placed[i].name, name)) return &p->options.placed[i];
+    return NULL;
+}
+
 static pare_status inputs_place(pare_plan *p)
 {
     p->buffer_bytes = pare_align_up(p->buffer_bytes, ALIGN);
-    for (int i = 0; i < p->input_count; i++)
-        PARE_TRY(block_add(p, &p->root[p->input_place[i].root],
-                           pare_view_bytes(&p->input_place[i].view), &p->buffer_bytes));
+    for (int i = 0; i < p->input_count; i++) {
+        const pare_placed *placed = find_placed(p, p->input[i]->name);
+        pare_root *root = &p->root[p->input_place[i].root];
+        if (placed)
+            root->there = placed->data;
+        else
+            PARE_TRY(
+                block_add(p, root, pare_view_bytes(&p->input_place[i].view), &p->buffer_bytes));
+    }
+    return PARE_OK;
+}
+
+/* Constants among those that stay must be there. */
+static pare_status outputs_place(pare_plan *p)
+{
+    p->stays = pare_arena_alloc(&p->arena, (size_t)p->output_count + 1, sizeof *p->stays);
+    if (!p->stays) return PARE_MEMORY;
+    for (int i = 0; i < p->output_count; i++) {
+        p->stays[i] = find_placed(p, pare_plan_output(p, i)->name) != NULL;
+        if (p->stays[i]) p->root[p->output_place[i].root].uploaded = true;
+    }
     return PARE_OK;
 }
 
@@ -42,6 +69,7 @@ pare_status pare_device_place(pare_plan *plan)
 {
     size_t bytes = 0;
     PARE_TRY(inputs_place(plan));
+    PARE_TRY(outputs_place(plan));
     for (int i = 0; i < plan->root_count; i++) {
         pare_root *r = &plan->root[i];
         if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)

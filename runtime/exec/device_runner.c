@@ -11,11 +11,12 @@
 #include <string.h>
 
 /* A step on the host waits for the device and cannot be recorded; it parts what goes before it from
-   what follows. */
-static void segments_cut(pare_runner_device *on, const pare_plan *p)
+   what follows, as does a sum over slices where runs have parts. */
+static void segments_cut(pare_runner_device *on, const pare_plan *p, bool parts)
 {
     for (int i = 0; i < p->step_count; i++) {
         bool host = p->step[i].kernel->flags & PARE_KERNEL_HOST;
+        host = host || (parts && pare_is_slice_sum(p->step[i].node));
         pare_segment *last = on->segment_count ? &on->segment[on->segment_count - 1] : NULL;
         if (last && !host && !last->host)
             last->count++;
@@ -83,8 +84,9 @@ pare_status pare_runner_device_open(pare_runner *r)
     on->segment = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->segment);
     on->raw = pare_arena_alloc(&r->arena, (size_t)p->input_count + 1, sizeof *on->raw);
     if (!on->output || !on->event || !on->segment || !on->raw) return PARE_MEMORY;
-    segments_cut(on, p);
-    PARE_TRY(d->queues->open(r->ctx, d, &on->queue));
+    segments_cut(on, p, r->queue != NULL);
+    on->queue = r->queue;
+    if (!on->queue) PARE_TRY(d->queues->open(r->ctx, d, &on->queue));
     size_t scratch = pare_align_up(p->scratch_bytes, 256);
     void *buffer;
     char largest[1024];
@@ -127,7 +129,7 @@ void pare_runner_device_close(pare_runner *r)
     for (int i = 0; on->raw && i < r->plan->input_count; i++)
         d->backend->free(d, on->raw[i].memory);
     d->backend->free(d, on->buffer);
-    if (on->queue) d->queues->close(on->queue);
+    if (on->queue && !r->queue) d->queues->close(on->queue);
 }
 
 void *pare_runner_device_address(const pare_runner *r, const pare_root *root)
@@ -135,7 +137,7 @@ void *pare_runner_device_address(const pare_runner *r, const pare_root *root)
     switch (root->where) {
     case PARE_AT_CONSTANT:
         return root->uploaded ? (char *)r->plan->device_constants + root->offset : NULL;
-    case PARE_AT_INPUT:
+    case PARE_AT_INPUT: return root->there ? root->there : r->device->buffer + root->offset;
     case PARE_AT_BUFFER: return r->device->buffer + root->offset;
     case PARE_AT_NOWHERE: break;
     }
@@ -210,12 +212,15 @@ static pare_status segment_play(pare_runner *r, pare_segment *s)
 static pare_status steps_play(pare_runner *r)
 {
     pare_runner_device *on = r->device;
+    const int end = on->first + on->count;
     if (r->observe || r->times || r->timeline || !on->warm) {
-        PARE_TRY(pare_runner_steps(r, 0, r->plan->step_count));
-        on->warm = true;
+        PARE_TRY(pare_runner_steps(r, on->first, on->count));
+        on->warm = on->warm || end == r->plan->step_count;
         return PARE_OK;
     }
-    for (int i = 0; i < on->segment_count; i++) PARE_TRY(segment_play(r, &on->segment[i]));
+    for (int i = 0; i < on->segment_count; i++)
+        if (on->segment[i].first >= on->first && on->segment[i].first < end)
+            PARE_TRY(segment_play(r, &on->segment[i]));
     return PARE_OK;
 }
 
@@ -276,7 +281,7 @@ static pare_status inputs_upload(pare_runner *r)
     for (int i = 0; i < p->input_count; i++) {
         size_t bytes = pare_view_bytes(&p->input_place[i].view);
         const pare_root *root = &p->root[p->input_place[i].root];
-        if (!bytes) continue;
+        if (!bytes || root->there) continue;
         PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
         PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
         PARE_TRY(copy_end(r));
@@ -309,11 +314,16 @@ static pare_status phase(pare_runner *r, const char *name, pare_status (*work)(p
     return st;
 }
 
-static pare_status work_queue(pare_runner *r)
+static pare_status work_queue(pare_runner *r, int first, int count)
 {
-    PARE_TRY(phase(r, "copy in", inputs_upload));
-    PARE_TRY(fault_clear(r));
+    r->device->first = first;
+    r->device->count = count;
+    if (!first) {
+        PARE_TRY(phase(r, "copy in", inputs_upload));
+        PARE_TRY(fault_clear(r));
+    }
     PARE_TRY(phase(r, "compute", steps_play));
+    if (first + count < r->plan->step_count) return PARE_OK;
     if (r->times) PARE_TRY(pare_runner_device_mark(r, r->plan->step_count));
     return phase(r, "copy out", outputs_download);
 }
@@ -338,11 +348,19 @@ static pare_status name_run(const pare_runner *r, pare_status st)
 }
 
 /* After a failure nothing still reads the caller's inputs. */
-pare_status pare_runner_device_start(pare_runner *r)
+static pare_status start(pare_runner *r, int first, int count)
 {
-    pare_status st = work_queue(r);
+    pare_status st = work_queue(r, first, count);
     if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->queue);
     return name_run(r, st);
+}
+
+pare_status pare_runner_device_start(pare_runner *r) { return start(r, 0, r->plan->step_count); }
+
+pare_status pare_runner_device_part(pare_runner *r, int first, int count)
+{
+    PARE_TRY(start(r, first, count));
+    return first + count < r->plan->step_count ? PARE_OK : pare_runner_device_wait(r);
 }
 
 pare_status pare_runner_device_wait(pare_runner *r)

@@ -23,6 +23,13 @@ typedef struct pare_input_shape {
     pare_shape shape;
 } pare_input_shape;
 
+/* A graph input that lies on the plan's device already, or an output that stays there. */
+typedef struct pare_placed {
+    const char *name;
+    void *data; /* of an input: its bytes there, dense and row-major, as long as anything runs; of
+                   an output: NULL */
+} pare_placed;
+
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
@@ -33,6 +40,9 @@ typedef struct pare_plan_options {
     bool keep_all;         /* every tensor of the model stays visible to observers: no fusion */
     const char *const *keep; /* tensors that must stay visible to observers and unfused */
     int keep_count;
+    const pare_placed *placed; /* with a device: what is brought neither up nor down. Such an
+                                  output's view is of the device's memory. */
+    int placed_count;
     /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
        then, so that every node with a choice is timed. Or NULL. */
     void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);
@@ -159,7 +169,8 @@ void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream)
 /* A team runs one plan for `slices` slices of a batch, several side by side, as training does: what
    it computes does not depend on the number of threads. Where the plan has pare.SliceSum steps,
    their outputs are the sums over all slices, added in order of slices ((x0 + x1) + x2) + ..., the
-   same in each, and there is a runner for each slice; else there is one for each thread.
+   same in each, and there is a runner for each slice; else there is one for each thread. On a
+   device slices run one after the other, by one thread, in one queue.
 
    Both functions are called by the team's threads, at most pare_team_threads of them, of which
    omp_get_thread_num() is the caller; failures are noted in pare_runner_ctx(runner). */
@@ -173,12 +184,14 @@ typedef struct pare_team_work {
     void *user;
 } pare_team_work;
 /* threads: at most so many, 0: all cores; the plan itself must be for one thread, and outlive the
-   team. PARE_UNSUPPORTED: SliceSum steps of more than one slice in a plan with a device. */
+   team. PARE_UNSUPPORTED: SliceSum steps of more than one slice on a device that cannot sum. */
 PARE_NODISCARD pare_status pare_team_new(pare_ctx *ctx, pare_team **out, const pare_plan *plan,
                                          int slices, int threads);
 void pare_team_free(pare_team *team);
 int pare_team_slices(const pare_team *team);
 int pare_team_threads(const pare_team *team); /* as many as are used */
+int pare_team_runners(const pare_team *team);
+pare_queue *pare_team_queue(const pare_team *team); /* on a device, where its runs are; or NULL */
 /* One run of every slice. Where slices fail, the first of them tells why, and exactly those before
    it have been taken; the team can be run again. */
 PARE_NODISCARD pare_status pare_team_run(pare_team *team, const pare_team_work *work);

@@ -46,6 +46,7 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
                        model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
     if (st == PARE_OK) st = pare_steps_make(p);
+    p->options.placed = NULL; /* the caller's */
     if (st != PARE_OK) {
         pare_plan_free(p);
         return st;

@@ -19,6 +19,7 @@ typedef struct pare_root {
     pare_where where;
     int index;       /* AT_INPUT */
     void *constant;  /* AT_CONSTANT: in host memory */
+    void *there;     /* AT_INPUT on a device: where it lies already; NULL: it is brought up */
     bool uploaded;   /* AT_CONSTANT: some step on the device reads it there, at `offset` of
                         plan->device_constants */
     size_t bytes;    /* AT_BUFFER */
@@ -52,6 +53,7 @@ struct pare_plan {
     size_t root_capacity;
     pare_value **input; /* graph inputs without initializer */
     pare_place *input_place, *output_place;
+    bool *stays; /* (output_count): on the device */
     int input_count, output_count;
     size_t buffer_bytes, scratch_bytes;
     size_t weight_bytes;

@@ -51,6 +51,11 @@ static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view 
 static pare_status output_bind(pare_runner *r, int i)
 {
     const pare_place *place = &r->plan->output_place[i];
+    if (r->device && r->plan->stays[i]) {
+        r->output[i] = place->view;
+        r->output[i].data = pare_runner_device_address(r, &r->plan->root[place->root]);
+        return PARE_OK;
+    }
     if (r->device && r->plan->root[place->root].where == PARE_AT_BUFFER)
         return pare_runner_device_output(r, i);
     return view_bind_host(r, place, &r->output[i]);
@@ -116,6 +121,7 @@ static pare_status own_input_new(pare_runner *r, int i)
 {
     size_t bytes = pare_view_bytes(&r->plan->input_place[i].view) + 64;
     pare_device *d = r->plan->options.device;
+    if (r->plan->root[r->plan->input_place[i].root].there) return PARE_OK;
     if (d) return d->queues->pin(r->ctx, d, &r->own_input[i], bytes);
     r->own_input[i] = pare_arena_alloc(&r->arena, bytes, 1);
     return r->own_input[i] ? PARE_OK : PARE_MEMORY;
@@ -140,10 +146,17 @@ static pare_status runner_fill(pare_runner *r)
 
 pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan)
 {
+    return pare_runner_new_in(ctx, out, plan, NULL);
+}
+
+pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out, const pare_plan *plan,
+                               pare_queue *queue)
+{
     pare_runner *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->ctx = ctx;
     r->plan = plan;
+    r->queue = queue;
     pare_arena_init(&r->arena, ctx);
     pare_status st = runner_fill(r);
     if (st != PARE_OK) {
@@ -249,7 +262,9 @@ static pare_status inputs_observe(pare_runner *r)
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
         const pare_root *root = &r->plan->root[r->plan->input_place[i].root];
-        view.data = r->observe ? r->input[i] : pare_runner_device_address(r, root);
+        bool here = r->observe && !root->there;
+        view.data = here ? r->input[i] : pare_runner_device_address(r, root);
+        if (r->observe && root->there) PARE_TRY(pare_runner_device_show(r, &view));
         PARE_TRY(observe_value(r, r->plan->input[i], &view));
     }
     return PARE_OK;

@@ -31,6 +31,7 @@ struct pare_runner {
     double *times;
     pare_timeline *timeline;
     int stream;                 /* this runner's number in the timeline */
+    pare_queue *queue;          /* on a device: that it shares; NULL: it has its own */
     pare_runner_device *device; /* NULL on the CPU */
 };
 
@@ -62,6 +63,7 @@ struct pare_runner_device {
     int segment_count;
     unsigned long long *fault, *fault_seen; /* on the device, and its copy here; NULL: no step can
                                                find its data wrong */
+    int first, count;                       /* steps of the run, or part of one, in progress */
     bool warm; /* one run was made step by step: libraries are loaded, kernels chosen */
 };
 
@@ -78,6 +80,17 @@ PARE_NODISCARD pare_status pare_runner_device_wait(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
 PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
+
+/* A team's: a run in parts, between which somebody makes the sums over slices. The first part
+   brings inputs up, the last one waits for outputs. */
+PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int first, int count);
+
+/* runner.c: a runner that works in a queue of others, in parts of runs; NULL: as pare_runner_new */
+PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
+                                              const pare_plan *plan, pare_queue *queue);
+
+/* team.c */
+bool pare_is_slice_sum(const pare_node *node);
 
 /* runner.c: so many steps once; with observers, times and spans where they are set. */
 PARE_NODISCARD pare_status pare_runner_steps(pare_runner *runner, int first, int count);

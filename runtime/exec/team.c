@@ -2,9 +2,11 @@
 /* A team: several runners of one plan side by side, one slice of a batch each. The plan's steps are
    cut at its pare.SliceSum steps into phases. In a phase threads take the next slice each and run
    its steps to the end; between two phases the calling thread makes the sums. Slices are handed out
-   in order, so that the one that is waited for is always being worked on. */
+   in order, so that the one that is waited for is always being worked on. On a device there is one
+   thread and one queue, whose order is that of the work: nobody waits between two phases. */
 #include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/training.h"
 
 #include <omp.h>
 #include <pthread.h>
@@ -28,6 +30,9 @@ struct pare_team {
     int members;
     phase *phase;
     int phases;
+    pare_queue *queue; /* of all members on a device; else NULL */
+    const void **from; /* (slices), with a queue: a sum's terms, */
+    void **to;         /* and where they go */
     /* of one run, under the lock */
     pthread_mutex_t lock;
     pthread_cond_t turned;
@@ -41,14 +46,15 @@ struct pare_team {
 
 /* --- making it --- */
 
-static bool is_sum(const pare_node *node)
+bool pare_is_slice_sum(const pare_node *node)
 {
     return !strcmp(node->op_type, "SliceSum") && !strcmp(node->domain, PARE_DOMAIN);
 }
 
 static bool sums_at(const pare_team *t, int step)
 {
-    return t->slices > 1 && step < t->plan->step_count && is_sum(t->plan->step[step].node);
+    return t->slices > 1 && step < t->plan->step_count &&
+           pare_is_slice_sum(t->plan->step[step].node);
 }
 
 static pare_status phases_make(pare_team *t)
@@ -75,22 +81,30 @@ static pare_status members_make(pare_team *t)
     for (; t->members < count; t->members++) {
         member *m = &t->member[t->members];
         pare_ctx_child(&m->ctx, t->ctx);
-        pare_status st = pare_runner_new(&m->ctx, &m->runner, t->plan);
+        pare_status st = pare_runner_new_in(&m->ctx, &m->runner, t->plan, t->queue);
         if (st != PARE_OK) return pare_fail(t->ctx, st, "%s", m->ctx.message);
     }
     return PARE_OK;
 }
 
+static pare_status queue_make(pare_team *t, pare_device *device)
+{
+    if (t->phases > 1 && !device->training)
+        return PARE_FAIL_NODE(t->plan->step[t->phase[0].count].node, UNSUPPORTED,
+                              "%s cannot sum up slices", device->name);
+    t->threads = 1;
+    t->from = pare_alloc(t->ctx, (size_t)t->slices, sizeof *t->from);
+    t->to = pare_alloc(t->ctx, (size_t)t->slices, sizeof *t->to);
+    if (!t->from || !t->to) return PARE_MEMORY;
+    return device->queues->open(t->ctx, device, &t->queue);
+}
+
 static pare_status team_fill(pare_team *t)
 {
-    bool device = t->plan->options.device != NULL;
     if (t->threads < 1) t->threads = pare_cpu_cores();
     if (t->threads > t->slices) t->threads = t->slices;
-    if (device) t->threads = 1;
     PARE_TRY(phases_make(t));
-    if (device && t->phases > 1)
-        return PARE_FAIL_NODE(t->plan->step[t->phase[0].count].node, UNSUPPORTED,
-                              "slices are summed up on the CPU only");
+    if (t->plan->options.device) PARE_TRY(queue_make(t, t->plan->options.device));
     return members_make(t);
 }
 
@@ -117,6 +131,9 @@ void pare_team_free(pare_team *team)
 {
     if (!team) return;
     for (int i = 0; i < team->members; i++) pare_runner_free(team->member[i].runner);
+    if (team->queue) team->plan->options.device->queues->close(team->queue);
+    pare_free(team->from);
+    pare_free(team->to);
     (void)pthread_cond_destroy(&team->turned);
     (void)pthread_mutex_destroy(&team->lock);
     pare_free(team->member);
@@ -127,6 +144,10 @@ void pare_team_free(pare_team *team)
 int pare_team_slices(const pare_team *team) { return team->slices; }
 
 int pare_team_threads(const pare_team *team) { return team->threads; }
+
+int pare_team_runners(const pare_team *team) { return team->members; }
+
+pare_queue *pare_team_queue(const pare_team *team) { return team->queue; }
 
 /* --- a slice --- */
 
@@ -183,6 +204,8 @@ static pare_status slice_run(pare_team *t, int k, int slice, pare_runner *runner
     if (!k && t->work->load) PARE_TRY(t->work->load(t->work->user, slice, runner));
     if (t->phases == 1)
         PARE_TRY(pare_runner_run(runner));
+    else if (t->queue)
+        PARE_TRY(pare_runner_device_part(runner, p->first, p->count));
     else
         PARE_TRY(pare_runner_steps(runner, p->first, p->count));
     return k == t->phases - 1 ? slice_take(t, slice, runner) : PARE_OK;
@@ -240,18 +263,55 @@ static void sum_make(pare_team *t, int step)
     }
 }
 
+/* The same in the queue. */
+static pare_status sum_queue(pare_team *t, int step)
+{
+    const pare_device *d = t->plan->options.device;
+    const pare_call *first = &t->member[0].runner->call[step];
+    pare_status st = PARE_OK;
+    for (int k = 0; k < first->out_count && st == PARE_OK; k++) {
+        const pare_view *y = &first->out[k];
+        if (y->dtype == PARE_NOTYPE || !pare_view_count(y)) continue;
+        for (int s = 0; s < t->slices; s++) {
+            t->from[s] = t->member[s].runner->call[step].in[k].data;
+            t->to[s] = t->member[s].runner->call[step].out[k].data;
+        }
+        const pare_slice_sums sums = {y->dtype, pare_view_count(y), t->from, t->to, t->slices};
+        st = d->training->slices(t->ctx, t->queue, &sums);
+    }
+    if (st == PARE_OK) return PARE_OK;
+    return pare_fail_prefix(t->ctx, st, "%s: node '%s' (SliceSum)", t->plan->model->path,
+                            first->node->name);
+}
+
 /* --- running --- */
 
+static pare_status phases_run(pare_team *t)
+{
+    for (int k = 0; k < t->phases; k++) {
+        const phase *p = &t->phase[k];
+        const int sums = p->first + p->count;
+        PARE_TRY(pare_ctx_poll(t->ctx));
+        PARE_TRY(phase_run(t, k));
+        for (int i = sums; i < sums + p->sums; i++)
+            if (t->queue)
+                PARE_TRY(sum_queue(t, i));
+            else
+                sum_make(t, i);
+    }
+    return PARE_OK;
+}
+
+/* After a failure nothing still reads what load gave. */
 pare_status pare_team_run(pare_team *team, const pare_team_work *work)
 {
+    pare_ctx quiet;
+    pare_ctx_init(&quiet);
     team->work = work;
     team->failed = team->slices;
     for (int i = 0; i < team->members; i++) pare_ctx_clear(&team->member[i].ctx);
-    for (int k = 0; k < team->phases; k++) {
-        const phase *p = &team->phase[k];
-        PARE_TRY(pare_ctx_poll(team->ctx));
-        PARE_TRY(phase_run(team, k));
-        for (int i = 0; i < p->sums; i++) sum_make(team, p->first + p->count + i);
-    }
-    return PARE_OK;
+    pare_status st = phases_run(team);
+    if (st != PARE_OK && team->queue)
+        (void)team->plan->options.device->backend->sync(&quiet, team->queue);
+    return st;
 }
