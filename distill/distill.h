@@ -10,6 +10,7 @@
 #include "formats/data.h"
 #include "runtime/base/arena.h"
 #include "runtime/graph/graph.h"
+#include "runtime/ops/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,7 +139,9 @@ typedef struct pare_distill_options {
     const pare_distill_scale *scale; /* scales to learn; others stay */
     int scale_count;
     uint64_t seed;
-    int threads; /* 0: all cores; changes no result */
+    int threads;         /* 0: all cores; changes no result */
+    pare_device *device; /* where it trains; NULL: the CPU. The same bytes in every run, but not
+                            those of the CPU. */
 
     const int64_t *samples; /* indices into the data; NULL: all */
     int64_t sample_count;
@@ -151,8 +154,9 @@ typedef struct pare_distill_options {
     int patience;           /* validations without a better one that end the training; 0: no end */
     pare_distill_checkpoint checkpoint;
 
-    /* Told before the first step how much memory the training takes at most; or NULL. */
-    void (*planned)(void *user, size_t bytes);
+    /* Told before the first step how much memory the training takes at most, the host's and the
+       device's; or NULL. */
+    void (*planned)(void *user, size_t bytes, size_t device_bytes);
     void *planned_user;
     pare_distill_event_fn event; /* or NULL */
     void *event_user;

@@ -219,6 +219,7 @@ static pare_status put_place(facts *f, const pare_trainer *t)
     add_plan(&sum, t->late.plan);
     add_plan(&sum, t->check.plan);
     add_plan(&sum, t->teacher.plan);
+    PARE_TRY(put(f, "device", t->options.device ? t->options.device->name : "cpu"));
     PARE_TRY(put(f, "instruction set", isa[pare_cpu_isa()]));
     return put_hash(f, "choice of kernels", "", sum);
 }

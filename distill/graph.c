@@ -5,6 +5,7 @@
 #include "distill/graph.h"
 #include "distill/inputs.h"
 #include "distill/precision.h"
+#include "distill/there.h"
 #include "runtime/passes/passes.h"
 
 #include <stdio.h>
@@ -200,10 +201,31 @@ static int output_place(const pare_train_graph *g, const char *name)
     return -1;
 }
 
-static pare_status make_plan(pare_train_graph *g, const pare_weights *weights, bool learn)
+/* On a device weights are read where they lie, and gradients stay. */
+static pare_status make_there(pare_train_graph *g, const pare_weights *weights, float *values)
 {
-    pare_plan_options options = {.threads = 1, .canonical = true};
-    PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
+    pare_placed *placed = pare_alloc(g->ctx, 2 * (size_t)weights->count + 1, sizeof *placed);
+    pare_plan_options options = {
+        .threads = 1, .canonical = true, .device = weights->there->device, .placed = placed};
+    if (!placed) return PARE_MEMORY;
+    for (int i = 0; i < weights->count; i++)
+        placed[options.placed_count++] =
+            (pare_placed){weights->item[i].name, values + weights->item[i].at};
+    for (int i = 0; g->learns && i < weights->trained; i++)
+        placed[options.placed_count++] = (pare_placed){g->gradient.gradient[i], NULL};
+    pare_status st = pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options);
+    pare_free(placed);
+    return st;
+}
+
+pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weights, float *values)
+{
+    const bool learn = g->learns;
+    const pare_plan_options options = {.threads = 1, .canonical = true};
+    if (weights->there)
+        PARE_TRY(make_there(g, weights, values));
+    else
+        PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
     int count = pare_plan_input_count(g->plan);
     g->feed = pare_alloc(g->ctx, (size_t)count + 1, sizeof *g->feed);
     g->gradient_at = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *g->gradient_at);
@@ -240,14 +262,15 @@ static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights
     PARE_TRY(options->learn ? differentiate(g, weights, options->later) : set_outputs(g));
     if (options->precision == PARE_TRAIN_BF16)
         PARE_TRY(pare_precision_bf16(g->model, g->loss_node, g->loss_nodes));
-    return make_plan(g, weights, options->learn);
+    return PARE_OK;
 }
 
 pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out, const pare_model *student,
                                  pare_teacher *teacher, pare_weights *weights,
                                  const pare_data *data, const pare_graph_options *options)
 {
-    *out = (pare_train_graph){.ctx = ctx, .student = student, .rows = options->rows};
+    *out = (pare_train_graph){
+        .ctx = ctx, .student = student, .rows = options->rows, .learns = options->learn};
     return make(out, teacher, weights, data, options);
 }
 

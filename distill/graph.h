@@ -42,6 +42,7 @@ typedef struct pare_train_graph {
     pare_batchnorm *norm; /* (norm_count): those that use their batch's statistics */
     int norm_count;
     int64_t rows;
+    bool learns;
 } pare_train_graph;
 
 typedef struct pare_graph_options {
@@ -55,10 +56,15 @@ typedef struct pare_graph_options {
 
 /* The student with its loss. Learning, weights that no gradient reaches leave the list: warned of,
    and PARE_INPUT where none is left; with norms, running statistics enter it. */
+/* No plan yet. */
 PARE_NODISCARD pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out,
                                                 const pare_model *student, pare_teacher *teacher,
                                                 pare_weights *weights, const pare_data *data,
                                                 const pare_graph_options *options);
+/* Its plan, once the blocks of the weights are open, on the device where they are; values: of this
+   block there. */
+PARE_NODISCARD pare_status pare_train_graph_plan(pare_train_graph *graph,
+                                                 const pare_weights *weights, float *values);
 void pare_train_graph_free(pare_train_graph *graph);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/held_out.h"
+#include "distill/there.h"
 
 typedef struct tally {
     const pare_train_graph *graph;
@@ -52,6 +53,8 @@ pare_status pare_held_out_score(const pare_held_out *h, const float *values,
     tally t = {.graph = h->slices->graph};
     pare_reader *reader;
     const int64_t rows = t.graph->rows;
+    pare_there *there = h->slices->weights->there;
+    if (there) PARE_TRY(pare_there_check(there, values));
     PARE_TRY(pare_reader_open(h->ctx, &reader, h->data, h->sample, h->count,
                               (int)(h->slices->count * rows), h->threads));
     pare_status st = run_all(h, reader, values, &t);

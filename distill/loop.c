@@ -2,6 +2,8 @@
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
 #include "distill/estimate.h"
 #include "distill/state.h"
+#include "distill/there.h"
+#include "distill/update.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,83 +52,6 @@ static pare_status blame(loop *l, const char *what, double value)
     return pare_slices_blame(&l->t.learning, text);
 }
 
-/* Gradients of weights that stay zero count for nothing. */
-static double gradient_norm(pare_weights *w, double scale)
-{
-    double sum = 0;
-    for (int k = 0; k < w->trained; k++) {
-        const pare_weight *item = &w->item[k];
-        float *g = w->gradient + item->at;
-        for (int64_t i = 0; item->zero && i < item->tensor->count; i++)
-            if (item->zero[i]) g[i] = 0;
-        for (int64_t i = 0; item->gradient_scale > 0 && i < item->tensor->count; i++)
-            g[i] *= (float)item->gradient_scale;
-        sum += pare_square_sum(g, item->tensor->count);
-    }
-    return sqrt(sum) * scale;
-}
-
-/* Running statistics are averages already. */
-static void copy_statistics(pare_weights *w)
-{
-    const size_t at = w->item[w->trained].at;
-    memcpy(w->average + at, w->value + at, (w->floats - at) * sizeof *w->value);
-}
-
-/* Elements from .. from + count of a weight. */
-static void update_part(loop *l, const pare_weight *item, int64_t from, int64_t count,
-                        const pare_update *like)
-{
-    pare_weights *w = &l->t.weights;
-    const size_t at = item->at + (size_t)from;
-    pare_update u = *like;
-    u.count = count;
-    u.value = w->value + at;
-    u.gradient = w->gradient + at;
-    u.first = w->first + at;
-    u.second = w->second ? w->second + at : NULL;
-    u.zero = item->zero ? item->zero + from : NULL;
-    pare_optimizer_step(&l->t.optimizer, &u);
-}
-
-/* Every scale goes by steps relative to what it was. */
-static void update_scales(loop *l, const pare_weight *item, const pare_update *like)
-{
-    const float *start = item->tensor->data;
-    for (int64_t i = 0; i < item->tensor->count; i++) {
-        pare_update u = *like;
-        u.rate *= fabs((double)start[i]);
-        update_part(l, item, i, 1, &u);
-    }
-    pare_weights_hold(item, l->t.weights.value + item->at);
-}
-
-/* Clipping by the norm of all gradients together (Pascanu, Mikolov, Bengio 2013). */
-static void update(loop *l, double scale)
-{
-    const pare_distill_options *o = &l->t.options;
-    pare_weights *w = &l->t.weights;
-    const double t = (double)l->s.step, early = (1 + t) / (10 + t);
-    if (o->clip > 0 && l->s.norm > o->clip) scale *= o->clip / l->s.norm;
-    for (int k = 0; k < w->trained; k++) {
-        const pare_weight *item = &w->item[k];
-        const pare_update u = {.rate = l->s.rate,
-                               .decay = item->decays ? o->decay : 0,
-                               .scale = scale,
-                               .step = l->s.step + 1,
-                               .threads = o->threads};
-        if (item->gradient_scale > 0)
-            update_scales(l, item, &u);
-        else
-            update_part(l, item, 0, item->tensor->count, &u);
-        /* the average forgets its start: at first less than `average` of it stays */
-        if (w->average)
-            pare_average_step(w->average + item->at, w->value + item->at, item->tensor->count,
-                              o->average < early ? o->average : early, item->zero);
-    }
-    if (w->average && w->trained < w->count) copy_statistics(w);
-}
-
 /* Gradients of a step's batches; *loss: their sum over slices. */
 static pare_status learn(loop *l, double *loss)
 {
@@ -156,10 +81,10 @@ static pare_status step(loop *l)
         return st;
     }
     s->loss = loss * scale;
-    s->norm = gradient_norm(&t->weights, scale);
+    PARE_TRY(pare_update_norm(t, scale, &s->norm));
     if (!isfinite(s->norm)) return blame(l, "norm of the gradients", s->norm);
     s->rate = pare_schedule_rate(&t->schedule, s->step);
-    update(l, scale);
+    PARE_TRY(pare_update_weights(t, &(pare_update_facts){s->step, s->rate, scale, s->norm}));
     s->step++;
     s->data = pare_hash_sum(l->earlier, pare_stream_hash(t->stream));
     return PARE_OK;
@@ -192,6 +117,7 @@ static pare_status validate(loop *l)
     pare_train_state *s = &l->s;
     const float *values = w->average ? w->average : w->value;
     pare_distill_score score;
+    if (w->there) PARE_TRY(pare_there_fetch(w->there, false));
     PARE_TRY(pare_held_out_score(&l->t.held, values, &score));
     if (!s->step) s->before = s->best = score;
     bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);

@@ -5,34 +5,47 @@
 
 enum { PARALLEL = 1 << 14 }; /* elements from which threads pay */
 
-static void adamw(const pare_optimizer *o, const pare_update *u)
+pare_train_rule pare_optimizer_rule(const pare_optimizer *o, double rate, double decay,
+                                    double scale, int64_t step)
 {
-    const double t = (double)u->step;
-    const float keep = (float)(1 - u->rate * u->decay), scale = (float)u->scale;
-    const float one1 = (float)(1 - o->beta1), beta2 = (float)o->beta2;
-    const float one2 = (float)(1 - o->beta2), epsilon = (float)o->epsilon;
-    const float size = (float)(-u->rate / (1 - pow(o->beta1, t)));
-    const float root = (float)sqrt(1 - pow(o->beta2, t));
+    const double t = (double)step;
+    return (pare_train_rule){.adamw = o->kind == PARE_OPTIMIZER_ADAMW,
+                             .rate = rate,
+                             .decay = decay,
+                             .correction = 1 - pow(o->beta1, t),
+                             .root = (float)sqrt(1 - pow(o->beta2, t)),
+                             .scale = (float)scale,
+                             .one1 = (float)(1 - o->beta1),
+                             .one2 = (float)(1 - o->beta2),
+                             .beta2 = (float)o->beta2,
+                             .epsilon = (float)o->epsilon,
+                             .momentum = (float)o->momentum};
+}
+
+static void adamw(const pare_train_rule *rule, const pare_update *u)
+{
+    const pare_train_rule r = *rule;
+    const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
-        const float g = u->gradient[i] * scale;
-        const float m = u->first[i] + one1 * (g - u->first[i]);
-        const float v = u->second[i] * beta2 + one2 * g * g;
-        u->first[i] = m;
-        u->second[i] = v;
-        u->value[i] = u->value[i] * keep + size * m / (sqrtf(v) / root + epsilon);
+        pare_train_element e = {u->value[i], u->first[i], u->second[i]};
+        e = pare_adamw_step(&r, pace, u->gradient[i], e);
+        u->first[i] = e.first;
+        u->second[i] = e.second;
+        u->value[i] = e.value;
     }
 }
 
-static void sgd(const pare_optimizer *o, const pare_update *u)
+static void sgd(const pare_train_rule *rule, const pare_update *u)
 {
-    const float keep = (float)(1 - u->rate * u->decay), scale = (float)u->scale;
-    const float momentum = (float)o->momentum, rate = (float)u->rate;
+    const pare_train_rule r = *rule;
+    const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
-        const float m = momentum * u->first[i] + u->gradient[i] * scale;
-        u->first[i] = m;
-        u->value[i] = u->value[i] * keep - rate * m;
+        pare_train_element e = {u->value[i], u->first[i], 0};
+        e = pare_sgd_step(&r, pace, u->gradient[i], e);
+        u->first[i] = e.first;
+        u->value[i] = e.value;
     }
 }
 
@@ -48,10 +61,12 @@ static void clear(const pare_update *u)
 
 void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update)
 {
-    if (optimizer->kind == PARE_OPTIMIZER_ADAMW)
-        adamw(optimizer, update);
+    const pare_train_rule rule =
+        pare_optimizer_rule(optimizer, update->rate, update->decay, update->scale, update->step);
+    if (rule.adamw)
+        adamw(&rule, update);
     else
-        sgd(optimizer, update);
+        sgd(&rule, update);
     if (update->zero) clear(update);
 }
 

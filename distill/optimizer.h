@@ -5,6 +5,7 @@
 #define PARE_DISTILL_OPTIMIZER_H
 
 #include "distill/distill.h"
+#include "runtime/ops/optimizer.h"
 
 typedef struct pare_optimizer {
     pare_optimizer_kind kind;
@@ -23,9 +24,11 @@ typedef struct pare_update {
     int threads;
 } pare_update;
 
-/* AdamW: Loshchilov, Hutter 2019, algorithm 2, in PyTorch's order of operations.
-   SGD: buffer = momentum buffer + gradient, value -= rate buffer, as PyTorch defines it, with
-   decoupled decay instead of a term of the gradient. */
+/* What its elements have in common in a step (1, 2, ...). */
+pare_train_rule pare_optimizer_rule(const pare_optimizer *optimizer, double rate, double decay,
+                                    double scale, int64_t step);
+
+/* Elements as runtime/ops/optimizer.h has them. */
 void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update);
 
 /* average += (1 - keep) (value - average), 0 where zero says so. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/state.h"
 #include "distill/facts.h"
+#include "distill/there.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -96,6 +97,8 @@ pare_status pare_keeper_save(pare_keeper *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
     if (!path_of(k) || k->kept == k->state->step) return PARE_OK;
+    pare_there *there = k->trainer->weights.there;
+    if (there) PARE_TRY(pare_there_fetch(there, true));
     pare_status st = pare_checkpoint_write(ctx, path_of(k), &k->checkpoint);
     if (st != PARE_OK) return warn(k, st);
     k->kept = k->state->step;

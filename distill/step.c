@@ -3,10 +3,17 @@
    teacher gives is used while it is in the cache. Gradients are added in order of slices. */
 #include "distill/step.h"
 #include "distill/inputs.h"
+#include "distill/there.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Where a runner's gradients lie on the device; its outputs never move. */
+typedef struct pare_source {
+    const pare_runner *runner;
+    void *table; /* (trained weights) addresses, on the device */
+} pare_source;
 
 /* --- making it --- */
 
@@ -39,7 +46,9 @@ static pare_status make(pare_slices *s, const pare_data *data, int threads)
         if (!pare_type_bytes(v->dtype, count, &s->sample[i])) s->sample[i] = 0;
     }
     PARE_TRY(make_given(s));
-    return pare_team_new(s->ctx, &s->team, s->graph->plan, s->count, threads);
+    PARE_TRY(pare_team_new(s->ctx, &s->team, s->graph->plan, s->count, threads));
+    s->source_of = pare_alloc(s->ctx, (size_t)pare_team_runners(s->team), sizeof *s->source_of);
+    return s->source_of ? PARE_OK : PARE_MEMORY;
 }
 
 pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_graph *graph,
@@ -53,6 +62,9 @@ pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_g
 
 void pare_slices_free(pare_slices *s)
 {
+    for (int i = 0; i < s->source_count; i++)
+        s->weights->there->device->backend->free(s->weights->there->device, s->source_of[i].table);
+    pare_free(s->source_of);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
     pare_team_free(s->team);
@@ -137,11 +149,42 @@ pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float
 /* --- gradients --- */
 
 typedef struct learning {
+    pare_slices *slices;
     const pare_train_graph *graph;
     pare_weights *weights;
     bool first;
     double loss;
 } learning;
+
+static pare_status find_source(learning *l, const pare_runner *runner, void **out)
+{
+    pare_slices *s = l->slices;
+    const int count = l->weights->trained;
+    for (int i = 0; i < s->source_count; i++)
+        if (s->source_of[i].runner == runner) {
+            *out = s->source_of[i].table;
+            return PARE_OK;
+        }
+    const void **from = pare_alloc(s->ctx, (size_t)count, sizeof *from);
+    if (!from) return PARE_MEMORY;
+    for (int k = 0; k < count; k++)
+        from[k] = pare_runner_output(runner, l->graph->gradient_at[k]).data;
+    pare_status st = pare_device_copy(s->ctx, l->weights->there->device, out, from,
+                                      (size_t)count * sizeof *from);
+    pare_free(from);
+    if (st == PARE_OK) s->source_of[s->source_count++] = (pare_source){runner, *out};
+    return st;
+}
+
+static pare_status add_there(learning *l, int slice, const pare_runner *runner)
+{
+    const pare_there *there = l->weights->there;
+    void *from;
+    PARE_TRY(find_source(l, runner, &from));
+    return there->device->training->gather(pare_runner_ctx(runner),
+                                           pare_team_queue(l->slices->team), &there->blocks, from,
+                                           l->first && !slice);
+}
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
 {
@@ -150,6 +193,7 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
     l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data;
     for (int i = 0; !slice && i < l->graph->norm_count; i++)
         pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
+    if (l->weights->there) return add_there(l, slice, runner);
     for (int k = 0; k < l->weights->trained; k++) {
         const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
         const float *from = view.data;
@@ -166,7 +210,7 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
 pare_status pare_slices_learn(pare_slices *s, pare_weights *weights, const pare_stream_batch *batch,
                               const pare_pictures *pictures, bool first, double *loss)
 {
-    learning l = {.graph = s->graph, .weights = weights, .first = first};
+    learning l = {.slices = s, .graph = s->graph, .weights = weights, .first = first};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->pictures = pictures->inputs ? pictures : NULL;

@@ -16,12 +16,14 @@ typedef struct pare_slices {
     pare_teacher *teacher;
     const pare_weights *weights;
     pare_team *team;
-    int count;          /* slices of a batch */
-    void **given;       /* (count, wanted of the teacher) */
-    size_t *sample;     /* (student's inputs): bytes of one sample */
-    int input_count;    /* of the student */
-    const void **input; /* (count, inputs): where a slice's samples begin */
-    pare_batch learnt;  /* what was learnt from last */
+    int count;                     /* slices of a batch */
+    void **given;                  /* (count, wanted of the teacher) */
+    size_t *sample;                /* (student's inputs): bytes of one sample */
+    int input_count;               /* of the student */
+    const void **input;            /* (count, inputs): where a slice's samples begin */
+    pare_batch learnt;             /* what was learnt from last */
+    struct pare_source *source_of; /* (source_count): where runners leave gradients on a device */
+    int source_count;
     /* of the run in progress */
     const pare_batch *batch;
     const pare_pictures *pictures; /* with the batch they are made of; NULL: as read */

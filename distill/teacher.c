@@ -139,11 +139,11 @@ static pare_status make_runs(pare_teacher *t, int threads)
     return PARE_OK;
 }
 
-pare_status pare_teacher_ready(pare_teacher *t, int threads)
+pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device)
 {
     if (!t->wanted_count) return PARE_OK;
     PARE_TRY(set_outputs(t));
-    pare_plan_options options = {.threads = 1, .canonical = true};
+    pare_plan_options options = {.threads = 1, .canonical = true, .device = device};
     PARE_TRY(pare_plan_new(t->ctx, &t->plan, t->model, NULL, 0, &options));
     PARE_TRY(find_places(t));
     return make_runs(t, threads);

@@ -44,8 +44,9 @@ PARE_NODISCARD pare_status pare_teacher_want(pare_teacher *teacher, pare_value *
 /* Shape of a wanted tensor for the rows of a slice. */
 void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out);
 
-/* Makes the plan, and runners for so many threads. */
-PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads);
+/* Makes the plan, and runners for so many threads; device: NULL is the CPU. */
+PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
+                                              pare_device *device);
 
 /* Runs a slice: input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. Any
    thread; a failure is told in ctx. */

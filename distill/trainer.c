@@ -3,6 +3,7 @@
 #include "distill/inputs.h"
 #include "distill/labels.h"
 #include "distill/precision.h"
+#include "distill/there.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -179,27 +180,50 @@ static pare_status make_graphs(pare_trainer *t)
                                 &options);
 }
 
-/* What lasts as long as the training does: runners, blocks of weights. */
-static size_t planned_bytes(const pare_trainer *t)
+/* What lasts as long as the training does, where it runs: runners, and what plans hold. */
+static size_t running_bytes(const pare_trainer *t)
 {
-    const size_t runners = (size_t)pare_team_threads(t->learning.team);
-    size_t bytes = runners * (pare_plan_activation_bytes(t->learn.plan) +
-                              pare_plan_activation_bytes(t->check.plan));
-    if (t->stream) bytes += pare_stream_bytes(t->stream);
+    const pare_slices *const of[] = {&t->learning, &t->checking};
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        const pare_plan *plan = of[i]->graph->plan;
+        bytes += (size_t)pare_team_runners(of[i]->team) * pare_plan_activation_bytes(plan);
+        if (t->options.device) bytes += pare_plan_weight_bytes(plan);
+    }
     if (t->teacher.plan)
-        bytes += runners * pare_plan_activation_bytes(t->teacher.plan) +
+        bytes += (size_t)t->teacher.run_count * pare_plan_activation_bytes(t->teacher.plan) +
                  pare_plan_weight_bytes(t->teacher.plan);
+    return bytes;
+}
+
+static void tell_memory(const pare_trainer *t)
+{
     const int blocks = 4 + (t->weights.second != NULL) + (t->weights.average != NULL);
-    return bytes + (size_t)blocks * t->weights.floats * sizeof(float);
+    size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
+    if (t->stream) here += pare_stream_bytes(t->stream);
+    if (t->options.device)
+        there = running_bytes(t) + t->weights.there->bytes;
+    else
+        here += running_bytes(t);
+    t->options.planned(t->options.planned_user, here, there);
+}
+
+static pare_status make_plans(pare_trainer *t)
+{
+    pare_weights *w = &t->weights;
+    if (!t->options.train_zeros)
+        PARE_TRY(pare_weights_keep_zeros(w, t->options.zeros_from, t->student->path));
+    PARE_TRY(pare_weights_open(w, &t->options));
+    float *trained = w->there ? w->there->blocks.value : NULL;
+    PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
+    if (t->late.model) PARE_TRY(pare_train_graph_plan(&t->late, w, trained));
+    return pare_train_graph_plan(&t->check, w, w->there ? w->there->check : NULL);
 }
 
 static pare_status make_slices(pare_trainer *t)
 {
     const int threads = t->options.threads, count = t->slice_count;
-    if (!t->options.train_zeros)
-        PARE_TRY(pare_weights_keep_zeros(&t->weights, t->options.zeros_from, t->student->path));
-    PARE_TRY(pare_weights_open(&t->weights, &t->options));
-    PARE_TRY(pare_teacher_ready(&t->teacher, threads));
+    PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
     PARE_TRY(pare_slices_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,
                               count, threads));
     PARE_TRY(pare_slices_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights, t->data,
@@ -222,20 +246,22 @@ pare_status pare_trainer_open(pare_trainer *t)
     choose_steps(t);
     PARE_TRY(make_graphs(t));
     PARE_TRY(pare_labels_check(t));
+    PARE_TRY(make_plans(t));
     return make_slices(t);
 }
 
 pare_status pare_trainer_start(pare_trainer *t, int64_t step)
 {
     if (step < t->steps) PARE_TRY(open_stream(t, step));
-    if (t->options.planned) t->options.planned(t->options.planned_user, planned_bytes(t));
-    return PARE_OK;
+    if (t->options.planned) tell_memory(t);
+    return t->weights.there ? pare_there_send(t->weights.there) : PARE_OK;
 }
 
 /* The graph of frozen statistics learns in the other one's place. */
 static pare_status freeze_norms(pare_trainer *t)
 {
     pare_slices_free(&t->learning);
+    if (t->weights.there) PARE_TRY(pare_there_send_statistics(t->weights.there));
     return pare_slices_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
                             t->slice_count, t->options.threads);
 }

@@ -3,12 +3,13 @@
    input that a row reads as a setting, or of an operator without a gradient rule, is none. */
 #include "distill/weights.h"
 #include "distill/batchnorm.h"
+#include "distill/there.h"
 #include "runtime/base/size.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/optimizer.h"
 #include "runtime/passes/passes.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { ALIGN = 16, OPSET = 21 }; /* ALIGN: floats */
@@ -162,14 +163,15 @@ pare_status pare_weights_add_scales(pare_weights *w, const pare_model *student,
 
 void pare_weights_hold(const pare_weight *weight, float *value)
 {
-    const float *start = weight->tensor->data, most = 16;
+    const float *start = weight->tensor->data;
     for (int64_t i = 0; i < weight->tensor->count; i++)
-        value[i] = fminf(fmaxf(value[i], start[i] / most), start[i] * most);
+        value[i] = pare_train_hold(value[i], start[i]);
 }
 
 void pare_weights_free(pare_weights *w)
 {
     for (int i = 0; i < w->count; i++) pare_free(w->item[i].zero);
+    pare_there_free(w->there);
     pare_free(w->item);
     pare_free(w->value);
     pare_free(w->gradient);
@@ -220,7 +222,7 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
     }
     if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
-    return PARE_OK;
+    return options->device ? pare_there_open(w->ctx, &w->there, options->device, w) : PARE_OK;
 }
 
 /* Statistics have no moments: their place in that block is free for the note. */

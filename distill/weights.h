@@ -25,9 +25,10 @@ typedef struct pare_weights {
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
     float *value, *gradient;
-    float *first, *second; /* moments; second: AdamW only */
-    float *average;        /* EMA; NULL: none */
-    float *best;           /* what was validated as best */
+    float *first, *second;    /* moments; second: AdamW only */
+    float *average;           /* EMA; NULL: none */
+    float *best;              /* what was validated as best */
+    struct pare_there *there; /* where they are trained on a device; NULL: here */
 } pare_weights;
 
 /* The constants that can be weights: f32, of rank 1 and more, initializers or results of Constant
@@ -52,7 +53,7 @@ PARE_NODISCARD pare_status pare_weights_add_statistic(pare_weights *weights,
 int pare_weights_place(const pare_weights *weights, const char *name);
 /* Keeps those for which keep is true. */
 void pare_weights_choose(pare_weights *weights, const bool *keep);
-/* Makes the blocks; values are the student's. */
+/* Makes the blocks, on options->device, too; values are the student's. */
 PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
                                              const pare_distill_options *options);
 

@@ -9,6 +9,7 @@
 #include "tools/memory.h"
 #include "tools/source.h"
 #include "tools/training.h"
+#include "tools/vitals.h"
 
 #include <string.h>
 
@@ -115,7 +116,11 @@ static pare_status check(pare_tool *tool, const distill_options *o)
     return PARE_OK;
 }
 
-static void planned(void *user, size_t bytes) { pare_say_memory(user, bytes); }
+static void planned(void *user, size_t bytes, size_t device_bytes)
+{
+    pare_say_memory(user, bytes);
+    if (device_bytes) pare_say_device_memory(user, device_bytes);
+}
 
 static pare_status read_options(job *j)
 {
@@ -157,9 +162,7 @@ static pare_status open_all(job *j)
                                       j->source.input_count));
     j->options.held_out = j->held_out;
     PARE_TRY(pare_tool_open_device(j->tool));
-    if (j->tool->device)
-        pare_log(ctx, PARE_LOG_WARNING, "training runs on the CPU; %s serves calibration alone",
-                 j->tool->device->name);
+    j->options.device = j->tool->device;
     PARE_TRY(pare_qat_make(&j->qat, j->student));
     PARE_TRY(pare_qat_settle(&j->qat, &j->options));
     pare_distill_log_open(&j->log, j->tool, j->o->log);
@@ -243,14 +246,27 @@ static pare_status say_untrained(job *j, pare_status st)
                             j->o->output);
 }
 
+/* With what a GPU's meter read meanwhile. */
+static pare_status distill(job *j, pare_model *student)
+{
+    pare_ctx *ctx = j->tool->ctx;
+    pare_watch *watch = NULL;
+    if (j->options.device) PARE_TRY(pare_watch_start(ctx, &watch, j->options.device));
+    pare_status st =
+        pare_distill(ctx, &j->result, j->teacher, student, j->source.data, &j->options);
+    json_t *device = watch ? pare_watch_end(watch) : NULL;
+    if (watch && !device && st == PARE_OK) st = PARE_MEMORY;
+    if (device) json_object_set_new(j->tool->facts, "device", device);
+    return st;
+}
+
 static pare_status train(job *j)
 {
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
     pare_model *student = j->qat.graph ? j->qat.graph : j->student;
     PARE_TRY(
         pare_checkpoint_prepare(j->tool, &j->o->checkpoint, outputs, 3, &j->options.checkpoint));
-    PARE_TRY(say_untrained(j, pare_distill(j->tool->ctx, &j->result, j->teacher, student,
-                                           j->source.data, &j->options)));
+    PARE_TRY(say_untrained(j, distill(j, student)));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));

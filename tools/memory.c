@@ -26,3 +26,13 @@ void pare_say_memory(pare_tool *tool, size_t to_come)
         fprintf(stderr, "needs about %s of memory\n",
                 pare_bytes_text((double)need, text, sizeof text));
 }
+
+void pare_say_device_memory(pare_tool *tool, size_t bytes)
+{
+    char text[32];
+    json_object_set_new(tool->facts, "planned_device_memory_bytes",
+                        json_integer((json_int_t)bytes));
+    if (!tool->common->quiet)
+        fprintf(stderr, "needs about %s of the memory of %s\n",
+                pare_bytes_text((double)bytes, text, sizeof text), tool->device->name);
+}

@@ -17,6 +17,9 @@ size_t pare_resident_memory(void);
    to_come: bytes that will be touched beyond those that are resident now. */
 void pare_say_memory(pare_tool *tool, size_t to_come);
 
+/* The same of the memory of the tool's device, "planned_device_memory_bytes". */
+void pare_say_device_memory(pare_tool *tool, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

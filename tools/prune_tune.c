@@ -64,10 +64,12 @@ static bool is_classifier(const pare_model *model)
            pare_shape_product(shape, 2, shape->rank) == 1;
 }
 
-static void planned(void *user, size_t bytes)
+static void planned(void *user, size_t bytes, size_t device_bytes)
 {
     const pare_tuning *t = user;
-    if (!json_array_size(t->steps)) pare_say_memory(t->tool, bytes);
+    if (json_array_size(t->steps)) return;
+    pare_say_memory(t->tool, bytes);
+    if (device_bytes) pare_say_device_memory(t->tool, device_bytes);
 }
 
 static pare_status read_options(pare_tuning *t, const pare_model *model)
@@ -175,6 +177,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
                                           (long long)t->o->steps);
     if (label) log.bar.label = label;
     t->options.event_user = &log;
+    t->options.device = t->tool->device;
     pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
     if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     if (st == PARE_OK) st = hear_stop(t, &result, step);

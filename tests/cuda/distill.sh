@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Training on the emulated GPU by the command: near the CPU's, the same bytes again and behind a
+# checkpoint.
+#
+#   sh tests/cuda/distill.sh PARE      pare_emulated
+set -u
+pare=${1:?PARE}
+. "$(dirname "$0")/_lib.sh"
+data_sets distill
+distill="$pare distill --teacher $zoo/mlp.onnx --student pruned.onnx --data train.h5 --samples 200
+    --batch 8 --steps 4 --lr 0.003"
+
+held_out() { # FACTS: the held-out loss that a training ended with
+    tr -d '\n ' <"$1" | sed 's/.*"after":{[^}]*"loss":\([^,}]*\).*/\1/'
+}
+
+near() { # A B PART: the losses differ by no more than this part
+    awk -v a="$(held_out "$1")" -v b="$(held_out "$2")" -v part="$3" 'BEGIN {
+        print "losses " a ", " b
+        exit !(a > 0 && b > 0 && (a - b) ^ 2 <= (part * b) ^ 2)
+    }'
+}
+
+check prune "$pare" prune "$zoo/mlp.onnx" -o pruned.onnx --macs 0.5
+check cpu $distill -o cpu.onnx --json cpu.json --device cpu
+check cuda $distill -o cuda.onnx --json cuda.json --device cuda --log cuda.jsonl
+cp out said
+check says_memory grep -q 'of the memory of' said
+check notes_memory grep -q '"planned_device_memory_bytes"' cuda.json
+check notes_device grep -q '"device"' cuda.json
+check not_on_the_cpu sh -c '! grep -q "on the CPU" said'
+# sums of up to 784 numbers in another order, four steps of Adam: about 1e-6 of a loss was seen
+check near_the_cpu near cuda.json cpu.json 1e-4
+
+# killed behind a step, then on to the end
+resumed="$distill -o part.onnx --device cuda --checkpoint ck --checkpoint-every 1 --log part.jsonl"
+$resumed >said 2>&1 &
+while [ "$(cat part.jsonl 2>/dev/null | wc -l)" -lt 3 ] && kill -0 $! 2>/dev/null; do sleep 0.02; done
+kill -KILL $! 2>/dev/null
+wait $! 2>/dev/null
+check was_killed test $? = 137
+check resumed $resumed --resume
+cp out said
+check goes_on grep -q 'training goes on behind step' said
+check resumed_bytes cmp cuda.onnx part.onnx
+check resumed_log cmp cuda.jsonl part.jsonl
+
+check bf16 $distill -o bf16.onnx --json bf16.json --device cuda --precision bf16
+check bf16_near near bf16.json cpu.json 0.05 # three digits, and the optimizer's first steps are wide
+check prune_distill "$pare" prune "$zoo/mlp.onnx" -o tuned.onnx --macs 0.5 --data train.h5 \
+    --range 0:200 --distill-epochs 0.1 --distill-batch 8 --device cuda
+exit $status

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a device does for training beside running graphs: sums over slices, alone and of a team, and
+   the optimizer's step, whose elements have the host's bytes. */
+#include "distill/optimizer.h"
+#include "distill/there.h"
+#include "runtime/exec/exec.h"
+#include "tests/passes/graph_case.h"
+#include "tests/simt/testing.h"
+
+#include <math.h>
+
+static pare_ctx ctx;
+
+static pare_device *open_device(void)
+{
+    pare_device *d;
+    pare_ctx_init(&ctx);
+    if (pare_device_open(&ctx, &d, "cuda") != PARE_OK) fail_msg("%s", ctx.message);
+    return d;
+}
+
+static float number(uint32_t *seed) { return (float)test_random(seed) / 8388608.0f - 1; }
+
+/* --- sums over slices --- */
+
+enum { MOST = 40, WIDTH = 700 };
+
+static void expect_sums(pare_device *d, pare_dtype type, int slices, int64_t count)
+{
+    static union {
+        float f[MOST][WIDTH];
+        double d[MOST][WIDTH];
+    } x, y, want;
+    const size_t one = type == PARE_f64 ? sizeof x.d[0] : sizeof x.f[0];
+    const size_t bytes = (size_t)count * (type == PARE_f64 ? 8 : 4);
+    const void *from[MOST];
+    void *to[MOST];
+    uint32_t seed = (uint32_t)(slices + count);
+    for (int s = 0; s < slices; s++)
+        for (int i = 0; i < WIDTH; i++)
+            if (type == PARE_f64)
+                x.d[s][i] = (double)number(&seed) / 3;
+            else
+                x.f[s][i] = number(&seed) / 3;
+    memcpy(&want, &x, one);
+    for (int s = 1; s < slices; s++)
+        for (int i = 0; i < WIDTH; i++)
+            if (type == PARE_f64)
+                want.d[0][i] += x.d[s][i];
+            else
+                want.f[0][i] += x.f[s][i];
+    for (int s = 0; s < slices; s++) {
+        from[s] = device_copy((char *)&x + (size_t)s * one, one);
+        to[s] = device_copy(NULL, one);
+    }
+    CUDA_OK(cudaDeviceSynchronize()); /* fills are in another stream */
+    const pare_slice_sums sums = {type, count, from, to, slices};
+    assert_int_equal(d->training->slices(&ctx, d->setup, &sums), PARE_OK);
+    assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
+    for (int s = 0; s < slices; s++) {
+        device_fetch((char *)&y + (size_t)s * one, to[s], one);
+        assert_memory_equal((char *)&y + (size_t)s * one, &want, bytes);
+        CUDA_OK(cudaFree((void *)from[s]));
+    }
+}
+
+static void slices_are_added_in_order(void **state)
+{
+    static const int slices[] = {1, 2, 8, 15, 16, 17, 31, 32, 33, 40};
+    static const int64_t counts[] = {0, 1, 33, 700};
+    pare_device *d = open_device();
+    (void)state;
+    for (size_t s = 0; s < sizeof slices / sizeof *slices; s++) {
+        expect_sums(d, PARE_f32, slices[s], counts[s % 4]);
+        expect_sums(d, PARE_f64, slices[s], counts[(s + 1) % 4]);
+    }
+    pare_device_close(d);
+}
+
+/* --- a team --- */
+
+enum { SLICES = 7, ROWS = 3, COLUMNS = 5, SIZE = ROWS * COLUMNS };
+
+typedef struct bench {
+    graph_case g;
+    pare_device *device;
+    pare_plan *plan;
+    pare_team *team;
+    void *w; /* placed */
+    float x[SLICES][SIZE], y[SLICES][SIZE], s[SLICES][COLUMNS];
+    int taken;
+    float seen[COLUMNS]; /* what came of s */
+} bench;
+
+/* z = x + w; s = the sum of z's rows, then over slices where there are sums; y = z - s; w and s
+   stay on the device. */
+static void build(bench *b, bool sums)
+{
+    static const int64_t zero = 0;
+    float w[COLUMNS];
+    memset(b, 0, sizeof *b);
+    b->device = open_device();
+    uint32_t seed = 5;
+    for (int i = 0; i < SLICES * SIZE; i++) b->x[i / SIZE][i % SIZE] = number(&seed);
+    for (int i = 0; i < COLUMNS; i++) w[i] = number(&seed);
+    graph_open(&b->g, 21);
+    graph_input(&b->g, "x", PARE_f32, 2, (int64_t[]){ROWS, COLUMNS});
+    graph_input(&b->g, "w", PARE_f32, 1, (int64_t[]){COLUMNS});
+    graph_ints(&b->g, "axes", 1, (int64_t[]){1}, &zero);
+    graph_node(&b->g, "Add", "x w", "z");
+    assert_int_equal(
+        pare_node_set_int(graph_node(&b->g, "ReduceSum", "z axes", "own"), "keepdims", 0), PARE_OK);
+    pare_value *own = graph_value(&b->g, "own"), *made;
+    if (sums) {
+        assert_int_equal(pare_value_new(b->g.model->graph, &made, "s"), PARE_OK);
+        assert_int_equal(pare_node_new(b->g.model->graph, NULL, b->g.model->graph->node_count,
+                                       "SliceSum", "pare", "sum", &own, 1, &made, 1),
+                         PARE_OK);
+    } else
+        graph_node(&b->g, "Neg", "own", "s");
+    graph_node(&b->g, "Sub", "z s", "y");
+    graph_output(&b->g, "y");
+    graph_output(&b->g, "s");
+    assert_int_equal(pare_device_copy(&b->g.ctx, b->device, &b->w, w, sizeof w), PARE_OK);
+    const pare_placed placed[] = {{"w", b->w}, {"s", NULL}};
+    const pare_plan_options options = {
+        .canonical = true, .device = b->device, .placed = placed, .placed_count = 2};
+    if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &options) != PARE_OK ||
+        pare_team_new(&b->g.ctx, &b->team, b->plan, SLICES, 0) != PARE_OK)
+        fail_msg("%s", b->g.ctx.message);
+    assert_int_equal(pare_team_runners(b->team), sums ? SLICES : 1);
+    for (int i = 0; i < SLICES; i++) /* what is expected */
+        for (int c = 0; c < COLUMNS; c++) {
+            double sum = 0;
+            for (int r = 0; r < ROWS; r++) sum += (double)(b->x[i][r * COLUMNS + c] + w[c]);
+            b->s[i][c] = sums ? (float)sum : -(float)sum;
+        }
+    for (int i = 1; i < SLICES && sums; i++)
+        for (int c = 0; c < COLUMNS; c++) b->s[0][c] += b->s[i][c];
+    for (int i = 0; i < SLICES; i++)
+        for (int k = 0; k < SIZE; k++)
+            b->y[i][k] = b->x[i][k] + w[k % COLUMNS] - b->s[sums ? 0 : i][k % COLUMNS];
+}
+
+static void finish(bench *b)
+{
+    pare_team_free(b->team);
+    pare_plan_free(b->plan);
+    b->device->backend->free(b->device, b->w);
+    graph_close(&b->g);
+    pare_device_close(b->device);
+}
+
+static pare_status load(void *user, int slice, pare_runner *runner)
+{
+    bench *b = user;
+    pare_runner_set_input(runner, 0, b->x[slice]);
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int slice, pare_runner *runner)
+{
+    bench *b = user;
+    const float *s = b->seen;
+    const pare_view y = pare_runner_output(runner, 0), there = pare_runner_output(runner, 1);
+    const float *got = y.data;
+    for (int i = 0; i < SIZE; i++)
+        if (fabsf(got[i] - b->y[slice][i]) > 2e-6f)
+            fail_msg("slice %d, %d: %g, expected %g", slice, i, (double)got[i],
+                     (double)b->y[slice][i]);
+    assert_int_equal(b->taken++, slice);
+    pare_queue *queue = pare_team_queue(b->team);
+    PARE_TRY(b->device->backend->download(pare_runner_ctx(runner), queue, b->seen, there.data,
+                                          sizeof b->seen));
+    PARE_TRY(b->device->backend->sync(pare_runner_ctx(runner), queue));
+    for (int c = 0; c < COLUMNS; c++)
+        assert_true(fabsf(s[c] - (pare_team_runners(b->team) > 1 ? b->s[0] : b->s[slice])[c]) <
+                    2e-6f);
+    return PARE_OK;
+}
+
+/* The first run goes step by step, the second is recorded, the third played. */
+static void a_team_runs_its_slices(void **state)
+{
+    (void)state;
+    for (int sums = 0; sums < 2; sums++) {
+        bench b;
+        build(&b, sums);
+        for (int run = 0; run < 3; run++) {
+            b.taken = 0;
+            if (pare_team_run(b.team, &(pare_team_work){load, take, &b}) != PARE_OK)
+                fail_msg("%s", b.g.ctx.message);
+            assert_int_equal(b.taken, SLICES);
+        }
+        finish(&b);
+    }
+}
+
+/* Whatever call fails, the team says so and can run again. */
+static void a_team_fails_cleanly(void **state)
+{
+    (void)state;
+    if (!simt_emulated()) skip();
+    bench b;
+    build(&b, true);
+    int failed = 0;
+    for (uint64_t n = 1;; n += 5) {
+        b.taken = 0;
+        simt_fail_at(n, cudaErrorInvalidValue, false);
+        pare_status st = pare_team_run(b.team, &(pare_team_work){load, take, &b});
+        simt_fail_at(0, 0, false);
+        if (st == PARE_OK) break;
+        assert_true(strlen(b.g.ctx.message) > 0);
+        pare_ctx_clear(&b.g.ctx);
+        failed++;
+    }
+    assert_true(failed > 10);
+    finish(&b);
+}
+
+/* --- the optimizer --- */
+
+enum { TENSORS = 6, STEPS = 3 };
+static const int64_t sizes[TENSORS] = {1, 255, 4096, 4097, 9001, 6};
+
+typedef struct model {
+    pare_tensor tensor[TENSORS];
+    float *data[TENSORS];
+    pare_weights w;
+} model;
+
+/* Tensor 3 keeps zeros, 1 does not decay, 5 holds learned scales. */
+static void make_model(model *m, pare_device *device, pare_optimizer_kind kind, double average)
+{
+    uint32_t seed = 11;
+    memset(m, 0, sizeof *m);
+    m->w.ctx = &ctx;
+    m->w.item = pare_alloc(&ctx, TENSORS, sizeof *m->w.item);
+    assert_non_null(m->w.item);
+    for (int k = 0; k < TENSORS; k++) {
+        m->data[k] = malloc((size_t)sizes[k] * sizeof(float));
+        assert_non_null(m->data[k]);
+        for (int64_t i = 0; i < sizes[k]; i++)
+            m->data[k][i] = k == 5 ? 0.01f + fabsf(number(&seed)) : number(&seed);
+        m->tensor[k] = (pare_tensor){.dtype = PARE_f32,
+                                     .count = sizes[k],
+                                     .data = m->data[k],
+                                     .bytes = (size_t)sizes[k] * sizeof(float)};
+        m->w.item[k] = (pare_weight){.name = "w", .tensor = &m->tensor[k], .decays = k != 1};
+    }
+    m->w.item[5].decays = false;
+    m->w.item[5].gradient_scale = 0.125;
+    m->w.item[3].zero = pare_alloc(&ctx, (size_t)sizes[3], 1);
+    assert_non_null(m->w.item[3].zero);
+    for (int64_t i = 0; i < sizes[3]; i += 3) m->w.item[3].zero[i] = 1, m->data[3][i] = 0;
+    m->w.trained = m->w.count = TENSORS;
+    const pare_distill_options options = {.optimizer = kind, .average = average, .device = device};
+    if (pare_weights_open(&m->w, &options) != PARE_OK) fail_msg("%s", ctx.message);
+}
+
+static void free_model(model *m)
+{
+    pare_weights_free(&m->w);
+    for (int k = 0; k < TENSORS; k++) free(m->data[k]);
+}
+
+/* The host's step, as distill/update.c takes it. */
+static double step_here(model *m, const pare_optimizer *o, int step, double keep)
+{
+    pare_weights *w = &m->w;
+    double sum = 0;
+    for (int k = 0; k < TENSORS; k++) {
+        const pare_weight *item = &w->item[k];
+        float *g = w->gradient + item->at;
+        for (int64_t i = 0; i < sizes[k]; i++) {
+            if (item->zero && item->zero[i]) g[i] = 0;
+            if (k == 5) g[i] *= 0.125f;
+        }
+        sum += pare_square_sum(g, sizes[k]);
+        const int64_t each = k == 5 ? 1 : sizes[k];
+        for (int64_t i = 0; i < sizes[k]; i += each) {
+            const size_t at = item->at + (size_t)i;
+            const pare_update u = {.count = each,
+                                   .value = w->value + at,
+                                   .gradient = w->gradient + at,
+                                   .first = w->first + at,
+                                   .second = w->second ? w->second + at : NULL,
+                                   .zero = item->zero,
+                                   .rate = 0.3 * (k == 5 ? fabs((double)m->data[5][i]) : 1),
+                                   .decay = item->decays ? 0.1 : 0,
+                                   .scale = 0.5,
+                                   .step = step + 1,
+                                   .threads = 1};
+            pare_optimizer_step(o, &u);
+        }
+        if (k == 5) pare_weights_hold(item, w->value + item->at);
+        if (w->average)
+            pare_average_step(w->average + item->at, w->value + item->at, sizes[k], keep,
+                              item->zero);
+    }
+    return sum;
+}
+
+/* Gradients of two slices, the one behind the other. */
+static void gather(model *m, pare_device *d, int step, float *here)
+{
+    const float *from[TENSORS];
+    uint32_t seed = 100u + (uint32_t)step;
+    for (int slice = 0; slice < 2; slice++) {
+        float *x = malloc(m->w.floats * sizeof *x);
+        assert_non_null(x);
+        for (size_t i = 0; i < m->w.floats; i++) x[i] = number(&seed) * 4;
+        float *there = device_copy(x, m->w.floats * sizeof *x);
+        for (int k = 0; k < TENSORS; k++) from[k] = there + m->w.item[k].at;
+        const float *const *table = device_copy(from, sizeof from);
+        assert_int_equal(d->training->gather(&ctx, d->setup, &m->w.there->blocks, table, !slice),
+                         PARE_OK);
+        assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
+        for (size_t i = 0; i < m->w.floats; i++) here[i] = slice ? here[i] + x[i] : x[i];
+        CUDA_OK(cudaFree((void *)table));
+        CUDA_OK(cudaFree(there));
+        free(x);
+    }
+}
+
+static void expect_steps(pare_optimizer_kind kind, double average)
+{
+    const pare_optimizer o = {kind, 0.9, 0.999, 1e-8, 0.9};
+    pare_device *d = open_device();
+    model here, there;
+    make_model(&here, NULL, kind, average);
+    make_model(&there, d, kind, average);
+    assert_null(here.w.there);
+    assert_int_equal(pare_there_send(there.w.there), PARE_OK);
+    for (int step = 0; step < STEPS; step++) {
+        double norm;
+        const pare_train_rule rule = pare_optimizer_rule(&o, 0.3, 0.1, 0.5, step + 1);
+        gather(&there, d, step, here.w.gradient);
+        assert_int_equal(pare_there_squares(there.w.there, d->setup, &norm), PARE_OK);
+        assert_int_equal(pare_there_step(there.w.there, d->setup, &rule, (float)(1 - 0.8)),
+                         PARE_OK);
+        const double want = step_here(&here, &o, step, 0.8);
+        assert_true(fabs(norm - want) <= 1e-12 * want);
+    }
+    assert_int_equal(pare_there_fetch(there.w.there, true), PARE_OK);
+    for (int k = 0; k < TENSORS; k++) {
+        const size_t at = here.w.item[k].at, bytes = (size_t)sizes[k] * sizeof(float);
+        assert_memory_equal(here.w.value + at, there.w.value + at, bytes);
+        assert_memory_not_equal(here.w.value + at, here.data[k], bytes);
+        assert_memory_equal(here.w.first + at, there.w.first + at, bytes);
+        if (here.w.second) assert_memory_equal(here.w.second + at, there.w.second + at, bytes);
+        if (average > 0) assert_memory_equal(here.w.average + at, there.w.average + at, bytes);
+    }
+    free_model(&here);
+    free_model(&there);
+    pare_device_close(d);
+}
+
+static void steps_have_the_hosts_bytes(void **state)
+{
+    (void)state;
+    expect_steps(PARE_OPTIMIZER_ADAMW, 0.9);
+    expect_steps(PARE_OPTIMIZER_ADAMW, 0);
+    expect_steps(PARE_OPTIMIZER_SGD, 0.9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(slices_are_added_in_order),
+        device_test(a_team_runs_its_slices),
+        device_test(a_team_fails_cleanly),
+        device_test(steps_have_the_hosts_bytes),
+    };
+    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
