@@ -162,10 +162,11 @@ static double saved_by(reach *r, queue *q, int64_t stop)
 }
 
 /* The next lump: what it saves, and its place in the order of groups. It ends at the first stop,
-   or, where that saves too little, at one of the next. */
+   or, where that saves too little, at one of the next: a layer's time is flat over many channels
+   where waking threads costs more than they do, and a noisy table has steps that go up. */
 static void weigh(reach *r, queue *q)
 {
-    enum { LOOK_AHEAD = 4 };
+    enum { LOOK_AHEAD = 32 };
     const double all = r->groups->component_count;
     q->stop = next_stop(r, q, q->taken);
     if (!q->stop || (q->saves = saved_by(r, q, q->stop)) < 0) {

@@ -349,11 +349,13 @@ void pare_prune_latency_say(const pare_prune_latency *l, const json_t *row)
                  "the cores, or the clock changes; prune again when it is quiet",
                  l->groups->model->path);
     if (l->measured - l->goal > TOLERANCE && l->facts.lowest > 0)
-        pare_log(l->tool->ctx, PARE_LOG_WARNING,
-                 "%s: latency cannot come down to %.1f %% of the dense model's; %.1f %% is the "
-                 "least that --min-channels, --round, --keep and what is tied together allow, and "
-                 "is written; %.0f %% of the time goes into steps without channels to remove",
-                 l->groups->model->path, 100 * l->goal, 100 * l->measured, fixed);
+        pare_log(
+            l->tool->ctx, PARE_LOG_WARNING,
+            "%s: latency cannot come down to %.1f %% of the dense model's; %.1f %% is the "
+            "least that single layers' times, --min-channels, --round, --keep and what is tied "
+            "together allow, and is written; %.0f %% of the time goes into steps without channels "
+            "to remove",
+            l->groups->model->path, 100 * l->goal, 100 * l->measured, fixed);
     else if (fabs(l->measured - l->goal) > TOLERANCE)
         pare_log(l->tool->ctx, PARE_LOG_WARNING,
                  "%s: %.1f %% of the dense model's time, target %.1f %%: the nearest of %d "
@@ -389,10 +391,10 @@ void pare_prune_latency_layer(const pare_prune_latency *l, const pare_node *node
 
 json_t *pare_prune_latency_facts(const pare_prune_latency *l)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:I, s:s}", "goal", l->goal, "forecast",
-                     l->facts.forecast, "measured", l->measured, "before_ms", l->dense.ms,
-                     "after_ms", l->smaller.ms, "searches", l->facts.rounds, "stable",
-                     !l->disturbed, "shapes_measured",
-                     (json_int_t)pare_step_times_measured(l->times), "device",
+    return json_pack("{s:f, s:f, s:f, s:b, s:f, s:f, s:i, s:b, s:I, s:s}", "goal", l->goal,
+                     "forecast", l->facts.forecast, "measured", l->measured, "met",
+                     fabs(l->measured - l->goal) <= TOLERANCE, "before_ms", l->dense.ms, "after_ms",
+                     l->smaller.ms, "searches", l->facts.rounds, "stable", !l->disturbed,
+                     "shapes_measured", (json_int_t)pare_step_times_measured(l->times), "device",
                      l->tool->device ? l->tool->device->name : "cpu");
 }

@@ -21,6 +21,7 @@ typedef struct world {
     pare_latency *latency;
     double *seconds, *score;
     bool blocks; /* kernels work in whole blocks of 16 channels */
+    bool flat;   /* kernels take the same from 9 channels on */
     bool square; /* a step takes the square of what it makes */
     bool fails;
 } world;
@@ -32,6 +33,7 @@ static pare_status take(void *user, const pare_node *step, const pare_shape *in,
     double c = (double)in[1].dim[1], m = (double)in[1].dim[0];
     if (w->fails) return PARE_FAIL_NODE(step, DEVICE, "no time");
     if (w->blocks) m = 16 * ceil(m / 16), c = c > 4 ? 16 * ceil(c / 16) : c;
+    if (w->flat) m = m > 8 ? 48 : m, c = c > 8 ? 48 : c;
     *seconds = w->square ? m * m : c * m;
     return PARE_OK;
 }
@@ -285,6 +287,22 @@ static void no_channel_goes_that_buys_no_time(void **state)
     }
 }
 
+/* Many channels that buy no time are no end where fewer do. */
+static void a_search_looks_behind_what_is_flat(void **state)
+{
+    (void)state;
+    world w;
+    double reached;
+    open_chain(&w);
+    w.flat = true;
+    pare_target target = by_time(&w);
+    target.goal = 0.4 * pare_latency_cost(w.latency, w.removal);
+    assert_int_equal(pare_target_reach(&w.g.ctx, w.removal, w.score, &target, &reached), PARE_OK);
+    assert_true(reached <= target.goal);
+    assert_true(left(&w, 0) == 8 || left(&w, 1) == 8);
+    close_world(&w);
+}
+
 /* What a model takes here: a function of the forecast. */
 typedef struct clockwork {
     world *w;
@@ -397,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_failed_measurement_is_said),
         cmocka_unit_test(shapes_are_those_of_the_smaller_plan),
         cmocka_unit_test(no_channel_goes_that_buys_no_time),
+        cmocka_unit_test(a_search_looks_behind_what_is_flat),
         cmocka_unit_test(what_is_measured_corrects_the_search),
         cmocka_unit_test(the_least_is_taken_and_said),
         cmocka_unit_test(a_stopwatch_that_sees_nothing_ends),
