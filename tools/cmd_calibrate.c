@@ -6,6 +6,7 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
+#include "tools/range_facts.h"
 
 typedef struct calibrate_options {
     pare_common common;
@@ -34,6 +35,8 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const
     if (!tool->common->quiet)
         fprintf(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
                 (long long)pare_ranges_samples(ranges));
+    const pare_range_rule rule = {.method = PARE_METHOD_AUTO, .symmetric = true};
+    if (tool->common->json) PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule));
     json_object_set_new(tool->facts, "outputs", json_pack("[s]", path));
     json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
     json_object_set_new(tool->facts, "samples", json_integer(pare_ranges_samples(ranges)));

@@ -150,8 +150,11 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     char hash[33];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
-    const pare_quantize_from from = {
-        .source = &o->source, .ranges = o->ranges, .trace = o->trace, .hash = hash};
+    const pare_quantize_from from = {.source = &o->source,
+                                     .ranges = o->ranges,
+                                     .trace = o->trace,
+                                     .hash = hash,
+                                     .facts = o->common.json != NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));
     PARE_TRY(pare_onnx_write(tool->ctx, model, o->output, &writing));
     return report(tool, o, &facts, bytes, hash);

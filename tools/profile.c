@@ -13,12 +13,12 @@ static json_t *step_json(const pare_step_info *info, double ms, double all_ms)
     json_t *shape = json_array();
     for (int d = 0; d < info->shape.rank; d++)
         json_array_append_new(shape, json_integer(info->shape.dim[d]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f}", "node", info->node,
-                     "op_type", info->op_type, "kernel", info->kernel, "precision",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:f}", "node",
+                     info->node, "op_type", info->op_type, "kernel", info->kernel, "precision",
                      pare_type(info->dtype)->name, "output", info->output, "shape", shape,
                      "bytes_in", (json_int_t)info->bytes_in, "bytes_out",
-                     (json_int_t)info->bytes_out, "macs", info->macs, "time_ms", ms, "share",
-                     all_ms > 0 ? ms / all_ms : 0.0);
+                     (json_int_t)info->bytes_out, "live_bytes", (json_int_t)info->live, "macs",
+                     info->macs, "time_ms", ms, "share", all_ms > 0 ? ms / all_ms : 0.0);
 }
 
 static json_t *steps_json(const pare_plan *plan, const double *median_ms, double *all)
@@ -90,20 +90,6 @@ pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out)
     return profile(ctx, runner, out, &all);
 }
 
-pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
-                               const char *path)
-{
-    const pare_device *device = pare_plan_device(pare_runner_plan(runner));
-    json_t *steps;
-    double all;
-    PARE_TRY(profile(ctx, runner, &steps, &all));
-    return write_and_free(ctx,
-                          json_pack("{s:i, s:s, s:s, s:s, s:s, s:f, s:o}", "schema", 1, "command",
-                                    "profile", "version", PARE_VERSION, "model", model, "device",
-                                    device ? device->name : "cpu", "time_ms", all, "steps", steps),
-                          path);
-}
-
 /* The devices' runs are all under way before the first is waited for. */
 static pare_status trace_runs(pare_ctx *ctx, pare_runner *const *runners, int count,
                               pare_timeline *timeline)
@@ -123,6 +109,51 @@ static pare_status trace_runs(pare_ctx *ctx, pare_runner *const *runners, int co
     PARE_TRY(st);
     PARE_TRY(pare_ctx_poll(ctx));
     return pare_timeline_read(timeline);
+}
+
+/* [{stream, lane, name, start_ms, time_ms}] */
+static json_t *lanes_json(const pare_timeline *timeline)
+{
+    json_t *lanes = json_array();
+    for (int i = 0; i < pare_timeline_count(timeline); i++) {
+        const pare_span *s = pare_timeline_span(timeline, i);
+        json_array_append_new(lanes,
+                              json_pack("{s:i, s:s, s:s, s:f, s:f}", "stream", s->stream, "lane",
+                                        pare_lane_name(s->lane), "name", s->name, "start_ms",
+                                        s->start * 1e3, "time_ms", s->seconds * 1e3));
+    }
+    return lanes;
+}
+
+/* One more run, as spans. */
+static pare_status take_lanes(pare_ctx *ctx, pare_runner *runner, json_t **out)
+{
+    pare_timeline *timeline;
+    PARE_TRY(pare_timeline_new(ctx, &timeline, pare_plan_device(pare_runner_plan(runner))));
+    const pare_status st = trace_runs(ctx, &runner, 1, timeline);
+    if (st == PARE_OK) *out = lanes_json(timeline);
+    pare_timeline_free(timeline);
+    return st;
+}
+
+pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
+                               const char *path)
+{
+    const pare_device *device = pare_plan_device(pare_runner_plan(runner));
+    json_t *steps, *lanes = NULL;
+    double all;
+    PARE_TRY(profile(ctx, runner, &steps, &all));
+    const pare_status st = take_lanes(ctx, runner, &lanes);
+    if (st != PARE_OK) {
+        json_decref(steps);
+        return st;
+    }
+    return write_and_free(ctx,
+                          json_pack("{s:i, s:s, s:s, s:s, s:s, s:f, s:o, s:o}", "schema", 1,
+                                    "command", "profile", "version", PARE_VERSION, "model", model,
+                                    "device", device ? device->name : "cpu", "time_ms", all,
+                                    "steps", steps, "lanes", lanes),
+                          path);
 }
 
 pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,

@@ -2,6 +2,7 @@
 #include "tools/quantize.h"
 
 #include "tools/calibrate.h"
+#include "tools/range_facts.h"
 
 #include <string.h>
 
@@ -81,6 +82,8 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
     if (from->source->data && tool->device) options->device = tool->device->name;
     if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);
     PARE_TRY(pare_quantize(tool->ctx, model, *ranges, options, facts));
+    if (from->facts && *ranges && options->precision == PARE_PRECISION_INT8)
+        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, *ranges, &options->rule));
     return pare_ctx_poll(tool->ctx);
 }
 

@@ -293,12 +293,46 @@ static void mark_made(const json_t *comparisons)
             json_object_set_new(model, "made", json_string(made_of(model)));
 }
 
+/* The SQNR of the tensors that steps make, from what calibrated them, by name; an integer twin's
+   name ends with "_quantized". */
+static void put_sqnr(const json_t *ranges, json_t *steps)
+{
+    json_t *by_name = json_object(), *one;
+    size_t i;
+    json_array_foreach((json_t *)ranges, i, one)
+        json_object_set(by_name, text_of(one, "name"), json_object_get(one, "sqnr_db"));
+    json_array_foreach(steps, i, one)
+    {
+        char name[256];
+        snprintf(name, sizeof name, "%s", text_of(one, "output"));
+        char *end = strstr(name, "_quantized");
+        if (end && !strcmp(end, "_quantized")) *end = 0;
+        const json_t *db = json_object_get(by_name, name);
+        if (json_is_number(db)) json_object_set(one, "sqnr_db", (json_t *)db);
+    }
+    json_decref(by_name);
+}
+
+/* From calibrate to its model, from quantize to its result. */
+static void take_ranges(const json_t *comparisons, const json_t *facts)
+{
+    const json_t *ranges = json_object_get(facts, "ranges");
+    json_t *model = ranges ? find_model(comparisons, json_object_get(facts, "output")) : NULL;
+    if (ranges && !model) model = find_model(comparisons, json_object_get(facts, "model"));
+    const json_t *steps = json_object_get(model, "steps");
+    if (!steps) return;
+    json_t *own = json_deep_copy(steps); /* the facts stay as they were read */
+    put_sqnr(ranges, own);
+    json_object_set_new(model, "steps", own);
+}
+
 json_t *pare_report_gather(const json_t *facts)
 {
     json_t *comparisons = json_array(), *one;
     size_t i;
     json_array_foreach((json_t *)facts, i, one) take_first(comparisons, one);
     json_array_foreach((json_t *)facts, i, one) take_rest(comparisons, one);
+    json_array_foreach((json_t *)facts, i, one) take_ranges(comparisons, one);
     mark_made(comparisons);
     mark_front(comparisons, true);
     if (!collect(comparisons, true, NULL)) mark_front(comparisons, false);

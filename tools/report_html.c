@@ -93,6 +93,9 @@ pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *
     const bool picture = pare_chart_add(&t, comparisons);
     pare_parts_models(&t, comparisons, any_labels(comparisons));
     pare_parts_layers(&t, comparisons);
+    if (json_array_size(comparisons) <= 1) pare_parts_histograms(&t, facts);
+    pare_parts_memory(&t, comparisons);
+    pare_parts_lanes(&t, facts);
     pare_parts_done(&t, facts);
     pare_parts_missing(&t, comparisons);
     notes(&t, comparisons);

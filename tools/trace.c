@@ -9,6 +9,8 @@
 
 static const char *const lane_name[PARE_LANES] = {"copy in", "compute", "observe", "copy out"};
 
+const char *pare_lane_name(pare_lane lane) { return lane_name[lane]; }
+
 static int lane_number(const pare_span *s) { return s->stream * PARE_LANES + (int)s->lane + 1; }
 
 static json_t *span_event(const pare_span *s, const pare_plan *plan)

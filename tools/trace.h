@@ -14,6 +14,9 @@ extern "C" {
 PARE_NODISCARD pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
                                             const pare_timeline *timeline, const pare_plan *plan);
 
+/* "copy in", "compute" ... */
+const char *pare_lane_name(pare_lane lane);
+
 #ifdef __cplusplus
 }
 #endif

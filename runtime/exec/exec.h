@@ -65,6 +65,7 @@ typedef struct pare_step_info {
     pare_dtype dtype;   /* it computes in: that of its first output */
     pare_shape shape;   /* of its first output */
     size_t bytes_in, bytes_out;
+    size_t live; /* bytes of the activation buffer in use while it runs, its scratch included */
     double macs; /* multiply-adds of Conv, Gemm, MatMul; else 0 */
 } pare_step_info;
 

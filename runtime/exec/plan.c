@@ -85,6 +85,11 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
         if (s->in[k].root >= 0) out->bytes_in += pare_view_bytes(&s->in[k].view);
     for (int k = 0; k < s->out_count; k++)
         if (s->out[k].root >= 0) out->bytes_out += pare_view_bytes(&s->out[k].view);
+    out->live = s->scratch;
+    for (int r = 0; r < plan->root_count; r++)
+        if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= i &&
+            i <= plan->root[r].last)
+            out->live += plan->root[r].bytes;
 }
 
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }

@@ -40,6 +40,20 @@ refuses no_picture 1 "x.svg|no picture" "$pare" report d.json -o x.svg
 cp r.html first.html && "$pare" report b.json v.json d.json -o r.html >/dev/null
 cmp -s first.html r.html && pass same_bytes || fail same_bytes "two pages of the same facts differ"
 
+# --- one model's own pages: tensors, memory, lanes ---
+lit=', "steps": [{"node": "n", "op_type": "Conv", "kernel": "k", "precision": "f32", "output": "y_quantized", "shape": [1], "bytes_in": 1, "bytes_out": 1, "live_bytes": 7000, "macs": 1, "time_ms": 1, "share": 1}]'
+validate "$(model a.onnx aa "$timed"), $(model b.int8.onnx bb "$kept$lit")" >one.json
+printf '{"schema": 1, "command": "quantize", "version": "1", "model": {"file": "a.onnx", "hash": "aa"}, "output": {"file": "b.int8.onnx", "hash": "bb"}, "precision": "int8", "converted_nodes": 1, "float_nodes": 0, "notes": [],
+    "ranges": [{"name": "y", "low": -1, "high": 1, "method": "mse", "sqnr_db": 31.5}],
+    "histograms": [{"name": "<y>", "low": -1, "high": 1, "method": "mse", "sqnr_db": 31.5, "min": 0, "max": 2, "bins": [9, 4, 0, 1]}]}' >q.json
+printf '{"schema": 1, "command": "profile", "version": "1", "model": "b.int8.onnx", "device": "cpu", "time_ms": 1, "steps": [],
+    "lanes": [{"stream": 0, "lane": "compute", "name": "n<1>", "start_ms": 1, "time_ms": 2}, {"stream": 1, "lane": "copy in", "name": "x", "start_ms": 0, "time_ms": 1}]}' >p.json
+works one_model "$pare" report one.json q.json p.json -o one.html
+for words in '&lt;y&gt;' '>31.5 dB</td>' '31.5 dB, range -1 to 1 (mse)' 'at most 7.0 kB' 'stream 0: compute' 'n&lt;1&gt;: 2 ms' 'one run of 3 ms'; do
+    has "$words" one.html || fail one_model_words "'$words' is missing"
+done
+[ "$(grep -o 'fill="var(--c0)"/>' one.html | wc -l)" -ge 3 ] && pass histogram_bins || fail histogram_bins "$(grep -c figure one.html)"
+
 # --- files that are none ---
 printf '{"schema": 1,\n "command": }' >cut.json
 refuses bad_json 1 "cut.json: line 2" "$pare" report v.json cut.json -o x.html

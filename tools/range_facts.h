@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranges a calibration chose, for facts: every tensor with what 8 bits make of it, and
+   pictures of the worst. */
+#ifndef PARE_TOOLS_RANGE_FACTS_H
+#define PARE_TOOLS_RANGE_FACTS_H
+
+#include "calib/calib.h"
+
+#include <jansson.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PARE_PICTURE_BINS = 64, PARE_PICTURES = 20 };
+
+/* A histogram in equal bins over [min, max], and the SQNR in dB, 10 log10(sum v^2 / sum (q - v)^2)
+   over its exact bins, of rounding to a range's 8 bits. */
+typedef struct pare_picture {
+    double count[PARE_PICTURE_BINS];
+    double sqnr_db; /* Inf: no error; NAN: no value */
+} pare_picture;
+
+/* low, high: of a range; symmetric: of s8, else u8. */
+void pare_picture_make(pare_picture *out, const pare_histogram *histogram, const pare_range *range,
+                       bool symmetric);
+
+/* Puts "ranges" [{name, low, high, method, sqnr_db}] of all tensors and "histograms" of the 20 of
+   least SQNR into facts. */
+PARE_NODISCARD pare_status pare_range_facts(pare_ctx *ctx, json_t *facts, const pare_ranges *ranges,
+                                            const pare_range_rule *rule);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
