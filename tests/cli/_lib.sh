@@ -86,6 +86,15 @@ npy_of() {
     cat >>"$1"
 }
 
+# steps_of PID: waits until the training of this process, whose words go to .test.err, tells of steps
+steps_of() {
+    for i_ in $(seq 1 1200); do
+        grep -aq '[0-9] steps' .test.err && return
+        kill -0 "$1" 2>/dev/null || return
+        sleep 0.1
+    done
+}
+
 # data_sets: sets data to the folder with Fashion-MNIST's train.h5 and test.h5, made once for all tests
 data_sets() {
     data=$top/data

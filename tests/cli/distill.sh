@@ -106,7 +106,7 @@ early interrupted_calibration --student "$zoo/resnet.onnx" --qat int8 --qat-samp
 
 # --- Ctrl-C: the best so far is the result ---
 "$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 200 --validate-every 5 >.test.out 2>.test.err &
-sleep 3
+steps_of $!
 kill -INT $!
 wait $!
 got=$?

@@ -56,7 +56,7 @@ refuses few_samples 1 "mlp.onnx|--batch" $prune -o x.onnx --macs 0.5 --data "$da
 refuses rate_too_high 1 "mlp.onnx|step" $prune -o x.onnx --macs 0.5 $train --distill-lr 1000
 
 # --- Ctrl-C: nothing before the last step, the best so far in it ---
-stop() { "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill-epochs 400 --steps "$2" >.test.out 2>.test.err & sleep 3; kill -INT $!; wait $!; }
+stop() { "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill-epochs 400 --steps "$2" >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!; }
 stop early.onnx 2
 got=$?
 if [ $got = 1 ] && [ ! -e early.onnx ] && has 'mlp.onnx: nothing is written in step 1 of 2' .test.err; then pass interrupted_early; else fail interrupted_early "exit $got: $(tail -1 .test.err)"; fi
