@@ -79,7 +79,7 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     pare_distill_defaults(d);
     PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
                                 &t->loss));
-    d->epochs = o->distill_epochs / (double)o->steps;
+    t->rate = d->rate;
     if (pare_is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
     d->zeros_from = 0;
     d->threads = (int)o->common.threads;
@@ -166,6 +166,23 @@ static pare_status say_unfinished(const pare_tuning *t, pare_status st, int64_t 
         (long long)step, (long long)t->o->steps);
 }
 
+/* The part of all epochs that a step gets. The last one's model is the result, and has lost the
+   most: three quarters are its. */
+static double share_of(const pare_tuning *t, int64_t step)
+{
+    const double last = 0.75, before = (double)t->o->steps - 1;
+    if (before < 1) return 1;
+    return step == t->o->steps ? last : (1 - last) / before;
+}
+
+/* A rate that a long training anneals from would, in a short one, move a net that is nearly right
+   farther away than the steps that are left bring it back: shorter ones get less in proportion. */
+static void settle_step(pare_tuning *t, int64_t step)
+{
+    t->options.epochs = t->o->distill_epochs * share_of(t, step);
+    t->options.rate = t->rate * (share_of(t, step) / share_of(t, t->o->steps));
+}
+
 pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_model *student,
                             int64_t step, double kept, const char *of)
 {
@@ -178,6 +195,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     if (label) log.bar.label = label;
     t->options.event_user = &log;
     t->options.device = t->tool->device;
+    settle_step(t, step);
     pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
     if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     if (st == PARE_OK) st = hear_stop(t, &result, step);
@@ -198,11 +216,10 @@ void pare_tuning_put(const pare_tuning *t, json_t *row)
     json_object_set_new(
         row, "distilled",
         json_pack("{s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:O}", "epochs", t->o->distill_epochs,
-                  "loss", t->loss, "lr", t->options.rate, "batch", (json_int_t)t->last.batch,
-                  "seed", (json_int_t)t->options.seed, "train_samples",
-                  (json_int_t)t->last.train_samples, "held_out", (json_int_t)t->last.held_out,
-                  "samples_per_s", t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps",
-                  t->steps));
+                  "loss", t->loss, "lr", t->rate, "batch", (json_int_t)t->last.batch, "seed",
+                  (json_int_t)t->options.seed, "train_samples", (json_int_t)t->last.train_samples,
+                  "held_out", (json_int_t)t->last.held_out, "samples_per_s",
+                  t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps", t->steps));
 }
 
 const char *pare_tuning_recipe(const pare_tuning *t, const char *recipe)

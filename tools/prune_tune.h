@@ -19,7 +19,8 @@ typedef struct pare_tuning {
     pare_data *data;
     int64_t *sample, sample_count, *held, held_count; /* trained on; held out. Ascending */
     const char *loss;
-    pare_distill_options options;
+    pare_distill_options options; /* of the step in work */
+    double rate;                  /* of the last step */
     /* of the model in work */
     json_t *steps;
     pare_hash read;

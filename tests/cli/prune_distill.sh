@@ -19,6 +19,9 @@ works sparse $prune -o sparse.onnx --sparsity 0.8 --steps 2 $plain --threads 2 -
 if [ "$(sparsity sparse.json)" = 0.8000 ]; then pass sparsity_is_met; else fail sparsity_is_met "$(sparsity sparse.json)"; fi
 # 1 - 0.8 (1 - (1/2)^3), 1 - 0.8
 if [ "$(kept 1 sparse.json) $(kept 2 sparse.json)" = "0.3000 0.2000" ]; then pass cubic; else fail cubic "$(kept 1 sparse.json) $(kept 2 sparse.json)"; fi
+# a quarter and three quarters of the epoch's 36.5
+trained=$(awk -F'[:,]' '/"steps": [0-9]/ { printf "%d ", $2 }' sparse.json)
+if [ "$trained" = "10 28 " ]; then pass shares; else fail shares "$trained"; fi
 if learnt sparse.json; then pass sparse_learns; else fail sparse_learns "$(grep loss sparse.json | tr '\n' ' ')"; fi
 works sparse_one_thread $prune -o again.onnx --sparsity 0.8 --steps 2 $plain --threads 1
 if cmp -s sparse.onnx again.onnx; then pass sparse_same_bytes; else fail sparse_same_bytes "one and two threads differ"; fi
