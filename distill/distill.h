@@ -65,6 +65,8 @@ typedef struct pare_distill_event {
     int64_t samples;                 /* seen so far */
     double epoch;                    /* passes over the training samples so far */
     double rate, loss, norm;         /* of this step; norm: of the gradients before clipping */
+    double loss_scale;               /* FP16, for the next step; else 0 */
+    int64_t skipped;                 /* FP16: steps so far that changed no weight */
     const pare_distill_score *score; /* NULL: nothing was validated behind this step */
     bool best;                       /* the score is the best so far */
 } pare_distill_event;
@@ -88,7 +90,10 @@ typedef enum pare_batchnorm_mode {
 typedef enum pare_train_precision {
     PARE_TRAIN_F32,
     PARE_TRAIN_BF16, /* rounded to bf16; on the CPU operators compute in f32 between */
-    PARE_TRAIN_FP16  /* for GPUs: PARE_UNSUPPORTED on the CPU */
+    PARE_TRAIN_FP16 /* rounded to f16, on a device; PARE_UNSUPPORTED on the CPU. The loss is scaled:
+                       by 65536 at first, by half of that behind a step whose gradients are not
+                       finite, which changes no weight, by twice that behind 2000 good ones
+                       (Micikevicius and others 2018) */
 } pare_train_precision;
 
 /* A scale of FakeQuantize (runtime/passes/fake_quantize.h lists them) that is learned beside the
@@ -183,6 +188,7 @@ typedef struct pare_distill_result {
     int64_t steps, best_step;        /* done; 0: the student as it came was best */
     int64_t batch;                   /* as used: the student's own fixed batch may change it */
     int64_t train_samples, held_out; /* different ones */
+    int64_t skipped;                 /* FP16: steps that changed no weight */
     int weights;                     /* tensors that were trained */
     int estimated; /* BatchNormalization nodes that began with statistics estimated anew */
     pare_distill_score before, after; /* of the student before the first step, of the result */
@@ -199,7 +205,8 @@ typedef struct pare_distill_result {
    PARE_INTERRUPTED, and of *out the checkpoint alone is set. Resumed at its end, it makes no step.
    PARE_INPUT: outputs or features of the two nets do not match, a tensor that does not exist,
    labels that are missing or out of range, too few samples, nothing to train, a loss that is not
-   finite (with the step, and the first node whose result is not), a checkpoint that is in the way,
+   finite, in FP16 by no scale from 1 on (with the step, and the first node whose result is not), a
+   checkpoint that is in the way,
    cut, damaged or of another run (with the fact that differs); PARE_UNSUPPORTED: as of plans.
    After a failure the student is as it was. */
 PARE_NODISCARD pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out,

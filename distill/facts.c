@@ -172,6 +172,7 @@ static pare_status put_schedule(facts *f, const pare_trainer *t)
 static pare_status put_options(facts *f, const pare_trainer *t)
 {
     static const char *const norms[] = {"train", "frozen", "half"};
+    static const char *const precisions[] = {"f32", "bf16", "fp16"};
     const pare_distill_options *o = &t->options;
     PARE_TRY(put(f, "loss", loss_text(f, &o->loss)));
     PARE_TRY(put_number(f, "batch", t->batch));
@@ -181,7 +182,7 @@ static pare_status put_options(facts *f, const pare_trainer *t)
     PARE_TRY(put_schedule(f, t));
     PARE_TRY(put_zeros(f, o));
     PARE_TRY(put(f, "BatchNormalization", norms[o->batchnorm]));
-    PARE_TRY(put(f, "precision", o->precision == PARE_TRAIN_BF16 ? "bf16" : "f32"));
+    PARE_TRY(put(f, "precision", precisions[o->precision]));
     PARE_TRY(put_number(f, "number of samples for statistics", o->norm_samples));
     PARE_TRY(put_augment(f, &o->augment));
     PARE_TRY(put_scales(f, o));

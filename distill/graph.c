@@ -146,6 +146,29 @@ static pare_status check_reached(const pare_train_graph *g, const pare_weights *
     return PARE_OK;
 }
 
+/* The loss times an input, of which gradients are made: they are as much larger, and none of them
+   vanishes in f16. */
+static pare_status scale_loss(pare_train_graph *g)
+{
+    pare_graph *graph = g->model->graph;
+    const pare_shape scalar = {.rank = 0};
+    pare_value *loss = pare_graph_find_own(graph, g->nodes.loss), *scale, *scaled;
+    g->loss_scale = pare_graph_fresh_name(graph, "loss_scale");
+    if (!g->loss_scale) return PARE_MEMORY;
+    PARE_TRY(pare_value_new(graph, &scale, g->loss_scale));
+    pare_value_set_type(scale, PARE_f32, &scalar);
+    scale->is_input = true;
+    PARE_TRY(pare_values_add(graph, &graph->in, scale));
+    const char *name = pare_graph_fresh_name(graph, "scaled_loss");
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_value_new(graph, &scaled, name));
+    pare_value_set_type(scaled, PARE_f32, &loss->shape);
+    pare_value *in[] = {loss, scale};
+    PARE_TRY(pare_node_new(graph, NULL, graph->node_count, "Mul", "", name, in, 2, &scaled, 1));
+    g->nodes.loss = scaled->name;
+    return PARE_OK;
+}
+
 static pare_status differentiate(pare_train_graph *g, pare_weights *weights, bool later)
 {
     const char **by = pare_arena_alloc(&g->model->arena, (size_t)weights->count + 1, sizeof *by);
@@ -186,6 +209,7 @@ static pare_status find_feed(const pare_train_graph *g, const pare_weights *weig
     *out = (pare_feed){.kind = PARE_FEED_DATA, .index = pare_inputs_place(g->student, v->name)};
     if (!pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &out->bytes)) out->bytes = 0;
     if (g->nodes.labels && !strcmp(v->name, g->nodes.labels)) out->kind = PARE_FEED_LABELS;
+    if (g->loss_scale && !strcmp(v->name, g->loss_scale)) out->kind = PARE_FEED_LOSS_SCALE;
     for (int k = 0; k < g->nodes.input_count; k++)
         if (g->nodes.input[k] && !strcmp(v->name, g->nodes.input[k]->name))
             *out = (pare_feed){PARE_FEED_TEACHER, k, out->bytes};
@@ -259,10 +283,11 @@ static pare_status make(pare_train_graph *g, pare_teacher *teacher, pare_weights
     PARE_TRY(pare_model_clone(g->ctx, &g->model, g->student));
     PARE_TRY(prepare(g, weights, data, options->norms));
     PARE_TRY(append_loss(g, teacher, options));
+    const bool half = options->precision == PARE_TRAIN_FP16;
+    if (half && options->learn) PARE_TRY(scale_loss(g));
     PARE_TRY(options->learn ? differentiate(g, weights, options->later) : set_outputs(g));
-    if (options->precision == PARE_TRAIN_BF16)
-        PARE_TRY(pare_precision_bf16(g->model, g->loss_node, g->loss_nodes));
-    return PARE_OK;
+    if (options->precision == PARE_TRAIN_F32) return PARE_OK;
+    return pare_precision_store(g->model, half ? PARE_f16 : PARE_bf16, g->loss_node, g->loss_nodes);
 }
 
 pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out, const pare_model *student,

@@ -17,6 +17,7 @@ typedef enum pare_feed_kind {
     PARE_FEED_DATA,    /* the student's input of this index */
     PARE_FEED_TEACHER, /* a tensor the teacher gives */
     PARE_FEED_LABELS,
+    PARE_FEED_LOSS_SCALE,
     PARE_FEED_WEIGHT
 } pare_feed_kind;
 
@@ -35,9 +36,10 @@ typedef struct pare_train_graph {
     int loss_nodes;
     pare_gradient gradient; /* names by weight */
     pare_plan *plan;
-    pare_feed *feed;  /* (plan's inputs) */
-    int *gradient_at; /* (weights): the plan's output; -1: the loss does not reach it */
-    int loss, logits; /* the plan's outputs; logits -1: none */
+    pare_feed *feed;        /* (plan's inputs) */
+    const char *loss_scale; /* the input by which the loss is multiplied; NULL: none */
+    int *gradient_at;       /* (weights): the plan's output; -1: the loss does not reach it */
+    int loss, logits;       /* the plan's outputs; logits -1: none */
     pare_trained_norms norms;
     pare_batchnorm *norm; /* (norm_count): those that use their batch's statistics */
     int norm_count;

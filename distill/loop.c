@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FIRST_SCALE = 65536, GOOD = 2000 }; /* of FP16: the first scale, good steps to double it */
+
 typedef struct loop {
     pare_trainer t;
     pare_train_state s;
@@ -52,7 +54,10 @@ static pare_status blame(loop *l, const char *what, double value)
     return pare_slices_blame(&l->t.learning, text);
 }
 
-/* Gradients of a step's batches; *loss: their sum over slices. */
+static bool is_half(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }
+
+/* Gradients of a step's batches; *loss: their sum over slices. In FP16 a batch that overflows does
+   not end the step: the next one begins with the samples behind all of it. */
 static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
@@ -62,9 +67,50 @@ static pare_status learn(loop *l, double *loss)
         PARE_TRY(pare_ctx_poll(t->ctx));
         PARE_TRY(pare_stream_next(t->stream, &batch));
         PARE_TRY(pare_slices_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
-        if (!isfinite(*loss)) return blame(l, "loss", *loss);
+        if (!isfinite(*loss) && !is_half(l)) return blame(l, "loss", *loss);
     }
     return PARE_OK;
+}
+
+/* What was found is not finite: in FP16 the step changes nothing, and the next one scales less. */
+static pare_status skip(loop *l, const char *what, double value)
+{
+    pare_train_state *s = &l->s;
+    if (!is_half(l) || s->loss_scale < 2) return blame(l, what, value);
+    pare_weights_restore_statistics(&l->t.weights);
+    s->loss_scale /= 2;
+    s->good = 0;
+    s->skipped++;
+    pare_log(l->t.ctx, PARE_LOG_INFO,
+             "step %" PRId64 ": the %s is %s; it changes no weight, the loss is scaled by %g from "
+             "here on",
+             s->step + 1, what, isnan(value) ? "NaN" : "infinite", s->loss_scale);
+    return PARE_OK;
+}
+
+static pare_status change(loop *l, double scale)
+{
+    pare_train_state *s = &l->s;
+    const pare_update_facts facts = {s->step - s->skipped, s->rate, scale, s->norm};
+    PARE_TRY(pare_update_weights(&l->t, &facts));
+    if (is_half(l) && ++s->good == GOOD) {
+        s->loss_scale *= 2;
+        s->good = 0;
+    }
+    return PARE_OK;
+}
+
+static pare_status change_or_skip(loop *l, double loss, double scale)
+{
+    pare_train_state *s = &l->s;
+    double norm;
+    s->rate = pare_schedule_rate(&l->t.schedule, s->step);
+    if (!isfinite(loss)) return skip(l, "loss", loss);
+    PARE_TRY(pare_update_norm(&l->t, scale / s->loss_scale, &norm));
+    if (!isfinite(norm)) return skip(l, "norm of the gradients", norm);
+    s->loss = loss;
+    s->norm = norm;
+    return change(l, scale / s->loss_scale);
 }
 
 /* Stopped in the midst of it, all is as before: statistics follow every batch. */
@@ -75,16 +121,13 @@ static pare_status step(loop *l)
     double loss, scale = 1 / ((double)t->slice_count * t->options.accumulate);
     PARE_TRY(pare_trainer_begin_step(t, s->step));
     pare_weights_note_statistics(&t->weights);
+    t->learning.loss_scale = (float)s->loss_scale;
     pare_status st = learn(l, &loss);
     if (st != PARE_OK) {
         pare_weights_restore_statistics(&t->weights);
         return st;
     }
-    s->loss = loss * scale;
-    PARE_TRY(pare_update_norm(t, scale, &s->norm));
-    if (!isfinite(s->norm)) return blame(l, "norm of the gradients", s->norm);
-    s->rate = pare_schedule_rate(&t->schedule, s->step);
-    PARE_TRY(pare_update_weights(t, &(pare_update_facts){s->step, s->rate, scale, s->norm}));
+    PARE_TRY(change_or_skip(l, loss * scale, scale));
     s->step++;
     s->data = pare_hash_sum(l->earlier, pare_stream_hash(t->stream));
     return PARE_OK;
@@ -103,6 +146,8 @@ static pare_status tell(loop *l, const pare_distill_score *score, bool best)
                                       .rate = l->s.rate,
                                       .loss = l->s.loss,
                                       .norm = l->s.norm,
+                                      .loss_scale = is_half(l) ? l->s.loss_scale : 0,
+                                      .skipped = l->s.skipped,
                                       .score = score,
                                       .best = best};
     if (t->options.event) PARE_TRY(t->options.event(t->options.event_user, &event));
@@ -185,7 +230,8 @@ static pare_status begin(loop *l)
     PARE_TRY(pare_trainer_open(&l->t));
     const pare_weights *w = &l->t.weights;
     memcpy(w->best, w->value, w->floats * sizeof *w->value);
-    l->s = (pare_train_state){.told = -1, .before = unknown, .best = unknown};
+    l->s = (pare_train_state){
+        .told = -1, .before = unknown, .best = unknown, .loss_scale = is_half(l) ? FIRST_SCALE : 1};
     PARE_TRY(pare_keeper_open(&l->keeper, &l->t, &l->s));
     l->earlier = l->s.data;
     if (l->keeper.resumed >= 0) return PARE_OK;
@@ -204,6 +250,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .batch = l->t.batch,
                                .train_samples = l->t.sample_count,
                                .held_out = l->t.held.count,
+                               .skipped = l->s.skipped,
                                .weights = l->t.weights.trained,
                                .estimated = (int)l->s.estimated,
                                .before = l->s.before,

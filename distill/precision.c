@@ -3,9 +3,10 @@
 
 #include "runtime/ops/ops.h"
 
-pare_status pare_precision_check(pare_ctx *ctx, pare_train_precision precision)
+pare_status pare_precision_check(pare_ctx *ctx, pare_train_precision precision,
+                                 const pare_device *device)
 {
-    if (precision != PARE_TRAIN_FP16) return PARE_OK;
+    if (precision != PARE_TRAIN_FP16 || device) return PARE_OK;
     return PARE_FAIL(ctx, UNSUPPORTED,
                      "precision fp16 is for training on a GPU; the CPU trains in f32 or bf16");
 }
@@ -81,11 +82,11 @@ static pare_node *next_reader(const pare_value *v, const pare_node *store)
     return NULL;
 }
 
-static pare_status store(pare_graph *g, pare_value *v)
+static pare_status store(pare_graph *g, pare_value *v, pare_dtype type)
 {
     pare_value *stored;
     pare_node *reader;
-    PARE_TRY(cast(g, v->producer ? pare_node_index(v->producer) + 1 : 0, v, PARE_bf16, &stored));
+    PARE_TRY(cast(g, v->producer ? pare_node_index(v->producer) + 1 : 0, v, type, &stored));
     while ((reader = next_reader(v, stored->producer))) PARE_TRY(read_stored(g, reader, v, stored));
     return PARE_OK;
 }
@@ -110,13 +111,14 @@ static pare_status find(pare_model *model, pare_value ***list, int *count)
     return PARE_OK;
 }
 
-pare_status pare_precision_bf16(pare_model *model, pare_node *const *loss, int loss_count)
+pare_status pare_precision_store(pare_model *model, pare_dtype type, pare_node *const *loss,
+                                 int loss_count)
 {
     pare_value **list;
     int count;
     for (int n = 0; n < model->graph->node_count; n++) model->graph->node[n]->mark = 0;
     for (int i = 0; i < loss_count; i++) loss[i]->mark = 1;
     PARE_TRY(find(model, &list, &count));
-    for (int i = 0; i < count; i++) PARE_TRY(store(model->graph, list[i]));
+    for (int i = 0; i < count; i++) PARE_TRY(store(model->graph, list[i], type));
     return pare_graph_sort(model->graph);
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -35,7 +36,9 @@ static pare_status check_state(const pare_keeper *k)
     const pare_train_state *s = k->state;
     const bool good = s->step >= 0 && s->step <= k->trainer->steps && s->told <= s->step &&
                       s->told >= s->step - 1 && s->since_best >= 0 && s->best_step >= 0 &&
-                      s->best_step <= s->step && s->estimated >= 0 && s->estimated <= INT32_MAX;
+                      s->best_step <= s->step && s->estimated >= 0 && s->estimated <= INT32_MAX &&
+                      isfinite(s->loss_scale) && s->loss_scale >= 1 && s->good >= 0 &&
+                      s->skipped >= 0 && s->skipped <= s->step;
     if (good) return PARE_OK;
     return PARE_FAIL(k->trainer->ctx, INPUT,
                      "%s: is damaged (step %" PRId64 " of %" PRId64 ", best %" PRId64

@@ -17,6 +17,8 @@ typedef struct pare_train_state {
     int64_t best_step;       /* 0: the student as it came */
     int64_t estimated;       /* BatchNormalization nodes that began with statistics made anew */
     double loss, norm, rate; /* of the last step */
+    double loss_scale;       /* FP16: for the next step; else 1 */
+    int64_t good, skipped; /* FP16: steps since it was halved or doubled; that changed no weight */
     pare_distill_score before, best;
     pare_hash data; /* sum over the samples trained on, with the times each was read */
 } pare_train_state;

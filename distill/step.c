@@ -55,8 +55,12 @@ pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_g
                              pare_teacher *teacher, const pare_weights *weights,
                              const pare_data *data, int count, int threads)
 {
-    *out = (pare_slices){
-        .ctx = ctx, .graph = graph, .teacher = teacher, .weights = weights, .count = count};
+    *out = (pare_slices){.ctx = ctx,
+                         .graph = graph,
+                         .teacher = teacher,
+                         .weights = weights,
+                         .count = count,
+                         .loss_scale = 1};
     return make(out, data, threads);
 }
 
@@ -97,6 +101,7 @@ static const void *feed_of(const pare_slices *s, const pare_feed *feed, int slic
     case PARE_FEED_DATA: return inputs_of(s, slice)[feed->index];
     case PARE_FEED_TEACHER: return given_of(s, slice)[feed->index];
     case PARE_FEED_LABELS: return s->batch->label + row;
+    case PARE_FEED_LOSS_SCALE: return &s->loss_scale;
     case PARE_FEED_WEIGHT: break;
     }
     return s->values + s->weights->item[feed->index].at;
@@ -190,7 +195,8 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
 {
     learning *l = user;
     (void)teacher;
-    l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data;
+    l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data /
+               (double)l->slices->loss_scale;
     for (int i = 0; !slice && i < l->graph->norm_count; i++)
         pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
     if (l->weights->there) return add_there(l, slice, runner);

@@ -21,6 +21,7 @@ typedef struct pare_slices {
     size_t *sample;                /* (student's inputs): bytes of one sample */
     int input_count;               /* of the student */
     const void **input;            /* (count, inputs): where a slice's samples begin */
+    float loss_scale;              /* of FP16; else 1 */
     pare_batch learnt;             /* what was learnt from last */
     struct pare_source *source_of; /* (source_count): where runners leave gradients on a device */
     int source_count;

@@ -239,7 +239,7 @@ pare_status pare_trainer_open(pare_trainer *t)
 {
     if (t->options.threads < 1) t->options.threads = pare_cpu_cores();
     PARE_TRY(check_terms(t));
-    PARE_TRY(pare_precision_check(t->ctx, t->options.precision));
+    PARE_TRY(pare_precision_check(t->ctx, t->options.precision, t->options.device));
     PARE_TRY(choose_slices(t));
     PARE_TRY(choose_samples(t));
     PARE_TRY(pare_labels_need(t));

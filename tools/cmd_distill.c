@@ -51,7 +51,7 @@ static const pare_option table[] = {
     {"precision", 0, PARE_OPTION_CHOICE, "f32|bf16|fp16", offsetof(distill_options, precision), 0,
      0,
      "what tensors between operators are rounded to in training; weights and sums stay f32 (f32); "
-     "fp16 needs a GPU"},
+     "fp16 needs a GPU, and scales the loss"},
     {"qat", 0, PARE_OPTION_CHOICE, "int8", offsetof(distill_options, qat.on), 0, 0,
      "quantize the student as 'pare quantize' does, or take one that is quantized, and train it "
      "so"},
@@ -179,8 +179,9 @@ static const char *recipe_of(job *j)
     if (text && j->qat.graph)
         text = pare_arena_printf(arena, "%s qat=int8 scales=%s", text,
                                  d->scale_count ? "learned" : "fixed");
-    if (text && d->precision == PARE_TRAIN_BF16)
-        text = pare_arena_printf(arena, "%s precision=bf16", text);
+    if (text && d->precision != PARE_TRAIN_F32)
+        text = pare_arena_printf(arena, "%s precision=%s", text,
+                                 d->precision == PARE_TRAIN_BF16 ? "bf16" : "fp16");
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
     return text;
 }
@@ -224,6 +225,8 @@ static pare_status report(job *j)
                          (json_int_t)r->held_out, "weights", r->weights, "samples_per_s",
                          j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
                          "outputs", j->o->output));
+    if (j->options.precision == PARE_TRAIN_FP16)
+        json_object_set_new(facts, "skipped_steps", json_integer(r->skipped));
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));
     printf("%s\n", j->o->output);
     if (!j->o->common.quiet)

@@ -68,6 +68,9 @@ static json_t *line_of(const pare_distill_event *e)
     if (e->step)
         json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "loss", e->loss, "lr", e->rate,
                                               "gradient_norm", e->norm));
+    if (e->loss_scale > 0)
+        json_object_update_new(row, json_pack("{s:f, s:I}", "loss_scale", e->loss_scale, "skipped",
+                                              (json_int_t)e->skipped));
     if (e->score) {
         json_object_set_new(row, "held_out", pare_distill_score_json(e->score));
         json_object_set_new(row, "best", json_boolean(e->best));

@@ -48,6 +48,11 @@ check resumed_log cmp cuda.jsonl part.jsonl
 
 check bf16 $distill -o bf16.onnx --json bf16.json --device cuda --precision bf16
 check bf16_near near bf16.json cpu.json 0.05 # three digits, and the optimizer's first steps are wide
+# a step of these overflows at the first scale
+check fp16 $distill --steps 8 -o fp16.onnx --device cuda --precision fp16 --log fp16.jsonl
+check fp16_scale grep -q '"loss_scale":32768.0,"skipped":1' fp16.jsonl
+check fp16_learns sh -c 'sed -n "s/.*held_out\":{\"loss\":\([^,]*\).*/\1/p" fp16.jsonl |
+    awk "NR == 1 { before = \$1 } END { exit !(\$1 > 0 && \$1 < before / 2) }"'
 check prune_distill "$pare" prune "$zoo/mlp.onnx" -o tuned.onnx --macs 0.5 --data train.h5 \
     --range 0:200 --distill-epochs 0.1 --distill-batch 8 --device cuda
 exit $status

@@ -49,6 +49,13 @@ static void bf16(distill_case *c)
     c->options.precision = PARE_TRAIN_BF16;
 }
 
+/* On the CPU f32. */
+static void fp16(distill_case *c)
+{
+    usual(c);
+    if (device) c->options.precision = PARE_TRAIN_FP16;
+}
+
 /* x -> MatMul z -> BatchNormalization n -> Relu h; statistics freeze after half of the steps. */
 static void normalized(distill_case *c)
 {
@@ -80,6 +87,8 @@ static const struct {
     {normalized, 1e-4},
     /* such a difference can turn a rounding to bf16, 2^-9 of a number */
     {bf16, 2e-2},
+    /* 2^-11; no step is skipped */
+    {fp16, 5e-3},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -156,6 +165,60 @@ static void checkpoints_know_their_device(void **state)
     close_device();
 }
 
+/* --- fp16 --- */
+
+static pare_status note_scale(void *user, const pare_distill_event *e)
+{
+    distill_case *c = user;
+    assert_true(isfinite(e->norm) && e->loss_scale >= 1);
+    assert_true(e->loss_scale * pow(2, (double)e->skipped) == 65536);
+    c->events++;
+    return PARE_OK;
+}
+
+/* Gradients of a loss a thousand times as large overflow f16 until it is scaled by less; what was
+   skipped changed no weight. */
+static void steps_that_overflow_are_skipped(void **state)
+{
+    distill_case c;
+    (void)state;
+    open_device();
+    for (int steps = 1; steps <= 24; steps += 23) {
+        distill_open(&c, -1, LABELS_NONE);
+        c.options.device = device;
+        c.options.precision = PARE_TRAIN_FP16;
+        c.options.steps = steps;
+        c.options.rate = 0.02;
+        c.options.event = note_scale;
+        distill_expect_ok(&c, "kl:2*10000");
+        assert_int_equal(c.events, steps + 1);
+        assert_true(c.result.skipped > 0 && c.result.skipped < 16);
+        assert_non_null(strstr(c.log, "step 1: the norm of the gradients is"));
+        assert_int_equal(!memcmp(distill_weight(&c.student, "w1"), c.s.w1, sizeof c.s.w1),
+                         steps == 1);
+        assert_true(steps == 1 || c.result.after.loss < 0.9 * c.result.before.loss);
+        distill_close(&c);
+    }
+    close_device();
+}
+
+/* No scale helps where the student itself overflows. */
+static void a_scale_below_one_ends_it(void **state)
+{
+    distill_case c;
+    (void)state;
+    open_device();
+    distill_open(&c, -1, LABELS_NONE);
+    float *w1 = (float *)(uintptr_t)distill_weight(&c.student, "w1");
+    for (int i = 0; i < WIDTH * HIDDEN; i++) w1[i] *= 1e5f;
+    c.options.device = device;
+    c.options.precision = PARE_TRAIN_FP16;
+    c.options.steps = 24;
+    distill_expect_refusal(&c, NULL, PARE_INPUT, "step 17: the ");
+    distill_close(&c);
+    close_device();
+}
+
 /* --- what goes wrong --- */
 
 static void a_loss_that_is_not_finite_is_blamed(void **state)
@@ -221,6 +284,8 @@ int main(void)
         device_test(it_learns_as_on_the_cpu),
         device_test(runs_and_resumed_runs_have_the_same_bytes),
         device_test(checkpoints_know_their_device),
+        device_test(steps_that_overflow_are_skipped),
+        device_test(a_scale_below_one_ends_it),
         device_test(a_loss_that_is_not_finite_is_blamed),
         device_test(calls_fail_cleanly),
     };

@@ -112,7 +112,7 @@ static void the_graph_is_rounded_where_it_says(void **state)
             pare_value_set_type(g.model->graph->node[i]->out[o], PARE_f32,
                                 &(pare_shape){2, {4, HIDDEN}, {0}});
     pare_node *loss = graph_value(&g, "l")->producer;
-    assert_int_equal(pare_precision_bf16(g.model, &loss, 1), PARE_OK);
+    assert_int_equal(pare_precision_store(g.model, PARE_bf16, &loss, 1), PARE_OK);
     assert_int_equal(read_as(&g, "z", 0), PARE_bf16);
     assert_int_equal(read_as(&g, "z", 1), PARE_bf16);
     assert_int_equal(read_as(&g, "z", 2), PARE_f32);
