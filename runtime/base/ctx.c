@@ -60,8 +60,8 @@ pare_status pare_fail_prefix(pare_ctx *ctx, pare_status status, const char *form
     int n = vsnprintf(ctx->message, sizeof ctx->message, format, args);
     va_end(args);
     size_t used = n < 0 ? 0 : (size_t)n;
-    if (used < sizeof ctx->message)
-        snprintf(ctx->message + used, sizeof ctx->message - used, ": %s", old);
+    const size_t room = used < sizeof ctx->message ? sizeof ctx->message - used : 0;
+    if (room > 3) snprintf(ctx->message + used, room, ": %.*s", (int)(room - 3), old);
     return status;
 }
 
