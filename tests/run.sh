@@ -23,6 +23,7 @@ log=$PWD/build/tests
 results=$log/results
 : >"$results"
 jobs=$(nproc 2>/dev/null || echo 2)
+export OMP_WAIT_POLICY=passive # as many tests as cores run at once: no thread spins while it waits
 ccache=
 command -v ccache >/dev/null 2>&1 && ccache=-DCMAKE_C_COMPILER_LAUNCHER=ccache
 say() { printf '%s\n' "$*" | tee -a "$results"; }

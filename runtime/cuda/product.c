@@ -3,6 +3,7 @@
    product.h, one entry a tile. A transposed convolution gathers: each tap of an output position
    reads the input position that would have spread to it, where there is one. */
 #include "runtime/base/size.h"
+#include "runtime/cuda/conv_float.h"
 #include "runtime/cuda/convolution.h"
 #include "runtime/cuda/sparse.h"
 
@@ -181,7 +182,7 @@ CONV(conv_sparse_64x64,
 #define CONVS                                                                                      \
     &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64, &conv_split, &conv_64x64,     \
         &conv_sparse_128x128, &conv_sparse_64x64
-const pare_kernel *const pare_cuda_conv[] = {CONVS, NULL};
+const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 
 /* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */

@@ -33,6 +33,13 @@ check not_on_the_cpu sh -c '! grep -q "on the CPU" said'
 # sums of up to 784 numbers in another order, four steps of Adam: about 1e-6 of a loss was seen
 check near_the_cpu near cuda.json cpu.json 1e-4
 
+# convolutions of computed weights, both ways
+cnn="$pare distill --teacher $zoo/cnn.onnx --student half.onnx --data train.h5 --samples 60 --batch 8 --steps 2"
+check prune_cnn "$pare" prune "$zoo/cnn.onnx" -o half.onnx --macs 0.5
+check cnn_cpu $cnn -o half.cpu.onnx --json cpu.json --device cpu
+check cnn_cuda $cnn -o half.cuda.onnx --json cnn.json --device cuda
+check cnn_near_the_cpu near cnn.json cpu.json 1e-4
+
 # killed behind a step, then on to the end
 resumed="$distill -o part.onnx --device cuda --checkpoint ck --checkpoint-every 1 --log part.jsonl"
 $resumed >said 2>&1 &
@@ -47,7 +54,7 @@ check resumed_bytes cmp cuda.onnx part.onnx
 check resumed_log cmp cuda.jsonl part.jsonl
 
 check bf16 $distill -o bf16.onnx --json bf16.json --device cuda --precision bf16
-check bf16_near near bf16.json cpu.json 0.05 # three digits, and the optimizer's first steps are wide
+check bf16_near near bf16.json cuda.json 0.05 # three digits, and the optimizer's first steps are wide
 # a step of these overflows at the first scale
 check fp16 $distill --steps 8 -o fp16.onnx --device cuda --precision fp16 --log fp16.jsonl
 check fp16_scale grep -q '"loss_scale":32768.0,"skipped":1' fp16.jsonl

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What training adds and no finite difference shows, on the device against the CPU's plain kernels:
-   FakeQuantize with both of its gradients, weight gradients long enough to be cut in parts, tensors
-   in N, H, W, C order, wrong labels. */
+   FakeQuantize with both of its gradients, convolutions whose weights are computed, weight
+   gradients long enough to be cut in parts, tensors in N, H, W, C order, wrong labels. */
 #include "runtime/exec/exec.h"
 #include "runtime/ops/ops.h"
 #include "tests/passes/graph_case.h"
@@ -135,6 +135,43 @@ static void levels_and_their_gradients(void **state)
     }
 }
 
+/* One, two and three window axes; groups, strides, dilations, uneven padding; with a bias or not.
+ */
+static void convolutions_of_computed_weights(void **state)
+{
+    static const struct {
+        int rank;
+        int64_t x[5], w[5];
+        const char *attribute;
+        int numbers;
+        int64_t number[6], group;
+        bool bias;
+    } cases[] = {
+        {4, {2, 5, 9, 7}, {70, 5, 3, 3}, "pads", 4, {1, 0, 2, 1}, 1, true},
+        {4, {3, 6, 8, 8}, {8, 3, 3, 2}, "strides", 2, {2, 1}, 2, true},
+        {4, {2, 12, 6, 6}, {12, 1, 3, 3}, "dilations", 2, {2, 1}, 12, false},
+        {4, {1, 65, 3, 3}, {3, 65, 1, 1}, "strides", 2, {1, 2}, 1, false},
+        {3, {2, 3, 17}, {4, 3, 5}, "strides", 1, {3}, 1, true},
+        {5, {1, 2, 4, 5, 6}, {3, 2, 2, 3, 2}, "pads", 6, {1, 0, 0, 0, 1, 1}, 1, true},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        graph_case g;
+        graph_open(&g, 21);
+        graph_input(&g, "x", PARE_f32, cases[k].rank, cases[k].x);
+        graph_input(&g, "w", PARE_f32, cases[k].rank, cases[k].w);
+        if (cases[k].bias) graph_input(&g, "b", PARE_f32, 1, cases[k].w);
+        pare_node *node = graph_node(&g, "Conv", cases[k].bias ? "x w b" : "x w", "y");
+        assert_int_equal(
+            pare_node_set_ints(node, cases[k].attribute, cases[k].number, cases[k].numbers),
+            PARE_OK);
+        assert_int_equal(pare_node_set_int(node, "group", cases[k].group), PARE_OK);
+        graph_output(&g, "y");
+        compare(&g, 1e-5);
+        graph_close(&g);
+    }
+}
+
 /* Sums over 4,500 places of two groups, and the gradient of the picture beside them. */
 static void long_weight_gradients(void **state)
 {
@@ -217,9 +254,8 @@ static void wrong_values_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(levels_and_their_gradients),
-        device_test(long_weight_gradients),
-        device_test(one_slice_is_its_sum),
+        device_test(levels_and_their_gradients), device_test(convolutions_of_computed_weights),
+        device_test(long_weight_gradients),      device_test(one_slice_is_its_sum),
         device_test(wrong_values_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A convolution and both its gradients are products whose operands are read where they lie:
+     Y   rows: positions of Y, columns: filters, depth: taps and channels (channels fastest)
+     dX  rows: positions of X, columns: channels, depth: taps and filters (filters fastest)
+     dW  rows: filters, columns: channels and taps (taps fastest), depth: positions of Y
+   A block of 256 threads makes 64 x 64 sums, 4 x 4 a thread; 16 steps of depth at a time lie in
+   shared memory. The long depth of dW is cut into splits, whose sums are added in order: nothing
+   is atomic. */
+#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/conv_float.h"
+
+enum { TILE = 64, DEPTH = 16, MINE = 4, THREADS = 256, PITCH = TILE + 4 };
+
+SIMT_INLINE int taps_of(const pare_cuda_conv_float &f)
+{
+    return f.kernel[0] * f.kernel[1] * f.kernel[2];
+}
+
+/* at: the three positions of number i in a box. */
+SIMT_INLINE void unroll(int64_t i, const int box[3], int at[3])
+{
+    for (int a = 2; a >= 0; a--) {
+        at[a] = (int)(i % box[a]);
+        i /= box[a];
+    }
+}
+
+/* dY of group z at filter m where tap meets position x of image n, 0 where it meets none. */
+SIMT_INLINE float dy_met(const pare_cuda_conv_float &f, int64_t z, int64_t n, const int x[3],
+                         const int tap[3], int64_t m)
+{
+    int64_t at = n * f.y_stride[0] + (z * f.filters + m) * f.y_stride[1];
+    for (int a = 0; a < 3; a++) {
+        const int place = x[a] + f.begin[a] - tap[a] * f.dilation[a], o = place / f.stride[a];
+        if (place < 0 || o >= f.out[a] || o * f.stride[a] != place) return 0;
+        at += o * f.y_stride[2 + a];
+    }
+    return pare_number_at(f.y, f.dtype, at);
+}
+
+/* X of group z at channel c under tap of window y of image n, 0 in the padding. */
+SIMT_INLINE float x_under(const pare_cuda_conv_float &f, int64_t z, int64_t n, const int y[3],
+                          const int tap[3], int64_t c)
+{
+    int64_t at = n * f.x_stride[0] + (z * f.channels + c) * f.x_stride[1];
+    for (int a = 0; a < 3; a++) {
+        const int place = y[a] * f.stride[a] - f.begin[a] + tap[a] * f.dilation[a];
+        if (place < 0 || place >= f.in[a]) return 0;
+        at += place * f.x_stride[2 + a];
+    }
+    return pare_number_at(f.x, f.dtype, at);
+}
+
+SIMT_INLINE int64_t w_place(const pare_cuda_conv_float &f, int64_t z, int64_t m, int64_t c,
+                            const int tap[3])
+{
+    return (z * f.filters + m) * f.w_stride[0] + c * f.w_stride[1] + tap[0] * f.w_stride[2] +
+           tap[1] * f.w_stride[3] + tap[2] * f.w_stride[4];
+}
+
+/* Sizes of the product. */
+typedef struct product {
+    int64_t rows, columns, depth;
+} product;
+
+static __host__ __device__ inline product product_of(const pare_cuda_conv_float &f)
+{
+    const int64_t taps = (int64_t)f.kernel[0] * f.kernel[1] * f.kernel[2];
+    const int64_t ins = (int64_t)f.n * f.in[0] * f.in[1] * f.in[2];
+    const int64_t outs = (int64_t)f.n * f.out[0] * f.out[1] * f.out[2];
+    switch (f.makes) {
+    case PARE_CUDA_CONV_Y: return {outs, f.filters, f.channels * taps};
+    case PARE_CUDA_CONV_DX: return {ins, f.channels, f.filters * taps};
+    default: return {f.filters, f.channels * taps, outs};
+    }
+}
+
+/* Where Y, or X, of group z has channel c of a position, counted over all images. */
+SIMT_INLINE int64_t y_place(const pare_cuda_conv_float &f, int64_t z, int64_t position, int64_t c)
+{
+    int at[3];
+    unroll(position, f.out, at);
+    return position / ((int64_t)f.out[0] * f.out[1] * f.out[2]) * f.y_stride[0] +
+           (z * f.filters + c) * f.y_stride[1] + at[0] * f.y_stride[2] + at[1] * f.y_stride[3] +
+           at[2] * f.y_stride[4];
+}
+
+SIMT_INLINE int64_t x_place(const pare_cuda_conv_float &f, int64_t z, int64_t position, int64_t c)
+{
+    int at[3];
+    unroll(position, f.in, at);
+    return position / ((int64_t)f.in[0] * f.in[1] * f.in[2]) * f.x_stride[0] +
+           (z * f.channels + c) * f.x_stride[1] + at[0] * f.x_stride[2] + at[1] * f.x_stride[3] +
+           at[2] * f.x_stride[4];
+}
+
+/* X at channel c under tap of the window of a position of Y, counted over all images. */
+SIMT_INLINE float window_at(const pare_cuda_conv_float &f, int64_t z, int64_t position,
+                            const int tap[3], int64_t c)
+{
+    int at[3];
+    unroll(position, f.out, at);
+    return x_under(f, z, position / ((int64_t)f.out[0] * f.out[1] * f.out[2]), at, tap, c);
+}
+
+/* The left operand: row r, depth k. */
+SIMT_INLINE float left_at(const pare_cuda_conv_float &f, int64_t z, int64_t r, int64_t k)
+{
+    int at[3], tap[3];
+    switch (f.makes) {
+    case PARE_CUDA_CONV_Y:
+        unroll(k / f.channels, f.kernel, tap);
+        return window_at(f, z, r, tap, k % f.channels);
+    case PARE_CUDA_CONV_DX:
+        unroll(r, f.in, at);
+        unroll(k / f.filters, f.kernel, tap);
+        return dy_met(f, z, r / ((int64_t)f.in[0] * f.in[1] * f.in[2]), at, tap, k % f.filters);
+    default: return pare_number_at(f.y, f.dtype, y_place(f, z, k, r));
+    }
+}
+
+/* The right operand: depth k, column c. */
+SIMT_INLINE float right_at(const pare_cuda_conv_float &f, int64_t z, int64_t k, int64_t c)
+{
+    int tap[3];
+    switch (f.makes) {
+    case PARE_CUDA_CONV_Y:
+        unroll(k / f.channels, f.kernel, tap);
+        return pare_number_at(f.w, f.dtype, w_place(f, z, c, k % f.channels, tap));
+    case PARE_CUDA_CONV_DX:
+        unroll(k / f.filters, f.kernel, tap);
+        return pare_number_at(f.w, f.dtype, w_place(f, z, k % f.filters, c, tap));
+    default: unroll(c, f.kernel, tap); return window_at(f, z, k, tap, c / taps_of(f));
+    }
+}
+
+SIMT_INLINE void give(const pare_cuda_conv_float &f, int64_t z, int64_t r, int64_t c, float v)
+{
+    int64_t at;
+    int tap[3];
+    switch (f.makes) {
+    case PARE_CUDA_CONV_Y:
+        if (f.bias) v += pare_number_at(f.bias, f.dtype, z * f.filters + c);
+        at = y_place(f, z, r, c);
+        break;
+    case PARE_CUDA_CONV_DX: at = x_place(f, z, r, c); break;
+    default: unroll(c, f.kernel, tap); at = w_place(f, z, r, c / taps_of(f), tap);
+    }
+    pare_number_store(f.to, f.dtype, at, v);
+}
+
+static __global__ void __launch_bounds__(THREADS, 2) conv_float_tile(pare_cuda_conv_float f)
+{
+    SIMT_SHARED(float, left, [DEPTH][PITCH]);
+    SIMT_SHARED(float, right, [DEPTH][PITCH]);
+    const product p = product_of(f);
+    const int tid = (int)threadIdx.x, across = tid % 16 * MINE, down = tid / 16 * MINE;
+    const int k_mine = tid % DEPTH, line = tid / DEPTH;
+    const int64_t m0 = (int64_t)blockIdx.x * TILE, n0 = (int64_t)blockIdx.y * TILE;
+    const int64_t z = blockIdx.z / f.splits, split = blockIdx.z % f.splits;
+    const int64_t first = p.depth * split / f.splits, end = p.depth * (split + 1) / f.splits;
+    float acc[MINE][MINE];
+    PARE_UNROLL for (int i = 0; i < MINE; i++) PARE_UNROLL for (int j = 0; j < MINE; j++)
+        acc[i][j] = 0;
+    for (int64_t k0 = first; k0 < end; k0 += DEPTH) {
+        const int64_t k = k0 + k_mine;
+        for (int i = 0; i < MINE; i++) {
+            const int row = line + 16 * i;
+            left[k_mine][row] = k < end && m0 + row < p.rows ? left_at(f, z, m0 + row, k) : 0;
+            right[k_mine][row] = k < end && n0 + row < p.columns ? right_at(f, z, k, n0 + row) : 0;
+        }
+        __syncthreads();
+        for (int d = 0; d < DEPTH; d++)
+            PARE_UNROLL for (int i = 0; i < MINE; i++) PARE_UNROLL for (int j = 0; j < MINE; j++)
+                acc[i][j] = fmaf(left[d][down + i], right[d][across + j], acc[i][j]);
+        __syncthreads();
+    }
+    PARE_UNROLL for (int i = 0; i < MINE; i++) PARE_UNROLL for (int j = 0; j < MINE; j++)
+    {
+        const int64_t r = m0 + down + i, c = n0 + across + j;
+        if (r >= p.rows || c >= p.columns) continue;
+        if (f.splits > 1)
+            f.part[(blockIdx.z * p.rows + r) * p.columns + c] = acc[i][j];
+        else
+            give(f, z, r, c, acc[i][j]);
+    }
+}
+
+/* The splits of dW, one after the other. */
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) join_splits(pare_cuda_conv_float f)
+{
+    const product p = product_of(f);
+    const int64_t one = p.rows * p.columns;
+    PARE_CUDA_EACH (i, f.groups * one) {
+        const int64_t z = i / one, at = i - z * one;
+        float sum = 0;
+        for (int s = 0; s < f.splits; s++) sum += f.part[(z * f.splits + s) * one + at];
+        give(f, z, at / p.columns, at % p.columns, sum);
+    }
+}
+
+extern "C" cudaError_t pare_cuda_conv_float_launch(const pare_cuda_conv_float *f,
+                                                   cudaStream_t stream)
+{
+    const product p = product_of(*f);
+    if (p.rows == 0 || p.columns == 0 || f->groups == 0) return cudaSuccess;
+    const dim3 grid((unsigned)((p.rows + TILE - 1) / TILE),
+                    (unsigned)((p.columns + TILE - 1) / TILE), (unsigned)(f->groups * f->splits));
+    SIMT_LAUNCH(conv_float_tile, grid, dim3(THREADS), 0, stream, *f);
+    if (f->splits == 1) return cudaGetLastError();
+    SIMT_LAUNCH(join_splits, pare_cuda_grid(f->groups * p.rows * p.columns), dim3(PARE_CUDA_BLOCK),
+                0, stream, *f);
+    return cudaGetLastError();
+}
