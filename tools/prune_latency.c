@@ -40,12 +40,12 @@ struct pare_prune_latency {
 };
 
 static const pare_measure_options measuring = {100, 1.0, 31}, placed_measuring = {20, 0.25, 9};
-enum { ROUNDS = 6 };
+enum { ROUNDS = 8 };
 /* Other work on the machine only ever adds: of a step's times the quickest counts, as in the table,
    of samples of whole models the quickest tenth. That the median of the pairs' ratios, what counts
    where a machine is quiet, says otherwise, is told. */
 static const double QUICKEST = 0, QUICK = 10, MEDIAN = 50;
-static const double TOLERANCE = 0.05, SEARCH_TOLERANCE = 0.03, LEAST_SAVING = 0.05;
+static const double TOLERANCE = 0.05, SEARCH_TOLERANCE = 0.015, LEAST_SAVING = 0.05;
 
 pare_status pare_prune_parse_latency(pare_ctx *ctx, const char *text, double *fraction,
                                      double *seconds)
