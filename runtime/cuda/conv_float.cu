@@ -75,23 +75,14 @@ static __host__ __device__ inline product product_of(const pare_cuda_conv_float 
     }
 }
 
-/* Where Y, or X, of group z has channel c of a position, counted over all images. */
-SIMT_INLINE int64_t y_place(const pare_cuda_conv_float &f, int64_t z, int64_t position, int64_t c)
+/* Where a picture has this channel of a position, counted over all images. */
+SIMT_INLINE int64_t place_of(const int box[3], const int64_t stride[5], int64_t position,
+                             int64_t channel)
 {
     int at[3];
-    unroll(position, f.out, at);
-    return position / ((int64_t)f.out[0] * f.out[1] * f.out[2]) * f.y_stride[0] +
-           (z * f.filters + c) * f.y_stride[1] + at[0] * f.y_stride[2] + at[1] * f.y_stride[3] +
-           at[2] * f.y_stride[4];
-}
-
-SIMT_INLINE int64_t x_place(const pare_cuda_conv_float &f, int64_t z, int64_t position, int64_t c)
-{
-    int at[3];
-    unroll(position, f.in, at);
-    return position / ((int64_t)f.in[0] * f.in[1] * f.in[2]) * f.x_stride[0] +
-           (z * f.channels + c) * f.x_stride[1] + at[0] * f.x_stride[2] + at[1] * f.x_stride[3] +
-           at[2] * f.x_stride[4];
+    unroll(position, box, at);
+    return position / ((int64_t)box[0] * box[1] * box[2]) * stride[0] + channel * stride[1] +
+           at[0] * stride[2] + at[1] * stride[3] + at[2] * stride[4];
 }
 
 /* X at channel c under tap of the window of a position of Y, counted over all images. */
@@ -115,7 +106,7 @@ SIMT_INLINE float left_at(const pare_cuda_conv_float &f, int64_t z, int64_t r, i
         unroll(r, f.in, at);
         unroll(k / f.filters, f.kernel, tap);
         return dy_met(f, z, r / ((int64_t)f.in[0] * f.in[1] * f.in[2]), at, tap, k % f.filters);
-    default: return pare_number_at(f.y, f.dtype, y_place(f, z, k, r));
+    default: return pare_number_at(f.y, f.dtype, place_of(f.out, f.y_stride, k, z * f.filters + r));
     }
 }
 
@@ -141,9 +132,9 @@ SIMT_INLINE void give(const pare_cuda_conv_float &f, int64_t z, int64_t r, int64
     switch (f.makes) {
     case PARE_CUDA_CONV_Y:
         if (f.bias) v += pare_number_at(f.bias, f.dtype, z * f.filters + c);
-        at = y_place(f, z, r, c);
+        at = place_of(f.out, f.y_stride, r, z * f.filters + c);
         break;
-    case PARE_CUDA_CONV_DX: at = x_place(f, z, r, c); break;
+    case PARE_CUDA_CONV_DX: at = place_of(f.in, f.x_stride, r, z * f.channels + c); break;
     default: unroll(c, f.kernel, tap); at = w_place(f, z, r, c / taps_of(f), tap);
     }
     pare_number_store(f.to, f.dtype, at, v);
