@@ -1,36 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: finds the command, parses its options, runs it, writes its facts. Exit status: 0
-   done, 1 failed, 2 bad usage. Data go to standard output, words to standard error. */
-#include "formats/json.h"
-#include "runtime/exec/exec.h"
-#include "tools/check_output.h"
+/* The program. Exit status: 0 done, 1 failed, 2 bad usage. Data go to standard output, words to
+   standard error. */
+#include "tools/command_line.h"
 #include "tools/commands.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A signal handler can reach nothing else. */
-static volatile int interrupted;
-
-static void on_signal(int number) { interrupted = number; }
-
-/* The first SIGINT, SIGTERM or SIGHUP asks the work to stop, which removes what it began to write;
-   a second one kills. A file over the size limit is an error of the write, not the end of the
-   program. */
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    struct sigaction hangup;
-    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* nohup ignores it */
-        sigaction(SIGHUP, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN);
-}
 
 /* Started with closed standard descriptors, a program would get their numbers for the files it
    opens, and print into them. Opened for reading, they still fail who prints. */
@@ -43,115 +19,12 @@ static void hold_descriptors(void)
         }
 }
 
-/* Names come from files: what would move a terminal's cursor or end the line is not printed. */
-static void print_line(const char *before, const char *line)
-{
-    fputs(before, stderr);
-    for (; *line; line++) fputc((unsigned char)*line < ' ' || *line == 127 ? '?' : *line, stderr);
-    fputc('\n', stderr);
-}
-
-static void on_log(void *user, pare_log_level level, const char *line)
-{
-    const pare_common *common = user;
-    bool wanted = level == PARE_LOG_WARNING || common->verbose;
-    if (wanted && !common->quiet) print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
-}
-
-static pare_status write_facts(pare_tool *tool)
-{
-    if (!tool->common->json) return PARE_OK;
-    return pare_json_write(tool->ctx, tool->facts, tool->common->json);
-}
-
-/* What was printed must have arrived (a full disk behind standard output). */
-static pare_status flush_output(pare_ctx *ctx)
-{
-    if (fflush(stdout) || ferror(stdout))
-        return PARE_FAIL(ctx, IO, "standard output: %s", strerror(errno));
-    return PARE_OK;
-}
-
-static bool has_option(const pare_command *command, const char *name)
-{
-    for (const pare_option *o = command->options; o && o->name; o++)
-        if (!strcmp(o->name, name)) return true;
-    return false;
-}
-
-/* Memory runs out anywhere; here it is known what was worked on and what would need less. */
-static pare_status finish_message(pare_tool *tool, pare_status st)
-{
-    char *message = tool->ctx->message;
-    const char *file = tool->arg_count ? tool->arg[0] : NULL;
-    if (st != PARE_MEMORY) return st;
-    if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
-    if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
-    bool gpu = tool->device && strstr(message, "GPU memory");
-    size_t n = strlen(message);
-    snprintf(message + n, sizeof tool->ctx->message - n, "; %s, or use %s%s",
-             gpu ? tool->common->memory_limit ? "raise --memory-limit" : "free some of the GPU's"
-                 : "free some memory",
-             has_option(tool->command, "batch")    ? "a smaller --batch or "
-             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes or "
-                                                   : "",
-             gpu ? "--device cpu" : "fewer --threads");
-    return st;
-}
-
-static pare_status run_command(pare_tool *tool, const void *options)
-{
-    const char *device = tool->common->device;
-    pare_status st = device ? pare_device_check(tool->ctx, device) : PARE_OK;
-    if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", device);
-    PARE_TRY(pare_check_outputs(tool, options));
-    PARE_TRY(tool->command->run(tool, options));
-    PARE_TRY(flush_output(tool->ctx));
-    return write_facts(tool);
-}
-
-static pare_status run_words(pare_ctx *ctx, char *const *words, int count)
-{
-    const pare_command *command;
-    int used;
-    PARE_TRY(pare_command_find(ctx, &command, words, count, &used));
-    pare_tool tool = {.ctx = ctx, .command = command};
-    pare_arena_init(&tool.arena, ctx);
-    pare_list arguments;
-    void *options = pare_alloc(ctx, 1, command->size);
-    pare_status st = PARE_MEMORY;
-    if (!options) goto done;
-    st = pare_options_parse(&tool.arena, command, options, &arguments, words + used, count - used);
-    if (st != PARE_OK) goto done;
-    tool.common = options;
-    ctx->log_user = options;
-    ctx->log = on_log;
-    if (tool.common->help) {
-        pare_help_print(stdout, command);
-        st = flush_output(ctx);
-        goto done;
-    }
-    tool.arg = arguments.item;
-    tool.arg_count = arguments.count;
-    tool.facts = json_pack("{s:i, s:s, s:s}", "schema", 1, "command", command->name, "version",
-                           PARE_VERSION);
-    st = finish_message(&tool, run_command(&tool, options));
-done:
-    pare_device_close(tool.device);
-    json_decref(tool.facts);
-    pare_arena_free(&tool.arena);
-    ctx->log = NULL;
-    pare_free(options);
-    return st;
-}
-
 int main(int argc, char **argv)
 {
     pare_ctx ctx;
     hold_descriptors();
     pare_ctx_init(&ctx);
-    ctx.interrupted = &interrupted;
-    catch_signals();
+    ctx.interrupted = pare_catch_signals();
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         pare_help_overview(argc < 2 ? stderr : stdout);
@@ -161,7 +34,8 @@ int main(int argc, char **argv)
     bool asked = argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"));
     if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
         return asked ? 0 : 2;
-    pare_status st = run_words(&ctx, argv + 1, argc - 1);
-    if (st != PARE_OK) print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
+    pare_status st = pare_run_words(&ctx, argv + 1, argc - 1);
+    if (st != PARE_OK)
+        pare_print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);
 }
