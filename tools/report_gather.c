@@ -2,6 +2,7 @@
 #include "tools/report_gather.h"
 
 #include "tools/report.h"
+#include "tools/report_index.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,40 +15,26 @@ static const char *text_of(const json_t *json, const char *key)
 
 /* --- models --- */
 
-/* The same file content; of facts without hashes the same name. */
-static bool same_model(const json_t *a, const json_t *b)
-{
-    const char *x = text_of(a, "hash"), *y = text_of(b, "hash");
-    if (x && *x && y && *y) return !strcmp(x, y);
-    x = text_of(a, "file"), y = text_of(b, "file");
-    return x && y && !strcmp(x, y);
-}
-
-static json_t *find_model(const json_t *comparisons, const json_t *like)
-{
-    size_t i, k;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-    {
-        if (same_model(model, like)) return model;
-    }
-    return NULL;
-}
+/* What is gathered. */
+typedef struct gathering {
+    json_t *comparisons;
+    pare_report_index index;
+} gathering;
 
 /* A comparison of models (stolen) that some facts are about. */
-static json_t *add_comparison(json_t *comparisons, const json_t *facts, const json_t *body,
-                              json_t *models)
+static json_t *add_comparison(gathering *g, const json_t *facts, const json_t *body, json_t *models)
 {
     static const char *const keys[] = {"data", "device", "held_out"};
-    json_t *one = json_object();
+    json_t *one = json_object(), *model;
+    size_t k;
     json_object_set(one, "command", json_object_get(facts, "command"));
     json_object_set(one, "version", json_object_get(facts, "version"));
     for (int i = 0; i < 3; i++)
         if (json_object_get(body, keys[i]))
             json_object_set(one, keys[i], json_object_get(body, keys[i]));
     json_object_set_new(one, "models", models);
-    json_array_append_new(comparisons, one);
+    json_array_append_new(g->comparisons, one);
+    json_array_foreach(models, k, model) pare_report_index_add(&g->index, model);
     return one;
 }
 
@@ -61,29 +48,71 @@ static json_t *copies(const json_t *models)
 
 /* --- what each command says --- */
 
-static void take_compared(json_t *comparisons, const json_t *facts)
+static bool holds(const gathering *g, const json_t *models, const json_t *model)
+{
+    size_t i;
+    json_t *one;
+    if (!pare_report_index_find(&g->index, model)) return false; /* as a rule */
+    json_array_foreach((json_t *)models, i, one)
+    {
+        if (json_equal(one, model)) return true;
+    }
+    return false;
+}
+
+/* More models that were compared with the first of a comparison. Readings of a GPU's meter are of
+   one run: of several none stands for all. */
+static void join(gathering *g, json_t *comparison, const json_t *body)
+{
+    json_t *models = json_object_get(comparison, "models"), *one, *copy;
+    const json_t *device = json_object_get(comparison, "device");
+    size_t i;
+    json_array_foreach(json_object_get(body, "models"), i, one)
+    {
+        if (!i) json_object_update_missing(json_array_get(models, 0), one);
+        if (!i || holds(g, models, one)) continue;
+        json_array_append_new(models, copy = json_copy(one));
+        pare_report_index_add(&g->index, copy);
+    }
+    if (json_equal(device, json_object_get(body, "device"))) return;
+    copy = json_copy((json_t *)device);
+    json_object_set_new(copy, "vitals", json_null());
+    json_object_set_new(comparison, "device", copy);
+}
+
+static bool is_command(const json_t *facts, const char *name)
+{
+    const char *command = text_of(facts, "command");
+    return command && !strcmp(command, name);
+}
+
+static void take_compared(gathering *g, const json_t *facts)
 {
     const json_t *compared = json_object_get(facts, "compared");
     const json_t *body = compared ? compared : facts;
-    add_comparison(comparisons, facts, body, copies(json_object_get(body, "models")));
+    json_t *same = is_command(facts, "validate") ? pare_report_index_same(&g->index, facts) : NULL;
+    if (same)
+        join(g, same, body);
+    else
+        same = add_comparison(g, facts, body, copies(json_object_get(body, "models")));
+    if (is_command(facts, "validate")) pare_report_index_keep(&g->index, facts, same);
 }
 
 /* Models that were made from one another: those not known yet, the first in front of them. */
-static void take_made(json_t *comparisons, const json_t *facts, const json_t *first,
-                      const json_t *made)
+static void take_made(gathering *g, const json_t *facts, const json_t *first, const json_t *made)
 {
     json_t *models = json_array(), *one;
     size_t i;
     json_array_foreach((json_t *)made, i, one)
     {
-        if (!find_model(comparisons, one)) json_array_append_new(models, json_copy(one));
+        if (!pare_report_index_find(&g->index, one)) json_array_append_new(models, json_copy(one));
     }
     if (!json_array_size(models)) {
         json_decref(models);
         return;
     }
     if (first) json_array_insert_new(models, 0, json_copy((json_t *)first));
-    add_comparison(comparisons, facts, facts, models);
+    add_comparison(g, facts, facts, models);
 }
 
 /* file, hash, bytes and precision of rows that hold more. */
@@ -103,14 +132,14 @@ static json_t *files_of(const json_t *rows)
     return list;
 }
 
-static void take_pruned(json_t *comparisons, const json_t *facts)
+static void take_pruned(gathering *g, const json_t *facts)
 {
     const json_t *rows = json_object_get(facts, "smaller");
     json_t *files = files_of(rows ? rows : json_object_get(facts, "sparse")), *file;
     size_t i;
     json_array_foreach(files, i, file)
         json_object_set_new(file, "made", json_string("pruned or tuned"));
-    take_made(comparisons, facts, json_object_get(facts, "model"), files);
+    take_made(g, facts, json_object_get(facts, "model"), files);
     json_decref(files);
 }
 
@@ -122,27 +151,29 @@ static const char *made_of(const json_t *model)
 }
 
 /* quantize's or distill's result, with what it was made from. */
-static void take_output(json_t *comparisons, const json_t *facts, const char *from)
+static void take_output(gathering *g, const json_t *facts, const char *from)
 {
     const json_t *first = json_object_get(facts, from);
-    const json_t *known = find_model(comparisons, first);
+    const json_t *known = pare_report_index_find(&g->index, first);
     const bool tuned =
         strcmp(from, "model") != 0 || (known && !strcmp(made_of(known), "pruned or tuned"));
     json_t *made = json_pack("[o]", json_copy(json_object_get(facts, "output")));
     json_object_set_new(json_array_get(made, 0), "made",
                         json_string(tuned ? "pruned or tuned" : "calibrated only"));
-    take_made(comparisons, facts, first, made);
+    take_made(g, facts, first, made);
     json_decref(made);
 }
 
 /* What is said of one model: to the model that is there, else as one of its own. */
-static void take_model(json_t *comparisons, const json_t *facts, json_t *said)
+static void take_model(gathering *g, const json_t *facts, json_t *said)
 {
-    json_t *model = find_model(comparisons, said);
-    if (model)
+    json_t *model = pare_report_index_find(&g->index, said);
+    if (model) {
+        const bool nameless = !text_of(model, "hash");
         json_object_update_missing(model, said);
-    else
-        add_comparison(comparisons, facts, facts, json_pack("[O]", said));
+        if (nameless) pare_report_index_add(&g->index, model);
+    } else
+        add_comparison(g, facts, facts, json_pack("[O]", said));
     json_decref(said);
 }
 
@@ -169,39 +200,32 @@ static json_t *inspect_model(const json_t *facts)
     return said;
 }
 
-static bool is_command(const json_t *facts, const char *name)
-{
-    const char *command = text_of(facts, "command");
-    return command && !strcmp(command, name);
-}
-
 /* Models that were compared come first: what the others say goes to them. */
-static void take_first(json_t *comparisons, const json_t *facts)
+static void take_first(gathering *g, const json_t *facts)
 {
     size_t i;
     json_t *one;
     if (is_command(facts, "validate") ||
         (is_command(facts, "prune") && json_object_get(facts, "compared")))
-        take_compared(comparisons, facts);
+        take_compared(g, facts);
     if (is_command(facts, "report"))
-        json_array_foreach(json_object_get(facts, "comparisons"), i, one)
-            take_compared(comparisons, one);
+        json_array_foreach(json_object_get(facts, "comparisons"), i, one) take_compared(g, one);
 }
 
-static void take_rest(json_t *comparisons, const json_t *facts)
+static void take_rest(gathering *g, const json_t *facts)
 {
     if (is_command(facts, "prune") && !json_object_get(facts, "compared"))
-        take_pruned(comparisons, facts);
+        take_pruned(g, facts);
     else if (is_command(facts, "quantize"))
-        take_output(comparisons, facts, "model");
+        take_output(g, facts, "model");
     else if (is_command(facts, "distill"))
-        take_output(comparisons, facts, "teacher");
+        take_output(g, facts, "teacher");
     else if (is_command(facts, "bench"))
-        take_model(comparisons, facts, bench_model(facts));
+        take_model(g, facts, bench_model(facts));
     else if (is_command(facts, "inspect"))
-        take_model(comparisons, facts, inspect_model(facts));
+        take_model(g, facts, inspect_model(facts));
     else if (is_command(facts, "profile"))
-        take_model(comparisons, facts,
+        take_model(g, facts,
                    json_pack("{s:O, s:O}", "file", json_object_get(facts, "model"), "steps",
                              json_object_get(facts, "steps")));
 }
@@ -239,16 +263,19 @@ typedef struct candidate {
     json_t *model;
     const char *data;
     pare_report_point at;
+    size_t place;
 } candidate;
 
-/* By data set, then from the quickest on, the better first among equals. */
+/* By data set, then from the quickest on, the better first among equals, then in the
+   order of the facts. */
 static int by_data_and_time(const void *x, const void *y)
 {
     const candidate *a = x, *b = y;
     const int data = strcmp(a->data, b->data);
     if (data) return data;
     if (a->at.ms != b->at.ms) return a->at.ms < b->at.ms ? -1 : 1;
-    return a->at.y != b->at.y ? (a->at.y > b->at.y ? -1 : 1) : 0;
+    if (a->at.y != b->at.y) return a->at.y > b->at.y ? -1 : 1;
+    return a->place < b->place ? -1 : 1;
 }
 
 static size_t collect(const json_t *comparisons, bool labels, candidate *out)
@@ -261,7 +288,7 @@ static size_t collect(const json_t *comparisons, bool labels, candidate *out)
         const char *data = text_of(json_object_get(one, "data"), "file");
         const pare_report_point at = pare_report_point_of(model, labels);
         if (!(at.ms > 0) || !isfinite(at.y)) continue;
-        if (out) out[n] = (candidate){model, data ? data : "", at};
+        if (out) out[n] = (candidate){model, data ? data : "", at, n};
         n++;
     }
     return n;
@@ -314,11 +341,13 @@ static void put_sqnr(const json_t *ranges, json_t *steps)
 }
 
 /* From calibrate to its model, from quantize to its result. */
-static void take_ranges(const json_t *comparisons, const json_t *facts)
+static void take_ranges(const gathering *g, const json_t *facts)
 {
     const json_t *ranges = json_object_get(facts, "ranges");
-    json_t *model = ranges ? find_model(comparisons, json_object_get(facts, "output")) : NULL;
-    if (ranges && !model) model = find_model(comparisons, json_object_get(facts, "model"));
+    json_t *model =
+        ranges ? pare_report_index_find(&g->index, json_object_get(facts, "output")) : NULL;
+    if (ranges && !model)
+        model = pare_report_index_find(&g->index, json_object_get(facts, "model"));
     const json_t *steps = json_object_get(model, "steps");
     if (!steps) return;
     json_t *own = json_deep_copy(steps); /* the facts stay as they were read */
@@ -328,13 +357,16 @@ static void take_ranges(const json_t *comparisons, const json_t *facts)
 
 json_t *pare_report_gather(const json_t *facts)
 {
-    json_t *comparisons = json_array(), *one;
+    gathering g = {.comparisons = json_array()};
+    json_t *one;
     size_t i;
-    json_array_foreach((json_t *)facts, i, one) take_first(comparisons, one);
-    json_array_foreach((json_t *)facts, i, one) take_rest(comparisons, one);
-    json_array_foreach((json_t *)facts, i, one) take_ranges(comparisons, one);
-    mark_made(comparisons);
-    mark_front(comparisons, true);
-    if (!collect(comparisons, true, NULL)) mark_front(comparisons, false);
-    return comparisons;
+    pare_report_index_init(&g.index);
+    json_array_foreach((json_t *)facts, i, one) take_first(&g, one);
+    json_array_foreach((json_t *)facts, i, one) take_rest(&g, one);
+    json_array_foreach((json_t *)facts, i, one) take_ranges(&g, one);
+    pare_report_index_clear(&g.index);
+    mark_made(g.comparisons);
+    mark_front(g.comparisons, true);
+    if (!collect(g.comparisons, true, NULL)) mark_front(g.comparisons, false);
+    return g.comparisons;
 }
