@@ -4,6 +4,7 @@
 #include "tools/table.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -156,8 +157,7 @@ static pare_status parse_number(pare_ctx *ctx, const pare_command *command, cons
 
 /* Decimal and binary units, in any case; a bare number is refused, for it could be either of bytes
    and of MB. */
-static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const pare_option *o,
-                               const char *text, int64_t *out)
+double pare_bytes_parse(const char *text)
 {
     static const struct {
         const char *name;
@@ -165,9 +165,16 @@ static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const
     } unit[] = {{"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char *end;
-    double value = strtod(text, &end), bytes = 0;
+    double value = strtod(text, &end);
     for (size_t i = 0; end != text && i < sizeof unit / sizeof *unit; i++)
-        if (!strcasecmp(end, unit[i].name)) bytes = value * unit[i].bytes;
+        if (!strcasecmp(end, unit[i].name)) return value * unit[i].bytes;
+    return NAN;
+}
+
+static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+                               const char *text, int64_t *out)
+{
+    double bytes = pare_bytes_parse(text);
     if (!(bytes >= o->low && bytes <= o->high)) {
         char low[32], high[32];
         return PARE_FAIL(ctx, USAGE,
@@ -211,22 +218,24 @@ static pare_status set(pare_arena *arena, const pare_command *command, const par
 
 /* --- words --- */
 
+const pare_option *pare_option_find(const pare_command *command, const char *word,
+                                    const char **value)
+{
+    const pare_option *o;
+    const bool whole = word[1] == '-';
+    const char *name = whole ? word + 2 : NULL;
+    const size_t n = whole ? strcspn(name, "=") : 0;
+    *value = whole ? name[n] ? name + n + 1 : NULL : word[2] ? word + 2 : NULL;
+    o = find_in(command->options, name, n, whole ? 0 : word[1]);
+    return o ? o : find_in(pare_common_options, name, n, whole ? 0 : word[1]);
+}
+
 /* One option with its value, which stands in the same word or is the next one; *i moves along. */
 static pare_status take(pare_arena *arena, const pare_command *command, void *options,
                         char *const *words, int count, int *i)
 {
-    const char *word = words[*i], *value = NULL;
-    const pare_option *o;
-    if (word[1] == '-') {
-        size_t n = strcspn(word + 2, "=");
-        value = word[2 + n] ? word + 3 + n : NULL;
-        o = find_in(command->options, word + 2, n, 0);
-        if (!o) o = find_in(pare_common_options, word + 2, n, 0);
-    } else {
-        value = word[2] ? word + 2 : NULL;
-        o = find_in(command->options, NULL, 0, word[1]);
-        if (!o) o = find_in(pare_common_options, NULL, 0, word[1]);
-    }
+    const char *word = words[*i], *value;
+    const pare_option *o = pare_option_find(command, word, &value);
     if (!o) return unknown(arena->ctx, command, word);
     if (o->kind == PARE_OPTION_FLAG && value)
         return PARE_FAIL(arena->ctx, USAGE, "%s: --%s takes no value", command->name, o->name);

@@ -104,6 +104,14 @@ PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_comm
                                               void *options, pare_list *arguments,
                                               char *const *words, int count);
 
+/* The row of an option's word: "--name", "--name=value", "-n", "-nvalue"; *value is what stands
+   behind it in the word, or NULL. NULL where the command has no such option. */
+const pare_option *pare_option_find(const pare_command *command, const char *word,
+                                    const char **value);
+
+/* A size with its unit, "2GB" or "512MiB", in bytes; NAN where it is none. */
+double pare_bytes_parse(const char *text);
+
 void pare_help_print(FILE *file, const pare_command *command);
 void pare_help_overview(FILE *file);
 /* The commands that begin with this word ("data"); prints nothing and is false without any. */

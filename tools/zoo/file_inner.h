@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What file.c, models.c and step.c share. */
+#ifndef PARE_TOOLS_ZOO_FILE_INNER_H
+#define PARE_TOOLS_ZOO_FILE_INNER_H
+
+#include "tools/zoo/file.h"
+#include "tools/zoo/yaml.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A zoo's file while it is read. */
+typedef struct pare_zoo_reader {
+    pare_arena *arena;
+    const char *path;
+    const char *folder; /* of path, with its '/'; "" where it names none */
+    const pare_zoo_text *text;
+    const pare_yaml *lines;
+} pare_zoo_reader;
+
+/* A path that stands in the file, seen from where pare was started; it never begins with '-'. In
+   the arena, NULL with the message set. */
+const char *pare_zoo_path(const pare_zoo_reader *reader, const char *path);
+
+/* PARE_INPUT where there is no such file. */
+PARE_NODISCARD pare_status pare_zoo_need_file(const pare_zoo_reader *reader, int line,
+                                              const char *key, const char *path);
+
+/* The models of all patterns, with their names (models.c). */
+PARE_NODISCARD pare_status pare_zoo_read_models(const pare_zoo_reader *reader, pare_zoo *zoo);
+
+/* One step (step.c). */
+PARE_NODISCARD pare_status pare_zoo_read_step(const pare_zoo_reader *reader, pare_zoo_step *out,
+                                              const char *text, int line);
+
+/* Can the step do without data? It must have them where it measures something. */
+bool pare_zoo_step_needs_data(const pare_zoo_step *step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

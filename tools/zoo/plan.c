@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/zoo/plan.h"
+
+#include "runtime/base/version.h"
+#include "runtime/cpu/isa.h"
+#include "tools/zoo/key.h"
+#include "tools/zoo/words.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The plan while it is made. */
+typedef struct maker {
+    pare_arena *arena;
+    const pare_zoo *zoo;
+    pare_zoo_plan_options o;
+    const char *out; /* without '/' at its end */
+    pare_zoo_plan *plan;
+    pare_zoo_keys keys;
+    int *slot; /* hash table of nodes by key: place + 1, 0 where empty */
+    size_t slots;
+    int *task_nodes; /* of all tasks, one behind the other */
+} maker;
+
+/* The slot that holds the node of a key, or is to hold it. */
+static int *slot_of(const maker *m, pare_hash key, const char *text)
+{
+    size_t i = (size_t)key.low & (m->slots - 1);
+    while (m->slot[i] && strcmp(m->plan->nodes[m->slot[i] - 1].key, text) != 0)
+        i = (i + 1) & (m->slots - 1);
+    return &m->slot[i];
+}
+
+static const char *in_folder(maker *m, const pare_zoo_node *node, const char *name)
+{
+    return pare_arena_printf(m->arena, "%s/%s", node->folder, name);
+}
+
+/* --- words --- */
+
+static void common_words(const maker *m, pare_zoo_words *w, const pare_zoo_node *node)
+{
+    pare_zoo_words_add(w, "--json", node->facts);
+    if (m->o.device) pare_zoo_words_add(w, "--device", m->o.device);
+    /* latency of a validation is that of one thread, as long as nobody says more */
+    if (!m->o.threads || (node->alone && !node->output)) return;
+    pare_zoo_words_add(w, "--threads",
+                       pare_arena_printf(m->arena, "%lld", (long long)m->o.threads));
+}
+
+/* What the step's author wrote stands last, behind it nothing of ours: a "--" of his ends options.
+ */
+static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step *step,
+                              const char *input)
+{
+    const pare_zoo_model *model = &m->zoo->models[node->model];
+    const bool distills = !strcmp(node->verb, "distill");
+    pare_zoo_words w = {.arena = m->arena};
+    pare_zoo_words_add(&w, node->verb, distills ? NULL : input);
+    if (distills) {
+        pare_zoo_words_add(&w, "--teacher", model->file);
+        pare_zoo_words_add(&w, "--student", input);
+        pare_zoo_words_add(&w, "--checkpoint", node->folder);
+        pare_zoo_words_add(&w, "--resume", NULL);
+    }
+    pare_zoo_words_add(&w, "-o", node->output);
+    if (step->takes_data && model->data) pare_zoo_words_add(&w, "--data", model->data);
+    if (m->o.cache && step->times) pare_zoo_words_add(&w, "--cache", m->o.cache);
+    common_words(m, &w, node);
+    for (int i = 0; i < step->option_count; i++)
+        pare_zoo_words_add(&w, pare_arena_printf(m->arena, "--%s", step->options[i].row->name),
+                           step->options[i].value);
+    return pare_zoo_words_end(&w, &node->words, &node->word_count);
+}
+
+static pare_status judge_words(maker *m, pare_zoo_node *node, const char *variant)
+{
+    const pare_zoo_model *model = &m->zoo->models[node->model];
+    pare_zoo_words w = {.arena = m->arena};
+    pare_zoo_words_add(&w, node->verb, model->file);
+    pare_zoo_words_add(&w, variant, NULL);
+    pare_zoo_words_add(&w, "--data", model->test);
+    if (m->zoo->samples > 0)
+        pare_zoo_words_add(&w, "--samples",
+                           pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
+    if (m->zoo->latency) pare_zoo_words_add(&w, "--latency", NULL);
+    common_words(m, &w, node);
+    return pare_zoo_words_end(&w, &node->words, &node->word_count);
+}
+
+/* --- nodes --- */
+
+/* The node of a key: made where the plan has none yet, then *fresh. */
+static pare_status need_node(maker *m, pare_hash key, int parent, const pare_zoo_task *task,
+                             const char *verb, bool writes, int *out, bool *fresh)
+{
+    char text[33];
+    pare_hash_text(key, text);
+    int *slot = slot_of(m, key, text);
+    *fresh = !*slot;
+    if (*fresh) *slot = ++m->plan->node_count;
+    *out = *slot - 1;
+    if (!*fresh) return PARE_OK;
+    pare_zoo_node *node = &m->plan->nodes[*out];
+    *node = (pare_zoo_node){
+        .parent = parent, .model = task->model, .variant = task->variant, .verb = verb};
+    memcpy(node->key, text, sizeof text);
+    node->folder = pare_arena_printf(m->arena, "%s/steps/%s", m->out, text);
+    if (!node->folder) return PARE_MEMORY;
+    node->facts = in_folder(m, node, "facts.json");
+    node->log = in_folder(m, node, "log.txt");
+    node->output = writes ? in_folder(m, node, "model.onnx") : NULL;
+    return node->facts && node->log && (node->output || !writes) ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_status add_step(maker *m, const pare_zoo_task *task, const pare_zoo_step *step,
+                            pare_hash *key, int *at)
+{
+    const pare_zoo_model *model = &m->zoo->models[task->model];
+    const char *input = *at < 0 ? model->file : m->plan->nodes[*at].output;
+    bool fresh;
+    PARE_TRY(pare_zoo_key_step(&m->keys, key, step, model));
+    PARE_TRY(need_node(m, *key, *at, task, step->command->name, true, at, &fresh));
+    if (!fresh) return PARE_OK;
+    pare_zoo_node *node = &m->plan->nodes[*at];
+    node->alone = step->times;
+    return step_words(m, node, step, input);
+}
+
+static pare_status add_judgement(maker *m, const pare_zoo_task *task, pare_hash *key, int *at)
+{
+    bool fresh;
+    PARE_TRY(pare_zoo_key_judge(&m->keys, key, m->zoo, &m->zoo->models[task->model]));
+    PARE_TRY(need_node(m, *key, *at, task, "validate", false, at, &fresh));
+    if (!fresh) return PARE_OK;
+    pare_zoo_node *node = &m->plan->nodes[*at];
+    node->alone = m->zoo->latency;
+    return judge_words(m, node, task->link);
+}
+
+static pare_status add_task(maker *m, int model, int variant, pare_hash key)
+{
+    const pare_zoo_variant *v = &m->zoo->variants[variant];
+    pare_zoo_task *task = &m->plan->tasks[m->plan->task_count++];
+    *task = (pare_zoo_task){.model = model, .variant = variant, .nodes = m->task_nodes};
+    task->link = pare_arena_printf(m->arena, "%s/models/%s.%s.onnx", m->out,
+                                   m->zoo->models[model].name, v->name);
+    if (!task->link) return PARE_MEMORY;
+    int at = -1;
+    for (int i = 0; i < v->step_count; i++) {
+        PARE_TRY(add_step(m, task, &v->steps[i], &key, &at));
+        *m->task_nodes++ = at;
+    }
+    PARE_TRY(add_judgement(m, task, &key, &at));
+    *m->task_nodes++ = at;
+    task->node_count = v->step_count + 1;
+    return PARE_OK;
+}
+
+/* --- the plan --- */
+
+static int by_link(const void *a, const void *b)
+{
+    return strcmp((*(const pare_zoo_task *const *)a)->link,
+                  (*(const pare_zoo_task *const *)b)->link);
+}
+
+/* "a.b" with variant "c" and "a" with variant "b.c" would be one file. */
+static pare_status check_links(const maker *m)
+{
+    const int n = m->plan->task_count;
+    const pare_zoo_task **list = pare_arena_alloc(m->arena, (size_t)n, sizeof *list);
+    if (!list) return PARE_MEMORY;
+    for (int i = 0; i < n; i++) list[i] = &m->plan->tasks[i];
+    qsort(list, (size_t)n, sizeof *list, by_link);
+    for (int i = 1; i < n; i++)
+        if (!strcmp(list[i - 1]->link, list[i]->link))
+            return PARE_FAIL(m->arena->ctx, INPUT,
+                             "%s: %s and %s with their variants '%s' and '%s' would both be %s",
+                             m->zoo->file, m->zoo->models[list[i - 1]->model].file,
+                             m->zoo->models[list[i]->model].file,
+                             m->zoo->variants[list[i - 1]->variant].name,
+                             m->zoo->variants[list[i]->variant].name, list[i]->link);
+    return PARE_OK;
+}
+
+static pare_status reserve(maker *m)
+{
+    const pare_zoo *zoo = m->zoo;
+    size_t steps = 0, models = (size_t)zoo->model_count, variants = (size_t)zoo->variant_count;
+    for (int i = 0; i < zoo->variant_count; i++) steps += (size_t)zoo->variants[i].step_count + 1;
+    const size_t nodes = models * steps;
+    for (m->slots = 16; m->slots < 2 * nodes;) m->slots *= 2;
+    m->plan = pare_arena_alloc(m->arena, 1, sizeof *m->plan);
+    m->slot = pare_arena_alloc(m->arena, m->slots, sizeof *m->slot);
+    m->task_nodes = pare_arena_alloc(m->arena, nodes, sizeof *m->task_nodes);
+    if (!m->plan || !m->slot || !m->task_nodes) return PARE_MEMORY;
+    m->plan->nodes = pare_arena_alloc(m->arena, nodes, sizeof *m->plan->nodes);
+    m->plan->tasks = pare_arena_alloc(m->arena, models * variants, sizeof *m->plan->tasks);
+    return m->plan->nodes && m->plan->tasks ? PARE_OK : PARE_MEMORY;
+}
+
+static const char *isa_name(void)
+{
+    switch (pare_cpu_isa()) {
+    case PARE_ISA_PORTABLE: return "portable";
+    case PARE_ISA_AVX2: return "avx2";
+    case PARE_ISA_AVX512: return "avx512";
+    case PARE_ISA_VNNI: return "vnni";
+    }
+    return "";
+}
+
+pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const pare_zoo *zoo,
+                               const pare_zoo_plan_options *options)
+{
+    maker m = {.arena = arena, .zoo = zoo, .o = *options};
+    size_t n = strlen(options->out);
+    while (n > 1 && options->out[n - 1] == '/') n--;
+    m.out =
+        pare_arena_printf(arena, "%s%.*s", *options->out == '-' ? "./" : "", (int)n, options->out);
+    if (!m.out) return PARE_MEMORY;
+    m.keys = (pare_zoo_keys){.arena = arena,
+                             .version = options->version ? options->version : PARE_VERSION,
+                             .isa = isa_name(),
+                             .machine = options->machine ? options->machine : "cpu"};
+    PARE_TRY(reserve(&m));
+    for (int i = 0; i < zoo->model_count; i++) {
+        pare_hash key;
+        PARE_TRY(pare_zoo_key_model(&m.keys, &key, zoo->models[i].file));
+        for (int j = 0; j < zoo->variant_count; j++) PARE_TRY(add_task(&m, i, j, key));
+    }
+    PARE_TRY(check_links(&m));
+    *out = m.plan;
+    return PARE_OK;
+}
