@@ -60,6 +60,16 @@ check fp16 $distill --steps 8 -o fp16.onnx --device cuda --precision fp16 --log 
 check fp16_scale grep -q '"loss_scale":32768.0,"skipped":1' fp16.jsonl
 check fp16_learns sh -c 'sed -n "s/.*held_out\":{\"loss\":\([^,]*\).*/\1/p" fp16.jsonl |
     awk "NR == 1 { before = \$1 } END { exit !(\$1 > 0 && \$1 < before / 2) }"'
+# integers trained: the held-out loss of the last step, which the calibrated start need not lose to
+qat="$distill --student $zoo/mlp.onnx --qat int8 --qat-samples 8 --lr 0.0003"
+last() { sed -n 's/.*held_out":{"loss":\([^,]*\).*/"after":{"loss":\1}/p' "$1" | tail -1 >"$1.last"; }
+check qat_cpu $qat -o qat.cpu.onnx --log qat.cpu.jsonl --device cpu
+check qat_cuda $qat -o qat.cuda.onnx --log qat.cuda.jsonl --device cuda
+cp out said
+check qat_not_on_the_cpu sh -c '! grep -q "on the CPU" said'
+last qat.cpu.jsonl
+last qat.cuda.jsonl
+check qat_near_the_cpu near qat.cuda.jsonl.last qat.cpu.jsonl.last 1e-4
 check prune_distill "$pare" prune "$zoo/mlp.onnx" -o tuned.onnx --macs 0.5 --data train.h5 \
     --range 0:200 --distill-epochs 0.1 --distill-batch 8 --device cuda
 exit $status
