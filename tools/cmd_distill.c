@@ -99,8 +99,9 @@ typedef struct job {
     pare_distill_result result;
 } job;
 
-static pare_status check(pare_tool *tool, const distill_options *o)
+static pare_status check(pare_tool *tool, const void *options)
 {
+    const distill_options *o = options;
     PARE_TRY(pare_need_option(tool, o->teacher, "--teacher T.onnx", "the model to learn from"));
     PARE_TRY(pare_need_option(tool, o->student, "--student S.onnx", "the model that learns"));
     PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
@@ -310,5 +311,6 @@ const pare_command pare_command_distill = {
     .options = table,
     .size = sizeof(distill_options),
     .defaults = &defaults,
+    .check = check,
     .run = run,
 };

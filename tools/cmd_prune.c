@@ -140,7 +140,7 @@ static pare_status check_distill(pare_tool *tool, const pare_prune_options *o)
     return PARE_OK;
 }
 
-static pare_status prune_weights(pare_tool *tool, const pare_prune_options *o)
+static pare_status check_weights(pare_tool *tool, const pare_prune_options *o)
 {
     static const char *const of_channels[] = {"min-channels", "round", "outputs", "cache", NULL};
     static const char *const of_nm[] = {"scope", "sweep", "steps", NULL};
@@ -152,8 +152,7 @@ static pare_status prune_weights(pare_tool *tool, const pare_prune_options *o)
     if (!(o->distill_epochs > 0))
         PARE_TRY(
             pare_refuse_options(tool, "with --sparsity without --distill-epochs", of_training));
-    PARE_TRY(check_data(tool, o));
-    return pare_prune_weights(tool, o);
+    return check_data(tool, o);
 }
 
 static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
@@ -185,15 +184,21 @@ static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
                      o->report);
 }
 
-static pare_status run(pare_tool *tool, const void *options)
+static pare_status check(pare_tool *tool, const void *options)
 {
     const pare_prune_options *o = options;
     if (!o->advise) PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(check_target(tool, o));
     PARE_TRY(check_report(tool, o));
     PARE_TRY(check_distill(tool, o));
-    if (o->sparsity >= 0 || o->nm) return prune_weights(tool, o);
-    PARE_TRY(check_channels(tool, o));
+    return o->sparsity >= 0 || o->nm ? check_weights(tool, o) : check_channels(tool, o);
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const pare_prune_options *o = options;
+    PARE_TRY(check(tool, o));
+    if (o->sparsity >= 0 || o->nm) return pare_prune_weights(tool, o);
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
     return pare_prune_structured(tool, o);
 }
@@ -219,5 +224,6 @@ const pare_command pare_command_prune = {
     .options = table,
     .size = sizeof(pare_prune_options),
     .defaults = &defaults,
+    .check = check,
     .run = run,
 };

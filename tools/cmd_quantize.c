@@ -160,13 +160,20 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     return report(tool, o, &facts, bytes, hash);
 }
 
+static pare_status check(pare_tool *tool, const void *options)
+{
+    pare_quant_options quant;
+    PARE_TRY(check_options(tool, options));
+    PARE_TRY(check_unused(tool, options));
+    return quant_options(tool, options, &quant);
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const quantize_options *o = options;
     pare_quant_options quant;
     pare_model *model = NULL;
-    PARE_TRY(check_options(tool, o));
-    PARE_TRY(check_unused(tool, o));
+    PARE_TRY(check(tool, o));
     PARE_TRY(quant_options(tool, o, &quant));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = convert(tool, o, model, &quant);
@@ -189,5 +196,6 @@ const pare_command pare_command_quantize = {
     .options = table,
     .size = sizeof(quantize_options),
     .defaults = &defaults,
+    .check = check,
     .run = run,
 };

@@ -65,6 +65,9 @@ typedef struct pare_command {
     const pare_option *options;
     size_t size;          /* of its options, which begin with pare_common */
     const void *defaults; /* of that size, or NULL: zeros */
+    /* Options that exclude each other, and what is missing: run begins with it. It opens nothing.
+       NULL: this command has none */
+    pare_status (*check)(pare_tool *tool, const void *options);
     pare_status (*run)(pare_tool *tool, const void *options);
 } pare_command;
 

@@ -113,22 +113,29 @@ static pare_status refuse_twice(const gathered *m, found **list)
     return PARE_OK;
 }
 
+/* Of `count` that share a name, those that have the most parts of their paths in it get one more,
+ * so that "b-x.onnx" stays what it is and "b/x.onnx" gives way. False: no path has more. */
+static bool grow(const gathered *m, found **list, size_t count, const bool *all)
+{
+    int most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!all[list[i] - m->item] && list[i]->parts > most) most = list[i]->parts;
+    for (size_t i = 0; i < count; i++)
+        if (!all[list[i] - m->item] && list[i]->parts == most) list[i]->parts++;
+    return most > 0;
+}
+
 /* Gives longer names to those that share one; *again: there were such. */
 static pare_status part(const gathered *m, found **list, const bool *all, bool *again)
 {
     *again = false;
     qsort(list, m->count, sizeof *list, by_name);
     for (size_t i = 0, next; i < m->count; i = next) {
-        bool grew = false;
         for (next = i + 1; next < m->count; next++)
             if (strcmp(list[next]->model.name, list[i]->model.name) != 0) break;
         if (next == i + 1) continue;
-        for (size_t j = i; j < next; j++) {
-            if (all[list[j] - m->item]) continue;
-            list[j]->parts++;
-            grew = *again = true;
-        }
-        if (!grew)
+        *again = true;
+        if (!grow(m, list + i, next - i, all))
             return PARE_FAIL(m->reader->arena->ctx, INPUT,
                              "%s:%d: files: %s and %s would both be called '%s'", m->reader->path,
                              list[i + 1]->line, list[i]->model.file, list[i + 1]->model.file,

@@ -3,6 +3,7 @@
    would refuse is refused before any work. */
 #include "tools/commands.h"
 #include "tools/zoo/file_inner.h"
+#include "tools/zoo/words.h"
 
 #include <string.h>
 
@@ -136,6 +137,40 @@ static pare_status keep_options(const pare_zoo_reader *r, pare_zoo_step *step, c
     return PARE_OK;
 }
 
+/* The whole command line, with names in place of what the zoo gives, for the command's own check:
+   options that exclude each other, or miss another. */
+static pare_status check_whole(const pare_zoo_reader *r, const pare_zoo_step *step, char **words,
+                               int count)
+{
+    pare_zoo_words w = {.arena = r->arena};
+    pare_tool tool = {.ctx = r->arena->ctx, .command = step->command};
+    const char **all;
+    pare_list arguments;
+    int n;
+    if (!step->command->check) return PARE_OK;
+    if (step->command == &pare_command_distill) {
+        pare_zoo_words_add(&w, "--teacher", "model.onnx");
+        pare_zoo_words_add(&w, "--student", "model.onnx");
+    } else {
+        pare_zoo_words_add(&w, "model.onnx", NULL);
+    }
+    pare_zoo_words_add(&w, "--output", "/model.onnx");
+    if (step->takes_data) pare_zoo_words_add(&w, "--data", "data.h5");
+    for (int i = 0; i < count; i++) pare_zoo_words_add(&w, words[i], NULL);
+    PARE_TRY(pare_zoo_words_end(&w, &all, &n));
+    void *options = pare_arena_alloc(r->arena, 1, step->command->size);
+    if (!options) return PARE_MEMORY;
+    PARE_TRY(
+        pare_options_parse(r->arena, step->command, options, &arguments, (char *const *)all, n));
+    tool.common = options;
+    tool.arg = arguments.item;
+    tool.arg_count = arguments.count;
+    pare_arena_init(&tool.arena, r->arena->ctx);
+    pare_status st = step->command->check(&tool, options);
+    pare_arena_free(&tool.arena);
+    return st;
+}
+
 pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, const char *text,
                                int line)
 {
@@ -156,5 +191,5 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     const bool bf16 = step->command == &pare_command_quantize && says(step, "precision", "bf16");
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !bf16;
     step->times = has(step, "latency");
-    return PARE_OK;
+    return fail(r, step, check_whole(r, step, words + 1, count - 1));
 }

@@ -257,20 +257,34 @@ static pare_status load(pare_arena *arena, pare_zoo_text **out, const char *path
     return PARE_FAIL(arena->ctx, INPUT, "%s:1: %s", path, cyaml_strerror(code));
 }
 
-pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
-                               const char *path)
+pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
+                                const char *path, const char *data, size_t bytes)
 {
-    char *data = NULL;
-    size_t bytes = 0;
     const check c = {.ctx = arena->ctx, .path = path};
-    PARE_TRY(read_all(arena, path, &data, &bytes));
     PARE_TRY(pare_yaml_tree(arena, lines, path, data, bytes));
     if (!*lines)
         return PARE_FAIL(arena->ctx, INPUT, "%s:1: is empty, expected models and variants", path);
     PARE_TRY(check_value(&c, &zoo_value, *lines));
     return load(arena, out, path, data, bytes);
 }
+
+pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
+                               const char *path)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    PARE_TRY(read_all(arena, path, &data, &bytes));
+    return pare_zoo_text_parse(arena, out, lines, path, data, bytes);
+}
 #else
+pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
+                                const char *path, const char *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
+    return pare_zoo_text_read(arena, out, lines, path);
+}
+
 pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
                                const char *path)
 {

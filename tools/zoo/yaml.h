@@ -54,6 +54,10 @@ typedef struct pare_zoo_text {
 /* Both in the arena. PARE_INPUT with the line: no YAML, no map of a zoo's keys. */
 PARE_NODISCARD pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out,
                                               pare_yaml **lines, const char *path);
+/* The same of bytes in memory; path is for messages. */
+PARE_NODISCARD pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text **out,
+                                               pare_yaml **lines, const char *path,
+                                               const char *data, size_t bytes);
 
 /* The entry of a map; NULL where it has none, or value is NULL. */
 const pare_yaml *pare_yaml_find(const pare_yaml *value, const char *key);
