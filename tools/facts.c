@@ -120,31 +120,71 @@ static pare_status check(checker *c, const json_t *value, const json_t *rule, in
     return PARE_OK;
 }
 
+/* --- the rules --- */
+
+struct pare_facts_rules {
+    pare_ctx *ctx;
+    json_t *schema;
+};
+
+pare_status pare_facts_rules_new(pare_ctx *ctx, pare_facts_rules **out)
+{
+    pare_facts_rules *rules = pare_alloc(ctx, 1, sizeof *rules);
+    if (!rules) return PARE_MEMORY;
+    *rules = (pare_facts_rules){ctx, json_loads((const char *)pare_embedded_schema, 0, NULL)};
+    if (!rules->schema) {
+        pare_free(rules);
+        return PARE_FAIL(ctx, MEMORY, "no memory for the rules of facts");
+    }
+    *out = rules;
+    return PARE_OK;
+}
+
+void pare_facts_rules_free(pare_facts_rules *rules)
+{
+    if (rules) json_decref(rules->schema);
+    pare_free(rules);
+}
+
+static pare_status check_all(const pare_facts_rules *rules, const json_t *facts, const char *path)
+{
+    checker c = {.ctx = rules->ctx, .file = path, .defs = json_object_get(rules->schema, "$defs")};
+    if (!json_is_object(facts))
+        return PARE_FAIL(rules->ctx, INPUT, "%s: holds no facts of pare: it is no JSON object",
+                         path);
+    PARE_TRY(check(&c, facts, rules->schema, 0));
+    return check(&c, facts,
+                 json_object_get(c.defs, json_string_value(json_object_get(facts, "command"))), 0);
+}
+
+pare_status pare_facts_rules_read(const pare_facts_rules *rules, json_t **out, const char *path)
+{
+    json_t *facts;
+    PARE_TRY(pare_json_read(rules->ctx, &facts, path));
+    const pare_status st = check_all(rules, facts, path);
+    if (st == PARE_OK)
+        *out = facts;
+    else
+        json_decref(facts);
+    return st;
+}
+
+/* --- once --- */
+
 pare_status pare_facts_check(pare_ctx *ctx, const json_t *facts, const char *path)
 {
-    json_t *schema = json_loads((const char *)pare_embedded_schema, 0, NULL);
-    if (!schema) return PARE_FAIL(ctx, MEMORY, "%s: no memory for the rules of facts", path);
-    checker c = {.ctx = ctx, .file = path, .defs = json_object_get(schema, "$defs")};
-    pare_status st = PARE_OK;
-    if (!json_is_object(facts))
-        st = PARE_FAIL(ctx, INPUT, "%s: holds no facts of pare: it is no JSON object", path);
-    if (st == PARE_OK) st = check(&c, facts, schema, 0);
-    if (st == PARE_OK)
-        st =
-            check(&c, facts,
-                  json_object_get(c.defs, json_string_value(json_object_get(facts, "command"))), 0);
-    json_decref(schema);
+    pare_facts_rules *rules = NULL;
+    PARE_TRY(pare_facts_rules_new(ctx, &rules));
+    const pare_status st = check_all(rules, facts, path);
+    pare_facts_rules_free(rules);
     return st;
 }
 
 pare_status pare_facts_read(pare_ctx *ctx, json_t **out, const char *path)
 {
-    json_t *facts;
-    PARE_TRY(pare_json_read(ctx, &facts, path));
-    const pare_status st = pare_facts_check(ctx, facts, path);
-    if (st == PARE_OK)
-        *out = facts;
-    else
-        json_decref(facts);
+    pare_facts_rules *rules = NULL;
+    PARE_TRY(pare_facts_rules_new(ctx, &rules));
+    const pare_status st = pare_facts_rules_read(rules, out, path);
+    pare_facts_rules_free(rules);
     return st;
 }

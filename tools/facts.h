@@ -20,6 +20,14 @@ PARE_NODISCARD pare_status pare_facts_read(pare_ctx *ctx, json_t **out, const ch
 /* The check alone. path: for the message. */
 PARE_NODISCARD pare_status pare_facts_check(pare_ctx *ctx, const json_t *facts, const char *path);
 
+/* The rules, read once for those who read many files. */
+typedef struct pare_facts_rules pare_facts_rules;
+PARE_NODISCARD pare_status pare_facts_rules_new(pare_ctx *ctx, pare_facts_rules **out);
+void pare_facts_rules_free(pare_facts_rules *rules);
+/* pare_facts_read by these rules. */
+PARE_NODISCARD pare_status pare_facts_rules_read(const pare_facts_rules *rules, json_t **out,
+                                                 const char *path);
+
 #ifdef __cplusplus
 }
 #endif

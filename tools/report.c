@@ -170,6 +170,33 @@ static bool has_labels(const json_t *facts)
     return !isnan(pare_report_number(facts, "models.0.top1", NAN));
 }
 
+static void stem_of(const json_t *model, char *text, size_t size)
+{
+    const char *name = json_string_value(json_object_get(model, "name"));
+    pare_report_stem(name ? name : json_string_value(json_object_get(model, "file")), text, size);
+}
+
+/* The name of a model in the text tables: the network's, which precisions tell apart; else the
+   file's. */
+static void label_of(const json_t *models, const json_t *model, char *text, size_t size)
+{
+    char other[128];
+    size_t i;
+    json_t *one;
+    stem_of(model, text, size);
+    json_array_foreach((json_t *)models, i, one)
+    {
+        stem_of(one, other, sizeof other);
+        if (one == model || strcmp(other, text) != 0 ||
+            strcmp(precision_of(one), precision_of(model)) != 0)
+            continue;
+        pare_report_name(model, text, size);
+        break;
+    }
+    for (char *c = text; *c; c++)
+        if (*c == '|') *c = '/';
+}
+
 static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons, bool labels)
 {
     size_t i, k;
@@ -185,14 +212,12 @@ static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons
         if (has_labels(facts) != labels) continue;
         json_array_foreach(json_object_get(facts, "models"), k, model)
         {
-            char stem[128];
-            pare_report_stem(json_string_value(json_object_get(model, "file")), stem, sizeof stem);
-            for (char *c = stem; *c; c++)
-                if (*c == '|') *c = '/';
+            char name[128];
+            label_of(json_object_get(facts, "models"), model, name, sizeof name);
             if (labels)
-                add_labelled(table, model, stem);
+                add_labelled(table, model, name);
             else
-                add_unlabelled(table, model, stem);
+                add_unlabelled(table, model, name);
         }
     }
 }
@@ -213,23 +238,29 @@ static void mark_down(pare_text *t, pare_arena *arena, const json_t *comparisons
     if (table.count > 1) pare_table_markdown(&table, t);
 }
 
-pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons, double floor,
-                                 const char *path)
+void pare_report_markdown_add(pare_text *t, pare_arena *arena, const json_t *comparisons,
+                              double floor)
 {
-    pare_text t = {.ctx = arena->ctx};
     size_t i, k;
     json_t *one, *model;
-    pare_text_add(&t, "# What smaller and faster cost\n\n");
     json_array_foreach((json_t *)comparisons, i, one)
         json_array_foreach(json_object_get(one, "models"), k, model)
     {
         if (!k) continue;
-        pare_text_add(&t, "- ");
-        pare_report_verdict(&t, json_array_get(json_object_get(one, "models"), 0), model, floor);
-        pare_text_add(&t, " (%s)\n", json_string_value(json_object_get(model, "made")));
+        pare_text_add(t, "- ");
+        pare_report_verdict(t, json_array_get(json_object_get(one, "models"), 0), model, floor);
+        pare_text_add(t, " (%s)\n", json_string_value(json_object_get(model, "made")));
     }
-    mark_down(&t, arena, comparisons, true);
-    mark_down(&t, arena, comparisons, false);
+    mark_down(t, arena, comparisons, true);
+    mark_down(t, arena, comparisons, false);
+}
+
+pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons, double floor,
+                                 const char *path)
+{
+    pare_text t = {.ctx = arena->ctx};
+    pare_text_add(&t, "# What smaller and faster cost\n\n");
+    pare_report_markdown_add(&t, arena, comparisons, floor);
     return pare_page_write(&t, path);
 }
 

@@ -5,6 +5,7 @@
 #define PARE_TOOLS_REPORT_H
 
 #include "runtime/base/arena.h"
+#include "tools/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -22,12 +23,22 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *facts,
                                              const json_t *comparisons, double floor,
                                              const char *path);
+/* The same page with its own heading and a part of HTML below it. */
+typedef struct pare_report_lead {
+    const char *title, *html; /* HTML both */
+} pare_report_lead;
+PARE_NODISCARD pare_status pare_report_write_with(pare_ctx *ctx, const json_t *facts,
+                                                  const json_t *comparisons, double floor,
+                                                  const char *path, const pare_report_lead *lead);
 /* The rows of the tables as CSV (the columns of results.h, `written` left empty), and as Markdown
    with the verdicts before them. */
 PARE_NODISCARD pare_status pare_report_csv(pare_ctx *ctx, const json_t *comparisons,
                                            const char *path);
 PARE_NODISCARD pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons,
                                                 double floor, const char *path);
+/* The same without the heading, into text. */
+void pare_report_markdown_add(pare_text *t, pare_arena *arena, const json_t *comparisons,
+                              double floor);
 
 /* "resnet" from "zoo/resnet.int8.onnx", "net-0.50" from "net-0.50.onnx": the file's name up to the
    first dot that is none of a number; returns text. */

@@ -30,7 +30,8 @@ void pare_report_verdict(pare_text *text, const json_t *first, const json_t *mod
 /* The class of that sentence: "good", "bad" or "" (open, or nothing is known). */
 const char *pare_report_floor(const json_t *model, double floor);
 
-/* "half.int8" of "out/half.int8.onnx": the file's name without its last ending; returns text. */
+/* The model's name where it has one, else its file's without the last ending: "half.int8" of
+   "out/half.int8.onnx"; returns text. */
 const char *pare_report_name(const json_t *model, char *text, size_t size);
 
 /* What a model's height on the front is: top-1 in percent, else SQNR in dB, with its interval (NAN:

@@ -23,7 +23,7 @@ static bool any_labels(const json_t *comparisons)
     return false;
 }
 
-static void headline(pare_text *t, const json_t *comparisons)
+static void headline(pare_text *t, const json_t *comparisons, const char *title)
 {
     const size_t nets = json_array_size(comparisons);
     size_t models = 0, i;
@@ -34,7 +34,7 @@ static void headline(pare_text *t, const json_t *comparisons)
         models += json_array_size(json_object_get(one, "models"));
         if (!first && json_object_get(one, "data")) first = one;
     }
-    pare_text_add(t, "<h1>What smaller and faster cost</h1>\n<p class=\"soft\">");
+    pare_text_add(t, "<h1>%s</h1>\n<p class=\"soft\">", title);
     pare_text_add(t, "%zu network%s, %zu model%s", nets, nets == 1 ? "" : "s", models,
                   models == 1 ? "" : "s");
     if (first) {
@@ -82,13 +82,14 @@ static void scripts(pare_text *t, const json_t *comparisons, bool picture)
     pare_text_add(t, "<script>%s</script>\n", (const char *)pare_embedded_script);
 }
 
-pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *comparisons,
-                              double floor, const char *path)
+pare_status pare_report_write_with(pare_ctx *ctx, const json_t *facts, const json_t *comparisons,
+                                   double floor, const char *path, const pare_report_lead *lead)
 {
     pare_text t = {.ctx = ctx};
     if (pare_page_is_picture(path)) return pare_chart_write(ctx, comparisons, path);
     pare_page_begin(&t, "pare report");
-    headline(&t, comparisons);
+    headline(&t, comparisons, lead->title);
+    pare_text_add(&t, "%s", lead->html ? lead->html : "");
     pare_parts_verdicts(&t, comparisons, floor);
     const bool picture = pare_chart_add(&t, comparisons);
     pare_parts_models(&t, comparisons, any_labels(comparisons));
@@ -101,4 +102,11 @@ pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *
     notes(&t, comparisons);
     scripts(&t, comparisons, picture);
     return pare_page_end(&t, path);
+}
+
+pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *comparisons,
+                              double floor, const char *path)
+{
+    return pare_report_write_with(ctx, facts, comparisons, floor, path,
+                                  &(pare_report_lead){"What smaller and faster cost", ""});
 }

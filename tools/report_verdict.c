@@ -9,7 +9,12 @@
 
 const char *pare_report_name(const json_t *model, char *text, size_t size)
 {
+    const char *own = json_string_value(json_object_get(model, "name"));
     const char *path = json_string_value(json_object_get(model, "file"));
+    if (own) {
+        snprintf(text, size, "%s", own);
+        return text;
+    }
     const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
     const char *dot = name ? strrchr(name, '.') : NULL;
     snprintf(text, size, "%.*s", dot && dot != name ? (int)(dot - name) : (int)size - 1,

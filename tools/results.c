@@ -82,7 +82,7 @@ static void add_text(pare_text *t, const char *plain)
     if (quoted) pare_text_add(t, "\"");
 }
 
-static void add_value(pare_text *t, const json_t *value)
+void pare_results_value(pare_text *t, const json_t *value)
 {
     if (json_is_string(value))
         add_text(t, json_string_value(value));
@@ -110,7 +110,7 @@ static void add_row(pare_text *t, const json_t *facts, const json_t *model, cons
             add_text(t, written);
         else if (!strcmp(columns[c].name, "reference") && model != first)
             value = json_object_get(first, "hash");
-        add_value(t, value);
+        pare_results_value(t, value);
     }
     pare_text_add(t, "\n");
 }

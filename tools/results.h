@@ -19,6 +19,10 @@ extern "C" {
    that name. */
 void pare_results_table(pare_text *text, const json_t *facts, const char *written);
 
+/* One field: text in quotes where it needs them (what would end the line becomes '?'), numbers with
+   9 digits; nothing of what is no text, number or truth. */
+void pare_results_value(pare_text *text, const json_t *value);
+
 /* Can rows be added, as far as is known before the work? PARE_INPUT: the file is there and begins
    with other columns, or is none. path NULL is fine. */
 PARE_NODISCARD pare_status pare_results_check(pare_ctx *ctx, const char *path);

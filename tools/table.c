@@ -57,11 +57,12 @@ void pare_table_print(const pare_table *table, FILE *file)
     }
 }
 
-/* Signs that would mean something are taken as they stand. */
-static void add_plain(pare_text *t, const char *cell)
+void pare_markdown_add(pare_text *text, const char *plain)
 {
-    for (; cell && *cell; cell++)
-        pare_text_add(t, strchr("\\`*_[]<>|~", *cell) ? "\\%c" : "%c", *cell);
+    for (; *plain; plain++) {
+        const char c = (unsigned char)*plain < ' ' ? '?' : *plain;
+        pare_text_add(text, strchr("\\`*_[]<>|~", c) ? "\\%c" : "%c", c);
+    }
 }
 
 void pare_table_markdown(const pare_table *table, pare_text *text)
@@ -70,7 +71,8 @@ void pare_table_markdown(const pare_table *table, pare_text *text)
     for (size_t r = 0; r < table->count; r++) {
         for (const char *a = table->align; *a; a++) {
             pare_text_add(text, "| ");
-            add_plain(text, table->row[r][a - table->align]);
+            const char *cell = table->row[r][a - table->align];
+            if (cell) pare_markdown_add(text, cell);
             pare_text_add(text, " ");
         }
         pare_text_add(text, "|\n");

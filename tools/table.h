@@ -32,6 +32,9 @@ void pare_table_print(const pare_table *table, FILE *file);
 /* As a table of GitHub's Markdown, an empty line before it. */
 void pare_table_markdown(const pare_table *table, pare_text *text);
 
+/* Text that Markdown takes as it stands; what would end the line becomes '?'. */
+void pare_markdown_add(pare_text *text, const char *plain);
+
 /* "1.2 MB" (decimal units) into text (at least 16 bytes); returns text. */
 const char *pare_bytes_text(double bytes, char *text, size_t size);
 /* "1.2 M" likewise for counts. */

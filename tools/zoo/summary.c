@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/zoo/summary.h"
+
+#include "tools/facts.h"
+#include "tools/report.h"
+#include "tools/zoo/goals.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- rows --- */
+
+/* Where a row's key is found in validate's facts of the model. */
+typedef struct source {
+    const char *key, *path;
+} source;
+
+/* The same wherever and whenever it is measured. */
+static const source results[] = {
+    {"file", "file"},
+    {"hash", "hash"},
+    {"precision", "precision"},
+    {"bytes", "bytes"},
+    {"smaller", NULL},
+    {"top1", "top1"},
+    {"drop", "drop"},
+    {"drop_interval", "drop_interval"},
+    {"kept", "kept"},
+    {"kept_interval", "kept_interval"},
+    {"mcnemar_p", "mcnemar.p"},
+    {"agreement", "agreement"},
+    {"sqnr_db", "outputs.0.sqnr_db"},
+    {"sqnr_interval", "outputs.0.sqnr_interval"},
+    {NULL, NULL},
+};
+
+static const source times[] = {
+    {"latency_ms", "latency_ms.median"},
+    {"latency_interval", "latency_interval"},
+    {"speed_up", "speed_up"},
+    {"speed_up_interval", "speed_up_interval"},
+    {"stable", "stable"},
+    {"emulated", "emulated"},
+    {NULL, NULL},
+};
+
+static void take(json_t *row, const char *key, const json_t *from, const char *path)
+{
+    const json_t *value = pare_report_find(from, path);
+    if (value) json_object_set(row, key, (json_t *)value);
+}
+
+static void take_all(json_t *row, const source *list, const json_t *model)
+{
+    for (; list->key; list++)
+        if (list->path)
+            take(row, list->key, model, list->path);
+        else
+            json_object_set_new(row, list->key, json_null()); /* its place */
+}
+
+static void take_results(json_t *row, const json_t *facts)
+{
+    const json_t *models = json_object_get(facts, "models");
+    const json_t *first = json_array_get(models, 0), *model = json_array_get(models, 1);
+    const double smaller =
+        pare_report_number(first, "bytes", NAN) / pare_report_number(model, "bytes", NAN);
+    take_all(row, results, model);
+    if (isfinite(smaller))
+        json_object_set_new(row, "smaller", json_real(smaller));
+    else
+        json_object_del(row, "smaller");
+    take(row, "data", facts, "data.file");
+    take(row, "samples", facts, "data.samples");
+    take(row, "device", facts, "device.name");
+    take_all(row, times, model);
+}
+
+/* Class and message of what is done but missed goals. */
+static void put_missed(json_t *row, json_t *missed)
+{
+    char text[512] = "", one[160];
+    size_t i;
+    json_t *goal;
+    json_array_foreach(missed, i, goal)
+    {
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", i ? "; " : "",
+                 pare_zoo_goal_text(goal, one, sizeof one));
+    }
+    json_object_set_new(row, "class", json_string("goal missed"));
+    json_object_set_new(row, "message", json_string(text));
+    json_object_set(row, "goals", missed);
+}
+
+json_t *pare_zoo_row(const pare_zoo_goals *goals, const json_t *task, const json_t *chain)
+{
+    static const char *const before[] = {"model", "variant", "class", "message", "command"};
+    static const char *const after[] = {"seconds", "cpu_seconds", "peak_bytes"};
+    json_t *row = json_object();
+    const size_t steps = json_array_size(chain);
+    for (int i = 0; i < 5; i++) take(row, before[i], task, before[i]);
+    if (steps) {
+        take_results(row, json_array_get(chain, steps - 1));
+        json_t *missed = pare_zoo_goals_missed(goals, row, chain);
+        json_object_set_new(row, "message", json_string(""));
+        if (json_array_size(missed)) put_missed(row, missed);
+        json_decref(missed);
+    }
+    for (int i = 0; i < 3; i++) take(row, after[i], task, after[i]);
+    return row;
+}
+
+/* --- the file --- */
+
+pare_status pare_zoo_summary_read(pare_ctx *ctx, json_t **out, const char *folder)
+{
+    char path[4096];
+    struct stat info;
+    json_t *facts;
+    if (stat(folder, &info)) return PARE_FAIL(ctx, IO, "%s: %s", folder, strerror(errno));
+    snprintf(path, sizeof path, "%s/summary.json", folder);
+    if (!S_ISDIR(info.st_mode) || stat(path, &info))
+        return PARE_FAIL(
+            ctx, INPUT, "%s: holds no summary.json; expected the folder of a zoo that ran", folder);
+    PARE_TRY(pare_facts_read(ctx, &facts, path));
+    const char *command = json_string_value(json_object_get(facts, "command"));
+    if (strcmp(command ? command : "", "zoo") != 0 || !json_object_get(facts, "tasks")) {
+        json_decref(facts);
+        return PARE_FAIL(ctx, INPUT, "%s: holds facts of '%s', expected a zoo's summary", path,
+                         command ? command : "");
+    }
+    *out = facts;
+    return PARE_OK;
+}
