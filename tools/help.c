@@ -40,6 +40,14 @@ static void print_option(FILE *file, const pare_option *o)
     print_wrapped(file, o->help, COLUMN);
 }
 
+/* A command's own row stands in place of the one that all have. */
+static bool has_own(const pare_command *command, const char *name)
+{
+    for (const pare_option *o = command->options; o && o->name; o++)
+        if (!strcmp(o->name, name)) return true;
+    return false;
+}
+
 void pare_help_print(FILE *file, const pare_command *command)
 {
     fprintf(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
@@ -48,7 +56,8 @@ void pare_help_print(FILE *file, const pare_command *command)
     fprintf(file, "\n");
     for (const pare_option *o = command->options; o && o->name; o++) print_option(file, o);
     fprintf(file, "%severywhere:\n", command->options ? "\n" : "");
-    for (const pare_option *o = pare_common_options; o->name; o++) print_option(file, o);
+    for (const pare_option *o = pare_common_options; o->name; o++)
+        if (!has_own(command, o->name)) print_option(file, o);
     fprintf(file, "\nexample:\n  %s\n", command->example);
 }
 

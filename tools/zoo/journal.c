@@ -69,7 +69,7 @@ static pare_status add(pare_ctx *ctx, pare_journal *journal, json_t *object)
     return n == size ? PARE_OK : fails(ctx, journal->path);
 }
 
-static double now(void)
+double pare_journal_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
@@ -79,17 +79,18 @@ static double now(void)
 pare_status pare_journal_start(pare_ctx *ctx, pare_journal *journal, const char *key,
                                const char *verb)
 {
-    return add(ctx, journal,
-               json_pack("{s:f, s:s, s:s}", "started", now(), "key", key, "verb", verb));
+    return add(
+        ctx, journal,
+        json_pack("{s:f, s:s, s:s}", "started", pare_journal_now(), "key", key, "verb", verb));
 }
 
 pare_status pare_journal_finish(pare_ctx *ctx, pare_journal *journal, const pare_journal_line *line)
 {
-    json_t *object =
-        json_pack("{s:f, s:s, s:s, s:s, s:f, s:f, s:I}", "finished",
-                  line->finished > 0 ? line->finished : now(), "key", line->key, "verb", line->verb,
-                  "class", pare_outcome_text(line->outcome), "seconds", line->seconds,
-                  "cpu_seconds", line->cpu_seconds, "peak_bytes", (json_int_t)line->peak_bytes);
+    json_t *object = json_pack(
+        "{s:f, s:s, s:s, s:s, s:f, s:f, s:I}", "finished",
+        line->finished > 0 ? line->finished : pare_journal_now(), "key", line->key, "verb",
+        line->verb, "class", pare_outcome_text(line->outcome), "seconds", line->seconds,
+        "cpu_seconds", line->cpu_seconds, "peak_bytes", (json_int_t)line->peak_bytes);
     const char *const names[] = {"message", "model_hash", "facts_hash", "command"};
     const char *const values[] = {line->message, line->model_hash, line->facts_hash, line->command};
     for (int i = 0; i < 4; i++) { /* a message may hold bytes of a file that are no UTF-8 */

@@ -28,6 +28,9 @@ typedef struct pare_journal {
     bool cut; /* the file's last line is unfinished */
 } pare_journal;
 
+/* Seconds since 1970, as journals have them. */
+double pare_journal_now(void);
+
 /* Makes folder and file where they are missing. An unfinished last line, of a process of this
    number that was killed, is ended first. */
 PARE_NODISCARD pare_status pare_journal_open(pare_ctx *ctx, pare_journal *journal,

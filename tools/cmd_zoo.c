@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare zoo */
+#include "runtime/exec/exec.h"
+#include "tools/check_output.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/table.h"
+#include "tools/zoo/folder.h"
+#include "tools/zoo/run.h"
+#include "tools/zoo/tasks.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef struct zoo_options {
+    pare_common common;
+    const char *output, *cache;
+    int64_t jobs, task, memory_limit;
+    double time_limit;
+    bool resume, dry_run, merge;
+} zoo_options;
+
+static const pare_option table[] = {
+    {"output", 'o', PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, output), 0, 0,
+     "folder for models, facts, tables and report"},
+    {"jobs", 'j', PARE_OPTION_INT, "N", offsetof(zoo_options, jobs), 1, 1024,
+     "steps at once, each in a process of its own, each on --threads (a quarter of the cores)"},
+    {"resume", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, resume), 0, 0,
+     "go on with the work in the folder: what is done is not done again, what failed is tried "
+     "again, but for bad models and unsupported operators"},
+    {"time-limit", 0, PARE_OPTION_REAL, "S", offsetof(zoo_options, time_limit), 1e-3, 1e9,
+     "seconds that each step may take, in place of the file's"},
+    {"memory-limit", 0, PARE_OPTION_BYTES, "SIZE", offsetof(zoo_options, memory_limit), 1e6, 1e15,
+     "resident memory that each step may have, in place of the file's: 4GB"},
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, cache), 0, 0,
+     "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"},
+    {"task", 0, PARE_OPTION_INT, "K", offsetof(zoo_options, task), 0, 1e9,
+     "internal, what a batch system's job runs: task K alone, no tables"},
+    {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, merge), 0, 0,
+     "run nothing: make tables and report of what is done"},
+    {0},
+};
+
+static const zoo_options defaults = {.task = -1};
+
+/* All that one run of the command knows. */
+typedef struct job {
+    pare_tool *tool;
+    const zoo_options *o;
+    pare_zoo *zoo;
+    pare_zoo_plan *plan;
+    pare_zoo_records records;
+    int jobs, lock;
+    int64_t threads;
+} job;
+
+/* --- the plan --- */
+
+static pare_status find_device(pare_ctx *ctx, void *user)
+{
+    pare_device *device = NULL;
+    PARE_TRY(pare_device_open(ctx, &device, user));
+    pare_ctx_clear(ctx);
+    if (device) snprintf(ctx->message, sizeof ctx->message, "%s", device->name);
+    return PARE_OK;
+}
+
+/* The name of the device that steps will compute on, asked for by a process of its own: this one
+   must stay without CUDA. */
+static pare_status name_device(job *j, const char **out)
+{
+    pare_ctx *ctx = j->tool->ctx;
+    const char *device = j->o->common.device ? j->o->common.device : "auto";
+    pare_process process;
+    pare_process_result result;
+    *out = NULL;
+    if (!strcmp(device, "cpu")) return PARE_OK;
+    const pare_process_job work = {.work = find_device, .user = (void *)device, .seconds = 300};
+    PARE_TRY(pare_process_start(ctx, &process, &work));
+    while (!pare_process_poll(&process, &result)) {
+        if (pare_ctx_poll(ctx) != PARE_OK) pare_process_kill(&process);
+        pare_process_wait(0.05);
+    }
+    PARE_TRY(pare_ctx_poll(ctx));
+    if (result.outcome != PARE_OUTCOME_DONE)
+        return PARE_FAIL(ctx, DEVICE, "--device %s: %s", device, result.message);
+    if (*result.message) *out = pare_arena_strdup(&j->tool->arena, result.message);
+    return *result.message && !*out ? PARE_MEMORY : PARE_OK;
+}
+
+static pare_status make_plan(job *j)
+{
+    pare_arena *arena = &j->tool->arena;
+    pare_zoo_plan_options options = {.out = j->o->output,
+                                     .cache = j->o->cache,
+                                     .device = j->o->common.device,
+                                     .threads = j->threads};
+    if (!options.cache) options.cache = pare_arena_printf(arena, "%s/cache", j->o->output);
+    if (!options.cache) return PARE_MEMORY;
+    PARE_TRY(pare_zoo_read(arena, &j->zoo, j->tool->arg[0]));
+    PARE_TRY(name_device(j, &options.machine));
+    PARE_TRY(pare_zoo_plan_make(arena, &j->plan, j->zoo, &options));
+    if (j->o->task >= j->plan->task_count)
+        return PARE_FAIL(arena->ctx, USAGE, "zoo: --task %lld: %s has %d tasks",
+                         (long long)j->o->task, j->zoo->file, j->plan->task_count);
+    return pare_zoo_records_init(arena, &j->records, j->plan);
+}
+
+/* --- tables --- */
+
+static pare_status print_tasks(job *j)
+{
+    pare_table text;
+    pare_table_init(&text, &j->tool->arena, "lll");
+    pare_table_add(&text, "model|variant|result");
+    for (int t = 0; t < j->plan->task_count; t++) {
+        pare_outcome outcome;
+        const pare_zoo_task *task = &j->plan->tasks[t];
+        pare_zoo_task_end(&j->records, task, &outcome);
+        pare_table_add(&text, "%s|%s|%s", j->zoo->models[task->model].name,
+                       j->zoo->variants[task->variant].name, pare_outcome_text(outcome));
+    }
+    pare_table_print(&text, stdout);
+    return PARE_OK;
+}
+
+/* In a process of its own, so that what it reads does not stay in this one's memory. */
+static pare_status make_tables(pare_ctx *ctx, void *user)
+{
+    job *j = user;
+    j->tool->arena.ctx = j->records.ctx = ctx;
+    PARE_TRY(pare_zoo_tasks_write(ctx, j->zoo, &j->records, j->o->output));
+    return print_tasks(j);
+}
+
+/* Interrupted or not: tables of what there is. A second signal ends this process. */
+static pare_status show(job *j)
+{
+    pare_ctx *ctx = j->tool->ctx;
+    pare_process process;
+    pare_process_result result;
+    const pare_process_job work = {.work = make_tables, .user = j};
+    PARE_TRY(pare_process_start(ctx, &process, &work));
+    while (!pare_process_poll(&process, &result)) pare_process_wait(0.05);
+    if (result.outcome == PARE_OUTCOME_DONE) return PARE_OK;
+    return PARE_FAIL(ctx, IO, "%s: the tables could not be made: %s: %s", j->o->output,
+                     pare_outcome_text(result.outcome), result.message);
+}
+
+/* --- the work --- */
+
+static pare_status run_nodes(job *j, pare_zoo_run_result *result)
+{
+    const pare_zoo_limits *limits = &j->zoo->limits;
+    const pare_zoo_run_options options = {
+        .folder = j->o->output,
+        .jobs = j->jobs,
+        .seconds = j->o->time_limit > 0 ? j->o->time_limit : limits->seconds,
+        .bytes = j->o->memory_limit > 0 ? j->o->memory_limit : limits->memory_bytes,
+        .quiet = j->o->common.quiet,
+        .task = (int)j->o->task,
+        .step = pare_run_words};
+    return pare_zoo_run(j->tool->ctx, result, &j->records, j->zoo, &options);
+}
+
+static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
+{
+    pare_ctx *ctx = j->tool->ctx;
+    const int all = r->done + r->failed + r->left;
+    if (st == PARE_INTERRUPTED) {
+        pare_ctx_clear(ctx);
+        return PARE_FAIL(
+            ctx, INTERRUPTED,
+            "interrupted: %d of %d tasks are done; the same command with --resume goes "
+            "on",
+            r->done, all);
+    }
+    if (st != PARE_OK || r->done == all) return st;
+    return PARE_FAIL(ctx, INPUT, "%s: %d of %d tasks failed; %s/tasks.json has each one's command",
+                     j->zoo->file, all - r->done, all, j->o->output);
+}
+
+static pare_status work(job *j)
+{
+    pare_zoo_run_result result = {0};
+    pare_status st = run_nodes(j, &result);
+    if (j->o->task >= 0) return say_end(j, &result, st);
+    if (st != PARE_OK && st != PARE_INTERRUPTED) return st;
+    const pare_status shown = show(j);
+    return st == PARE_OK && shown != PARE_OK ? shown : say_end(j, &result, st);
+}
+
+static int cores(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    job j = {.tool = tool, .o = options, .lock = -1};
+    PARE_TRY(pare_need_option(tool, j.o->output, "-o DIR", "the folder for results"));
+    j.jobs = j.o->jobs ? (int)j.o->jobs : (cores() + 3) / 4;
+    j.threads = tool->common->threads ? tool->common->threads
+                : cores() > j.jobs    ? cores() / j.jobs
+                                      : 1;
+    pare_process_prepare();
+    PARE_TRY(make_plan(&j));
+    const bool beside = j.o->task >= 0;
+    pare_status st = pare_zoo_folder_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
+                                          beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE,
+                                          j.o->resume || beside || j.o->merge);
+    if (st == PARE_OK) st = work(&j);
+    pare_zoo_records_free(&j.records);
+    if (j.lock >= 0) close(j.lock);
+    return st;
+}
+
+const pare_command pare_command_zoo = {
+    .name = "zoo",
+    .arguments = "ZOO.yaml -o DIR",
+    .min = 1,
+    .max = 1,
+    .summary = "run variants of many models, each in its own process, into tables and one report",
+    .detail = "ZOO.yaml names models, variants (chains of prune, distill and quantize), data, "
+              "limits and\n"
+              "goals. Each step runs in a process of its own; one that fails, hangs or eats memory "
+              "ends its\n"
+              "task and no other, and is listed with the command that repeats it. A run that is "
+              "killed goes\n"
+              "on with --resume and repeats nothing that was done.",
+    .example = "pare zoo zoo.yaml -o out/ --jobs 2",
+    .options = table,
+    .size = sizeof(zoo_options),
+    .defaults = &defaults,
+    .run = run,
+};
