@@ -61,6 +61,15 @@ void pare_ranges_free(pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
+/* The whole table as bytes and back, extremes included: for a cache, which vouches for its bytes,
+   not for strangers' files. *out is the caller's (pare_free). Unpacking fails with PARE_INPUT where
+   the bytes are not a table. */
+PARE_NODISCARD pare_status pare_ranges_pack(pare_ctx *ctx, const pare_ranges *ranges, void **out,
+                                            size_t *bytes);
+PARE_NODISCARD pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, const void *data,
+                                              size_t bytes);
+/* Warns of tensors with NaN and infinite values, as a calibration does at its end. */
+void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *ranges);
 /* Adds b into a: same model, disjoint or not, counts add up. PARE_INPUT for different models. */
 PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
 const char *pare_ranges_model_hash(const pare_ranges *ranges);

@@ -55,6 +55,17 @@ static pare_status add_stats(const pare_calib_job *j, pare_stats *to, const pare
     return pare_channels_merge(j->ctx, to->channels, from->channels);
 }
 
+void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const pare_histogram *h = r->stats[i].histogram;
+        if (h->nan || (h->inf && !r->extremes)) /* a mask of -Inf is meant */
+            pare_log(ctx, PARE_LOG_WARNING,
+                     "tensor '%s' has %" PRIu64 " NaN and %" PRIu64 " infinite values",
+                     r->stats[i].name, h->nan, h->inf);
+    }
+}
+
 pare_status pare_calib_add_up(const pare_calib_job *j, pare_ranges *out)
 {
     for (int t = 0; t < j->threads; t++)
@@ -62,12 +73,6 @@ pare_status pare_calib_add_up(const pare_calib_job *j, pare_ranges *out)
             PARE_TRY(add_stats(j, &out->stats[i], &j->runner[t].ranges->stats[i]));
     PARE_TRY(fill_gaps(j, out));
     drop_gaps(j, out);
-    for (int i = 0; i < out->count; i++) {
-        const pare_histogram *h = out->stats[i].histogram;
-        if (h->nan || (h->inf && !j->options->extremes)) /* a mask of -Inf is meant */
-            pare_log(j->ctx, PARE_LOG_WARNING,
-                     "tensor '%s' has %" PRIu64 " NaN and %" PRIu64 " infinite values",
-                     out->stats[i].name, h->nan, h->inf);
-    }
+    pare_ranges_warn(j->ctx, out);
     return PARE_OK;
 }

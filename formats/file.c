@@ -256,27 +256,32 @@ pare_status pare_output_flush(pare_output *output)
     return PARE_OK;
 }
 
-static pare_status output_finish(pare_output *o)
+/* Gives the file its name. */
+static pare_status output_name(pare_output *o)
 {
-    PARE_TRY(pare_output_flush(o));
     if (o->direct) return PARE_OK;
     if (!o->beside) {
-        if (access(o->target, F_OK) && make_link(o, o->target) == 0) {
-            flush_folder(o);
-            return PARE_OK;
-        }
+        if (access(o->target, F_OK) && make_link(o, o->target) == 0) return PARE_OK;
         PARE_TRY(name_beside(o, make_link));
     }
     if (rename(o->beside, o->target)) return output_fails(o, errno);
     pare_free(o->beside);
     o->beside = NULL;
-    flush_folder(o);
     return PARE_OK;
 }
 
 pare_status pare_output_commit(pare_output *output)
 {
-    pare_status st = output_finish(output);
+    pare_status st = pare_output_flush(output);
+    if (st == PARE_OK) st = output_name(output);
+    if (st == PARE_OK && !output->direct) flush_folder(output);
+    output_free(output);
+    return st;
+}
+
+pare_status pare_output_commit_unflushed(pare_output *output)
+{
+    pare_status st = output_name(output);
     output_free(output);
     return st;
 }

@@ -32,6 +32,10 @@ int pare_output_fd(pare_output *output);
 PARE_NODISCARD pare_status pare_output_flush(pare_output *output);
 /* Commits and frees, or on failure removes and frees. */
 PARE_NODISCARD pare_status pare_output_commit(pare_output *output);
+/* The same without waiting for the disk: for what is checked when it is read, and can be made
+ * again.
+ */
+PARE_NODISCARD pare_status pare_output_commit_unflushed(pare_output *output);
 /* Removes what was written and frees; NULL is allowed. */
 void pare_output_discard(pare_output *output);
 /* Both at once for content in memory. */

@@ -3,6 +3,7 @@
 #ifndef PARE_FORMATS_ONNX_H
 #define PARE_FORMATS_ONNX_H
 
+#include "runtime/base/hash.h"
 #include "runtime/graph/graph.h"
 
 #ifdef __cplusplus
@@ -65,6 +66,11 @@ const char *pare_onnx_recipes(const pare_model *model, pare_arena *arena);
    NULL. */
 PARE_NODISCARD pare_status pare_onnx_hash(pare_ctx *ctx, const char *path, char *text,
                                           uint64_t *bytes);
+
+/* Hash of the bytes that pare_onnx_write would write without external data (above 2 GiB, too):
+   equal models in memory have equal ones. */
+PARE_NODISCARD pare_status pare_onnx_content_hash(pare_ctx *ctx, const pare_model *model,
+                                                  pare_hash *out);
 
 #ifdef __cplusplus
 }

@@ -276,22 +276,30 @@ void pare_splice_free(pare_splice *splice)
 
 /* Small pieces are gathered; payloads go to the file as they are. */
 typedef struct gather {
-    pare_output *output;
+    pare_output *output; /* NULL: all of it goes to the hasher */
+    pare_hasher *hasher;
     size_t used;
     uint8_t buffer[1 << 14];
 } gather;
+
+static pare_status put(gather *g, const void *data, size_t size)
+{
+    if (g->output) return pare_output_write(g->output, data, size);
+    pare_hasher_add(g->hasher, data, size);
+    return PARE_OK;
+}
 
 static pare_status flush(gather *g)
 {
     size_t n = g->used;
     g->used = 0;
-    return n ? pare_output_write(g->output, g->buffer, n) : PARE_OK;
+    return n ? put(g, g->buffer, n) : PARE_OK;
 }
 
 static pare_status add(gather *g, const void *data, size_t size)
 {
     if (size > sizeof g->buffer - g->used) PARE_TRY(flush(g));
-    if (size > sizeof g->buffer) return pare_output_write(g->output, data, size);
+    if (size > sizeof g->buffer) return put(g, data, size);
     if (size) memcpy(g->buffer + g->used, data, size);
     g->used += size;
     return PARE_OK;
@@ -323,7 +331,7 @@ static pare_status emit(pare_splice *s, gather *g, pare_wire_kind kind, const ui
 
 pare_status pare_splice_write(pare_splice *splice, pare_output *output)
 {
-    gather g = {.output = output};
+    gather g = {.output = output, .hasher = splice->hasher};
     splice->next = 0;
     PARE_TRY(emit(splice, &g, splice->kind, splice->message.data, splice->message.size));
     return flush(&g);

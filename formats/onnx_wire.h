@@ -53,14 +53,16 @@ typedef enum pare_wire_kind {
 PARE_NODISCARD pare_status pare_wire_cut(pare_ctx *ctx, pare_arena *scratch, pare_bytes *out,
                                          pare_wire_kind kind, pare_bytes message, const char *path);
 
-/* The way back: how long the message is with everything spliced in, and writing it. */
+/* The way back: how long the message is with everything spliced in, and writing it; or handing it,
+   byte for byte, to a hash (output NULL). */
 typedef struct pare_splice {
     pare_ctx *ctx;
     pare_bytes message; /* as pare_wire_cut makes it */
     pare_wire_kind kind;
     size_t *length; /* of the inner messages, in the order they begin */
     size_t count, capacity, next;
-    size_t total; /* bytes of the whole */
+    size_t total;        /* bytes of the whole */
+    pare_hasher *hasher; /* or NULL */
 } pare_splice;
 PARE_NODISCARD pare_status pare_splice_measure(pare_splice *splice);
 PARE_NODISCARD pare_status pare_splice_write(pare_splice *splice, pare_output *output);

@@ -170,6 +170,7 @@ static pare_status write_files(pare_onnx_builder *b, pare_splice *splice, const 
     return st;
 }
 
+/* path NULL: for no file, whose size has a bound. */
 static pare_status pack(pare_onnx_builder *b, pare_splice *splice, const char *path)
 {
     Onnx__Model *m;
@@ -181,7 +182,7 @@ static pare_status pack(pare_onnx_builder *b, pare_splice *splice, const char *p
     onnx__model__pack(m, bytes);
     splice->message = (pare_bytes){bytes, size};
     PARE_TRY(pare_splice_measure(splice));
-    if (splice->total > INT_MAX)
+    if (path && splice->total > INT_MAX)
         return PARE_FAIL(
             b->ctx, INPUT,
             "%s: the model has %zu bytes, ONNX files hold less than 2 GiB; write it with "
@@ -201,6 +202,21 @@ pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *
     if (st == PARE_OK) st = pack(&b, &splice, path);
     if (st == PARE_OK) st = pare_onnx_external_check(&b, path);
     if (st == PARE_OK) st = write_files(&b, &splice, path);
+    pare_splice_free(&splice);
+    pare_free(b.external);
+    pare_arena_free(&b.scratch);
+    return st;
+}
+
+pare_status pare_onnx_content_hash(pare_ctx *ctx, const pare_model *model, pare_hash *out)
+{
+    pare_onnx_builder b = {.ctx = ctx, .model = model};
+    pare_splice splice = {.ctx = ctx, .kind = PARE_WIRE_MODEL, .hasher = pare_hasher_new()};
+    pare_arena_init(&b.scratch, ctx);
+    pare_status st = splice.hasher ? PARE_OK : PARE_FAIL(ctx, MEMORY, "out of memory");
+    if (st == PARE_OK) st = pack(&b, &splice, NULL);
+    if (st == PARE_OK) st = pare_splice_write(&splice, NULL);
+    if (splice.hasher) *out = pare_hasher_end(splice.hasher);
     pare_splice_free(&splice);
     pare_free(b.external);
     pare_arena_free(&b.scratch);

@@ -11,7 +11,7 @@
 typedef struct calibrate_options {
     pare_common common;
     pare_source_options source;
-    const char *output, *trace;
+    const char *output, *trace, *cache;
     bool merge;
 } calibrate_options;
 
@@ -19,6 +19,8 @@ static const pare_option table[] = {
     {"output", 'o', PARE_OPTION_OUTPUT, "ranges.json", offsetof(calibrate_options, output), 0, 0,
      "table to write"},
     PARE_SOURCE_ROWS(calibrate_options, "samples to read, evenly spaced (512)"),
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(calibrate_options, cache), 0, 0,
+     "keep statistics here, for whoever calibrates the same model on the same samples"},
     {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(calibrate_options, trace), 0, 0,
      "write the first 16 runs of calibration as a Chrome trace"},
     {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(calibrate_options, merge), 0, 0,
@@ -47,7 +49,7 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const
 static pare_status merge(pare_tool *tool, const calibrate_options *o)
 {
     pare_ranges *sum = NULL, *more = NULL;
-    static const char *const of_data[] = {"data", "trace", NULL};
+    static const char *const of_data[] = {"data", "trace", "cache", NULL};
     PARE_TRY(pare_refuse_options(tool, "with --merge", of_data));
     PARE_TRY(pare_refuse_options(tool, "with --merge", pare_source_names));
     if (tool->arg_count < 2)
@@ -82,8 +84,8 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
     if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
-    if (st == PARE_OK)
-        st = pare_tool_calibrate(tool, &ranges, model, hash, &o->source, false, o->trace);
+    const pare_calibrate_how how = {.model_hash = hash, .trace = o->trace, .cache = o->cache};
+    if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, &o->source, &how);
     if (st == PARE_OK) {
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:s, s:s, s:I}", "file", tool->arg[0], "hash", hash,

@@ -14,7 +14,7 @@ typedef struct quantize_options {
     pare_common common;
     pare_source_options source;
     pare_int8_options int8;
-    const char *output, *ranges, *trace;
+    const char *output, *ranges, *trace, *cache;
     int precision, io;
     bool bf16_compute, external_data;
 } quantize_options;
@@ -33,6 +33,8 @@ static const pare_option table[] = {
      "typed bf16 operators (opset 22) in place of stored bf16 weights"},
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, external_data), 0, 0,
      "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(quantize_options, cache), 0, 0,
+     "keep statistics here: other methods and activations of this model calibrate no more"},
     {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(quantize_options, trace), 0, 0,
      "write the first 16 runs of calibration as a Chrome trace"},
     PARE_SOURCE_ROWS(quantize_options, "samples to calibrate on, evenly spaced (512)"),
@@ -73,7 +75,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         "activations",        "target",          "weights", "method",
         "no-bias-correction", "no-equalization", NULL};
     static const char *const of_halves[] = {"io", NULL};
-    static const char *const of_runs[] = {"trace", NULL};
+    static const char *const of_runs[] = {"trace", "cache", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,
@@ -153,6 +155,7 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     const pare_quantize_from from = {.source = &o->source,
                                      .ranges = o->ranges,
                                      .trace = o->trace,
+                                     .cache = o->cache,
                                      .hash = hash,
                                      .facts = o->common.json != NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));

@@ -14,7 +14,7 @@
 typedef struct validate_options {
     pare_common common;
     pare_source_options source;
-    const char *report, *append;
+    const char *report, *append, *cache;
     bool latency, any_accuracy;
 } validate_options;
 
@@ -24,6 +24,8 @@ static const pare_option table[] = {
      "write table and picture as one HTML file, the picture alone as .svg; measures latency, too"},
     {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(validate_options, append), 0, 0,
      "add a row for each model to a table that grows"},
+    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(validate_options, cache), 0, 0,
+     "keep the first model's outputs here, for the next model that is compared with it"},
     {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
      "measure the latency of one sample, all models in turns; on one thread unless --threads says "
      "more"},
@@ -86,6 +88,7 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_contest contest = {.tool = tool,
                             .count = tool->arg_count,
                             .data = o->source.data,
+                            .cache = o->cache,
                             .any_accuracy = o->any_accuracy,
                             .profile = o->report != NULL};
     pare_source source = {0};

@@ -55,11 +55,11 @@ static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char 
 static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model *model, bool fp16,
                            const pare_quantize_from *from)
 {
+    const pare_calibrate_how how = {
+        .model_hash = from->hash, .extremes = fp16, .trace = from->trace, .cache = from->cache};
     pare_status st =
-        from->opened
-            ? pare_tool_calibrate_on(tool, out, model, from->hash, from->source, from->opened, fp16,
-                                     from->trace)
-            : pare_tool_calibrate(tool, out, model, from->hash, from->source, fp16, from->trace);
+        from->opened ? pare_tool_calibrate_on(tool, out, model, from->source, from->opened, &how)
+                     : pare_tool_calibrate(tool, out, model, from->source, &how);
     if (fp16 && st == PARE_UNSUPPORTED)
         return pare_fail_prefix(tool->ctx, st,
                                 "a forecast of overflows runs the model, and this one cannot be "

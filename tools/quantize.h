@@ -101,6 +101,7 @@ typedef struct pare_quantize_from {
     const pare_source *opened;         /* with these options, before the device; NULL: not yet */
     const char *ranges;                /* file of a table of ranges in place of data, or NULL */
     const char *trace;                 /* file for a Chrome trace of calibration, or NULL */
+    const char *cache;                 /* folder where statistics are kept, or NULL */
     const char *hash;                  /* of the model's file */
     bool facts;                        /* puts the ranges of int8 into the tool's facts */
     pare_model **prepared; /* gets a copy of the float model as it was calibrated; or NULL */

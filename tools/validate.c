@@ -13,6 +13,12 @@ enum { ENOUGH = 500 }; /* samples after which accuracy near chance stops the wor
 
 /* --- batches --- */
 
+/* Output o of model k for this batch. */
+static pare_rows rows_of(const pare_contest *c, int k, int o)
+{
+    return !k && c->kept ? c->kept[o] : pare_predictor_rows(c->contender[k].predictor, o);
+}
+
 /* A first output whose rows are one score per class. */
 static bool is_classifier(const pare_rows *rows)
 {
@@ -39,7 +45,7 @@ static void judge_sample(pare_contest *c, int64_t label, int i)
     bool hit_first = false;
     for (int k = 0; k < c->count; k++) {
         pare_contender *one = &c->contender[k];
-        pare_rows rows = pare_predictor_rows(one->predictor, 0);
+        pare_rows rows = rows_of(c, k, 0);
         const float *row = rows.f32 + (int64_t)i * rows.size;
         int64_t best = pare_stats_argmax(row, rows.size);
         bool hit = best == label && !isnan(row[best]);
@@ -61,8 +67,7 @@ static void judge_sample(pare_contest *c, int64_t label, int i)
 static pare_status same_outputs(const pare_contest *c, int k, int out)
 {
     const pare_contender *a = &c->contender[0], *b = &c->contender[k];
-    pare_rows x = pare_predictor_rows(a->predictor, out),
-              y = pare_predictor_rows(b->predictor, out);
+    pare_rows x = rows_of(c, 0, out), y = rows_of(c, k, out);
     if (x.size == y.size) return PARE_OK;
     return PARE_FAIL(c->tool->ctx, INPUT,
                      "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
@@ -82,14 +87,24 @@ static void add_errors(pare_contest *c, int k, int out, const pare_rows *a, cons
                        b->f32 + i * a->size, a->size);
 }
 
-static pare_status predict_all(pare_contest *c, const pare_batch *batch)
+/* The first model's outputs come from the cache, or go there. */
+static pare_status predict_first(pare_contest *c, const pare_batch *batch, pare_hash seen)
+{
+    pare_predictor *first = c->contender[0].predictor;
+    c->kept = pare_reference_next(c->reference, batch->count, seen);
+    if (c->kept) return PARE_OK;
+    PARE_TRY(pare_predict(first, batch->input, batch->count));
+    pare_reference_keep(c->reference, first, batch->count, seen);
+    return PARE_OK;
+}
+
+static pare_status predict_all(pare_contest *c, const pare_batch *batch, pare_hash seen)
 {
     for (int k = 0; k < c->count; k++) {
-        pare_contender *one = &c->contender[k];
-        PARE_TRY(pare_predict(one->predictor, batch->input, batch->count));
-        for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
-            pare_rows a = pare_predictor_rows(c->contender[0].predictor, o);
-            pare_rows b = pare_predictor_rows(one->predictor, o);
+        pare_predictor *one = c->contender[k].predictor;
+        PARE_TRY(k ? pare_predict(one, batch->input, batch->count) : predict_first(c, batch, seen));
+        for (int o = 0; o < pare_predictor_output_count(one); o++) {
+            pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
             PARE_TRY(same_outputs(c, k, o));
             if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
         }
@@ -111,11 +126,11 @@ static pare_status stop_near_chance(const pare_contest *c)
         100 / (double)c->classes, (long long)c->classes, c->data);
 }
 
-pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch)
+pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch, pare_hash seen)
 {
     int64_t before = c->samples;
-    PARE_TRY(predict_all(c, batch));
-    pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
+    PARE_TRY(predict_all(c, batch, seen));
+    pare_rows rows = rows_of(c, 0, 0);
     bool classifier = is_classifier(&rows);
     c->classes = classifier && batch->label ? rows.size : 0;
     for (int i = 0; classifier && i < batch->count; i++) {
@@ -304,7 +319,7 @@ static pare_status add_errors_json(const pare_contest *c, const pare_contender *
 static pare_status add_results(json_t *json, const pare_contest *c, int k)
 {
     const pare_contender *one = &c->contender[k];
-    pare_rows rows = pare_predictor_rows(c->contender[0].predictor, 0);
+    pare_rows rows = rows_of(c, 0, 0);
     if (c->classes) add_accuracy(json, c, one);
     if (!k) return PARE_OK;
     if (is_classifier(&rows))

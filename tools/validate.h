@@ -6,6 +6,7 @@
 
 #include "tools/model_facts.h"
 #include "tools/predict.h"
+#include "tools/reference.h"
 #include "tools/source.h"
 #include "tools/stats.h"
 
@@ -38,6 +39,9 @@ typedef struct pare_contest {
     bool any_accuracy;        /* do not stop near chance */
     bool profile;             /* pare_contest_time notes each step's time, too */
     const char *data;         /* file, for messages */
+    const char *cache;        /* folder where the first model's outputs are kept, or NULL */
+    pare_reference *reference;
+    const pare_rows *kept; /* of this batch: the first model's outputs, or NULL: it was run */
 } pare_contest;
 
 /* Reads contest->count models; the others must have as many outputs as the first. */
@@ -50,9 +54,10 @@ PARE_NODISCARD pare_status pare_contest_run(pare_contest *contest, const pare_so
                                             const pare_source_options *options,
                                             const pare_common *common);
 
-/* Runs one batch through every model. PARE_INPUT: a label out of range; the first model's accuracy
-   is near chance (asked once enough samples were seen). */
-PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_batch *batch);
+/* Runs one batch through every model; seen: the reader's hash up to its end. PARE_INPUT: a label
+   out of range; the first model's accuracy is near chance (asked once enough samples were seen). */
+PARE_NODISCARD pare_status pare_contest_batch(pare_contest *contest, const pare_batch *batch,
+                                              pare_hash seen);
 
 /* After the last batch: asks once more whether accuracy is near chance. */
 PARE_NODISCARD pare_status pare_contest_finish(pare_contest *contest);

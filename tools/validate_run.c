@@ -44,21 +44,20 @@ static pare_status prepare(pare_contest *c, int64_t all, int64_t batch, size_t *
 {
     size_t one;
     *to_come = 0;
-    for (int k = 0; k < c->count; k++) {
+    for (int k = pare_reference_found(c->reference) ? 1 : 0; k < c->count; k++) {
         PARE_TRY(pare_predictor_prepare(c->contender[k].predictor, batch, all, &one));
         *to_come += one;
     }
     return PARE_OK;
 }
 
-pare_status pare_contest_run(pare_contest *c, const pare_source *source,
-                             const pare_source_options *o, const pare_common *common)
+static pare_status run_samples(pare_contest *c, const pare_source *source,
+                               const pare_source_options *o, const pare_common *common)
 {
     pare_reader *reader;
     pare_batch batch;
     pare_progress bar;
     size_t to_come;
-    PARE_TRY(open_predictors(c, source, (int)common->threads));
     PARE_TRY(prepare(c, source->count, o->batch, &to_come));
     PARE_TRY(pare_reader_open(c->tool->ctx, &reader, source->data, source->samples, source->count,
                               (int)o->batch, (int)common->threads));
@@ -66,12 +65,24 @@ pare_status pare_contest_run(pare_contest *c, const pare_source *source,
     pare_progress_begin(&bar, stderr, common->quiet, "validate", "samples");
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {
-        st = pare_contest_batch(c, &batch);
+        st = pare_contest_batch(c, &batch, pare_reader_hash(reader));
         pare_progress_step(&bar, batch.first + batch.count, source->count);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
     pare_progress_end(&bar);
     pare_reader_close(reader);
+    return st;
+}
+
+pare_status pare_contest_run(pare_contest *c, const pare_source *source,
+                             const pare_source_options *o, const pare_common *common)
+{
+    const pare_contender *first = c->contender;
+    PARE_TRY(open_predictors(c, source, (int)common->threads));
+    PARE_TRY(pare_reference_open(c->tool, &c->reference, c->cache, first->model, first->hash,
+                                 source, o));
+    const pare_status st = run_samples(c, source, o, common);
+    pare_reference_close(c->reference, st == PARE_OK);
     return st == PARE_OK ? pare_contest_finish(c) : st;
 }
 

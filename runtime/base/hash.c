@@ -35,6 +35,25 @@ pare_hash pare_hash_map(const void *map, size_t bytes)
     return (pare_hash){h.low64, h.high64};
 }
 
+pare_hasher *pare_hasher_new(void)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (state) XXH3_128bits_reset(state);
+    return (pare_hasher *)state;
+}
+
+void pare_hasher_add(pare_hasher *hasher, const void *data, size_t bytes)
+{
+    if (bytes) XXH3_128bits_update((XXH3_state_t *)hasher, data, bytes);
+}
+
+pare_hash pare_hasher_end(pare_hasher *hasher)
+{
+    XXH128_hash_t h = XXH3_128bits_digest((XXH3_state_t *)hasher);
+    XXH3_freeState((XXH3_state_t *)hasher);
+    return (pare_hash){h.low64, h.high64};
+}
+
 pare_hash pare_hash_sum(pare_hash a, pare_hash b)
 {
     pare_hash sum = {a.low + b.low, a.high + b.high};

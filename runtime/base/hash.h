@@ -17,9 +17,15 @@ typedef struct pare_hash {
 
 pare_hash pare_hash_bytes(const void *data, size_t bytes);
 
-/* The same of a read-only map of a file: memory of pages that were read is given back on the way, so
-   that a large file does not stay resident. */
+/* The same of a read-only map of a file: memory of pages that were read is given back on the way,
+   so that a large file does not stay resident. */
 pare_hash pare_hash_map(const void *map, size_t bytes);
+
+/* The same of data that come in pieces. NULL: out of memory; ending frees. */
+typedef struct pare_hasher pare_hasher;
+pare_hasher *pare_hasher_new(void);
+void pare_hasher_add(pare_hasher *hasher, const void *data, size_t bytes);
+pare_hash pare_hasher_end(pare_hasher *hasher);
 
 /* Order-free sum (128-bit addition): equal multisets of items give equal sums. */
 pare_hash pare_hash_sum(pare_hash a, pare_hash b);

@@ -3,16 +3,20 @@
 
 #include "formats/json.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FORMAT = 1 };
 
 struct pare_machine_table {
     pare_ctx *ctx;
     const pare_machine_table_kind *kind;
+    const char *folder;
     char *path;        /* NULL: nothing on disk */
     char machine[320]; /* whose numbers these are */
     json_t *entry;     /* of this machine */
@@ -39,15 +43,15 @@ static pare_hash processor_hash(void)
     return sum;
 }
 
-static void machine_name(pare_machine_table *t, const pare_device *device)
+void pare_machine_name(char *out, size_t size, const pare_device *device)
 {
     char sum[33];
     if (device) {
-        snprintf(t->machine, sizeof t->machine, "%s, CUDA %s", device->name, device->driver);
+        snprintf(out, size, "%s, CUDA %s", device->name, device->driver);
         return;
     }
     pare_hash_text(processor_hash(), sum);
-    snprintf(t->machine, sizeof t->machine, "processor %s", sum);
+    snprintf(out, size, "processor %s", sum);
 }
 
 /* --- the file --- */
@@ -91,12 +95,15 @@ static void load(pare_machine_table *t)
     json_decref(machines);
 }
 
-/* Another process may have added entries meanwhile: they are kept. */
+/* Another process may have added entries meanwhile: they are kept. One at a time reads and writes.
+ */
 void pare_machine_table_store(pare_machine_table *t)
 {
     const char *other;
     if (!t->path || !t->changed) return;
     t->changed = false;
+    const int lock = open(t->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0) flock(lock, LOCK_EX); /* without one (some file systems) an entry may be lost */
     json_t *machines = machines_read(t, &other);
     json_t *own = json_object_get(machines, t->machine);
     if (json_is_object(own))
@@ -109,6 +116,7 @@ void pare_machine_table_store(pare_machine_table *t)
                  t->ctx->message);
         pare_ctx_clear(t->ctx);
     }
+    if (lock >= 0) close(lock);
     json_decref(root);
 }
 
@@ -119,8 +127,9 @@ pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out, con
     if (!t) return PARE_MEMORY;
     t->ctx = ctx;
     t->kind = kind;
+    t->folder = folder;
     t->entry = json_object();
-    machine_name(t, device);
+    pare_machine_name(t->machine, sizeof t->machine, device);
     if (folder) {
         size_t n = strlen(folder) + strlen(kind->file) + 2;
         t->path = pare_alloc(ctx, n, 1);

@@ -21,7 +21,12 @@ typedef struct pare_machine_table_kind {
     const char *without; /* what happens where the file is of no use: "kernels are timed anew" */
 } pare_machine_table_kind;
 
-/* folder NULL: nothing on disk. kind must outlive the table. A file of no use is a warning. */
+/* What numbers and times depend on beside the program: the processor with the instruction sets in
+   force, or the device with its driver. */
+void pare_machine_name(char *out, size_t size, const pare_device *device);
+
+/* folder NULL: nothing on disk. folder and kind must outlive the table. A file of no use is a
+ * warning. */
 PARE_NODISCARD pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out,
                                                    const char *folder, const pare_device *device,
                                                    const pare_machine_table_kind *kind);
@@ -29,7 +34,8 @@ const json_t *pare_machine_table_find(const pare_machine_table *table, const cha
 /* Takes the value over. */
 PARE_NODISCARD pare_status pare_machine_table_put(pare_machine_table *table, const char *key,
                                                   json_t *value);
-/* Writes what was put, beside what other processes wrote meanwhile; a failure is a warning. */
+/* Writes what was put, beside what other processes wrote meanwhile: they take turns, by a lock on
+   the folder. A failure is a warning. */
 void pare_machine_table_store(pare_machine_table *table);
 void pare_machine_table_free(pare_machine_table *table); /* without a write */
 

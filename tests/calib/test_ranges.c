@@ -75,6 +75,88 @@ static void test_round_trip(void **state)
     pare_ranges_free(r);
 }
 
+/* As bytes and back: with channels, with a tensor nobody saw, and as extremes without bins. */
+static void test_packed(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        pare_ranges *r = make(0, kind ? 0 : 20), *back = NULL;
+        void *data, *again;
+        size_t bytes, bytes_again;
+        const float x[3] = {-2, 0, INFINITY};
+        r->samples = 20;
+        if (kind) {
+            r->extremes = true;
+            assert_int_equal(
+                pare_histogram_add_extremes(&ctx, r->stats[1].histogram, PARE_f32, x, 3), PARE_OK);
+        } else {
+            assert_int_equal(pare_channels_open(&ctx, r->stats[0].channels, 2), PARE_OK);
+            r->stats[0].channels->each = 400;
+            r->stats[0].channels->sum[1] = -((pare_wide)1 << 100);
+            r->stats[0].channels->largest[1] = 3.5f;
+        }
+        assert_int_equal(pare_ranges_pack(&ctx, r, &data, &bytes), PARE_OK);
+        assert_int_equal(pare_ranges_unpack(&ctx, &back, data, bytes), PARE_OK);
+        assert_int_equal(back->extremes, kind);
+        assert_int_equal(pare_ranges_samples(back), 20);
+        assert_true(back->stats[1].histogram->inf == r->stats[1].histogram->inf);
+        assert_true(back->stats[1].histogram->min == r->stats[1].histogram->min);
+        assert_int_equal(pare_ranges_pack(&ctx, back, &again, &bytes_again), PARE_OK);
+        assert_int_equal(bytes, bytes_again);
+        assert_memory_equal(data, again, bytes);
+        if (!kind) {
+            assert_true(back->stats[0].channels->sum[1] == -((pare_wide)1 << 100));
+            assert_true(back->stats[0].channels->largest[1] == 3.5f);
+            back->stats[0].channels->count = r->stats[0].channels->count = 0;
+            assert_int_equal(pare_ranges_write(&ctx, r, files.a), PARE_OK);
+            assert_int_equal(pare_ranges_write(&ctx, back, files.b), PARE_OK);
+            tables_assert_same(&files, &ctx);
+        }
+        pare_free(data);
+        pare_free(again);
+        pare_ranges_free(back);
+        pare_ranges_free(r);
+    }
+}
+
+/* No length and no byte of another value crashes; what is cut is refused. */
+static void test_packed_and_damaged(void **state)
+{
+    (void)state;
+    pare_ranges *r = make(0, 2), *back = NULL;
+    void *data;
+    size_t bytes;
+    assert_int_equal(pare_ranges_pack(&ctx, r, &data, &bytes), PARE_OK);
+    for (size_t n = 0; n < bytes; n++) {
+        uint8_t *cut = malloc(n ? n : 1); /* so that a sanitizer sees the end */
+        memcpy(cut, data, n);
+        pare_ctx_clear(&ctx);
+        assert_int_equal(pare_ranges_unpack(&ctx, &back, cut, n), PARE_INPUT);
+        free(cut);
+    }
+    for (size_t n = 0; n < bytes; n++) {
+        uint8_t *at = (uint8_t *)data + n, was = *at;
+        for (int k = 0; k < 3; k++) {
+            *at = k == 0 ? 0xff : k == 1 ? 0 : was ^ 1;
+            pare_ctx_clear(&ctx);
+            if (pare_ranges_unpack(&ctx, &back, data, bytes) == PARE_OK) pare_ranges_free(back);
+        }
+        *at = was;
+    }
+    pare_ctx_clear(&ctx);
+    for (long n = 0;; n++) {
+        ctx.fail_after = n;
+        const pare_status st = pare_ranges_unpack(&ctx, &back, data, bytes);
+        ctx.fail_after = -1;
+        pare_ctx_clear(&ctx);
+        if (st == PARE_OK) break;
+        assert_int_equal(st, PARE_MEMORY);
+    }
+    pare_ranges_free(back);
+    pare_free(data);
+    pare_ranges_free(r);
+}
+
 static void test_what_the_file_says(void **state)
 {
     (void)state;
@@ -277,6 +359,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_packed_and_damaged),
         cmocka_unit_test(test_what_the_file_says),
         cmocka_unit_test(test_merged_halves_equal_the_whole),
         cmocka_unit_test(test_merging_refusals),

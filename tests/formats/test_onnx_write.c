@@ -386,17 +386,36 @@ static void a_tensor_has_a_file_of_its_own(void **state)
     pare_arena_free(&arena);
 }
 
+/* The hash in memory is that of the file; one weight makes another. */
+static void content_hash_is_the_files(void **state)
+{
+    rig *r = *state;
+    pare_hash memory, file, other;
+    make_model_by_hand(r);
+    write_and_read(r, false);
+    OK(pare_file_hash(&r->ctx, r->path, &file));
+    OK(pare_onnx_content_hash(&r->ctx, r->model, &memory));
+    assert_memory_equal(&memory, &file, sizeof file);
+    OK(pare_onnx_content_hash(&r->ctx, r->back, &memory));
+    assert_memory_equal(&memory, &file, sizeof file);
+    const pare_value *w = pare_graph_find_own(r->model->graph, "w");
+    ((float *)(uintptr_t)w->data->data)[599] += 1;
+    OK(pare_onnx_content_hash(&r->ctx, r->model, &other));
+    assert_memory_not_equal(&memory, &other, sizeof other);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_model_made_here_comes_back),      TEST(bytes_are_as_published),
-        TEST(large_payloads_go_outside),         TEST(changed_numbers_are_written),
-        TEST(a_clone_is_written_alike),          TEST(two_gigabytes_are_refused),
-        TEST(other_data_have_another_name),      TEST(huge_external_data_is_not_read),
-        TEST(runtime_operators_are_not_written), TEST(a_failed_write_leaves_nothing),
-        TEST(the_hash_covers_external_payloads), TEST(a_tensor_has_a_file_of_its_own),
+        TEST(content_hash_is_the_files),      TEST(a_model_made_here_comes_back),
+        TEST(bytes_are_as_published),         TEST(large_payloads_go_outside),
+        TEST(changed_numbers_are_written),    TEST(a_clone_is_written_alike),
+        TEST(two_gigabytes_are_refused),      TEST(other_data_have_another_name),
+        TEST(huge_external_data_is_not_read), TEST(runtime_operators_are_not_written),
+        TEST(a_failed_write_leaves_nothing),  TEST(the_hash_covers_external_payloads),
+        TEST(a_tensor_has_a_file_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
