@@ -4,8 +4,9 @@
 #include "tools/check_output.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/table.h"
+#include "tools/zoo/diff.h"
 #include "tools/zoo/folder.h"
+#include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
 #include "tools/zoo/tasks.h"
 
@@ -17,7 +18,7 @@ typedef struct zoo_options {
     const char *output, *cache;
     int64_t jobs, task, memory_limit;
     double time_limit;
-    bool resume, dry_run, merge;
+    bool resume, dry_run, merge, diff;
 } zoo_options;
 
 static const pare_option table[] = {
@@ -34,6 +35,8 @@ static const pare_option table[] = {
      "resident memory that each step may have, in place of the file's: 4GB"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, cache), 0, 0,
      "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"},
+    {"diff", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, diff), 0, 0,
+     "compare two folders of results, regressions first; exit status 1 where there are any"},
     {"task", 0, PARE_OPTION_INT, "K", offsetof(zoo_options, task), 0, 1e9,
      "internal, what a batch system's job runs: task K alone, no tables"},
     {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, merge), 0, 0,
@@ -108,29 +111,13 @@ static pare_status make_plan(job *j)
 
 /* --- tables --- */
 
-static pare_status print_tasks(job *j)
-{
-    pare_table text;
-    pare_table_init(&text, &j->tool->arena, "lll");
-    pare_table_add(&text, "model|variant|result");
-    for (int t = 0; t < j->plan->task_count; t++) {
-        pare_outcome outcome;
-        const pare_zoo_task *task = &j->plan->tasks[t];
-        pare_zoo_task_end(&j->records, task, &outcome);
-        pare_table_add(&text, "%s|%s|%s", j->zoo->models[task->model].name,
-                       j->zoo->variants[task->variant].name, pare_outcome_text(outcome));
-    }
-    pare_table_print(&text, stdout);
-    return PARE_OK;
-}
-
 /* In a process of its own, so that what it reads does not stay in this one's memory. */
 static pare_status make_tables(pare_ctx *ctx, void *user)
 {
     job *j = user;
     j->tool->arena.ctx = j->records.ctx = ctx;
     PARE_TRY(pare_zoo_tasks_write(ctx, j->zoo, &j->records, j->o->output));
-    return print_tasks(j);
+    return pare_zoo_merge(ctx, j->zoo, j->o->output, stdout);
 }
 
 /* Interrupted or not: tables of what there is. A second signal ends this process. */
@@ -142,6 +129,7 @@ static pare_status show(job *j)
     const pare_process_job work = {.work = make_tables, .user = j};
     PARE_TRY(pare_process_start(ctx, &process, &work));
     while (!pare_process_poll(&process, &result)) pare_process_wait(0.05);
+    pare_process_sweep(&process, 1);
     if (result.outcome == PARE_OUTCOME_DONE) return PARE_OK;
     return PARE_FAIL(ctx, IO, "%s: the tables could not be made: %s: %s", j->o->output,
                      pare_outcome_text(result.outcome), result.message);
@@ -167,6 +155,10 @@ static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
 {
     pare_ctx *ctx = j->tool->ctx;
     const int all = r->done + r->failed + r->left;
+    json_object_set_new(j->tool->facts, "zoo",
+                        json_pack("{s:s, s:s, s:i, s:i, s:i}", "name", j->zoo->name, "folder",
+                                  j->o->output, "tasks", all, "done", r->done, "steps_run",
+                                  r->nodes));
     if (st == PARE_INTERRUPTED) {
         pare_ctx_clear(ctx);
         return PARE_FAIL(
@@ -176,14 +168,31 @@ static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
             r->done, all);
     }
     if (st != PARE_OK || r->done == all) return st;
-    return PARE_FAIL(ctx, INPUT, "%s: %d of %d tasks failed; %s/tasks.json has each one's command",
-                     j->zoo->file, all - r->done, all, j->o->output);
+    return PARE_FAIL(
+        ctx, INPUT, "%s: %d of %d tasks are not done; %s/report.md has why, and each one's command",
+        j->zoo->file, all - r->done, all, j->o->output);
+}
+
+/* What journals tell, and files bear out. */
+static pare_status look_only(job *j, pare_zoo_run_result *result)
+{
+    PARE_TRY(pare_zoo_records_read(&j->records, j->o->output));
+    for (int i = 0; i < j->plan->node_count; i++) (void)pare_zoo_records_check(&j->records, i);
+    for (int t = 0; t < j->plan->task_count; t++) {
+        pare_outcome outcome;
+        pare_zoo_task_end(&j->records, &j->plan->tasks[t], &outcome);
+        if (outcome == PARE_OUTCOME_DONE)
+            result->done++;
+        else
+            result->failed++;
+    }
+    return PARE_OK;
 }
 
 static pare_status work(job *j)
 {
     pare_zoo_run_result result = {0};
-    pare_status st = run_nodes(j, &result);
+    pare_status st = j->o->merge ? look_only(j, &result) : run_nodes(j, &result);
     if (j->o->task >= 0) return say_end(j, &result, st);
     if (st != PARE_OK && st != PARE_INTERRUPTED) return st;
     const pare_status shown = show(j);
@@ -196,8 +205,24 @@ static int cores(void)
     return n > 0 ? (int)n : 1;
 }
 
+static pare_status compare(pare_tool *tool)
+{
+    static const char *const rows[] = {"output",       "jobs", "resume", "time-limit", "cache",
+                                       "memory-limit", "task", "merge",  NULL};
+    PARE_TRY(pare_refuse_options(tool, "with --diff", rows));
+    if (tool->arg_count != 2)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "zoo: --diff takes two folders of results: "
+                         "pare zoo --diff out1/ out2/");
+    return pare_zoo_diff(tool, tool->arg[0], tool->arg[1]);
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
+    if (((const zoo_options *)options)->diff) return compare(tool);
+    if (tool->arg_count != 1)
+        return PARE_FAIL(tool->ctx, USAGE, "zoo: '%s' is one argument too many; usage: pare zoo %s",
+                         tool->arg[1], tool->command->arguments);
     job j = {.tool = tool, .o = options, .lock = -1};
     PARE_TRY(pare_need_option(tool, j.o->output, "-o DIR", "the folder for results"));
     j.jobs = j.o->jobs ? (int)j.o->jobs : (cores() + 3) / 4;
@@ -218,9 +243,9 @@ static pare_status run(pare_tool *tool, const void *options)
 
 const pare_command pare_command_zoo = {
     .name = "zoo",
-    .arguments = "ZOO.yaml -o DIR",
+    .arguments = "ZOO.yaml -o DIR | --diff DIR1 DIR2",
     .min = 1,
-    .max = 1,
+    .max = 2,
     .summary = "run variants of many models, each in its own process, into tables and one report",
     .detail = "ZOO.yaml names models, variants (chains of prune, distill and quantize), data, "
               "limits and\n"

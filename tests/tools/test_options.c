@@ -141,7 +141,8 @@ static void commands_are_found(void **state)
     assert_non_null(strstr(f->ctx.message, "did you mean 'quantize'"));
 }
 
-/* Every row of every command is in its help and in the completion, and fits its options. */
+/* Every row of every command is in its help and in the completion, and fits its options. A row that
+   stands in place of a common one takes the same, so that no reader of the line is led astray. */
 static void tables_are_whole(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void tables_are_whole(void **state)
             assert_non_null(strstr(script, name));
             assert_true(o->offset >= sizeof(pare_common) && o->offset < (*c)->size);
             for (const pare_option *k = pare_common_options; k->name; k++)
-                assert_string_not_equal(k->name, o->name);
+                assert_true(strcmp(k->name, o->name) != 0 || k->kind == o->kind);
         }
         free(text);
     }
