@@ -10,7 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHOWN = 24 }; /* verdicts that are not folded away, of each kind */
+enum {
+    SHOWN = 24,
+    FEW = 6
+}; /* verdicts of each kind that are not folded away; of more than SHOWN */
 
 static const char *text_of(const json_t *json, const char *key)
 {
@@ -33,7 +36,7 @@ static size_t count_made(const json_t *comparisons, const char *made)
 static void verdicts_of(pare_text *t, const json_t *comparisons, const char *made,
                         const char *heading, double floor)
 {
-    const size_t count = count_made(comparisons, made);
+    const size_t count = count_made(comparisons, made), most = count > SHOWN ? FEW : SHOWN;
     size_t i, k, shown = 0;
     json_t *one, *model;
     if (!count) return;
@@ -42,9 +45,9 @@ static void verdicts_of(pare_text *t, const json_t *comparisons, const char *mad
         json_array_foreach(json_object_get(one, "models"), k, model)
     {
         if (!k || strcmp(text_of(model, "made"), made) != 0) continue;
-        if (shown++ == SHOWN)
+        if (shown++ == most)
             pare_text_add(t, "</ul><details><summary>%zu more</summary><ul class=\"verdicts\">\n",
-                          count - SHOWN);
+                          count - most);
         pare_text_add(t, "<li class=\"%s\">", pare_report_floor(model, floor));
         pare_report_verdict(t, json_array_get(json_object_get(one, "models"), 0), model, floor);
         pare_text_add(t, "</li>\n");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A zoo's part of the report's page: ranking, best of each model, what failed. */
+/* A zoo's part of the report's page: ranking, best of each model, what failed. The verdicts of the
+   report follow. */
 #include "tools/report_page.h"
 #include "tools/table.h"
 #include "tools/zoo/view_parts.h"
@@ -186,4 +187,5 @@ void pare_zoo_section(pare_text *t, const json_t *summary)
     ranking(t, summary);
     best(t, summary);
     failed(t, summary);
+    pare_text_add(t, "<h2>Verdicts</h2>\n");
 }
