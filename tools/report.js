@@ -90,7 +90,7 @@
       const key = facts.nets.length > 12 ? 'all models' : facts.nets[at[NET]];
       if (!sets.has(key)) {
         const own = colour(facts.nets.length > 12 ? 'c0' : 'c' + (at[NET] % 8));
-        sets.set(key, { label: key, data: [], backgroundColor: own, borderColor: own,
+        sets.set(key, { label: key, data: [], backgroundColor: many ? own + '99' : own, borderColor: many ? own + '99' : own,
           pointStyle: [], pointRadius: many ? 3 : 6, pointHoverRadius: 8 });
       }
       sets.get(key).data.push({ x: at[X], y: at[Y], point: at });
@@ -133,7 +133,12 @@
     const x = Object.assign(axis(facts.x), ends([X, LEFT, RIGHT], Math.log10, (v) => Math.pow(10, v)));
     const y = Object.assign(axis(facts.y), ends([Y, LOW, HIGH], (v) => v, (v) => v));
     x.type = 'logarithmic';
-    x.ticks.callback = (number, i, all) => i && i < all.length - 1 ? String(Number(number.toPrecision(3))) : '';
+    // Over more than a decade and a half only 1, 2 and 5 are named: the others' names would touch.
+    const wide = Math.log10(x.max / x.min) > 1.5;
+    const named = (number) => !wide || /^[125]/.test(number.toExponential());
+    x.ticks.maxRotation = 0;
+    x.ticks.callback = (number, i, all) =>
+      i && i < all.length - 1 && named(number) ? String(Number(number.toPrecision(3))) : '';
     y.ticks.includeBounds = false;
     chart = new Chart(plot.querySelector('canvas'), {
       type: 'scatter',

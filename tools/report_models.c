@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verdicts, and the tables of models and of layers. */
+/* Verdicts, and the table of models. */
 #include "tools/report.h"
 #include "tools/report_gather.h"
 #include "tools/report_page.h"
@@ -139,88 +139,4 @@ void pare_parts_models(pare_text *t, const json_t *comparisons, bool labels)
         json_array_foreach(json_object_get(one, "models"), k, model)
             row(t, model, i, k == 0, labels);
     pare_text_add(t, "</tbody></table></div>\n");
-}
-
-/* --- layers --- */
-
-static bool any_sqnr(const json_t *steps)
-{
-    size_t i;
-    json_t *step;
-    json_array_foreach((json_t *)steps, i, step)
-    {
-        if (json_object_get(step, "sqnr_db")) return true;
-    }
-    return false;
-}
-
-static void layer_row(pare_text *t, const json_t *step, bool sqnr)
-{
-    char in[24], out[24];
-    const double bytes_in = pare_report_number(step, "bytes_in", 0),
-                 bytes_out = pare_report_number(step, "bytes_out", 0);
-    const json_t *shape = json_object_get(step, "shape");
-    size_t i;
-    json_t *dim;
-    pare_text_add(t, "<tr><td>");
-    pare_text_add_escaped(t, text_of(step, "node"));
-    pare_text_add(t, "</td><td>");
-    pare_text_add_escaped(t, text_of(step, "op_type"));
-    pare_text_add(t, "</td><td>");
-    pare_text_add_escaped(t, text_of(step, "precision"));
-    pare_text_add(t, "</td>");
-    pare_page_cell(t, step, "time_ms", "", 4, " ms");
-    pare_text_add(t, "<td>%.1f&nbsp;%%</td>", 100 * pare_report_number(step, "share", 0));
-    pare_text_add(t, "<td data-v=\"%.0f\">%s</td><td data-v=\"%.0f\">%s</td>", bytes_in,
-                  pare_bytes_text(bytes_in, in, sizeof in), bytes_out,
-                  pare_bytes_text(bytes_out, out, sizeof out));
-    if (sqnr) pare_page_cell(t, step, "sqnr_db", "", 1, " dB");
-    pare_text_add(t, "<td data-v=\"%.0f\">", pare_report_number(shape, "1", 0));
-    json_array_foreach((json_t *)shape, i, dim)
-        pare_text_add(t, "%s%lld", i ? "&times;" : "", (long long)json_integer_value(dim));
-    pare_text_add(t, "</td><td>");
-    pare_text_add_escaped(t, text_of(step, "kernel"));
-    pare_text_add(t, "</td></tr>\n");
-}
-
-static void layers_of(pare_text *t, const json_t *model, bool open)
-{
-    char name[128];
-    const json_t *steps = json_object_get(model, "steps");
-    const bool sqnr = any_sqnr(steps);
-    size_t i;
-    json_t *step;
-    pare_text_add(t, "<details%s><summary>", open ? " open" : "");
-    pare_text_add_escaped(t, pare_report_name(model, name, sizeof name));
-    pare_text_add(t,
-                  ", %zu steps</summary><div class=\"box\" tabindex=\"0\" role=\"region\" "
-                  "aria-label=\"Layers\"><table class=\"sort\"><thead><tr>",
-                  json_array_size(steps));
-    static const char *const heads[] = {"node",   "operator", "precision", "time",
-                                        "share",  "read",     "written",   "SQNR",
-                                        "output", "kernel"}; /* SQNR: where it is known */
-    for (i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (sqnr || strcmp(heads[i], "SQNR") != 0)
-            pare_text_add(t, "<th scope=\"col\">%s</th>", heads[i]);
-    pare_text_add(t, "</tr></thead><tbody>\n");
-    json_array_foreach((json_t *)steps, i, step) layer_row(t, step, sqnr);
-    pare_text_add(t, "</tbody></table></div></details>\n");
-}
-
-void pare_parts_layers(pare_text *t, const json_t *comparisons)
-{
-    enum { MOST = 8 };
-    size_t i, k, n = 0, done = 0;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model) n +=
-        json_object_get(model, "steps") != NULL;
-    if (!n || n > MOST) return;
-    pare_text_add(t, "<h2>Layers</h2>\n<p class=\"soft\">What the runtime does one after the "
-                     "other, fused as it runs: medians of 21 runs.</p>\n");
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-    {
-        if (json_object_get(model, "steps")) layers_of(t, model, ++done == n);
-    }
 }

@@ -54,6 +54,13 @@ for words in '&lt;y&gt;' '>31.5 dB</td>' '31.5 dB, range -1 to 1 (mse)' 'at most
 done
 [ "$(grep -o 'fill="var(--c0)"/>' one.html | wc -l)" -ge 3 ] && pass histogram_bins || fail histogram_bins "$(grep -c figure one.html)"
 
+# --- channels of a pruned model's layers, beside the first model's ---
+step() { printf '[{"node": "n%s", "op_type": "Conv", "kernel": "k", "precision": "f32", "output": "%s", "shape": [1, %s, 7, 7], "bytes_in": 1, "bytes_out": 1, "macs": 1, "time_ms": 1, "share": 1}]' "$2" "$1" "$2"; }
+validate "$(model a.onnx aa "$timed, \"steps\": $(step y 16)"), $(model b.onnx bb "$kept, \"steps\": $(step y_quantized 13)"), $(model c.onnx cc "$lost, \"steps\": $(step other 12)")" >cut.json
+works channels "$pare" report cut.json -o cut.html
+has '<th scope="col">channels</th>' cut.html && has '<td data-v="13">13 of 16</td>' cut.html && has '<td>16</td><td' cut.html && has '<td>12</td><td' cut.html &&
+    pass channels_said || fail channels_said "$(grep -o '.\{30\}of 16' cut.html)"
+
 # --- files that are none ---
 printf '{"schema": 1,\n "command": }' >cut.json
 refuses bad_json 1 "cut.json: line 2" "$pare" report v.json cut.json -o x.html
