@@ -170,7 +170,7 @@ static void failed(pare_text *t, const json_t *summary)
     if (count) {
         pare_text_add(t, "<h2>What failed</h2>\n");
         if (count > SHOWN) pare_text_add(t, "<details><summary>%zu tasks</summary>\n", count);
-        table_begin(t, "What failed", "sort wrap", heads);
+        table_begin(t, "What failed", "sort wrap fails", heads);
         json_array_foreach(failures, i, row) failure_row(t, row);
         table_end(t);
         if (count > SHOWN) pare_text_add(t, "</details>\n");
