@@ -11,7 +11,8 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 (our files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of
 the time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
-calibrated alone), load (a 100 MB model; INT8 without VNNI). Each prints what it measured beside its
+calibrated alone), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
+costs beside their work; 50 kills). Each prints what it measured beside its
 target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
 the machine and the versions. Files made on the way stay in --work and are used again. Needs numpy,
 h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision
@@ -42,6 +43,7 @@ import part_prune
 import part_prune_channels
 import part_prune_latency
 import part_prune_rival
+import part_zoo
 from common import HERE, ROOT, Results
 
 PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
@@ -49,7 +51,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
-         "load": part_load, "latency": part_latency}
+         "load": part_load, "zoo": part_zoo, "latency": part_latency}
 
 
 def find_ort():
@@ -100,6 +102,9 @@ def read_options():
         help="third-party models with test vectors ($PARE_MODELS)")
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
     add("--recent-python", type=Path, help="a Python with onnx 1.18 or newer, for typed bf16")
+    add("--zoo-models", type=int, default=1000, help="zoo: generated models")
+    add("--zoo-kills", type=int, default=50, help="zoo: kill -9 at random moments")
+    add("--zoo-seed", type=int, default=1, help="zoo: of these moments")
     add("--fashion", type=folder, default=nets.fashion.DEFAULT_DIR, help="the IDX files")
     add("--work", type=Path, default=ROOT / "build" / "bench", help="where made files stay")
     add("--results", type=Path, default=HERE / "results" / today)
