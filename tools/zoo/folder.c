@@ -99,7 +99,7 @@ static pare_status taken(pare_ctx *ctx, const char *folder, int lock)
 
 static pare_status hold(pare_ctx *ctx, int *lock, const char *folder, pare_zoo_holder holder)
 {
-    char path[4096], who[200], host[128] = "";
+    char path[4096];
     const bool alone = holder == PARE_ZOO_ALONE;
     snprintf(path, sizeof path, "%s/lock", folder);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -110,10 +110,17 @@ static pare_status hold(pare_ctx *ctx, int *lock, const char *folder, pare_zoo_h
                  "%s: cannot be locked: %s; see to it that no other pare works in this folder",
                  path, strerror(errno));
     }
-    gethostname(host, sizeof host - 1);
-    const int n = alone ? snprintf(who, sizeof who, "process %d on %s", (int)getpid(), host) : 0;
-    if (!ftruncate(*lock, 0) && n > 0) (void)!pwrite(*lock, who, (size_t)n, 0);
     return PARE_OK;
+}
+
+/* For those who find the folder taken. */
+static void sign(int lock, pare_zoo_holder holder)
+{
+    char who[200] = "tasks of a batch system", host[128] = "";
+    gethostname(host, sizeof host - 1);
+    if (holder == PARE_ZOO_ALONE)
+        snprintf(who, sizeof who, "process %d on %s", (int)getpid(), host);
+    if (!ftruncate(lock, 0)) (void)!pwrite(lock, who, strlen(who), 0);
 }
 
 pare_status pare_zoo_folder_open(pare_ctx *ctx, int *lock, const char *folder, const char *name,
@@ -134,6 +141,7 @@ pare_status pare_zoo_folder_open(pare_ctx *ctx, int *lock, const char *folder, c
                        "%s: holds the work of an earlier run; go on with it by --resume, or choose "
                        "another folder",
                        folder);
+    if (st == PARE_OK) sign(*lock, holder);
     if (st != PARE_OK && *lock >= 0) {
         close(*lock);
         *lock = -1;
