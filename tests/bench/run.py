@@ -12,7 +12,8 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 the time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
 calibrated alone), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
-costs beside their work; 50 kills). Each prints what it measured beside its
+costs beside their work; 50 kills), report (a page of 1,000 models in a browser), writers (eight at
+once on caches and a CSV). Each prints what it measured beside its
 target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
 the machine and the versions. Files made on the way stay in --work and are used again. Needs numpy,
 h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision
@@ -43,6 +44,8 @@ import part_prune
 import part_prune_channels
 import part_prune_latency
 import part_prune_rival
+import part_report
+import part_writers
 import part_zoo
 from common import HERE, ROOT, Results
 
@@ -51,7 +54,8 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
-         "load": part_load, "zoo": part_zoo, "latency": part_latency}
+         "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
+         "latency": part_latency}
 
 
 def find_ort():
