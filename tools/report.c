@@ -112,6 +112,17 @@ static void print_devices(const json_t *comparisons, FILE *file)
     }
 }
 
+bool pare_report_drifted(const json_t *comparisons)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)comparisons, i, one)
+    {
+        if (json_is_true(json_object_get(one, "drifted"))) return true;
+    }
+    return false;
+}
+
 static void print_marks(const json_t *comparisons, FILE *file)
 {
     if (any_model(comparisons, "emulated", true))
@@ -120,6 +131,10 @@ static void print_marks(const json_t *comparisons, FILE *file)
     if (any_model(comparisons, "stable", false))
         fprintf(file, "* unstable: other work shared the cores, or too few runs; 'notes' of --json "
                       "say why\n");
+    if (pare_report_drifted(comparisons))
+        fprintf(file, "the first model's latency changed by more than 5 %% between comparisons: it "
+                      "is shown as it was\nat first; each speed-up is against the one measured in "
+                      "turns with that model\n");
 }
 
 static const char *precision_of(const json_t *model)
@@ -176,23 +191,32 @@ static void stem_of(const json_t *model, char *text, size_t size)
     pare_report_stem(name ? name : json_string_value(json_object_get(model, "file")), text, size);
 }
 
-/* The name of a model in the text tables: the network's, which precisions tell apart; else the
-   file's. */
-static void label_of(const json_t *models, const json_t *model, char *text, size_t size)
+/* Are there two models of one network and precision? */
+static bool look_alike(const json_t *models)
 {
-    char other[128];
+    char key[192];
+    json_t *seen = json_object(), *model;
     size_t i;
-    json_t *one;
-    stem_of(model, text, size);
-    json_array_foreach((json_t *)models, i, one)
+    json_array_foreach((json_t *)models, i, model)
     {
-        stem_of(one, other, sizeof other);
-        if (one == model || strcmp(other, text) != 0 ||
-            strcmp(precision_of(one), precision_of(model)) != 0)
-            continue;
-        pare_report_name(model, text, size);
-        break;
+        stem_of(model, key, 128);
+        const size_t n = strlen(key);
+        snprintf(key + n, sizeof key - n, "\n%s", precision_of(model));
+        json_object_set_new(seen, key, json_true());
     }
+    const bool alike = json_object_size(seen) < json_array_size(models);
+    json_decref(seen);
+    return alike;
+}
+
+/* The name of a model in the text tables: the network's, which precisions tell apart; where they do
+   not, the file's of all that are compared with the first. */
+static void label_of(const json_t *model, bool whole, char *text, size_t size)
+{
+    if (whole)
+        pare_report_name(model, text, size);
+    else
+        stem_of(model, text, size);
     for (char *c = text; *c; c++)
         if (*c == '|') *c = '/';
 }
@@ -210,10 +234,11 @@ static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons
     json_array_foreach((json_t *)comparisons, i, facts)
     {
         if (has_labels(facts) != labels) continue;
+        const bool alike = look_alike(json_object_get(facts, "models"));
         json_array_foreach(json_object_get(facts, "models"), k, model)
         {
             char name[128];
-            label_of(json_object_get(facts, "models"), model, name, sizeof name);
+            label_of(model, alike && k, name, sizeof name);
             if (labels)
                 add_labelled(table, model, name);
             else

@@ -60,6 +60,14 @@ static bool holds(const gathering *g, const json_t *models, const json_t *model)
     return false;
 }
 
+/* The first model is timed in turns with each of those it is compared with. */
+static void note_drift(json_t *comparison, const json_t *first, const json_t *again)
+{
+    const double a = pare_report_number(first, "latency_ms.median", NAN);
+    const double b = pare_report_number(again, "latency_ms.median", NAN);
+    if (fabs(a - b) > 0.05 * a) json_object_set_new(comparison, "drifted", json_true());
+}
+
 /* More models that were compared with the first of a comparison. Readings of a GPU's meter are of
    one run: of several none stands for all. */
 static void join(gathering *g, json_t *comparison, const json_t *body)
@@ -69,7 +77,10 @@ static void join(gathering *g, json_t *comparison, const json_t *body)
     size_t i;
     json_array_foreach(json_object_get(body, "models"), i, one)
     {
-        if (!i) json_object_update_missing(json_array_get(models, 0), one);
+        if (!i) {
+            json_object_update_missing(json_array_get(models, 0), one);
+            note_drift(comparison, json_array_get(models, 0), one);
+        }
         if (!i || holds(g, models, one)) continue;
         json_array_append_new(models, copy = json_copy(one));
         pare_report_index_add(&g->index, copy);

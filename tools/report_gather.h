@@ -15,10 +15,16 @@ extern "C" {
    version, data, device, models}: those that validate and prune measured, and one for what another
    command says of models that none of these holds; what other commands say of a model that is there
    (bench its latency, inspect its parameters, profile its steps) goes to it, known by its hash,
-   else by its file. Nothing measured is overwritten. Every model gets what was judged: made
+   else by its file. What validate compared with one model on the same data and device by the same
+   version, told by several facts, is one comparison; drifted: true where the first model's
+   latencies lie more than 5 % apart. Nothing measured is overwritten. Every model gets what was
+   judged: made
    ("original", "calibrated only", "pruned or tuned") and, where it is on the front of accuracy
    against latency among the models on the same data, front: true. */
 json_t *pare_report_gather(const json_t *facts);
+
+/* Is there a comparison of several facts in which the first model's latency was not the same? */
+bool pare_report_drifted(const json_t *comparisons);
 
 /* Of a model's recipe, NULL: none. */
 const char *pare_report_made(const char *recipe);

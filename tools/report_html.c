@@ -70,6 +70,10 @@ static void notes(pare_text *t, const json_t *comparisons)
         "with such arithmetic, its latency is not. The dashed line joins the models that no other "
         "one beats in both.</p>\n",
         pare_page_place(device, threads, place, sizeof place));
+    if (pare_report_drifted(comparisons))
+        pare_text_add(t, "<p class=\"soft\">The first model was timed with each other one in "
+                         "turns, and its latency changed by more than 5&nbsp;%% in between: it is "
+                         "shown as it was at first; each speed-up is against its own.</p>\n");
 }
 
 static void scripts(pare_text *t, const json_t *comparisons, bool picture)

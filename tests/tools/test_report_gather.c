@@ -108,6 +108,32 @@ static void other_circumstances_stand_apart(void **state)
     assert_int_equal(count_with(NULL, "command", json_string("prune")), 1); /* no comparison */
 }
 
+/* Of two facts in which the first model takes 1 ms and this many. */
+static bool drifts(double ms)
+{
+    json_t *facts = json_array();
+    for (int i = 0; i < 2; i++) {
+        json_t *one = validate("a.onnx", "aa", i ? "c.onnx" : "b.onnx", i ? "cc" : "bb", 90);
+        json_object_set_new(json_array_get(json_object_get(one, "models"), 0), "latency_ms",
+                            json_pack("{s:f}", "median", i ? ms : 1.0));
+        json_array_append_new(facts, one);
+    }
+    json_t *got = pare_report_gather(facts);
+    const bool drifted = pare_report_drifted(got);
+    json_decref(got);
+    json_decref(facts);
+    return drifted;
+}
+
+static void drift_is_said(void **state)
+{
+    (void)state;
+    assert_false(drifts(1));
+    assert_false(drifts(1.04));
+    assert_true(drifts(1.06));
+    assert_true(drifts(0.9));
+}
+
 /* A meter's readings of one run do not stand for several. */
 static void readings_are_of_one_run(void **state)
 {
@@ -188,6 +214,7 @@ int main(void)
         cmocka_unit_test(one_comparison_of_many_facts),
         cmocka_unit_test(facts_given_twice_count_once),
         cmocka_unit_test(other_circumstances_stand_apart),
+        cmocka_unit_test(drift_is_said),
         cmocka_unit_test(readings_are_of_one_run),
         cmocka_unit_test(models_are_found),
         cmocka_unit_test(thousands),

@@ -166,6 +166,16 @@ static pare_status summarize(merge *m)
     return m->summary ? PARE_OK : PARE_FAIL(m->arena.ctx, MEMORY, "out of memory");
 }
 
+/* Comparisons of what validate measured; models between two steps are no result. */
+static json_t *gather(const merge *m)
+{
+    json_t *comparisons = pare_report_gather(m->facts);
+    for (size_t i = json_array_size(comparisons); i-- > 0;)
+        if (strcmp(text_of(json_array_get(comparisons, i), "command"), "validate") != 0)
+            json_array_remove(comparisons, i);
+    return comparisons;
+}
+
 /* --- what is written --- */
 
 static const char *path_of(merge *m, const char *name)
@@ -226,7 +236,7 @@ pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folde
     pare_status st = pare_facts_rules_new(ctx, &m.rules);
     if (st == PARE_OK) st = read_tasks(&m);
     if (st == PARE_OK) st = summarize(&m);
-    if (st == PARE_OK) comparisons = pare_report_gather(m.facts);
+    if (st == PARE_OK) comparisons = gather(&m);
     if (st == PARE_OK) st = write_all(&m, comparisons, file);
     json_decref(comparisons);
     json_decref(m.summary);
