@@ -75,7 +75,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         "activations",        "target",          "weights", "method",
         "no-bias-correction", "no-equalization", NULL};
     static const char *const of_halves[] = {"io", NULL};
-    static const char *const of_runs[] = {"trace", "cache", NULL};
+    static const char *const of_runs[] = {"trace", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,

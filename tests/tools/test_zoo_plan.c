@@ -74,7 +74,7 @@ static void commands_are_what_a_shell_takes(void **state)
                    "@/test.h5");
     expect_command(z, 2, 0,
                    "pare validate @/b/x.onnx @/out/models/b-x.v.onnx --data @/test.h5 --samples 20 "
-                   "--latency --json @/out/steps/#/facts.json --device cpu");
+                   "--latency --cache c --json @/out/steps/#/facts.json --device cpu");
     assert_true(z->plan->nodes[0].alone && !z->plan->nodes[1].alone && z->plan->nodes[2].alone);
     assert_null(z->plan->nodes[2].output);
     assert_null(z->plan->nodes[2].words[z->plan->nodes[2].word_count]);

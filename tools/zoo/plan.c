@@ -65,7 +65,8 @@ static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step
     }
     pare_zoo_words_add(&w, "-o", node->output);
     if (step->takes_data && model->data) pare_zoo_words_add(&w, "--data", model->data);
-    if (m->o.cache && step->times) pare_zoo_words_add(&w, "--cache", m->o.cache);
+    if (m->o.cache && (step->times || !strcmp(node->verb, "quantize")))
+        pare_zoo_words_add(&w, "--cache", m->o.cache);
     common_words(m, &w, node);
     for (int i = 0; i < step->option_count; i++)
         pare_zoo_words_add(&w, pare_arena_printf(m->arena, "--%s", step->options[i].row->name),
@@ -84,6 +85,7 @@ static pare_status judge_words(maker *m, pare_zoo_node *node, const char *varian
         pare_zoo_words_add(&w, "--samples",
                            pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
     if (m->zoo->latency) pare_zoo_words_add(&w, "--latency", NULL);
+    if (m->o.cache) pare_zoo_words_add(&w, "--cache", m->o.cache);
     common_words(m, &w, node);
     return pare_zoo_words_end(&w, &node->words, &node->word_count);
 }
