@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The whole of pare in one go: installs what is missing, builds, makes a data set, converts the five
-# sample nets to INT8, FP16 and BF16, compares them with the originals on 10,000 test images, prints one
-# table and writes report.html.
+# sample nets to INT8, FP16 and BF16, compares them with the originals on 10,000 test images, prints tables
+# and writes report.html.
 #
 #   sh tools/demo.sh [NET...]      default: mlp cnn resnet mobilenet vit
 set -eu
@@ -24,19 +24,18 @@ pare=build/pare
 
 echo "making data/train.h5 and data/test.h5" >&2
 $pare data fashion-mnist -o data/ >/dev/null
-mkdir -p $out
-set --
-for net in $nets; do
-    echo "$net: calibrate, quantize, validate, bench" >&2
-    model=datasets/zoo/$net.onnx
+rm -rf $out && mkdir -p $out
+{
+    echo "# what 'pare zoo' does here; paths are seen from this file's folder"
+    echo "models:"
+    for net in $nets; do echo "  - files: ['../../datasets/zoo/$net.onnx']"; done
+    echo "data: ../../data/train.h5"
+    echo "test: ../../data/test.h5"
+    echo "variants:"
     for precision in int8 fp16 bf16; do
-        $pare quantize $model -o "$out/$net.$precision.onnx" --precision $precision --data data/train.h5 \
-            >/dev/null
+        echo "  - {name: $precision, steps: [quantize --precision $precision]}"
     done
-    $pare validate $model "$out/$net.int8.onnx" "$out/$net.fp16.onnx" "$out/$net.bf16.onnx" \
-        --data data/test.h5 --latency --json "$out/$net.json" >/dev/null
-    set -- "$@" "$out/$net.json"
-done
-echo >&2
-$pare report "$@" -o report.html
-echo "report.html shows the same with a picture; the models are in $out/" >&2
+} >$out/demo.yaml
+$pare zoo $out/demo.yaml -o $out/zoo
+cp $out/zoo/report.html report.html
+echo "report.html shows the same with a picture; the models are in $out/zoo/models/, what was done is in $out/demo.yaml" >&2
