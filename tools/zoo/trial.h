@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trials of a zoo's steps on few samples, for its forecast. */
+#ifndef PARE_TOOLS_ZOO_TRIAL_H
+#define PARE_TOOLS_ZOO_TRIAL_H
+
+#include "tools/zoo/forecast.h"
+#include "tools/zoo/process.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_zoo_counted pare_zoo_counted;
+
+typedef struct pare_zoo_trials {
+    pare_arena *arena;
+    const pare_zoo *zoo;
+    const pare_zoo_plan *plan;
+    const pare_zoo_forecast_options *options;
+    pare_zoo_forecast *forecast;
+    char folder[200];
+    double latency, latency_cpu; /* seconds that measuring it takes with latency_model */
+    int latency_model;           /* -1: none yet */
+    pare_zoo_counted *counted;   /* samples of data sets */
+    size_t counts, capacity;
+} pare_zoo_trials;
+
+/* Begins with arena, zoo, plan, options, forecast, zeros. Makes the folder; close removes it. */
+PARE_NODISCARD pare_status pare_zoo_trials_open(pare_zoo_trials *trials);
+void pare_zoo_trials_close(pare_zoo_trials *trials);
+
+/* Fills in the forecast of a node; those before it were tried, or are done. What it writes stays
+   for those behind it. */
+PARE_NODISCARD pare_status pare_zoo_trials_node(pare_zoo_trials *trials, int node);
+
+/* Removes what trials of this node wrote. */
+void pare_zoo_trials_drop(pare_zoo_trials *trials, int node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
