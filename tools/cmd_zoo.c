@@ -6,6 +6,7 @@
 #include "tools/commands.h"
 #include "tools/zoo/diff.h"
 #include "tools/zoo/folder.h"
+#include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
 #include "tools/zoo/tasks.h"
@@ -29,6 +30,8 @@ static const pare_option table[] = {
     {"resume", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, resume), 0, 0,
      "go on with the work in the folder: what is done is not done again, what failed is tried "
      "again, but for bad models and unsupported operators"},
+    {"dry-run", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, dry_run), 0, 0,
+     "do nothing but forecast time and memory, from short runs of each step"},
     {"time-limit", 0, PARE_OPTION_REAL, "S", offsetof(zoo_options, time_limit), 1e-3, 1e9,
      "seconds that each step may take, in place of the file's"},
     {"memory-limit", 0, PARE_OPTION_BYTES, "SIZE", offsetof(zoo_options, memory_limit), 1e6, 1e15,
@@ -199,6 +202,30 @@ static pare_status work(job *j)
     return st == PARE_OK && shown != PARE_OK ? shown : say_end(j, &result, st);
 }
 
+/* Nothing in the folder changes, nor need it be there. */
+static pare_status foretell(job *j)
+{
+    pare_arena *arena = &j->tool->arena;
+    bool *done = pare_arena_alloc(arena, (size_t)j->plan->node_count, sizeof *done);
+    if (!done) return PARE_MEMORY;
+    if (!access(j->o->output, F_OK)) PARE_TRY(pare_zoo_records_read(&j->records, j->o->output));
+    for (int i = 0; i < j->plan->node_count; i++) done[i] = pare_zoo_records_check(&j->records, i);
+    pare_zoo_forecast forecast;
+    const int64_t bytes = j->zoo->limits.memory_bytes;
+    const pare_zoo_forecast_options options = {.done = done,
+                                               .jobs = j->jobs,
+                                               .bytes = j->o->memory_limit > 0 ? j->o->memory_limit
+                                                                               : bytes,
+                                               .budget = 120,
+                                               .quiet = j->o->common.quiet,
+                                               .step = pare_run_words};
+    PARE_TRY(pare_zoo_forecast_make(arena, &forecast, j->zoo, j->plan, &options));
+    json_t *facts = pare_zoo_forecast_json(&forecast, j->zoo, j->plan);
+    if (!facts) return PARE_FAIL(arena->ctx, MEMORY, "out of memory");
+    json_object_set_new(j->tool->facts, "forecast", facts);
+    return pare_zoo_forecast_print(arena, stdout, &forecast, j->zoo, j->plan, &options);
+}
+
 static int cores(void)
 {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -208,7 +235,7 @@ static int cores(void)
 static pare_status compare(pare_tool *tool)
 {
     static const char *const rows[] = {"output",       "jobs", "resume", "time-limit", "cache",
-                                       "memory-limit", "task", "merge",  NULL};
+                                       "memory-limit", "task", "merge",  "dry-run",    NULL};
     PARE_TRY(pare_refuse_options(tool, "with --diff", rows));
     if (tool->arg_count != 2)
         return PARE_FAIL(tool->ctx, USAGE,
@@ -231,6 +258,11 @@ static pare_status run(pare_tool *tool, const void *options)
                                       : 1;
     pare_process_prepare();
     PARE_TRY(make_plan(&j));
+    if (j.o->dry_run) {
+        pare_status told = foretell(&j);
+        pare_zoo_records_free(&j.records);
+        return told;
+    }
     const bool beside = j.o->task >= 0;
     pare_status st = pare_zoo_folder_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
                                           beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE,
