@@ -9,6 +9,8 @@
 # PARE_FUZZ_SECONDS=N  fuzz with another seed each time, for N seconds a target; where it is not set
 #                   each makes the same inputs every time, in about 20 s. A failure's line has what
 #                   the target said, the path of the input and, below 3 KB, the input in base64
+# PARE_TEST_SLURM=1 run zoos on a Slurm of this machine, too: installs it, and starts its daemons from
+#                   a folder of the test; where it is not set no daemon is installed
 # PARE_PYTHON=FILE  a Python with onnx 1.16.1, onnxruntime, numpy and h5py; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -18,6 +20,8 @@ wants() { case " $stages " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
 
 # shellcheck disable=SC2086 # lists of words
 packages_install $packages_build $packages_demo $packages_test
+# shellcheck disable=SC2086 # a list of words
+[ "${PARE_TEST_SLURM:-}" != 1 ] || packages_install $packages_slurm
 mkdir -p build/tests
 log=$PWD/build/tests
 results=$log/results

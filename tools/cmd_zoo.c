@@ -9,7 +9,9 @@
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
+#include "tools/zoo/slurm.h"
 #include "tools/zoo/tasks.h"
+#include "tools/zoo/words.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +21,9 @@ typedef struct zoo_options {
     const char *output, *cache;
     int64_t jobs, task, memory_limit;
     double time_limit;
-    bool resume, dry_run, merge, diff;
+    bool resume, dry_run, merge, diff, slurm;
+    pare_list sbatch;
+    const char *keys;
 } zoo_options;
 
 static const pare_option table[] = {
@@ -40,10 +44,17 @@ static const pare_option table[] = {
      "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"},
     {"diff", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, diff), 0, 0,
      "compare two folders of results, regressions first; exit status 1 where there are any"},
+    {"slurm", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, slurm), 0, 0,
+     "submit the tasks as job arrays of Slurm, with a job behind them that makes the tables; with "
+     "--resume those that are not done. They share the folder, and nothing else"},
+    {"sbatch", 0, PARE_OPTION_LIST, "WORDS", offsetof(zoo_options, sbatch), 0, 0,
+     "--slurm: words for sbatch, beside those of the file's slurm: --sbatch=--gres=gpu"},
     {"task", 0, PARE_OPTION_INT, "K", offsetof(zoo_options, task), 0, 1e9,
      "internal, what a batch system's job runs: task K alone, no tables"},
     {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, merge), 0, 0,
      "run nothing: make tables and report of what is done"},
+    {"keys", 0, PARE_OPTION_TEXT, "ISA,DEVICE", offsetof(zoo_options, keys), 0, 0,
+     "internal: what steps count as made on, the same for all of a batch's machines"},
     {0},
 };
 
@@ -56,6 +67,7 @@ typedef struct job {
     pare_zoo *zoo;
     pare_zoo_plan *plan;
     pare_zoo_records records;
+    const char *machine; /* the device's name; NULL: the CPU */
     int jobs, lock;
     int64_t threads;
 } job;
@@ -73,13 +85,12 @@ static pare_status find_device(pare_ctx *ctx, void *user)
 
 /* The name of the device that steps will compute on, asked for by a process of its own: this one
    must stay without CUDA. */
-static pare_status name_device(job *j, const char **out)
+static pare_status name_device(job *j)
 {
     pare_ctx *ctx = j->tool->ctx;
     const char *device = j->o->common.device ? j->o->common.device : "auto";
     pare_process process;
     pare_process_result result;
-    *out = NULL;
     if (!strcmp(device, "cpu")) return PARE_OK;
     const pare_process_job work = {.work = find_device, .user = (void *)device, .seconds = 300};
     PARE_TRY(pare_process_start(ctx, &process, &work));
@@ -90,8 +101,19 @@ static pare_status name_device(job *j, const char **out)
     PARE_TRY(pare_ctx_poll(ctx));
     if (result.outcome != PARE_OUTCOME_DONE)
         return PARE_FAIL(ctx, DEVICE, "--device %s: %s", device, result.message);
-    if (*result.message) *out = pare_arena_strdup(&j->tool->arena, result.message);
-    return *result.message && !*out ? PARE_MEMORY : PARE_OK;
+    if (*result.message) j->machine = pare_arena_strdup(&j->tool->arena, result.message);
+    return *result.message && !j->machine ? PARE_MEMORY : PARE_OK;
+}
+
+/* "ISA,DEVICE": what the one who submitted a batch has, whatever its machines are. */
+static pare_status read_keys(job *j, const char **isa)
+{
+    pare_arena *arena = &j->tool->arena;
+    const char *comma = strchr(j->o->keys, ',');
+    if (!comma) return PARE_FAIL(arena->ctx, USAGE, "zoo: --keys: expected ISA,DEVICE");
+    *isa = pare_arena_strndup(arena, j->o->keys, (size_t)(comma - j->o->keys));
+    j->machine = strcmp(comma + 1, "cpu") ? comma + 1 : NULL;
+    return *isa ? PARE_OK : PARE_MEMORY;
 }
 
 static pare_status make_plan(job *j)
@@ -104,7 +126,8 @@ static pare_status make_plan(job *j)
     if (!options.cache) options.cache = pare_arena_printf(arena, "%s/cache", j->o->output);
     if (!options.cache) return PARE_MEMORY;
     PARE_TRY(pare_zoo_read(arena, &j->zoo, j->tool->arg[0]));
-    PARE_TRY(name_device(j, &options.machine));
+    PARE_TRY(j->o->keys ? read_keys(j, &options.isa) : name_device(j));
+    options.machine = j->machine;
     PARE_TRY(pare_zoo_plan_make(arena, &j->plan, j->zoo, &options));
     if (j->o->task >= j->plan->task_count)
         return PARE_FAIL(arena->ctx, USAGE, "zoo: --task %lld: %s has %d tasks",
@@ -226,6 +249,86 @@ static pare_status foretell(job *j)
     return pare_zoo_forecast_print(arena, stdout, &forecast, j->zoo, j->plan, &options);
 }
 
+/* --- a batch system --- */
+
+/* The words of a task's command line, or the merging one's, as a shell takes them. */
+static const char *batch_line(job *j, const char *program, bool task)
+{
+    pare_arena *arena = &j->tool->arena;
+    pare_zoo_words w = {.arena = arena};
+    pare_zoo_node node = {0};
+    const zoo_options *o = j->o;
+    pare_zoo_words_add(&w, program, "zoo");
+    pare_zoo_words_add(&w, j->tool->arg[0], NULL);
+    pare_zoo_words_add(&w, "-o", o->output);
+    pare_zoo_words_add(
+        &w, "--keys",
+        pare_arena_printf(arena, "%s,%s", pare_zoo_isa(), j->machine ? j->machine : "cpu"));
+    if (o->cache) pare_zoo_words_add(&w, "--cache", o->cache);
+    if (o->common.device) pare_zoo_words_add(&w, "--device", o->common.device);
+    if (o->time_limit > 0)
+        pare_zoo_words_add(&w, "--time-limit", pare_arena_printf(arena, "%.17g", o->time_limit));
+    if (o->memory_limit > 0)
+        pare_zoo_words_add(&w, "--memory-limit",
+                           pare_arena_printf(arena, "%.3fkB", (double)o->memory_limit / 1000));
+    if (o->common.threads)
+        pare_zoo_words_add(&w, "--threads",
+                           pare_arena_printf(arena, "%lld", (long long)o->common.threads));
+    if (pare_zoo_words_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
+    const char *line = pare_zoo_node_command(arena, &node); /* "pare PROGRAM zoo ..." */
+    const char *threads = o->common.threads ? "" : " --threads ${SLURM_CPUS_ON_NODE:-1}";
+    return line ? pare_arena_printf(arena, "%s%s %s", line + strlen("pare "), threads,
+                                    task ? "--quiet --task" : "--merge")
+                : NULL;
+}
+
+/* The words of the file and of the command line. */
+static pare_status batch_words(job *j, pare_zoo_batch *b)
+{
+    pare_zoo_words w = {.arena = &j->tool->arena};
+    for (int i = 0; i < j->zoo->slurm_count; i++) pare_zoo_words_add(&w, j->zoo->slurm[i], NULL);
+    for (int i = 0; i < j->o->sbatch.count; i++) pare_zoo_words_add(&w, j->o->sbatch.item[i], NULL);
+    return pare_zoo_words_end(&w, &b->words, &b->word_count);
+}
+
+/* Tasks that are not done, and may yet be. */
+static int *open_tasks(job *j, int *count)
+{
+    int *tasks = pare_arena_alloc(&j->tool->arena, (size_t)j->plan->task_count, sizeof *tasks);
+    *count = 0;
+    for (int t = 0; tasks && t < j->plan->task_count; t++) {
+        pare_outcome outcome;
+        pare_zoo_task_end(&j->records, &j->plan->tasks[t], &outcome);
+        if (outcome != PARE_OUTCOME_DONE && !pare_zoo_is_final(outcome)) tasks[(*count)++] = t;
+    }
+    return tasks;
+}
+
+static pare_status submit(job *j)
+{
+    pare_arena *arena = &j->tool->arena;
+    pare_zoo_run_result result = {0};
+    char program[4096];
+    pare_zoo_batch batch = {
+        .name = j->zoo->name, .folder = j->o->output, .exclusive = j->zoo->latency};
+    PARE_TRY(look_only(j, &result));
+    if (!(batch.tasks = open_tasks(j, &batch.task_count))) return PARE_MEMORY;
+    if (!batch.task_count) {
+        PARE_TRY(show(j));
+        return say_end(j, &result, PARE_OK);
+    }
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) return PARE_FAIL(arena->ctx, IO, "/proc/self/exe: cannot be read");
+    program[n] = 0;
+    PARE_TRY(batch_words(j, &batch));
+    batch.task_run = batch_line(j, program, true);
+    batch.merge_run = batch_line(j, program, false);
+    if (!batch.task_run || !batch.merge_run) return PARE_MEMORY;
+    close(j->lock); /* from now on it is the tasks' */
+    j->lock = -1;
+    return pare_zoo_batch_submit(arena, &batch);
+}
+
 static int cores(void)
 {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -251,6 +354,9 @@ static pare_status run(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE, "zoo: '%s' is one argument too many; usage: pare zoo %s",
                          tool->arg[1], tool->command->arguments);
     job j = {.tool = tool, .o = options, .lock = -1};
+    static const char *const only_slurm[] = {"sbatch", NULL}, *const not_slurm[] = {"jobs", NULL};
+    PARE_TRY(j.o->slurm ? pare_refuse_options(tool, "with --slurm", not_slurm)
+                        : pare_refuse_options(tool, "without --slurm", only_slurm));
     PARE_TRY(pare_need_option(tool, j.o->output, "-o DIR", "the folder for results"));
     j.jobs = j.o->jobs ? (int)j.o->jobs : (cores() + 3) / 4;
     j.threads = tool->common->threads ? tool->common->threads
@@ -263,11 +369,11 @@ static pare_status run(pare_tool *tool, const void *options)
         pare_zoo_records_free(&j.records);
         return told;
     }
-    const bool beside = j.o->task >= 0;
-    pare_status st = pare_zoo_folder_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
-                                          beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE,
-                                          j.o->resume || beside || j.o->merge);
-    if (st == PARE_OK) st = work(&j);
+    const bool beside = j.o->task >= 0 || j.o->merge;
+    pare_status st =
+        pare_zoo_folder_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
+                             beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE, j.o->resume || beside);
+    if (st == PARE_OK) st = j.o->slurm ? submit(&j) : work(&j);
     pare_zoo_records_free(&j.records);
     if (j.lock >= 0) close(j.lock);
     return st;

@@ -230,6 +230,16 @@ const pare_option *pare_option_find(const pare_command *command, const char *wor
     return o ? o : find_in(pare_common_options, name, n, whole ? 0 : word[1]);
 }
 
+/* A word that begins with "--" is an option, but in a list one that no row has is a value: of words
+   for another program. */
+static bool is_value(const pare_command *command, const pare_option *o, const char *word)
+{
+    if (strncmp(word, "--", 2) != 0) return true;
+    const size_t n = strcspn(word + 2, "=");
+    return o->kind == PARE_OPTION_LIST && n > 0 && !find_in(command->options, word + 2, n, 0) &&
+           !find_in(pare_common_options, word + 2, n, 0);
+}
+
 /* One option with its value, which stands in the same word or is the next one; *i moves along. */
 static pare_status take(pare_arena *arena, const pare_command *command, void *options,
                         char *const *words, int count, int *i)
@@ -240,7 +250,7 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
     if (o->kind == PARE_OPTION_FLAG && value)
         return PARE_FAIL(arena->ctx, USAGE, "%s: --%s takes no value", command->name, o->name);
     if (o->kind != PARE_OPTION_FLAG && !value) {
-        if (*i + 1 >= count || !strncmp(words[*i + 1], "--", 2))
+        if (*i + 1 >= count || !is_value(command, o, words[*i + 1]))
             return PARE_FAIL(arena->ctx, USAGE, "%s: --%s needs a value: --%s %s", command->name,
                              o->name, o->name, o->value);
         value = words[++*i];

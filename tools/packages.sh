@@ -7,6 +7,7 @@ libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev li
 libjpeg62-turbo-dev libjs-chart.js libcyaml-dev libyaml-dev"
 packages_demo="dataset-fashion-mnist"
 packages_test="libcmocka-dev protobuf-compiler python3 python3-venv clang libclang-rt-dev libomp-dev"
+packages_slurm="slurm-wlm munge"
 
 # packages_install NAME...: installs the missing ones with apt, with sudo when not root. Where that
 # cannot be done it says so and returns: CMake then says what it will do without.

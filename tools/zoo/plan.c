@@ -202,7 +202,7 @@ static pare_status reserve(maker *m)
     return m->plan->nodes && m->plan->tasks ? PARE_OK : PARE_MEMORY;
 }
 
-static const char *isa_name(void)
+const char *pare_zoo_isa(void)
 {
     switch (pare_cpu_isa()) {
     case PARE_ISA_PORTABLE: return "portable";
@@ -224,7 +224,7 @@ pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const par
     if (!m.out) return PARE_MEMORY;
     m.keys = (pare_zoo_keys){.arena = arena,
                              .version = options->version ? options->version : PARE_VERSION,
-                             .isa = isa_name(),
+                             .isa = options->isa ? options->isa : pare_zoo_isa(),
                              .machine = options->machine ? options->machine : "cpu"};
     PARE_TRY(reserve(&m));
     for (int i = 0; i < zoo->model_count; i++) {

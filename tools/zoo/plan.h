@@ -46,8 +46,12 @@ typedef struct pare_zoo_plan_options {
     const char *device;  /* --device of each step; NULL: none is given */
     int64_t threads;     /* --threads of each step; 0: none is given */
     const char *machine; /* name of the device that steps run on; NULL: the CPU */
+    const char *isa;     /* instruction set that steps run on; NULL: this processor's */
     const char *version; /* NULL: PARE_VERSION */
 } pare_zoo_plan_options;
+
+/* "vnni", "avx2": what keys have of this processor. */
+const char *pare_zoo_isa(void);
 
 /* In the arena. A key is the hash of version, instruction set and machine, the key of the node
    before it (or the content of the model's file with its external data), the command, its options

@@ -276,7 +276,7 @@ static void loop(runner *r)
 
 /* --- before and behind it --- */
 
-static bool is_final(pare_outcome outcome)
+bool pare_zoo_is_final(pare_outcome outcome)
 {
     return outcome == PARE_OUTCOME_BAD_MODEL || outcome == PARE_OUTCOME_UNSUPPORTED;
 }
@@ -294,8 +294,8 @@ static void look_back(runner *r)
         }
         pare_zoo_record *record = &r->records->of[i];
         const bool done = pare_zoo_records_check(r->records, i);
-        if (!done && !is_final(record->outcome)) record->outcome = PARE_OUTCOME_COUNT;
-        if (done || is_final(record->outcome)) pare_zoo_turns_end(&r->turns, i, done);
+        if (!done && !pare_zoo_is_final(record->outcome)) record->outcome = PARE_OUTCOME_COUNT;
+        if (done || pare_zoo_is_final(record->outcome)) pare_zoo_turns_end(&r->turns, i, done);
     }
     r->tasks = only ? 1 : r->plan->task_count;
 }

@@ -26,6 +26,9 @@ typedef struct pare_zoo_run_result {
     int nodes;              /* that were run */
 } pare_zoo_run_result;
 
+/* Would another try come to the same? Bad models and unsupported operators are not tried again. */
+bool pare_zoo_is_final(pare_outcome outcome);
+
 /* Reads what the journals of the folder tell, does what is not done, and leaves all of it in the
    records. A node that fails ends the tasks that need it, which a warning tells, and no other.
    PARE_INTERRUPTED: ctx was; what ran was asked to stop and has ended. PARE_IO: the journal cannot
