@@ -127,11 +127,13 @@ pare_status pare_zoo_summary_read(pare_ctx *ctx, json_t **out, const char *folde
             ctx, INPUT, "%s: holds no summary.json; expected the folder of a zoo that ran", folder);
     PARE_TRY(pare_facts_read(ctx, &facts, path));
     const char *command = json_string_value(json_object_get(facts, "command"));
-    if (strcmp(command ? command : "", "zoo") != 0 || !json_object_get(facts, "tasks")) {
+    pare_status st = PARE_OK;
+    if (strcmp(command ? command : "", "zoo") != 0 || !json_object_get(facts, "tasks"))
+        st = PARE_FAIL(ctx, INPUT, "%s: holds facts of '%s', expected a zoo's summary", path,
+                       command ? command : "");
+    if (st == PARE_OK)
+        *out = facts;
+    else
         json_decref(facts);
-        return PARE_FAIL(ctx, INPUT, "%s: holds facts of '%s', expected a zoo's summary", path,
-                         command ? command : "");
-    }
-    *out = facts;
-    return PARE_OK;
+    return st;
 }
