@@ -177,6 +177,18 @@ static pare_status run_nodes(job *j, pare_zoo_run_result *result)
     return pare_zoo_run(j->tool->ctx, result, &j->records, j->zoo, &options);
 }
 
+/* Of the one task that this process was about. */
+static pare_status say_task(job *j)
+{
+    pare_outcome outcome;
+    const pare_zoo_task *task = &j->plan->tasks[j->o->task];
+    const int node = pare_zoo_task_end(&j->records, task, &outcome);
+    const char *message = j->records.of[node].message;
+    return PARE_FAIL(j->tool->ctx, INPUT, "%s %s: %s: %s: %s", j->zoo->models[task->model].name,
+                     j->zoo->variants[task->variant].name, j->plan->nodes[node].verb,
+                     pare_outcome_text(outcome), message ? message : "");
+}
+
 static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
 {
     pare_ctx *ctx = j->tool->ctx;
@@ -194,6 +206,7 @@ static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
             r->done, all);
     }
     if (st != PARE_OK || r->done == all) return st;
+    if (j->o->task >= 0) return say_task(j);
     return PARE_FAIL(
         ctx, INPUT, "%s: %d of %d tasks are not done; %s/report.md has why, and each one's command",
         j->zoo->file, all - r->done, all, j->o->output);

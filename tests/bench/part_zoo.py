@@ -95,12 +95,16 @@ def journal(folder):
     return lines
 
 
-def resident(pid):
+def look(pid):
+    """Resident bytes of a process, and the processor time of its own so far, in seconds."""
     try:
-        words = Path(f"/proc/{pid}/statm").read_text().split()
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if words else 0
+        return 0, 0
+    if len(words) < 22:
+        return 0, 0
+    return (int(words[21]) * os.sysconf("SC_PAGE_SIZE"),
+            (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK"))
 
 
 # --- what it costs ---
@@ -108,10 +112,13 @@ def resident(pid):
 def cost(options, results):
     folder = options.work / "zoo_many"
     make_zoo(folder, MANY, options.zoo_models, 32)
-    tasks, memory, begin = 2 * options.zoo_models, [], time.monotonic()
+    tasks, memory, own, load, begin = 2 * options.zoo_models, [], 0, [], time.monotonic()
     with start(options, folder) as parent:
         while parent.poll() is None:
-            if (bytes_ := resident(parent.pid)) and (folder / "out" / "journal").exists():
+            bytes_, seconds = look(parent.pid)
+            own = max(own, seconds)
+            load.append(os.getloadavg()[0])
+            if bytes_ and (folder / "out" / "journal").exists():
                 memory.append(bytes_)
             time.sleep(0.25)
     wall = time.monotonic() - begin
@@ -123,6 +130,8 @@ def cost(options, results):
     results.add("zoo", case, "work of the steps themselves, sum", work, "s")
     results.add("zoo", case, "overhead of a task (wall x jobs - work)",
                 1000 * (2 * wall - work) / tasks, "ms", "<= 15")
+    results.add("zoo", case, "processor time of the parent, of a task", 1000 * own / tasks, "ms")
+    results.add("zoo", case, "load of the machine meanwhile, mean", sum(load) / len(load))
     tenth = max(1, len(memory) // 10)
     early, late = max(memory[tenth:2 * tenth]), max(memory[-2 * tenth:-tenth])
     results.add("zoo", case, "parent's memory, second tenth of the run", early / 1e6, "MB")

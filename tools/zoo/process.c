@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often memory is looked at, and which share of the time looking may take. */
-static const double LOOK_SECONDS = 0.05, LOOK_SHARE = 0.02;
+/* How often the memory of a session is looked at, and which share of the time looking may take. */
+static const double LOOK_SECONDS = 0.2, LOOK_SHARE = 0.01;
 
 /* What a process says at its end. Its size is below PIPE_BUF: it comes whole or not at all. */
 typedef struct verdict {
