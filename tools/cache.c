@@ -168,7 +168,7 @@ static int64_t list_files(pare_ctx *ctx, DIR *folder, file **list, size_t *count
         file *f = &(*list)[(*count)++];
         f->used = info.st_mtim;
         f->bytes = info.st_size;
-        snprintf(f->name, sizeof f->name, "%s", e->d_name);
+        memcpy(f->name, e->d_name, strlen(e->d_name) + 1);
         all += f->bytes;
     }
     return all;

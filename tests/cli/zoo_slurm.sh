@@ -98,6 +98,7 @@ down() {
     rm -rf "$there"
 }
 trap down EXIT
+trap 'exit 1' INT TERM HUP
 controller() {
     slurmctld -D >>"$there/out" 2>&1 &
     ctld=$!
