@@ -327,6 +327,29 @@ static void the_same_bytes(void **state)
     }
 }
 
+/* A page over a thousand models stays one that a browser opens at once. */
+static void a_thousand_models(void **state)
+{
+    (void)state;
+    enum { MODELS = 1000, MOST = 5000000 };
+    json_t *tasks = json_array();
+    char model[32];
+    struct stat page;
+    for (int i = 0; i < 2 * MODELS; i++) {
+        snprintf(model, sizeof model, "network-%04d-resnet", i / 2);
+        const measured one = {model, i % 2 ? "fp16" : "int8", 250 + i, (i % 7) * 0.1,
+                              1 + (i % 50) * 0.02};
+        json_array_append_new(tasks, measured_task(&one));
+    }
+    put_tasks("demo", tasks);
+    json_t *summary = summary_with(&none);
+    assert_int_equal(json_array_size(json_object_get(summary, "best")), MODELS);
+    json_decref(summary);
+    assert_int_equal(stat(at("report.html"), &page), 0);
+    assert_true(page.st_size > MODELS * 1000 && page.st_size < MOST);
+    put_usual();
+}
+
 /* --- what is wrong --- */
 
 static void facts_that_cannot_be_read(void **state)
@@ -421,6 +444,7 @@ int main(void)
         cmocka_unit_test(the_ranking),
         cmocka_unit_test(tables_name_everything),
         cmocka_unit_test(the_same_bytes),
+        cmocka_unit_test(a_thousand_models),
         cmocka_unit_test(facts_that_cannot_be_read),
         cmocka_unit_test(tasks_of_another_zoo),
         cmocka_unit_test(folders_without_a_summary),
