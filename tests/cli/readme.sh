@@ -7,6 +7,7 @@ data_sets || exit 0
 ln -s "$top/datasets" datasets
 mkdir build && ln -s "$pare" build/pare && ln -s "$data" data
 sed -n '/^```sh$/,/^```$/p' "$top/README.md" | grep '^build/pare ' >.test.commands
+sed -n '/^```yaml$/,/^```$/p' "$top/README.md" | grep -v '^```' >zoo.yaml
 number=0
 while read -r line; do
     number=$((number + 1))

@@ -107,6 +107,18 @@ static void each_step_is_tried_twice_on_what_the_one_before_wrote(void **state)
     assert_true(f.elapsed <= f.seconds && f.bytes > 0);
 }
 
+static void variants_of_a_model_are_judged_alike(void **state)
+{
+    zoo_case *z = *state;
+    pare_zoo_forecast f;
+    forecast(z,
+             ONE "latency: false\nvariants: [{name: v, steps: [quantize]}, {name: w, steps: "
+                 "[quantize --activations u8]}]\n",
+             NULL, 1e9, &f);
+    assert_true(f.node[1].tried && f.node[2].tried && !f.node[3].tried && f.node[3].known);
+    assert_true(f.node[3].seconds == f.node[1].seconds);
+}
+
 static void what_is_done_costs_nothing(void **state)
 {
     zoo_case *z = *state;
@@ -152,6 +164,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(each_step_is_tried_twice_on_what_the_one_before_wrote),
+        TEST(variants_of_a_model_are_judged_alike),
         TEST(what_is_done_costs_nothing),
         TEST(behind_a_failure_nothing_is_known),
         TEST(models_beyond_the_budget_are_taken_as_the_mean),

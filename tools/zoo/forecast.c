@@ -260,8 +260,10 @@ json_t *pare_zoo_forecast_json(const pare_zoo_forecast *f, const pare_zoo *zoo,
                              s.known ? json_real(s.seconds) : json_null(), "memory_bytes",
                              (json_int_t)s.bytes, "failure", s.failure));
     }
-    return json_pack(
-        "{s:o, s:o, s:I, s:i, s:i, s:o}", "seconds", f->whole ? json_real(f->seconds) : json_null(),
-        "elapsed_seconds", f->whole ? json_real(f->elapsed) : json_null(), "memory_bytes",
-        (json_int_t)f->bytes, "tried_models", f->tried, "models", f->models, "tasks", tasks);
+    return json_pack("{s:o, s:o, s:o, s:I, s:i, s:i, s:o}", "seconds",
+                     f->whole ? json_real(f->seconds) : json_null(), "elapsed_seconds",
+                     f->whole ? json_real(f->elapsed) : json_null(), "cpu_seconds",
+                     f->whole ? json_real(f->cpu_seconds) : json_null(), "memory_bytes",
+                     (json_int_t)f->bytes, "tried_models", f->tried, "models", f->models, "tasks",
+                     tasks);
 }

@@ -32,6 +32,7 @@ typedef struct trial {
     int index;
     const pare_zoo_node *node;
     pare_process_result last;
+    bool dense; /* the real run takes samples side by side, so that they share chunks of the file */
 } trial;
 
 /* --- processes --- */
@@ -179,6 +180,7 @@ static pare_status trial_words(trial *r, const char *set, const char *value, boo
         pare_zoo_words_add(&w, word, NULL);
     }
     if (set) pare_zoo_words_add(&w, set, value);
+    if (r->dense) pare_zoo_words_add(&w, "--range", pare_arena_printf(w.arena, "0:%s", value));
     if (!strcmp(node->verb, "distill")) pare_zoo_words_add(&w, "--validate-every", "1000000000");
     if (latency) pare_zoo_words_add(&w, "--latency", NULL);
     out->step = r->t->options->step;
@@ -235,6 +237,7 @@ static pare_status samples_asked(trial *r, double *out)
         there = there < 0 || to - from < there ? to - from : there;
     double asked = own ? atof(own) : node->output ? 512 : (double)there;
     if (asked < 0) asked = 512;
+    r->dense = !range && there >= 0 && 4 * asked > (double)there;
     *out = there >= 0 && asked > (double)there ? (double)there : asked;
     return PARE_OK;
 }
@@ -269,21 +272,14 @@ static pare_status run_twice(trial *r, const char *set, const double n[2],
     return PARE_OK;
 }
 
-/* Measuring latency takes about as long for each variant of a model: it goes on for a while.
-   without: the same run without it. */
+/* What measuring latency adds; without: the same run without it. */
 static pare_status add_latency(trial *r, pare_zoo_cost *cost, const pare_process_result *without)
 {
-    pare_zoo_trials *t = r->t;
-    if (!t->zoo->latency) return PARE_OK;
-    if (t->latency_model != r->node->model) {
-        PARE_TRY(run_once(r, "--samples", 8, true, &cost->known));
-        if (!cost->known) return PARE_OK;
-        t->latency = fmax(0, r->last.seconds - without->seconds);
-        t->latency_cpu = fmax(0, r->last.cpu_seconds - without->cpu_seconds);
-        t->latency_model = r->node->model;
-    }
-    cost->seconds += t->latency;
-    cost->cpu_seconds += t->latency_cpu;
+    if (!r->t->zoo->latency) return PARE_OK;
+    PARE_TRY(run_once(r, "--samples", 8, true, &cost->known));
+    if (!cost->known) return PARE_OK;
+    cost->seconds += fmax(0, r->last.seconds - without->seconds);
+    cost->cpu_seconds += fmax(0, r->last.cpu_seconds - without->cpu_seconds);
     return PARE_OK;
 }
 
@@ -357,11 +353,25 @@ static pare_status try_whole(trial *r, pare_zoo_cost *cost)
     return PARE_OK;
 }
 
+/* Judging one variant of a model takes about as long as judging another: most of it is the model's
+   own outputs, and latency, which is measured for a while. */
+static bool is_judged(pare_zoo_trials *t, int index)
+{
+    const pare_zoo_cost *like = t->judged < 0 ? NULL : &t->forecast->node[t->judged];
+    const bool same =
+        like && like->known && t->plan->nodes[t->judged].model == t->plan->nodes[index].model;
+    if (same) t->forecast->node[index] = *like;
+    if (same) t->forecast->node[index].tried = false;
+    if (!same) t->judged = index;
+    return same;
+}
+
 pare_status pare_zoo_trials_node(pare_zoo_trials *t, int index)
 {
     const pare_zoo_node *node = &t->plan->nodes[index];
     pare_zoo_cost *cost = &t->forecast->node[index];
     trial r = {.t = t, .index = index, .node = node};
+    if (!node->output && is_judged(t, index)) return PARE_OK;
     if (!strcmp(node->verb, "distill")) return try_training(&r, cost);
     if (value_of(node, "--distill-epochs")) return try_passes(&r, cost);
     if (!value_of(node, "--data")) return try_whole(&r, cost);
@@ -373,7 +383,7 @@ pare_status pare_zoo_trials_node(pare_zoo_trials *t, int index)
 pare_status pare_zoo_trials_open(pare_zoo_trials *t)
 {
     const char *base = getenv("TMPDIR");
-    t->latency_model = -1;
+    t->judged = -1;
     int n =
         snprintf(t->folder, sizeof t->folder, "%s/pare-zoo-XXXXXX", base && *base ? base : "/tmp");
     if (n < (int)sizeof t->folder && mkdtemp(t->folder)) return PARE_OK;

@@ -19,9 +19,8 @@ typedef struct pare_zoo_trials {
     const pare_zoo_forecast_options *options;
     pare_zoo_forecast *forecast;
     char folder[200];
-    double latency, latency_cpu; /* seconds that measuring it takes with latency_model */
-    int latency_model;           /* -1: none yet */
-    pare_zoo_counted *counted;   /* samples of data sets */
+    int judged;                /* node of the last judgement that was tried; -1: none yet */
+    pare_zoo_counted *counted; /* samples of data sets */
     size_t counts, capacity;
 } pare_zoo_trials;
 
