@@ -14,6 +14,7 @@ typedef struct chart {
     pare_svg svg;
     bool labels;
     bool names; /* beside the points */
+    bool many;  /* small points of one colour; intervals only of those on a front */
 } chart;
 
 typedef struct point {
@@ -23,6 +24,7 @@ typedef struct point {
 } point;
 
 enum { MOST_NAMES = 12 }; /* more are a table's matter */
+enum { MANY = 200 };      /* models that would cover one another */
 
 static size_t count_models(const json_t *comparisons)
 {
@@ -71,9 +73,9 @@ static bool set_ends(chart *c, const json_t *comparisons)
 }
 
 /* One shape per precision: circle, square, triangle, diamond. */
-static void add_marker(pare_text *t, const char *precision, double x, double y, const char *colour)
+static void add_marker(pare_text *t, const char *precision, double x, double y, double r,
+                       const char *colour)
 {
-    double r = 6;
     if (!strcmp(precision, "int8"))
         pare_text_add(t, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"1.5\"",
                       x - r + 1, y - r + 1, 2 * r - 2, 2 * r - 2);
@@ -99,11 +101,12 @@ static void add_bar(const chart *c, double x1, double x2, double y1, double y2, 
 static void add_point(const chart *c, const point *p, const char *colour)
 {
     double x = pare_svg_x(&c->svg, p->ms), y = pare_svg_y(&c->svg, p->y);
-    if (!isnan(p->low))
+    const bool bars = !c->many || p->front;
+    if (bars && !isnan(p->low))
         add_bar(c, x, x, pare_svg_y(&c->svg, p->low), pare_svg_y(&c->svg, p->high), colour);
-    if (p->ms_low > 0)
+    if (bars && p->ms_low > 0)
         add_bar(c, pare_svg_x(&c->svg, p->ms_low), pare_svg_x(&c->svg, p->ms_high), y, y, colour);
-    add_marker(c->svg.text, p->precision, x, y, colour);
+    add_marker(c->svg.text, p->precision, x, y, c->many ? 3.5 : 6, colour);
     pare_text_add(c->svg.text, "><title>");
     pare_text_add_escaped(c->svg.text, p->file);
     pare_text_add(c->svg.text, ": %.2f %s, %.3g ms</title>", p->y, c->labels ? "%" : "dB", p->ms);
@@ -133,12 +136,12 @@ static void add_group(const chart *c, const json_t *facts, size_t group)
     char colour[16];
     size_t k;
     json_t *model;
-    snprintf(colour, sizeof colour, "var(--c%zu)", group % PARE_CHART_COLOURS);
+    snprintf(colour, sizeof colour, "var(--c%zu)", c->many ? 0 : group % PARE_CHART_COLOURS);
     point first = point_of(json_array_get(models, 0), c->labels);
     json_array_foreach((json_t *)models, k, model)
     {
         point p = point_of(model, c->labels);
-        if (k && drawable(&first) && drawable(&p))
+        if (k && !c->many && drawable(&first) && drawable(&p))
             pare_text_add(c->svg.text,
                           "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
                           "stroke-opacity=\".4\"/>",
@@ -205,7 +208,7 @@ static double add_legend(const chart *c, const json_t *comparisons)
         y += 20;
     }
     for (i = 0; i < 4; i++, x += 56) {
-        add_marker(c->svg.text, precisions[i], x + 7, y - 4, "var(--soft)");
+        add_marker(c->svg.text, precisions[i], x + 7, y - 4, 6, "var(--soft)");
         pare_text_add(c->svg.text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y,
                       precisions[i]);
     }
@@ -224,7 +227,8 @@ static void add_chart(pare_text *text, const json_t *comparisons, const char *cl
                        .bottom = height - 48,
                        .log_x = true},
                .labels = labels,
-               .names = width > 500 && count_models(comparisons) <= MOST_NAMES};
+               .names = width > 500 && count_models(comparisons) <= MOST_NAMES,
+               .many = count_models(comparisons) > MANY};
     if (!set_ends(&c, comparisons)) return;
     if (!alone)
         pare_text_add(
@@ -253,7 +257,6 @@ static bool by_accuracy(const json_t *comparisons) { return any_point(comparison
 
 bool pare_chart_add(pare_text *text, const json_t *comparisons)
 {
-    enum { MANY = 200 };
     const bool labels = by_accuracy(comparisons), many = count_models(comparisons) > MANY;
     if (!any_point(comparisons, labels)) return false;
     pare_text_add(text, "<h2>%s against latency</h2>\n<div class=\"box still\">\n",
