@@ -115,6 +115,8 @@ static int teardown(void **state)
     return system(command);
 }
 
+static long fail_after = -1; /* allocations of a run that succeed */
+
 /* One run; outcomes of the tasks into `outcome` where it is given. */
 static pare_status run(pare_zoo_run_result *result, pare_outcome *outcome, int jobs, int task)
 {
@@ -129,6 +131,7 @@ static pare_status run(pare_zoo_run_result *result, pare_outcome *outcome, int j
         .folder = out, .jobs = jobs, .quiet = true, .task = task, .step = step};
     assert_int_equal(pare_zoo_folder_open(&ctx, &lock, out, "z", PARE_ZOO_ALONE, true), PARE_OK);
     assert_int_equal(pare_zoo_records_init(&arena, &records, &plan), PARE_OK);
+    ctx.fail_after = fail_after;
     const pare_status st = pare_zoo_run(&ctx, result, &records, &zoo, &o);
     for (int t = 0; outcome && t < TASKS; t++) pare_zoo_task_end(&records, &tasks[t], &outcome[t]);
     pare_zoo_records_free(&records);
@@ -258,6 +261,24 @@ static void an_interrupted_run_goes_on_later(void **state)
     assert_int_equal(all_runs(), NODES + 1);
 }
 
+/* Without memory a run ends with its status, and the next one finds what it did. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    pare_zoo_run_result result;
+    pare_status st = PARE_MEMORY;
+    word[3][0] = "bad";
+    for (fail_after = 0; fail_after < 40; fail_after++) {
+        st = run(&result, NULL, JOBS, -1);
+        assert_true(st == PARE_OK || st == PARE_MEMORY);
+    }
+    fail_after = -1;
+    assert_int_equal(run(&result, NULL, JOBS, -1), PARE_OK);
+    assert_int_equal(result.done, 3);
+    assert_int_equal(result.failed, 1);
+    assert_int_equal(all_runs(), NODES - 1);
+}
+
 int main(void)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -271,6 +292,7 @@ int main(void)
         CASE(files_that_were_changed_are_made_again),
         CASE(one_task_alone_does_its_own_nodes),
         CASE(an_interrupted_run_goes_on_later),
+        CASE(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

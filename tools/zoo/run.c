@@ -310,8 +310,8 @@ static pare_status prepare(runner *r)
     for (size_t i = 0; i < jobs; i++) r->slot[i] = (slot){.node = -1, .lock = -1};
     PARE_TRY(pare_zoo_records_read(r->records, r->o->folder));
     look_back(r);
-    return pare_journal_open(r->ctx, &r->journal,
-                             pare_arena_printf(&r->arena, "%s/journal", r->o->folder));
+    const char *journal = pare_arena_printf(&r->arena, "%s/journal", r->o->folder);
+    return journal ? pare_journal_open(r->ctx, &r->journal, journal) : PARE_MEMORY;
 }
 
 pare_status pare_zoo_run(pare_ctx *ctx, pare_zoo_run_result *result, pare_zoo_records *records,
