@@ -187,13 +187,17 @@ static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const
     return PARE_OK;
 }
 
+/* A list is as long as the next power of two. */
 static pare_status append(pare_arena *arena, pare_list *list, const char *text)
 {
-    const char **more = pare_arena_alloc(arena, (size_t)list->count + 1, sizeof *more);
-    if (!more) return PARE_MEMORY;
-    if (list->count) memcpy(more, list->item, (size_t)list->count * sizeof *more);
-    more[list->count++] = text;
-    list->item = more;
+    const size_t n = (size_t)list->count;
+    if (!(n & (n - 1))) {
+        const char **more = pare_arena_alloc(arena, n ? 2 * n : 1, sizeof *more);
+        if (!more) return PARE_MEMORY;
+        if (n) memcpy(more, list->item, n * sizeof *more);
+        list->item = more;
+    }
+    list->item[list->count++] = text;
     return PARE_OK;
 }
 

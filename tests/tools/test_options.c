@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -170,13 +171,32 @@ static void tables_are_whole(void **state)
     free(script);
 }
 
+/* Memory for a list grows with its length, not with the square of it. */
+static void a_long_list_keeps_its_order(void **state)
+{
+    fixture *f = *state;
+    enum { COUNT = 5000 };
+    static char *words[1 + COUNT];
+    static char text[COUNT][16];
+    words[0] = "a";
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text[i], sizeof text[i], "--many=%d", i);
+        words[1 + i] = text[i];
+    }
+    assert_int_equal(
+        pare_options_parse(&f->arena, &toy, &f->options, &f->arguments, words, 1 + COUNT), PARE_OK);
+    assert_int_equal(f->options.many.count, COUNT);
+    for (int i = 0; i < COUNT; i++) assert_string_equal(f->options.many.item[i], text[i] + 7);
+    assert_true(f->arena.bytes < (size_t)COUNT * 100);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(every_kind_is_read), TEST(defaults_hold_and_dashes_end_options),
         TEST(mistakes_are_named), TEST(commands_are_found),
-        TEST(tables_are_whole),
+        TEST(tables_are_whole),   TEST(a_long_list_keeps_its_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
