@@ -36,7 +36,8 @@ static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
     float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
     pare_tensor *copy;
     if (!data) return PARE_MEMORY;
-    for (int64_t i = 0; i < t->count; i++) data[i] = by * ((const float *)t->data)[i];
+    memcpy(data, t->data, (size_t)t->count * sizeof *data);
+    for (int64_t i = 0; i < t->count; i++) data[i] *= by;
     PARE_TRY(
         pare_tensor_new(s->model, &copy, t->name ? t->name : "", PARE_f32, t->rank, t->dims, data));
     *out = copy;

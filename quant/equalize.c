@@ -13,6 +13,7 @@
 #include "quant/parts.h"
 
 #include <math.h>
+#include <string.h>
 
 static const float LEAST = 1.0f / 64; /* of e_c: a dead channel stays small */
 
@@ -77,9 +78,10 @@ static pare_status scale_rows(pare_quant_scheme *s, pare_node *node, int i, cons
     int64_t rows = t->dims[0], inner = t->count / rows;
     float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
     if (!data) return PARE_MEMORY;
+    memcpy(data, t->data, (size_t)t->count * sizeof *data);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = r * inner; k < (r + 1) * inner; k++) {
-            float v = ((const float *)t->data)[k], f = factor[r / each];
+            const float v = data[k], f = factor[r / each];
             data[k] = divide ? v / f : v * f;
         }
     return pare_quant_put(s, node, i, t, data);

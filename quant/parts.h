@@ -120,7 +120,7 @@ PARE_NODISCARD pare_status pare_quant_emit(pare_quant_scheme *s);
 /* weights.c: scales of a weight, one per channel of axis (axis -1: one for all), that minimise the
    squared error; then its rounding. */
 typedef struct pare_quant_weight_view {
-    const float *data;
+    const void *data;               /* of f32, at any address */
     int64_t outer, channels, inner; /* data is (outer, channels, inner) */
 } pare_quant_weight_view;
 

@@ -47,6 +47,25 @@ static void rounding_is_to_even_and_symmetric(void **state)
     assert_memory_equal(q, want, 6);
 }
 
+/* A large weight lies in its file's map wherever it lies. */
+static void a_weight_may_lie_at_any_address(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    const float w[] = {63.5f, 1, -10.5f, -127};
+    float scale[2];
+    char bytes[sizeof w + 1];
+    int8_t q[4], want[] = {127, 1, -21, -127};
+    memcpy(bytes + 1, w, sizeof w);
+    pare_tensor t = tensor(2, (int64_t[]){2, 2}, w);
+    t.data = bytes + 1;
+    pare_quant_weight_view view = pare_quant_weight_look(&t, 1);
+    assert_int_equal(pare_quant_weight_scales(&ctx, &view, scale), PARE_OK);
+    pare_quant_weight_round(&view, scale, q);
+    assert_memory_equal(q, want, 4);
+}
+
 static double squared_error(const float *w, int n, float scale)
 {
     double sum = 0;
@@ -116,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_on_the_grid_stay),
+        cmocka_unit_test(a_weight_may_lie_at_any_address),
         cmocka_unit_test(rounding_is_to_even_and_symmetric),
         cmocka_unit_test(an_outlier_is_clipped_where_that_pays),
         cmocka_unit_test(a_dead_channel_has_a_scale),
