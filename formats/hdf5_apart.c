@@ -204,6 +204,10 @@ static pare_status fail_helper(pare_ctx *ctx, const pare_h5_file *file)
 {
     PARE_TRY(pare_ctx_poll(ctx));
     int number = end(file->helper);
+    if (number == SIGKILL || number == SIGTERM) /* nothing that libhdf5 does to itself */
+        return PARE_FAIL(ctx, IO,
+                         "%s: the process that reads it was ended from outside: %s; try again",
+                         file->path, strsignal(number));
     return PARE_FAIL(ctx, INPUT,
                      "%s: libhdf5 crashed on its metadata%s%s; the file is damaged, copy or make "
                      "it again",

@@ -4,6 +4,7 @@
 #include "tools/check_output.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/results.h"
 #include "tools/zoo/diff.h"
 #include "tools/zoo/folder.h"
 #include "tools/zoo/forecast.h"
@@ -18,7 +19,7 @@
 
 typedef struct zoo_options {
     pare_common common;
-    const char *output, *cache;
+    const char *output, *cache, *append;
     int64_t jobs, task, memory_limit;
     double time_limit;
     bool resume, dry_run, merge, diff, slurm;
@@ -42,6 +43,8 @@ static const pare_option table[] = {
      "resident memory that each step may have, in place of the file's: 4GB"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, cache), 0, 0,
      "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"},
+    {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(zoo_options, append), 0, 0,
+     "add a row for each model that a validation compares to a table that grows"},
     {"diff", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, diff), 0, 0,
      "compare two folders of results, regressions first; exit status 1 where there are any"},
     {"slurm", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, slurm), 0, 0,
@@ -121,6 +124,7 @@ static pare_status make_plan(job *j)
     pare_arena *arena = &j->tool->arena;
     pare_zoo_plan_options options = {.out = j->o->output,
                                      .cache = j->o->cache,
+                                     .append = j->o->append,
                                      .device = j->o->common.device,
                                      .threads = j->threads};
     if (!options.cache) options.cache = pare_arena_printf(arena, "%s/cache", j->o->output);
@@ -278,6 +282,7 @@ static const char *batch_line(job *j, const char *program, bool task)
         &w, "--keys",
         pare_arena_printf(arena, "%s,%s", pare_zoo_isa(), j->machine ? j->machine : "cpu"));
     if (o->cache) pare_zoo_words_add(&w, "--cache", o->cache);
+    if (o->append) pare_zoo_words_add(&w, "--append", o->append);
     if (o->common.device) pare_zoo_words_add(&w, "--device", o->common.device);
     if (o->time_limit > 0)
         pare_zoo_words_add(&w, "--time-limit", pare_arena_printf(arena, "%.17g", o->time_limit));
@@ -350,8 +355,9 @@ static int cores(void)
 
 static pare_status compare(pare_tool *tool)
 {
-    static const char *const rows[] = {"output",       "jobs", "resume", "time-limit", "cache",
-                                       "memory-limit", "task", "merge",  "dry-run",    NULL};
+    static const char *const rows[] = {"output",  "jobs",         "resume", "time-limit",
+                                       "cache",   "memory-limit", "task",   "merge",
+                                       "dry-run", "append",       NULL};
     PARE_TRY(pare_refuse_options(tool, "with --diff", rows));
     if (tool->arg_count != 2)
         return PARE_FAIL(tool->ctx, USAGE,
@@ -375,6 +381,7 @@ static pare_status run(pare_tool *tool, const void *options)
     j.threads = tool->common->threads ? tool->common->threads
                 : cores() > j.jobs    ? cores() / j.jobs
                                       : 1;
+    PARE_TRY(pare_results_check(tool->ctx, j.o->append));
     pare_process_prepare();
     PARE_TRY(make_plan(&j));
     if (j.o->dry_run) {
@@ -404,7 +411,9 @@ const pare_command pare_command_zoo = {
               "ends its\n"
               "task and no other, and is listed with the command that repeats it. A run that is "
               "killed goes\n"
-              "on with --resume and repeats nothing that was done.",
+              "on with --resume and repeats nothing that was done. Exit status 1 where a task was "
+              "not done;\n"
+              "a goal that is missed is told and changes no exit status.",
     .example = "pare zoo zoo.yaml -o out/ --jobs 2",
     .options = table,
     .size = sizeof(zoo_options),

@@ -86,6 +86,7 @@ static pare_status judge_words(maker *m, pare_zoo_node *node, const char *varian
                            pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
     if (m->zoo->latency) pare_zoo_words_add(&w, "--latency", NULL);
     if (m->o.cache) pare_zoo_words_add(&w, "--cache", m->o.cache);
+    if (m->o.append) pare_zoo_words_add(&w, "--append", m->o.append);
     common_words(m, &w, node);
     return pare_zoo_words_end(&w, &node->words, &node->word_count);
 }

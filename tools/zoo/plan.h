@@ -43,6 +43,7 @@ typedef struct pare_zoo_plan {
 typedef struct pare_zoo_plan_options {
     const char *out;     /* folder of the zoo's results; it need not be there */
     const char *cache;   /* folder for what steps share, of those that have --cache; NULL: none */
+    const char *append;  /* --append of each validation; NULL: none is given */
     const char *device;  /* --device of each step; NULL: none is given */
     int64_t threads;     /* --threads of each step; 0: none is given */
     const char *machine; /* name of the device that steps run on; NULL: the CPU */
@@ -55,9 +56,10 @@ const char *pare_zoo_isa(void);
 
 /* In the arena. A key is the hash of version, instruction set and machine, the key of the node
    before it (or the content of the model's file with its external data), the command, its options
-   and the content of every file they name. Threads, folders, limits and goals are no part of it.
-   A model that cannot be read gets keys from the file's bytes: its first step says what is wrong.
-   PARE_INPUT: tasks whose links would have one name; PARE_IO: a data set that cannot be read. */
+   and the content of every file they name. Threads, folders, tables, limits and goals are no part
+   of it. A model that cannot be read gets keys from the file's bytes: its first step says what is
+   wrong. PARE_INPUT: tasks whose links would have one name; PARE_IO: a data set that cannot be
+   read. */
 PARE_NODISCARD pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out,
                                               const pare_zoo *zoo,
                                               const pare_zoo_plan_options *options);
