@@ -55,6 +55,19 @@ def add_net(options, results, net, folder, way):
         results.add(PART, case, "zeros that stayed", int(kept), "", "== 1")
 
 
+def add_one_command(options, results, net, folder, way):
+    """The same by prune alone, which trains what it pruned with its BatchNormalization unfolded."""
+    word, amount, epochs, limit = way
+    path = folder / f"{net.name}_{word.strip('-')}_{amount}_one.onnx"
+    path.unlink(missing_ok=True)
+    outcome = call([options.pare, "prune", net.path, "-o", path, word, amount,
+                    "--data", nets.data_file(options, net, "train"), "--distill-epochs", epochs, "--quiet"])
+    case = f"{net.name} {word} {amount} --distill-epochs {epochs}"
+    results.add(PART, case, "top-1 drop", round(drop_of(options, net, path), 2), "points",
+                None if limit is None else f"<= {limit}")
+    results.add(PART, case, "time", round(outcome.seconds, 1), "s")
+
+
 def run(options, results):
     folder = options.work / "pare" / "distill"
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,5 +75,7 @@ def run(options, results):
         for way in RECOVERED.get(net.name, []):
             try:
                 add_net(options, results, net, folder, way)
+                if way[0] == "--macs":
+                    add_one_command(options, results, net, folder, way)
             except Failed as error:
                 results.fail(PART, f"{net.name} {way[0]} {way[1]}", error)

@@ -103,3 +103,13 @@ data_sets() {
     skip data "Fashion-MNIST is not there: $(head -1 .test.err)"
     return 1
 }
+
+# zoo_of FILE LINE...: a zoo file over a few samples, with these lines behind what all have
+zoo_of() {
+    file_=$1
+    shift
+    {
+        printf 'name: demo\ndata: %s/train.h5\ntest: %s/test.h5\nsamples: 64\nlatency: false\n' "$data" "$data"
+        printf '%s\n' "$@"
+    } >"$file_"
+}

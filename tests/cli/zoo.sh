@@ -6,15 +6,6 @@ name=zoo
 . "$(dirname "$0")/_lib.sh"
 data_sets || exit 0
 
-# zoo_of FILE LINE...: a zoo of mlp.onnx with these lines before the variants
-zoo_of() {
-    file_=$1
-    shift
-    {
-        printf 'name: demo\ndata: %s/train.h5\ntest: %s/test.h5\nsamples: 64\nlatency: false\n' "$data" "$data"
-        printf '%s\n' "$@"
-    } >"$file_"
-}
 variants='variants:
   - name: int8
     steps: [quantize --samples 16]

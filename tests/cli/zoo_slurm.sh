@@ -16,15 +16,6 @@ variants='variants:
   - name: half-int8
     steps: [prune --macs 0.6 --samples 16, quantize --samples 16]'
 data_sets || exit 0
-# zoo_of FILE LINE...
-zoo_of() {
-    file_=$1
-    shift
-    {
-        printf 'name: demo\ndata: %s/train.h5\ntest: %s/test.h5\nsamples: 64\nlatency: false\n' "$data" "$data"
-        printf '%s\n' "$@"
-    } >"$file_"
-}
 zoo_of zoo.yaml "models: [{files: [$zoo/mlp.onnx]}]" "$variants"
 mkdir empty
 if PATH=$PWD/empty "$pare" zoo zoo.yaml -o none --slurm >.test.out 2>.test.err; then
