@@ -57,9 +57,9 @@ static void notes(pare_text *t, const json_t *comparisons)
             "<p class=\"soft\">Drop: top-1 of the first model minus that of this one, in points, "
             "on the same samples, with Newcombe&#39;s paired 95&nbsp;%% interval (method 10, "
             "1998). An interval that holds zero means that no loss was measured. Kept: this "
-            "top-1 over the first model&#39;s, with Fieller&#39;s interval (1954); a floor is met "
-            "or "
-            "missed where the whole interval says so. McNemar p: how likely such a difference is "
+            "top-1 over the first model&#39;s, with the interval of Bonett and Price (2006); a "
+            "floor is met or missed where the whole interval says so. McNemar p: how likely such a "
+            "difference is "
             "where both are equally good. Agreement: same first class as the first model.</p>\n");
     pare_text_add(
         t,

@@ -7,16 +7,18 @@
 
 static const double Z = 1.959963984540054; /* normal quantile of 0.975 */
 
-pare_interval pare_stats_wilson(int64_t hits, int64_t n)
+static pare_interval wilson(int64_t hits, int64_t n, double z)
 {
     if (n <= 0) return (pare_interval){0, 1};
-    double p = (double)hits / (double)n, zz = Z * Z / (double)n;
+    double p = (double)hits / (double)n, zz = z * z / (double)n;
     double middle = p + zz / 2, half = sqrt(zz * (p * (1 - p) + zz / 4));
-    pare_interval wilson = {(middle - half) / (1 + zz), (middle + half) / (1 + zz)};
-    if (hits == 0) wilson.low = 0; /* exactly, not up to rounding */
-    if (hits == n) wilson.high = 1;
-    return wilson;
+    pare_interval both = {(middle - half) / (1 + zz), (middle + half) / (1 + zz)};
+    if (hits == 0) both.low = 0; /* exactly, not up to rounding */
+    if (hits == n) both.high = 1;
+    return both;
 }
+
+pare_interval pare_stats_wilson(int64_t hits, int64_t n) { return wilson(hits, n, Z); }
 
 /* Correlation of the two classifiers' hits, the numerator drawn towards 0 by n/2 where positive. */
 static double corrected_phi(pare_paired t, double n)
@@ -70,19 +72,25 @@ double pare_stats_mcnemar(pare_paired t, bool *exact)
     return erfc(sqrt(excess * excess / (double)pairs / 2));
 }
 
-/* The ratio r solves (p2 - r p1)^2 = z^2 var(p2 - r p1): a r^2 - 2 b r + c = 0. */
+/* Standard error of the logarithm of a proportion, one hit and one miss added. */
+static double log_error(double hits, double n)
+{
+    return sqrt((1 - (hits + 1) / (n + 2)) / (hits + 1));
+}
+
+/* Samples that neither gets right say nothing of a ratio. Both proportions of the others have
+   Wilson's interval, with z so much smaller that the two, as if independent, are as wide as the
+   pairing makes the ratio's logarithm. */
 pare_interval pare_stats_kept(pare_paired t)
 {
-    const pare_interval unknown = {0, INFINITY};
-    const double n = (double)(t.both + t.first + t.second + t.neither), zz = Z * Z / n;
-    if (n <= 0) return unknown;
-    const double p1 = (double)(t.both + t.first) / n, p2 = (double)(t.both + t.second) / n;
-    const double a = p1 * p1 - zz * p1 * (1 - p1);
-    const double b = p1 * p2 - zz * ((double)t.both / n - p1 * p2);
-    const double c = p2 * p2 - zz * p2 * (1 - p2);
-    if (a <= 0) return unknown;
-    const double root = sqrt(fmax(b * b - a * c, 0));
-    return (pare_interval){fmax((b - root) / a, 0), (b + root) / a};
+    const int64_t n = t.both + t.first + t.second, x1 = t.both + t.first, x2 = t.both + t.second;
+    if (n <= 0) return (pare_interval){0, INFINITY};
+    const double paired =
+        sqrt((double)(t.first + t.second + 2) / ((double)(x1 + 1) * (double)(x2 + 1)));
+    const double z =
+        Z * paired / (log_error((double)x1, (double)n) + log_error((double)x2, (double)n));
+    const pare_interval p1 = wilson(x1, n, z), p2 = wilson(x2, n, z);
+    return (pare_interval){p2.low / p1.high, p1.low > 0 ? p2.high / p1.low : INFINITY};
 }
 
 pare_floor pare_stats_floor(pare_interval kept, double floor)

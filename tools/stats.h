@@ -35,8 +35,9 @@ pare_interval pare_stats_newcombe(pare_paired table);
 double pare_stats_mcnemar(pare_paired table, bool *exact);
 
 /* Interval of the second's hits over the first's on the same samples, how much of an accuracy is
-   kept: Fieller's theorem (1954, J. R. Stat. Soc. B 16:175) with the covariance matrix of the
-   paired proportions. [0, Inf] where the samples cannot bound it. */
+   kept: the hybrid score interval of Bonett and Price 2006, Statistics in Medicine 25:3039, which
+   has a width even where the two never differ. Inf where the first has no hit of its own or in
+   common; [0, Inf] without any hit. */
 pare_interval pare_stats_kept(pare_paired table);
 
 /* Is at least `floor` kept (0.99: "99 % of FP32")? */

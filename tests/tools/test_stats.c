@@ -84,21 +84,34 @@ static void mcnemar_is_exact_for_few_pairs(void **state)
     }
 }
 
-/* Decimal, 40 digits, of the quadratic in the header's source; (80, 10, 0, 10) keeps 80 / 90. */
+/* Decimal, 40 digits, of the formula in the header's source; the last one is Cavo's table as
+   Fagerland, Lydersen and Laake have it in their R package contingencytables, to four digits. */
 static void kept_is_the_ratio_of_paired_hits(void **state)
 {
     (void)state;
-    pare_interval i = pare_stats_kept((pare_paired){9200, 40, 55, 705});
-    near(i.low, 0.99955667589309, 1e-12);
-    near(i.high, 1.00369502682309, 1e-12);
-    i = pare_stats_kept((pare_paired){80, 10, 0, 10});
-    near(i.low, 0.82382228330616, 1e-12);
-    near(i.high, 0.95395549447161, 1e-12);
-    i = pare_stats_kept((pare_paired){50, 0, 0, 50});
-    near(i.low, 1, 1e-7);
-    near(i.high, 1, 1e-7);
-    assert_true(isinf(pare_stats_kept((pare_paired){1, 0, 0, 50}).high)); /* too few hits */
-    assert_true(isinf(pare_stats_kept((pare_paired){0, 0, 0, 0}).high));
+    const struct {
+        pare_paired table;
+        double low, high;
+    } cases[] = {
+        {{9200, 40, 55, 705}, 0.9995460310907537, 1.0037050394803924},
+        {{80, 10, 0, 10}, 0.8246564809905090, 0.9581243523862112},
+        {{50, 0, 0, 50}, 0.9623084791068103, 1.0391678154266851}, /* they never differ */
+        {{0, 0, 5, 3}, 1.3015888581350286, INFINITY},
+        {{0, 5, 0, 3}, 0, 0.7682917641388250},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const pare_interval i = pare_stats_kept(cases[k].table);
+        near(i.low, cases[k].low, 1e-12);
+        if (isinf(cases[k].high))
+            assert_true(isinf(i.high));
+        else
+            near(i.high, cases[k].high, 1e-12);
+    }
+    const pare_interval cavo = pare_stats_kept((pare_paired){59, 16, 6, 80});
+    near(cavo.low, 0.7579, 5e-5);
+    near(cavo.high, 0.9910, 5e-5);
+    assert_true(isinf(pare_stats_kept((pare_paired){0, 0, 0, 50}).high));
+    assert_true(pare_stats_kept((pare_paired){0, 0, 0, 50}).low == 0);
 }
 
 static void a_floor_is_met_missed_or_open(void **state)
