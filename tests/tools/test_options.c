@@ -177,7 +177,7 @@ static void a_long_list_keeps_its_order(void **state)
     fixture *f = *state;
     enum { COUNT = 5000 };
     static char *words[1 + COUNT];
-    static char text[COUNT][16];
+    static char text[COUNT][24];
     words[0] = "a";
     for (int i = 0; i < COUNT; i++) {
         snprintf(text[i], sizeof text[i], "--many=%d", i);

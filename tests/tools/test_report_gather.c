@@ -140,7 +140,7 @@ static void readings_are_of_one_run(void **state)
     (void)state;
     json_t *facts = json_array();
     for (int i = 0; i < 3; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "m%d.onnx", i);
         json_t *one = validate("a.onnx", "aa", name, name, 90);
         json_object_set_new(one, "device",
