@@ -46,6 +46,9 @@ PARE_NODISCARD pare_status pare_file_write(pare_ctx *ctx, const char *path, cons
 bool pare_file_same(const char *a, const char *b);
 /* Hash of a file's content. */
 PARE_NODISCARD pare_status pare_file_hash(pare_ctx *ctx, const char *path, pare_hash *out);
+/* The same of a file up to 1 GiB; of a larger one the hash of its size, its time of change and 512
+   blocks of 4 KiB, evenly spaced. */
+PARE_NODISCARD pare_status pare_file_hash_quick(pare_ctx *ctx, const char *path, pare_hash *out);
 
 #ifdef __cplusplus
 }

@@ -68,20 +68,9 @@ void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, const pare_de
 
 pare_status pare_cache_key_add_file(pare_ctx *ctx, pare_hash *key, const char *path)
 {
-    enum { PIECES = 512, PIECE = 4096 };
-    pare_map map;
-    struct stat info;
-    PARE_TRY(pare_map_open(ctx, &map, path));
-    if (map.size <= 1 << 30) {
-        const pare_hash sum = pare_hash_map(map.data, map.size);
-        pare_cache_key_add(key, &sum, sizeof sum);
-    } else if (!stat(path, &info)) {
-        pare_cache_key_add(key, &map.size, sizeof map.size);
-        pare_cache_key_add(key, &info.st_mtim, sizeof info.st_mtim);
-        for (size_t i = 0; i < PIECES; i++)
-            pare_cache_key_add(key, map.data + (map.size - PIECE) / (PIECES - 1) * i, PIECE);
-    }
-    pare_map_close(&map);
+    pare_hash sum;
+    PARE_TRY(pare_file_hash_quick(ctx, path, &sum));
+    pare_cache_key_add(key, &sum, sizeof sum);
     return PARE_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct pare_cache {
 void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, const pare_device *device);
 void pare_cache_key_add(pare_hash *key, const void *data, size_t bytes);
 void pare_cache_key_add_text(pare_hash *key, const char *text); /* NULL differs from "" */
-/* A file's content; of a file above 1 GiB its size, its time, and 512 pieces of it. */
+/* A file's content, by pare_file_hash_quick. */
 PARE_NODISCARD pare_status pare_cache_key_add_file(pare_ctx *ctx, pare_hash *key, const char *path);
 
 /* --- entries --- */

@@ -92,16 +92,10 @@ static pare_status name_device(job *j)
 {
     pare_ctx *ctx = j->tool->ctx;
     const char *device = j->o->common.device ? j->o->common.device : "auto";
-    pare_process process;
     pare_process_result result;
     if (!strcmp(device, "cpu")) return PARE_OK;
     const pare_process_job work = {.work = find_device, .user = (void *)device, .seconds = 300};
-    PARE_TRY(pare_process_start(ctx, &process, &work));
-    while (!pare_process_poll(&process, &result)) {
-        if (pare_ctx_poll(ctx) != PARE_OK) pare_process_kill(&process);
-        pare_process_wait(0.05);
-    }
-    PARE_TRY(pare_ctx_poll(ctx));
+    PARE_TRY(pare_process_run(ctx, &work, &result));
     if (result.outcome != PARE_OUTCOME_DONE)
         return PARE_FAIL(ctx, DEVICE, "--device %s: %s", device, result.message);
     if (*result.message) j->machine = pare_arena_strdup(&j->tool->arena, result.message);

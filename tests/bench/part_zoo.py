@@ -21,27 +21,21 @@ from common import Failed
 ACROSS, DATA = 16, 64
 TIMES = {"seconds", "cpu_seconds", "peak_bytes"}
 
-MANY = """name: many
-models:
+COMMON = """models:
   - files: [models/*.onnx]
 data: data.h5
 test: data.h5
 latency: false
 variants:
-  - name: s8
+"""
+
+MANY = "name: many\n" + COMMON + """  - name: s8
     steps: [quantize]
   - name: u8
     steps: [quantize --activations u8]
 """
 
-KILLED = """name: killed
-models:
-  - files: [models/*.onnx]
-data: data.h5
-test: data.h5
-latency: false
-variants:
-  - name: int8
+KILLED = "name: killed\n" + COMMON + """  - name: int8
     steps: [quantize]
   - name: half
     steps: [prune --macs 0.5]

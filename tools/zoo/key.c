@@ -6,12 +6,8 @@
 #include "formats/onnx.h"
 #include "tools/zoo/plan.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct pare_zoo_known_file {
     const char *path;
@@ -30,38 +26,6 @@ static void fold_text(pare_hash *key, const char *text)
     fold(key, pare_hash_bytes(text, strlen(text)));
 }
 
-/* 512 blocks of 4 KiB, from the first to the last, with size and time of change. */
-static pare_status hash_blocks(pare_ctx *ctx, int fd, const char *path, const struct stat *info,
-                               pare_hash *out)
-{
-    enum { BLOCKS = 512, BYTES = 4096 };
-    const int64_t head[3] = {(int64_t)info->st_size, (int64_t)info->st_mtim.tv_sec,
-                             (int64_t)info->st_mtim.tv_nsec};
-    char block[BYTES];
-    *out = pare_hash_bytes(head, sizeof head);
-    for (int64_t i = 0; i < BLOCKS; i++) {
-        const int64_t last = (int64_t)info->st_size - BYTES, at = last / (BLOCKS - 1) * i;
-        ssize_t got = pread(fd, block, sizeof block, (off_t)(i == BLOCKS - 1 ? last : at));
-        if (got != BYTES)
-            return PARE_FAIL(ctx, IO, "%s: %s", path, got < 0 ? strerror(errno) : "became shorter");
-        fold(out, pare_hash_bytes(block, sizeof block));
-    }
-    return PARE_OK;
-}
-
-pare_status pare_zoo_file_hash(pare_ctx *ctx, const char *path, pare_hash *out)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return PARE_FAIL(ctx, IO, "%s: %s", path, strerror(errno));
-    pare_status st = PARE_OK;
-    if (fstat(fd, &info)) st = PARE_FAIL(ctx, IO, "%s: %s", path, strerror(errno));
-    const bool large = st == PARE_OK && info.st_size > (off_t)1 << 30;
-    if (large) st = hash_blocks(ctx, fd, path, &info, out);
-    close(fd);
-    return large || st != PARE_OK ? st : pare_file_hash(ctx, path, out);
-}
-
 static pare_status fold_file(pare_zoo_keys *k, pare_hash *key, const char *path)
 {
     size_t i = 0;
@@ -70,7 +34,7 @@ static pare_status fold_file(pare_zoo_keys *k, pare_hash *key, const char *path)
         pare_hash hash;
         if (!pare_arena_grow(k->arena, &k->known, &k->capacity, k->count, sizeof *k->known))
             return PARE_MEMORY;
-        PARE_TRY(pare_zoo_file_hash(k->arena->ctx, path, &hash));
+        PARE_TRY(pare_file_hash_quick(k->arena->ctx, path, &hash));
         k->known[k->count++] = (struct pare_zoo_known_file){path, hash};
     }
     fold(key, k->known[i].hash);

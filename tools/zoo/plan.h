@@ -68,10 +68,6 @@ PARE_NODISCARD pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan *
    the arena; NULL with the message set. */
 const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node);
 
-/* Hash of what a file holds: of all of it up to 1 GiB, beyond it of size, time of change and 512
-   blocks, evenly spaced. */
-PARE_NODISCARD pare_status pare_zoo_file_hash(pare_ctx *ctx, const char *path, pare_hash *out);
-
 #ifdef __cplusplus
 }
 #endif

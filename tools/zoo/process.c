@@ -287,3 +287,16 @@ void pare_process_kill(pare_process *process)
     process->asked = true;
     pare_session_kill(process->pid);
 }
+
+pare_status pare_process_run(pare_ctx *ctx, const pare_process_job *job,
+                             pare_process_result *result)
+{
+    pare_process process;
+    PARE_TRY(pare_process_start(ctx, &process, job));
+    while (!pare_process_poll(&process, result)) {
+        if (ctx->interrupted && *ctx->interrupted) pare_process_kill(&process);
+        pare_process_wait(0.05);
+    }
+    pare_process_sweep(&process, 1);
+    return pare_ctx_poll(ctx);
+}

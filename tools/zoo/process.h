@@ -76,6 +76,11 @@ PARE_NODISCARD pare_status pare_process_start(pare_ctx *ctx, pare_process *proce
    kills the whole session of one that is over. Does not wait. */
 bool pare_process_poll(pare_process *process, pare_process_result *result);
 
+/* Starts work, waits for its end, and ends what it left behind. PARE_INTERRUPTED: ctx was, and the
+   process was killed. */
+PARE_NODISCARD pare_status pare_process_run(pare_ctx *ctx, const pare_process_job *job,
+                                            pare_process_result *result);
+
 /* Ends and reaps what processes that have ended forked and left behind; all: every process of the
    caller's, running or not. */
 void pare_process_sweep(const pare_process *all, int count);

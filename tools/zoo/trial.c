@@ -52,20 +52,12 @@ static pare_status run_call(pare_ctx *ctx, void *user)
 static pare_status run_process(pare_zoo_trials *t, pare_process_job *job,
                                pare_process_result *result)
 {
-    pare_process process;
-    pare_ctx *ctx = t->arena->ctx;
     char log[240];
     snprintf(log, sizeof log, "%s/log", t->folder);
     job->log = log;
     job->seconds = LONGEST;
     job->bytes = t->options->bytes;
-    PARE_TRY(pare_process_start(ctx, &process, job));
-    while (!pare_process_poll(&process, result)) {
-        if (ctx->interrupted && *ctx->interrupted) pare_process_kill(&process);
-        pare_process_wait(0.05);
-    }
-    pare_process_sweep(&process, 1);
-    return pare_ctx_poll(ctx);
+    return pare_process_run(t->arena->ctx, job, result);
 }
 
 /* --- data sets --- */
