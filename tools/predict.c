@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples are independent, so a batch is cut into one part per thread, and each part is run by a
-   one-thread plan: no thread waits for another within a network. */
+/* Samples are independent, so each thread runs its part of a batch by one-thread plans: no thread
+   waits for another within a network. Sums may change with the rows that a plan has, so a plan's
+   rows follow from the batch alone: outputs are the same with any number of threads. */
 #include "tools/predict.h"
 
 #include "runtime/base/size.h"
@@ -8,6 +9,8 @@
 
 #include <pthread.h>
 #include <string.h>
+
+enum { SLICES = 16 }; /* of a batch on the CPU, a run of a plan each */
 
 typedef struct output_rows {
     char *data;
@@ -42,7 +45,7 @@ struct pare_predictor {
     int input_count, output_count, fixed, part_count;
     bool on_device;
     pare_plan_options options;
-    int rows; /* on a device: of the one plan, into which every batch is filled; 0: none yet */
+    int rows; /* of each plan, into which every batch is filled; 0: none yet */
     part *part;
     output_rows *out; /* of the whole batch */
 };
@@ -308,13 +311,19 @@ static pare_status session_renew(pare_predictor *p, part *one)
     return pare_session_new(&one->ctx, &one->session, p->model, &p->options);
 }
 
-/* The runner for this part's rows. Plans are made on one thread: they share the model. On a device
-   one plan serves all batches, so that a shorter last one needs no second copy of the weights
-   there; it is made for half the rows, again and again, where the device's memory does not hold
-   them. */
+/* The rows of plans for batches of `count`. */
+static int rows_of_plan(const pare_predictor *p, int count)
+{
+    if (p->fixed) return p->fixed;
+    return p->on_device ? count : (count + SLICES - 1) / SLICES;
+}
+
+/* The runner for this part's rows. Plans are made on one thread: they share the model. One plan
+   serves all batches, so that a shorter last one needs no second copy of the weights. On a device
+   it is made for half the rows, again and again, where its memory does not hold them. */
 static pare_status find_runner(pare_predictor *p, part *one)
 {
-    int wanted = p->fixed ? p->fixed : p->on_device && p->rows ? p->rows : one->take;
+    const int wanted = p->rows;
     one->batch = wanted;
     pare_status st = runner_of(p, one);
     while (st == PARE_MEMORY && p->on_device && !p->fixed && one->batch > 1) {
@@ -323,7 +332,7 @@ static pare_status find_runner(pare_predictor *p, part *one)
         if (st == PARE_OK) st = runner_of(p, one);
     }
     if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", one->ctx.message);
-    p->rows = p->on_device ? one->batch : 0;
+    p->rows = one->batch;
     if (one->batch < wanted)
         pare_log(p->ctx, PARE_LOG_WARNING,
                  "%s: the device's memory does not hold %d samples at once; %d are run at a time",
@@ -384,7 +393,8 @@ static pare_status run_parts(pare_predictor *p, int parts)
 /* Cuts count samples into parts, each with its runner. */
 static pare_status cut(pare_predictor *p, int count, int *out)
 {
-    int unit = p->fixed ? p->fixed : 1, units = (count + unit - 1) / unit;
+    if (!p->rows) p->rows = rows_of_plan(p, count);
+    int unit = p->rows, units = (count + unit - 1) / unit;
     int parts = units < p->part_count ? units : p->part_count;
     for (int k = 0, first = 0; k < parts; k++) {
         int last = (int)((int64_t)units * (k + 1) / parts) * unit;
@@ -397,35 +407,30 @@ static pare_status cut(pare_predictor *p, int count, int *out)
     return PARE_OK;
 }
 
-/* What a run of this part touches: activations, inputs, and its outputs kept twice. */
+/* What a run of this part touches: activations, inputs, and the outputs of all its rows kept twice.
+ */
 static size_t part_bytes(const part *one)
 {
     const pare_plan *plan = pare_runner_plan(one->runner);
-    size_t all = pare_plan_activation_bytes(plan), bytes;
+    size_t all = pare_plan_activation_bytes(plan), kept = 0, bytes;
     for (int i = 0; i < pare_plan_input_count(plan); i++) {
         const pare_value *v = pare_plan_input(plan, i);
         if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) all += bytes;
     }
     for (int i = 0; i < pare_plan_output_count(plan); i++) {
         const pare_value *v = pare_plan_output(plan, i);
-        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) all += 2 * bytes;
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += 2 * bytes;
     }
-    return all;
+    return all + kept / (size_t)one->batch * (size_t)one->take;
 }
 
 pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
 {
     int parts;
     if (count > all) count = all;
-    size_t before = pare_resident_memory();
     PARE_TRY(cut(p, (int)count, &parts));
-    size_t after = pare_resident_memory();
     *to_come = 0;
     for (int k = 0; k < parts; k++) *to_come += part_bytes(&p->part[k]);
-    /* a shorter last batch has plans of its own, with packed weights and activations */
-    if (!p->fixed && !p->on_device && all % count)
-        *to_come += (after > before ? after - before : 0) +
-                    *to_come / (size_t)count * (size_t)(all % count);
     return PARE_OK;
 }
 

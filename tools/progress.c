@@ -27,13 +27,25 @@ void pare_progress_begin(pare_progress *progress, FILE *file, bool quiet, const 
     progress->start = progress->shown = pare_seconds();
 }
 
+/* "250/s", "2.5/s", or of slow work "40s each". */
+static const char *rate_text(double rate, char *text, int size)
+{
+    char each[32];
+    if (rate > 0 && rate < 0.1)
+        snprintf(text, (size_t)size, "%s each", pare_duration_text(1 / rate, each, sizeof each));
+    else
+        snprintf(text, (size_t)size, "%.*f/s", rate < 10 ? 1 : 0, rate);
+    return text;
+}
+
 void pare_progress_line(const pare_progress *progress, double now, int64_t done, int64_t all,
                         bool bar, char *text, int size)
 {
     enum { CELLS = 24 };
     const double passed = now - progress->start, ours = (double)(done - progress->from);
     const double rate = passed > 0 ? ours / passed : 0;
-    char left[32] = "?", cells[CELLS + 4] = "";
+    char left[32] = "?", pace[48], cells[CELLS + 4] = "";
+    rate_text(rate, pace, sizeof pace);
     if (rate > 0 && all > 0) pare_duration_text((double)(all - done) / rate, left, sizeof left);
     if (bar && all > 0) {
         int full = (int)((double)done / (double)all * CELLS);
@@ -42,13 +54,12 @@ void pare_progress_line(const pare_progress *progress, double now, int64_t done,
         memcpy(cells + 1 + CELLS, "] ", 3);
     }
     if (all > 0)
-        snprintf(text, (size_t)size, "%s %s%lld/%lld %s, %d %%, %.*f/s, %s left%s", progress->label,
+        snprintf(text, (size_t)size, "%s %s%lld/%lld %s, %d %%, %s, %s left%s", progress->label,
                  cells, (long long)done, (long long)all, progress->unit,
-                 (int)(100 * (double)done / (double)all), rate < 10 ? 1 : 0, rate, left,
-                 progress->note);
+                 (int)(100 * (double)done / (double)all), pace, left, progress->note);
     else
-        snprintf(text, (size_t)size, "%s %lld %s, %.*f/s%s", progress->label, (long long)done,
-                 progress->unit, rate < 10 ? 1 : 0, rate, progress->note);
+        snprintf(text, (size_t)size, "%s %lld %s, %s%s", progress->label, (long long)done,
+                 progress->unit, pace, progress->note);
 }
 
 void pare_progress_step(void *user, int64_t done, int64_t all)

@@ -49,11 +49,7 @@ static void add_inputs(pare_hash *key, const pare_source *source)
 static pare_status make_key(pare_reference *r, const pare_tool *tool, const char *model_hash,
                             const pare_source *source, const pare_source_options *options)
 {
-    const int64_t threads = tool->common->threads;
-    const int64_t cut[] = {LAYOUT, options->batch,
-                           tool->device  ? 0
-                           : threads > 0 ? threads
-                                         : pare_cpu_cores()};
+    const int64_t cut[] = {LAYOUT, options->batch};
     pare_cache_key_begin(&r->key, &r->cache, tool->device);
     pare_cache_key_add(&r->key, cut, sizeof cut);
     pare_cache_key_add_text(&r->key, model_hash);

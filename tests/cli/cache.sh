@@ -61,7 +61,7 @@ quantize -q --method minmax && mv out.onnx other.onnx
 compare() { "$pare" validate "$cnn" --data "$test" --samples 700 "$@" >.test.out 2>.test.err; }
 compare int8.onnx -q --json a.json && cp .test.out a.txt
 compare int8.onnx -q --json b.json --cache cache && cp .test.out b.txt
-compare int8.onnx -q --json c.json --cache cache && cp .test.out c.txt
+compare int8.onnx -q --json c.json --cache cache --threads 3 && cp .test.out c.txt # outputs are the same with any number
 same_facts validate-facts-first a.json b.json
 same_facts validate-facts-again a.json c.json
 same_file validate-table a.txt c.txt

@@ -61,8 +61,8 @@ done
 has '## Ranking' one/out/report.md && has '| mlp | int8 |' one/out/report.md && pass markdown || fail markdown "$(head -20 one/out/report.md)"
 "$pare" report one/out/steps/*/facts.json -q >.test.out 2>.test.err && pass facts_make_reports || fail facts_make_reports "$(head -1 .test.err)"
 
-# --- another run in another order ---
-(cd two && "$pare" zoo ../demo.yaml -o out -q --threads 1 --jobs 2 --append ../grown.csv >../two.txt 2>/dev/null)
+# --- another run in another order, with other numbers of threads ---
+(cd two && "$pare" zoo ../demo.yaml -o out -q --threads 3 --jobs 2 --append ../grown.csv >../two.txt 2>/dev/null)
 [ "$(wc -l <grown.csv)" = 9 ] && [ "$(grep -c ',mlp.half,\|,cnn.int8,\|mlp.half.onnx\|cnn.int8.onnx' grown.csv)" = 2 ] &&
     pass append || fail append "$(cat grown.csv)"
 columns='import csv, sys

@@ -29,6 +29,9 @@ static void progress_tells_rate_and_time_left(void **state)
     p.from = 108; /* were there at the start */
     pare_progress_line(&p, 102, 128, 512, false, text, sizeof text);
     assert_string_equal(text, "calibrate 128/512 samples, 25 %, 10/s, 38s left");
+    p.from = 127;
+    pare_progress_line(&p, 140, 128, 512, false, text, sizeof text);
+    assert_string_equal(text, "calibrate 128/512 samples, 25 %, 40s each, 4h16m left");
 }
 
 static void durations_and_sizes_are_short(void **state)

@@ -53,7 +53,7 @@ static int tear_down(void **state)
 static void forecast(zoo_case *z, const char *text, const bool *done, double budget,
                      pare_zoo_forecast *out)
 {
-    zoo_case_plan(z, text, (pare_zoo_plan_options){0});
+    zoo_case_plan(z, text, (pare_zoo_plan_options){.cache = "cache", .append = "rows.csv"});
     const pare_zoo_forecast_options options = {
         .done = done, .jobs = 2, .budget = budget, .quiet = true, .step = tell};
     if (pare_zoo_forecast_make(&z->arena, out, z->zoo, z->plan, &options) != PARE_OK)
@@ -82,7 +82,7 @@ static const char *calls(zoo_case *z)
 #define HEAD "models: [{files: [b/x.onnx, c/x.onnx]}]\ndata: train.h5\ntest: test.h5\n"
 #define ONE  "models: [{files: [a.onnx]}]\ndata: train.h5\ntest: test.h5\n"
 
-static void each_step_is_tried_twice_on_what_the_one_before_wrote(void **state)
+static void each_step_is_tried_on_what_the_one_before_wrote(void **state)
 {
     zoo_case *z = *state;
     pare_zoo_forecast f;
@@ -95,12 +95,19 @@ static void each_step_is_tried_twice_on_what_the_one_before_wrote(void **state)
         "prune a.onnx -o 0.onnx --data train.h5 --json facts.json --macs 0.5 --samples 8\n"
         "prune a.onnx -o 0.onnx --data train.h5 --json facts.json --macs 0.5 --samples "
         "40\n"
+        "prune a.onnx -o 0.onnx --data train.h5 --json facts.json --macs 0.5 --samples "
+        "160\n"
         "distill --teacher a.onnx --student 0.onnx -o 1.onnx --data train.h5 --json "
         "facts.json --steps 2 --validate-every 1000000000\n"
         "distill --teacher a.onnx --student 0.onnx -o 1.onnx --data train.h5 --json "
         "facts.json --steps 6 --validate-every 1000000000\n"
+        "distill --teacher a.onnx --student 0.onnx -o 1.onnx --data train.h5 --json "
+        "facts.json --steps 24 --validate-every 1000000000\n"
+        "distill --teacher a.onnx --student 0.onnx -o 1.onnx --data train.h5 --json "
+        "facts.json --steps 96 --validate-every 1000000000\n"
         "validate a.onnx 1.onnx --data test.h5 --json facts.json --samples 8\n"
         "validate a.onnx 1.onnx --data test.h5 --json facts.json --samples 40\n"
+        "validate a.onnx 1.onnx --data test.h5 --json facts.json --samples 160\n"
         "validate a.onnx 1.onnx --data test.h5 --json facts.json --samples 8 --latency\n");
     assert_true(f.whole && f.models == 1 && f.tried == 1);
     for (int i = 0; i < 3; i++) assert_true(f.node[i].known && f.node[i].tried);
@@ -116,7 +123,7 @@ static void variants_of_a_model_are_judged_alike(void **state)
                  "[quantize --activations u8]}]\n",
              NULL, 1e9, &f);
     assert_true(f.node[1].tried && f.node[2].tried && !f.node[3].tried && f.node[3].known);
-    assert_true(f.node[3].seconds == f.node[1].seconds);
+    assert_true(f.node[3].seconds > 0 && f.node[3].seconds <= f.node[1].seconds);
 }
 
 static void what_is_done_costs_nothing(void **state)
@@ -163,7 +170,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(each_step_is_tried_twice_on_what_the_one_before_wrote),
+        TEST(each_step_is_tried_on_what_the_one_before_wrote),
         TEST(variants_of_a_model_are_judged_alike),
         TEST(what_is_done_costs_nothing),
         TEST(behind_a_failure_nothing_is_known),

@@ -224,8 +224,8 @@ static void print_sums(FILE *file, const pare_zoo_forecast *f, const pare_zoo_pl
             pare_duration_text(f->elapsed, elapsed, sizeof elapsed), o->jobs);
     if (known) fprintf(file, "at most %s of memory in one step\n", memory);
     if (!f->tried) return;
-    fprintf(file, "from short runs of the steps of %d of %d models%s (%s), two of each\n", f->tried,
-            f->models, f->tried < f->models ? ", the others taken as their mean" : "",
+    fprintf(file, "from short runs of the steps of %d of %d models%s (%s)\n", f->tried, f->models,
+            f->tried < f->models ? ", the others taken as their mean" : "",
             pare_duration_text(f->spent, spent, sizeof spent));
 }
 

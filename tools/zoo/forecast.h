@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a zoo's work would take, before it is done: each step is run on a few samples, twice, each
-   run in a process of its own, and its time and memory are drawn out to all samples. */
+/* What a zoo's work would take, before it is done: each step is run on a few samples, then on
+   more, each run in a process of its own, and its time and memory are drawn out to all samples. */
 #ifndef PARE_TOOLS_ZOO_FORECAST_H
 #define PARE_TOOLS_ZOO_FORECAST_H
 

@@ -136,12 +136,13 @@ static const char *value_of(const pare_zoo_node *node, const char *option)
     return value;
 }
 
-/* Words that a trial leaves out: how many from this one on. */
+/* Words that a trial leaves out, such as what it would leave behind: how many from this one on. */
 static int left_out(const trial *r, const char *word, const char *set)
 {
     static const char *const pairs[] = {"--checkpoint", "--epochs", "--steps", "--validate-every"};
     const bool distills = !strcmp(r->node->verb, "distill");
     if (set && !strcmp(word, set)) return 2;
+    if (!strcmp(word, "--cache") || !strcmp(word, "--append")) return 2;
     if (distills && !strcmp(word, "--resume")) return 1;
     if (!r->node->output && !strcmp(word, "--latency")) return 1;
     for (size_t i = 0; distills && i < sizeof pairs / sizeof *pairs; i++)
@@ -252,13 +253,21 @@ static void draw_out(pare_zoo_cost *cost, const double n[2], const pare_process_
     cost->known = true;
 }
 
-/* Two runs with these values of an option. */
-static pare_status run_twice(trial *r, const char *set, const double n[2],
+/* Two runs with these values of an option; the second one again with four times as much, up to
+   `most`, until it takes clearly longer than the first. */
+static pare_status run_twice(trial *r, const char *set, double n[2], double most,
                              pare_process_result run[2], bool *good)
 {
+    const double clear = 0.3; /* seconds; starting a process scatters by some hundredths */
     for (int i = 0; i < 2; i++) {
         PARE_TRY(run_once(r, set, n[i], false, good));
         run[i] = r->last;
+        if (!*good) return PARE_OK;
+    }
+    while (run[1].seconds - run[0].seconds < clear && 4 * n[1] <= most) {
+        n[1] *= 4;
+        PARE_TRY(run_once(r, set, n[1], false, good));
+        run[1] = r->last;
         if (!*good) return PARE_OK;
     }
     return PARE_OK;
@@ -290,11 +299,14 @@ static pare_status try_samples(trial *r, pare_zoo_cost *cost)
         PARE_TRY(run_once(r, "--samples", n[1], false, &good));
         run[0] = run[1] = r->last;
     } else {
-        PARE_TRY(run_twice(r, "--samples", n, run, &good));
+        PARE_TRY(run_twice(r, "--samples", n, asked, run, &good));
     }
     if (!good) return PARE_OK;
     draw_out(cost, n, run, asked, keeps ? asked : batch ? atof(batch) : 64);
-    return r->node->output ? PARE_OK : add_latency(r, cost, &run[0]);
+    if (r->node->output) return PARE_OK;
+    r->t->samples_seconds = fmax(0, cost->seconds - run[0].seconds);
+    r->t->samples_cpu = fmax(0, cost->cpu_seconds - run[0].cpu_seconds);
+    return add_latency(r, cost, &run[0]);
 }
 
 /* Passes of the training behind a pruning: of so few that each step between has one step of the
@@ -302,10 +314,10 @@ static pare_status try_samples(trial *r, pare_zoo_cost *cost)
 static pare_status try_passes(trial *r, pare_zoo_cost *cost)
 {
     const double asked = atof(value_of(r->node, "--distill-epochs"));
-    const double n[2] = {asked < 0.01 ? asked / 3 : 0.01, asked < 0.01 ? asked : 0.03};
+    double n[2] = {asked < 0.01 ? asked / 3 : 0.01, asked < 0.01 ? asked : 0.03};
     pare_process_result run[2];
     bool good;
-    PARE_TRY(run_twice(r, "--distill-epochs", n, run, &good));
+    PARE_TRY(run_twice(r, "--distill-epochs", n, asked, run, &good));
     if (good) draw_out(cost, n, run, asked, 0);
     return PARE_OK;
 }
@@ -316,10 +328,10 @@ static pare_status try_training(trial *r, pare_zoo_cost *cost)
 {
     const char *steps = value_of(r->node, "--steps"), *epochs = value_of(r->node, "--epochs");
     const char *every = value_of(r->node, "--validate-every");
-    const double n[2] = {2, 6};
+    double n[2] = {2, 6};
     pare_process_result run[2];
     bool good;
-    PARE_TRY(run_twice(r, "--steps", n, run, &good));
+    PARE_TRY(run_twice(r, "--steps", n, steps ? atof(steps) : 100, run, &good));
     if (!good) return PARE_OK;
     const double rate = fact(r, "samples_per_s"), batch = fact(r, "batch");
     const double pass = batch > 0 ? ceil(fact(r, "train_samples") / batch) : 0;
@@ -345,15 +357,18 @@ static pare_status try_whole(trial *r, pare_zoo_cost *cost)
     return PARE_OK;
 }
 
-/* Judging one variant of a model takes about as long as judging another: most of it is the model's
-   own outputs, and latency, which is measured for a while. */
+/* Judging one variant of a model takes as long as judging another, but that the model's own
+   outputs, half of what runs samples, are in the cache by then. */
 static bool is_judged(pare_zoo_trials *t, int index)
 {
     const pare_zoo_cost *like = t->judged < 0 ? NULL : &t->forecast->node[t->judged];
     const bool same =
         like && like->known && t->plan->nodes[t->judged].model == t->plan->nodes[index].model;
-    if (same) t->forecast->node[index] = *like;
-    if (same) t->forecast->node[index].tried = false;
+    pare_zoo_cost *cost = &t->forecast->node[index];
+    if (same) *cost = *like;
+    if (same) cost->tried = false;
+    if (same) cost->seconds -= t->samples_seconds / 2;
+    if (same) cost->cpu_seconds -= t->samples_cpu / 2;
     if (!same) t->judged = index;
     return same;
 }

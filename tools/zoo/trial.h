@@ -19,8 +19,9 @@ typedef struct pare_zoo_trials {
     const pare_zoo_forecast_options *options;
     pare_zoo_forecast *forecast;
     char folder[200];
-    int judged;                /* node of the last judgement that was tried; -1: none yet */
-    pare_zoo_counted *counted; /* samples of data sets */
+    int judged; /* node of the last judgement that was tried; -1: none yet */
+    double samples_seconds, samples_cpu; /* of it: what running samples took */
+    pare_zoo_counted *counted;           /* samples of data sets */
     size_t counts, capacity;
 } pare_zoo_trials;
 
