@@ -11,6 +11,8 @@
 #                   the target said, the path of the input and, below 3 KB, the input in base64
 # PARE_TEST_SLURM=1 run zoos on a Slurm of this machine, too: installs it, and starts its daemons from
 #                   a folder of the test; where it is not set no daemon is installed
+# PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
+#                   installed, and one that is there already serves
 # PARE_PYTHON=FILE  a Python with onnx 1.16.1, onnxruntime, numpy and h5py; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -22,6 +24,8 @@ wants() { case " $stages " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
 packages_install $packages_build $packages_demo $packages_test
 # shellcheck disable=SC2086 # a list of words
 [ "${PARE_TEST_SLURM:-}" != 1 ] || packages_install $packages_slurm
+# shellcheck disable=SC2086 # a list of words
+[ "${PARE_TEST_BROWSER:-}" != 1 ] || packages_install $packages_browser
 mkdir -p build/tests
 log=$PWD/build/tests
 results=$log/results

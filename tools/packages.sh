@@ -8,6 +8,7 @@ libjpeg62-turbo-dev libjs-chart.js libcyaml-dev libyaml-dev"
 packages_demo="dataset-fashion-mnist"
 packages_test="libcmocka-dev protobuf-compiler python3 python3-venv clang libclang-rt-dev libomp-dev"
 packages_slurm="slurm-wlm munge"
+packages_browser="chromium"
 
 # packages_install NAME...: installs the missing ones with apt, with sudo when not root. Where that
 # cannot be done it says so and returns: CMake then says what it will do without.

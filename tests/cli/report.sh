@@ -98,7 +98,7 @@ for word in chromium chromium-browser google-chrome; do
     [ -n "$browser" ] || browser=$(command -v $word)
 done
 if [ -z "$browser" ]; then
-    skip browser "chromium is not installed"
+    skip browser "chromium is not installed; PARE_TEST_BROWSER=1 installs it"
     finish
     exit
 fi

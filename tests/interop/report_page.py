@@ -3,6 +3,7 @@
 large text and what graphics need), every control reached by Tab in visual order with a visible focus, tables
 that sort by Enter and Space, all of it readable without scripts."""
 import json
+import os
 import pathlib
 import tempfile
 
@@ -183,11 +184,21 @@ def fits_a_phone(page, path):
     page.size(1280, 900)
 
 
-def main():
+def browser():
+    """A page, or none and why; where a browser was asked for one that does not run is a failure."""
     if not _chromium.find():
-        report('SKIP', 'report_page', 'needs chromium (or its path in PARE_CHROMIUM)')
+        report('SKIP', 'report_page', 'chromium is not installed; PARE_TEST_BROWSER=1 installs it, PARE_CHROMIUM names one')
         finish()
-    with tempfile.TemporaryDirectory() as folder, _chromium.Page() as page:
+    try:
+        return _chromium.Page()
+    except (_chromium.Broken, OSError) as broken:
+        asked = os.environ.get('PARE_TEST_BROWSER') == '1'
+        report('FAIL' if asked else 'SKIP', 'report_page', f'{_chromium.find()} does not run here: {broken}')
+        finish()
+
+
+def main():
+    with browser() as page, tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name, facts in (('single', _reports.single()), ('many', _reports.many(60))):
             files = []
