@@ -10,9 +10,8 @@
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/slurm.h"
+#include "tools/zoo/submit.h"
 #include "tools/zoo/tasks.h"
-#include "tools/zoo/words.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -262,83 +261,32 @@ static pare_status foretell(job *j)
 
 /* --- a batch system --- */
 
-/* The words of a task's command line, or the merging one's, as a shell takes them. */
-static const char *batch_line(job *j, const char *program, bool task)
-{
-    pare_arena *arena = &j->tool->arena;
-    pare_zoo_words w = {.arena = arena};
-    pare_zoo_node node = {0};
-    const zoo_options *o = j->o;
-    pare_zoo_words_add(&w, program, "zoo");
-    pare_zoo_words_add(&w, j->tool->arg[0], NULL);
-    pare_zoo_words_add(&w, "-o", o->output);
-    pare_zoo_words_add(
-        &w, "--keys",
-        pare_arena_printf(arena, "%s,%s", pare_zoo_isa(), j->machine ? j->machine : "cpu"));
-    if (o->cache) pare_zoo_words_add(&w, "--cache", o->cache);
-    if (o->append) pare_zoo_words_add(&w, "--append", o->append);
-    if (o->common.device) pare_zoo_words_add(&w, "--device", o->common.device);
-    if (o->time_limit > 0)
-        pare_zoo_words_add(&w, "--time-limit", pare_arena_printf(arena, "%.17g", o->time_limit));
-    if (o->memory_limit > 0)
-        pare_zoo_words_add(&w, "--memory-limit",
-                           pare_arena_printf(arena, "%.3fkB", (double)o->memory_limit / 1000));
-    if (o->common.threads)
-        pare_zoo_words_add(&w, "--threads",
-                           pare_arena_printf(arena, "%lld", (long long)o->common.threads));
-    if (pare_zoo_words_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
-    const char *line = pare_zoo_node_command(arena, &node); /* "pare PROGRAM zoo ..." */
-    const char *threads = o->common.threads ? "" : " --threads ${SLURM_CPUS_ON_NODE:-1}";
-    return line ? pare_arena_printf(arena, "%s%s %s", line + strlen("pare "), threads,
-                                    task ? "--quiet --task" : "--merge")
-                : NULL;
-}
-
-/* The words of the file and of the command line. */
-static pare_status batch_words(job *j, pare_zoo_batch *b)
-{
-    pare_zoo_words w = {.arena = &j->tool->arena};
-    for (int i = 0; i < j->zoo->slurm_count; i++) pare_zoo_words_add(&w, j->zoo->slurm[i], NULL);
-    for (int i = 0; i < j->o->sbatch.count; i++) pare_zoo_words_add(&w, j->o->sbatch.item[i], NULL);
-    return pare_zoo_words_end(&w, &b->words, &b->word_count);
-}
-
-/* Tasks that are not done, and may yet be. */
-static int *open_tasks(job *j, int *count)
-{
-    int *tasks = pare_arena_alloc(&j->tool->arena, (size_t)j->plan->task_count, sizeof *tasks);
-    *count = 0;
-    for (int t = 0; tasks && t < j->plan->task_count; t++) {
-        pare_outcome outcome;
-        pare_zoo_task_end(&j->records, &j->plan->tasks[t], &outcome);
-        if (outcome != PARE_OUTCOME_DONE && !pare_zoo_is_final(outcome)) tasks[(*count)++] = t;
-    }
-    return tasks;
-}
-
 static pare_status submit(job *j)
 {
     pare_arena *arena = &j->tool->arena;
     pare_zoo_run_result result = {0};
-    char program[4096];
-    pare_zoo_batch batch = {
-        .name = j->zoo->name, .folder = j->o->output, .exclusive = j->zoo->latency};
+    const zoo_options *o = j->o;
+    pare_zoo_submission s = {.zoo = j->zoo,
+                             .file = j->tool->arg[0],
+                             .folder = o->output,
+                             .cache = o->cache,
+                             .append = o->append,
+                             .device = o->common.device,
+                             .machine = j->machine,
+                             .time_limit = o->time_limit,
+                             .memory_limit = o->memory_limit,
+                             .threads = o->common.threads,
+                             .words = o->sbatch.item,
+                             .word_count = o->sbatch.count};
     PARE_TRY(look_only(j, &result));
-    if (!(batch.tasks = open_tasks(j, &batch.task_count))) return PARE_MEMORY;
-    if (!batch.task_count) {
+    PARE_TRY(pare_zoo_open_tasks(arena, &s.tasks, &s.task_count, &j->records));
+    if (!s.task_count) {
         PARE_TRY(show(j));
         return say_end(j, &result, PARE_OK);
     }
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) return PARE_FAIL(arena->ctx, IO, "/proc/self/exe: cannot be read");
-    program[n] = 0;
-    PARE_TRY(batch_words(j, &batch));
-    batch.task_run = batch_line(j, program, true);
-    batch.merge_run = batch_line(j, program, false);
-    if (!batch.task_run || !batch.merge_run) return PARE_MEMORY;
     close(j->lock); /* from now on it is the tasks' */
     j->lock = -1;
-    return pare_zoo_batch_submit(arena, &batch);
+    return pare_zoo_submit(arena, &s);
 }
 
 static int cores(void)
