@@ -15,7 +15,7 @@ while read -r line; do
 done <.test.commands
 [ $number -ge 4 ] && pass commands_found || fail commands_found "$number in README.md"
 
-for command in "data fashion-mnist" "data import" inspect check calibrate quantize prune distill run validate bench report ops doctor; do
+for command in "data fashion-mnist" "data import" inspect check calibrate quantize prune distill run validate bench report zoo ops doctor; do
     row=$(grep "^| .pare $command" "$top/README.md")
     # shellcheck disable=SC2086 # two words
     "$pare" $command --help >.test.out
