@@ -129,6 +129,24 @@ got=$?
 if [ $got = 1 ] && has 'interrupted: 0 of 1 tasks are done; the same command with --resume goes on' .test.err2; then pass interrupt; else fail interrupt "exit $got: $(tail -1 .test.err2)"; fi
 if grep -q ',stopped,' slow/results.csv; then pass interrupt_leaves_tables; else fail interrupt_leaves_tables "$(sed 1d slow/results.csv)"; fi
 
+# tasks of a batch that begin at once: the step they share is made by one of them
+zoo_of beside.yaml "models: [{files: [$zoo/mlp.onnx]}]" 'variants:
+  - name: half
+    steps: [prune --macs 0.6 --samples 2]' "$(for i in 4 5 6; do printf '  - name: half%s\n    steps: [prune --macs 0.6 --samples 2, quantize --samples %s]\n' $i $i; done)"
+: >.test.twice
+for round in 1 2 3 4 5 6; do
+    rm -rf beside
+    pids=
+    for task in 0 1 2 3; do
+        "$pare" zoo beside.yaml -o beside --task $task -q --threads 1 >>.test.out 2>>.test.twice &
+        pids="$pids $!"
+    done
+    for pid in $pids; do wait "$pid" || echo "exit $?" >>.test.twice; done
+    done_twice beside >>.test.twice
+    [ "$(runs_of beside)" = 8 ] || echo "$(runs_of beside) steps of 8" >>.test.twice
+done
+if [ -s .test.twice ]; then fail tasks_side_by_side "$(head -3 .test.twice | tr '\n' ' ')"; else pass tasks_side_by_side; fi
+
 # folders that are not ours to use
 zoo_of other.yaml "$models" "$variants"
 sed -i 's/^name: demo/name: other/' other.yaml

@@ -65,14 +65,17 @@ static pare_status check_owner(pare_ctx *ctx, const char *folder, const char *pa
     return st;
 }
 
-/* One of several who begin at once makes the file, all of the same content. */
+/* One of several who begin at once makes the file, all of the same content; what others see in the
+   folder before they see the file may be the file. */
 static pare_status own(pare_ctx *ctx, const char *folder, const char *name)
 {
     static const char *const ours[] = {"journal", "steps", "models", "cache", "lock"};
     char path[4096];
     snprintf(path, sizeof path, "%s/zoo.json", folder);
     if (!access(path, F_OK)) return check_owner(ctx, folder, path, name);
-    if (holds_others(folder, ours, sizeof ours / sizeof *ours))
+    const bool others = holds_others(folder, ours, sizeof ours / sizeof *ours);
+    if (others && !access(path, F_OK)) return check_owner(ctx, folder, path, name);
+    if (others)
         return PARE_FAIL(
             ctx, INPUT,
             "%s: holds files that are no zoo's, expected an empty folder, a new one or "

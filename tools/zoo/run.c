@@ -53,9 +53,17 @@ static const pare_zoo_task *task_of(const runner *r, int node)
 
 /* --- starting --- */
 
-/* Where others may do the same node, its folder's lock is held meanwhile. Who was not the first
-   there looks at what the other one made. True: there is nothing left to do. */
-static bool did_another(runner *r, int node, slot *s, bool first)
+/* Whether anybody has begun the node whose lock this is; from now on somebody has. */
+static bool is_begun(int lock)
+{
+    struct stat st;
+    if (fstat(lock, &st) || st.st_size > 0) return true;
+    return write(lock, "\n", 1) != 1;
+}
+
+/* Where others may do the same node, its folder's lock is held meanwhile. Who is not the first to
+   hold it looks at what the other one made. True: there is nothing left to do. */
+static bool did_another(runner *r, int node, slot *s)
 {
     char path[4096];
     if (r->o->task < 0) return false;
@@ -63,7 +71,7 @@ static bool did_another(runner *r, int node, slot *s, bool first)
     s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     while (s->lock >= 0 && flock(s->lock, LOCK_EX) && errno == EINTR)
         if (pare_ctx_poll(r->ctx) != PARE_OK) return false;
-    if (first) return false;
+    if (!is_begun(s->lock)) return false;
     if (pare_zoo_records_read(r->records, r->o->folder) != PARE_OK) pare_ctx_clear(r->ctx);
     const pare_zoo_record *record = &r->records->of[node];
     if (record->outcome == PARE_OUTCOME_DONE) return pare_zoo_records_check(r->records, node);
@@ -77,10 +85,9 @@ static void release(slot *s)
     s->node = s->lock = -1;
 }
 
-static pare_status make_folder(pare_ctx *ctx, const char *folder, bool *first)
+static pare_status make_folder(pare_ctx *ctx, const char *folder)
 {
-    *first = !mkdir(folder, 0777);
-    if (*first || errno == EEXIST) return PARE_OK;
+    if (!mkdir(folder, 0777) || errno == EEXIST) return PARE_OK;
     return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
 }
 
@@ -110,10 +117,9 @@ static void settle(runner *r, int node)
 
 static pare_status start(runner *r, int node, pare_process *process, slot *s)
 {
-    bool first;
     *s = (slot){.node = node, .lock = -1};
-    PARE_TRY(make_folder(r->ctx, r->plan->nodes[node].folder, &first));
-    if (did_another(r, node, s, first)) {
+    PARE_TRY(make_folder(r->ctx, r->plan->nodes[node].folder));
+    if (did_another(r, node, s)) {
         release(s);
         pare_zoo_turns_begin(&r->turns, node);
         settle(r, node);
