@@ -49,7 +49,7 @@ static const char without[] = "this build has no GPU code";
 static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
 {
     (void)out, (void)index, (void)memory_limit;
-    return PARE_FAIL(ctx, DEVICE, "%s: use auto or cpu, or build with a CUDA 13 toolkit", without);
+    return PARE_FAIL(ctx, DEVICE, "%s: use --device cpu, or build with a CUDA 13 toolkit", without);
 }
 
 const char *pare_gpu_code(char *text, size_t bytes)

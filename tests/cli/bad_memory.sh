@@ -13,8 +13,13 @@ bench="$pare bench --quiet --no-tune --warmUp 0 --duration 0 --iterations 1 --th
 
 refuses activations 1 "resnet.onnx|bytes for activations|tensor '|[100000,16,28,28] of node '|(FusedConv)|--shapes|--threads" \
     limited 1500000 $bench "$zoo/resnet.onnx" --shapes input:100000x1x28x28
-refuses activations_of_a_batch 1 "resnet.onnx|bytes for activations|tensor '|of node '|smaller --batch" \
-    limited 700000 "$pare" validate -q "$zoo/resnet.onnx" --data "$data/test.h5" --batch 10000 --threads 1
+batch="$pare validate -q $zoo/vit.onnx $zoo/vit.onnx --data $data/test.h5 --batch 10000 --threads 1"
+# with more and more memory, until what it lacks is room for activations
+for size in $(seq 140000 15000 500000); do
+    limited $size $batch >.test.out 2>.test.err && break
+    has 'bytes for activations' .test.err && break
+done
+refuses activations_of_a_batch 1 "vit.onnx|bytes for activations|tensor '|of node '|smaller --batch" limited $size $batch
 refuses beyond_all_memory 1 "resnet.onnx|bytes for activations|[1000000000000,16,28,28]" $bench "$zoo/resnet.onnx" \
     --shapes input:1000000000000x1x28x28
 refuses overflow 1 "resnet.onnx|'input'|overflows" $bench "$zoo/resnet.onnx" --shapes input:1000000000000000000x1x28x28
