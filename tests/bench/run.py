@@ -47,6 +47,7 @@ import part_prune_rival
 import part_report
 import part_writers
 import part_zoo
+import part_zoo_forecast
 from common import HERE, ROOT, Results
 
 PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
@@ -55,6 +56,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
          "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
+         "zoo_forecast": part_zoo_forecast,
          "latency": part_latency}
 
 
