@@ -43,22 +43,22 @@ static pare_status look(void *user, const pare_value *value, const pare_view *vi
     return PARE_OK;
 }
 
-static pare_status blame(const pare_slices *s, const search *found, const char *what)
+static pare_status blame(const pare_slices *s, const search *found, const char *what,
+                         const char *hint)
 {
     const pare_value *v = found->found;
     const pare_node *n = v ? v->producer : NULL;
     const char *path = s->graph->student->path, *kind = found->nan ? "NaN" : "infinity";
-    if (!v) return PARE_FAIL(s->ctx, INPUT, "%s: %s; a lower learning rate may help", path, what);
+    if (!v) return PARE_FAIL(s->ctx, INPUT, "%s: %s; %s", path, what, hint);
     if (!n)
-        return PARE_FAIL(s->ctx, INPUT, "%s: %s; '%s' holds %s; a lower learning rate may help",
-                         path, what, v->name, kind);
+        return PARE_FAIL(s->ctx, INPUT, "%s: %s; '%s' holds %s; %s", path, what, v->name, kind,
+                         hint);
     return PARE_FAIL(s->ctx, INPUT,
-                     "%s: %s; node '%s' (%s): its result '%s' is the first to hold %s; a lower "
-                     "learning rate may help",
-                     path, what, *n->name ? n->name : v->name, n->op_type, v->name, kind);
+                     "%s: %s; node '%s' (%s): its result '%s' is the first to hold %s; %s", path,
+                     what, *n->name ? n->name : v->name, n->op_type, v->name, kind, hint);
 }
 
-pare_status pare_slices_blame(pare_slices *s, const char *what)
+pare_status pare_slices_blame(pare_slices *s, const char *what, const char *hint)
 {
     search found = {NULL, false};
     pare_runner *runner;
@@ -71,5 +71,5 @@ pare_status pare_slices_blame(pare_slices *s, const char *what)
         if (st == PARE_OK) st = pare_runner_run(runner);
     }
     pare_runner_free(runner);
-    return st == PARE_OK ? blame(s, &found, what) : st;
+    return st == PARE_OK ? blame(s, &found, what, hint) : st;
 }

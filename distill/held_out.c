@@ -60,10 +60,9 @@ pare_status pare_held_out_score(const pare_held_out *h, const float *values,
     pare_status st = run_all(h, reader, values, &t);
     pare_reader_close(reader);
     const double samples = (double)(t.slices * rows);
-    bool labels = pare_data_has_labels(h->data);
     *out = (pare_distill_score){.loss = t.loss / (double)t.slices, .agreement = -1, .top1 = -1};
     if (t.graph->logits < 0) return st;
     out->agreement = (double)t.agreed / samples;
-    if (labels) out->top1 = (double)t.right / samples;
+    if (h->labels) out->top1 = (double)t.right / samples;
     return st;
 }

@@ -9,6 +9,7 @@ typedef struct pare_held_out {
     pare_ctx *ctx;
     pare_data *data;
     int64_t *sample, count; /* whole slices */
+    bool labels;            /* there are some, and all of them are classes of the output */
     pare_slices *slices;
     int threads;
 } pare_held_out;

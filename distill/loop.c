@@ -51,7 +51,9 @@ static pare_status blame(loop *l, const char *what, double value)
     char text[128];
     snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
              isnan(value) ? "NaN" : "infinite");
-    return pare_slices_blame(&l->t.learning, text);
+    return pare_slices_blame(&l->t.learning, text,
+                             l->s.step ? "a lower learning rate may help"
+                                       : "no step was made yet: the models give it as they are");
 }
 
 static bool is_half(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }

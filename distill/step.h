@@ -58,7 +58,8 @@ PARE_NODISCARD pare_status pare_slices_learn(pare_slices *slices, pare_weights *
                                              double *loss);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
-   again; what: the fact that made somebody look ("step 3: the loss is NaN"). */
-PARE_NODISCARD pare_status pare_slices_blame(pare_slices *slices, const char *what);
+   again; what: the fact that made somebody look ("step 3: the loss is NaN"); hint: what to do. */
+PARE_NODISCARD pare_status pare_slices_blame(pare_slices *slices, const char *what,
+                                             const char *hint);
 
 #endif

@@ -44,9 +44,9 @@ static pare_status choose_slices(pare_trainer *t)
 static pare_status few_samples(const pare_trainer *t, int64_t count)
 {
     return PARE_FAIL(t->ctx, INPUT,
-                     "%s: %" PRId64 " samples are too few for batches of %" PRId64
-                     " with some held out; give a smaller --batch",
-                     t->student->path, count, t->batch);
+                     "%s: %" PRId64 " sample%s too few for batches of %" PRId64
+                     " with some held out; give more, or a smaller --batch",
+                     pare_data_path(t->data), count, count == 1 ? " is" : "s are", t->batch);
 }
 
 /* Every so many samples, evenly spread, are held out; the others are trained on. */
@@ -75,14 +75,14 @@ static pare_status take_held_out(pare_trainer *t, pare_data *data, const int64_t
     int64_t count = all / t->rows * t->rows;
     if (!count)
         return PARE_FAIL(t->ctx, INPUT,
-                         "%s: %" PRId64 " held-out samples are too few: %" PRId64
-                         " are run at a time; give a smaller --batch",
-                         t->student->path, all, t->rows);
+                         "%s: %" PRId64 " held-out sample%s too few: %" PRId64
+                         " are run at a time; give more, or a smaller --batch",
+                         pare_data_path(data), all, all == 1 ? " is" : "s are", t->rows);
     if (count < all)
         pare_log(t->ctx, PARE_LOG_INFO,
                  "%s: %" PRId64 " of %" PRId64 " held-out samples are used: %" PRId64
                  " are run at a time",
-                 t->student->path, count, all, t->rows);
+                 pare_data_path(data), count, all, t->rows);
     t->held_sample = pare_alloc(t->ctx, (size_t)count, sizeof *t->held_sample);
     if (!t->held_sample) return PARE_MEMORY;
     for (int64_t i = 0; i < count; i++) t->held_sample[i] = named ? named[i] : i;
@@ -98,7 +98,8 @@ static pare_status choose_samples(pare_trainer *t)
     t->sample = pare_alloc(t->ctx, (size_t)count + 1, sizeof *t->sample);
     if (!t->sample) return PARE_MEMORY;
     if (!count)
-        return PARE_FAIL(t->ctx, INPUT, "%s: there are no samples to train on", t->student->path);
+        return PARE_FAIL(t->ctx, INPUT, "%s: there are no samples to train on",
+                         pare_data_path(t->data));
     if (!o->held_out && !o->held_sample) return split_samples(t, all, count);
     for (int64_t i = 0; i < count; i++) t->sample[t->sample_count++] = all ? all[i] : i;
     if (!o->held_out) return take_held_out(t, t->data, o->held_sample, o->held_count);
@@ -107,16 +108,23 @@ static pare_status choose_samples(pare_trainer *t)
 
 /* --- steps --- */
 
-static void choose_steps(pare_trainer *t)
+static pare_status choose_steps(pare_trainer *t)
 {
     pare_distill_options *o = &t->options;
-    const double of_epoch = (double)t->sample_count / (double)(t->batch * o->accumulate);
+    const int64_t of_step = t->batch * o->accumulate; /* samples */
+    const double of_epoch = (double)t->sample_count / (double)of_step;
     t->steps = o->steps > 0 ? o->steps : (int64_t)ceil(o->epochs * of_epoch);
     if (t->steps < 1) t->steps = 1;
+    if (t->steps > (INT64_MAX - o->start) / of_step)
+        return PARE_FAIL(t->ctx, USAGE,
+                         "%" PRId64 " steps of %" PRId64
+                         " samples are more samples than can be counted; give fewer steps",
+                         t->steps, of_step);
     if (o->warmup < 0) o->warmup = t->steps / 50;
     if (o->validate_every < 1) o->validate_every = (int64_t)ceil(of_epoch / 4);
     t->optimizer = (pare_optimizer){o->optimizer, o->beta1, o->beta2, o->epsilon, o->momentum};
     t->schedule = (pare_schedule){o->schedule, o->rate, t->steps, o->warmup};
+    return PARE_OK;
 }
 
 /* --- the stream of samples --- */
@@ -243,7 +251,7 @@ pare_status pare_trainer_open(pare_trainer *t)
     PARE_TRY(choose_slices(t));
     PARE_TRY(choose_samples(t));
     PARE_TRY(pare_labels_need(t));
-    choose_steps(t);
+    PARE_TRY(choose_steps(t));
     PARE_TRY(make_graphs(t));
     PARE_TRY(pare_labels_check(t));
     PARE_TRY(make_plans(t));

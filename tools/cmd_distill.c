@@ -211,6 +211,7 @@ static pare_status file_facts(job *j, const char *name, const char *path)
 /* The file's facts, and one line for people. */
 static pare_status report(job *j)
 {
+    static const char *const ends[] = {"", " (nothing better came)", " (interrupted)"};
     const pare_distill_result *r = &j->result;
     json_t *facts = j->tool->facts;
     char before[120], after[120];
@@ -232,8 +233,8 @@ static pare_status report(job *j)
     printf("%s\n", j->o->output);
     if (!j->o->common.quiet)
         fprintf(stderr,
-                "%lld steps%s, best after %lld; on %lld held-out samples: %s before, %s after\n",
-                (long long)r->steps, r->end == PARE_DISTILL_INTERRUPTED ? " (interrupted)" : "",
+                "%lld step%s%s, best after %lld; on %lld held-out samples: %s before, %s after\n",
+                (long long)r->steps, r->steps == 1 ? "" : "s", ends[r->end],
                 (long long)r->best_step, (long long)r->held_out,
                 pare_distill_score_text(&r->before, before, sizeof before),
                 pare_distill_score_text(&r->after, after, sizeof after));

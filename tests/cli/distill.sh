@@ -60,7 +60,7 @@ refuses other_shape 1 "dims.h5|/input" $distill --student half.onnx --data dims.
 refuses log_nowhere 1 "nowhere" $distill --student half.onnx $train -o x.onnx --log nowhere/l.jsonl
 refuses not_finite 1 "half.onnx: step|node '|is the first to hold" $distill --student half.onnx $train -o x.onnx --steps 50 --optimizer sgd --lr 1000 --loss mse --warmup 0
 refuses no_samples 1 "train.h5|0 samples" $distill --student half.onnx $train --samples 0 -o x.onnx
-refuses few_samples 1 "half.onnx|20 samples|--batch" $distill --student half.onnx $train --samples 20 -o x.onnx
+refuses few_samples 1 "train.h5|20 samples|--batch" $distill --student half.onnx $train --samples 20 -o x.onnx
 
 # Students of other outputs, and without a weight.
 pixels='input { name: "input" type { tensor_type { elem_type: 1 shape { dim { dim_param: "n" } dim { dim_value: 1 } dim { dim_value: 28 } dim { dim_value: 28 } } } } }'

@@ -91,6 +91,26 @@ static void labels_are_needed_for_ce(void **state)
     distill_close(&c);
 }
 
+/* Without ce labels are for people: those of another task are told, and judge nothing. */
+static void labels_of_another_task_judge_nothing(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_WRONG);
+    distill_expect_ok(&c, NULL);
+    assert_true(c.result.before.agreement >= 0);
+    assert_true(c.result.before.top1 < 0 && c.result.after.top1 < 0);
+    assert_non_null(strstr(c.log, "sample 9 has label 3"));
+    assert_non_null(strstr(c.log, "judged without labels"));
+    pare_data_close(c.options.held_out);
+    c.options.held_out = distill_data(c.ctx, LABELS_RIGHT);
+    *c.log = 0; /* wrong ones that are only trained on are not looked at */
+    distill_expect_ok(&c, NULL);
+    assert_true(c.result.after.top1 >= 0);
+    assert_null(strstr(c.log, "label"));
+    distill_close(&c);
+}
+
 static void something_must_train(void **state)
 {
     distill_case c;
@@ -149,6 +169,20 @@ static void too_few_samples(void **state)
     distill_close(&c);
 }
 
+static void steps_must_be_countable(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    c.options.steps = INT64_MAX / 64 + 1;
+    c.options.accumulate = 4; /* of 16 */
+    distill_expect_refusal(&c, NULL, PARE_USAGE, "steps of 64 samples");
+    c.options.steps = INT64_MAX / 64;
+    c.options.start = 64;
+    distill_expect_refusal(&c, NULL, PARE_USAGE, "give fewer steps");
+    distill_close(&c);
+}
+
 static void a_loss_that_is_not_finite_is_told(void **state)
 {
     distill_case c;
@@ -157,6 +191,7 @@ static void a_loss_that_is_not_finite_is_told(void **state)
     float *w1 = (float *)(uintptr_t)distill_weight(&c.student, "w1");
     for (int i = 0; i < WIDTH * HIDDEN; i++) w1[i] = 3e38f;
     distill_expect_refusal(&c, "mse", PARE_INPUT, "step 1: the loss is");
+    distill_expect_refusal(&c, "mse", PARE_INPUT, "no step was made yet");
     distill_close(&c);
     distill_open(&c, -1, LABELS_NONE);
     c.options.schedule = PARE_SCHEDULE_CONSTANT;
@@ -165,6 +200,7 @@ static void a_loss_that_is_not_finite_is_told(void **state)
     c.options.epochs = 4;
     distill_expect_refusal(&c, "mse", PARE_INPUT, "node '");
     assert_true(c.events > 1);
+    distill_expect_refusal(&c, "mse", PARE_INPUT, "a lower learning rate may help");
     unchanged(&c);
     distill_close(&c);
 }
@@ -218,9 +254,11 @@ int main(void)
         cmocka_unit_test(features_must_match),
         cmocka_unit_test(inputs_must_match),
         cmocka_unit_test(labels_are_needed_for_ce),
+        cmocka_unit_test(labels_of_another_task_judge_nothing),
         cmocka_unit_test(something_must_train),
         cmocka_unit_test(weights_without_a_rule_freeze),
         cmocka_unit_test(too_few_samples),
+        cmocka_unit_test(steps_must_be_countable),
         cmocka_unit_test(a_loss_that_is_not_finite_is_told),
         cmocka_unit_test(a_failing_event_ends_it),
         cmocka_unit_test(every_allocation_may_fail),
