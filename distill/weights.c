@@ -10,9 +10,10 @@
 #include "runtime/ops/optimizer.h"
 #include "runtime/passes/passes.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { ALIGN = 16, OPSET = 21 }; /* ALIGN: floats */
+enum { ALIGN = 16, OPSET = 21, NAMED = 3 }; /* ALIGN: floats; NAMED: of a list in a message */
 
 /* --- finding --- */
 
@@ -71,9 +72,11 @@ static bool is_operand(const pare_node *node, int input)
     return !pare_batchnorm_is_statistic(node, input);
 }
 
+/* Of floats of any type. */
 static bool is_weight(const pare_value *v, const pare_tensor *t)
 {
-    if (!t || t->dtype != PARE_f32 || t->rank < 1 || t->count < 1 || v->is_output) return false;
+    if (!t || !pare_type_is_float(t->dtype) || t->rank < 1 || t->count < 1 || v->is_output)
+        return false;
     if (v->producer && t->count < 2) return false;
     for (int u = 0; u < v->user_count; u++)
         for (int i = 0; i < v->user[u]->in_count; i++)
@@ -81,10 +84,43 @@ static bool is_weight(const pare_value *v, const pare_tensor *t)
     return v->user_count > 0;
 }
 
-static pare_status add(pare_weights *w, const pare_model *student, const pare_value *v)
+/* Matrices and kernels of other types than f32, which are not trained. */
+typedef struct others {
+    int count;
+    pare_dtype dtype; /* of the first */
+    const char *name[NAMED];
+} others;
+
+static void note_other(others *o, const pare_value *v, const pare_tensor *t)
+{
+    if (t->rank < 2) return;
+    if (!o->count) o->dtype = t->dtype;
+    if (o->count < NAMED) o->name[o->count] = v->name;
+    o->count++;
+}
+
+static void warn_others(pare_ctx *ctx, const others *o, const char *path)
+{
+    char names[NAMED * 128] = "";
+    for (int i = 0, at = 0; i < o->count && i < NAMED; i++)
+        at += snprintf(names + at, sizeof names - (size_t)at, "%s'%.120s'", i ? ", " : "",
+                       o->name[i]);
+    pare_log(ctx, PARE_LOG_WARNING,
+             "%s: %d weight%s of another type than f32 (%s) stay%s as %s: %s%s; only f32 is "
+             "trained",
+             path, o->count, o->count == 1 ? "" : "s", pare_type(o->dtype)->name,
+             o->count == 1 ? "s" : "", o->count == 1 ? "it is" : "they are", names,
+             o->count > NAMED ? " ..." : "");
+}
+
+static pare_status add(pare_weights *w, const pare_model *student, const pare_value *v, others *o)
 {
     const pare_tensor *t = pare_weight_tensor(student, v->name);
     if (!is_weight(v, t)) return PARE_OK;
+    if (t->dtype != PARE_f32) {
+        note_other(o, v, t);
+        return PARE_OK;
+    }
     if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
         return PARE_MEMORY;
     const pare_value *own = pare_graph_find_own(student->graph, v->name);
@@ -99,13 +135,15 @@ static pare_status add(pare_weights *w, const pare_model *student, const pare_va
 static pare_status find(pare_weights *w, const pare_model *student, pare_model *lifted)
 {
     const pare_graph *g = lifted->graph;
+    others o = {0};
     PARE_TRY(pare_graph_sort(lifted->graph));
     PARE_TRY(pare_pass_lift(lifted, OPSET));
     PARE_TRY(pare_weights_separate(lifted));
-    for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i]));
+    for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i], &o));
     for (int i = 0; i < g->node_count; i++)
         if (pare_node_is(g->node[i], "Constant") && g->node[i]->out[0])
-            PARE_TRY(add(w, student, g->node[i]->out[0]));
+            PARE_TRY(add(w, student, g->node[i]->out[0], &o));
+    if (o.count) warn_others(w->ctx, &o, student->path);
     return PARE_OK;
 }
 

@@ -33,7 +33,8 @@ typedef struct pare_weights {
 
 /* The constants that can be weights: f32, of rank 1 and more, initializers or results of Constant
    nodes of more than one element, and not what an operator reads as a setting (Resize's scales) or
-   as statistics (BatchNormalization's mean and variance). The student must outlive them. */
+   as statistics (BatchNormalization's mean and variance). A warning names those of rank 2 and more
+   that are of another float type. The student must outlive them. */
 PARE_NODISCARD pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out,
                                              const pare_model *student);
 /* Adds the scales that are to be learned. PARE_INPUT: a name that is no f32 constant. */

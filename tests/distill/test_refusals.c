@@ -152,6 +152,37 @@ static void weights_without_a_rule_freeze(void **state)
     distill_close(&c);
 }
 
+/* w1 is f64 between two Casts: it stays, and is named. */
+static void weights_of_other_types_stay(void **state)
+{
+    double w1[WIDTH * HIDDEN];
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    distill_expect_ok(&c, NULL);
+    assert_null(strstr(c.log, "another type"));
+    distill_close(&c);
+    distill_open(&c, -1, LABELS_NONE);
+    for (int i = 0; i < WIDTH * HIDDEN; i++) w1[i] = (double)c.s.w1[i / HIDDEN][i % HIDDEN];
+    pare_node *product = graph_value(&c.student, "z")->producer;
+    pare_node *relu = graph_value(&c.student, "h")->producer;
+    const int64_t dims[2] = {WIDTH, HIDDEN};
+    pare_value *w1d;
+    assert_int_equal(pare_init_new(c.student.model->graph, &w1d, "w1d", PARE_f64, 2, dims, w1),
+                     PARE_OK);
+    pare_node *to = graph_node(&c.student, "Cast", "x", "xd");
+    assert_int_equal(pare_node_set_int(to, "to", 11), PARE_OK);
+    assert_int_equal(pare_node_set_in(product, 0, graph_value(&c.student, "xd")), PARE_OK);
+    assert_int_equal(pare_node_set_in(product, 1, w1d), PARE_OK);
+    pare_node *back = graph_node(&c.student, "Cast", "z", "zf");
+    assert_int_equal(pare_node_set_int(back, "to", 1), PARE_OK);
+    assert_int_equal(pare_node_set_in(relu, 0, graph_value(&c.student, "zf")), PARE_OK);
+    distill_expect_ok(&c, NULL);
+    assert_int_equal(c.result.weights, 2);
+    assert_non_null(strstr(c.log, "1 weight of another type than f32 (f64) stays as it is: 'w1d'"));
+    distill_close(&c);
+}
+
 static void too_few_samples(void **state)
 {
     static const int64_t one[1] = {3};
@@ -257,6 +288,7 @@ int main(void)
         cmocka_unit_test(labels_of_another_task_judge_nothing),
         cmocka_unit_test(something_must_train),
         cmocka_unit_test(weights_without_a_rule_freeze),
+        cmocka_unit_test(weights_of_other_types_stay),
         cmocka_unit_test(too_few_samples),
         cmocka_unit_test(steps_must_be_countable),
         cmocka_unit_test(a_loss_that_is_not_finite_is_told),
