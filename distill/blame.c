@@ -43,6 +43,17 @@ static pare_status look(void *user, const pare_value *value, const pare_view *vi
     return PARE_OK;
 }
 
+/* The teacher's tensor that this input of the graph is, or NULL. */
+static const pare_value *of_teacher(const pare_slices *s, const pare_value *v)
+{
+    const pare_train_graph *g = s->graph;
+    for (int i = 0; i < pare_plan_input_count(g->plan); i++)
+        if (g->feed[i].kind == PARE_FEED_TEACHER &&
+            !strcmp(pare_plan_input(g->plan, i)->name, v->name))
+            return s->teacher->wanted[g->feed[i].index];
+    return NULL;
+}
+
 static pare_status blame(const pare_slices *s, const search *found, const char *what,
                          const char *hint)
 {
@@ -50,6 +61,10 @@ static pare_status blame(const pare_slices *s, const search *found, const char *
     const pare_node *n = v ? v->producer : NULL;
     const char *path = s->graph->student->path, *kind = found->nan ? "NaN" : "infinity";
     if (!v) return PARE_FAIL(s->ctx, INPUT, "%s: %s; %s", path, what, hint);
+    const pare_value *its = n ? NULL : of_teacher(s, v);
+    if (its)
+        return PARE_FAIL(s->ctx, INPUT, "%s: %s; output '%s' of the teacher, %s, holds %s; %s",
+                         path, what, its->name, s->teacher->file->path, kind, hint);
     if (!n)
         return PARE_FAIL(s->ctx, INPUT, "%s: %s; '%s' holds %s; %s", path, what, v->name, kind,
                          hint);

@@ -69,6 +69,8 @@ typedef struct pare_distill_event {
     int64_t skipped;                 /* FP16: steps so far that changed no weight */
     const pare_distill_score *score; /* NULL: nothing was validated behind this step */
     bool best;                       /* the score is the best so far */
+    const char *const *zeros; /* weights whose zeros stay, by name: the same in every event */
+    int zero_count;
 } pare_distill_event;
 
 /* Called after every step, and before the first with the score of the student as it came; of a
@@ -191,6 +193,8 @@ typedef struct pare_distill_result {
     int64_t skipped;                 /* FP16: steps that changed no weight */
     int weights;                     /* tensors that were trained */
     int estimated; /* BatchNormalization nodes that began with statistics estimated anew */
+    const char *const *zeros; /* weights whose zeros stayed, by name; the student's */
+    int zero_count;
     pare_distill_score before, after; /* of the student before the first step, of the result */
     char data_hash[33];               /* of the samples trained on, with the times each was read */
     int64_t resumed;                  /* the step it went on from; -1: it began at the beginning */

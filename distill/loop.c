@@ -16,7 +16,9 @@ typedef struct loop {
     pare_trainer t;
     pare_train_state s;
     pare_keeper keeper;
-    pare_hash earlier; /* of what was read before the training was resumed */
+    pare_hash earlier;  /* of what was read before the training was resumed */
+    const char **zeros; /* (zero_count): weights whose zeros stay, in the student's arena */
+    int zero_count;
     pare_distill_end end;
 } loop;
 
@@ -151,7 +153,9 @@ static pare_status tell(loop *l, const pare_distill_score *score, bool best)
                                       .loss_scale = is_half(l) ? l->s.loss_scale : 0,
                                       .skipped = l->s.skipped,
                                       .score = score,
-                                      .best = best};
+                                      .best = best,
+                                      .zeros = l->zeros,
+                                      .zero_count = l->zero_count};
     if (t->options.event) PARE_TRY(t->options.event(t->options.event_user, &event));
     l->s.told = l->s.step;
     return PARE_OK;
@@ -243,6 +247,16 @@ static pare_status begin(loop *l)
     return PARE_OK;
 }
 
+static pare_status list_zeros(loop *l, pare_model *student)
+{
+    const pare_weights *w = &l->t.weights;
+    l->zeros = pare_arena_alloc(&student->arena, (size_t)w->trained + 1, sizeof *l->zeros);
+    if (!l->zeros) return PARE_MEMORY;
+    for (int i = 0; i < w->trained; i++)
+        if (w->item[i].zero) l->zeros[l->zero_count++] = w->item[i].name;
+    return PARE_OK;
+}
+
 static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
 {
     pare_tensor **tensors;
@@ -255,6 +269,8 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .skipped = l->s.skipped,
                                .weights = l->t.weights.trained,
                                .estimated = (int)l->s.estimated,
+                               .zeros = l->zeros,
+                               .zero_count = l->zero_count,
                                .before = l->s.before,
                                .after = l->s.best,
                                .resumed = l->keeper.resumed,
@@ -276,6 +292,7 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
     *out = (pare_distill_result){.resumed = -1, .checkpoint = -1};
     PARE_TRY(pare_keeper_check(ctx, &options->checkpoint));
     pare_status st = begin(&l);
+    if (st == PARE_OK) st = list_zeros(&l, student);
     if (st == PARE_OK) st = run_until_stopped(&l);
     if (st == PARE_OK) st = finish(&l, out, student);
     if (st == PARE_INTERRUPTED && l.keeper.trainer) out->checkpoint = l.keeper.kept;

@@ -52,6 +52,13 @@ json_t *pare_distill_score_json(const pare_distill_score *score)
     return row;
 }
 
+json_t *pare_distill_zeros_json(const char *const *name, int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) json_array_append_new(list, json_string(name[i]));
+    return list;
+}
+
 const char *pare_distill_score_text(const pare_distill_score *score, char *text, size_t size)
 {
     int n = snprintf(text, size, "loss %.4g", score->loss);
@@ -68,6 +75,8 @@ static json_t *line_of(const pare_distill_event *e)
     if (e->step)
         json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "loss", e->loss, "lr", e->rate,
                                               "gradient_norm", e->norm));
+    else if (e->zero_count)
+        json_object_set_new(row, "zeros_kept", pare_distill_zeros_json(e->zeros, e->zero_count));
     if (e->loss_scale > 0)
         json_object_update_new(row, json_pack("{s:f, s:I}", "loss_scale", e->loss_scale, "skipped",
                                               (json_int_t)e->skipped));

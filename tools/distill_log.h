@@ -34,6 +34,8 @@ PARE_NODISCARD pare_status pare_distill_log_close(pare_distill_log *log);
 
 /* {loss, agreement, top1}: percent; what there is. */
 json_t *pare_distill_score_json(const pare_distill_score *score);
+/* Names of weights whose zeros stay: [name, ...]. */
+json_t *pare_distill_zeros_json(const char *const *name, int count);
 /* "loss 0.0312, agreement 97.50 %, top-1 91.20 %"; returns text. */
 const char *pare_distill_score_text(const pare_distill_score *score, char *text, size_t size);
 

@@ -74,8 +74,11 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
 json_t *pare_training_json(const pare_distill_result *r)
 {
     static const char *const ends[] = {"complete", "patience", "interrupted"};
-    return json_pack("{s:s, s:I, s:I, s:o, s:o}", "end", ends[r->end], "steps",
-                     (json_int_t)r->steps, "best_step", (json_int_t)r->best_step, "before",
-                     pare_distill_score_json(&r->before), "after",
-                     pare_distill_score_json(&r->after));
+    json_t *facts = json_pack("{s:s, s:I, s:I}", "end", ends[r->end], "steps", (json_int_t)r->steps,
+                              "best_step", (json_int_t)r->best_step);
+    if (r->zero_count)
+        json_object_set_new(facts, "zeros_kept", pare_distill_zeros_json(r->zeros, r->zero_count));
+    json_object_set_new(facts, "before", pare_distill_score_json(&r->before));
+    json_object_set_new(facts, "after", pare_distill_score_json(&r->after));
+    return facts;
 }

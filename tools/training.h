@@ -155,7 +155,7 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
                                  const pare_distill_options *used,
                                  const pare_distill_result *result);
 
-/* {end, steps, best_step, before, after} */
+/* {end, steps, best_step, zeros_kept (where there are some), before, after} */
 json_t *pare_training_json(const pare_distill_result *result);
 
 #ifdef __cplusplus

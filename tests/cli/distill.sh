@@ -34,7 +34,9 @@ works augmented "$pare" distill -q --teacher "$zoo/cnn.onnx" --student "$zoo/cnn
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
 works estimate "$pare" distill --verbose --teacher "$zoo/resnet.onnx" --student norms.onnx $train --samples 600 -o estimated.onnx --steps 1 --batch 16 --bn-estimate 64 --threads 1 --json estimated.json
 if has '15 BatchNormalization nodes estimated anew' .test.err && has '"estimated_norms": 15' estimated.json; then pass estimate_said; else fail estimate_said "$(tail -3 .test.err)"; fi
-works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10
+works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10 --log kept.jsonl --json kept.json
+kept='"zeros_kept":["1.weight","3.weight","5.weight"]'
+if head -1 kept.jsonl | grep -qF "$kept" && [ "$(grep -c zeros_kept kept.jsonl)" = 1 ] && tr -d ' \n' <kept.json | grep -qF "$kept"; then pass zeros_named; else fail zeros_named "$(head -1 kept.jsonl)"; fi
 works sparse_again "$pare" inspect kept.onnx
 
 # --- what is refused ---

@@ -100,6 +100,7 @@ static pare_status on_event(void *user, const pare_distill_event *event)
     c->events++;
     c->validations += event->score != NULL;
     c->last_loss = event->loss;
+    c->zeros_told = event->zero_count;
     if (c->stop_at && event->step == c->stop_at) c->stop = 1;
     return PARE_OK;
 }

@@ -23,6 +23,7 @@ typedef struct distill_case {
     char log[4096];                   /* lines of the student's ctx */
     int events, validations, stop_at; /* stop_at: the step behind which a stop is asked for; 0 */
     double last_loss;
+    int zeros_told; /* by the last event */
     volatile int stop;
 } distill_case;
 

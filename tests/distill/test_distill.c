@@ -250,6 +250,9 @@ static void zeros_are_kept(void **state)
         assert_true(kept2 < HIDDEN * CLASSES / 8);
         assert_int_equal(strstr(c.log, "'w1'") != NULL, !train);
         assert_null(strstr(c.log, "'w2'"));
+        assert_int_equal(c.result.zero_count, !train);
+        assert_int_equal(c.zeros_told, !train);
+        if (!train) assert_string_equal(c.result.zeros[0], "w1");
         distill_close(&c);
     }
 }

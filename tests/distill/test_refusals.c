@@ -236,6 +236,19 @@ static void a_loss_that_is_not_finite_is_told(void **state)
     distill_close(&c);
 }
 
+static void a_teacher_that_is_not_finite_is_named(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    other_teacher(&c, CLASSES);
+    float *w = (float *)(uintptr_t)distill_weight(&c.teacher, "w");
+    for (int i = 0; i < WIDTH * CLASSES; i++) w[i] = 3e38f;
+    distill_expect_refusal(&c, "mse", PARE_INPUT, "output 'y' of the teacher, t.onnx, holds");
+    unchanged(&c);
+    distill_close(&c);
+}
+
 static pare_status no_room(void *user, const pare_distill_event *event)
 {
     pare_ctx *ctx = user;
@@ -292,6 +305,7 @@ int main(void)
         cmocka_unit_test(too_few_samples),
         cmocka_unit_test(steps_must_be_countable),
         cmocka_unit_test(a_loss_that_is_not_finite_is_told),
+        cmocka_unit_test(a_teacher_that_is_not_finite_is_named),
         cmocka_unit_test(a_failing_event_ends_it),
         cmocka_unit_test(every_allocation_may_fail),
     };
