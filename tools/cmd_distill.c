@@ -251,16 +251,16 @@ static pare_status say_untrained(job *j, pare_status st)
                             j->o->output);
 }
 
-/* With what a GPU's meter read meanwhile. */
+/* With what computed, and what a GPU's meter read meanwhile. */
 static pare_status distill(job *j, pare_model *student)
 {
     pare_ctx *ctx = j->tool->ctx;
     pare_watch *watch = NULL;
-    if (j->options.device) PARE_TRY(pare_watch_start(ctx, &watch, j->options.device));
+    PARE_TRY(pare_watch_start(ctx, &watch, j->options.device));
     pare_status st =
         pare_distill(ctx, &j->result, j->teacher, student, j->source.data, &j->options);
-    json_t *device = watch ? pare_watch_end(watch) : NULL;
-    if (watch && !device && st == PARE_OK) st = PARE_MEMORY;
+    json_t *device = pare_watch_end(watch);
+    if (!device && st == PARE_OK) st = PARE_MEMORY;
     if (device) json_object_set_new(j->tool->facts, "device", device);
     return st;
 }

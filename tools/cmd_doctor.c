@@ -2,6 +2,7 @@
 /* pare doctor: what this machine and this build offer, and what would serve. */
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
+#include "tools/processor.h"
 #include "tools/table.h"
 
 #include <dlfcn.h>
@@ -14,45 +15,11 @@ typedef struct doctor_options {
 
 /* --- what the machine says --- */
 
-/* The value behind "key ... :" in a file of such lines, or "". */
-static void file_value(const char *path, const char *key, char *text, size_t size)
-{
-    char line[512];
-    FILE *file = fopen(path, "r");
-    *text = 0;
-    while (file && fgets(line, sizeof line, file)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
-        colon += 1 + strspn(colon + 1, " \t");
-        colon[strcspn(colon, "\n")] = 0;
-        snprintf(text, size, "%s", colon);
-        break;
-    }
-    if (file) fclose(file);
-}
-
 static double memory_of(const char *key)
 {
     char text[64];
-    file_value("/proc/meminfo", key, text, sizeof text);
+    pare_line_value("/proc/meminfo", key, text, sizeof text);
     return strtod(text, NULL) * 1024; /* kB */
-}
-
-/* Instruction sets that kernels ask for, widest first; DNNL_MAX_CPU_ISA narrows oneDNN's. */
-static const char *instruction_set(bool *vnni)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    bool v512 = __builtin_cpu_supports("avx512vnni") != 0;
-    *vnni = v512;
-    if (v512) return "AVX-512 with VNNI";
-    if (__builtin_cpu_supports("avx512bw")) return "AVX-512 without VNNI";
-    if (__builtin_cpu_supports("avx2")) return "AVX2";
-    return "SSE";
-#else
-    *vnni = false;
-    return "not x86-64";
-#endif
 }
 
 /* --- libraries --- */
@@ -160,8 +127,8 @@ static pare_status run(pare_tool *tool, const void *options)
     (void)options;
     char cpu[256], dnnl[32], hdf5[32], total[32], available[32], code[128];
     bool vnni;
-    const char *isa = instruction_set(&vnni), *limit = getenv("DNNL_MAX_CPU_ISA");
-    file_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    const char *isa = pare_processor_isa(&vnni), *limit = getenv("DNNL_MAX_CPU_ISA");
+    pare_line_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     dnnl_version(dnnl, sizeof dnnl);
     hdf5_version(hdf5, sizeof hdf5);
     double all = memory_of("MemTotal"), left = memory_of("MemAvailable");

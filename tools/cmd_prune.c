@@ -6,6 +6,7 @@
 #include "tools/prune_latency.h"
 #include "tools/prune_report.h"
 #include "tools/report_page.h"
+#include "tools/vitals.h"
 
 #include <string.h>
 
@@ -194,13 +195,24 @@ static pare_status check(pare_tool *tool, const void *options)
     return o->sparsity >= 0 || o->nm ? check_weights(tool, o) : check_channels(tool, o);
 }
 
+static pare_status note_device(pare_tool *tool)
+{
+    pare_watch *watch;
+    PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
+    json_t *device = pare_watch_end(watch);
+    if (!device) return PARE_MEMORY;
+    json_object_set_new(tool->facts, "device", device);
+    return PARE_OK;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const pare_prune_options *o = options;
     PARE_TRY(check(tool, o));
-    if (o->sparsity >= 0 || o->nm) return pare_prune_weights(tool, o);
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
-    return pare_prune_structured(tool, o);
+    PARE_TRY(o->sparsity >= 0 || o->nm ? pare_prune_weights(tool, o)
+                                       : pare_prune_structured(tool, o));
+    return note_device(tool);
 }
 
 const pare_command pare_command_prune = {

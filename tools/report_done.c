@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was done, and what was not measured. */
+#include "tools/processor.h"
 #include "tools/report.h"
 #include "tools/report_gather.h"
 #include "tools/report_parts.h"
@@ -69,7 +70,7 @@ static void add_device(pare_text *t, const json_t *device)
         pare_text_add(t, "<br>");
         pare_text_add_escaped(t, pare_vitals_text(device, text, sizeof text));
     } else {
-        pare_text_add_escaped(t, text_of(device, "name"));
+        pare_text_add_escaped(t, pare_processor_text(device, text, sizeof text));
     }
 }
 

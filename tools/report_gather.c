@@ -68,8 +68,8 @@ static void note_drift(json_t *comparison, const json_t *first, const json_t *ag
     if (fabs(a - b) > 0.05 * a) json_object_set_new(comparison, "drifted", json_true());
 }
 
-/* More models that were compared with the first of a comparison. Readings of a GPU's meter are of
-   one run: of several none stands for all. */
+/* More models that were compared with the first of a comparison. Readings of a GPU's meter and
+   clocks are of one run: of several none stands for all. */
 static void join(gathering *g, json_t *comparison, const json_t *body)
 {
     json_t *models = json_object_get(comparison, "models"), *one, *copy;
@@ -87,7 +87,7 @@ static void join(gathering *g, json_t *comparison, const json_t *body)
     }
     if (json_equal(device, json_object_get(body, "device"))) return;
     copy = json_copy((json_t *)device);
-    json_object_set_new(copy, "vitals", json_null());
+    json_object_set_new(copy, json_object_get(copy, "cuda") ? "vitals" : "mhz", json_null());
     json_object_set_new(comparison, "device", copy);
 }
 

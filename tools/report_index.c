@@ -72,7 +72,7 @@ json_t *pare_report_index_find(const pare_report_index *index, const json_t *lik
 static char *key_of(const json_t *facts)
 {
     static const char *const parts[] = {"file", "samples", "range", "classes"};
-    static const char *const machine[] = {"name", "cuda", "driver"};
+    static const char *const machine[] = {"name", "cuda", "driver", "processor", "isa"};
     const json_t *first = json_array_get(json_object_get(facts, "models"), 0);
     const json_t *data = json_object_get(facts, "data"), *device = json_object_get(facts, "device");
     json_t *key = json_array();
@@ -81,7 +81,7 @@ static char *key_of(const json_t *facts)
     json_array_append_new(key, json_pack("s?", text_of(first, "hash")));
     for (int i = 0; i < 4; i++)
         json_array_append_new(key, json_pack("[s, O?]", parts[i], json_object_get(data, parts[i])));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 5; i++)
         json_array_append_new(
             key, json_pack("[s, O?]", machine[i], json_object_get(device, machine[i])));
     char *text = json_dumps(key, JSON_COMPACT | JSON_ENCODE_ANY);

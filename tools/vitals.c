@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/vitals.h"
 
+#include "tools/processor.h"
 #include "tools/report.h"
 #include "tools/table.h"
 
@@ -122,7 +123,7 @@ static json_t *vitals_json(const pare_watch *w)
 
 static json_t *device_json(const pare_watch *w)
 {
-    if (!w->device) return json_pack("{s:s}", "name", "cpu");
+    if (!w->device) return pare_processor_json();
     const char *driver = w->meter ? pare_meter_driver(w->meter) : "";
     return json_pack("{s:s, s:s, s:o, s:o}", "name", w->device->name, "cuda", w->device->driver,
                      "driver", *driver ? json_string(driver) : json_null(), "vitals",

@@ -18,8 +18,8 @@ typedef struct pare_watch pare_watch;
    CPU) or without a meter: nothing is read. */
 PARE_NODISCARD pare_status pare_watch_start(pare_ctx *ctx, pare_watch **out, pare_device *device);
 
-/* Ends it: {name} of the CPU; {name, cuda, driver, vitals} of a GPU. driver and vitals are null
-   where there is no meter; vitals: {readings, power_w, sm_mhz, memory_mhz, temperature_c,
+/* Ends it: pare_processor_json of the CPU; {name, cuda, driver, vitals} of a GPU. driver and vitals
+   are null where there is no meter; vitals: {readings, power_w, sm_mhz, memory_mhz, temperature_c,
    memory_used_bytes: {min, mean, max} each, power_limit_w, memory_total_bytes, slowed: [text]},
    null what is not told. NULL with the message set. */
 json_t *pare_watch_end(pare_watch *watch);

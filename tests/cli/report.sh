@@ -54,6 +54,14 @@ for words in '&lt;y&gt;' '>31.5 dB</td>' '31.5 dB, range -1 to 1 (mse)' 'at most
 done
 [ "$(grep -o 'fill="var(--c0)"/>' one.html | wc -l)" -ge 3 ] && pass histogram_bins || fail histogram_bins "$(grep -c figure one.html)"
 
+# --- a short axis of latencies has numbers enough to be read; the processor is named with its clock ---
+near() { printf '"device": {"name": "cpu", "processor": "Some CPU", "cores": 4, "isa": "AVX2", "mhz": 2999.6}'; }
+sed "s/\"device\": {\"name\": \"cpu\"}/$(near)/; s/\"median\": [0-9.]*/\"median\": 0.55/" v.json | sed 's/"median": 0.55/"median": 0.31/' >near.json
+works near "$pare" report near.json -o near.svg
+[ "$(grep -c 'text-anchor="middle">0\.[0-9]*</text>' near.svg)" -ge 3 ] && pass near_is_read || fail near_is_read "$(grep -o 'middle">[^<]*' near.svg | tr '\n' ' ')"
+works processor "$pare" report near.json -o near.html
+has '<td>Some CPU, 4 cores, AVX2, 3000 MHz</td>' near.html && pass processor_said || fail processor_said "$(grep -o '<td>[^<]*CPU[^<]*' near.html)"
+
 # --- channels of a pruned model's layers, beside the first model's ---
 step() { printf '[{"node": "n%s", "op_type": "Conv", "kernel": "k", "precision": "f32", "output": "%s", "shape": [1, %s, 7, 7], "bytes_in": 1, "bytes_out": 1, "macs": 1, "time_ms": 1, "share": 1}]' "$2" "$1" "$2"; }
 validate "$(model a.onnx aa "$timed, \"steps\": $(step y 16)"), $(model b.onnx bb "$kept, \"steps\": $(step y_quantized 13)"), $(model c.onnx cc "$lost, \"steps\": $(step other 12)")" >cut.json

@@ -158,6 +158,32 @@ static void readings_are_of_one_run(void **state)
     json_decref(facts);
 }
 
+/* Clocks of two runs stand for neither; another processor is another comparison. */
+static void processors_are_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"A", "A", "B"};
+    json_t *facts = json_array();
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "m%d.onnx", i);
+        json_t *one = validate("a.onnx", "aa", name, name, 90);
+        json_object_set_new(one, "device",
+                            json_pack("{s:s, s:s, s:i, s:s, s:f}", "name", "cpu", "processor",
+                                      names[i], "cores", 2, "isa", "AVX2", "mhz", 2000.0 + i));
+        json_array_append_new(facts, one);
+    }
+    json_t *got = pare_report_gather(facts);
+    assert_int_equal(json_array_size(got), 2);
+    const json_t *device = json_object_get(json_array_get(got, 0), "device");
+    assert_true(json_is_null(json_object_get(device, "mhz")));
+    assert_null(json_object_get(device, "vitals"));
+    device = json_object_get(json_array_get(got, 1), "device");
+    assert_true(json_real_value(json_object_get(device, "mhz")) == 2002);
+    json_decref(got);
+    json_decref(facts);
+}
+
 /* By hash, else by file; a model without a hash gets that of who speaks of its file. */
 static void models_are_found(void **state)
 {
@@ -216,6 +242,7 @@ int main(void)
         cmocka_unit_test(other_circumstances_stand_apart),
         cmocka_unit_test(drift_is_said),
         cmocka_unit_test(readings_are_of_one_run),
+        cmocka_unit_test(processors_are_apart),
         cmocka_unit_test(models_are_found),
         cmocka_unit_test(thousands),
     };
