@@ -82,17 +82,38 @@ static void add_line_x(const pare_svg *svg, double x, int digits)
         pare_text_add(svg->text, "%.*f</text>\n", digits, x);
 }
 
-static void add_grid_log_x(const pare_svg *svg)
+/* Lines at mantissas times powers of ten, as far apart as their numbers need; how many there are.
+ */
+static int add_decades(const pare_svg *svg, const double *mantissas, int count, bool draw)
 {
-    static const double mantissa[] = {1, 2, 5};
     double nearest = -INFINITY;
+    int lines = 0;
     for (int e = (int)floor(svg->x0); e <= (int)ceil(svg->x1); e++)
-        for (int m = 0; m < 3; m++) {
-            double x = mantissa[m] * pow(10, e), at = pare_svg_x(svg, x);
+        for (int m = 0; m < count; m++) {
+            double x = mantissas[m] * pow(10, e), at = pare_svg_x(svg, x);
             if (at < svg->left || at > svg->right || at - nearest < 34) continue;
             nearest = at;
-            add_line_x(svg, x, -1);
+            lines++;
+            if (draw) add_line_x(svg, x, -1);
         }
+    return lines;
+}
+
+/* Even steps where the axis is too short for three of 1, 2, 5. */
+static void add_grid_log_x(const pare_svg *svg)
+{
+    static const double mantissas[] = {1, 2, 5};
+    if (add_decades(svg, mantissas, 3, false) >= 3) {
+        add_decades(svg, mantissas, 3, true);
+        return;
+    }
+    const double low = pow(10, svg->x0), high = pow(10, svg->x1), step = nice_step(high - low, 4);
+    double nearest = -INFINITY;
+    for (double x = ceil(low / step) * step; x <= high; x += step) {
+        if (pare_svg_x(svg, x) - nearest < 34) continue;
+        nearest = pare_svg_x(svg, x);
+        add_line_x(svg, x, digits_of(step));
+    }
 }
 
 static void add_grid_x(const pare_svg *svg)

@@ -197,6 +197,18 @@ def browser():
         finish()
 
 
+def prints_whole(page, path):
+    """What may not be cut by the end of a sheet, and the picture that needs no script."""
+    page.open(path)
+    page.call('Emulation.setEmulatedMedia', media='print', features=[])
+    cut = page.run('Array.from(document.querySelectorAll(".card,tr,svg")).filter((e) => '
+                   'getComputedStyle(e).breakInside !== "avoid").length')
+    still = page.run('Array.from(document.querySelectorAll(".still"), (e) => e.getBoundingClientRect().height)')
+    page.call('Emulation.setEmulatedMedia', media='', features=[])
+    check('report_page/print/whole', cut == 0, f'{cut} cards, rows and pictures may be cut')
+    check('report_page/print/picture', max(still, default=0) > 100, f'heights {still}')
+
+
 def main():
     with browser() as page, tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -211,6 +223,7 @@ def main():
         sorting(page)
         without_scripts(page, folder / 'single.html')
         fits_a_phone(page, folder / 'single.html')
+        prints_whole(page, folder / 'single.html')
     finish()
 
 
