@@ -5,6 +5,7 @@
 #include "distill/loss.h"
 #include "runtime/ops/grad.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct builder {
@@ -13,6 +14,7 @@ typedef struct builder {
     pare_loss_nodes *out;
     pare_grad emit;
     pare_value *sum; /* of the terms so far */
+    bool tells;      /* is there one that differs from weights to weights? */
 } builder;
 
 /* --- what is compared --- */
@@ -30,6 +32,12 @@ static pare_status refuse_pair(const builder *b, const char *what, const pare_va
                                const pare_value *t)
 {
     char of_s[256], of_t[256];
+    if (s->dtype == t->dtype && pare_shape_equal(&s->shape, &t->shape))
+        return PARE_FAIL(b->student->ctx, INPUT,
+                         "%s: %s '%s' %s %s has no axis of samples; expected %" PRId64
+                         " rows of it, for that many samples are run at a time",
+                         b->student->path, what, s->name, pare_type(s->dtype)->name,
+                         pare_shape_text(&s->shape, of_s, sizeof of_s), b->teacher->rows);
     return PARE_FAIL(b->student->ctx, INPUT,
                      "%s: %s '%s' %s %s does not match %s: %s '%s' %s %s; expected one type and "
                      "shape behind the batch axis",
@@ -79,15 +87,25 @@ static pare_status input_for(builder *b, int place, pare_value **out)
 
 /* --- terms --- */
 
-/* [rows, classes]: classes are axis 1 of one or four and more axes behind the batch, else the last.
- */
+static bool is_trailing(const pare_shape *s)
+{
+    return s->rank >= 2 && pare_shape_product(s, 2, s->rank) == 1;
+}
+
+/* Axis 1 of one or four and more axes behind the batch, else the last. */
+static int64_t classes_of(const pare_shape *s)
+{
+    return s->rank < 2 ? 1 : s->dim[is_trailing(s) || s->rank > 3 ? 1 : s->rank - 1];
+}
+
+/* [rows, classes] */
 static pare_value *rows_of(pare_grad *g, pare_value *v)
 {
     if (g->status != PARE_OK) return NULL;
     const int rank = v->shape.rank;
-    const bool trailing = rank >= 2 && pare_shape_product(&v->shape, 2, rank) == 1;
+    const bool trailing = is_trailing(&v->shape);
     pare_shape rows = {.rank = 2};
-    rows.dim[1] = rank < 2 ? 1 : v->shape.dim[trailing || rank > 3 ? 1 : rank - 1];
+    rows.dim[1] = classes_of(&v->shape);
     int64_t all = pare_shape_count(&v->shape);
     rows.dim[0] = rows.dim[1] ? all / rows.dim[1] : 0;
     if (!trailing && rank > 3) {
@@ -179,6 +197,7 @@ static pare_status compare_outputs(builder *b, const pare_distill_term *term)
         pare_value *s = logits_of(mine->item[i]), *t = logits_of(its->item[i]);
         if (s->dtype == t->dtype && !pare_type_is_float(s->dtype)) continue;
         PARE_TRY(compare(b, term, "output", s, t));
+        b->tells = b->tells || term->kind == PARE_TERM_MSE || classes_of(&s->shape) > 1;
         compared++;
     }
     if (compared) return PARE_OK;
@@ -260,14 +279,20 @@ static pare_status add_terms(builder *b, const pare_distill_loss *loss)
 {
     static const pare_distill_term usual = {PARE_TERM_KL, 1, 2, NULL, NULL};
     const pare_distill_term *term = loss->count ? loss->term : &usual;
-    for (int i = 0; i < (loss->count ? loss->count : 1); i++)
+    for (int i = 0; i < (loss->count ? loss->count : 1); i++) {
+        b->tells = b->tells || term[i].kind == PARE_TERM_CE || term[i].kind == PARE_TERM_FEATURE;
         if (term[i].kind == PARE_TERM_CE)
             PARE_TRY(compare_labels(b, &term[i]));
         else if (term[i].kind == PARE_TERM_FEATURE)
             PARE_TRY(compare_feature(b, &term[i]));
         else
             PARE_TRY(compare_outputs(b, &term[i]));
-    return PARE_OK;
+    }
+    if (b->tells) return PARE_OK;
+    return PARE_FAIL(b->student->ctx, INPUT,
+                     "%s: its outputs have one value a row ('%s'), of which kl and cosine are the "
+                     "same whatever the weights are; expected another loss, such as mse",
+                     b->student->path, b->student->graph->out.item[0]->name);
 }
 
 pare_status pare_loss_append(pare_model *student, pare_teacher *teacher,

@@ -44,6 +44,54 @@ static void outputs_must_match(void **state)
     distill_close(&c);
 }
 
+/* A student x -> MatMul w -> y of one value a row. */
+static void student_of_one_value(distill_case *c)
+{
+    pare_log_fn log = c->ctx->log;
+    graph_close(&c->student);
+    graph_open(&c->student, 17);
+    c->ctx->log = log;
+    c->ctx->log_user = c;
+    graph_input(&c->student, "x", PARE_f32, 2, (int64_t[]){-1, WIDTH});
+    graph_floats(&c->student, "w", 2, (int64_t[]){WIDTH, 1}, &c->s.w1[0][0]);
+    graph_node(&c->student, "MatMul", "x w", "y");
+    graph_output(&c->student, "y");
+}
+
+/* Softmax of one value is 1 whatever it is. */
+static void a_loss_must_differ(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    other_teacher(&c, 1);
+    student_of_one_value(&c);
+    distill_expect_refusal(&c, NULL, PARE_INPUT, "one value a row ('y')");
+    distill_expect_refusal(&c, "cosine,kl:4", PARE_INPUT, "such as mse");
+    distill_expect_ok(&c, "mse");
+    distill_expect_ok(&c, "kl:2,mse");
+    assert_true(c.result.best_step > 0);
+    distill_close(&c);
+}
+
+static void outputs_need_samples(void **state)
+{
+    distill_case c;
+    (void)state;
+    distill_open(&c, -1, LABELS_NONE);
+    graph_case *const net[2] = {&c.teacher, &c.student};
+    for (int i = 0; i < 2; i++) {
+        pare_value *y = graph_value(net[i], "y");
+        y->is_output = false;
+        net[i]->model->graph->out.count = 0;
+        pare_node *mean = graph_node(net[i], "ReduceMean", "y", "m");
+        assert_int_equal(pare_node_set_int(mean, "keepdims", 0), PARE_OK);
+        graph_output(net[i], "m");
+    }
+    distill_expect_refusal(&c, "mse", PARE_INPUT, "output 'm' f32 [] has no axis of samples");
+    distill_close(&c);
+}
+
 static void features_must_match(void **state)
 {
     distill_case c;
@@ -295,6 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_must_match),
+        cmocka_unit_test(a_loss_must_differ),
+        cmocka_unit_test(outputs_need_samples),
         cmocka_unit_test(features_must_match),
         cmocka_unit_test(inputs_must_match),
         cmocka_unit_test(labels_are_needed_for_ce),
