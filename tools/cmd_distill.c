@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare distill: read both nets, train the student, write it. */
+#include "formats/file.h"
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
@@ -148,6 +149,15 @@ static pare_status read_options(job *j)
     return PARE_OK;
 }
 
+static void warn_same_data(const job *j)
+{
+    if (j->o->held_out && pare_file_same(j->o->held_out, j->o->source.data))
+        pare_log(j->tool->ctx, PARE_LOG_WARNING,
+                 "%s: --val and --data name the same file: what decides which weights are best is "
+                 "trained on; without --val 2 %% are held out",
+                 j->o->held_out);
+}
+
 /* Data sets are opened before anything starts a thread, or the device; calibration does both. */
 static pare_status open_all(job *j)
 {
@@ -162,6 +172,7 @@ static pare_status open_all(job *j)
         PARE_TRY(pare_data_open_apart(ctx, &j->held_out, j->o->held_out, j->source.inputs,
                                       j->source.input_count));
     j->options.held_out = j->held_out;
+    warn_same_data(j);
     PARE_TRY(pare_tool_open_device(j->tool));
     j->options.device = j->tool->device;
     PARE_TRY(pare_qat_make(&j->qat, j->student));
