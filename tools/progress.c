@@ -80,11 +80,16 @@ void pare_progress_step(void *user, int64_t done, int64_t all)
     progress->shown = now;
 }
 
+void pare_progress_clear(pare_progress *progress)
+{
+    if (!progress->file || !progress->terminal || !progress->width) return;
+    fprintf(progress->file, "\r%*s\r", progress->width, "");
+    fflush(progress->file);
+    progress->width = 0;
+}
+
 void pare_progress_end(pare_progress *progress)
 {
-    if (progress->file && progress->terminal && progress->width) {
-        fprintf(progress->file, "\r%*s\r", progress->width, "");
-        fflush(progress->file);
-    }
+    pare_progress_clear(progress);
     progress->file = NULL;
 }

@@ -28,7 +28,9 @@ void pare_progress_begin(pare_progress *progress, FILE *file, bool quiet, const 
                          const char *unit);
 /* Fits the callbacks of the library: user is the pare_progress. all 0: unknown. */
 void pare_progress_step(void *user, int64_t done, int64_t all);
-/* Takes the bar away. */
+/* Takes the bar away for other words; the next step may draw it again. */
+void pare_progress_clear(pare_progress *progress);
+/* Takes the bar away; steps behind it do nothing. */
 void pare_progress_end(pare_progress *progress);
 
 /* "1h02m", "3m05s", "12s" into text (at least 32 bytes); returns text. */

@@ -34,6 +34,34 @@ static void progress_tells_rate_and_time_left(void **state)
     assert_string_equal(text, "calibrate 128/512 samples, 25 %, 40s each, 4h16m left");
 }
 
+/* Other words come between two bars, and none behind the end. */
+static void a_bar_makes_room(void **state)
+{
+    (void)state;
+    char text[600] = "";
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    pare_progress p = {
+        .file = file, .terminal = true, .label = "zoo", .unit = "tasks", .start = pare_seconds()};
+    pare_progress_step(&p, 1, 4);
+    pare_progress_clear(&p);
+    pare_progress_clear(&p);
+    fprintf(file, "a warning\n");
+    p.shown = 0; /* some time later */
+    pare_progress_step(&p, 2, 4);
+    pare_progress_end(&p);
+    p.shown = 0;
+    pare_progress_step(&p, 3, 4);
+    rewind(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    const char *warning = strstr(text, " \ra warning\n\rzoo ");
+    assert_non_null(strstr(text, "1/4 tasks"));
+    assert_non_null(warning);
+    assert_non_null(strstr(warning, "2/4 tasks"));
+    assert_null(strstr(text, "3/4 tasks"));
+}
+
 static void durations_and_sizes_are_short(void **state)
 {
     (void)state;
@@ -105,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_tells_rate_and_time_left),
+        cmocka_unit_test(a_bar_makes_room),
         cmocka_unit_test(durations_and_sizes_are_short),
         cmocka_unit_test(tables_line_up),
         cmocka_unit_test(markup_in_names_is_text),

@@ -4,6 +4,7 @@
 #include "tools/progress.h"
 #include "tools/zoo/tasks.h"
 #include "tools/zoo/turns.h"
+#include "tools/zoo/warnings.h"
 #include "tools/zoo/work.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ typedef struct runner {
     pare_progress progress;
     int tasks, ended;  /* of those that this run is about */
     int nodes;         /* run so far */
+    int told;          /* warnings of steps */
     double began;      /* as journals count */
     double stopped_at; /* when an end was asked for; 0: not yet */
     pare_status trouble;
@@ -186,10 +188,11 @@ static void finish(runner *r, slot *s, const pare_process_result *result)
     const pare_zoo_record *record = &r->records->of[node];
     const pare_status st = note(r, node, result);
     if (st != PARE_OK && r->trouble == PARE_OK) r->trouble = st;
+    pare_zoo_warnings_tell(r->ctx, &r->progress, r->zoo, &r->plan->nodes[node], &r->told);
     if (result->outcome == PARE_OUTCOME_DONE) {
         if (*s->old_hash && strcmp(s->old_hash, record->model_hash) != 0) forget_children(r, node);
     } else if (result->outcome != PARE_OUTCOME_STOPPED || !r->stopped_at) {
-        pare_progress_end(&r->progress);
+        pare_progress_clear(&r->progress);
         tell_failure(r, node);
     }
     settle(r, node);
