@@ -30,76 +30,17 @@ refuses jobs_are_not_slurms 2 "--jobs does nothing with --slurm" "$pare" zoo zoo
 refuses words_are_slurms 2 "--sbatch does nothing without --slurm" "$pare" zoo zoo.yaml -o none --sbatch=--x
 
 [ "${PARE_TEST_SLURM:-}" = 1 ] || { skip daemons "PARE_TEST_SLURM=1 runs them"; finish; exit; }
-[ "$(id -u)" = 0 ] || { skip daemons "munged, slurmctld and slurmd want root"; finish; exit; }
-PATH=$PATH:/usr/sbin:/sbin
-for program in munged slurmctld slurmd sbatch squeue; do
-    command -v $program >/dev/null 2>&1 || { skip daemons "$program is not installed"; finish; exit; }
-done
-
-# --- its daemons ---
-there=$(mktemp -d /tmp/pare-slurm.XXXXXX)
-chmod 755 "$there"
-mkdir "$there/state" "$there/spool"
-head -c 1024 /dev/urandom >"$there/munge.key"
-chmod 600 "$there/munge.key"
-host=$(hostname -s)
-port=$((20000 + $$ % 20000))
-cat >"$there/slurm.conf" <<END
-ClusterName=pare
-SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$port
-SlurmdPort=$((port + 1))
-AuthType=auth/munge
-CredType=cred/munge
-AuthInfo=socket=$there/munge.socket
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation=$there/state
-SlurmdSpoolDir=$there/spool
-SlurmctldPidFile=$there/slurmctld.pid
-SlurmdPidFile=$there/slurmd.pid
-SlurmctldLogFile=$there/slurmctld.log
-SlurmdLogFile=$there/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-ReturnToService=2
-MaxArraySize=3
-GresTypes=gpu
-SchedulerParameters=sched_interval=1,sched_min_interval=100000,batch_sched_delay=0,bf_interval=1
-KillWait=2
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) Gres=gpu:1 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-END
-echo "Name=gpu File=/dev/null" >"$there/gres.conf"
-export SLURM_CONF="$there/slurm.conf"
-pids=
-down() {
-    scancel --user=root >/dev/null 2>&1
-    for file in slurmd slurmctld; do
-        [ -f "$there/$file.pid" ] && kill "$(cat "$there/$file.pid")" 2>/dev/null
-    done
-    sleep 1
-    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-    rm -rf "$there"
-}
-trap down EXIT
+slurm() { sh "$top/tests/cli/_slurm.sh" "$@"; }
+if why=$(slurm lacks); then
+    skip daemons "$why"
+    finish
+    exit
+fi
+SLURM_CONF=$(slurm make 3) || exit
+export SLURM_CONF
+trap 'slurm down' EXIT
 trap 'exit 1' INT TERM HUP
-controller() {
-    slurmctld -D >>"$there/out" 2>&1 &
-    ctld=$!
-    pids="$pids $ctld"
-}
-munged --foreground --force --key-file="$there/munge.key" --socket="$there/munge.socket" \
-    --pid-file="$there/munged.pid" --log-file="$there/munged.log" --seed-file="$there/munged.seed" \
-    >"$there/out" 2>&1 &
-pids="$pids $!"
-for i in $(seq 50); do [ -S "$there/munge.socket" ] && break; sleep 0.1; done
+slurm start munged
 
 if "$pare" zoo zoo.yaml -o slurm --slurm >.test.out 2>.test.err; then
     fail controller_down "exit 0"
@@ -108,27 +49,14 @@ elif has "Slurm's controller does not answer" .test.err && has '--jobs N does th
 else
     fail controller_down "$(cat .test.err)"
 fi
-controller
-slurmd -D >>"$there/out" 2>&1 &
-pids="$pids $!"
-for i in $(seq 100); do
-    sinfo -h -o %T 2>/dev/null | grep -q idle && break
-    sleep 0.2
-done
-if ! sinfo -h -o %T 2>/dev/null | grep -q idle; then
-    skip daemons "this machine runs no Slurm node: $(tail -2 "$there/slurmctld.log" "$there/slurmd.log" | tr '\n' ' ')"
+slurm start slurmctld
+slurm start slurmd
+if ! why=$(slurm ready); then
+    skip daemons "this machine runs no Slurm node: $why"
     finish
     exit
 fi
 
-# ended SECONDS: waits until the queue is empty
-ended() {
-    for i_ in $(seq $((5 * $1))); do
-        queue_=$(squeue -h 2>/dev/null) && [ -z "$queue_" ] && return 0
-        sleep 0.2
-    done
-    return 1
-}
 # tables FOLDER: what must be the same however the run went
 tables() {
     awk -F, -v OFS=, '{ NF -= 3; print }' "$1/results.csv"
@@ -156,7 +84,7 @@ works submit "$pare" zoo zoo.yaml -o out --slurm --device cpu --sbatch "--gres=g
 says submit_tells "4 tasks submitted: array"
 array=$(sed -n 's/.*submitted: array \([0-9]*\), array.*/\1/p' .test.out)
 if squeue -h -o %b -j "${array:-0}" 2>/dev/null | grep -q gpu; then pass gres_is_asked_for; else fail gres_is_asked_for "$(squeue -h -o '%i %b' 2>&1 | head -2 | tr '\n' ' ')"; fi
-if ended 120; then pass jobs_end; else fail jobs_end "$(squeue -h | head -3 | tr '\n' ' ')"; fi
+if left=$(slurm ended 120); then pass jobs_end; else fail jobs_end "$left"; fi
 same tables_are_equal out
 if [ -z "$(done_twice out)" ]; then pass nothing_done_twice; else fail nothing_done_twice "$(done_twice out | tr '\n' ' ')"; fi
 before=$(runs_of out)
@@ -169,23 +97,16 @@ cp zoo.yaml killed && cd killed || exit 1
 works submit_again "$pare" zoo zoo.yaml -o out --slurm --device cpu --sbatch=--cpus-per-task=1
 mv .test.* .. 2>/dev/null
 for i in $(seq 100); do [ -n "$(cat out/journal/*.jsonl 2>/dev/null)" ] && break; sleep 0.1; done
-kill -9 $ctld
-wait $ctld 2>/dev/null
+slurm kill
 sleep 1
-echo FirstJobId=5000 >>"$SLURM_CONF" # what it had not saved yet is forgotten, numbers of jobs, too
-controller
+slurm back
 cd ..
-ended 30 || scancel --user=root
-ended 30
-for i in $(seq 100); do # a job that runs although it was forgotten drains the node
-    scontrol update nodename="$host" state=resume 2>/dev/null
-    sinfo -h -o %T | grep -q '^idle$' && break
-    sleep 0.2
-done
+slurm ended 30 >/dev/null || scancel --user=root
+slurm ready
 cd killed || exit 1
 works submit_the_rest "$pare" zoo zoo.yaml -o out --slurm --resume --device cpu
 mv .test.out .test.err ..
-ended 60
+slurm ended 60
 cp ../.test.tables .
 same tables_after_kill out
 cd ..
@@ -193,11 +114,11 @@ if [ -z "$(done_twice killed/out)" ]; then pass kill_repeats_nothing; else fail 
 
 # only what failed is submitted again
 works submit_limited "$pare" zoo zoo.yaml -o limited --slurm --device cpu --time-limit 0.001 --sbatch=--cpus-per-task=1
-ended 120
+slurm ended 120
 if grep -q ',time,' limited/results.csv; then pass failures_are_merged; else fail failures_are_merged "$(tail -2 limited/slurm/merge_*.log | tr '\n' ' ')"; fi
 "$pare" zoo zoo.yaml -o limited --task 1 --resume --device cpu --threads 1 >.test.out 2>.test.err
 works submit_failed "$pare" zoo zoo.yaml -o limited --slurm --resume --device cpu --sbatch=--cpus-per-task=1
 says only_failed "3 tasks submitted"
-ended 120
+slurm ended 120
 same tables_of_failed limited
 finish
