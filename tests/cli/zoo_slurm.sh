@@ -88,7 +88,10 @@ if left=$(slurm ended 120); then pass jobs_end; else fail jobs_end "$left"; fi
 same tables_are_equal out
 if [ -z "$(done_twice out)" ]; then pass nothing_done_twice; else fail nothing_done_twice "$(done_twice out | tr '\n' ' ')"; fi
 before=$(runs_of out)
+commands_of() { grep '"command"' "$1/tasks.json"; }
+commands_of out >.test.commands
 works nothing_left "$pare" zoo zoo.yaml -o out --slurm --resume --device cpu
+if commands_of out | cmp -s - .test.commands; then pass commands_are_equal; else fail commands_are_equal "$(commands_of out | diff - .test.commands | head -2 | tr '\n' ' ')"; fi
 if [ "$(runs_of out)" = "$before" ] && [ -z "$(squeue -h)" ]; then pass nothing_is_submitted; else fail nothing_is_submitted "$(squeue -h | head -2)"; fi
 
 # its controller is killed while tasks run and wait, and comes back

@@ -5,9 +5,11 @@
 #include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "tools/text.h"
+#include "tools/zoo/words.h"
 #include "tools/zoo/work.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task,
                       pare_outcome *outcome)
@@ -22,12 +24,27 @@ int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task
     return task->nodes[task->node_count - 1];
 }
 
+/* A node's command line but for --threads, which only we give: results are the same on any number,
+   and who makes the tables may have another one than who ran the node. */
+static const char *command_of(pare_arena *arena, const pare_zoo_node *node)
+{
+    pare_zoo_words w = {.arena = arena};
+    pare_zoo_node plain = {0};
+    for (int i = 0; i < node->word_count; i++)
+        if (!strcmp(node->words[i], "--threads"))
+            i++;
+        else
+            pare_zoo_words_add(&w, node->words[i], NULL);
+    if (pare_zoo_words_end(&w, &plain.words, &plain.word_count) != PARE_OK) return NULL;
+    return pare_zoo_node_command(arena, &plain);
+}
+
 /* The command lines of a task's nodes from the first to the last of `count`, "&&" between them. */
 static json_t *commands(pare_arena *arena, const pare_zoo_plan *plan, const int *nodes, int count)
 {
     pare_text text = {.ctx = arena->ctx};
     for (int i = 0; i < count; i++) {
-        const char *one = pare_zoo_node_command(arena, &plan->nodes[nodes[i]]);
+        const char *one = command_of(arena, &plan->nodes[nodes[i]]);
         pare_text_add(&text, "%s%s", i ? " && " : "", one ? one : "");
     }
     json_t *json = json_string(text.data ? text.data : "");
