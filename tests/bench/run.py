@@ -12,9 +12,9 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 the time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
 calibrated alone), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
-costs beside their work; 50 kills), report (a page of 1,000 models in a browser), writers (eight at
-once on caches and a CSV). Each prints what it measured beside its
-target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
+costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
+controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
+caches and a CSV). Each prints what it measured beside its target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
 the machine and the versions. Files made on the way stay in --work and are used again. Needs numpy,
 h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision
 and torch-pruning, too; distill_speed torch.
@@ -48,6 +48,7 @@ import part_report
 import part_writers
 import part_zoo
 import part_zoo_forecast
+import part_zoo_slurm
 from common import HERE, ROOT, Results
 
 PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_interop,
@@ -56,8 +57,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
          "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
-         "zoo_forecast": part_zoo_forecast,
-         "latency": part_latency}
+         "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 
 
 def find_ort():
@@ -109,8 +109,8 @@ def read_options():
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
     add("--recent-python", type=Path, help="a Python with onnx 1.18 or newer, for typed bf16")
     add("--zoo-models", type=int, default=1000, help="zoo: generated models")
-    add("--zoo-kills", type=int, default=50, help="zoo: kill -9 at random moments")
-    add("--zoo-seed", type=int, default=1, help="zoo: of these moments")
+    add("--zoo-kills", type=int, default=50, help="zoo, zoo_slurm: kill -9 at random moments")
+    add("--zoo-seed", type=int, default=1, help="zoo, zoo_slurm: of these moments")
     add("--fashion", type=folder, default=nets.fashion.DEFAULT_DIR, help="the IDX files")
     add("--work", type=Path, default=ROOT / "build" / "bench", help="where made files stay")
     add("--results", type=Path, default=HERE / "results" / today)
