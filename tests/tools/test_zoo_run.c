@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -129,7 +132,8 @@ static pare_status run(pare_zoo_run_result *result, pare_outcome *outcome, int j
     pare_arena_init(&arena, &ctx);
     const pare_zoo_run_options o = {
         .folder = out, .jobs = jobs, .quiet = true, .task = task, .step = step};
-    assert_int_equal(pare_zoo_folder_open(&ctx, &lock, out, "z", PARE_ZOO_ALONE, true), PARE_OK);
+    const pare_zoo_holder holder = task < 0 ? PARE_ZOO_ALONE : PARE_ZOO_BESIDE;
+    assert_int_equal(pare_zoo_folder_open(&ctx, &lock, out, "z", holder, true), PARE_OK);
     assert_int_equal(pare_zoo_records_init(&arena, &records, &plan), PARE_OK);
     ctx.fail_after = fail_after;
     const pare_status st = pare_zoo_run(&ctx, result, &records, &zoo, &o);
@@ -243,6 +247,32 @@ static void one_task_alone_does_its_own_nodes(void **state)
     assert_int_equal(all_runs(), NODES);
 }
 
+/* Another process does the same task after a node's folder is made and before its lock is held. */
+static bool comes_between;
+int flock(int file, int operation)
+{
+    if (comes_between && operation == LOCK_EX) {
+        pare_zoo_run_result result;
+        comes_between = false;
+        const pid_t pid = fork();
+        if (!pid) _exit(run(&result, NULL, 1, 0) != PARE_OK);
+        waitpid(pid, NULL, 0);
+    }
+    return (int)syscall(SYS_flock, file, operation);
+}
+
+static void two_at_one_task_do_a_node_once(void **state)
+{
+    (void)state;
+    pare_zoo_run_result result;
+    comes_between = true;
+    assert_int_equal(run(&result, NULL, 1, 0), PARE_OK);
+    assert_false(comes_between);
+    assert_int_equal(result.done, 1);
+    assert_int_equal(result.nodes, 0);
+    assert_int_equal(all_runs(), 3);
+}
+
 static void on_signal(int number) { shared->interrupted = number; }
 
 static void an_interrupted_run_goes_on_later(void **state)
@@ -291,6 +321,7 @@ int main(void)
         CASE(a_shared_node_that_fails_ends_all_its_tasks),
         CASE(files_that_were_changed_are_made_again),
         CASE(one_task_alone_does_its_own_nodes),
+        CASE(two_at_one_task_do_a_node_once),
         CASE(an_interrupted_run_goes_on_later),
         CASE(every_allocation_may_fail),
     };
