@@ -7,19 +7,19 @@
     tests/bench/run.py --models models/ --material DIR
     tests/bench/run.py --only latency --schemes fp32 --nets cnn --pairs 10     (a quick look)
 
-Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against others), interop
-(our files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of
-the time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
+Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against others), interop (our
+files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of the
+time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
 calibrated alone), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
 costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
-caches and a CSV). Each prints what it measured beside its target; all is written to tests/bench/results/DATE/ as results.json, CSV files and summary.md, with
-the machine and the versions. Files made on the way stay in --work and are used again. Needs numpy,
-h5py, onnx, onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision
-and torch-pruning, too; distill_speed torch.
-Models or tools that are absent are left out with a note. A full run takes hours; the machine should
-be idle. Exit status 1 if a target was missed.
+caches and a CSV). Each prints what it measured beside its target; all is written to
+tests/bench/results/DATE/ as results.json, CSV files and summary.md, with the machine and the
+versions. Files made on the way stay in --work and are used again. Needs numpy, h5py, onnx,
+onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision and
+torch-pruning, too; distill_speed torch. Models or tools that are absent are left out with a note. A
+full run takes hours; the machine should be idle. Exit status 1 if a target was missed.
 """
 
 import argparse
