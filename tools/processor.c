@@ -61,9 +61,23 @@ json_t *pare_processor_json(void)
             snprintf(name, sizeof name, "%s", value);
     }
     if (file) fclose(file);
+    for (char *c = name; *c; c++) /* JSON takes UTF-8 alone */
+        if (*c < ' ' || *c > '~') *c = '?';
     return json_pack("{s:s, s:s, s:i, s:s, s:o}", "name", "cpu", "processor", name, "cores",
                      pare_cpu_cores(), "isa", pare_processor_isa(&vnni), "mhz",
                      clocks ? json_real(sum / clocks) : json_null());
+}
+
+const char *pare_device_label(const json_t *device, char *text, size_t size)
+{
+    const char *name = json_string_value(json_object_get(device, "name"));
+    const char *processor = json_string_value(json_object_get(device, "processor"));
+    const char *isa = json_string_value(json_object_get(device, "isa"));
+    if (processor && *processor && isa)
+        snprintf(text, size, "%s (%s)", processor, isa);
+    else
+        snprintf(text, size, "%s", name ? name : "");
+    return text;
 }
 
 const char *pare_processor_text(const json_t *device, char *text, size_t size)

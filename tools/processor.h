@@ -18,6 +18,10 @@ json_t *pare_processor_json(void);
    returns text. */
 const char *pare_processor_text(const json_t *device, char *text, size_t size);
 
+/* What tells devices apart in tables: "Intel Xeon ... (AVX2)", a GPU's name, "cpu" where facts say
+   no more; into text, "" without a device; returns text. */
+const char *pare_device_label(const json_t *device, char *text, size_t size);
+
 /* The widest instruction set that kernels ask for. *vnni: it multiplies 8-bit integers. */
 const char *pare_processor_isa(bool *vnni);
 

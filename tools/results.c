@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/results.h"
 
+#include "tools/processor.h"
 #include "tools/report.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static const column columns[] = {
     {"threads", "threads"},
     {"activation_bytes", "activation_bytes"},
     {"peak_memory_bytes", "peak_memory_bytes"},
-    {"device", "device.name"},
+    {"device", NULL},
     {"driver", "device.driver"},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, HEADER = 1024 };
@@ -97,6 +98,7 @@ void pare_results_value(pare_text *t, const json_t *value)
 static void add_row(pare_text *t, const json_t *facts, const json_t *model, const json_t *first,
                     const char *written)
 {
+    char label[320];
     for (int c = 0; c < COLUMNS; c++) {
         const char *path = columns[c].path;
         const json_t *value = path ? pare_report_find(model, path) : NULL;
@@ -108,6 +110,8 @@ static void add_row(pare_text *t, const json_t *facts, const json_t *model, cons
             value = json_object_get(facts, "version");
         else if (!strcmp(columns[c].name, "written"))
             add_text(t, written);
+        else if (!strcmp(columns[c].name, "device"))
+            add_text(t, pare_device_label(json_object_get(facts, "device"), label, sizeof label));
         else if (!strcmp(columns[c].name, "reference") && model != first)
             value = json_object_get(first, "hash");
         pare_results_value(t, value);

@@ -54,11 +54,13 @@ static void put(const char *text)
 
 static json_t *facts_of(const char *model)
 {
-    json_t *facts = json_pack(
-        "{s:s, s:s, s:{s:s, s:i}, s:{s:s}, s:[{s:s, s:s, s:f}, {s:s, s:s, s:f, s:[f, f], s:b}]}",
-        "command", "validate", "version", "9", "data", "file", "test.h5", "samples", 7, "device",
-        "name", "cpu", "models", "file", "a.onnx", "hash", "aa", "top1", 50.0, "file", model,
-        "hash", "bb", "top1", 49.5, "top1_interval", 40.25, 60.0, "stable", 0);
+    json_t *facts =
+        json_pack("{s:s, s:s, s:{s:s, s:i}, s:{s:s, s:s, s:s}, s:[{s:s, s:s, s:f}, {s:s, s:s, s:f, "
+                  "s:[f, f], s:b}]}",
+                  "command", "validate", "version", "9", "data", "file", "test.h5", "samples", 7,
+                  "device", "name", "cpu", "processor", "A CPU", "isa", "AVX2", "models", "file",
+                  "a.onnx", "hash", "aa", "top1", 50.0, "file", model, "hash", "bb", "top1", 49.5,
+                  "top1_interval", 40.25, 60.0, "stable", 0);
     assert_non_null(facts);
     return facts;
 }
@@ -103,7 +105,7 @@ static void a_row_says_what_was_measured(void **state)
     assert_string_equal(field(text, 2, column_of(text, "latency_ms")), "");
     assert_string_equal(field(text, 2, column_of(text, "stable")), "false");
     assert_string_equal(field(text, 2, column_of(text, "samples")), "7");
-    assert_string_equal(field(text, 2, column_of(text, "device")), "cpu");
+    assert_string_equal(field(text, 2, column_of(text, "device")), "A CPU (AVX2)");
     add("c.onnx"); /* no second header */
     text = content();
     assert_string_equal(field(text, 4, column_of(text, "model")), "c.onnx");

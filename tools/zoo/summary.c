@@ -2,6 +2,7 @@
 #include "tools/zoo/summary.h"
 
 #include "tools/facts.h"
+#include "tools/processor.h"
 #include "tools/report.h"
 #include "tools/zoo/goals.h"
 
@@ -63,6 +64,7 @@ static void take_all(json_t *row, const source *list, const json_t *model)
 
 static void take_results(json_t *row, const json_t *facts)
 {
+    char label[320];
     const json_t *models = json_object_get(facts, "models");
     const json_t *first = json_array_get(models, 0), *model = json_array_get(models, 1);
     const double smaller =
@@ -74,7 +76,10 @@ static void take_results(json_t *row, const json_t *facts)
         json_object_del(row, "smaller");
     take(row, "data", facts, "data.file");
     take(row, "samples", facts, "data.samples");
-    take(row, "device", facts, "device.name");
+    if (json_object_get(facts, "device"))
+        json_object_set_new(
+            row, "device",
+            json_string(pare_device_label(json_object_get(facts, "device"), label, sizeof label)));
     take_all(row, times, model);
 }
 
