@@ -14,7 +14,7 @@ static pare_status fail_write(const pare_distill_log *log)
 
 void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path)
 {
-    *log = (pare_distill_log){.tool = tool, .path = path, .score = {.loss = -1}};
+    *log = (pare_distill_log){.tool = tool, .path = path, .good = -1, .score = {.loss = -1}};
     pare_progress_begin(&log->bar, stderr, tool->common->quiet, "distill", "steps");
 }
 
@@ -97,7 +97,22 @@ static pare_status write_line(pare_distill_log *log, const pare_distill_event *e
     if (!text) return PARE_FAIL(log->tool->ctx, MEMORY, "%s: out of memory", log->path);
     bool good = fprintf(log->file, "%s\n", text) >= 0 && !fflush(log->file);
     free(text);
-    return good ? PARE_OK : fail_write(log);
+    if (!good) return fail_write(log);
+    log->good = ftello(log->file);
+    return PARE_OK;
+}
+
+/* A disk that is full ends the log, not the training. */
+static pare_status give_up(pare_distill_log *log, int64_t step)
+{
+    pare_ctx *ctx = log->tool->ctx;
+    (void)fclose(log->file);
+    log->file = NULL;
+    const bool cut = log->good >= 0 && !truncate(log->path, log->good);
+    pare_log(ctx, PARE_LOG_WARNING, "%s; training goes on, the log ends before step %lld%s",
+             ctx->message, (long long)step, cut ? "" : ", in the midst of a line");
+    pare_ctx_clear(ctx);
+    return PARE_OK;
 }
 
 static void show(pare_distill_log *log, const pare_distill_event *e)
@@ -122,7 +137,10 @@ pare_status pare_distill_log_event(void *user, const pare_distill_event *event)
     log->seconds = pare_seconds() - log->start;
     log->samples = event->samples - log->seen;
     if (event->step) show(log, event);
-    return log->file ? write_line(log, event) : PARE_OK;
+    if (!log->file) return PARE_OK;
+    const bool first = log->good < 0;
+    pare_status st = write_line(log, event);
+    return st == PARE_IO && !first ? give_up(log, event->step) : st;
 }
 
 pare_status pare_distill_log_close(pare_distill_log *log)

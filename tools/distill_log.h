@@ -7,6 +7,8 @@
 #include "tools/options.h"
 #include "tools/progress.h"
 
+#include <sys/types.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -14,7 +16,8 @@ extern "C" {
 typedef struct pare_distill_log {
     pare_tool *tool;
     const char *path; /* NULL: none is written */
-    FILE *file;       /* NULL before the first event */
+    FILE *file;       /* NULL before the first event, and once a line could not be written */
+    off_t good;       /* bytes of whole lines; -1: none yet, or no file that can be cut */
     bool begun;
     pare_progress bar;
     pare_distill_score score; /* the latest; loss negative: none yet */
@@ -27,8 +30,10 @@ typedef struct pare_distill_log {
 /* path NULL: no file. Else the first event makes it, or, of a training that goes on, cuts it back
    to where that goes on. */
 void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path);
-/* A pare_distill_event_fn; user is the log. PARE_IO: it cannot be written. PARE_INPUT: what is to
-   be cut back is no log. Lines hold no clock, so that the same training writes the same log. */
+/* A pare_distill_event_fn; user is the log. PARE_IO: the first line cannot be written; a later one
+   is not worth a training: a warning, and the log ends with the whole lines that it has.
+   PARE_INPUT: what is to be cut back is no log. Lines hold no clock, so that the same training
+   writes the same log. */
 PARE_NODISCARD pare_status pare_distill_log_event(void *user, const pare_distill_event *event);
 PARE_NODISCARD pare_status pare_distill_log_close(pare_distill_log *log);
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The log of a training where the disk is full: from a limit on the size of files. */
+#include "tools/distill_log.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static pare_ctx ctx;
+static const pare_common common = {.quiet = true};
+static pare_tool tool = {.ctx = &ctx, .common = &common};
+static pare_distill_log train_log;
+static char path[64], warning[512];
+static int warnings;
+
+static void on_log(void *user, pare_log_level level, const char *line)
+{
+    (void)user;
+    if (level != PARE_LOG_WARNING) return;
+    warnings++;
+    snprintf(warning, sizeof warning, "%s", line);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    pare_ctx_init(&ctx);
+    ctx.log = on_log;
+    warnings = 0;
+    snprintf(path, sizeof path, "/tmp/pare-log-%ld.jsonl", (long)getpid());
+    pare_distill_log_open(&train_log, &tool, path);
+    return 0;
+}
+
+static void limit(rlim_t bytes)
+{
+    struct rlimit r;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &r), 0);
+    r.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    limit(RLIM_INFINITY);
+    (void)(pare_distill_log_close(&train_log) == PARE_OK); /* a line that had failed may stay */
+    return unlink(path);
+}
+
+static pare_status tell(int64_t step)
+{
+    const pare_distill_event event = {
+        .step = step, .steps = 100, .samples = step, .rate = 0.5, .loss = 0.25, .norm = 1};
+    return pare_distill_log_event(&train_log, &event);
+}
+
+/* Lines of the file; it ends with a whole one. */
+static int lines(void)
+{
+    char text[4096];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text, file);
+    fclose(file);
+    for (size_t i = 0; i < n; i++) count += text[i] == '\n';
+    assert_true(!n || text[n - 1] == '\n');
+    return count;
+}
+
+static void a_full_disk_ends_the_log_alone(void **state)
+{
+    (void)state;
+    for (int64_t step = 0; step < 3; step++) assert_int_equal(tell(step), PARE_OK);
+    limit((rlim_t)train_log.good + 10);
+    for (int64_t step = 3; step < 6; step++) assert_int_equal(tell(step), PARE_OK);
+    limit(RLIM_INFINITY);
+    assert_int_equal(tell(6), PARE_OK); /* no line after a gap */
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(warning, path));
+    assert_non_null(strstr(warning, "training goes on, the log ends before step 3"));
+    assert_string_equal(ctx.message, "");
+    assert_int_equal(lines(), 3);
+}
+
+/* Nothing is lost yet. */
+static void a_log_that_cannot_begin_is_refused(void **state)
+{
+    (void)state;
+    limit(5);
+    assert_int_equal(tell(0), PARE_IO);
+    assert_non_null(strstr(ctx.message, path));
+    assert_int_equal(warnings, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_full_disk_ends_the_log_alone, begin, end),
+        cmocka_unit_test_setup_teardown(a_log_that_cannot_begin_is_refused, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
