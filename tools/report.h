@@ -23,9 +23,9 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *facts,
                                              const json_t *comparisons, double floor,
                                              const char *path);
-/* The same page with its own heading and a part of HTML below it. */
+/* The same page with its own heading, a part below it, and one behind the verdicts. */
 typedef struct pare_report_lead {
-    const char *title, *html; /* HTML both */
+    const char *title, *below, *behind; /* HTML all; NULL: none */
 } pare_report_lead;
 PARE_NODISCARD pare_status pare_report_write_with(pare_ctx *ctx, const json_t *facts,
                                                   const json_t *comparisons, double floor,

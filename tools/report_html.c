@@ -93,8 +93,9 @@ pare_status pare_report_write_with(pare_ctx *ctx, const json_t *facts, const jso
     if (pare_page_is_picture(path)) return pare_chart_write(ctx, comparisons, path);
     pare_page_begin(&t, "pare report");
     headline(&t, comparisons, lead->title);
-    pare_text_add(&t, "%s", lead->html ? lead->html : "");
+    pare_text_add(&t, "%s", lead->below ? lead->below : "");
     pare_parts_verdicts(&t, comparisons, floor);
+    pare_text_add(&t, "%s", lead->behind ? lead->behind : "");
     const bool picture = pare_chart_add(&t, comparisons);
     pare_parts_models(&t, comparisons, any_labels(comparisons));
     pare_parts_layers(&t, comparisons);
@@ -112,5 +113,5 @@ pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *
                               double floor, const char *path)
 {
     return pare_report_write_with(ctx, facts, comparisons, floor, path,
-                                  &(pare_report_lead){"What smaller and faster cost", ""});
+                                  &(pare_report_lead){.title = "What smaller and faster cost"});
 }

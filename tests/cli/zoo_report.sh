@@ -58,6 +58,8 @@ for words in '<h1>Zoo demo</h1>' '<h2>Ranking</h2>' '<h2>Best of each model</h2>
     '<td>bad model</td>' '<code>pare quantize ../zoo/torn.onnx' 'What was not measured'; do
     has "$words" one/out/report.html || fail page "'$words' is missing"
 done
+order=$(grep -o '<h2>[^<]*' one/out/report.html | head -5 | tr '\n' ' ')
+[ "$order" = '<h2>Ranking <h2>Best of each model <h2>Verdicts <h2>What failed <h2>Every model ' ] && pass page_order || fail page_order "$order"
 has '## Ranking' one/out/report.md && has '| mlp | int8 |' one/out/report.md && pass markdown || fail markdown "$(head -20 one/out/report.md)"
 "$pare" report one/out/steps/*/facts.json -q >.test.out 2>.test.err && pass facts_make_reports || fail facts_make_reports "$(head -1 .test.err)"
 

@@ -185,17 +185,20 @@ static const char *path_of(merge *m, const char *name)
 
 static pare_status write_page(merge *m, const json_t *comparisons)
 {
-    pare_text title = {.ctx = m->arena.ctx}, section = title;
+    pare_text title = {.ctx = m->arena.ctx}, section = title, failed = title;
     const char *path = path_of(m, "report.html");
     pare_text_add(&title, "Zoo ");
     pare_text_add_escaped(&title, m->zoo->name);
     pare_zoo_section(&section, m->summary);
-    pare_status st = !path || title.failed || section.failed ? PARE_MEMORY : PARE_OK;
+    pare_zoo_failed_section(&failed, m->summary);
+    pare_status st =
+        !path || title.failed || section.failed || failed.failed ? PARE_MEMORY : PARE_OK;
     if (st == PARE_OK)
         st = pare_report_write_with(m->arena.ctx, m->facts, comparisons, PARE_REPORT_FLOOR, path,
-                                    &(pare_report_lead){title.data, section.data});
+                                    &(pare_report_lead){title.data, section.data, failed.data});
     pare_free(title.data);
     pare_free(section.data);
+    pare_free(failed.data);
     return st;
 }
 

@@ -161,7 +161,7 @@ static void failure_row(pare_text *t, const json_t *row)
     pare_text_add(t, "</code></td></tr>\n");
 }
 
-static void failed(pare_text *t, const json_t *summary)
+void pare_zoo_failed_section(pare_text *t, const json_t *summary)
 {
     static const char *const heads[] = {"task", "what", "why", "the command that shows it", NULL};
     json_t *failures = pare_zoo_failures(summary), *row;
@@ -186,6 +186,5 @@ void pare_zoo_section(pare_text *t, const json_t *summary)
     pare_text_add(t, ".</p>\n");
     ranking(t, summary);
     best(t, summary);
-    failed(t, summary);
     pare_text_add(t, "<h2>Verdicts</h2>\n");
 }

@@ -14,8 +14,10 @@ extern "C" {
 void pare_zoo_print(pare_arena *arena, const json_t *summary, FILE *file);
 /* The same as Markdown, with the best variant of each model. */
 void pare_zoo_markdown(pare_text *t, pare_arena *arena, const json_t *summary);
-/* The same as a part of the report's page. */
+/* The same as two parts of the report's page: ranking and best, which come before the verdicts, and
+   what failed. */
 void pare_zoo_section(pare_text *t, const json_t *summary);
+void pare_zoo_failed_section(pare_text *t, const json_t *summary);
 /* A row for each task, in the plan's order; what a stopwatch or a meter decides stands in the last
    columns, from latency_ms on. folder: of the zoo; files in it are named from there. */
 void pare_zoo_csv(pare_text *t, const json_t *summary, const char *folder);
