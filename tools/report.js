@@ -98,7 +98,7 @@
     }
     const fronts = facts.fronts.map((points) => ({ label: 'Pareto front', type: 'line', stepped: 'before',
       data: points.map((p) => ({ x: p[0], y: p[1] })), borderColor: colour('soft'), borderWidth: 1.5,
-      borderDash: [5, 4], pointRadius: 0, pointHitRadius: 0, fill: false }));
+      borderDash: [5, 4], pointStyle: 'line', pointRadius: 0, pointHitRadius: 0, fill: false }));
     return [...sets.values(), ...fronts];
   }
 

@@ -68,7 +68,7 @@ static void notes(pare_text *t, const json_t *comparisons)
         "turns, with bootstrap intervals over stretches of runs; * marks one that was unstable, "
         "&dagger; one whose 16-bit arithmetic the CPU emulates: its accuracy is that of hardware "
         "with such arithmetic, its latency is not. The dashed line joins the models that no other "
-        "one beats in both.</p>\n",
+        "one beats in both; circles are fp32, squares int8, triangles fp16, diamonds bf16.</p>\n",
         pare_page_place(device, threads, place, sizeof place));
     if (pare_report_drifted(comparisons))
         pare_text_add(t, "<p class=\"soft\">The first model was timed with each other one in "
