@@ -169,9 +169,15 @@ typedef struct pare_distill_options {
     void *event_user;
 } pare_distill_options;
 
-/* AdamW 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128, one epoch, seed 1,
-   zeros kept from 20 % on, statistics of BatchNormalization estimated from 512 samples. */
+/* AdamW 1e-3 (pare_distill_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128,
+   one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization estimated from 512
+   samples. */
 void pare_distill_defaults(pare_distill_options *out);
+/* The learning rate for a float student: 3e-4 where it has attention, a Softmax that other nodes
+   read, else 1e-3. Transformers take lower rates than convolutions (DeiT, Touvron and others 2021:
+   5e-4 for 512 samples, that is 1.25e-4 for 128); for one epoch behind pruning 1e-3 moved a vision
+   transformer farther than it could come back, and 3e-4 a MobileNet too little. */
+double pare_distill_rate(const pare_model *student);
 /* The same, but what serves a net with FakeQuantize nodes, which starts from weights that are
    nearly right: rate 3e-5, BatchNormalization (where quantization did not fold it)
    PARE_BATCHNORM_HALF. The loss for it holds the logits themselves, too, of which KL sees

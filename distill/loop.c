@@ -39,6 +39,17 @@ void pare_distill_defaults(pare_distill_options *out)
                                   .seed = 1};
 }
 
+double pare_distill_rate(const pare_model *student)
+{
+    const pare_graph *graph = student->graph;
+    for (int i = 0; i < graph->node_count; i++) {
+        const pare_node *node = graph->node[i];
+        const bool softmax = !strcmp(node->op_type, "Softmax") && !*node->domain;
+        if (softmax && node->out_count && node->out[0] && node->out[0]->user_count) return 3e-4;
+    }
+    return 1e-3;
+}
+
 void pare_distill_defaults_qat(pare_distill_options *out)
 {
     pare_distill_defaults(out);

@@ -45,9 +45,9 @@ static const pare_option table[] = {
      1e6,
      "train what is left to give what the dense model gives: so many passes over --data, three "
      "quarters of them behind the last step"},
-    PARE_TRAINING_ROWS(pare_prune_options, training, "distill-",
-                       "training: ", "kl:2 of a classifier, else mse",
-                       "1e-3; less in the shorter steps before the last", "train"),
+    PARE_TRAINING_ROWS(
+        pare_prune_options, training, "distill-", "training: ", "kl:2 of a classifier, else mse",
+        "1e-3, with attention 3e-4; less in the shorter steps before the last", "train"),
     {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
      "fewest channels that a layer keeps (1)"},
     {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,

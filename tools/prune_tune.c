@@ -77,6 +77,7 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     const pare_prune_options *o = t->o;
     pare_distill_options *d = &t->options;
     pare_distill_defaults(d);
+    d->rate = pare_distill_rate(model);
     PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
                                 &t->loss));
     t->rate = d->rate;

@@ -401,9 +401,26 @@ static void a_training_begins_where_one_ended(void **state)
     distill_close(&c[1]);
 }
 
+/* A Softmax at the end is a classifier's; one in between weighs values. */
+static void attention_takes_a_lower_rate(void **state)
+{
+    (void)state;
+    for (int attends = 0; attends < 2; attends++) {
+        graph_case g;
+        graph_open(&g, 17);
+        graph_input(&g, "x", PARE_f32, 2, (int64_t[]){-1, 4});
+        graph_node(&g, "Softmax", "x", attends ? "s" : "y");
+        if (attends) graph_node(&g, "MatMul", "s x", "y");
+        graph_output(&g, "y");
+        assert_true(pare_distill_rate(g.model) == (attends ? 3e-4 : 1e-3));
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_takes_a_lower_rate),
         cmocka_unit_test(every_term_is_its_formula),
         cmocka_unit_test(a_step_goes_down_the_gradient),
         cmocka_unit_test(a_student_learns),
