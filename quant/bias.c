@@ -7,8 +7,6 @@
 #include "calib/channels.h"
 #include "quant/parts.h"
 
-#include <string.h>
-
 /* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
    first two in either order. */
 typedef struct layout {
@@ -34,14 +32,6 @@ static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t cha
     return out->outputs % out->groups == 0;
 }
 
-/* Large weights lie in the file's map, at any address. */
-static double weight_at(const void *w, int64_t i)
-{
-    float value;
-    memcpy(&value, (const char *)w + (size_t)i * sizeof value, sizeof value);
-    return (double)value;
-}
-
 /* Mean of output o's error. */
 static double shift_of(const layout *l, int64_t o, const void *w, const int8_t *q, float scale,
                        const pare_channels *x, const float *divided)
@@ -53,7 +43,7 @@ static double shift_of(const layout *l, int64_t o, const void *w, const int8_t *
         int64_t at = (l->inputs_first ? c * l->outputs + o : o * l->inputs + c) * l->taps;
         double error = 0;
         for (int64_t t = at; t < at + l->taps; t++)
-            error += (double)q[t] * (double)scale - weight_at(w, t);
+            error += (double)q[t] * (double)scale - (double)pare_quant_number(w, t);
         double mean = pare_channels_mean(x, first + c);
         shift += error * (divided ? mean / (double)divided[first + c] : mean);
     }

@@ -112,7 +112,7 @@ static void raise_scales(weights *all, int j)
     if (!bias || at < 0) return;
     float beta = pare_node_in(job->node, job->part.bias) ? job->part.beta : 1;
     for (int64_t c = 0; c < bias->count; c++) {
-        float b = fabsf(beta * ((const float *)bias->data)[c]);
+        float b = fabsf(beta * pare_quant_number(bias->data, c));
         float least = b / (all->scheme->point[at].scale * 0x1p30f);
         int64_t from = bias->count == w->channels ? c : 0, to = from + 1;
         if (bias->count == 1 || w->channels == 1) from = 0, to = w->channels;
@@ -172,7 +172,7 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
     if (!q || !scale) return PARE_MEMORY;
     for (int64_t c = 0; c < bias->count; c++) {
         scale[c] = x_scale * w->scale[w->channels == 1 ? 0 : c];
-        q[c] = (int32_t)rint((double)((const float *)bias->data)[c] / (double)scale[c]);
+        q[c] = (int32_t)rint((double)pare_quant_number(bias->data, c) / (double)scale[c]);
     }
     int rank = w->axis >= 0;
     PARE_TRY(
@@ -210,7 +210,7 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
     if (!data) return PARE_MEMORY;
     for (int64_t c = 0; c < t->count; c++) {
         double step = (double)(s->point[job->x].scale * w->scale[one_scale ? 0 : c]);
-        double b = (double)((const float *)t->data)[c];
+        double b = (double)pare_quant_number(t->data, c);
         data[c] = (float)(one_bias && !one_scale ? b : rint(b / step) * step);
     }
     return pare_quant_put(s, node, i, t, data);
@@ -231,7 +231,7 @@ static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, co
     pare_tensor *made;
     if (!data) return PARE_MEMORY;
     for (int64_t c = 0; c < count; c++)
-        data[c] = (float)((double)((const float *)t->data)[c] - shift[c]);
+        data[c] = (float)((double)pare_quant_number(t->data, c) - shift[c]);
     PARE_TRY(
         pare_tensor_new(s->model, &made, t->name ? t->name : "", PARE_f32, t->rank, t->dims, data));
     s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(data, (size_t)count * sizeof *data));

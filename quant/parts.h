@@ -8,6 +8,8 @@
 #include "runtime/base/hash.h"
 #include "runtime/ops/ops.h"
 
+#include <string.h>
+
 /* --- map.c: pointers to positions --- */
 
 typedef struct pare_quant_map_slot {
@@ -123,6 +125,14 @@ typedef struct pare_quant_weight_view {
     const void *data;               /* of f32, at any address */
     int64_t outer, channels, inner; /* data is (outer, channels, inner) */
 } pare_quant_weight_view;
+
+/* Number i of an f32 payload. A large one lies in the file's map, at any address. */
+static inline float pare_quant_number(const void *data, int64_t i)
+{
+    float value;
+    memcpy(&value, (const char *)data + (size_t)i * sizeof value, sizeof value);
+    return value;
+}
 
 /* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the
    constant inputs of a weighted node, bias included. */

@@ -48,17 +48,12 @@ pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)
     return v;
 }
 
-/* Where a number lies, at any address. */
-static const char *number_at(const pare_quant_weight_view *w, int64_t i)
-{
-    return (const char *)w->data + (size_t)i * sizeof(float);
-}
-
 /* One channel in a row: (outer, inner). */
 static void gather(const pare_quant_weight_view *w, int64_t c, float *row)
 {
+    const size_t bytes = (size_t)w->inner * sizeof *row;
     for (int64_t o = 0; o < w->outer; o++, row += w->inner)
-        memcpy(row, number_at(w, (o * w->channels + c) * w->inner), (size_t)w->inner * sizeof *row);
+        memcpy(row, (const char *)w->data + (size_t)(o * w->channels + c) * bytes, bytes);
 }
 
 static float largest(const float *row, int64_t n)
@@ -131,10 +126,8 @@ void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale
     for (int64_t o = 0; o < w->outer; o++)
         for (int64_t c = 0; c < w->channels; c++) {
             int64_t at = (o * w->channels + c) * w->inner;
-            for (int64_t i = at; i < at + w->inner; i++) {
-                float x;
-                memcpy(&x, number_at(w, i), sizeof x);
-                out[i] = (int8_t)fminf(fmaxf(rintf(x / scale[c]), -127), 127);
-            }
+            for (int64_t i = at; i < at + w->inner; i++)
+                out[i] = (int8_t)fminf(fmaxf(rintf(pare_quant_number(w->data, i) / scale[c]), -127),
+                                       127);
         }
 }

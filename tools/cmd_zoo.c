@@ -349,7 +349,10 @@ const pare_command pare_command_zoo = {
     .summary = "run variants of many models, each in its own process, into tables and one report",
     .detail = "ZOO.yaml names models, variants (chains of prune, distill and quantize), data, "
               "limits and\n"
-              "goals. Each step runs in a process of its own; one that fails, hangs or eats memory "
+              "goals; samples: N (of test), latency: false, any_accuracy: true and slurm: [WORD of "
+              "sbatch]\n"
+              "are further keys. Each step runs in a process of its own; one that fails, hangs or "
+              "eats memory "
               "ends its\n"
               "task and no other, and is listed with the command that repeats it. A run that is "
               "killed goes\n"

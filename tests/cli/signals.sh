@@ -5,14 +5,15 @@ name=signals
 . "$(dirname "$0")/_lib.sh"
 data_sets || exit 0
 
-# stopped NAME SIGNAL COMMAND...: the signal ends it with exit status 1 and its message; no file changes
+# stopped NAME SIGNAL COMMAND...: the signal ends it with exit status 1 and its message; no file changes.
+# again=1: it comes twice at once, as from timeout(1)
 stopped() {
     case_=$1 signal_=$2
     shift 2
     before_=$(listing)
     "$@" >.test.out 2>.test.err &
     sleep 0.4
-    kill "-$signal_" $! 2>/dev/null
+    kill "-$signal_" $! ${again:+$!} 2>/dev/null
     wait $!
     got_=$?
     if [ $got_ = 1 ] && has interrupted .test.err && [ "$(grep -c '^pare: ' .test.err)" = 1 ] &&
@@ -32,6 +33,9 @@ case $(awk '/^SigIgn:/ { print $2 }' /proc/self/status) in
 *[13579bdf]) skip sighup_calibrate "SIGHUP is ignored here (nohup), and then the program ignores it" ;;
 *) stopped sighup_calibrate HUP "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json ;;
 esac
+again=1
+for i in 1 2 3; do stopped "sigterm_twice_$i" TERM "$pare" calibrate "$zoo/resnet.onnx" $long -o new.json; done
+again=
 stopped sigint_quantize INT "$pare" quantize "$zoo/resnet.onnx" $long -o old.onnx
 stopped sigint_prune INT "$pare" prune "$zoo/resnet.onnx" $long --macs 0.5 -o old.onnx
 stopped sigint_prune_weights INT "$pare" prune "$zoo/resnet.onnx" $long --sparsity 0.5 -o old.onnx --report r.html

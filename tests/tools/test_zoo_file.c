@@ -30,6 +30,7 @@ static const char whole[] = "name: demo            # a comment\n"
                             "      - quantize --ranges ranges.json --activations u8\n"
                             "limits: {time: 600, memory: 4GB}\n"
                             "goals: {drop: 0.5, size: 1MB}\n"
+                            "any_accuracy: true\n"
                             "slurm: [--partition=gpu, '--gres=gpu:1']\n";
 
 static void all_keys_are_read(void **state)
@@ -53,6 +54,7 @@ static void all_keys_are_read(void **state)
     assert_string_equal(zoo->models[2].test, path);
     assert_int_equal(zoo->samples, 1000);
     assert_false(zoo->latency);
+    assert_true(zoo->any_accuracy);
     assert_true(zoo->limits.seconds == 600 && zoo->limits.memory_bytes == 4000000000);
     assert_true(zoo->goals.drop == 0.5 && zoo->goals.latency < 0 && zoo->goals.speed_up < 0);
     assert_int_equal(zoo->goals.size, 1000000);

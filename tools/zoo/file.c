@@ -147,6 +147,7 @@ static pare_status read_zoo(pare_zoo_reader *r, pare_zoo *zoo)
     zoo->name = text->name ? text->name : stem(r->arena, r->path);
     if (!r->folder || !zoo->file || !zoo->name) return PARE_MEMORY;
     zoo->latency = !text->latency || *text->latency;
+    zoo->any_accuracy = text->any_accuracy && *text->any_accuracy;
     zoo->samples = text->samples ? *text->samples : -1;
     if (text->samples && *text->samples < 1)
         return PARE_FAIL(r->arena->ctx, INPUT, "%s:%d: samples: %lld, expected 1 or more", r->path,

@@ -63,8 +63,9 @@ typedef struct pare_zoo {
     int variant_count; /* at least 1 */
     pare_zoo_limits limits;
     pare_zoo_goals goals;
-    int64_t samples; /* of test; -1: all */
-    bool latency;    /* validate measures it */
+    int64_t samples;   /* of test; -1: all */
+    bool latency;      /* validate measures it */
+    bool any_accuracy; /* validate takes models near chance, too */
     const char **slurm;
     int slurm_count; /* words for sbatch */
 } pare_zoo;

@@ -218,9 +218,9 @@ static void print_sums(FILE *file, const pare_zoo_forecast *f, const pare_zoo_pl
         known += f->node[i].known && !is_done(o, i);
     }
     pare_bytes_text((double)f->bytes, memory, sizeof memory);
-    fprintf(file, "\n%d tasks of %d steps, %d of them done: %s%s of work, %s with --jobs %d\n",
-            plan->task_count, plan->node_count, done, f->whole ? "" : "more than ",
-            pare_duration_text(f->seconds, all, sizeof all),
+    fprintf(file, "\n%d task%s of %d steps, %d of them done: %s%s of work, %s with --jobs %d\n",
+            plan->task_count, plan->task_count == 1 ? "" : "s", plan->node_count, done,
+            f->whole ? "" : "more than ", pare_duration_text(f->seconds, all, sizeof all),
             pare_duration_text(f->elapsed, elapsed, sizeof elapsed), o->jobs);
     if (known) fprintf(file, "at most %s of memory in one step\n", memory);
     if (!f->tried) return;

@@ -97,5 +97,6 @@ pare_status pare_zoo_key_judge(pare_zoo_keys *k, pare_hash *key, const pare_zoo 
     fold_text(key, "validate");
     fold_text(key, samples);
     fold_text(key, zoo->latency ? "latency" : "");
+    if (zoo->any_accuracy) fold_text(key, "any accuracy");
     return fold_file(k, key, model->test);
 }

@@ -85,6 +85,7 @@ static pare_status judge_words(maker *m, pare_zoo_node *node, const char *varian
         pare_zoo_words_add(&w, "--samples",
                            pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
     if (m->zoo->latency) pare_zoo_words_add(&w, "--latency", NULL);
+    if (m->zoo->any_accuracy) pare_zoo_words_add(&w, "--any-accuracy", NULL);
     if (m->o.cache) pare_zoo_words_add(&w, "--cache", m->o.cache);
     if (m->o.append) pare_zoo_words_add(&w, "--append", m->o.append);
     common_words(m, &w, node);

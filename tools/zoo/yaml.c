@@ -70,6 +70,8 @@ static const cyaml_schema_field_t zoo_fields[] = {
                         samples),
     CYAML_FIELD_BOOL_PTR("latency", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
                          latency),
+    CYAML_FIELD_BOOL_PTR("any_accuracy", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
+                         any_accuracy),
     CYAML_FIELD_SEQUENCE("variants", CYAML_FLAG_POINTER, pare_zoo_text, variants, &variant_value, 1,
                          CYAML_UNLIMITED),
     CYAML_FIELD_MAPPING_PTR("limits", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,

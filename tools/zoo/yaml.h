@@ -43,7 +43,7 @@ typedef struct pare_zoo_text_goals {
 typedef struct pare_zoo_text {
     char *name, *data, *test, **slurm;
     int64_t *samples;
-    bool *latency;
+    bool *latency, *any_accuracy;
     pare_zoo_text_models *models;
     pare_zoo_text_variant *variants;
     pare_zoo_text_limits *limits;
