@@ -45,7 +45,7 @@ double pare_distill_rate(const pare_model *student)
     for (int i = 0; i < graph->node_count; i++) {
         const pare_node *node = graph->node[i];
         const bool softmax = !strcmp(node->op_type, "Softmax") && !*node->domain;
-        if (softmax && node->out_count && node->out[0] && node->out[0]->user_count) return 1e-4;
+        if (softmax && node->out_count && node->out[0] && node->out[0]->user_count) return 3e-4;
     }
     return 1e-3;
 }

@@ -43,7 +43,7 @@ static const pare_option table[] = {
     {"steps", 0, PARE_OPTION_INT, "N", offsetof(distill_options, steps), 1, 1e12,
      "steps of the optimizer, in place of --epochs"},
     PARE_TRAINING_ROWS(distill_options, training, "", "", "kl:2; with --qat kl:2,mse",
-                       "1e-3, with attention 1e-4; with --qat 3e-5",
+                       "1e-3, with attention 3e-4; with --qat 3e-5",
                        "train; with --qat half, of those that quantization does not fold"),
     {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
      "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep; train "
@@ -251,6 +251,8 @@ static pare_status report(job *j)
                 (long long)r->best_step, (long long)r->held_out,
                 pare_distill_score_text(&r->before, before, sizeof before),
                 pare_distill_score_text(&r->after, after, sizeof after));
+    if (!r->best_step && r->steps && !j->o->common.quiet)
+        fprintf(stderr, "no step was better than the student as it came: a lower --lr may help\n");
     pare_checkpoint_report(j->tool, &j->options.checkpoint, r);
     return PARE_OK;
 }

@@ -47,7 +47,7 @@ static const pare_option table[] = {
      "quarters of them behind the last step"},
     PARE_TRAINING_ROWS(
         pare_prune_options, training, "distill-", "training: ", "kl:2 of a classifier, else mse",
-        "1e-3, with attention 1e-4; less in the shorter steps before the last", "train"),
+        "1e-3, with attention 3e-4; less in the shorter steps before the last", "train"),
     {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
      "fewest channels that a layer keeps (1)"},
     {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,

@@ -31,6 +31,8 @@ else
 fi
 works val_is_data "$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train --val "$data/../data/train.h5" -o val.onnx --steps 1 --range 0:200 --batch 32
 if has '--val and --data name the same file' .test.err; then pass val_is_data_said; else fail val_is_data_said "$(cat .test.err)"; fi
+works nothing_to_learn "$pare" distill --teacher "$zoo/mlp.onnx" --student "$zoo/mlp.onnx" $train -o same.onnx --steps 3 --batch 32 --samples 400
+if has 'best after 0' .test.err && has 'a lower --lr may help' .test.err; then pass nothing_is_better; else fail nothing_is_better "$(tail -1 .test.err)"; fi
 works losses $distill --student half.onnx $train -o losses.onnx --steps 4 --loss 'kl:2*0.5,mse,cosine*0.1,ce' --optimizer sgd --lr 0.01 --schedule constant
 works augmented "$pare" distill -q --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train -o moved.onnx --steps 2 --batch 16 --augment flip,shift:2,mixup:0.2 --samples 400
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
