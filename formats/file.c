@@ -164,19 +164,28 @@ static pare_status look_at_target(pare_output *o)
     return PARE_OK;
 }
 
+/* False where there is no such thing: nothing is open then. */
+static pare_status open_nameless(pare_output *o, bool *opened)
+{
+    char *folder = folder_of(o->ctx, o->target);
+    if (!folder) return PARE_MEMORY;
+    if (!access("/proc/self/fd", X_OK)) o->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    pare_free(folder);
+    *opened = o->fd >= 0;
+    return PARE_OK;
+}
+
 static pare_status output_start(pare_output *o)
 {
+    bool opened;
     PARE_TRY(look_at_target(o));
     if (o->direct) {
         o->fd = open(o->target, O_WRONLY | O_CLOEXEC); /* a pipe waits here for its reader */
         if (o->fd < 0 && errno == EINTR) PARE_TRY(pare_ctx_poll(o->ctx));
         return o->fd < 0 ? output_fails(o, errno) : PARE_OK;
     }
-    char *folder = folder_of(o->ctx, o->target);
-    if (!folder) return PARE_MEMORY;
-    if (!access("/proc/self/fd", X_OK)) o->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-    pare_free(folder);
-    return o->fd >= 0 ? PARE_OK : name_beside(o, make_file);
+    PARE_TRY(open_nameless(o, &opened));
+    return opened ? PARE_OK : name_beside(o, make_file);
 }
 
 /* What a link says that leads to nothing yet, seen from the link's folder; else the path itself. */
@@ -204,20 +213,52 @@ static char *follow(pare_ctx *ctx, const char *path)
     return copy;
 }
 
-pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path)
+/* With its names; nothing is open. */
+static pare_output *output_new(pare_ctx *ctx, const char *path)
 {
     pare_output *o = pare_alloc(ctx, 1, sizeof *o);
-    if (!o) return PARE_MEMORY;
+    if (!o) return NULL;
     *o = (pare_output){.ctx = ctx, .fd = -1};
     o->path = pare_strdup(ctx, path);
     o->target = follow(ctx, path);
-    pare_status st = o->path && o->target ? output_start(o) : PARE_MEMORY;
-    if (st != PARE_OK) {
-        output_free(o);
-        return st;
-    }
-    *out = o;
-    return PARE_OK;
+    if (o->path && o->target) return o;
+    output_free(o);
+    return NULL;
+}
+
+pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path)
+{
+    pare_output *o = output_new(ctx, path);
+    pare_status st = o ? output_start(o) : PARE_MEMORY;
+    if (st == PARE_OK)
+        *out = o;
+    else
+        pare_output_discard(o);
+    return st;
+}
+
+/* A file system that knows nothing of room is none that lacks it. */
+static pare_status take_room(pare_output *o, uint64_t bytes, bool *taken)
+{
+    *taken = false;
+    PARE_TRY(look_at_target(o));
+    if (!o->direct) PARE_TRY(open_nameless(o, taken));
+    const int code = *taken && bytes ? posix_fallocate(o->fd, 0, (off_t)bytes) : 0;
+    if (code == EINTR) PARE_TRY(pare_ctx_poll(o->ctx));
+    return code == ENOSPC || code == EDQUOT || code == EFBIG ? output_fails(o, code) : PARE_OK;
+}
+
+pare_status pare_output_reserve(pare_ctx *ctx, pare_output **out, const char *path, uint64_t bytes)
+{
+    bool taken = false;
+    pare_output *o = output_new(ctx, path);
+    *out = NULL;
+    pare_status st = o ? take_room(o, bytes, &taken) : PARE_MEMORY;
+    if (taken && st == PARE_OK)
+        *out = o;
+    else
+        pare_output_discard(o);
+    return st;
 }
 
 pare_status pare_output_write(pare_output *output, const void *data, size_t bytes)

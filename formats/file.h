@@ -38,6 +38,12 @@ PARE_NODISCARD pare_status pare_output_commit(pare_output *output);
 PARE_NODISCARD pare_status pare_output_commit_unflushed(pare_output *output);
 /* Removes what was written and frees; NULL is allowed. */
 void pare_output_discard(pare_output *output);
+/* Takes the room that a file of so many bytes will need at path, under no name, until it is
+   discarded: work of hours that ends with this file fails before it starts where there is no room.
+   PARE_IO: there is none. *out is NULL where room cannot be taken: a device, a pipe, a file system
+   without nameless files. */
+PARE_NODISCARD pare_status pare_output_reserve(pare_ctx *ctx, pare_output **out, const char *path,
+                                               uint64_t bytes);
 /* Both at once for content in memory. */
 PARE_NODISCARD pare_status pare_file_write(pare_ctx *ctx, const char *path, const void *data,
                                            size_t bytes);

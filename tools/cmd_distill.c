@@ -4,12 +4,12 @@
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/distill_checkpoint.h"
-#include "tools/distill_log.h"
-#include "tools/distill_qat.h"
+#include "tools/distill/checkpoint.h"
+#include "tools/distill/log.h"
+#include "tools/distill/qat.h"
 #include "tools/memory.h"
 #include "tools/source.h"
-#include "tools/training.h"
+#include "tools/distill/training.h"
 #include "tools/vitals.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ static const pare_option table[] = {
      "of the order of samples (1)"},
     {"log", 0, PARE_OPTION_OUTPUT, "F.jsonl", offsetof(distill_options, log), 0, 0,
      "write a line of JSON for every step; with --resume it goes on, too"},
-    PARE_CHECKPOINT_ROWS(distill_options),
+    PARE_CHECKPOINT_ROWS(distill_options, "DIR/checkpoint.pare"),
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(distill_options, external_data), 0, 0,
      "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
     {"samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, source.samples), 0, 1e15,
@@ -280,17 +280,40 @@ static pare_status distill(job *j, pare_model *student)
     return st;
 }
 
+/* The disk may not be full once all is trained: the result has the student's size, INT8 a quarter
+   of it. */
+static pare_status reserve(job *j, pare_output **room)
+{
+    char hash[33];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_hash(j->tool->ctx, j->o->student, hash, &bytes));
+    return pare_output_reserve(j->tool->ctx, room, j->o->output, j->qat.graph ? bytes / 4 : bytes);
+}
+
+/* What is trained stays in the checkpoint where it cannot be written. */
+static pare_status write_or_say(job *j)
+{
+    const pare_status st = write(j);
+    if (st == PARE_IO) pare_checkpoint_say(j->tool, &j->options.checkpoint, j->result.checkpoint);
+    return st;
+}
+
 static pare_status train(job *j)
 {
+    pare_output *room;
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
     pare_model *student = j->qat.graph ? j->qat.graph : j->student;
-    PARE_TRY(
-        pare_checkpoint_prepare(j->tool, &j->o->checkpoint, outputs, 3, &j->options.checkpoint));
-    PARE_TRY(say_untrained(j, distill(j, student)));
+    PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
+                                     &j->options.checkpoint));
+    pare_checkpoint_say_none(j->tool, &j->options.checkpoint);
+    PARE_TRY(reserve(j, &room));
+    const pare_status st = distill(j, student);
+    pare_output_discard(room);
+    PARE_TRY(say_untrained(j, st));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));
-    PARE_TRY(write(j));
+    PARE_TRY(write_or_say(j));
     return report(j);
 }
 

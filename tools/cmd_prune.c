@@ -2,10 +2,10 @@
 /* pare prune: its options and which of them go together. */
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/prune.h"
-#include "tools/prune_latency.h"
-#include "tools/prune_report.h"
-#include "tools/report_page.h"
+#include "tools/prune/prune.h"
+#include "tools/prune/latency.h"
+#include "tools/prune/report.h"
+#include "tools/report/page.h"
 #include "tools/vitals.h"
 
 #include <string.h>
@@ -48,6 +48,7 @@ static const pare_option table[] = {
     PARE_TRAINING_ROWS(
         pare_prune_options, training, "distill-", "training: ", "kl:2 of a classifier, else mse",
         "1e-3, with attention 3e-4; less in the shorter steps before the last", "train"),
+    PARE_CHECKPOINT_ROWS(pare_prune_options, "DIR/step-1.pare, ..."),
     {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
      "fewest channels that a layer keeps (1)"},
     {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,
@@ -115,13 +116,14 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
 /* Options of a training that is not asked for. */
 static pare_status refuse_training(pare_tool *tool)
 {
+    static const char *const of_checkpoint[] = {"checkpoint", "checkpoint-every", "resume", NULL};
     const pare_list *given = &tool->common->given;
     for (int i = 0; i < given->count; i++) {
         const char *const names[] = {given->item[i], NULL};
         if (!strncmp(given->item[i], "distill-", strlen("distill-")))
             PARE_TRY(pare_refuse_options(tool, "without --distill-epochs", names));
     }
-    return PARE_OK;
+    return pare_refuse_options(tool, "without --distill-epochs", of_checkpoint);
 }
 
 /* Training, and what it does not go with. */
@@ -222,16 +224,13 @@ const pare_command pare_command_prune = {
     .min = 1,
     .max = 1,
     .summary = "remove channels of a float model until it has a given size, or set weights to 0",
-    .detail = "--macs, --params and --latency are what is kept, --sparsity is what becomes 0. The "
-              "result is "
-              "plain ONNX. "
-              "With\n"
-              "--data, what stays is fitted to what the dense model computes, without training. "
-              "Where\n"
-              "--nm --advise finds no layer that becomes faster, no file is written. With\n"
-              "--distill-epochs it is trained, too, step by step; Ctrl-C in the last step writes "
-              "the\n"
-              "best so far, before it nothing.",
+    .detail =
+        "--macs, --params and --latency are what is kept, --sparsity is what becomes 0. The\n"
+        "result is plain ONNX. With --data, what stays is fitted to what the dense model\n"
+        "computes, without training. Where --nm --advise finds no layer that becomes faster,\n"
+        "no file is written. With --distill-epochs it is trained, too, step by step; Ctrl-C\n"
+        "in the last step writes the best so far, before it nothing. With --checkpoint, what\n"
+        "was stopped or killed goes on by the same command with --resume, to the same bytes.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),

@@ -2,10 +2,10 @@
 /* pare report: tables and a page from the facts of any commands. */
 #include "tools/commands.h"
 #include "tools/facts.h"
-#include "tools/prune_report.h"
-#include "tools/report.h"
-#include "tools/report_gather.h"
-#include "tools/report_page.h"
+#include "tools/prune/report.h"
+#include "tools/report/report.h"
+#include "tools/report/gather.h"
+#include "tools/report/page.h"
 #include "tools/results.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "tools/processor.h"
 
 #include "runtime/exec/exec.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 
 #include <math.h>
 #include <stdio.h>

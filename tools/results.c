@@ -2,7 +2,7 @@
 #include "tools/results.h"
 
 #include "tools/processor.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 
 #include <errno.h>
 #include <fcntl.h>

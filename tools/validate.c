@@ -4,7 +4,7 @@
 #include "formats/onnx.h"
 #include "tools/measure.h"
 #include "tools/profile.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/resample.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "tools/vitals.h"
 
 #include "tools/processor.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/table.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@ import nets
 from common import HERE, Failed, call
 
 PART = "distill_speed"
-BATCH, THREADS, ROUNDS = 128, 2, 3
+BATCH, THREADS, ROUNDS = 128, 2, 5
 STEPS = 40
 TIMED = ("cnn", "resnet", "mobilenet", "vit")
 

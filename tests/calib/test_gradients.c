@@ -4,6 +4,7 @@
 #include "calib/gradients.h"
 #include "prune/score.h"
 #include "tests/passes/graph_case.h"
+#include "tests/warnings.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -271,14 +272,6 @@ static void what_cannot_be_is_said(void **state)
     expect_refusal(&g, bare, options_of(5, 1, false), "output 'z' f32 [1,1,3] is no classifier's");
 }
 
-static char warning[1024];
-
-static void keep_warning(void *user, pare_log_level level, const char *line)
-{
-    (void)user;
-    if (level == PARE_LOG_WARNING) snprintf(warning, sizeof warning, "%s", line);
-}
-
 /* CumSum has no rule: w1 stays as it is, w2 and b have their gradients. */
 static void weights_behind_an_operator_without_a_rule_freeze(void **state)
 {
@@ -291,7 +284,7 @@ static void weights_behind_an_operator_without_a_rule_freeze(void **state)
     graph_node(&g, "CumSum", "h axis", "c");
     pare_node *relu = g.model->graph->node[1];
     assert_int_equal(pare_node_set_in(relu, 0, graph_value(&g, "c")), PARE_OK);
-    g.ctx.log = keep_warning;
+    hear_warnings(&g.ctx);
     pare_data *data = open_data(&g.ctx, bare);
     pare_gradients_options options = options_of(1, 1, false);
     if (pare_gradients_new(&g.ctx, &gradients, g.model, data, &options) != PARE_OK ||

@@ -117,17 +117,20 @@ fi
 refuses other_quantization 1 "its student is" $qat --activations u8 -o out.onnx --checkpoint of_qat --resume
 
 # --- the disk is full, or the folder is gone: a warning, and the same result ---
-limited() { (ulimit -f 64 && exec "$@"); } # 32 KiB: the log fits, a checkpoint does not
+blocks=$(($(wc -c <half.onnx) / 512 * 2)) # the result fits twice, a checkpoint does not
+limited() { (ulimit -f $blocks && exec "$@"); }
 rm -rf ck out.onnx out.jsonl
 cp -r stopped ck && cp stopped.jsonl out.jsonl
 held=$(cksum <ck/checkpoint.pare)
-limited $distill -o out.onnx --log out.jsonl $ck --checkpoint-every 5 --resume >.test.out 2>.test.err
+works full_disk_ends limited $distill -o out.onnx --log out.jsonl $ck --checkpoint-every 5 --resume
+same full_disk_result
 if [ "$(grep -c '^warning: .*training goes on without a checkpoint' .test.err)" = 1 ] &&
     [ "$held" = "$(cksum <ck/checkpoint.pare)" ]; then
     pass full_disk
 else
     fail full_disk "$(cat .test.err)"
 fi
+rm out.onnx out.jsonl && cp stopped.jsonl out.jsonl
 works full_disk_resumes $distill -q -o out.onnx --log out.jsonl $ck --resume
 same full_disk_same_bytes
 rm -rf ck out.onnx out.jsonl
@@ -137,4 +140,7 @@ mv ck gone
 wait $!
 if [ $? = 0 ] && has "training goes on without a checkpoint" .test.err; then pass folder_gone; else fail folder_gone "$(cat .test.err)"; fi
 same folder_gone_same_bytes
+blocks=64 # not even the result
+rm out.onnx out.jsonl
+refuses no_room 1 "out.onnx: cannot be written" limited $distill -o out.onnx --log out.jsonl
 finish

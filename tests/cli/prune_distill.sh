@@ -66,4 +66,39 @@ if [ $got = 1 ] && [ ! -e early.onnx ] && has 'mlp.onnx: nothing is written in s
 stop last.onnx 1
 got=$?
 if [ $got = 0 ] && "$pare" check last.onnx >/dev/null 2>&1; then pass interrupted_last; else fail interrupted_last "exit $got: $(tail -1 .test.err)"; fi
+
+# --- killed or stopped in a step, it goes on to the same bytes ---
+gradual="$prune --params 0.5 $train --distill-epochs 20 --steps 3"
+works whole $gradual -o whole.onnx --json whole.json
+kept_of() { cat "$1/$2.pare" 2>/dev/null | wc -c; }
+for at in step-1 step-2 step-3; do
+    $gradual -o killed.onnx --checkpoint "ck-$at" --checkpoint-every 2 --threads 1 >.test.out 2>.test.err &
+    while [ "$(kept_of "ck-$at" $at)" = 0 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    kill -KILL $! 2>/dev/null
+    wait $! 2>/dev/null
+    got=$?
+    [ $got = 137 ] && [ ! -e killed.onnx ] && pass "killed_in_$at" || fail "killed_in_$at" "exit $got"
+    works "goes_on_in_$at" $gradual -o killed.onnx --checkpoint "ck-$at" --checkpoint-every 2 --resume --json killed.json
+    if cmp -s whole.onnx killed.onnx; then pass "same_bytes_$at"; else fail "same_bytes_$at" "an undisturbed run gives others"; fi
+    resumed=$(grep -c '"resumed"' killed.json)
+    [ "$resumed" = "${at#step-}" ] && pass "resumed_$at" || fail "resumed_$at" "$resumed steps were resumed"
+    rm killed.onnx
+done
+[ "$(ls ck-step-3 | tr '\n' ' ')" = "step-1.pare step-2.pare step-3.pare " ] && pass files || fail files "$(ls ck-step-3 | tr '\n' ' ')"
+works pattern $prune -o zeros.onnx --sparsity 0.8 --steps 2 $plain --checkpoint ck-zeros
+works pattern_ended $prune -o ended.onnx --sparsity 0.8 --steps 2 $plain --checkpoint ck-zeros --resume
+if cmp -s sparse.onnx zeros.onnx && cmp -s sparse.onnx ended.onnx; then pass pattern_same_bytes; else fail pattern_same_bytes "checkpoints change the result"; fi
+swept="$pare prune -q $zoo/cnn.onnx -o swept.onnx --macs 1 --sweep 0.7,0.5 --no-refit --steps 2 --data $data/train.h5 --range 0:120 --distill-epochs 1 --distill-batch 8 --checkpoint ck-swept"
+works sweep_kept $swept
+[ "$(ls ck-swept | tr '\n' ' ')" = "0.5-step-1.pare 0.5-step-2.pare 0.7-step-1.pare 0.7-step-2.pare " ] && pass sweep_files || fail sweep_files "$(ls ck-swept | tr '\n' ' ')"
+if cmp -s swept-0.50.onnx alone.onnx; then pass sweep_kept_bytes; else fail sweep_kept_bytes "checkpoints change the result"; fi
+refuses in_the_way 1 "ck-step-3/step-1.pare|--resume|another place" $gradual -o x.onnx --checkpoint ck-step-3
+refuses other_target 1 "ck-step-3/step-1.pare|its student is" $prune --params 0.3 $train --distill-epochs 20 --steps 3 -o x.onnx --checkpoint ck-step-3 --resume
+refuses checkpoint_alone 2 "--checkpoint|--distill-epochs" $prune -o x.onnx --macs 0.5 $few --checkpoint x
+refuses resume_alone 2 "--resume|--checkpoint" $prune -o x.onnx --macs 0.5 $train --resume
+refuses checkpoint_nowhere 1 "a/b|cannot be made" $prune -o x.onnx --macs 0.5 $train --checkpoint a/b
+refuses checkpoint_is_output 1 "ck-step-3/step-1.pare|another name" $gradual -o ck-step-3/step-1.pare --checkpoint ck-step-3 --resume
+"$pare" prune "$zoo/mlp.onnx" -o stopped.onnx --params 0.5 $train --distill-epochs 400 --steps 2 --checkpoint ck-stopped >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!
+got=$?
+if [ $got = 1 ] && has 'ck-stopped/step-1.pare: holds step' .test.err && has 'same command with --resume' .test.err; then pass says_how_to_go_on; else fail says_how_to_go_on "exit $got: $(cat .test.err)"; fi
 finish

@@ -140,6 +140,23 @@ got=$?
 if [ $got = 1 ] && has 'interrupted: 0 of 1 tasks are done; the same command with --resume goes on' .test.err2; then pass interrupt; else fail interrupt "exit $got: $(tail -1 .test.err2)"; fi
 if grep -q ',stopped,' slow/results.csv; then pass interrupt_leaves_tables; else fail interrupt_leaves_tables "$(sed 1d slow/results.csv)"; fi
 
+# trainings go on where they were stopped or killed, and keep nothing behind their end
+resumed() { grep -l '"resumed"' "$1"/steps/*/facts.json 2>/dev/null | wc -l; }
+kept() { find "$1/steps" -name '*.pare' | wc -l; }
+works interrupt_goes_on quick slow.yaml -o slow --resume
+if [ "$(resumed slow) $(kept slow)" = "1 0" ]; then pass interrupt_repeats_no_step; else fail interrupt_repeats_no_step "$(resumed slow) resumed, $(kept slow) checkpoints left"; fi
+zoo_of gradual.yaml "models: [{files: [$zoo/mlp.onnx]}]" 'variants:
+  - name: half
+    steps: [prune --params 0.5 --steps 2 --distill-epochs 40 --range 0:2000 --samples 40]'
+works gradual quick gradual.yaml -o gradual
+"$pare" zoo gradual.yaml -o killed-gradual --threads 1 >.test.out2 2>.test.err2 &
+parent=$!
+for i_ in $(seq 1 300); do [ "$(kept killed-gradual 2>/dev/null)" -gt 1 ] && break; sleep 0.05; done
+kill -9 $parent
+wait $parent 2>/dev/null
+works gradual_goes_on quick gradual.yaml -o killed-gradual --resume
+if [ "$(resumed killed-gradual) $(kept killed-gradual)" = "1 0" ] && cmp -s gradual/models/mlp.half.onnx killed-gradual/models/mlp.half.onnx; then pass gradual_same_bytes; else fail gradual_same_bytes "$(resumed killed-gradual) resumed, $(kept killed-gradual) checkpoints left"; fi
+
 # tasks of a batch that begin at once: the step they share is made by one of them
 zoo_of beside.yaml "models: [{files: [$zoo/mlp.onnx]}]" 'variants:
   - name: half

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many processes that put times into one table: nothing is lost, nothing is torn. */
 #include "runtime/exec/machine_table.h"
+#include "tests/warnings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,14 +16,6 @@ enum { WRITERS = 8, ENTRIES = 12 };
 
 static const pare_machine_table_kind kind = {"times.json", "test_times", "a table of times",
                                              "all is measured anew"};
-static int warnings;
-
-static void on_log(void *user, pare_log_level level, const char *line)
-{
-    (void)user;
-    (void)line;
-    warnings += level == PARE_LOG_WARNING;
-}
 
 static const char *key_of(int writer, int i)
 {
@@ -37,7 +30,7 @@ static int write_entries(const char *folder, int writer)
     pare_ctx ctx;
     pare_machine_table *table;
     pare_ctx_init(&ctx);
-    ctx.log = on_log;
+    hear_warnings(&ctx);
     for (int i = 0; i < ENTRIES; i++) {
         if (pare_machine_table_open(&ctx, &table, folder, NULL, &kind) != PARE_OK) return 1;
         for (int k = 0; k < i; k++)
@@ -72,7 +65,7 @@ static void eight_writers_lose_nothing(void **state)
         assert_int_equal(status, 0);
     }
     pare_ctx_init(&ctx);
-    ctx.log = on_log;
+    hear_warnings(&ctx);
     assert_int_equal(pare_machine_table_open(&ctx, &table, folder, NULL, &kind), PARE_OK);
     for (int w = 0; w < WRITERS; w++)
         for (int i = 0; i < ENTRIES; i++)

@@ -146,6 +146,36 @@ static void what_a_kill_left_is_taken_away(void **state)
 }
 
 /* A full disk: the limit on a file's size gives the same failure of write. */
+static void room_is_taken_before_the_work(void **state)
+{
+    place *p = *state;
+    struct rlimit old, small = {4096, RLIM_INFINITY};
+    struct stat info;
+    pare_output *room;
+    assert_int_equal(pare_output_reserve(&p->ctx, &room, p->path, 4096), PARE_OK);
+    if (!room) skip(); /* no nameless files here */
+    assert_int_equal(fstat(pare_output_fd(room), &info), 0);
+    assert_int_equal(info.st_size, 4096);
+    assert_true(info.st_blocks * 512 >= 4096);
+    assert_int_equal(count_entries(p->folder), 0);
+    assert_int_equal(pare_file_write(&p->ctx, p->path, "new", 3), PARE_OK);
+    pare_output_discard(room);
+    assert_content(p, "new");
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    pare_status st = pare_output_reserve(&p->ctx, &room, p->path, 8192);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(st, PARE_IO);
+    assert_null(room);
+    assert_non_null(strstr(p->ctx.message, p->path));
+    assert_content(p, "new");
+    pare_ctx_clear(&p->ctx);
+    assert_int_equal(pare_output_reserve(&p->ctx, &room, "/dev/null", 1), PARE_OK);
+    assert_null(room);
+}
+
 static void a_full_disk_is_named(void **state)
 {
     place *p = *state;
@@ -353,6 +383,7 @@ int main(void)
         TEST(discard_keeps_the_old_file),
         TEST(a_killed_writer_leaves_nothing),
         TEST(what_a_kill_left_is_taken_away),
+        TEST(room_is_taken_before_the_work),
         TEST(a_full_disk_is_named),
         TEST(bad_places_are_refused),
         TEST(a_link_stays_a_link),

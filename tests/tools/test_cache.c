@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries of the cache: what is kept comes back, what is damaged does not, whoever writes beside.
  */
+#include "tests/warnings.h"
 #include "tools/cache.h"
 
 #include <dirent.h>
@@ -19,23 +20,13 @@ enum { TRAILER = 64 };
 
 static pare_ctx ctx;
 static pare_cache cache;
-static char folder[64], kind[96], warning[4096];
-static int warnings;
-
-static void on_log(void *user, pare_log_level level, const char *line)
-{
-    (void)user;
-    if (level != PARE_LOG_WARNING) return;
-    warnings++;
-    snprintf(warning, sizeof warning, "%s", line);
-}
+static char folder[64], kind[96];
 
 static int begin(void **state)
 {
     (void)state;
     pare_ctx_init(&ctx);
-    ctx.log = on_log;
-    warnings = 0;
+    hear_warnings(&ctx);
     snprintf(folder, sizeof folder, "/tmp/pare-cache-%ld", (long)getpid());
     snprintf(kind, sizeof kind, "%s/things", folder);
     cache = (pare_cache){.ctx = &ctx, .folder = folder, .kind = "things"};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The log of a training where the disk is full: from a limit on the size of files. */
-#include "tools/distill_log.h"
+#include "tests/warnings.h"
+#include "tools/distill/log.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -16,24 +17,14 @@ static pare_ctx ctx;
 static const pare_common common = {.quiet = true};
 static pare_tool tool = {.ctx = &ctx, .common = &common};
 static pare_distill_log train_log;
-static char path[64], warning[512];
-static int warnings;
-
-static void on_log(void *user, pare_log_level level, const char *line)
-{
-    (void)user;
-    if (level != PARE_LOG_WARNING) return;
-    warnings++;
-    snprintf(warning, sizeof warning, "%s", line);
-}
+static char path[64];
 
 static int begin(void **state)
 {
     (void)state;
     signal(SIGXFSZ, SIG_IGN);
     pare_ctx_init(&ctx);
-    ctx.log = on_log;
-    warnings = 0;
+    hear_warnings(&ctx);
     snprintf(path, sizeof path, "/tmp/pare-log-%ld.jsonl", (long)getpid());
     pare_distill_log_open(&train_log, &tool, path);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said about times, from times made up here. */
 #include "tools/measure.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people read: progress lines, durations, tables, sizes, escaped text, numbers from facts. */
 #include "tools/progress.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/table.h"
 #include "tools/text.h"
 

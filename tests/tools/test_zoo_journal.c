@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal of a zoo: what was written is read again, whoever was killed in the middle of a line
    and however many write. */
+#include "tests/warnings.h"
 #include "tools/zoo/journal.h"
 
 #include <fcntl.h>
@@ -30,16 +31,6 @@ static void take(void *user, const pare_journal_line *line)
     if (line->peak_bytes >= 0 && line->peak_bytes < 8) s->per_writer[line->peak_bytes]++;
 }
 
-static int warnings;
-static char warned[400];
-
-static void count_warnings(void *user, pare_log_level level, const char *line)
-{
-    (void)user;
-    warnings += level == PARE_LOG_WARNING;
-    snprintf(warned, sizeof warned, "%s", line);
-}
-
 static char folder[] = "/tmp/pare_journal_XXXXXX", journal_folder[64];
 
 static int setup(void **state)
@@ -47,7 +38,6 @@ static int setup(void **state)
     (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(journal_folder, sizeof journal_folder, "%s/j", folder);
-    warnings = 0;
     return 0;
 }
 
@@ -101,7 +91,7 @@ static void a_cut_line_is_as_if_it_were_not_there(void **state)
     pare_journal journal;
     char path[4096];
     pare_ctx_init(&ctx);
-    ctx.log = count_warnings;
+    hear_warnings(&ctx);
     assert_int_equal(pare_journal_open(&ctx, &journal, journal_folder), PARE_OK);
     snprintf(path, sizeof path, "%s", journal.path);
     assert_int_equal(pare_journal_finish(&ctx, &journal, &a_line), PARE_OK);
@@ -127,7 +117,7 @@ static void a_cut_line_is_as_if_it_were_not_there(void **state)
         assert_int_equal(pare_journal_read(&ctx, journal_folder, take, &s), PARE_OK);
         assert_int_equal(s.lines, 2);
     }
-    assert_non_null(strstr(warned, "1 line is cut or changed"));
+    assert_non_null(strstr(warning, "1 line is cut or changed"));
 }
 
 static void lines_that_are_none_are_not_there(void **state)
@@ -137,7 +127,7 @@ static void lines_that_are_none_are_not_there(void **state)
     pare_journal journal;
     seen s = {0};
     pare_ctx_init(&ctx);
-    ctx.log = count_warnings;
+    hear_warnings(&ctx);
     assert_int_equal(pare_journal_open(&ctx, &journal, journal_folder), PARE_OK);
     static const char *const odd[] = {
         "[]\n",
@@ -154,7 +144,7 @@ static void lines_that_are_none_are_not_there(void **state)
     assert_int_equal(pare_journal_read(&ctx, journal_folder, take, &s), PARE_OK);
     assert_int_equal(s.lines, 1);
     assert_int_equal(warnings, 1);
-    assert_non_null(strstr(warned, "6 lines are cut or changed"));
+    assert_non_null(strstr(warning, "6 lines are cut or changed"));
 }
 
 /* Two processes at once, and two journals of one process (which share a file). */

@@ -81,6 +81,17 @@ static void commands_are_what_a_shell_takes(void **state)
     assert_null(z->plan->nodes[2].words[z->plan->nodes[2].word_count]);
 }
 
+static void trainings_are_kept_while_they_run(void **state)
+{
+    zoo_case *z = *state;
+    zoo_case_plan(z, HEAD "variants: [{name: v, steps: [prune --macs 0.5 --distill-epochs 1]}]\n",
+                  (pare_zoo_plan_options){0});
+    expect_command(z, 0, 0,
+                   "pare prune @/b/x.onnx --checkpoint @/out/steps/# --resume -o "
+                   "@/out/steps/#/model.onnx --data @/train.h5 --json @/out/steps/#/facts.json "
+                   "--macs 0.5 --distill-epochs 1");
+}
+
 /* Keys of the first model's nodes: prune, quantize, validate. */
 typedef struct keys {
     char text[3][33];
@@ -292,17 +303,12 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, zoo_case_open, zoo_case_close)
     const struct CMUnitTest tests[] = {
-        TEST(equal_beginnings_are_one_node),
-        TEST(commands_are_what_a_shell_takes),
-        TEST(keys_do_not_depend_on_how_it_is_run),
-        TEST(keys_depend_on_what_decides),
-        TEST(a_real_model_decides_too),
-        TEST(content_of_named_files_decides),
-        TEST(models_of_one_content_share_their_work),
-        TEST(names_grow_until_they_differ),
-        TEST(two_tasks_of_one_link_are_refused),
-        TEST(every_allocation_may_fail),
-        TEST(large_files_are_hashed_by_blocks),
+        TEST(equal_beginnings_are_one_node),     TEST(commands_are_what_a_shell_takes),
+        TEST(trainings_are_kept_while_they_run), TEST(keys_do_not_depend_on_how_it_is_run),
+        TEST(keys_depend_on_what_decides),       TEST(a_real_model_decides_too),
+        TEST(content_of_named_files_decides),    TEST(models_of_one_content_share_their_work),
+        TEST(names_grow_until_they_differ),      TEST(two_tasks_of_one_link_are_refused),
+        TEST(every_allocation_may_fail),         TEST(large_files_are_hashed_by_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

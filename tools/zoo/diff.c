@@ -2,7 +2,7 @@
 #include "tools/zoo/diff.h"
 
 #include "formats/json.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/table.h"
 #include "tools/zoo/goals.h"
 #include "tools/zoo/summary.h"

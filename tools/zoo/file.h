@@ -24,6 +24,7 @@ typedef struct pare_zoo_step {
     int line;
     bool
         takes_data; /* the zoo's data are handed to it: it names none of its own and can use them */
+    bool trains;    /* it is kept while it runs, and goes on behind a kill */
     bool times;     /* it measures latency, so that nothing may run beside it */
 } pare_zoo_step;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/zoo/goals.h"
 
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/table.h"
 
 #include <math.h>

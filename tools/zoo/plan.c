@@ -60,6 +60,8 @@ static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step
     if (distills) {
         pare_zoo_words_add(&w, "--teacher", model->file);
         pare_zoo_words_add(&w, "--student", input);
+    }
+    if (step->trains) {
         pare_zoo_words_add(&w, "--checkpoint", node->folder);
         pare_zoo_words_add(&w, "--resume", NULL);
     }

@@ -190,6 +190,7 @@ static void finish(runner *r, slot *s, const pare_process_result *result)
     if (st != PARE_OK && r->trouble == PARE_OK) r->trouble = st;
     pare_zoo_warnings_tell(r->ctx, &r->progress, r->zoo, &r->plan->nodes[node], &r->told);
     if (result->outcome == PARE_OUTCOME_DONE) {
+        if (st == PARE_OK) pare_zoo_drop_checkpoints(&r->plan->nodes[node]);
         if (*s->old_hash && strcmp(s->old_hash, record->model_hash) != 0) forget_children(r, node);
     } else if (result->outcome != PARE_OUTCOME_STOPPED || !r->stopped_at) {
         pare_progress_clear(&r->progress);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's part of the report's page: ranking, best of each model, what failed. The verdicts of the
    report follow. */
-#include "tools/report_page.h"
+#include "tools/report/page.h"
 #include "tools/table.h"
 #include "tools/zoo/view_parts.h"
 #include "tools/zoo/views.h"

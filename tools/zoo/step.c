@@ -103,7 +103,7 @@ bool pare_zoo_step_needs_data(const pare_zoo_step *step)
 {
     static const char *const of_data[] = {"samples", "range", "batch", "shuffle", "map"};
     if (!step->takes_data) return false;
-    if (step->command == &pare_command_distill || has(step, "distill-epochs")) return true;
+    if (step->trains) return true;
     for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
         if (has(step, of_data[i])) return true;
     if (step->command == &pare_command_quantize) return !says(step, "precision", "fp16");
@@ -191,5 +191,6 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     const bool bf16 = step->command == &pare_command_quantize && says(step, "precision", "bf16");
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !bf16;
     step->times = has(step, "latency");
+    step->trains = step->command == &pare_command_distill || has(step, "distill-epochs");
     return fail(r, step, check_whole(r, step, words + 1, count - 1));
 }

@@ -3,7 +3,7 @@
 
 #include "tools/facts.h"
 #include "tools/processor.h"
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/zoo/goals.h"
 
 #include <errno.h>

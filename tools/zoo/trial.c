@@ -139,11 +139,13 @@ static const char *value_of(const pare_zoo_node *node, const char *option)
 /* Words that a trial leaves out, such as what it would leave behind: how many from this one on. */
 static int left_out(const trial *r, const char *word, const char *set)
 {
-    static const char *const pairs[] = {"--checkpoint", "--epochs", "--steps", "--validate-every"};
+    static const char *const pairs[] = {"--epochs", "--steps", "--validate-every"};
+    static const char *const kept[] = {"--cache", "--append", "--checkpoint"};
     const bool distills = !strcmp(r->node->verb, "distill");
     if (set && !strcmp(word, set)) return 2;
-    if (!strcmp(word, "--cache") || !strcmp(word, "--append")) return 2;
-    if (distills && !strcmp(word, "--resume")) return 1;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (!strcmp(word, kept[i])) return 2;
+    if (!strcmp(word, "--resume")) return 1;
     if (!r->node->output && !strcmp(word, "--latency")) return 1;
     for (size_t i = 0; distills && i < sizeof pairs / sizeof *pairs; i++)
         if (!strcmp(word, pairs[i])) return 2;

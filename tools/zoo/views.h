@@ -3,7 +3,7 @@
 #ifndef PARE_TOOLS_ZOO_VIEWS_H
 #define PARE_TOOLS_ZOO_VIEWS_H
 
-#include "tools/report.h"
+#include "tools/report/report.h"
 #include "tools/text.h"
 
 #ifdef __cplusplus

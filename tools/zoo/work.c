@@ -83,6 +83,20 @@ pare_status pare_zoo_work_do(pare_ctx *ctx, void *user)
     return PARE_OK;
 }
 
+void pare_zoo_drop_checkpoints(const pare_zoo_node *node)
+{
+    static const char end[] = ".pare";
+    char path[8192];
+    DIR *list = opendir(node->folder);
+    for (const struct dirent *entry; list && (entry = readdir(list));) {
+        const size_t n = strlen(entry->d_name);
+        if (n < sizeof end || strcmp(entry->d_name + n - (sizeof end - 1), end) != 0) continue;
+        snprintf(path, sizeof path, "%s/%s", node->folder, entry->d_name);
+        (void)unlink(path);
+    }
+    if (list) closedir(list);
+}
+
 bool pare_zoo_work_hashes(const char *message, char model[33], char facts[33])
 {
     *model = *facts = 0;

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --checkpoint DIR of a training: the folder, its file, and what is said about it. */
+#ifndef PARE_TOOLS_DISTILL_CHECKPOINT_H
+#define PARE_TOOLS_DISTILL_CHECKPOINT_H
+
+#include "distill/distill.h"
+#include "tools/options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_checkpoint_options {
+    const char *folder; /* NULL: none */
+    int64_t every;      /* steps; 0: at each validation */
+    bool resume;
+} pare_checkpoint_options;
+
+/* Rows for a command whose options have a pare_checkpoint_options named checkpoint. files: what is
+   kept in DIR, in words. */
+#define PARE_CHECKPOINT_ROWS(type, files)                                                          \
+    {"checkpoint",                                                                                 \
+     0,                                                                                            \
+     PARE_OPTION_FOLDER,                                                                           \
+     "DIR",                                                                                        \
+     offsetof(type, checkpoint.folder),                                                            \
+     0,                                                                                            \
+     0,                                                                                            \
+     "keep the training in " files " while it runs, for --resume"},                                \
+        {"checkpoint-every",                                                                       \
+         0,                                                                                        \
+         PARE_OPTION_INT,                                                                          \
+         "N",                                                                                      \
+         offsetof(type, checkpoint.every),                                                         \
+         1,                                                                                        \
+         1e12,                                                                                     \
+         "steps between two checkpoints (one at each look at the held-out samples)"},              \
+    {                                                                                              \
+        "resume", 0, PARE_OPTION_FLAG, NULL, offsetof(type, checkpoint.resume), 0, 0,              \
+            "go on from the checkpoint in DIR, as if nothing had happened"                         \
+    }
+
+/* A training's checkpoint, DIR/name. Makes the folder where it is missing. PARE_USAGE: rows without
+   --checkpoint; PARE_IO: a place that cannot be written to; PARE_INPUT: one of outputs (NULL: not
+   asked for) is the checkpoint. */
+PARE_NODISCARD pare_status pare_checkpoint_prepare(pare_tool *tool,
+                                                   const pare_checkpoint_options *options,
+                                                   const char *name, const char *const *outputs,
+                                                   int output_count, pare_distill_checkpoint *out);
+
+/* A line on standard error where there is nothing to resume from yet. */
+void pare_checkpoint_say_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);
+/* How a stopped training goes on behind a step, on standard error; negative: it cannot. */
+void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+                         int64_t step);
+/* "checkpoint" of the facts, and a line on standard error: how a stopped training goes on, or that
+   an ended one had nothing left to do. */
+void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+                            const pare_distill_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/gather.h"
+
+#include "tools/report/report.h"
+#include "tools/report/index.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text_of(const json_t *json, const char *key)
+{
+    return json_string_value(json_object_get(json, key));
+}
+
+/* --- models --- */
+
+/* What is gathered. */
+typedef struct gathering {
+    json_t *comparisons;
+    pare_report_index index;
+} gathering;
+
+/* A comparison of models (stolen) that some facts are about. */
+static json_t *add_comparison(gathering *g, const json_t *facts, const json_t *body, json_t *models)
+{
+    static const char *const keys[] = {"data", "device", "held_out"};
+    json_t *one = json_object(), *model;
+    size_t k;
+    json_object_set(one, "command", json_object_get(facts, "command"));
+    json_object_set(one, "version", json_object_get(facts, "version"));
+    for (int i = 0; i < 3; i++)
+        if (json_object_get(body, keys[i]))
+            json_object_set(one, keys[i], json_object_get(body, keys[i]));
+    json_object_set_new(one, "models", models);
+    json_array_append_new(g->comparisons, one);
+    json_array_foreach(models, k, model) pare_report_index_add(&g->index, model);
+    return one;
+}
+
+static json_t *copies(const json_t *models)
+{
+    json_t *list = json_array(), *model;
+    size_t i;
+    json_array_foreach((json_t *)models, i, model) json_array_append_new(list, json_copy(model));
+    return list;
+}
+
+/* --- what each command says --- */
+
+static bool holds(const gathering *g, const json_t *models, const json_t *model)
+{
+    size_t i;
+    json_t *one;
+    if (!pare_report_index_find(&g->index, model)) return false; /* as a rule */
+    json_array_foreach((json_t *)models, i, one)
+    {
+        if (json_equal(one, model)) return true;
+    }
+    return false;
+}
+
+/* The first model is timed in turns with each of those it is compared with. */
+static void note_drift(json_t *comparison, const json_t *first, const json_t *again)
+{
+    const double a = pare_report_number(first, "latency_ms.median", NAN);
+    const double b = pare_report_number(again, "latency_ms.median", NAN);
+    if (fabs(a - b) > 0.05 * a) json_object_set_new(comparison, "drifted", json_true());
+}
+
+/* More models that were compared with the first of a comparison. Readings of a GPU's meter and
+   clocks are of one run: of several none stands for all. */
+static void join(gathering *g, json_t *comparison, const json_t *body)
+{
+    json_t *models = json_object_get(comparison, "models"), *one, *copy;
+    const json_t *device = json_object_get(comparison, "device");
+    size_t i;
+    json_array_foreach(json_object_get(body, "models"), i, one)
+    {
+        if (!i) {
+            json_object_update_missing(json_array_get(models, 0), one);
+            note_drift(comparison, json_array_get(models, 0), one);
+        }
+        if (!i || holds(g, models, one)) continue;
+        json_array_append_new(models, copy = json_copy(one));
+        pare_report_index_add(&g->index, copy);
+    }
+    if (json_equal(device, json_object_get(body, "device"))) return;
+    copy = json_copy((json_t *)device);
+    json_object_set_new(copy, json_object_get(copy, "cuda") ? "vitals" : "mhz", json_null());
+    json_object_set_new(comparison, "device", copy);
+}
+
+static bool is_command(const json_t *facts, const char *name)
+{
+    const char *command = text_of(facts, "command");
+    return command && !strcmp(command, name);
+}
+
+static void take_compared(gathering *g, const json_t *facts)
+{
+    const json_t *compared = json_object_get(facts, "compared");
+    const json_t *body = compared ? compared : facts;
+    json_t *same = is_command(facts, "validate") ? pare_report_index_same(&g->index, facts) : NULL;
+    if (same)
+        join(g, same, body);
+    else
+        same = add_comparison(g, facts, body, copies(json_object_get(body, "models")));
+    if (is_command(facts, "validate")) pare_report_index_keep(&g->index, facts, same);
+}
+
+/* Models that were made from one another: those not known yet, the first in front of them. */
+static void take_made(gathering *g, const json_t *facts, const json_t *first, const json_t *made)
+{
+    json_t *models = json_array(), *one;
+    size_t i;
+    json_array_foreach((json_t *)made, i, one)
+    {
+        if (!pare_report_index_find(&g->index, one)) json_array_append_new(models, json_copy(one));
+    }
+    if (!json_array_size(models)) {
+        json_decref(models);
+        return;
+    }
+    if (first) json_array_insert_new(models, 0, json_copy((json_t *)first));
+    add_comparison(g, facts, facts, models);
+}
+
+/* file, hash, bytes and precision of rows that hold more. */
+static json_t *files_of(const json_t *rows)
+{
+    static const char *const keys[] = {"file", "hash", "bytes", "precision", "recipe"};
+    json_t *list = json_array(), *row;
+    size_t i;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        json_t *file = json_object();
+        for (int k = 0; k < 5; k++)
+            if (json_object_get(row, keys[k]))
+                json_object_set(file, keys[k], json_object_get(row, keys[k]));
+        json_array_append_new(list, file);
+    }
+    return list;
+}
+
+static void take_pruned(gathering *g, const json_t *facts)
+{
+    const json_t *rows = json_object_get(facts, "smaller");
+    json_t *files = files_of(rows ? rows : json_object_get(facts, "sparse")), *file;
+    size_t i;
+    json_array_foreach(files, i, file)
+        json_object_set_new(file, "made", json_string("pruned or tuned"));
+    take_made(g, facts, json_object_get(facts, "model"), files);
+    json_decref(files);
+}
+
+/* As another of the facts said, else as its recipe says. */
+static const char *made_of(const json_t *model)
+{
+    const char *made = text_of(model, "made");
+    return made ? made : pare_report_made(text_of(model, "recipe"));
+}
+
+/* quantize's or distill's result, with what it was made from. */
+static void take_output(gathering *g, const json_t *facts, const char *from)
+{
+    const json_t *first = json_object_get(facts, from);
+    const json_t *known = pare_report_index_find(&g->index, first);
+    const bool tuned =
+        strcmp(from, "model") != 0 || (known && !strcmp(made_of(known), "pruned or tuned"));
+    json_t *made = json_pack("[o]", json_copy(json_object_get(facts, "output")));
+    json_object_set_new(json_array_get(made, 0), "made",
+                        json_string(tuned ? "pruned or tuned" : "calibrated only"));
+    take_made(g, facts, first, made);
+    json_decref(made);
+}
+
+/* What is said of one model: to the model that is there, else as one of its own. */
+static void take_model(gathering *g, const json_t *facts, json_t *said)
+{
+    json_t *model = pare_report_index_find(&g->index, said);
+    if (model) {
+        const bool nameless = !text_of(model, "hash");
+        json_object_update_missing(model, said);
+        if (nameless) pare_report_index_add(&g->index, model);
+    } else
+        add_comparison(g, facts, facts, json_pack("[O]", said));
+    json_decref(said);
+}
+
+static json_t *bench_model(const json_t *facts)
+{
+    static const char *const other[] = {"schema", "command", "version", "model",
+                                        "device", "shapes",  "streams", NULL};
+    json_t *said = json_copy(json_object_get(facts, "model")), *rest = json_copy((json_t *)facts);
+    for (int i = 0; other[i]; i++) json_object_del(rest, other[i]);
+    json_object_update_missing(said, rest);
+    json_decref(rest);
+    return said;
+}
+
+static json_t *inspect_model(const json_t *facts)
+{
+    static const char *const keys[] = {"file", "bytes", "precision", "parameters",
+                                       "macs_per_sample"};
+    json_t *said = json_object();
+    const json_t *model = json_object_get(facts, "model");
+    for (int i = 0; i < 5; i++)
+        if (json_object_get(model, keys[i]))
+            json_object_set(said, keys[i], json_object_get(model, keys[i]));
+    return said;
+}
+
+/* Models that were compared come first: what the others say goes to them. */
+static void take_first(gathering *g, const json_t *facts)
+{
+    size_t i;
+    json_t *one;
+    if (is_command(facts, "validate") ||
+        (is_command(facts, "prune") && json_object_get(facts, "compared")))
+        take_compared(g, facts);
+    if (is_command(facts, "report"))
+        json_array_foreach(json_object_get(facts, "comparisons"), i, one) take_compared(g, one);
+}
+
+static void take_rest(gathering *g, const json_t *facts)
+{
+    if (is_command(facts, "prune") && !json_object_get(facts, "compared"))
+        take_pruned(g, facts);
+    else if (is_command(facts, "quantize"))
+        take_output(g, facts, "model");
+    else if (is_command(facts, "distill"))
+        take_output(g, facts, "teacher");
+    else if (is_command(facts, "bench"))
+        take_model(g, facts, bench_model(facts));
+    else if (is_command(facts, "inspect"))
+        take_model(g, facts, inspect_model(facts));
+    else if (is_command(facts, "profile"))
+        take_model(g, facts,
+                   json_pack("{s:O, s:O}", "file", json_object_get(facts, "model"), "steps",
+                             json_object_get(facts, "steps")));
+}
+
+/* --- judgement --- */
+
+const char *pare_report_made(const char *recipe)
+{
+    static const char *const converting[] = {"int8", "fp16", "bf16"};
+    if (!recipe) return "original";
+    for (const char *step = recipe; step;) {
+        bool converted = false;
+        for (int i = 0; i < 3; i++) converted |= !strncmp(step, converting[i], 4);
+        if (!converted) return "pruned or tuned";
+        const char *next = strstr(step, "; ");
+        step = next ? next + 2 : NULL;
+    }
+    return "calibrated only";
+}
+
+pare_report_point pare_report_point_of(const json_t *m, bool labels)
+{
+    return (pare_report_point){
+        .ms = pare_report_number(m, "latency_ms.median", NAN),
+        .y = pare_report_number(m, labels ? "top1" : "outputs.0.sqnr_db", NAN),
+        .low = pare_report_number(m, labels ? "top1_interval.0" : "outputs.0.sqnr_interval.0", NAN),
+        .high =
+            pare_report_number(m, labels ? "top1_interval.1" : "outputs.0.sqnr_interval.1", NAN),
+        .ms_low = pare_report_number(m, "latency_interval.0", NAN),
+        .ms_high = pare_report_number(m, "latency_interval.1", NAN),
+    };
+}
+
+typedef struct candidate {
+    json_t *model;
+    const char *data;
+    pare_report_point at;
+    size_t place;
+} candidate;
+
+/* By data set, then from the quickest on, the better first among equals, then in the
+   order of the facts. */
+static int by_data_and_time(const void *x, const void *y)
+{
+    const candidate *a = x, *b = y;
+    const int data = strcmp(a->data, b->data);
+    if (data) return data;
+    if (a->at.ms != b->at.ms) return a->at.ms < b->at.ms ? -1 : 1;
+    if (a->at.y != b->at.y) return a->at.y > b->at.y ? -1 : 1;
+    return a->place < b->place ? -1 : 1;
+}
+
+static size_t collect(const json_t *comparisons, bool labels, candidate *out)
+{
+    size_t n = 0, i, k;
+    json_t *one, *model;
+    json_array_foreach((json_t *)comparisons, i, one)
+        json_array_foreach(json_object_get(one, "models"), k, model)
+    {
+        const char *data = text_of(json_object_get(one, "data"), "file");
+        const pare_report_point at = pare_report_point_of(model, labels);
+        if (!(at.ms > 0) || !isfinite(at.y)) continue;
+        if (out) out[n] = (candidate){model, data ? data : "", at, n};
+        n++;
+    }
+    return n;
+}
+
+/* No other model on the same data is as quick and more accurate, or as accurate and quicker. */
+static void mark_front(const json_t *comparisons, bool labels)
+{
+    const size_t n = collect(comparisons, labels, NULL);
+    candidate *all = n ? calloc(n, sizeof *all) : NULL;
+    if (!all) return;
+    collect(comparisons, labels, all);
+    qsort(all, n, sizeof *all, by_data_and_time);
+    double best = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if (i && strcmp(all[i].data, all[i - 1].data) != 0) best = -INFINITY;
+        if (all[i].at.y > best) json_object_set_new(all[i].model, "front", json_true());
+        best = fmax(best, all[i].at.y);
+    }
+    free(all);
+}
+
+static void mark_made(const json_t *comparisons)
+{
+    size_t i, k;
+    json_t *one, *model;
+    json_array_foreach((json_t *)comparisons, i, one)
+        json_array_foreach(json_object_get(one, "models"), k, model)
+            json_object_set_new(model, "made", json_string(made_of(model)));
+}
+
+/* The SQNR of the tensors that steps make, from what calibrated them, by name; an integer twin's
+   name ends with "_quantized". */
+static void put_sqnr(const json_t *ranges, json_t *steps)
+{
+    json_t *by_name = json_object(), *one;
+    size_t i;
+    json_array_foreach((json_t *)ranges, i, one)
+        json_object_set(by_name, text_of(one, "name"), json_object_get(one, "sqnr_db"));
+    json_array_foreach(steps, i, one)
+    {
+        char name[256];
+        snprintf(name, sizeof name, "%s", text_of(one, "output"));
+        char *end = strstr(name, "_quantized");
+        if (end && !strcmp(end, "_quantized")) *end = 0;
+        const json_t *db = json_object_get(by_name, name);
+        if (json_is_number(db)) json_object_set(one, "sqnr_db", (json_t *)db);
+    }
+    json_decref(by_name);
+}
+
+/* From calibrate to its model, from quantize to its result. */
+static void take_ranges(const gathering *g, const json_t *facts)
+{
+    const json_t *ranges = json_object_get(facts, "ranges");
+    json_t *model =
+        ranges ? pare_report_index_find(&g->index, json_object_get(facts, "output")) : NULL;
+    if (ranges && !model)
+        model = pare_report_index_find(&g->index, json_object_get(facts, "model"));
+    const json_t *steps = json_object_get(model, "steps");
+    if (!steps) return;
+    json_t *own = json_deep_copy(steps); /* the facts stay as they were read */
+    put_sqnr(ranges, own);
+    json_object_set_new(model, "steps", own);
+}
+
+json_t *pare_report_gather(const json_t *facts)
+{
+    gathering g = {.comparisons = json_array()};
+    json_t *one;
+    size_t i;
+    pare_report_index_init(&g.index);
+    json_array_foreach((json_t *)facts, i, one) take_first(&g, one);
+    json_array_foreach((json_t *)facts, i, one) take_rest(&g, one);
+    json_array_foreach((json_t *)facts, i, one) take_ranges(&g, one);
+    pare_report_index_clear(&g.index);
+    mark_made(g.comparisons);
+    mark_front(g.comparisons, true);
+    if (!collect(g.comparisons, true, NULL)) mark_front(g.comparisons, false);
+    return g.comparisons;
+}
