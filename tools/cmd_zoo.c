@@ -347,18 +347,14 @@ const pare_command pare_command_zoo = {
     .min = 1,
     .max = 2,
     .summary = "run variants of many models, each in its own process, into tables and one report",
-    .detail = "ZOO.yaml names models, variants (chains of prune, distill and quantize), data, "
-              "limits and\n"
-              "goals; samples: N (of test), latency: false, any_accuracy: true and slurm: [WORD of "
-              "sbatch]\n"
-              "are further keys. Each step runs in a process of its own; one that fails, hangs or "
-              "eats memory "
-              "ends its\n"
-              "task and no other, and is listed with the command that repeats it. A run that is "
-              "killed goes\n"
-              "on with --resume and repeats nothing that was done. Exit status 1 where a task was "
-              "not done;\n"
-              "a goal that is missed is told and changes no exit status.",
+    .detail =
+        "ZOO.yaml names models, variants (chains of prune, distill and quantize), data,\n"
+        "limits and goals; samples: N (of test), latency: false, any_accuracy: true and\n"
+        "slurm: [WORD of sbatch] are further keys. Each step runs in a process of its own;\n"
+        "one that fails, hangs or eats memory ends its task and no other, and is listed with\n"
+        "the command that repeats it. A run that is killed goes on with --resume and repeats\n"
+        "nothing that was done. Exit status 1 where a task was not done; a goal that is\n"
+        "missed is told and changes no exit status.",
     .example = "pare zoo zoo.yaml -o out/ --jobs 2",
     .options = table,
     .size = sizeof(zoo_options),
