@@ -56,6 +56,9 @@ refuses steps_of_nm 2 "--steps|--nm" $prune -o x.onnx --nm 2:4 --steps 2 $train
 refuses steps_of_sparsity 2 "--steps|--distill-epochs" $prune -o x.onnx --sparsity 0.5 --steps 2 $few
 refuses no_samples 1 "0 samples" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --samples 0 --distill-epochs 1
 refuses few_samples 1 "train.h5|held-out|--batch" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --range 0:20 --distill-epochs 1
+limited() { (ulimit -f 64 && exec "$@"); }
+refuses no_room 1 "x.onnx: cannot be written" limited $prune -o x.onnx --macs 0.5 $train
+refuses no_room_of_zeros 1 "x.onnx: cannot be written" limited $prune -o x.onnx --sparsity 0.5 $plain
 refuses rate_too_high 1 "mlp.onnx|step" $prune -o x.onnx --macs 0.5 $train --distill-lr 1000
 
 # --- Ctrl-C: nothing before the last step, the best so far in it ---

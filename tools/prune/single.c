@@ -180,7 +180,7 @@ static pare_status prune_in_steps(job *j, const pare_model *dense)
 static pare_status prune(job *j)
 {
     pare_model *dense = NULL;
-    PARE_TRY(pare_tuning_begin(&j->tuning, j->options.sparsity));
+    PARE_TRY(pare_tuning_begin(&j->tuning, j->options.sparsity, j->bytes));
     if (j->tuning.wanted) PARE_TRY(pare_model_clone(j->tool->ctx, &dense, j->model));
     pare_status st = prune_in_steps(j, dense);
     pare_model_free(dense);

@@ -174,7 +174,7 @@ static pare_status begin(pare_structured *s, double value)
     const pare_prune_options *o = s->o;
     pare_removal_free(s->removal);
     s->removal = NULL;
-    PARE_TRY(pare_tuning_begin(&s->tuning, value));
+    PARE_TRY(pare_tuning_begin(&s->tuning, value, s->bytes));
     PARE_TRY(pare_removal_new(s->tool->ctx, &s->removal, s->groups));
     s->fitted = (pare_single_facts){0};
     s->before = s->removal->cost;

@@ -130,9 +130,11 @@ void pare_tuning_close(pare_tuning *t)
 {
     json_decref(t->steps);
     t->steps = NULL;
+    pare_output_discard(t->room);
+    t->room = NULL;
 }
 
-pare_status pare_tuning_begin(pare_tuning *t, double value)
+pare_status pare_tuning_begin(pare_tuning *t, double value, uint64_t bytes)
 {
     pare_tuning_close(t);
     t->of_sweep[0] = 0;
@@ -140,8 +142,11 @@ pare_status pare_tuning_begin(pare_tuning *t, double value)
     t->read = (pare_hash){0};
     t->seconds = 0;
     t->trained = t->options.start = 0;
-    t->steps = t->wanted ? json_array() : NULL;
-    return !t->wanted || t->steps ? PARE_OK : PARE_MEMORY;
+    if (!t->wanted) return PARE_OK;
+    t->steps = json_array();
+    if (!t->steps) return PARE_MEMORY;
+    if (!t->o->output) return PARE_OK;
+    return pare_output_reserve(t->tool->ctx, &t->room, t->o->output, bytes);
 }
 
 /* --- training --- */
@@ -222,6 +227,10 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
         pare_checkpoint_say(t->tool, &t->options.checkpoint, result.checkpoint);
     if (st == PARE_INTERRUPTED) return say_unfinished(t, st, step);
     if (st != PARE_OK) return st;
+    if (step == t->o->steps) {
+        pare_output_discard(t->room);
+        t->room = NULL;
+    }
     t->options.start += result.steps * result.batch * t->options.accumulate;
     t->seconds += log.seconds;
     t->trained += log.samples;

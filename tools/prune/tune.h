@@ -5,6 +5,7 @@
 #define PARE_TOOLS_PRUNE_TUNE_H
 
 #include "distill/distill.h"
+#include "formats/file.h"
 #include "runtime/base/hash.h"
 #include "tools/prune/prune.h"
 
@@ -23,6 +24,7 @@ typedef struct pare_tuning {
     double rate;                  /* of the last step */
     /* of the model in work */
     char of_sweep[40]; /* begins the names of its checkpoints */
+    pare_output *room; /* for its file, until it has trained */
     json_t *steps;
     pare_hash read;
     double seconds;
@@ -37,8 +39,9 @@ PARE_NODISCARD pare_status pare_tuning_open(pare_tuning *tuning, pare_tool *tool
                                             pare_source *source);
 void pare_tuning_close(pare_tuning *tuning);
 
-/* Forgets the last model of a sweep. value: this one's number of the sweep. */
-PARE_NODISCARD pare_status pare_tuning_begin(pare_tuning *tuning, double value);
+/* Forgets the last model of a sweep. value: this one's number of the sweep; bytes: of the dense
+   model's file, room that is taken for the result until it has trained. */
+PARE_NODISCARD pare_status pare_tuning_begin(pare_tuning *tuning, double value, uint64_t bytes);
 
 /* Trains the student of step 1 .. o->steps, in place. kept: part of the cost or of the weights that
    is left; of: what of. Asked to stop, the last step ends with its best so far where one model
