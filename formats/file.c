@@ -243,8 +243,11 @@ static pare_status take_room(pare_output *o, uint64_t bytes, bool *taken)
     *taken = false;
     PARE_TRY(look_at_target(o));
     if (!o->direct) PARE_TRY(open_nameless(o, taken));
-    const int code = *taken && bytes ? posix_fallocate(o->fd, 0, (off_t)bytes) : 0;
-    if (code == EINTR) PARE_TRY(pare_ctx_poll(o->ctx));
+    int code;
+    do {
+        PARE_TRY(pare_ctx_poll(o->ctx));
+        code = *taken && bytes ? posix_fallocate(o->fd, 0, (off_t)bytes) : 0;
+    } while (code == EINTR);
     return code == ENOSPC || code == EDQUOT || code == EFBIG ? output_fails(o, code) : PARE_OK;
 }
 

@@ -280,14 +280,14 @@ static pare_status distill(job *j, pare_model *student)
     return st;
 }
 
-/* The disk may not be full once all is trained: the result has the student's size, INT8 a quarter
-   of it. */
+/* The disk may not be full once all is trained: the result has about the student's size, a float
+   one that becomes INT8 a quarter of it. */
 static pare_status reserve(job *j, pare_output **room)
 {
-    char hash[33];
     uint64_t bytes;
-    PARE_TRY(pare_onnx_hash(j->tool->ctx, j->o->student, hash, &bytes));
-    return pare_output_reserve(j->tool->ctx, room, j->o->output, j->qat.graph ? bytes / 4 : bytes);
+    PARE_TRY(pare_onnx_hash(j->tool->ctx, j->o->student, NULL, &bytes));
+    if (j->qat.graph && !j->qat.came_quantized) bytes /= 4;
+    return pare_output_reserve(j->tool->ctx, room, j->o->output, bytes);
 }
 
 /* What is trained stays in the checkpoint where it cannot be written. */
@@ -303,8 +303,9 @@ static pare_status train(job *j)
     pare_output *room;
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
     pare_model *student = j->qat.graph ? j->qat.graph : j->student;
-    PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
-                                     &j->options.checkpoint));
+    PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
+    PARE_TRY(pare_checkpoint_at(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
+                                &j->options.checkpoint));
     pare_checkpoint_say_none(j->tool, &j->options.checkpoint);
     PARE_TRY(reserve(j, &room));
     const pare_status st = distill(j, student);

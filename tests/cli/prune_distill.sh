@@ -57,8 +57,8 @@ refuses steps_of_sparsity 2 "--steps|--distill-epochs" $prune -o x.onnx --sparsi
 refuses no_samples 1 "0 samples" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --samples 0 --distill-epochs 1
 refuses few_samples 1 "train.h5|held-out|--batch" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --range 0:20 --distill-epochs 1
 limited() { (ulimit -f 64 && exec "$@"); }
-refuses no_room 1 "x.onnx: cannot be written" limited $prune -o x.onnx --macs 0.5 $train
-refuses no_room_of_zeros 1 "x.onnx: cannot be written" limited $prune -o x.onnx --sparsity 0.5 $plain
+refuses no_room 1 "x.onnx: cannot be written" limited timeout 30 $prune -o x.onnx --params 0.5 $train --distill-epochs 100000
+refuses no_room_of_zeros 1 "x.onnx: cannot be written" limited timeout 30 $prune -o x.onnx --sparsity 0.5 $plain --distill-epochs 100000
 refuses rate_too_high 1 "mlp.onnx|step" $prune -o x.onnx --macs 0.5 $train --distill-lr 1000
 
 # --- Ctrl-C: nothing before the last step, the best so far in it ---

@@ -131,7 +131,7 @@ zoo_of slow.yaml "models: [{files: [$zoo/mlp.onnx]}]" "$slow"
 "$pare" zoo slow.yaml -o slow --threads 1 >.test.out2 2>.test.err2 &
 parent=$!
 began slow 1
-sleep 0.5
+for i_ in $(seq 1 300); do [ "$(find slow/steps -name '*.pare' | wc -l)" -gt 0 ] && break; sleep 0.05; done
 "$pare" zoo slow.yaml -o slow --resume >.test.out 2>.test.err
 if [ $? = 1 ] && has 'slow: another pare works in this folder: process' .test.err; then pass second_parent_is_refused; else fail second_parent_is_refused "$(tail -1 .test.err)"; fi
 kill -INT $parent
@@ -154,6 +154,10 @@ parent=$!
 for i_ in $(seq 1 300); do [ "$(kept killed-gradual 2>/dev/null)" -gt 1 ] && break; sleep 0.05; done
 kill -9 $parent
 wait $parent 2>/dev/null
+cp -r killed-gradual damaged
+for file in damaged/steps/*/*.pare; do echo "no checkpoint" >"$file"; done
+works damaged_begins_anew quick gradual.yaml -o damaged --resume
+if [ "$(resumed damaged) $(kept damaged)" = "0 0" ] && cmp -s gradual/models/mlp.half.onnx damaged/models/mlp.half.onnx; then pass damaged_same_bytes; else fail damaged_same_bytes "$(resumed damaged) resumed, $(kept damaged) checkpoints left"; fi
 works gradual_goes_on quick gradual.yaml -o killed-gradual --resume
 if [ "$(resumed killed-gradual) $(kept killed-gradual)" = "1 0" ] && cmp -s gradual/models/mlp.half.onnx killed-gradual/models/mlp.half.onnx; then pass gradual_same_bytes; else fail gradual_same_bytes "$(resumed killed-gradual) resumed, $(kept killed-gradual) checkpoints left"; fi
 

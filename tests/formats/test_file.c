@@ -145,7 +145,6 @@ static void what_a_kill_left_is_taken_away(void **state)
     assert_int_equal(count_entries(p->folder), 1);
 }
 
-/* A full disk: the limit on a file's size gives the same failure of write. */
 static void room_is_taken_before_the_work(void **state)
 {
     place *p = *state;
@@ -176,6 +175,7 @@ static void room_is_taken_before_the_work(void **state)
     assert_null(room);
 }
 
+/* A full disk: the limit on a file's size gives the same failure of write. */
 static void a_full_disk_is_named(void **state)
 {
     place *p = *state;

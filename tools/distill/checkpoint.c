@@ -22,14 +22,19 @@ static pare_status make_folder(pare_ctx *ctx, const char *folder)
     return PARE_OK;
 }
 
-pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_options *o,
-                                    const char *name, const char *const *outputs, int output_count,
-                                    pare_distill_checkpoint *out)
+pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_options *o)
 {
     static const char *const rows[] = {"checkpoint-every", "resume", NULL};
-    *out = (pare_distill_checkpoint){.every = o->every, .resume = o->resume};
     if (!o->folder) return pare_refuse_options(tool, "without --checkpoint", rows);
-    PARE_TRY(make_folder(tool->ctx, o->folder));
+    return make_folder(tool->ctx, o->folder);
+}
+
+pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o, const char *name,
+                               const char *const *outputs, int output_count,
+                               pare_distill_checkpoint *out)
+{
+    *out = (pare_distill_checkpoint){.every = o->every, .resume = o->resume};
+    if (!o->folder) return PARE_OK;
     const size_t n = strlen(o->folder);
     out->path = pare_arena_printf(&tool->arena, "%s%s%s", o->folder,
                                   n && o->folder[n - 1] == '/' ? "" : "/", name);

@@ -40,13 +40,15 @@ typedef struct pare_checkpoint_options {
             "go on from the checkpoint in DIR, as if nothing had happened"                         \
     }
 
-/* A training's checkpoint, DIR/name. Makes the folder where it is missing. PARE_USAGE: rows without
-   --checkpoint; PARE_IO: a place that cannot be written to; PARE_INPUT: one of outputs (NULL: not
-   asked for) is the checkpoint. */
+/* Makes the folder where it is missing. PARE_USAGE: rows without --checkpoint; PARE_IO: a place
+   that cannot be written to. */
 PARE_NODISCARD pare_status pare_checkpoint_prepare(pare_tool *tool,
-                                                   const pare_checkpoint_options *options,
-                                                   const char *name, const char *const *outputs,
-                                                   int output_count, pare_distill_checkpoint *out);
+                                                   const pare_checkpoint_options *options);
+/* A training's checkpoint, DIR/name. PARE_INPUT: one of outputs (NULL: not asked for) is it. */
+PARE_NODISCARD pare_status pare_checkpoint_at(pare_tool *tool,
+                                              const pare_checkpoint_options *options,
+                                              const char *name, const char *const *outputs,
+                                              int output_count, pare_distill_checkpoint *out);
 
 /* A line on standard error where there is nothing to resume from yet. */
 void pare_checkpoint_say_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);

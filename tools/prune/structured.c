@@ -169,12 +169,20 @@ static pare_status find_scores(pare_structured *s)
 
 /* --- one model --- */
 
+/* About the least bytes that the smaller file will have; multiply-adds say little of them. */
+static uint64_t room_of(const pare_structured *s, double value)
+{
+    const pare_prune_options *o = s->o;
+    if (o->size) return (uint64_t)o->size < s->bytes ? (uint64_t)o->size / 2 : s->bytes / 2;
+    return (uint64_t)((double)s->bytes * value / 2);
+}
+
 static pare_status begin(pare_structured *s, double value)
 {
     const pare_prune_options *o = s->o;
     pare_removal_free(s->removal);
     s->removal = NULL;
-    PARE_TRY(pare_tuning_begin(&s->tuning, value, s->bytes));
+    PARE_TRY(pare_tuning_begin(&s->tuning, value, room_of(s, value)));
     PARE_TRY(pare_removal_new(s->tool->ctx, &s->removal, s->groups));
     s->fitted = (pare_single_facts){0};
     s->before = s->removal->cost;

@@ -55,15 +55,15 @@ static pare_status choose(pare_tuning *t, pare_source *source, int64_t wanted)
 
 /* --- checkpoints --- */
 
-static pare_status prepare_checkpoint(pare_tuning *t, int64_t step)
+static pare_status name_checkpoint(pare_tuning *t, int64_t step)
 {
     const pare_prune_options *o = t->o;
     const char *const outputs[] = {o->output, o->report, o->common.json};
     const char *name =
         pare_arena_printf(&t->tool->arena, "%sstep-%lld.pare", t->of_sweep, (long long)step);
     if (!name) return PARE_MEMORY;
-    return pare_checkpoint_prepare(t->tool, &o->checkpoint, name, outputs,
-                                   sizeof outputs / sizeof *outputs, &t->options.checkpoint);
+    return pare_checkpoint_at(t->tool, &o->checkpoint, name, outputs,
+                              sizeof outputs / sizeof *outputs, &t->options.checkpoint);
 }
 
 /* --- options --- */
@@ -117,7 +117,8 @@ pare_status pare_tuning_open(pare_tuning *t, pare_tool *tool, const pare_prune_o
     if (!t->wanted) return PARE_OK;
     t->data = source->data;
     PARE_TRY(read_options(t, model));
-    PARE_TRY(prepare_checkpoint(t, 1));
+    PARE_TRY(pare_checkpoint_prepare(tool, &o->checkpoint));
+    PARE_TRY(name_checkpoint(t, 1));
     PARE_TRY(split(t, model, source));
     t->options.samples = t->sample;
     t->options.sample_count = t->sample_count;
@@ -218,7 +219,7 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     t->options.event_user = &log;
     t->options.device = t->tool->device;
     settle_step(t, step);
-    PARE_TRY(prepare_checkpoint(t, step));
+    PARE_TRY(name_checkpoint(t, step));
     if (step == 1) pare_checkpoint_say_none(t->tool, &t->options.checkpoint);
     pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
     if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;

@@ -39,8 +39,8 @@ PARE_NODISCARD pare_status pare_tuning_open(pare_tuning *tuning, pare_tool *tool
                                             pare_source *source);
 void pare_tuning_close(pare_tuning *tuning);
 
-/* Forgets the last model of a sweep. value: this one's number of the sweep; bytes: of the dense
-   model's file, room that is taken for the result until it has trained. */
+/* Forgets the last model of a sweep. value: this one's number of the sweep; bytes:
+   about the least that its file will have, room that is taken for it until it has trained. */
 PARE_NODISCARD pare_status pare_tuning_begin(pare_tuning *tuning, double value, uint64_t bytes);
 
 /* Trains the student of step 1 .. o->steps, in place. kept: part of the cost or of the weights that

@@ -140,7 +140,7 @@ static const char *value_of(const pare_zoo_node *node, const char *option)
 static int left_out(const trial *r, const char *word, const char *set)
 {
     static const char *const pairs[] = {"--epochs", "--steps", "--validate-every"};
-    static const char *const kept[] = {"--cache", "--append", "--checkpoint"};
+    static const char *const kept[] = {"--cache", "--append", "--checkpoint", "--checkpoint-every"};
     const bool distills = !strcmp(r->node->verb, "distill");
     if (set && !strcmp(word, set)) return 2;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)

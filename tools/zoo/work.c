@@ -68,13 +68,27 @@ static pare_status clear(pare_ctx *ctx, const pare_zoo_node *node)
     return PARE_OK;
 }
 
+/* A checkpoint that cannot be gone on from, cut or of another machine, is no fault of the model:
+   the step begins anew. */
+static pare_status run(pare_ctx *ctx, const pare_zoo_work *w)
+{
+    const pare_zoo_node *n = w->node;
+    const pare_status st = w->run(ctx, (char *const *)n->words, n->word_count);
+    if (st != PARE_INPUT || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:"))
+        return st;
+    pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins anew", ctx->message);
+    pare_zoo_drop_checkpoints(n);
+    pare_ctx_clear(ctx);
+    return w->run(ctx, (char *const *)n->words, n->word_count);
+}
+
 pare_status pare_zoo_work_do(pare_ctx *ctx, void *user)
 {
     const pare_zoo_work *w = user;
     char model[33], facts[33];
     PARE_TRY(clear(ctx, w->node));
     if (w->input) PARE_TRY(pare_zoo_link(ctx, w->link, w->input));
-    PARE_TRY(w->run(ctx, (char *const *)w->node->words, w->node->word_count));
+    PARE_TRY(run(ctx, w));
     pare_ctx_clear(ctx);
     PARE_TRY(pare_zoo_node_hashes(ctx, w->node, model, facts));
     if (!*facts || (w->node->output && !*model))
