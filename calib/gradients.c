@@ -4,7 +4,7 @@
 #include "calib/gradients.h"
 #include "calib/unit.h"
 #include "runtime/exec/exec.h"
-#include "runtime/passes/gradient.h"
+#include "runtime/passes/train/gradient.h"
 
 #include <string.h>
 

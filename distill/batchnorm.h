@@ -5,7 +5,7 @@
 
 #include "distill/weights.h"
 #include "runtime/exec/exec.h"
-#include "runtime/passes/train_batchnorm.h"
+#include "runtime/passes/train/train_batchnorm.h"
 
 /* Is this input of the node a statistic (running mean or variance), which no gradient trains? */
 bool pare_batchnorm_is_statistic(const pare_node *node, int input);

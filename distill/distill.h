@@ -98,7 +98,7 @@ typedef enum pare_train_precision {
                        (Micikevicius and others 2018) */
 } pare_train_precision;
 
-/* A scale of FakeQuantize (runtime/passes/fake_quantize.h lists them) that is learned beside the
+/* A scale of FakeQuantize (runtime/passes/train/fake_quantize.h lists them) that is learned beside the
    weights: learned step size quantization (Esser et al. 2020). Its gradient is multiplied by
    gradient_scale; its learning rate is the weights' times its own size at the start, so that steps
    are relative to it, and it stays within a factor of 16 of that size, thus positive. */

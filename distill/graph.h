@@ -9,8 +9,8 @@
 #include "distill/loss.h"
 #include "distill/teacher.h"
 #include "distill/weights.h"
-#include "runtime/passes/gradient.h"
-#include "runtime/passes/train_batchnorm.h"
+#include "runtime/passes/train/gradient.h"
+#include "runtime/passes/train/train_batchnorm.h"
 
 /* What a plan's input reads. */
 typedef enum pare_feed_kind {

@@ -89,7 +89,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
         PARE_TRY(pare_pass_infer(m, &first));
         PARE_TRY(pare_pass_fold_qdq(m)); /* integer forms of what was fused */
         PARE_TRY(pare_pass_infer(m, &again));
-        if (!o->canonical) PARE_TRY(pare_pass_spread_concat(m, o->keep, o->keep_count));
+        if (!o->canonical) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
     }
     if (!o->reference) {
         PARE_TRY(pare_pass_layout(m));

@@ -129,7 +129,7 @@ static void the_rule_knows_wrong_arrows(void **state)
     assert_false(allowed(folder_of("formats/onnx.c"), "runtime/ops/ops.h"));
     assert_false(allowed(folder_of("runtime/base/ctx.c"), "runtime/graph/graph.h"));
     assert_false(allowed(folder_of("runtime/cpu/conv.c"), "runtime/passes/passes.h"));
-    assert_false(allowed(folder_of("runtime/passes/fuse.c"), "formats/json.h"));
+    assert_false(allowed(folder_of("runtime/passes/optimize/fuse.c"), "formats/json.h"));
     assert_false(allowed(folder_of("quant/qdq.c"), "prune/prune.h"));
     assert_false(allowed(folder_of("calib/run.c"), "tools/stats.h"));
     assert_false(allowed(folder_of("calib/run.c"), "../quant/quant.h"));

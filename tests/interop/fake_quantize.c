@@ -7,7 +7,7 @@
 #include "formats/onnx.h"
 #include "quant/quant.h"
 #include "runtime/exec/exec.h"
-#include "runtime/passes/fake_quantize.h"
+#include "runtime/passes/train/fake_quantize.h"
 
 #include <math.h>
 #include <stdio.h>

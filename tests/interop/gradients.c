@@ -6,8 +6,8 @@
    RUNS runs. With -train each running mean and variance has a file, too: that of the batch. */
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
-#include "runtime/passes/gradient.h"
-#include "runtime/passes/train_batchnorm.h"
+#include "runtime/passes/train/gradient.h"
+#include "runtime/passes/train/train_batchnorm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef PARE_TESTS_PASSES_GRADIENT_CASE_H
 #define PARE_TESTS_PASSES_GRADIENT_CASE_H
 
-#include "runtime/passes/gradient.h"
+#include "runtime/passes/train/gradient.h"
 #include "tests/passes/graph_case.h"
 
 enum { GRADIENT_INPUTS = 8 };

@@ -3,8 +3,8 @@
    scale in f64 against differences: where all is clamped they are the gradient, elsewhere the
    straight-through part, minus the sum of dY X / s, is added. */
 #include "runtime/ops/ops.h"
-#include "runtime/passes/fake_quantize.h"
-#include "runtime/passes/gradient.h"
+#include "runtime/passes/train/fake_quantize.h"
+#include "runtime/passes/train/gradient.h"
 #include "tests/passes/graph_case.h"
 
 #include <math.h>

@@ -74,7 +74,7 @@ static void passes(pare_ctx *ctx, pare_model *m, const char *const *keep, int ke
     if (!st) st = pare_pass_infer(m, &fold);
     if (!st) st = pare_pass_fuse(m, keep, keep_count);
     if (!st) st = pare_pass_infer(m, &fold);
-    if (!st) st = pare_pass_spread_concat(m, keep, keep_count);
+    if (!st) st = pare_pass_distribute_concat(m, keep, keep_count);
     if (!st) st = pare_pass_layout(m);
     if (!st) st = pare_pass_layout(m); /* once more changes nothing */
     if (st) fail_msg("%s", ctx->message);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BatchNormalization in training: gradients against finite differences (f64, plain kernels), fast
    kernels against plain ones, a batch in slices against the batch in one, the statistics. */
-#include "runtime/passes/train_batchnorm.h"
-#include "runtime/passes/gradient.h"
+#include "runtime/passes/train/train_batchnorm.h"
+#include "runtime/passes/train/gradient.h"
 #include "tests/passes/graph_case.h"
 
 #include <math.h>

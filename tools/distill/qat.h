@@ -5,7 +5,7 @@
 #define PARE_TOOLS_DISTILL_QAT_H
 
 #include "distill/distill.h"
-#include "runtime/passes/fake_quantize.h"
+#include "runtime/passes/train/fake_quantize.h"
 #include "tools/quantize.h"
 
 #ifdef __cplusplus

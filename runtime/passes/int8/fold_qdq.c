@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Q/DQ folding: float operators between DequantizeLinear and QuantizeLinear become integer nodes.
+
+   Order: quantize constants, so that every weight is an int8 constant; divide products whose parts
+   are quantized apart; move pairs through operators
+   that keep the scale, so that Q stands right behind what computes; weighted operators, then the
+   small ones from front to back (a table may continue a table); what float operators still read is
+   dequantized. A Q or DQ that found no partner stays: it is an ordinary operator. */
+#include "runtime/passes/int8/fold_qdq.h"
+#include "runtime/passes/passes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- reading --- */
+
+static bool scalar(const pare_value *v)
+{
+    return v && v->data && v->data->count == 1 && v->data->data;
+}
+
+static bool zero_of(const pare_value *v, int32_t *out)
+{
+    if (!scalar(v)) return false;
+    if (v->data->dtype == PARE_s8)
+        *out = *(const int8_t *)v->data->data;
+    else if (v->data->dtype == PARE_u8)
+        *out = *(const uint8_t *)v->data->data;
+    else
+        return false;
+    return true;
+}
+
+static bool param_of(const pare_node *node, pare_dtype missing, pare_qparam *out)
+{
+    const pare_value *scale = pare_node_in(node, 1), *zero = pare_node_in(node, 2);
+    if (!scalar(scale) || scale->data->dtype != PARE_f32) return false;
+    *out = (pare_qparam){.dtype = missing, .scale = *(const float *)scale->data->data};
+    if (zero && !zero_of(zero, &out->zero)) return false;
+    if (zero) out->dtype = zero->data->dtype;
+    return (out->dtype == PARE_s8 || out->dtype == PARE_u8) && out->scale > 0;
+}
+
+bool pare_qdq_is_q(const pare_node *node, pare_qparam *out)
+{
+    if (!node || !pare_node_is(node, "QuantizeLinear") || !node->in[0] || !node->out[0])
+        return false;
+    int64_t type = pare_node_int(node, "output_dtype", 0); /* ONNX 21 */
+    return node->in[0]->dtype == PARE_f32 && param_of(node, type ? (pare_dtype)type : PARE_u8, out);
+}
+
+bool pare_qdq_is_dq(const pare_node *node, pare_qparam *out)
+{
+    if (!node || !pare_node_is(node, "DequantizeLinear") || !node->in[0]) return false;
+    return param_of(node, node->in[0]->dtype, out) && node->in[0]->dtype == out->dtype;
+}
+
+bool pare_qdq_equal(const pare_qparam *a, const pare_qparam *b)
+{
+    return a->dtype == b->dtype && a->scale == b->scale && a->zero == b->zero;
+}
+
+pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out)
+{
+    return value && pare_qdq_is_dq(value->producer, out) ? value->producer->in[0] : NULL;
+}
+
+static bool all_zero(const pare_tensor *t)
+{
+    for (int64_t i = 0; t && i < t->count; i++)
+        if (((const uint8_t *)t->data)[i]) return false;
+    return true;
+}
+
+bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
+{
+    const pare_node *dq = value ? value->producer : NULL;
+    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !dq->in[0] || !dq->in[0]->data)
+        return false;
+    const pare_value *scale = pare_node_in(dq, 1);
+    const pare_tensor *q = dq->in[0]->data;
+    if (!scale || !scale->data || scale->data->dtype != PARE_f32 || scale->data->rank > 1)
+        return false;
+    if ((q->dtype != PARE_s8 && q->dtype != PARE_u8) || pare_node_int(dq, "block_size", 0))
+        return false;
+    *out = (pare_qweight){.q = dq->in[0], .scale = scale->data->data, .count = scale->data->count};
+    int64_t axis = pare_node_int(dq, "axis", 1);
+    out->axis = (int)(axis < 0 ? axis + q->rank : axis);
+    if (out->count > 1 &&
+        (out->axis < 0 || out->axis >= q->rank || q->dims[out->axis] != out->count))
+        return false;
+    const pare_value *zero = pare_node_in(dq, 2);
+    if (zero && (!zero->data || zero->data->dtype != q->dtype)) return false;
+    out->zeros = zero ? zero->data : NULL;
+    if (zero && zero->data->count != 1 && zero->data->count != out->count) return false;
+    out->centred = all_zero(out->zeros);
+    return true;
+}
+
+pare_node *pare_qdq_only_q(const pare_value *value, pare_qparam *out)
+{
+    pare_node *user = pare_value_only_user(value);
+    return pare_qdq_is_q(user, out) && user->in[0] == value ? user : NULL;
+}
+
+/* --- making --- */
+
+pare_status pare_qdq_value(pare_graph *graph, pare_value **out, const pare_value *like,
+                           const char *suffix, pare_dtype dtype)
+{
+    char *wanted = pare_arena_printf(&graph->model->arena, "%s_%s", like->name, suffix);
+    const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_value_new(graph, out, name));
+    pare_value_set_type(*out, dtype, &like->shape);
+    return PARE_OK;
+}
+
+static pare_status constant(pare_graph *graph, pare_value **out, const char *base,
+                            const char *suffix, pare_dtype dtype, const void *data)
+{
+    char *wanted = pare_arena_printf(&graph->model->arena, "%s_%s", base, suffix);
+    const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
+    return name ? pare_init_new(graph, out, name, dtype, 0, NULL, data) : PARE_MEMORY;
+}
+
+pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *in, pare_value *out,
+                          const pare_qparam *param)
+{
+    pare_value *scale, *zero;
+    uint8_t byte = (uint8_t)param->zero;
+    const char *type = quantize ? "QuantizeLinear" : "DequantizeLinear";
+    PARE_TRY(constant(graph, &scale, out->name, "scale", PARE_f32, &param->scale));
+    PARE_TRY(constant(graph, &zero, out->name, "zero_point", param->dtype, &byte));
+    pare_value *inputs[] = {in, scale, zero};
+    return pare_node_new(graph, NULL, at, type, "", out->name, inputs, 3, &out, 1);
+}
+
+/* --- the pass --- */
+
+/* ONNX Runtime writes its own domain where an opset lacks a type; the meaning is the same. */
+static pare_status own_domain(pare_graph *graph)
+{
+    for (int n = 0; n < graph->node_count; n++) {
+        pare_node *node = graph->node[n];
+        bool is_qdq =
+            !strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear");
+        if (is_qdq && !strcmp(node->domain, "com.microsoft")) node->domain = "";
+    }
+    return PARE_OK;
+}
+
+static bool has_pairs(const pare_graph *graph)
+{
+    for (int n = 0; n < graph->node_count; n++)
+        if (pare_node_is(graph->node[n], "DequantizeLinear")) return true;
+    return false;
+}
+
+static pare_status fold(pare_graph *graph, void *user)
+{
+    (void)user;
+    PARE_TRY(own_domain(graph));
+    PARE_TRY(pare_qdq_lower_qlinear(graph));
+    if (!has_pairs(graph)) return PARE_OK;
+    PARE_TRY(pare_qdq_constants(graph));
+    PARE_TRY(pare_qdq_split_outputs(graph));
+    PARE_TRY(pare_qdq_propagate(graph));
+    PARE_TRY(pare_qdq_fold_weighted(graph));
+    PARE_TRY(pare_qdq_elementwise(graph));
+    PARE_TRY(pare_qdq_cancel(graph));
+    pare_graph_sweep(graph);
+    PARE_TRY(pare_qdq_float_constants(graph));
+    pare_graph_sweep(graph);
+    return PARE_OK;
+}
+
+pare_status pare_pass_fold_qdq(pare_model *model)
+{
+    PARE_TRY(pare_graph_each(model->graph, fold, NULL));
+    return pare_graph_sort(model->graph);
+}

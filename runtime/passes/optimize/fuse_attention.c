@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* softmax(scale * Q K^T + mask) V in small operators becomes pare.Attention (Vaswani et al. 2017).
+   The scale may stand on Q, on K (before or behind its transpose) or on the product; K's transpose
+   is undone in the Transpose that made it. */
+#include "runtime/ops/infer.h"
+#include "runtime/passes/optimize/fuse.h"
+
+#include <string.h>
+
+typedef struct attention {
+    pare_value *q, *k_transposed, *v, *mask;
+    pare_node *last;
+    double scale;
+} attention;
+
+/* Steps over scalings of v that nobody else reads. */
+static pare_value *unscaled(const pare_fuse *f, pare_value *v, double *scale)
+{
+    double factor;
+    pare_value *x;
+    while (!v->data && v->producer && v->graph == f->graph && v->user_count == 1 &&
+           pare_fuse_may_vanish(f, v) && pare_fuse_scaled(v->producer, &x, &factor)) {
+        *scale *= factor;
+        v = x;
+    }
+    return v;
+}
+
+static bool match(const pare_fuse *f, pare_node *softmax, attention *a)
+{
+    int rank = softmax->in[0]->shape.rank;
+    int64_t axis = pare_node_int(softmax, "axis", -1);
+    pare_node *out = pare_fuse_next(f, softmax->out[0], "MatMul");
+    if (rank < 3 || (axis != -1 && axis != rank - 1) || !out || out->in[0] != softmax->out[0])
+        return false;
+    *a = (attention){.v = out->in[1], .last = out, .scale = 1};
+    pare_value *scores = softmax->in[0];
+    if (a->v->shape.rank != rank || pare_fuse_only_use(f, scores) != softmax) return false;
+    pare_node *add = scores->producer;
+    if (add && pare_node_is(add, "Add")) {
+        for (int i = 0; i < 2 && !a->mask; i++) {
+            double scale = 1;
+            pare_value *s = unscaled(f, add->in[i], &scale);
+            if (!s->producer || !pare_node_is(s->producer, "MatMul") || s->user_count != 1)
+                continue;
+            if (!pare_shape_equal(&s->shape, &scores->shape)) continue;
+            a->mask = add->in[1 - i];
+            scores = add->in[i];
+        }
+        if (!a->mask || a->mask->shape.rank > rank) return false;
+    }
+    if (!pare_fuse_may_vanish(f, scores) || scores->user_count != 1) return false;
+    scores = unscaled(f, scores, &a->scale);
+    pare_node *product = scores->producer;
+    if (!product || scores->data || !pare_node_is(product, "MatMul") || scores->user_count != 1 ||
+        !pare_fuse_may_vanish(f, scores))
+        return false;
+    a->q = unscaled(f, product->in[0], &a->scale);
+    a->k_transposed = unscaled(f, product->in[1], &a->scale);
+    return a->q->shape.rank == rank && a->k_transposed->shape.rank == rank &&
+           pare_shape_known(&a->k_transposed->shape);
+}
+
+/* Where K^T comes from: a Transpose of source by perm, and a Reshape of leading axes behind it. */
+typedef struct origin {
+    pare_value *source;
+    int64_t perm[PARE_MAX_RANK];
+    int rank;
+    bool split;
+} origin;
+
+static void origin_read(pare_value *kt, origin *o)
+{
+    int rank = kt->shape.rank, count;
+    pare_value *from = kt;
+    *o = (origin){.source = kt, .rank = rank};
+    for (int i = 0; i < rank; i++) o->perm[i] = i;
+    if (from->producer && pare_node_is(from->producer, "Reshape")) {
+        pare_value *x = from->producer->in[0];
+        int r = x->shape.rank;
+        if (r < 2 || x->data || x->shape.dim[r - 1] != kt->shape.dim[rank - 1] ||
+            x->shape.dim[r - 2] != kt->shape.dim[rank - 2])
+            return;
+        from = x;
+    }
+    pare_node *transpose = from->producer;
+    if (!transpose || !pare_node_is(transpose, "Transpose") || transpose->in[0]->data) return;
+    const int64_t *perm = pare_node_ints(transpose, "perm", &count);
+    o->split = from != kt;
+    o->source = transpose->in[0];
+    o->rank = from->shape.rank;
+    for (int i = 0; i < o->rank; i++) o->perm[i] = perm ? perm[i] : o->rank - 1 - i;
+}
+
+static void swap_last(int64_t *list, int rank)
+{
+    int64_t last = list[rank - 1];
+    list[rank - 1] = list[rank - 2];
+    list[rank - 2] = last;
+}
+
+/* K [.., S, D] from K^T: the Transpose that made it without its last swap, or one more. */
+static pare_status untransposed(pare_fuse *f, attention *a, pare_value **out)
+{
+    origin o;
+    pare_node *made;
+    origin_read(a->k_transposed, &o);
+    swap_last(o.perm, o.rank);
+    bool same = true;
+    for (int i = 0; i < o.rank; i++) same = same && o.perm[i] == i;
+    *out = unscaled(f, o.source, &a->scale);
+    if (!same) {
+        pare_shape shape = {.rank = o.rank};
+        for (int i = 0; i < o.rank; i++) shape.dim[i] = o.source->shape.dim[o.perm[i]];
+        PARE_TRY(pare_fuse_insert(a->last, "Transpose", "", out, 1, &shape, &made));
+        PARE_TRY(pare_node_set_ints(made, "perm", o.perm, o.rank));
+        *out = made->out[0];
+    }
+    if (!o.split) return PARE_OK;
+    pare_shape shape = a->k_transposed->shape;
+    swap_last(shape.dim, shape.rank);
+    memset(shape.name, 0, sizeof shape.name);
+    const char *name = pare_up_name(a->last, "shape");
+    pare_value *in[2] = {*out};
+    int64_t rank = shape.rank;
+    if (!name) return PARE_MEMORY;
+    PARE_TRY(pare_init_new(f->graph, &in[1], name, PARE_s64, 1, &rank, shape.dim));
+    PARE_TRY(pare_fuse_insert(a->last, "Reshape", "", in, 2, &shape, &made));
+    *out = made->out[0];
+    return PARE_OK;
+}
+
+/* The leading axes of K and V must be Q's: the kernel does not broadcast them. */
+static bool same_leading(const pare_value *a, const pare_value *b)
+{
+    int rank = a->shape.rank;
+    return a->dtype == b->dtype &&
+           !memcmp(a->shape.dim, b->shape.dim, (size_t)(rank - 2) * sizeof *a->shape.dim);
+}
+
+pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
+{
+    attention a;
+    pare_value *k = NULL;
+    if (!pare_node_is(node, "Softmax") || !match(f, node, &a)) return PARE_OK;
+    if (a.q->dtype != PARE_f32 || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v))
+        return PARE_OK;
+    PARE_TRY(untransposed(f, &a, &k));
+    pare_value *in[] = {a.q, k, a.v, a.mask};
+    pare_node *fresh;
+    PARE_TRY(pare_fuse_replace(a.last, "Attention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
+    PARE_TRY(pare_node_set_float(fresh, "scale", (float)a.scale));
+    *changed = true;
+    return PARE_OK;
+}
