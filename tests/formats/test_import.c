@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "formats/data.h"
-#include "formats/image.h"
+#include "formats/data/image.h"
 #include "formats/import.h"
 #include "formats/npy.h"
 

@@ -4,7 +4,7 @@
    dims, then address, size and mask of each chunk. Whatever passes the checks is read: a status,
    and on failure a message. (The library itself is not fuzzed: 1.10 does not survive it.) */
 #define _GNU_SOURCE
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AttributeProto. Its type says which field counts; a few exporters fill others, too: what they put
    there stays with the attribute as encoded. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef PARE_FORMATS_DATA_CACHE_H
 #define PARE_FORMATS_DATA_CACHE_H
 
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 
 #include <pthread.h>
 

@@ -4,7 +4,7 @@
    names of datasets, what one of them is and where its chunks lie, rows that only H5Dread can read.
    When the child dies, the question in flight becomes one message. What it answers is checked again
    here, for a damaged heap may answer before it dies. */
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte order: turns the bytes of each element around. */
-#ifndef PARE_FORMATS_SWAP_H
-#define PARE_FORMATS_SWAP_H
+#ifndef PARE_FORMATS_DATA_SWAP_H
+#define PARE_FORMATS_DATA_SWAP_H
 
 #include <stddef.h>
 #include <stdint.h>

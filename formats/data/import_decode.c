@@ -2,7 +2,7 @@
 /* PNG through libpng, JPEG through libjpeg. Both report errors by a jump, which ends inside the two
    functions here; what they allocate before it is kept where the landing side finds it. */
 #include "formats/file.h"
-#include "formats/image.h"
+#include "formats/data/image.h"
 #include "runtime/base/size.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include "formats/file.h"
 #include "formats/onnx.h"
 #include "formats/onnx.pb-c.h"
-#include "formats/onnx_wire.h"
+#include "formats/onnx/wire.h"
 
 enum {
     PARE_ONNX_IR_MAX = 13,
@@ -141,7 +141,7 @@ PARE_NODISCARD pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out
                                                int count);
 ProtobufCBinaryData pare_onnx_put_text(const char *text);
 
-/* onnx_external.c: chooses the data file's path, its content still unknown; puts the content's hash
+/* external.c: chooses the data file's path, its content still unknown; puts the content's hash
    into it, once all external payloads are listed. */
 PARE_NODISCARD pare_status pare_onnx_external_begin(pare_onnx_builder *b, const char *path);
 PARE_NODISCARD pare_status pare_onnx_external_name(pare_onnx_builder *b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorProto: where its numbers stand (raw_data, a typed field, another file), checked against its
    shape. Dense payloads stay where they are; numbers written as varints are decoded. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 #include "runtime/base/size.h"
 
 #include <inttypes.h>

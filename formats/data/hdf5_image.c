@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attributes `mean`, `std` and `layout` of a dataset of images. */
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 
 #include <hdf5.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ModelProto to model: the file is mapped, payloads are cut out (onnx_wire.c), protobuf-c parses
+/* ModelProto to model: the file is mapped, payloads are cut out (wire.c), protobuf-c parses
    the rest, and the graph is built from that. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
    and overflows on damaged ones; here every address and size is checked against the file and every
    inflated chunk must have exactly its size. Filters: HDF5 File Format Specification 3.0, IV.A.2.l.
  */
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Images in memory: 8-bit RGB, rows from the top (internal to formats/). */
-#ifndef PARE_FORMATS_IMAGE_H
-#define PARE_FORMATS_IMAGE_H
+#ifndef PARE_FORMATS_DATA_IMAGE_H
+#define PARE_FORMATS_DATA_IMAGE_H
 
 #include "runtime/base/ctx.h"
 

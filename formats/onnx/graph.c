@@ -2,7 +2,7 @@
 /* GraphProto to graph. Values are made first (inputs, initializers, all outputs of nodes), then the
    nodes in the file's order, so that a file may list nodes in any order and a subgraph may read
    what a later node makes. A name that nothing defines becomes a value without a producer. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 
 #include <stdio.h>
 #include <string.h>

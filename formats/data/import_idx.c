@@ -3,7 +3,7 @@
    big-endian values. zlib reads plain and gzip files alike. */
 #include "formats/data.h"
 #include "formats/import.h"
-#include "formats/swap.h"
+#include "formats/data/swap.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>

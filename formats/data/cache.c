@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "formats/data_cache.h"
+#include "formats/data/cache.h"
 
 pare_status pare_group_cache_init(pare_ctx *ctx, pare_group_cache *out, const pare_h5_set *set,
                                   int slots)

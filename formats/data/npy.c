@@ -3,7 +3,7 @@
    {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } */
 #include "formats/npy.h"
 #include "formats/file.h"
-#include "formats/swap.h"
+#include "formats/data/swap.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>

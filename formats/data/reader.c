@@ -5,8 +5,8 @@
    for the samples of a batch when one of the ring becomes free, and then fetches raw what only HDF5
    can read. Memory: the ring, and (threads + 1) groups per input and those it was told to keep,
    whatever the number of samples. */
-#include "formats/data_cache.h"
-#include "formats/data_source.h"
+#include "formats/data/cache.h"
+#include "formats/data/source.h"
 #include "runtime/base/size.h"
 
 #include <pthread.h>

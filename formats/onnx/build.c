@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graph to protobuf-c's messages. Payloads and everything kept as encoded are not copied: 16 bytes
-   that say where they lie stand for them (onnx_wire.h). */
-#include "formats/onnx_inner.h"
+   that say where they lie stand for them (wire.h). */
+#include "formats/onnx/inner.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a data set: finds each input's dataset, checks it against the model, reads the labels. */
-#include "formats/data_source.h"
+#include "formats/data/source.h"
 #include "runtime/base/size.h"
 
 #include <string.h>

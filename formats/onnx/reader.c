@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every part of reading needs: problems, texts, unknown fields, protobuf-c's memory. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 
 #include <stdio.h>
 #include <string.h>

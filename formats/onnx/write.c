@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing a model: messages with stand-ins (onnx_build.c), packed by protobuf-c, and the payloads
+/* Writing a model: messages with stand-ins (build.c), packed by protobuf-c, and the payloads
    spliced in on the way to the file, straight from where they lie. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 #include "runtime/base/size.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 /* Folders of images. The list of files is made and sorted first (its length is the only memory that
    grows); then blocks of images are decoded by several threads and appended in order. */
 #include "formats/data.h"
-#include "formats/image.h"
+#include "formats/data/image.h"
 #include "formats/import.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stored samples to the model's: memory order, pixels to floats, number formats. A value that the
    model's type cannot hold, NaN and Inf are refused; float64 is rounded to the model's float. */
-#include "formats/data_source.h"
+#include "formats/data/source.h"
 #include "runtime/base/size.h"
 
 #include <math.h>

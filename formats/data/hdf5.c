@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens HDF5 files and says what a dataset is: type, dims, filters, how it can be read. */
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file, bool apart)
 
 pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file)
 {
-    H5dont_atexit(); /* counts only before the first call; see data_writer.c */
+    H5dont_atexit(); /* counts only before the first call; see writer.c */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures become messages here, not text on stderr */
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, false, true);

@@ -3,7 +3,7 @@
    its content, OUT.<8 hex digits>.data: it can take no other content's place, and whenever the
    process dies, the model under OUT finds its own data. What the model before used is removed at
    the end; a process killed just then leaves it behind, which harms nobody. */
-#include "formats/onnx_inner.h"
+#include "formats/onnx/inner.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* Bilinear resizing with antialiasing: out(i) = sum over j of w((j + 0.5 - centre) / scale) in(j),
    centre = (i + 0.5) * ratio, scale = max(ratio, 1), w the triangle on [-1, 1], weights scaled to
    sum 1. Rounded to 8 bits after each direction, as common image libraries do. */
-#include "formats/image.h"
+#include "formats/data/image.h"
 
 #include <math.h>
 #include <string.h>

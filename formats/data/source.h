@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of an open data set, shared by data.c, data_convert.c and data_reader.c. */
+/* The inside of an open data set, shared by data.c, convert.c and reader.c. */
 #ifndef PARE_FORMATS_DATA_SOURCE_H
 #define PARE_FORMATS_DATA_SOURCE_H
 
 #include "formats/data.h"
-#include "formats/hdf5.h"
+#include "formats/data/hdf5.h"
 
 /* One model input and the dataset it is read from. A sample is transposed as a matrix (rows,
    columns)

@@ -2,8 +2,8 @@
 /* HDF5 files as data sets need them (internal to formats/). The thread that opens a file is the
    only one that calls the HDF5 library, or has a child process call it; what was found (addresses
    of chunks, filters, fill value) lets any thread read afterwards with pread and zlib alone. */
-#ifndef PARE_FORMATS_HDF5_H
-#define PARE_FORMATS_HDF5_H
+#ifndef PARE_FORMATS_DATA_HDF5_H
+#define PARE_FORMATS_DATA_HDF5_H
 
 #include "runtime/base/ctx.h"
 #include "runtime/base/types.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/data.h"
-#include "formats/data_source.h"
+#include "formats/data/source.h"
 #include "formats/import.h"
 #include "formats/npy.h"
 
