@@ -20,7 +20,7 @@ typedef struct weight {
 
 typedef struct weights {
     pare_quant_scheme *scheme;
-    pare_quant_map at;
+    pare_ptr_map at;
     weight *item;
     int count;
     size_t capacity;
@@ -59,7 +59,7 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     w->scale = pare_arena_alloc(s->arena, (size_t)view.channels, sizeof *w->scale);
     if (!w->scale) return PARE_MEMORY;
     PARE_TRY(pare_quant_weight_scales(s->ctx, &view, w->scale));
-    return pare_quant_map_put(&all->at, value, all->count++);
+    return pare_ptr_map_put(&all->at, value, all->count++);
 }
 
 /* One scale per output channel; one for all where asked, and where the weight is the left factor
@@ -74,7 +74,7 @@ static pare_status find(weights *all, int j)
 {
     const pare_quant_job *job = &all->scheme->job[j];
     pare_value *value = job->node->in[job->part.w];
-    int axis = axis_of(all->scheme, job), first = pare_quant_map_find(&all->at, value);
+    int axis = axis_of(all->scheme, job), first = pare_ptr_map_find(&all->at, value);
     for (int i = first; i >= 0; i = all->item[i].next)
         if (all->item[i].axis == axis && all->item[i].alpha == job->part.alpha) {
             all->of_job[j] = i;
@@ -286,7 +286,7 @@ static pare_status write_job(weights *all, int j)
 pare_status pare_quant_emit_weights(pare_quant_scheme *s)
 {
     weights all = {.scheme = s};
-    pare_quant_map_init(&all.at, s->arena);
+    pare_ptr_map_init(&all.at, s->arena);
     all.of_job = pare_arena_alloc(s->arena, (size_t)s->job_count + 1, sizeof *all.of_job);
     if (!all.of_job) return PARE_MEMORY;
     for (int j = 0; j < s->job_count; j++)

@@ -8,7 +8,7 @@
 
 static bool is_half_node(const pare_halves *h, const pare_node *node)
 {
-    return pare_quant_map_find(&h->is_half, node) == 1;
+    return pare_ptr_map_find(&h->is_half, node) == 1;
 }
 
 /* --- types of tensors --- */
@@ -16,7 +16,7 @@ static bool is_half_node(const pare_halves *h, const pare_node *node)
 static pare_status shorten(pare_halves *h, pare_value *v)
 {
     pare_value_set_type(v, h->type, &v->shape);
-    return pare_quant_map_put(&h->made, v, 1);
+    return pare_ptr_map_put(&h->made, v, 1);
 }
 
 /* A graph output keeps its name and f32: the node makes another tensor, cast at the end. */
@@ -28,7 +28,7 @@ static pare_status split_output(pare_halves *h, pare_node *node, int i)
     pare_value_set_type(shorter, h->type, &y->shape);
     pare_node_set_out(node, i, shorter);
     PARE_TRY(pare_halves_cast(h, pare_node_index(node) + 1, shorter, y, PARE_f32));
-    PARE_TRY(pare_quant_map_put(&h->made, shorter, 1));
+    PARE_TRY(pare_ptr_map_put(&h->made, shorter, 1));
     return pare_halves_twins(h, shorter, y);
 }
 
@@ -113,7 +113,7 @@ static pare_status fix_inputs(pare_halves *h, pare_node *node)
         if (!v || (v->dtype != PARE_f32 && v->dtype != h->type)) continue;
         bool keeps = role && i < 32 && (role->f32_inputs >> i & 1);
         pare_dtype wanted = half && !keeps ? h->type : PARE_f32;
-        if (!half && v->dtype == h->type && pare_quant_map_find(&h->made, v) < 0) continue;
+        if (!half && v->dtype == h->type && pare_ptr_map_find(&h->made, v) < 0) continue;
         PARE_TRY(pare_halves_as(h, v, wanted, &seen));
         if (seen != v) PARE_TRY(pare_node_set_in(node, i, seen));
     }

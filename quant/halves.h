@@ -15,10 +15,10 @@ typedef struct pare_halves {
     pare_dtype type;        /* f16 or bf16 */
     float largest;          /* finite number of that type */
     float clamp;            /* what finite constants beyond it become */
-    pare_quant_map is_half; /* node -> 1 where it computes in the short type, else 0 */
-    pare_quant_map beyond;  /* tensors that are beyond the type's range, as far as is known */
-    pare_quant_map made;    /* tensors whose type became short */
-    pare_quant_map twin;    /* tensor -> position in kept of itself in the other type */
+    pare_ptr_map is_half; /* node -> 1 where it computes in the short type, else 0 */
+    pare_ptr_map beyond;  /* tensors that are beyond the type's range, as far as is known */
+    pare_ptr_map made;    /* tensors whose type became short */
+    pare_ptr_map twin;    /* tensor -> position in kept of itself in the other type */
     pare_value **kept;
     int kept_count;
     size_t kept_capacity;

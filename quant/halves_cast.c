@@ -18,8 +18,8 @@ pare_status pare_halves_twins(pare_halves *h, pare_value *a, pare_value *b)
 {
     PARE_TRY(keep(h, b));
     PARE_TRY(keep(h, a));
-    PARE_TRY(pare_quant_map_put(&h->twin, a, h->kept_count - 2));
-    return pare_quant_map_put(&h->twin, b, h->kept_count - 1);
+    PARE_TRY(pare_ptr_map_put(&h->twin, a, h->kept_count - 2));
+    return pare_ptr_map_put(&h->twin, b, h->kept_count - 1);
 }
 
 pare_status pare_halves_cast(pare_halves *h, int at, pare_value *from, pare_value *to,
@@ -74,7 +74,7 @@ pare_status pare_halves_as(pare_halves *h, pare_value *v, pare_dtype wanted, par
 {
     *out = v;
     if (v->dtype == wanted) return PARE_OK;
-    int known = pare_quant_map_find(&h->twin, v);
+    int known = pare_ptr_map_find(&h->twin, v);
     if (known >= 0) {
         *out = h->kept[known];
         return PARE_OK;

@@ -89,7 +89,7 @@ static float forecast(const pare_halves *h, const pare_value *v)
 {
     if (!h->ranges || !v || h->type != PARE_f16) return 0;
     const pare_stats *stats = pare_ranges_find(h->ranges, v->name);
-    if (!stats) return sees_all(h) && pare_quant_map_find(&h->beyond, v) >= 0 ? INFINITY : 0;
+    if (!stats) return sees_all(h) && pare_ptr_map_find(&h->beyond, v) >= 0 ? INFINITY : 0;
     float low = stats->histogram->min, high = stats->histogram->max;
     float end = high > -low ? high : low;
     return fabsf(end) > h->largest / HEADROOM ? end : 0;
@@ -121,7 +121,7 @@ static pare_status note_overflow(pare_halves *h, const pare_node *node, const ch
     h->facts->overflow_nodes = list ? pare_arena_printf(arena, "%s, %s", list, name) : name;
     h->facts->overflow_count++;
     for (int i = 0; i < node->out_count; i++)
-        if (node->out[i]) PARE_TRY(pare_quant_map_put(&h->beyond, node->out[i], 1));
+        if (node->out[i]) PARE_TRY(pare_ptr_map_put(&h->beyond, node->out[i], 1));
     return *why && h->facts->overflow_nodes ? PARE_OK : PARE_MEMORY;
 }
 
@@ -159,7 +159,7 @@ static pare_status decide(pare_halves *h, pare_graph *graph, const bool *chosen)
         const pare_node *node = graph->node[n];
         const char *why;
         PARE_TRY(judge(h, node, chosen ? chosen[n] : true, &why));
-        PARE_TRY(pare_quant_map_put(&h->is_half, node, !why));
+        PARE_TRY(pare_ptr_map_put(&h->is_half, node, !why));
         if (!why) h->facts->quantized_nodes++;
         if (!why || !why[0]) continue;
         h->facts->float_nodes++;

@@ -10,10 +10,10 @@ static bool is_worth_it(const pare_value *v)
            !v->is_output && v->user_count > 0;
 }
 
-static bool all_chosen(const pare_quant_map *at, const bool *chosen, const pare_value *v)
+static bool all_chosen(const pare_ptr_map *at, const bool *chosen, const pare_value *v)
 {
     for (int i = 0; i < v->user_count; i++) {
-        int n = pare_quant_map_find(at, v->user[i]);
+        int n = pare_ptr_map_find(at, v->user[i]);
         if (n >= 0 && !chosen[n]) return false;
     }
     return true;
@@ -35,11 +35,11 @@ pare_status pare_halves_store(pare_halves *h)
     bool *chosen = pare_arena_alloc(h->arena, (size_t)g->node_count + 1, sizeof *chosen);
     if (!chosen) return PARE_MEMORY;
     PARE_TRY(pare_quant_select(g, h->options, chosen));
-    pare_quant_map at;
-    pare_quant_map_init(&at, h->arena);
+    pare_ptr_map at;
+    pare_ptr_map_init(&at, h->arena);
     for (int n = 0; n < g->node_count; n++) {
         if (chosen[n]) PARE_TRY(pare_quant_check_weights(g->node[n]));
-        PARE_TRY(pare_quant_map_put(&at, g->node[n], n));
+        PARE_TRY(pare_ptr_map_put(&at, g->node[n], n));
     }
     for (int i = g->init.count - 1; i >= 0; i--) {
         pare_value *v = g->init.item[i];
@@ -65,10 +65,10 @@ pare_status pare_quant_to_half(pare_ctx *ctx, pare_model *model, const pare_rang
                      .type = f16 ? PARE_f16 : PARE_bf16,
                      .largest = f16 ? 65504.0f : 0x1.fep127f,
                      .clamp = f16 ? 61440.0f : 0x1.fep127f};
-    pare_quant_map_init(&h.is_half, &arena);
-    pare_quant_map_init(&h.beyond, &arena);
-    pare_quant_map_init(&h.made, &arena);
-    pare_quant_map_init(&h.twin, &arena);
+    pare_ptr_map_init(&h.is_half, &arena);
+    pare_ptr_map_init(&h.beyond, &arena);
+    pare_ptr_map_init(&h.made, &arena);
+    pare_ptr_map_init(&h.twin, &arena);
     pare_status st = f16 || options->bf16_compute ? pare_halves_compute(&h) : pare_halves_store(&h);
     pare_arena_free(&arena);
     PARE_TRY(st);

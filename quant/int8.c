@@ -66,8 +66,8 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                            .ranges = ranges,
                            .options = options,
                            .facts = facts};
-    pare_quant_map_init(&s.node_at, &arena);
-    pare_quant_map_init(&s.point_at, &arena);
+    pare_ptr_map_init(&s.node_at, &arena);
+    pare_ptr_map_init(&s.point_at, &arena);
     pare_status st = to_int8(&s);
     pare_arena_free(&arena);
     return st;

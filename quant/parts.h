@@ -6,26 +6,10 @@
 
 #include "quant/quant.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/ptr_map.h"
 #include "runtime/ops/ops.h"
 
 #include <string.h>
-
-/* --- map.c: pointers to positions --- */
-
-typedef struct pare_quant_map_slot {
-    const void *key;
-    int at;
-} pare_quant_map_slot;
-
-typedef struct pare_quant_map {
-    pare_arena *arena;
-    pare_quant_map_slot *slot;
-    size_t slots, count;
-} pare_quant_map;
-
-void pare_quant_map_init(pare_quant_map *map, pare_arena *arena);
-int pare_quant_map_find(const pare_quant_map *map, const void *key); /* -1 where it is not in */
-PARE_NODISCARD pare_status pare_quant_map_put(pare_quant_map *map, const void *key, int at);
 
 /* --- pattern.c: --skip and --only --- */
 
@@ -72,8 +56,8 @@ typedef struct pare_quant_scheme {
     int corrected;          /* biases */
     int equalized;          /* points */
     bool *chosen;           /* (node_count) before anything is inserted */
-    pare_quant_map node_at; /* node -> position in chosen */
-    pare_quant_map point_at;
+    pare_ptr_map node_at; /* node -> position in chosen */
+    pare_ptr_map point_at;
     pare_quant_point *point;
     int point_count;
     size_t point_capacity;

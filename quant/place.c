@@ -13,13 +13,13 @@ bool pare_quant_is_activation(const pare_value *value)
 
 bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node)
 {
-    int at = pare_quant_map_find(&s->node_at, node);
+    int at = pare_ptr_map_find(&s->node_at, node);
     return at >= 0 && s->chosen[at];
 }
 
 int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value)
 {
-    return pare_quant_map_find(&s->point_at, value);
+    return pare_ptr_map_find(&s->point_at, value);
 }
 
 pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at)
@@ -31,7 +31,7 @@ pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *a
         return PARE_MEMORY;
     *at = s->point_count++;
     s->point[*at] = (pare_quant_point){.value = value, .group = *at};
-    return pare_quant_map_put(&s->point_at, value, *at);
+    return pare_ptr_map_put(&s->point_at, value, *at);
 }
 
 pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input)
@@ -164,13 +164,13 @@ static void unite_join(pare_quant_scheme *s, int at)
 
 static pare_status unite_points(pare_quant_scheme *s)
 {
-    pare_quant_map first;
-    pare_quant_map_init(&first, s->arena);
+    pare_ptr_map first;
+    pare_ptr_map_init(&first, s->arena);
     for (int i = 0; i < s->point_count; i++) {
         pare_value *root = root_of(s->point[i].value);
-        int at = pare_quant_map_find(&first, root);
+        int at = pare_ptr_map_find(&first, root);
         if (at < 0)
-            PARE_TRY(pare_quant_map_put(&first, root, i));
+            PARE_TRY(pare_ptr_map_put(&first, root, i));
         else if (s->options->target == PARE_TARGET_ONNXRUNTIME || pare_quant_spans_agree(s, at, i))
             unite(s, at, i);
     }
@@ -186,7 +186,7 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     if (!s->chosen) return PARE_MEMORY;
     PARE_TRY(pare_quant_select(g, s->options, s->chosen));
     for (int n = 0; n < g->node_count; n++)
-        PARE_TRY(pare_quant_map_put(&s->node_at, g->node[n], n));
+        PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? pare_quant_place_onnxruntime(s)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole-graph helpers: topological order, sweeping, walking into subgraphs. */
+#include "runtime/base/ptr_map.h"
 #include "runtime/graph/graph.h"
 
 #include <string.h>
@@ -30,17 +31,8 @@ typedef struct sorter {
     struct frame {
         int node, next; /* position in the file, next dependency to look at */
     } * stack;
-    const pare_node **known; /* open addressing: node -> position */
-    int *position;
-    size_t mask;
+    pare_ptr_map position; /* node -> position in the file */
 } sorter;
-
-static size_t node_slot(const sorter *s, const pare_node *node)
-{
-    size_t at = ((uintptr_t)node >> 4) * 0x9E3779B97F4A7C15u >> 20 & s->mask;
-    while (s->known[at] && s->known[at] != node) at = (at + 1) & s->mask;
-    return at;
-}
 
 /* The node at place k among those this node must follow: producers of its inputs and of everything
    its subgraphs capture. Returns false behind the last; *out is NULL where place k needs nothing.
@@ -135,7 +127,7 @@ static pare_status visit(sorter *s, int root)
         }
         f->next++;
         if (!needs) continue;
-        int at = s->position[node_slot(s, needs)];
+        int at = pare_ptr_map_find(&s->position, needs);
         if (s->state[at] == 2) continue;
         if (s->state[at] == 1)
             return PARE_FAIL_NODE(needs, INPUT,
@@ -164,36 +156,32 @@ static pare_status defined(const pare_graph *graph)
     return PARE_OK;
 }
 
+static pare_status sort_in(pare_graph *graph, pare_arena *arena)
+{
+    size_t n = (size_t)graph->node_count;
+    sorter s = {.graph = graph};
+    s.order = pare_arena_alloc(arena, n, sizeof *s.order);
+    s.state = pare_arena_alloc(arena, n, 1);
+    s.stack = pare_arena_alloc(arena, n + 1, sizeof *s.stack);
+    if (!s.order || !s.state || !s.stack) return PARE_MEMORY;
+    pare_ptr_map_init(&s.position, arena);
+    PARE_TRY(pare_ptr_map_reserve(&s.position, n));
+    for (int i = 0; i < graph->node_count; i++)
+        PARE_TRY(pare_ptr_map_put(&s.position, graph->node[i], i));
+    for (int i = 0; i < graph->node_count; i++)
+        if (!s.state[i]) PARE_TRY(visit(&s, i));
+    if (n) memcpy(graph->node, s.order, n * sizeof *graph->node);
+    return PARE_OK;
+}
+
 static pare_status sort_one(pare_graph *graph, void *user)
 {
     (void)user;
     PARE_TRY(defined(graph));
-    pare_ctx *ctx = graph->model->ctx;
-    size_t n = (size_t)graph->node_count, slots = 16;
-    while (slots < 2 * n) slots *= 2;
-    sorter s = {.graph = graph, .mask = slots - 1};
-    s.order = pare_alloc(ctx, n, sizeof *s.order);
-    s.state = pare_alloc(ctx, n, 1);
-    s.stack = pare_alloc(ctx, n + 1, sizeof *s.stack);
-    s.known = pare_alloc(ctx, slots, sizeof *s.known);
-    s.position = pare_alloc(ctx, slots, sizeof *s.position);
-    pare_status st = PARE_MEMORY;
-    if (!s.order || !s.state || !s.stack || !s.known || !s.position) goto done;
-    for (size_t i = 0; i < n; i++) {
-        size_t at = node_slot(&s, graph->node[i]);
-        s.known[at] = graph->node[i];
-        s.position[at] = (int)i;
-    }
-    st = PARE_OK;
-    for (int i = 0; i < graph->node_count && st == PARE_OK; i++)
-        if (!s.state[i]) st = visit(&s, i);
-    if (st == PARE_OK && n) memcpy(graph->node, s.order, n * sizeof *graph->node);
-done:
-    pare_free(s.order);
-    pare_free(s.state);
-    pare_free(s.stack);
-    pare_free(s.known);
-    pare_free(s.position);
+    pare_arena arena;
+    pare_arena_init(&arena, graph->model->ctx);
+    pare_status st = sort_in(graph, &arena);
+    pare_arena_free(&arena);
     return st;
 }
 
