@@ -3,7 +3,6 @@
 #include "distill/facts.h"
 #include "distill/model_hash.h"
 #include "runtime/base/version.h"
-#include "runtime/cpu/isa.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -214,14 +213,13 @@ static void add_plan(pare_hash *sum, const pare_plan *plan)
 
 static pare_status put_place(facts *f, const pare_trainer *t)
 {
-    static const char *const isa[] = {"portable", "AVX2", "AVX-512", "AVX-512 with VNNI"};
     pare_hash sum = {0};
     add_plan(&sum, t->learn.plan);
     add_plan(&sum, t->late.plan);
     add_plan(&sum, t->check.plan);
     add_plan(&sum, t->teacher.plan);
     PARE_TRY(put(f, "device", t->options.device ? t->options.device->name : "cpu"));
-    PARE_TRY(put(f, "instruction set", isa[pare_cpu_isa()]));
+    PARE_TRY(put(f, "instruction set", pare_cpu_isa_name()));
     return put_hash(f, "choice of kernels", "", sum);
 }
 

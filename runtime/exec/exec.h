@@ -246,6 +246,9 @@ PARE_NODISCARD pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes
 /* Cores this process may use. */
 int pare_cpu_cores(void);
 
+/* The instructions that CPU kernels use here: "portable", "avx2", "avx512", "vnni". */
+const char *pare_cpu_isa_name(void);
+
 /* Binds the calling thread and the team that serves its runs to one core each, so that the team's
    members never wait for each other on one core. For programs that own the machine while they
    measure; threads made afterwards inherit the caller's core. Does nothing for fewer than two

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cpu/isa.h"
 #include "runtime/exec/exec.h"
 
 #include <omp.h>
@@ -26,4 +27,15 @@ void pare_threads_bind(int threads)
     if (threads < 2 || sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < threads) return;
 #pragma omp parallel num_threads(threads)
     bind_to(core_at(&all, omp_get_thread_num()));
+}
+
+const char *pare_cpu_isa_name(void)
+{
+    switch (pare_cpu_isa()) {
+    case PARE_ISA_PORTABLE: return "portable";
+    case PARE_ISA_AVX2: return "avx2";
+    case PARE_ISA_AVX512: return "avx512";
+    case PARE_ISA_VNNI: return "vnni";
+    }
+    return "";
 }

@@ -2,7 +2,7 @@
 #include "tools/zoo/plan.h"
 
 #include "runtime/base/version.h"
-#include "runtime/cpu/isa.h"
+#include "runtime/exec/exec.h"
 #include "tools/zoo/key.h"
 #include "tools/zoo/words.h"
 
@@ -206,17 +206,6 @@ static pare_status reserve(maker *m)
     return m->plan->nodes && m->plan->tasks ? PARE_OK : PARE_MEMORY;
 }
 
-const char *pare_zoo_isa(void)
-{
-    switch (pare_cpu_isa()) {
-    case PARE_ISA_PORTABLE: return "portable";
-    case PARE_ISA_AVX2: return "avx2";
-    case PARE_ISA_AVX512: return "avx512";
-    case PARE_ISA_VNNI: return "vnni";
-    }
-    return "";
-}
-
 pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const pare_zoo *zoo,
                                const pare_zoo_plan_options *options)
 {
@@ -228,7 +217,7 @@ pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const par
     if (!m.out) return PARE_MEMORY;
     m.keys = (pare_zoo_keys){.arena = arena,
                              .version = options->version ? options->version : PARE_VERSION,
-                             .isa = options->isa ? options->isa : pare_zoo_isa(),
+                             .isa = options->isa ? options->isa : pare_cpu_isa_name(),
                              .machine = options->machine ? options->machine : "cpu"};
     PARE_TRY(reserve(&m));
     for (int i = 0; i < zoo->model_count; i++) {

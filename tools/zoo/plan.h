@@ -51,9 +51,6 @@ typedef struct pare_zoo_plan_options {
     const char *version; /* NULL: PARE_VERSION */
 } pare_zoo_plan_options;
 
-/* "vnni", "avx2": what keys have of this processor. */
-const char *pare_zoo_isa(void);
-
 /* In the arena. A key is the hash of version, instruction set and machine, the key of the node
    before it (or the content of the model's file with its external data), the command, its options
    and the content of every file they name. Threads, folders, tables, limits and goals are no part

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's open tasks as command lines for Slurm */
+#include "runtime/exec/exec.h"
 #include "tools/zoo/submit.h"
 
 #include "tools/zoo/plan.h"
@@ -53,7 +54,7 @@ static const char *line_of(pare_arena *arena, const pare_zoo_submission *s, cons
     pare_zoo_words_add(&w, program, "zoo");
     pare_zoo_words_add(&w, s->file, NULL);
     pare_zoo_words_add(&w, "-o", s->folder);
-    pare_zoo_words_add(&w, "--keys", pare_arena_printf(arena, "%s,%s", pare_zoo_isa(), machine));
+    pare_zoo_words_add(&w, "--keys", pare_arena_printf(arena, "%s,%s", pare_cpu_isa_name(), machine));
     add_options(&w, s);
     if (pare_zoo_words_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
     const char *line = pare_zoo_node_command(arena, &node); /* "pare PROGRAM zoo ..." */
