@@ -15,11 +15,11 @@ typedef enum pare_precision {
     PARE_PRECISION_FP16,
     PARE_PRECISION_BF16
 } pare_precision;
-typedef enum pare_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_target;
+typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_quant_target;
 
 typedef struct pare_quant_options {
     pare_precision precision;
-    pare_target target;        /* where Q/DQ pairs stand (DESIGN section 4) */
+    pare_quant_target target;        /* where Q/DQ pairs stand (DESIGN section 4) */
     bool unsigned_activations; /* u8 with zero point; else s8 symmetric */
     bool per_tensor_weights;
     pare_range_rule rule;    /* symmetric is set from the activations' type */

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # ctest -V output to one line per test: PASS|FAIL|SKIP prefix/program/case: reason.
-# A program that reports no cases (not cmocka, or it died before) gives one line for itself.
+# A program that reports no cases gives one line for itself: PASS where it said or asserted something
+# on its own (not cmocka), FAIL where it ran nothing and printed nothing.
+# must_fail: the one program whose cases fail on purpose, so that a harness that sees no failure is seen.
 function emit(word, name, reason) {
     line = word " " prefix name
     print reason == "" ? line : line ": " reason
@@ -9,6 +11,7 @@ function text_of(line) { sub(/^[0-9]+: ?/, "", line); return line }
 
 /^ *Start +[0-9]+: / { id = $2; sub(":", "", id); title[id] = $3; next }
 
+/^[0-9]+: \[==========\] Running / { id = $1; sub(":", "", id); cmocka[id] = 1; next }
 /^[0-9]+: \[ RUN      \]/ { id = $1; sub(":", "", id); said[id] = ""; next }
 /^[0-9]+: \[       OK \]/ { id = $1; sub(":", "", id); cases[id] = cases[id] "PASS " $NF "\n"; next }
 /^[0-9]+: \[  SKIPPED \]/ {
@@ -43,7 +46,12 @@ function text_of(line) { sub(/^[0-9]+: ?/, "", line); return line }
     name = title[id]
     if ($0 ~ /Passed/) good = 1; else good = 0
     if ($0 ~ /\*\*\*Skipped/ || $0 ~ /Not Run \(Disabled\)/) { emit("SKIP", name, last[id]); next }
-    if (good && failed[id]) { emit("PASS", name, "fails, as it must"); next }
+    if (name == must_fail) {
+        if (good && failed[id]) emit("PASS", name, "fails, as it must")
+        else emit("FAIL", name, "no failure was seen: the harness is broken")
+        next
+    }
+    if (good && failed[id]) { emit("FAIL", name, "a case failed, but the program ended well"); good = 0 }
     n = split(cases[id], line_of, "\n")
     for (i = 1; i < n; i++) {
         word = substr(line_of[i], 1, 4); rest = substr(line_of[i], 6)
@@ -57,5 +65,8 @@ function text_of(line) { sub(/^[0-9]+: ?/, "", line); return line }
         why = $0; sub(/.*\*\*\*/, "", why); sub(/ +[0-9.]+ sec.*/, "", why)
         emit("FAIL", name, why "; " last[id])
     }
-    if (good && n <= 1) emit("PASS", name, "")
+    if (good && n <= 1) {
+        if ((id in last) && !(id in cmocka)) emit("PASS", name, "")
+        else emit("FAIL", name, "it ran no case")
+    }
 }

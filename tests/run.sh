@@ -55,7 +55,7 @@ unit() {
     prefix=$1 folder=$2
     shift 2
     (cd "$folder" && ctest -V -j "$jobs" --timeout 300 "$@") >"$log/ctest.${prefix%/}" 2>&1
-    awk -v prefix="$prefix" -f tests/lines.awk "$log/ctest.${prefix%/}" | tee -a "$results"
+    awk -v prefix="$prefix" -v must_fail=base_fails -f tests/lines.awk "$log/ctest.${prefix%/}" | tee -a "$results"
 }
 
 # script NAME PREFIX COMMAND...: a program that prints result lines itself (PREFIX is put before their

@@ -9,49 +9,11 @@
 
 /* --- multiply-adds --- */
 
-static int64_t dim_of(const pare_value *value, int i)
-{
-    if (!value || value->shape.rank < 1) return -1;
-    int d = i < 0 ? i + value->shape.rank : i;
-    return d >= 0 && d < value->shape.rank ? value->shape.dim[d] : -1;
-}
-
-/* Multiply-adds of one node: every output element (ConvTranspose: every input element) meets as
-   many weights as one output channel has. -1: a shape is unknown. */
-static double node_macs(const pare_node *node)
-{
-    static const struct {
-        const char *op;
-        int x, w;
-        bool convolution, transposed;
-    } weighted[] = {
-        {"Conv", 0, 1, true, false},           {"ConvTranspose", 0, 1, true, true},
-        {"ConvInteger", 0, 1, true, false},    {"QLinearConv", 0, 3, true, false},
-        {"Gemm", 0, 1, false, false},          {"MatMul", 0, 1, false, false},
-        {"MatMulInteger", 0, 1, false, false}, {"QLinearMatMul", 0, 3, false, false},
-    };
-    for (size_t i = 0; i < sizeof weighted / sizeof *weighted; i++) {
-        if (!pare_node_is(node, weighted[i].op)) continue;
-        const pare_value *x = pare_node_in(node, weighted[i].x),
-                         *w = pare_node_in(node, weighted[i].w);
-        const pare_value *over = weighted[i].transposed ? x : node->out[0];
-        if (!x || !w || !over) return -1;
-        int64_t count = pare_shape_count(&over->shape), each = dim_of(x, -1);
-        if (pare_node_is(node, "Gemm") && pare_node_int(node, "transA", 0)) each = dim_of(x, 0);
-        if (weighted[i].convolution) {
-            int64_t all = pare_shape_count(&w->shape), channels = dim_of(w, 0);
-            each = all > 0 && channels > 0 ? all / channels : -1;
-        }
-        return count < 0 || each < 0 ? -1 : (double)count * (double)each;
-    }
-    return 0;
-}
-
 static pare_status add_macs(pare_graph *graph, void *user)
 {
     double *sum = user;
     for (int i = 0; i < graph->node_count; i++) {
-        double macs = node_macs(graph->node[i]);
+        double macs = pare_node_macs(graph->node[i]);
         *sum = macs < 0 || *sum < 0 ? -1 : *sum + macs;
     }
     return PARE_OK;

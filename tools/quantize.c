@@ -9,7 +9,7 @@
 pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_quant_options *out)
 {
     out->precision = PARE_PRECISION_INT8;
-    out->target = o->target >= 0   ? (pare_target)o->target
+    out->target = o->target >= 0   ? (pare_quant_target)o->target
                   : o->activations ? PARE_TARGET_ONNXRUNTIME
                                    : PARE_TARGET_TENSORRT;
     out->unsigned_activations = o->activations == 1;

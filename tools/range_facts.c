@@ -10,7 +10,7 @@
 /* --- one tensor --- */
 
 typedef struct maker {
-    pare_picture *out;
+    pare_range_plot *out;
     double low, width; /* of the picture */
     double scale, zero, least, most;
     double signal, noise;
@@ -20,7 +20,7 @@ static void put(maker *m, double value, double count)
 {
     int bin = m->width > 0 ? (int)((value - m->low) / m->width) : 0;
     if (bin < 0) bin = 0;
-    if (bin >= PARE_PICTURE_BINS) bin = PARE_PICTURE_BINS - 1;
+    if (bin >= PARE_RANGE_PLOT_BINS) bin = PARE_RANGE_PLOT_BINS - 1;
     m->out->count[bin] += count;
     const double q = fmin(fmax(rint(value / m->scale) + m->zero, m->least), m->most);
     const double error = (q - m->zero) * m->scale - value;
@@ -28,16 +28,16 @@ static void put(maker *m, double value, double count)
     m->noise += count * error * error;
 }
 
-void pare_picture_make(pare_picture *out, const pare_histogram *h, const pare_range *range,
+void pare_range_plot_make(pare_range_plot *out, const pare_histogram *h, const pare_range *range,
                        bool symmetric)
 {
     float scale;
     int zero;
     pare_range_scale(range, symmetric, &scale, &zero);
-    *out = (pare_picture){.sqnr_db = NAN};
+    *out = (pare_range_plot){.sqnr_db = NAN};
     maker m = {.out = out,
                .low = (double)h->min,
-               .width = ((double)h->max - (double)h->min) / PARE_PICTURE_BINS,
+               .width = ((double)h->max - (double)h->min) / PARE_RANGE_PLOT_BINS,
                .scale = (double)scale,
                .zero = zero,
                .least = symmetric ? -127 : 0,
@@ -83,11 +83,11 @@ static json_t *range_json(const tensor *t)
 
 static json_t *histogram_json(const tensor *t, bool symmetric)
 {
-    pare_picture picture;
+    pare_range_plot picture;
     const pare_histogram *h = t->stats->histogram;
     json_t *json = range_json(t), *bins = json_array();
-    pare_picture_make(&picture, h, &t->range, symmetric);
-    for (int i = 0; i < PARE_PICTURE_BINS; i++)
+    pare_range_plot_make(&picture, h, &t->range, symmetric);
+    for (int i = 0; i < PARE_RANGE_PLOT_BINS; i++)
         json_array_append_new(bins, json_integer((json_int_t)picture.count[i]));
     json_object_update_new(json, json_pack("{s:f, s:f, s:o}", "min", (double)h->min, "max",
                                            (double)h->max, "bins", bins));
@@ -108,7 +108,7 @@ static void put_facts(json_t *facts, tensor *all, int count, bool symmetric)
     json_t *ranges = json_array(), *histograms = json_array();
     for (int i = 0; i < count; i++) json_array_append_new(ranges, range_json(&all[i]));
     qsort(all, (size_t)count, sizeof *all, worst_first);
-    for (int i = 0; i < count && i < PARE_PICTURES; i++)
+    for (int i = 0; i < count && i < PARE_RANGE_PLOTS; i++)
         if (isfinite(all[i].sqnr_db))
             json_array_append_new(histograms, histogram_json(&all[i], symmetric));
     json_object_set_new(facts, "ranges", ranges);
@@ -123,9 +123,9 @@ pare_status pare_range_facts(pare_ctx *ctx, json_t *facts, const pare_ranges *ra
     tensor *all = pare_alloc(ctx, (size_t)count, sizeof *all);
     pare_status st = chosen && all ? pare_ranges_choose(ctx, ranges, rule, 1, chosen) : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < count; i++) {
-        pare_picture picture;
+        pare_range_plot picture;
         const pare_stats *stats = pare_ranges_at(ranges, i);
-        pare_picture_make(&picture, stats->histogram, &chosen[i], rule->symmetric);
+        pare_range_plot_make(&picture, stats->histogram, &chosen[i], rule->symmetric);
         all[i] = (tensor){stats, chosen[i], picture.sqnr_db};
     }
     if (st == PARE_OK) put_facts(facts, all, count, rule->symmetric);

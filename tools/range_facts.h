@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-enum { PARE_PICTURE_BINS = 64, PARE_PICTURES = 20 };
+enum { PARE_RANGE_PLOT_BINS = 64, PARE_RANGE_PLOTS = 20 };
 
 /* A histogram in equal bins over [min, max], and the SQNR in dB, 10 log10(sum v^2 / sum (q - v)^2)
    over its exact bins, of rounding to a range's 8 bits. */
-typedef struct pare_picture {
-    double count[PARE_PICTURE_BINS];
+typedef struct pare_range_plot {
+    double count[PARE_RANGE_PLOT_BINS];
     double sqnr_db; /* Inf: no error; NAN: no value */
-} pare_picture;
+} pare_range_plot;
 
 /* low, high: of a range; symmetric: of s8, else u8. */
-void pare_picture_make(pare_picture *out, const pare_histogram *histogram, const pare_range *range,
+void pare_range_plot_make(pare_range_plot *out, const pare_histogram *histogram, const pare_range *range,
                        bool symmetric);
 
 /* Puts "ranges" [{name, low, high, method, sqnr_db}] of all tensors and "histograms" of the 20 of

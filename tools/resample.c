@@ -110,8 +110,8 @@ pare_status pare_resample_ratio(pare_ctx *ctx, pare_interval *out, const double 
 
 static double sqnr(void *user, const int *pick, int units)
 {
-    const pare_error_sums *sums = user;
-    pare_error_sums all = {0};
+    const pare_error_stats *sums = user;
+    pare_error_stats all = {0};
     for (int i = 0; i < units; i++) {
         all.rr += sums[pick[i]].rr;
         all.dd += sums[pick[i]].dd;
@@ -119,7 +119,7 @@ static double sqnr(void *user, const int *pick, int units)
     return pare_error_sqnr(&all);
 }
 
-pare_status pare_resample_sqnr(pare_ctx *ctx, pare_interval *out, const pare_error_sums *sums,
+pare_status pare_resample_sqnr(pare_ctx *ctx, pare_interval *out, const pare_error_stats *sums,
                                int units)
 {
     return pare_resample(ctx, out, sqnr, (void *)sums, units);

@@ -34,7 +34,7 @@ PARE_NODISCARD pare_status pare_resample_ratio(pare_ctx *ctx, pare_interval *out
 
 /* Interval of pare_error_sqnr over units of samples: sums (units). */
 PARE_NODISCARD pare_status pare_resample_sqnr(pare_ctx *ctx, pare_interval *out,
-                                              const pare_error_sums *sums, int units);
+                                              const pare_error_stats *sums, int units);
 
 #ifdef __cplusplus
 }

@@ -191,7 +191,7 @@ bool pare_stats_in_top(const float *values, int64_t n, int64_t at, int64_t k)
     return before < k;
 }
 
-void pare_error_add(pare_error_sums *sums, const float *reference, const float *other, int64_t n)
+void pare_error_add(pare_error_stats *sums, const float *reference, const float *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double r = reference[i], x = other[i], d = r - x;
@@ -208,19 +208,19 @@ void pare_error_add(pare_error_sums *sums, const float *reference, const float *
     }
 }
 
-double pare_error_sqnr(const pare_error_sums *sums)
+double pare_error_sqnr(const pare_error_stats *sums)
 {
     return sums->dd > 0 ? 10 * log10(sums->rr / sums->dd) : INFINITY;
 }
 
-double pare_error_cosine(const pare_error_sums *sums)
+double pare_error_cosine(const pare_error_stats *sums)
 {
     if (sums->rr == 0 && sums->xx == 0) return 1;
     if (sums->rr == 0 || sums->xx == 0) return 0;
     return sums->rx / sqrt(sums->rr) / sqrt(sums->xx);
 }
 
-double pare_error_mse(const pare_error_sums *sums)
+double pare_error_mse(const pare_error_stats *sums)
 {
     int64_t n = sums->count - sums->bad;
     return n > 0 ? sums->dd / (double)n : 0;

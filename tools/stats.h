@@ -77,19 +77,19 @@ int64_t pare_stats_argmax(const float *values, int64_t n);
 bool pare_stats_in_top(const float *values, int64_t n, int64_t at, int64_t k);
 
 /* Sums over pairs (reference r, other x) that the error measures are made of. */
-typedef struct pare_error_sums {
+typedef struct pare_error_stats {
     double rr, xx, rx, dd; /* of r*r, x*x, r*x, (r-x)*(r-x) */
     double max_abs;        /* of |r - x| */
     int64_t count, bad;    /* pairs; pairs with NaN or Inf in x or r, left out of the sums */
-} pare_error_sums;
+} pare_error_stats;
 
-void pare_error_add(pare_error_sums *sums, const float *reference, const float *other, int64_t n);
+void pare_error_add(pare_error_stats *sums, const float *reference, const float *other, int64_t n);
 /* 10 log10(sum r^2 / sum (r-x)^2) in dB; Inf for equal tensors. */
-double pare_error_sqnr(const pare_error_sums *sums);
+double pare_error_sqnr(const pare_error_stats *sums);
 /* sum rx / sqrt(sum r^2 sum x^2); 1 where both are zero, 0 where one is. */
-double pare_error_cosine(const pare_error_sums *sums);
+double pare_error_cosine(const pare_error_stats *sums);
 /* sum (r-x)^2 / count; 0 for none. */
-double pare_error_mse(const pare_error_sums *sums);
+double pare_error_mse(const pare_error_stats *sums);
 
 #ifdef __cplusplus
 }

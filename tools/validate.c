@@ -305,7 +305,7 @@ static pare_status add_sqnr_interval(const pare_contest *c, const pare_contender
 static pare_status add_errors_json(const pare_contest *c, const pare_contender *one, json_t *list)
 {
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
-        const pare_error_sums *e = &one->error[o];
+        const pare_error_stats *e = &one->error[o];
         json_t *json = json_pack(
             "{s:s, s:o, s:f, s:f, s:f, s:I}", "name", pare_predictor_rows(one->predictor, o).name,
             "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",

@@ -21,8 +21,8 @@ typedef struct pare_contender {
     pare_model *model;
     pare_model_facts facts;
     pare_predictor *predictor;
-    pare_error_sums *error;     /* (outputs) against the first */
-    pare_error_sums *part;      /* (PARE_CONTEST_PARTS) the same of the first output, by sample */
+    pare_error_stats *error;     /* (outputs) against the first */
+    pare_error_stats *part;      /* (PARE_CONTEST_PARTS) the same of the first output, by sample */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
     json_t *steps;              /* of pare_profile_steps, where contest.profile asks, or NULL */

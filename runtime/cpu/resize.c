@@ -16,7 +16,7 @@
 typedef struct resize_state {
     pare_resize r;
     int64_t *at[PARE_MAX_RANK]; /* nearest: (out) input positions */
-    pare_taps axis[PARE_MAX_RANK];
+    pare_resize_axis axis[PARE_MAX_RANK];
     size_t half; /* doubles in each of the two buffers */
 } resize_state;
 
@@ -124,7 +124,7 @@ static pare_status smooth_prepare(pare_prep *p)
 }
 
 /* x (outer, in, inner) to y (outer, out, inner). */
-static void smooth_axis(double *y, const double *x, const pare_taps *t, int64_t outer, int64_t in,
+static void smooth_axis(double *y, const double *x, const pare_resize_axis *t, int64_t outer, int64_t in,
                         int64_t out, int64_t inner, double extrapolation, int threads)
 {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)

@@ -52,13 +52,13 @@ static bool smooth_can(const pare_prep *p)
 }
 
 /* Bytes of an axis' lists: weights, first positions, marks. */
-static size_t taps_bytes(const pare_taps *t, int64_t out)
+static size_t taps_bytes(const pare_resize_axis *t, int64_t out)
 {
     return ((size_t)out * (size_t)t->count + (size_t)out + ((size_t)out + 7) / 8) * 8;
 }
 
 /* Writes an axis' lists at offset of what will be the device's table, there to be found at base. */
-static void taps_pack(char *table, const char *base, const pare_taps *t, int64_t out,
+static void taps_pack(char *table, const char *base, const pare_resize_axis *t, int64_t out,
                       pare_cuda_taps *to)
 {
     size_t n = (size_t)out, weights = n * (size_t)t->count * sizeof *t->weight;
@@ -73,7 +73,7 @@ static void taps_pack(char *table, const char *base, const pare_taps *t, int64_t
 
 static pare_status tables_make(pare_prep *p, const pare_resize *r, smooth *s)
 {
-    pare_taps taps[PARE_MAX_RANK] = {0};
+    pare_resize_axis taps[PARE_MAX_RANK] = {0};
     size_t bytes = 8, at = 0;
     for (int a = 0; a < r->rank; a++) {
         PARE_TRY(pare_resize_taps(p->node, r, a, p->arena, &taps[a]));

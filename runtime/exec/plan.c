@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/plan.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -79,7 +80,7 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
                             .kernel = s->kernel->name,
                             .output = y ? y->name : "",
                             .dtype = y ? y->dtype : PARE_NOTYPE,
-                            .macs = pare_step_macs(s->node)};
+                            .macs = fmax(0, pare_node_macs(s->node))};
     if (y) out->shape = y->shape;
     for (int k = 0; k < s->in_count; k++)
         if (s->in[k].root >= 0) out->bytes_in += pare_view_bytes(&s->in[k].view);

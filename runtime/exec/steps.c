@@ -361,16 +361,3 @@ pare_status pare_steps_make(pare_plan *plan)
     pare_free(m.known);
     return st;
 }
-
-double pare_step_macs(const pare_node *node)
-{
-    const pare_op *op = pare_op_of(node);
-    pare_weighted w;
-    if (!op || op->quant.kind != PARE_QUANT_WEIGHTED || op->quant.weighted(node, &w) != PARE_OK)
-        return 0;
-    const pare_shape *weight = &node->in[w.w]->shape, *x = &node->in[w.x]->shape;
-    double out = (double)pare_shape_count(&node->out[0]->shape);
-    if (!node->in[w.w]->data) return x->rank > 0 ? out * (double)x->dim[x->rank - 1] : 0;
-    int64_t channels = w.axis < weight->rank ? weight->dim[w.axis] : 0;
-    return channels > 0 ? out * (double)pare_shape_count(weight) / (double)channels : 0;
-}

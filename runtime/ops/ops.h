@@ -107,6 +107,10 @@ extern const pare_op pare_ops[PARE_OP_COUNT];
 const pare_op *pare_op_find(const char *domain, const char *op_type);
 const pare_op *pare_op_of(const pare_node *node);
 
+/* Multiply-adds of a node: of convolutions, matrix products and attention, quantized and fused ones
+   among them; 0 of all others, -1 where a shape is unknown. */
+double pare_node_macs(const pare_node *node);
+
 /* What quantization does with a node: its row's, NULL and NONE where there is no row (or node). */
 const pare_quant_role *pare_quant_role_of(const pare_node *node);
 pare_quant_kind pare_quant_kind_of(const pare_node *node);

@@ -182,7 +182,7 @@ static double cubic(double x, double a)
 }
 
 /* The weights of output o; their sum is 1. */
-static void tap_weights(const pare_resize *r, int axis, int64_t o, pare_taps *t)
+static void tap_weights(const pare_resize *r, int axis, int64_t o, pare_resize_axis *t)
 {
     float x = pare_resize_coordinate(r, axis, o);
     double shrink = r->antialias && r->scale[axis] < 1 ? (double)r->scale[axis] : 1, sum = 0;
@@ -207,7 +207,7 @@ static void tap_weights(const pare_resize *r, int axis, int64_t o, pare_taps *t)
 }
 
 pare_status pare_resize_taps(const pare_node *node, const pare_resize *r, int axis,
-                             pare_arena *arena, pare_taps *t)
+                             pare_arena *arena, pare_resize_axis *t)
 {
     bool same = r->in[axis] == r->out[axis] && r->scale[axis] == 1 && r->start[axis] == 0 &&
                 r->end[axis] == 1;

@@ -47,14 +47,14 @@ PARE_NODISCARD pare_status pare_resize_positions(const pare_resize *r, pare_aren
                                                  int64_t **at);
 
 /* What an axis' outputs are weighted sums of; lists in the arena. */
-typedef struct pare_taps {
+typedef struct pare_resize_axis {
     int64_t *first; /* (out) may be negative: positions are clamped */
     double *weight; /* (out, count) */
     bool *outside;  /* (out) tf_crop_and_resize: the value is extrapolated */
     int count;      /* 0: the axis stays as it is */
-} pare_taps;
+} pare_resize_axis;
 
 PARE_NODISCARD pare_status pare_resize_taps(const pare_node *node, const pare_resize *r, int axis,
-                                            pare_arena *arena, pare_taps *out);
+                                            pare_arena *arena, pare_resize_axis *out);
 
 #endif

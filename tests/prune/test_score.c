@@ -116,11 +116,11 @@ static void bn_without(void **state)
 }
 
 /* 3 * 4 + 3 * 4 multiply-adds; each channel makes and feeds 8. */
-static void expect_reached(const pare_target *want, double reached, const bool *removed)
+static void expect_reached(const pare_prune_target *want, double reached, const bool *removed)
 {
     net n;
     double score[3], got;
-    pare_target target = *want;
+    pare_prune_target target = *want;
     target.cost = pare_target_macs;
     open_net(&n, true);
     assert_int_equal(pare_score_from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_L1, 0), PARE_OK);
@@ -133,10 +133,10 @@ static void expect_reached(const pare_target *want, double reached, const bool *
 static void reaches(void **state)
 {
     (void)state;
-    expect_reached(&(pare_target){.goal = 24, .round = 1}, 24, (bool[]){false, false, false});
-    expect_reached(&(pare_target){.goal = 16, .round = 1}, 16, (bool[]){false, false, true});
-    expect_reached(&(pare_target){.goal = 15.9, .round = 1}, 8, (bool[]){false, true, true});
-    expect_reached(&(pare_target){.goal = 15.9, .round = 1, .per_layer = true}, 8,
+    expect_reached(&(pare_prune_target){.goal = 24, .round = 1}, 24, (bool[]){false, false, false});
+    expect_reached(&(pare_prune_target){.goal = 16, .round = 1}, 16, (bool[]){false, false, true});
+    expect_reached(&(pare_prune_target){.goal = 15.9, .round = 1}, 8, (bool[]){false, true, true});
+    expect_reached(&(pare_prune_target){.goal = 15.9, .round = 1, .per_layer = true}, 8,
                    (bool[]){false, true, true});
 }
 
@@ -144,11 +144,11 @@ static void reaches(void **state)
 static void stops(void **state)
 {
     (void)state;
-    expect_reached(&(pare_target){.goal = 1, .round = 1}, 8, (bool[]){false, true, true});
-    expect_reached(&(pare_target){.goal = 1, .round = 1, .floor = 2}, 16,
+    expect_reached(&(pare_prune_target){.goal = 1, .round = 1}, 8, (bool[]){false, true, true});
+    expect_reached(&(pare_prune_target){.goal = 1, .round = 1, .floor = 2}, 16,
                    (bool[]){false, false, true});
-    expect_reached(&(pare_target){.goal = 1, .round = 2}, 16, (bool[]){false, false, true});
-    expect_reached(&(pare_target){.goal = 1, .round = 1, .keep_at_least = 0.5}, 16,
+    expect_reached(&(pare_prune_target){.goal = 1, .round = 2}, 16, (bool[]){false, false, true});
+    expect_reached(&(pare_prune_target){.goal = 1, .round = 1, .keep_at_least = 0.5}, 16,
                    (bool[]){false, false, true});
 }
 
@@ -175,7 +175,7 @@ static void even_parts(void **state)
     assert_int_equal(pare_removal_new(&g.ctx, &removal, groups), PARE_OK);
     assert_int_equal(groups->component_count, 8);
     assert_int_equal(pare_score_from_weights(&g.ctx, score, groups, PARE_SCORE_L1, 0), PARE_OK);
-    pare_target target = {.cost = pare_target_macs, .goal = 6, .round = 1};
+    pare_prune_target target = {.cost = pare_target_macs, .goal = 6, .round = 1};
     assert_int_equal(pare_target_reach(&g.ctx, removal, score, &target, &reached), PARE_OK);
     assert_true(reached == 6); /* 2 + 2 + 2 of 4 + 8 + 4 */
     assert_int_equal(pare_removal_check(&g.ctx, removal), PARE_OK);

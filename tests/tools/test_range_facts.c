@@ -27,12 +27,12 @@ static void bins_are_equal_parts(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_picture picture;
+    pare_range_plot picture;
     const pare_range range = {.low = -4, .high = 4};
     double sum = 0;
     pare_histogram *h = histogram_of(&ctx, values, 7);
-    pare_picture_make(&picture, h, &range, true);
-    for (int i = 0; i < PARE_PICTURE_BINS; i++) sum += picture.count[i];
+    pare_range_plot_make(&picture, h, &range, true);
+    for (int i = 0; i < PARE_RANGE_PLOT_BINS; i++) sum += picture.count[i];
     assert_true(sum == 6);
     assert_true(picture.count[0] == 1 && picture.count[36] == 2 && picture.count[45] == 1);
     assert_true(picture.count[54] == 1 && picture.count[63] == 1);
@@ -45,13 +45,13 @@ static void clipping_costs(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_picture picture;
+    pare_range_plot picture;
     pare_range range = {.low = -2, .high = 2};
     pare_histogram *h = histogram_of(&ctx, values, 7);
-    pare_picture_make(&picture, h, &range, true);
+    pare_range_plot_make(&picture, h, &range, true);
     assert_true(fabs(picture.sqnr_db - 7.78) < 0.02);
     range = (pare_range){.low = 0, .high = 3};
-    pare_picture_make(&picture, h, &range, false);
+    pare_range_plot_make(&picture, h, &range, false);
     assert_true(fabs(picture.sqnr_db - 2.73) < 0.02);
     pare_histogram_free(h);
 }
@@ -60,15 +60,15 @@ static void nothing_has_no_error(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_picture picture;
+    pare_range_plot picture;
     const float zeros[2] = {0, 0}, none[1] = {NAN};
     const pare_range range = {0};
     pare_histogram *h = histogram_of(&ctx, zeros, 2);
-    pare_picture_make(&picture, h, &range, true);
+    pare_range_plot_make(&picture, h, &range, true);
     assert_true(isinf(picture.sqnr_db) && picture.count[0] == 2);
     pare_histogram_free(h);
     h = histogram_of(&ctx, none, 1);
-    pare_picture_make(&picture, h, &range, true);
+    pare_range_plot_make(&picture, h, &range, true);
     assert_true(isnan(picture.sqnr_db));
     pare_histogram_free(h);
 }

@@ -88,8 +88,8 @@ static void a_ratio_draws_both_at_the_same_time(void **state)
 static void an_sqnr_is_of_sums(void **state)
 {
     (void)state;
-    const pare_error_sums sums[] = {{.rr = 1, .dd = 0.01}, {.rr = 1, .dd = 0.0001}};
-    const pare_error_sums none[] = {{.rr = 1, .dd = 0.01}, {.rr = 1}};
+    const pare_error_stats sums[] = {{.rr = 1, .dd = 0.01}, {.rr = 1, .dd = 0.0001}};
+    const pare_error_stats none[] = {{.rr = 1, .dd = 0.01}, {.rr = 1}};
     pare_interval i;
     assert_int_equal(pare_resample_sqnr(&ctx, &i, sums, 2), PARE_OK);
     assert_true(fabs(i.low - 20) < 1e-9 && fabs(i.high - 40) < 1e-9);

@@ -206,7 +206,7 @@ static void errors_match_hand_values(void **state)
 {
     (void)state;
     const float r[] = {1, -2, 3.5f, 0.25f, NAN}, x[] = {1.1f, -1.9f, 3.25f, 0.5f, 1};
-    pare_error_sums sums = {0}, same = {0};
+    pare_error_stats sums = {0}, same = {0};
     pare_error_add(&sums, r, x, 2);
     pare_error_add(&sums, r + 2, x + 2, 3);
     near(pare_error_sqnr(&sums), 20.769917841735, 1e-5);

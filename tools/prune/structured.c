@@ -187,7 +187,7 @@ static pare_status begin(pare_structured *s, double value)
     s->fitted = (pare_single_facts){0};
     s->before = s->removal->cost;
     s->frame = (double)s->bytes > s->before.bytes ? (double)s->bytes - s->before.bytes : 0;
-    s->target = (pare_target){.user = &s->frame,
+    s->target = (pare_prune_target){.user = &s->frame,
                               .per_layer = o->scope == 1,
                               .by_score = pare_structured_score(s) != PARE_SCORE_ACTIVATION,
                               .floor = o->min_channels,

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
+#include "runtime/ops/ops.h"
+
+static int64_t dim_of(const pare_value *v, int i)
+{
+    if (!v || v->shape.rank < 1) return -1;
+    int d = i < 0 ? i + v->shape.rank : i;
+    return d >= 0 && d < v->shape.rank ? v->shape.dim[d] : -1;
+}
+
+/* each for every element of `over`; -1 where one of them is unknown. */
+static double times(const pare_value *over, int64_t each)
+{
+    int64_t count = over ? pare_shape_count(&over->shape) : -1;
+    return count < 0 || each < 0 ? -1 : (double)count * (double)each;
+}
+
+/* Elements of w for one index of its first axis: W is (M, C / group, kernel...) and every output
+   element meets that many; of ConvTranspose it is (C, M / group, kernel...) and every input element
+   does. */
+static int64_t filter_size(const pare_value *w)
+{
+    int64_t all = w ? pare_shape_count(&w->shape) : -1, first = dim_of(w, 0);
+    return all >= 0 && first > 0 ? all / first : -1;
+}
+
+/* softmax(Q K^T) V: (B..., L, D) x (B..., S, D) gives B L S, each of D; with (B..., S, E) B L E, each
+   of S. */
+static double attention_macs(const pare_node *node)
+{
+    const pare_value *q = pare_node_in(node, 0), *k = pare_node_in(node, 1);
+    int64_t keys = dim_of(k, -2);
+    double scores = times(q, keys), sums = times(node->out[0], keys);
+    return scores < 0 || sums < 0 ? -1 : scores + sums;
+}
+
+double pare_node_macs(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    if (!op) return 0;
+    const pare_value *a = pare_node_in(node, 0), *y = node->out_count ? node->out[0] : NULL;
+    switch (op - pare_ops) {
+    case PARE_OP_Conv:
+    case PARE_OP_ConvInteger:
+    case PARE_OP_FusedConv: return times(y, filter_size(pare_node_in(node, 1)));
+    case PARE_OP_QLinearConv: return times(y, filter_size(pare_node_in(node, 3)));
+    case PARE_OP_ConvTranspose: return times(a, filter_size(pare_node_in(node, 1)));
+    case PARE_OP_Gemm:
+    case PARE_OP_FusedMatMul: return times(y, dim_of(a, pare_node_int(node, "transA", 0) ? -2 : -1));
+    case PARE_OP_MatMul:
+    case PARE_OP_MatMulInteger:
+    case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));
+    case PARE_OP_Attention: return attention_macs(node);
+    default: return 0;
+    }
+}
