@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples are independent, so each thread runs its part of a batch by one-thread plans: no thread
-   waits for another within a network. Sums may change with the rows that a plan has, so a plan's
-   rows follow from the batch alone: outputs are the same with any number of threads. */
+/* Samples are independent, so a batch is cut into units of as many rows as the plan has, and a
+   replica pool runs one-thread plans side by side: no thread waits for another within a network.
+   Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
+   outputs are the same with any number of threads. */
 #include "tools/predict.h"
 
 #include "runtime/base/size.h"
-#include "tools/memory.h"
+#include "runtime/exec/batch.h"
 
-#include <pthread.h>
 #include <string.h>
 
-enum { SLICES = 16 }; /* of a batch on the CPU, a run of a plan each */
+enum { UNITS = 16 }; /* of a batch on the CPU, a run of the plan each */
 
 typedef struct output_rows {
     char *data;
@@ -22,32 +22,21 @@ typedef struct output_rows {
     const char *name;
 } output_rows;
 
-/* One thread's share of a batch. */
-typedef struct part {
-    pare_predictor *whole;
-    pare_ctx ctx;
-    pare_session *session;
-    pare_input_shape *shape; /* (inputs), batch axis set before each run */
-    output_rows *out;        /* (outputs), of this part's rows */
-    pare_runner *runner;     /* for `batch` rows */
-    pare_device *device;
-    void *const *inputs;
-    int first, take, batch; /* rows of the whole batch; rows at once */
-    pthread_t thread;
-    pare_status status;
-} part;
-
 struct pare_predictor {
     pare_ctx *ctx;
     const pare_model *model;
     const pare_data_input *input;
     const pare_data *data;
-    int input_count, output_count, fixed, part_count;
-    bool on_device;
+    int input_count, output_count, fixed, threads;
     pare_plan_options options;
-    int rows; /* of each plan, into which every batch is filled; 0: none yet */
-    part *part;
-    output_rows *out; /* of the whole batch */
+    pare_input_shape *shape; /* (inputs), batch axis set before a plan is made */
+    pare_plan *plan;
+    pare_replicas *pool;
+    int rows;         /* of the plan, into which every batch is filled */
+    output_rows *out; /* (outputs) of the whole batch */
+    /* of one call */
+    void *const *inputs;
+    int count;
 };
 
 int pare_model_fixed_batch(const pare_model *model)
@@ -85,18 +74,14 @@ static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
     return PARE_OK;
 }
 
-static pare_status open_part(pare_predictor *p, part *one, const pare_data *data,
-                             pare_device *device)
+static pare_status make_arrays(pare_predictor *p)
 {
-    one->whole = p;
-    one->device = device && device->samples ? device : NULL;
-    pare_ctx_child(&one->ctx, p->ctx);
-    one->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *one->shape);
-    one->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *one->out);
-    if (!one->shape || !one->out) return PARE_MEMORY;
+    p->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *p->shape);
+    p->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *p->out);
+    if (!p->shape || !p->out) return PARE_MEMORY;
     for (int i = 0; i < p->input_count; i++)
-        one->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(data, i)};
-    return pare_session_new(&one->ctx, &one->session, p->model, &p->options);
+        p->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(p->data, i)};
+    return PARE_OK;
 }
 
 pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
@@ -117,17 +102,10 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     pare_pixels pixels;
     for (int i = 0; device && device->samples && i < input_count; i++)
         (void)pare_data_take_pixels(data, i, &pixels);
-    p->on_device = device != NULL;
     p->options = *options;
     p->options.threads = 1;
-    p->part_count = device ? 1 : options->threads > 0 ? options->threads : pare_cpu_cores();
-    p->part = pare_alloc(ctx, (size_t)p->part_count, sizeof *p->part);
-    p->out = pare_alloc(ctx, (size_t)p->output_count, sizeof *p->out);
-    pare_status st = p->part && p->out ? PARE_OK : PARE_MEMORY;
-    for (int i = 0; st == PARE_OK && i < p->part_count; i++) {
-        st = open_part(p, &p->part[i], data, device);
-        if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", p->part[i].ctx.message);
-    }
+    p->threads = options->threads;
+    pare_status st = make_arrays(p);
     if (st == PARE_OK)
         *out = p;
     else
@@ -135,25 +113,24 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     return st;
 }
 
-static void free_rows(output_rows *out, int count)
+static void close_plan(pare_predictor *p)
 {
-    for (int i = 0; out && i < count; i++) {
-        pare_free(out[i].data);
-        pare_free(out[i].f32);
-    }
-    pare_free(out);
+    pare_replicas_free(p->pool);
+    pare_plan_free(p->plan);
+    p->pool = NULL;
+    p->plan = NULL;
 }
 
 void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
-    for (int i = 0; p->part && i < p->part_count; i++) {
-        if (p->part[i].session) pare_session_free(p->part[i].session);
-        free_rows(p->part[i].out, p->output_count);
-        pare_free(p->part[i].shape);
+    close_plan(p);
+    for (int i = 0; p->out && i < p->output_count; i++) {
+        pare_free(p->out[i].data);
+        pare_free(p->out[i].f32);
     }
-    pare_free(p->part);
-    free_rows(p->out, p->output_count);
+    pare_free(p->out);
+    pare_free(p->shape);
     pare_free(p);
 }
 
@@ -178,34 +155,126 @@ static void convert_pixels(void *to, pare_dtype type, const uint8_t *raw, const 
 }
 
 /* The number of input i among those of the plan; those it has where nobody reads it. */
-static int place_of(const pare_predictor *p, const pare_plan *plan, int i)
+static int place_of(const pare_predictor *p, int i)
 {
     int at = 0;
-    while (at < pare_plan_input_count(plan) &&
-           strcmp(pare_plan_input(plan, at)->name, p->input[i].name) != 0)
+    while (at < pare_plan_input_count(p->plan) &&
+           strcmp(pare_plan_input(p->plan, at)->name, p->input[i].name) != 0)
         at++;
     return at;
 }
 
-/* Gives the runner rows [first, first + take) of an input; rows up to the runner's batch repeat the
-   last one. */
-static pare_status feed(part *one, pare_runner *runner, int i, const void *rows, int first,
-                        int take)
+/* --- the plan --- */
+
+/* Stored pixels become floats on the device. */
+static pare_status take_pixels(const pare_predictor *p, pare_runner *runner)
 {
-    const pare_plan *plan = pare_runner_plan(runner);
-    const pare_predictor *p = one->whole;
-    int at = place_of(p, plan, i);
-    if (at == pare_plan_input_count(plan)) return PARE_OK;
-    pare_view view = pare_runner_input(runner, at);
+    pare_pixels pixels;
+    for (int i = 0; i < p->input_count; i++) {
+        int at = place_of(p, i);
+        if (at < pare_plan_input_count(p->plan) && pare_data_has_pixels(p->data, i, &pixels))
+            PARE_TRY(pare_runner_take_pixels(runner, at, &pixels));
+    }
+    return PARE_OK;
+}
+
+static pare_status open_plan(pare_predictor *p)
+{
+    const pare_device *device = p->options.device;
+    for (int i = 0; i < p->input_count; i++)
+        if (p->shape[i].shape.rank) p->shape[i].shape.dim[0] = p->rows;
+    PARE_TRY(pare_plan_new(p->ctx, &p->plan, p->model, p->shape, p->input_count, &p->options));
+    PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan,
+                               &(pare_replicas_options){.threads = p->threads}));
+    return device && device->samples ? take_pixels(p, pare_replicas_at(p->pool, 0)->runner)
+                                     : PARE_OK;
+}
+
+/* The rows of a plan for batches of `count`. */
+static int rows_of_plan(const pare_predictor *p, int count)
+{
+    if (p->fixed) return p->fixed;
+    return p->options.device ? count : (count + UNITS - 1) / UNITS;
+}
+
+/* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no
+   second copy of the weights. On a device it is made for half the rows, again and again, where its
+   memory does not hold them. */
+static pare_status find_plan(pare_predictor *p, int count)
+{
+    if (p->pool) return PARE_OK;
+    const int wanted = rows_of_plan(p, count);
+    p->rows = wanted;
+    pare_status st = open_plan(p);
+    while (st == PARE_MEMORY && p->options.device && !p->fixed && p->rows > 1) {
+        pare_ctx_clear(p->ctx);
+        close_plan(p); /* and what it holds on the device */
+        p->rows = (p->rows + 1) / 2;
+        st = open_plan(p);
+    }
+    if (st != PARE_OK) {
+        close_plan(p);
+        return st;
+    }
+    if (p->rows < wanted)
+        pare_log(p->ctx, PARE_LOG_WARNING,
+                 "%s: the device's memory does not hold %d samples at once; %d are run at a time",
+                 p->model->path, wanted, p->rows);
+    return PARE_OK;
+}
+
+static int units_of(const pare_predictor *p, int count) { return (count + p->rows - 1) / p->rows; }
+
+/* What the runs of a batch touch: activations and inputs of as many replicas as work, and the
+   outputs of all rows. */
+static size_t batch_bytes(const pare_predictor *p, int count)
+{
+    const int units = units_of(p, count), threads = pare_replicas_threads(p->pool);
+    size_t each = pare_plan_activation_bytes(p->plan), kept = 0, bytes;
+    for (int i = 0; i < pare_plan_input_count(p->plan); i++) {
+        const pare_value *v = pare_plan_input(p->plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) each += bytes;
+    }
+    for (int i = 0; i < pare_plan_output_count(p->plan); i++) {
+        const pare_value *v = pare_plan_output(p->plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += bytes;
+    }
+    return (size_t)(units < threads ? units : threads) * each + kept * (size_t)units;
+}
+
+pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
+{
+    if (count > all) count = all;
+    PARE_TRY(find_plan(p, (int)count));
+    *to_come = batch_bytes(p, (int)count);
+    return PARE_OK;
+}
+
+/* --- a unit --- */
+
+/* Rows of the batch in a unit; the last one may be shorter. */
+static int rows_of_unit(const pare_predictor *p, int64_t unit)
+{
+    const int64_t left = p->count - unit * p->rows;
+    return (int)(left < p->rows ? left : p->rows);
+}
+
+/* Gives the runner a unit's rows of an input; rows up to the plan's repeat the last one. */
+static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, int64_t unit)
+{
+    int at = place_of(p, i), take = rows_of_unit(p, unit);
+    if (at == pare_plan_input_count(p->plan)) return PARE_OK;
+    pare_view view = pare_runner_input(replica->runner, at);
     pare_pixels pixels;
     bool raw = pare_data_has_pixels(p->data, i, &pixels);
     pare_dtype from = raw ? PARE_u8 : p->input[i].dtype;
     int64_t batch = view.rank ? view.dim[0] : 1, row = pare_view_count(&view) / (batch ? batch : 1);
     size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
-    const char *source = (const char *)rows + (size_t)first * bytes;
+    const char *source = (const char *)p->inputs[i] + (size_t)(unit * p->rows) * bytes;
     if (from != view.dtype && !(pare_type(from)->to_f32 && pare_type(view.dtype)->from_f32_ref))
-        return PARE_FAIL(&one->ctx, INPUT, "%s: input '%s' is %s, the data are %s", p->model->path,
-                         p->input[i].name, pare_type(view.dtype)->name, pare_type(from)->name);
+        return PARE_FAIL(&replica->ctx, INPUT, "%s: input '%s' is %s, the data are %s",
+                         p->model->path, p->input[i].name, pare_type(view.dtype)->name,
+                         pare_type(from)->name);
     size_t wide = (size_t)pare_type(view.dtype)->bits / 8 * (size_t)row;
     for (int r = 0; r < batch; r++) {
         const char *from_row = source + (size_t)(r < take ? r : take - 1) * bytes;
@@ -220,227 +289,83 @@ static pare_status feed(part *one, pare_runner *runner, int i, const void *rows,
     return PARE_OK;
 }
 
-/* Room for count rows, of which the first `kept` stay. */
-static pare_status make_room(pare_ctx *ctx, const char *path, output_rows *out, int kept, int count)
+static pare_status load(void *user, int64_t unit, pare_replica *replica)
+{
+    const pare_predictor *p = user;
+    for (int i = 0; i < p->input_count; i++) PARE_TRY(feed(p, replica, i, unit));
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int64_t unit, pare_replica *replica)
+{
+    const pare_predictor *p = user;
+    for (int i = 0; i < p->output_count; i++) {
+        const output_rows *out = &p->out[i];
+        size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
+        memcpy(out->data + (size_t)(unit * p->rows) * row,
+               pare_runner_output(replica->runner, i).data, (size_t)rows_of_unit(p, unit) * row);
+    }
+    return PARE_OK;
+}
+
+/* --- outputs --- */
+
+/* Room for count rows. */
+static pare_status make_room(const pare_predictor *p, output_rows *out, int count)
 {
     size_t need, bytes, wide = (size_t)pare_type(out->dtype)->bits / 8;
     if (!wide || !pare_mul_size((size_t)out->size, (size_t)count, &need) ||
         !pare_mul_size(need, wide, &bytes))
-        return PARE_FAIL(ctx, UNSUPPORTED,
+        return PARE_FAIL(p->ctx, UNSUPPORTED,
                          "%s: output '%s' is %s of %lld elements per sample, which "
                          "cannot be collected",
-                         path, out->name, pare_type(out->dtype)->name, (long long)out->size);
+                         p->model->path, out->name, pare_type(out->dtype)->name,
+                         (long long)out->size);
     if (need <= out->capacity) return PARE_OK;
-    char *more = pare_alloc(ctx, need, wide);
-    if (!more) return PARE_MEMORY;
-    if (kept) memcpy(more, out->data, (size_t)kept * (size_t)out->size * wide);
     pare_free(out->data);
-    out->data = more;
+    pare_free(out->f32);
+    out->capacity = 0;
+    out->f32 = NULL;
+    out->data = pare_alloc(p->ctx, need, wide);
+    if (!out->data) return PARE_MEMORY;
+    if (out->dtype != PARE_f32 && pare_type(out->dtype)->to_f32) {
+        out->f32 = pare_alloc(p->ctx, need, sizeof *out->f32);
+        if (!out->f32) return PARE_MEMORY;
+    }
     out->capacity = need;
     return PARE_OK;
 }
 
-/* Keeps the first `take` rows of output i behind the `done` rows this part has. */
-static pare_status collect(part *one, const pare_runner *runner, int i, int batch, int done,
-                           int take)
+static pare_status open_output(const pare_predictor *p, int i)
 {
-    pare_view view = pare_runner_output(runner, i);
-    const pare_predictor *p = one->whole;
-    output_rows *out = &one->out[i];
+    const pare_view view = pare_runner_output(pare_replicas_at(p->pool, 0)->runner, i);
+    output_rows *out = &p->out[i];
     out->name = p->model->graph->out.item[i]->name;
-    if (!view.rank || view.dim[0] != batch)
-        return PARE_FAIL(&one->ctx, INPUT,
+    if (!view.rank || view.dim[0] != p->rows)
+        return PARE_FAIL(p->ctx, INPUT,
                          "%s: output '%s' has %lld rows for %d samples; models without "
                          "one row per sample cannot be run on a data set",
                          p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL,
-                         batch);
-    out->size = pare_view_count(&view) / batch;
+                         p->rows);
+    out->size = pare_view_count(&view) / p->rows;
     out->dtype = view.dtype;
     out->shape.rank = view.rank - 1;
     for (int d = 1; d < view.rank; d++) out->shape.dim[d - 1] = view.dim[d];
-    PARE_TRY(make_room(&one->ctx, p->model->path, out, done, one->take));
-    size_t row = (size_t)out->size * (size_t)pare_type(view.dtype)->bits / 8;
-    memcpy(out->data + (size_t)done * row, view.data, (size_t)take * row);
-    return PARE_OK;
-}
-
-static pare_status run_part(part *one)
-{
-    const pare_predictor *p = one->whole;
-    for (int done = 0; done < one->take; done += one->batch) {
-        int take = one->take - done < one->batch ? one->take - done : one->batch;
-        PARE_TRY(pare_ctx_poll(&one->ctx));
-        for (int i = 0; i < p->input_count; i++)
-            PARE_TRY(feed(one, one->runner, i, one->inputs[i], one->first + done, take));
-        PARE_TRY(pare_runner_run(one->runner));
-        for (int i = 0; i < p->output_count; i++)
-            PARE_TRY(collect(one, one->runner, i, one->batch, done, take));
-    }
-    return PARE_OK;
-}
-
-/* Stored pixels become floats on the device. */
-static pare_status pixels_take(const pare_predictor *p, part *one)
-{
-    const pare_plan *plan = pare_runner_plan(one->runner);
-    pare_pixels pixels;
-    for (int i = 0; i < p->input_count; i++) {
-        int at = place_of(p, plan, i);
-        if (at == pare_plan_input_count(plan) || !pare_data_has_pixels(p->data, i, &pixels))
-            continue;
-        if (pare_runner_input(one->runner, at).dtype == PARE_f32) /* not yet */
-            PARE_TRY(pare_runner_take_pixels(one->runner, at, &pixels));
-    }
-    return PARE_OK;
-}
-
-static pare_status runner_of(pare_predictor *p, part *one)
-{
-    for (int i = 0; i < p->input_count; i++)
-        if (one->shape[i].shape.rank) one->shape[i].shape.dim[0] = one->batch;
-    PARE_TRY(pare_session_runner(one->session, &one->runner, one->shape, p->input_count));
-    return one->device ? pixels_take(p, one) : PARE_OK;
-}
-
-/* Forgets the plans, and with them what they hold on the device. */
-static pare_status session_renew(pare_predictor *p, part *one)
-{
-    pare_ctx_clear(&one->ctx);
-    pare_session_free(one->session);
-    one->session = NULL;
-    return pare_session_new(&one->ctx, &one->session, p->model, &p->options);
-}
-
-/* The rows of plans for batches of `count`. */
-static int rows_of_plan(const pare_predictor *p, int count)
-{
-    if (p->fixed) return p->fixed;
-    return p->on_device ? count : (count + SLICES - 1) / SLICES;
-}
-
-/* The runner for this part's rows. Plans are made on one thread: they share the model. One plan
-   serves all batches, so that a shorter last one needs no second copy of the weights. On a device
-   it is made for half the rows, again and again, where its memory does not hold them. */
-static pare_status find_runner(pare_predictor *p, part *one)
-{
-    const int wanted = p->rows;
-    one->batch = wanted;
-    pare_status st = runner_of(p, one);
-    while (st == PARE_MEMORY && p->on_device && !p->fixed && one->batch > 1) {
-        one->batch = (one->batch + 1) / 2;
-        st = session_renew(p, one);
-        if (st == PARE_OK) st = runner_of(p, one);
-    }
-    if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", one->ctx.message);
-    p->rows = one->batch;
-    if (one->batch < wanted)
-        pare_log(p->ctx, PARE_LOG_WARNING,
-                 "%s: the device's memory does not hold %d samples at once; %d are run at a time",
-                 p->model->path, wanted, one->batch);
-    return PARE_OK;
-}
-
-static void *work(void *user)
-{
-    part *one = user;
-    one->status = run_part(one);
-    return NULL;
-}
-
-/* Puts the parts' rows one behind the other. */
-static pare_status join_rows(pare_predictor *p, int i, int parts, int count)
-{
-    output_rows *out = &p->out[i];
-    const output_rows *like = &p->part[0].out[i];
-    size_t row = (size_t)like->size * (size_t)pare_type(like->dtype)->bits / 8,
-           before = out->capacity;
-    out->name = like->name;
-    out->dtype = like->dtype;
-    out->size = like->size;
-    out->shape = like->shape;
-    PARE_TRY(make_room(p->ctx, p->model->path, out, 0, count));
-    for (int k = 0; k < parts; k++)
-        memcpy(out->data + (size_t)p->part[k].first * row, p->part[k].out[i].data,
-               (size_t)p->part[k].take * row);
-    if (out->dtype == PARE_f32 || !pare_type(out->dtype)->to_f32) return PARE_OK;
-    if (out->capacity > before) {
-        pare_free(out->f32);
-        out->f32 = pare_alloc(p->ctx, out->capacity, sizeof *out->f32);
-        if (!out->f32) return PARE_MEMORY;
-    }
-    convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
-    return PARE_OK;
-}
-
-/* Runs the parts, the first one on this thread; the first failure is the predictor's. */
-static pare_status run_parts(pare_predictor *p, int parts)
-{
-    pare_status st = PARE_OK;
-    int started = 1;
-    while (started < parts &&
-           !pthread_create(&p->part[started].thread, NULL, work, &p->part[started]))
-        started++;
-    for (int k = started; k < parts; k++) work(&p->part[k]); /* no more threads to be had */
-    work(&p->part[0]);
-    for (int k = 1; k < started; k++) pthread_join(p->part[k].thread, NULL);
-    for (int k = 0; st == PARE_OK && k < parts; k++) {
-        st = p->part[k].status;
-        if (st != PARE_OK) (void)pare_fail(p->ctx, st, "%s", p->part[k].ctx.message);
-    }
-    return st;
-}
-
-/* Cuts count samples into parts, each with its runner. */
-static pare_status cut(pare_predictor *p, int count, int *out)
-{
-    if (!p->rows) p->rows = rows_of_plan(p, count);
-    int unit = p->rows, units = (count + unit - 1) / unit;
-    int parts = units < p->part_count ? units : p->part_count;
-    for (int k = 0, first = 0; k < parts; k++) {
-        int last = (int)((int64_t)units * (k + 1) / parts) * unit;
-        p->part[k].first = first;
-        p->part[k].take = (last < count ? last : count) - first;
-        first = last;
-        PARE_TRY(find_runner(p, &p->part[k]));
-    }
-    *out = parts;
-    return PARE_OK;
-}
-
-/* What a run of this part touches: activations, inputs, and the outputs of all its rows kept twice.
- */
-static size_t part_bytes(const part *one)
-{
-    const pare_plan *plan = pare_runner_plan(one->runner);
-    size_t all = pare_plan_activation_bytes(plan), kept = 0, bytes;
-    for (int i = 0; i < pare_plan_input_count(plan); i++) {
-        const pare_value *v = pare_plan_input(plan, i);
-        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) all += bytes;
-    }
-    for (int i = 0; i < pare_plan_output_count(plan); i++) {
-        const pare_value *v = pare_plan_output(plan, i);
-        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += 2 * bytes;
-    }
-    return all + kept / (size_t)one->batch * (size_t)one->take;
-}
-
-pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
-{
-    int parts;
-    if (count > all) count = all;
-    PARE_TRY(cut(p, (int)count, &parts));
-    *to_come = 0;
-    for (int k = 0; k < parts; k++) *to_come += part_bytes(&p->part[k]);
-    return PARE_OK;
+    return make_room(p, out, p->count);
 }
 
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
-    int parts;
-    PARE_TRY(cut(p, count, &parts));
-    for (int k = 0; k < parts; k++) p->part[k].inputs = inputs;
-    PARE_TRY(run_parts(p, parts));
-    for (int i = 0; i < p->output_count; i++) PARE_TRY(join_rows(p, i, parts, count));
+    const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = p};
+    PARE_TRY(find_plan(p, count));
+    p->inputs = inputs;
+    p->count = count;
+    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, i));
+    PARE_TRY(pare_replicas_run(p->pool, 0, units_of(p, count), &work));
+    for (int i = 0; i < p->output_count; i++)
+        if (p->out[i].f32)
+            convert(p->out[i].f32, PARE_f32, p->out[i].data, p->out[i].dtype,
+                    count * p->out[i].size);
     return PARE_OK;
 }
 

@@ -1,53 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Each stream is a replica, and a window of measuring one item for each. */
 #include "tools/streams.h"
 
 #include <pthread.h>
 #include <string.h>
 
 typedef struct stream {
-    pare_streams *all;
-    pare_ctx ctx; /* its thread's */
-    pare_runner *runner;
     pare_times times;
     pare_windows windows;
-    pthread_t thread;
-    pare_status status;
 } stream;
 
 struct pare_streams {
     pare_ctx *ctx;
+    pare_replicas *pool;
     const pare_measure_options *options;
     stream *stream;
     int count;
     pthread_mutex_t lock;
     pthread_cond_t warm;
-    int waiting; /* streams that are warm, or that will never be */
+    int waiting; /* streams that are warm */
+    bool failed; /* a stream that will never be */
 };
 
 pare_status pare_streams_new(pare_ctx *ctx, pare_streams **out, const pare_plan *plan, int count)
 {
+    const pare_replicas_options options = {
+        .threads = count, .items = count, .each = true, .concurrent = true};
     pare_streams *s = pare_alloc(ctx, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     s->ctx = ctx;
-    s->stream = pare_alloc(ctx, (size_t)count, sizeof *s->stream);
-    if (!s->stream) {
-        pare_free(s);
-        return PARE_MEMORY;
-    }
+    s->count = count;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->warm, NULL);
-    pare_status st = PARE_OK;
-    for (int i = 0; st == PARE_OK && i < count; i++) {
-        stream *one = &s->stream[i];
-        one->all = s;
-        pare_ctx_child(&one->ctx, ctx);
-        s->count = i + 1;
-        st = pare_runner_new(&one->ctx, &one->runner, plan);
-        if (st == PARE_OK)
-            pare_measure_fill(one->runner);
-        else
-            (void)pare_fail(ctx, st, "%s", one->ctx.message);
-    }
+    s->stream = pare_alloc(ctx, (size_t)count, sizeof *s->stream);
+    pare_status st = s->stream ? pare_replicas_new(ctx, &s->pool, plan, &options) : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < count; i++) pare_measure_fill(pare_streams_runner(s, i));
     if (st == PARE_OK)
         *out = s;
     else
@@ -58,10 +45,9 @@ pare_status pare_streams_new(pare_ctx *ctx, pare_streams **out, const pare_plan 
 void pare_streams_free(pare_streams *streams)
 {
     if (!streams) return;
-    for (int i = 0; i < streams->count; i++) {
-        pare_runner_free(streams->stream[i].runner);
+    pare_replicas_free(streams->pool);
+    for (int i = 0; streams->stream && i < streams->count; i++)
         pare_times_free(&streams->stream[i].times);
-    }
     pthread_mutex_destroy(&streams->lock);
     pthread_cond_destroy(&streams->warm);
     pare_free(streams->stream);
@@ -72,65 +58,52 @@ int pare_streams_count(const pare_streams *streams) { return streams->count; }
 
 pare_runner *pare_streams_runner(const pare_streams *streams, int i)
 {
-    return streams->stream[i].runner;
+    return pare_replicas_at(streams->pool, i)->runner;
 }
 
 pare_status pare_streams_status(const pare_streams *streams, pare_status status)
 {
-    for (int i = 0; status != PARE_OK && i < streams->count; i++)
-        if (streams->stream[i].ctx.message[0])
-            (void)pare_fail(streams->ctx, status, "%s", streams->stream[i].ctx.message);
+    for (int i = 0; status != PARE_OK && i < streams->count; i++) {
+        const char *message = pare_replicas_at(streams->pool, i)->ctx.message;
+        if (message[0]) (void)pare_fail(streams->ctx, status, "%s", message);
+    }
     return status;
 }
 
 /* --- measuring --- */
 
-static void arrive(pare_streams *s, bool stay)
+/* Waits until all streams are warm; false where one failed. */
+static bool arrive(pare_streams *s, bool failed)
 {
     pthread_mutex_lock(&s->lock);
     s->waiting++;
+    s->failed = s->failed || failed;
     pthread_cond_broadcast(&s->warm);
-    while (stay && s->waiting < s->count) pthread_cond_wait(&s->warm, &s->lock);
+    while (!s->failed && s->waiting < s->count) pthread_cond_wait(&s->warm, &s->lock);
+    const bool all = !s->failed;
     pthread_mutex_unlock(&s->lock);
+    return all;
 }
 
-static pare_status measure_one(stream *one)
+static pare_status measure_one(void *user, int64_t item, pare_replica *replica)
 {
-    pare_status st = pare_measure_warm(&one->ctx, one->runner, one->all->options);
-    arrive(one->all, st == PARE_OK);
-    if (st != PARE_OK) return st;
-    return pare_measure_timed(&one->ctx, one->runner, one->all->options, &one->times);
-}
-
-static void *work(void *user)
-{
-    stream *one = user;
-    one->status = measure_one(one);
-    return NULL;
+    pare_streams *s = user;
+    pare_status st = pare_measure_warm(&replica->ctx, replica->runner, s->options);
+    if (!arrive(s, st != PARE_OK)) return st;
+    return pare_measure_timed(&replica->ctx, replica->runner, s->options, &s->stream[item].times);
 }
 
 /* Once through all streams, side by side. */
-static pare_status measure_window(pare_streams *streams, const pare_measure_options *options)
+static pare_status measure_window(pare_streams *s, const pare_measure_options *options)
 {
-    int started = 1;
-    pare_status st = PARE_OK;
-    streams->options = options;
-    streams->waiting = 0;
-    for (; started < streams->count; started++)
-        if (pthread_create(&streams->stream[started].thread, NULL, work,
-                           &streams->stream[started])) {
-            st = PARE_FAIL(streams->ctx, MEMORY, "thread %d of %d could not be started", started,
-                           streams->count);
-            break;
-        }
-    for (int i = started; i < streams->count; i++) arrive(streams, false);
-    streams->stream[0].status = measure_one(&streams->stream[0]); /* on this thread */
-    for (int i = 1; i < started; i++) pthread_join(streams->stream[i].thread, NULL);
-    for (int i = 0; st == PARE_OK && i < started; i++) st = streams->stream[i].status;
-    for (int i = 0; st == PARE_OK && i < streams->count; i++)
-        st =
-            pare_windows_note(streams->ctx, &streams->stream[i].windows, &streams->stream[i].times);
-    return pare_streams_status(streams, st);
+    const pare_batch_work work = {.run = measure_one, .user = s};
+    s->options = options;
+    s->waiting = 0;
+    s->failed = false;
+    PARE_TRY(pare_replicas_run(s->pool, 0, s->count, &work));
+    for (int i = 0; i < s->count; i++)
+        PARE_TRY(pare_windows_note(s->ctx, &s->stream[i].windows, &s->stream[i].times));
+    return PARE_OK;
 }
 
 static bool all_agree(const pare_streams *s)

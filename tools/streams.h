@@ -4,6 +4,7 @@
 #ifndef PARE_TOOLS_STREAMS_H
 #define PARE_TOOLS_STREAMS_H
 
+#include "runtime/exec/batch.h"
 #include "tools/measure.h"
 
 #ifdef __cplusplus

@@ -23,7 +23,8 @@ static pare_status replicas_fill(pare_replicas *r)
 {
     pare_device *device = r->plan->options.device;
     const int64_t items = r->options.items;
-    r->threads = device ? 1 : r->options.threads > 0 ? r->options.threads : pare_cpu_cores();
+    r->threads = r->options.threads > 0 ? r->options.threads : pare_cpu_cores();
+    if (device && !r->options.concurrent) r->threads = 1;
     if (items && items < r->threads) r->threads = (int)items;
     PARE_TRY(pare_phases_make(r));
     if (device && (r->options.share || r->phases > 1))

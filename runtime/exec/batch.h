@@ -27,13 +27,14 @@ typedef struct pare_replica {
 } pare_replica;
 
 typedef struct pare_replicas_options {
-    int threads;   /* at most so many items side by side; 0: all cores. One on a device. */
+    int threads;   /* at most so many items side by side; 0: all cores */
     int64_t items; /* most items of a run; 0: not known. There are no more threads than items. */
     bool each;     /* a replica for each item (item i runs on replica i), so that the outputs of all
                       are valid until the next run; else one for each thread */
     bool share;    /* on a device: all replicas work in one stream, pare_replicas_queue */
-    bool overlap;  /* on a device: two replicas in turn; while one computes, the inputs of the other
-                      are copied. On the CPU: nothing changes. */
+    bool concurrent; /* on a device: threads as on the CPU, each with a replica; else one thread */
+    bool overlap; /* on a device: two replicas in turn; while one computes, the inputs of the other
+                     are copied. On the CPU: nothing changes. */
 } pare_replicas_options;
 
 /* What is done with an item; each function may be NULL. A failure is noted in replica->ctx. */
