@@ -5,7 +5,8 @@
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/measure.h"
+#include "runtime/eval/eval.h"
+#include "tools/memory.h"
 #include "tools/range_facts.h"
 
 typedef struct calibrate_options {

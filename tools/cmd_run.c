@@ -5,7 +5,7 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/memory.h"
-#include "tools/predict.h"
+#include "runtime/eval/eval.h"
 #include "tools/progress.h"
 #include "tools/source.h"
 

@@ -2,7 +2,7 @@
 /* pare validate */
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/measure.h"
+#include "runtime/eval/eval.h"
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
 #include "tools/results.h"

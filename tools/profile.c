@@ -3,7 +3,7 @@
 
 #include "formats/json.h"
 #include "tools/commands.h"
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 #include "tools/trace.h"
 
 enum { RUNS = 21 };

@@ -7,7 +7,7 @@
 #define PARE_TOOLS_REFERENCE_H
 
 #include "tools/cache.h"
-#include "tools/predict.h"
+#include "runtime/eval/eval.h"
 #include "tools/source.h"
 
 #ifdef __cplusplus

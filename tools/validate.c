@@ -2,10 +2,11 @@
 #include "tools/validate.h"
 
 #include "formats/onnx.h"
-#include "tools/measure.h"
+#include "runtime/eval/eval.h"
+#include "tools/times.h"
 #include "tools/profile.h"
 #include "tools/report/report.h"
-#include "tools/resample.h"
+#include "runtime/eval/resample.h"
 
 #include <math.h>
 

@@ -5,10 +5,11 @@
 #define PARE_TOOLS_VALIDATE_H
 
 #include "tools/model_facts.h"
-#include "tools/predict.h"
+#include "runtime/eval/eval.h"
+#include "tools/times.h"
 #include "tools/reference.h"
 #include "tools/source.h"
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 
 #ifdef __cplusplus
 extern "C" {

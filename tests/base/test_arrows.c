@@ -24,17 +24,19 @@ static const struct arrow {
     {"runtime/exec",
      "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
      "formats"},
+    {"runtime/eval", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
+                     "runtime/exec formats"},
     {"formats", "runtime/base runtime/graph"},
     {"calib", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
               "runtime/exec formats"},
     {"quant", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-              "runtime/exec formats calib"},
+              "runtime/exec runtime/eval formats calib"},
     {"prune", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-              "runtime/exec formats calib"},
+              "runtime/exec runtime/eval formats calib"},
     {"distill", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-                "runtime/exec formats calib"},
+                "runtime/exec runtime/eval formats calib"},
     {"tools", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-              "runtime/exec formats calib quant prune distill"},
+              "runtime/exec runtime/eval formats calib quant prune distill"},
 };
 
 static bool names(const char *list, const char *word)

@@ -2,7 +2,7 @@
 /* One sentence for each model. */
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 
 #include <math.h>
 #include <string.h>

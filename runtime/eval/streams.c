@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each stream is a replica, and a window of measuring one item for each. */
-#include "tools/streams.h"
+#include "runtime/eval/eval.h"
+#include "runtime/exec/batch.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -142,12 +143,17 @@ pare_status pare_streams_measure(pare_streams *streams, const pare_measure_optio
     return PARE_OK;
 }
 
-/* --- facts --- */
+/* --- times --- */
 
-/* The k-th runs of all streams, then the next: roughly in order of time. */
-static pare_status merge(const pare_streams *s, pare_times *all)
+const pare_times *pare_streams_times_of(const pare_streams *s, int i)
+{
+    return &s->stream[i].times;
+}
+
+pare_status pare_streams_times(const pare_streams *s, pare_times *all)
 {
     size_t most = 0, at = 0;
+    *all = (pare_times){0};
     for (int i = 0; i < s->count; i++) {
         const pare_times *t = &s->stream[i].times;
         at += t->count;
@@ -163,36 +169,4 @@ static pare_status merge(const pare_streams *s, pare_times *all)
         for (int i = 0; i < s->count; i++)
             if (k < s->stream[i].times.count) all->ms[all->count++] = s->stream[i].times.ms[k];
     return PARE_OK;
-}
-
-/* What of one stream's facts is worth repeating for each. */
-static json_t *brief(json_t *facts)
-{
-    static const char *const keys[] = {"latency_ms", "runs", "throughput_per_s"};
-    if (!facts) return NULL;
-    json_t *json = json_object();
-    for (int i = 0; i < 3; i++) json_object_set(json, keys[i], json_object_get(facts, keys[i]));
-    json_decref(facts);
-    return json;
-}
-
-json_t *pare_streams_json(pare_streams *streams, double batch, const double *percentiles,
-                          int percentile_count)
-{
-    pare_times all = {0};
-    if (merge(streams, &all) != PARE_OK) return NULL;
-    json_t *json = pare_times_json(streams->ctx, &all, batch, percentiles, percentile_count);
-    pare_times_free(&all);
-    if (!json || streams->count == 1) return json;
-    json_t *list = json_array();
-    json_object_set_new(json, "streams", list);
-    for (int i = 0; i < streams->count; i++) {
-        json_t *one = brief(pare_times_json(streams->ctx, &streams->stream[i].times, batch,
-                                            percentiles, percentile_count));
-        if (json_array_append_new(list, one)) {
-            json_decref(json);
-            return NULL;
-        }
-    }
-    return json;
 }

@@ -1,15 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latency of one plan: warm-up, many runs, and whether the number can be trusted. */
-#ifndef PARE_TOOLS_MEASURE_H
-#define PARE_TOOLS_MEASURE_H
+/* Evaluation: what a model predicts, how long it takes, and what that is worth beside another. */
+#ifndef PARE_RUNTIME_EVAL_EVAL_H
+#define PARE_RUNTIME_EVAL_EVAL_H
 
+#include "formats/data.h"
+#include "runtime/eval/stats.h"
 #include "runtime/exec/exec.h"
-
-#include <jansson.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* --- prediction: a model over batches of samples, one row per sample, whatever batch and element
+   types the model was made for --- */
+
+typedef struct pare_predictor pare_predictor;
+
+/* inputs and data: what the batches hold (pare_source); the model must have the same input names.
+   model, inputs and data are borrowed. options of the plans: their device, how kernels are chosen,
+   and threads (0: all cores), of which each runs a part of the samples. On a device readers opened
+   afterwards give stored pixels, which become floats there. */
+PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out,
+                                              const pare_model *model, pare_data *data,
+                                              const pare_data_input *inputs, int input_count,
+                                              const pare_plan_options *options);
+void pare_predictor_free(pare_predictor *predictor);
+
+/* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
+   PARE_INPUT where an output has no row per sample. */
+PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, void *const *inputs, int count);
+
+/* Makes the plans for batches of `count` out of `all` samples before the first of them, and says
+   how many bytes their runs will touch beyond what is resident then. */
+PARE_NODISCARD pare_status pare_predictor_prepare(pare_predictor *predictor, int64_t count,
+                                                  int64_t all, size_t *to_come);
+
+/* Outputs of the last call, known after the first one. */
+typedef struct pare_rows {
+    const char *name;
+    pare_dtype dtype;
+    pare_shape shape; /* of one row, without the batch axis */
+    int64_t size;     /* elements of one row */
+    const void *data; /* (count, size) of dtype */
+    const float *f32; /* the same as f32; NULL for types without numbers */
+} pare_rows;
+int pare_predictor_output_count(const pare_predictor *predictor);
+pare_rows pare_predictor_rows(const pare_predictor *predictor, int i);
+
+/* The batch a model is made for: the first dim of its inputs, 0 where it takes any. */
+int pare_model_fixed_batch(const pare_model *model);
+
+/* --- latency of one plan: warm-up, many runs, and whether the number can be trusted --- */
 
 typedef struct pare_measure_options {
     double warm_up;     /* milliseconds */
@@ -30,6 +71,7 @@ typedef struct pare_times {
    there were as many windows as allowed (steady state by the variation of the last few: Georges,
    Buytaert, Eeckhout 2007, OOPSLA). What came before the windows that agree is then left out. */
 enum { PARE_WINDOWS = 16 };
+#define PARE_WINDOWS_WITHIN 0.02
 typedef struct pare_windows {
     int count;
     size_t end[PARE_WINDOWS]; /* runs by the end of each */
@@ -73,20 +115,35 @@ PARE_NODISCARD pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, 
 PARE_NODISCARD pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q,
                                                  double *out);
 
-/* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, latency_interval, runs,
-   throughput_per_s, coefficient_of_variation, drift, stable, notes: [...]}, of windows also windows
-   and settled; percentiles: (count) in [0, 100], of which those are left out that need more runs
-   (pare_stats_needed; a note says how many). latency_interval: of the median
-   (pare_resample_median), where there are enough runs. NULL with the message set. */
-json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
-                        const double *percentiles, int percentile_count);
-
 /* Does the plan compute matrix products or convolutions in f16 or bf16? On the CPU these are
    emulated: the accuracy is that of hardware that has them, the latency is not. */
 bool pare_plan_emulates(const pare_plan *plan);
 
-/* Greatest resident size of this process so far, bytes. */
-int64_t pare_peak_memory(void);
+/* --- several runners of one plan at work at once: on a device each has its own queue, on the CPU
+   its own threads; constants are shared --- */
+
+typedef struct pare_streams pare_streams;
+
+/* Makes `count` runners with their inputs filled. plan must outlive them. */
+PARE_NODISCARD pare_status pare_streams_new(pare_ctx *ctx, pare_streams **out,
+                                            const pare_plan *plan, int count);
+void pare_streams_free(pare_streams *streams);
+int pare_streams_count(const pare_streams *streams);
+pare_runner *pare_streams_runner(const pare_streams *streams, int i);
+
+/* Runners fail in contexts of their own: the status again, with the message of the one that has
+ * any. */
+PARE_NODISCARD pare_status pare_streams_status(const pare_streams *streams, pare_status status);
+
+/* One thread drives each runner; all begin to be timed when the last is warm. Measured are at least
+   three windows of a third of the duration and the iterations each, until each stream's last three
+   agree, at most nine; without a duration it is one window. */
+PARE_NODISCARD pare_status pare_streams_measure(pare_streams *streams,
+                                                const pare_measure_options *options);
+
+/* The runs of all streams: the k-th of each, then the next, roughly in order of time. */
+PARE_NODISCARD pare_status pare_streams_times(const pare_streams *streams, pare_times *out);
+const pare_times *pare_streams_times_of(const pare_streams *streams, int i);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
    replica pool runs one-thread plans side by side: no thread waits for another within a network.
    Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
    outputs are the same with any number of threads. */
-#include "tools/predict.h"
+#include "runtime/eval/eval.h"
 
 #include "runtime/base/size.h"
 #include "runtime/exec/batch.h"
