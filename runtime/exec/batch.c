@@ -39,8 +39,8 @@ static pare_status replicas_fill(pare_replicas *r)
         pare_status st = pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->queue);
         if (st != PARE_OK) return pare_fail(r->ctx, st, "%s", p->ctx.message);
     }
-    pare_workers_init(&r->workers, r->threads - 1, items_work, r);
-    return PARE_OK;
+    if (r->threads == 1) return PARE_OK;
+    return pare_workers_new(r->ctx, &r->workers, r->threads - 1, items_work, r);
 }
 
 pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_plan *plan,
@@ -64,7 +64,7 @@ pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_pla
 void pare_replicas_free(pare_replicas *r)
 {
     if (!r) return;
-    if (r->workers.work) pare_workers_free(&r->workers);
+    pare_workers_free(r->workers);
     for (int i = 0; i < r->count; i++) {
         pare_replica *p = &r->replica[i];
         if (p->busy && pare_runner_wait(p->runner) != PARE_OK) pare_ctx_clear(&p->ctx);
@@ -234,8 +234,8 @@ static pare_status phases_run(pare_replicas *r, int64_t first, int64_t count)
 {
     for (r->at = 0; r->at < r->phases; r->at++) {
         r->next = r->turn = first;
-        if (r->threads > 1 && count > 1)
-            PARE_TRY(pare_workers_run(r->ctx, &r->workers));
+        if (r->workers && count > 1)
+            PARE_TRY(pare_workers_run(r->ctx, r->workers));
         else
             items_work(r, 0);
         PARE_TRY(failure_tell(r));

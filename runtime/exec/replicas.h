@@ -7,7 +7,6 @@
 #include "runtime/exec/runner.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 /* Steps that an item runs to the end, and the SliceSum steps after them. */
 typedef struct pare_phase {
@@ -15,18 +14,7 @@ typedef struct pare_phase {
     int sums;
 } pare_phase;
 
-/* Threads beside the caller's. They wait for rounds; in each round every thread calls `work`. */
-typedef struct pare_workers {
-    pthread_t *thread; /* (count) */
-    int count, started, spins;
-    void (*work)(void *user, int worker);
-    void *user;
-    pthread_mutex_t lock;
-    pthread_cond_t begun, ended;
-    atomic_uint round;
-    atomic_int working;
-    bool stop; /* under the lock */
-} pare_workers;
+typedef struct pare_workers pare_workers;
 
 struct pare_replicas {
     pare_ctx *ctx;
@@ -36,10 +24,10 @@ struct pare_replicas {
     int count, threads;
     pare_queue *queue; /* shared; NULL: each has its own */
     pare_phase *phase;
-    int phases;        /* 1: nothing is summed */
-    const void **from; /* (items), with a queue: the terms of a sum, */
-    void **to;         /* and where they go */
-    pare_workers workers;
+    int phases;            /* 1: nothing is summed */
+    const void **from;     /* (items), with a queue: the terms of a sum, */
+    void **to;             /* and where they go */
+    pare_workers *workers; /* NULL: one thread */
     /* of one run */
     pare_batch_work work;
     int at; /* phase */
@@ -54,8 +42,8 @@ struct pare_replicas {
 };
 
 /* workers.c: `count` threads beside the caller's; started at the first round. */
-void pare_workers_init(pare_workers *workers, int count, void (*work)(void *user, int worker),
-                       void *user);
+PARE_NODISCARD pare_status pare_workers_new(pare_ctx *ctx, pare_workers **out, int count,
+                                            void (*work)(void *user, int worker), void *user);
 void pare_workers_free(pare_workers *workers);
 /* Calls work on all threads, as worker 0 on this one, and waits for them. */
 PARE_NODISCARD pare_status pare_workers_run(pare_ctx *ctx, pare_workers *workers);

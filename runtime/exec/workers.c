@@ -5,9 +5,23 @@
    would not keep. */
 #include "runtime/exec/replicas.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { SPINS = 4000 };
+
+/* Threads beside the caller's. They wait for rounds; in each round every thread calls `work`. */
+struct pare_workers {
+    pthread_t *thread; /* (count) */
+    int count, started, spins;
+    void (*work)(void *user, int worker);
+    void *user;
+    pthread_mutex_t lock;
+    pthread_cond_t begun, ended;
+    atomic_uint round;
+    atomic_int working;
+    bool stop; /* under the lock */
+};
 
 static void pause_briefly(void)
 {
@@ -46,18 +60,26 @@ static void *thread_main(void *user)
     return NULL;
 }
 
-void pare_workers_init(pare_workers *w, int count, void (*work)(void *user, int worker), void *user)
+pare_status pare_workers_new(pare_ctx *ctx, pare_workers **out, int count,
+                             void (*work)(void *user, int worker), void *user)
 {
-    *w = (pare_workers){.count = count, .work = work, .user = user};
+    pare_workers *w = pare_alloc(ctx, 1, sizeof *w);
+    if (!w) return PARE_MEMORY;
+    w->count = count;
+    w->work = work;
+    w->user = user;
     /* spinning takes a core from whoever works: only where there are enough */
-    if (count < pare_cpu_cores()) w->spins = SPINS;
+    w->spins = count < pare_cpu_cores() ? SPINS : 0;
     (void)pthread_mutex_init(&w->lock, NULL); /* on Linux none of these fails */
     (void)pthread_cond_init(&w->begun, NULL);
     (void)pthread_cond_init(&w->ended, NULL);
+    *out = w;
+    return PARE_OK;
 }
 
 void pare_workers_free(pare_workers *w)
 {
+    if (!w) return;
     (void)pthread_mutex_lock(&w->lock);
     w->stop = true;
     (void)pthread_cond_broadcast(&w->begun);
@@ -67,6 +89,7 @@ void pare_workers_free(pare_workers *w)
     (void)pthread_cond_destroy(&w->begun);
     (void)pthread_mutex_destroy(&w->lock);
     pare_free(w->thread);
+    pare_free(w);
 }
 
 static pare_status workers_start(pare_ctx *ctx, pare_workers *w)
