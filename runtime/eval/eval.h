@@ -145,6 +145,90 @@ PARE_NODISCARD pare_status pare_streams_measure(pare_streams *streams,
 PARE_NODISCARD pare_status pare_streams_times(const pare_streams *streams, pare_times *out);
 const pare_times *pare_streams_times_of(const pare_streams *streams, int i);
 
+/* --- comparison: several models on the same samples. The first is what the others are compared
+   with: accuracy with labels, error against the first always --- */
+
+typedef struct pare_comparison pare_comparison;
+
+enum { PARE_COMPARISON_PARTS = 256 }; /* sample i is in part i % 256; what intervals draw from */
+
+/* What was found of one model. */
+typedef struct pare_candidate {
+    const pare_model *model;
+    pare_predictor *predictor; /* NULL: nothing was run */
+    pare_error_sums *error;    /* (outputs) against the first */
+    pare_error_sums *part;     /* (PARE_COMPARISON_PARTS) the same of the first output, by sample */
+    int64_t top1, top5, agreed; /* hits; same first class as the first model */
+    pare_paired paired;         /* top-1 hits: the first model, this one */
+    pare_times times;           /* of pare_comparison_time; else none */
+    int batch;                  /* that was timed: 1, or the model's own */
+    bool emulated;              /* its plan: pare_plan_emulates */
+    pare_interval speed_up;     /* against the first; NaN: too few runs */
+} pare_candidate;
+
+/* The samples that models are compared on; all of it is borrowed. */
+typedef struct pare_eval_samples {
+    pare_data *data;
+    const pare_data_input *inputs;
+    int input_count;
+    const int64_t *samples; /* (count) indices in the order of reading */
+    int64_t count;
+    int batch;        /* read and run at a time */
+    const char *name; /* of the data, for messages */
+} pare_eval_samples;
+
+/* Outputs of the first model that lie elsewhere, as in a cache. */
+typedef struct pare_first_outputs {
+    bool found; /* there are some: the first model may not need to run */
+    /* of the next batch, one pare_rows an output; NULL: the model must run, from here on, too.
+       seen: the reader's hash up to the end of the batch. */
+    const pare_rows *(*next)(void *user, int count, pare_hash seen);
+    /* The model ran. */
+    void (*keep)(void *user, const pare_predictor *first, int count, pare_hash seen);
+    void *user;
+} pare_first_outputs;
+
+typedef struct pare_comparison_options {
+    int threads;       /* of a prediction; 0: all cores */
+    bool any_accuracy; /* do not fail where the first model's accuracy is near chance */
+    /* Before the first batch: how many bytes will be touched. Or NULL. */
+    void (*planned)(void *user, size_t bytes);
+    /* After each batch, in samples. Or NULL. */
+    void (*progress)(void *user, int64_t done, int64_t all);
+    /* While a model that was timed can still be run. Or NULL. */
+    pare_status (*timed)(void *user, int k, pare_runner *runner);
+    void *user;
+} pare_comparison_options;
+void pare_comparison_options_init(pare_comparison_options *options);
+
+/* models: (count), borrowed. PARE_INPUT: one has not as many outputs as the first. */
+PARE_NODISCARD pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
+                                               const pare_model *const *models, int count,
+                                               const pare_comparison_options *options);
+void pare_comparison_free(pare_comparison *comparison);
+/* Where models run from now on; NULL, as at first: the CPU. */
+void pare_comparison_use(pare_comparison *comparison, pare_device *device);
+
+/* Plans all models and runs the samples through them, once; first may be NULL. PARE_INPUT: a label
+   out of range; the first model's accuracy is near chance (asked once enough samples were seen). */
+PARE_NODISCARD pare_status pare_comparison_run(pare_comparison *comparison,
+                                               const pare_eval_samples *samples,
+                                               const pare_first_outputs *first);
+
+/* Latency of every model at batch 1, measured in turns so that all meet the same machine: at least
+   8 rounds of a tenth of a second each, until the last three rounds of each model agree, at most
+   16. threads 0: one, which other work on the machine disturbs least. samples NULL: models are run
+   at the shapes they have, batch 1; PARE_INPUT where another dim is unknown. */
+PARE_NODISCARD pare_status pare_comparison_time(pare_comparison *comparison,
+                                                const pare_eval_samples *samples, int threads);
+
+const pare_candidate *pare_comparison_candidate(const pare_comparison *comparison, int k);
+int64_t pare_comparison_samples(const pare_comparison *comparison);
+/* 0: no labels, or no output of classes. */
+int64_t pare_comparison_classes(const pare_comparison *comparison);
+/* Is the first output a score per class? */
+bool pare_comparison_classifies(const pare_comparison *comparison);
+
 #ifdef __cplusplus
 }
 #endif
