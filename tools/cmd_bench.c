@@ -2,10 +2,10 @@
 /* pare bench: latency, throughput and memory of a model, with profile and trace. */
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "runtime/eval/eval.h"
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "runtime/eval/eval.h"
 #include "tools/times.h"
 #include "tools/memory.h"
 #include "tools/model_facts.h"

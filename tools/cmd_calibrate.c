@@ -2,10 +2,10 @@
 /* pare calibrate: ranges.json from a model and data, or from two tables. */
 #include "formats/onnx.h"
 #include "quant/quant.h"
+#include "runtime/eval/eval.h"
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "runtime/eval/eval.h"
 #include "tools/memory.h"
 #include "tools/range_facts.h"
 

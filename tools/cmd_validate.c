@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare validate */
+#include "runtime/eval/eval.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "runtime/eval/eval.h"
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
 #include "tools/results.h"

@@ -245,6 +245,84 @@ static void the_first_failure_is_told(void **state)
             }
 }
 
+/* --- pools without sums --- */
+
+static pare_status take_any(void *user, int64_t item, pare_replica *replica)
+{
+    bench *b = user;
+    memcpy(b->y[item], pare_runner_output(replica->runner, 0).data, sizeof b->y[item]);
+    memcpy(b->sum[item], pare_runner_output(replica->runner, 1).data, sizeof b->sum[item]);
+    return PARE_OK;
+}
+
+/* Any number of items on any number of replicas; parts of them, one after the other. */
+static void items_may_be_taken_in_any_order(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads < 5; threads++) {
+        bench b;
+        const pare_batch_work work = {
+            .load = load, .take = take_any, .any_order = true, .user = &b};
+        open(&b, false, threads);
+        for (int first = 0; first < SLICES; first += 3) {
+            const int count = SLICES - first < 3 ? SLICES - first : 3;
+            assert_int_equal(pare_replicas_run(b.pool, first, count, &work), PARE_OK);
+        }
+        expect_apart(&b);
+        memset(b.y, 0, sizeof b.y);
+        assert_int_equal(pare_replica_run(pare_replicas_at(b.pool, 0), 0, SLICES, &work), PARE_OK);
+        expect_apart(&b);
+        finish(&b);
+    }
+}
+
+static void each_item_keeps_its_replica(void **state)
+{
+    (void)state;
+    bench b;
+    build(&b, false);
+    const pare_replicas_options options = {.items = SLICES, .threads = 2, .each = true};
+    const pare_batch_work work = {.load = load, .user = &b};
+    assert_int_equal(pare_replicas_new(&b.g.ctx, &b.pool, b.plan, &options), PARE_OK);
+    assert_int_equal(pare_replicas_count(b.pool), SLICES);
+    assert_int_equal(pare_replicas_run(b.pool, 0, SLICES, &work), PARE_OK);
+    for (int i = 0; i < SLICES; i++)
+        assert_int_equal(take_any(&b, i, pare_replicas_at(b.pool, i)), PARE_OK);
+    expect_apart(&b);
+    finish(&b);
+}
+
+/* What is run in place of the plan: all fail but the first two. */
+static pare_status run_other(void *user, int64_t item, pare_replica *replica)
+{
+    (void)user;
+    if (item < 2) return PARE_OK;
+    if (item % 2) (void)usleep(300); /* later items fail before it */
+    return PARE_FAIL(&replica->ctx, UNSUPPORTED, "item %d does not run", (int)item);
+}
+
+static pare_status count_taken(void *user, int64_t item, pare_replica *replica)
+{
+    bench *b = user;
+    (void)replica;
+    b->order[b->taken++] = (int)item;
+    return PARE_OK;
+}
+
+static void other_work_fails_in_order_too(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= SLICES; threads++) {
+        bench b;
+        open(&b, false, threads);
+        const pare_batch_work work = {.run = run_other, .take = count_taken, .user = &b};
+        assert_int_equal(pare_replicas_run(b.pool, 0, SLICES, &work), PARE_UNSUPPORTED);
+        assert_string_equal(b.g.ctx.message, "item 2 does not run");
+        expect_order(&b, 2);
+        finish(&b);
+    }
+}
+
 static void allocations_fail_cleanly(void **state)
 {
     (void)state;
@@ -303,6 +381,9 @@ int main(void)
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(a_slice_alone_is_its_own_sum),
         cmocka_unit_test(the_first_failure_is_told),
+        cmocka_unit_test(items_may_be_taken_in_any_order),
+        cmocka_unit_test(each_item_keeps_its_replica),
+        cmocka_unit_test(other_work_fails_in_order_too),
         cmocka_unit_test(allocations_fail_cleanly),
         cmocka_unit_test(a_stop_is_obeyed),
         cmocka_unit_test(types_other_than_floats_are_refused),
