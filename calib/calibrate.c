@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch);
-   as many runners as threads take samples from what the reader has ready, each with histograms and
-   channel sums of its own, which are added up at the end. They are integers, so neither order nor
-   threads show in the result, and memory does not grow with the samples. */
+/* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch).
+   Replicas run the samples that the reader has ready, each with histograms and channel sums of its
+   own, which are added up at the end. They are integers, so neither order nor threads show in the
+   result, and memory does not grow with the samples. */
 #include "calib/calibrate.h"
 #include "calib/unit.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    READ_BYTES = 4 << 20, /* about what is read and run between two meetings of the threads */
+    READ_BYTES = 4 << 20, /* about what is read and run at a time */
     TRACED_RUNS = 16
 };
 
@@ -21,7 +21,8 @@ enum {
 static pare_status place_of(pare_calib_runner *t, const char *name, int *out)
 {
     if (t->seen == t->order_count) {
-        if (!pare_grow(&t->ctx, &t->order, &t->order_capacity, t->order_count, sizeof *t->order))
+        if (!pare_grow(&t->replica->ctx, &t->order, &t->order_capacity, t->order_count,
+                       sizeof *t->order))
             return PARE_MEMORY;
         t->order[t->order_count++] = pare_ranges_place(t->ranges, name);
     }
@@ -47,7 +48,7 @@ static pare_status add_strided(pare_calib_runner *t, pare_histogram *h, const pa
         for (int64_t i = 0; i < v->dim[last]; i++) {
             const char *from =
                 (const char *)v->data + (offset + i * v->stride[last]) * (int64_t)element;
-            PARE_TRY(t->job->add(&t->ctx, h, v->dtype, from, 1));
+            PARE_TRY(t->job->add(&t->replica->ctx, h, v->dtype, from, 1));
         }
         for (int k = last - 1; k >= 0 && ++at[k] == v->dim[k]; k--) at[k] = 0;
     }
@@ -62,9 +63,10 @@ static pare_status observe(void *user, const pare_value *value, const pare_view 
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
     pare_histogram *h = t->ranges->stats[at].histogram;
     if (!t->job->options->extremes)
-        PARE_TRY(pare_channels_add(&t->ctx, t->ranges->stats[at].channels, view, t->job->unit));
+        PARE_TRY(
+            pare_channels_add(&t->replica->ctx, t->ranges->stats[at].channels, view, t->job->unit));
     if (!is_dense(view)) return add_strided(t, h, view);
-    return t->job->add(&t->ctx, h, view->dtype, view->data, pare_view_count(view));
+    return t->job->add(&t->replica->ctx, h, view->dtype, view->data, pare_view_count(view));
 }
 
 /* --- running --- */
@@ -84,87 +86,63 @@ int pare_calib_source(const pare_calib_job *j, int i)
     return -1;
 }
 
-void pare_calib_trace(pare_calib_runner *t)
+const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run)
+{
+    const char *data = j->batch.input[pare_calib_source(j, i)];
+    return data + (size_t)(run - j->batch.first / j->unit) * input_bytes(j, i);
+}
+
+/* The first runs are spans, on the CPU those of one replica. */
+static void trace(pare_calib_runner *t)
 {
     const pare_calib_job *j = t->job;
     const bool there = pare_calib_is_there(j);
-    const int stream = (int)(t - j->runner), runs = there ? TRACED_RUNS / 2 : TRACED_RUNS;
+    const int stream = t->replica->index, runs = there ? TRACED_RUNS / 2 : TRACED_RUNS;
     if (!j->timeline || t->traced > runs || (stream && !there)) return;
-    pare_runner_trace(t->runner, t->traced++ < runs ? j->timeline : NULL, stream);
+    pare_runner_trace(t->replica->runner, t->traced++ < runs ? j->timeline : NULL, stream);
 }
 
-static pare_status run_unit(pare_calib_runner *t, int64_t index)
+static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
-    const pare_calib_job *j = t->job;
+    const pare_calib_job *j = user;
+    pare_calib_runner *t = replica->own;
     t->seen = 0;
-    pare_calib_trace(t);
-    for (int i = 0; i < pare_plan_input_count(j->plan); i++)
-        pare_runner_set_input(t->runner, i,
-                              (const char *)j->batch.input[pare_calib_source(j, i)] +
-                                  (size_t)index * input_bytes(j, i));
-    return pare_runner_run(t->runner);
-}
-
-static void *work(void *user)
-{
-    pare_calib_runner *t = user;
-    pare_calib_job *j = t->job;
-    pthread_mutex_lock(&j->lock);
-    while (!j->stop) {
-        if (j->next * j->unit >= j->batch.count) {
-            pthread_cond_wait(&j->work, &j->lock);
-            continue;
-        }
-        int64_t index = j->next++, sample = j->batch.first + index * j->unit;
-        j->running++;
-        pthread_mutex_unlock(&j->lock);
-        pare_status st = run_unit(t, index);
-        pthread_mutex_lock(&j->lock);
-        if (st != PARE_OK && (j->failed < 0 || sample < j->failed)) {
-            j->failed = sample;
-            j->status = st;
-            memcpy(j->message, t->ctx.message, sizeof t->ctx.message);
-        }
-        pare_ctx_clear(&t->ctx);
-        if (--j->running == 0) pthread_cond_signal(&j->finished);
+    trace(t);
+    if (pare_calib_is_there(j)) {
+        pare_calib_load_there(j, run, replica->runner);
+        return PARE_OK;
     }
-    pthread_mutex_unlock(&j->lock);
-    return NULL;
+    for (int i = 0; i < pare_plan_input_count(j->plan); i++)
+        pare_runner_set_input(replica->runner, i, pare_calib_input(j, i, run));
+    return PARE_OK;
 }
 
-/* Runs a batch on all threads and waits for them. */
 static pare_status run_batch(pare_calib_job *j, const pare_batch *batch)
 {
-    if (pare_calib_is_there(j)) return pare_calib_batch_there(j, batch);
-    pthread_mutex_lock(&j->lock);
+    const pare_batch_work work = {.load = load, .in_flight = true, .user = j};
     j->batch = *batch;
-    j->next = 0;
-    pthread_cond_broadcast(&j->work);
-    while (j->next * j->unit < batch->count || j->running > 0)
-        pthread_cond_wait(&j->finished, &j->lock);
-    pthread_mutex_unlock(&j->lock);
-    return j->failed < 0 ? PARE_OK : pare_fail(j->ctx, j->status, "%s", j->message);
+    return pare_replicas_run(j->pool, batch->first / j->unit, batch->count / j->unit, &work);
 }
 
 static size_t runners_bytes(const pare_calib_job *j)
 {
     if (j->options->device) return 0;
-    return (size_t)j->threads * pare_plan_activation_bytes(j->plan);
+    return (size_t)j->count * pare_plan_activation_bytes(j->plan);
 }
 
-/* A table per thread, half a histogram each (most tensors have one sign), the sum and the text that
-   is written. */
+/* A table per replica, half a histogram each (most tensors have one sign), the sum and the text
+   that is written. */
 static size_t histograms_bytes(const pare_calib_job *j)
 {
     enum { SIGN_BYTES = 96 << 10 };
     if (pare_calib_is_there(j)) return 2 * (size_t)j->name_count * SIGN_BYTES;
-    return (size_t)(j->threads + 1) * (size_t)j->name_count * SIGN_BYTES;
+    return (size_t)(j->count + 1) * (size_t)j->name_count * SIGN_BYTES;
 }
 
 /* Threads that read. */
 static int readers_of(const pare_calib_job *j)
 {
-    if (!pare_calib_is_there(j)) return j->threads;
+    if (!pare_calib_is_there(j)) return pare_replicas_threads(j->pool);
     return j->options->threads > 0 ? j->options->threads : pare_cpu_cores();
 }
 
@@ -172,7 +150,7 @@ static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
 {
     size_t bytes = 0;
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) bytes += input_bytes(j, i);
-    int64_t units = bytes ? (int64_t)(READ_BYTES / bytes) : 1, least = 2 * j->threads;
+    int64_t units = bytes ? (int64_t)(READ_BYTES / bytes) : 1, least = 2 * j->count;
     if (units < least) units = least;
     if (units > 256) units = 256;
     if (units > samples / j->unit) units = samples / j->unit;
@@ -230,35 +208,37 @@ static pare_status make_plan(pare_calib_job *j)
     return pare_plan_new(j->ctx, &j->plan, j->model, j->shape, j->input_count, &options);
 }
 
-static pare_status start_threads(pare_calib_job *j)
+static pare_status replica_open(pare_calib_job *j, pare_calib_runner *t)
 {
-    j->runner = pare_alloc(j->ctx, (size_t)j->threads, sizeof *j->runner);
-    j->message = pare_alloc(j->ctx, sizeof j->ctx->message, 1);
-    if (!j->runner || !j->message) return PARE_MEMORY;
-    for (int i = 0; i < j->threads; i++) {
-        pare_calib_runner *t = &j->runner[i];
-        t->job = j;
-        pare_ctx_child(&t->ctx, j->ctx);
-        PARE_TRY(pare_ranges_new(j->ctx, &t->ranges, j->names, j->name_count));
-        pare_status st = pare_runner_new(&t->ctx, &t->runner, j->plan);
-        if (st == PARE_OK && pare_calib_is_there(j)) st = pare_calib_open_there(t);
-        if (st != PARE_OK) return pare_fail(j->ctx, st, "%s", t->ctx.message);
-        if (pare_calib_is_there(j)) continue;
-        pare_runner_observe(t->runner, observe, t);
-        int e = pthread_create(&t->thread, NULL, work, t);
-        if (e) return PARE_FAIL(j->ctx, MEMORY, "no thread could be started: %s", strerror(e));
-        j->started++;
+    t->job = j;
+    t->replica->own = t;
+    PARE_TRY(pare_ranges_new(j->ctx, &t->ranges, j->names, j->name_count));
+    if (!pare_calib_is_there(j)) {
+        pare_runner_observe(t->replica->runner, observe, t);
+        return PARE_OK;
     }
-    return PARE_OK;
+    pare_status st = pare_calib_open_there(t);
+    return st == PARE_OK ? PARE_OK : pare_fail(j->ctx, st, "%s", t->replica->ctx.message);
 }
 
-static void stop_threads(pare_calib_job *j)
+static pare_status open_pool(pare_calib_job *j, int64_t runs)
 {
-    pthread_mutex_lock(&j->lock);
-    j->stop = true;
-    pthread_cond_broadcast(&j->work);
-    pthread_mutex_unlock(&j->lock);
-    for (int i = 0; i < j->started; i++) pthread_join(j->runner[i].thread, NULL);
+    const pare_replicas_options options = {
+        .threads = j->options->threads, .items = runs, .overlap = pare_calib_is_there(j)};
+    PARE_TRY(pare_replicas_new(j->ctx, &j->pool, j->plan, &options));
+    const int count = pare_replicas_count(j->pool);
+    j->runner = pare_alloc(j->ctx, (size_t)count, sizeof *j->runner);
+    if (!j->runner) return PARE_MEMORY;
+    for (; j->count < count; j->count++) {
+        pare_calib_runner *t = &j->runner[j->count];
+        t->replica = pare_replicas_at(j->pool, j->count);
+        pare_status st = replica_open(j, t);
+        if (st != PARE_OK) {
+            j->count++; /* what it has is closed with the others */
+            return st;
+        }
+    }
+    return PARE_OK;
 }
 
 static pare_status tell_trace(const pare_calib_job *j)
@@ -279,22 +259,18 @@ static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
                  "%s: its batch is fixed to %" PRId64 "; %" PRId64 " of %" PRId64
                  " samples are run",
                  j->model->path, j->unit, samples, j->options->sample_count);
-    if (pare_calib_is_there(j)) j->threads = 2;
-    if (j->threads < 1) j->threads = pare_cpu_cores();
-    if (j->threads > runs) j->threads = (int)runs;
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
     (*out)->extremes = j->options->extremes;
     pare_ranges_use_device(*out, j->options->device);
     const char *hash = j->options->model_hash;
     if (hash && strlen(hash) == 32) memcpy((*out)->model, hash, 33);
     if (j->options->traced) PARE_TRY(pare_timeline_new(j->ctx, &j->timeline, j->options->device));
-    pare_status st = start_threads(j);
-    if (st == PARE_OK && pare_calib_is_there(j)) pare_calib_say_there(j);
-    if (st == PARE_OK) st = run_all(j, samples, *out);
-    stop_threads(j);
-    if (st == PARE_OK && pare_calib_is_there(j)) st = pare_calib_gather_there(j);
-    if (st == PARE_OK) st = tell_trace(j);
-    return st == PARE_OK ? pare_calib_add_up(j, *out) : st;
+    PARE_TRY(open_pool(j, runs));
+    if (pare_calib_is_there(j)) pare_calib_say_there(j);
+    PARE_TRY(run_all(j, samples, *out));
+    if (pare_calib_is_there(j)) PARE_TRY(pare_calib_gather_there(j));
+    PARE_TRY(tell_trace(j));
+    return pare_calib_add_up(j, *out);
 }
 
 pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
@@ -304,27 +280,19 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
                         .model = model,
                         .data = data,
                         .options = options,
-                        .add = options->extremes ? pare_histogram_add_extremes : pare_histogram_add,
-                        .failed = -1,
-                        .threads = options->device ? 1 : options->threads};
+                        .add =
+                            options->extremes ? pare_histogram_add_extremes : pare_histogram_add};
     pare_ranges *ranges = NULL;
-    pthread_mutex_init(&j.lock, NULL);
-    pthread_cond_init(&j.work, NULL);
-    pthread_cond_init(&j.finished, NULL);
     pare_status st = calibrate(&j, &ranges);
-    for (int i = 0; j.runner && i < j.threads; i++) {
+    pare_replicas_free(j.pool);
+    for (int i = 0; i < j.count; i++) {
         pare_calib_close_there(&j.runner[i]);
-        pare_runner_free(j.runner[i].runner);
         pare_ranges_free(j.runner[i].ranges);
         pare_free(j.runner[i].order);
     }
     pare_timeline_free(j.timeline);
     pare_plan_free(j.plan);
-    pthread_cond_destroy(&j.finished);
-    pthread_cond_destroy(&j.work);
-    pthread_mutex_destroy(&j.lock);
     pare_free(j.runner);
-    pare_free(j.message);
     pare_free(j.shape);
     pare_free(j.names);
     if (st == PARE_OK)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a calibration run (internal to calib/): what its threads, its device and the adding
-   up of its counts share. */
+/* The inside of a calibration run (internal to calib/): what its replicas, its device and the
+   adding up of its counts share. */
 #ifndef PARE_CALIB_CALIBRATE_H
 #define PARE_CALIB_CALIBRATE_H
 
 #include "calib/device.h"
-#include "runtime/exec/exec.h"
-
-#include <pthread.h>
+#include "runtime/exec/batch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,15 +13,12 @@ extern "C" {
 
 typedef struct pare_calib_job pare_calib_job;
 
-/* A runner with its counts, and the thread that drives it where there is no device. */
+/* What a replica counts. */
 typedef struct pare_calib_runner {
     pare_calib_job *job;
-    pthread_t thread;
-    pare_ctx ctx;
-    pare_runner *runner;
-    pare_ranges *ranges;      /* this thread's counts */
+    pare_replica *replica;
+    pare_ranges *ranges;      /* its counts */
     pare_device_stats *stats; /* those on the device; NULL: none there */
-    bool busy;                /* a run was started and not waited for */
     int traced;               /* runs that the timeline has or passed over */
     int *order; /* tensor observed k-th in a run -> its place in the table, -1: none */
     size_t order_count, order_capacity, seen;
@@ -42,40 +37,34 @@ struct pare_calib_job {
     int64_t unit; /* samples of one run */
     pare_status (*add)(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
                        int64_t count);
-    pare_calib_runner *runner;
-    int threads, started;
+    pare_replicas *pool;
+    pare_calib_runner *runner; /* (count), one for each replica */
+    int count;
     pare_timeline *timeline; /* NULL: nothing is traced */
-    pthread_mutex_t lock;
-    pthread_cond_t work, finished;
-    pare_batch batch;
-    int64_t next, running; /* next run of the batch to be taken, runs under way */
-    bool stop;
-    int64_t failed; /* sample at which a run failed first in order; -1: none */
-    pare_status status;
-    char *message;
+    pare_batch batch;        /* whose runs are next */
 };
 
 /* Which of the data set's inputs feeds the plan's input i. */
 int pare_calib_source(const pare_calib_job *job, int i);
 
-/* Before each run: the first ones are spans, on the CPU those of one thread. */
-void pare_calib_trace(pare_calib_runner *runner);
+/* Where a run's data of the plan's input i lie in the batch. */
+const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run);
 
 /* Adds the runners' counts up in a table; tensors that no run computed leave it. */
 PARE_NODISCARD pare_status pare_calib_add_up(const pare_calib_job *job, pare_ranges *out);
 
-/* --- on a device that can count: one thread feeds two runners in turn --- */
+/* --- on a device that can count --- */
 
 /* Does the device count? */
 bool pare_calib_is_there(const pare_calib_job *job);
 
-/* A runner's counts and pixels there; closing waits for what it runs (without a device: nothing).
+/* A runner's counts and pixels there; closing is for when nothing runs (without a device: nothing).
  */
 PARE_NODISCARD pare_status pare_calib_open_there(pare_calib_runner *runner);
 void pare_calib_close_there(pare_calib_runner *runner);
 
-/* Runs a batch; its last runs may still be under way. */
-PARE_NODISCARD pare_status pare_calib_batch_there(pare_calib_job *job, const pare_batch *batch);
+/* Gives the runner a run's inputs. */
+void pare_calib_load_there(const pare_calib_job *job, int64_t run, pare_runner *runner);
 
 /* Waits for all and brings their counts down. */
 PARE_NODISCARD pare_status pare_calib_gather_there(const pare_calib_job *job);

@@ -68,7 +68,7 @@ void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *r)
 
 pare_status pare_calib_add_up(const pare_calib_job *j, pare_ranges *out)
 {
-    for (int t = 0; t < j->threads; t++)
+    for (int t = 0; t < j->count; t++)
         for (int i = 0; i < out->count; i++)
             PARE_TRY(add_stats(j, &out->stats[i], &j->runner[t].ranges->stats[i]));
     PARE_TRY(fill_gaps(j, out));

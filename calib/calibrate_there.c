@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A calibration on a device that can count: one thread feeds two runners in turn; while one
-   computes and counts, the other's input is copied. */
+/* A calibration on a device that can count: two replicas in turn; while one computes and counts,
+   the inputs of the other are copied. */
 #include "calib/calibrate.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static pare_status take_pixels(pare_calib_runner *t)
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
         pare_pixels pixels;
         if (pare_data_take_pixels(j->data, pare_calib_source(j, i), &pixels))
-            PARE_TRY(pare_runner_take_pixels(t->runner, i, &pixels));
+            PARE_TRY(pare_runner_take_pixels(t->replica->runner, i, &pixels));
     }
     return PARE_OK;
 }
@@ -34,62 +34,32 @@ static pare_status take_pixels(pare_calib_runner *t)
 pare_status pare_calib_open_there(pare_calib_runner *t)
 {
     const pare_calib_job *j = t->job;
-    PARE_TRY(pare_device_stats_open(&t->ctx, &t->stats, j->options->device, j->name_count,
+    PARE_TRY(pare_device_stats_open(&t->replica->ctx, &t->stats, j->options->device, j->name_count,
                                     j->options->extremes));
     PARE_TRY(take_pixels(t));
-    pare_runner_observe_there(t->runner, observe_there, t);
+    pare_runner_observe_there(t->replica->runner, observe_there, t);
     return PARE_OK;
 }
 
-static pare_status finish(pare_calib_runner *t)
-{
-    if (!t->busy) return PARE_OK;
-    t->busy = false;
-    return pare_runner_wait(t->runner);
-}
-
-void pare_calib_close_there(pare_calib_runner *t)
-{
-    if (finish(t) != PARE_OK) pare_ctx_clear(&t->ctx);
-    pare_device_stats_close(t->stats);
-}
+void pare_calib_close_there(pare_calib_runner *t) { pare_device_stats_close(t->stats); }
 
 /* Inputs go through the runner's own, pinned memory: the batch's is the reader's again afterwards.
  */
-static pare_status start_unit(pare_calib_runner *t, int64_t index)
+void pare_calib_load_there(const pare_calib_job *j, int64_t run, pare_runner *runner)
 {
-    const pare_calib_job *j = t->job;
-    PARE_TRY(finish(t));
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
-        int from = pare_calib_source(j, i);
-        pare_view to = pare_runner_input(t->runner, i);
-        size_t bytes = pare_view_bytes(&to);
-        memcpy(to.data, (const char *)j->batch.input[from] + (size_t)index * bytes, bytes);
+        pare_view to = pare_runner_input(runner, i);
+        memcpy(to.data, pare_calib_input(j, i, run), pare_view_bytes(&to));
     }
-    pare_calib_trace(t);
-    PARE_TRY(pare_runner_start(t->runner));
-    t->busy = true;
-    return PARE_OK;
-}
-
-pare_status pare_calib_batch_there(pare_calib_job *j, const pare_batch *batch)
-{
-    j->batch = *batch;
-    for (int64_t i = 0; i * j->unit < batch->count; i++) {
-        pare_calib_runner *t = &j->runner[j->next++ % j->threads];
-        pare_status st = start_unit(t, i);
-        if (st != PARE_OK) return pare_fail(j->ctx, st, "%s", t->ctx.message);
-    }
-    return PARE_OK;
 }
 
 pare_status pare_calib_gather_there(const pare_calib_job *j)
 {
-    for (int i = 0; i < j->threads; i++) {
+    PARE_TRY(pare_replicas_finish(j->pool));
+    for (int i = 0; i < j->count; i++) {
         pare_calib_runner *t = &j->runner[i];
-        pare_status st = finish(t);
-        if (st == PARE_OK) st = pare_device_stats_fetch(t->stats, t->ranges);
-        if (st != PARE_OK) return pare_fail(j->ctx, st, "%s", t->ctx.message);
+        pare_status st = pare_device_stats_fetch(t->stats, t->ranges);
+        if (st != PARE_OK) return pare_fail(j->ctx, st, "%s", t->replica->ctx.message);
     }
     return PARE_OK;
 }
@@ -102,6 +72,6 @@ void pare_calib_say_there(const pare_calib_job *j)
              "%s: %.1f MiB for the weights, %.1f MiB for %d runners, %.1f MiB for the counts of %d "
              "tensors",
              j->options->device->name, (double)pare_plan_weight_bytes(j->plan) / mib,
-             (double)j->threads * (double)pare_plan_activation_bytes(j->plan) / mib, j->threads,
-             (double)j->threads * (double)each / mib, j->name_count);
+             (double)j->count * (double)pare_plan_activation_bytes(j->plan) / mib, j->count,
+             (double)j->count * (double)each / mib, j->name_count);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass compiles a cut of the model: kept tensors become inputs, the tensors to show become
    outputs, and the rest is swept away. Its plan is canonical and serves one sample (or the model's
-   own batch); each thread has a runner and takes the next run of the batch. */
+   own batch); a replica pool runs what the reader has ready. */
 #include "calib/flow.h"
 #include "calib/unit.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/batch.h"
 
-#include <omp.h>
 #include <string.h>
 
 enum { BATCH_RUNS = 32 };              /* side by side, at most */
@@ -40,7 +39,7 @@ struct pare_flow {
     pare_data *data;
     pare_flow_options options;
     int64_t unit, runs; /* samples of a run */
-    int batch;          /* runs side by side */
+    int batch_runs;     /* runs of a batch, at most */
     const char **input; /* names of the model's inputs as the data count them */
     int input_count;
     kept *kept;
@@ -51,10 +50,10 @@ struct pare_flow {
     /* the pass */
     pare_model *cut;
     pare_plan *plan;
-    pare_runner **runner; /* (threads) */
-    pare_ctx *child;      /* (threads): one each, for messages */
+    pare_replicas *pool;
     pare_reader *reader;
-    source *source; /* (plan inputs) */
+    pare_batch batch; /* that is run */
+    source *source;   /* (plan inputs) */
     shown *shown;
     const float **value;
     int64_t *size;
@@ -112,7 +111,7 @@ pare_status pare_flow_new(pare_ctx *ctx, pare_flow **out, const pare_model *mode
     *f = (pare_flow){.ctx = ctx, .model = model, .data = data, .options = *options};
     if (f->options.threads < 1) f->options.threads = pare_cpu_cores();
     if (f->options.device) f->options.threads = 1;
-    f->batch = pare_flow_sizes_of(model, f->options.threads).runs;
+    f->batch_runs = pare_flow_sizes_of(model, f->options.threads).runs;
     pare_status st = find_inputs(f);
     if (st == PARE_OK)
         *out = f;
@@ -146,9 +145,7 @@ static void kept_free(kept *k)
 
 static void end_pass(pare_flow *f)
 {
-    for (int t = 0; f->runner && t < f->options.threads; t++) pare_runner_free(f->runner[t]);
-    pare_free(f->runner);
-    pare_free(f->child);
+    pare_replicas_free(f->pool);
     pare_plan_free(f->plan);
     pare_model_free(f->cut);
     if (f->reader) pare_reader_close(f->reader);
@@ -157,8 +154,7 @@ static void end_pass(pare_flow *f)
     pare_free(f->source);
     pare_free(f->value);
     pare_free(f->size);
-    f->runner = NULL;
-    f->child = NULL;
+    f->pool = NULL;
     f->plan = NULL;
     f->cut = NULL;
     f->reader = NULL;
@@ -287,17 +283,10 @@ static pare_status make_plan(pare_flow *f, const char *const *kept_names)
     return st;
 }
 
-static pare_status make_runners(pare_flow *f)
+static pare_status make_pool(pare_flow *f)
 {
-    f->runner = pare_alloc(f->ctx, (size_t)f->options.threads, sizeof(pare_runner *));
-    f->child = pare_alloc(f->ctx, (size_t)f->options.threads, sizeof *f->child);
-    if (!f->runner || !f->child) return PARE_MEMORY;
-    for (int t = 0; f->plan && t < f->options.threads; t++) {
-        pare_ctx_child(&f->child[t], f->ctx);
-        pare_status st = pare_runner_new(&f->child[t], &f->runner[t], f->plan);
-        if (st != PARE_OK) return pare_fail(f->ctx, st, "%s", f->child[t].message);
-    }
-    return PARE_OK;
+    const pare_replicas_options options = {.threads = f->options.threads};
+    return f->plan ? pare_replicas_new(f->ctx, &f->pool, f->plan, &options) : PARE_OK;
 }
 
 /* Shapes of what is shown, and memory for what the pass computes. */
@@ -318,7 +307,7 @@ static pare_status make_room(pare_flow *f, const bool *keep)
         size_t all = (size_t)s->size * sizeof(float) * (size_t)f->runs;
         s->keep = keep && keep[k] && all <= f->options.room - f->kept_bytes;
         if (s->keep) f->kept_bytes += all;
-        s->data = pare_alloc(f->ctx, (size_t)(s->keep ? f->runs : f->batch) * (size_t)s->size,
+        s->data = pare_alloc(f->ctx, (size_t)(s->keep ? f->runs : f->batch_runs) * (size_t)s->size,
                              sizeof(float));
         if (!s->data) return PARE_MEMORY;
     }
@@ -346,11 +335,11 @@ static pare_status begin(pare_flow *f, const char *const *names, const bool *kee
     for (int k = 0; k < count; k++) f->shown[k].name = names[k];
     PARE_TRY(cut_model(f, kept_names));
     PARE_TRY(make_plan(f, kept_names));
-    PARE_TRY(make_runners(f));
+    PARE_TRY(make_pool(f));
     PARE_TRY(make_room(f, keep));
     if (!reads_data(f)) return PARE_OK;
     return pare_reader_open(f->ctx, &f->reader, f->data, f->options.samples, f->runs * f->unit,
-                            (int)(f->batch * f->unit), f->options.threads);
+                            (int)(f->batch_runs * f->unit), f->options.threads);
 }
 
 pare_status pare_flow_begin(pare_flow *flow, const char *const *names, const bool *keep, int count)
@@ -367,73 +356,56 @@ const pare_shape *pare_flow_shape(const pare_flow *flow, int k) { return &flow->
 
 /* --- running --- */
 
-static const float *of_run(const pare_flow *f, const source *s, const pare_batch *batch, int r)
+/* Runs are counted over the pass; the batch begins with run f->next. */
+static const float *of_run(const pare_flow *f, const source *s, int64_t run)
 {
-    if (s->kept >= 0) {
-        const kept *k = &f->kept[s->kept];
-        return k->data + (f->next + r) * k->size;
-    }
+    if (s->kept >= 0) return f->kept[s->kept].data + run * f->kept[s->kept].size;
     pare_shape shape = run_shape(f, s->input);
-    return (const float *)batch->input[s->input] + r * pare_shape_count(&shape);
+    return (const float *)f->batch.input[s->input] + (run - f->next) * pare_shape_count(&shape);
 }
 
 /* Inputs need not be f32: what is passed on is an address of the right run. */
-static const void *input_of(const pare_flow *f, int i, const pare_batch *batch, int r)
+static const void *input_of(const pare_flow *f, int i, int64_t run)
 {
     const pare_value *v = pare_plan_input(f->plan, i);
     const source *s = &f->source[i];
     size_t bytes = 0;
-    if (s->kept >= 0) return of_run(f, s, batch, r);
+    if (s->kept >= 0) return of_run(f, s, run);
     (void)pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-    return (const char *)batch->input[s->input] + (size_t)r * bytes;
+    return (const char *)f->batch.input[s->input] + (size_t)(run - f->next) * bytes;
 }
 
-static float *place_of(const pare_flow *f, const shown *s, int r)
+static float *place_of(const pare_flow *f, const shown *s, int64_t run)
 {
-    return s->data + (s->keep ? f->next + r : r) * s->size;
+    return s->data + (s->keep ? run : run - f->next) * s->size;
 }
 
-static pare_status run_one(pare_flow *f, pare_runner *runner, const pare_batch *batch, int r)
+static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
+    const pare_flow *f = user;
     for (int i = 0; i < pare_plan_input_count(f->plan); i++)
-        pare_runner_set_input(runner, i, input_of(f, i, batch, r));
-    PARE_TRY(pare_runner_run(runner));
+        pare_runner_set_input(replica->runner, i, input_of(f, i, run));
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int64_t run, pare_replica *replica)
+{
+    const pare_flow *f = user;
     for (int k = 0; k < f->count; k++) {
         const shown *s = &f->shown[k];
         if (s->from.output >= 0)
-            memcpy(place_of(f, s, r), pare_runner_output(runner, s->from.output).data,
+            memcpy(place_of(f, s, run), pare_runner_output(replica->runner, s->from.output).data,
                    (size_t)s->size * sizeof(float));
     }
     return PARE_OK;
 }
 
-/* The first failure, in order of runs, is the one that is told. */
-static pare_status run_batch(pare_flow *f, const pare_batch *batch, int count)
-{
-    int failed = count;
-    pare_status status = PARE_OK;
-    if (!f->plan) return PARE_OK;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(f->options.threads)
-    for (int r = 0; r < count; r++) {
-        int t = omp_get_thread_num();
-        pare_status st = run_one(f, f->runner[t], batch, r);
-        if (st == PARE_OK) continue;
-#pragma omp critical(pare_flow_failure)
-        if (r < failed) {
-            failed = r;
-            status = st;
-            (void)pare_fail(f->ctx, st, "%s", f->child[t].message);
-        }
-    }
-    return status;
-}
-
 /* Where the batch's runs of each shown tensor lie. */
-static void point_out(pare_flow *f, const pare_batch *batch)
+static void point_out(pare_flow *f)
 {
     for (int k = 0; k < f->count; k++) {
         const shown *s = &f->shown[k];
-        f->value[k] = s->from.output >= 0 ? place_of(f, s, 0) : of_run(f, &s->from, batch, 0);
+        f->value[k] = s->from.output >= 0 ? place_of(f, s, f->next) : of_run(f, &s->from, f->next);
     }
 }
 
@@ -456,8 +428,8 @@ static pare_status keep_shown(pare_flow *f)
 pare_status pare_flow_next(pare_flow *flow, pare_flow_batch *out)
 {
     int64_t left = flow->runs - flow->next;
-    pare_batch batch = {0};
-    *out = (pare_flow_batch){flow->next, (int)(left < flow->batch ? left : flow->batch),
+    const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = flow};
+    *out = (pare_flow_batch){flow->next, (int)(left < flow->batch_runs ? left : flow->batch_runs),
                              flow->value, flow->size};
     PARE_TRY(pare_ctx_poll(flow->ctx));
     if (!left) {
@@ -467,9 +439,9 @@ pare_status pare_flow_next(pare_flow *flow, pare_flow_batch *out)
         }
         return keep_shown(flow);
     }
-    if (flow->reader) PARE_TRY(pare_reader_next(flow->reader, &batch));
-    PARE_TRY(run_batch(flow, &batch, out->count));
-    point_out(flow, &batch);
+    if (flow->reader) PARE_TRY(pare_reader_next(flow->reader, &flow->batch));
+    if (flow->pool) PARE_TRY(pare_replicas_run(flow->pool, flow->next, out->count, &work));
+    point_out(flow);
     flow->next += out->count;
     return PARE_OK;
 }

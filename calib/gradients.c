@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One plan of the gradient graph, a runner for each thread; a batch is one run of each. Who reads
-   the batches adds up in order of runs, so that its sums do not depend on threads. */
+/* One plan of the gradient graph with a replica for each run of a batch. The caller adds up in order
+   of runs, so that its sums do not depend on threads. */
 #include "calib/gradients.h"
 #include "calib/unit.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/batch.h"
 #include "runtime/passes/train/gradient.h"
 
 #include <string.h>
-
-typedef struct run {
-    pare_ctx ctx;
-    pare_runner *runner;
-    const float **of; /* (by_count): the runner's outputs */
-} run;
 
 struct pare_gradients {
     pare_ctx *ctx;
@@ -24,10 +18,11 @@ struct pare_gradients {
     int *source; /* (plan's inputs): which of the data's inputs; -1: the labels */
     int64_t unit, runs, next;
     pare_reader *reader;
-    run *run;
-    int threads;
-    const float *const **of; /* (threads) */
-    float *loss;             /* (threads) */
+    pare_replicas *pool; /* a replica for each run of a batch */
+    pare_batch batch;    /* that is run */
+    int count;           /* runs of a batch, at most */
+    const float ***of;   /* (count, by_count): the outputs of each run's replica */
+    float *loss;         /* (count) */
 };
 
 /* --- making it ready --- */
@@ -83,35 +78,30 @@ static pare_status find_sources(pare_gradients *g)
     return PARE_OK;
 }
 
-static pare_status make_run(pare_gradients *g, run *r)
+static pare_status find_outputs(pare_gradients *g, int run)
 {
-    int at = 1; /* behind the loss */
-    pare_ctx_child(&r->ctx, g->ctx);
-    r->of = pare_alloc(g->ctx, (size_t)g->options.by_count + 1, sizeof *r->of);
-    if (!r->of) return PARE_MEMORY;
-    pare_status st = pare_runner_new(&r->ctx, &r->runner, g->plan);
-    if (st != PARE_OK) return pare_fail(g->ctx, st, "%s", r->ctx.message);
+    const pare_runner *runner = pare_replicas_at(g->pool, run)->runner;
+    int at = 1; /* after the loss */
+    const float **of = pare_alloc(g->ctx, (size_t)g->options.by_count + 1, sizeof *of);
+    g->of[run] = of;
+    if (!of) return PARE_MEMORY;
     for (int k = 0; k < g->options.by_count; k++)
-        if (g->names.gradient[k]) r->of[k] = pare_runner_output(r->runner, at++).data;
+        if (g->names.gradient[k]) of[k] = pare_runner_output(runner, at++).data;
     return PARE_OK;
 }
 
-static pare_status make_runs(pare_gradients *g)
+static pare_status make_pool(pare_gradients *g)
 {
-    g->threads = g->options.threads > 0 ? g->options.threads : pare_cpu_cores();
-    if (g->options.device) g->threads = 1;
-    if (g->threads > g->runs) g->threads = (int)g->runs;
-    size_t n = (size_t)g->threads;
-    g->run = pare_alloc(g->ctx, n, sizeof *g->run);
-    g->of = pare_alloc(g->ctx, n, sizeof *g->of);
-    g->loss = pare_alloc(g->ctx, n, sizeof *g->loss);
-    if (!g->run || !g->of || !g->loss) return PARE_MEMORY;
-    for (int t = 0; t < g->threads; t++) {
-        PARE_TRY(make_run(g, &g->run[t]));
-        g->of[t] = g->run[t].of;
-    }
+    const int threads = g->options.threads > 0 ? g->options.threads : pare_cpu_cores();
+    g->count = g->options.device ? 1 : threads < g->runs ? threads : (int)g->runs;
+    const pare_replicas_options options = {.threads = threads, .items = g->count, .each = true};
+    PARE_TRY(pare_replicas_new(g->ctx, &g->pool, g->plan, &options));
+    g->of = pare_alloc(g->ctx, (size_t)g->count, sizeof *g->of);
+    g->loss = pare_alloc(g->ctx, (size_t)g->count, sizeof *g->loss);
+    if (!g->of || !g->loss) return PARE_MEMORY;
+    for (int run = 0; run < g->count; run++) PARE_TRY(find_outputs(g, run));
     return pare_reader_open(g->ctx, &g->reader, g->data, g->options.samples, g->runs * g->unit,
-                            (int)(g->threads * g->unit), g->threads);
+                            (int)(g->count * g->unit), g->count);
 }
 
 pare_status pare_gradients_new(pare_ctx *ctx, pare_gradients **out, const pare_model *model,
@@ -124,7 +114,7 @@ pare_status pare_gradients_new(pare_ctx *ctx, pare_gradients **out, const pare_m
     if (st == PARE_OK) st = set_shapes(g);
     if (st == PARE_OK) st = make_plan(g);
     if (st == PARE_OK) st = find_sources(g);
-    if (st == PARE_OK) st = make_runs(g);
+    if (st == PARE_OK) st = make_pool(g);
     if (st == PARE_OK)
         *out = g;
     else
@@ -135,12 +125,9 @@ pare_status pare_gradients_new(pare_ctx *ctx, pare_gradients **out, const pare_m
 void pare_gradients_free(pare_gradients *g)
 {
     if (!g) return;
-    for (int t = 0; g->run && t < g->threads; t++) {
-        pare_runner_free(g->run[t].runner);
-        pare_free(g->run[t].of);
-    }
+    pare_replicas_free(g->pool);
+    for (int run = 0; g->of && run < g->count; run++) pare_free(g->of[run]);
     if (g->reader) pare_reader_close(g->reader);
-    pare_free(g->run);
     pare_free(g->of);
     pare_free(g->loss);
     pare_free(g->source);
@@ -153,53 +140,40 @@ int64_t pare_gradients_runs(const pare_gradients *gradients) { return gradients-
 
 /* --- running --- */
 
-static pare_status run_one(pare_gradients *g, const pare_batch *batch, int t)
+static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
-    pare_runner *runner = g->run[t].runner;
+    const pare_gradients *g = user;
     for (int i = 0; i < pare_plan_input_count(g->plan); i++) {
         const pare_value *v = pare_plan_input(g->plan, i);
         size_t bytes = 0;
         if (g->source[i] < 0) {
-            pare_runner_set_input(runner, i, batch->label + t * g->unit);
+            pare_runner_set_input(replica->runner, i, g->batch.label + run * g->unit);
             continue;
         }
         (void)pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-        pare_runner_set_input(runner, i,
-                              (const char *)batch->input[g->source[i]] + (size_t)t * bytes);
+        pare_runner_set_input(replica->runner, i,
+                              (const char *)g->batch.input[g->source[i]] + (size_t)run * bytes);
     }
-    PARE_TRY(pare_runner_run(runner));
-    g->loss[t] = *(const float *)pare_runner_output(runner, 0).data;
     return PARE_OK;
 }
 
-/* Of several failures the first run's is told. */
-static pare_status run_all(pare_gradients *g, const pare_batch *batch, int count)
+static pare_status take(void *user, int64_t run, pare_replica *replica)
 {
-    int failed = count;
-    pare_status status = PARE_OK;
-#pragma omp parallel for schedule(static, 1) num_threads(g->threads)
-    for (int t = 0; t < count; t++) {
-        pare_status st = run_one(g, batch, t);
-        if (st == PARE_OK) continue;
-#pragma omp critical(pare_gradients_failure)
-        if (t < failed) {
-            failed = t;
-            status = st;
-        }
-    }
-    return status == PARE_OK ? PARE_OK
-                             : pare_fail(g->ctx, status, "%s", g->run[failed].ctx.message);
+    const pare_gradients *g = user;
+    g->loss[run] = *(const float *)pare_runner_output(replica->runner, 0).data;
+    return PARE_OK;
 }
 
 pare_status pare_gradients_next(pare_gradients *g, pare_gradients_batch *out)
 {
-    pare_batch batch = {0};
-    *out = (pare_gradients_batch){.first = g->next, .loss = g->loss, .of = g->of};
+    const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = g};
+    *out = (pare_gradients_batch){
+        .first = g->next, .loss = g->loss, .of = (const float *const *const *)g->of};
     if (g->next == g->runs) return PARE_OK;
     PARE_TRY(pare_ctx_poll(g->ctx));
-    PARE_TRY(pare_reader_next(g->reader, &batch));
-    out->count = (int)(batch.count / g->unit);
-    PARE_TRY(run_all(g, &batch, out->count));
+    PARE_TRY(pare_reader_next(g->reader, &g->batch));
+    out->count = (int)(g->batch.count / g->unit);
+    PARE_TRY(pare_replicas_run(g->pool, 0, out->count, &work));
     g->next += out->count;
     return PARE_OK;
 }

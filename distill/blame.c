@@ -82,7 +82,7 @@ pare_status pare_slices_blame(pare_slices *s, const char *what, const char *hint
     pare_status st = PARE_OK;
     pare_slices_select(s, &s->learnt, s->weights->value);
     for (int slice = 0; slice < s->full && !found.found && st == PARE_OK; slice++) {
-        st = pare_slices_load(s, slice, runner);
+        st = pare_slices_load(s, slice, runner, 0);
         if (st == PARE_OK) st = pare_runner_run(runner);
     }
     pare_runner_free(runner);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan: a team runs the slices; who loads one runs the teacher on it first, so that what the
-   teacher gives is used while it is in the cache. Gradients are added in order of slices. */
+/* Plan: a replica pool runs the slices; who loads one runs the teacher on it first, so that what
+   the teacher gives is used while it is in the cache. Gradients are added in order of slices. */
 #include "distill/step.h"
 #include "distill/inputs.h"
 #include "distill/there.h"
@@ -46,8 +46,9 @@ static pare_status make(pare_slices *s, const pare_data *data, int threads)
         if (!pare_type_bytes(v->dtype, count, &s->sample[i])) s->sample[i] = 0;
     }
     PARE_TRY(make_given(s));
-    PARE_TRY(pare_team_new(s->ctx, &s->team, s->graph->plan, s->count, threads));
-    s->source_of = pare_alloc(s->ctx, (size_t)pare_team_runners(s->team), sizeof *s->source_of);
+    const pare_replicas_options options = {.items = s->count, .threads = threads, .share = true};
+    PARE_TRY(pare_replicas_new(s->ctx, &s->pool, s->graph->plan, &options));
+    s->source_of = pare_alloc(s->ctx, (size_t)pare_replicas_count(s->pool), sizeof *s->source_of);
     return s->source_of ? PARE_OK : PARE_MEMORY;
 }
 
@@ -71,7 +72,7 @@ void pare_slices_free(pare_slices *s)
     pare_free(s->source_of);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
-    pare_team_free(s->team);
+    pare_replicas_free(s->pool);
     pare_free(s->given);
     pare_free(s->sample);
     pare_free(s->input);
@@ -108,28 +109,30 @@ static const void *feed_of(const pare_slices *s, const pare_feed *feed, int slic
 }
 
 /* A slice that there is no data for computes what the last one does, and nobody takes it. */
-pare_status pare_slices_load(pare_slices *s, int slice, pare_runner *runner)
+pare_status pare_slices_load(pare_slices *s, int slice, pare_runner *runner, int worker)
 {
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
     const void **input = inputs_of(s, slice);
     for (int i = 0; i < s->input_count; i++) input[i] = input_of(s, i, row);
     if (s->pictures) pare_pictures_fill(s->pictures, s->source, slice, input);
-    PARE_TRY(pare_teacher_do(s->teacher, pare_runner_ctx(runner), input, given_of(s, slice)));
+    PARE_TRY(
+        pare_teacher_run(s->teacher, worker, pare_runner_ctx(runner), input, given_of(s, slice)));
     for (int i = 0; i < pare_plan_input_count(s->graph->plan); i++)
         pare_runner_set_input(runner, i, feed_of(s, &s->graph->feed[i], slice, row));
     return PARE_OK;
 }
 
-static pare_status load(void *user, int slice, pare_runner *runner)
+static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
-    return pare_slices_load(user, slice, runner);
+    return pare_slices_load(user, (int)slice, replica->runner, replica->worker);
 }
 
-static pare_status take(void *user, int slice, pare_runner *runner)
+static pare_status take(void *user, int64_t item, pare_replica *replica)
 {
     pare_slices *s = user;
+    const int slice = (int)item;
     if (slice >= s->full) return PARE_OK;
-    return s->take(s->user, slice, runner, given_of(s, slice));
+    return s->take(s->user, slice, replica->runner, given_of(s, slice));
 }
 
 void pare_slices_select(pare_slices *s, const pare_batch *batch, const float *values)
@@ -142,11 +145,11 @@ void pare_slices_select(pare_slices *s, const pare_batch *batch, const float *va
 pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float *values,
                             pare_slice_fn fn, void *user)
 {
-    const pare_team_work work = {load, take, s};
+    const pare_batch_work work = {.load = load, .take = take, .user = s};
     pare_slices_select(s, batch, values);
     s->take = fn;
     s->user = user;
-    pare_status st = s->full ? pare_team_run(s->team, &work) : PARE_OK;
+    pare_status st = s->full ? pare_replicas_run(s->pool, 0, s->count, &work) : PARE_OK;
     s->user = NULL;
     return st;
 }
@@ -187,8 +190,8 @@ static pare_status add_there(learning *l, int slice, const pare_runner *runner)
     void *from;
     PARE_TRY(find_source(l, runner, &from));
     return there->device->training->gather(pare_runner_ctx(runner),
-                                           pare_team_queue(l->slices->team), &there->blocks, from,
-                                           l->first && !slice);
+                                           pare_replicas_queue(l->slices->pool), &there->blocks,
+                                           from, l->first && !slice);
 }
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)

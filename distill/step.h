@@ -15,7 +15,7 @@ typedef struct pare_slices {
     const pare_train_graph *graph;
     pare_teacher *teacher;
     const pare_weights *weights;
-    pare_team *team;
+    pare_replicas *pool;
     int count;                     /* slices of a batch */
     void **given;                  /* (count, wanted of the teacher) */
     size_t *sample;                /* (student's inputs): bytes of one sample */
@@ -46,9 +46,11 @@ void pare_slices_free(pare_slices *slices);
 PARE_NODISCARD pare_status pare_slices_run(pare_slices *slices, const pare_batch *batch,
                                            const float *values, pare_slice_fn take, void *user);
 
-/* The parts of it: chooses batch and weights; loads a slice into a runner of the graph's plan. */
+/* The parts of it: chooses batch and weights; loads a slice into a runner of the graph's plan.
+   worker: of the pool's threads, or 0. */
 void pare_slices_select(pare_slices *slices, const pare_batch *batch, const float *values);
-PARE_NODISCARD pare_status pare_slices_load(pare_slices *slices, int slice, pare_runner *runner);
+PARE_NODISCARD pare_status pare_slices_load(pare_slices *slices, int slice, pare_runner *runner,
+                                            int worker);
 
 /* Gradients and loss of a batch, its images augmented: the loss' sum over slices is added to *loss,
    gradients to the weights' block, or set where first is true. */

@@ -56,22 +56,19 @@ pare_status pare_teacher_open(pare_ctx *ctx, pare_teacher *out, const pare_model
                               const pare_model *student, const pare_data *data, int64_t rows)
 {
     *out = (pare_teacher){.ctx = ctx, .file = teacher, .rows = rows};
-    pthread_mutex_init(&out->lock, NULL);
     return open_model(out, student, data);
 }
 
 void pare_teacher_free(pare_teacher *t)
 {
     if (!t->ctx) return;
-    for (int i = 0; i < t->run_count; i++) pare_runner_free(t->run[i].runner);
+    pare_replicas_free(t->pool);
     pare_plan_free(t->plan);
     pare_model_free(t->model);
-    pare_free(t->run);
     pare_free(t->wanted);
     pare_free(t->source);
     pare_free(t->input);
     pare_free(t->output);
-    pthread_mutex_destroy(&t->lock);
     *t = (pare_teacher){0};
 }
 
@@ -123,22 +120,6 @@ static pare_status find_places(pare_teacher *t)
     return PARE_OK;
 }
 
-static pare_status make_runs(pare_teacher *t, int threads)
-{
-    t->run = pare_alloc(t->ctx, (size_t)threads, sizeof *t->run);
-    if (!t->run) return PARE_MEMORY;
-    for (int i = 0; i < threads; i++) {
-        pare_teacher_run *r = &t->run[i];
-        pare_ctx_child(&r->ctx, t->ctx);
-        pare_status st = pare_runner_new(&r->ctx, &r->runner, t->plan);
-        if (st != PARE_OK) return pare_fail(t->ctx, st, "%s", r->ctx.message);
-        t->run_count++;
-        r->next = t->idle;
-        t->idle = r;
-    }
-    return PARE_OK;
-}
-
 pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device)
 {
     if (!t->wanted_count) return PARE_OK;
@@ -146,27 +127,11 @@ pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device
     pare_plan_options options = {.threads = 1, .canonical = true, .device = device};
     PARE_TRY(pare_plan_new(t->ctx, &t->plan, t->model, NULL, 0, &options));
     PARE_TRY(find_places(t));
-    return make_runs(t, threads);
+    return pare_replicas_new(t->ctx, &t->pool, t->plan,
+                             &(pare_replicas_options){.threads = threads});
 }
 
 /* --- running --- */
-
-static pare_teacher_run *take(pare_teacher *t)
-{
-    pthread_mutex_lock(&t->lock);
-    pare_teacher_run *r = t->idle;
-    if (r) t->idle = r->next;
-    pthread_mutex_unlock(&t->lock);
-    return r;
-}
-
-static void give(pare_teacher *t, pare_teacher_run *r)
-{
-    pthread_mutex_lock(&t->lock);
-    r->next = t->idle;
-    t->idle = r;
-    pthread_mutex_unlock(&t->lock);
-}
 
 static size_t input_bytes(const pare_teacher *t, int i)
 {
@@ -176,32 +141,44 @@ static size_t input_bytes(const pare_teacher *t, int i)
     return bytes;
 }
 
-static pare_status run_part(pare_teacher *t, pare_teacher_run *r, int64_t part,
-                            const void *const *input, void *const *output)
+/* A slice, of which each item is `part` rows. */
+typedef struct slice {
+    const pare_teacher *teacher;
+    const void *const *input;
+    void *const *output;
+} slice;
+
+static pare_status load(void *user, int64_t part, pare_replica *replica)
 {
+    const slice *s = user;
+    const pare_teacher *t = s->teacher;
     for (int i = 0; i < pare_plan_input_count(t->plan); i++)
-        pare_runner_set_input(r->runner, i,
-                              (const char *)input[t->source[t->input[i]]] +
+        pare_runner_set_input(replica->runner, i,
+                              (const char *)s->input[t->source[t->input[i]]] +
                                   (size_t)part * input_bytes(t, i));
-    PARE_TRY(pare_runner_run(r->runner));
-    for (int k = 0; k < t->wanted_count; k++) {
-        const pare_view from = pare_runner_output(r->runner, t->output[k]);
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int64_t part, pare_replica *replica)
+{
+    const slice *s = user;
+    for (int k = 0; k < s->teacher->wanted_count; k++) {
+        const pare_view from = pare_runner_output(replica->runner, s->teacher->output[k]);
         size_t bytes = pare_view_bytes(&from);
-        memcpy((char *)output[k] + (size_t)part * bytes, from.data, bytes);
+        memcpy((char *)s->output[k] + (size_t)part * bytes, from.data, bytes);
     }
     return PARE_OK;
 }
 
-pare_status pare_teacher_do(pare_teacher *t, pare_ctx *ctx, const void *const *input,
-                            void *const *output)
+pare_status pare_teacher_run(pare_teacher *t, int worker, pare_ctx *ctx, const void *const *input,
+                             void *const *output)
 {
     if (!t->wanted_count) return PARE_OK;
-    pare_teacher_run *r = take(t);
-    pare_status st = PARE_OK;
-    for (int64_t part = 0; st == PARE_OK && part < t->rows / t->part; part++)
-        st = run_part(t, r, part, input, output);
-    if (st != PARE_OK) st = pare_fail(ctx, st, "%s", r->ctx.message);
-    pare_ctx_clear(&r->ctx);
-    give(t, r);
+    slice s = {t, input, output};
+    pare_replica *replica = pare_replicas_at(t->pool, worker);
+    pare_status st = pare_replica_run(replica, 0, t->rows / t->part,
+                                      &(pare_batch_work){.load = load, .take = take, .user = &s});
+    if (st != PARE_OK) st = pare_fail(ctx, st, "%s", replica->ctx.message);
+    pare_ctx_clear(&replica->ctx);
     return st;
 }

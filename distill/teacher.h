@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The teacher while a student learns: an ordinary inference plan for the rows of a slice, canonical
-   and of one thread, run by whoever loads a slice (internal to distill/).
+   and of one thread, run by the thread that loads a slice (internal to distill/).
    Order: open, want ..., ready, run ... */
 #ifndef PARE_DISTILL_TEACHER_H
 #define PARE_DISTILL_TEACHER_H
 
 #include "distill/distill.h"
-#include "runtime/exec/exec.h"
-
-#include <pthread.h>
-
-typedef struct pare_teacher_run {
-    pare_ctx ctx;
-    pare_runner *runner;
-    struct pare_teacher_run *next; /* of those that nobody uses */
-} pare_teacher_run;
+#include "runtime/exec/batch.h"
 
 typedef struct pare_teacher {
     pare_ctx *ctx;
@@ -26,11 +18,9 @@ typedef struct pare_teacher {
     pare_value **wanted;
     int wanted_count;
     size_t wanted_capacity;
-    int *input;  /* (plan's inputs): which of its inputs */
-    int *output; /* (wanted): the plan's output */
-    pare_teacher_run *run, *idle;
-    int run_count;
-    pthread_mutex_t lock;
+    int *input;          /* (plan's inputs): which of its inputs */
+    int *output;         /* (wanted): the plan's output */
+    pare_replicas *pool; /* a replica for each thread that loads slices */
 } pare_teacher;
 
 /* The teacher for slices of so many rows, a multiple of its own fixed batch. */
@@ -48,9 +38,10 @@ void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out
 PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
                                               pare_device *device);
 
-/* Runs a slice: input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. Any
-   thread; a failure is told in ctx. */
-PARE_NODISCARD pare_status pare_teacher_do(pare_teacher *teacher, pare_ctx *ctx,
-                                           const void *const *input, void *const *output);
+/* Runs a slice on the calling thread, which is this worker of those that load slices. input[i]:
+   rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is told in ctx.
+ */
+PARE_NODISCARD pare_status pare_teacher_run(pare_teacher *teacher, int worker, pare_ctx *ctx,
+                                            const void *const *input, void *const *output);
 
 #endif

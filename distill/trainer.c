@@ -195,11 +195,12 @@ static size_t running_bytes(const pare_trainer *t)
     size_t bytes = 0;
     for (int i = 0; i < 2; i++) {
         const pare_plan *plan = of[i]->graph->plan;
-        bytes += (size_t)pare_team_runners(of[i]->team) * pare_plan_activation_bytes(plan);
+        bytes += (size_t)pare_replicas_count(of[i]->pool) * pare_plan_activation_bytes(plan);
         if (t->options.device) bytes += pare_plan_weight_bytes(plan);
     }
     if (t->teacher.plan)
-        bytes += (size_t)t->teacher.run_count * pare_plan_activation_bytes(t->teacher.plan) +
+        bytes += (size_t)pare_replicas_count(t->teacher.pool) *
+                     pare_plan_activation_bytes(t->teacher.plan) +
                  pare_plan_weight_bytes(t->teacher.plan);
     return bytes;
 }

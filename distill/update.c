@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static pare_queue *queue_of(const pare_trainer *t) { return pare_team_queue(t->learning.team); }
+static pare_queue *queue_of(const pare_trainer *t) { return pare_replicas_queue(t->learning.pool); }
 
 /* --- the norm --- */
 

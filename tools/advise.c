@@ -5,7 +5,7 @@
 #include "tools/advise.h"
 
 #include "quant/quant.h"
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 #include "tools/table.h"
 
 #include <string.h>

@@ -2,10 +2,11 @@
 /* pare bench: latency, throughput and memory of a model, with profile and trace. */
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "runtime/eval/eval.h"
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/measure.h"
+#include "tools/times.h"
 #include "tools/memory.h"
 #include "tools/model_facts.h"
 #include "tools/profile.h"
@@ -13,7 +14,6 @@
 #include "tools/results.h"
 #include "tools/shapes.h"
 #include "tools/source.h"
-#include "tools/streams.h"
 #include "tools/table.h"
 #include "tools/vitals.h"
 
@@ -181,7 +181,7 @@ static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_st
     PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
     pare_status st = pare_streams_measure(streams, &options);
     json_t *device = pare_watch_end(watch);
-    json_t *json = st == PARE_OK ? pare_streams_json(streams, batch, percentiles, count) : NULL;
+    json_t *json = st == PARE_OK ? pare_streams_json(tool->ctx, streams, batch, percentiles, count) : NULL;
     if (st == PARE_OK && (!json || !device)) st = PARE_MEMORY;
     if (st == PARE_OK) {
         json_object_update(tool->facts, json);

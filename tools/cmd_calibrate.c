@@ -2,10 +2,11 @@
 /* pare calibrate: ranges.json from a model and data, or from two tables. */
 #include "formats/onnx.h"
 #include "quant/quant.h"
+#include "runtime/eval/eval.h"
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/measure.h"
+#include "tools/memory.h"
 #include "tools/range_facts.h"
 
 typedef struct calibrate_options {

@@ -2,10 +2,10 @@
 /* pare run: tensors or a data set through a model. */
 #include "formats/npy.h"
 #include "formats/onnx.h"
+#include "runtime/eval/eval.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/memory.h"
-#include "tools/predict.h"
 #include "tools/progress.h"
 #include "tools/source.h"
 

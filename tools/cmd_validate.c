@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare validate */
+#include "runtime/eval/eval.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/measure.h"
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
 #include "tools/results.h"
@@ -36,30 +36,32 @@ static const pare_option table[] = {
 
 static const validate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
 
-static pare_status compare(pare_contest *c, pare_source *source, const validate_options *o)
+static pare_status compare(pare_validation *c, pare_source *source, const validate_options *o)
 {
     int threads = (int)o->common.threads;
-    PARE_TRY(pare_contest_run(c, source, &o->source, &o->common));
-    if (o->latency || o->report) PARE_TRY(pare_contest_time(c, source, threads));
-    json_t *models = pare_contest_json(c);
+    PARE_TRY(pare_validation_run(c, source, &o->source));
+    if (o->latency || o->report) PARE_TRY(pare_validation_time(c, source, threads));
+    json_t *models = pare_validation_json(c);
     if (!models) return PARE_MEMORY;
     json_object_set_new(c->tool->facts, "models", models);
     for (int k = 0; k < c->count; k++)
-        if (c->contender[k].steps)
-            json_object_set(json_array_get(models, (size_t)k), "steps", c->contender[k].steps);
+        if (c->model[k].steps)
+            json_object_set(json_array_get(models, (size_t)k), "steps", c->model[k].steps);
     json_t *data = pare_source_json(source, &o->source);
-    if (c->classes) json_object_set_new(data, "classes", json_integer(c->classes));
+    const int64_t classes = pare_comparison_classes(c->comparison);
+    if (classes) json_object_set_new(data, "classes", json_integer(classes));
     json_object_set_new(c->tool->facts, "data", data);
-    if (!c->classes && pare_data_has_labels(source->data))
+    if (!classes && pare_data_has_labels(source->data))
         pare_log(c->tool->ctx, PARE_LOG_WARNING,
                  "the labels are not used: output '%s' has no single score "
                  "per class",
-                 c->contender[0].model->graph->out.item[0]->name);
+                 c->model[0].model->graph->out.item[0]->name);
     return PARE_OK;
 }
 
 /* compare, while the device's meter is read. */
-static pare_status compare_watched(pare_contest *c, pare_source *source, const validate_options *o)
+static pare_status compare_watched(pare_validation *c, pare_source *source,
+                                   const validate_options *o)
 {
     pare_watch *watch;
     PARE_TRY(pare_watch_start(c->tool->ctx, &watch, c->tool->device));
@@ -85,23 +87,23 @@ static pare_status show(pare_tool *tool, const char *report)
 static pare_status run(pare_tool *tool, const void *options)
 {
     const validate_options *o = options;
-    pare_contest contest = {.tool = tool,
-                            .count = tool->arg_count,
-                            .data = o->source.data,
-                            .cache = o->cache,
-                            .any_accuracy = o->any_accuracy,
-                            .profile = o->report != NULL};
+    pare_validation validation = {.tool = tool,
+                                  .count = tool->arg_count,
+                                  .data = o->source.data,
+                                  .cache = o->cache,
+                                  .any_accuracy = o->any_accuracy,
+                                  .profile = o->report != NULL};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
     PARE_TRY(pare_results_check(tool->ctx, o->append));
-    pare_status st = pare_contest_open(&contest, tool->arg);
+    pare_status st = pare_validation_open(&validation, tool->arg);
     if (st == PARE_OK)
-        st = pare_source_open(tool, &source, contest.contender[0].model, &o->source, -1);
-    if (st == PARE_OK) st = compare_watched(&contest, &source, o);
+        st = pare_source_open(tool, &source, validation.model[0].model, &o->source, -1);
+    if (st == PARE_OK) st = compare_watched(&validation, &source, o);
     if (st == PARE_OK) st = show(tool, o->report);
     if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
     pare_source_close(&source);
-    pare_contest_close(&contest);
+    pare_validation_close(&validation);
     return st;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/memory.h"
 
-#include "tools/measure.h"
 #include "tools/table.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 size_t pare_resident_memory(void)
@@ -14,6 +14,12 @@ size_t pare_resident_memory(void)
     if (fscanf(file, "%lu %lu", &all, &resident) != 2) resident = 0;
     fclose(file);
     return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int64_t pare_peak_memory(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : (int64_t)usage.ru_maxrss * 1024;
 }
 
 void pare_say_memory(pare_tool *tool, size_t to_come)

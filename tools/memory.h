@@ -13,6 +13,9 @@ extern "C" {
 /* Bytes of this process that lie in memory now; 0 where the system does not say. */
 size_t pare_resident_memory(void);
 
+/* Greatest resident size of this process so far, bytes. */
+int64_t pare_peak_memory(void);
+
 /* One line, "needs about 240 MB of memory", unless quiet, and "planned_memory_bytes" in the facts.
    to_come: bytes that will be touched beyond those that are resident now. */
 void pare_say_memory(pare_tool *tool, size_t to_come);

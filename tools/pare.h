@@ -25,6 +25,8 @@
 #include "formats/npy.h"
 #include "formats/onnx.h"
 
+#include "runtime/eval/eval.h"
+#include "runtime/exec/batch.h"
 #include "runtime/exec/exec.h"
 #include "runtime/passes/passes.h"
 

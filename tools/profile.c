@@ -2,8 +2,8 @@
 #include "tools/profile.h"
 
 #include "formats/json.h"
+#include "runtime/eval/stats.h"
 #include "tools/commands.h"
-#include "tools/stats.h"
 #include "tools/trace.h"
 
 enum { RUNS = 21 };

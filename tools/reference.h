@@ -6,8 +6,8 @@
 #ifndef PARE_TOOLS_REFERENCE_H
 #define PARE_TOOLS_REFERENCE_H
 
+#include "runtime/eval/eval.h"
 #include "tools/cache.h"
-#include "tools/predict.h"
 #include "tools/source.h"
 
 #ifdef __cplusplus

@@ -2,253 +2,121 @@
 #include "tools/validate.h"
 
 #include "formats/onnx.h"
-#include "tools/measure.h"
+#include "runtime/eval/resample.h"
+#include "tools/memory.h"
 #include "tools/profile.h"
-#include "tools/report/report.h"
-#include "tools/resample.h"
+#include "tools/times.h"
 
 #include <math.h>
 
-enum { ENOUGH = 500 }; /* samples after which accuracy near chance stops the work */
+/* --- models --- */
 
-/* --- batches --- */
-
-/* Output o of model k for this batch. */
-static pare_rows rows_of(const pare_contest *c, int k, int o)
+static void planned(void *user, size_t bytes)
 {
-    return !k && c->kept ? c->kept[o] : pare_predictor_rows(c->contender[k].predictor, o);
+    pare_validation *v = user;
+    pare_say_memory(v->tool, bytes);
+    pare_progress_begin(&v->bar, stderr, v->tool->common->quiet, "validate", "samples");
 }
 
-/* A first output whose rows are one score per class. */
-static bool is_classifier(const pare_rows *rows)
+static void progress(void *user, int64_t done, int64_t all)
 {
-    if (rows->size < 2 || !rows->f32 || rows->shape.rank < 1) return false;
-    for (int d = 0; d < rows->shape.rank; d++)
-        if (rows->shape.dim[d] == rows->size) return true;
-    return false;
+    pare_validation *v = user;
+    pare_progress_step(&v->bar, done, all);
+    v->complete = done == all;
 }
 
-static pare_status check_label(const pare_contest *c, const pare_batch *batch, int i)
+static pare_status timed(void *user, int k, pare_runner *runner)
 {
-    if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
-    return PARE_FAIL(c->tool->ctx, INPUT,
-                     "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
-                     "has %lld classes",
-                     c->data, (long long)batch->label[i], (long long)c->classes - 1,
-                     c->contender[0].model->path, (long long)c->classes);
+    pare_validation *v = user;
+    return v->profile ? pare_profile_steps(v->tool->ctx, runner, &v->model[k].steps) : PARE_OK;
 }
 
-/* Hits and agreement of one sample in all models. */
-static void judge_sample(pare_contest *c, int64_t label, int i)
+static pare_status read_model(pare_validation *v, int k, const char *path)
 {
-    int64_t best_first = 0;
-    bool hit_first = false;
-    for (int k = 0; k < c->count; k++) {
-        pare_contender *one = &c->contender[k];
-        pare_rows rows = rows_of(c, k, 0);
-        const float *row = rows.f32 + (int64_t)i * rows.size;
-        int64_t best = pare_stats_argmax(row, rows.size);
-        bool hit = best == label && !isnan(row[best]);
-        if (k == 0) {
-            best_first = best;
-            hit_first = hit;
-        }
-        one->agreed += best == best_first;
-        if (label < 0) continue;
-        one->top1 += hit;
-        one->top5 += pare_stats_in_top(row, rows.size, label, 5);
-        one->paired.both += hit_first && hit;
-        one->paired.first += hit_first && !hit;
-        one->paired.second += !hit_first && hit;
-        one->paired.neither += !hit_first && !hit;
+    pare_validated *one = &v->model[k];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_read(v->tool->ctx, &one->model, path));
+    PARE_TRY(pare_model_count(v->tool->ctx, one->model, &one->facts));
+    return pare_onnx_hash(v->tool->ctx, path, one->hash, &bytes);
+}
+
+pare_status pare_validation_open(pare_validation *v, const char *const *path)
+{
+    pare_arena *arena = &v->tool->arena;
+    pare_comparison_options options;
+    v->model = pare_arena_alloc(arena, (size_t)v->count, sizeof *v->model);
+    const pare_model **models =
+        pare_arena_alloc(arena, (size_t)v->count, sizeof(const pare_model *));
+    if (!v->model || !models) return PARE_MEMORY;
+    for (int k = 0; k < v->count; k++) {
+        PARE_TRY(read_model(v, k, path[k]));
+        models[k] = v->model[k].model;
+    }
+    pare_comparison_options_init(&options);
+    options.threads = (int)v->tool->common->threads;
+    options.any_accuracy = v->any_accuracy;
+    options.planned = planned;
+    options.progress = progress;
+    options.timed = timed;
+    options.user = v;
+    return pare_comparison_new(v->tool->ctx, &v->comparison, models, v->count, &options);
+}
+
+void pare_validation_close(pare_validation *v)
+{
+    pare_comparison_free(v->comparison);
+    for (int k = 0; v->model && k < v->count; k++) {
+        if (v->model[k].model) pare_model_free(v->model[k].model);
+        json_decref(v->model[k].steps);
     }
 }
 
-static pare_status same_outputs(const pare_contest *c, int k, int out)
+/* --- running --- */
+
+static const pare_rows *next_kept(void *user, int count, pare_hash seen)
 {
-    const pare_contender *a = &c->contender[0], *b = &c->contender[k];
-    pare_rows x = rows_of(c, 0, out), y = rows_of(c, k, out);
-    if (x.size == y.size) return PARE_OK;
-    return PARE_FAIL(c->tool->ctx, INPUT,
-                     "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
-                     "models that are compared need equal outputs",
-                     b->model->path, y.name, (long long)y.size, x.name, a->model->path,
-                     (long long)x.size);
+    return pare_reference_next(user, count, seen);
 }
 
-/* Of one output of model k (b) against the first's (a). */
-static void add_errors(pare_contest *c, int k, int out, const pare_rows *a, const pare_rows *b,
-                       int samples)
+static void keep(void *user, const pare_predictor *first, int count, pare_hash seen)
 {
-    pare_contender *one = &c->contender[k];
-    pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
-    for (int i = 0; k && out == 0 && i < samples; i++)
-        pare_error_add(&one->part[(c->samples + i) % PARE_CONTEST_PARTS], a->f32 + i * a->size,
-                       b->f32 + i * a->size, a->size);
+    pare_reference_keep(user, first, count, seen);
 }
 
-/* The first model's outputs come from the cache, or go there. */
-static pare_status predict_first(pare_contest *c, const pare_batch *batch, pare_hash seen)
+static pare_eval_samples samples_of(const pare_validation *v, const pare_source *s, int batch)
 {
-    pare_predictor *first = c->contender[0].predictor;
-    c->kept = pare_reference_next(c->reference, batch->count, seen);
-    if (c->kept) return PARE_OK;
-    PARE_TRY(pare_predict(first, batch->input, batch->count));
-    pare_reference_keep(c->reference, first, batch->count, seen);
-    return PARE_OK;
+    return (pare_eval_samples){.data = s->data,
+                               .inputs = s->inputs,
+                               .input_count = s->input_count,
+                               .samples = s->samples,
+                               .count = s->count,
+                               .batch = batch,
+                               .name = v->data};
 }
 
-static pare_status predict_all(pare_contest *c, const pare_batch *batch, pare_hash seen)
+pare_status pare_validation_run(pare_validation *v, const pare_source *source,
+                                const pare_source_options *o)
 {
-    for (int k = 0; k < c->count; k++) {
-        pare_predictor *one = c->contender[k].predictor;
-        PARE_TRY(k ? pare_predict(one, batch->input, batch->count) : predict_first(c, batch, seen));
-        for (int o = 0; o < pare_predictor_output_count(one); o++) {
-            pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
-            PARE_TRY(same_outputs(c, k, o));
-            if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
-        }
-    }
-    return PARE_OK;
-}
-
-static pare_status stop_near_chance(const pare_contest *c)
-{
-    int64_t hits = c->contender[0].top1;
-    if (c->any_accuracy || !c->classes || !pare_stats_near_chance(hits, c->samples, c->classes))
-        return PARE_OK;
-    return PARE_FAIL(
-        c->tool->ctx, INPUT,
-        "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
-        "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
-        "and classes)? --any-accuracy compares all the same",
-        c->contender[0].model->path, 100 * (double)hits / (double)c->samples, (long long)c->samples,
-        100 / (double)c->classes, (long long)c->classes, c->data);
-}
-
-pare_status pare_contest_batch(pare_contest *c, const pare_batch *batch, pare_hash seen)
-{
-    int64_t before = c->samples;
-    PARE_TRY(predict_all(c, batch, seen));
-    pare_rows rows = rows_of(c, 0, 0);
-    bool classifier = is_classifier(&rows);
-    c->classes = classifier && batch->label ? rows.size : 0;
-    for (int i = 0; classifier && i < batch->count; i++) {
-        if (c->classes) PARE_TRY(check_label(c, batch, i));
-        judge_sample(c, c->classes ? batch->label[i] : -1, i);
-    }
-    c->samples += batch->count;
-    return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
-}
-
-pare_status pare_contest_finish(pare_contest *c) { return stop_near_chance(c); }
-
-/* --- latency --- */
-
-/* Plans a model for one sample, or for its own batch. */
-static pare_status plan_one(pare_contest *c, int k, const pare_source *source, int threads,
-                            pare_plan **plan, pare_runner **runner)
-{
-    pare_plan_options options = {
-        .threads = threads ? threads : 1, .tune = true, .device = c->tool->device};
-    const pare_model *model = c->contender[k].model;
-    int fixed = pare_model_fixed_batch(model), count;
-    pare_value **inputs = pare_model_inputs(&c->tool->arena, model, &count);
-    if (!inputs) return PARE_MEMORY;
-    if (source) count = source->input_count;
-    pare_input_shape *shapes = pare_arena_alloc(&c->tool->arena, (size_t)count + 1, sizeof *shapes);
-    if (!shapes) return PARE_MEMORY;
-    for (int i = 0; i < count; i++) {
-        shapes[i] =
-            source ? (pare_input_shape){source->inputs[i].name, *pare_data_shape(source->data, i)}
-                   : (pare_input_shape){inputs[i]->name, inputs[i]->shape};
-        if (shapes[i].shape.rank > 0) shapes[i].shape.dim[0] = fixed ? fixed : 1;
-    }
-    PARE_TRY(pare_plan_new(c->tool->ctx, plan, model, shapes, count, &options));
-    PARE_TRY(pare_runner_new(c->tool->ctx, runner, *plan));
-    pare_measure_fill(*runner);
-    return PARE_OK;
-}
-
-static bool all_agree(const pare_windows *windows, int count)
-{
-    for (int k = 0; k < count; k++)
-        if (!pare_windows_agree(&windows[k])) return false;
-    return true;
-}
-
-/* The rounds that count are the same of all models. */
-static void cut_rounds(const pare_contest *c, const pare_windows *windows, pare_times *times)
-{
-    int first = 0;
-    for (int k = 0; k < c->count && all_agree(windows, c->count); k++) {
-        const int own = pare_windows_first(&windows[k]);
-        if (own > first) first = own;
-    }
-    for (int k = 0; k < c->count; k++) pare_windows_cut(&windows[k], first, &times[k]);
-}
-
-static pare_status time_rounds(pare_contest *c, pare_runner *const *runner, pare_times *times)
-{
-    enum { LEAST = 8, MOST = PARE_WINDOWS };
-    const pare_measure_options options = {.warm_up = 20, .duration = 0.1, .iterations = 3};
-    pare_windows *windows = pare_arena_alloc(&c->tool->arena, (size_t)c->count, sizeof *windows);
-    if (!windows) return PARE_MEMORY;
-    for (int round = 0; round < MOST && (round < LEAST || !all_agree(windows, c->count)); round++)
-        for (int k = 0; k < c->count; k++) {
-            PARE_TRY(pare_measure(c->tool->ctx, runner[k], &options, &times[k]));
-            PARE_TRY(pare_windows_note(c->tool->ctx, &windows[k], &times[k]));
-        }
-    cut_rounds(c, windows, times);
-    for (int k = 0; k < c->count; k++)
-        PARE_TRY(pare_resample_ratio(c->tool->ctx, &c->contender[k].speed_up, times[0].ms,
-                                     times[0].count, times[k].ms, times[k].count));
-    return PARE_OK;
-}
-
-static pare_status take_steps(pare_contest *c, pare_runner *const *runner)
-{
-    for (int k = 0; c->profile && k < c->count; k++)
-        PARE_TRY(pare_profile_steps(c->tool->ctx, runner[k], &c->contender[k].steps));
-    return PARE_OK;
-}
-
-static pare_status take_times(pare_contest *c, const pare_times *times, pare_plan *const *plan,
-                              int threads)
-{
-    static const double percentiles[] = {90, 95, 99};
-    for (int k = 0; k < c->count; k++) {
-        int batch = pare_model_fixed_batch(c->contender[k].model);
-        c->contender[k].latency =
-            pare_times_json(c->tool->ctx, &times[k], batch ? batch : 1, percentiles, 3);
-        if (!c->contender[k].latency) return PARE_MEMORY;
-        json_object_set_new(c->contender[k].latency, "batch", json_integer(batch ? batch : 1));
-        json_object_set_new(c->contender[k].latency, "threads", json_integer(threads));
-        json_object_set_new(c->contender[k].latency, "emulated",
-                            json_boolean(pare_plan_emulates(plan[k])));
-    }
-    return PARE_OK;
-}
-
-pare_status pare_contest_time(pare_contest *c, const pare_source *source, int threads)
-{
-    pare_arena *arena = &c->tool->arena;
-    pare_plan **plan = pare_arena_alloc(arena, (size_t)c->count, sizeof(pare_plan *));
-    pare_runner **runner = pare_arena_alloc(arena, (size_t)c->count, sizeof(pare_runner *));
-    pare_times *times = pare_arena_alloc(arena, (size_t)c->count, sizeof *times);
-    if (!plan || !runner || !times) return PARE_MEMORY;
-    pare_status st = PARE_OK;
-    for (int k = 0; st == PARE_OK && k < c->count; k++)
-        st = plan_one(c, k, source, threads, &plan[k], &runner[k]);
-    if (st == PARE_OK) st = time_rounds(c, runner, times);
-    if (st == PARE_OK) st = take_times(c, times, plan, threads ? threads : 1);
-    if (st == PARE_OK) st = take_steps(c, runner);
-    for (int k = 0; k < c->count; k++) {
-        pare_times_free(&times[k]);
-        if (runner[k]) pare_runner_free(runner[k]);
-        if (plan[k]) pare_plan_free(plan[k]);
-    }
+    const pare_eval_samples samples = samples_of(v, source, (int)o->batch);
+    pare_reference *reference;
+    PARE_TRY(pare_reference_open(v->tool, &reference, v->cache, v->model[0].model, v->model[0].hash,
+                                 source, o));
+    const pare_first_outputs first = {pare_reference_found(reference), next_kept, keep, reference};
+    pare_comparison_use(v->comparison, v->tool->device);
+    v->complete = false;
+    const pare_status st = pare_comparison_run(v->comparison, &samples, &first);
+    pare_progress_end(&v->bar);
+    pare_reference_close(reference, v->complete);
     return st;
+}
+
+pare_status pare_validation_time(pare_validation *v, const pare_source *source, int threads)
+{
+    pare_eval_samples samples;
+    if (source) samples = samples_of(v, source, 1);
+    v->timed_threads = threads ? threads : 1;
+    pare_comparison_use(v->comparison, v->tool->device);
+    return pare_comparison_time(v->comparison, source ? &samples : NULL, threads);
 }
 
 /* --- facts --- */
@@ -264,18 +132,20 @@ static json_t *interval_json(pare_interval i, double factor)
     return json_pack("[f, f]", factor * i.low, factor * i.high);
 }
 
-static void add_accuracy(json_t *json, const pare_contest *c, const pare_contender *one)
+static void add_accuracy(json_t *json, const pare_comparison *c, const pare_candidate *one)
 {
-    double n = (double)c->samples, percent = 100 / n;
+    double n = (double)pare_comparison_samples(c), percent = 100 / n;
     double first = (double)(one->paired.both + one->paired.first);
     pare_interval kept = pare_stats_kept(one->paired);
     bool exact;
     double p = pare_stats_mcnemar(one->paired, &exact);
     json_object_set_new(json, "top1", json_real(percent * (double)one->top1));
-    json_object_set_new(json, "top1_interval",
-                        interval_json(pare_stats_wilson(one->top1, c->samples), 100));
-    if (c->classes > 5) json_object_set_new(json, "top5", json_real(percent * (double)one->top5));
-    if (one == c->contender) return;
+    json_object_set_new(
+        json, "top1_interval",
+        interval_json(pare_stats_wilson(one->top1, pare_comparison_samples(c)), 100));
+    if (pare_comparison_classes(c) > 5)
+        json_object_set_new(json, "top5", json_real(percent * (double)one->top5));
+    if (one == pare_comparison_candidate(c, 0)) return;
     json_object_set_new(json, "drop",
                         json_real(percent * (double)(one->paired.first - one->paired.second)));
     json_object_set_new(json, "drop_interval",
@@ -291,18 +161,22 @@ static void add_accuracy(json_t *json, const pare_contest *c, const pare_contend
 }
 
 /* Of the first output, where there are units of samples enough to draw from. */
-static pare_status add_sqnr_interval(const pare_contest *c, const pare_contender *one, json_t *json)
+static pare_status add_sqnr_interval(pare_ctx *ctx, const pare_comparison *c,
+                                     const pare_candidate *one, json_t *json)
 {
     enum { FEWEST = 20 };
-    const int64_t parts = c->samples < PARE_CONTEST_PARTS ? c->samples : PARE_CONTEST_PARTS;
+    const int64_t parts = pare_comparison_samples(c) < PARE_COMPARISON_PARTS
+                              ? pare_comparison_samples(c)
+                              : PARE_COMPARISON_PARTS;
     pare_interval i;
     if (parts < FEWEST || one->error[0].dd <= 0) return PARE_OK;
-    PARE_TRY(pare_resample_sqnr(c->tool->ctx, &i, one->part, (int)parts));
+    PARE_TRY(pare_resample_sqnr(ctx, &i, one->part, (int)parts));
     if (!isnan(i.low)) json_object_set_new(json, "sqnr_interval", interval_json(i, 1));
     return PARE_OK;
 }
 
-static pare_status add_errors_json(const pare_contest *c, const pare_contender *one, json_t *list)
+static pare_status add_errors_json(pare_ctx *ctx, const pare_comparison *c,
+                                   const pare_candidate *one, json_t *list)
 {
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
         const pare_error_stats *e = &one->error[o];
@@ -311,39 +185,52 @@ static pare_status add_errors_json(const pare_contest *c, const pare_contender *
             "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",
             pare_error_mse(e), "max_abs_error", e->max_abs, "not_finite", (json_int_t)e->bad);
         json_array_append_new(list, json);
-        if (o == 0) PARE_TRY(add_sqnr_interval(c, one, json));
+        if (o == 0) PARE_TRY(add_sqnr_interval(ctx, c, one, json));
     }
     return PARE_OK;
 }
 
-static pare_status add_results(json_t *json, const pare_contest *c, int k)
+static pare_status add_results(json_t *json, const pare_validation *v, int k)
 {
-    const pare_contender *one = &c->contender[k];
-    pare_rows rows = rows_of(c, 0, 0);
-    if (c->classes) add_accuracy(json, c, one);
+    const pare_comparison *c = v->comparison;
+    const pare_candidate *one = pare_comparison_candidate(c, k);
+    if (pare_comparison_classes(c)) add_accuracy(json, c, one);
     if (!k) return PARE_OK;
-    if (is_classifier(&rows))
-        json_object_set_new(json, "agreement",
-                            json_real(100 * (double)one->agreed / (double)c->samples));
+    if (pare_comparison_classifies(c))
+        json_object_set_new(
+            json, "agreement",
+            json_real(100 * (double)one->agreed / (double)pare_comparison_samples(c)));
     json_t *list = json_array();
     json_object_set_new(json, "outputs", list);
-    return add_errors_json(c, one, list);
+    return add_errors_json(v->tool->ctx, c, one, list);
 }
 
-static void add_speed_up(json_t *json, const pare_contest *c, const pare_contender *one)
+/* At batch 1, or the model's own, and what it is beside the first. */
+static pare_status add_latency(json_t *json, const pare_validation *v, int k)
 {
-    const char *const path = "latency_ms.median";
-    const double a = pare_report_number(c->contender[0].latency, path, 0);
-    const double b = pare_report_number(one->latency, path, 0);
+    static const double percentiles[] = {90, 95, 99};
+    const pare_candidate *one = pare_comparison_candidate(v->comparison, k);
+    const pare_candidate *first = pare_comparison_candidate(v->comparison, 0);
+    double a, b;
+    if (!one->times.count) return PARE_OK;
+    json_t *latency = pare_times_json(v->tool->ctx, &one->times, one->batch, percentiles, 3);
+    if (!latency) return PARE_MEMORY;
+    json_object_update_new(latency, json_pack("{s:i, s:i, s:b}", "batch", one->batch, "threads",
+                                              v->timed_threads, "emulated", one->emulated));
+    json_object_update_new(json, latency);
+    if (!k) return PARE_OK;
+    PARE_TRY(pare_times_percentile(v->tool->ctx, &first->times, 50, &a));
+    PARE_TRY(pare_times_percentile(v->tool->ctx, &one->times, 50, &b));
     json_object_set_new(json, "speed_up", json_real(b > 0 ? a / b : 0));
     if (!isnan(one->speed_up.low))
         json_object_set_new(json, "speed_up_interval", interval_json(one->speed_up, 1));
+    return PARE_OK;
 }
 
-static pare_status model_json(const pare_contest *c, int k, json_t *list)
+static pare_status model_json(const pare_validation *v, int k, json_t *list)
 {
-    const pare_contender *one = &c->contender[k];
-    const char *recipes = pare_onnx_recipes(one->model, &c->tool->arena);
+    const pare_validated *one = &v->model[k];
+    const char *recipes = pare_onnx_recipes(one->model, &v->tool->arena);
     json_t *json = json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "file", one->model->path, "hash",
                              one->hash, "precision", pare_model_precision(&one->facts), "bytes",
                              (json_int_t)pare_model_bytes(one->model), "parameters",
@@ -351,17 +238,15 @@ static pare_status model_json(const pare_contest *c, int k, json_t *list)
                              one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
     if (json_array_append_new(list, json)) return PARE_MEMORY;
     if (recipes) json_object_set_new(json, "recipe", json_string(recipes));
-    if (one->predictor) PARE_TRY(add_results(json, c, k));
-    if (one->latency) json_object_update(json, one->latency);
-    if (k && one->latency) add_speed_up(json, c, one);
-    return PARE_OK;
+    if (pare_comparison_candidate(v->comparison, k)->predictor) PARE_TRY(add_results(json, v, k));
+    return add_latency(json, v, k);
 }
 
-json_t *pare_contest_json(const pare_contest *c)
+json_t *pare_validation_json(const pare_validation *v)
 {
     json_t *list = json_array();
-    for (int k = 0; k < c->count; k++)
-        if (model_json(c, k, list) != PARE_OK) {
+    for (int k = 0; k < v->count; k++)
+        if (model_json(v, k, list) != PARE_OK) {
             json_decref(list);
             return NULL;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SliceSum of one slice, its own: a copy. pare_team runs no kernel but adds the slices up. */
+/* SliceSum of one slice, its own: a copy. pare_replicas runs no kernel but adds up. */
 #include "runtime/cpu/ref.h"
 
 static pare_status slice_sum_run(const pare_call *c)

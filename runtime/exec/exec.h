@@ -167,35 +167,6 @@ const pare_span *pare_timeline_span(const pare_timeline *timeline, int i);
    other (nothing is recorded or played meanwhile); NULL stops. */
 void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream);
 
-/* A team runs one plan for `slices` slices of a batch, several side by side, as training does: what
-   it computes does not depend on the number of threads. Where the plan has pare.SliceSum steps,
-   their outputs are the sums over all slices, added in order of slices ((x0 + x1) + x2) + ..., the
-   same in each, and there is a runner for each slice; else there is one for each thread. On a
-   device slices run one after the other, by one thread, in one queue.
-
-   Both functions are called by the team's threads, at most pare_team_threads of them, of which
-   omp_get_thread_num() is the caller; failures are noted in pare_runner_ctx(runner). */
-typedef struct pare_team pare_team;
-typedef struct pare_team_work {
-    /* Before a slice's run: sets the runner's inputs. Slices come in any order, side by side. Each
-       has to be set in each run: the runner may have served another slice. Or NULL. */
-    pare_status (*load)(void *user, int slice, pare_runner *runner);
-    /* After it: in order of slices, one at a time; the outputs are the slice's. Or NULL. */
-    pare_status (*take)(void *user, int slice, pare_runner *runner);
-    void *user;
-} pare_team_work;
-/* threads: at most so many, 0: all cores; the plan itself must be for one thread, and outlive the
-   team. PARE_UNSUPPORTED: SliceSum steps of more than one slice on a device that cannot sum. */
-PARE_NODISCARD pare_status pare_team_new(pare_ctx *ctx, pare_team **out, const pare_plan *plan,
-                                         int slices, int threads);
-void pare_team_free(pare_team *team);
-int pare_team_slices(const pare_team *team);
-int pare_team_threads(const pare_team *team); /* as many as are used */
-int pare_team_runners(const pare_team *team);
-pare_queue *pare_team_queue(const pare_team *team); /* on a device, where its runs are; or NULL */
-/* One run of every slice. Where slices fail, the first of them tells why, and exactly those before
-   it have been taken; the team can be run again. */
-PARE_NODISCARD pare_status pare_team_run(pare_team *team, const pare_team_work *work);
 pare_ctx *pare_runner_ctx(const pare_runner *runner); /* that it was made with */
 
 /* A session keeps a plan and a runner per input shape of one model. */

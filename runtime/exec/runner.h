@@ -81,15 +81,15 @@ PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_vie
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
 PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
 
-/* A team's: a run in parts, between which somebody makes the sums over slices. The first part
-   brings inputs up, the last one waits for outputs. */
+/* A run in parts, between which the sums over microbatches are made. The first part brings inputs
+   up, the last one waits for outputs. */
 PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int first, int count);
 
 /* runner.c: a runner that works in a queue of others, in parts of runs; NULL: as pare_runner_new */
 PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
                                               const pare_plan *plan, pare_queue *queue);
 
-/* team.c */
+/* microbatch.c */
 bool pare_is_slice_sum(const pare_node *node);
 
 /* runner.c: so many steps once; with observers, times and spans where they are set. */

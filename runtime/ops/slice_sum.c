@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SliceSum (X...) -> (Y...): where slices of a batch run side by side (pare_team), Y is the sum of
-   X over all of them, the same in each; in a plain run it is X. f32 or f64, any shapes. */
+/* SliceSum (X...) -> (Y...): where microbatches run side by side (pare_replicas), Y is the sum of X
+   over all of them, the same in each; in a plain run it is X. f32 or f64, any shapes. */
 #include "runtime/ops/grad.h"
 
 pare_status pare_infer_slice_sum(pare_node *node)

@@ -27,12 +27,13 @@ static const struct arrow {
     {"runtime/exec",
      "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
      "formats"},
+    {"runtime/eval", LIBRARY "runtime/exec formats"},
     {"formats", "runtime/base runtime/graph"},
     {"calib", LIBRARY "runtime/exec formats"},
-    {"quant", LIBRARY "runtime/exec formats calib"},
-    {"prune", LIBRARY "runtime/exec formats calib"},
-    {"distill", LIBRARY "runtime/exec formats calib"},
-    {"tools", LIBRARY "runtime/exec formats calib quant prune distill"},
+    {"quant", LIBRARY "runtime/exec runtime/eval formats calib"},
+    {"prune", LIBRARY "runtime/exec runtime/eval formats calib"},
+    {"distill", LIBRARY "runtime/exec runtime/eval formats calib"},
+    {"tools", LIBRARY "runtime/exec runtime/eval formats calib quant prune distill"},
 };
 
 static bool names(const char *list, const char *word)

@@ -3,7 +3,7 @@
    the optimizer's step, whose elements have the host's bytes. */
 #include "distill/optimizer.h"
 #include "distill/there.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/batch.h"
 #include "tests/passes/graph_case.h"
 #include "tests/simt/testing.h"
 
@@ -77,7 +77,7 @@ static void slices_are_added_in_order(void **state)
     pare_device_close(d);
 }
 
-/* --- a team --- */
+/* --- a replica pool --- */
 
 enum { SLICES = 7, ROWS = 3, COLUMNS = 5, SIZE = ROWS * COLUMNS };
 
@@ -85,7 +85,7 @@ typedef struct bench {
     graph_case g;
     pare_device *device;
     pare_plan *plan;
-    pare_team *team;
+    pare_replicas *pool;
     void *w; /* placed */
     float x[SLICES][SIZE], y[SLICES][SIZE], s[SLICES][COLUMNS];
     int taken;
@@ -125,10 +125,11 @@ static void build(bench *b, bool sums)
     const pare_placed placed[] = {{"w", b->w}, {"s", NULL}};
     const pare_plan_options options = {
         .canonical = true, .device = b->device, .placed = placed, .placed_count = 2};
+    const pare_replicas_options shared = {.items = SLICES, .share = true};
     if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &options) != PARE_OK ||
-        pare_team_new(&b->g.ctx, &b->team, b->plan, SLICES, 0) != PARE_OK)
+        pare_replicas_new(&b->g.ctx, &b->pool, b->plan, &shared) != PARE_OK)
         fail_msg("%s", b->g.ctx.message);
-    assert_int_equal(pare_team_runners(b->team), sums ? SLICES : 1);
+    assert_int_equal(pare_replicas_count(b->pool), sums ? SLICES : 1);
     for (int i = 0; i < SLICES; i++) /* what is expected */
         for (int c = 0; c < COLUMNS; c++) {
             double sum = 0;
@@ -144,23 +145,25 @@ static void build(bench *b, bool sums)
 
 static void finish(bench *b)
 {
-    pare_team_free(b->team);
+    pare_replicas_free(b->pool);
     pare_plan_free(b->plan);
     b->device->backend->free(b->device, b->w);
     graph_close(&b->g);
     pare_device_close(b->device);
 }
 
-static pare_status load(void *user, int slice, pare_runner *runner)
+static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
     bench *b = user;
-    pare_runner_set_input(runner, 0, b->x[slice]);
+    pare_runner_set_input(replica->runner, 0, b->x[slice]);
     return PARE_OK;
 }
 
-static pare_status take(void *user, int slice, pare_runner *runner)
+static pare_status take(void *user, int64_t item, pare_replica *replica)
 {
     bench *b = user;
+    const int slice = (int)item;
+    pare_runner *runner = replica->runner;
     const float *s = b->seen;
     const pare_view y = pare_runner_output(runner, 0), there = pare_runner_output(runner, 1);
     const float *got = y.data;
@@ -169,18 +172,24 @@ static pare_status take(void *user, int slice, pare_runner *runner)
             fail_msg("slice %d, %d: %g, expected %g", slice, i, (double)got[i],
                      (double)b->y[slice][i]);
     assert_int_equal(b->taken++, slice);
-    pare_queue *queue = pare_team_queue(b->team);
+    pare_queue *queue = pare_replicas_queue(b->pool);
     PARE_TRY(b->device->backend->download(pare_runner_ctx(runner), queue, b->seen, there.data,
                                           sizeof b->seen));
     PARE_TRY(b->device->backend->sync(pare_runner_ctx(runner), queue));
     for (int c = 0; c < COLUMNS; c++)
-        assert_true(fabsf(s[c] - (pare_team_runners(b->team) > 1 ? b->s[0] : b->s[slice])[c]) <
+        assert_true(fabsf(s[c] - (pare_replicas_count(b->pool) > 1 ? b->s[0] : b->s[slice])[c]) <
                     2e-6f);
     return PARE_OK;
 }
 
+static pare_status run_slices(bench *b)
+{
+    const pare_batch_work work = {.load = load, .take = take, .user = b};
+    return pare_replicas_run(b->pool, 0, SLICES, &work);
+}
+
 /* The first run goes step by step, the second is recorded, the third played. */
-static void a_team_runs_its_slices(void **state)
+static void a_pool_runs_its_slices(void **state)
 {
     (void)state;
     for (int sums = 0; sums < 2; sums++) {
@@ -188,7 +197,7 @@ static void a_team_runs_its_slices(void **state)
         build(&b, sums);
         for (int run = 0; run < 3; run++) {
             b.taken = 0;
-            if (pare_team_run(b.team, &(pare_team_work){load, take, &b}) != PARE_OK)
+            if (run_slices(&b) != PARE_OK)
                 fail_msg("%s", b.g.ctx.message);
             assert_int_equal(b.taken, SLICES);
         }
@@ -196,8 +205,8 @@ static void a_team_runs_its_slices(void **state)
     }
 }
 
-/* Whatever call fails, the team says so and can run again. */
-static void a_team_fails_cleanly(void **state)
+/* Whatever call fails, the pool says so and can run again. */
+static void a_pool_fails_cleanly(void **state)
 {
     (void)state;
     if (!simt_emulated()) skip();
@@ -207,7 +216,7 @@ static void a_team_fails_cleanly(void **state)
     for (uint64_t n = 1;; n += 5) {
         b.taken = 0;
         simt_fail_at(n, cudaErrorInvalidValue, false);
-        pare_status st = pare_team_run(b.team, &(pare_team_work){load, take, &b});
+        pare_status st = run_slices(&b);
         simt_fail_at(0, 0, false);
         if (st == PARE_OK) break;
         assert_true(strlen(b.g.ctx.message) > 0);
@@ -368,8 +377,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         device_test(slices_are_added_in_order),
-        device_test(a_team_runs_its_slices),
-        device_test(a_team_fails_cleanly),
+        device_test(a_pool_runs_its_slices),
+        device_test(a_pool_fails_cleanly),
         device_test(steps_have_the_hosts_bytes),
     };
     return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -2,6 +2,7 @@
 /* BatchNormalization in training: gradients against finite differences (f64, plain kernels), fast
    kernels against plain ones, a batch in slices against the batch in one, the statistics. */
 #include "runtime/passes/train/train_batchnorm.h"
+#include "runtime/exec/batch.h"
 #include "runtime/passes/train/gradient.h"
 #include "tests/passes/graph_case.h"
 
@@ -271,9 +272,10 @@ static void fast_kernels_match_plain_ones(void **state)
 
 /* --- slices --- */
 
-static pare_status load(void *user, int slice, pare_runner *runner)
+static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
     bench *b = user;
+    pare_runner *runner = replica->runner;
     pare_view x = pare_runner_input(runner, 0);
     int64_t n = pare_view_count(&x);
     memcpy(x.data, b->x[0] + slice * n, (size_t)n * sizeof(double));
@@ -282,9 +284,10 @@ static pare_status load(void *user, int slice, pare_runner *runner)
     return PARE_OK;
 }
 
-static pare_status take(void *user, int slice, pare_runner *runner)
+static pare_status take(void *user, int64_t slice, pare_replica *replica)
 {
     bench *b = user;
+    const pare_runner *runner = replica->runner;
     for (int k = 0; k < INPUTS; k++) {
         pare_view g = pare_runner_output(runner, 3 + k);
         int64_t n = pare_view_count(&g), from = k ? 0 : slice * n;
@@ -322,14 +325,16 @@ static void slices_are_one_batch(void **state)
     static const int64_t dims[] = {2, 3, 2, 2};
     (void)state;
     bench b;
-    pare_team *team;
+    pare_replicas *pool;
+    const pare_batch_work work = {.load = load, .take = take, .user = &b};
     double sums[9], *want[INPUTS];
     build(&b, PARE_f64, 4, dims, false, SLICES);
     plan(&b, true);
     for (int k = 0; k < INPUTS; k++) want[k] = calloc((size_t)b.count[k], sizeof(double));
     whole_batch(&b, sums, want);
-    assert_int_equal(pare_team_new(&b.g.ctx, &team, b.plan, SLICES, 2), PARE_OK);
-    if (pare_team_run(team, &(pare_team_work){load, take, &b}) != PARE_OK)
+    const pare_replicas_options options = {.items = SLICES, .threads = 2};
+    assert_int_equal(pare_replicas_new(&b.g.ctx, &pool, b.plan, &options), PARE_OK);
+    if (pare_replicas_run(pool, 0, SLICES, &work) != PARE_OK)
         fail_msg("%s", b.g.ctx.message);
     for (int i = 0; i < 9; i++) assert_true(fabs(b.sums[i] - sums[i]) <= 1e-12 * fabs(sums[i]));
     for (int k = 0; k < INPUTS; k++) {
@@ -339,7 +344,7 @@ static void slices_are_one_batch(void **state)
             assert_true(fabs(b.sum[k][i] - want[k][i]) <= 1e-12 * top);
         free(want[k]);
     }
-    pare_team_free(team);
+    pare_replicas_free(pool);
     unplan(&b);
     unbuild(&b);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said about times, from times made up here. */
-#include "tools/measure.h"
+#include "runtime/eval/eval.h"
+#include "tools/memory.h"
+#include "tools/times.h"
 #include "tools/report/report.h"
 
 #include <math.h>

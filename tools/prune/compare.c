@@ -86,7 +86,7 @@ static void add_time(json_t *times, const char *key, double ms)
 }
 
 /* {node: milliseconds} of the layers; other steps add up under "". */
-static json_t *times_of(const comparison *c, const pare_contender *one)
+static json_t *times_of(const comparison *c, const pare_validated *one)
 {
     json_t *times = json_object(), *ends = json_object(), *step;
     size_t i;
@@ -110,14 +110,14 @@ static void put_times(json_t *to, const char *key, const json_t *before, const j
     if (x && y) json_object_set_new(to, key, json_pack("{s:O, s:O}", "before", x, "after", y));
 }
 
-/* first: the row of contender 1 */
-static void put_layers(const comparison *c, const pare_contest *contest, size_t first)
+/* first: the row of model 1 */
+static void put_layers(const comparison *c, const pare_validation *validation, size_t first)
 {
-    if (!contest->contender[0].steps) return;
-    json_t *before = times_of(c, &contest->contender[0]), *layer;
-    for (int k = 1; k < contest->count; k++) {
+    if (!validation->model[0].steps) return;
+    json_t *before = times_of(c, &validation->model[0]), *layer;
+    for (int k = 1; k < validation->count; k++) {
         json_t *row = json_array_get(c->rows, first + (size_t)k - 1);
-        json_t *after = times_of(c, &contest->contender[k]);
+        json_t *after = times_of(c, &validation->model[k]);
         size_t i;
         json_array_foreach(json_object_get(row, "layers"), i, layer) put_times(
             layer, "time_ms", before, after, json_string_value(json_object_get(layer, "node")));
@@ -147,49 +147,50 @@ static bool has_shapes(const comparison *c, const pare_model *model)
 }
 
 /* Models are written by now: a doubt about the data is said, no failure. */
-static void doubt(const comparison *c, const pare_contest *contest)
+static void doubt(const comparison *c, const pare_validation *validation)
 {
-    int64_t hits = contest->contender[0].top1;
-    if (!contest->classes || !pare_stats_near_chance(hits, contest->samples, contest->classes))
-        return;
+    const pare_candidate *dense = pare_comparison_candidate(validation->comparison, 0);
+    const int64_t classes = pare_comparison_classes(validation->comparison);
+    const int64_t samples = pare_comparison_samples(validation->comparison);
+    if (!classes || !pare_stats_near_chance(dense->top1, samples, classes)) return;
     pare_log(c->tool->ctx, PARE_LOG_WARNING,
              "%s: top-1 before pruning is %.2f %% on %lld samples, near chance (%.2f %% for %lld "
              "classes): is the preprocessing of %s the model's? Scores and refit rest on it, too",
-             contest->contender[0].model->path, 100 * (double)hits / (double)contest->samples,
-             (long long)contest->samples, 100 / (double)contest->classes,
-             (long long)contest->classes, contest->data);
+             dense->model->path, 100 * (double)dense->top1 / (double)samples, (long long)samples,
+             100 / (double)classes, (long long)classes, validation->data);
 }
 
-static pare_status measure(comparison *c, pare_contest *contest, const pare_source *seen)
+static pare_status measure(comparison *c, pare_validation *validation, const pare_source *seen)
 {
     const pare_common *common = &c->o->common;
     /* outputs with fewer channels compare with nothing */
     if (c->o->source.data && !c->o->outputs) {
         if (!c->source.data) PARE_TRY(choose_samples(c, seen));
-        PARE_TRY(pare_contest_run(contest, &c->source, &c->o->source, common));
-        if (!c->classes) doubt(c, contest);
-        c->classes = contest->classes;
+        PARE_TRY(pare_validation_run(validation, &c->source, &c->o->source));
+        if (!c->classes) doubt(c, validation);
+        c->classes = pare_comparison_classes(validation->comparison);
     }
     if (!c->o->report) return PARE_OK;
-    if (!c->source.data && !has_shapes(c, contest->contender[0].model)) return PARE_OK;
-    return pare_contest_time(contest, c->source.data ? &c->source : NULL, (int)common->threads);
+    if (!c->source.data && !has_shapes(c, validation->model[0].model)) return PARE_OK;
+    return pare_validation_time(validation, c->source.data ? &c->source : NULL,
+                                (int)common->threads);
 }
 
 /* Models of rows first to first + count - 1, and in front of them the dense one again. */
 static pare_status compare_some(comparison *c, size_t first, int count, const pare_source *seen)
 {
     const char *path[AT_ONCE + 1] = {c->tool->arg[0]};
-    pare_contest contest = {.tool = c->tool,
-                            .count = count + 1,
-                            .any_accuracy = true,
-                            .profile = true,
-                            .data = c->o->source.data};
+    pare_validation validation = {.tool = c->tool,
+                                  .count = count + 1,
+                                  .any_accuracy = true,
+                                  .profile = true,
+                                  .data = c->o->source.data};
     for (int k = 0; k < count; k++)
         path[k + 1] =
             json_string_value(json_object_get(json_array_get(c->rows, first + (size_t)k), "file"));
-    pare_status st = pare_contest_open(&contest, path);
-    if (st == PARE_OK) st = measure(c, &contest, seen);
-    json_t *models = st == PARE_OK ? pare_contest_json(&contest) : NULL;
+    pare_status st = pare_validation_open(&validation, path);
+    if (st == PARE_OK) st = measure(c, &validation, seen);
+    json_t *models = st == PARE_OK ? pare_validation_json(&validation) : NULL;
     if (st == PARE_OK && !models) st = PARE_MEMORY;
     for (int k = first ? 1 : 0; st == PARE_OK && k <= count; k++) {
         double zipped;
@@ -198,9 +199,9 @@ static pare_status compare_some(comparison *c, size_t first, int count, const pa
         json_object_set_new(model, "zlib_bytes", json_real(zipped));
         json_array_append(c->models, model);
     }
-    if (st == PARE_OK) put_layers(c, &contest, first);
+    if (st == PARE_OK) put_layers(c, &validation, first);
     json_decref(models);
-    pare_contest_close(&contest);
+    pare_validation_close(&validation);
     return st;
 }
 

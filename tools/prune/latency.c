@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/prune/latency.h"
 
-#include "tools/measure.h"
+#include "runtime/eval/eval.h"
 #include "tools/profile.h"
 
 #include <math.h>

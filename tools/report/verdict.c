@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One sentence for each model. */
+#include "runtime/eval/stats.h"
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
-#include "tools/stats.h"
 
 #include <math.h>
 #include <string.h>

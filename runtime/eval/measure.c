@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/measure.h"
-
-#include "tools/progress.h"
-#include "tools/resample.h"
+#include "runtime/base/clock.h"
+#include "runtime/eval/eval.h"
 
 #include <dirent.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-enum { MOST_RUNS = 1 << 24, FIFTHS = 5, AGREEING = 3 };
-static const double AGREE_WITHIN = 0.02;
+enum { MOST_RUNS = 1 << 24, AGREEING = 3 };
 
 void pare_measure_fill(pare_runner *runner)
 {
@@ -120,7 +117,7 @@ pare_status pare_windows_note(pare_ctx *ctx, pare_windows *w, const pare_times *
 bool pare_windows_agree(const pare_windows *w)
 {
     return w->count >= AGREEING &&
-           pare_stats_apart(w->median + w->count - AGREEING, AGREEING) <= AGREE_WITHIN;
+           pare_stats_apart(w->median + w->count - AGREEING, AGREEING) <= PARE_WINDOWS_WITHIN;
 }
 
 int pare_windows_first(const pare_windows *w)
@@ -128,7 +125,7 @@ int pare_windows_first(const pare_windows *w)
     int first = w->count - AGREEING;
     if (!pare_windows_agree(w)) return 0;
     while (first > 0 &&
-           pare_stats_apart(w->median + first - 1, w->count - first + 1) <= AGREE_WITHIN)
+           pare_stats_apart(w->median + first - 1, w->count - first + 1) <= PARE_WINDOWS_WITHIN)
         first--;
     return first;
 }
@@ -218,114 +215,6 @@ pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, const pare_time
     return PARE_OK;
 }
 
-static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(json_t *notes, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    json_array_append_new(notes, json_string(text));
-}
-
-/* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
-   the time, a middle half wider than a quarter of the median, or threads that stood without a core
-   for more than a tenth of the time, are not the model's doing. */
-static bool judge(json_t *notes, const pare_times *times, const double *sorted, double drift)
-{
-    size_t n = times->count;
-    double median = pare_stats_percentile(sorted, n, 50);
-    double middle = pare_stats_percentile(sorted, n, 75) - pare_stats_percentile(sorted, n, 25);
-    bool stable = true;
-    if (drift > 0.05) {
-        note(notes,
-             "unstable: the median moved by %.0f %% during the run; stop other work or measure "
-             "longer (--duration)",
-             100 * drift);
-        stable = false;
-    }
-    if (median > 0 && middle > 0.25 * median) {
-        note(notes,
-             "unstable: the middle half of the runs spans %.0f %% of the median; other work "
-             "shares the cores, or the clock changes",
-             100 * middle / median);
-        stable = false;
-    }
-    if (times->waited > 0.1 * times->wall) {
-        note(notes,
-             "unstable: threads waited %.2g s for a core in %.2g s; stop other work or use "
-             "fewer threads (--threads)",
-             times->waited, times->wall);
-        stable = false;
-    }
-    if (n < 10) {
-        note(notes, "unstable: only %zu run%s; use --duration or --iterations", n,
-             n == 1 ? "" : "s");
-        stable = false;
-    }
-    if (times->windows && times->apart > AGREE_WITHIN)
-        note(notes,
-             "not settled: after %d windows the medians of the last three still lie %.1f %% apart, "
-             "expected %.0f %%",
-             times->windows, 100 * times->apart, 100 * AGREE_WITHIN);
-    return stable;
-}
-
-/* A percentile into latency, where enough runs were made. */
-static void add_percentile(json_t *latency, json_t *notes, const double *sorted, size_t n, double q)
-{
-    char name[32];
-    const int64_t needed = pare_stats_needed(q);
-    if ((int64_t)n < needed) {
-        note(notes, "p%g is not given: it needs %lld runs, there are %zu; measure longer", q,
-             (long long)needed, n);
-        return;
-    }
-    snprintf(name, sizeof name, "p%g", q);
-    json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, q)));
-}
-
-static pare_status add_interval(pare_ctx *ctx, json_t *json, const pare_times *times)
-{
-    pare_interval i;
-    PARE_TRY(pare_resample_median(ctx, &i, times->ms, times->count));
-    if (!isnan(i.low))
-        json_object_set_new(json, "latency_interval", json_pack("[f, f]", i.low, i.high));
-    return PARE_OK;
-}
-
-json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
-                        const double *percentiles, int percentile_count)
-{
-    size_t n = times->count;
-    double *sorted = pare_alloc(ctx, n, sizeof *sorted);
-    if (!sorted) return NULL;
-    double drift = pare_stats_drift(times->ms, n, FIFTHS, sorted);
-    if (n) memcpy(sorted, times->ms, n * sizeof *sorted);
-    pare_stats_sort(sorted, n);
-    json_t *latency = json_pack(
-        "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
-        pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
-    json_t *notes = json_array();
-    bool stable = judge(notes, times, sorted, drift);
-    for (int i = 0; i < percentile_count; i++)
-        add_percentile(latency, notes, sorted, n, percentiles[i]);
-    json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
-                             (json_int_t)n, "throughput_per_s",
-                             times->wall > 0 ? batch * (double)n / times->wall : 0.0,
-                             "coefficient_of_variation", pare_stats_variation(times->ms, n),
-                             "drift", drift, "stable", stable, "notes", notes);
-    pare_free(sorted);
-    if (times->windows) {
-        json_object_set_new(json, "windows", json_integer(times->windows));
-        json_object_set_new(json, "settled", json_boolean(times->apart <= AGREE_WITHIN));
-    }
-    if (add_interval(ctx, json, times) == PARE_OK) return json;
-    json_decref(json);
-    return NULL;
-}
-
 bool pare_plan_emulates(const pare_plan *plan)
 {
     if (pare_plan_device(plan)) return false;
@@ -335,10 +224,4 @@ bool pare_plan_emulates(const pare_plan *plan)
         if (info.macs > 0 && (info.dtype == PARE_f16 || info.dtype == PARE_bf16)) return true;
     }
     return false;
-}
-
-int64_t pare_peak_memory(void)
-{
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) ? 0 : (int64_t)usage.ru_maxrss * 1024;
 }

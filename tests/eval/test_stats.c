@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values come from published examples where one is named, else from a computation with 40 decimal
    digits (Python's decimal and fractions), written apart from the code under test. */
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 
 #include <math.h>
 #include <setjmp.h>

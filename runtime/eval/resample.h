@@ -3,11 +3,11 @@
    of units drawn with replacement, and the middle 95 % of what it came to is its interval. Draws
    are those of SplitMix64 (Steele, Lea, Flood 2014, OOPSLA) from one fixed state: same values, same
    interval. */
-#ifndef PARE_TOOLS_RESAMPLE_H
-#define PARE_TOOLS_RESAMPLE_H
+#ifndef PARE_RUNTIME_EVAL_RESAMPLE_H
+#define PARE_RUNTIME_EVAL_RESAMPLE_H
 
 #include "runtime/base/ctx.h"
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/stats.h"
+#include "runtime/eval/stats.h"
 
 #include <math.h>
 #include <stdlib.h>

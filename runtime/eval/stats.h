@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics that commands report: of proportions (accuracy), of samples (latency), of two tensors
    (quantization error). Proportions are fractions of 1, intervals have 95 % coverage. */
-#ifndef PARE_TOOLS_STATS_H
-#define PARE_TOOLS_STATS_H
+#ifndef PARE_RUNTIME_EVAL_STATS_H
+#define PARE_RUNTIME_EVAL_STATS_H
 
 #include <stdbool.h>
 #include <stddef.h>

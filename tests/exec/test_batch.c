@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Teams: the same bytes with any number of threads, sums over slices, the order in which slices are
-   taken, failures. */
-#include "runtime/exec/exec.h"
+/* Replica pools: the same bytes with any number of threads, sums over slices, the order in which
+   slices are taken, failures. */
+#include "runtime/exec/batch.h"
 #include "runtime/ops/ops.h"
 #include "tests/passes/graph_case.h"
 
@@ -18,12 +18,12 @@ enum { SLICES = 7, ROWS = 3, WIDTH = 5, SIZE = ROWS * WIDTH };
 typedef struct bench {
     graph_case g;
     pare_plan *plan;
-    pare_team *team;
+    pare_replicas *pool;
     float x[SLICES][SIZE];
     float y[SLICES][SIZE], sum[SLICES][WIDTH]; /* what came out */
     double wide[SLICES][WIDTH];
     int order[SLICES], taken; /* slices as they were taken */
-    int load_fails, take_fails;
+    int items, load_fails, take_fails;
 } bench;
 
 static pare_node *slice_sum(bench *b, pare_value **in, int count, const char *const *out)
@@ -76,34 +76,44 @@ static void build(bench *b, bool sums)
         fail_msg("%s", b->g.ctx.message);
 }
 
+static pare_status pool_new(bench *b, int items, int threads)
+{
+    const pare_replicas_options options = {.items = items, .threads = threads};
+    b->items = items;
+    return pare_replicas_new(&b->g.ctx, &b->pool, b->plan, &options);
+}
+
 static void open(bench *b, bool sums, int threads)
 {
     build(b, sums);
-    assert_int_equal(pare_team_new(&b->g.ctx, &b->team, b->plan, SLICES, threads), PARE_OK);
+    assert_int_equal(pool_new(b, SLICES, threads), PARE_OK);
 }
 
 static void finish(bench *b)
 {
-    pare_team_free(b->team);
+    pare_replicas_free(b->pool);
     pare_plan_free(b->plan);
     graph_close(&b->g);
 }
 
-static pare_status load(void *user, int slice, pare_runner *runner)
+static pare_status load(void *user, int64_t item, pare_replica *replica)
 {
     bench *b = user;
+    const int slice = (int)item;
     if (slice == b->load_fails || slice == b->load_fails + 2)
-        return PARE_FAIL(pare_runner_ctx(runner), INPUT, "slice %d cannot be read", slice);
-    pare_runner_set_input(runner, 0, b->x[slice]);
+        return PARE_FAIL(&replica->ctx, INPUT, "slice %d cannot be read", slice);
+    pare_runner_set_input(replica->runner, 0, b->x[slice]);
     if (slice % 3 == 0) (void)usleep(200); /* the others overtake it */
     return PARE_OK;
 }
 
-static pare_status take(void *user, int slice, pare_runner *runner)
+static pare_status take(void *user, int64_t item, pare_replica *replica)
 {
     bench *b = user;
+    const int slice = (int)item;
+    const pare_runner *runner = replica->runner;
     if (slice == b->take_fails)
-        return PARE_FAIL(pare_runner_ctx(runner), MEMORY, "slice %d cannot be kept", slice);
+        return PARE_FAIL(&replica->ctx, MEMORY, "slice %d cannot be kept", slice);
     b->order[b->taken++] = slice;
     memcpy(b->y[slice], pare_runner_output(runner, 0).data, sizeof b->y[slice]);
     memcpy(b->sum[slice], pare_runner_output(runner, 1).data, sizeof b->sum[slice]);
@@ -113,8 +123,9 @@ static pare_status take(void *user, int slice, pare_runner *runner)
 
 static pare_status run(bench *b)
 {
+    const pare_batch_work work = {.load = load, .take = take, .user = b};
     b->taken = 0;
-    return pare_team_run(b->team, &(pare_team_work){load, take, b});
+    return pare_replicas_run(b->pool, 0, b->items, &work);
 }
 
 static void expect_order(const bench *b, int count)
@@ -171,7 +182,8 @@ static void threads_change_nothing(void **state)
         for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
             bench b;
             open(&b, sums, threads[i]);
-            assert_int_equal(pare_team_threads(b.team), threads[i] < SLICES ? threads[i] : SLICES);
+            assert_int_equal(pare_replicas_threads(b.pool),
+                             threads[i] < SLICES ? threads[i] : SLICES);
             for (int again = 0; again < 20; again++) {
                 memset(b.y, 0, sizeof b.y);
                 if (run(&b) != PARE_OK) fail_msg("%s", b.g.ctx.message);
@@ -182,7 +194,7 @@ static void threads_change_nothing(void **state)
         }
 }
 
-/* A plain run, and a team of one slice. */
+/* A plain run, and a pool for one slice. */
 static void a_slice_alone_is_its_own_sum(void **state)
 {
     (void)state;
@@ -196,7 +208,7 @@ static void a_slice_alone_is_its_own_sum(void **state)
     assert_int_equal(pare_runner_run(runner), PARE_OK);
     assert_memory_equal(pare_runner_output(runner, 1).data, s, sizeof s);
     pare_runner_free(runner);
-    assert_int_equal(pare_team_new(&b.g.ctx, &b.team, b.plan, 1, 0), PARE_OK);
+    assert_int_equal(pool_new(&b, 1, 0), PARE_OK);
     assert_int_equal(run(&b), PARE_OK);
     expect_order(&b, 1);
     assert_memory_equal(b.sum[0], s, sizeof s);
@@ -233,6 +245,84 @@ static void the_first_failure_is_told(void **state)
             }
 }
 
+/* --- pools without sums --- */
+
+static pare_status take_any(void *user, int64_t item, pare_replica *replica)
+{
+    bench *b = user;
+    memcpy(b->y[item], pare_runner_output(replica->runner, 0).data, sizeof b->y[item]);
+    memcpy(b->sum[item], pare_runner_output(replica->runner, 1).data, sizeof b->sum[item]);
+    return PARE_OK;
+}
+
+/* Any number of items on any number of replicas; parts of them, one after the other. */
+static void items_may_be_taken_in_any_order(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads < 5; threads++) {
+        bench b;
+        const pare_batch_work work = {
+            .load = load, .take = take_any, .any_order = true, .user = &b};
+        open(&b, false, threads);
+        for (int first = 0; first < SLICES; first += 3) {
+            const int count = SLICES - first < 3 ? SLICES - first : 3;
+            assert_int_equal(pare_replicas_run(b.pool, first, count, &work), PARE_OK);
+        }
+        expect_apart(&b);
+        memset(b.y, 0, sizeof b.y);
+        assert_int_equal(pare_replica_run(pare_replicas_at(b.pool, 0), 0, SLICES, &work), PARE_OK);
+        expect_apart(&b);
+        finish(&b);
+    }
+}
+
+static void each_item_keeps_its_replica(void **state)
+{
+    (void)state;
+    bench b;
+    build(&b, false);
+    const pare_replicas_options options = {.items = SLICES, .threads = 2, .each = true};
+    const pare_batch_work work = {.load = load, .user = &b};
+    assert_int_equal(pare_replicas_new(&b.g.ctx, &b.pool, b.plan, &options), PARE_OK);
+    assert_int_equal(pare_replicas_count(b.pool), SLICES);
+    assert_int_equal(pare_replicas_run(b.pool, 0, SLICES, &work), PARE_OK);
+    for (int i = 0; i < SLICES; i++)
+        assert_int_equal(take_any(&b, i, pare_replicas_at(b.pool, i)), PARE_OK);
+    expect_apart(&b);
+    finish(&b);
+}
+
+/* What is run in place of the plan: all fail but the first two. */
+static pare_status run_other(void *user, int64_t item, pare_replica *replica)
+{
+    (void)user;
+    if (item < 2) return PARE_OK;
+    if (item % 2) (void)usleep(300); /* later items fail before it */
+    return PARE_FAIL(&replica->ctx, UNSUPPORTED, "item %d does not run", (int)item);
+}
+
+static pare_status count_taken(void *user, int64_t item, pare_replica *replica)
+{
+    bench *b = user;
+    (void)replica;
+    b->order[b->taken++] = (int)item;
+    return PARE_OK;
+}
+
+static void other_work_fails_in_order_too(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= SLICES; threads++) {
+        bench b;
+        open(&b, false, threads);
+        const pare_batch_work work = {.run = run_other, .take = count_taken, .user = &b};
+        assert_int_equal(pare_replicas_run(b.pool, 0, SLICES, &work), PARE_UNSUPPORTED);
+        assert_string_equal(b.g.ctx.message, "item 2 does not run");
+        expect_order(&b, 2);
+        finish(&b);
+    }
+}
+
 static void allocations_fail_cleanly(void **state)
 {
     (void)state;
@@ -243,12 +333,12 @@ static void allocations_fail_cleanly(void **state)
         for (long n = 0; st != PARE_OK; n++) {
             pare_ctx_clear(&b.g.ctx);
             b.g.ctx.fail_after = n;
-            st = pare_team_new(&b.g.ctx, &b.team, b.plan, SLICES, 2);
+            st = pool_new(&b, SLICES, 2);
             b.g.ctx.fail_after = -1;
             if (st == PARE_OK) break;
             assert_int_equal(st, PARE_MEMORY);
             assert_true(*b.g.ctx.message);
-            assert_null(b.team);
+            assert_null(b.pool);
             assert_in_range(n, 0, 1000);
         }
         assert_int_equal(run(&b), PARE_OK);
@@ -291,6 +381,9 @@ int main(void)
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(a_slice_alone_is_its_own_sum),
         cmocka_unit_test(the_first_failure_is_told),
+        cmocka_unit_test(items_may_be_taken_in_any_order),
+        cmocka_unit_test(each_item_keeps_its_replica),
+        cmocka_unit_test(other_work_fails_in_order_too),
         cmocka_unit_test(allocations_fail_cleanly),
         cmocka_unit_test(a_stop_is_obeyed),
         cmocka_unit_test(types_other_than_floats_are_refused),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/resample.h"
+#include "runtime/eval/resample.h"
 
 #include <math.h>
 #include <string.h>

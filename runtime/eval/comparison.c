@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several models on the same samples. */
+#include "runtime/base/arena.h"
+#include "runtime/eval/comparison.h"
+
+#include <math.h>
+
+enum { ENOUGH = 500 }; /* samples after which accuracy near chance stops the work */
+
+/* --- batches --- */
+
+/* Output o of model k for this batch. */
+static pare_rows rows_of(const pare_comparison *c, int k, int o)
+{
+    return !k && c->kept ? c->kept[o] : pare_predictor_rows(c->candidate[k].predictor, o);
+}
+
+/* A first output whose rows are one score per class. */
+static bool is_classifier(const pare_rows *rows)
+{
+    if (rows->size < 2 || !rows->f32 || rows->shape.rank < 1) return false;
+    for (int d = 0; d < rows->shape.rank; d++)
+        if (rows->shape.dim[d] == rows->size) return true;
+    return false;
+}
+
+static pare_status check_label(const pare_comparison *c, const pare_batch *batch, int i)
+{
+    if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
+    return PARE_FAIL(c->ctx, INPUT,
+                     "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
+                     "has %lld classes",
+                     c->name, (long long)batch->label[i], (long long)c->classes - 1,
+                     c->candidate[0].model->path, (long long)c->classes);
+}
+
+/* Hits and agreement of one sample in all models. */
+static void judge_sample(pare_comparison *c, int64_t label, int i)
+{
+    int64_t best_first = 0;
+    bool hit_first = false;
+    for (int k = 0; k < c->count; k++) {
+        pare_candidate *one = &c->candidate[k];
+        pare_rows rows = rows_of(c, k, 0);
+        const float *row = rows.f32 + (int64_t)i * rows.size;
+        int64_t best = pare_stats_argmax(row, rows.size);
+        bool hit = best == label && !isnan(row[best]);
+        if (k == 0) {
+            best_first = best;
+            hit_first = hit;
+        }
+        one->agreed += best == best_first;
+        if (label < 0) continue;
+        one->top1 += hit;
+        one->top5 += pare_stats_in_top(row, rows.size, label, 5);
+        one->paired.both += hit_first && hit;
+        one->paired.first += hit_first && !hit;
+        one->paired.second += !hit_first && hit;
+        one->paired.neither += !hit_first && !hit;
+    }
+}
+
+static pare_status same_outputs(const pare_comparison *c, int k, int out)
+{
+    const pare_candidate *a = &c->candidate[0], *b = &c->candidate[k];
+    pare_rows x = rows_of(c, 0, out), y = rows_of(c, k, out);
+    if (x.size == y.size) return PARE_OK;
+    return PARE_FAIL(c->ctx, INPUT,
+                     "%s: output '%s' has %lld values per sample, '%s' of %s has %lld; "
+                     "models that are compared need equal outputs",
+                     b->model->path, y.name, (long long)y.size, x.name, a->model->path,
+                     (long long)x.size);
+}
+
+/* Of one output of model k (b) against the first's (a). */
+static void add_errors(pare_comparison *c, int k, int out, const pare_rows *a, const pare_rows *b,
+                       int samples)
+{
+    pare_candidate *one = &c->candidate[k];
+    pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
+    for (int i = 0; k && out == 0 && i < samples; i++)
+        pare_error_add(&one->part[(c->samples + i) % PARE_COMPARISON_PARTS], a->f32 + i * a->size,
+                       b->f32 + i * a->size, a->size);
+}
+
+/* The first model's outputs come from elsewhere, or may go there. */
+static pare_status predict_first(pare_comparison *c, const pare_batch *batch, pare_hash seen)
+{
+    const pare_first_outputs *f = c->first;
+    pare_predictor *first = c->candidate[0].predictor;
+    c->kept = f ? f->next(f->user, batch->count, seen) : NULL;
+    if (c->kept) return PARE_OK;
+    PARE_TRY(pare_predict(first, batch->input, batch->count));
+    if (f) f->keep(f->user, first, batch->count, seen);
+    return PARE_OK;
+}
+
+static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare_hash seen)
+{
+    for (int k = 0; k < c->count; k++) {
+        pare_predictor *one = c->candidate[k].predictor;
+        PARE_TRY(k ? pare_predict(one, batch->input, batch->count) : predict_first(c, batch, seen));
+        for (int o = 0; o < pare_predictor_output_count(one); o++) {
+            pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
+            PARE_TRY(same_outputs(c, k, o));
+            if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
+        }
+    }
+    return PARE_OK;
+}
+
+static pare_status stop_near_chance(const pare_comparison *c)
+{
+    int64_t hits = c->candidate[0].top1;
+    if (c->options.any_accuracy || !c->classes ||
+        !pare_stats_near_chance(hits, c->samples, c->classes))
+        return PARE_OK;
+    return PARE_FAIL(
+        c->ctx, INPUT,
+        "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
+        "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
+        "and classes)? --any-accuracy compares all the same",
+        c->candidate[0].model->path, 100 * (double)hits / (double)c->samples, (long long)c->samples,
+        100 / (double)c->classes, (long long)c->classes, c->name);
+}
+
+/* Runs one batch through every model; seen: the reader's hash up to its end. */
+static pare_status run_batch(pare_comparison *c, const pare_batch *batch, pare_hash seen)
+{
+    int64_t before = c->samples;
+    PARE_TRY(predict_all(c, batch, seen));
+    pare_rows rows = rows_of(c, 0, 0);
+    const bool classifier = is_classifier(&rows);
+    c->classifies = classifier;
+    c->classes = classifier && batch->label ? rows.size : 0;
+    for (int i = 0; classifier && i < batch->count; i++) {
+        if (c->classes) PARE_TRY(check_label(c, batch, i));
+        judge_sample(c, c->classes ? batch->label[i] : -1, i);
+    }
+    c->samples += batch->count;
+    return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
+}
+
+/* --- samples --- */
+
+static pare_status open_predictors(pare_comparison *c, const pare_eval_samples *s)
+{
+    const pare_plan_options options = {.threads = c->options.threads, .device = c->device};
+    for (int k = 0; k < c->count; k++) {
+        pare_candidate *one = &c->candidate[k];
+        PARE_TRY(pare_predictor_new(c->ctx, &one->predictor, one->model, s->data, s->inputs,
+                                    s->input_count, &options));
+        one->error =
+            pare_arena_alloc(&c->arena, (size_t)one->model->graph->out.count, sizeof *one->error);
+        one->part = pare_arena_alloc(&c->arena, PARE_COMPARISON_PARTS, sizeof *one->part);
+        if (!one->error || !one->part) return PARE_MEMORY;
+    }
+    return PARE_OK;
+}
+
+static pare_status prepare(pare_comparison *c, const pare_eval_samples *s, size_t *to_come)
+{
+    size_t one;
+    *to_come = 0;
+    for (int k = c->first && c->first->found ? 1 : 0; k < c->count; k++) {
+        PARE_TRY(pare_predictor_prepare(c->candidate[k].predictor, s->batch, s->count, &one));
+        *to_come += one;
+    }
+    return PARE_OK;
+}
+
+static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
+{
+    const pare_comparison_options *o = &c->options;
+    pare_reader *reader;
+    pare_batch batch;
+    size_t to_come;
+    PARE_TRY(prepare(c, s, &to_come));
+    PARE_TRY(
+        pare_reader_open(c->ctx, &reader, s->data, s->samples, s->count, s->batch, o->threads));
+    if (o->planned) o->planned(o->user, to_come + pare_reader_bytes(reader));
+    pare_status st = pare_reader_next(reader, &batch);
+    while (st == PARE_OK && batch.count) {
+        st = run_batch(c, &batch, pare_reader_hash(reader));
+        if (st == PARE_OK && o->progress) o->progress(o->user, batch.first + batch.count, s->count);
+        if (st == PARE_OK) st = pare_reader_next(reader, &batch);
+    }
+    pare_reader_close(reader);
+    return st == PARE_OK ? stop_near_chance(c) : st;
+}
+
+pare_status pare_comparison_run(pare_comparison *c, const pare_eval_samples *samples,
+                                const pare_first_outputs *first)
+{
+    c->name = samples->name;
+    c->first = first;
+    PARE_TRY(open_predictors(c, samples));
+    pare_status st = run_samples(c, samples);
+    c->first = NULL;
+    c->kept = NULL;
+    return st;
+}
+
+/* --- a comparison --- */
+
+void pare_comparison_options_init(pare_comparison_options *options)
+{
+    *options = (pare_comparison_options){0};
+}
+
+static pare_status comparison_fill(pare_comparison *c, const pare_model *const *models, int count)
+{
+    c->candidate = pare_arena_alloc(&c->arena, (size_t)count, sizeof *c->candidate);
+    if (!c->candidate) return PARE_MEMORY;
+    for (; c->count < count; c->count++) {
+        const pare_model *model = models[c->count];
+        if (model->graph->out.count != models[0]->graph->out.count)
+            return PARE_FAIL(c->ctx, INPUT,
+                             "%s: has %d outputs, %s has %d; models that are compared "
+                             "need the same outputs",
+                             model->path, model->graph->out.count, models[0]->path,
+                             models[0]->graph->out.count);
+        c->candidate[c->count].model = model;
+    }
+    return PARE_OK;
+}
+
+pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
+                                const pare_model *const *models, int count,
+                                const pare_comparison_options *options)
+{
+    pare_comparison *c = pare_alloc(ctx, 1, sizeof *c);
+    if (!c) return PARE_MEMORY;
+    c->ctx = ctx;
+    c->options = *options;
+    pare_arena_init(&c->arena, ctx);
+    pare_status st = comparison_fill(c, models, count);
+    if (st == PARE_OK)
+        *out = c;
+    else
+        pare_comparison_free(c);
+    return st;
+}
+
+void pare_comparison_free(pare_comparison *c)
+{
+    if (!c) return;
+    for (int k = 0; k < c->count; k++) {
+        pare_predictor_free(c->candidate[k].predictor);
+        pare_times_free(&c->candidate[k].times);
+    }
+    pare_arena_free(&c->arena);
+    pare_free(c);
+}
+
+void pare_comparison_use(pare_comparison *c, pare_device *device) { c->device = device; }
+
+const pare_candidate *pare_comparison_candidate(const pare_comparison *c, int k)
+{
+    return &c->candidate[k];
+}
+
+int64_t pare_comparison_samples(const pare_comparison *c) { return c->samples; }
+
+int64_t pare_comparison_classes(const pare_comparison *c) { return c->classes; }
+
+bool pare_comparison_classifies(const pare_comparison *c) { return c->classifies; }

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluation: what a model predicts, how long it takes, and what that is worth beside another. */
+#ifndef PARE_RUNTIME_EVAL_EVAL_H
+#define PARE_RUNTIME_EVAL_EVAL_H
+
+#include "formats/data.h"
+#include "runtime/eval/stats.h"
+#include "runtime/exec/exec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- prediction: a model over batches of samples, one row per sample, whatever batch and element
+   types the model was made for --- */
+
+typedef struct pare_predictor pare_predictor;
+
+/* inputs and data: what the batches hold (pare_source); the model must have the same input names.
+   model, inputs and data are borrowed. options of the plans: their device, how kernels are chosen,
+   and threads (0: all cores), of which each runs a part of the samples. On a device readers opened
+   afterwards give stored pixels, which become floats there. */
+PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out,
+                                              const pare_model *model, pare_data *data,
+                                              const pare_data_input *inputs, int input_count,
+                                              const pare_plan_options *options);
+void pare_predictor_free(pare_predictor *predictor);
+
+/* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
+   PARE_INPUT where an output has no row per sample. */
+PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, void *const *inputs, int count);
+
+/* Makes the plans for batches of `count` out of `all` samples before the first of them, and says
+   how many bytes their runs will touch beyond what is resident then. */
+PARE_NODISCARD pare_status pare_predictor_prepare(pare_predictor *predictor, int64_t count,
+                                                  int64_t all, size_t *to_come);
+
+/* Outputs of the last call, known after the first one. */
+typedef struct pare_rows {
+    const char *name;
+    pare_dtype dtype;
+    pare_shape shape; /* of one row, without the batch axis */
+    int64_t size;     /* elements of one row */
+    const void *data; /* (count, size) of dtype */
+    const float *f32; /* the same as f32; NULL for types without numbers */
+} pare_rows;
+int pare_predictor_output_count(const pare_predictor *predictor);
+pare_rows pare_predictor_rows(const pare_predictor *predictor, int i);
+
+/* The batch a model is made for: the first dim of its inputs, 0 where it takes any. */
+int pare_model_fixed_batch(const pare_model *model);
+
+/* --- latency of one plan: warm-up, many runs, and whether the number can be trusted --- */
+
+typedef struct pare_measure_options {
+    double warm_up;     /* milliseconds */
+    double duration;    /* seconds, at least */
+    int64_t iterations; /* runs, at least */
+} pare_measure_options;
+
+typedef struct pare_times {
+    double *ms; /* (count) milliseconds in order of time; freed with pare_times_free */
+    size_t count, capacity;
+    double wall;   /* seconds all of them took */
+    double waited; /* seconds that threads were ready meanwhile but had no core; a sum over them */
+    int windows;   /* measured until the last three agreed, those left out too; 0: no windows */
+    double apart;  /* how far the medians of the last three lie apart, over their median */
+} pare_times;
+
+/* Measuring goes on, window by window, until the medians of the last three agree within 2 % or
+   there were as many windows as allowed (steady state by the variation of the last few: Georges,
+   Buytaert, Eeckhout 2007, OOPSLA). What came before the windows that agree is then left out. */
+enum { PARE_WINDOWS = 16 };
+#define PARE_WINDOWS_WITHIN 0.02
+typedef struct pare_windows {
+    int count;
+    size_t end[PARE_WINDOWS]; /* runs by the end of each */
+    double wall[PARE_WINDOWS], waited[PARE_WINDOWS], median[PARE_WINDOWS];
+} pare_windows;
+
+/* Notes that another window of times ends here. */
+PARE_NODISCARD pare_status pare_windows_note(pare_ctx *ctx, pare_windows *windows,
+                                             const pare_times *times);
+/* Do the last three agree? */
+bool pare_windows_agree(const pare_windows *windows);
+/* The first of the windows at the end that agree: at most count - 3, and 0 where none do. */
+int pare_windows_first(const pare_windows *windows);
+/* Takes the runs of the windows before `first` out of times, and says in them what was found. */
+void pare_windows_cut(const pare_windows *windows, int first, pare_times *times);
+
+/* Fills the runner's inputs: floats with repeatable values in [0, 1), integers with 0. */
+void pare_measure_fill(pare_runner *runner);
+
+/* Runs until duration and iterations are both reached (at most 2^24 runs); times add up. */
+PARE_NODISCARD pare_status pare_measure(pare_ctx *ctx, pare_runner *runner,
+                                        const pare_measure_options *options, pare_times *times);
+/* The two halves of it: runs that are not counted, then those that are. */
+PARE_NODISCARD pare_status pare_measure_warm(pare_ctx *ctx, pare_runner *runner,
+                                             const pare_measure_options *options);
+PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner,
+                                              const pare_measure_options *options,
+                                              pare_times *times);
+void pare_times_free(pare_times *times);
+/* Two runners in turn, so that what else goes on hits both alike. A number is the mean of as many
+   runs on end as last some milliseconds, behind one that is not counted: what a runner's own runs
+   leave warm stays so, as where a model runs alone. Which of the two begins changes from pair to
+   pair. Warms both first; times add up, as pare_measure's. */
+PARE_NODISCARD pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
+                                              const pare_measure_options *options,
+                                              pare_times *times_a, pare_times *times_b);
+/* Median of the pairs' ratios a : b; NAN where there is none. */
+PARE_NODISCARD pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, const pare_times *b,
+                                            double *out);
+/* Milliseconds: this percentile. */
+PARE_NODISCARD pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q,
+                                                 double *out);
+
+/* Does the plan compute matrix products or convolutions in f16 or bf16? On the CPU these are
+   emulated: the accuracy is that of hardware that has them, the latency is not. */
+bool pare_plan_emulates(const pare_plan *plan);
+
+/* --- several runners of one plan at work at once: on a device each has its own queue, on the CPU
+   its own threads; constants are shared --- */
+
+typedef struct pare_streams pare_streams;
+
+/* Makes `count` runners with their inputs filled. plan must outlive them. */
+PARE_NODISCARD pare_status pare_streams_new(pare_ctx *ctx, pare_streams **out,
+                                            const pare_plan *plan, int count);
+void pare_streams_free(pare_streams *streams);
+int pare_streams_count(const pare_streams *streams);
+pare_runner *pare_streams_runner(const pare_streams *streams, int i);
+
+/* Runners fail in contexts of their own: the status again, with the message of the one that has
+ * any. */
+PARE_NODISCARD pare_status pare_streams_status(const pare_streams *streams, pare_status status);
+
+/* One thread drives each runner; all begin to be timed when the last is warm. Measured are at least
+   three windows of a third of the duration and the iterations each, until each stream's last three
+   agree, at most nine; without a duration it is one window. */
+PARE_NODISCARD pare_status pare_streams_measure(pare_streams *streams,
+                                                const pare_measure_options *options);
+
+/* The runs of all streams: the k-th of each, then the next, roughly in order of time. */
+PARE_NODISCARD pare_status pare_streams_times(const pare_streams *streams, pare_times *out);
+const pare_times *pare_streams_times_of(const pare_streams *streams, int i);
+
+/* --- comparison: several models on the same samples. The first is what the others are compared
+   with: accuracy with labels, error against the first always --- */
+
+typedef struct pare_comparison pare_comparison;
+
+enum { PARE_COMPARISON_PARTS = 256 }; /* sample i is in part i % 256; what intervals draw from */
+
+/* What was found of one model. */
+typedef struct pare_candidate {
+    const pare_model *model;
+    pare_predictor *predictor; /* NULL: nothing was run */
+    pare_error_stats *error;    /* (outputs) against the first */
+    pare_error_stats *part;     /* (PARE_COMPARISON_PARTS) the same of the first output, by sample */
+    int64_t top1, top5, agreed; /* hits; same first class as the first model */
+    pare_paired paired;         /* top-1 hits: the first model, this one */
+    pare_times times;           /* of pare_comparison_time; else none */
+    int batch;                  /* that was timed: 1, or the model's own */
+    bool emulated;              /* its plan: pare_plan_emulates */
+    pare_interval speed_up;     /* against the first; NaN: too few runs */
+} pare_candidate;
+
+/* The samples that models are compared on; all of it is borrowed. */
+typedef struct pare_eval_samples {
+    pare_data *data;
+    const pare_data_input *inputs;
+    int input_count;
+    const int64_t *samples; /* (count) indices in the order of reading */
+    int64_t count;
+    int batch;        /* read and run at a time */
+    const char *name; /* of the data, for messages */
+} pare_eval_samples;
+
+/* Outputs of the first model that lie elsewhere, as in a cache. */
+typedef struct pare_first_outputs {
+    bool found; /* there are some: the first model may not need to run */
+    /* of the next batch, one pare_rows an output; NULL: the model must run, from here on, too.
+       seen: the reader's hash up to the end of the batch. */
+    const pare_rows *(*next)(void *user, int count, pare_hash seen);
+    /* The model ran. */
+    void (*keep)(void *user, const pare_predictor *first, int count, pare_hash seen);
+    void *user;
+} pare_first_outputs;
+
+typedef struct pare_comparison_options {
+    int threads;       /* of a prediction; 0: all cores */
+    bool any_accuracy; /* do not fail where the first model's accuracy is near chance */
+    /* Before the first batch: how many bytes will be touched. Or NULL. */
+    void (*planned)(void *user, size_t bytes);
+    /* After each batch, in samples. Or NULL. */
+    void (*progress)(void *user, int64_t done, int64_t all);
+    /* While a model that was timed can still be run. Or NULL. */
+    pare_status (*timed)(void *user, int k, pare_runner *runner);
+    void *user;
+} pare_comparison_options;
+void pare_comparison_options_init(pare_comparison_options *options);
+
+/* models: (count), borrowed. PARE_INPUT: one has not as many outputs as the first. */
+PARE_NODISCARD pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
+                                               const pare_model *const *models, int count,
+                                               const pare_comparison_options *options);
+void pare_comparison_free(pare_comparison *comparison);
+/* Where models run from now on; NULL, as at first: the CPU. */
+void pare_comparison_use(pare_comparison *comparison, pare_device *device);
+
+/* Plans all models and runs the samples through them, once; first may be NULL. PARE_INPUT: a label
+   out of range; the first model's accuracy is near chance (asked once enough samples were seen). */
+PARE_NODISCARD pare_status pare_comparison_run(pare_comparison *comparison,
+                                               const pare_eval_samples *samples,
+                                               const pare_first_outputs *first);
+
+/* Latency of every model at batch 1, measured in turns so that all meet the same machine: at least
+   8 rounds of a tenth of a second each, until the last three rounds of each model agree, at most
+   16. threads 0: one, which other work on the machine disturbs least. samples NULL: models are run
+   at the shapes they have, batch 1; PARE_INPUT where another dim is unknown. */
+PARE_NODISCARD pare_status pare_comparison_time(pare_comparison *comparison,
+                                                const pare_eval_samples *samples, int threads);
+
+const pare_candidate *pare_comparison_candidate(const pare_comparison *comparison, int k);
+int64_t pare_comparison_samples(const pare_comparison *comparison);
+/* 0: no labels, or no output of classes. */
+int64_t pare_comparison_classes(const pare_comparison *comparison);
+/* Is the first output a score per class? */
+bool pare_comparison_classifies(const pare_comparison *comparison);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples are independent, so a batch is cut into units of as many rows as the plan has, and a
+   replica pool runs one-thread plans side by side: no thread waits for another within a network.
+   Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
+   outputs are the same with any number of threads. */
+#include "runtime/eval/eval.h"
+
+#include "runtime/base/size.h"
+#include "runtime/exec/batch.h"
+
+#include <string.h>
+
+enum { UNITS = 16 }; /* of a batch on the CPU, a run of the plan each */
+
+typedef struct output_rows {
+    char *data;
+    float *f32;      /* of other types than f32 */
+    size_t capacity; /* elements */
+    int64_t size;
+    pare_dtype dtype;
+    pare_shape shape;
+    const char *name;
+} output_rows;
+
+struct pare_predictor {
+    pare_ctx *ctx;
+    const pare_model *model;
+    const pare_data_input *input;
+    const pare_data *data;
+    int input_count, output_count, fixed, threads;
+    pare_plan_options options;
+    pare_input_shape *shape; /* (inputs), batch axis set before a plan is made */
+    pare_plan *plan;
+    pare_replicas *pool;
+    int rows;         /* of the plan, into which every batch is filled */
+    output_rows *out; /* (outputs) of the whole batch */
+    /* of one call */
+    void *const *inputs;
+    int count;
+};
+
+int pare_model_fixed_batch(const pare_model *model)
+{
+    const pare_values *in = &model->graph->in;
+    for (int i = 0; i < in->count; i++) {
+        const pare_shape *shape = &in->item[i]->shape;
+        if (!in->item[i]->is_init && shape->rank > 0)
+            return shape->dim[0] > 0 && shape->dim[0] < 65536 ? (int)shape->dim[0] : 0;
+    }
+    return 0;
+}
+
+static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
+                                const pare_data_input *inputs, int input_count)
+{
+    const pare_values *in = &model->graph->in;
+    for (int i = 0; i < in->count; i++) {
+        bool found = in->item[i]->is_init;
+        for (int k = 0; k < input_count; k++) found |= !strcmp(in->item[i]->name, inputs[k].name);
+        if (!found)
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: input '%s' is not among the inputs of the first model; "
+                             "models that are compared need the same input names",
+                             model->path, in->item[i]->name);
+    }
+    for (int k = 0; k < input_count; k++) {
+        const pare_value *value = pare_graph_find_own(model->graph, inputs[k].name);
+        if (!value || !value->is_input)
+            return PARE_FAIL(ctx, INPUT,
+                             "%s: has no input '%s', which the first model has; models that "
+                             "are compared need the same input names",
+                             model->path, inputs[k].name);
+    }
+    return PARE_OK;
+}
+
+static pare_status make_arrays(pare_predictor *p)
+{
+    p->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *p->shape);
+    p->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *p->out);
+    if (!p->shape || !p->out) return PARE_MEMORY;
+    for (int i = 0; i < p->input_count; i++)
+        p->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(p->data, i)};
+    return PARE_OK;
+}
+
+pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_model *model,
+                               pare_data *data, const pare_data_input *inputs, int input_count,
+                               const pare_plan_options *options)
+{
+    PARE_TRY(check_inputs(ctx, model, inputs, input_count));
+    pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
+    if (!p) return PARE_MEMORY;
+    p->ctx = ctx;
+    p->model = model;
+    p->input = inputs;
+    p->data = data;
+    p->input_count = input_count;
+    p->output_count = model->graph->out.count;
+    p->fixed = pare_model_fixed_batch(model);
+    pare_device *device = options->device;
+    pare_pixels pixels;
+    for (int i = 0; device && device->samples && i < input_count; i++)
+        (void)pare_data_take_pixels(data, i, &pixels);
+    p->options = *options;
+    p->options.threads = 1;
+    p->threads = options->threads;
+    pare_status st = make_arrays(p);
+    if (st == PARE_OK)
+        *out = p;
+    else
+        pare_predictor_free(p);
+    return st;
+}
+
+static void close_plan(pare_predictor *p)
+{
+    pare_replicas_free(p->pool);
+    pare_plan_free(p->plan);
+    p->pool = NULL;
+    p->plan = NULL;
+}
+
+void pare_predictor_free(pare_predictor *p)
+{
+    if (!p) return;
+    close_plan(p);
+    for (int i = 0; p->out && i < p->output_count; i++) {
+        pare_free(p->out[i].data);
+        pare_free(p->out[i].f32);
+    }
+    pare_free(p->out);
+    pare_free(p->shape);
+    pare_free(p);
+}
+
+static void convert(void *to, pare_dtype to_type, const void *from, pare_dtype from_type, int64_t n)
+{
+    const pare_type_info *t = pare_type(to_type), *f = pare_type(from_type);
+    size_t wide = (size_t)t->bits / 8, narrow = (size_t)f->bits / 8;
+    for (int64_t i = 0; i < n; i++)
+        t->from_f32_ref((char *)to + (size_t)i * wide,
+                        f->to_f32((const char *)from + (size_t)i * narrow));
+}
+
+/* Stored pixels to what a runner reads that does not take them. */
+static void convert_pixels(void *to, pare_dtype type, const uint8_t *raw, const pare_pixels *p)
+{
+    const pare_type_info *t = pare_type(type);
+    for (int64_t i = 0; i < p->count; i++) {
+        int64_t place = p->rows ? i % p->rows * p->columns + i / p->rows : i;
+        t->from_f32_ref((char *)to + (size_t)i * ((size_t)t->bits / 8),
+                        p->table[i / p->inner % p->channels * 256 + raw[place]]);
+    }
+}
+
+/* The number of input i among those of the plan; those it has where nobody reads it. */
+static int place_of(const pare_predictor *p, int i)
+{
+    int at = 0;
+    while (at < pare_plan_input_count(p->plan) &&
+           strcmp(pare_plan_input(p->plan, at)->name, p->input[i].name) != 0)
+        at++;
+    return at;
+}
+
+/* --- the plan --- */
+
+/* Stored pixels become floats on the device. */
+static pare_status take_pixels(const pare_predictor *p, pare_runner *runner)
+{
+    pare_pixels pixels;
+    for (int i = 0; i < p->input_count; i++) {
+        int at = place_of(p, i);
+        if (at < pare_plan_input_count(p->plan) && pare_data_has_pixels(p->data, i, &pixels))
+            PARE_TRY(pare_runner_take_pixels(runner, at, &pixels));
+    }
+    return PARE_OK;
+}
+
+static pare_status open_plan(pare_predictor *p)
+{
+    const pare_device *device = p->options.device;
+    for (int i = 0; i < p->input_count; i++)
+        if (p->shape[i].shape.rank) p->shape[i].shape.dim[0] = p->rows;
+    PARE_TRY(pare_plan_new(p->ctx, &p->plan, p->model, p->shape, p->input_count, &p->options));
+    PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan,
+                               &(pare_replicas_options){.threads = p->threads}));
+    return device && device->samples ? take_pixels(p, pare_replicas_at(p->pool, 0)->runner)
+                                     : PARE_OK;
+}
+
+/* The rows of a plan for batches of `count`. */
+static int rows_of_plan(const pare_predictor *p, int count)
+{
+    if (p->fixed) return p->fixed;
+    return p->options.device ? count : (count + UNITS - 1) / UNITS;
+}
+
+/* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no
+   second copy of the weights. On a device it is made for half the rows, again and again, where its
+   memory does not hold them. */
+static pare_status find_plan(pare_predictor *p, int count)
+{
+    if (p->pool) return PARE_OK;
+    const int wanted = rows_of_plan(p, count);
+    p->rows = wanted;
+    pare_status st = open_plan(p);
+    while (st == PARE_MEMORY && p->options.device && !p->fixed && p->rows > 1) {
+        pare_ctx_clear(p->ctx);
+        close_plan(p); /* and what it holds on the device */
+        p->rows = (p->rows + 1) / 2;
+        st = open_plan(p);
+    }
+    if (st != PARE_OK) {
+        close_plan(p);
+        return st;
+    }
+    if (p->rows < wanted)
+        pare_log(p->ctx, PARE_LOG_WARNING,
+                 "%s: the device's memory does not hold %d samples at once; %d are run at a time",
+                 p->model->path, wanted, p->rows);
+    return PARE_OK;
+}
+
+static int units_of(const pare_predictor *p, int count) { return (count + p->rows - 1) / p->rows; }
+
+/* What the runs of a batch touch: activations and inputs of as many replicas as work, and the
+   outputs of all rows. */
+static size_t batch_bytes(const pare_predictor *p, int count)
+{
+    const int units = units_of(p, count), threads = pare_replicas_threads(p->pool);
+    size_t each = pare_plan_activation_bytes(p->plan), kept = 0, bytes;
+    for (int i = 0; i < pare_plan_input_count(p->plan); i++) {
+        const pare_value *v = pare_plan_input(p->plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) each += bytes;
+    }
+    for (int i = 0; i < pare_plan_output_count(p->plan); i++) {
+        const pare_value *v = pare_plan_output(p->plan, i);
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += bytes;
+    }
+    return (size_t)(units < threads ? units : threads) * each + kept * (size_t)units;
+}
+
+pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
+{
+    if (count > all) count = all;
+    PARE_TRY(find_plan(p, (int)count));
+    *to_come = batch_bytes(p, (int)count);
+    return PARE_OK;
+}
+
+/* --- a unit --- */
+
+/* Rows of the batch in a unit; the last one may be shorter. */
+static int rows_of_unit(const pare_predictor *p, int64_t unit)
+{
+    const int64_t left = p->count - unit * p->rows;
+    return (int)(left < p->rows ? left : p->rows);
+}
+
+/* Gives the runner a unit's rows of an input; rows up to the plan's repeat the last one. */
+static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, int64_t unit)
+{
+    int at = place_of(p, i), take = rows_of_unit(p, unit);
+    if (at == pare_plan_input_count(p->plan)) return PARE_OK;
+    pare_view view = pare_runner_input(replica->runner, at);
+    pare_pixels pixels;
+    bool raw = pare_data_has_pixels(p->data, i, &pixels);
+    pare_dtype from = raw ? PARE_u8 : p->input[i].dtype;
+    int64_t batch = view.rank ? view.dim[0] : 1, row = pare_view_count(&view) / (batch ? batch : 1);
+    size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
+    const char *source = (const char *)p->inputs[i] + (size_t)(unit * p->rows) * bytes;
+    if (from != view.dtype && !(pare_type(from)->to_f32 && pare_type(view.dtype)->from_f32_ref))
+        return PARE_FAIL(&replica->ctx, INPUT, "%s: input '%s' is %s, the data are %s",
+                         p->model->path, p->input[i].name, pare_type(view.dtype)->name,
+                         pare_type(from)->name);
+    size_t wide = (size_t)pare_type(view.dtype)->bits / 8 * (size_t)row;
+    for (int r = 0; r < batch; r++) {
+        const char *from_row = source + (size_t)(r < take ? r : take - 1) * bytes;
+        char *to = (char *)view.data + (size_t)r * wide;
+        if (from == view.dtype)
+            memcpy(to, from_row, bytes);
+        else if (raw)
+            convert_pixels(to, view.dtype, (const uint8_t *)from_row, &pixels);
+        else
+            convert(to, view.dtype, from_row, from, row);
+    }
+    return PARE_OK;
+}
+
+static pare_status load(void *user, int64_t unit, pare_replica *replica)
+{
+    const pare_predictor *p = user;
+    for (int i = 0; i < p->input_count; i++) PARE_TRY(feed(p, replica, i, unit));
+    return PARE_OK;
+}
+
+static pare_status take(void *user, int64_t unit, pare_replica *replica)
+{
+    const pare_predictor *p = user;
+    for (int i = 0; i < p->output_count; i++) {
+        const output_rows *out = &p->out[i];
+        size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
+        memcpy(out->data + (size_t)(unit * p->rows) * row,
+               pare_runner_output(replica->runner, i).data, (size_t)rows_of_unit(p, unit) * row);
+    }
+    return PARE_OK;
+}
+
+/* --- outputs --- */
+
+/* Room for count rows. */
+static pare_status make_room(const pare_predictor *p, output_rows *out, int count)
+{
+    size_t need, bytes, wide = (size_t)pare_type(out->dtype)->bits / 8;
+    if (!wide || !pare_mul_size((size_t)out->size, (size_t)count, &need) ||
+        !pare_mul_size(need, wide, &bytes))
+        return PARE_FAIL(p->ctx, UNSUPPORTED,
+                         "%s: output '%s' is %s of %lld elements per sample, which "
+                         "cannot be collected",
+                         p->model->path, out->name, pare_type(out->dtype)->name,
+                         (long long)out->size);
+    if (need <= out->capacity) return PARE_OK;
+    pare_free(out->data);
+    pare_free(out->f32);
+    out->capacity = 0;
+    out->f32 = NULL;
+    out->data = pare_alloc(p->ctx, need, wide);
+    if (!out->data) return PARE_MEMORY;
+    if (out->dtype != PARE_f32 && pare_type(out->dtype)->to_f32) {
+        out->f32 = pare_alloc(p->ctx, need, sizeof *out->f32);
+        if (!out->f32) return PARE_MEMORY;
+    }
+    out->capacity = need;
+    return PARE_OK;
+}
+
+static pare_status open_output(const pare_predictor *p, int i)
+{
+    const pare_view view = pare_runner_output(pare_replicas_at(p->pool, 0)->runner, i);
+    output_rows *out = &p->out[i];
+    out->name = p->model->graph->out.item[i]->name;
+    if (!view.rank || view.dim[0] != p->rows)
+        return PARE_FAIL(p->ctx, INPUT,
+                         "%s: output '%s' has %lld rows for %d samples; models without "
+                         "one row per sample cannot be run on a data set",
+                         p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL,
+                         p->rows);
+    out->size = pare_view_count(&view) / p->rows;
+    out->dtype = view.dtype;
+    out->shape.rank = view.rank - 1;
+    for (int d = 1; d < view.rank; d++) out->shape.dim[d - 1] = view.dim[d];
+    return make_room(p, out, p->count);
+}
+
+pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
+{
+    const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = p};
+    PARE_TRY(find_plan(p, count));
+    p->inputs = inputs;
+    p->count = count;
+    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, i));
+    PARE_TRY(pare_replicas_run(p->pool, 0, units_of(p, count), &work));
+    for (int i = 0; i < p->output_count; i++)
+        if (p->out[i].f32)
+            convert(p->out[i].f32, PARE_f32, p->out[i].data, p->out[i].dtype,
+                    count * p->out[i].size);
+    return PARE_OK;
+}
+
+int pare_predictor_output_count(const pare_predictor *p) { return p->output_count; }
+
+pare_rows pare_predictor_rows(const pare_predictor *p, int i)
+{
+    const output_rows *out = &p->out[i];
+    const void *f32 = out->dtype == PARE_f32 ? (const void *)out->data : out->f32;
+    return (pare_rows){.name = out->name,
+                       .dtype = out->dtype,
+                       .shape = out->shape,
+                       .size = out->size,
+                       .data = out->data,
+                       .f32 = pare_type(out->dtype)->to_f32 ? f32 : NULL};
+}

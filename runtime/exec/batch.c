@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Items are handed out in order, so that the one whose turn it is to be taken is always being
+   worked on. The first failure, in order, is kept: every item before it was handed out before it,
+   and a lower one that fails later replaces it. */
+#include "runtime/exec/replicas.h"
+
+#include <omp.h>
+#include <string.h>
+
+/* --- making a pool --- */
+
+static void items_work(void *user, int worker);
+
+static int count_of(const pare_replicas *r)
+{
+    const pare_replicas_options *o = &r->options;
+    if (r->phases > 1 || o->each) return (int)o->items;
+    if (o->overlap && r->plan->options.device) return o->items == 1 ? 1 : 2;
+    return r->threads;
+}
+
+static pare_status replicas_fill(pare_replicas *r)
+{
+    pare_device *device = r->plan->options.device;
+    const int64_t items = r->options.items;
+    r->threads = r->options.threads > 0 ? r->options.threads : pare_cpu_cores();
+    if (device && !r->options.concurrent) r->threads = 1;
+    if (items && items < r->threads) r->threads = (int)items;
+    PARE_TRY(pare_phases_make(r));
+    if (device && (r->options.share || r->phases > 1))
+        PARE_TRY(device->queues->open(r->ctx, device, &r->queue));
+    const int count = count_of(r);
+    r->replica = pare_alloc(r->ctx, (size_t)count, sizeof *r->replica);
+    if (!r->replica) return PARE_MEMORY;
+    for (; r->count < count; r->count++) {
+        pare_replica *p = &r->replica[r->count];
+        p->index = r->count;
+        pare_ctx_child(&p->ctx, r->ctx);
+        pare_status st = pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->queue);
+        if (st != PARE_OK) return pare_fail(r->ctx, st, "%s", p->ctx.message);
+    }
+    if (r->threads == 1) return PARE_OK;
+    return pare_workers_new(r->ctx, &r->workers, r->threads - 1, items_work, r);
+}
+
+pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_plan *plan,
+                              const pare_replicas_options *options)
+{
+    pare_replicas *r = pare_alloc(ctx, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    r->ctx = ctx;
+    r->plan = plan;
+    r->options = *options;
+    (void)pthread_mutex_init(&r->lock, NULL); /* on Linux neither fails */
+    (void)pthread_cond_init(&r->turned, NULL);
+    pare_status st = replicas_fill(r);
+    if (st == PARE_OK)
+        *out = r;
+    else
+        pare_replicas_free(r);
+    return st;
+}
+
+void pare_replicas_free(pare_replicas *r)
+{
+    if (!r) return;
+    pare_workers_free(r->workers);
+    for (int i = 0; i < r->count; i++) {
+        pare_replica *p = &r->replica[i];
+        if (p->busy && pare_runner_wait(p->runner) != PARE_OK) pare_ctx_clear(&p->ctx);
+    }
+    for (int i = 0; i < r->count; i++) pare_runner_free(r->replica[i].runner);
+    if (r->queue) r->plan->options.device->queues->close(r->queue);
+    (void)pthread_cond_destroy(&r->turned);
+    (void)pthread_mutex_destroy(&r->lock);
+    pare_free(r->replica);
+    pare_free(r->phase);
+    pare_free(r->from);
+    pare_free(r->to);
+    pare_free(r);
+}
+
+int pare_replicas_count(const pare_replicas *r) { return r->count; }
+
+int pare_replicas_threads(const pare_replicas *r) { return r->threads; }
+
+pare_replica *pare_replicas_at(const pare_replicas *r, int i) { return &r->replica[i]; }
+
+pare_queue *pare_replicas_queue(const pare_replicas *r) { return r->queue; }
+
+/* --- order --- */
+
+/* The next item; -1: there is none, or one has failed and those after it do not matter. */
+static int64_t hand_out(pare_replicas *r)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    int64_t item = r->next < r->end && r->next < r->failed ? r->next++ : -1;
+    (void)pthread_mutex_unlock(&r->lock);
+    return item;
+}
+
+static void note_failure(pare_replicas *r, int64_t item, const pare_replica *p, pare_status st)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    if (item < r->failed) {
+        r->failed = item;
+        r->status = st;
+        r->failed_replica = p->index;
+    }
+    (void)pthread_cond_broadcast(&r->turned);
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
+/* Waits until all items before this one were taken; false where one of them failed. */
+static bool await_turn(pare_replicas *r, int64_t item)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    while (r->turn != item && r->failed > item) (void)pthread_cond_wait(&r->turned, &r->lock);
+    bool mine = r->failed > item;
+    (void)pthread_mutex_unlock(&r->lock);
+    return mine;
+}
+
+static void pass_turn(pare_replicas *r)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    r->turn++;
+    (void)pthread_cond_broadcast(&r->turned);
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
+static pare_status item_take(pare_replicas *r, int64_t item, pare_replica *p)
+{
+    const pare_batch_work *w = &r->work;
+    if (!w->take) return PARE_OK;
+    if (w->any_order) return w->take(w->user, item, p);
+    if (!await_turn(r, item)) return PARE_OK;
+    PARE_TRY(w->take(w->user, item, p));
+    pass_turn(r);
+    return PARE_OK;
+}
+
+/* --- one item after the other --- */
+
+static pare_status item_run(pare_replicas *r, int64_t item, pare_replica *p)
+{
+    const pare_batch_work *w = &r->work;
+    PARE_TRY(pare_ctx_poll(&p->ctx));
+    if (!r->at && w->load) PARE_TRY(w->load(w->user, item, p));
+    PARE_TRY(w->run ? w->run(w->user, item, p) : pare_phase_run(r, p->runner));
+    return r->at == r->phases - 1 ? item_take(r, item, p) : PARE_OK;
+}
+
+/* What one thread does. */
+static void items_work(void *user, int worker)
+{
+    pare_replicas *r = user;
+    const bool each = r->phases > 1 || r->options.each;
+    const int threads = r->plan->options.threads;
+    if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+    for (int64_t item; (item = hand_out(r)) >= 0;) {
+        pare_replica *p = &r->replica[each ? item : worker];
+        p->worker = worker;
+        pare_status st = item_run(r, item, p);
+        if (st != PARE_OK) note_failure(r, item, p, st);
+    }
+}
+
+pare_status pare_replica_run(pare_replica *replica, int64_t first, int64_t count,
+                             const pare_batch_work *w)
+{
+    for (int64_t item = first; item < first + count; item++) {
+        PARE_TRY(pare_ctx_poll(&replica->ctx));
+        if (w->load) PARE_TRY(w->load(w->user, item, replica));
+        PARE_TRY(w->run ? w->run(w->user, item, replica) : pare_runner_run(replica->runner));
+        if (w->take) PARE_TRY(w->take(w->user, item, replica));
+    }
+    return PARE_OK;
+}
+
+/* --- two replicas in turn on a device --- */
+
+/* Ends the item in flight on a replica. Those after a failure are not taken. */
+static void item_land(pare_replicas *r, pare_replica *p)
+{
+    if (!p->busy) return;
+    p->busy = false;
+    pare_status st = pare_runner_wait(p->runner);
+    if (p->item > r->failed) return;
+    if (st == PARE_OK && r->work.take) st = r->work.take(r->work.user, p->item, p);
+    if (st != PARE_OK) note_failure(r, p->item, p, st);
+}
+
+/* Lands all items in flight, in order. */
+static void items_land(pare_replicas *r)
+{
+    for (int i = 0; i < r->count; i++) item_land(r, &r->replica[(r->turn + i) % r->count]);
+}
+
+static pare_status item_start(pare_replicas *r, int64_t item, pare_replica *p)
+{
+    const pare_batch_work *w = &r->work;
+    PARE_TRY(pare_ctx_poll(&p->ctx));
+    if (w->load) PARE_TRY(w->load(w->user, item, p));
+    PARE_TRY(pare_runner_start(p->runner));
+    p->busy = true;
+    p->item = item;
+    return PARE_OK;
+}
+
+/* `turn` counts the items that were started, over all runs: it chooses the replica. */
+static void items_overlap(pare_replicas *r)
+{
+    while (r->next < r->end && r->failed == INT64_MAX) {
+        pare_replica *p = &r->replica[r->turn++ % r->count];
+        const int64_t item = r->next++;
+        item_land(r, p);
+        if (r->failed < INT64_MAX) break;
+        pare_status st = item_start(r, item, p);
+        if (st != PARE_OK) note_failure(r, item, p, st);
+    }
+    if (r->failed < INT64_MAX || !r->work.in_flight) items_land(r);
+}
+
+/* --- a run --- */
+
+static pare_status failure_tell(pare_replicas *r)
+{
+    if (r->failed == INT64_MAX) return PARE_OK;
+    return pare_fail(r->ctx, r->status, "%s", r->replica[r->failed_replica].ctx.message);
+}
+
+static pare_status phases_run(pare_replicas *r, int64_t first, int64_t count)
+{
+    for (r->at = 0; r->at < r->phases; r->at++) {
+        r->next = r->turn = first;
+        if (r->workers && count > 1)
+            PARE_TRY(pare_workers_run(r->ctx, r->workers));
+        else
+            items_work(r, 0);
+        PARE_TRY(failure_tell(r));
+        PARE_TRY(pare_phase_sum(r));
+    }
+    return PARE_OK;
+}
+
+static void run_begin(pare_replicas *r, int64_t end)
+{
+    r->end = end;
+    r->failed = INT64_MAX;
+    for (int i = 0; i < r->count; i++) {
+        pare_ctx_clear(&r->replica[i].ctx);
+        r->replica[i].ctx.interrupted = r->ctx->interrupted;
+    }
+}
+
+/* After a failure nothing still reads what load gave. */
+pare_status pare_replicas_run(pare_replicas *r, int64_t first, int64_t count,
+                              const pare_batch_work *work)
+{
+    const int threads = omp_get_max_threads();
+    pare_status st;
+    pare_ctx quiet;
+    pare_ctx_init(&quiet);
+    r->work = *work;
+    run_begin(r, first + count);
+    if (r->options.overlap && r->plan->options.device) {
+        r->next = first;
+        items_overlap(r);
+        st = failure_tell(r);
+    } else
+        st = phases_run(r, first, count);
+    if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+    if (st != PARE_OK && r->queue) (void)r->plan->options.device->backend->sync(&quiet, r->queue);
+    return st;
+}
+
+pare_status pare_replicas_finish(pare_replicas *r)
+{
+    run_begin(r, r->end);
+    items_land(r);
+    return failure_tell(r);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a replica pool, shared by batch.c, its threads in workers.c and microbatch.c. */
+#ifndef PARE_RUNTIME_EXEC_REPLICAS_H
+#define PARE_RUNTIME_EXEC_REPLICAS_H
+
+#include "runtime/exec/batch.h"
+#include "runtime/exec/runner.h"
+
+#include <pthread.h>
+
+/* Steps that an item runs to the end, and the SliceSum steps after them. */
+typedef struct pare_phase {
+    int first, count;
+    int sums;
+} pare_phase;
+
+typedef struct pare_workers pare_workers;
+
+struct pare_replicas {
+    pare_ctx *ctx;
+    const pare_plan *plan;
+    pare_replicas_options options;
+    pare_replica *replica;
+    int count, threads;
+    pare_queue *queue; /* shared; NULL: each has its own */
+    pare_phase *phase;
+    int phases;            /* 1: nothing is summed */
+    const void **from;     /* (items), with a queue: the terms of a sum, */
+    void **to;             /* and where they go */
+    pare_workers *workers; /* NULL: one thread */
+    /* of one run */
+    pare_batch_work work;
+    int at; /* phase */
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t turned;
+    int64_t next, end;  /* item to be handed out; after the last */
+    int64_t turn;       /* item to be taken */
+    int64_t failed;     /* the first item that failed; INT64_MAX: none */
+    pare_status status; /* of it */
+    int failed_replica;
+};
+
+/* workers.c: `count` threads beside the caller's; started at the first round. */
+PARE_NODISCARD pare_status pare_workers_new(pare_ctx *ctx, pare_workers **out, int count,
+                                            void (*work)(void *user, int worker), void *user);
+void pare_workers_free(pare_workers *workers);
+/* Calls work on all threads, as worker 0 on this one, and waits for them. */
+PARE_NODISCARD pare_status pare_workers_run(pare_ctx *ctx, pare_workers *workers);
+
+/* microbatch.c */
+PARE_NODISCARD pare_status pare_phases_make(pare_replicas *replicas);
+/* An item's steps of the phase. */
+PARE_NODISCARD pare_status pare_phase_run(const pare_replicas *replicas, pare_runner *runner);
+/* The sums after the phase. */
+PARE_NODISCARD pare_status pare_phase_sum(pare_replicas *replicas);
+
+#endif
