@@ -3,7 +3,7 @@
 #ifndef PARE_RUNTIME_CUDA_LEVELS_CUH
 #define PARE_RUNTIME_CUDA_LEVELS_CUH
 
-#include "runtime/cuda/grad.h"
+#include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/number.cuh"
 
 SIMT_INLINE float pare_zero_at(const void *zero, pare_dtype type, int64_t at)

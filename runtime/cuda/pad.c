@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pad (11 to 21). Constant: the output is filled, then what is left of the input is copied into it.
    Reflect, edge, wrap: a table of input positions an axis. */
-#include "runtime/cuda/element.h"
+#include "runtime/cuda/index_copy.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/lookup.h"
 #include "runtime/ops/pad.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over any axes of tensors in any memory order: their description, launchers of
-   reduce.cu, and how other families (norm.c, dynamic.c) set one up. */
+/* Reductions over any axes of tensors in any memory order: their description, the launcher of
+   reduce.cu, and how other families (norm.cu, quantize.cu) set one up. */
 #ifndef PARE_RUNTIME_CUDA_REDUCE_H
 #define PARE_RUNTIME_CUDA_REDUCE_H
 
@@ -60,6 +60,13 @@ void pare_cuda_reduce_set(pare_cuda_reduce *r, pare_cuda_reduction kind, const p
 
 /* Bytes of `part`. */
 size_t pare_cuda_reduce_scratch(const pare_cuda_reduce *r);
+
+/* Steps of kernels that are one reduction of input 0: the node's state, its description with
+   output 0 and scratch, its launch. */
+PARE_NODISCARD pare_status pare_cuda_reduce_new(pare_prep *prep, pare_cuda_reduce **out);
+void pare_cuda_reduce_into(pare_prep *prep, pare_cuda_reduce *r, pare_cuda_reduction kind,
+                           const bool *axis);
+PARE_NODISCARD pare_status pare_cuda_reduce_run(const pare_call *call);
 
 /* May x be reduced this way? */
 bool pare_cuda_reduce_takes(pare_cuda_reduction kind, pare_dtype x);

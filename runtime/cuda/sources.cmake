@@ -1,74 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA: kernels; CUDA_HOST: plain C beside them. The product takes both, and so does the emulation.
+# CUDA: kernels with their host halves; CUDA_HOST: plain C. The product takes both, and so does the
+# emulation.
 set(CUDA
   attention.cu
+  batchnorm_train.cu
   cast.cu
+  channel_sums.cu
   channels.cu
   compare.cu
   constant.cu
   conv_float.cu
   direct.cu
-  element.cu
+  elementwise.cu
+  elementwise_unary.cu
   gather.cu
-  grad.cu
-  grad_rows.cu
-  grad_sums.cu
   histogram.cu
-  integer.cu
-  lookup.cu
+  index_copy.cu
+  loss.cu
   norm.cu
+  norm_layer.cu
   pack.cu
   pixels.cu
   pool.cu
   product.cu
   product_f32.cu
+  quantize.cu
+  quantize_fake.cu
   reduce.cu
   resize.cu
-  rows.cu
   score.cu
   search.cu
+  shape.cu
+  softmax.cu
   sort.cu
   sparse.cu
   training.cu
 )
 set(CUDA_HOST
-  attention.c
   blas.c
   blas_device.c
-  cast.c
-  compare.c
-  constant.c
   conv_float.c
   device.c
   direct.c
-  element.c
   error.c
   facts.c
-  gather.c
-  grad.c
-  grad_rows.c
-  grad_sums.c
-  integer.c
   kernel.c
-  lookup.c
   matrix.c
   matrix_any.c
   matrix_blas.c
-  moves.c
-  norm.c
   nvml.c
   packed.c
   pad.c
-  pool.c
   product.c
   queue.c
   range.c
-  reduce.c
-  resize.c
-  rows.c
   samples.c
   score.c
-  sort.c
   sparse.c
   training.c
   walk.c

@@ -9,6 +9,11 @@ void pare_cuda_walk_call(pare_cuda_walk *out, const pare_call *call, int inputs)
         wide[i] = pare_view_stretch(&call->in[i], &call->out[0]);
         all[i + 1] = &wide[i];
     }
-    pare_walk_init(&out->walk, all, inputs + 1);
-    for (int k = 0; k <= inputs; k++) out->data[k] = all[k]->data;
+    pare_cuda_walk_set(out, all, inputs + 1);
+}
+
+void pare_cuda_walk_set(pare_cuda_walk *out, const pare_view *const *views, int operands)
+{
+    pare_walk_init(&out->walk, views, operands);
+    for (int k = 0; k < operands; k++) out->data[k] = views[k]->data;
 }

@@ -18,6 +18,9 @@ typedef struct pare_cuda_walk {
 /* Operand 0 is output 0, operands 1.. the inputs 0..inputs-1, stretched to it. */
 void pare_cuda_walk_call(pare_cuda_walk *out, const pare_call *call, int inputs);
 
+/* Operands of one shape, the output first. */
+void pare_cuda_walk_set(pare_cuda_walk *out, const pare_view *const *views, int operands);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,18 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QAdd, QMul, Table, Requantize, QuantizeLinear, DequantizeLinear (21), DynamicQuantizeLinear (11).
- */
-#include "runtime/cuda/integer.h"
+/* 8-bit elements: sums and products of two tensors, tables, QuantizeLinear and DequantizeLinear.
+   Each reads its operands once and writes its output once. Arithmetic is that of runtime/cpu, step
+   by step: fmaf where it stands, true divisions, ties to even. */
+#include "runtime/cuda/device.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/int8_elementwise.h"
 #include "runtime/ops/moves.h"
+
+SIMT_INLINE int code_at(const void *data, pare_dtype type, int64_t at)
+{
+    return type == PARE_s8   ? static_cast<const int8_t *>(data)[at]
+           : type == PARE_u8 ? static_cast<const uint8_t *>(data)[at]
+                             : static_cast<const int32_t *>(data)[at];
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    pair_each(pare_cuda_walk w, pare_int8_pair p)
+{
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[3];
+        pare_walk_at<3>(w.walk, i, at);
+        float a = (float)(code_at(w.data[1], p.a_type, at[1]) - p.a_zero);
+        float b = (float)(code_at(w.data[2], p.b_type, at[2]) - p.b_zero);
+        float v = p.product ? (a * b) * p.a_factor : fmaf(b, p.b_factor, a * p.a_factor);
+        pare_epilogue_store(&p.epilogue, v, w.data[0], at[0]);
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    table_each(pare_cuda_walk w, const uint8_t *table)
+{
+    const uint8_t *x = static_cast<const uint8_t *>(w.data[1]);
+    uint8_t *y = static_cast<uint8_t *>(w.data[0]);
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[2];
+        pare_walk_at<2>(w.walk, i, at);
+        y[at[0]] = table[x[at[1]]];
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    quantize_each(pare_cuda_walk w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+{
+    const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
+                high = y_type == PARE_s8 ? 127.0f : 255.0f;
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[4];
+        pare_walk_at<4>(w.walk, i, at);
+        float q = rintf(pare_number_at(w.data[1], x_type, at[1]) /
+                        pare_number_at(w.data[2], x_type, at[2]));
+        if (zeroed) q += (float)code_at(w.data[3], y_type, at[3]);
+        q = q > low ? q : low; /* NaN becomes the lowest */
+        q = q < high ? q : high;
+        if (y_type == PARE_s8)
+            static_cast<int8_t *>(w.data[0])[at[0]] = (int8_t)q;
+        else
+            static_cast<uint8_t *>(w.data[0])[at[0]] = (uint8_t)q;
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    dequantize_each(pare_cuda_walk w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+{
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[4];
+        pare_walk_at<4>(w.walk, i, at);
+        int v = code_at(w.data[1], x_type, at[1]);
+        if (zeroed) v -= code_at(w.data[3], x_type, at[3]);
+        pare_number_store(w.data[0], y_type, at[0],
+                          (float)v * pare_number_at(w.data[2], y_type, at[2]));
+    }
+}
+
+/* scale = (high - low) / 255; zero point = -low / scale, rounded and held in u8. One thread. */
+static __global__ void dynamic_scale(const float *range, float *scale, uint8_t *zero)
+{
+    float step = (range[1] - range[0]) / 255;
+    if (step == 0) step = 1; /* all zeros: any scale keeps them */
+    const float z = rintf(-range[0] / step);
+    *scale = step;
+    *zero = (uint8_t)(z > 0 ? z < 255 ? z : 255 : 0);
+}
+
+/* --- launchers --- */
+
+#define LAUNCH(kernel, ...)                                                                        \
+    do {                                                                                           \
+        if (w->walk.count == 0) return cudaSuccess;                                                \
+        SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,   \
+                    __VA_ARGS__);                                                                  \
+        return cudaGetLastError();                                                                 \
+    } while (0)
+
+static cudaError_t pair_launch(const pare_cuda_walk *w, const pare_int8_pair *pair,
+                               cudaStream_t stream)
+{
+    LAUNCH(pair_each, *pair);
+}
+
+/* y = table[x], bytes; table: (256) on the device. */
+static cudaError_t table_launch(const pare_cuda_walk *w, const void *table, cudaStream_t stream)
+{
+    LAUNCH(table_each, static_cast<const uint8_t *>(table));
+}
+
+/* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
+   of x f32, f16 or bf16; DequantizeLinear the other way; scale of the float's type. */
+static cudaError_t quantize_launch(const pare_cuda_walk *w, pare_dtype y_type, pare_dtype x_type,
+                                   bool zeroed, cudaStream_t stream)
+{
+    LAUNCH(quantize_each, y_type, x_type, zeroed);
+}
+
+static cudaError_t dequantize_launch(const pare_cuda_walk *w, pare_dtype y_type, pare_dtype x_type,
+                                     bool zeroed, cudaStream_t stream)
+{
+    LAUNCH(dequantize_each, y_type, x_type, zeroed);
+}
+
+/* DynamicQuantizeLinear's step and zero point (u8) from a range that holds 0: range[0], range[1].
+ */
+static cudaError_t dynamic_launch(const float *range, float *scale, uint8_t *zero,
+                                  cudaStream_t stream)
+{
+    SIMT_LAUNCH(dynamic_scale, dim3(1), dim3(1), 0, stream, range, scale, zero);
+    return cudaGetLastError();
+}
 
 /* --- QAdd, QMul --- */
 
 static pare_status pair_prepare(pare_prep *p, bool product)
 {
     p->state = pare_arena_alloc(p->arena, 1, sizeof(pare_int8_pair));
-    return p->state ? pare_int8_pair_read(p, product, p->state) : PARE_MEMORY;
+    return p->state ? pare_int8_pair_read(p, product, (pare_int8_pair *)p->state) : PARE_MEMORY;
 }
 
 static pare_status add_prepare(pare_prep *p) { return pair_prepare(p, false); }
@@ -22,7 +144,7 @@ static pare_status pair_run(const pare_call *c)
 {
     pare_cuda_walk w;
     pare_cuda_walk_call(&w, c, 2);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_pair_launch, &w, c->state);
+    return PARE_CUDA_LAUNCH(c, pair_launch, &w, (const pare_int8_pair *)c->state);
 }
 
 static const pare_kernel q_add = {
@@ -43,7 +165,7 @@ static pare_status table_run(const pare_call *c)
 {
     pare_cuda_walk w;
     pare_cuda_walk_call(&w, c, 1);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w, c->in[1].data);
+    return PARE_CUDA_LAUNCH(c, table_launch, &w, c->in[1].data);
 }
 
 static const pare_kernel table = {
@@ -61,10 +183,10 @@ static pare_status requantize_prepare(pare_prep *p)
 
 static pare_status requantize_run(const pare_call *c)
 {
-    const pare_cuda_kept *s = c->state;
+    const pare_cuda_kept *s = (const pare_cuda_kept *)c->state;
     pare_cuda_walk w;
     pare_cuda_walk_call(&w, c, 1);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w, s->data);
+    return PARE_CUDA_LAUNCH(c, table_launch, &w, s->data);
 }
 
 static const pare_kernel requantize_kernel = {.name = "cuda_requantize",
@@ -79,7 +201,7 @@ const pare_kernel *const pare_cuda_requantize[] = {&requantize_kernel, NULL};
 
 static pare_status q_concat_prepare(pare_prep *p)
 {
-    uint8_t *bytes = pare_arena_alloc(p->arena, (size_t)p->in_count, 256);
+    uint8_t *bytes = (uint8_t *)pare_arena_alloc(p->arena, (size_t)p->in_count, 256);
     if (!bytes) return PARE_MEMORY;
     pare_concat_tables(p, bytes);
     return pare_cuda_keep(p, bytes, 256 * (size_t)p->in_count);
@@ -87,7 +209,7 @@ static pare_status q_concat_prepare(pare_prep *p)
 
 static pare_status q_concat_run(const pare_call *c)
 {
-    const pare_cuda_kept *s = c->state;
+    const pare_cuda_kept *s = (const pare_cuda_kept *)c->state;
     const int a = pare_node_axis(c->node, 0, c->out[0].rank);
     int64_t at = 0;
     for (int i = 0; i < c->in_count; i++) {
@@ -95,8 +217,7 @@ static pare_status q_concat_run(const pare_call *c)
         const pare_view *both[2] = {&part, &c->in[i]};
         pare_cuda_walk w = {.data = {part.data, c->in[i].data}};
         pare_walk_init(&w.walk, both, 2);
-        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_table_launch, &w,
-                                  (const uint8_t *)s->data + 256 * (size_t)i));
+        PARE_TRY(PARE_CUDA_LAUNCH(c, table_launch, &w, (const uint8_t *)s->data + 256 * (size_t)i));
         at += part.dim[a];
     }
     return PARE_OK;
@@ -127,7 +248,7 @@ static bool dequantize_can(const pare_prep *p) { return scaling_can(p, false); }
 
 static pare_status scaling_prepare(pare_prep *p)
 {
-    int *axis = pare_arena_alloc(p->arena, 1, sizeof *axis);
+    int *axis = (int *)pare_arena_alloc(p->arena, 1, sizeof *axis);
     if (!axis) return PARE_MEMORY;
     if (pare_view_count(&p->in[1]) != 1)
         PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", 1), p->in[0].rank, axis));
@@ -160,8 +281,7 @@ static pare_status quantize_run(const pare_call *c)
     pare_cuda_walk w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_quantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
-                            zeroed);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
 }
 
 static pare_status dequantize_run(const pare_call *c)
@@ -169,8 +289,7 @@ static pare_status dequantize_run(const pare_call *c)
     pare_cuda_walk w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
-                            zeroed);
+    return PARE_CUDA_LAUNCH(c, dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
 }
 
 static const pare_kernel quantize = {
@@ -193,7 +312,7 @@ enum { RANGE_BYTES = 256 }; /* in front of the reduction's parts */
 
 static pare_status dynamic_prepare(pare_prep *p)
 {
-    pare_cuda_reduce *r = pare_arena_alloc(p->arena, 1, sizeof *r);
+    pare_cuda_reduce *r = (pare_cuda_reduce *)pare_arena_alloc(p->arena, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     const bool all[PARE_MAX_RANK] = {true, true, true, true, true, true, true, true};
     const pare_view range = {.dtype = PARE_f32};
@@ -211,9 +330,10 @@ static pare_status dynamic_run(const pare_call *c)
     r.y = c->scratch;
     r.part = (char *)c->scratch + RANGE_BYTES;
     PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_reduce_launch, &r));
-    PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_dynamic_launch, r.y, c->out[1].data, c->out[2].data));
+    PARE_TRY(PARE_CUDA_LAUNCH(c, dynamic_launch, (const float *)r.y, (float *)c->out[1].data,
+                              (uint8_t *)c->out[2].data));
     scaling_walk(c, &c->out[1], &c->out[2], 0, &w);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_quantize_launch, &w, PARE_u8, PARE_f32, true);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, PARE_u8, PARE_f32, true);
 }
 
 static const pare_kernel dynamic_quantize = {.name = "cuda_dynamic_quantize",

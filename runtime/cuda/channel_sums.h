@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over the elements of each channel, in double and in an order that the shape alone decides;
-   launchers of grad_sums.cu. */
-#ifndef PARE_RUNTIME_CUDA_GRAD_SUMS_H
-#define PARE_RUNTIME_CUDA_GRAD_SUMS_H
+   channel_sums.cu. */
+#ifndef PARE_RUNTIME_CUDA_CHANNEL_SUMS_H
+#define PARE_RUNTIME_CUDA_CHANNEL_SUMS_H
 
-#include "runtime/cuda/grad.h"
+#include "runtime/cuda/walk.h"
+
+#include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Levels of FakeQuantize; zero: the zero points' type, PARE_NOTYPE: there are none. */
+typedef struct pare_cuda_levels {
+    float low, high;
+    pare_dtype zero;
+} pare_cuda_levels;
 
 /* Which two numbers are summed, and where they go. */
 typedef enum pare_cuda_sums_kind {
@@ -40,25 +48,6 @@ typedef struct pare_cuda_sums {
    is one channel. Then bytes of `part`. */
 size_t pare_cuda_sums_set(pare_cuda_sums *s, const pare_view *const *v, int operands, int axis);
 cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream_t stream);
-
-/* BatchNormalization in training (ops/train_batchnorm.c): what channels have from their sums. */
-typedef struct pare_cuda_moments {
-    const double *sums, *gsums; /* (3, channels), (2, channels) or NULL */
-    const void *mean0, *scale;  /* (channels) of dtype; scale: with gsums */
-    pare_dtype dtype;
-    int64_t channels;
-    double epsilon;
-    double *stats;  /* out: (channels, 2) mean, 1 / deviation */
-    double *slopes; /* out, with gsums: (channels, 3) f, p, q of dX = f dY + p (X - mean) + q */
-} pare_cuda_moments;
-cudaError_t pare_cuda_moments_launch(const pare_cuda_moments *m, cudaStream_t stream);
-
-/* Operands y, x, scale, bias, stats (two doubles): (x - mean) inv scale + bias. */
-cudaError_t pare_cuda_norm_train_launch(const pare_cuda_walk *w, pare_dtype dtype,
-                                        cudaStream_t stream);
-/* Operands dx, dy, x, stats, slopes (three doubles). */
-cudaError_t pare_cuda_norm_grad_launch(const pare_cuda_walk *w, pare_dtype dtype,
-                                       cudaStream_t stream);
 
 #ifdef __cplusplus
 }

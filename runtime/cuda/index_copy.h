@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = x at positions that a table an axis gives: launcher of lookup.cu, and the making of its
- * tables. */
-#ifndef PARE_RUNTIME_CUDA_LOOKUP_H
-#define PARE_RUNTIME_CUDA_LOOKUP_H
+/* y = x at positions that a table an axis gives: index_copy.cu. */
+#ifndef PARE_RUNTIME_CUDA_INDEX_COPY_H
+#define PARE_RUNTIME_CUDA_INDEX_COPY_H
 
 #include "runtime/ops/kernel.h"
 
@@ -27,8 +26,6 @@ typedef struct pare_cuda_lookup {
 PARE_NODISCARD pare_status pare_cuda_lookup_new(pare_prep *prep, int64_t *const *at);
 pare_status pare_cuda_lookup_run(const pare_call *call);
 void pare_cuda_lookup_release(void *state);
-
-cudaError_t pare_cuda_lookup_launch(const pare_cuda_lookup *l, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

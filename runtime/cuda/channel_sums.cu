@@ -3,7 +3,8 @@
    order, then halves of the block are added until one is left, then the blocks' parts in order: an
    order that does not depend on when anything runs. Where channels lie side by side in memory a
    warp's lanes are 32 channels, else neighbours of one channel. */
-#include "runtime/cuda/grad_sums.h"
+#include "runtime/cuda/channel_sums.h"
+#include "runtime/cuda/kernel.h"
 #include "runtime/cuda/levels.cuh"
 
 enum { ACROSS = 32 };
@@ -92,55 +93,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) join_sums(pare_cuda_su
     }
 }
 
-/* --- BatchNormalization in training --- */
-
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda_moments m)
-{
-    PARE_CUDA_EACH (c, m.channels) {
-        const double n = m.sums[2 * m.channels + c], d = n > 0 ? m.sums[c] / n : 0;
-        const double raw = n > 0 ? m.sums[m.channels + c] / n - d * d : 0;
-        const double inv = 1 / sqrt((raw < 0 ? 0 : raw) + m.epsilon);
-        m.stats[2 * c] = (double)pare_number_at(m.mean0, m.dtype, c) + d;
-        m.stats[2 * c + 1] = inv;
-        if (!m.gsums) continue;
-        const double f = (double)pare_number_at(m.scale, m.dtype, c) * inv;
-        m.slopes[3 * c] = f;
-        m.slopes[3 * c + 1] = -f * inv * inv * m.gsums[m.channels + c] / n;
-        m.slopes[3 * c + 2] = -f * m.gsums[c] / n;
-    }
-}
-
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    norm_train_each(pare_cuda_walk w, pare_dtype type)
-{
-    const double *stats = static_cast<const double *>(w.data[4]);
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
-        const double d = (double)pare_number_at(w.data[1], type, at[1]) - stats[at[4]];
-        pare_number_store(
-            w.data[0], type, at[0],
-            (float)(d * stats[at[4] + 1] * (double)pare_number_at(w.data[2], type, at[2]) +
-                    (double)pare_number_at(w.data[3], type, at[3])));
-    }
-}
-
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    norm_grad_each(pare_cuda_walk w, pare_dtype type)
-{
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
-        const double *slopes = static_cast<const double *>(w.data[4]) + at[4];
-        const double d = (double)pare_number_at(w.data[2], type, at[2]) -
-                         static_cast<const double *>(w.data[3])[at[3]];
-        const double g = (double)pare_number_at(w.data[1], type, at[1]);
-        pare_number_store(w.data[0], type, at[0],
-                          (float)(slopes[0] * g + (slopes[1] * d + slopes[2])));
-    }
-}
-
-/* --- launchers --- */
+/* --- launcher --- */
 
 extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream_t stream)
 {
@@ -158,19 +111,22 @@ extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream
     PARE_CUDA_LAUNCH_EACH(join_sums, s->channels, *s);
 }
 
-extern "C" cudaError_t pare_cuda_moments_launch(const pare_cuda_moments *m, cudaStream_t stream)
-{
-    PARE_CUDA_LAUNCH_EACH(moments_each, m->channels, *m);
-}
+/* --- setting one up --- */
 
-extern "C" cudaError_t pare_cuda_norm_train_launch(const pare_cuda_walk *w, pare_dtype dtype,
-                                                   cudaStream_t stream)
+size_t pare_cuda_sums_set(pare_cuda_sums *s, const pare_view *const *v, int operands, int axis)
 {
-    PARE_CUDA_LAUNCH_EACH(norm_train_each, w->walk.count, *w, dtype);
-}
-
-extern "C" cudaError_t pare_cuda_norm_grad_launch(const pare_cuda_walk *w, pare_dtype dtype,
-                                                  cudaStream_t stream)
-{
-    PARE_CUDA_LAUNCH_EACH(norm_grad_each, w->walk.count, *w, dtype);
+    enum { ELEMENTS = 2048, MOST_PARTS = 64 }; /* a part's elements, at least */
+    pare_view one[3];
+    const pare_view *all[3];
+    s->channels = axis < 0 ? 1 : v[0]->dim[axis];
+    for (int k = 0; k < 3; k++) {
+        one[k] = *v[k < operands ? k : 0];
+        s->step[k] = axis < 0 ? 0 : one[k].stride[axis];
+        if (axis >= 0) one[k].dim[axis] = 1;
+        all[k] = &one[k];
+    }
+    pare_walk_init(&s->w.walk, all, 3);
+    const int64_t parts = s->channels ? s->w.walk.count / ELEMENTS : 1;
+    s->parts = (int)(parts < 1 ? 1 : parts > MOST_PARTS ? (int64_t)MOST_PARTS : parts);
+    return 2 * sizeof(double) * (size_t)s->parts * (size_t)s->channels;
 }
