@@ -86,7 +86,7 @@ function(pare_cuda_objects variable)
       COMMAND sh ${CMAKE_SOURCE_DIR}/runtime/cuda/compile.sh
               ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.ptxas
               ${CMAKE_C_COMPILER_LAUNCHER} ${CUDA_NVCC} -std=c++20 -O3 --fmad=false
-              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions
+              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions,-Wno-missing-field-initializers,-Wno-deprecated-enum-enum-conversion
               -Werror all-warnings -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
     list(APPEND objects ${object})
