@@ -3,7 +3,7 @@
    section 3.2.1): a block of four warps a query. Warps share out the keys, lanes a key's depth; the
    scores stay in shared memory; then threads share out the width of V. K and V are read once a
    query. */
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/ops/kernel.h"
 

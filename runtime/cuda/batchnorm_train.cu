@@ -6,7 +6,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    norm_train_each(pare_cuda_walk w, pare_dtype type)
+    norm_train_each(pare_cuda_iterator w, pare_dtype type)
 {
     const double *stats = static_cast<const double *>(w.data[4]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    norm_grad_each(pare_cuda_walk w, pare_dtype type)
+    norm_grad_each(pare_cuda_iterator w, pare_dtype type)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
@@ -75,13 +75,13 @@ static cudaError_t moments_launch(const pare_cuda_moments *m, cudaStream_t strea
 }
 
 /* Operands y, x, scale, bias, stats (two doubles): (x - mean) inv scale + bias. */
-static cudaError_t norm_train_launch(const pare_cuda_walk *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t norm_train_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(norm_train_each, w->walk.count, *w, dtype);
 }
 
 /* Operands dx, dy, x, stats, slopes (three doubles). */
-static cudaError_t norm_grad_launch(const pare_cuda_walk *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t norm_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(norm_grad_each, w->walk.count, *w, dtype);
 }
@@ -173,13 +173,13 @@ static pare_status stats_run(const pare_call *c)
 static pare_status train_run(const pare_call *c)
 {
     const pare_view *x = &c->in[0];
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     PARE_TRY(find_moments(c, 0, &c->in[3], &c->in[4], NULL, NULL));
     const pare_view scale = channel_view(x, x->dtype, c->in[1].data, 1),
                     bias = channel_view(x, x->dtype, c->in[2].data, 1),
                     stats = channel_view(x, PARE_f64, c->scratch, 2);
     const pare_view *const operands[] = {&c->out[0], x, &scale, &bias, &stats};
-    pare_cuda_walk_set(&w, operands, 5);
+    pare_cuda_iterator_set(&w, operands, 5);
     return PARE_CUDA_LAUNCH(c, norm_train_launch, &w, x->dtype);
 }
 
@@ -204,12 +204,12 @@ static pare_status grad_input_run(const pare_call *c)
 {
     const norm *n = (const norm *)c->state;
     const pare_view *x = &c->in[1];
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     PARE_TRY(find_moments(c, 1, &c->in[3], &c->in[4], &c->in[2], &c->in[5]));
     const pare_view stats = channel_view(x, PARE_f64, c->scratch, 2),
                     slopes = channel_view(x, PARE_f64, (char *)c->scratch + n->stats, 3);
     const pare_view *const operands[] = {&c->out[0], &c->in[0], x, &stats, &slopes};
-    pare_cuda_walk_set(&w, operands, 5);
+    pare_cuda_iterator_set(&w, operands, 5);
     return PARE_CUDA_LAUNCH(c, norm_grad_launch, &w, x->dtype);
 }
 

@@ -4,10 +4,10 @@
    and saturates, anything to bool is x != 0. One thread an element; one thread a byte where two
    elements share it. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    cast_each(pare_cuda_walk w, pare_dtype to, pare_dtype from)
+    cast_each(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
     bool floats = pare_is_float(from), to_floats = pare_is_float(to);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -31,7 +31,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* y is packed, so that the walk goes through it in order. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    cast_packed(pare_cuda_walk w, pare_dtype to, pare_dtype from)
+    cast_packed(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
     uint8_t *y = static_cast<uint8_t *>(w.data[0]);
     PARE_CUDA_EACH (b, (w.walk.count + 1) / 2) {
@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 /* Operands y, x of any numbers or bool; those of 4 bits are row-major. */
-static cudaError_t cast_launch(const pare_cuda_walk *w, pare_dtype to, pare_dtype from,
+static cudaError_t cast_launch(const pare_cuda_iterator *w, pare_dtype to, pare_dtype from,
                                cudaStream_t stream)
 {
     int64_t count = w->walk.count;
@@ -74,8 +74,8 @@ static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castabl
 
 static pare_status cast_run(const pare_call *c)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
     return PARE_CUDA_LAUNCH(c, cast_launch, &w, c->out[0].dtype, c->in[0].dtype);
 }
 

@@ -5,7 +5,7 @@
    warp's lanes are 32 channels, else neighbours of one channel. */
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/levels.cuh"
+#include "runtime/cuda/device/levels.cuh"
 
 enum { ACROSS = 32 };
 

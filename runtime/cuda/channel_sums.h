@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_CHANNEL_SUMS_H
 #define PARE_RUNTIME_CUDA_CHANNEL_SUMS_H
 
-#include "runtime/cuda/walk.h"
+#include "runtime/cuda/tensor_iterator.h"
 
 #include <cuda_runtime_api.h>
 
@@ -30,7 +30,7 @@ typedef enum pare_cuda_sums_kind {
 typedef struct pare_cuda_sums {
     pare_cuda_sums_kind kind;
     pare_dtype dtype;
-    pare_cuda_walk w;          /* the elements of channel 0 */
+    pare_cuda_iterator w;          /* the elements of channel 0 */
     int64_t channels, step[3]; /* of operand k from one channel to the next */
     int parts;                 /* blocks that share a channel */
     double *part;              /* scratch: (channels, parts, 2) */

@@ -2,7 +2,7 @@
 /* Equal, Less, And, Not, IsNaN and their kin: one thread an element, truth is one byte. Floats are
    compared as doubles, integers as int64_t; u64 with its top bit turned, which keeps its order. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 
 /* X(name, expression of x, y): the formulas of runtime/cpu/compare.c, for double and int64_t. */
 #define PARE_CUDA_COMPARE(X)                                                                       \
@@ -37,7 +37,7 @@ template <class R> SIMT_INLINE bool compare(int op, R x, R y)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    compare_each(pare_cuda_walk w, pare_dtype type, int op)
+    compare_each(pare_cuda_iterator w, pare_dtype type, int op)
 {
     uint8_t *out = static_cast<uint8_t *>(w.data[0]);
     int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 /* Operands y (bool), x, y of one type, any number or bool; functions of one tensor get it twice. */
-static cudaError_t compare_launch(const pare_cuda_walk *w, pare_dtype dtype, pare_cuda_compare op,
+static cudaError_t compare_launch(const pare_cuda_iterator *w, pare_dtype dtype, pare_cuda_compare op,
                                   cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -77,8 +77,8 @@ static bool equal_can(const pare_prep *p) { return numbers_can(p) || bools_can(p
 
 static pare_status compare(const pare_call *c, pare_cuda_compare op)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 2);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 2);
     return PARE_CUDA_LAUNCH(c, compare_launch, &w, c->in[0].dtype, op);
 }
 

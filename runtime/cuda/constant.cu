@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape and Size (1 to 21), Range (11), EyeLike (9), Trilu (14): one thread an element. The
+/* Shape and Size (1 to 21), Range (11), Trilu (14): one thread an element. The
    distance from the diagonal is the offset of an operand with stride 1 along rows and -1 along
    columns. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 #include "runtime/ops/constant.h"
 
 #include <string.h>
@@ -34,22 +34,9 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     }
 }
 
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    eye_each(pare_cuda_walk w, pare_dtype type, int64_t k)
-{
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
-        if (pare_is_float(type))
-            pare_double_store(w.data[0], type, at[0], at[1] == k);
-        else
-            pare_int_store(w.data[0], type, at[0], at[1] == k);
-    }
-}
-
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    trilu_each(pare_cuda_walk w, bool upper, const void *diagonal, pare_dtype type)
+    trilu_each(pare_cuda_iterator w, bool upper, const void *diagonal, pare_dtype type)
 {
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
@@ -85,18 +72,9 @@ static cudaError_t range_launch(void *y, int64_t count, pare_dtype dtype, const 
     SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
                 __VA_ARGS__)
 
-/* Operands y, column - row (no data: offsets count): y = 1 where that is k, else 0. */
-static cudaError_t eye_launch(const pare_cuda_walk *w, pare_dtype dtype, int64_t k,
-                              cudaStream_t stream)
-{
-    if (w->walk.count == 0) return cudaSuccess;
-    LAUNCH(eye_each, dtype, k);
-    return cudaGetLastError();
-}
-
 /* Operands y, x, column - row (no data): y = x where that is at least k (upper) or at most k, else
    0; k: one element on the device, NULL is 0. */
-static cudaError_t trilu_launch(const pare_cuda_walk *w, int bytes, bool upper, const void *k,
+static cudaError_t trilu_launch(const pare_cuda_iterator *w, int bytes, bool upper, const void *k,
                                 pare_dtype k_type, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -177,7 +155,7 @@ static pare_status range_run(const pare_call *c)
 
 static bool range_can(const pare_prep *p) { return pare_cuda_is_number(p->in[0].dtype); }
 
-/* --- EyeLike, Trilu --- */
+/* --- Trilu --- */
 
 /* Column minus row of the last two axes, as an operand without data. */
 static pare_view distance(const pare_view *y)
@@ -188,20 +166,6 @@ static pare_view distance(const pare_view *y)
     v.stride[v.rank - 2] = -1;
     v.data = NULL;
     return v;
-}
-
-static bool eye_like_can(const pare_prep *p)
-{
-    return pare_cuda_is_number(p->out[0].dtype) || p->out[0].dtype == PARE_bool;
-}
-
-static pare_status eye_like_run(const pare_call *c)
-{
-    const pare_view *y = &c->out[0], away = distance(y);
-    const pare_view *all[2] = {y, &away};
-    pare_cuda_walk w = {.data = {y->data}};
-    pare_walk_init(&w.walk, all, 2);
-    return PARE_CUDA_LAUNCH(c, eye_launch, &w, y->dtype, pare_node_int(c->node, "k", 0));
 }
 
 static bool trilu_can(const pare_prep *p)
@@ -215,7 +179,7 @@ static pare_status trilu_run(const pare_call *c)
     const pare_view *y = &c->out[0], away = distance(y);
     const pare_view *all[3] = {y, &c->in[0], &away};
     bool given = c->in_count > 1 && c->in[1].dtype;
-    pare_cuda_walk w = {.data = {y->data, c->in[0].data}};
+    pare_cuda_iterator w = {.data = {y->data, c->in[0].data}};
     pare_walk_init(&w.walk, all, 3);
     return PARE_CUDA_LAUNCH(c, trilu_launch, &w, pare_cuda_bytes(y->dtype),
                             pare_node_int(c->node, "upper", 1) != 0, given ? c->in[1].data : NULL,
@@ -229,5 +193,4 @@ static pare_status trilu_run(const pare_call *c)
 PLAIN(shape, NULL)
 PLAIN(size, NULL)
 PLAIN(range, range_can)
-PLAIN(eye_like, eye_like_can)
 PLAIN(trilu, trilu_can)

@@ -3,8 +3,8 @@
    operand once, writes the output once. The function is chosen inside the kernel by a number that
    all threads share, so that a type needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
-#include "runtime/cuda/walk.h"
+#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/tensor_iterator.h"
 
 /* X(name, expression of x, y, the same of integers): the formulas of runtime/cpu/binary.c, for
    float and double, and for int64_t (ops/number.h). */
@@ -68,7 +68,7 @@ template <class T> SIMT_INLINE float load(const T *x, int64_t at) { return pare_
 SIMT_INLINE void pare_store_f32(double *y, double v) { *y = v; }
 
 template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_walk w, int op)
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_iterator w, int op)
 {
     const T *a = static_cast<const T *>(w.data[1]), *b = static_cast<const T *>(w.data[2]);
     T *y = static_cast<T *>(w.data[0]);
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    binary_ints(pare_cuda_walk w, pare_dtype type, int op)
+    binary_ints(pare_cuda_iterator w, pare_dtype type, int op)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -99,7 +99,7 @@ SIMT_INLINE double any_at(const void *data, pare_dtype type, int64_t at)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    power_ints(pare_cuda_walk w, pare_dtype base, pare_dtype exponent)
+    power_ints(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* Short floats compute in float. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    power_floats(pare_cuda_walk w, pare_dtype base, pare_dtype exponent)
+    power_floats(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* f64, and integers to the power of floats. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    power_doubles(pare_cuda_walk w, pare_dtype base, pare_dtype exponent)
+    power_doubles(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    clip_each(pare_cuda_walk w, const T *low, const T *high)
+    clip_each(pare_cuda_iterator w, const T *low, const T *high)
 {
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
@@ -156,7 +156,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* Of every type the one above does not know. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    clip_any(pare_cuda_walk w, pare_dtype type, const void *low, const void *high)
+    clip_any(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
 {
     int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_walk w)
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_iterator w)
 {
     const uint8_t *condition = static_cast<const uint8_t *>(w.data[1]);
     const T *a = static_cast<const T *>(w.data[2]), *b = static_cast<const T *>(w.data[3]);
@@ -190,7 +190,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_w
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    sum_each(pare_cuda_walk w, pare_dtype type, int inputs, bool begun, bool more, float divisor)
+    sum_each(pare_cuda_iterator w, pare_dtype type, int inputs, bool begun, bool more, float divisor)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[PARE_WALK_OPERANDS];
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         return cudaGetLastError();                                                                 \
     } while (0)
 
-static cudaError_t binary_launch(const pare_cuda_walk *w, pare_dtype dtype, pare_cuda_binary op,
+static cudaError_t binary_launch(const pare_cuda_iterator *w, pare_dtype dtype, pare_cuda_binary op,
                                  cudaStream_t stream)
 {
     if (w->walk.count != 0 && dtype == PARE_f64) {
@@ -250,7 +250,7 @@ static cudaError_t binary_launch(const pare_cuda_walk *w, pare_dtype dtype, pare
 }
 
 /* Pow (15) of any two types of numbers, computed as the base's type asks. */
-static cudaError_t power_launch(const pare_cuda_walk *w, pare_dtype base, pare_dtype exponent,
+static cudaError_t power_launch(const pare_cuda_iterator *w, pare_dtype base, pare_dtype exponent,
                                 cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -265,7 +265,7 @@ static cudaError_t power_launch(const pare_cuda_walk *w, pare_dtype base, pare_d
 }
 
 template <class T>
-static cudaError_t clip(const pare_cuda_walk *w, const void *low, const void *high,
+static cudaError_t clip(const pare_cuda_iterator *w, const void *low, const void *high,
                         cudaStream_t stream)
 {
     LAUNCH(clip_each<T>, static_cast<const T *>(low), static_cast<const T *>(high));
@@ -273,7 +273,7 @@ static cudaError_t clip(const pare_cuda_walk *w, const void *low, const void *hi
 }
 
 /* y = min(max(x, *low), *high); low and high are on the device, NULL: no limit. */
-static cudaError_t clip_launch(const pare_cuda_walk *w, pare_dtype dtype, const void *low,
+static cudaError_t clip_launch(const pare_cuda_iterator *w, pare_dtype dtype, const void *low,
                                const void *high, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -286,14 +286,14 @@ static cudaError_t clip_launch(const pare_cuda_walk *w, pare_dtype dtype, const 
 }
 
 /* Operands: y, condition (bool), x, z; elements of `bytes` bytes. */
-static cudaError_t where_launch(const pare_cuda_walk *w, int bytes, cudaStream_t stream)
+static cudaError_t where_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
 {
     BY_BYTES(where_each);
 }
 
 /* y = (x + z + ...) / divisor over operands 1 to inputs, in float. begun: operand 1 is what an
    earlier launch left, f32; more: operand 0 is f32 and the next launch's operand 1. */
-static cudaError_t sum_launch(const pare_cuda_walk *w, pare_dtype dtype, int inputs, bool begun,
+static cudaError_t sum_launch(const pare_cuda_iterator *w, pare_dtype dtype, int inputs, bool begun,
                               bool more, float divisor, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -314,8 +314,8 @@ static bool binary_can(const pare_prep *p) { return numbers_can(p) && p->in_coun
 
 static pare_status binary_run(const pare_call *c, pare_cuda_binary op)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 2);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 2);
     return PARE_CUDA_LAUNCH(c, binary_launch, &w, c->in[0].dtype, op);
 }
 
@@ -350,8 +350,8 @@ static pare_status pow_run(const pare_call *c)
 {
     pare_dtype base = c->in[0].dtype, exponent = c->in[1].dtype;
     if (base == exponent && pare_cuda_is_float(base)) return binary_run(c, PARE_CUDA_pow);
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 2);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 2);
     return PARE_CUDA_LAUNCH(c, power_launch, &w, base, exponent);
 }
 
@@ -404,7 +404,7 @@ static pare_status sum_floats(const pare_call *c, float divisor)
             wide[inputs++] = pare_view_stretch(&c->in[next++], &c->out[0]);
         const bool more = next < c->in_count;
         const pare_view *all[PARE_WALK_OPERANDS] = {more ? &sum : &c->out[0]};
-        pare_cuda_walk w = {.data = {all[0]->data}};
+        pare_cuda_iterator w = {.data = {all[0]->data}};
         for (int i = 0; i < inputs; i++) all[i + 1] = &wide[i], w.data[i + 1] = wide[i].data;
         pare_walk_init(&w.walk, all, inputs + 1);
         PARE_TRY(PARE_CUDA_LAUNCH(c, sum_launch, &w, c->out[0].dtype, inputs, begun, more,
@@ -451,8 +451,8 @@ static const void *limit(const pare_call *c, int i)
 
 static pare_status clip_run(const pare_call *c)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
     return PARE_CUDA_LAUNCH(c, clip_launch, &w, c->in[0].dtype, limit(c, 1), limit(c, 2));
 }
 
@@ -467,8 +467,8 @@ static bool where_can(const pare_prep *p)
 
 static pare_status where_run(const pare_call *c)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 3);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 3);
     return PARE_CUDA_LAUNCH(c, where_launch, &w, pare_cuda_bytes(c->out[0].dtype));
 }
 

@@ -4,8 +4,8 @@
    chosen inside the kernel by a number that all threads share, so that a type needs one kernel, not
    one per function. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
-#include "runtime/cuda/walk.h"
+#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/tensor_iterator.h"
 #include "runtime/ops/grad_unary.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ SIMT_INLINE int64_t unary(int op, int64_t x, bool wide)
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    unary_each(pare_cuda_walk w, int op, float alpha, float beta)
+    unary_each(pare_cuda_iterator w, int op, float alpha, float beta)
 {
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* Integers of any type. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    unary_ints(pare_cuda_walk w, pare_dtype type, int op)
+    unary_ints(pare_cuda_iterator w, pare_dtype type, int op)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
@@ -153,7 +153,7 @@ SIMT_INLINE float unary_slope(int row, float g, float x, float a, float b)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    unary_grad_each(pare_cuda_walk w, pare_dtype type, int row, float a, float b)
+    unary_grad_each(pare_cuda_iterator w, pare_dtype type, int row, float a, float b)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -173,7 +173,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 /* dtype: of all operands; f32, f16 and bf16 compute in float, f64 (two tensors only) in double,
    integers (of the functions above that have a form for them) in int64_t. The walk has 2 or 3
    operands. */
-static cudaError_t unary_launch(const pare_cuda_walk *w, pare_dtype dtype, pare_cuda_unary op,
+static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, pare_cuda_unary op,
                                 float alpha, float beta, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
@@ -188,7 +188,7 @@ static cudaError_t unary_launch(const pare_cuda_walk *w, pare_dtype dtype, pare_
 
 /* pare.UnaryGrad. Operands dx, g, v: what the derivative reads; row: of ops/grad_unary.inc, with
    its attributes. f32, f16 or bf16, computed in float. */
-static cudaError_t unary_grad_launch(const pare_cuda_walk *w, pare_dtype dtype, int row, float a,
+static cudaError_t unary_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, int row, float a,
                                      float b, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(unary_grad_each, w->walk.count, *w, dtype, row, a, b);
@@ -234,8 +234,8 @@ static pare_status unary_prepare(pare_prep *p, pare_cuda_unary op, float alpha, 
 static pare_status unary_run(const pare_call *c)
 {
     const unary_state *u = (const unary_state *)c->state;
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
     return PARE_CUDA_LAUNCH(c, unary_launch, &w, c->in[0].dtype, u->op, u->alpha, u->beta);
 }
 
@@ -281,11 +281,11 @@ static pare_status grad_run(const pare_call *c)
     const grad_state *u = (const grad_state *)c->state;
     pare_view in[2] = {c->in[0], c->in[0]};
     pare_call both = *c;
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     for (int i = 1; i < c->in_count; i++)
         if (c->in[i].dtype) in[1] = c->in[i];
     both.in = in;
-    pare_cuda_walk_call(&w, &both, 2);
+    pare_cuda_iterator_call(&w, &both, 2);
     return PARE_CUDA_LAUNCH(c, unary_grad_launch, &w, c->in[0].dtype, u->row, u->a, u->b);
 }
 

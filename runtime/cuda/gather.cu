@@ -3,10 +3,10 @@
    ReverseSequence (10). All but the scatters: one thread an element of y, one read of the index,
    one of the element. A position on an axis is the offset of an operand that has stride 1 there and
    0 elsewhere. */
-#include "runtime/cuda/fault.cuh"
+#include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
-#include "runtime/cuda/walk.h"
+#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/tensor_iterator.h"
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ typedef enum pare_cuda_scatter_kind {
    of different lines never do. Operands of each walk: y (without the indexed axes), update, index.
  */
 typedef struct pare_cuda_scatter {
-    pare_cuda_walk line, along;
+    pare_cuda_iterator line, along;
     pare_cuda_axes axes;
     pare_cuda_scatter_kind kind;
     pare_dtype dtype;
@@ -57,7 +57,7 @@ SIMT_INLINE bool place_of(const pare_cuda_axes &axes, const void *index, int64_t
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    gather_each(pare_cuda_walk w, pare_cuda_axes axes)
+    gather_each(pare_cuda_iterator w, pare_cuda_axes axes)
 {
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    one_hot_each(pare_cuda_walk w, pare_dtype type, int64_t depth, const T *values, int64_t apart)
+    one_hot_each(pare_cuda_iterator w, pare_dtype type, int64_t depth, const T *values, int64_t apart)
 {
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -201,7 +201,7 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK) scatter_lines(pare_cuda_
 
 /* Operands y, x, index, all with y's dims: y = x[+ where the indices point], elements of `bytes`.
  */
-static cudaError_t gather_launch(const pare_cuda_walk *w, const pare_cuda_axes *axes, int bytes,
+static cudaError_t gather_launch(const pare_cuda_iterator *w, const pare_cuda_axes *axes, int bytes,
                                  cudaStream_t stream)
 {
 #define GATHER(T) LAUNCH(gather_each<T>, *axes)
@@ -210,7 +210,7 @@ static cudaError_t gather_launch(const pare_cuda_walk *w, const pare_cuda_axes *
 
 /* Operands y, index, position along the new axis (no data: offsets count): y = values[index,
    wrapped, is the position], values: (2), `apart` elements between them. */
-static cudaError_t one_hot_launch(const pare_cuda_walk *w, pare_dtype index_type, int64_t depth,
+static cudaError_t one_hot_launch(const pare_cuda_iterator *w, pare_dtype index_type, int64_t depth,
                                   const void *values, int64_t apart, int bytes, cudaStream_t stream)
 {
 #define ONE_HOT(T) LAUNCH(one_hot_each<T>, index_type, depth, static_cast<const T *>(values), apart)
@@ -240,7 +240,7 @@ static pare_view still(const pare_view *y, pare_dtype dtype)
 /* --- Gather, GatherElements, GatherND --- */
 
 typedef struct gather {
-    pare_cuda_walk walk;
+    pare_cuda_iterator walk;
     pare_cuda_axes axes;
     int bytes;
 } gather;
@@ -476,7 +476,7 @@ static pare_status one_hot_run(const pare_call *c)
     for (int a = 0; a < at->rank; a++) index.stride[a < axis ? a : a + 1] = at->stride[a];
     position.stride[axis] = 1;
     const pare_view *all[3] = {y, &index, &position};
-    pare_cuda_walk w = {.data = {y->data, at->data}};
+    pare_cuda_iterator w = {.data = {y->data, at->data}};
     pare_walk_init(&w.walk, all, 3);
     return PARE_CUDA_LAUNCH(c, one_hot_launch, &w, at->dtype, y->dim[axis], values->data,
                             values->stride[0], pare_cuda_bytes(y->dtype));

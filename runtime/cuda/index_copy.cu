@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[o0, o1, ...] = x[at0[o0], at1[o1], ...]: one thread an element. Reads an entry an axis (small
    tables that stay in the cache), the element, and writes it. */
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/index_copy.h"
 #include "runtime/cuda/kernel.h"
 
 #include <string.h>
 
 template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) lookup_each(pare_cuda_lookup l)
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) lookup_each(pare_cuda_index_copy l)
 {
     const T *x = static_cast<const T *>(l.x);
     T *y = static_cast<T *>(l.y);
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) lookup_each(pare_cuda_
 #define LAUNCH(T)                                                                                  \
     SIMT_LAUNCH(lookup_each<T>, pare_cuda_grid(l->count), dim3(PARE_CUDA_BLOCK), 0, stream, *l)
 
-extern "C" cudaError_t pare_cuda_lookup_launch(const pare_cuda_lookup *l, cudaStream_t stream)
+extern "C" cudaError_t pare_cuda_index_copy_launch(const pare_cuda_index_copy *l, cudaStream_t stream)
 {
     if (l->count == 0) return cudaSuccess;
     switch (l->bytes) {
@@ -39,10 +39,10 @@ extern "C" cudaError_t pare_cuda_lookup_launch(const pare_cuda_lookup *l, cudaSt
     return cudaGetLastError();
 }
 
-pare_status pare_cuda_lookup_new(pare_prep *p, int64_t *const *at)
+pare_status pare_cuda_index_copy_new(pare_prep *p, int64_t *const *at)
 {
     const pare_view *x = &p->in[0], *y = &p->out[0];
-    pare_cuda_lookup *l = (pare_cuda_lookup *)pare_arena_alloc(p->arena, 1, sizeof *l);
+    pare_cuda_index_copy *l = (pare_cuda_index_copy *)pare_arena_alloc(p->arena, 1, sizeof *l);
     if (!l) return PARE_MEMORY;
     l->device = p->device;
     l->rank = y->rank;
@@ -67,16 +67,16 @@ pare_status pare_cuda_lookup_new(pare_prep *p, int64_t *const *at)
     return PARE_OK;
 }
 
-pare_status pare_cuda_lookup_run(const pare_call *c)
+pare_status pare_cuda_index_copy_run(const pare_call *c)
 {
-    pare_cuda_lookup l = *(const pare_cuda_lookup *)c->state;
+    pare_cuda_index_copy l = *(const pare_cuda_index_copy *)c->state;
     l.x = c->in[0].data;
     l.y = c->out[0].data;
-    return PARE_CUDA_LAUNCH(c, pare_cuda_lookup_launch, &l);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_index_copy_launch, &l);
 }
 
-void pare_cuda_lookup_release(void *state)
+void pare_cuda_index_copy_release(void *state)
 {
-    pare_cuda_lookup *l = (pare_cuda_lookup *)state;
+    pare_cuda_index_copy *l = (pare_cuda_index_copy *)state;
     if (l) l->device->backend->free(l->device, (void *)l->table);
 }

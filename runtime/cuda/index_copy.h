@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-typedef struct pare_cuda_lookup {
+typedef struct pare_cuda_index_copy {
     const void *x;
     void *y;
     int rank, bytes; /* of an element */
@@ -19,13 +19,13 @@ typedef struct pare_cuda_lookup {
     const int64_t *table;         /* on the device: offsets in x, axis after axis */
     int64_t begin[PARE_MAX_RANK]; /* of each axis in the table */
     pare_device *device;
-} pare_cuda_lookup;
+} pare_cuda_index_copy;
 
 /* at[a]: (dim of axis a of output 0) positions on axis a of input 0, on the host. State of a kernel
    whose run and release are the two below. */
-PARE_NODISCARD pare_status pare_cuda_lookup_new(pare_prep *prep, int64_t *const *at);
-pare_status pare_cuda_lookup_run(const pare_call *call);
-void pare_cuda_lookup_release(void *state);
+PARE_NODISCARD pare_status pare_cuda_index_copy_new(pare_prep *prep, int64_t *const *at);
+pare_status pare_cuda_index_copy_run(const pare_call *call);
+void pare_cuda_index_copy_release(void *state);
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,8 @@
 #ifndef PARE_RUNTIME_CUDA_KERNEL_H
 #define PARE_RUNTIME_CUDA_KERNEL_H
 
-#include "runtime/cuda/error.h"
-#include "runtime/cuda/queue.h"
+#include "runtime/cuda/device/error.h"
+#include "runtime/cuda/device/stream.h"
 #include "runtime/ops/ops.h"
 
 #ifdef __cplusplus

@@ -3,10 +3,10 @@
    cpu/softmax_kl.c. One warp a row, lanes striding through it, sums in double joined by shuffles; a
    row is read three times and its gradient written once. The rows' losses are added up by one warp,
    whatever ran when. */
-#include "runtime/cuda/fault.cuh"
+#include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
-#include "runtime/cuda/rows.cuh"
+#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/device/rows.cuh"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -3,10 +3,9 @@
    statistics come from reduce.cu into scratch; then one pass over the elements: x read and y
    written once, one thread an element of a grid-stride loop. Instance-, GroupNormalization   y = (x
    - mean) / deviation * scale + bias BatchNormalization              y = x factor + shift
-     LpNormalization                 y = x / norm
      LRN   y = x / (bias + alpha / size * sum of the neighbours' squares)^beta */
 #include "runtime/base/size.h"
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
@@ -29,7 +28,7 @@ typedef struct pare_cuda_neighbours {
 } pare_cuda_neighbours;
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    center_each(pare_cuda_walk w, pare_dtype type)
+    center_each(pare_cuda_iterator w, pare_dtype type)
 {
     const double *stats = static_cast<const double *>(w.data[2]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -54,7 +53,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) channels_each(pare_cud
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    affine_each(pare_cuda_walk w, pare_dtype type)
+    affine_each(pare_cuda_iterator w, pare_dtype type)
 {
     const float *factor = static_cast<const float *>(w.data[2]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -65,21 +64,9 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     }
 }
 
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    divide_each(pare_cuda_walk w, pare_dtype type)
-{
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
-        const float norm = (float)static_cast<const double *>(w.data[2])[at[2]];
-        float v = norm != 0 ? pare_number_at(w.data[1], type, at[1]) / norm : 0;
-        pare_number_store(w.data[0], type, at[0], v);
-    }
-}
-
 /* One element a thread: no barrier follows the return. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    lrn_each(pare_cuda_walk w, pare_cuda_neighbours p)
+    lrn_each(pare_cuda_iterator w, pare_cuda_neighbours p)
 {
     const int64_t i = (int64_t)blockIdx.x * PARE_CUDA_BLOCK + threadIdx.x;
     int64_t at[3];
@@ -101,7 +88,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* Operands y, x, statistics (two doubles: mean, 1 / deviation), scale, bias:
    y = (x - mean) / deviation * scale + bias. */
-static cudaError_t center_launch(const pare_cuda_walk *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t center_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(center_each, w->walk.count, *w, dtype);
 }
@@ -112,18 +99,12 @@ static cudaError_t channels_launch(const pare_cuda_channels *c, cudaStream_t str
 }
 
 /* Operands y, x, factor and shift (two floats): y = x factor + shift. */
-static cudaError_t affine_launch(const pare_cuda_walk *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t affine_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(affine_each, w->walk.count, *w, dtype);
 }
 
-/* Operands y, x, norm (double): y = x / norm, 0 where it is 0. */
-static cudaError_t divide_launch(const pare_cuda_walk *w, pare_dtype dtype, cudaStream_t stream)
-{
-    PARE_CUDA_LAUNCH_EACH(divide_each, w->walk.count, *w, dtype);
-}
-
-static cudaError_t lrn_launch(const pare_cuda_walk *w, const pare_cuda_neighbours *lrn,
+static cudaError_t lrn_launch(const pare_cuda_iterator *w, const pare_cuda_neighbours *lrn,
                               cudaStream_t stream)
 {
     const int64_t blocks = (w->walk.count + PARE_CUDA_BLOCK - 1) / PARE_CUDA_BLOCK;
@@ -199,7 +180,7 @@ static pare_status group_norm_prepare(pare_prep *p)
 
 static pare_status center(const pare_call *c, const group_norm *s)
 {
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     pare_view x = grouped(&c->in[0], s->groups), y = grouped(&c->out[0], s->groups);
     pare_view stats = stats_view(&x, c->scratch, s->groups), factor[2];
     for (int i = 0; i < 2; i++) {
@@ -210,7 +191,7 @@ static pare_status center(const pare_call *c, const group_norm *s)
                               per_group ? 0 : step);
     }
     const pare_view *const operands[] = {&y, &x, &stats, &factor[0], &factor[1]};
-    pare_cuda_walk_set(&w, operands, 5);
+    pare_cuda_iterator_set(&w, operands, 5);
     return PARE_CUDA_LAUNCH(c, center_launch, &w, x.dtype);
 }
 
@@ -264,7 +245,7 @@ static pare_status batch_norm_run(const pare_call *c)
     pare_cuda_channels k = {.factor = (float *)c->scratch,
                             .n = channel_count(&c->in[0]),
                             .epsilon = *(const float *)c->state};
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     for (int i = 0; i < 4; i++) k.in[i] = c->in[i + 1].data, k.type[i] = c->in[i + 1].dtype;
     PARE_TRY(PARE_CUDA_LAUNCH(c, channels_launch, &k));
     pare_view factor = c->in[0];
@@ -272,7 +253,7 @@ static pare_status batch_norm_run(const pare_call *c)
     factor.data = c->scratch;
     for (int i = 0; i < factor.rank; i++) factor.stride[i] = i == 1 ? 2 : 0;
     const pare_view *const operands[] = {&c->out[0], &c->in[0], &factor};
-    pare_cuda_walk_set(&w, operands, 3);
+    pare_cuda_iterator_set(&w, operands, 3);
     return PARE_CUDA_LAUNCH(c, affine_launch, &w, c->in[0].dtype);
 }
 
@@ -282,64 +263,6 @@ static const pare_kernel cuda_batch_norm = {.name = "cuda_batch_norm",
                                             .run = batch_norm_run,
                                             .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_batch_norm[] = {&cuda_batch_norm, NULL};
-
-/* --- LpNormalization (1) --- */
-
-typedef struct lp_norm {
-    pare_cuda_reduce reduce;
-    pare_view norm; /* stretched to x */
-    size_t norm_bytes;
-} lp_norm;
-
-static bool lp_norm_can(const pare_prep *p)
-{
-    return pare_cuda_can_float(p, 1) && p->in[0].rank > 0;
-}
-
-static pare_status lp_norm_prepare(pare_prep *p)
-{
-    lp_norm *s = (lp_norm *)pare_arena_alloc(p->arena, 1, sizeof *s);
-    if (!s) return PARE_MEMORY;
-    const pare_view *x = &p->in[0];
-    bool flag[PARE_MAX_RANK] = {false};
-    int axis;
-    PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), x->rank, &axis));
-    flag[axis] = true;
-    pare_shape shape = {.rank = x->rank};
-    for (int i = 0; i < x->rank; i++) shape.dim[i] = i == axis ? 1 : x->dim[i];
-    pare_view_set(&s->norm, PARE_f64, &shape, false);
-    pare_view y = pare_cuda_axes(&s->norm, flag, false);
-    pare_cuda_reduce_set(&s->reduce,
-                         pare_node_int(p->node, "p", 2) == 1 ? PARE_CUDA_L1 : PARE_CUDA_L2, x, flag,
-                         &y, p->canonical);
-    s->norm_bytes = pare_align_up(pare_view_bytes(&s->norm), 256);
-    s->norm = pare_view_stretch(&s->norm, x);
-    p->scratch = s->norm_bytes + pare_cuda_reduce_scratch(&s->reduce);
-    p->state = s;
-    return PARE_OK;
-}
-
-static pare_status lp_norm_run(const pare_call *c)
-{
-    const lp_norm *s = (const lp_norm *)c->state;
-    pare_cuda_reduce r = s->reduce;
-    pare_view norm = s->norm;
-    pare_cuda_walk w;
-    r.x = c->in[0].data;
-    r.y = norm.data = c->scratch;
-    r.part = (char *)c->scratch + s->norm_bytes;
-    PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_reduce_launch, &r));
-    const pare_view *const operands[] = {&c->out[0], &c->in[0], &norm};
-    pare_cuda_walk_set(&w, operands, 3);
-    return PARE_CUDA_LAUNCH(c, divide_launch, &w, c->in[0].dtype);
-}
-
-static const pare_kernel cuda_lp_norm = {.name = "cuda_lp_norm",
-                                         .can = lp_norm_can,
-                                         .prepare = lp_norm_prepare,
-                                         .run = lp_norm_run,
-                                         .flags = PARE_KERNEL_INPLACE};
-const pare_kernel *const pare_cuda_lp_norm[] = {&cuda_lp_norm, NULL};
 
 /* --- LRN (13) --- */
 
@@ -357,11 +280,11 @@ static pare_status lrn_run(const pare_call *c)
                               .alpha = pare_node_float(c->node, "alpha", 1e-4f) / (float)size,
                               .beta = pare_node_float(c->node, "beta", 0.75f),
                               .bias = pare_node_float(c->node, "bias", 1)};
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     pare_view channel = *x;
     for (int i = 0; i < x->rank; i++) channel.stride[i] = i == 1;
     const pare_view *const operands[] = {&c->out[0], x, &channel};
-    pare_cuda_walk_set(&w, operands, 3);
+    pare_cuda_iterator_set(&w, operands, 3);
     return PARE_CUDA_LAUNCH(c, lrn_launch, &w, &p);
 }
 

@@ -7,7 +7,7 @@
    and dBias are sums over rows: channel_sums.cu. */
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/rows.cuh"
+#include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
 
 static __global__ void __launch_bounds__(WARPS * 32)

@@ -2,7 +2,7 @@
 /* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool:
    one thread an output, channels fastest, walking its window clipped to the tensor. Padding is
    never a candidate of a maximum; NaN wins. Reads each element once a window it lies in. */
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/epilogue.h"
@@ -10,11 +10,7 @@
 
 #include <limits.h>
 
-typedef enum pare_cuda_pool_kind {
-    PARE_CUDA_POOL_MAX,
-    PARE_CUDA_POOL_AVERAGE,
-    PARE_CUDA_POOL_LP /* (sum |x|^p)^(1/p); floats only */
-} pare_cuda_pool_kind;
+typedef enum pare_cuda_pool_kind { PARE_CUDA_POOL_MAX, PARE_CUDA_POOL_AVERAGE } pare_cuda_pool_kind;
 
 /* Axes N, C, then three of the window (missing ones of length 1). The window's lists are int: they
    are counts of taps and positions, checked to fit. */
@@ -27,7 +23,6 @@ typedef struct pare_cuda_pool {
     int dim[5], in[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
     int64_t x_stride[5], y_stride[5];
     bool include_pad;
-    float p; /* of LP */
     /* averages of 8-bit numbers: v = (sum of (x - zero)) * factor / taps, then the epilogue */
     pare_epilogue epilogue;
     float factor;
@@ -94,7 +89,6 @@ SIMT_INLINE int divisor(const pare_cuda_pool &p, const place &r)
     return n;
 }
 
-template <bool POWERS> /* LpPool: a kernel of its own, since powers take many registers */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_floats(pare_cuda_pool p)
 {
     PARE_CUDA_EACH (i, p.count) {
@@ -105,10 +99,9 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_floats(pare_cuda_
         {
             float v = pare_number_at(p.x, p.dtype, at);
             if (v > best || v != v) best = v;
-            sum += (double)(POWERS ? powf(fabsf(v), p.p) : v);
+            sum += (double)v;
         }
         int n = divisor(p, r);
-        if (POWERS) best = (float)pow(sum, 1 / (double)p.p);
         if (p.kind == PARE_CUDA_POOL_AVERAGE) best = n ? (float)(sum / n) : 0;
         pare_number_store(p.y, p.dtype, r.y, best);
     }
@@ -146,10 +139,8 @@ static cudaError_t pool_launch(const pare_cuda_pool *p, cudaStream_t stream)
         SIMT_LAUNCH(pool_bytes<int8_t>, grid, block, 0, stream, *p);
     else if (p->dtype == PARE_u8)
         SIMT_LAUNCH(pool_bytes<uint8_t>, grid, block, 0, stream, *p);
-    else if (p->kind == PARE_CUDA_POOL_LP)
-        SIMT_LAUNCH(pool_floats<true>, grid, block, 0, stream, *p);
     else
-        SIMT_LAUNCH(pool_floats<false>, grid, block, 0, stream, *p);
+        SIMT_LAUNCH(pool_floats, grid, block, 0, stream, *p);
     return cudaGetLastError();
 }
 
@@ -240,10 +231,6 @@ static bool max_can(const pare_prep *p)
 }
 
 static bool float_can(const pare_prep *p) { return fits(p) && pare_cuda_can_float(p, 1); }
-static bool lp_can(const pare_prep *p)
-{
-    return float_can(p) && pare_node_int(p->node, "p", 2) >= 1;
-}
 static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p->in[0].dtype); }
 
 #define POOL(fn, accepts, pool_kind, ...)                                                          \
@@ -259,7 +246,6 @@ static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 POOL(max_pool, max_can, MAX, PARE_TRY(window_set(p, s)))
 POOL(average_pool, float_can, AVERAGE, PARE_TRY(window_set(p, s)))
-POOL(lp_pool, lp_can, LP, PARE_TRY(window_set(p, s)); s->p = (float)pare_node_int(p->node, "p", 2))
 POOL(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s));
      PARE_TRY(quantization_set(p, s)))
 POOL(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s); PARE_TRY(quantization_set(p, s)))
@@ -296,7 +282,6 @@ static pare_status plane_prepare(pare_prep *p, pare_cuda_reduction kind)
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 PLANE(global_average_pool, plane_mean_can, MEAN)
 PLANE(global_max_pool, plane_max_can, MAX)
-PLANE(global_lp_pool, plane_mean_can, LP)
 
 /* --- gradient: kernels --- */
 

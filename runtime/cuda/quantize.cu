@@ -2,7 +2,7 @@
 /* 8-bit elements: sums and products of two tensors, tables, QuantizeLinear and DequantizeLinear.
    Each reads its operands once and writes its output once. Arithmetic is that of runtime/cpu, step
    by step: fmaf where it stands, true divisions, ties to even. */
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
@@ -17,7 +17,7 @@ SIMT_INLINE int code_at(const void *data, pare_dtype type, int64_t at)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    pair_each(pare_cuda_walk w, pare_int8_pair p)
+    pair_each(pare_cuda_iterator w, pare_int8_pair p)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    table_each(pare_cuda_walk w, const uint8_t *table)
+    table_each(pare_cuda_iterator w, const uint8_t *table)
 {
     const uint8_t *x = static_cast<const uint8_t *>(w.data[1]);
     uint8_t *y = static_cast<uint8_t *>(w.data[0]);
@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    quantize_each(pare_cuda_walk w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+    quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
 {
     const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
                 high = y_type == PARE_s8 ? 127.0f : 255.0f;
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    dequantize_each(pare_cuda_walk w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+    dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
@@ -94,27 +94,27 @@ static __global__ void dynamic_scale(const float *range, float *scale, uint8_t *
         return cudaGetLastError();                                                                 \
     } while (0)
 
-static cudaError_t pair_launch(const pare_cuda_walk *w, const pare_int8_pair *pair,
+static cudaError_t pair_launch(const pare_cuda_iterator *w, const pare_int8_pair *pair,
                                cudaStream_t stream)
 {
     LAUNCH(pair_each, *pair);
 }
 
 /* y = table[x], bytes; table: (256) on the device. */
-static cudaError_t table_launch(const pare_cuda_walk *w, const void *table, cudaStream_t stream)
+static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, cudaStream_t stream)
 {
     LAUNCH(table_each, static_cast<const uint8_t *>(table));
 }
 
 /* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
    of x f32, f16 or bf16; DequantizeLinear the other way; scale of the float's type. */
-static cudaError_t quantize_launch(const pare_cuda_walk *w, pare_dtype y_type, pare_dtype x_type,
+static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type, pare_dtype x_type,
                                    bool zeroed, cudaStream_t stream)
 {
     LAUNCH(quantize_each, y_type, x_type, zeroed);
 }
 
-static cudaError_t dequantize_launch(const pare_cuda_walk *w, pare_dtype y_type, pare_dtype x_type,
+static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type, pare_dtype x_type,
                                      bool zeroed, cudaStream_t stream)
 {
     LAUNCH(dequantize_each, y_type, x_type, zeroed);
@@ -142,8 +142,8 @@ static pare_status mul_prepare(pare_prep *p) { return pair_prepare(p, true); }
 
 static pare_status pair_run(const pare_call *c)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 2);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 2);
     return PARE_CUDA_LAUNCH(c, pair_launch, &w, (const pare_int8_pair *)c->state);
 }
 
@@ -163,8 +163,8 @@ static bool table_can(const pare_prep *p)
 
 static pare_status table_run(const pare_call *c)
 {
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
     return PARE_CUDA_LAUNCH(c, table_launch, &w, c->in[1].data);
 }
 
@@ -184,8 +184,8 @@ static pare_status requantize_prepare(pare_prep *p)
 static pare_status requantize_run(const pare_call *c)
 {
     const pare_cuda_kept *s = (const pare_cuda_kept *)c->state;
-    pare_cuda_walk w;
-    pare_cuda_walk_call(&w, c, 1);
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
     return PARE_CUDA_LAUNCH(c, table_launch, &w, s->data);
 }
 
@@ -215,7 +215,7 @@ static pare_status q_concat_run(const pare_call *c)
     for (int i = 0; i < c->in_count; i++) {
         pare_view part = pare_view_part(&c->out[0], a, at, c->in[i].dim[a]);
         const pare_view *both[2] = {&part, &c->in[i]};
-        pare_cuda_walk w = {.data = {part.data, c->in[i].data}};
+        pare_cuda_iterator w = {.data = {part.data, c->in[i].data}};
         pare_walk_init(&w.walk, both, 2);
         PARE_TRY(PARE_CUDA_LAUNCH(c, table_launch, &w, (const uint8_t *)s->data + 256 * (size_t)i));
         at += part.dim[a];
@@ -268,7 +268,7 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
 }
 
 static void scaling_walk(const pare_call *c, const pare_view *scale, const pare_view *zero,
-                         int axis, pare_cuda_walk *w)
+                         int axis, pare_cuda_iterator *w)
 {
     pare_view s = like_x(scale, &c->in[0], axis), z = like_x(zero, &c->in[0], axis);
     const pare_view *all[4] = {&c->out[0], &c->in[0], &s, &z};
@@ -278,7 +278,7 @@ static void scaling_walk(const pare_call *c, const pare_view *scale, const pare_
 
 static pare_status quantize_run(const pare_call *c)
 {
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
@@ -286,7 +286,7 @@ static pare_status quantize_run(const pare_call *c)
 
 static pare_status dequantize_run(const pare_call *c)
 {
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
@@ -325,7 +325,7 @@ static pare_status dynamic_prepare(pare_prep *p)
 static pare_status dynamic_run(const pare_call *c)
 {
     pare_cuda_reduce r = *(const pare_cuda_reduce *)c->state;
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     r.x = c->in[0].data;
     r.y = c->scratch;
     r.part = (char *)c->scratch + RANGE_BYTES;

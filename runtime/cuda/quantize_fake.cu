@@ -3,14 +3,14 @@
    x is inside the range, else 0. One thread an element; x (and dy) read, y (or dx) written once.
    dScale is a sum over a channel: channel_sums.cu. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/levels.cuh"
+#include "runtime/cuda/device/levels.cuh"
 #include "runtime/ops/fake_quantize.h"
 #include "runtime/ops/infer.h"
 
 #include <string.h>
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    fake_each(pare_cuda_walk w, pare_cuda_levels l)
+    fake_each(pare_cuda_iterator w, pare_cuda_levels l)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    fake_grad_each(pare_cuda_walk w, pare_cuda_levels l)
+    fake_grad_each(pare_cuda_iterator w, pare_cuda_levels l)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
@@ -40,14 +40,14 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 /* --- launchers --- */
 
 /* Operands y, x, scale, zero point (anything where there is none), f32. */
-static cudaError_t fake_launch(const pare_cuda_walk *w, const pare_cuda_levels *levels,
+static cudaError_t fake_launch(const pare_cuda_iterator *w, const pare_cuda_levels *levels,
                                cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(fake_each, w->walk.count, *w, *levels);
 }
 
 /* Operands dx, dy, x, scale, zero point: dx = dy where x is inside, else 0. */
-static cudaError_t fake_grad_launch(const pare_cuda_walk *w, const pare_cuda_levels *levels,
+static cudaError_t fake_grad_launch(const pare_cuda_iterator *w, const pare_cuda_levels *levels,
                                     cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(fake_grad_each, w->walk.count, *w, *levels);
@@ -112,7 +112,7 @@ static pare_view along(const pare_view *v, const pare_view *x, int axis)
 }
 
 static pare_status fake_walk(const pare_call *c, const fake *f, const pare_view *in, int x,
-                             pare_cuda_walk *w)
+                             pare_cuda_iterator *w)
 {
     const pare_view *zero = zero_of(c->in, c->in_count, x);
     const pare_view scale = along(&c->in[x + 1], &c->in[x], f->axis),
@@ -127,7 +127,7 @@ static pare_status fake_walk(const pare_call *c, const fake *f, const pare_view 
 static pare_status fake_run(const pare_call *c)
 {
     const fake *f = (const fake *)c->state;
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     PARE_TRY(fake_walk(c, f, &c->in[0], 0, &w));
     return PARE_CUDA_LAUNCH(c, fake_launch, &w, &f->levels);
 }
@@ -152,7 +152,7 @@ static pare_status scale_grad(const pare_call *c, const fake *f)
 static pare_status fake_grad_run(const pare_call *c)
 {
     const fake *f = (const fake *)c->state;
-    pare_cuda_walk w;
+    pare_cuda_iterator w;
     if (c->out_count > 1 && c->out[1].dtype) PARE_TRY(scale_grad(c, f));
     if (!c->out[0].dtype) return PARE_OK;
     PARE_TRY(fake_walk(c, f, &c->in[0], 1, &w));

@@ -13,7 +13,7 @@
    parts, join first to last. Sums are kept in double and rounded once; integers wrap around in 64
    bits. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/reduce.h"
 
@@ -87,7 +87,6 @@ SIMT_INLINE void part_add(const pare_cuda_reduce &r, part<double> *p, double x, 
         p->v = x;
         p->w = (double)index;
         break;
-    case PARE_CUDA_LP: p->v += (double)powf(fabsf((float)x), r.p); break;
     case PARE_CUDA_INVERSE_DEVIATION: p->v += (x - p->w) * (x - p->w); break;
     case PARE_CUDA_RANGE:
         p->v = x < p->v ? x : p->v;
@@ -126,7 +125,6 @@ SIMT_INLINE double part_end(const pare_cuda_reduce &r, const part<double> &p)
     case PARE_CUDA_LOG_SUM_EXP: return p.w - p.w != 0 ? p.w : p.w + log(p.v); /* infinite */
     case PARE_CUDA_ARG_MAX:
     case PARE_CUDA_ARG_MIN: return p.w;
-    case PARE_CUDA_LP: return pow(p.v, 1 / (double)r.p);
     case PARE_CUDA_INVERSE_DEVIATION: return 1 / sqrt(p.v / n + (double)r.p);
     default: return p.v;
     }
@@ -425,9 +423,9 @@ size_t pare_cuda_reduce_scratch(const pare_cuda_reduce *r)
 bool pare_cuda_reduce_takes(pare_cuda_reduction kind, pare_dtype x)
 {
     if (pare_cuda_is_float(x)) return true;
-    if (x == PARE_f64) return kind < PARE_CUDA_LP;
+    if (x == PARE_f64) return kind < PARE_CUDA_INVERSE_DEVIATION;
     if (x == PARE_bool) return kind == PARE_CUDA_MAX || kind == PARE_CUDA_MIN;
-    return kind < PARE_CUDA_LP && kind != PARE_CUDA_LOG_SUM_EXP && pare_cuda_bytes(x) > 0 &&
+    return kind < PARE_CUDA_INVERSE_DEVIATION && kind != PARE_CUDA_LOG_SUM_EXP && pare_cuda_bytes(x) > 0 &&
            pare_type(x)->to_f32;
 }
 

@@ -26,8 +26,7 @@ typedef enum pare_cuda_reduction {
     PARE_CUDA_LOG_SUM_EXP,
     PARE_CUDA_ARG_MAX, /* position in the region, s64 */
     PARE_CUDA_ARG_MIN,
-    PARE_CUDA_LP,                /* (sum |x|^p)^(1/p); floats only, as the two below */
-    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon) */
+    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon); floats only, as RANGE */
     PARE_CUDA_RANGE /* y and the element behind it: min(x, 0), max(x, 0), NaN ignored */
 } pare_cuda_reduction;
 
@@ -42,7 +41,7 @@ typedef struct pare_cuda_reduce {
     pare_cuda_reduction kind;
     pare_dtype x_type, y_type; /* floats to floats, integers and bool to integers; indices to s64 */
     bool last;                 /* of equal extremes the last, not the first */
-    float p;                   /* of LP; epsilon of INVERSE_DEVIATION */
+    float p;                   /* epsilon of INVERSE_DEVIATION */
     int64_t start;             /* of maxima and minima of integers */
     bool columns;              /* neighbouring outputs, not elements, are neighbours in memory */
     int warps;                 /* that one output is computed by: 1 or 8 */

@@ -5,7 +5,7 @@
  */
 #include "runtime/cuda/index_copy.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 #include "runtime/ops/kernel.h"
 #include "runtime/ops/resize.h"
 
@@ -130,14 +130,14 @@ static pare_status nearest_prepare(pare_prep *p)
     int64_t *at[PARE_MAX_RANK];
     (void)read(p, &r);
     PARE_TRY(pare_resize_positions(&r, p->arena, at));
-    return pare_cuda_lookup_new(p, at);
+    return pare_cuda_index_copy_new(p, at);
 }
 
 static const pare_kernel cuda_resize_nearest = {.name = "cuda_resize_nearest",
                                                 .can = nearest_can,
                                                 .prepare = nearest_prepare,
-                                                .run = pare_cuda_lookup_run,
-                                                .release = pare_cuda_lookup_release};
+                                                .run = pare_cuda_index_copy_run,
+                                                .release = pare_cuda_index_copy_release};
 
 /* --- linear and cubic --- */
 

@@ -3,12 +3,12 @@
    operators of ops/moves.h), and every copy between memory orders. One thread an element of a
    grid-stride loop over the merged walk, each element read and written once; each copy of an
    operator is one launch. */
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/ops/moves.h"
 
 template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_walk w)
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_iterator w)
 {
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_wa
     } while (0)
 
 /* y = x, elements of `bytes` bytes: every copy between memory orders. */
-static cudaError_t copy_launch(const pare_cuda_walk *w, int bytes, cudaStream_t stream)
+static cudaError_t copy_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
 {
     BY_BYTES(copy_each);
 }
@@ -51,7 +51,7 @@ static cudaError_t copy_launch(const pare_cuda_walk *w, int bytes, cudaStream_t 
 pare_status pare_cuda_copy(const pare_call *c, const pare_view *dst, const pare_view *src)
 {
     const pare_view *both[2] = {dst, src};
-    pare_cuda_walk w = {.data = {dst->data, src->data}};
+    pare_cuda_iterator w = {.data = {dst->data, src->data}};
     pare_walk_init(&w.walk, both, 2);
     return PARE_CUDA_LAUNCH(c, copy_launch, &w, pare_cuda_bytes(dst->dtype));
 }

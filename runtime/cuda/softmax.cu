@@ -6,7 +6,7 @@
    shuffles. A row is read three times (gradient: twice), again from cache, and written once. Sums
    are kept in double per lane, so that they agree with the CPU's to the last bits of a float. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/rows.cuh"
+#include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/kernel.h"
 

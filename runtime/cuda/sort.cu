@@ -8,7 +8,7 @@
    by Batcher's bitonic network (1968): in shared memory by one block a lane up to SORT_SHARED
    elements, else in scratch, one launch for each distance that is beyond a block's reach. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/device/number.cuh"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/constant.h"
 #include "runtime/ops/infer.h"

@@ -6,59 +6,53 @@ set(CUDA
   batchnorm_train.cu
   cast.cu
   channel_sums.cu
-  channels.cu
   compare.cu
   constant.cu
-  conv_float.cu
-  direct.cu
   elementwise.cu
   elementwise_unary.cu
   gather.cu
-  histogram.cu
   index_copy.cu
   loss.cu
   norm.cu
   norm_layer.cu
-  pack.cu
-  pixels.cu
   pool.cu
-  product.cu
-  product_f32.cu
   quantize.cu
   quantize_fake.cu
   reduce.cu
   resize.cu
-  score.cu
-  search.cu
   shape.cu
   softmax.cu
   sort.cu
-  sparse.cu
-  training.cu
+  calib/channels.cu
+  calib/histogram.cu
+  calib/pixels.cu
+  calib/search.cu
+  conv/conv_direct.cu
+  conv/conv_float.cu
+  gemm/gemm.cu
+  gemm/gemm_f32.cu
+  gemm/pack.cu
+  gemm/sparse.cu
+  train/optimizer.cu
 )
 set(CUDA_HOST
-  blas.c
-  blas_device.c
-  conv_float.c
-  device.c
-  direct.c
-  error.c
-  facts.c
   kernel.c
-  matrix.c
-  matrix_any.c
-  matrix_blas.c
-  nvml.c
-  packed.c
+  matmul.c
+  matmul_blas.c
+  matmul_dynamic.c
   pad.c
-  product.c
-  queue.c
-  range.c
-  samples.c
-  score.c
-  sparse.c
-  training.c
-  walk.c
+  tensor_iterator.c
+  calib/samples.c
+  conv/conv.c
+  device/device.c
+  device/error.c
+  device/facts.c
+  device/nvml.c
+  device/nvtx.c
+  device/stream.c
+  gemm/blas.c
+  gemm/blas_device.c
+  gemm/prepack.c
 )
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -19,7 +19,7 @@ for header in $(find runtime formats calib quant prune distill tools -name '*.h'
     esac
     # kernels' header is C++ only; $cuda is a list of words
     # shellcheck disable=SC2086
-    [ "$header" = runtime/cuda/simt.h ] ||
+    [ "$header" = runtime/cuda/device/simt.h ] ||
     "$cc" -std=c11 -D_GNU_SOURCE -I. "$@" $cuda -Wall -Wextra -fsyntax-only -x c "$header" -Wno-unused-function \
         -Wno-pragma-once-outside-header 2>/tmp/headers.$$ ||
         { echo "FAIL $header-c: $(head -1 /tmp/headers.$$)"; status=1; }
