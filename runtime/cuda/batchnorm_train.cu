@@ -75,13 +75,15 @@ static cudaError_t moments_launch(const pare_cuda_moments *m, cudaStream_t strea
 }
 
 /* Operands y, x, scale, bias, stats (two doubles): (x - mean) inv scale + bias. */
-static cudaError_t norm_train_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t norm_train_launch(const pare_cuda_iterator *w, pare_dtype dtype,
+                                     cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(norm_train_each, w->walk.count, *w, dtype);
 }
 
 /* Operands dx, dy, x, stats, slopes (three doubles). */
-static cudaError_t norm_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, cudaStream_t stream)
+static cudaError_t norm_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype,
+                                    cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(norm_grad_each, w->walk.count, *w, dtype);
 }
@@ -91,11 +93,11 @@ static cudaError_t norm_grad_launch(const pare_cuda_iterator *w, pare_dtype dtyp
 static int axis_of(const pare_view *x) { return x->rank > 1 ? 1 : -1; }
 static int64_t channels_of(const pare_view *x) { return x->rank > 1 ? x->dim[1] : 1; }
 
-typedef struct norm {
+typedef struct train_state {
     pare_cuda_sums sums;
     double epsilon;
     size_t stats; /* bytes: scratch holds these, then slopes or parts of sums */
-} norm;
+} train_state;
 
 /* Vectors of channels are dense, sums doubles in rows. */
 static bool norm_can(const pare_prep *p)
@@ -112,7 +114,7 @@ static bool norm_can(const pare_prep *p)
 /* x: its place among the inputs; summed: how many inputs from 0 on are summed up. */
 static pare_status norm_prepare(pare_prep *p, int x, int summed, size_t slopes)
 {
-    norm *n = (norm *)pare_arena_alloc(p->arena, 1, sizeof *n);
+    train_state *n = (train_state *)pare_arena_alloc(p->arena, 1, sizeof *n);
     if (!n) return PARE_MEMORY;
     n->epsilon = (double)pare_node_float(p->node, "epsilon", 1e-5f);
     n->stats = pare_align_up(2 * sizeof(double) * (size_t)channels_of(&p->in[x]), 256);
@@ -128,12 +130,12 @@ static pare_status train_prepare(pare_prep *p) { return norm_prepare(p, 0, 0, 0)
 static pare_status grad_stats_prepare(pare_prep *p) { return norm_prepare(p, 1, 2, 0); }
 static pare_status grad_input_prepare(pare_prep *p) { return norm_prepare(p, 1, 0, 3); }
 
-/* Means and deviations into scratch; with gsums the slopes behind them. */
+/* Means and deviations into scratch; with gsums the slopes after them. */
 static pare_status find_moments(const pare_call *c, int x, const pare_view *sums,
                                 const pare_view *mean0, const pare_view *scale,
                                 const pare_view *gsums)
 {
-    const norm *n = (const norm *)c->state;
+    const train_state *n = (const train_state *)c->state;
     const pare_cuda_moments m = {.sums = (const double *)sums->data,
                                  .gsums = (const double *)(gsums ? gsums->data : NULL),
                                  .mean0 = mean0->data,
@@ -159,7 +161,7 @@ static pare_view channel_view(const pare_view *x, pare_dtype dtype, void *data, 
 
 static pare_status stats_run(const pare_call *c)
 {
-    const norm *n = (const norm *)c->state;
+    const train_state *n = (const train_state *)c->state;
     pare_cuda_sums s = n->sums;
     s.kind = PARE_CUDA_SUMS_STATS;
     s.dtype = c->in[0].dtype;
@@ -185,7 +187,7 @@ static pare_status train_run(const pare_call *c)
 
 static pare_status grad_stats_run(const pare_call *c)
 {
-    const norm *n = (const norm *)c->state;
+    const train_state *n = (const train_state *)c->state;
     pare_cuda_sums s = n->sums;
     PARE_TRY(find_moments(c, 1, &c->in[2], &c->in[3], NULL, NULL));
     s.kind = PARE_CUDA_SUMS_GRAD;
@@ -202,7 +204,7 @@ static pare_status grad_stats_run(const pare_call *c)
 
 static pare_status grad_input_run(const pare_call *c)
 {
-    const norm *n = (const norm *)c->state;
+    const train_state *n = (const train_state *)c->state;
     const pare_view *x = &c->in[1];
     pare_cuda_iterator w;
     PARE_TRY(find_moments(c, 1, &c->in[3], &c->in[4], &c->in[2], &c->in[5]));

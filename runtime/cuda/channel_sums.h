@@ -30,7 +30,7 @@ typedef enum pare_cuda_sums_kind {
 typedef struct pare_cuda_sums {
     pare_cuda_sums_kind kind;
     pare_dtype dtype;
-    pare_cuda_iterator w;          /* the elements of channel 0 */
+    pare_cuda_iterator w;      /* the elements of channel 0 */
     int64_t channels, step[3]; /* of operand k from one channel to the next */
     int parts;                 /* blocks that share a channel */
     double *part;              /* scratch: (channels, parts, 2) */

@@ -54,8 +54,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 /* Operands y (bool), x, y of one type, any number or bool; functions of one tensor get it twice. */
-static cudaError_t compare_launch(const pare_cuda_iterator *w, pare_dtype dtype, pare_cuda_compare op,
-                                  cudaStream_t stream)
+static cudaError_t compare_launch(const pare_cuda_iterator *w, pare_dtype dtype,
+                                  pare_cuda_compare op, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
     SIMT_LAUNCH(compare_each, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,

@@ -190,7 +190,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_i
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    sum_each(pare_cuda_iterator w, pare_dtype type, int inputs, bool begun, bool more, float divisor)
+    sum_each(pare_cuda_iterator w, pare_dtype type, int inputs, bool begun, bool more,
+             float divisor)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[PARE_WALK_OPERANDS];

@@ -12,7 +12,7 @@
 
 /* X(name, alpha's default, beta's default, expression of x, alpha, beta): the formulas of
    runtime/cpu/unary.c, in float. */
-#define PARE_CUDA_UNARY(X)                                                                         \
+#define PARE_CUDA_UNARY_OPS(X)                                                                     \
     X(relu, 0, 0, x < 0 ? 0 : x)                                                                   \
     X(abs, 0, 0, fabsf(x))                                                                         \
     X(neg, 0, 0, -x)                                                                               \
@@ -49,7 +49,11 @@
       beta *(x > 0 ? x : alpha * expm1f(x)))                                                       \
     X(softplus, 0, 0, x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x)))                              \
     X(mish, 0, 0, x *tanhf(x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x))))                        \
-    X(gelu, 0, 0, x / 2 * (1 + erff(x * 0.70710678118654752440f)))                                 \
+    X(gelu, 0, 0, x / 2 * (1 + erff(x * 0.70710678118654752440f)))
+
+/* And the form that an attribute of Gelu chooses. */
+#define PARE_CUDA_UNARY(X)                                                                         \
+    PARE_CUDA_UNARY_OPS(X)                                                                         \
     X(gelu_tanh, 0, 0, x / 2 * (1 + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x))))
 
 /* X(name, expression of x): the same where x is an integer, as int64_t; wide: it is u64. */
@@ -188,8 +192,8 @@ static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, p
 
 /* pare.UnaryGrad. Operands dx, g, v: what the derivative reads; row: of ops/grad_unary.inc, with
    its attributes. f32, f16 or bf16, computed in float. */
-static cudaError_t unary_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, int row, float a,
-                                     float b, cudaStream_t stream)
+static cudaError_t unary_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, int row,
+                                     float a, float b, cudaStream_t stream)
 {
     PARE_CUDA_LAUNCH_EACH(unary_grad_each, w->walk.count, *w, dtype, row, a, b);
 }
@@ -251,7 +255,7 @@ static pare_status unary_run(const pare_call *c)
                                           .run = unary_run,                                        \
                                           .flags = PARE_KERNEL_INPLACE};                           \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
-PARE_CUDA_UNARY(X)
+PARE_CUDA_UNARY_OPS(X)
 #undef X
 
 /* --- UnaryGrad --- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather (1), GatherElements (11), GatherND (12), ScatterElements and ScatterND (18), OneHot (11),
-   ReverseSequence (10). All but the scatters: one thread an element of y, one read of the index,
+/* Gather (1), GatherElements (11), GatherND (12), ScatterElements and ScatterND (18), OneHot (11).
+   All but the scatters: one thread an element of y, one read of the index,
    one of the element. A position on an axis is the offset of an operand that has stride 1 there and
    0 elsewhere. */
 #include "runtime/cuda/device/fault.cuh"
@@ -71,7 +71,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    one_hot_each(pare_cuda_iterator w, pare_dtype type, int64_t depth, const T *values, int64_t apart)
+    one_hot_each(pare_cuda_iterator w, pare_dtype type, int64_t depth, const T *values,
+                 int64_t apart)
 {
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -228,7 +229,7 @@ static cudaError_t scatter_launch(const pare_cuda_scatter *s, cudaStream_t strea
 
 /* --- still --- */
 
-/* A view with y's dims that stands still: what follows gives it the strides it has. */
+/* A view with y's dims and strides of 0: what follows gives it the strides it has. */
 static pare_view still(const pare_view *y, pare_dtype dtype)
 {
     pare_view v = *y;
@@ -272,7 +273,7 @@ static void gather_walk(gather *g, const pare_view *y, const pare_view *x, const
     pare_walk_init(&g->walk.walk, all, 3);
 }
 
-/* y's axes: those of data before the axis, those of the indices, those of data behind. */
+/* y's axes: those of data before the axis, those of the indices, those of data after. */
 static pare_status gather_prepare(pare_prep *p)
 {
     gather *g;

@@ -27,7 +27,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) lookup_each(pare_cuda_
 #define LAUNCH(T)                                                                                  \
     SIMT_LAUNCH(lookup_each<T>, pare_cuda_grid(l->count), dim3(PARE_CUDA_BLOCK), 0, stream, *l)
 
-extern "C" cudaError_t pare_cuda_index_copy_launch(const pare_cuda_index_copy *l, cudaStream_t stream)
+extern "C" cudaError_t pare_cuda_index_copy_launch(const pare_cuda_index_copy *l,
+                                                   cudaStream_t stream)
 {
     if (l->count == 0) return cudaSuccess;
     switch (l->bytes) {
@@ -59,10 +60,10 @@ pare_status pare_cuda_index_copy_new(pare_prep *p, int64_t *const *at)
     if (!table) return PARE_MEMORY;
     for (int a = 0; a < y->rank; a++)
         for (int64_t o = 0; o < y->dim[a]; o++) table[l->begin[a] + o] = at[a][o] * x->stride[a];
-    void *there;
+    void *copy;
     PARE_TRY(
-        pare_device_copy(p->ctx, p->device, &there, table, (size_t)(entries + 1) * sizeof *table));
-    l->table = (const int64_t *)there;
+        pare_device_copy(p->ctx, p->device, &copy, table, (size_t)(entries + 1) * sizeof *table));
+    l->table = (const int64_t *)copy;
     p->state = l;
     return PARE_OK;
 }

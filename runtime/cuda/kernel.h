@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host halves of kernel families share: types they take, and how a launch ends. A family is
-   one STEM.cu: kernels, launchers, pare_kernel tables. */
+/* What the host halves of kernel families share: types they take, and how a launch ends. A family
+   is one STEM.cu: kernels, launchers, pare_kernel tables. */
 #ifndef PARE_RUNTIME_CUDA_KERNEL_H
 #define PARE_RUNTIME_CUDA_KERNEL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MatMul, Gemm and FusedMatMul with constant weights, one entry a tile, behind the libraries'. What
-   these refuse, factors that are both computed among it, matrix_any.c takes. */
+/* MatMul, Gemm and FusedMatMul with constant weights, one entry a tile, after the libraries'. What
+   these refuse, factors that are both computed among it, matmul_dynamic.c takes. */
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/sparse.h"
@@ -85,7 +85,7 @@ MATMUL(matmul_sparse_64x64,
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
 #define ALL                                                                                        \
     {                                                                                              \
-        FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, NULL                                        \
+        FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, NULL                                    \
     }
 const pare_kernel *const pare_cuda_matmul[] = ALL;
 const pare_kernel *const pare_cuda_gemm[] = ALL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of any two factors: MatMul (13), Gemm (13), FusedMatMul, with batches that broadcast, transposes, any strides. 32-bit floats are read
-   where they lie. Other types run on tensor cores: a factor whose depth is not contiguous and
-   aligned is packed into scratch first, 8-bit factors always, because sums of their rows correct
-   for zero points: sum (a - z_a) (b - z_b) = sum a b - z_a sum b - z_b (sum a - depth z_a). */
+/* Matrix products of any two factors: MatMul (13), Gemm (13), FusedMatMul, with batches that
+   broadcast, transposes, any strides. 32-bit floats are read where they lie. Other types run on
+   tensor cores: a factor whose depth is not contiguous and aligned is packed into scratch first,
+   8-bit factors always, because sums of their rows correct for zero points: sum (a - z_a) (b - z_b)
+   = sum a b - z_a sum b - z_b (sum a - depth z_a). */
 #include "runtime/base/size.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/gemm/pack.h"
@@ -305,7 +306,7 @@ static pare_status matmul_prepare(pare_prep *prep)
 }
 
 const pare_kernel pare_cuda_matmul_dynamic = {.name = "cuda_matmul_any",
-                                          .can = matmul_can,
-                                          .prepare = matmul_prepare,
-                                          .run = any_run,
-                                          .release = any_release};
+                                              .can = matmul_can,
+                                              .prepare = matmul_prepare,
+                                              .run = any_run,
+                                              .release = any_release};

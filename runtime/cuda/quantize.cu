@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 8-bit elements: sums and products of two tensors, tables, QuantizeLinear and DequantizeLinear.
    Each reads its operands once and writes its output once. Arithmetic is that of runtime/cpu, step
-   by step: fmaf where it stands, true divisions, ties to even. */
+   by step: fmaf where it is written, true divisions, ties to even. */
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
@@ -108,14 +108,14 @@ static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, 
 
 /* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
    of x f32, f16 or bf16; DequantizeLinear the other way; scale of the float's type. */
-static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type, pare_dtype x_type,
-                                   bool zeroed, cudaStream_t stream)
+static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
+                                   pare_dtype x_type, bool zeroed, cudaStream_t stream)
 {
     LAUNCH(quantize_each, y_type, x_type, zeroed);
 }
 
-static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type, pare_dtype x_type,
-                                     bool zeroed, cudaStream_t stream)
+static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
+                                     pare_dtype x_type, bool zeroed, cudaStream_t stream)
 {
     LAUNCH(dequantize_each, y_type, x_type, zeroed);
 }

@@ -425,8 +425,8 @@ bool pare_cuda_reduce_takes(pare_cuda_reduction kind, pare_dtype x)
     if (pare_cuda_is_float(x)) return true;
     if (x == PARE_f64) return kind < PARE_CUDA_INVERSE_DEVIATION;
     if (x == PARE_bool) return kind == PARE_CUDA_MAX || kind == PARE_CUDA_MIN;
-    return kind < PARE_CUDA_INVERSE_DEVIATION && kind != PARE_CUDA_LOG_SUM_EXP && pare_cuda_bytes(x) > 0 &&
-           pare_type(x)->to_f32;
+    return kind < PARE_CUDA_INVERSE_DEVIATION && kind != PARE_CUDA_LOG_SUM_EXP &&
+           pare_cuda_bytes(x) > 0 && pare_type(x)->to_f32;
 }
 
 pare_status pare_cuda_reduce_new(pare_prep *p, pare_cuda_reduce **out)

@@ -26,8 +26,9 @@ typedef enum pare_cuda_reduction {
     PARE_CUDA_LOG_SUM_EXP,
     PARE_CUDA_ARG_MAX, /* position in the region, s64 */
     PARE_CUDA_ARG_MIN,
-    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon); floats only, as RANGE */
-    PARE_CUDA_RANGE /* y and the element behind it: min(x, 0), max(x, 0), NaN ignored */
+    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon); floats only, as RANGE
+                                  */
+    PARE_CUDA_RANGE              /* y and the element after it: min(x, 0), max(x, 0), NaN ignored */
 } pare_cuda_reduction;
 
 /* One output per element of `kept`, of all elements of `region`. */

@@ -164,7 +164,7 @@ SIMT_INLINE uint64_t key_of(const void *x, pare_dtype type, int64_t at, bool lar
 
 SIMT_INLINE entry entry_of(const pare_cuda_top &t, int64_t lane_at, int64_t i)
 {
-    entry e = {~0ull, ~0ull}; /* behind all others */
+    entry e = {~0ull, ~0ull}; /* after all others */
     if (i < t.n) {
         e.key = key_of(t.x, t.dtype, lane_at + i * t.x_step, t.largest);
         e.index = (uint64_t)i;

@@ -4,10 +4,6 @@
 
 #include "runtime/ops/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum pare_pad_mode {
     PARE_PAD_CONSTANT,
     PARE_PAD_REFLECT,
@@ -31,7 +27,4 @@ bool pare_pad_inside(const pare_pad *pad, pare_view *dst, pare_view *src);
    the plan's arena. */
 PARE_NODISCARD pare_status pare_pad_positions(pare_prep *prep, const pare_pad *pad, int64_t **at);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -199,7 +199,6 @@ int main(void)
         device_test(resizes_by_the_nearest),
         device_test(resizes_by_weights),
         device_test(triangles),
-        device_test(identities),
         device_test(ranges),
         device_test(shapes_and_constants),
         device_test(reshapes_copy_where_no_plan_shares),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of calibration (ops/samples.h): histograms, sums of channels, pixels, searches of ranges. */
+/* Kernels of calibration (ops/samples.h): histograms, sums of channels, pixels, searches of ranges.
+ */
 #ifndef PARE_RUNTIME_CUDA_CALIB_CALIB_H
 #define PARE_RUNTIME_CUDA_CALIB_CALIB_H
 
@@ -12,7 +13,8 @@
 extern "C" {
 #endif
 
-/* --- histogram.cu: the counts that calib/histogram.h keeps, equal to the last one for the same values --- */
+/* --- histogram.cu: the counts that calib/histogram.h keeps, equal to the last one for the same
+ * values --- */
 
 /* Makes `count` tallies, `step` bytes apart, empty. */
 cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int count, cudaStream_t stream);

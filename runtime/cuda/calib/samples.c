@@ -63,7 +63,7 @@ static void merge_axes(pare_cuda_channels *v, const pare_view *view, int axis)
     }
 }
 
-/* A row-major tensor with more than one value a channel behind the channels' axis. */
+/* A row-major tensor with more than one value a channel after the channels' axis. */
 static bool runs(pare_cuda_channels *v, const pare_view *view, int axis)
 {
     int64_t outer = 1, inner = 1;

@@ -78,7 +78,7 @@ SIMT_INLINE candidate best_of(candidate mine)
 {
     SIMT_SHARED(candidate, all, [THREADS]);
     const int me = (int)threadIdx.x;
-    __syncthreads(); // nobody reads the last one's result any more
+    __syncthreads(); // the last one's result is read by all
     all[me] = mine;
     __syncthreads();
     for (int n = THREADS / 2; n; n /= 2) {

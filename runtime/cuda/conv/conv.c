@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conv, FusedConv and ConvTranspose with constant weights as implicit products: kernels of
-   product.h, one entry a tile. A transposed convolution gathers: each tap of an output position
+   gemm.h, one entry a tile. A transposed convolution gathers: each tap of an output position
    reads the input position that would have spread to it, where there is one. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
@@ -177,7 +177,7 @@ CONV(conv_sparse_64x64,
      pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
      PARE_CUDA_SPARSE)
 
-/* The sparse ones behind the dense: taken where a tuner measured that they are faster. */
+/* The sparse ones after the dense: taken where a tuner measured that they are faster. */
 #define CONVS                                                                                      \
     &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64, &conv_split, &conv_64x64,     \
         &conv_sparse_128x128, &conv_sparse_64x64

@@ -15,7 +15,7 @@ void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel);
 bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a);
 /* The product that a convolution of these arguments is. */
 void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p);
-/* Both of them, of a Conv or FusedConv that kernels of product.h can compute; false of others. */
+/* Both of them, of a Conv or FusedConv that kernels of gemm.h can compute; false of others. */
 bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gemm_args *p);
 /* Rows of the block: filters of w, taps outermost. */
 void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,

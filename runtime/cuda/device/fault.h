@@ -6,7 +6,7 @@
 
 /* Where a launch notes wrong values, and as which step. */
 typedef struct pare_cuda_fault {
-    unsigned long long *at; /* NULL: nobody looks */
+    unsigned long long *at; /* NULL: not noted */
     int step;
 } pare_cuda_fault;
 

@@ -6,10 +6,6 @@
 #include "runtime/base/ctx.h"
 #include "runtime/ops/vitals.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The meter of the GPU on this bus ("00000000:65:00.0"); library: its path, NULL is the driver's
    own name. PARE_UNSUPPORTED where it is absent, lacks a function or does not know the GPU. */
 PARE_NODISCARD pare_status pare_nvml_open(pare_ctx *ctx, pare_meter **out, const char *bus,
@@ -22,7 +18,4 @@ void pare_nvml_read(const pare_meter *meter, pare_vitals *out);
 /* The driver's version: "580.95.05". */
 const char *pare_nvml_driver(const pare_meter *meter);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

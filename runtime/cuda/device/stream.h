@@ -14,7 +14,7 @@ extern const pare_queue_table pare_cuda_queues;
 
 cudaStream_t pare_cuda_stream(const pare_queue *queue);
 
-/* range.c */
+/* nvtx.c */
 void pare_cuda_range_begin(const char *name);
 void pare_cuda_range_end(void);
 

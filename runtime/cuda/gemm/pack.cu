@@ -7,14 +7,11 @@
 
 enum { TILE = 32, LINES = 8, MINE = TILE / LINES };
 
-/* A byte's number, or 0 where elements are wider and nobody asks for sums. */
+/* A byte's number, or 0 where elements are wider and no sums are asked for. */
 SIMT_INLINE int number_of(uint8_t v, bool is_signed) { return is_signed ? (int8_t)v : v; }
 SIMT_INLINE int number_of(uint16_t, bool) { return 0; }
 
-SIMT_INLINE int zero_of(const pare_cuda_pack &p)
-{
-    return p.flip ? p.zero - 128 : p.zero;
-}
+SIMT_INLINE int zero_of(const pare_cuda_pack &p) { return p.flip ? p.zero - 128 : p.zero; }
 
 template <typename T>
 static __global__ void __launch_bounds__(TILE *LINES) pack_rows(pare_cuda_pack p)

@@ -12,9 +12,9 @@ extern "C" {
 
 typedef struct pare_cuda_pack {
     const void *from;
-    void *to;             /* (matrices, rows, pitch) */
-    pare_cuda_side *side; /* (matrices, rows), 8-bit types only; NULL: not wanted */
-    int32_t zero;         /* from's zero point */
+    void *to;                       /* (matrices, rows, pitch) */
+    pare_cuda_side *side;           /* (matrices, rows), 8-bit types only; NULL: not wanted */
+    int32_t zero;                   /* from's zero point */
     pare_dtype type;                /* s8, u8, f16, bf16 */
     bool flip;                      /* u8 becomes s8: 128 less, the zero point too */
     int64_t rows, row, step, pitch; /* elements from one row, one step of depth, to the next */

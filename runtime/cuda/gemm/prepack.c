@@ -12,16 +12,16 @@ enum { PROCESSORS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4 };
 void pare_cuda_gemm_init(pare_cuda_gemm_args *p, pare_dtype x_type, pare_dtype y_type)
 {
     *p = (pare_cuda_gemm_args){.x_type = x_type,
-                             .y_type = y_type,
-                             .x_step = 1,
-                             .w_step = 1,
-                             .bias_column = 1,
-                             .bias_type = PARE_f32,
-                             .alpha = 1,
-                             .beta = 1,
-                             .copy = 1,
-                             .lot = 1,
-                             .splits = 1};
+                               .y_type = y_type,
+                               .x_step = 1,
+                               .w_step = 1,
+                               .bias_column = 1,
+                               .bias_type = PARE_f32,
+                               .alpha = 1,
+                               .beta = 1,
+                               .copy = 1,
+                               .lot = 1,
+                               .splits = 1};
     pare_cuda_batch_set(p, 1, 0, 0, 0);
 }
 
@@ -267,7 +267,8 @@ bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p)
     return (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_splits_of(p) > 1;
 }
 
-bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                           pare_cuda_tiling tile)
 {
     return p->x_type != PARE_f32 && p->copy == 16 && p->batches == 1 &&
            (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);

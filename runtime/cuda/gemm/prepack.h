@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct pare_cuda_prepared {
     pare_cuda_gemm_args p; /* all but x, y and z */
-    int residual;        /* input position, -1: none */
+    int residual;          /* input position, -1: none */
     pare_device *device;
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
@@ -33,7 +33,7 @@ typedef enum pare_cuda_way {
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
-   are packed at `weights`, which lies behind these where they are of 2:4. */
+   are packed at `weights`, which lies after these where they are of 2:4. */
 typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, fill, bytes;
@@ -74,8 +74,9 @@ PARE_NODISCARD pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cu
 void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
                             const pare_act *act, const pare_epilogue *e, int residual);
 /* Room for the block; k->host is freed by close. */
-PARE_NODISCARD pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_args *p,
-                                                  pare_cuda_way way, pare_cuda_prepack *k);
+PARE_NODISCARD pare_status pare_cuda_prepack_open(const pare_prep *prep,
+                                                  const pare_cuda_gemm_args *p, pare_cuda_way way,
+                                                  pare_cuda_prepack *k);
 /* Row r of the packed weights: count elements of w from offset at, step apart, to element k on. */
 void pare_cuda_row_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int64_t r,
                         int64_t to, const pare_view *w, int64_t at, int64_t step, int64_t count);
@@ -106,19 +107,19 @@ void pare_cuda_gemm_release(void *state);
 
 /* A kernel `entry` of one tile and way: `read` reads args a and product p of prep, `fits` judges
    them, `make` prepares. */
-#define PARE_CUDA_GEMM(entry, args, read, fits, make, tile, way)                                \
+#define PARE_CUDA_GEMM(entry, args, read, fits, make, tile, way)                                   \
     static bool entry##_can(const pare_prep *prep)                                                 \
     {                                                                                              \
         args a;                                                                                    \
-        pare_cuda_gemm_args p;                                                                       \
+        pare_cuda_gemm_args p;                                                                     \
         return read(prep, &a, &p) && (fits);                                                       \
     }                                                                                              \
     static pare_status entry##_prepare(pare_prep *prep) { return make(prep, tile, way); }          \
     static const pare_kernel entry = {.name = "cuda_" #entry,                                      \
                                       .can = entry##_can,                                          \
                                       .prepare = entry##_prepare,                                  \
-                                      .run = pare_cuda_gemm_run,                                \
-                                      .release = pare_cuda_gemm_release,                        \
+                                      .run = pare_cuda_gemm_run,                                   \
+                                      .release = pare_cuda_gemm_release,                           \
                                       .flags =                                                     \
                                           (way) == PARE_CUDA_SPARSE ? PARE_KERNEL_SPARSE : 0};
 

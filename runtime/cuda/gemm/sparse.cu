@@ -3,7 +3,7 @@
    tile is computed across: W's rows are the instruction's rows, X's its columns, and a warp makes
    (16 TN) columns of (8 TM) rows of Y. A step of depth is 64 bytes of X, of which W keeps 32 with
    one word of metadata a lane; all three come by asynchronous copies three steps ahead, as
-   product.cu has it. Rows of W are 48 bytes apart in shared memory, so that the eight rows of an
+   gemm.cu has it. Rows of W are 48 bytes apart in shared memory, so that the eight rows of an
    ldmatrix fall into different banks. Large warps: what is read from shared memory, not the tensor
    cores, would bound small ones. */
 #include "runtime/cuda/gemm/sparse.h"
