@@ -140,7 +140,8 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
 }
 
 /* Large tiles take chunks only: others need their registers for addresses. */
-template <int KIND> static cudaError_t kind_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+template <int KIND>
+static cudaError_t kind_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     if (p->copy == 1) return tile_launch<KIND, 2, 2, 2, 4, 1>(p, stream);
     if (p->copy == 4) return tile_launch<KIND, 2, 2, 2, 4, 4>(p, stream);

@@ -54,7 +54,8 @@ SIMT_INLINE tap_place tap_find(const pare_cuda_gemm_args &p, int k)
 }
 
 /* The offset of that element in that row; negative where it lies outside the picture. */
-SIMT_INLINE int64_t element_find(const pare_cuda_gemm_args &p, const row_place &r, const tap_place &t)
+SIMT_INLINE int64_t element_find(const pare_cuda_gemm_args &p, const row_place &r,
+                                 const tap_place &t)
 {
     if (!p.picture) return r.at + t.at;
     int top = r.top + t.top, left = r.left + t.left;

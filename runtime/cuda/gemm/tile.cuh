@@ -30,8 +30,8 @@ template <> struct kind_of<PARE_bf16> {
 /* A chunk of row `r` of X from byte kb of its depth on, in copies of COPY bytes; COPY 1: gathered
    one element at a time. */
 template <int KIND, int COPY, int ROWS>
-SIMT_INLINE void x_fetch(const pare_cuda_gemm_args &p, const char *x, const row_place *places, int kb,
-                         uint4 *to, int apart)
+SIMT_INLINE void x_fetch(const pare_cuda_gemm_args &p, const char *x, const row_place *places,
+                         int kb, uint4 *to, int apart)
 {
     typedef typename kind_of<KIND>::element element;
     enum { BYTES = sizeof(element), PIECE = COPY == 1 ? BYTES : COPY };
