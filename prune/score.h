@@ -33,11 +33,6 @@ PARE_NODISCARD pare_status pare_score_from_weights(pare_ctx *ctx, double *score,
                                                    const pare_groups *groups, pare_score kind,
                                                    uint64_t seed);
 
-/* The same on a device (NULL: the host), bit for bit. */
-PARE_NODISCARD pare_status pare_score_from_weights_on(pare_ctx *ctx, double *score,
-                                                      const pare_groups *groups, pare_score kind,
-                                                      uint64_t seed, pare_device *device);
-
 /* TAYLOR, to first order, of the weights that read a component; options->by is not read. The result
    depends on model and samples alone. Failures are pare_gradients_new's: PARE_INPUT where the
    output is no classifier's. */

@@ -8,9 +8,8 @@
 /* Divides each group's scores by their mean. */
 void pare_score_normalise(double *score, const pare_groups *groups);
 
-/* score_fpgm.c: adds to each component its distance to the others. device: that does it; or NULL.
- */
+/* score_fpgm.c: adds to each component its distance to the others. */
 PARE_NODISCARD pare_status pare_score_distances(pare_ctx *ctx, double *score,
-                                                const pare_groups *groups, pare_device *device);
+                                                const pare_groups *groups);
 
 #endif

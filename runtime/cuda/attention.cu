@@ -3,8 +3,33 @@
    section 3.2.1): a block of four warps a query. Warps share out the keys, lanes a key's depth; the
    scores stay in shared memory; then threads share out the width of V. K and V are read once a
    query. */
-#include "runtime/cuda/attention.h"
-#include "runtime/cuda/device.cuh"
+#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/kernel.h"
+#include "runtime/ops/kernel.h"
+
+enum { PARE_CUDA_HEAD_AXES = 3 };
+
+/* One operand: element strides of up to three leading axes (0 where it broadcasts), of its rows and
+   of its last axis. */
+typedef struct pare_cuda_operand {
+    const void *data;
+    int64_t head[PARE_CUDA_HEAD_AXES], row, last;
+} pare_cuda_operand;
+
+/* Y (heads..., queries, width) = softmax(scale * Q K^T + mask) V; Q (..., queries, depth),
+   K (..., keys, depth), V (..., keys, width), mask broadcasts to (..., queries, keys) or data NULL.
+ */
+typedef struct pare_cuda_attend {
+    pare_cuda_operand q, k, v, mask, y;
+    int64_t heads[PARE_CUDA_HEAD_AXES]; /* leading axes, missing ones 1 */
+    int64_t queries;
+    int keys, depth, width;
+    float scale;
+    pare_dtype dtype, mask_type; /* f32, f16 or bf16 of all, of the mask; computed in float */
+} pare_cuda_attend;
+
+/* Keys whose scores fit in a block's shared memory. */
+enum { PARE_CUDA_MOST_KEYS = 11264 };
 
 enum { WARPS = 4, THREADS = WARPS * 32 };
 
@@ -76,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
     }
 }
 
-extern "C" cudaError_t pare_cuda_attention_launch(const pare_cuda_attend *a, cudaStream_t stream)
+static cudaError_t attention_launch(const pare_cuda_attend *a, cudaStream_t stream)
 {
     int64_t blocks = a->queries;
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
@@ -85,3 +110,58 @@ extern "C" cudaError_t pare_cuda_attention_launch(const pare_cuda_attend *a, cud
                 (size_t)a->keys * sizeof(float), stream, *a);
     return cudaGetLastError();
 }
+
+enum { MOST_RANK = 2 + PARE_CUDA_HEAD_AXES };
+
+static bool attention_can(const pare_prep *p)
+{
+    bool masked = p->in_count > 3 && p->in[3].dtype;
+    int r = p->out[0].rank;
+    if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
+    for (int i = 0; i < 3; i++)
+        if (p->in[i].rank != r) return false;
+    return r >= 2 && r <= MOST_RANK && p->in[1].dim[r - 2] <= PARE_CUDA_MOST_KEYS;
+}
+
+/* The operand against the output's leading axes. */
+static pare_cuda_operand operand(const pare_view *v, const pare_view *y)
+{
+    pare_cuda_operand o = {.data = v->data};
+    for (int i = 0; i < y->rank - 2; i++) {
+        int axis = i - (y->rank - v->rank);
+        int64_t stride = axis >= 0 && v->dim[axis] != 1 ? v->stride[axis] : 0;
+        o.head[i + MOST_RANK - y->rank] = stride;
+    }
+    if (v->rank > 1 && v->dim[v->rank - 2] != 1) o.row = v->stride[v->rank - 2];
+    if (v->rank > 0 && v->dim[v->rank - 1] != 1) o.last = v->stride[v->rank - 1];
+    return o;
+}
+
+static pare_status attention_run(const pare_call *c)
+{
+    const pare_view *y = &c->out[0];
+    int r = y->rank;
+    pare_cuda_attend a = {.q = operand(&c->in[0], y),
+                          .k = operand(&c->in[1], y),
+                          .v = operand(&c->in[2], y),
+                          .y = operand(y, y),
+                          .queries = y->dim[r - 2],
+                          .keys = (int)c->in[1].dim[r - 2],
+                          .depth = (int)c->in[0].dim[r - 1],
+                          .width = (int)y->dim[r - 1],
+                          .scale = pare_node_float(c->node, "scale", 1),
+                          .dtype = y->dtype};
+    if (c->in_count > 3 && c->in[3].dtype) {
+        a.mask = operand(&c->in[3], y);
+        a.mask_type = c->in[3].dtype;
+    }
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
+        int axis = i - (MOST_RANK - r);
+        a.heads[i] = axis < 0 ? 1 : y->dim[axis];
+    }
+    return PARE_CUDA_LAUNCH(c, attention_launch, &a);
+}
+
+static const pare_kernel attention = {
+    .name = "cuda_attention", .can = attention_can, .run = attention_run};
+const pare_kernel *const pare_cuda_attention[] = {&attention, NULL};

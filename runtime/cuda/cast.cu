@@ -3,11 +3,11 @@
    zero and saturates, integer to integer keeps the low bits, float to 4 bits rounds to nearest even
    and saturates, anything to bool is x != 0. One thread an element; one thread a byte where two
    elements share it. */
-#include "runtime/cuda/cast.h"
-#include "runtime/cuda/number.cuh"
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/number.cuh"
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    cast_each(pare_cuda_walk w, pare_dtype to, pare_dtype from)
+    cast_each(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
     bool floats = pare_is_float(from), to_floats = pare_is_float(to);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -31,7 +31,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* y is packed, so that the walk goes through it in order. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    cast_packed(pare_cuda_walk w, pare_dtype to, pare_dtype from)
+    cast_packed(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
     uint8_t *y = static_cast<uint8_t *>(w.data[0]);
     PARE_CUDA_EACH (b, (w.walk.count + 1) / 2) {
@@ -48,8 +48,9 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     }
 }
 
-extern "C" cudaError_t pare_cuda_cast_launch(const pare_cuda_walk *w, pare_dtype to,
-                                             pare_dtype from, cudaStream_t stream)
+/* Operands y, x of any numbers or bool; those of 4 bits are row-major. */
+static cudaError_t cast_launch(const pare_cuda_iterator *w, pare_dtype to, pare_dtype from,
+                               cudaStream_t stream)
 {
     int64_t count = w->walk.count;
     if (count == 0) return cudaSuccess;
@@ -61,3 +62,22 @@ extern "C" cudaError_t pare_cuda_cast_launch(const pare_cuda_walk *w, pare_dtype
                     from);
     return cudaGetLastError();
 }
+
+static bool castable(const pare_view *v)
+{
+    bool packed = v->dtype == PARE_s4 || v->dtype == PARE_u4;
+    return pare_cuda_is_number(v->dtype) || v->dtype == PARE_bool ||
+           (packed && pare_view_rowmajor(v));
+}
+
+static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castable(&p->out[0]); }
+
+static pare_status cast_run(const pare_call *c)
+{
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
+    return PARE_CUDA_LAUNCH(c, cast_launch, &w, c->out[0].dtype, c->in[0].dtype);
+}
+
+static const pare_kernel cuda_cast = {.name = "cuda_cast", .can = cast_can, .run = cast_run};
+const pare_kernel *const pare_cuda_cast[] = {&cuda_cast, NULL};

@@ -6,10 +6,6 @@
 
 #include "runtime/ops/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Opens GPU `index`. memory_limit: bytes its pool may grow to; 0: all of the GPU's.
    PARE_DEVICE where there is no driver, no such GPU, or no code for it, with what to do. */
 PARE_NODISCARD pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index,
@@ -41,7 +37,4 @@ PARE_NODISCARD pare_status pare_cuda_blas_path(pare_ctx *ctx, char *text, size_t
 
 extern const pare_backend pare_cuda_backend;
 
-#ifdef __cplusplus
-}
-#endif
 #endif

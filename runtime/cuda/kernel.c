@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/element.h"
 
 bool pare_cuda_can_float(const pare_prep *prep, int inputs)
 {
@@ -32,14 +31,6 @@ pare_status pare_cuda_launched(const pare_call *call, cudaError_t error, const c
     const pare_node *n = call->node;
     return pare_fail_prefix(call->ctx, st, "node '%s' (%s), tensor '%s'", n->name, n->op_type,
                             n->out_count && n->out[0] ? n->out[0]->name : "");
-}
-
-pare_status pare_cuda_copy(const pare_call *c, const pare_view *dst, const pare_view *src)
-{
-    const pare_view *both[2] = {dst, src};
-    pare_cuda_walk w = {.data = {dst->data, src->data}};
-    pare_walk_init(&w.walk, both, 2);
-    return PARE_CUDA_LAUNCH(c, pare_cuda_copy_launch, &w, pare_cuda_bytes(dst->dtype));
 }
 
 pare_status pare_cuda_keep(pare_prep *p, const void *data, size_t bytes)

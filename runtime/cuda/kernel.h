@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the C halves of kernel families share: types they take, and how a launch ends. A family is
-   STEM.cu (kernels and launchers), STEM.h (the launchers) and STEM.c (pare_kernel tables). */
+/* What the host halves of kernel families share: types they take, and how a launch ends. A family
+   is one STEM.cu: kernels, launchers, pare_kernel tables. */
 #ifndef PARE_RUNTIME_CUDA_KERNEL_H
 #define PARE_RUNTIME_CUDA_KERNEL_H
 
-#include "runtime/cuda/error.h"
-#include "runtime/cuda/queue.h"
+#include "runtime/cuda/device/error.h"
+#include "runtime/cuda/device/stream.h"
 #include "runtime/ops/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Types that compute in float. */
 static inline bool pare_cuda_is_float(pare_dtype dtype)
@@ -55,4 +59,7 @@ PARE_NODISCARD pare_status pare_cuda_launched(const pare_call *call, cudaError_t
 #define PARE_CUDA_LAUNCH(call, launcher, ...)                                                      \
     pare_cuda_launched((call), launcher(__VA_ARGS__, pare_cuda_stream((call)->queue)), #launcher)
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pad (11 to 21). Constant: the output is filled, then what is left of the input is copied into it.
    Reflect, edge, wrap: a table of input positions an axis. */
-#include "runtime/cuda/element.h"
+#include "runtime/cuda/index_copy.h"
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/lookup.h"
 #include "runtime/ops/pad.h"
 
 #include <string.h>
@@ -55,7 +54,7 @@ static pare_status lookup_prepare(pare_prep *p)
     int64_t *at[PARE_MAX_RANK];
     PARE_TRY(pare_pad_read(p->node, p->in[0].rank, &pad));
     PARE_TRY(pare_pad_positions(p, &pad, at));
-    return pare_cuda_lookup_new(p, at);
+    return pare_cuda_index_copy_new(p, at);
 }
 
 static bool lookup_can(const pare_prep *p)
@@ -71,6 +70,6 @@ static const pare_kernel cuda_pad_constant = {.name = "cuda_pad_constant",
 static const pare_kernel cuda_pad_lookup = {.name = "cuda_pad_lookup",
                                             .can = lookup_can,
                                             .prepare = lookup_prepare,
-                                            .run = pare_cuda_lookup_run,
-                                            .release = pare_cuda_lookup_release};
+                                            .run = pare_cuda_index_copy_run,
+                                            .release = pare_cuda_index_copy_release};
 const pare_kernel *const pare_cuda_pad[] = {&cuda_pad_constant, &cuda_pad_lookup, NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over any axes of tensors in any memory order: their description, launchers of
-   reduce.cu, and how other families (norm.c, dynamic.c) set one up. */
+/* Reductions over any axes of tensors in any memory order: their description, the launcher of
+   reduce.cu, and how other families (norm.cu, quantize.cu) set one up. */
 #ifndef PARE_RUNTIME_CUDA_REDUCE_H
 #define PARE_RUNTIME_CUDA_REDUCE_H
 
@@ -26,9 +26,9 @@ typedef enum pare_cuda_reduction {
     PARE_CUDA_LOG_SUM_EXP,
     PARE_CUDA_ARG_MAX, /* position in the region, s64 */
     PARE_CUDA_ARG_MIN,
-    PARE_CUDA_LP,                /* (sum |x|^p)^(1/p); floats only, as the two below */
-    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon) */
-    PARE_CUDA_RANGE /* y and the element behind it: min(x, 0), max(x, 0), NaN ignored */
+    PARE_CUDA_INVERSE_DEVIATION, /* 1 / sqrt(sum (x - mean)^2 / n + epsilon); floats only, as RANGE
+                                  */
+    PARE_CUDA_RANGE              /* y and the element after it: min(x, 0), max(x, 0), NaN ignored */
 } pare_cuda_reduction;
 
 /* One output per element of `kept`, of all elements of `region`. */
@@ -42,7 +42,7 @@ typedef struct pare_cuda_reduce {
     pare_cuda_reduction kind;
     pare_dtype x_type, y_type; /* floats to floats, integers and bool to integers; indices to s64 */
     bool last;                 /* of equal extremes the last, not the first */
-    float p;                   /* of LP; epsilon of INVERSE_DEVIATION */
+    float p;                   /* epsilon of INVERSE_DEVIATION */
     int64_t start;             /* of maxima and minima of integers */
     bool columns;              /* neighbouring outputs, not elements, are neighbours in memory */
     int warps;                 /* that one output is computed by: 1 or 8 */
@@ -60,6 +60,13 @@ void pare_cuda_reduce_set(pare_cuda_reduce *r, pare_cuda_reduction kind, const p
 
 /* Bytes of `part`. */
 size_t pare_cuda_reduce_scratch(const pare_cuda_reduce *r);
+
+/* Steps of kernels that are one reduction of input 0: the node's state, its description with
+   output 0 and scratch, its launch. */
+PARE_NODISCARD pare_status pare_cuda_reduce_new(pare_prep *prep, pare_cuda_reduce **out);
+void pare_cuda_reduce_into(pare_prep *prep, pare_cuda_reduce *r, pare_cuda_reduction kind,
+                           const bool *axis);
+PARE_NODISCARD pare_status pare_cuda_reduce_run(const pare_call *call);
 
 /* May x be reduced this way? */
 bool pare_cuda_reduce_takes(pare_cuda_reduction kind, pare_dtype x);

@@ -7,8 +7,42 @@
    TopK 11: every lane's elements become a key that orders as the values do and their index, sorted
    by Batcher's bitonic network (1968): in shared memory by one block a lane up to SORT_SHARED
    elements, else in scratch, one launch for each distance that is beyond a block's reach. */
-#include "runtime/cuda/number.cuh"
-#include "runtime/cuda/sort.h"
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/reduce.h"
+#include "runtime/ops/constant.h"
+#include "runtime/ops/infer.h"
+#include "runtime/ops/walk.h"
+
+#include <limits.h>
+
+/* Sums of floats run in double, those of integers wrap around. */
+typedef struct pare_cuda_scan {
+    const void *x;
+    void *y;
+    pare_walk lanes; /* operands y, x: where lanes begin */
+    pare_dtype dtype;
+    int64_t n, x_step, y_step; /* of a lane */
+    bool exclusive, reverse;
+    bool columns; /* neighbouring lanes are neighbours in memory, and there are many */
+    int warps;    /* that one lane is computed by where not columns: 1 or 8 */
+} pare_cuda_scan;
+
+enum { PARE_CUDA_SORT_SHARED = 2048 }; /* keys that one block sorts in shared memory */
+
+/* Equal values keep their order; NaN counts as larger than all. */
+typedef struct pare_cuda_top {
+    const void *x;
+    void *y;
+    int64_t *index;  /* or NULL */
+    void *keys;      /* (lanes, padded) of 16 bytes where padded is above SORT_SHARED */
+    pare_walk lanes; /* operands y, x, index */
+    pare_dtype dtype;
+    int64_t n, k, padded; /* elements of a lane, taken, and the next power of two: 1 << bits */
+    int bits;
+    int64_t x_step, y_step, index_step;
+    bool largest;
+} pare_cuda_top;
 
 enum { BLOCK = 256, WARPS = 8 };
 
@@ -95,7 +129,7 @@ template <class A> static cudaError_t scan(const pare_cuda_scan *s, cudaStream_t
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t pare_cuda_scan_launch(const pare_cuda_scan *s, cudaStream_t stream)
+static cudaError_t scan_launch(const pare_cuda_scan *s, cudaStream_t stream)
 {
     return pare_type_is_float(s->dtype) ? scan<double>(s, stream) : scan<uint64_t>(s, stream);
 }
@@ -130,7 +164,7 @@ SIMT_INLINE uint64_t key_of(const void *x, pare_dtype type, int64_t at, bool lar
 
 SIMT_INLINE entry entry_of(const pare_cuda_top &t, int64_t lane_at, int64_t i)
 {
-    entry e = {~0ull, ~0ull}; /* behind all others */
+    entry e = {~0ull, ~0ull}; /* after all others */
     if (i < t.n) {
         e.key = key_of(t.x, t.dtype, lane_at + i * t.x_step, t.largest);
         e.index = (uint64_t)i;
@@ -237,7 +271,7 @@ static __global__ void __launch_bounds__(BLOCK) top_deliver(pare_cuda_top t)
     }
 }
 
-extern "C" cudaError_t pare_cuda_top_launch(const pare_cuda_top *t, cudaStream_t stream)
+static cudaError_t top_launch(const pare_cuda_top *t, cudaStream_t stream)
 {
     const int64_t lanes = t->lanes.count, pieces = t->padded / PARE_CUDA_SORT_SHARED;
     const int64_t pairs = lanes * t->padded / 2;
@@ -257,3 +291,181 @@ extern "C" cudaError_t pare_cuda_top_launch(const pare_cuda_top *t, cudaStream_t
     SIMT_LAUNCH(top_deliver, pare_cuda_grid(lanes * t->k), block, 0, stream, *t);
     return cudaGetLastError();
 }
+
+/* --- lanes --- */
+
+enum {
+    LONG_LANE = 512,  /* elements that a block goes through together */
+    MANY_LANES = 1024 /* from here on a thread a lane fills the device */
+};
+
+/* The lanes' beginnings: all axes but one. */
+static void lanes_set(pare_walk *w, const pare_view *const *v, int operands, int axis)
+{
+    bool flag[PARE_MAX_RANK] = {false};
+    pare_view kept[3];
+    const pare_view *all[3] = {&kept[0], &kept[1], &kept[2]};
+    flag[axis] = true;
+    for (int i = 0; i < operands; i++) kept[i] = pare_cuda_axes(v[i], flag, false);
+    pare_walk_init(w, all, operands);
+}
+
+static bool number(pare_dtype type)
+{
+    return type != PARE_bool && pare_cuda_bytes(type) > 0 && pare_type(type)->to_f32;
+}
+
+/* --- CumSum --- */
+
+/* Constant input 1. */
+static bool scan_axis(const pare_prep *p, int *axis)
+{
+    const int64_t *at;
+    int count;
+    return pare_infer_ints(p->node, 1, &at, &count) == PARE_OK && at && count == 1 &&
+           pare_infer_axis(p->node, at[0], p->in[0].rank, axis) == PARE_OK;
+}
+
+static bool scan_can(const pare_prep *p)
+{
+    int axis;
+    return number(p->in[0].dtype) && p->in[0].rank > 0 && scan_axis(p, &axis);
+}
+
+static pare_status scan_prepare(pare_prep *p)
+{
+    pare_cuda_scan *s = (pare_cuda_scan *)pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    const pare_view *x = &p->in[0], *y = &p->out[0];
+    int axis = 0;
+    (void)scan_axis(p, &axis);
+    const pare_view *const operands[] = {y, x};
+    lanes_set(&s->lanes, operands, 2, axis);
+    s->dtype = x->dtype;
+    s->n = x->dim[axis];
+    s->x_step = x->stride[axis];
+    s->y_step = y->stride[axis];
+    s->exclusive = pare_node_int(p->node, "exclusive", 0) != 0;
+    s->reverse = pare_node_int(p->node, "reverse", 0) != 0;
+    s->columns = s->lanes.count >= MANY_LANES && s->lanes.stride[1][s->lanes.rank - 1] < s->x_step;
+    s->warps = s->n > LONG_LANE ? 8 : 1;
+    p->state = s;
+    return PARE_OK;
+}
+
+static pare_status scan_run(const pare_call *c)
+{
+    pare_cuda_scan s = *(const pare_cuda_scan *)c->state;
+    s.x = c->in[0].data;
+    s.y = c->out[0].data;
+    return PARE_CUDA_LAUNCH(c, scan_launch, &s);
+}
+
+static const pare_kernel cuda_cum_sum = {
+    .name = "cuda_cum_sum", .can = scan_can, .prepare = scan_prepare, .run = scan_run};
+const pare_kernel *const pare_cuda_cum_sum[] = {&cuda_cum_sum, NULL};
+
+/* --- TopK --- */
+
+static int64_t power_of_two(int64_t n)
+{
+    int64_t p = 1;
+    while (p < n) p *= 2;
+    return p;
+}
+
+static bool top_axis(const pare_prep *p, int *axis)
+{
+    return pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, axis) ==
+           PARE_OK;
+}
+
+/* All keys in scratch, and a block for each SORT_SHARED of them, must be possible. */
+static bool top_can(const pare_prep *p)
+{
+    int axis;
+    const pare_view *x = &p->in[0];
+    if (!number(x->dtype) || x->rank == 0 || !top_axis(p, &axis)) return false;
+    int64_t n = x->dim[axis], lanes = n ? pare_view_count(x) / n : 0;
+    if (n > INT_MAX) return false;
+    return power_of_two(n) <= PARE_CUDA_SORT_SHARED
+               ? lanes <= INT_MAX
+               : lanes <= INT_MAX / (power_of_two(n) / PARE_CUDA_SORT_SHARED);
+}
+
+static bool wants_index(const pare_view *out, int count) { return count > 1 && out[1].dtype; }
+
+static pare_status top_prepare(pare_prep *p)
+{
+    pare_cuda_top *t = (pare_cuda_top *)pare_arena_alloc(p->arena, 1, sizeof *t);
+    if (!t) return PARE_MEMORY;
+    const pare_view *x = &p->in[0], *y = &p->out[0];
+    const pare_view *index = wants_index(p->out, p->out_count) ? &p->out[1] : y;
+    int axis = 0;
+    PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), x->rank, &axis));
+    const pare_view *const operands[] = {y, x, index};
+    lanes_set(&t->lanes, operands, 3, axis);
+    t->dtype = x->dtype;
+    t->n = x->dim[axis];
+    t->k = y->dim[axis];
+    t->padded = power_of_two(t->n);
+    while (1ll << t->bits < t->padded) t->bits++;
+    t->x_step = x->stride[axis];
+    t->y_step = y->stride[axis];
+    t->index_step = index->stride[axis];
+    t->largest = pare_node_int(p->node, "largest", 1) != 0;
+    if (t->padded > PARE_CUDA_SORT_SHARED)
+        p->scratch = 16 * (size_t)t->lanes.count * (size_t)t->padded;
+    p->state = t;
+    return PARE_OK;
+}
+
+static pare_status top_run(const pare_call *c)
+{
+    pare_cuda_top t = *(const pare_cuda_top *)c->state;
+    t.x = c->in[0].data;
+    t.y = c->out[0].data;
+    t.index = (int64_t *)(wants_index(c->out, c->out_count) ? c->out[1].data : NULL);
+    t.keys = c->scratch;
+    return PARE_CUDA_LAUNCH(c, top_launch, &t);
+}
+
+static const pare_kernel cuda_top_k = {
+    .name = "cuda_top_k", .can = top_can, .prepare = top_prepare, .run = top_run};
+const pare_kernel *const pare_cuda_top_k[] = {&cuda_top_k, NULL};
+
+/* --- ArgMax, ArgMin: reductions --- */
+
+static pare_cuda_reduction arg_kind(const pare_node *node)
+{
+    return pare_node_is(node, "ArgMin") ? PARE_CUDA_ARG_MIN : PARE_CUDA_ARG_MAX;
+}
+
+/* The host says that an empty axis has no extreme. */
+static bool arg_can(const pare_prep *p)
+{
+    int axis;
+    return pare_cuda_reduce_takes(arg_kind(p->node), p->in[0].dtype) &&
+           pare_infer_axis(p->node, pare_node_int(p->node, "axis", 0), p->in[0].rank, &axis) ==
+               PARE_OK &&
+           p->in[0].dim[axis] > 0;
+}
+
+static pare_status arg_prepare(pare_prep *p)
+{
+    pare_cuda_reduce *r;
+    int axis;
+    bool flag[PARE_MAX_RANK] = {false};
+    PARE_TRY(pare_cuda_reduce_new(p, &r));
+    PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", 0), p->in[0].rank, &axis));
+    flag[axis] = true;
+    r->last = pare_node_int(p->node, "select_last_index", 0) != 0;
+    pare_cuda_reduce_into(p, r, arg_kind(p->node), flag);
+    return PARE_OK;
+}
+
+static const pare_kernel cuda_arg_extreme = {.name = "cuda_arg_extreme",
+                                             .can = arg_can,
+                                             .prepare = arg_prepare,
+                                             .run = pare_cuda_reduce_run};
+const pare_kernel *const pare_cuda_arg_extreme[] = {&cuda_arg_extreme, NULL};

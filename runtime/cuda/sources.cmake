@@ -1,77 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA: kernels; CUDA_HOST: plain C beside them. The product takes both, and so does the emulation.
+# CUDA: kernels with their host halves; CUDA_HOST: plain C. The product takes both, and so does the
+# emulation.
 set(CUDA
   attention.cu
+  batchnorm_train.cu
   cast.cu
-  channels.cu
+  channel_sums.cu
   compare.cu
   constant.cu
-  conv_float.cu
-  direct.cu
-  element.cu
+  elementwise.cu
+  elementwise_unary.cu
   gather.cu
-  grad.cu
-  grad_rows.cu
-  grad_sums.cu
-  histogram.cu
-  integer.cu
-  lookup.cu
+  index_copy.cu
+  loss.cu
   norm.cu
-  pack.cu
-  pixels.cu
+  norm_layer.cu
   pool.cu
-  product.cu
-  product_f32.cu
+  quantize.cu
+  quantize_fake.cu
   reduce.cu
   resize.cu
-  rows.cu
-  score.cu
-  search.cu
+  shape.cu
+  softmax.cu
   sort.cu
-  sparse.cu
-  training.cu
+  calib/channels.cu
+  calib/histogram.cu
+  calib/pixels.cu
+  calib/search.cu
+  conv/conv_direct.cu
+  conv/conv_float.cu
+  gemm/gemm.cu
+  gemm/gemm_f32.cu
+  gemm/pack.cu
+  gemm/sparse.cu
+  train/optimizer.cu
 )
 set(CUDA_HOST
-  attention.c
-  blas.c
-  blas_device.c
-  cast.c
-  compare.c
-  constant.c
-  conv_float.c
-  device.c
-  direct.c
-  element.c
-  error.c
-  facts.c
-  gather.c
-  grad.c
-  grad_rows.c
-  grad_sums.c
-  integer.c
   kernel.c
-  lookup.c
-  matrix.c
-  matrix_any.c
-  matrix_blas.c
-  moves.c
-  norm.c
-  nvml.c
-  packed.c
+  matmul.c
+  matmul_blas.c
+  matmul_dynamic.c
   pad.c
-  pool.c
-  product.c
-  queue.c
-  range.c
-  reduce.c
-  resize.c
-  rows.c
-  samples.c
-  score.c
-  sort.c
-  sparse.c
-  training.c
-  walk.c
+  tensor_iterator.c
+  calib/samples.c
+  conv/conv.c
+  device/device.c
+  device/error.c
+  device/facts.c
+  device/nvml.c
+  device/nvtx.c
+  device/stream.c
+  gemm/blas.c
+  gemm/blas_device.c
+  gemm/prepack.c
 )
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -85,8 +85,8 @@ function(pare_cuda_objects variable)
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/nvcc
       COMMAND sh ${CMAKE_SOURCE_DIR}/runtime/cuda/compile.sh
               ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.ptxas
-              ${CMAKE_C_COMPILER_LAUNCHER} ${CUDA_NVCC} -std=c++17 -O3 --fmad=false
-              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions
+              ${CMAKE_C_COMPILER_LAUNCHER} ${CUDA_NVCC} -std=c++20 -O3 --fmad=false
+              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions,-Wno-missing-field-initializers,-Wno-deprecated-enum-enum-conversion
               -Werror all-warnings -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
     list(APPEND objects ${object})

@@ -9,7 +9,7 @@
 
 #if defined PARE_CUDA && PARE_CUDA
 #include "runtime/cuda/cuda.h"
-#include "runtime/cuda/nvml.h"
+#include "runtime/cuda/device/nvml.h"
 
 static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
 {

@@ -18,7 +18,6 @@ typedef struct pare_queue pare_queue;
 typedef struct pare_recording pare_recording; /* work captured from a queue, to be played again */
 typedef struct pare_event pare_event;         /* a point in a queue's work, with its time */
 typedef struct pare_sample_table pare_sample_table;     /* samples.h */
-typedef struct pare_score_table pare_score_table;       /* scores.h */
 typedef struct pare_training_table pare_training_table; /* training.h */
 
 typedef struct pare_backend {
@@ -63,7 +62,6 @@ struct pare_device {
     const pare_queue_table *queues;
     pare_queue *setup;                   /* for copies while plans are made */
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
-    const pare_score_table *scores;      /* the same of scores of weights */
     const pare_training_table *training; /* NULL: it does not train */
     int index;
     char name[256];

@@ -24,6 +24,10 @@
 
 #include "runtime/ops/ops.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct pare_levels {
     int low, high;
 } pare_levels;
@@ -32,4 +36,7 @@ typedef struct pare_levels {
    PARE_NOTYPE where it is absent. false: no type of these (s8, u8, s16, u16). */
 bool pare_fake_levels(const pare_node *node, pare_dtype zero, pare_levels *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

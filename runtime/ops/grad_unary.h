@@ -6,6 +6,10 @@
 
 #include "runtime/graph/graph.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum pare_unary_grad {
 #define PARE_UNARY_GRAD(name, reads, a, b, dx) PARE_UNARY_GRAD_##name,
 #include "runtime/ops/grad_unary.inc"
@@ -31,4 +35,7 @@ extern const pare_unary_row pare_unary_rows[PARE_UNARY_GRADS];
 /* The row of this name, PARE_UNARY_GRADS where there is none. */
 pare_unary_grad pare_unary_find(const char *name);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

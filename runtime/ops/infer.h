@@ -8,6 +8,10 @@
 
 #include "runtime/ops/ops.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* --- inputs and outputs --- */
 
 /* Sets output i (if the node has it); its name and place in the graph stay. */
@@ -100,4 +104,7 @@ PARE_NODISCARD pare_status pare_up_before(pare_node *node, int i, const char *op
 PARE_NODISCARD pare_status pare_up_after(pare_node *node, int i, const char *op_type,
                                          pare_value *const *more, int more_count, pare_node **out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

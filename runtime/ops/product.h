@@ -6,6 +6,10 @@
 
 #include "runtime/ops/epilogue.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Positions of operands among the inputs; -1 where absent. */
 typedef struct pare_operands {
     int bias, residual, w_scale;
@@ -50,4 +54,7 @@ static inline const pare_view *pare_operand(const pare_view *in, int in_count, i
     return at >= 0 && at < in_count && in[at].dtype != PARE_NOTYPE ? &in[at] : NULL;
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

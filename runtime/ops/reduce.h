@@ -5,6 +5,10 @@
 
 #include "runtime/ops/infer.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct pare_reduce {
     bool axis[PARE_MAX_RANK]; /* reduced */
     bool keepdims;
@@ -19,4 +23,7 @@ PARE_NODISCARD pare_status pare_reduce_read(const pare_node *node, int rank, par
 PARE_NODISCARD pare_status pare_reduce_set(const pare_node *node, const int64_t *axes, int count,
                                            int rank, pare_reduce *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -4,6 +4,10 @@
 
 #include "runtime/graph/graph.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum pare_resize_mode { PARE_NEAREST, PARE_LINEAR, PARE_CUBIC } pare_resize_mode;
 
 typedef enum pare_resize_coord {
@@ -57,4 +61,7 @@ typedef struct pare_resize_axis {
 PARE_NODISCARD pare_status pare_resize_taps(const pare_node *node, const pare_resize *r, int axis,
                                             pare_arena *arena, pare_resize_axis *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -7,6 +7,10 @@
 
 #include "runtime/graph/graph.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct pare_window {
     int nd;                /* the node's own spatial axes: the last nd of the three */
     int64_t in[3], out[3]; /* spatial sizes; -1 unknown */
@@ -47,4 +51,7 @@ static inline pare_taps pare_window_taps(const pare_window *w, int axis, int64_t
     return (pare_taps){start + skip * d, last > skip ? last - skip : 0, padded};
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

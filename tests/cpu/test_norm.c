@@ -48,7 +48,7 @@ static void check(kernel_case *k, formula f)
     y.data = malloc(case_bytes(k) + 8);
     assert_true(case_run(k, case_plain(k), y.data));
 #ifdef CASE_DEVICE
-    assert_true(k->device_runs > 0);
+    assert_true(k->device_runs > 0 || !k->op->cuda[0]);
 #endif
     const int64_t step = pare_view_count(&y) > 5000 ? 97 : 1; /* formulas look at whole regions */
     for (int64_t i = 0; i < pare_view_count(&y); i += step) {

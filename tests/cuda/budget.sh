@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit 1
 nvcc=${1:?nvcc} folder=${2:?the folder of what nvcc made} write=${3:-}
 budget=tests/cuda/budget.txt now=$folder/budget.now failed=0
 : >"$now"
-for source in runtime/cuda/*.cu; do
+for source in $(find runtime/cuda -name '*.cu' | LC_ALL=C sort); do
     said=$folder/$(basename "$source" .cu).ptxas
     [ -s "$said" ] || { echo "FAIL: $said is missing or empty" && exit 1; }
     # architecture, kernel, registers, shared bytes, spills

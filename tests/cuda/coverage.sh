@@ -8,7 +8,7 @@ folder=$(cd "${1:?folder}" && pwd) || exit 1
 cd "$(dirname "$0")/../.." || exit 1
 command -v gcov >/dev/null || { echo "SKIP coverage: gcov is not installed" && exit 77; }
 failed=0
-for source in runtime/cuda/*.cu; do
+for source in $(find runtime/cuda -name '*.cu' | LC_ALL=C sort); do
     stem=$(basename "$source")
     lines=$(find "$folder" -name "$stem.gcda" | while read -r data; do
         (cd "$folder" && gcov -n "$data" 2>/dev/null) |

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library with the names of cuBLAS and cuBLASLt, each function of which answers with its place in
    the list; FAKE_WITHOUT leaves one out. */
-#include "runtime/cuda/blas_api.h"
+#include "runtime/cuda/gemm/blas_api.h"
 
 enum {
 #define NUMBER(library, name, symbol, parameters) NUMBER_##symbol,

@@ -2,7 +2,7 @@
 /* A library with the names of NVML and its strictness: calls before nvmlInit_v2, unknown buses and
    sensors, short buffers and wrong handles are refused. FAKE_WITHOUT leaves what only some drivers
    have out. Readings are fixed: those that the tests expect. */
-#include "runtime/cuda/nvml_api.h"
+#include "runtime/cuda/device/nvml_api.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "runtime/cuda/blas.h"
+#include "runtime/cuda/gemm/blas.h"
 
 static void the_first_folder_that_has_it_serves(void **state)
 {

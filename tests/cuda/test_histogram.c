@@ -4,7 +4,7 @@
 #include "tests/simt/testing.h"
 #include <math.h>
 #include "calib/histogram.h"
-#include "runtime/cuda/histogram.h"
+#include "runtime/cuda/calib/calib.h"
 
 static float extreme(int ordered)
 {

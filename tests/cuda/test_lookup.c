@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that read at computed positions or make tensors from little: Pad, Resize, Trilu,
-   EyeLike, Range, Shape, Size, ConstantOfShape, Constant, Reshape; against the CPU's plain kernels
+   Range, Shape, Size, ConstantOfShape, Constant, Reshape; against the CPU's plain kernels
    (kernel_case.h compares). */
 #include "tests/cpu/kernel_case.h"
 #include "tests/simt/testing.h"
@@ -129,24 +129,6 @@ static void triangles(void **state)
             }
 }
 
-static void identities(void **state)
-{
-    (void)state;
-    static const int64_t dims[2] = {4, 6};
-    static const pare_dtype numbers[] = {PARE_f32, PARE_f16, PARE_f64,
-                                         PARE_s8,  PARE_s64, PARE_bool};
-    for (int t = 0; t < 6; t++)
-        for (int d = -5; d < 8; d += 3) {
-            kernel_case k;
-            case_open(&k, "", "EyeLike", 1);
-            case_set_int(&k, "k", d);
-            case_set_int(&k, "dtype", numbers[t]);
-            case_input(&k, PARE_f32, 2, dims, false, 0, 1);
-            case_run_there(&k, 1);
-            case_close(&k);
-        }
-}
-
 static void ranges(void **state)
 {
     (void)state;
@@ -217,7 +199,6 @@ int main(void)
         device_test(resizes_by_the_nearest),
         device_test(resizes_by_weights),
         device_test(triangles),
-        device_test(identities),
         device_test(ranges),
         device_test(shapes_and_constants),
         device_test(reshapes_copy_where_no_plan_shares),

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <math.h>
-#include "runtime/cuda/nvml.h"
+#include "runtime/cuda/device/nvml.h"
 
 static const char bus[] = "00000000:01:00.0";
 

@@ -96,54 +96,11 @@ static void gemm_takes_any_bias(void **state)
         }
 }
 
-static void zero_points_by_row_and_column(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 36; i += apart()) {
-        kernel_case k;
-        case_open(&k, "", "MatMulInteger", (uint64_t)i + 1);
-        pare_dtype a = i & 1 ? PARE_u8 : PARE_s8, b = i & 2 ? PARE_u8 : PARE_s8;
-        int64_t m = 18, n = 35, d = i % 5 ? 70 : 16, one = 1, batch = 1 + i % 2;
-        two(&k, a, 3, (int64_t[]){batch, m, d}, b, i % 3 ? 2 : 3,
-            i % 3 ? (int64_t[]){d, n} : (int64_t[]){1, d, n});
-        int kind = i % 6;
-        if (kind > 0) {
-            const int64_t *rows = kind == 1 ? &m : &one;
-            case_input(&k, a, kind == 2 ? 0 : 1, rows, kind == 4, a == PARE_s8 ? -128 : 0, 127);
-        }
-        if (kind > 2)
-            case_input(&k, b, 1, kind == 3 ? &n : &one, kind == 4, b == PARE_s8 ? -128 : 0, 127);
-        check(&k, 1);
-    }
-}
-
 static void floats_between(kernel_case *k, int64_t count, float low, float high)
 {
     float *f = case_input(k, PARE_f32, 1, &count, true, 0, 1);
     for (int64_t i = 0; i < count; i++)
         f[i] = low + (high - low) * (float)case_between(k, 0, 10000) * 1e-4f;
-}
-
-static void qlinear_products_are_exact(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 24; i += apart()) {
-        kernel_case k;
-        case_open(&k, "", "QLinearMatMul", (uint64_t)i + 1);
-        pare_dtype a = i & 1 ? PARE_u8 : PARE_s8, b = i & 2 ? PARE_u8 : PARE_s8;
-        int64_t m = 34, n = 29, d = 48 + i, one = 1, rows = i % 3 ? one : m,
-                columns = i % 5 ? one : n;
-        bool constant = i % 4 == 0;
-        case_input(&k, a, 2, (int64_t[]){m, d}, false, a == PARE_s8 ? -128 : 0, 127);
-        floats_between(&k, rows, 0.001f, 0.02f);
-        case_input(&k, a, 1, &rows, constant, 0, 127);
-        case_input(&k, b, 2, (int64_t[]){d, n}, constant, b == PARE_s8 ? -128 : 0, 127);
-        floats_between(&k, columns, 0.001f, 0.02f);
-        case_input(&k, b, 1, &columns, constant, 0, 127);
-        floats_between(&k, 1, 0.01f, 0.5f);
-        case_input(&k, i & 4 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
-        check(&k, 1);
-    }
 }
 
 static void window_set(kernel_case *k, int i, int64_t group)
@@ -154,71 +111,6 @@ static void window_set(kernel_case *k, int i, int64_t group)
     case_set_ints(k, "dilations", dilations, 2);
     case_set_ints(k, "pads", pads, 4);
     case_set_int(k, "group", group);
-}
-
-static void integer_convolutions_are_exact(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 32; i += apart()) {
-        kernel_case k;
-        bool qlinear = i & 1;
-        case_open(&k, "", qlinear ? "QLinearConv" : "ConvInteger", (uint64_t)i + 1);
-        pare_dtype xt = i & 2 ? PARE_u8 : PARE_s8, wt = i & 4 ? PARE_u8 : PARE_s8;
-        int64_t group = i % 3 ? 1 : 4, cg = group == 1 ? 5 : 1 + i % 2, m = i % 5 > 2 ? 12 : 72,
-                one = 1;
-        int64_t x[4] = {2, cg * group, 7, 6}, w[4] = {m, cg, 3, 2}, each = i % 5 ? one : m;
-        k.nhwc = true;
-        case_input(&k, xt, 4, x, false, xt == PARE_s8 ? -128 : 0, 127);
-        if (!qlinear) {
-            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -128 : 0, 127);
-            if (i % 7) case_input(&k, xt, 0, NULL, i & 8, 0, 127);
-            if (i % 7 > 2) case_input(&k, wt, 1, &each, true, 0, 127);
-        } else {
-            floats_between(&k, 1, 0.01f, 0.02f);
-            case_input(&k, xt, 1, &one, true, 0, 127);
-            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -128 : 0, 127);
-            floats_between(&k, each, 0.01f, 0.02f);
-            case_input(&k, wt, 1, &each, true, 0, 127);
-            floats_between(&k, 1, 0.1f, 0.5f);
-            case_input(&k, i & 8 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
-            if (i % 7) case_input(&k, PARE_s32, 1, &m, true, -2000, 2000);
-        }
-        window_set(&k, i, group);
-        check(&k, 1);
-    }
-}
-
-/* Weights that fit into s8 without their zero point: tensor cores and the direct kernel. */
-static void integer_convolutions_on_tiles(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 16; i += apart()) {
-        kernel_case k;
-        bool qlinear = i & 1;
-        case_open(&k, "", qlinear ? "QLinearConv" : "ConvInteger", (uint64_t)i + 1);
-        pare_dtype xt = i & 2 ? PARE_u8 : PARE_s8, wt = i & 4 ? PARE_u8 : PARE_s8;
-        int64_t group = 1 + i % 3 / 2, c = i % 5 ? 16 * group : 3 * group, m = 36 * group, one = 1;
-        int64_t x[4] = {2, c, 7, 6}, w[4] = {m, c / group, 3, 2};
-        int high = wt == PARE_s8 ? 127 : 200;
-        k.nhwc = true;
-        case_input(&k, xt, 4, x, false, xt == PARE_s8 ? -128 : 0, 127);
-        if (qlinear) {
-            floats_between(&k, 1, 0.01f, 0.02f);
-            case_input(&k, xt, 1, &one, true, 0, 127);
-            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -100 : 0, high);
-            floats_between(&k, m, 0.01f, 0.02f);
-            case_input(&k, wt, 1, &one, true, wt == PARE_s8 ? 0 : 80, wt == PARE_s8 ? 0 : 120);
-            floats_between(&k, 1, 0.1f, 0.5f);
-            case_input(&k, i & 8 ? PARE_s8 : PARE_u8, 1, &one, true, 0, 100);
-            if (i % 7) case_input(&k, PARE_s32, 1, &m, true, -2000, 2000);
-        } else {
-            case_input(&k, wt, 4, w, true, wt == PARE_s8 ? -100 : 0, high);
-            case_input(&k, xt, 0, NULL, true, 0, 127);
-            case_input(&k, wt, 1, &one, true, wt == PARE_s8 ? 0 : 80, wt == PARE_s8 ? 0 : 120);
-        }
-        window_set(&k, i, group);
-        check(&k, 2);
-    }
 }
 
 static void transposed_convolutions_agree(void **state)
@@ -395,10 +287,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_broadcast),
         cmocka_unit_test(gemm_takes_any_bias),
-        cmocka_unit_test(zero_points_by_row_and_column),
-        cmocka_unit_test(qlinear_products_are_exact),
-        cmocka_unit_test(integer_convolutions_are_exact),
-        cmocka_unit_test(integer_convolutions_on_tiles),
         cmocka_unit_test(transposed_convolutions_agree),
         cmocka_unit_test(grouped_convolutions_agree),
         cmocka_unit_test(stems_agree),

@@ -182,6 +182,32 @@ static void steps_on_the_host_part_recordings(void **state)
     graph_close(&g);
 }
 
+/* Dropout at inference: its input, and a mask of ones. */
+static void dropout_drops_nothing(void **state)
+{
+    (void)state;
+    graph_case g;
+    fixture f;
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 1, (int64_t[]){5});
+    graph_node(&g, "Neg", "x", "a");
+    graph_node(&g, "Dropout", "a", "y mask");
+    graph_output(&g, "y");
+    graph_output(&g, "mask");
+    pare_ctx_init(&f.ctx);
+    check(&f, pare_cuda_open(&f.ctx, &f.device, 0, 0));
+    pare_input_shape shape = {"x", {.rank = 1, .dim = {5}}};
+    open_model(&f, g.model, &shape);
+    pare_runner *r = runner_new(&f);
+    check(&f, pare_runner_run(r));
+    const float *x = pare_runner_input(r, 0).data, *y = pare_runner_output(r, 0).data;
+    for (int i = 0; i < 5; i++) assert_float_equal(y[i], -x[i], 0);
+    assert_memory_equal(pare_runner_output(r, 1).data, "\1\1\1\1\1", 5);
+    pare_runner_free(r);
+    close_all(&f);
+    graph_close(&g);
+}
+
 /* Spans: inputs before steps before outputs, none within another, all of them named. */
 static void a_timeline_shows_copies_and_steps(void **state)
 {
@@ -247,6 +273,7 @@ int main(void)
         device_test(a_shape_is_recorded_once),
         device_test(two_runners_share_a_plan),
         device_test(steps_on_the_host_part_recordings),
+        device_test(dropout_drops_nothing),
         device_test(a_timeline_shows_copies_and_steps),
         device_test(a_lost_device_is_told_with_the_nodes_of_the_run),
     };

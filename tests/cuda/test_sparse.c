@@ -2,7 +2,7 @@
 /* Weights of 2:4: how they are packed, and products with them against the CPU's plain kernels
    (kernel_case.c compares, bytes equal for integers). That the sparse kernels took part is counted:
    the same node with dense weights has that many kernels less. */
-#include "runtime/cuda/sparse.h"
+#include "runtime/cuda/gemm/sparse.h"
 #include "tests/cpu/kernel_case.h"
 
 #include <setjmp.h>

@@ -3,8 +3,8 @@
    al. 2018, sequences of 128 tokens) in INT8, FP16 and FP32, cuBLASLt on the same, and memory-bound
    work. Runs are captured into a graph, timed by events, inputs random and taken in turn. */
 #include "tests/gpu/bench.h"
-#include "runtime/cuda/blas.h"
-#include "runtime/cuda/queue.h"
+#include "runtime/cuda/gemm/blas.h"
+#include "runtime/cuda/device/stream.h"
 #include "runtime/exec/exec.h"
 #ifdef BENCH_STUB
 #include "tests/simt/blas_table.h"

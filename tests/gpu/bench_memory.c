@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work that memory bounds: a copy on the device, and calibration's histogram with its range. */
-#include "runtime/cuda/histogram.h"
+#include "runtime/cuda/calib/calib.h"
 #include "tests/gpu/bench.h"
 
 typedef struct streaming {

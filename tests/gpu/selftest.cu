@@ -3,7 +3,7 @@
 // in an order and with a precision of their own, so operands are chosen whose sums are exact in
 // float (integers times one power of two, below 2^24 of its unit).
 #include "selftest.h"
-#include "runtime/cuda/simt.h"
+#include "runtime/cuda/device/simt.h"
 
 #ifdef SELFTEST_PLANT // three wrong wrappers, to see the program find them
 #define __dp4a(a, b, c)              __dp4a((a), (b), (c) + ((a) == 0))

@@ -48,7 +48,7 @@ say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo 
 # Every function that kernels can call through simt.h stands in a row.
 missing=
 for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire)[a-z0-9_]*|rsqrtf)\b *[(,]' \
-    "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/simt.h" |
+    "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" |
     tr -d ' (,' | sort -u); do
     case $name in
     __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | simt_mma_k* | simt_mma_sp_k* | \

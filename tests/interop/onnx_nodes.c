@@ -360,7 +360,16 @@ static void print_row(const tally *row, bool device)
 static const char *hosted(const char *op)
 {
     static const char *const rows[][2] = {
+        {"ConvInteger", "no exported net has it"},
+        {"EyeLike", "no exported net has it"},
+        {"GlobalLpPool", "no exported net has it"},
+        {"LpNormalization", "no exported net has it"},
+        {"LpPool", "no exported net has it"},
+        {"MatMulInteger", "no exported net has it"},
         {"NonZero", "how much it makes depends on its values"},
+        {"QLinearConv", "no exported net has it"},
+        {"QLinearMatMul", "no exported net has it"},
+        {"ReverseSequence", "no exported net has it"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], op)) return rows[i][1];

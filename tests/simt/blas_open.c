@@ -2,7 +2,7 @@
 /* pare_blas_open for the emulated device: the stubs take the libraries' place. SIMT_BLAS=absent: as
    on a machine that does not have them. */
 #include "blas_table.h"
-#include "runtime/cuda/blas.h"
+#include "runtime/cuda/gemm/blas.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define PARE_SIMT_BLAS_STUB_H
 
 #include "engine.h"
-#include "runtime/cuda/blas_api.h"
+#include "runtime/cuda/gemm/blas_api.h"
 
 namespace simt
 {

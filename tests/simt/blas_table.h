@@ -3,7 +3,7 @@
 #ifndef PARE_SIMT_BLAS_TABLE_H
 #define PARE_SIMT_BLAS_TABLE_H
 
-#include "runtime/cuda/blas_api.h"
+#include "runtime/cuda/gemm/blas_api.h"
 
 #ifdef __cplusplus
 extern "C" {

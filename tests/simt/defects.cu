@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels with planted defects: BAD chooses the wrong form, and is the only difference to the twin.
 #include "defects.h"
-#include "runtime/cuda/simt.h"
+#include "runtime/cuda/device/simt.h"
 #include <stdlib.h>
 
 enum { N = 1000, BINS = 32 };

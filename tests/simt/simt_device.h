@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated device, as kernels see it: CUDA's keywords, builtins, collectives, atomics and
-   scalar functions for a host compiler, and the wrappers of runtime/cuda/simt.h with the same
+   scalar functions for a host compiler, and the wrappers of runtime/cuda/device/simt.h with the same
    names. What is not here does not compile. The engine behind it is in this folder's sources. */
 #ifndef PARE_SIMT_DEVICE_H
 #define PARE_SIMT_DEVICE_H
@@ -254,7 +254,7 @@ unsigned long long atomicCAS(unsigned long long *address, unsigned long long exp
 
 #include "simt_scalar.h"
 
-/* --- tensor cores, ldmatrix, asynchronous copies: as runtime/cuda/simt.h says --- */
+/* --- tensor cores, ldmatrix, asynchronous copies: as runtime/cuda/device/simt.h says --- */
 
 enum simt_operand { SIMT_S8S8, SIMT_U8S8, SIMT_F16, SIMT_BF16, SIMT_S8U8 };
 void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels around mma.sync, ldmatrix and cp.async.
 #include "kernels.h"
-#include "runtime/cuda/simt.h"
+#include "runtime/cuda/device/simt.h"
 
 // Fragments straight from memory, as the PTX ISA draws them.
 static __global__ void mma_s8(int *d, const unsigned *a, const unsigned *b, int is_unsigned)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/cuda/blas_api.h against NVIDIA's headers: built and run where a toolkit has them. Every
+// runtime/cuda/gemm/blas_api.h against NVIDIA's headers: built and run where a toolkit has them. Every
 // function must have the same parameters as the calling convention sees them: pointers with
 // pointers, integers and enumerations with those of the same size.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cstddef>
 #include <cstdio>
-#include "runtime/cuda/blas_api.h"
+#include "runtime/cuda/gemm/blas_api.h"
 #include "same_call.h"
 
 namespace

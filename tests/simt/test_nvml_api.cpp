@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/cuda/nvml_api.h against NVIDIA's header: built and run where a toolkit has it.
+// runtime/cuda/device/nvml_api.h against NVIDIA's header: built and run where a toolkit has it.
 #include <nvml.h>
 #include <cstddef>
-#include "runtime/cuda/nvml_api.h"
+#include "runtime/cuda/device/nvml_api.h"
 #include "runtime/ops/vitals.h"
 #include "same_call.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise kernels for tests of the runtime.
 #include "kernels.h"
-#include "runtime/cuda/simt.h"
+#include "runtime/cuda/device/simt.h"
 
 static __global__ void fill(float *y, int n, float value)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that put collectives, votes, atomics and scalar functions to use, one result a line.
 #include "kernels.h"
-#include "runtime/cuda/simt.h"
+#include "runtime/cuda/device/simt.h"
 
 // out (SIMT_TEST_RESULTS, threads)
 static __global__ void collectives(int *out)

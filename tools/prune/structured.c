@@ -148,10 +148,9 @@ static pare_status score_by(pare_structured *s, pare_score kind)
         return pare_score_from_gradients(ctx, s->score, s->groups, s->data.data, &gradients);
     case PARE_SCORE_BN:
         if (s->refits) return score_norms(s, s->score);
-        return pare_score_from_weights_on(ctx, s->score, s->groups, kind, 0, s->tool->device);
+        return pare_score_from_weights(ctx, s->score, s->groups, kind, 0);
     default:
-        return pare_score_from_weights_on(ctx, s->score, s->groups, kind, (uint64_t)s->o->seed,
-                                          s->tool->device);
+        return pare_score_from_weights(ctx, s->score, s->groups, kind, (uint64_t)s->o->seed);
     }
 }
 

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conv, FusedConv and ConvTranspose with constant weights as implicit products: kernels of
+   gemm.h, one entry a tile. A transposed convolution gathers: each tap of an output position
+   reads the input position that would have spread to it, where there is one. */
+#include "runtime/base/size.h"
+#include "runtime/cuda/conv/conv.h"
+#include "runtime/cuda/gemm/sparse.h"
+
+/* Strides of the last two axes; a missing one is 0. */
+void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
+{
+    *row = v->rank > 3 ? v->stride[2] : 0;
+    *pixel = v->stride[v->rank - 1];
+}
+
+/* A window of one pixel that visits each in turn reads a matrix: no position to work out. */
+static bool is_matrix(const pare_window *w, const pare_cuda_picture *in)
+{
+    bool whole = w->kernel[1] == 1 && w->kernel[2] == 1;
+    for (int i = 1; i < 3; i++)
+        whole = whole && w->stride[i] == 1 && w->begin[i] == 0 && w->out[i] == w->in[i];
+    return whole && (in->height == 1 || in->row == in->width * in->pixel) &&
+           in->image == (int64_t)in->height * in->width * in->pixel;
+}
+
+void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p)
+{
+    const pare_view *x = &prep->in[0], *y = &prep->out[0];
+    const pare_window *w = &a->win;
+    pare_cuda_picture *in = &p->in;
+    int64_t unused;
+    pare_cuda_gemm_init(p, x->dtype, y->dtype);
+    in->height = (int)w->in[1], in->width = (int)w->in[2], in->channels = (int)a->cg;
+    in->out_height = (int)w->out[1], in->out_width = (int)w->out[2];
+    in->kernel_width = (int)w->kernel[2];
+    for (int i = 0; i < 2; i++) {
+        in->stride[i] = (int)w->stride[1 + i];
+        in->dilation[i] = (int)w->dilation[1 + i];
+        in->begin[i] = (int)w->begin[1 + i];
+    }
+    in->image = x->stride[0];
+    pare_cuda_plane_strides(x, &in->row, &in->pixel);
+    pare_cuda_plane_strides(y, &unused, &p->y_row);
+    p->picture = !is_matrix(w, in);
+    p->x_row = in->pixel;
+    p->rows = a->n * w->out[1] * w->out[2];
+    p->columns = (int)a->mg;
+    p->depth = (int)(a->cg * w->kernel[1] * w->kernel[2]);
+    p->w_row = pare_cuda_pitch(p->depth, p->x_type);
+    p->constants = (int)a->mg;
+    int64_t apart = a->cg * x->stride[1];
+    pare_cuda_batch_set(p, w->group, a->mg * y->stride[1], apart, a->mg * p->w_row);
+    int64_t distances[] = {a->cg, in->pixel, in->row, in->image, w->group > 1 ? apart : 0};
+    p->copy = pare_cuda_copy_of(p->x_type, distances, 5);
+}
+
+/* Is Y dense enough that its pixels are rows one after the other? */
+bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a)
+{
+    const pare_view *x = &prep->in[0], *y = &prep->out[0];
+    int64_t row, pixel, positions = a->win.out[1] * a->win.out[2];
+    pare_cuda_plane_strides(y, &row, &pixel);
+    bool dense = (x->rank < 4 || a->win.out[1] == 1 || row == a->win.out[2] * pixel) &&
+                 (a->n == 1 || y->stride[0] == positions * pixel);
+    return dense && (a->cg == 1 || x->stride[1] == 1) && (a->m == 1 || y->stride[1] == 1) &&
+           a->win.group <= PARE_CUDA_MOST_BATCHES;
+}
+
+/* Reads a node that a tile can compute. */
+bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gemm_args *p)
+{
+    const pare_view *x = &prep->in[0];
+    if (!pare_cuda_weights_fit(prep) || x->rank < 3 || x->rank > 4) return false;
+    if (!pare_cuda_readable(prep, pare_conv_args_read(prep, a))) return false;
+    if (!pare_cuda_places_fit(prep, a) || !pare_cuda_bias_fits(prep, a->at.bias, a->m) ||
+        !pare_cuda_residual_fits(prep, a->at.residual) || (!a->int8 && a->at.w_scale >= 0))
+        return false;
+    pare_cuda_picture_set(prep, a, p);
+    return true;
+}
+
+void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
+                            const pare_cuda_gemm_args *p)
+{
+    int64_t row, pixel;
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t m = 0; m < a->m; m++) {
+        int64_t at = 0;
+        for (int64_t h = 0; h < a->win.kernel[1]; h++)
+            for (int64_t l = 0; l < a->win.kernel[2]; l++, at += p->in.channels)
+                pare_cuda_row_pack(k, p, m, at, w, m * w->stride[0] + h * row + l * pixel,
+                                   w->stride[1], a->cg);
+    }
+}
+
+/* A first convolution: pictures of up to three channels, copied to four so that copies of four
+   elements can bring them. */
+enum { WIDE = 4 };
+
+static bool stem_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
+{
+    return p->copy == 1 && p->x_type != PARE_f32 && a->win.group == 1 && a->cg < WIDE;
+}
+
+static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
+{
+    pare_cuda_gemm_args *p = &s->p;
+    int64_t pixels = a->n * p->in.height * p->in.width, taps = p->depth / a->cg;
+    s->widened = true;
+    s->widen = (pare_cuda_widen){.pixels = pixels,
+                                 .image = p->in.image,
+                                 .line = p->in.row,
+                                 .pixel = p->in.pixel,
+                                 .height = p->in.height,
+                                 .width = p->in.width,
+                                 .channels = (int)a->cg,
+                                 .bytes = pare_cuda_bytes(p->x_type)};
+    s->wide = prep->scratch;
+    prep->scratch += pare_align_up((size_t)pixels * WIDE * (size_t)s->widen.bytes, 256);
+    p->in.channels = WIDE;
+    p->in.pixel = p->x_row = WIDE;
+    p->in.row = (int64_t)WIDE * p->in.width;
+    p->in.image = p->in.row * p->in.height;
+    p->depth = (int)taps * WIDE;
+    p->w_row = pare_cuda_pitch(p->depth, p->x_type);
+    p->copy = 4;
+}
+
+/* Are at most two of each four neighbouring input channels at one position not 0? */
+static bool filters_sparse(const pare_prep *prep, const pare_conv_args *a)
+{
+    const pare_view *w = &prep->in[1];
+    const int64_t taps = a->win.kernel[1] * a->win.kernel[2];
+    int bytes = pare_cuda_bytes(w->dtype);
+    int64_t row, pixel;
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t i = 0; i < a->m * taps; i++) {
+        int64_t m = i / taps, h = i % taps / a->win.kernel[2], l = i % a->win.kernel[2];
+        int64_t at = m * w->stride[0] + h * row + l * pixel;
+        if (!pare_sparse_fits((const char *)w->data + at * bytes, bytes, w->stride[1], a->cg))
+            return false;
+    }
+    return true;
+}
+
+static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cuda_way way)
+{
+    pare_cuda_prepared *s;
+    pare_cuda_prepack k;
+    pare_cuda_gemm_args p;
+    pare_conv_args a;
+    PARE_TRY(pare_conv_args_read(prep, &a));
+    pare_cuda_picture_set(prep, &a, &p);
+    p.tile = tile;
+    PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
+    if (way == PARE_CUDA_STEM) stem_set(prep, &a, s);
+    if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
+    pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
+    PARE_TRY(pare_cuda_prepack_open(prep, &s->p, way, &k));
+    pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
+    return pare_cuda_prepack_close(prep, s, &k,
+                                   &(pare_cuda_constants){a.int8, a.scale, a.q.x_zero, a.at, a.m});
+}
+
+/* One entry a tile; conv_64x64 takes whatever a product can be. */
+#define CONV(entry, fits, tile, way)                                                               \
+    PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way)
+CONV(conv_stem, stem_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
+CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)
+CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
+CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
+CONV(conv_64x64, true, PARE_CUDA_64X64, PARE_CUDA_WHOLE)
+CONV(conv_sparse_128x128,
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) && filters_sparse(prep, &a),
+     PARE_CUDA_128X128, PARE_CUDA_SPARSE)
+CONV(conv_sparse_64x64,
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
+     PARE_CUDA_SPARSE)
+
+/* The sparse ones after the dense: taken where a tuner measured that they are faster. */
+#define CONVS                                                                                      \
+    &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64, &conv_split, &conv_64x64,     \
+        &conv_sparse_128x128, &conv_sparse_64x64
+const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
+const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
+
+/* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */
+
+static pare_status transposed_read(const pare_prep *prep, pare_conv_args *a)
+{
+    const pare_view *x = &prep->in[0], *w = &prep->in[1];
+    pare_shape xs = {.rank = x->rank};
+    for (int i = 0; i < x->rank; i++) xs.dim[i] = x->dim[i];
+    *a = (pare_conv_args){.at = {-1, -1, -1}};
+    if (pare_operand(prep->in, prep->in_count, 2)) a->at.bias = 2;
+    PARE_TRY(pare_window_read_transposed(prep->node, &xs, w->dim + 2, &a->win));
+    a->n = x->dim[0], a->c = x->dim[1];
+    a->cg = a->c / a->win.group, a->mg = w->dim[1];
+    a->m = a->mg * a->win.group;
+    return PARE_OK;
+}
+
+static bool transposed_can(const pare_prep *prep)
+{
+    pare_conv_args a;
+    const pare_view *x = &prep->in[0];
+    if (!pare_cuda_is_float(x->dtype) || !pare_cuda_weights_fit(prep) || x->rank < 3 || x->rank > 4)
+        return false;
+    return pare_cuda_readable(prep, transposed_read(prep, &a)) && pare_cuda_places_fit(prep, &a) &&
+           pare_cuda_bias_fits(prep, a.at.bias, a.m);
+}
+
+static pare_status transposed_prepare(pare_prep *prep)
+{
+    pare_cuda_prepared *s;
+    pare_cuda_prepack k;
+    pare_cuda_gemm_args p;
+    pare_conv_args a;
+    const pare_view *w = &prep->in[1];
+    int64_t row, pixel;
+    PARE_TRY(transposed_read(prep, &a));
+    pare_cuda_picture_set(prep, &a, &p);
+    p.in.transposed = true;
+    PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
+    PARE_TRY(pare_cuda_prepack_open(prep, &p, PARE_CUDA_WHOLE, &k));
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t m = 0; m < a.m; m++) {
+        int64_t to = 0, first = m / a.mg * a.cg * w->stride[0] + m % a.mg * w->stride[1];
+        for (int64_t h = 0; h < a.win.kernel[1]; h++)
+            for (int64_t l = 0; l < a.win.kernel[2]; l++, to += a.cg)
+                pare_cuda_row_pack(&k, &p, m, to, w, first + h * row + l * pixel, w->stride[0],
+                                   a.cg);
+    }
+    return pare_cuda_prepack_close(prep, s, &k,
+                                   &(pare_cuda_constants){.at = a.at, .channels = a.m});
+}
+
+static const pare_kernel conv_transpose = {.name = "cuda_conv_transpose",
+                                           .can = transposed_can,
+                                           .prepare = transposed_prepare,
+                                           .run = pare_cuda_gemm_run,
+                                           .release = pare_cuda_gemm_release};
+const pare_kernel *const pare_cuda_conv_transpose[] = {&conv_transpose, NULL};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What devices and queues hold for the matrix libraries; the rest of them is their own file's. */
+#ifndef PARE_RUNTIME_CUDA_DEVICE_DEVICE_PARTS_H
+#define PARE_RUNTIME_CUDA_DEVICE_DEVICE_PARTS_H
+
+#include "runtime/cuda/gemm/blas_device.h"
+#include "runtime/cuda/device/stream.h"
+
+typedef struct pare_cuda_blas_slot {
+    pare_cuda_blas *blas;
+    bool looked; /* blas is NULL because there is none */
+} pare_cuda_blas_slot;
+
+typedef struct pare_cuda_queue_blas {
+    void *handle, *workspace;
+    int (*destroy)(void *handle);
+} pare_cuda_queue_blas;
+
+pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device);
+pare_cuda_queue_blas *pare_cuda_queue_blas_of(pare_queue *queue);
+void pare_cuda_queue_blas_close(pare_device *device, pare_cuda_queue_blas *blas);
+
+/* What the device does for calibration and training (calib/, train/). */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const pare_sample_table pare_cuda_samples;
+extern const pare_training_table pare_cuda_training;
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PARE_RUNTIME_CUDA_DEVICE_STREAM_H
+#define PARE_RUNTIME_CUDA_DEVICE_STREAM_H
+
+#include "runtime/ops/device.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const pare_queue_table pare_cuda_queues;
+
+cudaStream_t pare_cuda_stream(const pare_queue *queue);
+
+/* nvtx.c */
+void pare_cuda_range_begin(const char *name);
+void pare_cuda_range_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuBLAS and cuBLASLt of an opened GPU. They are looked for at the first product that could use
+   them; where they are absent, the device's own kernels serve, and a message says so once. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_BLAS_DEVICE_H
+#define PARE_RUNTIME_CUDA_GEMM_BLAS_DEVICE_H
+
+#include "runtime/cuda/gemm/blas.h"
+#include "runtime/ops/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PARE_CUDA_WORKSPACE = 32 << 20 }; /* bytes that a library may use for one product */
+
+typedef struct pare_cuda_blas {
+    pare_blas *library;
+    const pare_blas_api *api;
+    void *lt; /* cuBLASLt's handle; any thread may use it */
+} pare_cuda_blas;
+
+/* The device's, or NULL where the libraries are absent (blas.h says where they are looked for). */
+const pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device);
+void pare_cuda_blas_close(pare_cuda_blas *blas);
+
+/* cuBLAS's handle for a queue, with the queue's stream and a workspace of its own; made at the
+   first call, freed with the queue. Not while the queue records. */
+PARE_NODISCARD pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_queue *queue, void **out);
+
+/* The status for a code of either library; a failure names the call, and the node where one is. */
+PARE_NODISCARD pare_status pare_cuda_blas_status(pare_ctx *ctx, const pare_node *node, int code,
+                                                 const char *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on tensor cores, matrices and implicit convolutions alike. A block makes a tile of (16
+   TM WARPS_M) rows by (8 TN WARPS_N) columns; depth runs through shared memory 64 bytes at a time
+   in four stages, filled by asynchronous copies three steps ahead; ldmatrix and mma.sync read bytes
+   alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in shared memory are 80 bytes apart,
+   so that the eight rows of an ldmatrix fall into different banks. X comes in copies of 16 bytes,
+   of 4 where its channels are fewer, or element by element. Each byte of X is read once a tile of
+   columns, each of W once a tile of rows; sums go through shared memory and Y is written once,
+   finished, 16 bytes a thread where they lie well. Where depth is split, each part's sums go to
+   memory and are added in order of depth. */
+#include "runtime/cuda/gemm/tile.cuh"
+
+template <int KIND> SIMT_INLINE void multiply(int d[4], const unsigned a[4], const unsigned b[2])
+{
+    if (KIND == PARE_s8)
+        simt_mma_m16n8k32_s8s8(d, a, b);
+    else
+        simt_mma_m16n8k32_u8s8(d, a, b);
+}
+
+template <int KIND> SIMT_INLINE void multiply(float d[4], const unsigned a[4], const unsigned b[2])
+{
+    if (KIND == PARE_f16)
+        simt_mma_m16n8k16_f16(d, a, b);
+    else
+        simt_mma_m16n8k16_bf16(d, a, b);
+}
+
+template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN, int COPY>
+static __global__ void __launch_bounds__(WARPS_M *WARPS_N * 32, 1) gemm_tile(pare_cuda_gemm_args p)
+{
+    enum {
+        BM = WARPS_M * TM * 16,
+        BN = WARPS_N * TN * 8,
+        THREADS = WARPS_M * WARPS_N * 32,
+        LINES = THREADS / CHUNKS, /* rows that the block's threads copy at once */
+        MINE = BM / LINES
+    };
+    typedef typename kind_of<KIND>::sum sum;
+    typedef typename kind_of<KIND>::element element;
+    SIMT_DYN_SHARED(uint4, shared);
+    uint4(*xs)[BM][ROW] = reinterpret_cast<uint4(*)[BM][ROW]>(shared);
+    uint4(*ws)[BN][ROW] = reinterpret_cast<uint4(*)[BN][ROW]>(shared + STAGES * BM * ROW);
+    const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    const int chunk = tid % CHUNKS, line = tid / CHUNKS;
+    const int64_t m0 = (int64_t)blockIdx.x * BM;
+    const int n0 = (int)blockIdx.y * BN;
+    const int wm = warp / WARPS_N * TM * 16, wn = warp % WARPS_N * TN * 8;
+    const int batch = (int)blockIdx.z / p.splits, split = (int)blockIdx.z - batch * p.splits;
+    const operands o = operands_of(p, batch);
+    row_place place[MINE];
+    PARE_UNROLL for (int i = 0; i < MINE; i++) place[i] = row_find(p, m0 + line + i * LINES);
+    sum acc[TM][TN][4];
+    PARE_UNROLL for (int i = 0; i < TM; i++) PARE_UNROLL for (int j = 0; j < TN; j++)
+        PARE_UNROLL for (int r = 0; r < 4; r++) acc[i][j][r] = 0;
+
+    const int depth_bytes = p.depth * (int)sizeof(element);
+    const int all = (depth_bytes + PARE_CUDA_STEP - 1) / PARE_CUDA_STEP;
+    const int first = (int)((int64_t)all * split / p.splits);
+    const int steps = (int)((int64_t)all * (split + 1) / p.splits) - first;
+    auto fetch = [&](int step) {
+        const int stage = step % STAGES;
+        const int kb = (first + step) * PARE_CUDA_STEP + chunk * PARE_CUDA_CHUNK;
+        x_fetch<KIND, COPY, MINE>(p, o.x, place, kb, &xs[stage][line][chunk], LINES * ROW);
+        const int left = depth_bytes - kb;
+        const int some = left > PARE_CUDA_CHUNK ? PARE_CUDA_CHUNK : left > 0 ? left : 0;
+        for (int r = line; r < BN; r += LINES) {
+            const int present = n0 + r < p.columns ? some : 0;
+            const int64_t at = present ? (n0 + r) * p.w_row * (int)sizeof(element) + kb : 0;
+            simt_cp_async16(&ws[stage][r][chunk], o.w + at, present);
+        }
+    };
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps) fetch(s);
+        simt_cp_async_commit();
+    }
+    for (int step = 0; step < steps; step++) {
+        simt_cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        if (step + STAGES - 1 < steps) fetch(step + STAGES - 1);
+        simt_cp_async_commit();
+        const int stage = step % STAGES;
+        PARE_UNROLL for (int part = 0; part < CHUNKS; part += 2)
+        {
+            unsigned a[TM][4], b[TN / 2][4];
+            PARE_UNROLL for (int i = 0; i < TM; i++)
+                simt_ldmatrix_x4(a[i], &xs[stage][wm + i * 16 + (lane & 15)][part + (lane >> 4)]);
+            PARE_UNROLL for (int j = 0; j < TN / 2; j++) simt_ldmatrix_x4(
+                b[j],
+                &ws[stage][wn + j * 16 + (lane & 7) + (lane >> 4) * 8][part + (lane >> 3 & 1)]);
+            PARE_UNROLL for (int i = 0; i < TM; i++) PARE_UNROLL for (int j = 0; j < TN; j++)
+                multiply<KIND>(acc[i][j], a[i], &b[j / 2][j % 2 * 2]);
+        }
+    }
+    simt_cp_async_wait<0>();
+    __syncthreads();
+    /* sums go through shared memory, so that neighbours store neighbours */
+    sum(*out)[BN + 8] = reinterpret_cast<sum(*)[BN + 8]>(shared);
+    PARE_UNROLL for (int i = 0; i < TM; i++) PARE_UNROLL for (int j = 0; j < TN; j++)
+        PARE_UNROLL for (int r = 0; r < 4; r++)
+            out[wm + i * 16 + (lane >> 2) + r / 2 * 8][wn + j * 8 + (lane & 3) * 2 + r % 2] =
+                acc[i][j][r];
+    __syncthreads();
+    sum *partial =
+        static_cast<sum *>(p.partial) + ((int64_t)split * p.batches + batch) * p.rows * p.columns;
+    tile_finish<BM, BN, THREADS, sum>(p, o, out, m0, n0, partial);
+}
+
+/* Adds the parts of split depths in their order. */
+template <typename SUM> static __global__ void gemm_join(pare_cuda_gemm_args p)
+{
+    const int64_t all = p.rows * p.columns;
+    const int batch = (int)blockIdx.y;
+    const SUM *partial = static_cast<const SUM *>(p.partial) + batch * all;
+    const operands o = operands_of(p, batch);
+    PARE_CUDA_EACH (i, all) {
+        SUM sum = 0;
+        for (int s = 0; s < p.splits; s++) sum += partial[s * p.batches * all + i];
+        const int64_t row = i / p.columns;
+        const int column = (int)(i - row * p.columns);
+        sum_finish(p, o, sum, row, column, row * p.y_row + column);
+    }
+}
+
+/* --- launchers --- */
+
+template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN, int COPY>
+static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    enum { BM = WARPS_M * TM * 16, BN = WARPS_N * TN * 8 };
+    const int bytes = STAGES * (BM + BN) * ROW * (int)sizeof(uint4);
+    const int sums = BM * (BN + 8) * 4, shared = bytes > sums ? bytes : sums;
+    auto kernel = gemm_tile<KIND, WARPS_M, WARPS_N, TM, TN, COPY>;
+    dim3 grid((unsigned)((p->rows + BM - 1) / BM), (unsigned)((p->columns + BN - 1) / BN),
+              (unsigned)(p->batches * p->splits));
+    cudaError_t error = SIMT_ALLOW_SHARED(kernel, shared);
+    if (error != cudaSuccess) return error;
+    SIMT_LAUNCH(kernel, grid, dim3(WARPS_M * WARPS_N * 32), (size_t)shared, stream, *p);
+    return cudaGetLastError();
+}
+
+/* Large tiles take chunks only: others need their registers for addresses. */
+template <int KIND>
+static cudaError_t kind_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    if (p->copy == 1) return tile_launch<KIND, 2, 2, 2, 4, 1>(p, stream);
+    if (p->copy == 4) return tile_launch<KIND, 2, 2, 2, 4, 4>(p, stream);
+    switch (p->tile) {
+    case PARE_CUDA_128X128: return tile_launch<KIND, 4, 2, 2, 8, 16>(p, stream);
+    case PARE_CUDA_128X64: return tile_launch<KIND, 4, 1, 2, 8, 16>(p, stream);
+    default: return tile_launch<KIND, 2, 2, 2, 4, 16>(p, stream);
+    }
+}
+
+template <typename SUM>
+static cudaError_t join_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    dim3 grid = pare_cuda_grid(p->rows * p->columns);
+    grid.y = (unsigned)p->batches;
+    SIMT_LAUNCH((gemm_join<SUM>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    cudaError_t error = cudaErrorInvalidValue;
+    if (p->rows == 0 || p->columns == 0 || p->batches == 0) return cudaSuccess;
+    switch (p->x_type) {
+    case PARE_s8: error = kind_launch<PARE_s8>(p, stream); break;
+    case PARE_u8: error = kind_launch<PARE_u8>(p, stream); break;
+    case PARE_f16: error = kind_launch<PARE_f16>(p, stream); break;
+    case PARE_bf16: error = kind_launch<PARE_bf16>(p, stream); break;
+    case PARE_f32: return pare_cuda_gemm_f32_launch(p, stream);
+    default: break;
+    }
+    if (error != cudaSuccess || p->splits == 1) return error;
+    return pare_type_is_int8(p->x_type) ? join_launch<int>(p, stream)
+                                        : join_launch<float>(p, stream);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Y (rows, columns) = epilogue(X (rows, depth) x W (columns, depth)^T), where a row of X is a row
+   of a matrix or the patch of a picture under a convolution's window; W is packed. One struct tells
+   every kernel of the family what to do; it is passed by value. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_GEMM_H
+#define PARE_RUNTIME_CUDA_GEMM_GEMM_H
+
+#include "runtime/ops/epilogue.h"
+#include "runtime/ops/walk.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PARE_CUDA_STEP = 64,  /* bytes of depth a tile takes at a time */
+    PARE_CUDA_CHUNK = 16, /* bytes of one copy; packed rows are a multiple */
+    PARE_CUDA_MOST_BATCHES = 65535
+};
+
+/* Where the rows of X come from. Strides are in elements; channels lie together. A transposed
+   window (ConvTranspose 11) reads position (row + begin - tap * dilation) / stride where that
+   divides. */
+typedef struct pare_cuda_picture {
+    int height, width, channels; /* of one image; channels of one group */
+    int out_height, out_width;
+    int kernel_width;
+    int stride[2], dilation[2], begin[2];
+    bool transposed;
+    int64_t image, row, pixel; /* strides of X */
+} pare_cuda_picture;
+
+/* Of a row of X or of W whose zero point is not in `shift`: the zero point, and the sum of its
+   depth. */
+typedef struct pare_cuda_side {
+    int32_t zero, sum;
+} pare_cuda_side;
+
+/* Tiles of the tensor-core kernel, rows by columns. */
+typedef enum pare_cuda_tiling {
+    PARE_CUDA_64X64,
+    PARE_CUDA_128X64,
+    PARE_CUDA_128X128,
+    PARE_CUDA_TILES
+} pare_cuda_tiling;
+
+typedef struct pare_cuda_gemm_args {
+    const void *x, *w, *z; /* z: residual, laid out as y; or NULL */
+    void *y;
+    const float *scale;   /* (columns) m of epilogue.h; NULL: sums are floats */
+    const void *bias;     /* or NULL; integer sums: floats (columns) */
+    const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row; or NULL */
+    const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
+    const void *fill;                      /* a chunk of what X is outside the picture */
+    void *partial;                         /* splits > 1: (splits, batches, rows, columns) sums */
+    int64_t rows;
+    int columns, depth;
+    int64_t x_row, x_step; /* elements from row to row, and along depth; matrices only */
+    int64_t w_row, w_step; /* the same of W; steps are 1 on tensor cores */
+    int64_t y_row;
+    int64_t bias_row, bias_column; /* elements; float sums only */
+    pare_dtype bias_type;
+    float alpha, beta; /* float sums: alpha * sum + beta * bias */
+    int batches;       /* products side by side: groups, or matrices; operands Y, X, W of: */
+    pare_walk batch;
+    int constants; /* entries of bias, scale and shift from one batch to the next */
+    bool picture;
+    int copy;   /* bytes that lie together and aligned in X: 16, 4, or 1 */
+    int splits; /* of depth; 1: none */
+    int lot;    /* elements of Y that are stored at once: 1, or 16 bytes of them */
+    pare_cuda_tiling tile;
+    pare_cuda_picture in;
+    pare_dtype x_type, y_type;
+    pare_epilogue epilogue; /* of float sums: act and z_type only */
+} pare_cuda_gemm_args;
+
+/* x_type s8 or u8 (W s8), f16, bf16: tensor cores; f32: plain multiply-adds. */
+cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of matrices brought into the order that tensor cores read: depth contiguous, each row at a
+   multiple of 16 bytes. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_PACK_H
+#define PARE_RUNTIME_CUDA_GEMM_PACK_H
+
+#include "runtime/cuda/gemm/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_cuda_pack {
+    const void *from;
+    void *to;                       /* (matrices, rows, pitch) */
+    pare_cuda_side *side;           /* (matrices, rows), 8-bit types only; NULL: not wanted */
+    int32_t zero;                   /* from's zero point */
+    pare_dtype type;                /* s8, u8, f16, bf16 */
+    bool flip;                      /* u8 becomes s8: 128 less, the zero point too */
+    int64_t rows, row, step, pitch; /* elements from one row, one step of depth, to the next */
+    int depth, matrices;
+    pare_walk batch; /* operands To, From of the matrices */
+} pare_cuda_pack;
+
+/* Pictures of up to three channels copied to four that lie together, the rest 0. */
+typedef struct pare_cuda_widen {
+    const void *from;
+    void *to;                           /* (pictures, height, width, 4) */
+    int64_t pixels, image, line, pixel; /* of all pictures; element strides of from */
+    int height, width, channels, bytes; /* bytes of an element: 1 or 2 */
+} pare_cuda_widen;
+
+cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream);
+cudaError_t pare_cuda_pack_launch(const pare_cuda_pack *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

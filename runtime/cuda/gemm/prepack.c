@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights are packed row by row (one row an output channel, taps outermost, channels innermost)
+   while preparing, and lie on the device with scales, biases and corrections in one block. */
+#include "runtime/cuda/gemm/prepack.h"
+#include "runtime/base/size.h"
+#include "runtime/cuda/gemm/sparse.h"
+
+#include <string.h>
+
+enum { PROCESSORS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4 };
+
+void pare_cuda_gemm_init(pare_cuda_gemm_args *p, pare_dtype x_type, pare_dtype y_type)
+{
+    *p = (pare_cuda_gemm_args){.x_type = x_type,
+                               .y_type = y_type,
+                               .x_step = 1,
+                               .w_step = 1,
+                               .bias_column = 1,
+                               .bias_type = PARE_f32,
+                               .alpha = 1,
+                               .beta = 1,
+                               .copy = 1,
+                               .lot = 1,
+                               .splits = 1};
+    pare_cuda_batch_set(p, 1, 0, 0, 0);
+}
+
+void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64_t x, int64_t w)
+{
+    p->batches = (int)count;
+    p->batch = (pare_walk){.operands = 3, .rank = 1, .count = count, .dim = {count}};
+    p->batch.stride[0][0] = y, p->batch.stride[1][0] = x, p->batch.stride[2][0] = w;
+}
+
+int64_t pare_cuda_pitch(int64_t depth, pare_dtype type)
+{
+    int64_t chunk = PARE_CUDA_CHUNK / pare_cuda_bytes(type);
+    return (depth + chunk - 1) / chunk * chunk;
+}
+
+void pare_cuda_lot_set(pare_cuda_gemm_args *p)
+{
+    int64_t lot = 16 / pare_cuda_bytes(p->y_type);
+    bool well = p->y_row % lot == 0;
+    for (int i = 0; i < p->batch.rank; i++) well = well && p->batch.stride[0][i] % lot == 0;
+    p->lot = well ? (int)lot : 1;
+}
+
+int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count)
+{
+    int copy = type == PARE_f32 ? 1 : 16;
+    for (int i = 0; i < count && copy > 1; i++) {
+        int64_t bytes = distances[i] * pare_cuda_bytes(type);
+        if (bytes % 16) copy = bytes % 4 ? 1 : 4;
+    }
+    for (int i = 0; i < count && copy == 4; i++)
+        if (distances[i] * pare_cuda_bytes(type) % 4) copy = 1;
+    return copy;
+}
+
+/* --- what kernels take --- */
+
+bool pare_cuda_weights_fit(const pare_prep *p)
+{
+    pare_dtype x = p->in[0].dtype, w = p->in[1].dtype;
+    if (!p->in[1].data) return false;
+    if (pare_type_is_int8(x)) return w == PARE_s8;
+    return pare_cuda_is_float(x) && w == x && p->out[0].dtype == x;
+}
+
+bool pare_cuda_readable(const pare_prep *p, pare_status st)
+{
+    if (st != PARE_OK) pare_ctx_clear(p->ctx);
+    return st == PARE_OK;
+}
+
+bool pare_cuda_bias_fits(const pare_prep *p, int at, int64_t columns)
+{
+    const pare_view *b = pare_operand(p->in, p->in_count, at);
+    if (!b) return true;
+    int64_t n = pare_view_count(b);
+    return b->data && (n == 1 || (n == columns && b->dim[b->rank - 1] == columns)) &&
+           (b->dtype == PARE_s32 || pare_cuda_is_float(b->dtype));
+}
+
+bool pare_cuda_residual_fits(const pare_prep *p, int at)
+{
+    const pare_view *z = pare_operand(p->in, p->in_count, at);
+    if (!z) return true;
+    return pare_view_same_order(z, &p->out[0]) &&
+           (pare_type_is_int8(z->dtype) || z->dtype == PARE_f32 || z->dtype == p->out[0].dtype);
+}
+
+/* --- the block of constants --- */
+
+static size_t part(size_t *end, size_t bytes)
+{
+    size_t at = *end;
+    *end = pare_align_up(at + bytes, 256);
+    return at;
+}
+
+pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                   pare_cuda_way way, pare_cuda_prepack *k)
+{
+    size_t channels = (size_t)p->columns * (size_t)p->batches;
+    int bytes = pare_cuda_bytes(p->x_type);
+    size_t row = (size_t)p->w_row * (size_t)bytes, all;
+    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE};
+    if (k->sparse) {
+        k->kept = part(&k->bytes, channels * pare_sparse_kept_bytes(p->depth, bytes));
+        k->meta = part(&k->bytes, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
+    } else {
+        k->weights = part(&k->bytes, channels * row);
+    }
+    k->scale = part(&k->bytes, channels * sizeof(float));
+    k->bias = part(&k->bytes, channels * sizeof(float));
+    k->shift = part(&k->bytes, channels * sizeof(int32_t));
+    k->fill = part(&k->bytes, PARE_CUDA_CHUNK);
+    all = k->bytes;
+    if (k->sparse) k->weights = part(&all, channels * row);
+    k->host = pare_alloc(prep->ctx, all, 1);
+    return k->host ? PARE_OK : PARE_MEMORY;
+}
+
+void pare_cuda_row_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int64_t r,
+                        int64_t to, const pare_view *w, int64_t at, int64_t step, int64_t count)
+{
+    int bytes = pare_cuda_bytes(w->dtype);
+    char *row = k->host + k->weights + (r * p->w_row + to) * bytes;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(row + i * bytes, (const char *)w->data + (at + i * step) * bytes, (size_t)bytes);
+}
+
+static void bias_pack(const pare_cuda_prepack *k, const pare_view *b, int64_t channels)
+{
+    int64_t n = b ? pare_view_count(b) : 0;
+    const pare_type_info *type = b ? pare_type(b->dtype) : NULL;
+    float *to = (float *)(void *)(k->host + k->bias);
+    for (int64_t i = 0; b && i < channels; i++)
+        to[i] = type->to_f32((const char *)b->data + (n == 1 ? 0 : i) * (type->bits / 8));
+}
+
+/* z_x * sum of w per row, and what X is outside the picture. */
+static void shift_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int32_t zero)
+{
+    int32_t *shift = (int32_t *)(void *)(k->host + k->shift);
+    for (int64_t r = 0; r < (int64_t)p->columns * p->batches; r++) {
+        const int8_t *row = (const int8_t *)k->host + k->weights + r * p->w_row;
+        int32_t sum = 0;
+        for (int i = 0; i < p->depth; i++) sum += row[i];
+        shift[r] = zero * sum;
+    }
+    memset(k->host + k->fill, zero & 0xff, PARE_CUDA_CHUNK);
+}
+
+/* The packed rows once more as rows of 2:4. */
+static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
+{
+    int bytes = pare_cuda_bytes(p->x_type);
+    size_t row = (size_t)p->w_row * (size_t)bytes, kept = pare_sparse_kept_bytes(p->depth, bytes);
+    uint32_t *meta = (uint32_t *)(void *)(k->host + k->meta);
+    pare_sparse_meta_clear(meta, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
+    for (int r = 0; r < p->columns; r++)
+        pare_sparse_row_pack(k->host + k->weights + (size_t)r * row, bytes, r, p->depth,
+                             k->host + k->kept + (size_t)r * kept, meta);
+    p->w_row = (int64_t)kept / bytes;
+}
+
+/* Uploads the block and points p at its parts. */
+static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
+                                bool int8, bool biased)
+{
+    pare_status st = pare_device_copy(prep->ctx, prep->device, &s->block, k->host, k->bytes);
+    pare_free(k->host);
+    if (st != PARE_OK)
+        return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,
+                                prep->node->op_type);
+    const char *block = s->block;
+    s->p.w = block + (k->sparse ? k->kept : k->weights);
+    s->meta = k->sparse ? block + k->meta : NULL;
+    s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
+    s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
+    s->p.bias = biased ? block + k->bias : NULL;
+    s->p.fill = block + k->fill;
+    return PARE_OK;
+}
+
+pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
+                                    const pare_cuda_constants *c)
+{
+    bias_pack(k, pare_operand(prep->in, prep->in_count, c->at.bias), c->channels);
+    if (c->int8) {
+        if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
+        shift_pack(k, &s->p, c->x_zero);
+    }
+    if (k->sparse) rows_compress(k, &s->p);
+    prep->packed = ~1u;
+    if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
+    PARE_TRY(block_upload(prep, s, k, c->int8, c->at.bias >= 0));
+    prep->state = s;
+    return PARE_OK;
+}
+
+pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p,
+                                   pare_cuda_prepared **out)
+{
+    pare_cuda_prepared *s = pare_arena_alloc(prep->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->p = *p;
+    pare_cuda_lot_set(&s->p);
+    s->residual = -1;
+    s->device = prep->device;
+    *out = s;
+    return PARE_OK;
+}
+
+void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
+                            const pare_act *act, const pare_epilogue *e, int residual)
+{
+    s->residual = residual;
+    if (int8) {
+        s->p.epilogue = *e;
+        return;
+    }
+    s->p.epilogue.act = *act;
+    s->p.epilogue.z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype;
+}
+
+/* --- tiles --- */
+
+static int64_t blocks_of(const pare_cuda_gemm_args *p, int rows, int columns)
+{
+    return (p->rows + rows - 1) / rows * ((p->columns + columns - 1) / columns) * p->batches;
+}
+
+bool pare_cuda_tile_fits(const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+{
+    if (p->copy != 16) return false;
+    switch (tile) {
+    case PARE_CUDA_128X128: return p->columns > 64 && blocks_of(p, 128, 128) >= PROCESSORS / 2;
+    case PARE_CUDA_128X64: return blocks_of(p, 128, 64) >= PROCESSORS / 2;
+    default: return true;
+    }
+}
+
+pare_cuda_tiling pare_cuda_tile_best(const pare_cuda_gemm_args *p)
+{
+    return pare_cuda_tile_fits(p, PARE_CUDA_128X128)  ? PARE_CUDA_128X128
+           : pare_cuda_tile_fits(p, PARE_CUDA_128X64) ? PARE_CUDA_128X64
+                                                      : PARE_CUDA_64X64;
+}
+
+int pare_cuda_splits_of(const pare_cuda_gemm_args *p)
+{
+    int64_t bytes = (int64_t)p->depth * pare_cuda_bytes(p->x_type);
+    int64_t steps = (bytes + PARE_CUDA_STEP - 1) / PARE_CUDA_STEP;
+    int64_t blocks = blocks_of(p, 64, 64), splits = blocks ? PROCESSORS / blocks : 1;
+    if (splits > MOST_SPLITS) splits = MOST_SPLITS;
+    if (splits > steps / LEAST_STEPS) splits = steps / LEAST_STEPS;
+    if (p->x_type == PARE_f32 || p->batches * splits > PARE_CUDA_MOST_BATCHES) return 1;
+    return splits < 2 ? 1 : (int)splits;
+}
+
+bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p)
+{
+    return (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_splits_of(p) > 1;
+}
+
+bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                           pare_cuda_tiling tile)
+{
+    return p->x_type != PARE_f32 && p->copy == 16 && p->batches == 1 &&
+           (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);
+}
+
+void pare_cuda_splits_set(pare_prep *prep, pare_cuda_prepared *s, int splits)
+{
+    s->p.splits = splits;
+    s->partial = prep->scratch;
+    if (splits > 1)
+        prep->scratch += pare_align_up((size_t)splits * (size_t)s->p.batches * (size_t)s->p.rows *
+                                           (size_t)s->p.columns * 4,
+                                       256);
+}
+
+pare_status pare_cuda_gemm_run(const pare_call *c)
+{
+    const pare_cuda_prepared *s = c->state;
+    pare_cuda_gemm_args p = s->p;
+    p.x = c->in[0].data;
+    p.y = c->out[0].data;
+    p.z = s->residual < 0 ? NULL : c->in[s->residual].data;
+    if (s->widened) {
+        pare_cuda_widen w = s->widen;
+        w.from = p.x;
+        p.x = w.to = (char *)c->scratch + s->wide;
+        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_widen_launch, &w));
+    }
+    if (p.splits > 1) p.partial = (char *)c->scratch + s->partial;
+    if (s->meta) return PARE_CUDA_LAUNCH(c, pare_cuda_sparse_launch, &p, s->meta);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_gemm_launch, &p);
+}
+
+void pare_cuda_gemm_release(void *state)
+{
+    pare_cuda_prepared *s = state;
+    if (s) s->device->backend->free(s->device, s->block);
+}

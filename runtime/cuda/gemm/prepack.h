@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What prepared products share on the host: packed weights with scales, biases and corrections in
+   one block of device memory, the choice of tile, and the launch. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_PREPACK_H
+#define PARE_RUNTIME_CUDA_GEMM_PREPACK_H
+
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/gemm/pack.h"
+#include "runtime/ops/product.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_cuda_prepared {
+    pare_cuda_gemm_args p; /* all but x, y and z */
+    int residual;          /* input position, -1: none */
+    pare_device *device;
+    void *block;      /* of constants, or NULL */
+    const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
+    size_t partial;   /* splits > 1: its sums in scratch */
+    bool widened;     /* X is copied to scratch first, with four channels */
+    pare_cuda_widen widen;
+    size_t wide;
+} pare_cuda_prepared;
+
+/* How a product with constant weights is computed. */
+typedef enum pare_cuda_way {
+    PARE_CUDA_WHOLE,
+    PARE_CUDA_SPLIT, /* depth in parts */
+    PARE_CUDA_STEM,  /* pictures of few channels, widened first */
+    PARE_CUDA_SPARSE /* weights of 2:4 */
+} pare_cuda_way;
+
+/* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
+   are packed at `weights`, which lies after these where they are of 2:4. */
+typedef struct pare_cuda_prepack {
+    char *host;
+    size_t weights, scale, bias, shift, fill, bytes;
+    bool sparse;
+    size_t kept, meta; /* sparse only */
+} pare_cuda_prepack;
+
+/* What arguments say of scales, biases and operands. */
+typedef struct pare_cuda_constants {
+    bool int8;
+    const float *scale; /* (channels), int8 only */
+    int32_t x_zero;
+    pare_operands at;
+    int64_t channels;
+} pare_cuda_constants;
+
+/* Fills what every product has: types, no split, steps and factors of 1, one batch. */
+void pare_cuda_gemm_init(pare_cuda_gemm_args *p, pare_dtype x_type, pare_dtype y_type);
+/* count products side by side, elements from one to the next. */
+void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64_t x, int64_t w);
+/* Elements of a packed row of this depth. */
+int64_t pare_cuda_pitch(int64_t depth, pare_dtype type);
+/* Stores of 16 bytes, where Y's rows and batches allow them. */
+void pare_cuda_lot_set(pare_cuda_gemm_args *p);
+/* The widest copy that all these distances in elements allow: 16, 4 or 1. */
+int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count);
+
+/* May the node's tensors be sums of these types? */
+bool pare_cuda_weights_fit(const pare_prep *prep);
+bool pare_cuda_bias_fits(const pare_prep *prep, int at, int64_t columns);
+bool pare_cuda_residual_fits(const pare_prep *prep, int at);
+/* True where st is PARE_OK. A node that cannot be read is another kernel's to refuse: the message
+   is not kept. */
+bool pare_cuda_readable(const pare_prep *prep, pare_status st);
+
+PARE_NODISCARD pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p,
+                                                  pare_cuda_prepared **out);
+void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
+                            const pare_act *act, const pare_epilogue *e, int residual);
+/* Room for the block; k->host is freed by close. */
+PARE_NODISCARD pare_status pare_cuda_prepack_open(const pare_prep *prep,
+                                                  const pare_cuda_gemm_args *p, pare_cuda_way way,
+                                                  pare_cuda_prepack *k);
+/* Row r of the packed weights: count elements of w from offset at, step apart, to element k on. */
+void pare_cuda_row_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int64_t r,
+                        int64_t to, const pare_view *w, int64_t at, int64_t step, int64_t count);
+/* Adds scales, biases and corrections to a block that holds the weights, uploads it, and makes s
+   the node's state. */
+PARE_NODISCARD pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s,
+                                                   pare_cuda_prepack *k,
+                                                   const pare_cuda_constants *c);
+
+/* Does this tile take the product and fill the device with blocks? */
+bool pare_cuda_tile_fits(const pare_cuda_gemm_args *p, pare_cuda_tiling tile);
+/* The largest that does. */
+pare_cuda_tiling pare_cuda_tile_best(const pare_cuda_gemm_args *p);
+/* Parts that depth is worth splitting into; 1: none. */
+int pare_cuda_splits_of(const pare_cuda_gemm_args *p);
+/* Is it, and may it be? Sums of floats must not depend on the batch in canonical execution. */
+bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p);
+/* May it be a product with weights of 2:4, and is it large enough for that tile? Whether they are,
+   pare_sparse_fits says row by row. Sums of floats are added in another order than those of dense
+   weights. */
+bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                           pare_cuda_tiling tile);
+/* Asks for the scratch that split sums need. */
+void pare_cuda_splits_set(pare_prep *prep, pare_cuda_prepared *s, int splits);
+
+PARE_NODISCARD pare_status pare_cuda_gemm_run(const pare_call *call);
+void pare_cuda_gemm_release(void *state);
+
+/* A kernel `entry` of one tile and way: `read` reads args a and product p of prep, `fits` judges
+   them, `make` prepares. */
+#define PARE_CUDA_GEMM(entry, args, read, fits, make, tile, way)                                   \
+    static bool entry##_can(const pare_prep *prep)                                                 \
+    {                                                                                              \
+        args a;                                                                                    \
+        pare_cuda_gemm_args p;                                                                     \
+        return read(prep, &a, &p) && (fits);                                                       \
+    }                                                                                              \
+    static pare_status entry##_prepare(pare_prep *prep) { return make(prep, tile, way); }          \
+    static const pare_kernel entry = {.name = "cuda_" #entry,                                      \
+                                      .can = entry##_can,                                          \
+                                      .prepare = entry##_prepare,                                  \
+                                      .run = pare_cuda_gemm_run,                                   \
+                                      .release = pare_cuda_gemm_release,                           \
+                                      .flags =                                                     \
+                                          (way) == PARE_CUDA_SPARSE ? PARE_KERNEL_SPARSE : 0};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

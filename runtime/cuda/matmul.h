@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of matrix products. */
+#ifndef PARE_RUNTIME_CUDA_MATMUL_H
+#define PARE_RUNTIME_CUDA_MATMUL_H
+
+#include "runtime/cuda/kernel.h"
+#include "runtime/ops/product.h"
+
+/* The factors and the result of a product with at least two axes each (a vector on the left is a
+   row, on the right a column), transposed where the node says so: A (batch..., rows, depth), B
+   (batch..., depth, columns), Y (batch..., rows, columns). */
+typedef struct pare_cuda_factors {
+    pare_view a, b, y;
+    int64_t rows, depth, columns;
+} pare_cuda_factors;
+
+void pare_cuda_factors_read(const pare_node *node, const pare_view *a, const pare_view *b,
+                            const pare_view *y, pare_cuda_factors *out);
+/* The leading axes of matrices, of v stretched to those of `to`. */
+pare_view pare_cuda_leading(const pare_view *v, const pare_view *to);
+
+extern const pare_kernel pare_cuda_matmul_dynamic;
+/* cuBLASLt's answers in its order, and cuBLAS's batches. */
+extern const pare_kernel pare_cuda_matmul_lt_0, pare_cuda_matmul_lt_1, pare_cuda_matmul_lt_2,
+    pare_cuda_matmul_lt_3, pare_cuda_matmul_lt_4, pare_cuda_matmul_lt_5, pare_cuda_matmul_lt_6,
+    pare_cuda_matmul_lt_7, pare_cuda_matmul_batched;
+
+#endif

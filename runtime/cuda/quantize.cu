@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* 8-bit elements: sums and products of two tensors, tables, QuantizeLinear and DequantizeLinear.
+   Each reads its operands once and writes its output once. Arithmetic is that of runtime/cpu, step
+   by step: fmaf where it is written, true divisions, ties to even. */
+#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/ops/infer.h"
+#include "runtime/ops/int8_elementwise.h"
+#include "runtime/ops/moves.h"
+
+SIMT_INLINE int code_at(const void *data, pare_dtype type, int64_t at)
+{
+    return type == PARE_s8   ? static_cast<const int8_t *>(data)[at]
+           : type == PARE_u8 ? static_cast<const uint8_t *>(data)[at]
+                             : static_cast<const int32_t *>(data)[at];
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    pair_each(pare_cuda_iterator w, pare_int8_pair p)
+{
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[3];
+        pare_walk_at<3>(w.walk, i, at);
+        float a = (float)(code_at(w.data[1], p.a_type, at[1]) - p.a_zero);
+        float b = (float)(code_at(w.data[2], p.b_type, at[2]) - p.b_zero);
+        float v = p.product ? (a * b) * p.a_factor : fmaf(b, p.b_factor, a * p.a_factor);
+        pare_epilogue_store(&p.epilogue, v, w.data[0], at[0]);
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    table_each(pare_cuda_iterator w, const uint8_t *table)
+{
+    const uint8_t *x = static_cast<const uint8_t *>(w.data[1]);
+    uint8_t *y = static_cast<uint8_t *>(w.data[0]);
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[2];
+        pare_walk_at<2>(w.walk, i, at);
+        y[at[0]] = table[x[at[1]]];
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+{
+    const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
+                high = y_type == PARE_s8 ? 127.0f : 255.0f;
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[4];
+        pare_walk_at<4>(w.walk, i, at);
+        float q = rintf(pare_number_at(w.data[1], x_type, at[1]) /
+                        pare_number_at(w.data[2], x_type, at[2]));
+        if (zeroed) q += (float)code_at(w.data[3], y_type, at[3]);
+        q = q > low ? q : low; /* NaN becomes the lowest */
+        q = q < high ? q : high;
+        if (y_type == PARE_s8)
+            static_cast<int8_t *>(w.data[0])[at[0]] = (int8_t)q;
+        else
+            static_cast<uint8_t *>(w.data[0])[at[0]] = (uint8_t)q;
+    }
+}
+
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+{
+    PARE_CUDA_EACH (i, w.walk.count) {
+        int64_t at[4];
+        pare_walk_at<4>(w.walk, i, at);
+        int v = code_at(w.data[1], x_type, at[1]);
+        if (zeroed) v -= code_at(w.data[3], x_type, at[3]);
+        pare_number_store(w.data[0], y_type, at[0],
+                          (float)v * pare_number_at(w.data[2], y_type, at[2]));
+    }
+}
+
+/* scale = (high - low) / 255; zero point = -low / scale, rounded and held in u8. One thread. */
+static __global__ void dynamic_scale(const float *range, float *scale, uint8_t *zero)
+{
+    float step = (range[1] - range[0]) / 255;
+    if (step == 0) step = 1; /* all zeros: any scale keeps them */
+    const float z = rintf(-range[0] / step);
+    *scale = step;
+    *zero = (uint8_t)(z > 0 ? z < 255 ? z : 255 : 0);
+}
+
+/* --- launchers --- */
+
+#define LAUNCH(kernel, ...)                                                                        \
+    do {                                                                                           \
+        if (w->walk.count == 0) return cudaSuccess;                                                \
+        SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,   \
+                    __VA_ARGS__);                                                                  \
+        return cudaGetLastError();                                                                 \
+    } while (0)
+
+static cudaError_t pair_launch(const pare_cuda_iterator *w, const pare_int8_pair *pair,
+                               cudaStream_t stream)
+{
+    LAUNCH(pair_each, *pair);
+}
+
+/* y = table[x], bytes; table: (256) on the device. */
+static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, cudaStream_t stream)
+{
+    LAUNCH(table_each, static_cast<const uint8_t *>(table));
+}
+
+/* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
+   of x f32, f16 or bf16; DequantizeLinear the other way; scale of the float's type. */
+static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
+                                   pare_dtype x_type, bool zeroed, cudaStream_t stream)
+{
+    LAUNCH(quantize_each, y_type, x_type, zeroed);
+}
+
+static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
+                                     pare_dtype x_type, bool zeroed, cudaStream_t stream)
+{
+    LAUNCH(dequantize_each, y_type, x_type, zeroed);
+}
+
+/* DynamicQuantizeLinear's step and zero point (u8) from a range that holds 0: range[0], range[1].
+ */
+static cudaError_t dynamic_launch(const float *range, float *scale, uint8_t *zero,
+                                  cudaStream_t stream)
+{
+    SIMT_LAUNCH(dynamic_scale, dim3(1), dim3(1), 0, stream, range, scale, zero);
+    return cudaGetLastError();
+}
+
+/* --- QAdd, QMul --- */
+
+static pare_status pair_prepare(pare_prep *p, bool product)
+{
+    p->state = pare_arena_alloc(p->arena, 1, sizeof(pare_int8_pair));
+    return p->state ? pare_int8_pair_read(p, product, (pare_int8_pair *)p->state) : PARE_MEMORY;
+}
+
+static pare_status add_prepare(pare_prep *p) { return pair_prepare(p, false); }
+static pare_status mul_prepare(pare_prep *p) { return pair_prepare(p, true); }
+
+static pare_status pair_run(const pare_call *c)
+{
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 2);
+    return PARE_CUDA_LAUNCH(c, pair_launch, &w, (const pare_int8_pair *)c->state);
+}
+
+static const pare_kernel q_add = {
+    .name = "cuda_int8_add", .can = pare_int8_pair_can, .prepare = add_prepare, .run = pair_run};
+static const pare_kernel q_mul = {
+    .name = "cuda_int8_mul", .can = pare_int8_pair_can, .prepare = mul_prepare, .run = pair_run};
+const pare_kernel *const pare_cuda_q_add[] = {&q_add, NULL};
+const pare_kernel *const pare_cuda_q_mul[] = {&q_mul, NULL};
+
+/* --- Table --- */
+
+static bool table_can(const pare_prep *p)
+{
+    return pare_type_is_int8(p->in[0].dtype) && pare_view_rowmajor(&p->in[1]);
+}
+
+static pare_status table_run(const pare_call *c)
+{
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
+    return PARE_CUDA_LAUNCH(c, table_launch, &w, c->in[1].data);
+}
+
+static const pare_kernel table = {
+    .name = "cuda_table", .can = table_can, .run = table_run, .flags = PARE_KERNEL_INPLACE};
+const pare_kernel *const pare_cuda_table[] = {&table, NULL};
+
+/* --- Requantize: a table made here --- */
+
+static pare_status requantize_prepare(pare_prep *p)
+{
+    uint8_t bytes[256];
+    PARE_TRY(pare_requantize_table(p, bytes));
+    return pare_cuda_keep(p, bytes, sizeof bytes);
+}
+
+static pare_status requantize_run(const pare_call *c)
+{
+    const pare_cuda_kept *s = (const pare_cuda_kept *)c->state;
+    pare_cuda_iterator w;
+    pare_cuda_iterator_call(&w, c, 1);
+    return PARE_CUDA_LAUNCH(c, table_launch, &w, s->data);
+}
+
+static const pare_kernel requantize_kernel = {.name = "cuda_requantize",
+                                              .can = pare_requantize_can,
+                                              .prepare = requantize_prepare,
+                                              .run = requantize_run,
+                                              .release = pare_cuda_kept_release,
+                                              .flags = PARE_KERNEL_INPLACE};
+const pare_kernel *const pare_cuda_requantize[] = {&requantize_kernel, NULL};
+
+/* --- QConcat: every input through its table, into its part of y --- */
+
+static pare_status q_concat_prepare(pare_prep *p)
+{
+    uint8_t *bytes = (uint8_t *)pare_arena_alloc(p->arena, (size_t)p->in_count, 256);
+    if (!bytes) return PARE_MEMORY;
+    pare_concat_tables(p, bytes);
+    return pare_cuda_keep(p, bytes, 256 * (size_t)p->in_count);
+}
+
+static pare_status q_concat_run(const pare_call *c)
+{
+    const pare_cuda_kept *s = (const pare_cuda_kept *)c->state;
+    const int a = pare_node_axis(c->node, 0, c->out[0].rank);
+    int64_t at = 0;
+    for (int i = 0; i < c->in_count; i++) {
+        pare_view part = pare_view_part(&c->out[0], a, at, c->in[i].dim[a]);
+        const pare_view *both[2] = {&part, &c->in[i]};
+        pare_cuda_iterator w = {.data = {part.data, c->in[i].data}};
+        pare_walk_init(&w.walk, both, 2);
+        PARE_TRY(PARE_CUDA_LAUNCH(c, table_launch, &w, (const uint8_t *)s->data + 256 * (size_t)i));
+        at += part.dim[a];
+    }
+    return PARE_OK;
+}
+
+static const pare_kernel q_concat_kernel = {.name = "cuda_int8_concat",
+                                            .can = pare_requantize_can,
+                                            .prepare = q_concat_prepare,
+                                            .run = q_concat_run,
+                                            .release = pare_cuda_kept_release};
+const pare_kernel *const pare_cuda_q_concat[] = {&q_concat_kernel, NULL};
+
+/* --- QuantizeLinear, DequantizeLinear: per tensor or along an axis --- */
+
+static bool scaling_can(const pare_prep *p, bool quantize)
+{
+    const pare_view *x = &p->in[0], *y = &p->out[0], *s = &p->in[1];
+    pare_dtype real = quantize ? x->dtype : y->dtype, codes = quantize ? y->dtype : x->dtype;
+    bool zeroed = p->in_count > 2 && p->in[2].dtype;
+    bool coded = pare_type_is_int8(codes) || (!quantize && codes == PARE_s32);
+    return pare_cuda_is_float(real) && s->dtype == real && coded &&
+           (!zeroed || p->in[2].dtype == codes) && !pare_node_int(p->node, "block_size", 0) &&
+           (pare_view_count(s) == 1 || s->rank == 1);
+}
+
+static bool quantize_can(const pare_prep *p) { return scaling_can(p, true); }
+static bool dequantize_can(const pare_prep *p) { return scaling_can(p, false); }
+
+static pare_status scaling_prepare(pare_prep *p)
+{
+    int *axis = (int *)pare_arena_alloc(p->arena, 1, sizeof *axis);
+    if (!axis) return PARE_MEMORY;
+    if (pare_view_count(&p->in[1]) != 1)
+        PARE_TRY(pare_infer_axis(p->node, pare_node_int(p->node, "axis", 1), p->in[0].rank, axis));
+    p->state = axis;
+    return PARE_OK;
+}
+
+/* A scale or zero point seen with x's rank: one number everywhere, or a vector along the axis. */
+static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
+{
+    pare_view w = *x;
+    w.dtype = v->dtype;
+    w.data = v->data;
+    for (int i = 0; i < x->rank; i++)
+        w.stride[i] = i == axis && pare_view_count(v) != 1 ? v->stride[0] : 0;
+    return w;
+}
+
+static void scaling_walk(const pare_call *c, const pare_view *scale, const pare_view *zero,
+                         int axis, pare_cuda_iterator *w)
+{
+    pare_view s = like_x(scale, &c->in[0], axis), z = like_x(zero, &c->in[0], axis);
+    const pare_view *all[4] = {&c->out[0], &c->in[0], &s, &z};
+    pare_walk_init(&w->walk, all, 4);
+    for (int i = 0; i < 4; i++) w->data[i] = all[i]->data;
+}
+
+static pare_status quantize_run(const pare_call *c)
+{
+    pare_cuda_iterator w;
+    bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
+}
+
+static pare_status dequantize_run(const pare_call *c)
+{
+    pare_cuda_iterator w;
+    bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
+    return PARE_CUDA_LAUNCH(c, dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
+}
+
+static const pare_kernel quantize = {
+    .name = "cuda_quantize", .can = quantize_can, .prepare = scaling_prepare, .run = quantize_run};
+static const pare_kernel dequantize = {.name = "cuda_dequantize",
+                                       .can = dequantize_can,
+                                       .prepare = scaling_prepare,
+                                       .run = dequantize_run};
+const pare_kernel *const pare_cuda_quantize[] = {&quantize, NULL};
+const pare_kernel *const pare_cuda_dequantize[] = {&dequantize, NULL};
+
+/* --- DynamicQuantizeLinear: the range, the scale, then QuantizeLinear --- */
+
+static bool dynamic_can(const pare_prep *p)
+{
+    return p->in[0].dtype == PARE_f32 && p->out_count == 3 && p->out[1].dtype && p->out[2].dtype;
+}
+
+enum { RANGE_BYTES = 256 }; /* in front of the reduction's parts */
+
+static pare_status dynamic_prepare(pare_prep *p)
+{
+    pare_cuda_reduce *r = (pare_cuda_reduce *)pare_arena_alloc(p->arena, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    const bool all[PARE_MAX_RANK] = {true, true, true, true, true, true, true, true};
+    const pare_view range = {.dtype = PARE_f32};
+    pare_cuda_reduce_set(r, PARE_CUDA_RANGE, &p->in[0], all, &range, p->canonical);
+    p->scratch = RANGE_BYTES + pare_cuda_reduce_scratch(r);
+    p->state = r;
+    return PARE_OK;
+}
+
+static pare_status dynamic_run(const pare_call *c)
+{
+    pare_cuda_reduce r = *(const pare_cuda_reduce *)c->state;
+    pare_cuda_iterator w;
+    r.x = c->in[0].data;
+    r.y = c->scratch;
+    r.part = (char *)c->scratch + RANGE_BYTES;
+    PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_reduce_launch, &r));
+    PARE_TRY(PARE_CUDA_LAUNCH(c, dynamic_launch, (const float *)r.y, (float *)c->out[1].data,
+                              (uint8_t *)c->out[2].data));
+    scaling_walk(c, &c->out[1], &c->out[2], 0, &w);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, PARE_u8, PARE_f32, true);
+}
+
+static const pare_kernel dynamic_quantize = {.name = "cuda_dynamic_quantize",
+                                             .can = dynamic_can,
+                                             .prepare = dynamic_prepare,
+                                             .run = dynamic_run};
+const pare_kernel *const pare_cuda_dynamic_quantize[] = {&dynamic_quantize, NULL};
