@@ -24,8 +24,9 @@ static const struct arrow {
     {"runtime/exec",
      "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
      "formats"},
-    {"runtime/eval", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-                     "runtime/exec formats"},
+    {"runtime/eval",
+     "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
+     "runtime/exec formats"},
     {"formats", "runtime/base runtime/graph"},
     {"calib", "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
               "runtime/exec formats"},
