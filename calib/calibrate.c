@@ -86,10 +86,10 @@ int pare_calib_source(const pare_calib_job *j, int i)
     return -1;
 }
 
-const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run)
+const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run, size_t bytes)
 {
     const char *data = j->batch.input[pare_calib_source(j, i)];
-    return data + (size_t)(run - j->batch.first / j->unit) * input_bytes(j, i);
+    return data + (size_t)(run - j->batch.first / j->unit) * bytes;
 }
 
 /* The first runs are spans, on the CPU those of one replica. */
@@ -113,7 +113,7 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
         return PARE_OK;
     }
     for (int i = 0; i < pare_plan_input_count(j->plan); i++)
-        pare_runner_set_input(replica->runner, i, pare_calib_input(j, i, run));
+        pare_runner_set_input(replica->runner, i, pare_calib_input(j, i, run, input_bytes(j, i)));
     return PARE_OK;
 }
 

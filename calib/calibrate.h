@@ -47,8 +47,8 @@ struct pare_calib_job {
 /* Which of the data set's inputs feeds the plan's input i. */
 int pare_calib_source(const pare_calib_job *job, int i);
 
-/* Where a run's data of the plan's input i lie in the batch. */
-const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run);
+/* Where a run's data of the plan's input i, so many bytes, lie in the batch. */
+const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run, size_t bytes);
 
 /* Adds the runners' counts up in a table; tensors that no run computed leave it. */
 PARE_NODISCARD pare_status pare_calib_add_up(const pare_calib_job *job, pare_ranges *out);

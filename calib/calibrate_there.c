@@ -48,8 +48,9 @@ void pare_calib_close_there(pare_calib_runner *t) { pare_device_stats_close(t->s
 void pare_calib_load_there(const pare_calib_job *j, int64_t run, pare_runner *runner)
 {
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
-        pare_view to = pare_runner_input(runner, i);
-        memcpy(to.data, pare_calib_input(j, i, run), pare_view_bytes(&to));
+        const pare_view to = pare_runner_input(runner, i); /* u8 of pixels */
+        const size_t bytes = pare_view_bytes(&to);
+        memcpy(to.data, pare_calib_input(j, i, run, bytes), bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One plan of the gradient graph with a replica for each run of a batch. The caller adds up in order
-   of runs, so that its sums do not depend on threads. */
+/* One plan of the gradient graph with a replica for each run of a batch. The caller adds up in
+   order of runs, so that its sums do not depend on threads. */
 #include "calib/gradients.h"
 #include "calib/unit.h"
 #include "runtime/exec/batch.h"
