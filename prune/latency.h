@@ -31,7 +31,7 @@ PARE_NODISCARD pare_status pare_latency_new(pare_ctx *ctx, pare_latency **out,
                                             const pare_latency_options *options);
 void pare_latency_free(pare_latency *latency);
 
-/* A pare_target.cost: user is the pare_latency. 0 once a measurement failed: see the status. */
+/* A pare_prune_target.cost: user is the pare_latency. 0 once a measurement failed: see the status. */
 double pare_latency_cost(void *user, const pare_removal *removal);
 PARE_NODISCARD pare_status pare_latency_status(const pare_latency *latency);
 /* Seconds of the steps that no removal makes shorter. */
@@ -40,7 +40,7 @@ double pare_latency_fixed(const pare_latency *latency);
 bool pare_latency_shape(const pare_latency *latency, const pare_removal *removal, int step, int i,
                         pare_shape *out);
 
-/* A pare_target.round_of: kernels work in blocks of channels; a layer of so many keeps a multiple
+/* A pare_prune_target.round_of: kernels work in blocks of channels; a layer of so many keeps a multiple
    of what this says. */
 int64_t pare_latency_block(int64_t channels);
 
@@ -69,7 +69,7 @@ typedef struct pare_latency_facts {
    own goal is corrected by what was measured, and each search starts from the removal as it was
    given. Ends with the nearest. target: goal is not read. */
 PARE_NODISCARD pare_status pare_latency_reach(pare_ctx *ctx, pare_removal *removal,
-                                              const double *score, const pare_target *target,
+                                              const double *score, const pare_prune_target *target,
                                               const pare_latency_goal *goal,
                                               pare_latency_facts *facts);
 

@@ -82,10 +82,10 @@ static pare_status measure(attempt *a, pair *now, bool *repeated)
     return PARE_OK;
 }
 
-static pare_status rounds(attempt *a, const double *score, const pare_target *given,
+static pare_status rounds(attempt *a, const double *score, const pare_prune_target *given,
                           pare_latency_facts *facts)
 {
-    pare_target target = *given;
+    pare_prune_target target = *given;
     const pare_latency_goal *goal = a->goal;
     const size_t bytes = (size_t)a->removal->groups->component_count * sizeof *a->best;
     const int most = goal->rounds < MOST_ROUNDS ? goal->rounds : MOST_ROUNDS;
@@ -118,7 +118,7 @@ static pare_status rounds(attempt *a, const double *score, const pare_target *gi
 }
 
 pare_status pare_latency_reach(pare_ctx *ctx, pare_removal *removal, const double *score,
-                               const pare_target *target, const pare_latency_goal *goal,
+                               const pare_prune_target *target, const pare_latency_goal *goal,
                                pare_latency_facts *facts)
 {
     const size_t n = (size_t)removal->groups->component_count;

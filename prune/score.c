@@ -4,7 +4,6 @@
 #include "prune/score.h"
 #include "prune/score_inner.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/scores.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,11 +24,15 @@ void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64
     }
 }
 
-/* A slot's constant as its axis sees it. */
-static pare_score_units units_of(const pare_slot *slot)
+/* A slot's constant as its axis sees it: (outer, dim, inner). */
+typedef struct units {
+    int64_t outer, dim, inner, parts;
+} units;
+
+static units units_of(const pare_slot *slot)
 {
     const pare_tensor *t = slot->value->data;
-    pare_score_units u = {1, t->dims[slot->axis], 1, slot->parts, false};
+    units u = {1, t->dims[slot->axis], 1, slot->parts};
     for (int i = 0; i < slot->axis; i++) u.outer *= t->dims[i];
     for (int i = slot->axis + 1; i < t->rank; i++) u.inner *= t->dims[i];
     return u;
@@ -38,7 +41,7 @@ static pare_score_units units_of(const pare_slot *slot)
 void pare_score_add_units(double *sum, const pare_slot *slot, const float *value,
                           double (*fn)(double))
 {
-    const pare_score_units u = units_of(slot);
+    const units u = units_of(slot);
     const int64_t dim = u.dim, outer = u.outer, inner = u.inner;
     for (int64_t o = 0; o < outer; o++) {
         /* an axis in parts: the first axis says which part an element belongs to */
@@ -71,19 +74,8 @@ static bool is_scale(const pare_slot *slot)
 }
 
 /* Sums of magnitudes, or squares, over each unit. */
-static pare_status add_weights(pare_ctx *ctx, double *sum, const pare_slot *slot,
-                               const float *value, bool squares, pare_device *device)
-{
-    pare_score_units u = units_of(slot);
-    u.squares = squares;
-    if (device && device->scores && u.outer % u.parts == 0)
-        return device->scores->units(ctx, device, sum, value, &u);
-    pare_score_add_units(sum, slot, value, squares ? square : absolute);
-    return PARE_OK;
-}
-
 static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *groups, int slot,
-                            bool squares, pare_device *device)
+                            bool squares)
 {
     const pare_slot *s = &groups->slot[slot];
     double *sum = pare_alloc(ctx, (size_t)s->extent, sizeof *sum);
@@ -94,21 +86,21 @@ static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *gro
         return PARE_MEMORY;
     }
     pare_score_read(value, s->value->data, 0, s->value->data->count);
-    pare_status st = add_weights(ctx, sum, s, value, squares, device);
-    for (int64_t u = 0; u < s->extent && st == PARE_OK; u++) {
+    pare_score_add_units(sum, s, value, squares ? square : absolute);
+    for (int64_t u = 0; u < s->extent; u++) {
         int c = pare_groups_component(groups, slot, u);
         if (c >= 0) score[c] += sum[u];
     }
     pare_free(sum);
     pare_free(value);
-    return st;
+    return PARE_OK;
 }
 
 static pare_status add_slots(pare_ctx *ctx, double *score, const pare_groups *groups,
-                             bool (*takes)(const pare_slot *), bool squares, pare_device *device)
+                             bool (*takes)(const pare_slot *), bool squares)
 {
     for (int s = 0; s < groups->slot_count; s++) {
-        if (takes(&groups->slot[s])) PARE_TRY(add_slot(ctx, score, groups, s, squares, device));
+        if (takes(&groups->slot[s])) PARE_TRY(add_slot(ctx, score, groups, s, squares));
         PARE_TRY(pare_ctx_poll(ctx));
     }
     return PARE_OK;
@@ -162,32 +154,68 @@ static pare_status check_finite(pare_ctx *ctx, const double *score, const pare_g
     return PARE_OK;
 }
 
-pare_status pare_score_from_weights(pare_ctx *ctx, double *score, const pare_groups *groups,
-                                    pare_score kind, uint64_t seed)
+/* Scores of weights alone: finite, and of mean 1 in each group. */
+static pare_status finish(pare_ctx *ctx, double *score, const pare_groups *groups)
 {
-    return pare_score_from_weights_on(ctx, score, groups, kind, seed, NULL);
-}
-
-pare_status pare_score_from_weights_on(pare_ctx *ctx, double *score, const pare_groups *groups,
-                                       pare_score kind, uint64_t seed, pare_device *device)
-{
-    memset(score, 0, (size_t)groups->component_count * sizeof *score);
-    switch (kind) {
-    case PARE_SCORE_L1: PARE_TRY(add_slots(ctx, score, groups, is_weight, false, device)); break;
-    case PARE_SCORE_BN:
-        PARE_TRY(need_scales(ctx, groups));
-        PARE_TRY(add_slots(ctx, score, groups, is_scale, false, device));
-        break;
-    case PARE_SCORE_FPGM: PARE_TRY(pare_score_distances(ctx, score, groups, device)); break;
-    case PARE_SCORE_RANDOM:
-        for (int c = 0; c < groups->component_count; c++) score[c] = random_at(seed, (uint64_t)c);
-        break;
-    default:
-        PARE_TRY(add_slots(ctx, score, groups, is_weight, true, device));
-        for (int c = 0; c < groups->component_count; c++) score[c] = sqrt(score[c]);
-        break;
-    }
     PARE_TRY(check_finite(ctx, score, groups));
     pare_score_normalise(score, groups);
     return PARE_OK;
+}
+
+static void clear(double *score, const pare_groups *groups)
+{
+    memset(score, 0, (size_t)groups->component_count * sizeof *score);
+}
+
+pare_status pare_channel_score_l1(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(add_slots(ctx, score, r->groups, is_weight, false));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_l2(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(add_slots(ctx, score, r->groups, is_weight, true));
+    for (int c = 0; c < r->groups->component_count; c++) score[c] = sqrt(score[c]);
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_bn(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(need_scales(ctx, r->groups));
+    PARE_TRY(add_slots(ctx, score, r->groups, is_scale, false));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_fpgm(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(pare_score_distances(ctx, score, r->groups));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_random(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    for (int c = 0; c < r->groups->component_count; c++)
+        score[c] = random_at(r->seed, (uint64_t)c);
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_taylor(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    const pare_score_data *d = r->data;
+    const pare_gradients_options options = {.samples = d->samples,
+                                            .sample_count = d->sample_count,
+                                            .threads = d->threads,
+                                            .device = d->device};
+    return pare_score_from_gradients(ctx, score, r->groups, d->data, &options);
+}
+
+pare_status pare_channel_score_activation(pare_ctx *ctx, double *score,
+                                          const pare_score_request *r)
+{
+    return pare_score_from_data(ctx, score, r->groups, r->removal, r->data);
 }

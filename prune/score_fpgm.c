@@ -4,7 +4,6 @@
    is what its units hold of the first weight that makes the group; filters are compared within a
    part. */
 #include "prune/score_inner.h"
-#include "runtime/ops/scores.h"
 
 #include <math.h>
 
@@ -80,20 +79,7 @@ static void add_distances(double *score, const filters *f, const pare_component 
                 score[a] += distance(f->data + a * f->row, f->data + b * f->row, f->row);
 }
 
-/* The same on a device. */
-static pare_status add_there(pare_ctx *ctx, double *score, const filters *f,
-                             const pare_component *component, int count, pare_device *device)
-{
-    int *part = pare_alloc(ctx, (size_t)count, sizeof *part);
-    if (!part) return PARE_MEMORY;
-    for (int c = 0; c < count; c++) part[c] = component[c].part;
-    pare_status st = device->scores->distances(ctx, device, score, f->data, part, count, f->row);
-    pare_free(part);
-    return st;
-}
-
-pare_status pare_score_distances(pare_ctx *ctx, double *score, const pare_groups *groups,
-                                 pare_device *device)
+pare_status pare_score_distances(pare_ctx *ctx, double *score, const pare_groups *groups)
 {
     for (int g = 0; g < groups->group_count; g++) {
         const pare_group *group = &groups->group[g];
@@ -107,14 +93,9 @@ pare_status pare_score_distances(pare_ctx *ctx, double *score, const pare_groups
         if (!f.data) return PARE_MEMORY;
         read_filters(&f, groups, group, slot);
         const pare_component *component = groups->component + group->first;
-        pare_status st = PARE_OK;
-        if (device && device->scores)
-            st = add_there(ctx, score + group->first, &f, component, group->count, device);
-        else
-            add_distances(score + group->first, &f, component, group->count);
+        add_distances(score + group->first, &f, component, group->count);
         pare_free(f.data);
-        if (st == PARE_OK) st = pare_ctx_poll(ctx);
-        PARE_TRY(st);
+        PARE_TRY(pare_ctx_poll(ctx));
     }
     return PARE_OK;
 }

@@ -35,7 +35,7 @@ typedef struct reach {
     pare_removal *removal;
     const pare_groups *groups;
     const double *score;
-    const pare_target *target;
+    const pare_prune_target *target;
     queue *queue;
     double cost;
 } reach;
@@ -82,7 +82,7 @@ static int64_t channels_of(const pare_groups *groups, const pare_component *c)
 }
 
 /* Where all parts lose one component, multiples of the round may be too rare: then of its half. */
-static int64_t round_of(const pare_target *t, const queue *q)
+static int64_t round_of(const pare_prune_target *t, const queue *q)
 {
     const int64_t step = q->parts * q->width, dense = q->each * step;
     int64_t round = t->round_of ? t->round_of(dense) : t->round > dense ? 1 : t->round;
@@ -120,7 +120,7 @@ static pare_status fill_queue(reach *r, int g)
 /* The number of gone components of each part, above `gone`, that a lump may end at; 0: none. */
 static int64_t next_stop(const reach *r, const queue *q, int64_t gone)
 {
-    const pare_target *t = r->target;
+    const pare_prune_target *t = r->target;
     double least = t->keep_at_least * (double)(q->each * q->parts);
     int64_t floor = t->floor > 1 ? t->floor : 1;
     if ((double)floor < least) floor = (int64_t)ceil(least);
@@ -262,7 +262,7 @@ static pare_status grow(reach *r)
 }
 
 pare_status pare_target_reach(pare_ctx *ctx, pare_removal *removal, const double *score,
-                              const pare_target *target, double *reached)
+                              const pare_prune_target *target, double *reached)
 {
     reach r = {ctx, removal, removal->groups, score, target, NULL, 0};
     pare_status st = PARE_OK;

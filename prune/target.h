@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef struct pare_target {
+typedef struct pare_prune_target {
     /* What is to be made small, at the removal's kept counts: the four functions below, or one's
        own. It must not grow where a component goes. */
     double (*cost)(void *user, const pare_removal *removal);
@@ -26,7 +26,7 @@ typedef struct pare_target {
     /* What goes together saves at least this part of what so many components save on average;
        where fewer save less, more go. 0: anything. */
     double least;
-} pare_target;
+} pare_prune_target;
 
 double pare_target_macs(void *user, const pare_removal *removal);
 double pare_target_params(void *user, const pare_removal *removal);
@@ -37,7 +37,7 @@ double pare_target_bytes(void *user, const pare_removal *removal);
    again; what was removed before stays removed. score: (component_count), as pare_score_... gives
    them. *reached: the cost it came to; above the goal where floors and roundings allow no less. */
 PARE_NODISCARD pare_status pare_target_reach(pare_ctx *ctx, pare_removal *removal,
-                                             const double *score, const pare_target *target,
+                                             const double *score, const pare_prune_target *target,
                                              double *reached);
 
 #ifdef __cplusplus

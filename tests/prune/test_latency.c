@@ -256,9 +256,9 @@ static void shapes_are_those_of_the_smaller_plan(void **state)
 
 /* --- the search --- */
 
-static pare_target by_time(world *w)
+static pare_prune_target by_time(world *w)
 {
-    return (pare_target){.cost = pare_latency_cost,
+    return (pare_prune_target){.cost = pare_latency_cost,
                          .user = w->latency,
                          .floor = 1,
                          .round_of = pare_latency_block,
@@ -274,7 +274,7 @@ static void no_channel_goes_that_buys_no_time(void **state)
         double reached;
         open_chain(&w);
         w.blocks = true;
-        pare_target target = by_time(&w);
+        pare_prune_target target = by_time(&w);
         target.by_score = by_score;
         target.goal = 0.6 * pare_latency_cost(w.latency, w.removal);
         assert_int_equal(pare_target_reach(&w.g.ctx, w.removal, w.score, &target, &reached),
@@ -295,7 +295,7 @@ static void a_search_looks_behind_what_is_flat(void **state)
     double reached;
     open_chain(&w);
     w.flat = true;
-    pare_target target = by_time(&w);
+    pare_prune_target target = by_time(&w);
     target.goal = 0.4 * pare_latency_cost(w.latency, w.removal);
     assert_int_equal(pare_target_reach(&w.g.ctx, w.removal, w.score, &target, &reached), PARE_OK);
     assert_true(reached <= target.goal);
@@ -323,7 +323,7 @@ static pare_status measure(void *user, const pare_removal *removal, double *rati
 
 static pare_status reach(world *w, clockwork *c, double ratio, pare_latency_facts *facts)
 {
-    pare_target target = by_time(w);
+    pare_prune_target target = by_time(w);
     pare_latency_goal goal = {
         .ratio = ratio, .dense = 3, .tolerance = 0.03, .rounds = 5, .measure = measure, .user = c};
     c->w = w;

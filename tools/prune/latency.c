@@ -166,7 +166,7 @@ pare_status pare_prune_latency_ratio(const pare_prune_latency *l, double *ratio)
                      l->groups->model->path, l->o->latency, l->dense.ms);
 }
 
-void pare_prune_latency_aim(pare_prune_latency *l, pare_target *target)
+void pare_prune_latency_aim(pare_prune_latency *l, pare_prune_target *target)
 {
     target->cost = pare_latency_cost;
     target->user = l->cost;
@@ -264,7 +264,7 @@ static pare_status measure(void *user, const pare_removal *removal, double *rati
 }
 
 pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_removal *removal,
-                                     const double *score, const pare_target *target, bool last,
+                                     const double *score, const pare_prune_target *target, bool last,
                                      double *reached)
 {
     pare_ctx *ctx = l->tool->ctx;

@@ -30,10 +30,10 @@ void pare_prune_latency_close(pare_prune_latency *l); /* NULL is fine */
 /* The part of the dense model's time that is to be kept. PARE_INPUT: it takes less already. */
 PARE_NODISCARD pare_status pare_prune_latency_ratio(const pare_prune_latency *l, double *ratio);
 /* Makes the cost of a target seconds, and its rounding what kernels like. */
-void pare_prune_latency_aim(pare_prune_latency *l, pare_target *target);
+void pare_prune_latency_aim(pare_prune_latency *l, pare_prune_target *target);
 /* As pare_target_reach, target->goal a cost. last: measured and corrected until it is near. */
 PARE_NODISCARD pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_removal *removal,
-                                                    const double *score, const pare_target *target,
+                                                    const double *score, const pare_prune_target *target,
                                                     bool last, double *reached);
 
 /* Times the model that was made against the dense one, and each step of both. */

@@ -26,7 +26,7 @@ typedef struct pare_structured {
     pare_progress bar;
     double *score; /* (components) */
     bool scored;   /* score is of the dense model */
-    pare_target target;
+    pare_prune_target target;
     const char *kind;             /* of the target: "macs" */
     pare_prune_latency *latency;  /* NULL: no such target */
     double frame;                 /* bytes of the file that are no payload */
