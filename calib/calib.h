@@ -17,12 +17,14 @@ typedef struct pare_histogram pare_histogram; /* histogram.h */
 typedef struct pare_channels pare_channels;   /* channels.h */
 
 typedef enum pare_method {
-    PARE_METHOD_MINMAX,
-    PARE_METHOD_PERCENTILE,
-    PARE_METHOD_ENTROPY,
-    PARE_METHOD_MSE,
-    PARE_METHOD_AUTO
+#define PARE_METHOD(id, name, function) PARE_METHOD_##id,
+#include "calib/methods.inc"
+#undef PARE_METHOD
+    PARE_METHOD_COUNT
 } pare_method;
+
+/* "minmax", "percentile", ... */
+const char *pare_method_name(pare_method method);
 
 /* A way to choose a range. */
 typedef struct pare_range_rule {

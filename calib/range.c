@@ -6,19 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Fills *out, which is the whole range, for a tensor that has values other than 0. */
+#define PARE_METHOD(id, name, function)                                                            \
+    static pare_status pare_method_##function(pare_ctx *ctx, pare_range_work *w,                   \
+                                              const pare_range_rule *rule, pare_range *out);
+#include "calib/methods.inc"
+#undef PARE_METHOD
+
+static const struct {
+    const char *name;
+    pare_status (*choose)(pare_ctx *ctx, pare_range_work *w, const pare_range_rule *rule,
+                          pare_range *out);
+} rows[PARE_METHOD_COUNT] = {
+#define PARE_METHOD(id, name, function) [PARE_METHOD_##id] = {name, pare_method_##function},
+#include "calib/methods.inc"
+#undef PARE_METHOD
+};
+
+const char *pare_method_name(pare_method method) { return rows[method].name; }
+
 pare_status pare_method_parse(pare_ctx *ctx, const char *text, pare_range_rule *out)
 {
-    static const struct {
-        const char *name;
-        pare_method method;
-    } names[] = {{"minmax", PARE_METHOD_MINMAX},
-                 {"entropy", PARE_METHOD_ENTROPY},
-                 {"mse", PARE_METHOD_MSE},
-                 {"auto", PARE_METHOD_AUTO}};
     *out = (pare_range_rule){.symmetric = true};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(text, names[i].name)) {
-            out->method = names[i].method;
+    for (int i = 0; i < PARE_METHOD_COUNT; i++)
+        if (i != PARE_METHOD_PERCENTILE && !strcmp(text, rows[i].name)) {
+            out->method = (pare_method)i;
             return PARE_OK;
         }
     const char *prefix = "percentile:";
@@ -92,8 +104,10 @@ static pare_status need_entropy(pare_ctx *ctx, pare_range_work *w)
 }
 
 /* Of all methods' ranges the one with the least error, clipping weighed. */
-static pare_status choose_auto(pare_ctx *ctx, pare_range_work *w, pare_range *out)
+static pare_status pare_method_auto(pare_ctx *ctx, pare_range_work *w, const pare_range_rule *rule,
+                                    pare_range *out)
 {
+    (void)rule;
     static const double percents[] = {99.99, 99.999};
     pare_range tried[5];
     int n = 0;
@@ -116,6 +130,39 @@ static pare_status choose_auto(pare_ctx *ctx, pare_range_work *w, pare_range *ou
     return PARE_OK;
 }
 
+static pare_status pare_method_minmax(pare_ctx *ctx, pare_range_work *w,
+                                      const pare_range_rule *rule, pare_range *out)
+{
+    (void)ctx, (void)w, (void)rule, (void)out;
+    return PARE_OK;
+}
+
+static pare_status pare_method_percentile(pare_ctx *ctx, pare_range_work *w,
+                                          const pare_range_rule *rule, pare_range *out)
+{
+    (void)ctx;
+    pare_range_percentile(w->histogram, rule->percentile, w->symmetric, out);
+    return PARE_OK;
+}
+
+static pare_status pare_method_entropy(pare_ctx *ctx, pare_range_work *w,
+                                       const pare_range_rule *rule, pare_range *out)
+{
+    (void)rule;
+    PARE_TRY(need_entropy(ctx, w));
+    *out = w->entropy;
+    return PARE_OK;
+}
+
+static pare_status pare_method_mse(pare_ctx *ctx, pare_range_work *w, const pare_range_rule *rule,
+                                   pare_range *out)
+{
+    (void)rule;
+    PARE_TRY(need_sums(ctx, w));
+    pare_range_least_error(&w->sums, w->symmetric, 1, out);
+    return PARE_OK;
+}
+
 pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare_range_rule *rule,
                                    pare_range *out)
 {
@@ -129,22 +176,7 @@ pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *w, const pare
                              : "it has no values and so no range");
     if (rule->method == PARE_METHOD_AUTO) out->chosen = PARE_METHOD_MINMAX;
     if (pare_histogram_nonzero(h) == 0) return PARE_OK;
-    switch (rule->method) {
-    case PARE_METHOD_PERCENTILE:
-        pare_range_percentile(h, rule->percentile, w->symmetric, out);
-        return PARE_OK;
-    case PARE_METHOD_ENTROPY:
-        PARE_TRY(need_entropy(ctx, w));
-        *out = w->entropy;
-        return PARE_OK;
-    case PARE_METHOD_MSE:
-        PARE_TRY(need_sums(ctx, w));
-        pare_range_least_error(&w->sums, w->symmetric, 1, out);
-        return PARE_OK;
-    case PARE_METHOD_AUTO: return choose_auto(ctx, w, out);
-    case PARE_METHOD_MINMAX: break;
-    }
-    return PARE_OK;
+    return rows[rule->method].choose(ctx, w, rule, out);
 }
 
 pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *h, const pare_range_rule *rule,

@@ -83,11 +83,10 @@ static pare_status set_channels(pare_ctx *ctx, json_t *tensor, const pare_channe
 
 static json_t *method_json(const tensor_ranges *t, int m, bool symmetric, bool named)
 {
-    static const char *const names[] = {"minmax", "percentile", "entropy", "mse", "auto"};
     const pare_range *r = &t->range[symmetric][m];
     json_t *out = symmetric ? json_real((double)r->high)
                             : json_pack("[f, f]", (double)r->low, (double)r->high);
-    return named ? json_pack("{s:o, s:s}", "range", out, "chosen", names[r->chosen]) : out;
+    return named ? json_pack("{s:o, s:s}", "range", out, "chosen", pare_method_name(r->chosen)) : out;
 }
 
 static json_t *ranges_json(const tensor_ranges *t, bool symmetric)

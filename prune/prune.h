@@ -20,6 +20,11 @@
 extern "C" {
 #endif
 
+struct pare_single;
+struct pare_singles;
+/* The score of weight i of a layer, at least 0. */
+typedef float (*pare_single_score)(const struct pare_single *single, int64_t i, const void *user);
+
 /* The model as pruning starts from it, in place: sorted, opset lifted to 13 where it is older,
    small constant expressions folded, Constant nodes made initializers. BatchNormalization stays.
    Names and outputs stay. PARE_INPUT for a quantized model. */
@@ -184,16 +189,74 @@ PARE_NODISCARD pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model,
 PARE_NODISCARD pare_status pare_prune_put_back(const pare_removal *removal,
                                                const pare_model *smaller);
 
-/* --- single weights --- */
+/* --- scores: how much a channel or a weight matters --- */
 
-typedef enum pare_weight_score {
-    PARE_WEIGHT_BEST,       /* second-order where data are given, else magnitude */
-    PARE_WEIGHT_L1,         /* |w| */
-    PARE_WEIGHT_L2,         /* w^2: the same order */
-    PARE_WEIGHT_ACTIVATION, /* |w| * root mean square of the input it multiplies; needs data */
-    PARE_WEIGHT_TAYLOR,     /* |w dloss/dw|, the mean over the samples; needs data */
-    PARE_WEIGHT_RANDOM
-} pare_weight_score;
+/* Those of scores.inc:
+   L1          sum of |w| over the component's weights; of single weights |w|
+   L2          root of the sum of w^2; of single weights the same order as L1
+   TAYLOR      mean |sum of w * dloss/dw|: what removal changes the loss by
+   BN          sum of |scale| of BatchNormalization; channels only
+   FPGM        sum of distances to the filters of the same part of the group; channels only
+   ACTIVATION  what removal changes the readers' results by; of single weights |w| times the root
+               mean square of the input it multiplies
+   RANDOM      by the seed
+   BEST is ACTIVATION of channels with data, L2 without; of single weights second order with data. */
+typedef enum pare_score {
+    PARE_SCORE_BEST,
+#define PARE_SCORE(id, name, needs, weights, channels) PARE_SCORE_##id,
+#include "prune/scores.inc"
+#undef PARE_SCORE
+    PARE_SCORE_COUNT
+} pare_score;
+
+typedef enum pare_score_needs {
+    PARE_SCORE_NEEDS_WEIGHTS,
+    PARE_SCORE_NEEDS_DATA,     /* samples that are run */
+    PARE_SCORE_NEEDS_GRADIENTS /* samples and a classifier's loss */
+} pare_score_needs;
+
+/* What scores are measured on. */
+typedef struct pare_score_data {
+    pare_data *data;
+    const int64_t *samples;
+    int64_t sample_count;
+    int threads;
+    pare_device *device;
+    bool refits;                                             /* what stays will be refitted */
+    void (*progress)(void *user, int64_t done, int64_t all); /* groups; or NULL */
+    void *progress_user;
+} pare_score_data;
+
+typedef struct pare_score_request {
+    const pare_groups *groups;
+    const pare_removal *removal; /* ACTIVATION: gone already, without a score; or NULL */
+    const pare_score_data *data; /* or NULL */
+    uint64_t seed;               /* of RANDOM */
+} pare_score_request;
+
+/* One row of scores.inc. */
+typedef struct pare_score_row {
+    const char *name;
+    pare_score_needs needs;
+    /* Scores of single weights (private to prune/); NULL: this score ranks channels alone. */
+    pare_status (*weights)(struct pare_singles *all, pare_single_score *score, const void **user);
+    pare_status (*channels)(pare_ctx *ctx, double *score, const pare_score_request *request);
+} pare_score_row;
+
+extern const pare_score_row pare_scores[PARE_SCORE_COUNT];
+/* "|l1|l2|...": the names, without BEST. */
+extern const char pare_score_names[];
+/* The row of a name, or NULL. */
+const pare_score_row *pare_score_find(const char *name);
+/* What BEST means for channels; another score is itself. */
+pare_score pare_score_of_channels(pare_score score, bool has_data);
+
+/* score: (component_count of the groups), the least go first. PARE_USAGE: a score that needs data
+   without them; PARE_INPUT: weights that are not finite, a group that the score does not fit. */
+PARE_NODISCARD pare_status pare_score_channels(pare_ctx *ctx, double *score, pare_score kind,
+                                               const pare_score_request *request);
+
+/* --- single weights --- */
 
 /* What became of one weight. */
 typedef struct pare_single_layer {
@@ -223,7 +286,7 @@ typedef struct pare_single_facts {
 typedef struct pare_single_options {
     double sparsity; /* part of the weights of Conv, ConvTranspose, Gemm, MatMul that become 0 */
     int n, m;        /* m > 0: N:M in place of that: of M input channels side by side N stay */
-    pare_weight_score score;
+    pare_score score; /* BEST: second order where data are given, else by magnitude */
     bool fixed_order;                                /* N:M: channels stay in their order */
     bool per_layer;                                  /* the sparsity in each layer; else over all */
     bool (*keep)(void *user, const pare_node *node); /* nodes whose weights stay; or NULL */

@@ -122,7 +122,7 @@ pare_status pare_refit_run(pare_ctx *ctx, const pare_removal *removal, const par
                            const pare_score_data *data, pare_single_facts *facts)
 {
     pare_arena arena;
-    pare_single_options options = {.score = PARE_WEIGHT_L2,
+    pare_single_options options = {.score = PARE_SCORE_L2,
                                    .data = data->data,
                                    .samples = data->samples,
                                    .sample_count = data->sample_count,

@@ -154,26 +154,68 @@ static pare_status check_finite(pare_ctx *ctx, const double *score, const pare_g
     return PARE_OK;
 }
 
-pare_status pare_score_from_weights(pare_ctx *ctx, double *score, const pare_groups *groups,
-                                    pare_score kind, uint64_t seed)
+/* Scores of weights alone: finite, and of mean 1 in each group. */
+static pare_status finish(pare_ctx *ctx, double *score, const pare_groups *groups)
 {
-    memset(score, 0, (size_t)groups->component_count * sizeof *score);
-    switch (kind) {
-    case PARE_SCORE_L1: PARE_TRY(add_slots(ctx, score, groups, is_weight, false)); break;
-    case PARE_SCORE_BN:
-        PARE_TRY(need_scales(ctx, groups));
-        PARE_TRY(add_slots(ctx, score, groups, is_scale, false));
-        break;
-    case PARE_SCORE_FPGM: PARE_TRY(pare_score_distances(ctx, score, groups)); break;
-    case PARE_SCORE_RANDOM:
-        for (int c = 0; c < groups->component_count; c++) score[c] = random_at(seed, (uint64_t)c);
-        break;
-    default:
-        PARE_TRY(add_slots(ctx, score, groups, is_weight, true));
-        for (int c = 0; c < groups->component_count; c++) score[c] = sqrt(score[c]);
-        break;
-    }
     PARE_TRY(check_finite(ctx, score, groups));
     pare_score_normalise(score, groups);
     return PARE_OK;
+}
+
+static void clear(double *score, const pare_groups *groups)
+{
+    memset(score, 0, (size_t)groups->component_count * sizeof *score);
+}
+
+pare_status pare_channel_score_l1(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(add_slots(ctx, score, r->groups, is_weight, false));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_l2(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(add_slots(ctx, score, r->groups, is_weight, true));
+    for (int c = 0; c < r->groups->component_count; c++) score[c] = sqrt(score[c]);
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_bn(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(need_scales(ctx, r->groups));
+    PARE_TRY(add_slots(ctx, score, r->groups, is_scale, false));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_fpgm(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    clear(score, r->groups);
+    PARE_TRY(pare_score_distances(ctx, score, r->groups));
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_random(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    for (int c = 0; c < r->groups->component_count; c++)
+        score[c] = random_at(r->seed, (uint64_t)c);
+    return finish(ctx, score, r->groups);
+}
+
+pare_status pare_channel_score_taylor(pare_ctx *ctx, double *score, const pare_score_request *r)
+{
+    const pare_score_data *d = r->data;
+    const pare_gradients_options options = {.samples = d->samples,
+                                            .sample_count = d->sample_count,
+                                            .threads = d->threads,
+                                            .device = d->device};
+    return pare_score_from_gradients(ctx, score, r->groups, d->data, &options);
+}
+
+pare_status pare_channel_score_activation(pare_ctx *ctx, double *score,
+                                          const pare_score_request *r)
+{
+    return pare_score_from_data(ctx, score, r->groups, r->removal, r->data);
 }

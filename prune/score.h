@@ -10,29 +10,13 @@
 extern "C" {
 #endif
 
-typedef enum pare_score {
-    PARE_SCORE_L1,         /* sum of |w| over the component's weights */
-    PARE_SCORE_L2,         /* root of the sum of w^2 */
-    PARE_SCORE_TAYLOR,     /* mean |sum of w * dloss/dw|: what removal changes the loss by */
-    PARE_SCORE_BN,         /* sum of |scale| of BatchNormalization */
-    PARE_SCORE_FPGM,       /* sum of distances to the filters of the same part of the group */
-    PARE_SCORE_ACTIVATION, /* what removal changes the readers' results by */
-    PARE_SCORE_RANDOM
-} pare_score;
-
 /* Weights are the group's constants of rank 2 and more, those that make its units and those that
    read them. L1, L2, BN, FPGM and RANDOM are divided by their mean over the group, so that groups
    of wide and narrow layers compare; TAYLOR and ACTIVATION are in units of the loss or of the
    output and stay as they are.
 
    BN: PARE_INPUT naming the first group without BatchNormalization. FPGM (He et al. 2019, "Filter
-   Pruning via Geometric Median", arXiv 1811.00250): of the weight that makes the group.
-   score: (component_count). TAYLOR and ACTIVATION need data: pare_score_from_gradients,
-   pare_score_from_data. */
-PARE_NODISCARD pare_status pare_score_from_weights(pare_ctx *ctx, double *score,
-                                                   const pare_groups *groups, pare_score kind,
-                                                   uint64_t seed);
-
+   Pruning via Geometric Median", arXiv 1811.00250): of the weight that makes the group. */
 /* TAYLOR, to first order, of the weights that read a component; options->by is not read. The result
    depends on model and samples alone. Failures are pare_gradients_new's: PARE_INPUT where the
    output is no classifier's. */
@@ -46,18 +30,6 @@ PARE_NODISCARD pare_status pare_score_weights_from_gradients(pare_ctx *ctx, doub
                                                              const pare_model *model,
                                                              pare_data *data,
                                                              const pare_gradients_options *options);
-
-/* What scores are measured on. */
-typedef struct pare_score_data {
-    pare_data *data;
-    const int64_t *samples;
-    int64_t sample_count;
-    int threads;
-    pare_device *device;
-    bool refits;                                             /* what stays will be refitted */
-    void (*progress)(void *user, int64_t done, int64_t all); /* groups; or NULL */
-    void *progress_user;
-} pare_score_data;
 
 /* Bytes that are touched beyond what is resident before, at most: scores: by
    pare_score_from_data; channels: layers are refitted to a removal, else to single weights. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single weights: which part of them becomes 0, by which score, and whether the others are
    refitted. The model keeps its form; only weights and, refitted, biases change. */
-#include "prune/score.h"
+#include "prune/score_inner.h"
 #include "prune/single.h"
 #include "runtime/passes/passes.h"
 
@@ -75,13 +75,36 @@ static pare_status weigh(void *user, int layer, const pare_observer *observer)
     return PARE_OK;
 }
 
+pare_status pare_weight_score_magnitude(pare_singles *all, pare_single_score *score,
+                                        const void **list)
+{
+    (void)all;
+    (void)list;
+    *score = magnitude;
+    return PARE_OK;
+}
+
+pare_status pare_weight_score_random(pare_singles *all, pare_single_score *score, const void **list)
+{
+    uint64_t *seed = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *seed);
+    if (!seed) return PARE_MEMORY;
+    for (int i = 0; i < all->count; i++) {
+        seed[i] = all->options->seed + ((uint64_t)i << 40);
+        list[i] = &seed[i];
+    }
+    *score = lot;
+    return PARE_OK;
+}
+
 /* The loss's change to first order (score.h). */
-static pare_status weigh_by_loss(pare_singles *all, const void **list)
+pare_status pare_weight_score_taylor(pare_singles *all, pare_single_score *score_fn,
+                                     const void **list)
 {
     const pare_single_options *o = all->options;
     const char **names = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *names);
     double **score = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *score);
     int count = 0;
+    *score_fn = listed_f64;
     if (!names || !score) return PARE_MEMORY;
     for (int i = 0; i < all->count; i++) {
         if (all->item[i].dense) continue;
@@ -100,27 +123,9 @@ static pare_status weigh_by_loss(pare_singles *all, const void **list)
     return PARE_OK;
 }
 
-/* The score function of the options; *user, one a layer, is in the arena. */
-static pare_status choose_score(pare_singles *all, pare_single_score *score, const void ***user)
+pare_status pare_weight_score_activation(pare_singles *all, pare_single_score *score,
+                                         const void **list)
 {
-    const void **list = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *list);
-    if (!list) return PARE_MEMORY;
-    *user = list;
-    *score = magnitude;
-    if (all->options->score == PARE_WEIGHT_RANDOM) {
-        *score = lot;
-        uint64_t *seed = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *seed);
-        if (!seed) return PARE_MEMORY;
-        for (int i = 0; i < all->count; i++) {
-            seed[i] = all->options->seed + ((uint64_t)i << 40);
-            list[i] = &seed[i];
-        }
-    }
-    if (all->options->score == PARE_WEIGHT_TAYLOR) {
-        *score = listed_f64;
-        return weigh_by_loss(all, list);
-    }
-    if (all->options->score != PARE_WEIGHT_ACTIVATION) return PARE_OK;
     activity a = {all, list};
     for (int i = 0; i < all->count; i++)
         if (!all->item[i].dense && !pare_single_is_fitted(&all->item[i]))
@@ -132,13 +137,25 @@ static pare_status choose_score(pare_singles *all, pare_single_score *score, con
     return pare_singles_moments(all, weigh, &a);
 }
 
+/* The score function of the options; *user, one a layer, is in the arena. */
+static pare_status choose_score(pare_singles *all, pare_single_score *score, const void ***user)
+{
+    const pare_score kind = all->options->score;
+    const pare_score_row *row = &pare_scores[kind == PARE_SCORE_BEST ? PARE_SCORE_L1 : kind];
+    if (!row->weights)
+        return PARE_FAIL(all->ctx, USAGE, "%s: score %s ranks channels, expected one of weights",
+                         all->model->path, row->name);
+    *user = pare_arena_alloc(all->arena, (size_t)all->count, sizeof **user);
+    return *user ? row->weights(all, score, *user) : PARE_MEMORY;
+}
+
 /* --- masks --- */
 
 static pare_status masks_by_score(pare_singles *all, const int64_t *want, int64_t zeros)
 {
     const pare_single_options *o = all->options;
     pare_single_score score;
-    const void **user;
+    const void **user = NULL;
     PARE_TRY(choose_score(all, &score, &user));
     for (int i = 0; o->m && i < all->count; i++)
         if (!all->item[i].dense) pare_single_least_of_m(&all->item[i], o->n, o->m, score, user[i]);
@@ -224,7 +241,7 @@ static pare_status prune(pare_singles *all)
     want = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *want);
     if (!want) return PARE_MEMORY;
     PARE_TRY(share(all, want, &zeros));
-    bool refit = o->data && o->refit, best = refit && o->score == PARE_WEIGHT_BEST;
+    bool refit = o->data && o->refit, best = refit && o->score == PARE_SCORE_BEST;
     if (!best) PARE_TRY(masks_by_score(all, want, zeros));
     if (best && !o->m && !o->per_layer) PARE_TRY(pare_singles_budget(all, zeros, want));
     if (refit)

@@ -54,9 +54,6 @@ PARE_NODISCARD pare_status pare_single_put_zeros(pare_singles *all, pare_single 
 
 /* --- single_select.c: masks by score --- */
 
-/* Scores of a layer's weights, at least 0: the least go first. */
-typedef float (*pare_single_score)(const pare_single *s, int64_t i, const void *user);
-
 /* The `want` weights of least score of these layers get their zero; ties go by place. user: one
    pointer a layer, or NULL. */
 PARE_NODISCARD pare_status pare_singles_least(pare_singles *all, int first, int count, int64_t want,

@@ -150,7 +150,7 @@ static pare_status fit(walk *w, int i, int64_t want)
     pare_single *s = &all->item[i];
     const pare_single_end *end = &w->end[i];
     pare_layer_fit f = {.all = all, .layer = s, .centred = end->bias_node, .want = want};
-    f.masked = all->options->score != PARE_WEIGHT_BEST;
+    f.masked = all->options->score != PARE_SCORE_BEST;
     f.weights = pare_alloc(all->ctx, (size_t)s->count, sizeof *f.weights);
     f.bias = end->bias_node ? pare_alloc(all->ctx, (size_t)(s->columns.groups * s->columns.outputs),
                                          sizeof *f.bias)
@@ -194,7 +194,7 @@ static pare_status unfitted(walk *w, int i, int64_t want)
     pare_singles *all = w->all;
     pare_single *s = &all->item[i];
     if (s->dense) return PARE_OK;
-    if (all->options->score == PARE_WEIGHT_BEST) {
+    if (all->options->score == PARE_SCORE_BEST) {
         if (all->options->m)
             pare_single_least_of_m(s, all->options->n, all->options->m, magnitude, NULL);
         else

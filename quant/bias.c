@@ -59,7 +59,7 @@ pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *jo
     layout l;
     *out = NULL;
     *count = 0;
-    if (s->options->keep_bias || !stats || !pare_channels_known(stats->channels) ||
+    if (!s->options->bias_correction || !stats || !pare_channels_known(stats->channels) ||
         !lay_out(job, w, stats->channels->count, &l) || (scales != 1 && scales != l.outputs))
         return PARE_OK;
     double *shift = pare_arena_alloc(s->arena, (size_t)l.outputs, sizeof *shift);

@@ -128,7 +128,7 @@ static pare_status equalize(pare_quant_scheme *s, int at)
 
 pare_status pare_quant_equalize(pare_quant_scheme *s)
 {
-    if (s->options->rule.method != PARE_METHOD_AUTO || s->options->keep_channels) return PARE_OK;
+    if (s->options->rule.method != PARE_METHOD_AUTO || !s->options->equalize) return PARE_OK;
     for (int i = 0; i < s->point_count; i++) PARE_TRY(equalize(s, i));
     return PARE_OK;
 }

@@ -2,9 +2,7 @@
 /* INT8: placement, scales, writing; and the entry to every precision. */
 #include "quant/parts.h"
 #include "runtime/base/hash.h"
-#include "runtime/passes/passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Hash of what was taken from the ranges: name, scale and zero point of every point, and the
@@ -45,16 +43,8 @@ static pare_status to_int8(pare_quant_scheme *s)
 pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
                           const pare_quant_options *options, pare_quant_facts *facts)
 {
-    pare_quant_facts none;
+    pare_quant_facts none = {0};
     if (!facts) facts = &none;
-    *facts = (pare_quant_facts){0};
-    facts->opset_before = facts->opset_after = pare_model_opset(model, "");
-    for (int i = 0; i < model->meta.count; i++) /* what preparing noted: "11 to 13" */
-        if (!strcmp(model->meta.item[i].key, "pare.opset_lifted"))
-            facts->opset_before = strtoll(model->meta.item[i].value, NULL, 10);
-    PARE_TRY(pare_graph_sort(model->graph));
-    PARE_TRY(pare_pass_infer(model, &(pare_infer_options){.lenient = true}));
-    PARE_TRY(pare_quant_refuse(model));
     if (options->precision != PARE_PRECISION_INT8)
         return pare_quant_to_half(ctx, model, ranges, options, facts);
     pare_arena arena;

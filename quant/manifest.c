@@ -7,11 +7,9 @@
 
 static const char *method_text(const pare_range_rule *rule, char *text, size_t size)
 {
-    static const char *const names[] = {"minmax", "percentile", "entropy", "mse", "auto"};
+    const int n = snprintf(text, size, "%s", pare_method_name(rule->method));
     if (rule->method == PARE_METHOD_PERCENTILE)
-        snprintf(text, size, "percentile:%.10g", rule->percentile);
-    else
-        snprintf(text, size, "%s", names[rule->method]);
+        snprintf(text + n, size - (size_t)n, ":%.10g", rule->percentile);
     return text;
 }
 
@@ -33,8 +31,8 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
-            method_text(&o->rule, method, sizeof method), o->keep_bias ? " bias-correction=no" : "",
-            o->keep_channels ? " equalization=no" : "");
+            method_text(&o->rule, method, sizeof method), o->bias_correction ? "" : " bias-correction=no",
+            o->equalize ? "" : " equalization=no");
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",

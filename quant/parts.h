@@ -90,10 +90,6 @@ pare_value *pare_quant_chain_end(const pare_node *node);
 /* The weighted node whose output, or bias addition's output, this is; else NULL. */
 pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
 
-/* prepare.c: PARE_INPUT for a model that is no float model any more: integer operators, or
-   operators that compute in f16 or bf16, in the main graph or a body. */
-PARE_NODISCARD pare_status pare_quant_refuse(pare_model *model);
-
 /* scales.c: a range per point; whether one scale may serve two; scales and zero points per group.
  */
 PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);

@@ -6,7 +6,6 @@
 #include "runtime/passes/passes.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), Cast to
    bf16 (13), bf16 in every operator (22). */
@@ -26,17 +25,6 @@ static int64_t ir_of_opset(int64_t opset)
     return 6;
 }
 
-/* Operators of models that are quantized already (integer arithmetic, or the pairs around it). */
-static bool is_integer_op(const pare_node *node)
-{
-    static const char *const name[] = {
-        "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
-        "QLinearMatMul",  "ConvInteger",      "MatMulInteger"};
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-        if (pare_node_is(node, name[i])) return true;
-    return false;
-}
-
 /* An operator that computes in f16 or bf16; conversions do not. */
 static const pare_value *short_input(const pare_node *node)
 {
@@ -54,7 +42,7 @@ static pare_status refuse_graph(pare_graph *graph, void *user)
     (void)user;
     for (int n = 0; n < graph->node_count; n++) {
         const pare_node *node = graph->node[n];
-        if (is_integer_op(node))
+        if (pare_quant_kind_of(node) == PARE_QUANT_INTEGER)
             return PARE_FAIL_NODE(node, INPUT,
                                   "the model is quantized already, expected a float model; start "
                                   "from the f32 model it was made from");
@@ -69,22 +57,19 @@ static pare_status refuse_graph(pare_graph *graph, void *user)
     return PARE_OK;
 }
 
-pare_status pare_quant_refuse(pare_model *model)
-{
-    return pare_graph_each(model->graph, refuse_graph, NULL);
-}
-
+/* The opset of the file that the model came from, for the written file's reader. */
 static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
 {
-    char text[80];
     PARE_TRY(pare_onnx_manifest(ctx, model, NULL, NULL));
-    int64_t after = pare_model_opset(model, "");
+    const int64_t after = pare_model_opset(model, "");
     if (before == after) return PARE_OK;
-    snprintf(text, sizeof text, "%" PRId64 " to %" PRId64, before, after);
-    return pare_model_set_meta(model, "pare.opset_lifted", text);
+    const char *text =
+        pare_arena_printf(&model->arena, "%" PRId64 " to %" PRId64, before, after);
+    return text ? pare_model_set_meta(model, "pare.opset_lifted", text) : PARE_MEMORY;
 }
 
-pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quant_options *options)
+pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quant_options *options,
+                               pare_quant_facts *facts)
 {
     int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
     PARE_TRY(pare_graph_sort(model->graph));
@@ -92,10 +77,13 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
     PARE_TRY(pare_pass_infer(model, &infer));
-    PARE_TRY(pare_quant_refuse(model));
+    PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     pare_graph_sweep(model->graph);
     int64_t ir = ir_of_opset(pare_model_opset(model, ""));
     if (model->ir_version < ir) model->ir_version = ir;
+    if (facts)
+        *facts = (pare_quant_facts){.opset_before = before,
+                                    .opset_after = pare_model_opset(model, "")};
     return note_source(ctx, model, before);
 }

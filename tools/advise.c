@@ -125,7 +125,7 @@ static pare_status time_f16(pare_tool *tool, pare_model *half, const pare_input_
                                  .tune = true,
                                  .timed = note_time,
                                  .timed_user = &t};
-    PARE_TRY(pare_quant_prepare(tool->ctx, half, &f16));
+    PARE_TRY(pare_quant_prepare(tool->ctx, half, &f16, &facts));
     PARE_TRY(pare_quantize(tool->ctx, half, NULL, &f16, &facts));
     PARE_TRY(timing_init(&t, tool, half->graph, out));
     PARE_TRY(pare_plan_new(tool->ctx, &plan, half, shapes, count, &options));
@@ -199,7 +199,7 @@ pare_status pare_advise(pare_tool *tool, const pare_model *model, const pare_sin
 {
     const pare_single_options magnitude = {.n = how->n,
                                            .m = how->m,
-                                           .score = PARE_WEIGHT_L1,
+                                           .score = PARE_SCORE_L1,
                                            .fixed_order = true,
                                            .threads = how->threads,
                                            .keep = how->keep,

@@ -84,7 +84,7 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
         pare_need_option(tool, o->source.data, "--data F.h5", "calibration never invents data"));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
-    if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant);
+    if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant, NULL);
     const pare_calibrate_how how = {.model_hash = hash, .trace = o->trace, .cache = o->cache};
     if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, &o->source, &how);
     if (st == PARE_OK) {

@@ -21,6 +21,7 @@ static const pare_option table[] = {
 static const char *quant_text(pare_quant_kind kind)
 {
     switch (kind) {
+    case PARE_QUANT_INTEGER:
     case PARE_QUANT_NONE: return "stays float";
     case PARE_QUANT_WEIGHTED: return "int8, weights per channel";
     case PARE_QUANT_OWN:

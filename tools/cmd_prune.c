@@ -27,7 +27,7 @@ static const pare_option table[] = {
      "remove channels until this part of the time of a run is left, or this time"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(pare_prune_options, cache), 0, 0,
      "with --latency: keep times per shape and kernel timings here, for all models"},
-    {"score", 0, PARE_OPTION_CHOICE, "l1|l2|taylor|bn|fpgm|activation|random",
+    {"score", 0, PARE_OPTION_CHOICE, pare_score_names + 1,
      offsetof(pare_prune_options, score), 0, 0,
      "what says how much a channel or weight matters (l2; with --data activation of channels, "
      "second order of weights)"},
@@ -108,9 +108,9 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
 {
     if (o->source.data) return PARE_OK;
     PARE_TRY(pare_refuse_options(tool, "without --data", pare_source_names));
-    if (o->score != PARE_SCORE_ACTIVATION && o->score != PARE_SCORE_TAYLOR) return PARE_OK;
-    return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5",
-                     o->score == PARE_SCORE_TAYLOR ? "taylor" : "activation");
+    const pare_score_row *row = &pare_scores[pare_prune_score(o)];
+    if (row->needs == PARE_SCORE_NEEDS_WEIGHTS) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5", row->name);
 }
 
 /* Options of a training that is not asked for. */
@@ -171,7 +171,7 @@ static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
     if (o->latency) PARE_TRY(pare_prune_parse_latency(tool->ctx, o->latency, &fraction, &seconds));
     if (o->latency && seconds > 0)
         PARE_TRY(pare_refuse_options(tool, "with --latency in seconds", of_size));
-    if (o->score != PARE_SCORE_RANDOM && !(o->distill_epochs > 0))
+    if (pare_prune_score(o) != PARE_SCORE_RANDOM && !(o->distill_epochs > 0))
         PARE_TRY(pare_refuse_options(tool, "without --score random", of_random));
     return check_data(tool, o);
 }

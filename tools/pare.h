@@ -2,8 +2,8 @@
 /* All of libpare for a C program: cc $(pkg-config --cflags pare) app.c $(pkg-config --static --libs
    pare). The order is that of the work: files and data in, a graph, a run, ranges, a quantized
    or pruned graph, a trained one. */
-#ifndef PARE_TOOLS_PARE_H
-#define PARE_TOOLS_PARE_H
+#ifndef PARE_PARE_H
+#define PARE_PARE_H
 
 #include "runtime/base/arena.h"
 #include "runtime/base/ctx.h"
@@ -28,11 +28,16 @@
 #include "runtime/eval/eval.h"
 #include "runtime/exec/batch.h"
 #include "runtime/exec/exec.h"
+#include "runtime/exec/step_times.h"
 #include "runtime/passes/passes.h"
 
 #include "calib/calib.h"
 #include "distill/distill.h"
+#include "prune/latency.h"
 #include "prune/prune.h"
+#include "prune/refit.h"
+#include "prune/score.h"
+#include "prune/target.h"
 #include "quant/quant.h"
 
 #endif

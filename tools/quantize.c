@@ -18,8 +18,8 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
     out->skip_count = o->skip.count;
     out->only = o->only.item;
     out->only_count = o->only.count;
-    out->keep_bias = o->keep_bias;
-    out->keep_channels = o->keep_channels;
+    out->bias_correction = !o->no_bias_correction;
+    out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
     return PARE_OK;
@@ -75,7 +75,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
 {
     const bool fp16 = options->precision == PARE_PRECISION_FP16;
     if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
-    PARE_TRY(pare_quant_prepare(tool->ctx, model, options));
+    PARE_TRY(pare_quant_prepare(tool->ctx, model, options, facts));
     if (from->source->data && options->precision != PARE_PRECISION_BF16)
         PARE_TRY(measure(tool, ranges, model, fp16, from));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));

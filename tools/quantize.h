@@ -17,7 +17,7 @@ typedef struct pare_int8_options {
     int activations, target, weights; /* places in the words of their rows; target -1: by
                                          activations */
     pare_list skip, only;
-    bool keep_bias, keep_channels;
+    bool no_bias_correction, no_equalization;
 } pare_int8_options;
 
 #define PARE_INT8_DEFAULTS                                                                         \
@@ -64,7 +64,7 @@ typedef struct pare_int8_options {
          0,                                                                                        \
          PARE_OPTION_FLAG,                                                                         \
          NULL,                                                                                     \
-         offsetof(type, field.keep_bias),                                                          \
+         offsetof(type, field.no_bias_correction),                                                 \
          0,                                                                                        \
          0,                                                                                        \
          where "leave biases as they are: do not take out what rounded weights shift outputs by "  \
@@ -73,7 +73,7 @@ typedef struct pare_int8_options {
          0,                                                                                        \
          PARE_OPTION_FLAG,                                                                         \
          NULL,                                                                                     \
-         offsetof(type, field.keep_channels),                                                      \
+         offsetof(type, field.no_equalization),                                                    \
          0,                                                                                        \
          0,                                                                                        \
          where "leave the channels before depthwise convolutions as they are (int8 with --method " \

@@ -63,12 +63,6 @@ typedef struct tensor {
     double sqnr_db;
 } tensor;
 
-static const char *method_name(pare_method method)
-{
-    static const char *const names[] = {"minmax", "percentile", "entropy", "mse", "auto"};
-    return names[method];
-}
-
 static json_t *real_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -78,7 +72,7 @@ static json_t *range_json(const tensor *t)
 {
     return json_pack("{s:s, s:f, s:f, s:s, s:o}", "name", t->stats->name, "low",
                      (double)t->range.low, "high", (double)t->range.high, "method",
-                     method_name(t->range.chosen), "sqnr_db", real_or_null(t->sqnr_db));
+                     pare_method_name(t->range.chosen), "sqnr_db", real_or_null(t->sqnr_db));
 }
 
 static json_t *histogram_json(const tensor *t, bool symmetric)

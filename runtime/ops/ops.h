@@ -49,7 +49,8 @@ typedef enum pare_quant_kind {
                        */
     PARE_QUANT_SUM,   /* as OWN; adds two tensors: a bias, or a residual */
     PARE_QUANT_PRODUCT, /* as OWN; multiplies two tensors */
-    PARE_QUANT_MEAN     /* as OWN; averages one tensor (AveragePool) */
+    PARE_QUANT_MEAN,    /* as OWN; averages one tensor (AveragePool) */
+    PARE_QUANT_INTEGER  /* integer arithmetic or a Q/DQ node: the model is quantized already */
 } pare_quant_kind;
 
 /* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */

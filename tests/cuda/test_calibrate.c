@@ -61,7 +61,7 @@ static pare_status calibrate(pare_ranges **out, const run *o)
     for (int i = 0; i < o->samples; i++) samples[i] = o->turned ? o->samples - 1 - i : i;
     snprintf(path, sizeof path, "datasets/zoo/%s.onnx", o->net);
     if (pare_onnx_read(&ctx, &m, path) != PARE_OK) fail_msg("%s", ctx.message);
-    if (pare_quant_prepare(&ctx, m, &quant) != PARE_OK) fail_msg("%s", ctx.message);
+    if (pare_quant_prepare(&ctx, m, &quant, NULL) != PARE_OK) fail_msg("%s", ctx.message);
     if (pare_data_open(&ctx, &d, files.data, &in, 1) != PARE_OK) fail_msg("%s", ctx.message);
     pare_calib_options options = {.samples = samples,
                                   .sample_count = o->samples,

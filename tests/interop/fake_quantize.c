@@ -27,7 +27,7 @@ static pare_status open_all(job *j, const char *file, const char *f32)
     PARE_TRY(pare_model_clone(&j->ctx, &j->graph, j->file));
     if (strcmp(f32, "-")) {
         PARE_TRY(pare_onnx_read(&j->ctx, &j->f32, f32));
-        PARE_TRY(pare_quant_prepare(&j->ctx, j->f32, &options));
+        PARE_TRY(pare_quant_prepare(&j->ctx, j->f32, &options, NULL));
     }
     return pare_pass_fake_quantize(j->graph, &j->fakes, j->f32);
 }

@@ -12,6 +12,13 @@
 #include <string.h>
 #include <cmocka.h>
 
+static pare_status from_weights(pare_ctx *ctx, double *score, const pare_groups *groups,
+                                pare_score kind, uint64_t seed)
+{
+    const pare_score_request request = {.groups = groups, .seed = seed};
+    return pare_score_channels(ctx, score, kind, &request);
+}
+
 /* 1 -> 3 channels, BatchNormalization, Relu, 3 -> 1, on 2 x 2 pixels. */
 typedef struct net {
     graph_case g;
@@ -55,7 +62,7 @@ static void expect_scores(pare_score kind, const double *want)
     net n;
     double score[3];
     open_net(&n, true);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, score, n.groups, kind, 0), PARE_OK);
+    assert_int_equal(from_weights(&n.g.ctx, score, n.groups, kind, 0), PARE_OK);
     for (int i = 0; i < 3; i++)
         if (!(fabs(score[i] - want[i]) <= 1e-6))
             fail_msg("score %d of channel %d is %g, expected %g", (int)kind, i, score[i], want[i]);
@@ -95,9 +102,9 @@ static void random_by_seed(void **state)
     net n;
     double a[3], b[3], c[3];
     open_net(&n, true);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, a, n.groups, PARE_SCORE_RANDOM, 1), PARE_OK);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, b, n.groups, PARE_SCORE_RANDOM, 1), PARE_OK);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, c, n.groups, PARE_SCORE_RANDOM, 2), PARE_OK);
+    assert_int_equal(from_weights(&n.g.ctx, a, n.groups, PARE_SCORE_RANDOM, 1), PARE_OK);
+    assert_int_equal(from_weights(&n.g.ctx, b, n.groups, PARE_SCORE_RANDOM, 1), PARE_OK);
+    assert_int_equal(from_weights(&n.g.ctx, c, n.groups, PARE_SCORE_RANDOM, 2), PARE_OK);
     assert_memory_equal(a, b, sizeof a);
     assert_memory_not_equal(a, c, sizeof a);
     close_net(&n);
@@ -109,7 +116,7 @@ static void bn_without(void **state)
     net n;
     double score[3];
     open_net(&n, false);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_BN, 0),
+    assert_int_equal(from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_BN, 0),
                      PARE_INPUT);
     assert_non_null(strstr(n.g.ctx.message, "has no BatchNormalization"));
     close_net(&n);
@@ -123,7 +130,7 @@ static void expect_reached(const pare_prune_target *want, double reached, const 
     pare_prune_target target = *want;
     target.cost = pare_target_macs;
     open_net(&n, true);
-    assert_int_equal(pare_score_from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_L1, 0), PARE_OK);
+    assert_int_equal(from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_L1, 0), PARE_OK);
     assert_int_equal(pare_target_reach(&n.g.ctx, n.removal, score, &target, &got), PARE_OK);
     assert_true(got == reached);
     assert_memory_equal(n.removal->removed, removed, 3 * sizeof *removed);
@@ -174,7 +181,7 @@ static void even_parts(void **state)
     assert_int_equal(pare_groups_new(&g.ctx, &groups, g.model, NULL), PARE_OK);
     assert_int_equal(pare_removal_new(&g.ctx, &removal, groups), PARE_OK);
     assert_int_equal(groups->component_count, 8);
-    assert_int_equal(pare_score_from_weights(&g.ctx, score, groups, PARE_SCORE_L1, 0), PARE_OK);
+    assert_int_equal(from_weights(&g.ctx, score, groups, PARE_SCORE_L1, 0), PARE_OK);
     pare_prune_target target = {.cost = pare_target_macs, .goal = 6, .round = 1};
     assert_int_equal(pare_target_reach(&g.ctx, removal, score, &target, &reached), PARE_OK);
     assert_true(reached == 6); /* 2 + 2 + 2 of 4 + 8 + 4 */

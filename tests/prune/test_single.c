@@ -74,7 +74,7 @@ static void ties_go_first_come(void **state)
     graph_floats(&g, "a", 2, (int64_t[]){2, 3}, (float[]){1, -1, 1, 0, 1, -1});
     graph_node(&g, "MatMul", "x a", "y");
     graph_output(&g, "y");
-    prune(&g, &(pare_single_options){.sparsity = 0.5, .score = PARE_WEIGHT_L2}, &facts);
+    prune(&g, &(pare_single_options){.sparsity = 0.5, .score = PARE_SCORE_L2}, &facts);
     check(&g, "a", (float[]){0, 0, 1, 0, 1, -1});
     graph_close(&g);
 }
@@ -141,7 +141,7 @@ static void random_is_repeatable(void **state)
         graph_floats(&g, "w", 2, (int64_t[]){SIDE, SIDE}, w);
         graph_node(&g, "MatMul", "x w", "y");
         graph_output(&g, "y");
-        pare_single_options o = {.sparsity = 0.25, .score = PARE_WEIGHT_RANDOM, .seed = k / 2};
+        pare_single_options o = {.sparsity = 0.25, .score = PARE_SCORE_RANDOM, .seed = k / 2};
         prune(&g, &o, &facts);
         assert_int_equal(facts.zeros, SIDE * SIDE / 4);
         const float *got = graph_value(&g, "w")->data->data;

@@ -34,7 +34,7 @@ static void every_border_has_one_cast(void **state)
     }
     graph_output(&g, from);
     assert_int_equal(pare_pass_infer(g.model, &(pare_infer_options){0}), PARE_OK);
-    pare_quant_facts facts;
+    pare_quant_facts facts = {0};
     const pare_quant_options options = {.precision = PARE_PRECISION_FP16};
     if (pare_quantize(&g.ctx, g.model, NULL, &options, &facts) != PARE_OK)
         fail_msg("%s", g.ctx.message);

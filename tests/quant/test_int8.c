@@ -18,10 +18,14 @@ typedef struct span {
     float low, high;
 } span;
 
-static const pare_quant_options s8 = {.rule = {.method = PARE_METHOD_MINMAX}};
+static const pare_quant_options s8 = {.rule = {.method = PARE_METHOD_MINMAX},
+                                      .bias_correction = true,
+                                      .equalize = true};
 static const pare_quant_options u8 = {.rule = {.method = PARE_METHOD_MINMAX},
                                       .unsigned_activations = true,
-                                      .target = PARE_TARGET_ONNXRUNTIME};
+                                      .target = PARE_TARGET_ONNXRUNTIME,
+                                      .bias_correction = true,
+                                      .equalize = true};
 
 static void quantize(graph_case *g, const span *spans, int count, const pare_quant_options *options)
 {
@@ -308,6 +312,7 @@ static void what_is_no_number_is_refused(void **state)
             graph_floats(&g, "b", 1, (int64_t[]){2}, b);
             graph_node(&g, "Gemm", "x w b", "y");
             graph_output(&g, "y");
+            assert_int_equal(pare_quant_prepare(&g.ctx, g.model, &options, NULL), PARE_OK);
             assert_int_equal(pare_quantize(&g.ctx, g.model, NULL, &options, NULL), PARE_INPUT);
             assert_non_null(strstr(g.ctx.message, bias ? "tensor 'b' holds inf at place 1"
                                                        : "tensor 'w' holds nan at place 3"));

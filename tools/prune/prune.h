@@ -22,7 +22,7 @@ typedef struct pare_prune_options {
     int64_t size;        /* bytes; 0: none */
     const char *latency; /* "0.6", "3.2ms", or NULL */
     const char *cache;   /* folder of times, or NULL */
-    int score, scope;    /* pare_score, or -1; 1: layer */
+    int score, scope;    /* place in pare_score_names, or -1; 1: layer */
     double sparsity;     /* part of the weights that become 0; negative: none */
     const char *nm;      /* "2:4", or NULL */
     const char *sweep;   /* "0.9,0.7", or NULL */
@@ -33,6 +33,12 @@ typedef struct pare_prune_options {
     pare_list keep;
     bool outputs, no_refit, no_permutation, external_data, advise;
 } pare_prune_options;
+
+/* --score; BEST where it is not given. */
+static inline pare_score pare_prune_score(const pare_prune_options *o)
+{
+    return (pare_score)(o->score + 1);
+}
 
 /* Whole channels to a target: prune_structured.c. */
 PARE_NODISCARD pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o);

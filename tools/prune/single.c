@@ -37,13 +37,6 @@ static bool keeps(void *user, const pare_node *node)
 
 static pare_status read_options(job *j)
 {
-    static const pare_weight_score scores[PARE_SCORE_RANDOM + 1] = {
-        [PARE_SCORE_L1] = PARE_WEIGHT_L1,
-        [PARE_SCORE_L2] = PARE_WEIGHT_L2,
-        [PARE_SCORE_ACTIVATION] = PARE_WEIGHT_ACTIVATION,
-        [PARE_SCORE_TAYLOR] = PARE_WEIGHT_TAYLOR,
-        [PARE_SCORE_RANDOM] = PARE_WEIGHT_RANDOM,
-    };
     const pare_prune_options *o = j->o;
     pare_single_options *s = &j->options;
     *s = (pare_single_options){.sparsity = o->sparsity,
@@ -55,14 +48,11 @@ static pare_status read_options(job *j)
                                .keep_user = j};
     if (o->keep.count) s->keep = keeps;
     if (o->nm) PARE_TRY(pare_prune_parse_nm(j->tool->ctx, o->nm, &s->n, &s->m));
-    if (o->score < 0) return PARE_OK;
-    pare_score score = (pare_score)o->score;
-    if (score == PARE_SCORE_BN || score == PARE_SCORE_FPGM)
-        return PARE_FAIL(j->tool->ctx, USAGE,
-                         "prune: this --score ranks channels; single weights are ranked by l1, l2, "
-                         "activation, taylor or random, or with --data by second order");
-    s->score = scores[score];
-    return PARE_OK;
+    s->score = pare_prune_score(o);
+    if (s->score == PARE_SCORE_BEST || pare_scores[s->score].weights) return PARE_OK;
+    return PARE_FAIL(j->tool->ctx, USAGE,
+                     "prune: this --score ranks channels; single weights are ranked by l1, l2, "
+                     "activation, taylor or random, or with --data by second order");
 }
 
 static pare_status read_model(job *j)
@@ -128,7 +118,6 @@ static void note_advice(job *j)
 /* The options that decide, in words. */
 static const char *recipe_of(const job *j)
 {
-    static const char *const names[] = {"best", "l1", "l2", "activation", "taylor", "random"};
     const pare_single_options *s = &j->options;
     const pare_list *keep = &j->o->keep;
     pare_arena *arena = &j->tool->arena;
@@ -136,8 +125,8 @@ static const char *recipe_of(const job *j)
                                                 s->fixed_order ? " permutation=no" : "")
                             : pare_arena_printf(arena, "prune sparsity=%.10g scope=%s", s->sparsity,
                                                 s->per_layer ? "layer" : "global");
-    if (text) text = pare_arena_printf(arena, "%s score=%s", text, names[s->score]);
-    if (text && s->score == PARE_WEIGHT_RANDOM)
+    if (text) text = pare_arena_printf(arena, "%s score=%s", text, pare_scores[s->score].name);
+    if (text && s->score == PARE_SCORE_RANDOM)
         text = pare_arena_printf(arena, "%s seed=%llu", text, (unsigned long long)s->seed);
     if (text && s->data)
         text = pare_arena_printf(arena, "%s samples=%lld refit=%s", text,

@@ -104,7 +104,8 @@ static pare_status score_norms(pare_structured *s, double *score)
     if (st == PARE_OK) st = pare_groups_new(s->tool->ctx, &groups, model, &options);
     if (st == PARE_OK) {
         own = pare_alloc(s->tool->ctx, (size_t)groups->component_count, sizeof *own);
-        st = own ? pare_score_from_weights(s->tool->ctx, own, groups, PARE_SCORE_BN, 0)
+        st = own ? pare_score_channels(s->tool->ctx, own, PARE_SCORE_BN,
+                                       &(pare_score_request){.groups = groups})
                  : PARE_MEMORY;
     }
     for (int c = 0; st == PARE_OK && c < s->groups->component_count; c++) {
@@ -130,28 +131,17 @@ static pare_status score_norms(pare_structured *s, double *score)
 
 pare_score pare_structured_score(const pare_structured *s)
 {
-    if (s->o->score >= 0) return (pare_score)s->o->score;
-    return s->data.data ? PARE_SCORE_ACTIVATION : PARE_SCORE_L2;
+    return pare_score_of_channels(pare_prune_score(s->o), s->data.data != NULL);
 }
 
 static pare_status score_by(pare_structured *s, pare_score kind)
 {
-    pare_ctx *ctx = s->tool->ctx;
-    pare_gradients_options gradients = {.samples = s->data.samples,
-                                        .sample_count = s->data.sample_count,
-                                        .threads = s->data.threads,
-                                        .device = s->data.device};
-    switch (kind) {
-    case PARE_SCORE_ACTIVATION:
-        return pare_score_from_data(ctx, s->score, s->groups, s->removal, &s->data);
-    case PARE_SCORE_TAYLOR:
-        return pare_score_from_gradients(ctx, s->score, s->groups, s->data.data, &gradients);
-    case PARE_SCORE_BN:
-        if (s->refits) return score_norms(s, s->score);
-        return pare_score_from_weights(ctx, s->score, s->groups, kind, 0);
-    default:
-        return pare_score_from_weights(ctx, s->score, s->groups, kind, (uint64_t)s->o->seed);
-    }
+    const pare_score_request request = {.groups = s->groups,
+                                        .removal = s->removal,
+                                        .data = s->data.data ? &s->data : NULL,
+                                        .seed = (uint64_t)s->o->seed};
+    if (kind == PARE_SCORE_BN && s->refits) return score_norms(s, s->score);
+    return pare_score_channels(s->tool->ctx, s->score, kind, &request);
 }
 
 static pare_status find_scores(pare_structured *s)

@@ -10,15 +10,13 @@
 
 const char *pare_structured_recipe(const pare_structured *s)
 {
-    static const char *const scores[] = {"l1",   "l2",         "taylor", "bn",
-                                         "fpgm", "activation", "random"};
     const pare_prune_options *o = s->o;
     pare_arena *arena = &s->tool->arena;
     pare_score score = pare_structured_score(s);
     const char *text = pare_arena_printf(
         arena, "prune %s=%.10g scope=%s score=%s steps=%lld min-channels=%lld round=%lld", s->kind,
         o->size ? s->target.goal : s->target.goal / s->cost_before,
-        o->scope == 1 ? "layer" : "global", scores[score], (long long)o->steps,
+        o->scope == 1 ? "layer" : "global", pare_scores[score].name, (long long)o->steps,
         (long long)o->min_channels, (long long)o->round);
     if (text && score == PARE_SCORE_RANDOM)
         text = pare_arena_printf(arena, "%s seed=%lld", text, (long long)o->seed);

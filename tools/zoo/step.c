@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step: the words of a command line, read with the command's own table, so that what the command
    would refuse is refused before any work. */
+#include "prune/prune.h"
 #include "tools/commands.h"
 #include "tools/zoo/file_inner.h"
 #include "tools/zoo/words.h"
@@ -107,7 +108,11 @@ bool pare_zoo_step_needs_data(const pare_zoo_step *step)
     for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
         if (has(step, of_data[i])) return true;
     if (step->command == &pare_command_quantize) return !says(step, "precision", "fp16");
-    return says(step, "score", "taylor") || says(step, "score", "activation");
+    for (int i = PARE_SCORE_BEST + 1; i < PARE_SCORE_COUNT; i++)
+        if (pare_scores[i].needs != PARE_SCORE_NEEDS_WEIGHTS &&
+            says(step, "score", pare_scores[i].name))
+            return true;
+    return false;
 }
 
 /* Which of the words are options and their values: pare_options_parse took them, so every option

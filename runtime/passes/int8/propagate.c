@@ -74,7 +74,8 @@ static bool absorbs(const pare_value *value)
                 if (node->in[i] && node->in[i]->producer != node && absorbs(node->in[i]))
                     return true;
         } else if (kind != PARE_QUANT_PASS)
-            return kind != PARE_QUANT_NONE && kind != PARE_QUANT_FIXED;
+            return kind != PARE_QUANT_NONE && kind != PARE_QUANT_FIXED &&
+                   kind != PARE_QUANT_INTEGER;
         if (!node->in[0]) return false;
         value = node->in[0];
     }
