@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape rules of Reshape, Flatten, Squeeze, Unsqueeze, Transpose, pare.View and pare.Reorder. */
+/* Reshape, Flatten, Squeeze, Unsqueeze, Transpose, View: shapes and version conversion; gradients
+   of these and of Expand, Tile and the blocks of pixels. */
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
@@ -227,4 +229,76 @@ pare_status pare_infer_view(pare_node *node)
     PARE_TRY(check_count(node, &x->shape, &y));
     pare_infer_out(node, 0, x->dtype, &y);
     return PARE_OK;
+}
+
+/* Reshape, Flatten, Squeeze, Unsqueeze. */
+pare_status pare_grad_reshape(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]);
+    pare_grad_give(g, node->in[0], pare_grad_reshaped(g, dy, &node->in[0]->shape));
+    return g->status;
+}
+
+pare_status pare_grad_transpose(pare_grad *g, const pare_node *node)
+{
+    int count, rank = node->in[0]->shape.rank, back[PARE_MAX_RANK];
+    const int64_t *perm = pare_node_ints(node, "perm", &count);
+    for (int i = 0; i < rank; i++) back[perm ? (int)perm[i] : rank - 1 - i] = i;
+    pare_grad_give(g, node->in[0], pare_grad_permuted(g, pare_grad_of(g, node->out[0]), back));
+    return g->status;
+}
+
+pare_status pare_grad_expand(pare_grad *g, const pare_node *node)
+{
+    pare_grad_give_sum(g, node->in[0], pare_grad_of(g, node->out[0]));
+    return g->status;
+}
+
+/* Copies of an axis lie behind each other: (copies, n) of them are summed, axis by axis. */
+pare_status pare_grad_tile(pare_grad *g, const pare_node *node)
+{
+    const pare_shape *x = &node->in[0]->shape;
+    pare_value *d = pare_grad_of(g, node->out[0]);
+    pare_shape s = node->out[0]->shape;
+    for (int i = 0; i < x->rank; i++) {
+        const bool copies[PARE_MAX_RANK] = {false, true};
+        if (s.dim[i] == x->dim[i]) continue;
+        int64_t before = pare_shape_product(&s, 0, i),
+                after = pare_shape_product(&s, i + 1, s.rank);
+        pare_shape apart = {.rank = 4, .dim = {before, s.dim[i] / x->dim[i], x->dim[i], after}};
+        s.dim[i] = x->dim[i];
+        d = pare_grad_reshaped(g, pare_grad_summed(g, pare_grad_reshaped(g, d, &apart), copies),
+                               &s);
+    }
+    pare_grad_give(g, node->in[0], d);
+    return g->status;
+}
+
+/* The same move with axes swapped: blocks of size b, in the order of DepthToSpace's mode DCR. */
+pare_status pare_grad_depth_to_space(pare_grad *g, const pare_node *node)
+{
+    const pare_shape *x = &node->in[0]->shape;
+    int64_t b = pare_node_int(node, "blocksize", 1);
+    bool crd = !strcmp(pare_node_string(node, "mode", "DCR"), "CRD");
+    pare_node *made =
+        pare_grad_begin(g, "SpaceToDepth", (pare_value *[]){pare_grad_of(g, node->out[0])}, 1, 1);
+    pare_grad_int(g, made, "blocksize", b);
+    pare_value *d = pare_grad_end(g, made); /* channels (b, b, C) */
+    if (crd) {                              /* to (C, b, b) */
+        int64_t c = x->dim[1] / (b * b);
+        pare_shape apart = {.rank = 5, .dim = {x->dim[0], b * b, c, x->dim[2], x->dim[3]}};
+        d = pare_grad_permuted(g, pare_grad_reshaped(g, d, &apart), (int[]){0, 2, 1, 3, 4});
+        d = pare_grad_reshaped(g, d, x);
+    }
+    pare_grad_give(g, node->in[0], d);
+    return g->status;
+}
+
+pare_status pare_grad_space_to_depth(pare_grad *g, const pare_node *node)
+{
+    pare_node *made =
+        pare_grad_begin(g, "DepthToSpace", (pare_value *[]){pare_grad_of(g, node->out[0])}, 1, 1);
+    pare_grad_int(g, made, "blocksize", pare_node_int(node, "blocksize", 1));
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape rules of Concat, Split, Slice, DepthToSpace and SpaceToDepth. */
+/* Concat, Split, Slice, Expand, Tile, DepthToSpace, SpaceToDepth: shapes, version conversion; the
+   gradients of the first three. Slice's rule
+   emits SliceGrad (dY, starts, ends, axes, steps) -> dX, attribute `shape` of X. */
+#include "runtime/ops/constant.h"
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 
 #include <inttypes.h>
@@ -216,3 +220,92 @@ static pare_status infer_blocks(pare_node *node, bool to_space)
 
 pare_status pare_infer_depth_to_space(pare_node *node) { return infer_blocks(node, true); }
 pare_status pare_infer_space_to_depth(pare_node *node) { return infer_blocks(node, false); }
+
+/* Expand 8: broadcast of the input and the shape. */
+pare_status pare_infer_expand(pare_node *node)
+{
+    pare_value *x;
+    pare_shape s;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_shape_input(node, 1, &s));
+    PARE_TRY(pare_infer_broadcast(node, &s, &x->shape));
+    pare_infer_out(node, 0, x->dtype, &s);
+    return PARE_OK;
+}
+
+/* Tile 6: each dim times its repeats. */
+pare_status pare_infer_tile(pare_node *node)
+{
+    pare_value *x;
+    const int64_t *times;
+    int count;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_ints(node, 1, &times, &count));
+    pare_shape s = pare_shape_unknown(x->shape.rank);
+    if (times && s.rank >= 0 && count != s.rank)
+        return PARE_FAIL_NODE(node, INPUT, "repeats has %d values, expected %d", count, s.rank);
+    for (int i = 0; times && i < s.rank; i++) {
+        if (times[i] < 0) return PARE_FAIL_NODE(node, INPUT, "repeats has a negative value");
+        if (x->shape.dim[i] >= 0 && __builtin_mul_overflow(x->shape.dim[i], times[i], &s.dim[i]))
+            return PARE_FAIL_NODE(node, INPUT, "its output's dimensions overflow");
+        if (times[i] == 1) s.name[i] = x->shape.name[i];
+    }
+    pare_infer_out(node, 0, x->dtype, &s);
+    return PARE_OK;
+}
+
+pare_value *pare_grad_part(pare_grad *g, pare_value *v, int axis, int64_t first, int64_t n)
+{
+    pare_value *in[] = {v, pare_grad_ints(g, &first, 1),
+                        pare_grad_ints(g, &(int64_t){first + n}, 1),
+                        pare_grad_ints(g, &(int64_t){axis}, 1)};
+    return pare_grad_emit(g, "Slice", in, 4);
+}
+
+pare_status pare_grad_concat(pare_grad *g, const pare_node *node)
+{
+    int axis;
+    int64_t at = 0;
+    PARE_TRY(
+        pare_infer_axis(node, pare_node_int(node, "axis", 1), node->out[0]->shape.rank, &axis));
+    for (int i = 0; i < node->in_count; i++) {
+        int64_t n = node->in[i]->shape.dim[axis];
+        if (pare_grad_wants(g, node->in[i]))
+            pare_grad_give(g, node->in[i],
+                           pare_grad_part(g, pare_grad_of(g, node->out[0]), axis, at, n));
+        at += n;
+    }
+    return g->status;
+}
+
+pare_status pare_grad_split(pare_grad *g, const pare_node *node)
+{
+    pare_value *all[64];
+    if (node->out_count > 64)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule for more than 64 parts");
+    for (int i = 0; i < node->out_count; i++) {
+        all[i] = node->out[i] ? pare_grad_of(g, node->out[i]) : NULL;
+        if (!all[i]) all[i] = pare_grad_zeros(g, node->out[i]);
+    }
+    pare_node *made = pare_grad_begin(g, "Concat", all, node->out_count, 1);
+    pare_grad_int(g, made, "axis", pare_node_int(node, "axis", 0));
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+/* dY put back where it came from, zeros elsewhere. */
+pare_status pare_grad_slice(pare_grad *g, const pare_node *node)
+{
+    const pare_value *x = node->in[0];
+    pare_value *in[5] = {pare_grad_of(g, node->out[0])};
+    for (int i = 1; i < 5; i++) {
+        in[i] = pare_node_in(node, i);
+        if (in[i] && !in[i]->data)
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "it has no gradient rule for bounds that are computed");
+    }
+    pare_node *made = pare_grad_begin(g, "SliceGrad", in, 5, 1);
+    pare_grad_shape(g, made, &x->shape);
+    pare_grad_give(g, x, pare_grad_end(g, made));
+    return g->status;
+}
