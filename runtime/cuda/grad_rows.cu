@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One warp a row, lanes striding through it, sums in double joined by shuffles; formulas of
-   cpu/grad_norm.c and cpu/softmax_kl.c. Losses of rows are added up by one warp, whatever ran when.
+   cpu/norm_grad.c and cpu/loss.c. Losses of rows are added up by one warp, whatever ran when.
  */
 #include "runtime/cuda/fault.cuh"
 #include "runtime/cuda/grad_rows.h"

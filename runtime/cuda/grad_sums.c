@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BatchNormalization in training on the device, as cpu/train_batchnorm.c defines it. */
+/* BatchNormalization in training on the device, as cpu/batchnorm_train.c defines it. */
 #include "runtime/cuda/grad_sums.h"
 #include "runtime/cuda/kernel.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses that make their own gradient, as second output: CrossEntropy (grad_norm.c), and
+/* Losses that make their own gradient, as second output: CrossEntropy, and
      SoftmaxKL (student, teacher) -> loss, dstudent     attribute temperature T
    of logits [..., classes]: the mean over rows of T^2 KL(p || q), p = softmax(teacher / T),
    q = softmax(student / T) (Hinton, Vinyals, Dean 2015, "Distilling the knowledge in a neural
