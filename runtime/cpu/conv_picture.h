@@ -9,7 +9,7 @@
 #define PARE_RUNTIME_CPU_CONV_PICTURE_H
 
 #include "runtime/ops/product.h"
-#include "runtime/cpu/tile.h"
+#include "runtime/cpu/gemm/tile.h"
 
 /* The kernel sets the first block, pare_picture_prepare the second. A kernel's state begins with
    it. */

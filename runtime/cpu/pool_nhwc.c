@@ -5,7 +5,7 @@
    f32 over taps in row-major order, whatever the batch and the threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/half.h"
-#include "runtime/cpu/int8_rows.h"
+#include "runtime/cpu/gemm/int8_rows.h"
 #include "runtime/ops/window.h"
 
 #include <string.h>

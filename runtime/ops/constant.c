@@ -2,7 +2,10 @@
 /* Shape rules of operators that make a tensor from little: Constant, Shape, Size, ConstantOfShape,
    Range, EyeLike, NonZero, Trilu. */
 #include "runtime/ops/constant.h"
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/reduce.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -68,8 +71,7 @@ pare_status pare_infer_constant_node(pare_node *node)
     return PARE_OK;
 }
 
-/* A shape given as a constant list; unknown dims where only its length is known. */
-static pare_status shape_input(const pare_node *node, int i, pare_shape *out)
+pare_status pare_infer_shape_input(const pare_node *node, int i, pare_shape *out)
 {
     const int64_t *dims;
     int count;
@@ -100,7 +102,7 @@ pare_status pare_infer_constant_of_shape(pare_node *node)
     pare_shape s;
     PARE_TRY(pare_constant_tensor(node, &node->graph->model->arena, &t));
     if (t->count != 1) return PARE_FAIL_NODE(node, INPUT, "its value must have one element");
-    PARE_TRY(shape_input(node, 0, &s));
+    PARE_TRY(pare_infer_shape_input(node, 0, &s));
     pare_infer_out(node, 0, t->dtype, &s);
     return PARE_OK;
 }
@@ -186,35 +188,21 @@ pare_status pare_infer_trilu(pare_node *node)
     return PARE_OK;
 }
 
-/* Expand 8: broadcast of the input and the shape. */
-pare_status pare_infer_expand(pare_node *node)
+/* The triangle that was kept. */
+pare_status pare_grad_trilu(pare_grad *g, const pare_node *node)
 {
-    pare_value *x;
-    pare_shape s;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    PARE_TRY(shape_input(node, 1, &s));
-    PARE_TRY(pare_infer_broadcast(node, &s, &x->shape));
-    pare_infer_out(node, 0, x->dtype, &s);
-    return PARE_OK;
+    pare_value *in[] = {pare_grad_of(g, node->out[0]), pare_node_in(node, 1)};
+    pare_node *made = pare_grad_begin(g, "Trilu", in, in[1] ? 2 : 1, 1);
+    pare_grad_int(g, made, "upper", pare_node_int(node, "upper", 1));
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
 }
 
-/* Tile 6: each dim times its repeats. */
-pare_status pare_infer_tile(pare_node *node)
+/* Trilu (14) cuts by row and column. */
+pare_status pare_prune_bind_trilu(const pare_node *node, const pare_prune_units *units)
 {
-    pare_value *x;
-    const int64_t *times;
-    int count;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    PARE_TRY(pare_infer_ints(node, 1, &times, &count));
-    pare_shape s = pare_shape_unknown(x->shape.rank);
-    if (times && s.rank >= 0 && count != s.rank)
-        return PARE_FAIL_NODE(node, INPUT, "repeats has %d values, expected %d", count, s.rank);
-    for (int i = 0; times && i < s.rank; i++) {
-        if (times[i] < 0) return PARE_FAIL_NODE(node, INPUT, "repeats has a negative value");
-        if (x->shape.dim[i] >= 0 && __builtin_mul_overflow(x->shape.dim[i], times[i], &s.dim[i]))
-            return PARE_FAIL_NODE(node, INPUT, "its output's dimensions overflow");
-        if (times[i] == 1) s.name[i] = x->shape.name[i];
-    }
-    pare_infer_out(node, 0, x->dtype, &s);
-    return PARE_OK;
+    const pare_value *x = node->in[0], *y = node->out[0];
+    PARE_TRY(pare_block_from(units, node, x, x->shape.rank - 2, pare_along));
+    PARE_TRY(pare_block_from(units, node, y, x->shape.rank - 2, pare_along));
+    return pare_bind_range(units, node, x, 0, x->shape.rank - 2, y, 0);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape and upgrade rules of operators that work element by element, with or without broadcasting.
- */
+/* Operators that work element by element: shapes, version conversion, gradients. */
+#include "runtime/ops/grad.h"
+#include "runtime/ops/grad_unary.h"
 #include "runtime/ops/infer.h"
+
+#include <math.h>
+#include <string.h>
 
 pare_status pare_infer_same(pare_node *node)
 {
@@ -11,8 +15,7 @@ pare_status pare_infer_same(pare_node *node)
     return PARE_OK;
 }
 
-/* All inputs broadcast together and share their type. */
-static pare_status broadcast_to(pare_node *node, pare_dtype dtype, bool same)
+pare_status pare_infer_broadcast_to(pare_node *node, pare_dtype dtype, bool same)
 {
     pare_shape out;
     pare_value *x;
@@ -26,22 +29,12 @@ static pare_status broadcast_to(pare_node *node, pare_dtype dtype, bool same)
 
 pare_status pare_infer_broadcasting(pare_node *node)
 {
-    return broadcast_to(node, pare_infer_dtype(node, 0), true);
+    return pare_infer_broadcast_to(node, pare_infer_dtype(node, 0), true);
 }
 
 pare_status pare_infer_pow(pare_node *node)
 {
-    return broadcast_to(node, pare_infer_dtype(node, 0), false);
-}
-
-pare_status pare_infer_compare(pare_node *node) { return broadcast_to(node, PARE_bool, true); }
-
-pare_status pare_infer_test(pare_node *node)
-{
-    pare_value *x;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    pare_infer_out(node, 0, PARE_bool, &x->shape);
-    return PARE_OK;
+    return pare_infer_broadcast_to(node, pare_infer_dtype(node, 0), false);
 }
 
 pare_status pare_infer_where(pare_node *node)
@@ -59,7 +52,7 @@ pare_status pare_infer_prelu(pare_node *node)
 {
     pare_value *x;
     PARE_TRY(pare_infer_need(node, 0, &x));
-    PARE_TRY(broadcast_to(node, x->dtype, true));
+    PARE_TRY(pare_infer_broadcast_to(node, x->dtype, true));
     if (node->out[0] && x->shape.rank >= 0) node->out[0]->shape = x->shape;
     return PARE_OK;
 }
@@ -86,26 +79,6 @@ pare_status pare_up_clip(pare_node *node, int64_t version)
     return pare_up_opset(node, 11);
 }
 
-pare_status pare_infer_cast(pare_node *node)
-{
-    pare_value *x;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    int64_t to = pare_node_int(node, "to", 0);
-    if (to <= 0 || to >= PARE_DTYPE_COUNT)
-        return PARE_FAIL_NODE(node, INPUT, "attribute 'to' must name a type");
-    pare_infer_out(node, 0, (pare_dtype)to, &x->shape);
-    return PARE_OK;
-}
-
-pare_status pare_infer_cast_like(pare_node *node)
-{
-    pare_value *x, *like;
-    PARE_TRY(pare_infer_need(node, 0, &x));
-    PARE_TRY(pare_infer_need(node, 1, &like));
-    pare_infer_out(node, 0, like->dtype, &x->shape);
-    return PARE_OK;
-}
-
 /* Dropout outside training hands its input on; the optional mask is all true. */
 pare_status pare_infer_dropout(pare_node *node)
 {
@@ -123,4 +96,207 @@ pare_status pare_up_dropout(pare_node *node, int64_t version)
     if (version >= 12) return PARE_OK;
     PARE_TRY(pare_up_float(node, "ratio", 1, PARE_f32));
     return pare_up_opset(node, 12);
+}
+
+#define ATTR(name, missing)                                                                        \
+    {                                                                                              \
+        name, missing                                                                              \
+    }
+#define NO                                                                                         \
+    {                                                                                              \
+        NULL, 0                                                                                    \
+    }
+const pare_unary_row pare_unary_rows[PARE_UNARY_GRADS] = {
+#define PARE_UNARY_GRAD(op, reads, a, b, dx)                                                       \
+    [PARE_UNARY_GRAD_##op] = {#op, PARE_READS_##reads, a, b},
+#include "runtime/ops/grad_unary.inc"
+#undef PARE_UNARY_GRAD
+};
+
+pare_unary_grad pare_unary_find(const char *name)
+{
+    int i = 0;
+    while (i < PARE_UNARY_GRADS && strcmp(pare_unary_rows[i].name, name)) i++;
+    return (pare_unary_grad)i;
+}
+
+static pare_node *unary_begin(pare_grad *g, const pare_node *node, pare_unary_grad row)
+{
+    pare_unary_reads reads = pare_unary_rows[row].reads;
+    pare_value *in[3] = {pare_grad_of(g, node->out[0]), reads == PARE_READS_X ? node->in[0] : NULL,
+                         reads == PARE_READS_Y ? node->out[0] : NULL};
+    pare_node *made = pare_grad_begin(g, "UnaryGrad", in, 3, 1);
+    pare_grad_string(g, made, "of", pare_unary_rows[row].name);
+    return made;
+}
+
+pare_status pare_grad_unary(pare_grad *g, const pare_node *node)
+{
+    const char *tanh_form = pare_node_string(node, "approximate", "none");
+    const char *name = strcmp(tanh_form, "tanh") ? node->op_type : "GeluTanh";
+    pare_unary_grad row = pare_unary_find(name);
+    pare_node *made = unary_begin(g, node, row);
+    const pare_unary_attr attr[2] = {pare_unary_rows[row].a, pare_unary_rows[row].b};
+    for (int i = 0; i < 2; i++)
+        if (attr[i].name)
+            pare_grad_float(g, made, attr[i].name,
+                            pare_node_float(node, attr[i].name, attr[i].missing));
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+/* Clip (13): limits must be constant. */
+pare_status pare_grad_clip(pare_grad *g, const pare_node *node)
+{
+    static const char *const name[2] = {"low", "high"};
+    const float *limit[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        int count = 0;
+        if (!pare_node_in(node, 1 + i)) continue;
+        PARE_TRY(pare_infer_floats(node, 1 + i, &limit[i], &count));
+        if (!limit[i] || count != 1)
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "it has no gradient rule for limits that are computed");
+    }
+    pare_node *made = unary_begin(g, node, PARE_UNARY_GRAD_Clip);
+    for (int i = 0; i < 2; i++)
+        if (limit[i]) pare_grad_float(g, made, name[i], *limit[i]);
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+/* Functions whose derivative is 0 wherever it exists. */
+pare_status pare_grad_zero(pare_grad *g, const pare_node *node)
+{
+    (void)node;
+    return g->status;
+}
+
+/* y = x under the same shape: Identity, Dropout (inference). */
+pare_status pare_grad_identity(pare_grad *g, const pare_node *node)
+{
+    pare_grad_give(g, node->in[0], pare_grad_of(g, node->out[0]));
+    return g->status;
+}
+
+pare_status pare_grad_add(pare_grad *g, const pare_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        pare_grad_give_sum(g, node->in[i], pare_grad_of(g, node->out[0]));
+    return g->status;
+}
+
+pare_status pare_grad_mean(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_scaled(g, pare_grad_of(g, node->out[0]), 1.0 / node->in_count);
+    for (int i = 0; i < node->in_count; i++) pare_grad_give_sum(g, node->in[i], dy);
+    return g->status;
+}
+
+pare_status pare_grad_sub(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]);
+    pare_grad_give_sum(g, node->in[0], dy);
+    if (pare_grad_wants(g, node->in[1]))
+        pare_grad_give_sum(g, node->in[1], PARE_EMIT(g, "Neg", dy));
+    return g->status;
+}
+
+pare_status pare_grad_mul(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]);
+    for (int i = 0; i < 2; i++)
+        if (pare_grad_wants(g, node->in[i]))
+            pare_grad_give_sum(g, node->in[i], PARE_EMIT(g, "Mul", dy, node->in[1 - i]));
+    return g->status;
+}
+
+/* y = a / b: da = dy / b, db = -dy y / b */
+pare_status pare_grad_div(pare_grad *g, const pare_node *node)
+{
+    pare_value *q = PARE_EMIT(g, "Div", pare_grad_of(g, node->out[0]), node->in[1]);
+    pare_grad_give_sum(g, node->in[0], q);
+    if (pare_grad_wants(g, node->in[1]))
+        pare_grad_give_sum(g, node->in[1],
+                           PARE_EMIT(g, "Neg", PARE_EMIT(g, "Mul", q, node->out[0])));
+    return g->status;
+}
+
+/* y = x^p: dx = dy p x^(p - 1), dp = dy y ln x */
+pare_status pare_grad_pow(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *x = node->in[0], *p = node->in[1];
+    double exponent = p->data && p->data->count == 1 ? pare_tensor_number(p->data, 0) : 0;
+    if (p->dtype != x->dtype && !p->data)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "it has no gradient rule for an exponent of another type");
+    if (pare_grad_wants(g, x) && exponent == 2) {
+        pare_grad_give_sum(g, x, PARE_EMIT(g, "Mul", pare_grad_scaled(g, dy, 2), x));
+    } else if (pare_grad_wants(g, x)) {
+        if (p->dtype != x->dtype) p = pare_grad_number(g, x->dtype, exponent);
+        pare_value *less = PARE_EMIT(g, "Sub", p, pare_grad_number(g, x->dtype, 1));
+        pare_value *slope = PARE_EMIT(g, "Mul", p, PARE_EMIT(g, "Pow", x, less));
+        pare_grad_give_sum(g, x, PARE_EMIT(g, "Mul", dy, slope));
+    }
+    if (pare_grad_wants(g, node->in[1])) {
+        pare_value *t = PARE_EMIT(g, "Mul", node->out[0], PARE_EMIT(g, "Log", x));
+        pare_grad_give_sum(g, node->in[1], PARE_EMIT(g, "Mul", dy, t));
+    }
+    return g->status;
+}
+
+/* Min, Max: inputs that are equal share the gradient. */
+pare_status pare_grad_extreme(pare_grad *g, const pare_node *node)
+{
+    pare_value *y = node->out[0], *mask[16], *share = pare_grad_of(g, y);
+    if (node->in_count > 16)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule for more than 16 inputs");
+    for (int i = 0; i < node->in_count; i++) {
+        pare_node *cast = pare_grad_begin(
+            g, "Cast", (pare_value *[]){PARE_EMIT(g, "Equal", node->in[i], y)}, 1, 1);
+        pare_grad_int(g, cast, "to", (int64_t)y->dtype);
+        mask[i] = pare_grad_end(g, cast);
+    }
+    share = PARE_EMIT(g, "Div", share, pare_grad_emit(g, "Sum", mask, node->in_count));
+    for (int i = 0; i < node->in_count; i++)
+        if (pare_grad_wants(g, node->in[i]))
+            pare_grad_give_sum(g, node->in[i], PARE_EMIT(g, "Mul", share, mask[i]));
+    return g->status;
+}
+
+pare_status pare_grad_where(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *c = node->in[0];
+    pare_value *none = pare_grad_number(g, node->out[0]->dtype, 0);
+    if (pare_grad_wants(g, node->in[1]))
+        pare_grad_give_sum(g, node->in[1], PARE_EMIT(g, "Where", c, dy, none));
+    if (pare_grad_wants(g, node->in[2]))
+        pare_grad_give_sum(g, node->in[2], PARE_EMIT(g, "Where", c, none, dy));
+    return g->status;
+}
+
+/* y = x above 0, else slope x */
+pare_status pare_grad_prelu(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *x = node->in[0], *slope = node->in[1];
+    pare_value *none = pare_grad_number(g, x->dtype, 0);
+    pare_value *above = PARE_EMIT(g, "Greater", x, none);
+    if (pare_grad_wants(g, x))
+        pare_grad_give(g, x, PARE_EMIT(g, "Where", above, dy, PARE_EMIT(g, "Mul", dy, slope)));
+    if (pare_grad_wants(g, slope))
+        pare_grad_give_sum(g, slope,
+                           PARE_EMIT(g, "Where", above, none, PARE_EMIT(g, "Mul", dy, x)));
+    return g->status;
+}
+
+pare_status pare_infer_unary_grad(pare_node *node)
+{
+    const pare_attr *attr = pare_node_attr(node, "of");
+    const char *of = pare_node_string(node, "of", NULL);
+    if (!of && attr && attr->kind == PARE_ATTR_STRING) return PARE_MEMORY;
+    if (pare_unary_find(of ? of : "") == PARE_UNARY_GRADS)
+        return PARE_FAIL_NODE(node, INPUT,
+                              "attribute of is '%s', expected an operator with a derivative",
+                              of ? of : "");
+    return pare_infer_same(node);
 }

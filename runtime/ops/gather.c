@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape rules of Gather, GatherElements, GatherND, ScatterND, ScatterElements, OneHot. */
+/* Gather, Scatter, OneHot: shapes, gradients, prune rules. Gather's gradient rule emits
+     GatherGrad (dY, indices) -> dX                    attributes axis, `shape` of X */
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/pad.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/resize.h"
 
 #include <inttypes.h>
 
@@ -156,4 +161,85 @@ pare_status pare_infer_one_hot(pare_node *node)
     }
     pare_infer_out(node, 0, pare_infer_dtype(node, 2), &y);
     return PARE_OK;
+}
+
+pare_status pare_grad_gather(pare_grad *g, const pare_node *node)
+{
+    pare_value *in[] = {pare_grad_of(g, node->out[0]), node->in[1]};
+    pare_node *made = pare_grad_begin(g, "GatherGrad", in, 2, 1);
+    pare_grad_int(g, made, "axis", pare_node_int(node, "axis", 0));
+    pare_grad_shape(g, made, &node->in[0]->shape);
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+/* Elements are added back where they were taken: ScatterElements (18), ScatterND (18). */
+static pare_status scatter(pare_grad *g, const pare_node *node, const char *op, bool along)
+{
+    pare_value *in[] = {pare_grad_zeros(g, node->in[0]), node->in[1],
+                        pare_grad_of(g, node->out[0])};
+    pare_node *made = pare_grad_begin(g, op, in, 3, 1);
+    if (along) pare_grad_int(g, made, "axis", pare_node_int(node, "axis", 0));
+    pare_grad_string(g, made, "reduction", "add");
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+pare_status pare_grad_gather_elements(pare_grad *g, const pare_node *node)
+{
+    return scatter(g, node, "ScatterElements", true);
+}
+
+pare_status pare_grad_gather_nd(pare_grad *g, const pare_node *node)
+{
+    if (pare_node_int(node, "batch_dims", 0))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule for batch_dims");
+    return scatter(g, node, "ScatterND", false);
+}
+
+/* Gather (1 .. 13). Constant indices: a single one pins its unit, a list picks its units one by
+   one. Computed ones (a table of words) may ask for any. */
+pare_status pare_prune_bind_gather(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0], *at = node->in[1], *y = node->out[0];
+    const int64_t *index;
+    int axis, count, rank = at->shape.rank;
+    PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
+    PARE_TRY(pare_bind_range(units, node, x, 0, axis, y, 0));
+    PARE_TRY(pare_bind_range(units, node, x, axis + 1, x->shape.rank - axis - 1, y, axis + rank));
+    PARE_TRY(pare_infer_ints(node, 1, &index, &count));
+    if (!index || rank > 1) {
+        PARE_TRY(
+            pare_block_axis(units, node, x, axis, "looks it up by numbers of its other input"));
+        return pare_bind_range(units, node, at, 0, rank, y, axis);
+    }
+    if (rank && count > 1) PARE_TRY(pare_bind_axes(units, node, at, 0, y, axis));
+    for (int i = 0; i < count; i++) {
+        int64_t n = x->shape.dim[axis], unit = index[i] < 0 ? index[i] + n : index[i];
+        if (unit < 0 || unit >= n) return pare_block_all(units, node, "looks up what is not there");
+        pare_axis_span a = {x, axis, 1, unit, 1, 1, 1}, b = {y, axis, 1, i, 1, 1, 1};
+        PARE_TRY(rank && count > 1 ? units->bind(units->user, node, &a, &b)
+                                   : units->block(units->user, node, &a, "takes this one out"));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_prune_cut_gather(const pare_prune_cut *cut, pare_node *node)
+{
+    const pare_value *x = cut->before->in[0], *y = cut->before->out[0];
+    const int64_t *index;
+    int axis, count, kept = 0;
+    PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
+    PARE_TRY(pare_infer_ints(cut->before, 1, &index, &count));
+    if (!index || cut->before->in[1]->shape.rank > 1 || !pare_cut_changed(cut, x, axis))
+        return PARE_OK;
+    int64_t *to = pare_arena_alloc(&node->graph->model->arena, (size_t)count + 1, sizeof *to);
+    if (!to) return PARE_MEMORY;
+    bool list = cut->before->in[1]->shape.rank == 1 && count > 1;
+    for (int i = 0; i < count; i++) {
+        int64_t unit = index[i] < 0 ? index[i] + x->shape.dim[axis] : index[i];
+        if (list && !cut->kept(cut->user, y, axis, i, 1)) continue;
+        to[kept++] = cut->kept(cut->user, x, axis, 0, unit);
+    }
+    return cut->set_ints(cut->user, node, 1, to, NULL, kept);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/ops/grad.h"
-
-#include <string.h>
+#include "runtime/ops/window.h"
 
 /* --- gradients of values --- */
 
@@ -208,4 +207,18 @@ pare_value *pare_grad_expanded(pare_grad *g, pare_value *v, const pare_shape *sh
 {
     if (g->status != PARE_OK || pare_shape_equal(&v->shape, shape)) return v;
     return PARE_EMIT(g, "Expand", v, pare_grad_ints(g, shape->dim, shape->rank));
+}
+
+pare_status pare_infer_shaped_grad(pare_node *node)
+{
+    pare_value *dy;
+    int rank;
+    const int64_t *dims = pare_node_ints(node, "shape", &rank);
+    pare_shape shape = {.rank = rank};
+    PARE_TRY(pare_infer_need(node, 0, &dy));
+    if (!dims || rank > PARE_MAX_RANK)
+        return PARE_FAIL_NODE(node, INPUT, "attribute shape is missing or too long");
+    for (int i = 0; i < rank; i++) shape.dim[i] = dims[i];
+    pare_infer_out(node, 0, dy->dtype, &shape);
+    return PARE_OK;
 }

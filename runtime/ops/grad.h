@@ -71,4 +71,9 @@ pare_value *pare_grad_permuted(pare_grad *g, pare_value *v, const int *order);
 pare_value *pare_grad_summed(pare_grad *g, pare_value *v, const bool axis[PARE_MAX_RANK]);
 pare_value *pare_grad_expanded(pare_grad *g, pare_value *v, const pare_shape *shape);
 
+pare_value *pare_grad_windowed(pare_grad *g, const pare_node *node, const char *op, pare_value *dy,
+                               pare_value *other, const pare_shape *shape);
+/* Part first .. first + n - 1 of an axis of v. */
+pare_value *pare_grad_part(pare_grad *g, pare_value *v, int axis, int64_t first, int64_t n);
+
 #endif

@@ -104,6 +104,11 @@ PARE_NODISCARD pare_status pare_up_before(pare_node *node, int i, const char *op
 PARE_NODISCARD pare_status pare_up_after(pare_node *node, int i, const char *op_type,
                                          pare_value *const *more, int more_count, pare_node **out);
 
+/* All inputs broadcast together and share their type. */
+pare_status pare_infer_broadcast_to(pare_node *node, pare_dtype dtype, bool same);
+/* A shape given as a constant list; unknown dims where only its length is known. */
+pare_status pare_infer_shape_input(const pare_node *node, int i, pare_shape *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses that make their own gradient, as second output: CrossEntropy (grad_norm.c), and
+/* Losses that make their own gradient, as second output: CrossEntropy, and
      SoftmaxKL (student, teacher) -> loss, dstudent     attribute temperature T
    of logits [..., classes]: the mean over rows of T^2 KL(p || q), p = softmax(teacher / T),
    q = softmax(student / T) (Hinton, Vinyals, Dean 2015, "Distilling the knowledge in a neural
@@ -49,4 +49,19 @@ pare_status pare_grad_own(pare_grad *g, const pare_node *node)
     }
     pare_grad_give(g, node->in[0], PARE_EMIT(g, "Mul", own, dloss));
     return g->status;
+}
+
+/* CrossEntropy (logits, labels) -> loss, dlogits: the mean over rows of -log
+   softmax(logits)[label]; labels absent: each row's own largest logit. */
+pare_status pare_infer_cross_entropy(pare_node *node)
+{
+    pare_value *x;
+    const pare_shape one = {.rank = 0};
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    if (x->shape.rank >= 0 && x->shape.rank != 2)
+        return PARE_FAIL_NODE(node, INPUT, "its logits have rank %d, expected [rows, classes]",
+                              x->shape.rank);
+    pare_infer_out(node, 0, x->dtype, &one);
+    pare_infer_out(node, 1, x->dtype, &x->shape);
+    return PARE_OK;
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape and upgrade rules of normalizations. */
+/* Normalizations: shapes, version conversion, gradients, prune rules. The gradient rules emit
+     LayerNormGrad (dY, X, scale) -> dX, dScale, dBias    attributes axis, epsilon
+   Pruning: axes that a rule computes along are blocked, the others pass. */
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/reduce.h"
 
 #include <inttypes.h>
 
@@ -138,4 +143,155 @@ pare_status pare_infer_lp_norm(pare_node *node)
     if (p != 1 && p != 2)
         return PARE_FAIL_NODE(node, INPUT, "p is %" PRId64 ", it must be 1 or 2", p);
     return pare_infer_softmax(node);
+}
+
+/* LayerNormalization (17) with scale and bias of exactly the normalized axes. */
+pare_status pare_grad_layer_norm(pare_grad *g, const pare_node *node)
+{
+    pare_value *x = node->in[0], *scale = node->in[1], *bias = pare_node_in(node, 2);
+    pare_value *in[] = {pare_grad_of(g, node->out[0]), x, scale};
+    int axis;
+    PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), x->shape.rank, &axis));
+    int64_t size = pare_shape_product(&x->shape, axis, x->shape.rank);
+    for (int i = 1; i < node->out_count; i++)
+        if (node->out[i] && pare_grad_of(g, node->out[i]))
+            return PARE_FAIL_NODE(node, UNSUPPORTED,
+                                  "it has no gradient rule for its mean and deviation");
+    if (pare_shape_count(&scale->shape) != size || (bias && pare_shape_count(&bias->shape) != size))
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "it has no gradient rule for a scale that is stretched");
+    if (!in[0]) return g->status;
+    pare_node *made = pare_grad_begin(g, "LayerNormGrad", in, 3, 3);
+    pare_grad_int(g, made, "axis", axis);
+    pare_grad_float(g, made, "epsilon", pare_node_float(node, "epsilon", 1e-5f));
+    pare_grad_end(g, made);
+    if (g->status != PARE_OK) return g->status;
+    pare_grad_give(g, x, made->out[0]);
+    pare_grad_give(g, scale, made->out[1]);
+    if (bias) pare_grad_give(g, bias, pare_grad_reshaped(g, made->out[2], &bias->shape));
+    return g->status;
+}
+
+/* A vector (C) as (1, C, 1, ...), to stand against x. */
+static pare_value *per_channel(pare_grad *g, pare_value *v, const pare_value *x)
+{
+    pare_shape shape = {.rank = x->shape.rank};
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = i == 1 ? x->shape.dim[1] : 1;
+    return pare_grad_reshaped(g, v, &shape);
+}
+
+/* BatchNormalization (15) with the statistics it was trained with, which stay constants:
+     Y = (X - mean) inv scale + bias, inv = 1 / sqrt(variance + epsilon) */
+pare_status pare_grad_batch_norm(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *x = node->in[0], *scale = node->in[1];
+    pare_value *bias = node->in[2], *mean = node->in[3], *variance = node->in[4];
+    bool axis[PARE_MAX_RANK] = {true, false, true, true, true, true, true, true};
+    if (pare_node_int(node, "training_mode", 0))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule in training mode");
+    double epsilon = (double)pare_node_float(node, "epsilon", 1e-5f);
+    pare_value *spread =
+        PARE_EMIT(g, "Add", variance, pare_grad_number(g, variance->dtype, epsilon));
+    pare_value *inv = PARE_EMIT(g, "Reciprocal", PARE_EMIT(g, "Sqrt", spread));
+    if (pare_grad_wants(g, x))
+        pare_grad_give(g, x,
+                       PARE_EMIT(g, "Mul", dy, per_channel(g, PARE_EMIT(g, "Mul", inv, scale), x)));
+    if (pare_grad_wants(g, scale)) {
+        pare_value *centred = PARE_EMIT(g, "Sub", x, per_channel(g, mean, x));
+        pare_value *sum = pare_grad_summed(g, PARE_EMIT(g, "Mul", dy, centred), axis);
+        pare_grad_give(g, scale,
+                       PARE_EMIT(g, "Mul", pare_grad_reshaped(g, sum, &scale->shape), inv));
+    }
+    if (pare_grad_wants(g, bias))
+        pare_grad_give(g, bias, pare_grad_reshaped(g, pare_grad_summed(g, dy, axis), &bias->shape));
+    return g->status;
+}
+
+pare_status pare_infer_layer_norm_grad(pare_node *node)
+{
+    pare_value *x, *scale;
+    PARE_TRY(pare_infer_need(node, 1, &x));
+    PARE_TRY(pare_infer_need(node, 2, &scale));
+    pare_infer_out(node, 0, x->dtype, &x->shape);
+    pare_infer_out(node, 1, x->dtype, &scale->shape);
+    pare_infer_out(node, 2, x->dtype, &scale->shape);
+    return PARE_OK;
+}
+
+/* LayerNormalization (17): axes from `axis` on are worked along. */
+pare_status pare_prune_bind_layer_norm(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0];
+    int axis;
+    PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), x->shape.rank, &axis));
+    PARE_TRY(pare_block_from(units, node, x, axis, pare_along));
+    for (int i = 0; i < node->out_count; i++) {
+        if (!node->out[i]) continue;
+        PARE_TRY(pare_bind_range(units, node, x, 0, axis, node->out[i], 0));
+        PARE_TRY(pare_block_from(units, node, node->out[i], axis, pare_along));
+    }
+    for (int i = 1; i < node->in_count; i++)
+        PARE_TRY(pare_block_from(units, node, node->in[i], 0, pare_along));
+    return PARE_OK;
+}
+
+/* BatchNormalization (15, inference): four numbers a channel, everything else element by element.
+ */
+pare_status pare_prune_bind_batch_norm(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0], *y = node->out[0];
+    if (x->shape.rank < 2 || pare_node_int(node, "training_mode", 0))
+        return pare_block_all(units, node, "normalizes over what it is given");
+    PARE_TRY(pare_bind_range(units, node, x, 0, x->shape.rank, y, 0));
+    for (int i = 1; i < 5; i++) PARE_TRY(pare_bind_axes(units, node, node->in[i], 0, y, 1));
+    return PARE_OK;
+}
+
+/* Samples pass, channels in blocks of `block` with their scale and bias, the rest is worked along.
+ */
+static pare_status bind_norm(const pare_node *node, const pare_prune_units *units, int64_t block)
+{
+    const pare_value *x = node->in[0], *y = node->out[0];
+    pare_axis_span to = pare_axis_all(y, 1);
+    to.inner = block;
+    to.count /= block;
+    const pare_value *with[] = {x, node->in[1], node->in[2]};
+    PARE_TRY(pare_bind_axes(units, node, x, 0, y, 0));
+    for (int i = 0; i < 3; i++) {
+        pare_axis_span from = pare_axis_all(with[i], i == 0);
+        from.inner = from.count / to.count; /* 1: one number a group (GroupNormalization 18) */
+        from.count = to.count;
+        PARE_TRY(units->bind(units->user, node, &from, &to));
+    }
+    PARE_TRY(pare_block_from(units, node, x, 2, pare_along));
+    return pare_block_from(units, node, y, 2, pare_along);
+}
+
+/* InstanceNormalization (6) normalizes each channel by itself. */
+pare_status pare_prune_bind_instance_norm(const pare_node *node, const pare_prune_units *units)
+{
+    return bind_norm(node, units, 1);
+}
+
+/* GroupNormalization (18, 21): a whole group of channels leaves or none of it. */
+pare_status pare_prune_bind_group_norm(const pare_node *node, const pare_prune_units *units)
+{
+    int64_t groups = pare_node_int(node, "num_groups", 1), c = node->in[0]->shape.dim[1];
+    if (groups < 1 || c % groups) return pare_block_all(units, node, pare_along);
+    if (groups == 1) {
+        PARE_TRY(pare_block_from(units, node, node->in[0], 1, pare_along));
+        PARE_TRY(pare_block_from(units, node, node->out[0], 1, pare_along));
+        for (int i = 1; i < 3; i++)
+            PARE_TRY(pare_block_from(units, node, node->in[i], 0, pare_along));
+        return pare_bind_axes(units, node, node->in[0], 0, node->out[0], 0);
+    }
+    return bind_norm(node, units, c / groups);
+}
+
+pare_status pare_prune_cut_group_norm(const pare_prune_cut *cut, pare_node *node)
+{
+    const pare_value *x = cut->before->in[0];
+    int64_t groups = pare_node_int(node, "num_groups", 1), c = x->shape.dim[1];
+    if (!pare_cut_changed(cut, x, 1)) return PARE_OK;
+    return pare_node_set_int(node, "num_groups", pare_cut_kept(cut, x, 1) / (c / groups));
 }

@@ -126,6 +126,30 @@ pare_quant_kind pare_quant_kind_of(const pare_node *node);
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 
+/* The prune column's functions, by the words of table.c: bind_NAME and cut_NAME (none: nothing to
+   rewrite). */
+#define PARE_RULES(bind_, cut_)                                                                    \
+    pare_status pare_prune_bind_##bind_(const pare_node *node, const pare_prune_units *units);     \
+    pare_status pare_prune_cut_##cut_(const pare_prune_cut *cut, pare_node *node);
+#define STOPS PARE_RULES(stops, none)
+#define TIES PARE_RULES(ties, none)
+#define PASS PARE_RULES(same, none)
+#define MAKES(bind, cut) PARE_RULES(bind, cut)
+#define JOINS(bind, cut) PARE_RULES(bind, cut)
+#define MAPS(bind, cut) PARE_RULES(bind, cut)
+#define WORKS(bind, cut) PARE_RULES(bind, cut)
+#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune) prune
+#include "runtime/ops/ops.inc"
+#undef PARE_OP
+#undef STOPS
+#undef TIES
+#undef PASS
+#undef MAKES
+#undef JOINS
+#undef MAPS
+#undef WORKS
+#undef PARE_RULES
+
 /* Weighted operators' functions (the quant column). */
 pare_status pare_weighted_conv(const pare_node *node, pare_weighted *out);           /* axis 0 */
 pare_status pare_weighted_conv_transpose(const pare_node *node, pare_weighted *out); /* axis 1 */

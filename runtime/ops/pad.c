@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shape rules of Pad and ReverseSequence. */
-#include "runtime/ops/pad.h"
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/moves.h"
+#include "runtime/ops/pad.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/resize.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -165,4 +168,74 @@ pare_status pare_infer_loop(pare_node *node)
         if (inner->dtype) pare_infer_out(node, i, inner->dtype, &told);
     }
     return PARE_OK;
+}
+
+/* Pad (2) with a constant: the middle of dY; negative pads leave edges without gradient. */
+pare_status pare_grad_pad(pare_grad *g, const pare_node *node)
+{
+    const pare_value *x = node->in[0];
+    const int64_t *pads, *axes;
+    int count, axis_count;
+    PARE_TRY(pare_infer_ints(node, 1, &pads, &count));
+    PARE_TRY(pare_infer_ints(node, 3, &axes, &axis_count));
+    int n = pare_node_in(node, 3) ? axis_count : x->shape.rank;
+    if (!pads || count != 2 * n || strcmp(pare_node_string(node, "mode", "constant"), "constant"))
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "it has a gradient rule for mode constant with known pads only");
+    pare_value *d = pare_grad_of(g, node->out[0]);
+    for (int i = 0; i < n; i++) {
+        int axis = axes ? (int)(axes[i] < 0 ? axes[i] + x->shape.rank : axes[i]) : i;
+        if (pads[i] < 0 || pads[n + i] < 0)
+            return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule for negative pads");
+        if (pads[i] || pads[n + i]) d = pare_grad_part(g, d, axis, pads[i], x->shape.dim[axis]);
+    }
+    pare_grad_give(g, x, d);
+    return g->status;
+}
+
+/* Pad (11 .. 19). Zeros around the channels (the short cut of a residual net) belong to the output.
+ */
+pare_status pare_prune_bind_pad(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0], *y = node->out[0];
+    pare_pad pad;
+    PARE_TRY(pare_pad_read(node, x->shape.rank, &pad));
+    if (!pad.known) return pare_block_all(units, node, "pads by what only a run says");
+    for (int i = 0; i < x->shape.rank; i++) {
+        bool none = !pad.begin[i] && !pad.end[i], cuts = pad.begin[i] < 0 || pad.end[i] < 0;
+        pare_axis_span a = pare_axis_all(y, i), b = pare_axis_all(x, i);
+        if (!none && (cuts || pad.mode != PARE_PAD_CONSTANT)) {
+            PARE_TRY(pare_block_axis(units, node, x, i, "pads it with what is beside"));
+            PARE_TRY(pare_block_axis(units, node, y, i, "pads it with what is beside"));
+            continue;
+        }
+        a.start = pad.begin[i];
+        a.length = a.count = b.count;
+        PARE_TRY(units->bind(units->user, node, &a, &b));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_prune_cut_pad(const pare_prune_cut *cut, pare_node *node)
+{
+    const pare_value *x = cut->before->in[0], *y = cut->before->out[0];
+    int64_t to[2 * PARE_MAX_RANK] = {0};
+    bool changed[2 * PARE_MAX_RANK] = {false}, any = false;
+    const int64_t *axes;
+    pare_pad pad;
+    int count, rank = x->shape.rank, axis;
+    PARE_TRY(pare_pad_read(cut->before, rank, &pad));
+    PARE_TRY(pare_infer_ints(cut->before, 3, &axes, &count));
+    int n = axes ? count : rank;
+    for (int i = 0; i < n; i++) {
+        PARE_TRY(pare_infer_axis(node, axes ? axes[i] : i, rank, &axis));
+        if (pad.begin[axis] <= 0 && pad.end[axis] <= 0) continue;
+        to[i] = cut->kept(cut->user, y, axis, 0, pad.begin[axis]);
+        to[n + i] =
+            cut->kept(cut->user, y, axis, pad.begin[axis] + x->shape.dim[axis], pad.end[axis]);
+        changed[i] = to[i] != pad.begin[axis];
+        changed[n + i] = to[n + i] != pad.end[axis];
+        any = any || changed[i] || changed[n + i];
+    }
+    return any ? cut->set_ints(cut->user, node, 1, to, changed, 2 * n) : PARE_OK;
 }

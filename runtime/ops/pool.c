@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape rules of MaxPool, AveragePool, LpPool, their global forms, and LRN. */
+/* Pools and LRN: shapes, gradients, prune rules. The gradient rules emit
+     MaxPoolGrad (dY, X) -> dX       attributes of the MaxPool, `shape` of X; the first maximum
+     AveragePoolGrad (dY) -> dX      attributes of the AveragePool, `shape` of X */
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/reduce.h"
 #include "runtime/ops/window.h"
 
 /* Outputs: y, and (MaxPool) the indices. */
@@ -51,4 +56,57 @@ pare_status pare_infer_lrn(pare_node *node)
                               x->shape.rank);
     pare_infer_out(node, 0, x->dtype, &x->shape);
     return PARE_OK;
+}
+
+pare_status pare_grad_max_pool(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *x = node->in[0];
+    if (!dy) return g->status; /* only the indices are read */
+    pare_grad_give(g, x, pare_grad_windowed(g, node, "MaxPoolGrad", dy, x, &x->shape));
+    return g->status;
+}
+
+pare_status pare_grad_average_pool(pare_grad *g, const pare_node *node)
+{
+    pare_value *dy = pare_grad_of(g, node->out[0]), *x = node->in[0];
+    pare_grad_give(g, x, pare_grad_windowed(g, node, "AveragePoolGrad", dy, NULL, &x->shape));
+    return g->status;
+}
+
+/* One window that is the whole image. */
+static pare_status global_pool(pare_grad *g, const pare_node *node, const char *op, bool reads)
+{
+    pare_value *in[] = {pare_grad_of(g, node->out[0]), node->in[0]}, *x = node->in[0];
+    pare_node *made = pare_grad_begin(g, op, in, reads ? 2 : 1, 1);
+    pare_grad_int_list(g, made, "kernel_shape", x->shape.dim + 2, x->shape.rank - 2);
+    pare_grad_shape(g, made, &x->shape);
+    pare_grad_give(g, x, pare_grad_end(g, made));
+    return g->status;
+}
+
+pare_status pare_grad_global_max_pool(pare_grad *g, const pare_node *node)
+{
+    return global_pool(g, node, "MaxPoolGrad", true);
+}
+
+pare_status pare_grad_global_average_pool(pare_grad *g, const pare_node *node)
+{
+    return global_pool(g, node, "AveragePoolGrad", false);
+}
+
+/* LRN (1 .. 13) sums over neighbouring channels. */
+pare_status pare_prune_bind_lrn(const pare_node *node, const pare_prune_units *units)
+{
+    return pare_pass_beside(node, units, 1);
+}
+
+/* Pools: samples and channels pass. Indices of MaxPool count through the whole tensor. */
+pare_status pare_prune_bind_pool(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0], *y = node->out[0];
+    if (node->out_count > 1 && node->out[1])
+        return pare_block_all(units, node, "makes indices into the whole tensor");
+    PARE_TRY(pare_bind_range(units, node, x, 0, 2, y, 0));
+    PARE_TRY(pare_block_from(units, node, x, 2, "slides its window over it"));
+    return pare_block_from(units, node, y, 2, "slides its window over it");
 }

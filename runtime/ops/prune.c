@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prune column of element-by-element operators, and what all its functions share. */
 #include "runtime/ops/prune_bind.h"
+#include "runtime/ops/reduce.h"
 
 pare_axis_span pare_axis_all(const pare_value *value, int axis)
 {
@@ -118,4 +119,28 @@ pare_status pare_prune_cut_none(const pare_prune_cut *cut, pare_node *node)
 {
     (void)cut, (void)node;
     return PARE_OK;
+}
+
+const char pare_along[] = "computes along this axis";
+
+pare_status pare_pass_beside(const pare_node *node, const pare_prune_units *units, int64_t axis)
+{
+    const pare_value *x = node->in[0];
+    int worked;
+    PARE_TRY(pare_infer_axis(node, axis, x->shape.rank, &worked));
+    PARE_TRY(pare_block_axis(units, node, x, worked, pare_along));
+    for (int i = 0; i < node->out_count; i++) {
+        const pare_value *y = node->out[i];
+        if (!y) continue;
+        PARE_TRY(pare_block_axis(units, node, y, worked, pare_along));
+        for (int d = 0; d < x->shape.rank; d++)
+            if (d != worked) PARE_TRY(pare_bind_axes(units, node, x, d, y, d));
+    }
+    return PARE_OK;
+}
+
+/* Softmax, LogSoftmax (13), TopK (11), LpNormalization: an attribute that counts from the end. */
+pare_status pare_prune_bind_along(const pare_node *node, const pare_prune_units *units)
+{
+    return pare_pass_beside(node, units, pare_node_int(node, "axis", -1));
 }

@@ -44,53 +44,9 @@ bool pare_cut_changed(const pare_prune_cut *cut, const pare_value *value, int ax
 PARE_NODISCARD pare_status pare_cut_ints(const pare_prune_cut *cut, int i, const int64_t **out,
                                          int *count);
 
-/* The column's functions: bind_NAME and cut_NAME (cut_none: nothing to rewrite). */
-#define PARE_BIND(name)                                                                            \
-    pare_status pare_prune_bind_##name(const pare_node *node, const pare_prune_units *units)
-#define PARE_CUT(name) pare_status pare_prune_cut_##name(const pare_prune_cut *cut, pare_node *node)
-PARE_BIND(ties);
-PARE_BIND(same);
-PARE_BIND(stops);
-PARE_BIND(conv);
-PARE_BIND(conv_transpose);
-PARE_BIND(gemm);
-PARE_BIND(matmul);
-PARE_BIND(along);
-PARE_BIND(lrn);
-PARE_BIND(cum_sum);
-PARE_BIND(trilu);
-PARE_BIND(reduce);
-PARE_BIND(arg_extreme);
-PARE_BIND(pool);
-PARE_BIND(layer_norm);
-PARE_BIND(batch_norm);
-PARE_BIND(instance_norm);
-PARE_BIND(group_norm);
-PARE_BIND(reshape);
-PARE_BIND(transpose);
-PARE_BIND(expand);
-PARE_BIND(constant_of_shape);
-PARE_BIND(concat);
-PARE_BIND(split);
-PARE_BIND(slice);
-PARE_BIND(gather);
-PARE_BIND(pad);
-PARE_BIND(tile);
-PARE_BIND(resize);
-PARE_BIND(depth_to_space);
-PARE_BIND(space_to_depth);
-PARE_CUT(none);
-PARE_CUT(conv);
-PARE_CUT(group_norm);
-PARE_CUT(reshape);
-PARE_CUT(expand);
-PARE_CUT(constant_of_shape);
-PARE_CUT(split);
-PARE_CUT(slice);
-PARE_CUT(gather);
-PARE_CUT(pad);
-PARE_CUT(resize);
-#undef PARE_BIND
-#undef PARE_CUT
+/* Axes of input 0 pass to every output of the same rank but `axis`, which is blocked. */
+PARE_NODISCARD pare_status pare_pass_beside(const pare_node *node, const pare_prune_units *units,
+                                            int64_t axis);
+extern const char pare_along[]; /* why such an axis is blocked */
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/ops/resize.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/pad.h"
+#include "runtime/ops/prune_bind.h"
+#include "runtime/ops/resize.h"
 
 #include <math.h>
 #include <string.h>
@@ -274,4 +276,41 @@ pare_status pare_up_upsample(pare_node *node, int64_t version)
         PARE_TRY(pare_node_set_string(node, "mode", "linear"));
     node->op_type = "Resize";
     return PARE_OK;
+}
+
+/* Resize (10 .. 19): axes that stay as long as they are. */
+pare_status pare_prune_bind_resize(const pare_node *node, const pare_prune_units *units)
+{
+    const pare_value *x = node->in[0], *y = node->out[0];
+    pare_resize r;
+    PARE_TRY(pare_resize_read(node, &x->shape, &r));
+    if (!r.known || r.coord == PARE_TF_CROP_AND_RESIZE)
+        return pare_block_all(units, node, "resizes it");
+    for (int i = 0; i < x->shape.rank; i++) {
+        if (r.in[i] == r.out[i] && r.scale[i] == 1.0F) {
+            PARE_TRY(pare_bind_axes(units, node, x, i, y, i));
+        } else {
+            PARE_TRY(pare_block_axis(units, node, x, i, "resizes it"));
+            PARE_TRY(pare_block_axis(units, node, y, i, "resizes it"));
+        }
+    }
+    return PARE_OK;
+}
+
+pare_status pare_prune_cut_resize(const pare_prune_cut *cut, pare_node *node)
+{
+    const pare_value *y = cut->before->out[0];
+    int64_t size[PARE_MAX_RANK] = {0};
+    bool changed[PARE_MAX_RANK] = {false}, any = false;
+    int count, axis, n = y->shape.rank;
+    const int64_t *axes = pare_node_ints(node, "axes", &count);
+    if (!pare_node_in(node, 3)) return PARE_OK; /* scales */
+    if (axes) n = count;
+    for (int i = 0; i < n; i++) {
+        PARE_TRY(pare_infer_axis(node, axes ? axes[i] : i, y->shape.rank, &axis));
+        size[i] = pare_cut_kept(cut, y, axis);
+        changed[i] = pare_cut_changed(cut, y, axis);
+        any = any || changed[i];
+    }
+    return any ? cut->set_ints(cut->user, node, 3, size, changed, n) : PARE_OK;
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape and upgrade rules of Softmax and LogSoftmax. */
+/* Softmax, LogSoftmax: shapes, version conversion, gradient. The gradient rule emits
+     SoftmaxGrad (dY, Y) -> dX                      attributes axis, log */
+#include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+
+#include <string.h>
 
 pare_status pare_infer_softmax(pare_node *node)
 {
@@ -46,4 +50,14 @@ pare_status pare_up_softmax(pare_node *node, int64_t version)
     PARE_TRY(pare_node_set_int(made, "axis", axis));
     PARE_TRY(pare_node_set_int(node, "axis", -1));
     return pare_up_after(node, 0, "Reshape", &shape, 1, &made);
+}
+
+pare_status pare_grad_softmax(pare_grad *g, const pare_node *node)
+{
+    pare_value *in[] = {pare_grad_of(g, node->out[0]), node->out[0]};
+    pare_node *made = pare_grad_begin(g, "SoftmaxGrad", in, 2, 1);
+    pare_grad_int(g, made, "axis", pare_node_int(node, "axis", -1));
+    pare_grad_int(g, made, "log", !strcmp(node->op_type, "LogSoftmax"));
+    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
 }

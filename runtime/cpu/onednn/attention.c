@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in f32 (f16 and bf16 through f32): head by head, so that one head's scores stay in
+   cache, with two oneDNN products (scale * Q K^T, then scores x V) and a softmax between them.
+   Every head is one thread's work: results do not depend on batch or threads. */
+#include "runtime/cpu/fast.h"
+#include "runtime/cpu/half.h"
+#include "runtime/cpu/onednn/onednn.h"
+#include "runtime/cpu/softmax_rows.h"
+
+#include <omp.h>
+#include <string.h>
+
+/* One product, A (rows, depth) x B (depth, columns), run by several threads on their own memory. */
+typedef struct product {
+    dnnl_primitive_t primitive;
+    dnnl_memory_desc_t a, b, y, pad;
+    size_t pad_bytes;
+} product;
+
+typedef struct attention {
+    dnnl_engine_t engine;
+    product scores, values;
+    int64_t heads, rows, keys, depth, width; /* Q (rows, depth), K (keys, depth), V (keys, width) */
+    pare_dtype half;                         /* f16, bf16, or PARE_NOTYPE */
+    int threads;
+    size_t room, scores_at,
+        pad_at; /* bytes of scratch per thread: widened operands, scores, pads */
+} attention;
+
+static void product_free(product *p)
+{
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    p->primitive = NULL;
+}
+
+static void release(void *state)
+{
+    attention *s = state;
+    if (!s) return;
+    product_free(&s->scores);
+    product_free(&s->values);
+    if (s->engine) dnnl_engine_destroy(s->engine);
+    s->engine = NULL;
+}
+
+static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns, bool transposed)
+{
+    dnnl_dims_t dim = {rows, columns}, stride = {columns, 1};
+    if (transposed) stride[0] = 1, stride[1] = rows;
+    return dnnl_memory_desc_init_by_strides(out, 2, dim, dnnl_f32, stride);
+}
+
+static dnnl_status_t product_make(dnnl_engine_t engine, product *p, float scale)
+{
+    dnnl_matmul_desc_t op;
+    dnnl_primitive_desc_t desc = NULL;
+    dnnl_primitive_attr_t attr;
+    pare_act none = {0};
+    pare_dnnl_attr in = {.act = &none, .alpha = scale};
+    dnnl_status_t st = dnnl_matmul_desc_init(&op, &p->a, &p->b, NULL, &p->y);
+    if (st != dnnl_success) return st;
+    if (!pare_dnnl_attr_make(&in, &attr)) return dnnl_unimplemented;
+    st = dnnl_primitive_desc_create(&desc, &op, attr, engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    if (st != dnnl_success) return st;
+    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    p->pad_bytes = pad ? dnnl_memory_desc_get_size(pad) : 0;
+    if (pad) p->pad = *pad;
+    st = dnnl_primitive_create(&p->primitive, desc);
+    dnnl_primitive_desc_destroy(desc);
+    return st;
+}
+
+static const pare_view *mask_of(const pare_view *in, int in_count)
+{
+    return in_count > 3 && in[3].dtype != PARE_NOTYPE ? &in[3] : NULL;
+}
+
+static bool can(const pare_prep *p)
+{
+    const pare_view *y = &p->out[0], *mask = mask_of(p->in, p->in_count);
+    pare_dtype t = p->in[0].dtype;
+    if (t != PARE_f32 && t != PARE_f16 && t != PARE_bf16) return false;
+    for (int i = 0; i < 3; i++) {
+        const pare_view *v = &p->in[i];
+        if (v->dtype != t || v->rank != y->rank || v->rank < 2 || !pare_view_rowmajor(v))
+            return false;
+        if (pare_view_count(v) == 0) return false;
+        for (int a = 0; a < y->rank - 2; a++)
+            if (v->dim[a] != y->dim[a]) return false;
+    }
+    return y->dtype == t && pare_view_rowmajor(y) && (!mask || mask->dtype == PARE_f32);
+}
+
+static size_t align(size_t n) { return (n + 63) / 64 * 64; }
+
+static dnnl_status_t products_make(attention *s, float scale)
+{
+    dnnl_status_t st = dnnl_engine_create(&s->engine, dnnl_cpu, 0);
+    if (!st) st = matrix(&s->scores.a, s->rows, s->depth, false);
+    if (!st) st = matrix(&s->scores.b, s->depth, s->keys, true);
+    if (!st) st = matrix(&s->scores.y, s->rows, s->keys, false);
+    if (!st) st = matrix(&s->values.a, s->rows, s->keys, false);
+    if (!st) st = matrix(&s->values.b, s->keys, s->width, false);
+    if (!st) st = matrix(&s->values.y, s->rows, s->width, false);
+    if (!st) st = product_make(s->engine, &s->scores, scale);
+    if (!st) st = product_make(s->engine, &s->values, 1);
+    return st;
+}
+
+static pare_status prepare(pare_prep *p)
+{
+    attention *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    int rank = p->out[0].rank;
+    s->rows = p->in[0].dim[rank - 2], s->depth = p->in[0].dim[rank - 1];
+    s->keys = p->in[1].dim[rank - 2], s->width = p->in[2].dim[rank - 1];
+    s->heads = pare_view_count(&p->in[0]) / (s->rows * s->depth);
+    s->half = p->in[0].dtype == PARE_f32 ? PARE_NOTYPE : p->in[0].dtype;
+    double work = (double)s->heads * (double)(s->rows * s->keys) * (double)(s->depth + s->width);
+    s->threads = work < 2e5 || p->canonical ? 1 : p->threads;
+    if (s->threads > s->heads) s->threads = (int)s->heads;
+    pare_dnnl_use_threads(1);
+    dnnl_status_t st = products_make(s, pare_node_float(p->node, "scale", 1));
+    pare_dnnl_use_threads(p->threads);
+    if (st != dnnl_success) {
+        release(s);
+        return pare_dnnl_fail(p->node, st, "this attention");
+    }
+    int64_t wide =
+        s->rows * s->depth + s->keys * s->depth + s->keys * s->width + s->rows * s->width;
+    s->scores_at = s->half ? align((size_t)wide * sizeof(float)) : 0;
+    s->pad_at = s->scores_at + align((size_t)(s->rows * s->keys) * sizeof(float));
+    size_t pad =
+        s->scores.pad_bytes > s->values.pad_bytes ? s->scores.pad_bytes : s->values.pad_bytes;
+    s->room = s->pad_at + align(pad + 1);
+    p->scratch = s->room * (size_t)s->threads;
+    p->state = s;
+    return PARE_OK;
+}
+
+/* Memory objects of one thread and one product. */
+typedef struct hands {
+    dnnl_memory_t memory[4]; /* a, b, y, pad */
+    dnnl_exec_arg_t arg[4];
+    int count;
+} hands;
+
+typedef struct bound {
+    dnnl_stream_t *stream; /* per thread */
+    hands *scores, *values;
+    int threads;
+} bound;
+
+static dnnl_status_t hands_make(const attention *s, const product *p, hands *h)
+{
+    const dnnl_memory_desc_t *desc[4] = {&p->a, &p->b, &p->y, &p->pad};
+    static const int arg[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    int all = p->pad_bytes ? 4 : 3;
+    for (; h->count < all; h->count++) {
+        dnnl_memory_t *m = &h->memory[h->count];
+        dnnl_status_t st = dnnl_memory_create(m, desc[h->count], s->engine, DNNL_MEMORY_NONE);
+        if (st != dnnl_success) return st;
+        h->arg[h->count] = (dnnl_exec_arg_t){arg[h->count], *m};
+    }
+    return dnnl_success;
+}
+
+static pare_status bind(pare_call *c, pare_arena *arena)
+{
+    const attention *s = c->state;
+    bound *b = pare_arena_alloc(arena, 1, sizeof *b);
+    size_t n = (size_t)s->threads;
+    if (!b) return PARE_MEMORY;
+    b->stream = pare_arena_alloc(arena, n, sizeof *b->stream);
+    b->scores = pare_arena_alloc(arena, n, sizeof *b->scores);
+    b->values = pare_arena_alloc(arena, n, sizeof *b->values);
+    if (!b->stream || !b->scores || !b->values) return PARE_MEMORY;
+    c->bound = b;
+    for (; b->threads < s->threads; b->threads++) {
+        int t = b->threads;
+        dnnl_status_t st = dnnl_stream_create(&b->stream[t], s->engine, dnnl_stream_default_flags);
+        if (!st) st = hands_make(s, &s->scores, &b->scores[t]);
+        if (!st) st = hands_make(s, &s->values, &b->values[t]);
+        if (st) return pare_dnnl_fail(c->node, st, "memory objects");
+    }
+    return PARE_OK;
+}
+
+static void unbind(void *bound_)
+{
+    bound *b = bound_;
+    if (!b) return;
+    for (int t = 0; t < b->threads; t++) {
+        for (int i = 0; i < b->scores[t].count; i++) dnnl_memory_destroy(b->scores[t].memory[i]);
+        for (int i = 0; i < b->values[t].count; i++) dnnl_memory_destroy(b->values[t].memory[i]);
+        dnnl_stream_destroy(b->stream[t]);
+    }
+    b->threads = 0;
+}
+
+static dnnl_status_t multiply(const product *p, hands *h, dnnl_stream_t stream, const void *a,
+                              const void *b, void *y, void *pad)
+{
+    void *data[4] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, y, pad};
+    for (int i = 0; i < h->count; i++) dnnl_memory_set_data_handle(h->memory[i], data[i]);
+    return dnnl_primitive_execute(p->primitive, stream, h->count, h->arg);
+}
+
+/* Adds the mask of one head to its scores; the mask broadcasts along any axis. */
+static void add_mask(const pare_call *c, const pare_view *mask, int64_t head, float *score)
+{
+    const attention *s = c->state;
+    const pare_view *y = &c->out[0];
+    int64_t at = 0, row = 0,
+            key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
+    for (int i = y->rank - 3; i >= 0; i--) {
+        int axis = i - (y->rank - mask->rank);
+        if (axis >= 0 && mask->dim[axis] != 1) at += head % y->dim[i] * mask->stride[axis];
+        head /= y->dim[i];
+    }
+    if (mask->rank > 1 && mask->dim[mask->rank - 2] != 1) row = mask->stride[mask->rank - 2];
+    const float *m = (const float *)mask->data + at;
+    for (int64_t i = 0; i < s->rows; i++, m += row, score += s->keys)
+        for (int64_t j = 0; j < s->keys; j++) score[j] += m[j * key];
+}
+
+static dnnl_status_t head_run(const pare_call *c, int64_t head, int thread)
+{
+    const attention *s = c->state;
+    bound *b = c->bound;
+    const pare_view *mask = mask_of(c->in, c->in_count);
+    int64_t size = s->half ? 2 : 4, nq = s->rows * s->depth, nk = s->keys * s->depth;
+    int64_t nv = s->keys * s->width, ny = s->rows * s->width;
+    char *room = (char *)c->scratch + (size_t)thread * s->room;
+    const char *q = (const char *)c->in[0].data + head * nq * size;
+    const char *k = (const char *)c->in[1].data + head * nk * size;
+    const char *v = (const char *)c->in[2].data + head * nv * size;
+    char *y = (char *)c->out[0].data + head * ny * size, *to = y;
+    float *score = (float *)(void *)(room + s->scores_at), *wide = (float *)(void *)room;
+    if (s->half) {
+        pare_widen(wide, q, s->half, nq, 1);
+        pare_widen(wide + nq, k, s->half, nk, 1);
+        pare_widen(wide + nq + nk, v, s->half, nv, 1);
+        q = room, k = (char *)(wide + nq), v = (char *)(wide + nq + nk);
+        to = (char *)(wide + nq + nk + nv);
+    }
+    dnnl_stream_t stream = b->stream[thread];
+    dnnl_status_t st =
+        multiply(&s->scores, &b->scores[thread], stream, q, k, score, room + s->pad_at);
+    if (st) return st;
+    if (mask) add_mask(c, mask, head, score);
+    pare_softmax_rows(score, s->rows, s->keys);
+    st = multiply(&s->values, &b->values[thread], stream, score, v, to, room + s->pad_at);
+    if (s->half) pare_narrow(y, (const float *)(void *)to, s->half, ny, 1);
+    return st;
+}
+
+static pare_status run(const pare_call *c)
+{
+    const attention *s = c->state;
+    int failed = 0;
+    if (s->threads <= 1) {
+        if (c->threads > 1) pare_dnnl_use_threads(1);
+        for (int64_t i = 0; i < s->heads && !failed; i++) failed = (int)head_run(c, i, 0);
+        if (c->threads > 1) pare_dnnl_use_threads(c->threads);
+    } else {
+#pragma omp parallel for num_threads(s->threads) schedule(static) reduction(| : failed)
+        for (int64_t i = 0; i < s->heads; i++) failed |= (int)head_run(c, i, omp_get_thread_num());
+    }
+    return failed ? pare_dnnl_fail(c->node, (dnnl_status_t)failed, "to run") : PARE_OK;
+}
+
+const pare_kernel pare_onednn_attention = {.name = "onednn_attention",
+                                           .can = can,
+                                           .prepare = prepare,
+                                           .bind = bind,
+                                           .run = run,
+                                           .unbind = unbind,
+                                           .release = release};
