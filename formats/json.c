@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/json.h"
 #include "formats/file.h"
+#include "runtime/base/text.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+json_t *pare_json_text(const char *bytes)
+{
+    if (!bytes) return json_null();
+    const size_t count = strlen(bytes), n = pare_text_escape(NULL, 0, bytes, count);
+    char *shown = malloc(n + 1);
+    if (!shown) return NULL;
+    pare_text_escape(shown, n + 1, bytes, count);
+    json_t *json = json_stringn(shown, n);
+    free(shown);
+    return json;
+}
 
 pare_status pare_json_read(pare_ctx *ctx, json_t **out, const char *path)
 {

@@ -13,6 +13,8 @@ extern "C" {
 
 /* Reads a file of at most 1 GiB; the message names file, line and column. Free with json_decref. */
 PARE_NODISCARD pare_status pare_json_read(pare_ctx *ctx, json_t **out, const char *path);
+/* A string of any bytes, escaped as runtime/base/text.h says (NULL: null); NULL: memory is out. */
+json_t *pare_json_text(const char *bytes);
 /* Writes and renames. */
 PARE_NODISCARD pare_status pare_json_write(pare_ctx *ctx, const json_t *json, const char *path);
 /* Takes a log, one JSON object a line, back to where it stood when `last` was the highest "step":

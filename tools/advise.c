@@ -4,6 +4,7 @@
    nodes' times are those of a profiled run. */
 #include "tools/advise.h"
 
+#include "formats/json.h"
 #include "quant/quant.h"
 #include "runtime/eval/stats.h"
 #include "tools/table.h"
@@ -263,8 +264,8 @@ json_t *pare_advice_json(const pare_advice *a)
     json_t *list = json_array();
     for (int i = 0; i < a->count; i++) {
         const pare_advice_layer *l = &a->layer[i];
-        json_t *row =
-            json_pack("{s:s, s:s, s:b}", "node", l->node, "weight", l->weight, "pays", l->pays);
+        json_t *row = json_pack("{s:o, s:o, s:b}", "node", pare_json_text(l->node), "weight",
+                                pare_json_text(l->weight), "pays", l->pays);
         if (l->note) json_object_set_new(row, "note", json_string(l->note));
         if (l->dense >= 0) json_object_set_new(row, "dense_us", json_real(1e6 * l->dense));
         if (l->sparse >= 0) json_object_set_new(row, "sparse_us", json_real(1e6 * l->sparse));

@@ -15,6 +15,7 @@
 #include "tools/shapes.h"
 #include "tools/source.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/vitals.h"
 
 #include <stdlib.h>
@@ -128,21 +129,22 @@ static void print_latency(const char *label, const json_t *facts)
     const json_t *latency = json_object_get(facts, "latency_ms");
     const char *name, *before = "";
     json_t *value;
-    printf("%-14s", label);
+    pare_print(stdout, "%-14s", label);
     json_object_foreach((json_t *)latency, name, value)
     {
-        printf("%s%s %.4g ms", before, name, json_real_value(value));
+        pare_print(stdout, "%s%s %.4g ms", before, name, json_real_value(value));
         before = ", ";
     }
-    printf("\n");
+    pare_print(stdout, "\n");
 }
 
 static void print_device(const json_t *device)
 {
     char text[512];
     if (!json_object_get(device, "cuda")) return;
-    printf("device        %s\n", pare_device_text(device, text, sizeof text));
-    if (*pare_vitals_text(device, text, sizeof text)) printf("              %s\n", text);
+    pare_print(stdout, "device        %s\n", pare_device_text(device, text, sizeof text));
+    if (*pare_vitals_text(device, text, sizeof text))
+        pare_print(stdout, "              %s\n", text);
 }
 
 static void print_facts(const json_t *facts)
@@ -156,17 +158,18 @@ static void print_facts(const json_t *facts)
         snprintf(text, sizeof text, "  stream %zu", i);
         print_latency(text, value);
     }
-    printf("throughput    %.6g per second\n",
-           json_real_value(json_object_get(facts, "throughput_per_s")));
-    printf("variation     %.1f %% over %lld runs\n",
-           100 * json_real_value(json_object_get(facts, "coefficient_of_variation")),
-           (long long)json_integer_value(json_object_get(facts, "runs")));
-    printf("peak memory   %s\n",
-           pare_bytes_text((double)json_integer_value(json_object_get(facts, "peak_memory_bytes")),
-                           text, sizeof text));
+    pare_print(stdout, "throughput    %.6g per second\n",
+               json_real_value(json_object_get(facts, "throughput_per_s")));
+    pare_print(stdout, "variation     %.1f %% over %lld runs\n",
+               100 * json_real_value(json_object_get(facts, "coefficient_of_variation")),
+               (long long)json_integer_value(json_object_get(facts, "runs")));
+    pare_print(
+        stdout, "peak memory   %s\n",
+        pare_bytes_text((double)json_integer_value(json_object_get(facts, "peak_memory_bytes")),
+                        text, sizeof text));
     print_device(json_object_get(facts, "device"));
     json_array_foreach(json_object_get(facts, "notes"), i, value)
-        printf("note          %s\n", json_string_value(value));
+        pare_print(stdout, "note          %s\n", json_string_value(value));
 }
 
 /* Times the streams while the device's meter is read. */
@@ -258,11 +261,11 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
     double planned = pare_seconds() - start;
     double batch = count && shapes[0].shape.rank ? (double)shapes[0].shape.dim[0] : 1;
     json_t *file =
-        json_pack("{s:s, s:s, s:s, s:I, s:I}", "file", tool->arg[0], "hash", hash, "precision",
-                  pare_model_precision(&facts), "bytes", (json_int_t)pare_model_bytes(model),
-                  "parameters", (json_int_t)facts.parameters);
+        json_pack("{s:o, s:s, s:s, s:I, s:I}", "file", pare_json_text(tool->arg[0]), "hash", hash,
+                  "precision", pare_model_precision(&facts), "bytes",
+                  (json_int_t)pare_model_bytes(model), "parameters", (json_int_t)facts.parameters);
     const char *recipes = pare_onnx_recipes(model, &tool->arena);
-    if (recipes) json_object_set_new(file, "recipe", json_string(recipes));
+    if (recipes) json_object_set_new(file, "recipe", pare_json_text(recipes));
     json_object_update_new(
         tool->facts, json_pack("{s:o, s:o, s:I, s:i, s:f, s:I, s:I}", "model", file, "shapes",
                                shapes_json(shapes, count), "batch", (json_int_t)batch, "threads",

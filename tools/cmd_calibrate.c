@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare calibrate: ranges.json from a model and data, or from two tables. */
+#include "formats/json.h"
 #include "formats/onnx.h"
 #include "quant/quant.h"
 #include "runtime/eval/eval.h"
@@ -8,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/memory.h"
 #include "tools/range_facts.h"
+#include "tools/text.h"
 
 typedef struct calibrate_options {
     pare_common common;
@@ -34,10 +36,10 @@ static const calibrate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
 static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const char *path)
 {
     PARE_TRY(pare_ranges_write(tool->ctx, ranges, path));
-    printf("%s\n", path);
+    pare_print(stdout, "%s\n", path);
     if (!tool->common->quiet)
-        fprintf(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
-                (long long)pare_ranges_samples(ranges));
+        pare_print(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
+                   (long long)pare_ranges_samples(ranges));
     const pare_range_rule rule = {.method = PARE_METHOD_AUTO, .symmetric = true};
     if (tool->common->json) PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule));
     json_object_set_new(tool->facts, "outputs", json_pack("[s]", path));
@@ -89,8 +91,8 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
     if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, &o->source, &how);
     if (st == PARE_OK) {
         json_object_set_new(tool->facts, "model",
-                            json_pack("{s:s, s:s, s:I}", "file", tool->arg[0], "hash", hash,
-                                      "bytes", (json_int_t)bytes));
+                            json_pack("{s:o, s:s, s:I}", "file", pare_json_text(tool->arg[0]),
+                                      "hash", hash, "bytes", (json_int_t)bytes));
         st = write_table(tool, ranges, o->output);
     }
     if (ranges) pare_ranges_free(ranges);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare check: all problems of a model at once. */
+#include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 #include "tools/commands.h"
+#include "tools/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,14 +25,14 @@ static void found(void *user, const char *problem)
     findings *f = user;
     const char *text = pare_arena_printf(&f->tool->arena, "%s: %s", f->path, problem);
     if (!text) return;
-    printf("%s\n", text);
-    json_array_append_new(f->list, json_string(text));
+    pare_print(stdout, "%s\n", text);
+    json_array_append_new(f->list, pare_json_text(text));
 }
 
 /* The context's message as one more problem; it begins with the file already. */
 static void found_message(findings *f)
 {
-    printf("%s\n", f->tool->ctx->message);
+    pare_print(stdout, "%s\n", f->tool->ctx->message);
     json_array_append_new(f->list, json_string(f->tool->ctx->message));
     pare_ctx_clear(f->tool->ctx);
 }
@@ -102,8 +104,8 @@ static void warn_strange(findings *f, const char *name, const pare_tensor *t)
         "%s: tensor '%s' holds %lld NaN and %lld infinite values, the first at element %lld",
         f->path, name, (long long)s.nans, (long long)s.infinities, (long long)s.first);
     if (!text) return;
-    printf("warning: %s\n", text);
-    json_array_append_new(f->warnings, json_string(text));
+    pare_print(stdout, "warning: %s\n", text);
+    json_array_append_new(f->warnings, pare_json_text(text));
 }
 
 /* Weights and constants. No problem by themselves (a mask may hold -Inf), but what training that
@@ -154,13 +156,14 @@ static pare_status run(pare_tool *tool, const void *options)
     (void)options;
     findings f = {
         .tool = tool, .path = tool->arg[0], .list = json_array(), .warnings = json_array()};
-    json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
+    json_object_set_new(tool->facts, "model",
+                        json_pack("{s:o}", "file", pare_json_text(tool->arg[0])));
     json_object_set_new(tool->facts, "problems", f.list);
     json_object_set_new(tool->facts, "warnings", f.warnings);
     PARE_TRY(check_all(&f));
     size_t n = json_array_size(f.list);
     if (!n) {
-        printf("%s: no problems\n", tool->arg[0]);
+        pare_print(stdout, "%s: no problems\n", tool->arg[0]);
         return PARE_OK;
     }
     return PARE_FAIL(tool->ctx, INPUT, "%s: %zu problem%s", tool->arg[0], n, n == 1 ? "" : "s");

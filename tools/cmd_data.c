@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare data: makes HDF5 data sets. */
 #include "formats/import.h"
+#include "formats/json.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "tools/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +44,8 @@ static pare_status run_fashion(pare_tool *tool, const void *options)
         const char *slash = o->output[strlen(o->output) - 1] == '/' ? "" : "/";
         char *path = pare_arena_printf(&tool->arena, "%s%s%s", o->output, slash, names[i]);
         if (!path) return PARE_MEMORY;
-        json_array_append_new(files, json_string(path));
-        printf("%s\n", path);
+        json_array_append_new(files, pare_json_text(path));
+        pare_print(stdout, "%s\n", path);
     }
     json_object_set_new(tool->facts, "outputs", files);
     return PARE_OK;
@@ -189,8 +191,8 @@ static pare_status run_import(pare_tool *tool, const void *options)
                                : pare_import_npy(tool->ctx, o->output, x, y, &import);
     pare_progress_end(&bar);
     PARE_TRY(st);
-    printf("%s\n", o->output);
-    json_object_set_new(tool->facts, "outputs", json_pack("[s]", o->output));
+    pare_print(stdout, "%s\n", o->output);
+    json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(o->output)));
     return PARE_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare distill: read both nets, train the student, write it. */
 #include "formats/file.h"
+#include "formats/json.h"
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
@@ -10,6 +11,7 @@
 #include "tools/memory.h"
 #include "tools/source.h"
 #include "tools/distill/training.h"
+#include "tools/text.h"
 #include "tools/vitals.h"
 
 #include <string.h>
@@ -215,9 +217,9 @@ static pare_status file_facts(job *j, const char *name, const char *path)
     char hash[33];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(j->tool->ctx, path, hash, &bytes));
-    json_object_set_new(
-        j->tool->facts, name,
-        json_pack("{s:s, s:s, s:I}", "file", path, "hash", hash, "bytes", (json_int_t)bytes));
+    json_object_set_new(j->tool->facts, name,
+                        json_pack("{s:o, s:s, s:I}", "file", pare_json_text(path), "hash", hash,
+                                  "bytes", (json_int_t)bytes));
     return PARE_OK;
 }
 
@@ -243,16 +245,17 @@ static pare_status report(job *j)
     if (j->options.precision == PARE_TRAIN_FP16)
         json_object_set_new(facts, "skipped_steps", json_integer(r->skipped));
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));
-    printf("%s\n", j->o->output);
+    pare_print(stdout, "%s\n", j->o->output);
     if (!j->o->common.quiet)
-        fprintf(stderr,
-                "%lld step%s%s, best after %lld; on %lld held-out samples: %s before, %s after\n",
-                (long long)r->steps, r->steps == 1 ? "" : "s", ends[r->end],
-                (long long)r->best_step, (long long)r->held_out,
-                pare_distill_score_text(&r->before, before, sizeof before),
-                pare_distill_score_text(&r->after, after, sizeof after));
+        pare_print(
+            stderr,
+            "%lld step%s%s, best after %lld; on %lld held-out samples: %s before, %s after\n",
+            (long long)r->steps, r->steps == 1 ? "" : "s", ends[r->end], (long long)r->best_step,
+            (long long)r->held_out, pare_distill_score_text(&r->before, before, sizeof before),
+            pare_distill_score_text(&r->after, after, sizeof after));
     if (!r->best_step && r->steps && !j->o->common.quiet)
-        fprintf(stderr, "no step was better than the student as it came: a lower --lr may help\n");
+        pare_print(stderr,
+                   "no step was better than the student as it came: a lower --lr may help\n");
     pare_checkpoint_report(j->tool, &j->options.checkpoint, r);
     return PARE_OK;
 }

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 #include "tools/processor.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ static pare_status list_gpus(pare_tool *tool, const pare_gpu_facts *facts, json_
         size_t bytes;
         pare_status st = pare_gpu_name(tool->ctx, i, name, sizeof name, &bytes);
         if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "cuda:%d", i);
-        printf("cuda:%-4d %s, %s\n", i, name, pare_bytes_text((double)bytes, size, sizeof size));
+        pare_print(stdout, "cuda:%-4d %s, %s\n", i, name,
+                   pare_bytes_text((double)bytes, size, sizeof size));
         json_array_append_new(
             list, json_pack("{s:s, s:I}", "name", name, "memory_bytes", (json_int_t)bytes));
     }
@@ -81,8 +83,8 @@ static void show_blas(pare_tool *tool, json_t *gpu)
 {
     char path[1024];
     bool found = pare_gpu_blas(tool->ctx, path, sizeof path) == PARE_OK;
-    printf("cuBLAS    %s%s\n",
-           found ? path : "our own kernels serve: ", found ? "" : tool->ctx->message);
+    pare_print(stdout, "cuBLAS    %s%s\n",
+               found ? path : "our own kernels serve: ", found ? "" : tool->ctx->message);
     if (found) json_object_set_new(gpu, "cublas", json_string(path));
     pare_ctx_clear(tool->ctx);
 }
@@ -96,16 +98,17 @@ static pare_status show_gpus(pare_tool *tool)
     json_object_set_new(tool->facts, "gpu", gpu);
     json_object_set_new(gpu, "devices", list);
     if (!pare_gpu_code(code, sizeof code)) {
-        printf("CUDA      this build computes on the CPU only\n");
+        pare_print(stdout, "CUDA      this build computes on the CPU only\n");
         return PARE_OK;
     }
     pare_gpu_find(&facts);
     version_text(facts.runtime, runtime, sizeof runtime);
     version_text(facts.driver, driver, sizeof driver);
-    printf("CUDA      %s, code for %s\n", runtime, code);
-    printf("driver    %s%s%s\n", facts.driver ? "for CUDA " : "none", facts.driver ? driver : "",
-           facts.driver && !facts.count ? ": no GPU can be used" : "");
-    if (facts.driver && facts.why[0]) printf("          %s\n", facts.why);
+    pare_print(stdout, "CUDA      %s, code for %s\n", runtime, code);
+    pare_print(stdout, "driver    %s%s%s\n", facts.driver ? "for CUDA " : "none",
+               facts.driver ? driver : "",
+               facts.driver && !facts.count ? ": no GPU can be used" : "");
+    if (facts.driver && facts.why[0]) pare_print(stdout, "          %s\n", facts.why);
     json_object_update_new(gpu, json_pack("{s:s, s:s, s:s}", "code", code, "runtime", runtime,
                                           "driver", facts.driver ? driver : "none"));
     show_blas(tool, gpu);
@@ -133,17 +136,18 @@ static pare_status run(pare_tool *tool, const void *options)
     hdf5_version(hdf5, sizeof hdf5);
     double all = memory_of("MemTotal"), left = memory_of("MemAvailable");
     const char *say = advice(strcmp(dnnl, "absent") != 0, vnni);
-    printf("pare      %s\n", PARE_VERSION);
-    printf("cpu       %s\n", *cpu ? cpu : "unknown");
-    printf("cores     %d\n", pare_cpu_cores());
-    printf("isa       %s%s%s\n", isa, limit ? ", DNNL_MAX_CPU_ISA=" : "", limit ? limit : "");
-    printf("memory    %s, %s available\n", pare_bytes_text(all, total, sizeof total),
-           pare_bytes_text(left, available, sizeof available));
-    printf("oneDNN    %s\n", dnnl);
-    printf("HDF5      %s\n", hdf5);
-    printf("jansson   %s\n", jansson_version_str());
+    pare_print(stdout, "pare      %s\n", PARE_VERSION);
+    pare_print(stdout, "cpu       %s\n", *cpu ? cpu : "unknown");
+    pare_print(stdout, "cores     %d\n", pare_cpu_cores());
+    pare_print(stdout, "isa       %s%s%s\n", isa, limit ? ", DNNL_MAX_CPU_ISA=" : "",
+               limit ? limit : "");
+    pare_print(stdout, "memory    %s, %s available\n", pare_bytes_text(all, total, sizeof total),
+               pare_bytes_text(left, available, sizeof available));
+    pare_print(stdout, "oneDNN    %s\n", dnnl);
+    pare_print(stdout, "HDF5      %s\n", hdf5);
+    pare_print(stdout, "jansson   %s\n", jansson_version_str());
     PARE_TRY(show_gpus(tool));
-    printf("advice    %s\n", say);
+    pare_print(stdout, "advice    %s\n", say);
     json_object_update_new(
         tool->facts, json_pack("{s:s, s:i, s:s, s:b, s:f, s:f, s:{s:s, s:s, s:s}, s:b, s:s}", "cpu",
                                cpu, "cores", pare_cpu_cores(), "isa", isa, "vnni", vnni,

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare inspect: what a model holds. */
+#include "formats/json.h"
 #include "formats/onnx.h"
+#include "runtime/base/text.h"
 #include "tools/commands.h"
 #include "tools/group_facts.h"
 #include "tools/model_facts.h"
 #include "tools/shapes.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +34,12 @@ static const pare_option table[] = {
 static pare_status count_operators(pare_graph *graph, void *user)
 {
     for (int i = 0; i < graph->node_count; i++) {
-        char name[256];
+        char name[1024];
         const pare_node *node = graph->node[i];
-        snprintf(name, sizeof name, "%s%s%s", node->domain, *node->domain ? "." : "",
+        char plain[256];
+        snprintf(plain, sizeof plain, "%s%s%s", node->domain, *node->domain ? "." : "",
                  node->op_type);
+        pare_text_escape(name, sizeof name, plain, strlen(plain));
         json_t *old = json_object_get(user, name);
         json_object_set_new(user, name, json_integer(json_integer_value(old) + 1));
     }
@@ -45,7 +50,9 @@ static json_t *facts_of(const pare_model *model, const pare_model_facts *facts)
 {
     json_t *opsets = json_object(), *types = json_object(), *operators = json_object();
     for (int i = 0; i < model->opset_count; i++) {
-        const char *domain = *model->opset[i].domain ? model->opset[i].domain : "ai.onnx";
+        char domain[1024];
+        const char *plain = *model->opset[i].domain ? model->opset[i].domain : "ai.onnx";
+        pare_text_escape(domain, sizeof domain, plain, strlen(plain));
         json_object_set_new(opsets, domain, json_integer(model->opset[i].version));
     }
     for (int t = 1; t < PARE_DTYPE_COUNT; t++)
@@ -54,11 +61,11 @@ static json_t *facts_of(const pare_model *model, const pare_model_facts *facts)
                                 json_integer(facts->of_type[t]));
     (void)!pare_graph_each(model->graph, count_operators, operators); /* cannot fail */
     return json_pack(
-        "{s:s, s:I, s:I, s:s?, s:s?, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:I}",
-        "file", model->path, "bytes", (json_int_t)pare_model_bytes(model), "ir_version",
-        (json_int_t)model->ir_version, "producer", model->producer_name, "producer_version",
-        model->producer_version, "opset", opsets, "precision", pare_model_precision(facts),
-        "inputs", pare_values_json(&model->graph->in, true), "outputs",
+        "{s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:I}", "file",
+        pare_json_text(model->path), "bytes", (json_int_t)pare_model_bytes(model), "ir_version",
+        (json_int_t)model->ir_version, "producer", pare_json_text(model->producer_name),
+        "producer_version", pare_json_text(model->producer_version), "opset", opsets, "precision",
+        pare_model_precision(facts), "inputs", pare_values_json(&model->graph->in, true), "outputs",
         pare_values_json(&model->graph->out, false), "parameters", (json_int_t)facts->parameters,
         "parameters_by_type", types, "macs_per_sample",
         facts->macs < 0 ? json_null() : json_real(facts->macs), "nodes", (json_int_t)facts->nodes,
@@ -72,8 +79,8 @@ static void print_values(const char *title, const pare_values *values, bool inpu
     for (int i = 0; i < values->count; i++) {
         const pare_value *v = values->item[i];
         if (inputs && v->is_init) continue;
-        printf("%-14s%s %s %s\n", title, v->name, pare_type(v->dtype)->onnx_name,
-               pare_shape_text(&v->shape, text, sizeof text));
+        pare_print(stdout, "%-14s%s %s %s\n", title, v->name, pare_type(v->dtype)->onnx_name,
+                   pare_shape_text(&v->shape, text, sizeof text));
         title = "";
     }
 }
@@ -103,59 +110,62 @@ static void print_counts(const char *title, json_t *object)
         item[count++].n = json_integer_value(value);
     }
     qsort(item, count, sizeof *item, by_count);
-    printf("%-14s", title);
+    pare_print(stdout, "%-14s", title);
     int at = 14;
     for (size_t i = 0; i < count; i++) {
-        char text[128];
+        char text[1100];
         int n = snprintf(text, sizeof text, "%s %lld%s", item[i].name, (long long)item[i].n,
                          i + 1 < count ? ", " : "");
-        if (at + n > 100) at = printf("\n%14s", "") - 1;
-        at += printf("%s", text);
+        if (at + n > 100) at = pare_print(stdout, "\n%14s", "") - 1;
+        at += pare_print(stdout, "%s", text);
     }
-    printf("\n");
+    pare_print(stdout, "\n");
 }
 
 static void print_names(pare_value *const *values, int count)
 {
-    for (int i = 0; i < count; i++) printf(" %s", values[i] ? values[i]->name : "-");
+    for (int i = 0; i < count; i++) pare_print(stdout, " %s", values[i] ? values[i]->name : "-");
 }
 
 static void print_nodes(const pare_graph *graph)
 {
     for (int i = 0; i < graph->node_count; i++) {
         const pare_node *node = graph->node[i];
-        printf("%4d %-20s %s:", i, node->op_type, *node->name ? node->name : "(unnamed)");
+        pare_print(stdout, "%4d %-20s %s:", i, node->op_type,
+                   *node->name ? node->name : "(unnamed)");
         print_names(node->in, node->in_count);
-        printf(" ->");
+        pare_print(stdout, " ->");
         print_names(node->out, node->out_count);
-        printf("\n");
+        pare_print(stdout, "\n");
     }
 }
 
 static void print_facts(json_t *json, const pare_model *model, const pare_model_facts *facts)
 {
     char a[32], b[32];
-    printf("%-14s%s\n%-14s%s\n", "file", model->path, "size",
-           pare_bytes_text((double)pare_model_bytes(model), a, sizeof a));
-    printf("%-14sIR %lld", "format", (long long)model->ir_version);
+    pare_print(stdout, "%-14s%s\n%-14s%s\n", "file", model->path, "size",
+               pare_bytes_text((double)pare_model_bytes(model), a, sizeof a));
+    pare_print(stdout, "%-14sIR %lld", "format", (long long)model->ir_version);
     for (int i = 0; i < model->opset_count; i++)
-        printf(", %s opset %lld", *model->opset[i].domain ? model->opset[i].domain : "ai.onnx",
-               (long long)model->opset[i].version);
-    if (model->producer_name) printf(", by %s", model->producer_name);
-    if (model->producer_version) printf(" %s", model->producer_version);
-    printf("\n");
+        pare_print(stdout, ", %s opset %lld",
+                   *model->opset[i].domain ? model->opset[i].domain : "ai.onnx",
+                   (long long)model->opset[i].version);
+    if (model->producer_name) pare_print(stdout, ", by %s", model->producer_name);
+    if (model->producer_version) pare_print(stdout, " %s", model->producer_version);
+    pare_print(stdout, "\n");
     print_values("inputs", &model->graph->in, true);
     print_values("outputs", &model->graph->out, false);
-    printf("%-14s%s (%s)\n", "parameters", pare_count_text((double)facts->parameters, a, sizeof a),
-           pare_bytes_text(facts->bytes, b, sizeof b));
+    pare_print(stdout, "%-14s%s (%s)\n", "parameters",
+               pare_count_text((double)facts->parameters, a, sizeof a),
+               pare_bytes_text(facts->bytes, b, sizeof b));
     print_counts("by type", json_object_get(json, "parameters_by_type"));
-    printf("%-14s%s\n", "precision", pare_model_precision(facts));
+    pare_print(stdout, "%-14s%s\n", "precision", pare_model_precision(facts));
     if (facts->quantize || facts->dequantize)
-        printf("%-14s%lld QuantizeLinear, %lld DequantizeLinear\n", "quantized",
-               (long long)facts->quantize, (long long)facts->dequantize);
-    printf("%-14s%s\n", "MACs",
-           facts->macs < 0 ? "unknown" : pare_count_text(facts->macs, a, sizeof a));
-    printf("%-14s%lld\n", "nodes", (long long)facts->nodes);
+        pare_print(stdout, "%-14s%lld QuantizeLinear, %lld DequantizeLinear\n", "quantized",
+                   (long long)facts->quantize, (long long)facts->dequantize);
+    pare_print(stdout, "%-14s%s\n", "MACs",
+               facts->macs < 0 ? "unknown" : pare_count_text(facts->macs, a, sizeof a));
+    pare_print(stdout, "%-14s%lld\n", "nodes", (long long)facts->nodes);
     print_counts("operators", json_object_get(json, "operators"));
 }
 

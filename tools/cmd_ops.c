@@ -3,6 +3,7 @@
 #include "runtime/ops/ops.h"
 #include "tools/commands.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_table text;
     int shown = 0;
     pare_table_init(&text, &tool->arena, o->kernels ? "lrll" : "lrl");
-    pare_table_add(&text, "operator|opset|INT8%s", o->kernels ? "|kernels" : "");
+    pare_table_add_line(&text, o->kernels ? "operator|opset|INT8|kernels" : "operator|opset|INT8");
     for (int i = 0; i < PARE_OP_COUNT; i++) {
         const pare_op *op = &pare_ops[i];
         char kernels[512];
@@ -67,13 +68,12 @@ static pare_status run(pare_tool *tool, const void *options)
                                         "domain", *op->domain ? op->domain : "ai.onnx",
                                         "opset_first", op->first, "opset_last", op->last, "int8",
                                         quant_text(op->quant.kind), "kernels", names));
-        pare_table_add(&text, "%s%s%s|%d-%d|%s%s%s", op->domain, *op->domain ? "." : "", op->name,
-                       op->first, op->last, quant_text(op->quant.kind), o->kernels ? "|" : "",
-                       o->kernels ? kernels : "");
+        pare_table_add(&text, "%s%s%s|%d-%d|%s|%s", op->domain, *op->domain ? "." : "", op->name,
+                       op->first, op->last, quant_text(op->quant.kind), o->kernels ? kernels : "");
         shown++;
     }
     pare_table_print(&text, stdout);
-    printf("%d operators\n", shown);
+    pare_print(stdout, "%d operators\n", shown);
     json_object_set_new(tool->facts, "operators", list);
     return PARE_OK;
 }

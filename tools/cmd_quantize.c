@@ -6,6 +6,7 @@
 #include "tools/model_facts.h"
 #include "tools/quantize.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -118,19 +119,19 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
         json_array_append_new(notes, json_string(facts->note[i]));
         pare_log(tool->ctx, PARE_LOG_INFO, "%s", facts->note[i]);
     }
-    printf("%s\n", o->output);
+    pare_print(stdout, "%s\n", o->output);
     int n = snprintf(opset, sizeof opset, "opset %lld", (long long)facts->opset_after);
     if (facts->opset_before != facts->opset_after)
         snprintf(opset + n, sizeof opset - (size_t)n, " (was %lld)",
                  (long long)facts->opset_before);
     if (!o->common.quiet)
-        fprintf(stderr, "%s, %s (%.0f %% of before), %d nodes converted, %d left float, %s\n",
-                precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
-                bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
-                facts->quantized_nodes, facts->float_nodes, opset);
+        pare_print(stderr, "%s, %s (%.0f %% of before), %d nodes converted, %d left float, %s\n",
+                   precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
+                   bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
+                   facts->quantized_nodes, facts->float_nodes, opset);
     if (!o->common.quiet && facts->overflow_nodes)
-        fprintf(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
-                facts->overflow_nodes);
+        pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
+                   facts->overflow_nodes);
     json_object_update_new(
         tool->facts,
         json_pack(

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare run: tensors or a data set through a model. */
+#include "formats/json.h"
 #include "formats/npy.h"
 #include "formats/onnx.h"
 #include "runtime/eval/eval.h"
@@ -8,6 +9,7 @@
 #include "tools/memory.h"
 #include "tools/progress.h"
 #include "tools/source.h"
+#include "tools/text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -167,8 +169,8 @@ static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, cons
             if (made) (void)rmdir(folder); /* only where nothing lies in it */
             return st;
         }
-        json_array_append_new(files, json_string(path));
-        printf("%s\n", path);
+        json_array_append_new(files, pare_json_text(path));
+        pare_print(stdout, "%s\n", path);
     }
     return PARE_OK;
 }
@@ -318,9 +320,9 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     if (st == PARE_OK) pare_say_memory(tool, to_come + pare_reader_bytes(reader));
     if (st == PARE_OK) st = run_batches(tool, model, o, predictor, reader, source.count);
     if (st == PARE_OK) {
-        printf("%s\n", o->output);
+        pare_print(stdout, "%s\n", o->output);
         json_object_set_new(tool->facts, "data", pare_source_json(&source, &o->source));
-        json_object_set_new(tool->facts, "outputs", json_pack("[s]", o->output));
+        json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(o->output)));
     }
     if (reader) pare_reader_close(reader);
     pare_predictor_free(predictor);
@@ -340,7 +342,8 @@ static pare_status run(pare_tool *tool, const void *options)
     PARE_TRY(o->source.data ? pare_refuse_options(tool, "with --data", of_tensors)
                             : pare_refuse_options(tool, "without --data", pare_source_names));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
-    json_object_set_new(tool->facts, "model", json_pack("{s:s}", "file", tool->arg[0]));
+    json_object_set_new(tool->facts, "model",
+                        json_pack("{s:o}", "file", pare_json_text(tool->arg[0])));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
     pare_status st = o->source.data ? run_data(tool, model, o) : run_tensors(tool, model, o);
     pare_model_free(model);

@@ -2,6 +2,7 @@
 /* pare version, pare completion */
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
+#include "tools/text.h"
 
 #include <string.h>
 
@@ -14,7 +15,8 @@ static pare_status run_version(pare_tool *tool, const void *options)
     char text[128];
     (void)options;
     const char *code = pare_gpu_code(text, sizeof text);
-    printf("pare %s\n%s%s\n", PARE_VERSION, code ? "GPU code: " : "no GPU code", code ? code : "");
+    pare_print(stdout, "pare %s\n%s%s\n", PARE_VERSION, code ? "GPU code: " : "no GPU code",
+               code ? code : "");
     if (code) json_object_set_new(tool->facts, "gpu_code", json_string(code));
     return PARE_OK;
 }

@@ -6,6 +6,7 @@
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/text.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -45,9 +46,7 @@ const volatile int *pare_catch_signals(void)
 
 void pare_print_line(const char *before, const char *line)
 {
-    fputs(before, stderr);
-    for (; *line; line++) fputc((unsigned char)*line < ' ' || *line == 127 ? '?' : *line, stderr);
-    fputc('\n', stderr);
+    pare_print(stderr, "%s%s\n", before, line);
 }
 
 static void on_log(void *user, pare_log_level level, const char *line)

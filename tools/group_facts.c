@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/group_facts.h"
 
+#include "formats/json.h"
 #include "runtime/ops/ops.h"
+#include "tools/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +29,11 @@ static bool lists(const json_t *list, const char *name)
 
 static void add_node(json_t *list, const pare_node *node)
 {
-    if (node && !lists(list, name_of(node)))
-        json_array_append_new(list, json_string(name_of(node)));
+    json_t *name = node ? pare_json_text(name_of(node)) : NULL;
+    if (name && !lists(list, json_string_value(name)))
+        json_array_append_new(list, name);
+    else
+        json_decref(name);
 }
 
 /* The nodes that use the group's constants, and those that hand its channels on. */
@@ -43,8 +48,10 @@ static void add_nodes(const pare_groups *g, const pare_group *group, json_t *mak
     }
     for (int i = 0; i < group->slot_count; i++) {
         const pare_slot *s = &g->slot[group->slot[i]];
-        if (s->role != PARE_SLOT_FLOWS || !s->node || lists(makes, name_of(s->node))) continue;
-        add_node(passes, s->node);
+        json_t *name =
+            s->role == PARE_SLOT_FLOWS && s->node ? pare_json_text(name_of(s->node)) : NULL;
+        if (name && !lists(makes, json_string_value(name))) add_node(passes, s->node);
+        json_decref(name);
     }
 }
 
@@ -57,9 +64,10 @@ static json_t *slots_json(const pare_groups *g, const pare_group *group)
         const pare_slot *s = &g->slot[c->unit[i].slot];
         int n = 0, at = c->unit[i].slot;
         for (; i < c->unit_count && c->unit[i].slot == at; i++) n++;
-        json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:i, s:s}", "tensor", s->value->name,
-                                              "axis", s->axis, "units", (json_int_t)s->extent,
-                                              "units_each", n, "role", role[s->role]));
+        json_array_append_new(list, json_pack("{s:o, s:i, s:I, s:i, s:s}", "tensor",
+                                              pare_json_text(s->value->name), "axis", s->axis,
+                                              "units", (json_int_t)s->extent, "units_each", n,
+                                              "role", role[s->role]));
     }
     return list;
 }
@@ -68,9 +76,9 @@ static json_t *group_json(const pare_groups *g, const pare_group *group)
 {
     json_t *makes = json_array(), *reads = json_array(), *passes = json_array();
     add_nodes(g, group, makes, reads, passes);
-    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "name", group->name, "components",
-                     group->count, "parts", group->parts, "makes", makes, "reads", reads, "passes",
-                     passes, "slots", slots_json(g, group));
+    return json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", pare_json_text(group->name),
+                     "components", group->count, "parts", group->parts, "makes", makes, "reads",
+                     reads, "passes", passes, "slots", slots_json(g, group));
 }
 
 /* The rows of a node's first matrix: of operators that no rule describes. */
@@ -109,12 +117,13 @@ static json_t *stays_json(const pare_groups *g, const pare_node *node, int slot)
         if (!stay++) why = pare_groups_why(g, slot, u);
     }
     if (!stay) return NULL;
-    return json_pack("{s:s, s:s, s:I, s:I, s:s?, s:s?, s:s?, s:i, s:s}", "node", name_of(node),
-                     "operator", node->op_type, "channels", (json_int_t)g->slot[slot].extent,
-                     "stay", (json_int_t)stay, "by", why && why->node ? name_of(why->node) : NULL,
-                     "by_operator", why && why->node ? why->node->op_type : NULL, "tensor",
-                     why && why->value ? why->value->name : NULL, "axis", why ? why->axis : 0,
-                     "why", why ? why->why : "no weight follows");
+    return json_pack("{s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:i, s:s}", "node",
+                     pare_json_text(name_of(node)), "operator", pare_json_text(node->op_type),
+                     "channels", (json_int_t)g->slot[slot].extent, "stay", (json_int_t)stay, "by",
+                     pare_json_text(why && why->node ? name_of(why->node) : NULL), "by_operator",
+                     pare_json_text(why && why->node ? why->node->op_type : NULL), "tensor",
+                     pare_json_text(why && why->value ? why->value->name : NULL), "axis",
+                     why ? why->axis : 0, "why", why ? why->why : "no weight follows");
 }
 
 json_t *pare_groups_json(const pare_groups *groups)
@@ -153,15 +162,15 @@ static void print_list(const char *title, const json_t *list, bool all)
     size_t shown = all || count <= SHORT_LIST + 1 ? count : SHORT_LIST;
     int at = INDENT;
     if (!count) return;
-    printf("  %-*s", INDENT - 2, title);
+    pare_print(stdout, "  %-*s", INDENT - 2, title);
     for (size_t i = 0; i < shown; i++) {
         const char *name = json_string_value(json_array_get(list, i));
         if (at + (int)strlen(name) + 2 > COLUMNS && at > INDENT)
-            at = printf("\n%*s", INDENT, "") - 1;
-        at += printf("%s%s", name, i + 1 < count ? ", " : "");
+            at = pare_print(stdout, "\n%*s", INDENT, "") - 1;
+        at += pare_print(stdout, "%s%s", name, i + 1 < count ? ", " : "");
     }
-    if (shown < count) printf("and %zu more", count - shown);
-    printf("\n");
+    if (shown < count) pare_print(stdout, "and %zu more", count - shown);
+    pare_print(stdout, "\n");
 }
 
 /* How many units of its first weight a component holds: 64 of a head. */
@@ -180,12 +189,12 @@ static void print_group(size_t number, const json_t *group, bool all)
     long long each = units_each(group), parts = int_of(group, "parts");
     char title[32];
     snprintf(title, sizeof title, "group %zu", number);
-    printf("%-*s%lld %s", INDENT, title, int_of(group, "components"),
-           each > 1 ? "parts" : "channels");
-    if (each > 1) printf(" of %lld channels each", each);
-    printf(", from %s", text_of(group, "name"));
-    if (parts > 1) printf("; equally many of each of its %lld parts", parts);
-    printf("\n");
+    pare_print(stdout, "%-*s%lld %s", INDENT, title, int_of(group, "components"),
+               each > 1 ? "parts" : "channels");
+    if (each > 1) pare_print(stdout, " of %lld channels each", each);
+    pare_print(stdout, ", from %s", text_of(group, "name"));
+    if (parts > 1) pare_print(stdout, "; equally many of each of its %lld parts", parts);
+    pare_print(stdout, "\n");
     print_list("made by", json_object_get(group, "makes"), all);
     print_list("pass", json_object_get(group, "passes"), all);
     print_list("read by", json_object_get(group, "reads"), all);
@@ -195,16 +204,16 @@ static void print_stays(const json_t *item)
 {
     long long stay = int_of(item, "stay"), channels = int_of(item, "channels");
     const char *by = text_of(item, "by");
-    printf("  %s (%s): ", text_of(item, "node"), text_of(item, "operator"));
+    pare_print(stdout, "  %s (%s): ", text_of(item, "node"), text_of(item, "operator"));
     if (stay == channels)
-        printf("all %lld channels, ", channels);
+        pare_print(stdout, "all %lld channels, ", channels);
     else
-        printf("%lld of %lld channels, ", stay, channels);
+        pare_print(stdout, "%lld of %lld channels, ", stay, channels);
     if (*by)
-        printf("%s (%s) %s\n", by, text_of(item, "by_operator"), text_of(item, "why"));
+        pare_print(stdout, "%s (%s) %s\n", by, text_of(item, "by_operator"), text_of(item, "why"));
     else
-        printf("%s%s%s\n", text_of(item, "tensor"), *text_of(item, "tensor") ? " " : "",
-               text_of(item, "why"));
+        pare_print(stdout, "%s%s%s\n", text_of(item, "tensor"), *text_of(item, "tensor") ? " " : "",
+                   text_of(item, "why"));
 }
 
 void pare_groups_print(const json_t *json, bool all)
@@ -212,10 +221,10 @@ void pare_groups_print(const json_t *json, bool all)
     const json_t *list = json_object_get(json, "group"), *stays = json_object_get(json, "stays");
     size_t i;
     json_t *item;
-    printf("%-*s%zu, with %lld parts that can be removed\n", INDENT, "groups",
-           json_array_size(list), int_of(json, "components"));
+    pare_print(stdout, "%-*s%zu, with %lld parts that can be removed\n", INDENT, "groups",
+               json_array_size(list), int_of(json, "components"));
     json_array_foreach((json_t *)list, i, item) print_group(i + 1, item, all);
     if (!json_array_size(stays)) return;
-    printf("what stays\n");
+    pare_print(stdout, "what stays\n");
     json_array_foreach((json_t *)stays, i, item) print_stays(item);
 }

@@ -2,6 +2,7 @@
 #include "tools/memory.h"
 
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -29,8 +30,8 @@ void pare_say_memory(pare_tool *tool, size_t to_come)
     if (need < peak) need = peak;
     json_object_set_new(tool->facts, "planned_memory_bytes", json_integer((json_int_t)need));
     if (!tool->common->quiet)
-        fprintf(stderr, "needs about %s of memory\n",
-                pare_bytes_text((double)need, text, sizeof text));
+        pare_print(stderr, "needs about %s of memory\n",
+                   pare_bytes_text((double)need, text, sizeof text));
 }
 
 void pare_say_device_memory(pare_tool *tool, size_t bytes)
@@ -39,6 +40,6 @@ void pare_say_device_memory(pare_tool *tool, size_t bytes)
     json_object_set_new(tool->facts, "planned_device_memory_bytes",
                         json_integer((json_int_t)bytes));
     if (!tool->common->quiet)
-        fprintf(stderr, "needs about %s of the memory of %s\n",
-                pare_bytes_text((double)bytes, text, sizeof text), tool->device->name);
+        pare_print(stderr, "needs about %s of the memory of %s\n",
+                   pare_bytes_text((double)bytes, text, sizeof text), tool->device->name);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/model_facts.h"
 
+#include "formats/json.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
@@ -143,9 +144,10 @@ json_t *pare_values_json(const pare_values *values, bool without_initializers)
             json_array_append_new(shape,
                                   v->shape.dim[d] >= 0
                                       ? json_integer(v->shape.dim[d])
-                                      : json_string(v->shape.name[d] ? v->shape.name[d] : "?"));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", v->name, "type",
-                                              pare_type(v->dtype)->onnx_name, "shape", shape));
+                                      : pare_json_text(v->shape.name[d] ? v->shape.name[d] : "?"));
+        json_array_append_new(list,
+                              json_pack("{s:o, s:s, s:o}", "name", pare_json_text(v->name), "type",
+                                        pare_type(v->dtype)->onnx_name, "shape", shape));
     }
     return list;
 }

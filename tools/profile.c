@@ -13,12 +13,13 @@ static json_t *step_json(const pare_step_info *info, double ms, double all_ms)
     json_t *shape = json_array();
     for (int d = 0; d < info->shape.rank; d++)
         json_array_append_new(shape, json_integer(info->shape.dim[d]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:f}", "node",
-                     info->node, "op_type", info->op_type, "kernel", info->kernel, "precision",
-                     pare_type(info->dtype)->name, "output", info->output, "shape", shape,
-                     "bytes_in", (json_int_t)info->bytes_in, "bytes_out",
-                     (json_int_t)info->bytes_out, "live_bytes", (json_int_t)info->live, "macs",
-                     info->macs, "time_ms", ms, "share", all_ms > 0 ? ms / all_ms : 0.0);
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f}", "node",
+                     pare_json_text(info->node), "op_type", pare_json_text(info->op_type), "kernel",
+                     info->kernel, "precision", pare_type(info->dtype)->name, "output",
+                     pare_json_text(info->output), "shape", shape, "bytes_in",
+                     (json_int_t)info->bytes_in, "bytes_out", (json_int_t)info->bytes_out,
+                     "live_bytes", (json_int_t)info->live, "macs", info->macs, "time_ms", ms,
+                     "share", all_ms > 0 ? ms / all_ms : 0.0);
 }
 
 static json_t *steps_json(const pare_plan *plan, const double *median_ms, double *all)
@@ -118,9 +119,9 @@ static json_t *lanes_json(const pare_timeline *timeline)
     for (int i = 0; i < pare_timeline_count(timeline); i++) {
         const pare_span *s = pare_timeline_span(timeline, i);
         json_array_append_new(lanes,
-                              json_pack("{s:i, s:s, s:s, s:f, s:f}", "stream", s->stream, "lane",
-                                        pare_lane_name(s->lane), "name", s->name, "start_ms",
-                                        s->start * 1e3, "time_ms", s->seconds * 1e3));
+                              json_pack("{s:i, s:s, s:o, s:f, s:f}", "stream", s->stream, "lane",
+                                        pare_lane_name(s->lane), "name", pare_json_text(s->name),
+                                        "start_ms", s->start * 1e3, "time_ms", s->seconds * 1e3));
     }
     return lanes;
 }
@@ -149,10 +150,10 @@ pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *m
         return st;
     }
     return write_and_free(ctx,
-                          json_pack("{s:i, s:s, s:s, s:s, s:s, s:f, s:o, s:o}", "schema", 1,
-                                    "command", "profile", "version", PARE_VERSION, "model", model,
-                                    "device", device ? device->name : "cpu", "time_ms", all,
-                                    "steps", steps, "lanes", lanes),
+                          json_pack("{s:i, s:s, s:s, s:o, s:s, s:f, s:o, s:o}", "schema", 1,
+                                    "command", "profile", "version", PARE_VERSION, "model",
+                                    pare_json_text(model), "device", device ? device->name : "cpu",
+                                    "time_ms", all, "steps", steps, "lanes", lanes),
                           path);
 }
 

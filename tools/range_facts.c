@@ -2,6 +2,7 @@
 #include "tools/range_facts.h"
 
 #include "calib/histogram.h"
+#include "formats/json.h"
 #include "runtime/ops/range.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ static json_t *real_or_null(double value)
 
 static json_t *range_json(const tensor *t)
 {
-    return json_pack("{s:s, s:f, s:f, s:s, s:o}", "name", t->stats->name, "low",
+    return json_pack("{s:o, s:f, s:f, s:s, s:o}", "name", pare_json_text(t->stats->name), "low",
                      (double)t->range.low, "high", (double)t->range.high, "method",
                      pare_method_name(t->range.chosen), "sqnr_db", real_or_null(t->sqnr_db));
 }

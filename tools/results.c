@@ -71,22 +71,10 @@ static size_t header_line(char *line)
 
 /* --- rows --- */
 
-/* A field in quotes where it needs them; what would end the line becomes '?'. */
-static void add_text(pare_text *t, const char *plain)
-{
-    const bool quoted = strpbrk(plain, ",\"") != NULL;
-    if (quoted) pare_text_add(t, "\"");
-    for (; *plain; plain++) {
-        const unsigned char c = (unsigned char)*plain;
-        pare_text_add(t, c == '"' ? "\"\"" : "%c", c < ' ' || c == 127 ? '?' : c);
-    }
-    if (quoted) pare_text_add(t, "\"");
-}
-
 void pare_results_value(pare_text *t, const json_t *value)
 {
     if (json_is_string(value))
-        add_text(t, json_string_value(value));
+        pare_text_add_csv(t, json_string_value(value));
     else if (json_is_integer(value))
         pare_text_add(t, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
@@ -109,9 +97,10 @@ static void add_row(pare_text *t, const json_t *facts, const json_t *model, cons
         else if (!strcmp(columns[c].name, "version"))
             value = json_object_get(facts, "version");
         else if (!strcmp(columns[c].name, "written"))
-            add_text(t, written);
+            pare_text_add_csv(t, written);
         else if (!strcmp(columns[c].name, "device"))
-            add_text(t, pare_device_label(json_object_get(facts, "device"), label, sizeof label));
+            pare_text_add_csv(
+                t, pare_device_label(json_object_get(facts, "device"), label, sizeof label));
         else if (!strcmp(columns[c].name, "reference") && model != first)
             value = json_object_get(first, "hash");
         pare_results_value(t, value);

@@ -19,8 +19,8 @@ extern "C" {
    that name. */
 void pare_results_table(pare_text *text, const json_t *facts, const char *written);
 
-/* One field: text in quotes where it needs them (what would end the line becomes '?'), numbers with
-   9 digits; nothing of what is no text, number or truth. */
+/* One field: text by pare_text_add_csv, numbers with 9 digits; nothing where the value is no text,
+   number or truth. */
 void pare_results_value(pare_text *text, const json_t *value);
 
 /* Can rows be added, as far as is known before the work? PARE_INPUT: the file is there and begins

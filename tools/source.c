@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/source.h"
 
+#include "formats/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,8 +175,8 @@ void pare_source_close(pare_source *source)
 
 json_t *pare_source_json(const pare_source *source, const pare_source_options *options)
 {
-    json_t *json =
-        json_pack("{s:s, s:I}", "file", options->data, "samples", (json_int_t)source->count);
+    json_t *json = json_pack("{s:o, s:I}", "file", pare_json_text(options->data), "samples",
+                             (json_int_t)source->count);
     if (options->range) json_object_set_new(json, "range", json_string(options->range));
     return json;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tables as plain text and as Markdown. */
 #include "tools/table.h"
+
+#include "runtime/base/text.h"
 
 #include <string.h>
 
@@ -8,26 +11,42 @@ void pare_table_init(pare_table *table, pare_arena *arena, const char *align)
     *table = (pare_table){.arena = arena, .align = align};
 }
 
-void pare_table_add(pare_table *table, const char *format, ...)
+/* A row of cells, each ending with a NUL, in n bytes. */
+static void add_row(pare_table *table, const char *cells, size_t n)
 {
-    char line[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
     char **cell = pare_arena_alloc(table->arena, PARE_TABLE_COLUMNS, sizeof *cell);
-    char *text = pare_arena_strdup(table->arena, line);
+    char *text = pare_arena_alloc(table->arena, n + 1, 1);
     if (!cell || !text ||
         !pare_arena_grow(table->arena, &table->row, &table->capacity, table->count,
                          sizeof *table->row))
         return; /* the context says that memory is out */
-    for (int c = 0; c < PARE_TABLE_COLUMNS && text; c++) {
-        char *bar = strchr(text, '|');
-        if (bar) *bar = 0;
+    memcpy(text, cells, n);
+    text[n] = 0;
+    const char *stop = text + n;
+    for (int c = 0; c < PARE_TABLE_COLUMNS && text <= stop; c++) {
         cell[c] = text;
-        text = bar ? bar + 1 : NULL;
+        text += strlen(text) + 1;
     }
     table->row[table->count++] = cell;
+}
+
+void pare_table_add(pare_table *table, const char *format, ...)
+{
+    char line[4096] = {0};
+    va_list args;
+    va_start(args, format);
+    const size_t n = pare_text_format(line, sizeof line, '|', format, args);
+    va_end(args);
+    add_row(table, line, n < sizeof line ? n : sizeof line - 1);
+}
+
+void pare_table_add_line(pare_table *table, const char *line)
+{
+    char cells[4096];
+    const size_t n = strlen(line);
+    if (n >= sizeof cells) return;
+    for (size_t i = 0; i <= n; i++) cells[i] = line[i] == '|' ? 0 : line[i];
+    add_row(table, cells, n);
 }
 
 /* Characters of UTF-8 text: its bytes without the continuing ones. */
@@ -57,14 +76,6 @@ void pare_table_print(const pare_table *table, FILE *file)
     }
 }
 
-void pare_markdown_add(pare_text *text, const char *plain)
-{
-    for (; *plain; plain++) {
-        const char c = (unsigned char)*plain < ' ' ? '?' : *plain;
-        pare_text_add(text, strchr("\\`*_[]<>|~", c) ? "\\%c" : "%c", c);
-    }
-}
-
 void pare_table_markdown(const pare_table *table, pare_text *text)
 {
     pare_text_add(text, "\n");
@@ -72,7 +83,7 @@ void pare_table_markdown(const pare_table *table, pare_text *text)
         for (const char *a = table->align; *a; a++) {
             pare_text_add(text, "| ");
             const char *cell = table->row[r][a - table->align];
-            if (cell) pare_markdown_add(text, cell);
+            if (cell) pare_text_add_markdown(text, cell);
             pare_text_add(text, " ");
         }
         pare_text_add(text, "|\n");

@@ -24,16 +24,17 @@ typedef struct pare_table {
 /* The first row added is the heading. */
 void pare_table_init(pare_table *table, pare_arena *arena, const char *align);
 
-/* One row from a format whose cells are separated by '|'; cells must not contain it. */
+/* One row from a format whose cells are separated by '|'. Text arguments are escaped and may hold
+   '|'. */
 void pare_table_add(pare_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* A row of our own words, separated by '|'. */
+void pare_table_add_line(pare_table *table, const char *line);
 
 void pare_table_print(const pare_table *table, FILE *file);
 /* As a table of GitHub's Markdown, an empty line before it. */
 void pare_table_markdown(const pare_table *table, pare_text *text);
-
-/* Text that Markdown takes as it stands; what would end the line becomes '?'. */
-void pare_markdown_add(pare_text *text, const char *plain);
 
 /* "1.2 MB" (decimal units) into text (at least 16 bytes); returns text. */
 const char *pare_bytes_text(double bytes, char *text, size_t size);

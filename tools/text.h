@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that grows: for reports. After a failed allocation calls do nothing and the context says
- * why. */
+/* Text that grows, for reports: after a failed allocation calls do nothing and the context says
+   why. And names from files as every writer shows them. */
 #ifndef PARE_TOOLS_TEXT_H
 #define PARE_TOOLS_TEXT_H
 
 #include "runtime/base/ctx.h"
+
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,8 +20,18 @@ typedef struct pare_text {
 } pare_text;
 
 void pare_text_add(pare_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* As HTML text or attribute: & < > " ' are escaped. */
+/* fprintf with escaped text arguments (runtime/base/text.h); returns the bytes written. */
+int pare_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Escaped text, in plain bytes. */
+void pare_text_add_plain(pare_text *text, const char *plain);
+/* As HTML text or attribute: & < > " ' are escaped, too. */
 void pare_text_add_escaped(pare_text *text, const char *plain);
+/* As GitHub's Markdown: what would format the text has a backslash before it. */
+void pare_text_add_markdown(pare_text *text, const char *plain);
+/* As a CSV field (RFC 4180), in quotes where it needs them. A field that a spreadsheet would run as
+   a formula (= + - @ first, and it is no number) gets a ' before it. */
+void pare_text_add_csv(pare_text *text, const char *plain);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/times.h"
 
+#include "formats/json.h"
+
 #include "runtime/eval/resample.h"
 
 #include <math.h>
@@ -18,7 +20,7 @@ static void note(json_t *notes, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    json_array_append_new(notes, json_string(text));
+    json_array_append_new(notes, pare_json_text(text));
 }
 
 /* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of

@@ -24,10 +24,11 @@ static json_t *span_event(const pare_span *s, const pare_plan *plan)
                          "bytes_out", (json_int_t)info.bytes_out);
     } else
         args = json_pack("{s:I}", "bytes", (json_int_t)s->bytes);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "name", s->name, "cat",
-                     s->step >= 0                   ? info.op_type
-                     : s->lane == PARE_LANE_OBSERVE ? "observe"
-                                                    : "copy",
+    return json_pack("{s:o, s:o, s:s, s:i, s:i, s:f, s:f, s:o}", "name", pare_json_text(s->name),
+                     "cat",
+                     pare_json_text(s->step >= 0                   ? info.op_type
+                                    : s->lane == PARE_LANE_OBSERVE ? "observe"
+                                                                   : "copy"),
                      "ph", "X", "pid", 1, "tid", lane_number(s), "ts", s->start * 1e6, "dur",
                      s->seconds * 1e6, "args", args);
 }
@@ -56,7 +57,7 @@ pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
                              const pare_timeline *timeline, const pare_plan *plan)
 {
     json_t *events = json_array();
-    json_array_append_new(events, lane_event("process_name", 0, "name", json_string(title)));
+    json_array_append_new(events, lane_event("process_name", 0, "name", pare_json_text(title)));
     for (int i = 0; i < pare_timeline_count(timeline); i++) {
         lane_add(events, timeline, i);
         json_array_append_new(events, span_event(pare_timeline_span(timeline, i), plan));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/validate.h"
 
+#include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/eval/resample.h"
 #include "tools/memory.h"
@@ -180,10 +181,11 @@ static pare_status add_errors_json(pare_ctx *ctx, const pare_comparison *c,
 {
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
         const pare_error_stats *e = &one->error[o];
-        json_t *json = json_pack(
-            "{s:s, s:o, s:f, s:f, s:f, s:I}", "name", pare_predictor_rows(one->predictor, o).name,
-            "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine", pare_error_cosine(e), "mse",
-            pare_error_mse(e), "max_abs_error", e->max_abs, "not_finite", (json_int_t)e->bad);
+        json_t *json = json_pack("{s:o, s:o, s:f, s:f, s:f, s:I}", "name",
+                                 pare_json_text(pare_predictor_rows(one->predictor, o).name),
+                                 "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine",
+                                 pare_error_cosine(e), "mse", pare_error_mse(e), "max_abs_error",
+                                 e->max_abs, "not_finite", (json_int_t)e->bad);
         json_array_append_new(list, json);
         if (o == 0) PARE_TRY(add_sqnr_interval(ctx, c, one, json));
     }
@@ -231,11 +233,11 @@ static pare_status model_json(const pare_validation *v, int k, json_t *list)
 {
     const pare_validated *one = &v->model[k];
     const char *recipes = pare_onnx_recipes(one->model, &v->tool->arena);
-    json_t *json = json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "file", one->model->path, "hash",
-                             one->hash, "precision", pare_model_precision(&one->facts), "bytes",
-                             (json_int_t)pare_model_bytes(one->model), "parameters",
-                             (json_int_t)one->facts.parameters, "macs_per_sample",
-                             one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
+    json_t *json = json_pack(
+        "{s:o, s:s, s:s, s:I, s:I, s:o}", "file", pare_json_text(one->model->path), "hash",
+        one->hash, "precision", pare_model_precision(&one->facts), "bytes",
+        (json_int_t)pare_model_bytes(one->model), "parameters", (json_int_t)one->facts.parameters,
+        "macs_per_sample", one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
     if (json_array_append_new(list, json)) return PARE_MEMORY;
     if (recipes) json_object_set_new(json, "recipe", json_string(recipes));
     if (pare_comparison_candidate(v->comparison, k)->predictor) PARE_TRY(add_results(json, v, k));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/ctx.h"
 #include "runtime/base/size.h"
+#include "runtime/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,10 +46,20 @@ pare_status pare_fail(pare_ctx *ctx, pare_status status, const char *format, ...
     if (!ctx->message[0]) {
         va_list args;
         va_start(args, format);
-        vsnprintf(ctx->message, sizeof ctx->message, format, args);
+        pare_text_format(ctx->message, sizeof ctx->message, 0, format, args);
         va_end(args);
     }
     return status;
+}
+
+/* The old message, which is escaped, cut at a whole character where it does not fit. */
+static void end_message(char *out, size_t size, const char *old)
+{
+    size_t n = strlen(old);
+    if (n >= size)
+        for (n = size - 1; n && ((unsigned char)old[n] & 0xc0) == 0x80; n--) continue;
+    memcpy(out, old, n);
+    out[n] = 0;
 }
 
 pare_status pare_fail_prefix(pare_ctx *ctx, pare_status status, const char *format, ...)
@@ -57,11 +68,13 @@ pare_status pare_fail_prefix(pare_ctx *ctx, pare_status status, const char *form
     memcpy(old, ctx->message, sizeof old);
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(ctx->message, sizeof ctx->message, format, args);
+    const size_t used = pare_text_format(ctx->message, sizeof ctx->message, 0, format, args);
     va_end(args);
-    size_t used = n < 0 ? 0 : (size_t)n;
     const size_t room = used < sizeof ctx->message ? sizeof ctx->message - used : 0;
-    if (room > 3) snprintf(ctx->message + used, room, ": %.*s", (int)(room - 3), old);
+    if (room > 3) {
+        memcpy(ctx->message + used, ": ", 2);
+        end_message(ctx->message + used + 2, room - 2, old);
+    }
     return status;
 }
 
@@ -77,7 +90,7 @@ void pare_log(pare_ctx *ctx, pare_log_level level, const char *format, ...)
     char line[2048];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    pare_text_format(line, sizeof line, 0, format, args);
     va_end(args);
     ctx->log(ctx->log_user, level, line);
 }

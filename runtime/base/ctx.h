@@ -39,7 +39,8 @@ void pare_ctx_child(pare_ctx *child, const pare_ctx *parent);
 void pare_ctx_clear(pare_ctx *ctx);
 
 /* Writes the message where it is still empty and returns the status. Form of a message:
-   "file: node 'name' (Op): fact, expected". */
+   "file: node 'name' (Op): fact, expected". Text arguments are escaped (runtime/base/text.h), so a
+   name from a damaged file cannot reach a terminal as control characters. */
 pare_status pare_fail(pare_ctx *ctx, pare_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -136,6 +136,20 @@ else
     skip inspect_3gb "$(cat .test.err)"
 fi
 
+# --- names with escape sequences, an invalid byte, a line end and a mark that turns text around ---
+evil='e\033[31m\377\n\342\200\256'
+model escapes 17 "node { op_type: \"Relu\" name: \"$evil\" input: \"x\" output: \"$evil\" }
+    node { op_type: \"Frob$evil\" name: \"$evil\" input: \"$evil\" output: \"y\" } $ends"
+shown='e\x1B[31m\xFF\n\xE2\x80\xAE'
+wrong=
+for command in "inspect --nodes" check "inspect --groups" quantize; do
+    "$pare" $command escapes.onnx --json escapes.json >.test.out 2>&1
+    tr -d '\012\040-\176' <.test.out | wc -c | grep -qx ' *0' || wrong="$wrong '$command' prints control characters;"
+    [ "$command" = quantize ] || has "$shown" .test.out || wrong="$wrong '$command' does not show the name;"
+done
+if [ -z "$wrong" ]; then pass names_are_escaped; else fail names_are_escaped "$wrong"; fi
+rm -f escapes.json
+
 # --- check lists all problems at once ---
 model many 17 "node { op_type: \"Frobnicate\" name: \"odd\" input: \"x\" output: \"p\" }
     node { op_type: \"Relu\" domain: \"com.other\" name: \"far\" input: \"p\" output: \"q\" }

@@ -115,7 +115,7 @@ static void odd_names_stay_one_field(void **state)
 {
     (void)state;
     add("a \"b\",\nc");
-    assert_non_null(strstr(content(), ",\"a \"\"b\"\",?c\","));
+    assert_non_null(strstr(content(), ",\"a \"\"b\"\",\\nc\","));
 }
 
 static void another_header_is_refused(void **state)

@@ -2,6 +2,7 @@
 #include "tools/distill/checkpoint.h"
 #include "formats/file.h"
 #include "tools/check_output.h"
+#include "tools/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,25 +51,26 @@ pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o
 void pare_checkpoint_say_none(const pare_tool *tool, const pare_distill_checkpoint *c)
 {
     if (c->path && c->resume && access(c->path, F_OK) && !tool->common->quiet)
-        fprintf(stderr, "%s: there is no checkpoint yet; training starts from the beginning\n",
-                c->path);
+        pare_print(stderr, "%s: there is no checkpoint yet; training starts from the beginning\n",
+                   c->path);
 }
 
 void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *c, int64_t step)
 {
     if (c->path && step >= 0 && !tool->common->quiet)
-        fprintf(stderr, "%s: holds step %lld; the same command with --resume goes on behind it\n",
-                c->path, (long long)step);
+        pare_print(stderr,
+                   "%s: holds step %lld; the same command with --resume goes on behind it\n",
+                   c->path, (long long)step);
 }
 
 static void say(const pare_tool *tool, const pare_distill_checkpoint *c,
                 const pare_distill_result *r)
 {
     if (r->end != PARE_DISTILL_INTERRUPTED && r->resumed == r->steps)
-        fprintf(stderr, "%s: training had ended before; nothing was left to train\n", c->path);
+        pare_print(stderr, "%s: training had ended before; nothing was left to train\n", c->path);
     if (r->end == PARE_DISTILL_INTERRUPTED) pare_checkpoint_say(tool, c, r->checkpoint);
     if (r->end == PARE_DISTILL_INTERRUPTED && r->checkpoint < 0)
-        fprintf(stderr, "%s: could not be written; there is nothing to resume from\n", c->path);
+        pare_print(stderr, "%s: could not be written; there is nothing to resume from\n", c->path);
 }
 
 void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *c,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/distill/log.h"
 #include "formats/json.h"
+#include "tools/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,8 +39,8 @@ static pare_status begin(pare_distill_log *log, const pare_distill_event *e)
     log->seen = e->samples;
     log->bar.from = done;
     if (e->step && !log->tool->common->quiet)
-        fprintf(stderr, "training goes on behind step %lld of %lld\n", (long long)done,
-                (long long)e->steps);
+        pare_print(stderr, "training goes on behind step %lld of %lld\n", (long long)done,
+                   (long long)e->steps);
     return log->path ? open_file(log, e->step) : PARE_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/eval/eval.h"
 #include "tools/profile.h"
+#include "tools/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -324,11 +325,11 @@ static void say_layers(const json_t *row)
         }
         if (!next) return;
         below = number_of(next, "time_ms", "before");
-        fprintf(stderr, "  %-36s %9.2f -> %9.2f M multiply-adds, %8.1f -> %8.1f us\n",
-                json_string_value(json_object_get(next, "node")),
-                1e-6 * json_number_value(json_object_get(next, "before")),
-                1e-6 * json_number_value(json_object_get(next, "after")), 1e3 * below,
-                1e3 * number_of(next, "time_ms", "after"));
+        pare_print(stderr, "  %-36s %9.2f -> %9.2f M multiply-adds, %8.1f -> %8.1f us\n",
+                   json_string_value(json_object_get(next, "node")),
+                   1e-6 * json_number_value(json_object_get(next, "before")),
+                   1e-6 * json_number_value(json_object_get(next, "after")), 1e3 * below,
+                   1e3 * number_of(next, "time_ms", "after"));
     }
 }
 
@@ -336,11 +337,11 @@ void pare_prune_latency_say(const pare_prune_latency *l, const json_t *row)
 {
     const double fixed = 100 * pare_latency_fixed(l->cost) / fmax(total(&l->dense), 1e-12);
     if (!l->o->common.quiet) {
-        fprintf(stderr,
-                "%.4g ms before, %.4g ms after: %.1f %% of the time (target %.1f %%, forecast "
-                "%.1f %%)\n",
-                l->dense.ms, l->smaller.ms, 100 * l->measured, 100 * l->goal,
-                100 * l->facts.forecast);
+        pare_print(stderr,
+                   "%.4g ms before, %.4g ms after: %.1f %% of the time (target %.1f %%, forecast "
+                   "%.1f %%)\n",
+                   l->dense.ms, l->smaller.ms, 100 * l->measured, 100 * l->goal,
+                   100 * l->facts.forecast);
         say_layers(row);
     }
     if (l->disturbed)

@@ -6,6 +6,7 @@
 #include "tools/report/report.h"
 #include "tools/report/page.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -131,20 +132,21 @@ static void print_models(pare_arena *arena, const json_t *facts, FILE *file)
     bool channels, labels = any_number(models, "top1");
     const json_t *rows = pare_prune_rows(facts, &channels);
     pare_table table;
+    char heads[128];
     size_t i;
     json_t *model;
     pare_table_init(&table, arena, labels ? "lrrrrrrrrr" : "lrrrrrrr");
-    pare_table_add(&table, "model|%s|size|%sagree %%|SQNR dB|latency ms|speed-up",
-                   channels ? "MACs %|params %" : "weights %|zlib",
-                   labels ? "top-1 %|drop [95 %]|" : "");
+    snprintf(heads, sizeof heads, "model|%s|size|%sagree %%|SQNR dB|latency ms|speed-up",
+             channels ? "MACs %|params %" : "weights %|zlib", labels ? "top-1 %|drop [95 %]|" : "");
+    pare_table_add_line(&table, heads);
     json_array_foreach((json_t *)models, i, model)
         add_row(&table, model, i ? json_array_get(rows, i - 1) : NULL, channels, labels);
     pare_table_print(&table, file);
     const json_t *data = json_object_get(compared, "data");
     if (data)
-        fprintf(file, "on %lld samples of %s %s\n",
-                (long long)pare_report_number(data, "samples", 0),
-                json_string_value(json_object_get(data, "file")), pare_prune_seen_text(facts));
+        pare_print(file, "on %lld samples of %s %s\n",
+                   (long long)pare_report_number(data, "samples", 0),
+                   json_string_value(json_object_get(data, "file")), pare_prune_seen_text(facts));
 }
 
 pare_status pare_prune_show(pare_tool *tool, const json_t *facts, FILE *file, const char *path)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare prune --sparsity, --nm: single weights become 0, the model keeps its form. */
 #include "formats/onnx.h"
+
+#include "formats/json.h"
 #include "runtime/graph/pattern.h"
 #include "tools/advise.h"
 #include "tools/memory.h"
@@ -9,6 +11,7 @@
 #include "tools/prune/report.h"
 #include "tools/prune/tune.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <string.h>
 #include <stdlib.h>
@@ -103,7 +106,7 @@ static bool wanted(const job *j)
 {
     if (!j->o->advise) return true;
     if (j->o->output && !j->advice.paying)
-        fprintf(stderr, "Nothing is pruned, and %s is not written.\n", j->o->output);
+        pare_print(stderr, "Nothing is pruned, and %s is not written.\n", j->o->output);
     return j->o->output && j->advice.paying;
 }
 
@@ -203,8 +206,9 @@ static json_t *layers_json(const job *j)
     for (int i = 0; i < j->facts.layer_count; i++) {
         const pare_single_layer *l = &j->facts.layer[i];
         json_t *row =
-            json_pack("{s:s, s:s, s:I, s:I, s:f}", "node", l->node, "weight", l->weight, "weights",
-                      (json_int_t)l->count, "zeros", (json_int_t)l->zeros, "csr_bytes", l->csr);
+            json_pack("{s:o, s:o, s:I, s:I, s:f}", "node", pare_json_text(l->node), "weight",
+                      pare_json_text(l->weight), "weights", (json_int_t)l->count, "zeros",
+                      (json_int_t)l->zeros, "csr_bytes", l->csr);
         if (l->note) json_object_set_new(row, "note", json_string(l->note));
         pare_prune_put_held(row, l);
         if (l->error >= 0) json_object_set_new(row, "error", json_real(l->error));
@@ -235,14 +239,14 @@ static pare_status report(job *j, const char *path, json_t **out)
     PARE_TRY(pare_prune_zipped(j->tool->ctx, path, &zipped));
     csr = csr_bytes(j, (double)bytes);
     double sparsity = f->count ? (double)f->zeros / (double)f->count : 0;
-    printf("%s\n", path);
+    pare_print(stdout, "%s\n", path);
     if (!j->o->common.quiet) {
         print_layers(j);
         if (f->reordered)
-            fprintf(stderr,
-                    "%d groups of channels put into another order: %.1f %% more magnitude kept "
-                    "behind them\n",
-                    f->reordered, 100 * (f->kept_after / f->kept_before - 1));
+            pare_print(stderr,
+                       "%d groups of channels put into another order: %.1f %% more magnitude kept "
+                       "behind them\n",
+                       f->reordered, 100 * (f->kept_after / f->kept_before - 1));
         fprintf(
             stderr,
             "%.2f %% of %lld weights are 0; %s as it is, %s through zlib, %s with sparse rows "
@@ -254,10 +258,11 @@ static pare_status report(job *j, const char *path, json_t **out)
                 ? ", and time on hardware with 2:4 sparse kernels"
                 : ", and time only in sparse kernels");
     }
-    *out = json_pack("{s:s, s:i, s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:o}", "file", path,
-                     "reordered_groups", f->reordered, "hash", hash, "bytes", (json_int_t)bytes,
-                     "zlib_bytes", zipped, "csr_bytes", csr, "sparsity", sparsity, "weights",
-                     (json_int_t)f->count, "zeros", (json_int_t)f->zeros, "layers", layers_json(j));
+    *out = json_pack("{s:o, s:i, s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:o}", "file",
+                     pare_json_text(path), "reordered_groups", f->reordered, "hash", hash, "bytes",
+                     (json_int_t)bytes, "zlib_bytes", zipped, "csr_bytes", csr, "sparsity",
+                     sparsity, "weights", (json_int_t)f->count, "zeros", (json_int_t)f->zeros,
+                     "layers", layers_json(j));
     pare_tuning_put(&j->tuning, *out);
     return PARE_OK;
 }
@@ -290,8 +295,8 @@ static void put_facts(job *j, json_t *list)
 {
     json_t *facts = j->tool->facts, *outputs = json_array();
     json_object_set_new(facts, "model",
-                        json_pack("{s:s, s:s, s:I}", "file", j->tool->arg[0], "hash", j->hash,
-                                  "bytes", (json_int_t)j->bytes));
+                        json_pack("{s:o, s:s, s:I}", "file", pare_json_text(j->tool->arg[0]),
+                                  "hash", j->hash, "bytes", (json_int_t)j->bytes));
     if (j->o->source.data)
         json_object_set_new(facts, "data", pare_source_json(&j->source, &j->o->source));
     for (size_t i = 0; i < json_array_size(list); i++)

@@ -4,6 +4,8 @@
    old size and weights that read what is chosen are 0, so that scores, groups and what is refitted
    to all speak of the same units. */
 #include "tools/memory.h"
+
+#include "formats/json.h"
 #include "tools/prune/report.h"
 #include "tools/prune/structured.h"
 
@@ -337,8 +339,8 @@ static void put_facts(pare_structured *s)
 {
     json_t *facts = s->tool->facts, *outputs = json_array();
     json_object_set_new(facts, "model",
-                        json_pack("{s:s, s:s, s:I}", "file", s->tool->arg[0], "hash", s->hash,
-                                  "bytes", (json_int_t)s->bytes));
+                        json_pack("{s:o, s:s, s:I}", "file", pare_json_text(s->tool->arg[0]),
+                                  "hash", s->hash, "bytes", (json_int_t)s->bytes));
     if (s->data.data)
         json_object_set_new(facts, "data", pare_source_json(&s->source, &s->o->source));
     for (size_t i = 0; i < json_array_size(s->list); i++)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What became of a model whose channels were pruned, as facts and as words. */
 #include "formats/onnx.h"
+
+#include "formats/json.h"
 #include "runtime/graph/pattern.h"
 #include "tools/prune/report.h"
 #include "tools/prune/structured.h"
 #include "tools/table.h"
+#include "tools/text.h"
 
 #include <string.h>
 
@@ -37,8 +40,9 @@ static json_t *groups_json(const pare_structured *s)
         int left = 0;
         for (int c = group->first; c < group->first + group->count; c++)
             left += !s->removal->removed[c];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "name", group->name, "before",
-                                              group->count, "after", left));
+        json_array_append_new(list,
+                              json_pack("{s:o, s:i, s:i}", "name", pare_json_text(group->name),
+                                        "before", group->count, "after", left));
     }
     return list;
 }
@@ -85,7 +89,7 @@ static json_t *layers_json(const pare_structured *s, const pare_removal *none)
         double before = pare_removal_macs(none, g->node[i]);
         if (!(before > 0)) continue;
         json_t *row = change_json(before, pare_removal_macs(s->removal, g->node[i]));
-        json_object_set_new(row, "node", json_string(name));
+        json_object_set_new(row, "node", pare_json_text(name));
         json_t *shape = shape_json(none, s->removal, g->node[i]);
         if (shape) json_object_set_new(row, "shape", shape);
         const pare_single_layer *l = fitted(s, name);
@@ -102,10 +106,10 @@ static json_t *row_json(const pare_structured *s, const char *path, const char *
                         uint64_t bytes, const pare_removal *none)
 {
     const pare_prune_cost *now = &s->removal->cost;
-    return json_pack("{s:s, s:s, s:I, s:{s:s, s:f, s:f, s:f}, s:o, s:o, s:o, s:o}", "file", path,
-                     "hash", hash, "bytes", (json_int_t)bytes, "target", "of", s->kind, "before",
-                     s->cost_before, "goal", s->target.goal, "reached", s->reached, "macs",
-                     change_json(s->before.macs, now->macs), "parameters",
+    return json_pack("{s:o, s:s, s:I, s:{s:s, s:f, s:f, s:f}, s:o, s:o, s:o, s:o}", "file",
+                     pare_json_text(path), "hash", hash, "bytes", (json_int_t)bytes, "target", "of",
+                     s->kind, "before", s->cost_before, "goal", s->target.goal, "reached",
+                     s->reached, "macs", change_json(s->before.macs, now->macs), "parameters",
                      change_json(s->before.params, now->params), "groups", groups_json(s), "layers",
                      layers_json(s, none));
 }
@@ -119,16 +123,17 @@ pare_status pare_structured_report(pare_structured *s, const char *path)
     PARE_TRY(pare_onnx_hash(ctx, path, hash, &bytes));
     PARE_TRY(pare_removal_new(ctx, &none, s->groups));
     const pare_prune_cost *now = &s->removal->cost;
-    printf("%s\n", path);
+    pare_print(stdout, "%s\n", path);
     if (!s->o->common.quiet)
-        fprintf(stderr,
-                "%s (%.0f %% of before), %.1f %% of the multiply-adds, %.1f %% of the parameters, "
-                "%d of %d channels removed\n",
-                pare_bytes_text((double)bytes, size, sizeof size),
-                s->bytes ? 100 * (double)bytes / (double)s->bytes : 0.0,
-                s->before.macs > 0 ? 100 * now->macs / s->before.macs : 0.0,
-                s->before.params > 0 ? 100 * now->params / s->before.params : 0.0,
-                s->removal->count, s->groups->component_count);
+        pare_print(
+            stderr,
+            "%s (%.0f %% of before), %.1f %% of the multiply-adds, %.1f %% of the parameters, "
+            "%d of %d channels removed\n",
+            pare_bytes_text((double)bytes, size, sizeof size),
+            s->bytes ? 100 * (double)bytes / (double)s->bytes : 0.0,
+            s->before.macs > 0 ? 100 * now->macs / s->before.macs : 0.0,
+            s->before.params > 0 ? 100 * now->params / s->before.params : 0.0, s->removal->count,
+            s->groups->component_count);
     json_t *row = row_json(s, path, hash, bytes, none);
     if (s->latency) {
         json_object_set_new(row, "latency", pare_prune_latency_facts(s->latency));

@@ -5,6 +5,7 @@
 #include "tools/check_output.h"
 #include "tools/distill/log.h"
 #include "tools/memory.h"
+#include "tools/text.h"
 
 #include <string.h>
 
@@ -165,10 +166,11 @@ static void note(pare_tuning *t, const pare_distill_result *r, int64_t step, dou
     json_object_update_new(row, pare_training_json(r));
     json_array_append_new(t->steps, row);
     if (!t->o->common.quiet)
-        fprintf(stderr, "step %lld of %lld, %.1f %% of the %s left: %s before training, %s after\n",
-                (long long)step, (long long)t->o->steps, 100 * kept, of,
-                pare_distill_score_text(&r->before, before, sizeof before),
-                pare_distill_score_text(&r->after, after, sizeof after));
+        pare_print(stderr,
+                   "step %lld of %lld, %.1f %% of the %s left: %s before training, %s after\n",
+                   (long long)step, (long long)t->o->steps, 100 * kept, of,
+                   pare_distill_score_text(&r->before, before, sizeof before),
+                   pare_distill_score_text(&r->after, after, sizeof after));
 }
 
 /* The best so far is a result where it is of the size that was asked for. */

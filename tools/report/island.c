@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data island: what report.js draws, as JSON in the page. */
 #include "tools/report/report.h"
+
+#include "formats/json.h"
 #include "tools/report/chart.h"
 #include "tools/report/gather.h"
 
@@ -98,8 +100,8 @@ static json_t *island_json(const json_t *comparisons)
     {
         char name[128];
         json_array_append_new(
-            nets, json_string(pare_report_name(json_array_get(json_object_get(one, "models"), 0),
-                                               name, sizeof name)));
+            nets, pare_json_text(pare_report_name(json_array_get(json_object_get(one, "models"), 0),
+                                                  name, sizeof name)));
         json_array_foreach(json_object_get(one, "models"), k, model)
         {
             json_t *point = point_json(model, i, labels);

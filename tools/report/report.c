@@ -5,6 +5,7 @@
 #include "tools/report/gather.h"
 #include "tools/report/page.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/vitals.h"
 
 #include <ctype.h>
@@ -108,7 +109,7 @@ static void print_devices(const json_t *comparisons, FILE *file)
         if (!strcmp(name, last)) continue;
         memcpy(last, name, sizeof last);
         pare_vitals_text(device, vitals, sizeof vitals);
-        fprintf(file, "on %s%s%s\n", name, *vitals ? ": " : "", vitals);
+        pare_print(file, "on %s%s%s\n", name, *vitals ? ": " : "", vitals);
     }
 }
 
@@ -126,15 +127,17 @@ bool pare_report_drifted(const json_t *comparisons)
 static void print_marks(const json_t *comparisons, FILE *file)
 {
     if (any_model(comparisons, "emulated", true))
-        fprintf(file, "~ the CPU emulates this 16-bit arithmetic: the latency predicts no other "
-                      "hardware\n");
+        pare_print(file, "~ the CPU emulates this 16-bit arithmetic: the latency predicts no other "
+                         "hardware\n");
     if (any_model(comparisons, "stable", false))
-        fprintf(file, "* unstable: other work shared the cores, or too few runs; 'notes' of --json "
-                      "say why\n");
+        pare_print(file,
+                   "* unstable: other work shared the cores, or too few runs; 'notes' of --json "
+                   "say why\n");
     if (pare_report_drifted(comparisons))
-        fprintf(file, "the first model's latency changed by more than 5 %% between comparisons: it "
-                      "is shown as it was\nat first; each speed-up is against the one measured in "
-                      "turns with that model\n");
+        pare_print(file,
+                   "the first model's latency changed by more than 5 %% between comparisons: it "
+                   "is shown as it was\nat first; each speed-up is against the one measured in "
+                   "turns with that model\n");
 }
 
 static const char *precision_of(const json_t *model)
@@ -226,11 +229,11 @@ static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons
     size_t i, k;
     json_t *facts, *model;
     pare_table_init(table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
-    pare_table_add(table, "%s",
-                   labels ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
-                            "SQNR dB|latency ms|speed-up"
-                          : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
-                            "speed-up");
+    pare_table_add_line(table, labels
+                                   ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
+                                     "SQNR dB|latency ms|speed-up"
+                                   : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
+                                     "speed-up");
     json_array_foreach((json_t *)comparisons, i, facts)
     {
         if (has_labels(facts) != labels) continue;

@@ -4,6 +4,7 @@
 #include "formats/json.h"
 #include "tools/report/report.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/zoo/goals.h"
 #include "tools/zoo/summary.h"
 #include "tools/zoo/view_parts.h"
@@ -266,19 +267,12 @@ static void print_findings(pare_arena *arena, const json_t *list, const char *wh
     pare_table_init(&table, arena, "lll");
     json_array_foreach((json_t *)list, i, one)
     {
-        char line[1200];
-        snprintf(line, sizeof line, "%.128s.%.128s\n%s\n%s", pare_zoo_text_of(one, "model"),
-                 pare_zoo_text_of(one, "variant"), pare_zoo_text_of(one, "what"),
-                 pare_zoo_text_of(one, "text"));
-        for (char *at = line; *at; at++)
-            if (*at == '\n')
-                *at = '|';
-            else if (*at == '|' || (unsigned char)*at < ' ' || *at == 127)
-                *at = '?';
-        pare_table_add(&table, "%s", line);
+        pare_table_add(&table, "%.128s.%.128s|%s|%s", pare_zoo_text_of(one, "model"),
+                       pare_zoo_text_of(one, "variant"), pare_zoo_text_of(one, "what"),
+                       pare_zoo_text_of(one, "text"));
     }
-    fprintf(file, "%zu %s%s:\n", json_array_size(list), what,
-            json_array_size(list) == 1 ? "" : "s");
+    pare_print(file, "%zu %s%s:\n", json_array_size(list), what,
+               json_array_size(list) == 1 ? "" : "s");
     pare_table_print(&table, file);
     fputc('\n', file);
 }
@@ -290,14 +284,14 @@ static void print_only(const json_t *list, const char *folder, FILE *file)
     size_t i;
     json_t *one;
     if (!count) return;
-    fprintf(file, "only in %s: ", folder);
+    pare_print(file, "only in %s: ", folder);
     json_array_foreach((json_t *)list, i, one)
     {
         if (i < MOST)
-            fprintf(file, "%s%s.%s", i ? ", " : "", pare_zoo_text_of(one, "model"),
-                    pare_zoo_text_of(one, "variant"));
+            pare_print(file, "%s%s.%s", i ? ", " : "", pare_zoo_text_of(one, "model"),
+                       pare_zoo_text_of(one, "variant"));
     }
-    if (count > MOST) fprintf(file, " and %zu more", count - MOST);
+    if (count > MOST) pare_print(file, " and %zu more", count - MOST);
     fputc('\n', file);
 }
 
@@ -312,11 +306,11 @@ void pare_zoo_diff_print(pare_arena *arena, const json_t *diff, const char *befo
     print_findings(arena, json_object_get(diff, "improvements"), "improvement", file);
     print_only(json_object_get(diff, "only_before"), before, file);
     print_only(json_object_get(diff, "only_after"), after, file);
-    fprintf(file, "%lld task%s equal", (long long)equal, equal == 1 ? " is" : "s are");
-    if (failing) fprintf(file, " (%lld of them fail in both)", (long long)failing);
+    pare_print(file, "%lld task%s equal", (long long)equal, equal == 1 ? " is" : "s are");
+    if (failing) pare_print(file, " (%lld of them fail in both)", (long long)failing);
     fputc('\n', file);
     json_array_foreach(json_object_get(diff, "notes"), i, note)
-        fprintf(file, "%s\n", json_string_value(note));
+        pare_print(file, "%s\n", json_string_value(note));
 }
 
 static pare_status compare_folders(pare_tool *tool, const json_t *a, const json_t *b,

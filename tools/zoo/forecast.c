@@ -4,6 +4,7 @@
 #include "runtime/base/clock.h"
 #include "tools/progress.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/zoo/trial.h"
 
 #include <string.h>
@@ -203,9 +204,9 @@ static void print_failures(FILE *file, const pare_zoo_forecast *f, const pare_zo
 {
     for (int i = 0; i < plan->node_count; i++)
         if (f->node[i].failure)
-            fprintf(file, "%s.%s fails in %s: %s\n", zoo->models[plan->nodes[i].model].name,
-                    zoo->variants[plan->nodes[i].variant].name, plan->nodes[i].verb,
-                    f->node[i].failure);
+            pare_print(file, "%s.%s fails in %s: %s\n", zoo->models[plan->nodes[i].model].name,
+                       zoo->variants[plan->nodes[i].variant].name, plan->nodes[i].verb,
+                       f->node[i].failure);
 }
 
 static void print_sums(FILE *file, const pare_zoo_forecast *f, const pare_zoo_plan *plan,
@@ -218,15 +219,15 @@ static void print_sums(FILE *file, const pare_zoo_forecast *f, const pare_zoo_pl
         known += f->node[i].known && !is_done(o, i);
     }
     pare_bytes_text((double)f->bytes, memory, sizeof memory);
-    fprintf(file, "\n%d task%s of %d steps, %d of them done: %s%s of work, %s with --jobs %d\n",
-            plan->task_count, plan->task_count == 1 ? "" : "s", plan->node_count, done,
-            f->whole ? "" : "more than ", pare_duration_text(f->seconds, all, sizeof all),
-            pare_duration_text(f->elapsed, elapsed, sizeof elapsed), o->jobs);
-    if (known) fprintf(file, "at most %s of memory in one step\n", memory);
+    pare_print(file, "\n%d task%s of %d steps, %d of them done: %s%s of work, %s with --jobs %d\n",
+               plan->task_count, plan->task_count == 1 ? "" : "s", plan->node_count, done,
+               f->whole ? "" : "more than ", pare_duration_text(f->seconds, all, sizeof all),
+               pare_duration_text(f->elapsed, elapsed, sizeof elapsed), o->jobs);
+    if (known) pare_print(file, "at most %s of memory in one step\n", memory);
     if (!f->tried) return;
-    fprintf(file, "from short runs of the steps of %d of %d models%s (%s)\n", f->tried, f->models,
-            f->tried < f->models ? ", the others taken as their mean" : "",
-            pare_duration_text(f->spent, spent, sizeof spent));
+    pare_print(file, "from short runs of the steps of %d of %d models%s (%s)\n", f->tried,
+               f->models, f->tried < f->models ? ", the others taken as their mean" : "",
+               pare_duration_text(f->spent, spent, sizeof spent));
 }
 
 pare_status pare_zoo_forecast_print(pare_arena *arena, FILE *file, const pare_zoo_forecast *f,

@@ -208,7 +208,7 @@ static pare_status write_texts(merge *m, const json_t *comparisons)
     const char *results = path_of(m, "results.csv"), *report = path_of(m, "report.md");
     pare_zoo_csv(&csv, m->summary, m->folder);
     pare_text_add(&down, "# Zoo ");
-    pare_markdown_add(&down, m->zoo->name);
+    pare_text_add_markdown(&down, m->zoo->name);
     pare_text_add(&down, "\n");
     pare_zoo_markdown(&down, &m->arena, m->summary);
     pare_text_add(&down, "\n## Every model\n\n");

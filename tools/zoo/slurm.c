@@ -231,13 +231,16 @@ static void cancel(jobs *j)
 static void tell(const jobs *j)
 {
     const pare_zoo_batch *b = j->batch;
-    printf("%d tasks submitted: ", b->task_count);
-    for (int i = 0; i + 1 < j->count; i++) printf("%sarray %s", i ? ", " : "", j->id[i]);
-    printf("; job %s makes the tables behind them\nwatch them:  squeue -j ", j->id[j->count - 1]);
-    for (int i = 0; i < j->count; i++) printf("%s%s", i ? "," : "", j->id[i]);
-    printf("\nlogs:        %s/slurm/\n", b->folder);
-    printf("then:        %s/report.md; what failed is submitted again by --slurm --resume\n",
-           b->folder);
+    pare_print(stdout, "%d tasks submitted: ", b->task_count);
+    for (int i = 0; i + 1 < j->count; i++)
+        pare_print(stdout, "%sarray %s", i ? ", " : "", j->id[i]);
+    pare_print(stdout, "; job %s makes the tables behind them\nwatch them:  squeue -j ",
+               j->id[j->count - 1]);
+    for (int i = 0; i < j->count; i++) pare_print(stdout, "%s%s", i ? "," : "", j->id[i]);
+    pare_print(stdout, "\nlogs:        %s/slurm/\n", b->folder);
+    pare_print(stdout,
+               "then:        %s/report.md; what failed is submitted again by --slurm --resume\n",
+               b->folder);
 }
 
 pare_status pare_zoo_batch_submit(pare_arena *arena, const pare_zoo_batch *batch)

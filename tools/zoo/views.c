@@ -4,6 +4,7 @@
 
 #include "tools/results.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/zoo/view_parts.h"
 
 #include <math.h>
@@ -82,15 +83,6 @@ const char *pare_zoo_seconds(double seconds, char *text, size_t size)
     return text;
 }
 
-/* A cell of a table must not hold what separates cells, nor what moves a cursor. */
-static const char *cell(const json_t *json, const char *key, char *text, size_t size)
-{
-    snprintf(text, size, "%s", pare_zoo_text_of(json, key));
-    for (char *c = text; *c; c++)
-        if (*c == '|' || (unsigned char)*c < ' ' || *c == 127) *c = '?';
-    return text;
-}
-
 static const char *signed_text(const json_t *json, const char *key, char *text, size_t size)
 {
     const double value = pare_report_number(json, key, NAN);
@@ -101,14 +93,13 @@ static const char *signed_text(const json_t *json, const char *key, char *text, 
 
 static void add_variant(pare_table *table, const json_t *v)
 {
-    char name[128], worst[128], mean_drop[24], worst_drop[24], db[24], smaller[24], speed[24],
-        time[24], bytes[24];
+    char mean_drop[24], worst_drop[24], db[24], smaller[24], speed[24], time[24], bytes[24];
     pare_table_add(table, "%s|%.0f/%.0f|%.0f|%s|%s|%s|%s|%s|%s|%.0f|%s|%s",
-                   cell(v, "variant", name, sizeof name), pare_report_number(v, "done", 0),
+                   pare_zoo_text_of(v, "variant"), pare_report_number(v, "done", 0),
                    pare_report_number(v, "tasks", 0), pare_report_number(v, "met", 0),
                    signed_text(v, "mean_drop", mean_drop, sizeof mean_drop),
                    signed_text(v, "worst_drop", worst_drop, sizeof worst_drop),
-                   cell(v, "worst_model", worst, sizeof worst),
+                   pare_zoo_text_of(v, "worst_model"),
                    pare_report_text(v, "mean_sqnr_db", "%.1f", db, sizeof db),
                    pare_report_text(v, "smaller", "%.2fx", smaller, sizeof smaller),
                    pare_report_text(v, "speed_up", "%.2fx", speed, sizeof speed),
@@ -131,12 +122,6 @@ static void fill_ranking(pare_table *table, pare_arena *arena, const json_t *sum
 
 /* --- text --- */
 
-static void print_plain(FILE *file, const char *before, const char *text)
-{
-    fputs(before, file);
-    for (; *text; text++) fputc((unsigned char)*text < ' ' || *text == 127 ? '?' : *text, file);
-}
-
 void pare_zoo_print(pare_arena *arena, const json_t *summary, FILE *file)
 {
     pare_table table;
@@ -148,16 +133,15 @@ void pare_zoo_print(pare_arena *arena, const json_t *summary, FILE *file)
         fputc('\n', file);
         pare_table_print(&table, file);
     }
-    fprintf(file, "\n%s\n", pare_zoo_outcome(summary, text, sizeof text));
+    pare_print(file, "\n%s\n", pare_zoo_outcome(summary, text, sizeof text));
     json_array_foreach(failures, i, row)
     {
-        print_plain(file, "", pare_zoo_text_of(row, "model"));
-        print_plain(file, ".", pare_zoo_text_of(row, "variant"));
-        print_plain(file, ": ", pare_zoo_text_of(row, "class"));
-        if (*pare_zoo_text_of(row, "message"))
-            print_plain(file, ": ", pare_zoo_text_of(row, "message"));
-        if (*pare_zoo_text_of(row, "command"))
-            print_plain(file, "\n    ", pare_zoo_text_of(row, "command"));
+        const char *message = pare_zoo_text_of(row, "message"),
+                   *command = pare_zoo_text_of(row, "command");
+        pare_print(file, "%s.%s: %s", pare_zoo_text_of(row, "model"),
+                   pare_zoo_text_of(row, "variant"), pare_zoo_text_of(row, "class"));
+        if (*message) pare_print(file, ": %s", message);
+        if (*command) pare_print(file, "\n    %s", command);
         fputc('\n', file);
     }
     json_decref(failures);
@@ -168,7 +152,7 @@ void pare_zoo_print(pare_arena *arena, const json_t *summary, FILE *file)
 static void mark_best(pare_text *t, pare_arena *arena, const json_t *summary)
 {
     pare_table table;
-    char model[128], size[24], drop[48], speed[24];
+    char size[24], drop[48], speed[24];
     size_t i;
     json_t *row;
     pare_table_init(&table, arena, "llrrr");
@@ -177,7 +161,7 @@ static void mark_best(pare_text *t, pare_arena *arena, const json_t *summary)
     {
         if (!json_is_true(json_object_get(row, "best"))) continue;
         pare_report_drop(row, drop, sizeof drop);
-        pare_table_add(&table, "%s|%s|%s|%s|%s", cell(row, "model", model, sizeof model),
+        pare_table_add(&table, "%s|%s|%s|%s|%s", pare_zoo_text_of(row, "model"),
                        pare_zoo_text_of(row, "variant"),
                        pare_bytes_text(pare_report_number(row, "bytes", 0), size, sizeof size),
                        drop, pare_report_text(row, "speed_up", "%.2fx", speed, sizeof speed));
@@ -190,19 +174,19 @@ static void mark_best(pare_text *t, pare_arena *arena, const json_t *summary)
 static void mark_failure(pare_text *t, const json_t *row)
 {
     pare_text_add(t, "- **");
-    pare_markdown_add(t, pare_zoo_text_of(row, "model"));
+    pare_text_add_markdown(t, pare_zoo_text_of(row, "model"));
     pare_text_add(t, ".");
-    pare_markdown_add(t, pare_zoo_text_of(row, "variant"));
-    pare_text_add(t, "**: %s", pare_zoo_text_of(row, "class"));
+    pare_text_add_markdown(t, pare_zoo_text_of(row, "variant"));
+    pare_text_add(t, "**: ");
+    pare_text_add_plain(t, pare_zoo_text_of(row, "class"));
     if (*pare_zoo_text_of(row, "message")) {
         pare_text_add(t, ": ");
-        pare_markdown_add(t, pare_zoo_text_of(row, "message"));
+        pare_text_add_markdown(t, pare_zoo_text_of(row, "message"));
     }
     pare_text_add(t, "\n");
     if (!*pare_zoo_text_of(row, "command")) return;
     pare_text_add(t, "\n      ");
-    for (const char *c = pare_zoo_text_of(row, "command"); *c; c++)
-        pare_text_add(t, "%c", (unsigned char)*c < ' ' ? '?' : *c);
+    pare_text_add_plain(t, pare_zoo_text_of(row, "command"));
     pare_text_add(t, "\n\n");
 }
 
