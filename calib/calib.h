@@ -63,7 +63,7 @@ void pare_ranges_free(pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
-/* The whole table as bytes and back, extremes included: for a cache, which vouches for its bytes,
+/* The whole table as bytes and back, minmax_only included: for a cache, which vouches for its bytes,
    not for strangers' files. *out is the caller's (pare_free). Unpacking fails with PARE_INPUT where
    the bytes are not a table. */
 PARE_NODISCARD pare_status pare_ranges_pack(pare_ctx *ctx, const pare_ranges *ranges, void **out,
@@ -76,7 +76,7 @@ void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
 const char *pare_ranges_model_hash(const pare_ranges *ranges);
 int64_t pare_ranges_samples(const pare_ranges *ranges);
-/* Made with pare_calib_options.extremes: what it lacks did not depend on the data. */
+/* Made with pare_calib_options.minmax_only: what it lacks did not depend on the data. */
 bool pare_ranges_see_all(const pare_ranges *ranges);
 
 /* Where ranges are searched from now on (NULL: on the CPU; pare_calibrate's table: where it ran).
@@ -104,7 +104,7 @@ typedef struct pare_calib_options {
         threads; /* how many are read and run side by side; the result does not depend on them */
     pare_device *device;    /* where the model runs and tensors are counted; NULL: the CPU */
     const char *model_hash; /* written into the table */
-    bool extremes; /* every f32 tensor of the main graph, but its smallest and largest value only:
+    bool minmax_only; /* every f32 tensor of the main graph, but its smallest and largest value only:
                       what forecasts overflow in a shorter type. A table of a few dozen bytes a
                       tensor that is not to be written: it has no bins */
     void (*progress)(void *user, int64_t done, int64_t all);
@@ -125,10 +125,10 @@ PARE_NODISCARD pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, cons
 
 /* Names of the float tensors any placement could quantize: what calibration observes. The list is
    allocated with pare_alloc; names are borrowed from the model. */
-PARE_NODISCARD pare_status pare_calib_points(pare_ctx *ctx, const pare_model *model,
+PARE_NODISCARD pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model,
                                              const char ***names, int *count);
 
-/* The same for pare_calib_options.extremes: every f32 tensor that is no constant. */
+/* The same for pare_calib_options.minmax_only: every f32 tensor that is no constant. */
 PARE_NODISCARD pare_status pare_calib_tensors(pare_ctx *ctx, const pare_model *model,
                                               const char ***names, int *count);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calibration run. The plan is canonical and has one sample (or the model's own fixed batch).
+/* The calibration run. The plan is deterministic and has one sample (or the model's own fixed batch).
    Replicas run the samples that the reader has ready, each with histograms and channel sums of its
    own, which are added up at the end. They are integers, so neither order nor threads show in the
    result, and memory does not grow with the samples. */
 #include "calib/calibrate.h"
-#include "calib/unit.h"
+#include "calib/run_batch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static pare_status observe(void *user, const pare_value *value, const pare_view 
     PARE_TRY(place_of(t, value->name, &at));
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
     pare_histogram *h = t->ranges->stats[at].histogram;
-    if (!t->job->options->extremes)
+    if (!t->job->options->minmax_only)
         PARE_TRY(
             pare_channels_add(&t->replica->ctx, t->ranges->stats[at].channels, view, t->job->unit));
     if (!is_dense(view)) return add_strided(t, h, view);
@@ -96,10 +96,10 @@ const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run, size_t
 static void trace(pare_calib_runner *t)
 {
     const pare_calib_job *j = t->job;
-    const bool there = pare_calib_is_there(j);
-    const int stream = t->replica->index, runs = there ? TRACED_RUNS / 2 : TRACED_RUNS;
-    if (!j->timeline || t->traced > runs || (stream && !there)) return;
-    pare_runner_trace(t->replica->runner, t->traced++ < runs ? j->timeline : NULL, stream);
+    const bool there = pare_calib_on_device(j);
+    const int track = t->replica->index, runs = there ? TRACED_RUNS / 2 : TRACED_RUNS;
+    if (!j->timeline || t->traced > runs || (track && !there)) return;
+    pare_runner_trace(t->replica->runner, t->traced++ < runs ? j->timeline : NULL, track);
 }
 
 static pare_status load(void *user, int64_t run, pare_replica *replica)
@@ -108,7 +108,7 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
     pare_calib_runner *t = replica->own;
     t->seen = 0;
     trace(t);
-    if (pare_calib_is_there(j)) {
+    if (pare_calib_on_device(j)) {
         pare_calib_load_there(j, run, replica->runner);
         return PARE_OK;
     }
@@ -135,14 +135,14 @@ static size_t runners_bytes(const pare_calib_job *j)
 static size_t histograms_bytes(const pare_calib_job *j)
 {
     enum { SIGN_BYTES = 96 << 10 };
-    if (pare_calib_is_there(j)) return 2 * (size_t)j->name_count * SIGN_BYTES;
+    if (pare_calib_on_device(j)) return 2 * (size_t)j->name_count * SIGN_BYTES;
     return (size_t)(j->count + 1) * (size_t)j->name_count * SIGN_BYTES;
 }
 
 /* Threads that read. */
 static int readers_of(const pare_calib_job *j)
 {
-    if (!pare_calib_is_there(j)) return pare_replicas_threads(j->pool);
+    if (!pare_calib_on_device(j)) return pare_replicas_threads(j->pool);
     return j->options->threads > 0 ? j->options->threads : pare_cpu_cores();
 }
 
@@ -180,7 +180,7 @@ static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
 static pare_status set_shapes(pare_calib_job *j)
 {
     const pare_graph *g = j->model->graph;
-    PARE_TRY(pare_calib_unit(j->model, &j->unit));
+    PARE_TRY(pare_calib_run_batch(j->model, &j->unit));
     for (int i = 0; i < g->in.count; i++) j->input_count += !g->in.item[i]->is_init;
     j->shape = pare_alloc(j->ctx, (size_t)j->input_count, sizeof *j->shape);
     if (!j->shape) return PARE_MEMORY;
@@ -195,11 +195,11 @@ static pare_status set_shapes(pare_calib_job *j)
 static pare_status make_plan(pare_calib_job *j)
 {
     pare_plan_options options = {
-        .threads = 1, .canonical = true, .keep_all = true, .device = j->options->device};
-    if (j->options->extremes)
+        .threads = 1, .deterministic = true, .keep_all = true, .device = j->options->device};
+    if (j->options->minmax_only)
         PARE_TRY(pare_calib_tensors(j->ctx, j->model, &j->names, &j->name_count));
     else {
-        PARE_TRY(pare_calib_points(j->ctx, j->model, &j->names, &j->name_count));
+        PARE_TRY(pare_calib_observed(j->ctx, j->model, &j->names, &j->name_count));
         options.keep_all = false;
         options.keep = j->names;
         options.keep_count = j->name_count;
@@ -213,18 +213,18 @@ static pare_status replica_open(pare_calib_job *j, pare_calib_runner *t)
     t->job = j;
     t->replica->own = t;
     PARE_TRY(pare_ranges_new(j->ctx, &t->ranges, j->names, j->name_count));
-    if (!pare_calib_is_there(j)) {
+    if (!pare_calib_on_device(j)) {
         pare_runner_observe(t->replica->runner, observe, t);
         return PARE_OK;
     }
-    pare_status st = pare_calib_open_there(t);
+    pare_status st = pare_calib_open_device(t);
     return st == PARE_OK ? PARE_OK : pare_fail(j->ctx, st, "%s", t->replica->ctx.message);
 }
 
 static pare_status open_pool(pare_calib_job *j, int64_t runs)
 {
     const pare_replicas_options options = {
-        .threads = j->options->threads, .items = runs, .overlap = pare_calib_is_there(j)};
+        .threads = j->options->threads, .items = runs, .overlap = pare_calib_on_device(j)};
     PARE_TRY(pare_replicas_new(j->ctx, &j->pool, j->plan, &options));
     const int count = pare_replicas_count(j->pool);
     j->runner = pare_alloc(j->ctx, (size_t)count, sizeof *j->runner);
@@ -260,15 +260,15 @@ static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
                  " samples are run",
                  j->model->path, j->unit, samples, j->options->sample_count);
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
-    (*out)->extremes = j->options->extremes;
+    (*out)->minmax_only = j->options->minmax_only;
     pare_ranges_use_device(*out, j->options->device);
     const char *hash = j->options->model_hash;
     if (hash && strlen(hash) == 32) memcpy((*out)->model, hash, 33);
     if (j->options->traced) PARE_TRY(pare_timeline_new(j->ctx, &j->timeline, j->options->device));
     PARE_TRY(open_pool(j, runs));
-    if (pare_calib_is_there(j)) pare_calib_say_there(j);
+    if (pare_calib_on_device(j)) pare_calib_log_device(j);
     PARE_TRY(run_all(j, samples, *out));
-    if (pare_calib_is_there(j)) PARE_TRY(pare_calib_gather_there(j));
+    if (pare_calib_on_device(j)) PARE_TRY(pare_calib_gather_device(j));
     PARE_TRY(tell_trace(j));
     return pare_calib_add_up(j, *out);
 }
@@ -281,12 +281,12 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
                         .data = data,
                         .options = options,
                         .add =
-                            options->extremes ? pare_histogram_add_extremes : pare_histogram_add};
+                            options->minmax_only ? pare_histogram_add_minmax : pare_histogram_add};
     pare_ranges *ranges = NULL;
     pare_status st = calibrate(&j, &ranges);
     pare_replicas_free(j.pool);
     for (int i = 0; i < j.count; i++) {
-        pare_calib_close_there(&j.runner[i]);
+        pare_calib_close_device(&j.runner[i]);
         pare_ranges_free(j.runner[i].ranges);
         pare_free(j.runner[i].order);
     }

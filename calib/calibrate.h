@@ -56,21 +56,21 @@ PARE_NODISCARD pare_status pare_calib_add_up(const pare_calib_job *job, pare_ran
 /* --- on a device that can count --- */
 
 /* Does the device count? */
-bool pare_calib_is_there(const pare_calib_job *job);
+bool pare_calib_on_device(const pare_calib_job *job);
 
 /* A runner's counts and pixels there; closing is for when nothing runs (without a device: nothing).
  */
-PARE_NODISCARD pare_status pare_calib_open_there(pare_calib_runner *runner);
-void pare_calib_close_there(pare_calib_runner *runner);
+PARE_NODISCARD pare_status pare_calib_open_device(pare_calib_runner *runner);
+void pare_calib_close_device(pare_calib_runner *runner);
 
 /* Gives the runner a run's inputs. */
 void pare_calib_load_there(const pare_calib_job *job, int64_t run, pare_runner *runner);
 
 /* Waits for all and brings their counts down. */
-PARE_NODISCARD pare_status pare_calib_gather_there(const pare_calib_job *job);
+PARE_NODISCARD pare_status pare_calib_gather_device(const pare_calib_job *job);
 
 /* Memory of the device, for who watches it: the runners' and the counts'. */
-void pare_calib_say_there(const pare_calib_job *job);
+void pare_calib_log_device(const pare_calib_job *job);
 
 #ifdef __cplusplus
 }

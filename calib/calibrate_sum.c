@@ -41,7 +41,7 @@ static void drop_gaps(const pare_calib_job *j, pare_ranges *out)
             out->stats[kept++] = s;
             continue;
         }
-        if (!j->options->extremes)
+        if (!j->options->minmax_only)
             pare_log(j->ctx, PARE_LOG_WARNING,
                      "tensor '%s' is not computed from the data: it has no range", s.name);
         pare_stats_drop(&s);
@@ -59,7 +59,7 @@ void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *r)
 {
     for (int i = 0; i < r->count; i++) {
         const pare_histogram *h = r->stats[i].histogram;
-        if (h->nan || (h->inf && !r->extremes)) /* a mask of -Inf is meant */
+        if (h->nan || (h->inf && !r->minmax_only)) /* a mask of -Inf is meant */
             pare_log(ctx, PARE_LOG_WARNING,
                      "tensor '%s' has %" PRIu64 " NaN and %" PRIu64 " infinite values",
                      r->stats[i].name, h->nan, h->inf);

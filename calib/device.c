@@ -12,21 +12,21 @@ typedef struct channel_block {
 struct pare_device_stats {
     pare_ctx *ctx;
     pare_device *device;
-    bool extremes;
+    bool minmax_only;
     int count;
     char *tally; /* (count) of the device, `step` bytes each */
     size_t step;
     channel_block *channels; /* (count) */
 };
 
-static size_t tally_bytes(bool extremes)
+static size_t tally_bytes(bool minmax_only)
 {
-    return extremes ? sizeof(pare_tally) : sizeof(pare_tally_bins);
+    return minmax_only ? sizeof(pare_histogram_dev) : sizeof(pare_histogram_dev_bins);
 }
 
-size_t pare_device_stats_bytes(int count, bool extremes)
+size_t pare_device_stats_bytes(int count, bool minmax_only)
 {
-    return (size_t)count * tally_bytes(extremes);
+    return (size_t)count * tally_bytes(minmax_only);
 }
 
 static pare_status open_tallies(pare_device_stats *s)
@@ -36,20 +36,20 @@ static pare_status open_tallies(pare_device_stats *s)
     pare_status st = d->backend->alloc(s->ctx, d, &memory, s->step * (size_t)s->count);
     if (st != PARE_OK) return pare_fail_prefix(s->ctx, st, "statistics of %d tensors", s->count);
     s->tally = memory;
-    PARE_TRY(d->samples->tally_clear(s->ctx, d->setup, s->tally, s->step, s->count));
+    PARE_TRY(d->samples->histogram_clear(s->ctx, d->setup, s->tally, s->step, s->count));
     return d->backend->sync(s->ctx, d->setup);
 }
 
 pare_status pare_device_stats_open(pare_ctx *ctx, pare_device_stats **out, pare_device *device,
-                                   int count, bool extremes)
+                                   int count, bool minmax_only)
 {
     pare_device_stats *s = pare_alloc(ctx, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     *s = (pare_device_stats){.ctx = ctx,
                              .device = device,
-                             .extremes = extremes,
+                             .minmax_only = minmax_only,
                              .count = count,
-                             .step = tally_bytes(extremes)};
+                             .step = tally_bytes(minmax_only)};
     s->channels = pare_alloc(ctx, (size_t)count, sizeof *s->channels);
     pare_status st = s->channels ? open_tallies(s) : PARE_MEMORY;
     if (st != PARE_OK) {
@@ -78,7 +78,7 @@ static size_t channel_bytes(int64_t count)
 }
 
 static pare_status open_channels(pare_device_stats *s, channel_block *c, int64_t count,
-                                 pare_queue *queue)
+                                 pare_stream *stream)
 {
     const pare_backend *b = s->device->backend;
     if (c->memory && c->sums.count != count)
@@ -89,17 +89,17 @@ static pare_status open_channels(pare_device_stats *s, channel_block *c, int64_t
     unsigned long long *at = c->memory = memory;
     c->sums = (pare_channel_sums){
         .lost = at, .sum = at + 1, .largest = (float *)(at + 1 + 2 * count), .count = count};
-    return b->fill(s->ctx, queue, c->memory, 0, channel_bytes(count));
+    return b->fill(s->ctx, stream, c->memory, 0, channel_bytes(count));
 }
 
 static pare_status add_channels(pare_device_stats *s, int tensor, const pare_view *view,
-                                int64_t samples, pare_queue *queue)
+                                int64_t samples, pare_stream *stream)
 {
     int axis = pare_channels_axis(view->rank);
     channel_block *c = &s->channels[tensor];
-    if (view->dtype != PARE_f32 || axis < 0 || s->extremes) return PARE_OK;
-    PARE_TRY(open_channels(s, c, view->dim[axis], queue));
-    return s->device->samples->channels_add(s->ctx, queue, &c->sums, view, axis, samples);
+    if (view->dtype != PARE_f32 || axis < 0 || s->minmax_only) return PARE_OK;
+    PARE_TRY(open_channels(s, c, view->dim[axis], stream));
+    return s->device->samples->channels_add(s->ctx, stream, &c->sums, view, axis, samples);
 }
 
 /* Does a view cover all of the memory between its first and last element? */
@@ -111,15 +111,15 @@ static bool is_packed(const pare_view *v)
 }
 
 pare_status pare_device_stats_add(pare_device_stats *s, int tensor, const pare_view *view,
-                                  int64_t samples, pare_queue *queue)
+                                  int64_t samples, pare_stream *stream)
 {
     int64_t n = pare_view_count(view);
-    pare_tally *tally = (void *)(s->tally + (size_t)tensor * s->step);
+    pare_histogram_dev *tally = (void *)(s->tally + (size_t)tensor * s->step);
     if (n == 0) return PARE_OK;
     if (!is_packed(view))
         return PARE_FAIL(s->ctx, UNSUPPORTED, "it has gaps in memory, expected a whole tensor");
-    PARE_TRY(add_channels(s, tensor, view, samples, queue));
-    return s->device->samples->tally_add(s->ctx, queue, tally, !s->extremes, view->dtype,
+    PARE_TRY(add_channels(s, tensor, view, samples, stream));
+    return s->device->samples->histogram_add(s->ctx, stream, tally, !s->minmax_only, view->dtype,
                                          view->data, n);
 }
 
@@ -134,21 +134,21 @@ static float extreme(int ordered)
 }
 
 /* A tally as a histogram, added to another one. */
-static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_tally_bins *from,
-                             bool extremes)
+static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_histogram_dev_bins *from,
+                             bool minmax_only)
 {
-    const pare_tally *t = &from->tally;
+    const pare_histogram_dev *t = &from->tally;
     pare_histogram *h;
     PARE_TRY(pare_histogram_new(ctx, &h));
     bool finite = t->low <= t->high, negative = finite && t->low < -1; /* -1 is -0 */
     pare_status st = PARE_OK;
-    if (!extremes && t->top >= 0) st = pare_histogram_open(ctx, h, t->top, negative);
+    if (!minmax_only && t->top >= 0) st = pare_histogram_open(ctx, h, t->top, negative);
     for (int sign = 0; st == PARE_OK && sign < 2; sign++) {
         uint64_t *bins = pare_histogram_bins(h, sign);
         if (bins) memcpy(bins - 1, from->slot[sign], sizeof from->slot[sign]);
     }
     h->count = t->count;
-    h->zero = extremes ? 0 : t->zero;
+    h->zero = minmax_only ? 0 : t->zero;
     h->nan = t->nan;
     h->inf = t->inf;
     h->min = finite ? extreme(t->low) : 0;
@@ -159,7 +159,7 @@ static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_tally
 }
 
 static pare_status fetch_channels(const pare_device_stats *s, const channel_block *c,
-                                  const pare_tally *tally, pare_channels *to)
+                                  const pare_histogram_dev *tally, pare_channels *to)
 {
     const pare_backend *b = s->device->backend;
     size_t bytes = channel_bytes(c->sums.count), count = (size_t)c->sums.count;
@@ -182,20 +182,20 @@ static pare_status fetch_channels(const pare_device_stats *s, const channel_bloc
     return st;
 }
 
-static pare_status fetch_tensor(const pare_device_stats *s, int i, pare_tally_bins *here,
+static pare_status fetch_tensor(const pare_device_stats *s, int i, pare_histogram_dev_bins *here,
                                 pare_stats *to)
 {
     const pare_backend *b = s->device->backend;
     PARE_TRY(b->download(s->ctx, s->device->setup, here, s->tally + (size_t)i * s->step, s->step));
     PARE_TRY(b->sync(s->ctx, s->device->setup));
-    PARE_TRY(add_tally(s->ctx, to->histogram, here, s->extremes));
+    PARE_TRY(add_tally(s->ctx, to->histogram, here, s->minmax_only));
     if (!s->channels[i].memory) return PARE_OK;
     return fetch_channels(s, &s->channels[i], &here->tally, to->channels);
 }
 
 pare_status pare_device_stats_fetch(const pare_device_stats *s, pare_ranges *to)
 {
-    pare_tally_bins *here = pare_alloc(s->ctx, 1, sizeof *here);
+    pare_histogram_dev_bins *here = pare_alloc(s->ctx, 1, sizeof *here);
     pare_status st = here ? PARE_OK : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < s->count; i++)
         st = fetch_tensor(s, i, here, &to->stats[i]);

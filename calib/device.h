@@ -13,22 +13,22 @@ extern "C" {
 
 typedef struct pare_device_stats pare_device_stats;
 
-/* Empty statistics of `count` tensors; extremes: without bins and channels. */
+/* Empty statistics of `count` tensors; minmax_only: without bins and channels. */
 PARE_NODISCARD pare_status pare_device_stats_open(pare_ctx *ctx, pare_device_stats **out,
-                                                  pare_device *device, int count, bool extremes);
+                                                  pare_device *device, int count, bool minmax_only);
 void pare_device_stats_close(pare_device_stats *stats); /* NULL is fine */
 
-/* Puts the addition of a tensor of the device, of `samples` samples, into the queue. Allocates at a
+/* Puts the addition of a tensor of the device, of `samples` samples, into the stream. Allocates at a
    tensor's first call. */
 PARE_NODISCARD pare_status pare_device_stats_add(pare_device_stats *stats, int tensor,
                                                  const pare_view *view, int64_t samples,
-                                                 pare_queue *queue);
+                                                 pare_stream *stream);
 
-/* Adds all of it to a table of that many tensors; the queues it was put into must be empty. */
+/* Adds all of it to a table of that many tensors; the streams it was put into must be empty. */
 PARE_NODISCARD pare_status pare_device_stats_fetch(const pare_device_stats *stats, pare_ranges *to);
 
 /* Memory of the device that the statistics of so many tensors take, channels apart. */
-size_t pare_device_stats_bytes(int count, bool extremes);
+size_t pare_device_stats_bytes(int count, bool minmax_only);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 /* One plan of the gradient graph with a replica for each run of a batch. The caller adds up in
    order of runs, so that its sums do not depend on threads. */
 #include "calib/gradients.h"
-#include "calib/unit.h"
+#include "calib/run_batch.h"
 #include "runtime/exec/batch.h"
 #include "runtime/passes/train/gradient.h"
 
@@ -31,7 +31,7 @@ struct pare_gradients {
 static pare_status set_shapes(pare_gradients *g)
 {
     const pare_graph *graph = g->model->graph;
-    PARE_TRY(pare_calib_unit(g->model, &g->unit));
+    PARE_TRY(pare_calib_run_batch(g->model, &g->unit));
     for (int i = 0, k = 0; i < graph->in.count; i++) {
         pare_value *v = graph->in.item[i];
         if (v->is_init) continue;
@@ -61,7 +61,7 @@ static pare_status make_plan(pare_gradients *g)
     by.loss = pare_data_has_labels(g->data) && !o->top1 ? PARE_LOSS_LABELS : PARE_LOSS_TOP1;
     PARE_TRY(check_weights(g));
     PARE_TRY(pare_pass_gradient(g->model, &g->names, &by));
-    pare_plan_options options = {.threads = 1, .canonical = true, .device = o->device};
+    pare_plan_options options = {.threads = 1, .deterministic = true, .device = o->device};
     return pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options);
 }
 

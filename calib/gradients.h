@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of the loss by a model's weights, run by run, in canonical execution: what a run gives
+/* Gradients of the loss by a model's weights, run by run, in deterministic execution: what a run gives
    depends on model and sample alone, not on how many runs go side by side. The loss is softmax
    cross-entropy against the data's labels or, without them, against the net's own top-1. */
 #ifndef PARE_CALIB_GRADIENTS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding runs in blocks that stay in the first-level cache: a vector pass finds the extremes, which
+/* Adding runs in blocks that stay in the first-level cache: a vector pass finds the minmax_only, which
    open octaves; a vector pass turns numbers into 16-bit slot numbers; a scalar pass counts. Zeros,
    half of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one before.
  */
@@ -68,12 +68,12 @@ pare_status pare_histogram_open(pare_ctx *ctx, pare_histogram *h, int octave, bo
 
 typedef uint32_t word __attribute__((may_alias)); /* a float's bits, read in place */
 
-typedef struct extremes {
+typedef struct minmax_only {
     int32_t low, high; /* numbers as integers of the same order */
     int32_t largest;   /* of the magnitudes' bits */
-} extremes;
+} minmax_only;
 
-PARE_CLONES static extremes look(const word *x, int n)
+PARE_CLONES static minmax_only look(const word *x, int n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN, largest = 0;
     for (int i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ PARE_CLONES static extremes look(const word *x, int n)
         high = ordered > high ? ordered : high;
         largest = magnitude > largest ? magnitude : largest;
     }
-    return (extremes){low, high, largest};
+    return (minmax_only){low, high, largest};
 }
 
 /* Slot of each number; base is the key of bin 0. */
@@ -119,8 +119,8 @@ static float from_bits(int32_t bits)
     return value;
 }
 
-/* Counts n finite numbers and widens the extremes. */
-static void add_ends(pare_histogram *h, int n, extremes e)
+/* Counts n finite numbers and widens the minmax_only. */
+static void add_ends(pare_histogram *h, int n, minmax_only e)
 {
     float low = from_bits(e.low ^ ((e.low >> 31) & 0x7fffffff)) + 0.0f; /* -0 becomes 0 */
     float high = from_bits(e.high ^ ((e.high >> 31) & 0x7fffffff)) + 0.0f;
@@ -131,7 +131,7 @@ static void add_ends(pare_histogram *h, int n, extremes e)
 }
 
 /* Numbers without NaN and Inf. */
-static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, int n, extremes e,
+static pare_status add_finite(pare_ctx *ctx, pare_histogram *h, const word *x, int n, minmax_only e,
                               bool bins)
 {
     uint16_t slot[BLOCK];
@@ -171,7 +171,7 @@ static pare_status add_some(pare_ctx *ctx, pare_histogram *h, const word *x, int
 
 static pare_status add_block(pare_ctx *ctx, pare_histogram *h, const word *x, int n, bool bins)
 {
-    extremes e = look(x, n);
+    minmax_only e = look(x, n);
     return e.largest < 0x7f800000 ? add_finite(ctx, h, x, n, e, bins)
                                   : add_some(ctx, h, x, n, bins);
 }
@@ -215,7 +215,7 @@ pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtyp
     return add(ctx, h, dtype, data, n, true);
 }
 
-pare_status pare_histogram_add_extremes(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype,
+pare_status pare_histogram_add_minmax(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype,
                                         const void *data, int64_t n)
 {
     return add(ctx, h, dtype, data, n, false);

@@ -35,9 +35,9 @@ void pare_histogram_free(pare_histogram *histogram);
  */
 PARE_NODISCARD pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *histogram,
                                               pare_dtype dtype, const void *data, int64_t count);
-/* Counts the values and keeps their extremes, without bins or zeros: a histogram of a few dozen
+/* Counts the values and keeps their minmax_only, without bins or zeros: a histogram of a few dozen
    bytes that only min-max can be chosen from. */
-PARE_NODISCARD pare_status pare_histogram_add_extremes(pare_ctx *ctx, pare_histogram *histogram,
+PARE_NODISCARD pare_status pare_histogram_add_minmax(pare_ctx *ctx, pare_histogram *histogram,
                                                        pare_dtype dtype, const void *data,
                                                        int64_t count);
 /* Adds another histogram's counts. */

@@ -64,7 +64,7 @@ static tile_fn choose_tile(void)
 
 /* Rows of a factor: `step` apart, or each where row[r] says. */
 typedef struct rows_of {
-    pare_part part;
+    pare_mat_view part;
     const double *const *row;
 } rows_of;
 
@@ -79,7 +79,7 @@ static void pack(double *to, const rows_of *p, int64_t rows, int64_t n, int64_t 
     }
 }
 
-static void add_tile(pare_part c, const double *t, int64_t i0, int64_t j0, int64_t m, int64_t n,
+static void add_tile(pare_mat_view c, const double *t, int64_t i0, int64_t j0, int64_t m, int64_t n,
                      double sign)
 {
     int64_t high = m - i0 < TILE_M ? m - i0 : TILE_M, wide = n - j0 < TILE_N ? n - j0 : TILE_N;
@@ -89,7 +89,7 @@ static void add_tile(pare_part c, const double *t, int64_t i0, int64_t j0, int64
     }
 }
 
-static pare_status product(pare_ctx *ctx, pare_part c, const rows_of *a, const rows_of *b,
+static pare_status product(pare_ctx *ctx, pare_mat_view c, const rows_of *a, const rows_of *b,
                            int64_t rows, int64_t m, int64_t n, double sign, bool upper, int threads)
 {
     const tile_fn tile = choose_tile();
@@ -123,23 +123,23 @@ static pare_status product(pare_ctx *ctx, pare_part c, const rows_of *a, const r
     return ok ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_linear_product(pare_ctx *ctx, pare_part c, pare_part a, pare_part b, int64_t rows,
+pare_status pare_linear_product(pare_ctx *ctx, pare_mat_view c, pare_mat_view a, pare_mat_view b, int64_t rows,
                                 int64_t m, int64_t n, double sign, bool upper, int threads)
 {
     return product(ctx, c, &(rows_of){a, NULL}, &(rows_of){b, NULL}, rows, m, n, sign, upper,
                    threads);
 }
 
-pare_status pare_linear_gathered(pare_ctx *ctx, pare_part c, const double *const *a,
+pare_status pare_linear_gathered(pare_ctx *ctx, pare_mat_view c, const double *const *a,
                                  const double *const *b, int64_t rows, int64_t m, int64_t n,
                                  double sign, bool upper)
 {
     return product(ctx, c, &(rows_of){{0}, a}, &(rows_of){{0}, b}, rows, m, n, sign, upper, 1);
 }
 
-static pare_part at(pare_part p, int64_t row, int64_t column)
+static pare_mat_view at(pare_mat_view p, int64_t row, int64_t column)
 {
-    return (pare_part){p.data + row * p.step + column, p.step};
+    return (pare_mat_view){p.data + row * p.step + column, p.step};
 }
 
 PARE_CLONES_SUMS static void take(double *y, const double *x, double f, int64_t n)
@@ -149,7 +149,7 @@ PARE_CLONES_SUMS static void take(double *y, const double *x, double f, int64_t 
 
 void pare_linear_take(double *y, const double *x, double f, int64_t n) { take(y, x, f, n); }
 
-bool pare_linear_cholesky_small(pare_part a, int64_t n)
+bool pare_linear_cholesky_small(pare_mat_view a, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
         double *row = a.data + k * a.step, pivot = row[k];
@@ -163,7 +163,7 @@ bool pare_linear_cholesky_small(pare_part a, int64_t n)
 }
 
 /* b = u^-T b for one block of u. Columns are shared out in runs, each solved whole. */
-static void forward_small(pare_part u, int64_t n, pare_part b, int64_t columns, int threads)
+static void forward_small(pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns, int threads)
 {
     enum { RUN = 128 };
 #pragma omp parallel for schedule(static) num_threads(n *n *columns > WORTH ? threads : 1)
@@ -179,7 +179,7 @@ static void forward_small(pare_part u, int64_t n, pare_part b, int64_t columns, 
 }
 
 /* b = u^-1 b for one block of u. */
-static void backward_small(pare_part u, int64_t n, pare_part b, int64_t columns, int threads)
+static void backward_small(pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns, int threads)
 {
     enum { RUN = 128 };
 #pragma omp parallel for schedule(static) num_threads(n *n *columns > WORTH ? threads : 1)
@@ -194,7 +194,7 @@ static void backward_small(pare_part u, int64_t n, pare_part b, int64_t columns,
     }
 }
 
-pare_status pare_linear_cholesky(pare_ctx *ctx, pare_part a, int64_t n, int threads, bool *ok)
+pare_status pare_linear_cholesky(pare_ctx *ctx, pare_mat_view a, int64_t n, int threads, bool *ok)
 {
     *ok = true;
     for (int64_t k = 0; k < n && *ok; k += BLOCK) {
@@ -210,7 +210,7 @@ pare_status pare_linear_cholesky(pare_ctx *ctx, pare_part a, int64_t n, int thre
 }
 
 /* to (columns, rows) = from (rows, columns)^T */
-static void transpose(double *to, pare_part from, int64_t rows, int64_t columns)
+static void transpose(double *to, pare_mat_view from, int64_t rows, int64_t columns)
 {
     for (int64_t j = 0; j < columns; j++)
         for (int64_t i = 0; i < rows; i++) to[j * rows + i] = from.data[i * from.step + j];
@@ -218,7 +218,7 @@ static void transpose(double *to, pare_part from, int64_t rows, int64_t columns)
 
 /* lower: b is the identity, and of the solution, which is symmetric, the lower triangle will do. On
    the way to it neither half of the work touches a block above the diagonal. */
-static pare_status solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
+static pare_status solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns,
                          bool lower, int threads)
 {
     double *turned = pare_alloc(ctx, (size_t)n * BLOCK, sizeof *turned);
@@ -234,7 +234,7 @@ static pare_status solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int
         int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
         int64_t wide = lower ? k + size : columns;
         transpose(turned, at(u, k, k + size), size, rest);
-        st = pare_linear_product(ctx, at(b, k, 0), (pare_part){turned, size}, at(b, k + size, 0),
+        st = pare_linear_product(ctx, at(b, k, 0), (pare_mat_view){turned, size}, at(b, k + size, 0),
                                  rest, size, wide, -1, false, threads);
         backward_small(at(u, k, k), size, at(b, k, 0), wide, threads);
         if (st == PARE_OK) st = pare_ctx_poll(ctx);
@@ -243,7 +243,7 @@ static pare_status solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int
     return st;
 }
 
-pare_status pare_linear_solve(pare_ctx *ctx, pare_part u, int64_t n, pare_part b, int64_t columns,
+pare_status pare_linear_solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns,
                               int threads)
 {
     return solve(ctx, u, n, b, columns, false, threads);
@@ -267,11 +267,11 @@ static void fill_upper(double *a, int64_t n)
                 for (int64_t j = j0; j < j0 + SIDE && j < i; j++) a[j * n + i] = a[i * n + j];
 }
 
-pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_part u, int64_t n, int threads)
+pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_mat_view u, int64_t n, int threads)
 {
     memset(out, 0, (size_t)(n * n) * sizeof *out);
     for (int64_t i = 0; i < n; i++) out[i * n + i] = 1;
-    PARE_TRY(solve(ctx, u, n, (pare_part){out, n}, n, true, threads));
+    PARE_TRY(solve(ctx, u, n, (pare_mat_view){out, n}, n, true, threads));
     fill_upper(out, n);
     return PARE_OK;
 }

@@ -2,7 +2,7 @@
 /* Rows are collected in a panel of some hundred, [x | t] in double; a full panel is multiplied into
    the sums. How many that are, the width of a row decides alone. A panel is filled column by
    column, so that threads share the columns. */
-#include "calib/shifts.h"
+#include "calib/conv_gram.h"
 #include "runtime/ops/ops.h"
 
 #include <string.h>
@@ -117,7 +117,7 @@ void pare_moments_add(pare_moments *to, const pare_moments *from)
 typedef struct panel {
     double *row; /* (capacity, columns + outputs) */
     int64_t count;
-    pare_shifts *shifts; /* in place of rows; or NULL */
+    pare_conv_gram *shifts; /* in place of rows; or NULL */
     pare_moments *sum;
 } panel;
 
@@ -135,7 +135,7 @@ void pare_observer_free(pare_observer *o)
     if (!o) return;
     for (int64_t i = 0; o->panel && i < o->sets * o->columns.groups; i++) {
         pare_free(o->panel[i].row);
-        pare_shifts_free(o->panel[i].shifts);
+        pare_conv_gram_free(o->panel[i].shifts);
         pare_moments_free(o->panel[i].sum);
     }
     pare_free(o->panel);
@@ -153,15 +153,15 @@ static int64_t panel_rows(int64_t width)
 size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets)
 {
     int64_t width = columns->columns + (targets ? columns->outputs : 0);
-    if (pare_shifts_serve(columns)) return pare_shifts_bytes(columns, targets);
+    if (pare_conv_gram_can(columns)) return pare_conv_gram_bytes(columns, targets);
     return (size_t)(panel_rows(width) * width) * sizeof(double);
 }
 
 static pare_status open_panel(pare_observer *o, panel *p)
 {
     PARE_TRY(pare_moments_new(o->ctx, &p->sum, o->columns.columns, o->outputs));
-    if (pare_shifts_serve(&o->columns))
-        return pare_shifts_new(o->ctx, &p->shifts, &o->columns, o->outputs > 0, o->threads);
+    if (pare_conv_gram_can(&o->columns))
+        return pare_conv_gram_new(o->ctx, &p->shifts, &o->columns, o->outputs > 0, o->threads);
     p->row = pare_alloc(o->ctx, (size_t)(o->capacity * o->width), sizeof(double));
     return p->row ? PARE_OK : PARE_MEMORY;
 }
@@ -201,11 +201,11 @@ pare_moments *pare_observer_moments(const pare_observer *o, int set, int64_t gro
 static pare_status flush(pare_observer *o, panel *p)
 {
     pare_moments *m = p->sum;
-    pare_part x = {p->row, o->width}, t = {p->row + m->columns, o->width};
+    pare_mat_view x = {p->row, o->width}, t = {p->row + m->columns, o->width};
     int64_t n = p->count;
-    PARE_TRY(pare_linear_product(o->ctx, (pare_part){m->xx, m->columns}, x, x, n, m->columns,
+    PARE_TRY(pare_linear_product(o->ctx, (pare_mat_view){m->xx, m->columns}, x, x, n, m->columns,
                                  m->columns, 1, true, o->threads));
-    PARE_TRY(pare_linear_product(o->ctx, (pare_part){m->xt, m->outputs}, x, t, n, m->columns,
+    PARE_TRY(pare_linear_product(o->ctx, (pare_mat_view){m->xt, m->outputs}, x, t, n, m->columns,
                                  m->outputs, 1, false, o->threads));
     for (int64_t r = 0; r < n; r++) {
         const double *row = p->row + r * o->width;
@@ -223,7 +223,7 @@ pare_status pare_observer_finish(pare_observer *o)
 {
     for (int64_t i = 0; i < o->sets * o->columns.groups; i++) {
         panel *p = &o->panel[i];
-        PARE_TRY(p->shifts ? pare_shifts_finish(p->shifts, p->sum) : flush(o, p));
+        PARE_TRY(p->shifts ? pare_conv_gram_finish(p->shifts, p->sum) : flush(o, p));
     }
     return PARE_OK;
 }
@@ -291,7 +291,7 @@ pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, c
     int set = o->sets > 1 && pare_is_held_out(index);
     for (int64_t g = 0; g < c->groups; g++) {
         panel *p = &o->panel[set * c->groups + g];
-        if (p->shifts) PARE_TRY(pare_shifts_add(p->shifts, g, x, t, s, p->sum));
+        if (p->shifts) PARE_TRY(pare_conv_gram_add(p->shifts, g, x, t, s, p->sum));
         for (int64_t first = 0; first < c->rows && !p->shifts;) {
             int64_t n = c->rows - first, room = o->capacity - p->count;
             if (n > room) n = room;

@@ -14,7 +14,7 @@ extern "C" {
 /* --- percentile --- */
 
 /* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
-   half of the rest cut off at each end), never beyond the extremes. */
+   half of the rest cut off at each end), never beyond the minmax_only. */
 void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric,
                            pare_range *out);
 
@@ -49,8 +49,8 @@ void pare_error_sums_free(pare_error_sums *sums);
    calibrated nothing, over five nets. A macro, for it is no integer. */
 #define PARE_AUTO_CLIP_WEIGHT 4.0
 
-/* The falls of candidates, (PARE_RANGE_FALL). */
-void pare_range_fall(double *fall);
+/* The falls of candidates, (PARE_RANGE_DECAY). */
+void pare_range_decay(double *fall);
 
 /* The range of least error among all candidates of the five highest octaves. */
 void pare_range_least_error(const pare_error_sums *sums, bool symmetric, double clip_weight,

@@ -8,9 +8,9 @@
 
 enum { ENDS = PARE_RANGE_ENDS };
 
-void pare_range_fall(double *fall)
+void pare_range_decay(double *fall)
 {
-    for (int i = 0; i < PARE_RANGE_FALL; i++) fall[i] = exp2(-(double)i / PARE_RANGE_FINE);
+    for (int i = 0; i < PARE_RANGE_DECAY; i++) fall[i] = exp2(-(double)i / PARE_RANGE_FINE);
 }
 
 static void search_one(const pare_error_sums *s, const double *fall, bool symmetric,
@@ -62,12 +62,12 @@ static void search_two(const pare_error_sums *s, const double *fall, double clip
 void pare_range_least_error(const pare_error_sums *s, bool symmetric, double clip_weight,
                             pare_range *out)
 {
-    double fall[PARE_RANGE_FALL];
+    double fall[PARE_RANGE_DECAY];
     float largest = fmaxf(-s->min, s->max);
     out->low = symmetric ? -largest : fminf(s->min, 0);
     out->high = symmetric ? largest : fmaxf(s->max, 0);
     if (s->min == 0 && s->max == 0) return;
-    pare_range_fall(fall);
+    pare_range_decay(fall);
     if (!symmetric && s->min < 0 && s->max > 0)
         search_two(s, fall, clip_weight, out);
     else

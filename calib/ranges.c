@@ -74,7 +74,7 @@ int pare_ranges_place(const pare_ranges *r, const char *name)
 
 const char *pare_ranges_model_hash(const pare_ranges *ranges) { return ranges->model; }
 
-bool pare_ranges_see_all(const pare_ranges *ranges) { return ranges->extremes; }
+bool pare_ranges_see_all(const pare_ranges *ranges) { return ranges->minmax_only; }
 
 void pare_ranges_use_device(pare_ranges *ranges, pare_device *device)
 {

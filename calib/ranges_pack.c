@@ -166,7 +166,7 @@ pare_status pare_ranges_pack(pare_ctx *ctx, const pare_ranges *r, void **out, si
     put(&p, r->model, sizeof r->model - 1);
     put(&p, &r->data, sizeof r->data);
     put_number(&p, (uint64_t)r->samples);
-    put_number(&p, r->extremes);
+    put_number(&p, r->minmax_only);
     put_number(&p, (uint64_t)r->count);
     for (int i = 0; i < r->count; i++) put(&p, r->stats[i].name, strlen(r->stats[i].name) + 1);
     for (int i = 0; i < r->count; i++) {
@@ -213,7 +213,7 @@ pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, const void *dat
     take_bytes(&u, head.model, sizeof head.model - 1);
     take_bytes(&u, &head.data, sizeof head.data);
     head.samples = take_count(&u, INT64_MAX);
-    head.extremes = take_count(&u, 1) == 1;
+    head.minmax_only = take_count(&u, 1) == 1;
     pare_status st = u.failed ? PARE_OK : take_tensors(ctx, &u, &ranges);
     if (st == PARE_OK && (u.failed || u.at != u.end))
         st = PARE_FAIL(ctx, INPUT, "the bytes are no table of statistics");
@@ -224,7 +224,7 @@ pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, const void *dat
     memcpy(ranges->model, head.model, sizeof head.model);
     ranges->data = head.data;
     ranges->samples = head.samples;
-    ranges->extremes = head.extremes;
+    ranges->minmax_only = head.minmax_only;
     *out = ranges;
     return PARE_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading ranges.json as a stranger's file: every key is known, every number in its bounds, and
-   what a histogram says of itself (its sum, its top octave, its extremes) must agree with its bins.
+   what a histogram says of itself (its sum, its top octave, its minmax_only) must agree with its bins.
  */
 #include "calib/ranges.h"
 #include "formats/file.h"

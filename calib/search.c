@@ -71,9 +71,9 @@ typedef struct device_search {
     int *slot;       /* (rule_count): which of what is found is the rule's; -1: the whole range */
     int *tensor;     /* tensors that are searched */
     int count, room; /* of tensors; at once */
-    pare_tally_bins *staging; /* (room) */
-    pare_found *found;        /* (room, RULES, PARE_FOUND_COUNT) */
-    double fall[PARE_RANGE_FALL];
+    pare_histogram_dev_bins *staging; /* (room) */
+    pare_search_result *found;        /* (room, RULES, PARE_SEARCH_COUNT) */
+    double fall[PARE_RANGE_DECAY];
     void *block; /* on the device: tallies, work, found, fall */
 } device_search;
 
@@ -87,19 +87,19 @@ static int percent_slot(pare_search *what, double percent)
     return -1;
 }
 
-static const unsigned wants[] = {[PARE_METHOD_ENTROPY] = 1u << PARE_FOUND_ENTROPY,
-                                 [PARE_METHOD_MSE] = 1u << PARE_FOUND_ERROR,
+static const unsigned wants[] = {[PARE_METHOD_ENTROPY] = 1u << PARE_SEARCH_ENTROPY,
+                                 [PARE_METHOD_MSE] = 1u << PARE_SEARCH_ERROR,
                                  [PARE_METHOD_AUTO] =
-                                     3u << PARE_FOUND_PERCENT | 1u << PARE_FOUND_ENTROPY |
-                                     1u << PARE_FOUND_WEIGHED | 1u << PARE_FOUND_AUTO};
+                                     3u << PARE_SEARCH_PERCENT | 1u << PARE_SEARCH_ENTROPY |
+                                     1u << PARE_SEARCH_WEIGHED | 1u << PARE_SEARCH_AUTO};
 
 /* What the rules ask for; false where they are more than are searched at once. */
 static bool plan_rules(device_search *d)
 {
     static const int slots[] = {[PARE_METHOD_MINMAX] = -1,
-                                [PARE_METHOD_ENTROPY] = PARE_FOUND_ENTROPY,
-                                [PARE_METHOD_MSE] = PARE_FOUND_ERROR,
-                                [PARE_METHOD_AUTO] = PARE_FOUND_AUTO};
+                                [PARE_METHOD_ENTROPY] = PARE_SEARCH_ENTROPY,
+                                [PARE_METHOD_MSE] = PARE_SEARCH_ERROR,
+                                [PARE_METHOD_AUTO] = PARE_SEARCH_AUTO};
     d->what = (pare_search){.percent = {99.99, 99.999}, .clip_weight = PARE_AUTO_CLIP_WEIGHT};
     for (int i = 0; i < d->s->rule_count; i++) {
         const pare_range_rule *rule = &d->s->rules[i];
@@ -111,7 +111,7 @@ static bool plan_rules(device_search *d)
         }
         int at = percent_slot(&d->what, rule->percentile);
         if (at < 0) return false;
-        d->slot[i] = PARE_FOUND_PERCENT + at;
+        d->slot[i] = PARE_SEARCH_PERCENT + at;
         d->what.wanted |= 1u << d->slot[i];
     }
     return true;
@@ -124,9 +124,9 @@ static int ordered(float value)
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
 
-static void stage(pare_tally_bins *to, const pare_histogram *h)
+static void stage(pare_histogram_dev_bins *to, const pare_histogram *h)
 {
-    to->tally = (pare_tally){.count = h->count,
+    to->tally = (pare_histogram_dev){.count = h->count,
                              .zero = h->zero,
                              .nan = h->nan,
                              .inf = h->inf,
@@ -143,7 +143,7 @@ static void stage(pare_tally_bins *to, const pare_histogram *h)
 
 static size_t found_bytes(int tensors)
 {
-    return (size_t)tensors * RULES * PARE_FOUND_COUNT * sizeof(pare_found);
+    return (size_t)tensors * RULES * PARE_SEARCH_COUNT * sizeof(pare_search_result);
 }
 
 /* Room for as many tensors at once as the device's memory has; PARE_MEMORY where not for one. */
@@ -169,17 +169,17 @@ static pare_status make_room(device_search *d)
     d->what.work = at += sizeof *d->staging * (size_t)d->room;
     d->what.found = (void *)(at += d->device->samples->work_bytes * (size_t)d->room);
     d->what.fall = (void *)(at += found_bytes(d->room));
-    pare_range_fall(d->fall);
+    pare_range_decay(d->fall);
     return d->device->backend->upload(ctx, d->device->setup, at, d->fall, sizeof d->fall);
 }
 
-static pare_range range_found(const device_search *d, const pare_found *of_tensor, int rule)
+static pare_range range_found(const device_search *d, const pare_search_result *of_tensor, int rule)
 {
-    static const pare_method tried[PARE_TRIED] = {PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE,
+    static const pare_method tried[PARE_CANDIDATE] = {PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE,
                                                   PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY,
                                                   PARE_METHOD_MSE};
     const pare_range_rule *r = &d->s->rules[rule];
-    const pare_found *f = of_tensor + r->symmetric * PARE_FOUND_COUNT + d->slot[rule];
+    const pare_search_result *f = of_tensor + r->symmetric * PARE_SEARCH_COUNT + d->slot[rule];
     pare_method chosen = r->method == PARE_METHOD_AUTO ? tried[f->tried] : r->method;
     return (pare_range){f->low, f->high, chosen};
 }
@@ -189,22 +189,22 @@ static pare_status search_some(device_search *d, int first, int count)
 {
     pare_ctx *ctx = d->s->ctx;
     const pare_backend *b = d->device->backend;
-    pare_queue *queue = d->device->setup;
+    pare_stream *stream = d->device->setup;
     memset(d->staging, 0, (size_t)count * sizeof *d->staging);
     for (int i = 0; i < count; i++)
         stage(&d->staging[i], d->s->ranges->stats[d->tensor[first + i]].histogram);
     d->what.tensors = count;
-    PARE_TRY(b->upload(ctx, queue, (void *)d->what.tally, d->staging,
+    PARE_TRY(b->upload(ctx, stream, (void *)d->what.tally, d->staging,
                        (size_t)count * sizeof *d->staging));
-    PARE_TRY(b->fill(ctx, queue, d->what.found, 0, found_bytes(count)));
-    PARE_TRY(d->device->samples->search(ctx, queue, &d->what));
-    PARE_TRY(b->download(ctx, queue, d->found, d->what.found, found_bytes(count)));
-    PARE_TRY(b->sync(ctx, queue));
+    PARE_TRY(b->fill(ctx, stream, d->what.found, 0, found_bytes(count)));
+    PARE_TRY(d->device->samples->search(ctx, stream, &d->what));
+    PARE_TRY(b->download(ctx, stream, d->found, d->what.found, found_bytes(count)));
+    PARE_TRY(b->sync(ctx, stream));
     for (int i = 0; i < count; i++)
         for (int rule = 0; rule < d->s->rule_count; rule++)
             if (d->slot[rule] >= 0)
                 out_of(d->s, d->tensor[first + i])[rule] =
-                    range_found(d, d->found + (size_t)i * RULES * PARE_FOUND_COUNT, rule);
+                    range_found(d, d->found + (size_t)i * RULES * PARE_SEARCH_COUNT, rule);
     return PARE_OK;
 }
 
@@ -262,6 +262,6 @@ pare_status pare_ranges_choose(pare_ctx *ctx, const pare_ranges *ranges,
 {
     search s = {ctx, ranges, rules, rule_count, out};
     bool done = false;
-    if (ranges->device && !ranges->extremes) PARE_TRY(choose_on_device(&s, &done));
+    if (ranges->device && !ranges->minmax_only) PARE_TRY(choose_on_device(&s, &done));
     return done ? PARE_OK : choose_on_host(&s);
 }

@@ -107,7 +107,7 @@ static size_t image_size(const pare_image_axes *a)
 }
 
 static void move_sample(const pare_augment *augment, const pare_image_axes *a, uint64_t seed,
-                        const pare_stream_batch *batch, int input, int i, float *out)
+                        const pare_loader_batch *batch, int input, int i, float *out)
 {
     const float *in = (const float *)batch->input[input] + (size_t)i * image_size(a);
     pare_random r = pare_random_of(seed, PARE_RANDOM_AUGMENT, batch->epoch[i], batch->sample[i]);
@@ -156,7 +156,7 @@ static double draw_log_gamma(pare_random *r, double a)
 int pare_augment_partner(int i, int count) { return (int)(((int64_t)i + count / 2) % count); }
 
 double pare_augment_share(const pare_augment *augment, uint64_t seed,
-                          const pare_stream_batch *batch, int i)
+                          const pare_loader_batch *batch, int i)
 {
     if (augment->mixup == 0 || pare_augment_partner(i, batch->count) == i) return 1;
     pare_random r = pare_random_of(seed, PARE_RANDOM_MIX, batch->epoch[i], batch->sample[i]);
@@ -165,7 +165,7 @@ double pare_augment_share(const pare_augment *augment, uint64_t seed,
 }
 
 void pare_augment_sample(const pare_augment *augment, const pare_image_axes *axes, uint64_t seed,
-                         const pare_stream_batch *batch, int input, int i, float *scratch,
+                         const pare_loader_batch *batch, int input, int i, float *scratch,
                          float *out)
 {
     double share = pare_augment_share(augment, seed, batch, i);

@@ -5,7 +5,7 @@
 #ifndef PARE_DISTILL_AUGMENT_H
 #define PARE_DISTILL_AUGMENT_H
 
-#include "distill/stream.h"
+#include "distill/loader.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,12 +41,12 @@ PARE_NODISCARD pare_status pare_augment_fit(pare_ctx *ctx, pare_image_axes *out,
 int pare_augment_partner(int i, int count);
 /* What sample i keeps of itself, 1 where nothing is mixed. In [0, 1]. */
 double pare_augment_share(const pare_augment *augment, uint64_t seed,
-                          const pare_stream_batch *batch, int i);
+                          const pare_loader_batch *batch, int i);
 
 /* Sample i of one input of a batch, augmented, to out; both and scratch hold one image's floats.
    Any thread. */
 void pare_augment_sample(const pare_augment *augment, const pare_image_axes *axes, uint64_t seed,
-                         const pare_stream_batch *batch, int input, int i, float *scratch,
+                         const pare_loader_batch *batch, int input, int i, float *scratch,
                          float *out);
 
 #ifdef __cplusplus

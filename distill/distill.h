@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distillation: a student net learns, from inputs alone, to give what its teacher gives. Training
-   is a run of a gradient graph in canonical execution: the student's nodes, the loss behind them
-   and their gradients, on equal slices of every batch whose gradients are added in order, so that
+   is a run of a gradient graph in deterministic execution: the student's nodes, the loss behind them
+   and their gradients, on equal microbatches of every batch whose gradients are added in order, so that
    the same seed gives the same bytes whatever the threads. */
 #ifndef PARE_DISTILL_DISTILL_H
 #define PARE_DISTILL_DISTILL_H
@@ -118,7 +118,7 @@ typedef struct pare_distill_checkpoint {
     bool resume;      /* go on from it; where there is no file, from the beginning */
 } pare_distill_checkpoint;
 
-/* An option that reaches a weight is a fact of checkpoints (facts.c). */
+/* An option that reaches a weight is a fact of checkpoints (fingerprint.c). */
 typedef struct pare_distill_options {
     pare_distill_loss loss; /* count 0: kl:2 */
     double epochs;
@@ -169,7 +169,7 @@ typedef struct pare_distill_options {
     void *event_user;
 } pare_distill_options;
 
-/* AdamW 1e-3 (pare_distill_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128,
+/* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128,
    one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization estimated from 512
    samples. */
 void pare_distill_defaults(pare_distill_options *out);
@@ -180,7 +180,7 @@ void pare_distill_defaults(pare_distill_options *out);
    and 0.54 of what it was with 1e-3, 3e-4 and 1e-4; behind 2:4, which loses least, to 0.60 with
    1e-4 and not at all with the others. A MobileNet's, behind half its operations, fell to 0.48
    with 1e-3, to 0.55 with 3e-4. */
-double pare_distill_rate(const pare_model *student);
+double pare_distill_learning_rate(const pare_model *student);
 /* The same, but what serves a net with FakeQuantize nodes, which starts from weights that are
    nearly right: rate 3e-5, BatchNormalization (where quantization did not fold it)
    PARE_BATCHNORM_HALF. The loss for it holds the logits themselves, too, of which KL sees

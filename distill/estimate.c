@@ -4,7 +4,7 @@
    sample. */
 #include "distill/estimate.h"
 
-#include "calib/flow.h"
+#include "calib/capture.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ enum { OPSET = 21, ROOM = 128 << 20 };
 typedef struct estimate {
     pare_trainer *t;
     pare_model *model; /* the student with the new statistics so far */
-    pare_flow *flow;
+    pare_capture *flow;
     int64_t *sample, count;
     float *block; /* weights with the new statistics */
     int done;     /* nodes */
@@ -39,7 +39,7 @@ static bool is_estimated(const estimate *e, const pare_node *node)
 }
 
 /* x: runs of (rows, channels, inner); sums: of x - mean0 and of its square, (2, channels). */
-static void add_runs(const pare_flow_batch *x, const pare_shape *shape, const float *mean0,
+static void add_runs(const pare_capture_batch *x, const pare_shape *shape, const float *mean0,
                      double *sums)
 {
     const int64_t channels = shape->dim[1];
@@ -90,14 +90,14 @@ static pare_status sum_up(estimate *e, const pare_node *node, double *sums)
     const float *mean0 = w->value + w->item[place_of(e, node, 3)].at;
     const char *name = node->in[0]->name;
     const bool keep = true;
-    PARE_TRY(pare_flow_begin(e->flow, &name, &keep, 1));
-    const pare_shape shape = *pare_flow_shape(e->flow, 0);
-    const int64_t runs = pare_flow_runs(e->flow), channels = node->in[3]->data->count;
+    PARE_TRY(pare_capture_begin(e->flow, &name, &keep, 1));
+    const pare_shape shape = *pare_capture_shape(e->flow, 0);
+    const int64_t runs = pare_capture_runs(e->flow), channels = node->in[3]->data->count;
     if (shape.rank < 2 || shape.dim[1] != channels) return PARE_OK;
     for (;;) {
-        pare_flow_batch x;
+        pare_capture_batch x;
         PARE_TRY(pare_ctx_poll(e->t->ctx));
-        PARE_TRY(pare_flow_next(e->flow, &x));
+        PARE_TRY(pare_capture_next(e->flow, &x));
         if (!x.count) break;
         add_runs(&x, &shape, mean0, sums);
     }
@@ -125,7 +125,7 @@ static pare_status forget(estimate *e, int first)
     if (!later) return PARE_MEMORY;
     for (int n = first; n < g->node_count; n++)
         if (is_estimated(e, g->node[n])) later[count++] = g->node[n]->in[0]->name;
-    pare_status st = pare_flow_forget(e->flow, later, count);
+    pare_status st = pare_capture_forget(e->flow, later, count);
     pare_free(later);
     return st;
 }
@@ -133,15 +133,15 @@ static pare_status forget(estimate *e, int first)
 static pare_status estimate_all(estimate *e)
 {
     const pare_trainer *t = e->t;
-    const pare_flow_options options = {.samples = e->sample,
+    const pare_capture_options options = {.samples = e->sample,
                                        .sample_count = e->count,
                                        .threads = t->options.threads,
                                        .room = ROOM};
     PARE_TRY(pare_graph_sort(e->model->graph));
-    PARE_TRY(pare_pass_lift(e->model, OPSET));
+    PARE_TRY(pare_pass_version_convert(e->model, OPSET));
     PARE_TRY(pare_weights_separate(e->model));
     PARE_TRY(pare_pass_infer(e->model, &(pare_infer_options){.lenient = true}));
-    PARE_TRY(pare_flow_new(t->ctx, &e->flow, e->model, t->data, &options));
+    PARE_TRY(pare_capture_new(t->ctx, &e->flow, e->model, t->data, &options));
     for (int n = 0; n < e->model->graph->node_count; n++) {
         if (!is_estimated(e, e->model->graph->node[n])) continue;
         PARE_TRY(estimate_node(e, e->model->graph->node[n]));
@@ -193,7 +193,7 @@ pare_status pare_trainer_estimate(pare_trainer *t)
     pare_status st = open_estimate(&e);
     if (st == PARE_OK) st = estimate_all(&e);
     if (st == PARE_OK) st = choose(&e);
-    pare_flow_free(e.flow);
+    pare_capture_free(e.flow);
     pare_model_free(e.model);
     pare_free(e.block);
     pare_free(e.sample);

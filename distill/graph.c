@@ -5,7 +5,7 @@
 #include "distill/graph.h"
 #include "distill/inputs.h"
 #include "distill/precision.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 #include "runtime/passes/passes.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static pare_status prepare(pare_train_graph *g, const pare_weights *weights, con
     PARE_TRY(pare_weights_separate(g->model));
     for (int i = 0; i < weights->count; i++) PARE_TRY(open_weight(graph, &weights->item[i]));
     PARE_TRY(pare_graph_sort(graph));
-    PARE_TRY(pare_pass_lift(g->model, OPSET));
+    PARE_TRY(pare_pass_version_convert(g->model, OPSET));
     const int outputs = graph->out.count;
     if (norms) PARE_TRY(pare_pass_train_batchnorm(g->model, &g->norms));
     clear_outputs(graph, outputs); /* the sums come back behind the loss */
@@ -226,11 +226,11 @@ static int output_place(const pare_train_graph *g, const char *name)
 }
 
 /* On a device weights are read where they lie, and gradients stay. */
-static pare_status make_there(pare_train_graph *g, const pare_weights *weights, float *values)
+static pare_status make_device(pare_train_graph *g, const pare_weights *weights, float *values)
 {
     pare_placed *placed = pare_alloc(g->ctx, 2 * (size_t)weights->count + 1, sizeof *placed);
     pare_plan_options options = {
-        .threads = 1, .canonical = true, .device = weights->there->device, .placed = placed};
+        .threads = 1, .deterministic = true, .device = weights->there->device, .placed = placed};
     if (!placed) return PARE_MEMORY;
     for (int i = 0; i < weights->count; i++)
         placed[options.placed_count++] =
@@ -245,9 +245,9 @@ static pare_status make_there(pare_train_graph *g, const pare_weights *weights, 
 pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weights, float *values)
 {
     const bool learn = g->learns;
-    const pare_plan_options options = {.threads = 1, .canonical = true};
+    const pare_plan_options options = {.threads = 1, .deterministic = true};
     if (weights->there)
-        PARE_TRY(make_there(g, weights, values));
+        PARE_TRY(make_device(g, weights, values));
     else
         PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
     int count = pare_plan_input_count(g->plan);

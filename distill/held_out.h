@@ -8,9 +8,9 @@
 typedef struct pare_held_out {
     pare_ctx *ctx;
     pare_data *data;
-    int64_t *sample, count; /* whole slices */
+    int64_t *sample, count; /* whole microbatches */
     bool labels;            /* there are some, and all of them are classes of the output */
-    pare_slices *slices;
+    pare_microbatches *microbatches;
     int threads;
 } pare_held_out;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
 #include "distill/estimate.h"
-#include "distill/state.h"
-#include "distill/there.h"
+#include "distill/checkpointer.h"
+#include "distill/device_weights.h"
 #include "distill/update.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ enum { FIRST_SCALE = 65536, GOOD = 2000 }; /* of FP16: the first scale, good ste
 typedef struct loop {
     pare_trainer t;
     pare_train_state s;
-    pare_keeper keeper;
+    pare_checkpointer keeper;
     pare_hash earlier;  /* of what was read before the training was resumed */
     const char **zeros; /* (zero_count): weights whose zeros stay, in the student's arena */
     int zero_count;
@@ -39,7 +39,7 @@ void pare_distill_defaults(pare_distill_options *out)
                                   .seed = 1};
 }
 
-double pare_distill_rate(const pare_model *student)
+double pare_distill_learning_rate(const pare_model *student)
 {
     const pare_graph *graph = student->graph;
     for (int i = 0; i < graph->node_count; i++) {
@@ -64,25 +64,25 @@ static pare_status blame(loop *l, const char *what, double value)
     char text[128];
     snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
              isnan(value) ? "NaN" : "infinite");
-    return pare_slices_blame(&l->t.learning, text,
+    return pare_microbatches_find_nonfinite(&l->t.learning, text,
                              l->s.step ? "a lower learning rate may help"
                                        : "no step was made yet: the models give it as they are");
 }
 
-static bool is_half(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }
+static bool is_lowp(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }
 
-/* Gradients of a step's batches; *loss: their sum over slices. In FP16 a batch that overflows does
+/* Gradients of a step's batches; *loss: their sum over microbatches. In FP16 a batch that overflows does
    not end the step: the next one begins with the samples behind all of it. */
 static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
-    pare_stream_batch batch = {0};
+    pare_loader_batch batch = {0};
     *loss = 0;
     for (int i = 0; i < t->options.accumulate; i++) {
         PARE_TRY(pare_ctx_poll(t->ctx));
-        PARE_TRY(pare_stream_next(t->stream, &batch));
-        PARE_TRY(pare_slices_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
-        if (!isfinite(*loss) && !is_half(l)) return blame(l, "loss", *loss);
+        PARE_TRY(pare_loader_next(t->stream, &batch));
+        PARE_TRY(pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
+        if (!isfinite(*loss) && !is_lowp(l)) return blame(l, "loss", *loss);
     }
     return PARE_OK;
 }
@@ -91,7 +91,7 @@ static pare_status learn(loop *l, double *loss)
 static pare_status skip(loop *l, const char *what, double value)
 {
     pare_train_state *s = &l->s;
-    if (!is_half(l) || s->loss_scale < 2) return blame(l, what, value);
+    if (!is_lowp(l) || s->loss_scale < 2) return blame(l, what, value);
     pare_weights_restore_statistics(&l->t.weights);
     s->loss_scale /= 2;
     s->good = 0;
@@ -108,7 +108,7 @@ static pare_status change(loop *l, double scale)
     pare_train_state *s = &l->s;
     const pare_update_facts facts = {s->step - s->skipped, s->rate, scale, s->norm};
     PARE_TRY(pare_update_weights(&l->t, &facts));
-    if (is_half(l) && ++s->good == GOOD) {
+    if (is_lowp(l) && ++s->good == GOOD) {
         s->loss_scale *= 2;
         s->good = 0;
     }
@@ -133,7 +133,7 @@ static pare_status step(loop *l)
 {
     pare_trainer *t = &l->t;
     pare_train_state *s = &l->s;
-    double loss, scale = 1 / ((double)t->slice_count * t->options.accumulate);
+    double loss, scale = 1 / ((double)t->microbatch_count * t->options.accumulate);
     PARE_TRY(pare_trainer_begin_step(t, s->step));
     pare_weights_note_statistics(&t->weights);
     t->learning.loss_scale = (float)s->loss_scale;
@@ -144,7 +144,7 @@ static pare_status step(loop *l)
     }
     PARE_TRY(change_or_skip(l, loss * scale, scale));
     s->step++;
-    s->data = pare_hash_sum(l->earlier, pare_stream_hash(t->stream));
+    s->data = pare_hash_sum(l->earlier, pare_loader_hash(t->stream));
     return PARE_OK;
 }
 
@@ -161,7 +161,7 @@ static pare_status tell(loop *l, const pare_distill_score *score, bool best)
                                       .rate = l->s.rate,
                                       .loss = l->s.loss,
                                       .norm = l->s.norm,
-                                      .loss_scale = is_half(l) ? l->s.loss_scale : 0,
+                                      .loss_scale = is_lowp(l) ? l->s.loss_scale : 0,
                                       .skipped = l->s.skipped,
                                       .score = score,
                                       .best = best,
@@ -179,7 +179,7 @@ static pare_status validate(loop *l)
     pare_train_state *s = &l->s;
     const float *values = w->average ? w->average : w->value;
     pare_distill_score score;
-    if (w->there) PARE_TRY(pare_there_fetch(w->there, false));
+    if (w->there) PARE_TRY(pare_device_weights_download(w->there, false));
     PARE_TRY(pare_held_out_score(&l->t.held, values, &score));
     if (!s->step) s->before = s->best = score;
     bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);
@@ -219,7 +219,7 @@ static pare_status run(loop *l)
     while (unfinished(l)) {
         if (l->s.told == l->s.step) PARE_TRY(step(l));
         PARE_TRY(is_validated(l) ? validate(l) : tell(l, NULL, false));
-        if (is_kept(l)) PARE_TRY(pare_keeper_save(&l->keeper));
+        if (is_kept(l)) PARE_TRY(pare_checkpointer_save(&l->keeper));
     }
     l->end = l->s.step < l->t.steps ? PARE_DISTILL_PATIENCE : PARE_DISTILL_COMPLETE;
     return PARE_OK;
@@ -236,7 +236,7 @@ static pare_status run_until_stopped(loop *l)
         l->end = PARE_DISTILL_INTERRUPTED;
         st = PARE_OK;
     }
-    if (st == PARE_OK) st = pare_keeper_save(&l->keeper);
+    if (st == PARE_OK) st = pare_checkpointer_save(&l->keeper);
     return st == PARE_OK && stopped && !l->s.step ? PARE_FAIL(ctx, INTERRUPTED, "interrupted") : st;
 }
 
@@ -248,8 +248,8 @@ static pare_status begin(loop *l)
     const pare_weights *w = &l->t.weights;
     memcpy(w->best, w->value, w->floats * sizeof *w->value);
     l->s = (pare_train_state){
-        .told = -1, .before = unknown, .best = unknown, .loss_scale = is_half(l) ? FIRST_SCALE : 1};
-    PARE_TRY(pare_keeper_open(&l->keeper, &l->t, &l->s));
+        .told = -1, .before = unknown, .best = unknown, .loss_scale = is_lowp(l) ? FIRST_SCALE : 1};
+    PARE_TRY(pare_checkpointer_open(&l->keeper, &l->t, &l->s));
     l->earlier = l->s.data;
     if (l->keeper.resumed >= 0) return PARE_OK;
     PARE_TRY(pare_trainer_estimate(&l->t));
@@ -301,13 +301,13 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
                     .student = student,
                     .data = data}};
     *out = (pare_distill_result){.resumed = -1, .checkpoint = -1};
-    PARE_TRY(pare_keeper_check(ctx, &options->checkpoint));
+    PARE_TRY(pare_checkpointer_check(ctx, &options->checkpoint));
     pare_status st = begin(&l);
     if (st == PARE_OK) st = list_zeros(&l, student);
     if (st == PARE_OK) st = run_until_stopped(&l);
     if (st == PARE_OK) st = finish(&l, out, student);
     if (st == PARE_INTERRUPTED && l.keeper.trainer) out->checkpoint = l.keeper.kept;
-    pare_keeper_free(&l.keeper);
+    pare_checkpointer_free(&l.keeper);
     pare_trainer_free(&l.t);
     return st;
 }

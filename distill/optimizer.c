@@ -70,7 +70,7 @@ void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *upd
     if (update->zero) clear(update);
 }
 
-void pare_average_step(float *average, const float *value, int64_t count, double keep,
+void pare_ema_step(float *average, const float *value, int64_t count, double keep,
                        const uint8_t *zero)
 {
     const float part = (float)(1 - keep);

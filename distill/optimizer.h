@@ -32,7 +32,7 @@ pare_train_rule pare_optimizer_rule(const pare_optimizer *optimizer, double rate
 void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update);
 
 /* average += (1 - keep) (value - average), 0 where zero says so. */
-void pare_average_step(float *average, const float *value, int64_t count, double keep,
+void pare_ema_step(float *average, const float *value, int64_t count, double keep,
                        const uint8_t *zero);
 
 /* The sum of squares, added up in order in double. */

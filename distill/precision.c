@@ -17,7 +17,7 @@ pare_status pare_precision_check(pare_ctx *ctx, pare_train_precision precision,
 static bool is_short(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
-    return op && op->quant.half == PARE_HALF_YES && node->mark != 1;
+    return op && op->quant.half == PARE_LOWP_YES && node->mark != 1;
 }
 
 /* Does the node only move numbers, or add them? */
@@ -26,7 +26,7 @@ static bool is_sum(const pare_node *node)
     const pare_op *op = pare_op_of(node);
     if (!op) return false;
     return op->quant.kind == PARE_QUANT_PASS || op->quant.kind == PARE_QUANT_SUM ||
-           op->quant.half == PARE_HALF_REDUCES || pare_node_is(node, "Sum");
+           op->quant.half == PARE_LOWP_REDUCES || pare_node_is(node, "Sum");
 }
 
 /* Is it on its way to an output, with nothing but sums between? */

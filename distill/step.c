@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan: a replica pool runs the slices; who loads one runs the teacher on it first, so that what
-   the teacher gives is used while it is in the cache. Gradients are added in order of slices. */
+/* Plan: a replica pool runs the microbatches; who loads one runs the teacher on it first, so that what
+   the teacher gives is used while it is in the cache. Gradients are added in order of microbatches. */
 #include "distill/step.h"
 #include "distill/inputs.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct pare_source {
 
 /* --- making it --- */
 
-static pare_status make_given(pare_slices *s)
+static pare_status make_given(pare_microbatches *s)
 {
     const pare_teacher *t = s->teacher;
     const size_t wanted = (size_t)t->wanted_count;
@@ -34,7 +34,7 @@ static pare_status make_given(pare_slices *s)
     return PARE_OK;
 }
 
-static pare_status make(pare_slices *s, const pare_data *data, int threads)
+static pare_status make(pare_microbatches *s, const pare_data *data, int threads)
 {
     s->input_count = pare_inputs_count(s->graph->student);
     s->sample = pare_alloc(s->ctx, (size_t)s->input_count, sizeof *s->sample);
@@ -52,11 +52,11 @@ static pare_status make(pare_slices *s, const pare_data *data, int threads)
     return s->source_of ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_graph *graph,
+pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out, const pare_train_graph *graph,
                              pare_teacher *teacher, const pare_weights *weights,
                              const pare_data *data, int count, int threads)
 {
-    *out = (pare_slices){.ctx = ctx,
+    *out = (pare_microbatches){.ctx = ctx,
                          .graph = graph,
                          .teacher = teacher,
                          .weights = weights,
@@ -65,7 +65,7 @@ pare_status pare_slices_open(pare_ctx *ctx, pare_slices *out, const pare_train_g
     return make(out, data, threads);
 }
 
-void pare_slices_free(pare_slices *s)
+void pare_microbatches_free(pare_microbatches *s)
 {
     for (int i = 0; i < s->source_count; i++)
         s->weights->there->device->backend->free(s->weights->there->device, s->source_of[i].table);
@@ -76,27 +76,27 @@ void pare_slices_free(pare_slices *s)
     pare_free(s->given);
     pare_free(s->sample);
     pare_free(s->input);
-    *s = (pare_slices){0};
+    *s = (pare_microbatches){0};
 }
 
 /* --- running --- */
 
-static void **given_of(const pare_slices *s, int slice)
+static void **given_of(const pare_microbatches *s, int slice)
 {
     return s->given + (size_t)slice * (size_t)s->teacher->wanted_count;
 }
 
-static const void *input_of(const pare_slices *s, int input, int64_t row)
+static const void *input_of(const pare_microbatches *s, int input, int64_t row)
 {
     return (const char *)s->batch->input[input] + (size_t)row * s->sample[input];
 }
 
-static const void **inputs_of(const pare_slices *s, int slice)
+static const void **inputs_of(const pare_microbatches *s, int slice)
 {
     return s->input + (size_t)slice * (size_t)s->input_count;
 }
 
-static const void *feed_of(const pare_slices *s, const pare_feed *feed, int slice, int64_t row)
+static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, int slice, int64_t row)
 {
     switch (feed->kind) {
     case PARE_FEED_DATA: return inputs_of(s, slice)[feed->index];
@@ -109,12 +109,12 @@ static const void *feed_of(const pare_slices *s, const pare_feed *feed, int slic
 }
 
 /* A slice that there is no data for computes what the last one does, and nobody takes it. */
-pare_status pare_slices_load(pare_slices *s, int slice, pare_runner *runner, int worker)
+pare_status pare_microbatches_load(pare_microbatches *s, int slice, pare_runner *runner, int worker)
 {
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
     const void **input = inputs_of(s, slice);
     for (int i = 0; i < s->input_count; i++) input[i] = input_of(s, i, row);
-    if (s->pictures) pare_pictures_fill(s->pictures, s->source, slice, input);
+    if (s->pictures) pare_augmented_fill(s->pictures, s->source, slice, input);
     PARE_TRY(
         pare_teacher_run(s->teacher, worker, pare_runner_ctx(runner), input, given_of(s, slice)));
     for (int i = 0; i < pare_plan_input_count(s->graph->plan); i++)
@@ -124,29 +124,29 @@ pare_status pare_slices_load(pare_slices *s, int slice, pare_runner *runner, int
 
 static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
-    return pare_slices_load(user, (int)slice, replica->runner, replica->worker);
+    return pare_microbatches_load(user, (int)slice, replica->runner, replica->worker);
 }
 
 static pare_status take(void *user, int64_t item, pare_replica *replica)
 {
-    pare_slices *s = user;
+    pare_microbatches *s = user;
     const int slice = (int)item;
     if (slice >= s->full) return PARE_OK;
     return s->take(s->user, slice, replica->runner, given_of(s, slice));
 }
 
-void pare_slices_select(pare_slices *s, const pare_batch *batch, const float *values)
+void pare_microbatches_select(pare_microbatches *s, const pare_batch *batch, const float *values)
 {
     s->batch = batch;
     s->values = values;
     s->full = (int)(batch->count / s->graph->rows);
 }
 
-pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float *values,
-                            pare_slice_fn fn, void *user)
+pare_status pare_microbatches_run(pare_microbatches *s, const pare_batch *batch, const float *values,
+                            pare_microbatch_fn fn, void *user)
 {
     const pare_batch_work work = {.load = load, .take = take, .user = s};
-    pare_slices_select(s, batch, values);
+    pare_microbatches_select(s, batch, values);
     s->take = fn;
     s->user = user;
     pare_status st = s->full ? pare_replicas_run(s->pool, 0, s->count, &work) : PARE_OK;
@@ -157,7 +157,7 @@ pare_status pare_slices_run(pare_slices *s, const pare_batch *batch, const float
 /* --- gradients --- */
 
 typedef struct learning {
-    pare_slices *slices;
+    pare_microbatches *microbatches;
     const pare_train_graph *graph;
     pare_weights *weights;
     bool first;
@@ -166,7 +166,7 @@ typedef struct learning {
 
 static pare_status find_source(learning *l, const pare_runner *runner, void **out)
 {
-    pare_slices *s = l->slices;
+    pare_microbatches *s = l->microbatches;
     const int count = l->weights->trained;
     for (int i = 0; i < s->source_count; i++)
         if (s->source_of[i].runner == runner) {
@@ -184,13 +184,13 @@ static pare_status find_source(learning *l, const pare_runner *runner, void **ou
     return st;
 }
 
-static pare_status add_there(learning *l, int slice, const pare_runner *runner)
+static pare_status add_device(learning *l, int slice, const pare_runner *runner)
 {
-    const pare_there *there = l->weights->there;
+    const pare_device_weights *there = l->weights->there;
     void *from;
     PARE_TRY(find_source(l, runner, &from));
     return there->device->training->gather(pare_runner_ctx(runner),
-                                           pare_replicas_queue(l->slices->pool), &there->blocks,
+                                           pare_replicas_queue(l->microbatches->pool), &there->blocks,
                                            from, l->first && !slice);
 }
 
@@ -199,10 +199,10 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
     learning *l = user;
     (void)teacher;
     l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data /
-               (double)l->slices->loss_scale;
+               (double)l->microbatches->loss_scale;
     for (int i = 0; !slice && i < l->graph->norm_count; i++)
         pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
-    if (l->weights->there) return add_there(l, slice, runner);
+    if (l->weights->there) return add_device(l, slice, runner);
     for (int k = 0; k < l->weights->trained; k++) {
         const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
         const float *from = view.data;
@@ -216,14 +216,14 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
     return PARE_OK;
 }
 
-pare_status pare_slices_learn(pare_slices *s, pare_weights *weights, const pare_stream_batch *batch,
-                              const pare_pictures *pictures, bool first, double *loss)
+pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights, const pare_loader_batch *batch,
+                              const pare_augmented *pictures, bool first, double *loss)
 {
-    learning l = {.slices = s, .graph = s->graph, .weights = weights, .first = first};
+    learning l = {.microbatches = s, .graph = s->graph, .weights = weights, .first = first};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->pictures = pictures->inputs ? pictures : NULL;
-    PARE_TRY(pare_slices_run(s, &s->learnt, weights->value, add_slice, &l));
+    PARE_TRY(pare_microbatches_run(s, &s->learnt, weights->value, add_slice, &l));
     *loss += l.loss;
     return PARE_OK;
 }

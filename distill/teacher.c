@@ -47,7 +47,7 @@ static pare_status open_model(pare_teacher *t, const pare_model *student, const 
     PARE_TRY(find_sources(t, student));
     PARE_TRY(pare_inputs_set_rows(t->ctx, t->model, data, t->source, t->part));
     PARE_TRY(pare_graph_sort(t->model->graph));
-    PARE_TRY(pare_pass_lift(t->model, OPSET));
+    PARE_TRY(pare_pass_version_convert(t->model, OPSET));
     return pare_pass_infer(
         t->model, &(pare_infer_options){.fold = true, .lenient = true, .keep_dequantize = true});
 }
@@ -124,7 +124,7 @@ pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device
 {
     if (!t->wanted_count) return PARE_OK;
     PARE_TRY(set_outputs(t));
-    pare_plan_options options = {.threads = 1, .canonical = true, .device = device};
+    pare_plan_options options = {.threads = 1, .deterministic = true, .device = device};
     PARE_TRY(pare_plan_new(t->ctx, &t->plan, t->model, NULL, 0, &options));
     PARE_TRY(find_places(t));
     return pare_replicas_new(t->ctx, &t->pool, t->plan,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The teacher while a student learns: an ordinary inference plan for the rows of a slice, canonical
+/* The teacher while a student learns: an ordinary inference plan for the rows of a slice, deterministic
    and of one thread, run by the thread that loads a slice (internal to distill/).
    Order: open, want ..., ready, run ... */
 #ifndef PARE_DISTILL_TEACHER_H
@@ -20,10 +20,10 @@ typedef struct pare_teacher {
     size_t wanted_capacity;
     int *input;          /* (plan's inputs): which of its inputs */
     int *output;         /* (wanted): the plan's output */
-    pare_replicas *pool; /* a replica for each thread that loads slices */
+    pare_replicas *pool; /* a replica for each thread that loads microbatches */
 } pare_teacher;
 
-/* The teacher for slices of so many rows, a multiple of its own fixed batch. */
+/* The teacher for microbatches of so many rows, a multiple of its own fixed batch. */
 PARE_NODISCARD pare_status pare_teacher_open(pare_ctx *ctx, pare_teacher *out,
                                              const pare_model *teacher, const pare_model *student,
                                              const pare_data *data, int64_t rows);
@@ -38,7 +38,7 @@ void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out
 PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
                                               pare_device *device);
 
-/* Runs a slice on the calling thread, which is this worker of those that load slices. input[i]:
+/* Runs a slice on the calling thread, which is this worker of those that load microbatches. input[i]:
    rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is told in ctx.
  */
 PARE_NODISCARD pare_status pare_teacher_run(pare_teacher *teacher, int worker, pare_ctx *ctx,

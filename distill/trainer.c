@@ -3,7 +3,7 @@
 #include "distill/inputs.h"
 #include "distill/labels.h"
 #include "distill/precision.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 
 enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 
-/* --- slices --- */
+/* --- microbatches --- */
 
-/* Of a student with a batch of its own: that. Else the largest number of slices up to 8 that cuts
+/* Of a student with a batch of its own: that. Else the largest number of microbatches up to 8 that cuts
    the batch into equal ones which the teacher can take. */
 static pare_status choose_slices(pare_trainer *t)
 {
@@ -21,7 +21,7 @@ static pare_status choose_slices(pare_trainer *t)
     PARE_TRY(pare_model_batch(t->student, &fixed));
     PARE_TRY(pare_model_batch(t->teacher_file, &teacher));
     t->batch = t->options.batch;
-    t->slice_count = SLICES;
+    t->microbatch_count = SLICES;
     if (fixed) {
         int64_t count = t->batch / fixed > 0 ? t->batch / fixed : 1;
         if (count * fixed != t->batch)
@@ -30,12 +30,12 @@ static pare_status choose_slices(pare_trainer *t)
                      " samples instead of %" PRId64,
                      t->student->path, fixed, count * fixed, t->batch);
         t->batch = count * fixed;
-        t->slice_count = (int)count;
+        t->microbatch_count = (int)count;
     }
-    while (!fixed && t->slice_count > 1 &&
-           (t->batch % t->slice_count || (teacher && t->batch / t->slice_count % teacher)))
-        t->slice_count--;
-    t->rows = t->batch / t->slice_count;
+    while (!fixed && t->microbatch_count > 1 &&
+           (t->batch % t->microbatch_count || (teacher && t->batch / t->microbatch_count % teacher)))
+        t->microbatch_count--;
+    t->rows = t->batch / t->microbatch_count;
     return PARE_OK;
 }
 
@@ -68,7 +68,7 @@ static pare_status split_samples(pare_trainer *t, const int64_t *all, int64_t co
     return PARE_OK;
 }
 
-/* All of a data set of its own, or those that are named, as far as they fill slices. */
+/* All of a data set of its own, or those that are named, as far as they fill microbatches. */
 static pare_status take_held_out(pare_trainer *t, pare_data *data, const int64_t *named,
                                  int64_t all)
 {
@@ -133,16 +133,16 @@ static pare_status open_stream(pare_trainer *t, int64_t step)
 {
     const pare_distill_options *o = &t->options;
     const int64_t samples = o->accumulate * t->batch;
-    const pare_stream_options options = {.seed = o->seed,
+    const pare_loader_options options = {.seed = o->seed,
                                          .samples = t->sample,
                                          .count = t->sample_count,
                                          .start = o->start + step * samples,
                                          .end = o->start + t->steps * samples,
                                          .batch = (int)t->batch,
                                          .threads = o->threads};
-    PARE_TRY(pare_pictures_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
-                                t->slice_count, t->rows));
-    return pare_stream_open(t->ctx, &t->stream, t->data, &options);
+    PARE_TRY(pare_augmented_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
+                                t->microbatch_count, t->rows));
+    return pare_loader_open(t->ctx, &t->stream, t->data, &options);
 }
 
 /* A mixed image has no label. */
@@ -191,7 +191,7 @@ static pare_status make_graphs(pare_trainer *t)
 /* What lasts as long as the training does, where it runs: runners, and what plans hold. */
 static size_t running_bytes(const pare_trainer *t)
 {
-    const pare_slices *const of[] = {&t->learning, &t->checking};
+    const pare_microbatches *const of[] = {&t->learning, &t->checking};
     size_t bytes = 0;
     for (int i = 0; i < 2; i++) {
         const pare_plan *plan = of[i]->graph->plan;
@@ -209,7 +209,7 @@ static void tell_memory(const pare_trainer *t)
 {
     const int blocks = 4 + (t->weights.second != NULL) + (t->weights.average != NULL);
     size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
-    if (t->stream) here += pare_stream_bytes(t->stream);
+    if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)
         there = running_bytes(t) + t->weights.there->bytes;
     else
@@ -221,7 +221,7 @@ static pare_status make_plans(pare_trainer *t)
 {
     pare_weights *w = &t->weights;
     if (!t->options.train_zeros)
-        PARE_TRY(pare_weights_keep_zeros(w, t->options.zeros_from, t->student->path));
+        PARE_TRY(pare_weights_keep_sparsity(w, t->options.zeros_from, t->student->path));
     PARE_TRY(pare_weights_open(w, &t->options));
     float *trained = w->there ? w->there->blocks.value : NULL;
     PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
@@ -231,15 +231,15 @@ static pare_status make_plans(pare_trainer *t)
 
 static pare_status make_slices(pare_trainer *t)
 {
-    const int threads = t->options.threads, count = t->slice_count;
+    const int threads = t->options.threads, count = t->microbatch_count;
     PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
-    PARE_TRY(pare_slices_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,
+    PARE_TRY(pare_microbatches_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,
                               count, threads));
-    PARE_TRY(pare_slices_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights, t->data,
+    PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights, t->data,
                               count, threads));
     t->held.ctx = t->ctx;
     t->held.sample = t->held_sample;
-    t->held.slices = &t->checking;
+    t->held.microbatches = &t->checking;
     t->held.threads = threads;
     return PARE_OK;
 }
@@ -263,16 +263,16 @@ pare_status pare_trainer_start(pare_trainer *t, int64_t step)
 {
     if (step < t->steps) PARE_TRY(open_stream(t, step));
     if (t->options.planned) tell_memory(t);
-    return t->weights.there ? pare_there_send(t->weights.there) : PARE_OK;
+    return t->weights.there ? pare_device_weights_upload(t->weights.there) : PARE_OK;
 }
 
 /* The graph of frozen statistics learns in the other one's place. */
 static pare_status freeze_norms(pare_trainer *t)
 {
-    pare_slices_free(&t->learning);
-    if (t->weights.there) PARE_TRY(pare_there_send_statistics(t->weights.there));
-    return pare_slices_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
-                            t->slice_count, t->options.threads);
+    pare_microbatches_free(&t->learning);
+    if (t->weights.there) PARE_TRY(pare_device_weights_upload_statistics(t->weights.there));
+    return pare_microbatches_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
+                            t->microbatch_count, t->options.threads);
 }
 
 pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
@@ -283,10 +283,10 @@ pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
 
 void pare_trainer_free(pare_trainer *t)
 {
-    pare_stream_close(t->stream);
-    pare_pictures_free(&t->pictures);
-    pare_slices_free(&t->checking);
-    pare_slices_free(&t->learning);
+    pare_loader_close(t->stream);
+    pare_augmented_free(&t->pictures);
+    pare_microbatches_free(&t->checking);
+    pare_microbatches_free(&t->learning);
     pare_train_graph_free(&t->check);
     pare_train_graph_free(&t->learn);
     pare_train_graph_free(&t->late);

@@ -14,7 +14,7 @@ typedef struct pare_trainer {
     const pare_model *teacher_file, *student;
     pare_data *data;
     int64_t rows, batch; /* of a slice, of a batch */
-    int slice_count;
+    int microbatch_count;
     int64_t *sample, sample_count; /* that are trained on */
     int64_t *held_sample;
     int64_t steps;
@@ -23,16 +23,16 @@ typedef struct pare_trainer {
     pare_train_graph learn, check; /* with gradients; the loss alone */
     pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
                               a plan where there is nothing to freeze */
-    pare_slices learning, checking;
+    pare_microbatches learning, checking;
     pare_held_out held;
     pare_optimizer optimizer;
     pare_schedule schedule;
-    pare_stream *stream;
-    pare_pictures pictures;
+    pare_loader *stream;
+    pare_augmented pictures;
     int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
 } pare_trainer;
 
-/* Makes everything ready but the stream of samples: batch and slices, which samples are held out,
+/* Makes everything ready but the stream of samples: batch and microbatches, which samples are held out,
    graphs, plans, runners. */
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
 /* Opens the stream behind so many steps, and tells how much memory the training takes. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distill/update.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 
 #include <math.h>
 #include <string.h>
 
-static pare_queue *queue_of(const pare_trainer *t) { return pare_replicas_queue(t->learning.pool); }
+static pare_stream *stream_of(const pare_trainer *t) { return pare_replicas_queue(t->learning.pool); }
 
 /* --- the norm --- */
 
@@ -28,7 +28,7 @@ pare_status pare_update_norm(pare_trainer *t, double scale, double *out)
 {
     double sum;
     if (t->weights.there)
-        PARE_TRY(pare_there_squares(t->weights.there, queue_of(t), &sum));
+        PARE_TRY(pare_device_weights_squares(t->weights.there, stream_of(t), &sum));
     else
         sum = square_sum(&t->weights);
     *out = sqrt(sum) * scale;
@@ -81,7 +81,7 @@ static void update_here(pare_trainer *t, const pare_update_facts *f, double scal
         else
             update_part(t, item, 0, item->tensor->count, &u);
         if (w->average)
-            pare_average_step(w->average + item->at, w->value + item->at, item->tensor->count,
+            pare_ema_step(w->average + item->at, w->value + item->at, item->tensor->count,
                               stays, item->zero);
     }
 }
@@ -107,7 +107,7 @@ pare_status pare_update_weights(pare_trainer *t, const pare_update_facts *f)
     if (w->there) {
         const pare_train_rule rule =
             pare_optimizer_rule(&t->optimizer, f->rate, o->decay, scale, f->step + 1);
-        PARE_TRY(pare_there_step(w->there, queue_of(t), &rule, (float)(1 - stays)));
+        PARE_TRY(pare_device_weights_step(w->there, stream_of(t), &rule, (float)(1 - stays)));
     } else
         update_here(t, f, scale, stays);
     if (w->average && w->trained < w->count) copy_statistics(w);

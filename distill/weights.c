@@ -3,7 +3,7 @@
    input that a row reads as a setting, or of an operator without a gradient rule, is none. */
 #include "distill/weights.h"
 #include "distill/batchnorm.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 #include "runtime/base/size.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/ops.h"
@@ -137,7 +137,7 @@ static pare_status find(pare_weights *w, const pare_model *student, pare_model *
     const pare_graph *g = lifted->graph;
     others o = {0};
     PARE_TRY(pare_graph_sort(lifted->graph));
-    PARE_TRY(pare_pass_lift(lifted, OPSET));
+    PARE_TRY(pare_pass_version_convert(lifted, OPSET));
     PARE_TRY(pare_weights_separate(lifted));
     for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i], &o));
     for (int i = 0; i < g->node_count; i++)
@@ -209,7 +209,7 @@ void pare_weights_hold(const pare_weight *weight, float *value)
 void pare_weights_free(pare_weights *w)
 {
     for (int i = 0; i < w->count; i++) pare_free(w->item[i].zero);
-    pare_there_free(w->there);
+    pare_device_weights_free(w->there);
     pare_free(w->item);
     pare_free(w->value);
     pare_free(w->gradient);
@@ -260,7 +260,7 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
     }
     if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
-    return options->device ? pare_there_open(w->ctx, &w->there, options->device, w) : PARE_OK;
+    return options->device ? pare_device_weights_open(w->ctx, &w->there, options->device, w) : PARE_OK;
 }
 
 /* Statistics have no moments: their place in that block is free for the note. */

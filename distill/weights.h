@@ -28,7 +28,7 @@ typedef struct pare_weights {
     float *first, *second;    /* moments; second: AdamW only */
     float *average;           /* EMA; NULL: none */
     float *best;              /* what was validated as best */
-    struct pare_there *there; /* where they are trained on a device; NULL: here */
+    struct pare_device_weights *there; /* where they are trained on a device; NULL: here */
 } pare_weights;
 
 /* The constants that can be weights: f32, of rank 1 and more, initializers or results of Constant
@@ -64,7 +64,7 @@ void pare_weights_restore_statistics(pare_weights *weights);
 
 /* Tensors of rank 2 and more of which at least this part is 0 keep their zeros; an info line for
    each. */
-PARE_NODISCARD pare_status pare_weights_keep_zeros(pare_weights *weights, double from,
+PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from,
                                                    const char *path);
 
 /* New tensors with the contents of a block, and putting them into the student, which cannot fail:

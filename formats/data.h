@@ -32,7 +32,7 @@ PARE_NODISCARD pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const 
    HDF5 calls, because libhdf5 1.10 does not survive every damaged file; its crash is PARE_INPUT.
    For programs that open data before they start threads. The child ends here where plain reads
    serve the data, else with pare_data_close. */
-PARE_NODISCARD pare_status pare_data_open_apart(pare_ctx *ctx, pare_data **out, const char *path,
+PARE_NODISCARD pare_status pare_data_open_isolated(pare_ctx *ctx, pare_data **out, const char *path,
                                                 const pare_data_input *inputs, int input_count);
 void pare_data_close(pare_data *data);
 

@@ -5,7 +5,7 @@
    Ways whose units the rest of the graph blocks anyway are ruled out first. Of the others the first
    (outermost) is taken; where its units turn out to be blocked by the answers to other questions,
    the way that leaves most units of the whole graph free. */
-#include "prune/units.h"
+#include "prune/channels.h"
 
 #include <string.h>
 

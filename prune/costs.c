@@ -94,20 +94,20 @@ pare_status pare_costs_init(pare_groups *groups)
 
 /* --- removals --- */
 
-struct pare_removal_inner {
+struct pare_prune_plan_inner {
     int64_t *part_removed; /* of group g's part p: at part_first[g] + p */
     int *part_first, *group_removed;
     int *stamp, now; /* (terms): seen while one component changes */
 };
 
-static double product(const pare_removal *r, const pare_cost_term *term)
+static double product(const pare_prune_plan *r, const pare_cost_term *term)
 {
     double n = 1;
     for (int i = 0; i < term->count; i++) n *= (double)r->kept[term->slot[i]];
     return n;
 }
 
-static void add_term(pare_removal *r, const pare_cost_term *term, double sign)
+static void add_term(pare_prune_plan *r, const pare_cost_term *term, double sign)
 {
     double n = sign * product(r, term);
     r->cost.macs += n * term->macs;
@@ -115,7 +115,7 @@ static void add_term(pare_removal *r, const pare_cost_term *term, double sign)
     r->cost.bytes += n * term->bytes;
 }
 
-static pare_status removal_alloc(pare_ctx *ctx, pare_removal *r)
+static pare_status removal_alloc(pare_ctx *ctx, pare_prune_plan *r)
 {
     const pare_groups *g = r->groups;
     size_t parts = 0;
@@ -134,14 +134,14 @@ static pare_status removal_alloc(pare_ctx *ctx, pare_removal *r)
     return all ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_removal_new(pare_ctx *ctx, pare_removal **out, const pare_groups *groups)
+pare_status pare_prune_plan_new(pare_ctx *ctx, pare_prune_plan **out, const pare_groups *groups)
 {
-    pare_removal *r = pare_alloc(ctx, 1, sizeof *r);
+    pare_prune_plan *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->groups = groups;
     pare_status st = removal_alloc(ctx, r);
     if (st != PARE_OK) {
-        pare_removal_free(r);
+        pare_prune_plan_free(r);
         return st;
     }
     for (int i = 0; i < groups->slot_count; i++) r->kept[i] = groups->slot[i].extent;
@@ -152,7 +152,7 @@ pare_status pare_removal_new(pare_ctx *ctx, pare_removal **out, const pare_group
     return PARE_OK;
 }
 
-void pare_removal_free(pare_removal *removal)
+void pare_prune_plan_free(pare_prune_plan *removal)
 {
     if (!removal) return;
     if (removal->inner) {
@@ -168,7 +168,7 @@ void pare_removal_free(pare_removal *removal)
 }
 
 /* Counts the terms of the component's slots in (sign 1) or out (-1), each once. */
-static void add_terms(pare_removal *r, const pare_component *c, double sign)
+static void add_terms(pare_prune_plan *r, const pare_component *c, double sign)
 {
     const pare_groups_inner *inner = r->groups->inner;
     int now = ++r->inner->now;
@@ -184,7 +184,7 @@ static void add_terms(pare_removal *r, const pare_component *c, double sign)
     }
 }
 
-static void change(pare_removal *r, int component, int by)
+static void change(pare_prune_plan *r, int component, int by)
 {
     const pare_component *c = &r->groups->component[component];
     add_terms(r, c, -1);
@@ -196,14 +196,14 @@ static void change(pare_removal *r, int component, int by)
     r->inner->part_removed[r->inner->part_first[c->group] + c->part] += by;
 }
 
-bool pare_removal_add(pare_removal *removal, int component, int64_t floor)
+bool pare_prune_plan_add(pare_prune_plan *removal, int component, int64_t floor)
 {
     const pare_groups *g = removal->groups;
     const pare_component *c = &g->component[component];
     const pare_group *group = &g->group[c->group];
     if (removal->removed[component]) return false;
     if (group->count - removal->inner->group_removed[c->group] <= floor) return false;
-    int64_t of_part = pare_removal_of_part(removal, c->group, c->part) + 1;
+    int64_t of_part = pare_prune_plan_of_part(removal, c->group, c->part) + 1;
     if (group->parts > 1 && of_part >= group->count / group->parts) return false;
     for (int i = 0; i < c->unit_count;) {
         int s = c->unit[i].slot, n = 0;
@@ -214,23 +214,23 @@ bool pare_removal_add(pare_removal *removal, int component, int64_t floor)
     return true;
 }
 
-void pare_removal_drop(pare_removal *removal, int component)
+void pare_prune_plan_drop(pare_prune_plan *removal, int component)
 {
     if (removal->removed[component]) change(removal, component, -1);
 }
 
-int64_t pare_removal_of_part(const pare_removal *removal, int group, int part)
+int64_t pare_prune_plan_of_part(const pare_prune_plan *removal, int group, int part)
 {
     return removal->inner->part_removed[removal->inner->part_first[group] + part];
 }
 
-pare_status pare_removal_check(pare_ctx *ctx, const pare_removal *removal)
+pare_status pare_prune_plan_check(pare_ctx *ctx, const pare_prune_plan *removal)
 {
     const pare_groups *g = removal->groups;
     for (int i = 0; i < g->group_count; i++)
         for (int p = 1; p < g->group[i].parts; p++) {
-            int64_t a = pare_removal_of_part(removal, i, 0),
-                    b = pare_removal_of_part(removal, i, p);
+            int64_t a = pare_prune_plan_of_part(removal, i, 0),
+                    b = pare_prune_plan_of_part(removal, i, p);
             if (a == b) continue;
             return PARE_FAIL(ctx, INPUT,
                              "%s: group '%s' loses %d channels in its part 0 and %d in part %d, "
@@ -241,7 +241,7 @@ pare_status pare_removal_check(pare_ctx *ctx, const pare_removal *removal)
     return PARE_OK;
 }
 
-double pare_removal_macs(const pare_removal *removal, const pare_node *node)
+double pare_prune_plan_macs(const pare_prune_plan *removal, const pare_node *node)
 {
     const pare_groups_inner *inner = removal->groups->inner;
     double macs = 0;
@@ -251,7 +251,7 @@ double pare_removal_macs(const pare_removal *removal, const pare_node *node)
     return macs;
 }
 
-pare_status pare_removal_shape(const pare_removal *removal, const pare_value *value,
+pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_value *value,
                                pare_shape *out)
 {
     const pare_groups *g = removal->groups;

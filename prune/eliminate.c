@@ -71,7 +71,7 @@ void pare_elimination_free(pare_elimination *e)
 /* --- blocks --- */
 
 /* Lists the columns of each component; channel_of: units of the slot for the block's channels. */
-static pare_status list_columns(pare_elimination *e, block *b, const pare_single *s, int slot,
+static pare_status list_columns(pare_elimination *e, block *b, const pare_prunable *s, int slot,
                                 int64_t group)
 {
     const int components = e->group->count;
@@ -112,7 +112,7 @@ static pare_status open_waiting(pare_elimination *e, block *b)
     return b->y && b->v && b->out ? PARE_OK : PARE_MEMORY;
 }
 
-static pare_status add_block(pare_elimination *e, const pare_single *s, int slot, int64_t group,
+static pare_status add_block(pare_elimination *e, const pare_prunable *s, int slot, int64_t group,
                              const pare_moments *m, bool centred, double weight)
 {
     if (!pare_grow(e->ctx, &e->block, &e->capacity, e->count, sizeof *e->block)) return PARE_MEMORY;
@@ -124,7 +124,7 @@ static pare_status add_block(pare_elimination *e, const pare_single *s, int slot
     for (int64_t o = 0; o < b->n; o++)
         for (int64_t k = 0; k < b->d; k++)
             b->w[o * b->d + k] = (double)s->part.alpha *
-                                 (double)pare_single_weight(s, pare_single_place(s, group, o, k));
+                                 (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
     /* the inverse is of sums over rows: errors come as sums, too */
     b->weight = m->rows > 0 ? weight / m->rows : 0;
     double ridge = RIDGE;
@@ -136,7 +136,7 @@ static pare_status add_block(pare_elimination *e, const pare_single *s, int slot
     return e->refits ? open_waiting(e, b) : PARE_OK;
 }
 
-pare_status pare_elimination_add(pare_elimination *e, const pare_single *single, int slot,
+pare_status pare_elimination_add(pare_elimination *e, const pare_prunable *single, int slot,
                                  const pare_observer *observer, bool centred, double weight)
 {
     for (int64_t g = 0; g < single->columns.groups; g++)
@@ -231,10 +231,10 @@ static double cost_of(const pare_elimination *e, int c, double *scratch)
 static pare_status settle(const pare_elimination *e, block *b)
 {
     const int64_t rows = b->waiting;
-    const pare_part y = {b->y, b->d}, v = {b->v, b->n};
-    PARE_TRY(pare_linear_product(e->ctx, (pare_part){b->inverse, b->d}, y, y, rows, b->d, b->d, -1,
+    const pare_mat_view y = {b->y, b->d}, v = {b->v, b->n};
+    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->inverse, b->d}, y, y, rows, b->d, b->d, -1,
                                  true, e->threads));
-    PARE_TRY(pare_linear_product(e->ctx, (pare_part){b->w, b->d}, v, y, rows, b->n, b->d, -1, false,
+    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->w, b->d}, v, y, rows, b->n, b->d, -1, false,
                                  e->threads));
     for (int64_t o = 0; o < b->n; o++)
         for (int64_t p = 0; p < rows; p++) b->w[o * b->d + b->out[p]] = 0;

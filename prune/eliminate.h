@@ -3,7 +3,7 @@
 #ifndef PARE_PRUNE_ELIMINATE_H
 #define PARE_PRUNE_ELIMINATE_H
 
-#include "prune/single.h"
+#include "prune/unstructured.h"
 
 typedef struct pare_elimination pare_elimination;
 
@@ -16,7 +16,7 @@ void pare_elimination_free(pare_elimination *elimination);
 /* A reader: moments of its inputs, the slot of its input channels; centred: a bias takes up the
    means. Its error counts `weight` times. The elimination keeps nothing of the observer. */
 PARE_NODISCARD pare_status pare_elimination_add(pare_elimination *elimination,
-                                                const pare_single *single, int slot,
+                                                const pare_prunable *single, int slot,
                                                 const pare_observer *observer, bool centred,
                                                 double weight);
 

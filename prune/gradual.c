@@ -2,7 +2,7 @@
 /* Pruning in steps with training between them: how far each step goes, and what was trained back
    into the model that is pruned further. */
 #include "prune/cut.h"
-#include "prune/single.h"
+#include "prune/unstructured.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,22 +20,22 @@ double pare_prune_cost_at(double before, double goal, int64_t step, int64_t step
     return before * pow(goal / before, (double)step / (double)steps);
 }
 
-static int64_t zeros_of(const pare_single *s)
+static int64_t zeros_of(const pare_prunable *s)
 {
     int64_t zeros = 0;
-    for (int64_t i = 0; i < s->count; i++) zeros += pare_single_weight(s, i) == 0;
+    for (int64_t i = 0; i < s->count; i++) zeros += pare_unstructured_weight(s, i) == 0;
     return zeros;
 }
 
 pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model, double *out)
 {
     pare_arena arena;
-    pare_single_options options = {0};
-    pare_single_facts facts = {0};
+    pare_unstructured_options options = {0};
+    pare_unstructured_facts facts = {0};
     pare_arena_init(&arena, ctx);
-    pare_singles all = {
+    pare_prunables all = {
         .ctx = ctx, .model = model, .arena = &arena, .options = &options, .facts = &facts};
-    pare_status st = pare_singles_find(&all);
+    pare_status st = pare_prunables_find(&all);
     int64_t count = 0, zeros = 0;
     for (int i = 0; i < all.count; i++) {
         count += all.item[i].count;
@@ -46,7 +46,7 @@ pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model, double *out)
     return st;
 }
 
-pare_status pare_prune_put_back(const pare_removal *removal, const pare_model *smaller)
+pare_status pare_prune_put_back(const pare_prune_plan *removal, const pare_model *smaller)
 {
     pare_graph *g = ((pare_model *)removal->groups->model)->graph;
     for (int i = 0; i < g->init.count; i++) {

@@ -3,7 +3,7 @@
 #ifndef PARE_PRUNE_GROUPS_H
 #define PARE_PRUNE_GROUPS_H
 
-#include "prune/units.h"
+#include "prune/channels.h"
 
 /* A product of kept counts: macs, params and bytes of one node or tensor for each of it. */
 typedef struct pare_cost_term {
@@ -24,7 +24,7 @@ typedef struct pare_groups_inner {
         *first_term; /* terms of slot s: term_of[first_term[s] .. first_term[s + 1]) */
 } pare_groups_inner;
 
-/* even.c: finds which groups have parts, and turns questions whose evenness cannot be said per
+/* group_parts.c: finds which groups have parts, and turns questions whose evenness cannot be said per
    group to their next way; *again: some were. part: (unit_count) of each set's part; signature:
    which sets have the same slots; count: (signatures) parts of each. */
 typedef struct pare_even_parts {

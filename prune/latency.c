@@ -60,7 +60,7 @@ static const pare_value *tensor_of(const pare_node *n, int tensor)
 }
 
 /* Bytes that the step reads and writes at the kept counts; NULL: dense. */
-static double bytes_at(const timed_step *s, const pare_removal *removal)
+static double bytes_at(const timed_step *s, const pare_prune_plan *removal)
 {
     const pare_node *n = s->map.node;
     const pare_slot *slot = removal ? removal->groups->slot : NULL;
@@ -196,7 +196,7 @@ static double between(pare_latency *l, timed_step *s, const int64_t *count)
     return sum;
 }
 
-static double tabled(pare_latency *l, timed_step *s, const pare_removal *removal)
+static double tabled(pare_latency *l, timed_step *s, const pare_prune_plan *removal)
 {
     int64_t count[PARE_LATENCY_VARIABLES];
     int last[PARE_LATENCY_VARIABLES];
@@ -211,7 +211,7 @@ static double tabled(pare_latency *l, timed_step *s, const pare_removal *removal
     return before > 0 ? s->seconds * between(l, s, count) / before : 0;
 }
 
-double pare_latency_cost(void *user, const pare_removal *removal)
+double pare_latency_cost(void *user, const pare_prune_plan *removal)
 {
     pare_latency *l = user;
     double sum = 0;
@@ -225,7 +225,7 @@ double pare_latency_cost(void *user, const pare_removal *removal)
     return l->status == PARE_OK ? sum : 0;
 }
 
-bool pare_latency_shape(const pare_latency *latency, const pare_removal *removal, int step, int i,
+bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step, int i,
                         pare_shape *out)
 {
     const pare_latency_step *m = &latency->step[step].map;

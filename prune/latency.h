@@ -32,12 +32,12 @@ PARE_NODISCARD pare_status pare_latency_new(pare_ctx *ctx, pare_latency **out,
 void pare_latency_free(pare_latency *latency);
 
 /* A pare_prune_target.cost: user is the pare_latency. 0 once a measurement failed: see the status. */
-double pare_latency_cost(void *user, const pare_removal *removal);
+double pare_latency_cost(void *user, const pare_prune_plan *removal);
 PARE_NODISCARD pare_status pare_latency_status(const pare_latency *latency);
 /* Seconds of the steps that no removal makes shorter. */
 double pare_latency_fixed(const pare_latency *latency);
 /* The shape that the forecast takes for input i of a step, for tests; false where it knows none. */
-bool pare_latency_shape(const pare_latency *latency, const pare_removal *removal, int step, int i,
+bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step, int i,
                         pare_shape *out);
 
 /* A pare_prune_target.round_of: kernels work in blocks of channels; a layer of so many keeps a multiple
@@ -55,7 +55,7 @@ typedef struct pare_latency_goal {
     double tolerance; /* what is measured may be off by so much */
     int rounds;       /* at most */
     /* The time of what is left as a part of the dense model's, measured. */
-    pare_status (*measure)(void *user, const pare_removal *removal, double *ratio);
+    pare_status (*measure)(void *user, const pare_prune_plan *removal, double *ratio);
     void *user;
 } pare_latency_goal;
 
@@ -68,7 +68,7 @@ typedef struct pare_latency_facts {
 /* pare_target_reach with a cost in seconds, until what is measured is near the goal: the search's
    own goal is corrected by what was measured, and each search starts from the removal as it was
    given. Ends with the nearest. target: goal is not read. */
-PARE_NODISCARD pare_status pare_latency_reach(pare_ctx *ctx, pare_removal *removal,
+PARE_NODISCARD pare_status pare_latency_reach(pare_ctx *ctx, pare_prune_plan *removal,
                                               const double *score, const pare_prune_target *target,
                                               const pare_latency_goal *goal,
                                               pare_latency_facts *facts);

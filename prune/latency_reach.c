@@ -17,7 +17,7 @@ typedef struct pair {
 
 typedef struct attempt {
     pare_ctx *ctx;
-    pare_removal *removal;
+    pare_prune_plan *removal;
     const pare_latency_goal *goal;
     pair pair[MOST_SEARCHES + 1];
     int pairs;
@@ -28,9 +28,9 @@ static void restore(attempt *a, const bool *removed)
 {
     const int n = a->removal->groups->component_count;
     for (int c = 0; c < n; c++)
-        if (a->removal->removed[c] && !removed[c]) pare_removal_drop(a->removal, c);
+        if (a->removal->removed[c] && !removed[c]) pare_prune_plan_drop(a->removal, c);
     for (int c = 0; c < n; c++)
-        if (!a->removal->removed[c] && removed[c]) pare_removal_add(a->removal, c, 0);
+        if (!a->removal->removed[c] && removed[c]) pare_prune_plan_add(a->removal, c, 0);
 }
 
 /* Of pairs on one side of the goal: the nearer one, of equals the one that asked nearer to it. */
@@ -117,7 +117,7 @@ static pare_status rounds(attempt *a, const double *score, const pare_prune_targ
     return PARE_OK;
 }
 
-pare_status pare_latency_reach(pare_ctx *ctx, pare_removal *removal, const double *score,
+pare_status pare_latency_reach(pare_ctx *ctx, pare_prune_plan *removal, const double *score,
                                const pare_prune_target *target, const pare_latency_goal *goal,
                                pare_latency_facts *facts)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pruning with data will touch, from the shapes alone. Sizes follow what score_data.c,
-   score_trial.c, eliminate.c, single_refit.c and single_layer.c allocate; what one of them frees
+   score_trial.c, eliminate.c, unstructured_refit.c and unstructured_layer.c allocate; what one of them frees
    before the next begins counts once. */
 #include "prune/score.h"
-#include "prune/single.h"
+#include "prune/unstructured.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ typedef struct layer_bytes {
     double panels;       /* rows on their way into moments */
 } layer_bytes;
 
-static layer_bytes layer_of(const pare_single *s)
+static layer_bytes layer_of(const pare_prunable *s)
 {
     const pare_columns *c = &s->columns;
     const double d = (double)c->columns, n = (double)c->outputs, sets = 2 * (double)c->groups;
@@ -26,7 +26,7 @@ static layer_bytes layer_of(const pare_single *s)
     return l;
 }
 
-static double weights_of(const pare_singles *all)
+static double weights_of(const pare_prunables *all)
 {
     double sum = 0;
     for (int i = 0; i < all->count; i++) sum += 4 * (double)all->item[i].count;
@@ -35,7 +35,7 @@ static double weights_of(const pare_singles *all)
 
 /* Scoring: the moments of a pass with all tensors that are shown, of one layer what eliminating its
    inputs takes, tensors that trials begin at, and each weight as three trials put it. */
-static double of_scores(const pare_singles *all, const pare_flow_sizes *flow, double samples)
+static double of_scores(const pare_prunables *all, const pare_capture_sizes *flow, double samples)
 {
     enum { TRIALS = 3, BORDER = 2, HELD = 5 };
     double sum = 0, most = 0, work = 0;
@@ -52,7 +52,7 @@ static double of_scores(const pare_singles *all, const pare_flow_sizes *flow, do
 }
 
 /* Finding each layer's part of the zeros: moments of one set of a pass, and all it shows. */
-static double of_budget(const pare_singles *all, const pare_flow_sizes *flow)
+static double of_budget(const pare_prunables *all, const pare_capture_sizes *flow)
 {
     double sum = 0, most = 0;
     for (int i = 0; i < all->count; i++) {
@@ -66,7 +66,7 @@ static double of_budget(const pare_singles *all, const pare_flow_sizes *flow)
 
 /* Fitting one layer: its moments with targets, the normal equations, weights, and what products
    pack. Where single weights go, one factor a thread, too. */
-static double of_fit(const pare_singles *all, const pare_flow_sizes *flow, double samples)
+static double of_fit(const pare_prunables *all, const pare_capture_sizes *flow, double samples)
 {
     enum { BORDER = 4 }; /* tensors kept or shown at a time, of two flows */
     const double threads = all->options->refit ? 0 : (double)all->options->threads;
@@ -86,18 +86,18 @@ pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *model, const pare
                               bool scores, bool channels, size_t *out)
 {
     pare_arena arena;
-    pare_single_options options = {.threads = data->threads, .refit = channels};
-    pare_single_facts facts = {0};
+    pare_unstructured_options options = {.threads = data->threads, .refit = channels};
+    pare_unstructured_facts facts = {0};
     if (options.threads < 1) options.threads = pare_cpu_cores();
     pare_arena_init(&arena, ctx);
-    pare_singles all = {.ctx = ctx,
+    pare_prunables all = {.ctx = ctx,
                         .model = (pare_model *)model,
                         .arena = &arena,
                         .options = &options,
                         .facts = &facts};
-    pare_status st = pare_singles_find(&all);
+    pare_status st = pare_prunables_find(&all);
     if (st == PARE_OK) {
-        const pare_flow_sizes flow = pare_flow_sizes_of(model, options.threads);
+        const pare_capture_sizes flow = pare_capture_sizes_of(model, options.threads);
         const double samples = (double)data->sample_count;
         /* kernels pack the weights, and each thread has activations */
         const double plan = weights_of(&all) + PLANNED * flow.largest * options.threads;

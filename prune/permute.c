@@ -4,7 +4,7 @@
    and what reads them changes alike, and the model computes the same. The order is searched that
    leaves most magnitude in the layers that read the channels: swaps of two channels of different
    places of M are made while one gains (Pool, Yu 2021, "Channel Permutations for N:M Sparsity"). */
-#include "prune/single.h"
+#include "prune/unstructured.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 static const double WORK_LIMIT = 4e9; /* numbers looked at in one group of channels */
 
 typedef struct search {
-    pare_singles *all;
+    pare_prunables *all;
     const pare_groups *groups;
     const pare_group *group;
     int64_t channels, rows;
@@ -69,7 +69,7 @@ static bool can_order(const pare_groups *groups, const pare_group *g)
 
 /* The layer that reads all channels of the group, in their order, as its input channels; or NULL.
  */
-static const pare_single *reader_of(const search *s, int slot)
+static const pare_prunable *reader_of(const search *s, int slot)
 {
     const pare_slot *at = &s->groups->slot[slot];
     if (at->role != PARE_SLOT_READS || at->extent != s->group->count) return NULL;
@@ -79,7 +79,7 @@ static const pare_single *reader_of(const search *s, int slot)
         if (count != 1 || u->index != c) return NULL;
     }
     for (int i = 0; i < s->all->count; i++) {
-        const pare_single *one = &s->all->item[i];
+        const pare_prunable *one = &s->all->item[i];
         if (one->value == at->value && !one->dense && one->matrix && one->columns.groups == 1 &&
             one->columns.channels == at->extent)
             return one;
@@ -88,13 +88,13 @@ static const pare_single *reader_of(const search *s, int slot)
 }
 
 /* Magnitudes of the layer's weights behind `rows` others. */
-static int64_t add_reader(const search *s, const pare_single *one, int64_t rows)
+static int64_t add_reader(const search *s, const pare_prunable *one, int64_t rows)
 {
     const pare_columns *c = &one->columns;
     int64_t taps = c->columns / c->channels;
     for (int64_t o = 0; o < c->outputs; o++)
         for (int64_t k = 0; k < c->columns; k++) {
-            float w = fabsf(pare_single_weight(one, pare_single_place(one, 0, o, k)));
+            float w = fabsf(pare_unstructured_weight(one, pare_unstructured_place(one, 0, o, k)));
             s->size[k % c->channels * s->rows + rows + o * taps + k / c->channels] = w;
         }
     return rows + c->outputs * taps;
@@ -214,7 +214,7 @@ static double sum_of(const search *s)
 
 static pare_status order_group(search *s)
 {
-    pare_single_facts *facts = s->all->facts;
+    pare_unstructured_facts *facts = s->all->facts;
     for (int i = 0; i < s->channels; i++) s->order[i] = i;
     double before = 0;
     for (int64_t a = 0; a < s->channels / s->m; a++) before += keeps(s, s->order + a * s->m);
@@ -229,13 +229,13 @@ static pare_status order_group(search *s)
     return PARE_OK;
 }
 
-static pare_status search_group(pare_singles *all, const pare_groups *groups, const pare_group *g)
+static pare_status search_group(pare_prunables *all, const pare_groups *groups, const pare_group *g)
 {
     search s = {.all = all, .groups = groups, .group = g, .channels = g->count};
     s.n = all->options->n, s.m = all->options->m;
     if (g->count % s.m || g->count < 2 * s.m || !can_order(groups, g)) return PARE_OK;
     for (int i = 0; i < g->slot_count; i++) {
-        const pare_single *one = reader_of(&s, g->slot[i]);
+        const pare_prunable *one = reader_of(&s, g->slot[i]);
         if (one) s.rows += one->columns.outputs * (one->columns.columns / one->columns.channels);
     }
     if (!s.rows) return PARE_OK;
@@ -246,7 +246,7 @@ static pare_status search_group(pare_singles *all, const pare_groups *groups, co
     pare_status st = s.size && s.order && s.kept && s.changed ? PARE_OK : PARE_MEMORY;
     int64_t rows = 0;
     for (int i = 0; i < g->slot_count && st == PARE_OK; i++) {
-        const pare_single *one = reader_of(&s, g->slot[i]);
+        const pare_prunable *one = reader_of(&s, g->slot[i]);
         if (one) rows = add_reader(&s, one, rows);
     }
     if (st == PARE_OK) st = order_group(&s);
@@ -257,9 +257,9 @@ static pare_status search_group(pare_singles *all, const pare_groups *groups, co
     return st;
 }
 
-pare_status pare_singles_permute(pare_singles *all)
+pare_status pare_prunables_permute(pare_prunables *all)
 {
-    const pare_single_options *o = all->options;
+    const pare_unstructured_options *o = all->options;
     pare_groups *groups = NULL;
     pare_groups_options options = {.keep = o->keep, .keep_user = o->keep_user};
     PARE_TRY(pare_groups_new(all->ctx, &groups, all->model, &options));

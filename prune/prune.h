@@ -5,9 +5,9 @@
    removed together are a *component* (one channel of a convolution with its bias, its
    BatchNormalization's four numbers and the slice of the next weight that reads it; one attention
    head). Components with the same slots are a *group* (all channels of that convolution). A
-   *removal* is a set of components.
+   *pruning plan* (pare_prune_plan) is a set of components to remove.
 
-   Order of work: pare_prune_prepare, pare_groups_new, pare_removal_new, pare_removal_add ...,
+   Order of work: pare_prune_prepare, pare_groups_new, pare_prune_plan_new, pare_prune_plan_add ...,
    pare_prune_remove (the smaller model) or pare_prune_masked (the same numbers at the old size). */
 #ifndef PARE_PRUNE_PRUNE_H
 #define PARE_PRUNE_PRUNE_H
@@ -20,10 +20,10 @@
 extern "C" {
 #endif
 
-struct pare_single;
-struct pare_singles;
+struct pare_prunable;
+struct pare_prunables;
 /* The score of weight i of a layer, at least 0. */
-typedef float (*pare_single_score)(const struct pare_single *single, int64_t i, const void *user);
+typedef float (*pare_unstructured_score)(const struct pare_prunable *single, int64_t i, const void *user);
 
 /* The model as pruning starts from it, in place: sorted, opset lifted to 13 where it is older,
    small constant expressions folded, Constant nodes made initializers. BatchNormalization stays.
@@ -129,34 +129,34 @@ typedef struct pare_prune_cost {
     double bytes;  /* of all initializers' payloads */
 } pare_prune_cost;
 
-typedef struct pare_removal {
+typedef struct pare_prune_plan {
     const pare_groups *groups;
     bool *removed;        /* (component_count) */
     int64_t *kept;        /* (slot_count): units that stay */
     pare_prune_cost cost; /* at these kept counts */
     int count;            /* components removed */
-    struct pare_removal_inner *inner;
-} pare_removal;
+    struct pare_prune_plan_inner *inner;
+} pare_prune_plan;
 
 /* An empty one: cost is the dense model's. */
-PARE_NODISCARD pare_status pare_removal_new(pare_ctx *ctx, pare_removal **out,
+PARE_NODISCARD pare_status pare_prune_plan_new(pare_ctx *ctx, pare_prune_plan **out,
                                             const pare_groups *groups);
-void pare_removal_free(pare_removal *removal);
+void pare_prune_plan_free(pare_prune_plan *removal);
 /* Adds a component; false, and nothing changed, where it is in already, its group would be left
    with fewer than `floor` components, one of the group's parts with none, or a slot with no unit.
    Takes time in proportion to its units. */
-bool pare_removal_add(pare_removal *removal, int component, int64_t floor);
+bool pare_prune_plan_add(pare_prune_plan *removal, int component, int64_t floor);
 /* Takes a component out again. */
-void pare_removal_drop(pare_removal *removal, int component);
+void pare_prune_plan_drop(pare_prune_plan *removal, int component);
 /* Components removed of one part of a group. */
-int64_t pare_removal_of_part(const pare_removal *removal, int group, int part);
+int64_t pare_prune_plan_of_part(const pare_prune_plan *removal, int group, int part);
 /* PARE_INPUT naming the group where its parts are uneven. */
-PARE_NODISCARD pare_status pare_removal_check(pare_ctx *ctx, const pare_removal *removal);
+PARE_NODISCARD pare_status pare_prune_plan_check(pare_ctx *ctx, const pare_prune_plan *removal);
 
 /* A node's multiply-adds at the kept counts; 0 for nodes without. */
-double pare_removal_macs(const pare_removal *removal, const pare_node *node);
+double pare_prune_plan_macs(const pare_prune_plan *removal, const pare_node *node);
 /* A tensor's shape at the kept counts (assumed shapes, see options). */
-PARE_NODISCARD pare_status pare_removal_shape(const pare_removal *removal, const pare_value *value,
+PARE_NODISCARD pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_value *value,
                                               pare_shape *out);
 
 /* --- models --- */
@@ -164,12 +164,12 @@ PARE_NODISCARD pare_status pare_removal_shape(const pare_removal *removal, const
 /* The dense model in which every weight that reads a removed unit is 0 there: what the smaller
    model's outputs equal. A clone of groups->model; the caller frees it, and the original later. */
 PARE_NODISCARD pare_status pare_prune_masked(pare_ctx *ctx, pare_model **out,
-                                             const pare_removal *removal);
+                                             const pare_prune_plan *removal);
 
 /* The smaller model: initializers sliced, extents in attributes and constants rewritten, shapes
    inferred anew and checked against the kept counts; names stay. A clone as above. */
 PARE_NODISCARD pare_status pare_prune_remove(pare_ctx *ctx, pare_model **out,
-                                             const pare_removal *removal);
+                                             const pare_prune_plan *removal);
 
 /* --- in steps --- */
 
@@ -186,7 +186,7 @@ PARE_NODISCARD pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model,
 
 /* The smaller model of the removal was trained: its weights become those of the removal's own
    model, in place, whose weights that read a removed unit are then 0. */
-PARE_NODISCARD pare_status pare_prune_put_back(const pare_removal *removal,
+PARE_NODISCARD pare_status pare_prune_put_back(const pare_prune_plan *removal,
                                                const pare_model *smaller);
 
 /* --- scores: how much a channel or a weight matters --- */
@@ -229,7 +229,7 @@ typedef struct pare_score_data {
 
 typedef struct pare_score_request {
     const pare_groups *groups;
-    const pare_removal *removal; /* ACTIVATION: gone already, without a score; or NULL */
+    const pare_prune_plan *removal; /* ACTIVATION: gone already, without a score; or NULL */
     const pare_score_data *data; /* or NULL */
     uint64_t seed;               /* of RANDOM */
 } pare_score_request;
@@ -239,7 +239,7 @@ typedef struct pare_score_row {
     const char *name;
     pare_score_needs needs;
     /* Scores of single weights (private to prune/); NULL: this score ranks channels alone. */
-    pare_status (*weights)(struct pare_singles *all, pare_single_score *score, const void **user);
+    pare_status (*weights)(struct pare_prunables *all, pare_unstructured_score *score, const void **user);
     pare_status (*channels)(pare_ctx *ctx, double *score, const pare_score_request *request);
 } pare_score_row;
 
@@ -259,7 +259,7 @@ PARE_NODISCARD pare_status pare_score_channels(pare_ctx *ctx, double *score, par
 /* --- single weights --- */
 
 /* What became of one weight. */
-typedef struct pare_single_layer {
+typedef struct pare_unstructured_layer {
     const char *node, *weight;
     int64_t count, zeros;
     const char *note; /* why it stays dense, or was not refitted; NULL */
@@ -272,18 +272,18 @@ typedef struct pare_single_layer {
     double ridge;          /* refitted: of the mean diagonal */
     double
         csr; /* bytes as f32 values, their columns (2 bytes below 65,536, else 4) and row starts */
-} pare_single_layer;
+} pare_unstructured_layer;
 
-typedef struct pare_single_facts {
-    pare_single_layer *layer; /* in the model's arena */
+typedef struct pare_unstructured_facts {
+    pare_unstructured_layer *layer; /* in the model's arena */
     int layer_count;
     int64_t count, zeros;           /* of all weights counted */
     char data_hash[33];             /* of the samples seen; "": none */
     int reordered;                  /* N:M: groups of channels that were put into another order, */
     double kept_before, kept_after; /* and what N:M keeps of |w| in layers that read such groups */
-} pare_single_facts;
+} pare_unstructured_facts;
 
-typedef struct pare_single_options {
+typedef struct pare_unstructured_options {
     double sparsity; /* part of the weights of Conv, ConvTranspose, Gemm, MatMul that become 0 */
     int n, m;        /* m > 0: N:M in place of that: of M input channels side by side N stay */
     pare_score score; /* BEST: second order where data are given, else by magnitude */
@@ -300,14 +300,14 @@ typedef struct pare_single_options {
     bool refit;    /* with data: what stays is fitted to the dense model's results */
     void (*progress)(void *user, int64_t done, int64_t all); /* layers; or NULL */
     void *progress_user;
-} pare_single_options;
+} pare_unstructured_options;
 
 /* Prunes single weights of a prepared model in place. Without refit every weight that stays keeps
    its bits; with it BatchNormalization is folded into what is before it, biases may be added.
    PARE_INPUT: nothing to prune, data that do not fit. */
-PARE_NODISCARD pare_status pare_prune_single(pare_ctx *ctx, pare_model *model,
-                                             const pare_single_options *options,
-                                             pare_single_facts *facts);
+PARE_NODISCARD pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
+                                             const pare_unstructured_options *options,
+                                             pare_unstructured_facts *facts);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk of single-weight pruning (single_refit.c) with masks that a removal gives: a weight is 0
+/* The walk of single-weight pruning (unstructured_refit.c) with masks that a removal gives: a weight is 0
    where it reads a removed unit, and whole rows are where it makes one. Layers that see what the
    dense model sees stay as they are. */
 #include "prune/refit.h"
-#include "prune/single.h"
+#include "prune/unstructured.h"
 #include "runtime/passes/passes.h"
 
 #include <string.h>
@@ -11,11 +11,11 @@
 /* --- before --- */
 
 /* A bias of its own: zeros, or a copy of the one that others read, too. */
-static pare_status own_bias(pare_singles *all, const pare_single *s)
+static pare_status own_bias(pare_prunables *all, const pare_prunable *s)
 {
-    pare_single_end end;
+    pare_unstructured_end end;
     pare_graph *g = all->model->graph;
-    pare_single_end_find(s, &end);
+    pare_unstructured_end_find(s, &end);
     if (!end.bias_node) return PARE_OK;
     pare_value *old = pare_node_in(end.bias_node, end.bias_at), *fresh;
     if (old && old->user_count == 1 && !old->is_output) return PARE_OK;
@@ -33,18 +33,18 @@ static pare_status own_bias(pare_singles *all, const pare_single *s)
 /* The list of a model's layers, for functions that need no options. */
 typedef struct layers {
     pare_arena arena;
-    pare_single_options options;
-    pare_single_facts facts;
-    pare_singles all;
+    pare_unstructured_options options;
+    pare_unstructured_facts facts;
+    pare_prunables all;
 } layers;
 
 static pare_status open_layers(layers *l, pare_ctx *ctx, pare_model *model)
 {
     *l = (layers){0};
     pare_arena_init(&l->arena, ctx);
-    l->all = (pare_singles){
+    l->all = (pare_prunables){
         .ctx = ctx, .model = model, .arena = &l->arena, .options = &l->options, .facts = &l->facts};
-    return pare_singles_find(&l->all);
+    return pare_prunables_find(&l->all);
 }
 
 pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model)
@@ -60,14 +60,14 @@ pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model)
 
 /* --- masks --- */
 
-static bool is_gone(const pare_removal *r, int slot, int64_t unit)
+static bool is_gone(const pare_prune_plan *r, int slot, int64_t unit)
 {
     int c = slot < 0 ? -1 : pare_groups_component(r->groups, slot, unit);
     return c >= 0 && r->removed[c];
 }
 
 /* *any: something the layer reads is removed. */
-static void mask(const pare_removal *r, pare_single *s, bool *any)
+static void mask(const pare_prune_plan *r, pare_prunable *s, bool *any)
 {
     const pare_tensor *t = s->value->data;
     const int64_t parts = s->matrix ? s->columns.groups : pare_node_int(s->node, "group", 1);
@@ -96,12 +96,12 @@ static void mark_behind(pare_node *node)
 }
 
 /* Masks; layers that nothing changes for stay. */
-static void mask_all(pare_singles *all, const pare_removal *removal)
+static void mask_all(pare_prunables *all, const pare_prune_plan *removal)
 {
     pare_graph *g = all->model->graph;
     for (int n = 0; n < g->node_count; n++) g->node[n]->mark = 0;
     for (int i = 0; i < all->count; i++) {
-        pare_single *s = &all->item[i];
+        pare_prunable *s = &all->item[i];
         bool any = false;
         if (s->value->data->rank >= 2) mask(removal, s, &any);
         if (any) mark_behind(s->node);
@@ -109,20 +109,20 @@ static void mask_all(pare_singles *all, const pare_removal *removal)
     }
 }
 
-static pare_status run(pare_singles *all, const pare_removal *removal)
+static pare_status run(pare_prunables *all, const pare_prune_plan *removal)
 {
-    PARE_TRY(pare_singles_find(all));
+    PARE_TRY(pare_prunables_find(all));
     mask_all(all, removal);
     int64_t *want = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *want);
     if (!want) return PARE_MEMORY;
-    return pare_singles_refit(all, want);
+    return pare_prunables_refit(all, want);
 }
 
-pare_status pare_refit_run(pare_ctx *ctx, const pare_removal *removal, const pare_model *reference,
-                           const pare_score_data *data, pare_single_facts *facts)
+pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal, const pare_model *reference,
+                           const pare_score_data *data, pare_unstructured_facts *facts)
 {
     pare_arena arena;
-    pare_single_options options = {.score = PARE_SCORE_L2,
+    pare_unstructured_options options = {.score = PARE_SCORE_L2,
                                    .data = data->data,
                                    .samples = data->samples,
                                    .sample_count = data->sample_count,
@@ -132,9 +132,9 @@ pare_status pare_refit_run(pare_ctx *ctx, const pare_removal *removal, const par
                                    .progress = data->progress,
                                    .progress_user = data->progress_user};
     if (options.threads < 1) options.threads = pare_cpu_cores();
-    *facts = (pare_single_facts){0};
+    *facts = (pare_unstructured_facts){0};
     pare_arena_init(&arena, ctx);
-    pare_singles all = {.ctx = ctx,
+    pare_prunables all = {.ctx = ctx,
                         .model = (pare_model *)removal->groups->model,
                         .arena = &arena,
                         .options = &options,

@@ -19,9 +19,9 @@ PARE_NODISCARD pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model);
    removed become 0, the others and biases what was fitted) that read something removed or changed,
    to what `reference`, the dense model prepared in the same way, computes. facts: of layers that
    changed; in the model's arena. */
-PARE_NODISCARD pare_status pare_refit_run(pare_ctx *ctx, const pare_removal *removal,
+PARE_NODISCARD pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal,
                                           const pare_model *reference, const pare_score_data *data,
-                                          pare_single_facts *facts);
+                                          pare_unstructured_facts *facts);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct rewriter {
-    const pare_removal *removal;
+    const pare_prune_plan *removal;
     const pare_node *before, *again;
     bool freed; /* nodes that computed extents may be of no use any more */
 } rewriter;
@@ -20,7 +20,7 @@ static int64_t on_kept(void *user, const pare_value *value, int axis, int64_t st
     int64_t kept = 0;
     if (slot < 0) return length;
     for (int64_t i = start; i < start + length; i++)
-        kept += pare_removal_keeps(r->removal, slot, i);
+        kept += pare_prune_plan_keeps(r->removal, slot, i);
     return kept;
 }
 
@@ -127,7 +127,7 @@ static const pare_node *node_in(const pare_model *model, const pare_node *node)
     return NULL;
 }
 
-static bool lost_units(const pare_removal *r, const pare_value *value)
+static bool lost_units(const pare_prune_plan *r, const pare_value *value)
 {
     for (int axis = 0; value && axis < value->shape.rank; axis++) {
         int slot = pare_units_slot(&r->groups->inner->units, value, axis);
@@ -136,7 +136,7 @@ static bool lost_units(const pare_removal *r, const pare_value *value)
     return false;
 }
 
-static bool is_touched(const pare_removal *r, const pare_node *node)
+static bool is_touched(const pare_prune_plan *r, const pare_node *node)
 {
     for (int i = 0; i < node->in_count; i++)
         if (lost_units(r, node->in[i])) return true;
@@ -161,7 +161,7 @@ static pare_status rewrite_nodes(pare_model *model, rewriter *r)
     return PARE_OK;
 }
 
-static void resize_values(pare_model *model, const pare_removal *removal)
+static void resize_values(pare_model *model, const pare_prune_plan *removal)
 {
     const pare_groups *g = removal->groups;
     for (int s = 0; s < g->slot_count; s++) {
@@ -206,7 +206,7 @@ static void forget_symbols(pare_graph *graph)
         }
 }
 
-pare_status pare_cut_rewrite(pare_model *model, const pare_removal *removal)
+pare_status pare_cut_rewrite(pare_model *model, const pare_prune_plan *removal)
 {
     rewriter r = {.removal = removal};
     PARE_TRY(rewrite_nodes(model, &r));

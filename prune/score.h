@@ -43,7 +43,7 @@ PARE_NODISCARD pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *mo
    none), whose own scores mean nothing. Infinite where no weight reads the group. */
 PARE_NODISCARD pare_status pare_score_from_data(pare_ctx *ctx, double *score,
                                                 const pare_groups *groups,
-                                                const pare_removal *removal,
+                                                const pare_prune_plan *removal,
                                                 const pare_score_data *data);
 
 /* Elements first .. first + count - 1 of a constant as f32 numbers; its payload lies at any address

@@ -18,15 +18,15 @@
 #include "prune/eliminate.h"
 #include "prune/score_trial.h"
 
-#include "calib/flow.h"
+#include "calib/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* One reader of a group's components. */
 typedef struct reader {
-    pare_single *single;
-    pare_single_end end;
+    pare_prunable *single;
+    pare_unstructured_end end;
     int slot;        /* of its weight's input channels */
     double variance; /* of the tensor its result ends in, all channels added up */
     pare_observer *observer;
@@ -35,12 +35,12 @@ typedef struct reader {
 typedef struct scoring {
     pare_ctx *ctx;
     const pare_groups *groups;
-    const pare_removal *removal; /* what is gone already; or NULL */
+    const pare_prune_plan *removal; /* what is gone already; or NULL */
     const pare_score_data *data;
-    pare_singles all;
-    pare_single_options options;
-    pare_single_facts facts;
-    pare_flow *flow;
+    pare_prunables all;
+    pare_unstructured_options options;
+    pare_unstructured_facts facts;
+    pare_capture *flow;
     pare_trial *trial;
     reader *reader;
     int count;
@@ -48,7 +48,7 @@ typedef struct scoring {
 } scoring;
 
 /* Does the reader's result leave with what it reads (a depthwise convolution)? */
-static bool leaves_too(const scoring *s, const pare_single *single, int slot)
+static bool leaves_too(const scoring *s, const pare_prunable *single, int slot)
 {
     int made = pare_groups_slot(s->groups, single->value, single->part.axis, 1);
     if (single->columns.groups == 1 || made < 0) return false;
@@ -70,14 +70,14 @@ static pare_status find_readers(scoring *s)
     s->reader = pare_alloc(s->ctx, (size_t)s->all.count, sizeof *s->reader);
     if (!s->reader) return PARE_MEMORY;
     for (int i = 0; i < s->all.count; i++) {
-        pare_single *single = &s->all.item[i];
+        pare_prunable *single = &s->all.item[i];
         if (!single->matrix) continue;
         const int64_t parts = single->columns.groups;
         int slot = pare_groups_slot(s->groups, single->value, 1 - single->part.axis, parts);
         if (slot < 0 || group_read(s, slot) < 0 || leaves_too(s, single, slot)) continue;
         reader *r = &s->reader[s->count];
         *r = (reader){.single = single, .slot = slot};
-        pare_single_end_find(single, &r->end);
+        pare_unstructured_end_find(single, &r->end);
         if (r->end.target) s->count++;
     }
     return PARE_OK;
@@ -133,7 +133,7 @@ static pare_status open_reader(pass *p, int i)
     reader *r = p->reader[i];
     pare_columns columns;
     bool ok;
-    PARE_TRY(pare_columns_read(r->single->node, pare_flow_shape(s->flow, 2 * i), &columns, &ok));
+    PARE_TRY(pare_columns_read(r->single->node, pare_capture_shape(s->flow, 2 * i), &columns, &ok));
     PARE_TRY(pare_observer_new(s->ctx, &r->observer, &columns, 1, false, 1));
     spread *t = &p->spread[i];
     *t = (spread){.channels = columns.groups * columns.outputs};
@@ -145,7 +145,7 @@ static pare_status open_reader(pass *p, int i)
 }
 
 /* Readers side by side; each adds its runs in their order, but those that trials judge by. */
-static pare_status add_batch(pass *p, const pare_flow_batch *x)
+static pare_status add_batch(pass *p, const pare_capture_batch *x)
 {
     pare_status status = PARE_OK;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->s->options.threads)
@@ -172,14 +172,14 @@ static pare_status observe(pass *p)
     p->spread = pare_arena_alloc(s->all.arena, (size_t)p->count + 1, sizeof *p->spread);
     if (!names || !p->spread) return PARE_MEMORY;
     for (int i = 0; i < p->count; i++) {
-        const pare_single *single = p->reader[i]->single;
+        const pare_prunable *single = p->reader[i]->single;
         names[2 * i] = pare_node_in(single->node, single->part.x)->name;
         names[2 * i + 1] = p->reader[i]->end.target->name;
     }
-    PARE_TRY(pare_flow_begin(s->flow, names, NULL, 2 * p->count));
+    PARE_TRY(pare_capture_begin(s->flow, names, NULL, 2 * p->count));
     for (int i = 0; i < p->count; i++) PARE_TRY(open_reader(p, i));
-    for (pare_flow_batch x = {.count = 1}; x.count;) {
-        PARE_TRY(pare_flow_next(s->flow, &x));
+    for (pare_capture_batch x = {.count = 1}; x.count;) {
+        PARE_TRY(pare_capture_next(s->flow, &x));
         PARE_TRY(add_batch(p, &x));
     }
     for (int i = 0; i < p->count; i++) {
@@ -248,7 +248,7 @@ static pare_status scale(const elimination *e, double *score, int count)
 /* Trials of this group change its readers alone. */
 static pare_status begin_trials(const elimination *e)
 {
-    const pare_single **layer = pare_arena_alloc(e->s->all.arena, (size_t)e->count, sizeof *layer);
+    const pare_prunable **layer = pare_arena_alloc(e->s->all.arena, (size_t)e->count, sizeof *layer);
     if (!layer) return PARE_MEMORY;
     for (int i = 0; i < e->count; i++) layer[i] = e->reader[i]->single;
     return pare_trial_begin(e->s->trial, layer, e->count);
@@ -332,7 +332,7 @@ static void drop_observers(scoring *s)
 static pare_status run(scoring *s)
 {
     const int groups = s->groups->group_count;
-    PARE_TRY(pare_singles_find(&s->all));
+    PARE_TRY(pare_prunables_find(&s->all));
     PARE_TRY(find_readers(s));
     PARE_TRY(pare_trial_new(s->ctx, &s->trial, s->groups->model, s->data));
     reader **list = pare_arena_alloc(s->all.arena, (size_t)s->count + 1, sizeof(reader *));
@@ -351,24 +351,24 @@ static pare_status run(scoring *s)
 }
 
 pare_status pare_score_from_data(pare_ctx *ctx, double *score, const pare_groups *groups,
-                                 const pare_removal *removal, const pare_score_data *data)
+                                 const pare_prune_plan *removal, const pare_score_data *data)
 {
     pare_arena arena;
     scoring s = {.ctx = ctx, .groups = groups, .removal = removal, .data = data, .score = score};
     s.options.threads = data->threads > 0 ? data->threads : pare_cpu_cores();
     pare_arena_init(&arena, ctx);
-    s.all = (pare_singles){.ctx = ctx,
+    s.all = (pare_prunables){.ctx = ctx,
                            .model = (pare_model *)groups->model,
                            .arena = &arena,
                            .options = &s.options,
                            .facts = &s.facts};
-    pare_flow_options flow = {.samples = data->samples,
+    pare_capture_options flow = {.samples = data->samples,
                               .sample_count = data->sample_count,
                               .threads = s.options.threads,
                               .device = data->device};
-    pare_status st = pare_flow_new(ctx, &s.flow, groups->model, data->data, &flow);
+    pare_status st = pare_capture_new(ctx, &s.flow, groups->model, data->data, &flow);
     if (st == PARE_OK) st = run(&s);
-    pare_flow_free(s.flow);
+    pare_capture_free(s.flow);
     pare_trial_free(s.trial);
     drop_observers(&s);
     pare_free(s.reader);

@@ -11,7 +11,7 @@
     PARE_NODISCARD pare_status pare_channel_score_##channel(pare_ctx *ctx, double *score,          \
                                                             const pare_score_request *request);    \
     PARE_NODISCARD pare_status pare_weight_score_##single(                                         \
-        struct pare_singles *all, pare_single_score *score, const void **user);
+        struct pare_prunables *all, pare_unstructured_score *score, const void **user);
 #include "prune/scores.inc"
 #undef PARE_SCORE
 #undef pare_weight_score_none

@@ -2,7 +2,7 @@
 /* A trial is a copy of the model whose weights are changed and changed back. */
 #include "prune/score_trial.h"
 
-#include "calib/flow.h"
+#include "calib/capture.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct pare_trial {
     pare_ctx *ctx;
     const pare_model *model;
     pare_model *copy;
-    pare_flow *flow;
+    pare_capture *flow;
     int64_t *samples;
     const char **name; /* of the f32 outputs */
     int count;
@@ -32,7 +32,7 @@ void pare_trial_free(pare_trial *t)
     pare_free(t->spread);
     pare_free(t->name);
     pare_free(t->changed);
-    pare_flow_free(t->flow);
+    pare_capture_free(t->flow);
     pare_free(t->samples);
     pare_model_free(t->copy);
     pare_free(t);
@@ -70,15 +70,15 @@ static double spread_of(const float *x, int64_t runs, int64_t size)
 
 static pare_status run_dense(pare_trial *t)
 {
-    const int64_t runs = pare_flow_runs(t->flow);
-    PARE_TRY(pare_flow_begin(t->flow, t->name, NULL, t->count));
+    const int64_t runs = pare_capture_runs(t->flow);
+    PARE_TRY(pare_capture_begin(t->flow, t->name, NULL, t->count));
     for (int k = 0; k < t->count; k++) {
-        t->size[k] = pare_shape_count(pare_flow_shape(t->flow, k));
+        t->size[k] = pare_shape_count(pare_capture_shape(t->flow, k));
         t->dense[k] = pare_alloc(t->ctx, (size_t)runs * (size_t)t->size[k], sizeof(float));
         if (!t->dense[k]) return PARE_MEMORY;
     }
-    for (pare_flow_batch x = {.count = 1}; x.count;) {
-        PARE_TRY(pare_flow_next(t->flow, &x));
+    for (pare_capture_batch x = {.count = 1}; x.count;) {
+        PARE_TRY(pare_capture_next(t->flow, &x));
         for (int k = 0; k < t->count && x.count; k++)
             memcpy(t->dense[k] + x.first * t->size[k], x.value[k],
                    (size_t)x.count * (size_t)t->size[k] * sizeof(float));
@@ -111,13 +111,13 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
     PARE_TRY(find_outputs(t));
     if (!t->count) return PARE_OK;
     PARE_TRY(choose_samples(t, data, &n));
-    pare_flow_options options = {.samples = t->samples,
+    pare_capture_options options = {.samples = t->samples,
                                  .sample_count = n,
                                  .threads = data->threads,
                                  .device = data->device,
                                  .room = PARE_KEEP_ROOM};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
-    PARE_TRY(pare_flow_new(t->ctx, &t->flow, t->copy, data->data, &options));
+    PARE_TRY(pare_capture_new(t->ctx, &t->flow, t->copy, data->data, &options));
     return run_dense(t);
 }
 
@@ -148,7 +148,7 @@ static void mark_users(const pare_value *v, int mark)
     }
 }
 
-static void mark_nodes(pare_trial *t, const pare_single *const *layers, int count)
+static void mark_nodes(pare_trial *t, const pare_prunable *const *layers, int count)
 {
     pare_graph *g = t->copy->graph;
     for (int n = 0; n < g->node_count; n++) g->node[n]->mark = 0;
@@ -175,14 +175,14 @@ static int find_border(const pare_graph *g, const char **name)
 
 static pare_status keep_border(pare_trial *t, const char **name, bool *keep, int count)
 {
-    PARE_TRY(pare_flow_forget(t->flow, name, count));
+    PARE_TRY(pare_capture_forget(t->flow, name, count));
     for (int k = 0; k < count; k++) keep[k] = true;
-    PARE_TRY(pare_flow_begin(t->flow, name, keep, count));
-    for (pare_flow_batch x = {.count = 1}; x.count;) PARE_TRY(pare_flow_next(t->flow, &x));
+    PARE_TRY(pare_capture_begin(t->flow, name, keep, count));
+    for (pare_capture_batch x = {.count = 1}; x.count;) PARE_TRY(pare_capture_next(t->flow, &x));
     return PARE_OK;
 }
 
-pare_status pare_trial_begin(pare_trial *t, const pare_single *const *layers, int count)
+pare_status pare_trial_begin(pare_trial *t, const pare_prunable *const *layers, int count)
 {
     const pare_graph *g = t->copy->graph;
     size_t most = 0;
@@ -212,19 +212,19 @@ static pare_status put(pare_trial *t, const char *name, const float *data)
 }
 
 /* Mean of the old result less that of the new one, for output o of a group. */
-static double shift_of(const pare_single *s, int64_t group, int64_t o, const double *w,
+static double shift_of(const pare_prunable *s, int64_t group, int64_t o, const double *w,
                        const pare_moments *m)
 {
     double sum = 0;
     for (int64_t k = 0; k < m->columns && m->rows > 0; k++) {
         double old = (double)s->part.alpha *
-                     (double)pare_single_weight(s, pare_single_place(s, group, o, k));
+                     (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
         sum += (old - w[o * m->columns + k]) * m->x[k] / m->rows;
     }
     return sum;
 }
 
-static pare_status put_bias(pare_trial *t, const pare_single *s, const pare_single_end *end,
+static pare_status put_bias(pare_trial *t, const pare_prunable *s, const pare_unstructured_end *end,
                             const double *const *w, const pare_observer *moments)
 {
     const pare_value *bias = end->bias_node ? pare_node_in(end->bias_node, end->bias_at) : NULL;
@@ -243,7 +243,7 @@ static pare_status put_bias(pare_trial *t, const pare_single *s, const pare_sing
     return st;
 }
 
-pare_status pare_trial_put(pare_trial *t, const pare_single *s, const pare_single_end *end,
+pare_status pare_trial_put(pare_trial *t, const pare_prunable *s, const pare_unstructured_end *end,
                            const double *const *w, const pare_observer *moments)
 {
     float *data = pare_alloc(t->ctx, (size_t)s->count, sizeof *data);
@@ -251,7 +251,7 @@ pare_status pare_trial_put(pare_trial *t, const pare_single *s, const pare_singl
     for (int64_t g = 0; g < s->columns.groups; g++)
         for (int64_t o = 0; o < s->columns.outputs; o++)
             for (int64_t k = 0; k < s->columns.columns; k++)
-                data[pare_single_place(s, g, o, k)] =
+                data[pare_unstructured_place(s, g, o, k)] =
                     (float)(w[g][o * s->columns.columns + k] / (double)s->part.alpha);
     pare_status st = put(t, s->value->name, data);
     pare_free(data);
@@ -272,9 +272,9 @@ pare_status pare_trial_reset(pare_trial *t)
 pare_status pare_trial_run(pare_trial *t, double *damage)
 {
     *damage = 0;
-    PARE_TRY(pare_flow_begin(t->flow, t->name, NULL, t->count));
-    for (pare_flow_batch x = {.count = 1}; x.count;) {
-        PARE_TRY(pare_flow_next(t->flow, &x));
+    PARE_TRY(pare_capture_begin(t->flow, t->name, NULL, t->count));
+    for (pare_capture_batch x = {.count = 1}; x.count;) {
+        PARE_TRY(pare_capture_next(t->flow, &x));
         for (int k = 0; k < t->count && x.count; k++) {
             const float *was = t->dense[k] + x.first * t->size[k];
             double sum = 0;

@@ -4,7 +4,7 @@
 #define PARE_PRUNE_SCORE_TRIAL_H
 
 #include "prune/score.h"
-#include "prune/single.h"
+#include "prune/unstructured.h"
 
 typedef struct pare_trial pare_trial;
 
@@ -15,13 +15,13 @@ void pare_trial_free(pare_trial *trial);
 
 /* From now on only weights of these layers are put: what does not follow from theirs is computed
    once, and trials begin there. Nothing may be put at this moment. */
-PARE_NODISCARD pare_status pare_trial_begin(pare_trial *trial, const pare_single *const *layers,
+PARE_NODISCARD pare_status pare_trial_begin(pare_trial *trial, const pare_prunable *const *layers,
                                             int count);
 /* Puts new rows in place of a layer's weight; w[g] (outputs, columns) of group g. moments of its
    inputs: where the layer's end has a bias, that takes up the change of the mean. NULL: no bias
    changes. */
-PARE_NODISCARD pare_status pare_trial_put(pare_trial *trial, const pare_single *single,
-                                          const pare_single_end *end, const double *const *w,
+PARE_NODISCARD pare_status pare_trial_put(pare_trial *trial, const pare_prunable *single,
+                                          const pare_unstructured_end *end, const double *const *w,
                                           const pare_observer *moments);
 /* Squared error of the outputs as a part of their variance over the samples. */
 PARE_NODISCARD pare_status pare_trial_run(pare_trial *trial, double *damage);

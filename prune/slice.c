@@ -6,7 +6,7 @@
 
 /* A constant, its slots by axis (-1: none), and which units of each stay. */
 typedef struct sliced {
-    const pare_removal *removal;
+    const pare_prune_plan *removal;
     const pare_tensor *old;
     int slot[PARE_MAX_RANK];
     int64_t dim[PARE_MAX_RANK], parts[PARE_MAX_RANK];
@@ -14,7 +14,7 @@ typedef struct sliced {
     int last;                      /* the innermost axis that lost units */
 } sliced;
 
-static bool sliced_init(sliced *s, const pare_removal *removal, const pare_value *value)
+static bool sliced_init(sliced *s, const pare_prune_plan *removal, const pare_value *value)
 {
     const pare_groups *g = removal->groups;
     const pare_value *sized = pare_graph_find_own(g->inner->sized->graph, value->name);
@@ -44,7 +44,7 @@ static bool index_stays(const sliced *s, int axis, int64_t i, int64_t row)
         int64_t rows = s->old->dims[0] / s->parts[axis];
         unit += row / rows * s->old->dims[axis];
     }
-    return pare_removal_keeps(s->removal, s->slot[axis], unit);
+    return pare_prune_plan_keeps(s->removal, s->slot[axis], unit);
 }
 
 /* From the dense tensor to the smaller one, or back. Returns the end of what the smaller has. */
@@ -76,7 +76,7 @@ static void clear_removed(const sliced *s, int masked, int axis, char *at, int64
     }
 }
 
-static pare_status slice_value(pare_value *value, const pare_removal *removal)
+static pare_status slice_value(pare_value *value, const pare_prune_plan *removal)
 {
     sliced s;
     pare_tensor *t;
@@ -94,7 +94,7 @@ static pare_status slice_value(pare_value *value, const pare_removal *removal)
 
 static bool is_masked(const sliced *s, int axis)
 {
-    const pare_removal *r = s->removal;
+    const pare_prune_plan *r = s->removal;
     int slot = s->slot[axis];
     return slot >= 0 && r->groups->slot[slot].role == PARE_SLOT_READS &&
            r->kept[slot] != r->groups->slot[slot].extent;
@@ -106,7 +106,7 @@ static void clear_read(const sliced *s, char *data)
         if (is_masked(s, i)) clear_removed(s, i, 0, data, 0);
 }
 
-static pare_status mask_value(pare_value *value, const pare_removal *removal)
+static pare_status mask_value(pare_value *value, const pare_prune_plan *removal)
 {
     sliced s;
     pare_tensor *t;
@@ -122,7 +122,7 @@ static pare_status mask_value(pare_value *value, const pare_removal *removal)
 }
 
 pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
-                              const pare_removal *removal)
+                              const pare_prune_plan *removal)
 {
     sliced s;
     pare_tensor *t;
@@ -145,7 +145,7 @@ pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
 }
 
 /* A weight that nodes make of constants is multiplied by ones and zeros where it is made. */
-static pare_status mask_made(pare_model *model, const pare_removal *removal, int slot_number)
+static pare_status mask_made(pare_model *model, const pare_prune_plan *removal, int slot_number)
 {
     const pare_slot *slot = &removal->groups->slot[slot_number];
     pare_value *v = pare_graph_find_own(model->graph, slot->value->name), *mask, *out;
@@ -180,14 +180,14 @@ static pare_status mask_made(pare_model *model, const pare_removal *removal, int
                          (pare_value *[]){v, mask}, 2, &out, 1);
 }
 
-pare_status pare_cut_slice(pare_model *model, const pare_removal *removal)
+pare_status pare_cut_slice(pare_model *model, const pare_prune_plan *removal)
 {
     for (int i = 0; i < model->graph->init.count; i++)
         PARE_TRY(slice_value(model->graph->init.item[i], removal));
     return PARE_OK;
 }
 
-pare_status pare_cut_mask(pare_model *model, const pare_removal *removal)
+pare_status pare_cut_mask(pare_model *model, const pare_prune_plan *removal)
 {
     for (int i = 0; i < model->graph->init.count; i++)
         PARE_TRY(mask_value(model->graph->init.item[i], removal));

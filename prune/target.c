@@ -32,7 +32,7 @@ typedef struct queue {
 
 typedef struct reach {
     pare_ctx *ctx;
-    pare_removal *removal;
+    pare_prune_plan *removal;
     const pare_groups *groups;
     const double *score;
     const pare_prune_target *target;
@@ -40,19 +40,19 @@ typedef struct reach {
     double cost;
 } reach;
 
-double pare_target_macs(void *user, const pare_removal *removal)
+double pare_target_macs(void *user, const pare_prune_plan *removal)
 {
     (void)user;
     return removal->cost.macs;
 }
 
-double pare_target_params(void *user, const pare_removal *removal)
+double pare_target_params(void *user, const pare_prune_plan *removal)
 {
     (void)user;
     return removal->cost.params;
 }
 
-double pare_target_bytes(void *user, const pare_removal *removal)
+double pare_target_bytes(void *user, const pare_prune_plan *removal)
 {
     return removal->cost.bytes + (user ? *(const double *)user : 0);
 }
@@ -101,7 +101,7 @@ static pare_status fill_queue(reach *r, int g)
     q->item = pare_alloc(r->ctx, (size_t)group->count, sizeof *q->item);
     q->gone = pare_alloc(r->ctx, (size_t)q->each + 1, sizeof *q->gone);
     if (!q->item || !q->gone) return PARE_MEMORY;
-    q->taken = q->first = pare_removal_of_part(r->removal, g, 0);
+    q->taken = q->first = pare_prune_plan_of_part(r->removal, g, 0);
     int64_t *used = pare_alloc(r->ctx, (size_t)q->parts, sizeof *used);
     if (!used) return PARE_MEMORY;
     for (int c = group->first; c < group->first + group->count; c++) {
@@ -135,7 +135,7 @@ static void give_back(reach *r, queue *q, int64_t from, int64_t to)
 {
     for (int p = 0; p < q->parts; p++)
         for (int64_t i = from; i < to; i++)
-            pare_removal_drop(r->removal, q->item[p * q->each + i - q->first].component);
+            pare_prune_plan_drop(r->removal, q->item[p * q->each + i - q->first].component);
 }
 
 /* Removes lump from .. to of every part; false, and nothing changed, where a slot would be empty.
@@ -145,7 +145,7 @@ static bool take(reach *r, queue *q, int64_t from, int64_t to)
     for (int p = 0; p < q->parts; p++)
         for (int64_t i = from; i < to; i++) {
             int c = q->item[p * q->each + i - q->first].component;
-            if (pare_removal_add(r->removal, c, 0)) continue;
+            if (pare_prune_plan_add(r->removal, c, 0)) continue;
             give_back(r, q, from, to);
             return false;
         }
@@ -261,12 +261,12 @@ static pare_status grow(reach *r)
     return PARE_OK;
 }
 
-pare_status pare_target_reach(pare_ctx *ctx, pare_removal *removal, const double *score,
+pare_status pare_target_reach(pare_ctx *ctx, pare_prune_plan *removal, const double *score,
                               const pare_prune_target *target, double *reached)
 {
     reach r = {ctx, removal, removal->groups, score, target, NULL, 0};
     pare_status st = PARE_OK;
-    PARE_TRY(pare_removal_check(ctx, removal));
+    PARE_TRY(pare_prune_plan_check(ctx, removal));
     r.queue = pare_alloc(ctx, (size_t)r.groups->group_count, sizeof *r.queue);
     if (!r.queue) return PARE_MEMORY;
     for (int g = 0; g < r.groups->group_count && st == PARE_OK; g++) st = fill_queue(&r, g);

@@ -13,7 +13,7 @@ extern "C" {
 typedef struct pare_prune_target {
     /* What is to be made small, at the removal's kept counts: the four functions below, or one's
        own. It must not grow where a component goes. */
-    double (*cost)(void *user, const pare_removal *removal);
+    double (*cost)(void *user, const pare_prune_plan *removal);
     void *user;
     double goal;    /* cost to reach */
     bool per_layer; /* equal fractions of every group; else all groups compete */
@@ -28,15 +28,15 @@ typedef struct pare_prune_target {
     double least;
 } pare_prune_target;
 
-double pare_target_macs(void *user, const pare_removal *removal);
-double pare_target_params(void *user, const pare_removal *removal);
+double pare_target_macs(void *user, const pare_prune_plan *removal);
+double pare_target_params(void *user, const pare_prune_plan *removal);
 /* user: double[1], bytes that stay whatever is removed (the file less its payloads); or NULL. */
-double pare_target_bytes(void *user, const pare_removal *removal);
+double pare_target_bytes(void *user, const pare_prune_plan *removal);
 
 /* Adds components to the removal until its cost is at most the goal, then gives back what fits
    again; what was removed before stays removed. score: (component_count), as pare_score_... gives
    them. *reached: the cost it came to; above the goal where floors and roundings allow no less. */
-PARE_NODISCARD pare_status pare_target_reach(pare_ctx *ctx, pare_removal *removal,
+PARE_NODISCARD pare_status pare_target_reach(pare_ctx *ctx, pare_prune_plan *removal,
                                              const double *score, const pare_prune_target *target,
                                              double *reached);
 

@@ -14,7 +14,7 @@ static bool same_content(const pare_tensor *a, const pare_tensor *b)
 
 /* A number that the model computes from extents (the count a sum is divided by) is used by a node
    that still runs with it: the node gets what it was. */
-static pare_status settle_input(pare_model *model, const pare_removal *removal, pare_node *node,
+static pare_status settle_input(pare_model *model, const pare_prune_plan *removal, pare_node *node,
                                 int i, bool *settled)
 {
     const pare_groups_inner *inner = removal->groups->inner;
@@ -37,7 +37,7 @@ static pare_status settle_input(pare_model *model, const pare_removal *removal, 
     return pare_node_set_in(node, i, fresh);
 }
 
-static pare_status settle_node(pare_model *model, const pare_removal *removal,
+static pare_status settle_node(pare_model *model, const pare_prune_plan *removal,
                                const pare_node *sized, bool *settled)
 {
     const pare_graph *before = removal->groups->inner->sized->graph;
@@ -55,7 +55,7 @@ static pare_status settle_node(pare_model *model, const pare_removal *removal,
     return PARE_OK;
 }
 
-static pare_status check_shapes(const pare_model *result, const pare_removal *removal)
+static pare_status check_shapes(const pare_model *result, const pare_prune_plan *removal)
 {
     const pare_groups *g = removal->groups;
     for (int s = 0; s < g->slot_count; s++) {
@@ -73,7 +73,7 @@ static pare_status check_shapes(const pare_model *result, const pare_removal *re
     return PARE_OK;
 }
 
-static pare_status verify_once(pare_model *model, const pare_removal *removal, bool larger,
+static pare_status verify_once(pare_model *model, const pare_prune_plan *removal, bool larger,
                                bool *settled)
 {
     const pare_groups *g = removal->groups;
@@ -93,7 +93,7 @@ static pare_status verify_once(pare_model *model, const pare_removal *removal, b
     return st;
 }
 
-pare_status pare_cut_verify(pare_model *model, const pare_removal *removal)
+pare_status pare_cut_verify(pare_model *model, const pare_prune_plan *removal)
 {
     bool settled = false;
     PARE_TRY(verify_once(model, removal, false, &settled));

@@ -5,7 +5,7 @@
    and Bias Correction", arXiv 1906.04721, section 4.2; here the means are measured). The shift is
    taken from the bias. Taps in the padding count as if inside. */
 #include "calib/channels.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 /* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
    first two in either order. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheme into the graph: QuantizeLinear and DequantizeLinear (ONNX 13) behind every point. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
                              const char *suffix)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights into s8 constants behind a DequantizeLinear, each once however many nodes read it; biases
    into s32 where the target wants that. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,7 +10,7 @@
    anyway. */
 #include "calib/channels.h"
 #include "calib/histogram.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* INT8: placement, scales, writing; and the entry to every precision. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "runtime/base/hash.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
     pare_quant_facts none = {0};
     if (!facts) facts = &none;
     if (options->precision != PARE_PRECISION_INT8)
-        return pare_quant_to_half(ctx, model, ranges, options, facts);
+        return pare_quant_to_lowp(ctx, model, ranges, options, facts);
     pare_arena arena;
     pare_arena_init(&arena, ctx);
     pare_quant_scheme s = {.ctx = ctx,

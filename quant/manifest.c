@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was done, in the file's metadata_props: enough to make the same file again. No clock. */
 #include "formats/onnx.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <stdio.h>
 

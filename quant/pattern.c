@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --skip and --only. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "runtime/graph/pattern.h"
 
 const char *pare_quant_node_name(const pare_node *node) { return pare_pattern_name(node); }

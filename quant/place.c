@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensors become int8: the weighted nodes, then what the target wants around them. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

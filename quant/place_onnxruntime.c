@@ -2,7 +2,7 @@
 /* ONNX Runtime's placement: Q/DQ behind every Conv, Gemm, MatMul + Add with its clamp, and from
    every int8 tensor backwards through what can compute on int8: views, pools, joins, additions,
    products. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 static pare_status add_point(pare_quant_scheme *s, pare_value *value)
 {

@@ -2,7 +2,7 @@
 /* TensorRT's placement: Q/DQ on the inputs of weighted nodes and on the skip input of a residual
    addition; nothing between a convolution and the addition it is fused with, nothing around float
    operators, nothing on graph outputs. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 /* The tensor behind the addition's clamp, where it has one. */
 static const pare_value *behind_clamp(const pare_node *sum)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The float graph that is calibrated and then quantized: opset lifted, constants and
    BatchNormalization folded, initializers out of the graph inputs. Value names survive. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "formats/onnx.h"
 #include "runtime/passes/passes.h"
 
@@ -29,7 +29,7 @@ static int64_t ir_of_opset(int64_t opset)
 static const pare_value *short_input(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
-    if (op && op->quant.half == PARE_HALF_CAST) return NULL;
+    if (op && op->quant.half == PARE_LOWP_CAST) return NULL;
     for (int i = 0; i < node->in_count; i++) {
         const pare_value *v = node->in[i];
         if (v && (v->dtype == PARE_f16 || v->dtype == PARE_bf16)) return v;
@@ -73,7 +73,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
 {
     int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
     PARE_TRY(pare_graph_sort(model->graph));
-    if (before < wanted) PARE_TRY(pare_pass_lift(model, wanted));
+    if (before < wanted) PARE_TRY(pare_pass_version_convert(model, wanted));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
     PARE_TRY(pare_pass_infer(model, &infer));

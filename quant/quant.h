@@ -58,7 +58,7 @@ PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               pare_quant_facts *facts);
 
 /* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow,
-   as far as the ranges know these tensors: a calibration of extremes (pare_calib_options) knows all
+   as far as the ranges know these tensors: a calibration of minmax_only (pare_calib_options) knows all
    of the main graph; a table that int8 could use knows what int8 could quantize; NULL knows none.
    facts: as pare_quant_prepare left them, or all 0; NULL: not asked for. A pattern that matches
    nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */

@@ -11,12 +11,12 @@ void pare_quant_options_init(pare_quant_options *out)
 
 /* Ranges of a prepared model; *index are the samples chosen here, to be freed. */
 static pare_status calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
-                             pare_data *data, bool extremes, const pare_calib_options *given,
+                             pare_data *data, bool minmax_only, const pare_calib_options *given,
                              int64_t **index)
 {
     enum { SAMPLES = 512, BATCH = 64 };
     pare_calib_options own = given ? *given : (pare_calib_options){.batch = BATCH};
-    own.extremes = extremes;
+    own.minmax_only = minmax_only;
     if (!own.samples) {
         const int64_t all = pare_data_count(data);
         own.sample_count = all < SAMPLES ? all : SAMPLES;

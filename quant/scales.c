@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges to scales and zero points (QuantizeLinear, ONNX 13). */
 #include "calib/histogram.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights: symmetric s8 in [-127, 127]. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 
 #include <math.h>
 #include <string.h>

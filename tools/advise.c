@@ -175,13 +175,13 @@ void pare_advice_judge(pare_advice *a)
     a->ceiling = 1 / (1 - part + part / a->best);
 }
 
-static pare_status layers_list(pare_tool *tool, const pare_single_facts *facts, pare_advice *out)
+static pare_status layers_list(pare_tool *tool, const pare_unstructured_facts *facts, pare_advice *out)
 {
     out->layer = pare_arena_alloc(&tool->arena, (size_t)facts->layer_count + 1, sizeof *out->layer);
     if (!out->layer) return PARE_MEMORY;
     out->count = facts->layer_count;
     for (int i = 0; i < out->count; i++) {
-        const pare_single_layer *from = &facts->layer[i];
+        const pare_unstructured_layer *from = &facts->layer[i];
         pare_advice_layer *to = &out->layer[i];
         *to = (pare_advice_layer){.node = pare_arena_printf(&tool->arena, "%s", from->node),
                                   .weight = pare_arena_printf(&tool->arena, "%s", from->weight),
@@ -195,23 +195,23 @@ static pare_status layers_list(pare_tool *tool, const pare_single_facts *facts, 
     return PARE_OK;
 }
 
-pare_status pare_advise(pare_tool *tool, const pare_model *model, const pare_single_options *how,
+pare_status pare_advise(pare_tool *tool, const pare_model *model, const pare_unstructured_options *how,
                         pare_advise_timer *timer, pare_advice *out)
 {
-    const pare_single_options magnitude = {.n = how->n,
+    const pare_unstructured_options magnitude = {.n = how->n,
                                            .m = how->m,
                                            .score = PARE_SCORE_L1,
                                            .fixed_order = true,
                                            .threads = how->threads,
                                            .keep = how->keep,
                                            .keep_user = how->keep_user};
-    pare_single_facts facts = {0};
+    pare_unstructured_facts facts = {0};
     pare_model *sparse = NULL;
     *out = (pare_advice){.device = "cpu"};
     PARE_TRY(pare_tool_open_device(tool));
     if (tool->device) out->device = tool->device->name;
     PARE_TRY(pare_model_clone(tool->ctx, &sparse, model));
-    pare_status st = pare_prune_single(tool->ctx, sparse, &magnitude, &facts);
+    pare_status st = pare_prune_unstructured(tool->ctx, sparse, &magnitude, &facts);
     if (st == PARE_OK) st = layers_list(tool, &facts, out);
     if (st == PARE_OK && tool->device && how->n == 2 && how->m == 4) st = timer(tool, sparse, out);
     pare_model_free(sparse);
@@ -238,7 +238,7 @@ static void print_layers(const pare_advice *a, pare_tool *tool, FILE *to)
     pare_table_print(&table, to);
 }
 
-void pare_advice_print(const pare_advice *a, const pare_single_options *how, pare_tool *tool,
+void pare_advice_print(const pare_advice *a, const pare_unstructured_options *how, pare_tool *tool,
                        FILE *to)
 {
     static const char instead[] =

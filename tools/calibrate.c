@@ -20,7 +20,7 @@ static pare_status traced(void *user, const pare_timeline *timeline, const pare_
     return pare_trace_write(t->ctx, t->path, t->model, timeline, plan);
 }
 
-static void planned(void *user, size_t bytes) { pare_say_memory(user, bytes); }
+static void planned(void *user, size_t bytes) { pare_log_memory(user, bytes); }
 
 /* --- the cache --- */
 
@@ -30,7 +30,7 @@ static pare_status key_of(pare_tool *tool, pare_hash *key, const pare_cache *cac
                           const pare_calibrate_how *how)
 {
     enum { LAYOUT = 1 };
-    const int32_t kind[] = {LAYOUT, how->extremes};
+    const int32_t kind[] = {LAYOUT, how->minmax_only};
     pare_hash model, samples = {0};
     PARE_TRY(pare_onnx_content_hash(tool->ctx, prepared, &model));
     for (int64_t i = 0; i < source->count; i++)
@@ -92,7 +92,7 @@ static pare_status run(pare_tool *tool, pare_ranges **out, const pare_model *pre
         .threads = (int)tool->common->threads,
         .device = tool->device,
         .model_hash = how->model_hash,
-        .extremes = how->extremes,
+        .minmax_only = how->minmax_only,
         .progress = pare_progress_step,
         .progress_user = bar,
         .planned = planned,

@@ -143,7 +143,7 @@ static void print_device(const json_t *device)
     char text[512];
     if (!json_object_get(device, "cuda")) return;
     pare_print(stdout, "device        %s\n", pare_device_text(device, text, sizeof text));
-    if (*pare_vitals_text(device, text, sizeof text))
+    if (*pare_telemetry_text(device, text, sizeof text))
         pare_print(stdout, "              %s\n", text);
 }
 
@@ -219,7 +219,7 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
 {
     pare_streams *streams;
     PARE_TRY(pare_streams_new(tool->ctx, &streams, plan, (int)o->streams));
-    pare_say_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
+    pare_log_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
     pare_status st = time_streams(tool, o, streams, batch);
     if (st == PARE_OK && pare_plan_emulates(plan)) say_emulated(tool);
     if (st == PARE_OK)

@@ -122,8 +122,8 @@ static pare_status check(pare_tool *tool, const void *options)
 
 static void planned(void *user, size_t bytes, size_t device_bytes)
 {
-    pare_say_memory(user, bytes);
-    if (device_bytes) pare_say_device_memory(user, device_bytes);
+    pare_log_memory(user, bytes);
+    if (device_bytes) pare_log_device_memory(user, device_bytes);
 }
 
 static pare_status read_options(job *j)
@@ -167,13 +167,13 @@ static pare_status open_all(job *j)
     PARE_TRY(pare_onnx_read(ctx, &j->teacher, j->o->teacher));
     PARE_TRY(pare_onnx_read(ctx, &j->student, j->o->student));
     if (j->o->qat.on < 0 && j->o->training.rate < 0)
-        j->options.rate = pare_distill_rate(j->student);
+        j->options.rate = pare_distill_learning_rate(j->student);
     PARE_TRY(pare_qat_open(j->tool, &j->qat, j->student, &j->o->source, &j->o->qat));
     PARE_TRY(pare_source_open_first(j->tool, &j->source, j->student, &j->o->source, -1));
     j->options.samples = j->source.samples;
     j->options.sample_count = j->source.count;
     if (j->o->held_out)
-        PARE_TRY(pare_data_open_apart(ctx, &j->held_out, j->o->held_out, j->source.inputs,
+        PARE_TRY(pare_data_open_isolated(ctx, &j->held_out, j->o->held_out, j->source.inputs,
                                       j->source.input_count));
     j->options.held_out = j->held_out;
     warn_same_data(j);
@@ -264,7 +264,7 @@ static pare_status report(job *j)
 static pare_status say_untrained(job *j, pare_status st)
 {
     if (st != PARE_INTERRUPTED) return st;
-    pare_checkpoint_say(j->tool, &j->options.checkpoint, j->result.checkpoint);
+    pare_checkpoint_log(j->tool, &j->options.checkpoint, j->result.checkpoint);
     return pare_fail_prefix(j->tool->ctx, st, "%s: is not written, for nothing is trained yet",
                             j->o->output);
 }
@@ -297,7 +297,7 @@ static pare_status reserve(job *j, pare_output **room)
 static pare_status write_or_say(job *j)
 {
     const pare_status st = write(j);
-    if (st == PARE_IO) pare_checkpoint_say(j->tool, &j->options.checkpoint, j->result.checkpoint);
+    if (st == PARE_IO) pare_checkpoint_log(j->tool, &j->options.checkpoint, j->result.checkpoint);
     return st;
 }
 
@@ -309,7 +309,7 @@ static pare_status train(job *j)
     PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
     PARE_TRY(pare_checkpoint_at(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
                                 &j->options.checkpoint));
-    pare_checkpoint_say_none(j->tool, &j->options.checkpoint);
+    pare_checkpoint_log_none(j->tool, &j->options.checkpoint);
     PARE_TRY(reserve(j, &room));
     const pare_status st = distill(j, student);
     pare_output_discard(room);

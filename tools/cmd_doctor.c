@@ -2,7 +2,7 @@
 /* pare doctor: what this machine and this build offer, and what would serve. */
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
-#include "tools/processor.h"
+#include "tools/cpu_info.h"
 #include "tools/table.h"
 #include "tools/text.h"
 
@@ -130,7 +130,7 @@ static pare_status run(pare_tool *tool, const void *options)
     (void)options;
     char cpu[256], dnnl[32], hdf5[32], total[32], available[32], code[128];
     bool vnni;
-    const char *isa = pare_processor_isa(&vnni), *limit = getenv("DNNL_MAX_CPU_ISA");
+    const char *isa = pare_cpu_info_isa(&vnni), *limit = getenv("DNNL_MAX_CPU_ISA");
     pare_line_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     dnnl_version(dnnl, sizeof dnnl);
     hdf5_version(hdf5, sizeof hdf5);

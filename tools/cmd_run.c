@@ -317,7 +317,7 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     if (st == PARE_OK)
         st = pare_reader_open(tool->ctx, &reader, source.data, source.samples, source.count,
                               (int)o->source.batch, (int)o->common.threads);
-    if (st == PARE_OK) pare_say_memory(tool, to_come + pare_reader_bytes(reader));
+    if (st == PARE_OK) pare_log_memory(tool, to_come + pare_reader_bytes(reader));
     if (st == PARE_OK) st = run_batches(tool, model, o, predictor, reader, source.count);
     if (st == PARE_OK) {
         pare_print(stdout, "%s\n", o->output);

@@ -6,7 +6,7 @@
 #include "tools/commands.h"
 #include "tools/results.h"
 #include "tools/zoo/diff.h"
-#include "tools/zoo/folder.h"
+#include "tools/zoo/workdir.h"
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
@@ -170,7 +170,7 @@ static pare_status run_nodes(job *j, pare_zoo_run_result *result)
         .bytes = j->o->memory_limit > 0 ? j->o->memory_limit : limits->memory_bytes,
         .quiet = j->o->common.quiet,
         .task = (int)j->o->task,
-        .step = pare_run_words};
+        .step = pare_run_argv};
     return pare_zoo_run(j->tool->ctx, result, &j->records, j->zoo, &options);
 }
 
@@ -251,7 +251,7 @@ static pare_status foretell(job *j)
                                                                                : bytes,
                                                .budget = 120,
                                                .quiet = j->o->common.quiet,
-                                               .step = pare_run_words};
+                                               .step = pare_run_argv};
     PARE_TRY(pare_zoo_forecast_make(arena, &forecast, j->zoo, j->plan, &options));
     json_t *facts = pare_zoo_forecast_json(&forecast, j->zoo, j->plan);
     if (!facts) return PARE_FAIL(arena->ctx, MEMORY, "out of memory");
@@ -333,7 +333,7 @@ static pare_status run(pare_tool *tool, const void *options)
     }
     const bool beside = j.o->task >= 0 || j.o->merge;
     pare_status st =
-        pare_zoo_folder_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
+        pare_zoo_workdir_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
                              beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE, j.o->resume || beside);
     if (st == PARE_OK) st = j.o->slurm ? submit(&j) : work(&j);
     pare_zoo_records_free(&j.records);

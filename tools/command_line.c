@@ -109,7 +109,7 @@ static pare_status run_command(pare_tool *tool, const void *options)
     return write_facts(tool);
 }
 
-pare_status pare_run_words(pare_ctx *ctx, char *const *words, int count)
+pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
 {
     const pare_command *command;
     int used;

@@ -17,7 +17,7 @@ const volatile int *pare_catch_signals(void);
 
 /* words[0..count-1] is what stands behind "pare" on a command line. Data go to standard output,
    words to standard error; the message of a failure stays in the context. */
-PARE_NODISCARD pare_status pare_run_words(pare_ctx *ctx, char *const *words, int count);
+PARE_NODISCARD pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count);
 
 /* Prints before and line to standard error. Names come from files: what would move a terminal's
    cursor or end the line is printed as '?'. */

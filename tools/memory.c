@@ -23,7 +23,7 @@ int64_t pare_peak_memory(void)
     return getrusage(RUSAGE_SELF, &usage) ? 0 : (int64_t)usage.ru_maxrss * 1024;
 }
 
-void pare_say_memory(pare_tool *tool, size_t to_come)
+void pare_log_memory(pare_tool *tool, size_t to_come)
 {
     char text[32];
     size_t peak = (size_t)pare_peak_memory(), need = pare_resident_memory() + to_come;
@@ -34,7 +34,7 @@ void pare_say_memory(pare_tool *tool, size_t to_come)
                    pare_bytes_text((double)need, text, sizeof text));
 }
 
-void pare_say_device_memory(pare_tool *tool, size_t bytes)
+void pare_log_device_memory(pare_tool *tool, size_t bytes)
 {
     char text[32];
     json_object_set_new(tool->facts, "planned_device_memory_bytes",

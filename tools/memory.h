@@ -18,10 +18,10 @@ int64_t pare_peak_memory(void);
 
 /* One line, "needs about 240 MB of memory", unless quiet, and "planned_memory_bytes" in the facts.
    to_come: bytes that will be touched beyond those that are resident now. */
-void pare_say_memory(pare_tool *tool, size_t to_come);
+void pare_log_memory(pare_tool *tool, size_t to_come);
 
 /* The same of the memory of the tool's device, "planned_device_memory_bytes". */
-void pare_say_device_memory(pare_tool *tool, size_t bytes);
+void pare_log_device_memory(pare_tool *tool, size_t bytes);
 
 #ifdef __cplusplus
 }

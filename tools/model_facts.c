@@ -34,7 +34,7 @@ static pare_status count_macs(pare_ctx *ctx, const pare_model *model, double *ou
     }
     pare_infer_options options = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
     pare_status st = pare_graph_sort(copy->graph);
-    if (st == PARE_OK) st = pare_pass_lift(copy, 13);
+    if (st == PARE_OK) st = pare_pass_version_convert(copy, 13);
     if (st == PARE_OK) st = pare_pass_infer(copy, &options);
     *out = 0;
     if (st == PARE_OK) st = pare_graph_each(copy->graph, add_macs, out);

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     bool asked = argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"));
     if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
         return asked ? 0 : 2;
-    pare_status st = pare_run_words(&ctx, argv + 1, argc - 1);
+    pare_status st = pare_run_argv(&ctx, argv + 1, argc - 1);
     if (st != PARE_OK)
         pare_print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);

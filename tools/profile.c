@@ -119,7 +119,7 @@ static json_t *lanes_json(const pare_timeline *timeline)
     for (int i = 0; i < pare_timeline_count(timeline); i++) {
         const pare_span *s = pare_timeline_span(timeline, i);
         json_array_append_new(lanes,
-                              json_pack("{s:i, s:s, s:o, s:f, s:f}", "stream", s->stream, "lane",
+                              json_pack("{s:i, s:s, s:o, s:f, s:f}", "stream", s->track, "lane",
                                         pare_lane_name(s->lane), "name", pare_json_text(s->name),
                                         "start_ms", s->start * 1e3, "time_ms", s->seconds * 1e3));
     }

@@ -56,7 +56,7 @@ static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model 
                            const pare_quantize_from *from)
 {
     const pare_calibrate_how how = {
-        .model_hash = from->hash, .extremes = fp16, .trace = from->trace, .cache = from->cache};
+        .model_hash = from->hash, .minmax_only = fp16, .trace = from->trace, .cache = from->cache};
     pare_status st =
         from->opened ? pare_tool_calibrate_on(tool, out, model, from->source, from->opened, &how)
                      : pare_tool_calibrate(tool, out, model, from->source, &how);

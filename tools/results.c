@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/results.h"
 
-#include "tools/processor.h"
+#include "tools/cpu_info.h"
 #include "tools/report/report.h"
 
 #include <errno.h>

@@ -62,7 +62,7 @@ static pare_status open_data(pare_tool *tool, pare_source *out, const pare_model
     }
     out->inputs = wanted;
     out->input_count = count;
-    return pare_data_open_apart(tool->ctx, &out->data, options->data, wanted, count);
+    return pare_data_open_isolated(tool->ctx, &out->data, options->data, wanted, count);
 }
 
 static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options, int64_t all,

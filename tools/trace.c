@@ -11,7 +11,7 @@ static const char *const lane_name[PARE_LANES] = {"copy in", "compute", "observe
 
 const char *pare_lane_name(pare_lane lane) { return lane_name[lane]; }
 
-static int lane_number(const pare_span *s) { return s->stream * PARE_LANES + (int)s->lane + 1; }
+static int lane_number(const pare_span *s) { return s->track * PARE_LANES + (int)s->lane + 1; }
 
 static json_t *span_event(const pare_span *s, const pare_plan *plan)
 {
@@ -46,7 +46,7 @@ static void lane_add(json_t *events, const pare_timeline *t, int i)
     char name[48];
     for (int k = 0; k < i; k++)
         if (lane_number(pare_timeline_span(t, k)) == lane_number(s)) return;
-    snprintf(name, sizeof name, "stream %d: %s", s->stream, lane_name[s->lane]);
+    snprintf(name, sizeof name, "stream %d: %s", s->track, lane_name[s->lane]);
     json_array_append_new(events,
                           lane_event("thread_name", lane_number(s), "name", json_string(name)));
     json_array_append_new(events, lane_event("thread_sort_index", lane_number(s), "sort_index",

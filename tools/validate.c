@@ -15,7 +15,7 @@
 static void planned(void *user, size_t bytes)
 {
     pare_validation *v = user;
-    pare_say_memory(v->tool, bytes);
+    pare_log_memory(v->tool, bytes);
     pare_progress_begin(&v->bar, stderr, v->tool->common->quiet, "validate", "samples");
 }
 

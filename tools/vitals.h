@@ -18,7 +18,7 @@ typedef struct pare_watch pare_watch;
    CPU) or without a meter: nothing is read. */
 PARE_NODISCARD pare_status pare_watch_start(pare_ctx *ctx, pare_watch **out, pare_device *device);
 
-/* Ends it: pare_processor_json of the CPU; {name, cuda, driver, vitals} of a GPU. driver and vitals
+/* Ends it: pare_cpu_info_json of the CPU; {name, cuda, driver, vitals} of a GPU. driver and vitals
    are null where there is no meter; vitals: {readings, power_w, sm_mhz, memory_mhz, temperature_c,
    memory_used_bytes: {min, mean, max} each, power_limit_w, memory_total_bytes, slowed: [text]},
    null what is not told. NULL with the message set. */
@@ -28,7 +28,7 @@ json_t *pare_watch_end(pare_watch *watch);
 const char *pare_device_text(const json_t *device, char *text, size_t size);
 /* "312 W of 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 50.0 GB used; slowed by: power limit" into
    text, "" without vitals; returns text. */
-const char *pare_vitals_text(const json_t *device, char *text, size_t size);
+const char *pare_telemetry_text(const json_t *device, char *text, size_t size);
 
 #ifdef __cplusplus
 }

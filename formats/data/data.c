@@ -200,7 +200,7 @@ pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
     return open_data(ctx, out, path, inputs, input_count, false);
 }
 
-pare_status pare_data_open_apart(pare_ctx *ctx, pare_data **out, const char *path,
+pare_status pare_data_open_isolated(pare_ctx *ctx, pare_data **out, const char *path,
                                  const pare_data_input *inputs, int input_count)
 {
     return open_data(ctx, out, path, inputs, input_count, true);

@@ -103,7 +103,7 @@ void pare_h5_scratch_free(pare_h5_scratch *scratch);
 PARE_NODISCARD pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t first,
                                              int64_t count, uint8_t *out);
 
-/* hdf5_apart.c: the same questions, answered by the file's helper. */
+/* hdf5_helper.c: the same questions, answered by the file's helper. */
 PARE_NODISCARD pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file);
 PARE_NODISCARD pare_status pare_h5_helper_start(pare_ctx *ctx, pare_h5_file *file);
 void pare_h5_helper_end(pare_h5_file *file); /* what it told stays */

@@ -371,7 +371,7 @@ static bool small_can(const pare_prep *p)
     if (!can(p) || pare_matmul_args_read(p, &m) != PARE_OK) return false;
     int64_t work = m.batch * m.rows * m.depth * m.columns;
     bool wide = pare_cpu_isa() >= PARE_ISA_AVX512, constant = p->in[1].data != NULL;
-    return constant && !p->canonical && (work <= 8192 || (wide && m.batch * m.rows == 1));
+    return constant && !p->deterministic && (work <= 8192 || (wide && m.batch * m.rows == 1));
 }
 
 const pare_kernel pare_float_matmul_small = {

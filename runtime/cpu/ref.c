@@ -17,14 +17,14 @@ void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without,
 }
 
 typedef struct loop {
-    pare_walk walk;
+    pare_tensor_iterator walk;
     int64_t size[PARE_WALK_OPERANDS]; /* bytes of one element */
     char *data[PARE_WALK_OPERANDS];
 } loop;
 
 static void loop_init(loop *l, const pare_view *const *v, int operands)
 {
-    pare_walk_init(&l->walk, v, operands);
+    pare_iterator_init(&l->walk, v, operands);
     for (int k = 0; k < operands; k++) {
         l->data[k] = v[k]->data;
         l->size[k] = pare_type(v[k]->dtype)->bits / 8;
@@ -35,7 +35,7 @@ static void loop_init(loop *l, const pare_view *const *v, int operands)
 static void loop_rows(const loop *l, int64_t first, int64_t last, int64_t from, int64_t to,
                       pare_ref_row row, const void *arg)
 {
-    const pare_walk *w = &l->walk;
+    const pare_tensor_iterator *w = &l->walk;
     int inner = w->rank - 1;
     int64_t index[PARE_MAX_RANK], strides[PARE_WALK_OPERANDS], left = first;
     for (int k = 0; k < w->operands; k++) strides[k] = w->stride[k][inner];
@@ -57,7 +57,7 @@ static void loop_rows(const loop *l, int64_t first, int64_t last, int64_t from, 
 
 static void loop_run(const loop *l, int threads, pare_ref_row row, const void *arg)
 {
-    const pare_walk *w = &l->walk;
+    const pare_tensor_iterator *w = &l->walk;
     enum { WORTH = 32768 }; /* elements below which another thread costs more than it brings */
     int64_t rows = 1, n = w->dim[w->rank - 1];
     for (int i = 0; i < w->rank - 1; i++) rows *= w->dim[i];

@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     const double *stats = static_cast<const double *>(w.data[4]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
+        pare_iterator_at<5>(w.walk, i, at);
         const double d = (double)pare_number_at(w.data[1], type, at[1]) - stats[at[4]];
         pare_number_store(
             w.data[0], type, at[0],
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
+        pare_iterator_at<5>(w.walk, i, at);
         const double *slopes = static_cast<const double *>(w.data[4]) + at[4];
         const double d = (double)pare_number_at(w.data[2], type, at[2]) -
                          static_cast<const double *>(w.data[3])[at[3]];

@@ -12,7 +12,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     bool floats = pare_is_float(from), to_floats = pare_is_float(to);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         if (!floats) {
             int64_t v = pare_int_at(w.data[1], from, at[1]);
             if (to_floats)
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         int byte = 0;
         for (int part = 0; part < 2 && 2 * b + part < w.walk.count; part++) {
             int64_t at[2];
-            pare_walk_at<2>(w.walk, 2 * b + part, at);
+            pare_iterator_at<2>(w.walk, 2 * b + part, at);
             int64_t v = pare_is_float(from)
                             ? pare_int_of(rint(pare_double_at(w.data[1], from, at[1])), to)
                             : pare_int_at(w.data[1], from, at[1]);

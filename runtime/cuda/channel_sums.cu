@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) sum_parts(pare_cuda_su
         for (int64_t i = (int64_t)blockIdx.y * EACH + me / LANES; i < s.w.walk.count;
              i += (int64_t)s.parts * EACH) {
             int64_t at[3];
-            pare_walk_at<3>(s.w.walk, i, at);
+            pare_iterator_at<3>(s.w.walk, i, at);
             const two t = terms_of(s, c, at);
             sum.a += t.a;
             sum.b += t.b;
@@ -125,7 +125,7 @@ size_t pare_cuda_sums_set(pare_cuda_sums *s, const pare_view *const *v, int oper
         if (axis >= 0) one[k].dim[axis] = 1;
         all[k] = &one[k];
     }
-    pare_walk_init(&s->w.walk, all, 3);
+    pare_iterator_init(&s->w.walk, all, 3);
     const int64_t parts = s->channels ? s->w.walk.count / ELEMENTS : 1;
     s->parts = (int)(parts < 1 ? 1 : parts > MOST_PARTS ? (int64_t)MOST_PARTS : parts);
     return 2 * sizeof(double) * (size_t)s->parts * (size_t)s->channels;

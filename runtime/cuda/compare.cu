@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         if (pare_is_float(type))
             out[at[0]] = compare(op, pare_double_at(w.data[1], type, at[1]),
                                  pare_double_at(w.data[2], type, at[2]));

@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     int64_t k = diagonal ? pare_int_at(diagonal, type, 0) : 0;
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         y[at[0]] = (upper ? at[2] >= k : at[2] <= k) ? x[at[1]] : T(0);
     }
 }
@@ -180,7 +180,7 @@ static pare_status trilu_run(const pare_call *c)
     const pare_view *all[3] = {y, &c->in[0], &away};
     bool given = c->in_count > 1 && c->in[1].dtype;
     pare_cuda_iterator w = {.data = {y->data, c->in[0].data}};
-    pare_walk_init(&w.walk, all, 3);
+    pare_iterator_init(&w.walk, all, 3);
     return PARE_CUDA_LAUNCH(c, trilu_launch, &w, pare_cuda_bytes(y->dtype),
                             pare_node_int(c->node, "upper", 1) != 0, given ? c->in[1].data : NULL,
                             PARE_s64);

@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         pare_store_f32(&y[at[0]], binary(op, load(a, at[1]), load(b, at[2])));
     }
 }
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         pare_int_store(w.data[0], type, at[0],
                        binary(op, pare_int_at(w.data[1], type, at[1]),
                               pare_int_at(w.data[2], type, at[2]), type == PARE_u64));
@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         pare_int_store(w.data[0], base, at[0],
                        pare_int_power(pare_int_at(w.data[1], base, at[1]),
                                       pare_int_at(w.data[2], exponent, at[2])));
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         float v =
             powf(pare_number_at(w.data[1], base, at[1]), (float)any_at(w.data[2], exponent, at[2]));
         pare_number_store(w.data[0], base, at[0], v);
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         double v = pow(any_at(w.data[1], base, at[1]), any_at(w.data[2], exponent, at[2]));
         if (base == PARE_f64)
             static_cast<double *>(w.data[0])[at[0]] = v;
@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         float v = pare_to_f32(x[at[1]]);
         if (low && v < pare_to_f32(*low)) v = pare_to_f32(*low);
         if (high && v > pare_to_f32(*high)) v = pare_to_f32(*high);
@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         if (type == PARE_f64) {
             double v = pare_double_at(w.data[1], type, at[1]);
             if (low && v < pare_double_at(low, type, 0)) v = pare_double_at(low, type, 0);
@@ -184,7 +184,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_i
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
-        pare_walk_at<4>(w.walk, i, at);
+        pare_iterator_at<4>(w.walk, i, at);
         y[at[0]] = condition[at[1]] ? a[at[2]] : b[at[3]];
     }
 }
@@ -195,7 +195,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[PARE_WALK_OPERANDS];
-        pare_walk_at<PARE_WALK_OPERANDS>(w.walk, i, at);
+        pare_iterator_at<PARE_WALK_OPERANDS>(w.walk, i, at);
         float sum = pare_number_at(w.data[1], begun ? PARE_f32 : type, at[1]);
         for (int k = 2; k <= inputs; k++) sum += pare_number_at(w.data[k], type, at[k]);
         pare_number_store(w.data[0], more ? PARE_f32 : type, at[0], sum / divisor);
@@ -407,7 +407,7 @@ static pare_status sum_floats(const pare_call *c, float divisor)
         const pare_view *all[PARE_WALK_OPERANDS] = {more ? &sum : &c->out[0]};
         pare_cuda_iterator w = {.data = {all[0]->data}};
         for (int i = 0; i < inputs; i++) all[i + 1] = &wide[i], w.data[i + 1] = wide[i].data;
-        pare_walk_init(&w.walk, all, inputs + 1);
+        pare_iterator_init(&w.walk, all, inputs + 1);
         PARE_TRY(PARE_CUDA_LAUNCH(c, sum_launch, &w, c->out[0].dtype, inputs, begun, more,
                                   more ? 1 : divisor));
     }

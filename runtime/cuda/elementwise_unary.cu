@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         pare_store_f32(&y[at[0]], unary(op, pare_to_f32(x[at[1]]), alpha, beta));
     }
 }
@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         pare_int_store(w.data[0], type, at[0],
                        unary(op, pare_int_at(w.data[1], type, at[1]), type == PARE_u64));
     }
@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         const float g = pare_number_at(w.data[1], type, at[1]),
                     x = pare_number_at(w.data[2], type, at[2]);
         pare_number_store(w.data[0], type, at[0], unary_slope(row, g, x, a, b));

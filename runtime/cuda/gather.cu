@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3], from;
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         bool inside = place_of(axes, w.data[2], at[2], &from);
         y[at[0]] = inside ? x[at[1] + from] : T(0);
     }
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3], hot;
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         if (pare_is_float(type))
             hot = pare_int_of(pare_double_at(w.data[1], type, at[1]), PARE_s64);
         else
@@ -141,7 +141,7 @@ SIMT_INLINE void apply(const pare_cuda_scatter &s, int64_t to, int64_t from)
 SIMT_INLINE void line_begin(const pare_cuda_scatter &s, int64_t line, int64_t *at)
 {
     int64_t mine[3];
-    pare_walk_at<3>(s.line.walk, line, mine);
+    pare_iterator_at<3>(s.line.walk, line, mine);
     for (int k = 0; k < 3; k++) at[k] = mine[k];
 }
 
@@ -152,7 +152,7 @@ SIMT_INLINE void update_begin(const pare_cuda_scatter &s, int64_t i, const int64
     int64_t step[3], place;
     *target = -1;
     if (i >= s.along.walk.count) return;
-    pare_walk_at<3>(s.along.walk, i, step);
+    pare_iterator_at<3>(s.along.walk, i, step);
     *source = at[1] + step[1];
     if (place_of(s.axes, s.line.data[2], at[2] + step[2], &place)) *target = at[0] + place;
 }
@@ -270,7 +270,7 @@ static pare_status gather_new(pare_prep *p, gather **out)
 static void gather_walk(gather *g, const pare_view *y, const pare_view *x, const pare_view *at)
 {
     const pare_view *all[3] = {y, x, at};
-    pare_walk_init(&g->walk.walk, all, 3);
+    pare_iterator_init(&g->walk.walk, all, 3);
 }
 
 /* y's axes: those of data before the axis, those of the indices, those of data after. */
@@ -409,8 +409,8 @@ static pare_status scatter_elements_prepare(pare_prep *p)
     to.dim[axis] = from.dim[axis] = index.dim[axis] = 1;
     const pare_view *line[3] = {&to, &from, &index},
                     *along[3] = {&along_to, &along_from, &along_at};
-    pare_walk_init(&s->line.walk, line, 3);
-    pare_walk_init(&s->along.walk, along, 3);
+    pare_iterator_init(&s->line.walk, line, 3);
+    pare_iterator_init(&s->along.walk, along, 3);
     axis_add(&s->axes, y, axis);
     return PARE_OK;
 }
@@ -427,8 +427,8 @@ static pare_status scatter_nd_prepare(pare_prep *p)
     pare_view along_from = some_axes(u, 0, lead), along_at = some_axes(at, 0, lead);
     pare_view along_to = still(&along_at, y->dtype);
     const pare_view *line[3] = {&to, &from, &none}, *along[3] = {&along_to, &along_from, &along_at};
-    pare_walk_init(&s->line.walk, line, 3);
-    pare_walk_init(&s->along.walk, along, 3);
+    pare_iterator_init(&s->line.walk, line, 3);
+    pare_iterator_init(&s->along.walk, along, 3);
     for (int a = 0; a < axes; a++) axis_add(&s->axes, y, a);
     s->axes.apart = at->stride[lead];
     return PARE_OK;
@@ -478,7 +478,7 @@ static pare_status one_hot_run(const pare_call *c)
     position.stride[axis] = 1;
     const pare_view *all[3] = {y, &index, &position};
     pare_cuda_iterator w = {.data = {y->data, at->data}};
-    pare_walk_init(&w.walk, all, 3);
+    pare_iterator_init(&w.walk, all, 3);
     return PARE_CUDA_LAUNCH(c, one_hot_launch, &w, at->dtype, y->dim[axis], values->data,
                             values->stride[0], pare_cuda_bytes(y->dtype));
 }
@@ -524,7 +524,7 @@ static pare_status clear(const pare_call *c, const pare_view *v)
 {
     const size_t bytes = pare_view_bytes(v);
     if (!bytes) return PARE_OK;
-    return c->queue->device->backend->fill(c->ctx, c->queue, v->data, 0, bytes);
+    return c->stream->device->backend->fill(c->ctx, c->stream, v->data, 0, bytes);
 }
 
 static bool gather_grad_can(const pare_prep *p)

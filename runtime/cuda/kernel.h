@@ -57,7 +57,7 @@ PARE_NODISCARD pare_status pare_cuda_launched(const pare_call *call, cudaError_t
                                               const char *launcher);
 
 #define PARE_CUDA_LAUNCH(call, launcher, ...)                                                      \
-    pare_cuda_launched((call), launcher(__VA_ARGS__, pare_cuda_stream((call)->queue)), #launcher)
+    pare_cuda_launched((call), launcher(__VA_ARGS__, pare_cuda_stream((call)->stream)), #launcher)
 
 #ifdef __cplusplus
 }

@@ -60,10 +60,10 @@ static bool lines_of(const pare_view *v, int inner, int outer, int *trans, int64
    matrix. */
 static bool batches_set(const pare_cuda_factors *f, blas_product *p)
 {
-    pare_walk walk;
+    pare_tensor_iterator walk;
     pare_view y = pare_cuda_leading(&f->y, &f->y), a = pare_cuda_leading(&f->a, &f->y),
               b = pare_cuda_leading(&f->b, &f->y);
-    pare_walk_init(&walk, (const pare_view *const[]){&y, &a, &b}, 3);
+    pare_iterator_init(&walk, (const pare_view *const[]){&y, &a, &b}, 3);
     p->count = walk.count;
     if (walk.count == 1) return true;
     if (walk.rank != 1) return false;
@@ -89,13 +89,13 @@ static bool residual_is_like(const pare_prep *prep, int at)
 }
 
 /* Reads a node that the libraries can compute, epilogue apart. Results of other batch sizes may
-   come from other algorithms: not in canonical execution. */
+   come from other algorithms: not in deterministic execution. */
 static bool product_read(const pare_prep *prep, blas_product *p)
 {
     pare_matmul_args a;
     pare_cuda_factors f;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
-    if (prep->canonical || !pare_cuda_is_float(x->dtype) || w->dtype != x->dtype ||
+    if (prep->deterministic || !pare_cuda_is_float(x->dtype) || w->dtype != x->dtype ||
         y->dtype != x->dtype || x->rank < 2 || w->rank < 2 || !pare_view_rowmajor(y))
         return false;
     if (!pare_cuda_readable(prep, pare_matmul_args_read(prep, &a))) return false;
@@ -291,7 +291,7 @@ static pare_status lt_run(const pare_call *c)
     const void *w = s->packs ? s->block : c->in[1].data;
     int code = s->api->lt_matmul(s->lt, s->desc, &s->alpha, w, s->w, c->in[0].data, s->x, &beta, z,
                                  s->d, y, s->d, &s->algo, (char *)c->scratch + s->scratch,
-                                 s->workspace, pare_cuda_stream(c->queue));
+                                 s->workspace, pare_cuda_stream(c->stream));
     return pare_cuda_blas_status(c->ctx, c->node, code, "cublasLtMatmul");
 }
 
@@ -341,7 +341,7 @@ static pare_status batched_prepare(pare_prep *prep)
 static pare_status batched_bind(pare_call *call, pare_arena *arena)
 {
     (void)arena;
-    return pare_cuda_blas_handle(call->ctx, call->queue, &call->bound);
+    return pare_cuda_blas_handle(call->ctx, call->stream, &call->bound);
 }
 
 static pare_status batched_run(const pare_call *c)

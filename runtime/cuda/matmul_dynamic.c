@@ -128,7 +128,7 @@ static void pack_set(pare_prep *prep, packed *k, pare_view *v, int row, int step
     p->matrices = (int)leading_count(v);
     pare_view to = packed_view(v, p->rows, p->pitch), t = pare_cuda_leading(&to, &to),
               f = pare_cuda_leading(v, v);
-    pare_walk_init(&p->batch, (const pare_view *const[]){&t, &f}, 2);
+    pare_iterator_init(&p->batch, (const pare_view *const[]){&t, &f}, 2);
     size_t rows = (size_t)p->rows * (size_t)p->matrices;
     k->at = prep->scratch;
     prep->scratch += pare_align_up(rows * (size_t)p->pitch * (size_t)pare_cuda_bytes(p->type), 256);
@@ -194,7 +194,7 @@ static pare_status any_new(pare_prep *prep, int ia, int ib, any **out)
     pare_view y = pare_cuda_leading(&f.y, &f.y), a = pare_cuda_leading(&f.a, &f.y),
               b = pare_cuda_leading(&f.b, &f.y);
     p->batches = (int)pare_view_count(&y);
-    pare_walk_init(&p->batch, (const pare_view *const[]){&y, &a, &b}, 3);
+    pare_iterator_init(&p->batch, (const pare_view *const[]){&y, &a, &b}, 3);
     p->copy = p->x_type == PARE_f32 ? 1 : 16;
     p->tile = pare_cuda_tile_best(p);
     pare_cuda_lot_set(p);

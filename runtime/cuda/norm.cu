@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     const double *stats = static_cast<const double *>(w.data[2]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
+        pare_iterator_at<5>(w.walk, i, at);
         const float mean = (float)stats[at[2]], inverse = (float)stats[at[2] + 1];
         float v = (pare_number_at(w.data[1], type, at[1]) - mean) * inverse;
         v = v * pare_number_at(w.data[3], type, at[3]) + pare_number_at(w.data[4], type, at[4]);
@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     const float *factor = static_cast<const float *>(w.data[2]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         float v = pare_number_at(w.data[1], type, at[1]) * factor[at[2]] + factor[at[2] + 1];
         pare_number_store(w.data[0], type, at[0], v);
     }
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     const int64_t i = (int64_t)blockIdx.x * PARE_CUDA_BLOCK + threadIdx.x;
     int64_t at[3];
     if (i >= w.walk.count) return;
-    pare_walk_at<3>(w.walk, i, at);
+    pare_iterator_at<3>(w.walk, i, at);
     int64_t low = at[2] - p.before, high = at[2] + p.after;
     low = low < 0 ? 0 : low;
     high = high < p.channels ? high : p.channels - 1;
@@ -169,8 +169,8 @@ static pare_status group_norm_prepare(pare_prep *p)
     s->groups = groups_of(p);
     pare_view x = grouped(&p->in[0], s->groups), stats = stats_view(&x, NULL, s->groups);
     pare_view y = pare_cuda_axes(&stats, flag, false);
-    pare_cuda_reduce_set(&s->mean, PARE_CUDA_MEAN, &x, flag, &y, p->canonical);
-    pare_cuda_reduce_set(&s->inverse, PARE_CUDA_INVERSE_DEVIATION, &x, flag, &y, p->canonical);
+    pare_cuda_reduce_set(&s->mean, PARE_CUDA_MEAN, &x, flag, &y, p->deterministic);
+    pare_cuda_reduce_set(&s->inverse, PARE_CUDA_INVERSE_DEVIATION, &x, flag, &y, p->deterministic);
     s->inverse.p = pare_node_float(p->node, "epsilon", 1e-5f);
     s->stats_bytes = pare_align_up(16 * (size_t)s->mean.kept.count, 256);
     p->scratch = s->stats_bytes + pare_cuda_reduce_scratch(&s->mean);

@@ -32,7 +32,7 @@ static pare_status fill(const pare_call *c, void *value)
 {
     const pare_view *y = &c->out[0];
     if (!value)
-        return c->queue->device->backend->fill(c->ctx, c->queue, y->data, 0, pare_view_bytes(y));
+        return c->stream->device->backend->fill(c->ctx, c->stream, y->data, 0, pare_view_bytes(y));
     pare_view same = *y;
     memset(same.stride, 0, sizeof same.stride);
     same.data = value;

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
-        pare_walk_at<3>(w.walk, i, at);
+        pare_iterator_at<3>(w.walk, i, at);
         float a = (float)(code_at(w.data[1], p.a_type, at[1]) - p.a_zero);
         float b = (float)(code_at(w.data[2], p.b_type, at[2]) - p.b_zero);
         float v = p.product ? (a * b) * p.a_factor : fmaf(b, p.b_factor, a * p.a_factor);
@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     uint8_t *y = static_cast<uint8_t *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         y[at[0]] = table[x[at[1]]];
     }
 }
@@ -48,7 +48,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
                 high = y_type == PARE_s8 ? 127.0f : 255.0f;
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
-        pare_walk_at<4>(w.walk, i, at);
+        pare_iterator_at<4>(w.walk, i, at);
         float q = rintf(pare_number_at(w.data[1], x_type, at[1]) /
                         pare_number_at(w.data[2], x_type, at[2]));
         if (zeroed) q += (float)code_at(w.data[3], y_type, at[3]);
@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
-        pare_walk_at<4>(w.walk, i, at);
+        pare_iterator_at<4>(w.walk, i, at);
         int v = code_at(w.data[1], x_type, at[1]);
         if (zeroed) v -= code_at(w.data[3], x_type, at[3]);
         pare_number_store(w.data[0], y_type, at[0],
@@ -216,7 +216,7 @@ static pare_status q_concat_run(const pare_call *c)
         pare_view part = pare_view_part(&c->out[0], a, at, c->in[i].dim[a]);
         const pare_view *both[2] = {&part, &c->in[i]};
         pare_cuda_iterator w = {.data = {part.data, c->in[i].data}};
-        pare_walk_init(&w.walk, both, 2);
+        pare_iterator_init(&w.walk, both, 2);
         PARE_TRY(PARE_CUDA_LAUNCH(c, table_launch, &w, (const uint8_t *)s->data + 256 * (size_t)i));
         at += part.dim[a];
     }
@@ -272,7 +272,7 @@ static void scaling_walk(const pare_call *c, const pare_view *scale, const pare_
 {
     pare_view s = like_x(scale, &c->in[0], axis), z = like_x(zero, &c->in[0], axis);
     const pare_view *all[4] = {&c->out[0], &c->in[0], &s, &z};
-    pare_walk_init(&w->walk, all, 4);
+    pare_iterator_init(&w->walk, all, 4);
     for (int i = 0; i < 4; i++) w->data[i] = all[i]->data;
 }
 
@@ -316,7 +316,7 @@ static pare_status dynamic_prepare(pare_prep *p)
     if (!r) return PARE_MEMORY;
     const bool all[PARE_MAX_RANK] = {true, true, true, true, true, true, true, true};
     const pare_view range = {.dtype = PARE_f32};
-    pare_cuda_reduce_set(r, PARE_CUDA_RANGE, &p->in[0], all, &range, p->canonical);
+    pare_cuda_reduce_set(r, PARE_CUDA_RANGE, &p->in[0], all, &range, p->deterministic);
     p->scratch = RANGE_BYTES + pare_cuda_reduce_scratch(r);
     p->state = r;
     return PARE_OK;

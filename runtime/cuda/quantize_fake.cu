@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
-        pare_walk_at<4>(w.walk, i, at);
+        pare_iterator_at<4>(w.walk, i, at);
         const float s = static_cast<const float *>(w.data[2])[at[2]],
                     z = pare_zero_at(w.data[3], l.zero, at[3]),
                     v = static_cast<const float *>(w.data[1])[at[1]] / s;
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[5];
-        pare_walk_at<5>(w.walk, i, at);
+        pare_iterator_at<5>(w.walk, i, at);
         const float s = static_cast<const float *>(w.data[3])[at[3]],
                     z = pare_zero_at(w.data[4], l.zero, at[4]),
                     q = rintf(static_cast<const float *>(w.data[2])[at[2]] / s) + z;
@@ -119,7 +119,7 @@ static pare_status fake_walk(const pare_call *c, const fake *f, const pare_view 
                     zeros = along(zero ? zero : &c->in[x + 1], &c->in[x], f->axis);
     const pare_view *all[5] = {&c->out[0], in, &scale, &zeros, &zeros};
     if (x) all[2] = &c->in[x], all[3] = &scale;
-    pare_walk_init(&w->walk, all, 4 + x);
+    pare_iterator_init(&w->walk, all, 4 + x);
     for (int i = 0; i < 4 + x; i++) w->data[i] = all[i]->data;
     return PARE_OK;
 }

@@ -238,14 +238,14 @@ SIMT_INLINE void add_all(const pare_cuda_reduce &r, part<A> *p, int64_t base, in
         A v[AHEAD];
         PARE_UNROLL
         for (int k = 0; k < AHEAD; k++) {
-            pare_walk_at<1>(r.region, i + k * step, at);
+            pare_iterator_at<1>(r.region, i + k * step, at);
             v[k] = load(x, base + at[0], r.x_type);
         }
         PARE_UNROLL
         for (int k = 0; k < AHEAD; k++) part_add(r, p, v[k], i + k * step);
     }
     for (; i < end; i += step) {
-        pare_walk_at<1>(r.region, i, at);
+        pare_iterator_at<1>(r.region, i, at);
         part_add(r, p, (A)load(x, base + at[0], r.x_type), i);
     }
 }
@@ -273,7 +273,7 @@ SIMT_INLINE part<A> own_part(const pare_cuda_reduce &r, int64_t o, int first, in
     int64_t at[2] = {0, 0};
     part<A> p = {0, 0};
     if (o < r.kept.count) {
-        pare_walk_at<2>(r.kept, o, at);
+        pare_iterator_at<2>(r.kept, o, at);
         part_start(r, &p, at[0]);
         add_all<T, A>(r, &p, at[1], (int64_t)blockIdx.y * r.chunk + first, part_stop(r), step);
     }
@@ -322,7 +322,7 @@ template <class A> static __global__ void __launch_bounds__(BLOCK) join_parts(pa
     const part<A> *all = static_cast<const part<A> *>(r.part);
     PARE_CUDA_EACH (o, r.kept.count) {
         int64_t at[2];
-        pare_walk_at<2>(r.kept, o, at);
+        pare_iterator_at<2>(r.kept, o, at);
         part<A> p = all[o];
         for (int k = 1; k < r.parts; k++) part_join(r, &p, all[k * r.kept.count + o]);
         put(r, at[0], p);
@@ -387,22 +387,22 @@ enum {
 static int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Enough parts to fill a device, each worth its block; cut the same way on every device. */
-static void geometry_set(pare_cuda_reduce *r, bool canonical)
+static void geometry_set(pare_cuda_reduce *r, bool deterministic)
 {
-    const pare_walk *k = &r->kept, *in = &r->region;
+    const pare_tensor_iterator *k = &r->kept, *in = &r->region;
     const int64_t n = in->count;
     r->columns = k->count > 1 && n > 1 && k->stride[1][k->rank - 1] < in->stride[0][in->rank - 1];
     r->warps = n > LONG_ROW ? 8 : 1;
     int64_t blocks = r->columns ? ceiling(k->count, 32) : ceiling(k->count * r->warps, 8);
     int64_t least = r->columns ? COLUMN_PART : ROW_PART, parts = n / least;
-    if (!canonical && parts > FULL / (blocks + 1)) parts = FULL / (blocks + 1);
-    if (canonical) parts /= 16;
+    if (!deterministic && parts > FULL / (blocks + 1)) parts = FULL / (blocks + 1);
+    if (deterministic) parts /= 16;
     r->parts = (int)(parts < 1 ? 1 : parts > MOST_PARTS ? (int64_t)MOST_PARTS : parts);
     r->chunk = ceiling(n, r->parts);
 }
 
 void pare_cuda_reduce_set(pare_cuda_reduce *r, pare_cuda_reduction kind, const pare_view *x,
-                          const bool *axis, const pare_view *y, bool canonical)
+                          const bool *axis, const pare_view *y, bool deterministic)
 {
     pare_view kept = pare_cuda_axes(x, axis, false), region = pare_cuda_axes(x, axis, true);
     const pare_view *both[2] = {y, &kept}, *one[1] = {&region};
@@ -410,9 +410,9 @@ void pare_cuda_reduce_set(pare_cuda_reduce *r, pare_cuda_reduction kind, const p
     r->x_type = x->dtype;
     r->y_type = y->dtype;
     if (!pare_type_is_float(x->dtype)) r->start = extreme_start(kind, x->dtype);
-    pare_walk_init(&r->kept, both, 2);
-    pare_walk_init(&r->region, one, 1);
-    geometry_set(r, canonical);
+    pare_iterator_init(&r->kept, both, 2);
+    pare_iterator_init(&r->region, one, 1);
+    geometry_set(r, deterministic);
 }
 
 size_t pare_cuda_reduce_scratch(const pare_cuda_reduce *r)
@@ -441,7 +441,7 @@ void pare_cuda_reduce_into(pare_prep *p, pare_cuda_reduce *r, pare_cuda_reductio
 {
     bool keeps = p->out[0].rank == p->in[0].rank;
     pare_view y = keeps ? pare_cuda_axes(&p->out[0], axis, false) : p->out[0];
-    pare_cuda_reduce_set(r, kind, &p->in[0], axis, &y, p->canonical);
+    pare_cuda_reduce_set(r, kind, &p->in[0], axis, &y, p->deterministic);
     p->scratch = pare_cuda_reduce_scratch(r);
 }
 

@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_it
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[2];
-        pare_walk_at<2>(w.walk, i, at);
+        pare_iterator_at<2>(w.walk, i, at);
         y[at[0]] = x[at[1]];
     }
 }
@@ -52,7 +52,7 @@ pare_status pare_cuda_copy(const pare_call *c, const pare_view *dst, const pare_
 {
     const pare_view *both[2] = {dst, src};
     pare_cuda_iterator w = {.data = {dst->data, src->data}};
-    pare_walk_init(&w.walk, both, 2);
+    pare_iterator_init(&w.walk, both, 2);
     return PARE_CUDA_LAUNCH(c, copy_launch, &w, pare_cuda_bytes(dst->dtype));
 }
 
@@ -94,7 +94,7 @@ static pare_status dropout_run(const pare_call *c)
 {
     const pare_view *mask = c->out_count > 1 && c->out[1].dtype ? &c->out[1] : NULL;
     size_t bytes = mask ? pare_view_bytes(mask) : 0;
-    if (bytes) PARE_TRY(c->queue->device->backend->fill(c->ctx, c->queue, mask->data, 1, bytes));
+    if (bytes) PARE_TRY(c->stream->device->backend->fill(c->ctx, c->stream, mask->data, 1, bytes));
     return identity_run(c);
 }
 
@@ -128,7 +128,7 @@ static pare_status clear(const pare_call *c, const pare_view *v)
 {
     const size_t bytes = pare_view_bytes(v);
     if (!bytes) return PARE_OK;
-    return c->queue->device->backend->fill(c->ctx, c->queue, v->data, 0, bytes);
+    return c->stream->device->backend->fill(c->ctx, c->stream, v->data, 0, bytes);
 }
 
 static bool slice_grad_can(const pare_prep *p)

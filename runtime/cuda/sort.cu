@@ -20,7 +20,7 @@
 typedef struct pare_cuda_scan {
     const void *x;
     void *y;
-    pare_walk lanes; /* operands y, x: where lanes begin */
+    pare_tensor_iterator lanes; /* operands y, x: where lanes begin */
     pare_dtype dtype;
     int64_t n, x_step, y_step; /* of a lane */
     bool exclusive, reverse;
@@ -36,7 +36,7 @@ typedef struct pare_cuda_top {
     void *y;
     int64_t *index;  /* or NULL */
     void *keys;      /* (lanes, padded) of 16 bytes where padded is above SORT_SHARED */
-    pare_walk lanes; /* operands y, x, index */
+    pare_tensor_iterator lanes; /* operands y, x, index */
     pare_dtype dtype;
     int64_t n, k, padded; /* elements of a lane, taken, and the next power of two: 1 << bits */
     int bits;
@@ -72,7 +72,7 @@ template <class A> static __global__ void __launch_bounds__(BLOCK) scan_rows(par
     const int first = warp - rank, span = s.warps * 32;
     const int64_t row = (int64_t)blockIdx.x * (WARPS / s.warps) + warp / s.warps;
     int64_t at[2] = {0, 0};
-    if (row < s.lanes.count) pare_walk_at<2>(s.lanes, row, at);
+    if (row < s.lanes.count) pare_iterator_at<2>(s.lanes, row, at);
     A total = 0;
     for (int64_t base = 0; base < s.n; base += span) {
         const int64_t i = base + rank * 32 + lane, from = s.reverse ? s.n - 1 - i : i;
@@ -102,7 +102,7 @@ template <class A> static __global__ void __launch_bounds__(BLOCK) scan_columns(
     const int64_t row = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     int64_t at[2];
     if (row >= s.lanes.count) return; /* no barrier follows */
-    pare_walk_at<2>(s.lanes, row, at);
+    pare_iterator_at<2>(s.lanes, row, at);
     const int64_t x_step = s.reverse ? -s.x_step : s.x_step;
     const int64_t y_step = s.reverse ? -s.y_step : s.y_step;
     int64_t x = at[1] + (s.reverse ? s.n - 1 : 0) * s.x_step;
@@ -213,7 +213,7 @@ static __global__ void __launch_bounds__(BLOCK) top_shared(pare_cuda_top t)
 {
     SIMT_SHARED(entry, list, [PARE_CUDA_SORT_SHARED]);
     int64_t at[3];
-    pare_walk_at<3>(t.lanes, blockIdx.x, at);
+    pare_iterator_at<3>(t.lanes, blockIdx.x, at);
     for (int64_t i = threadIdx.x; i < t.padded; i += BLOCK) list[i] = entry_of(t, at[1], i);
     __syncthreads();
     for (int64_t length = 2; length <= t.padded; length *= 2)
@@ -236,7 +236,7 @@ static __global__ void __launch_bounds__(BLOCK)
     const int64_t offset = (blockIdx.x - lane * pieces) * PARE_CUDA_SORT_SHARED;
     entry *keys = static_cast<entry *>(t.keys) + lane * t.padded + offset;
     int64_t at[3];
-    pare_walk_at<3>(t.lanes, lane, at);
+    pare_iterator_at<3>(t.lanes, lane, at);
     for (int i = (int)threadIdx.x; i < PARE_CUDA_SORT_SHARED; i += BLOCK)
         list[i] = first ? entry_of(t, at[1], offset + i) : keys[i];
     __syncthreads();
@@ -266,7 +266,7 @@ static __global__ void __launch_bounds__(BLOCK) top_deliver(pare_cuda_top t)
     PARE_CUDA_EACH (i, t.lanes.count * t.k) {
         const int64_t lane = i / t.k, rank = i - lane * t.k;
         int64_t at[3];
-        pare_walk_at<3>(t.lanes, lane, at);
+        pare_iterator_at<3>(t.lanes, lane, at);
         deliver(t, at, rank, static_cast<const entry *>(t.keys)[lane * t.padded + rank].index);
     }
 }
@@ -300,14 +300,14 @@ enum {
 };
 
 /* The lanes' beginnings: all axes but one. */
-static void lanes_set(pare_walk *w, const pare_view *const *v, int operands, int axis)
+static void lanes_set(pare_tensor_iterator *w, const pare_view *const *v, int operands, int axis)
 {
     bool flag[PARE_MAX_RANK] = {false};
     pare_view kept[3];
     const pare_view *all[3] = {&kept[0], &kept[1], &kept[2]};
     flag[axis] = true;
     for (int i = 0; i < operands; i++) kept[i] = pare_cuda_axes(v[i], flag, false);
-    pare_walk_init(w, all, operands);
+    pare_iterator_init(w, all, operands);
 }
 
 static bool number(pare_dtype type)

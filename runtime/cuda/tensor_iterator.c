@@ -14,6 +14,6 @@ void pare_cuda_iterator_call(pare_cuda_iterator *out, const pare_call *call, int
 
 void pare_cuda_iterator_set(pare_cuda_iterator *out, const pare_view *const *views, int operands)
 {
-    pare_walk_init(&out->walk, views, operands);
+    pare_iterator_init(&out->walk, views, operands);
     for (int k = 0; k < operands; k++) out->data[k] = views[k]->data;
 }

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 typedef struct pare_cuda_iterator {
-    pare_walk walk;
+    pare_tensor_iterator walk;
     void *data[PARE_WALK_OPERANDS];
 } pare_cuda_iterator;
 

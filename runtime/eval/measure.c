@@ -117,7 +117,7 @@ pare_status pare_windows_note(pare_ctx *ctx, pare_windows *w, const pare_times *
 bool pare_windows_agree(const pare_windows *w)
 {
     return w->count >= AGREEING &&
-           pare_stats_apart(w->median + w->count - AGREEING, AGREEING) <= PARE_WINDOWS_WITHIN;
+           pare_stats_relative_spread(w->median + w->count - AGREEING, AGREEING) <= PARE_WINDOWS_WITHIN;
 }
 
 int pare_windows_first(const pare_windows *w)
@@ -125,7 +125,7 @@ int pare_windows_first(const pare_windows *w)
     int first = w->count - AGREEING;
     if (!pare_windows_agree(w)) return 0;
     while (first > 0 &&
-           pare_stats_apart(w->median + first - 1, w->count - first + 1) <= PARE_WINDOWS_WITHIN)
+           pare_stats_relative_spread(w->median + first - 1, w->count - first + 1) <= PARE_WINDOWS_WITHIN)
         first--;
     return first;
 }
@@ -134,7 +134,7 @@ void pare_windows_cut(const pare_windows *w, int first, pare_times *times)
 {
     const int tail = w->count < AGREEING ? w->count : AGREEING;
     times->windows = w->count;
-    times->apart = pare_stats_apart(w->median + w->count - tail, tail);
+    times->apart = pare_stats_relative_spread(w->median + w->count - tail, tail);
     if (!first) return;
     const size_t runs = w->end[first - 1];
     memmove(times->ms, times->ms + runs, (times->count - runs) * sizeof *times->ms);

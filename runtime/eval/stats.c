@@ -163,7 +163,7 @@ double pare_stats_drift(const double *values, size_t n, int windows, double *scr
     return all > 0 ? (high - low) / all : 0;
 }
 
-double pare_stats_apart(const double *values, int n)
+double pare_stats_relative_spread(const double *values, int n)
 {
     enum { MOST = 16 };
     double sorted[MOST];

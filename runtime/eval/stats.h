@@ -69,7 +69,7 @@ double pare_stats_variation(const double *values, size_t n);
 double pare_stats_drift(const double *values, size_t n, int windows, double *scratch);
 
 /* How far values lie apart: (max - min) / median; 0 for fewer than two. At most 16 of them. */
-double pare_stats_apart(const double *values, int n);
+double pare_stats_relative_spread(const double *values, int n);
 
 /* Position of the greatest value, the first among equals; NaN never wins. */
 int64_t pare_stats_argmax(const float *values, int64_t n);

@@ -28,7 +28,7 @@ static pare_status replicas_fill(pare_replicas *r)
     if (items && items < r->threads) r->threads = (int)items;
     PARE_TRY(pare_phases_make(r));
     if (device && (r->options.share || r->phases > 1))
-        PARE_TRY(device->queues->open(r->ctx, device, &r->queue));
+        PARE_TRY(device->streams->open(r->ctx, device, &r->stream));
     const int count = count_of(r);
     r->replica = pare_alloc(r->ctx, (size_t)count, sizeof *r->replica);
     if (!r->replica) return PARE_MEMORY;
@@ -36,7 +36,7 @@ static pare_status replicas_fill(pare_replicas *r)
         pare_replica *p = &r->replica[r->count];
         p->index = r->count;
         pare_ctx_child(&p->ctx, r->ctx);
-        pare_status st = pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->queue);
+        pare_status st = pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->stream);
         if (st != PARE_OK) return pare_fail(r->ctx, st, "%s", p->ctx.message);
     }
     if (r->threads == 1) return PARE_OK;
@@ -70,7 +70,7 @@ void pare_replicas_free(pare_replicas *r)
         if (p->busy && pare_runner_wait(p->runner) != PARE_OK) pare_ctx_clear(&p->ctx);
     }
     for (int i = 0; i < r->count; i++) pare_runner_free(r->replica[i].runner);
-    if (r->queue) r->plan->options.device->queues->close(r->queue);
+    if (r->stream) r->plan->options.device->streams->close(r->stream);
     (void)pthread_cond_destroy(&r->turned);
     (void)pthread_mutex_destroy(&r->lock);
     pare_free(r->replica);
@@ -86,7 +86,7 @@ int pare_replicas_threads(const pare_replicas *r) { return r->threads; }
 
 pare_replica *pare_replicas_at(const pare_replicas *r, int i) { return &r->replica[i]; }
 
-pare_queue *pare_replicas_queue(const pare_replicas *r) { return r->queue; }
+pare_stream *pare_replicas_queue(const pare_replicas *r) { return r->stream; }
 
 /* --- order --- */
 
@@ -271,7 +271,7 @@ pare_status pare_replicas_run(pare_replicas *r, int64_t first, int64_t count,
     } else
         st = phases_run(r, first, count);
     if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
-    if (st != PARE_OK && r->queue) (void)r->plan->options.device->backend->sync(&quiet, r->queue);
+    if (st != PARE_OK && r->stream) (void)r->plan->options.device->backend->sync(&quiet, r->stream);
     return st;
 }
 

@@ -66,7 +66,7 @@ void pare_replicas_free(pare_replicas *replicas);
 int pare_replicas_count(const pare_replicas *replicas);
 int pare_replicas_threads(const pare_replicas *replicas); /* as many as are used */
 pare_replica *pare_replicas_at(const pare_replicas *replicas, int i);
-pare_queue *pare_replicas_queue(const pare_replicas *replicas); /* share; else NULL */
+pare_stream *pare_replicas_queue(const pare_replicas *replicas); /* share; else NULL */
 
 /* Runs items first .. first + count - 1. Of several that fail, the first in order gives status and
    message, whatever the threads; exactly the items before it have been taken, where that is in

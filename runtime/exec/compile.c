@@ -79,7 +79,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     pare_infer_options again = {.fold = true};
     PARE_TRY(pare_graph_sort(m->graph));
     PARE_TRY(inputs_set(plan, shapes, count));
-    PARE_TRY(pare_pass_lift(m, RUNTIME_OPSET));
+    PARE_TRY(pare_pass_version_convert(m, RUNTIME_OPSET));
     PARE_TRY(pare_pass_infer(m, &first));
     PARE_TRY(kept_exist(plan));
     pare_graph_sweep(m->graph);
@@ -89,7 +89,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
         PARE_TRY(pare_pass_infer(m, &first));
         PARE_TRY(pare_pass_fold_qdq(m)); /* integer forms of what was fused */
         PARE_TRY(pare_pass_infer(m, &again));
-        if (!o->canonical) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
+        if (!o->deterministic) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
     }
     if (!o->reference) {
         PARE_TRY(pare_pass_layout(m));

@@ -35,14 +35,14 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
     return pare_cuda_blas_path(ctx, text, bytes);
 }
 
-static pare_status meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)
 {
     return pare_nvml_open(ctx, out, device->bus, NULL);
 }
 
-static void meter_close(pare_meter *meter) { pare_nvml_close(meter); }
-static void meter_read(const pare_meter *meter, pare_vitals *out) { pare_nvml_read(meter, out); }
-static const char *meter_driver(const pare_meter *meter) { return pare_nvml_driver(meter); }
+static void meter_close(pare_monitor *meter) { pare_nvml_close(meter); }
+static void meter_read(const pare_monitor *meter, pare_telemetry *out) { pare_nvml_read(meter, out); }
+static const char *meter_driver(const pare_monitor *meter) { return pare_nvml_driver(meter); }
 #else
 static const char without[] = "this build has no GPU code";
 
@@ -76,15 +76,15 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
     return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
 }
 
-static pare_status meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)
 {
     (void)out;
     return PARE_FAIL(ctx, UNSUPPORTED, "%s has no meter", device->name);
 }
 
-static void meter_close(pare_meter *meter) { (void)meter; }
-static void meter_read(const pare_meter *meter, pare_vitals *out) { (void)meter, (void)out; }
-static const char *meter_driver(const pare_meter *meter) { return (void)meter, ""; }
+static void meter_close(pare_monitor *meter) { (void)meter; }
+static void meter_read(const pare_monitor *meter, pare_telemetry *out) { (void)meter, (void)out; }
+static const char *meter_driver(const pare_monitor *meter) { return (void)meter, ""; }
 #endif
 
 /* The number behind "cuda" or "cuda:N"; false for any other word. */
@@ -142,7 +142,7 @@ void pare_device_close(pare_device *device)
     if (device) device->backend->close(device);
 }
 
-pare_status pare_meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *device)
+pare_status pare_monitor_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)
 {
     *out = NULL;
     pare_status st = meter_open(ctx, out, device);
@@ -152,16 +152,16 @@ pare_status pare_meter_open(pare_ctx *ctx, pare_meter **out, const pare_device *
     return PARE_OK;
 }
 
-void pare_meter_close(pare_meter *meter)
+void pare_monitor_close(pare_monitor *meter)
 {
     if (meter) meter_close(meter);
 }
 
-void pare_meter_read(const pare_meter *meter, pare_vitals *out)
+void pare_monitor_read(const pare_monitor *meter, pare_telemetry *out)
 {
     const double none = (double)NAN;
-    *out = (pare_vitals){none, none, none, none, none, none, none, 0};
+    *out = (pare_telemetry){none, none, none, none, none, none, none, 0};
     if (meter) meter_read(meter, out);
 }
 
-const char *pare_meter_driver(const pare_meter *meter) { return meter ? meter_driver(meter) : ""; }
+const char *pare_monitor_driver(const pare_monitor *meter) { return meter ? meter_driver(meter) : ""; }

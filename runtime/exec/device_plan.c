@@ -8,7 +8,7 @@
 
 enum { ALIGN = 256 };
 
-static pare_status block_add(pare_plan *p, pare_root *r, size_t bytes, size_t *end)
+static pare_status block_add(pare_plan *p, pare_storage *r, size_t bytes, size_t *end)
 {
     r->offset = *end;
     if (pare_add_size(*end, pare_align_up(bytes, ALIGN), end)) return PARE_OK;
@@ -28,7 +28,7 @@ static pare_status inputs_place(pare_plan *p)
     p->buffer_bytes = pare_align_up(p->buffer_bytes, ALIGN);
     for (int i = 0; i < p->input_count; i++) {
         const pare_placed *placed = find_placed(p, p->input[i]->name);
-        pare_root *root = &p->root[p->input_place[i].root];
+        pare_storage *root = &p->root[p->input_place[i].root];
         if (placed)
             root->there = placed->data;
         else
@@ -56,8 +56,8 @@ static pare_status constants_upload(pare_plan *p, size_t bytes)
     pare_status st = d->backend->alloc(p->ctx, d, &p->device_constants, bytes);
     if (st != PARE_OK)
         return pare_fail_prefix(p->ctx, st, "%s: %zu bytes for weights", p->model->path, bytes);
-    for (int i = 0; i < p->root_count; i++) {
-        const pare_root *r = &p->root[i];
+    for (int i = 0; i < p->storage_count; i++) {
+        const pare_storage *r = &p->root[i];
         if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)
             PARE_TRY(d->backend->upload(p->ctx, d->setup, (char *)p->device_constants + r->offset,
                                         r->constant, r->bytes));
@@ -70,8 +70,8 @@ pare_status pare_device_place(pare_plan *plan)
     size_t bytes = 0;
     PARE_TRY(inputs_place(plan));
     PARE_TRY(outputs_place(plan));
-    for (int i = 0; i < plan->root_count; i++) {
-        pare_root *r = &plan->root[i];
+    for (int i = 0; i < plan->storage_count; i++) {
+        pare_storage *r = &plan->root[i];
         if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)
             PARE_TRY(block_add(plan, r, r->bytes, &bytes));
     }

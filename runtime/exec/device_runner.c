@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host
-   holds pinned copies of inputs and outputs. Everything goes through one queue, so that its order
+   holds pinned copies of inputs and outputs. Everything goes through one stream, so that its order
    is the only synchronisation; the host waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A step on the host waits for the device and cannot be recorded; it parts what goes before it from
-   what follows, as does a sum over slices where runs have parts. */
+   what follows, as does a sum over microbatches where runs have parts. */
 static void segments_cut(pare_runner_device *on, const pare_plan *p, bool parts)
 {
     for (int i = 0; i < p->step_count; i++) {
@@ -39,7 +39,7 @@ static pare_status fault_open(pare_runner *r, size_t offset)
     pare_runner_device *on = r->device;
     pare_device *d = r->plan->options.device;
     void *seen;
-    PARE_TRY(d->queues->pin(r->ctx, d, &seen, sizeof *on->fault_seen));
+    PARE_TRY(d->streams->pin(r->ctx, d, &seen, sizeof *on->fault_seen));
     on->fault_seen = seen;
     on->fault = (unsigned long long *)(void *)(on->buffer + offset);
     return PARE_OK;
@@ -49,7 +49,7 @@ static pare_status fault_clear(pare_runner *r)
 {
     pare_runner_device *on = r->device;
     if (!on->fault) return PARE_OK;
-    return r->plan->options.device->backend->fill(r->ctx, on->queue, on->fault, 0xff,
+    return r->plan->options.device->backend->fill(r->ctx, on->stream, on->fault, 0xff,
                                                   sizeof *on->fault);
 }
 
@@ -57,11 +57,11 @@ static pare_status fault_fetch(pare_runner *r)
 {
     pare_runner_device *on = r->device;
     if (!on->fault) return PARE_OK;
-    return r->plan->options.device->backend->download(r->ctx, on->queue, on->fault_seen, on->fault,
+    return r->plan->options.device->backend->download(r->ctx, on->stream, on->fault_seen, on->fault,
                                                       sizeof *on->fault);
 }
 
-/* After the queue was waited for. */
+/* After the stream was waited for. */
 static pare_status fault_tell(const pare_runner *r)
 {
     const pare_runner_device *on = r->device;
@@ -84,9 +84,9 @@ pare_status pare_runner_device_open(pare_runner *r)
     on->segment = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->segment);
     on->raw = pare_arena_alloc(&r->arena, (size_t)p->input_count + 1, sizeof *on->raw);
     if (!on->output || !on->event || !on->segment || !on->raw) return PARE_MEMORY;
-    segments_cut(on, p, r->queue != NULL);
-    on->queue = r->queue;
-    if (!on->queue) PARE_TRY(d->queues->open(r->ctx, d, &on->queue));
+    segments_cut(on, p, r->stream != NULL);
+    on->stream = r->stream;
+    if (!on->stream) PARE_TRY(d->streams->open(r->ctx, d, &on->stream));
     size_t scratch = pare_align_up(p->scratch_bytes, 256);
     void *buffer;
     char largest[1024];
@@ -105,11 +105,11 @@ static void pinned_free(pare_runner *r)
 {
     pare_device *d = r->plan->options.device;
     for (int i = 0; r->own_input && i < r->plan->input_count; i++)
-        if (r->own_input[i]) d->queues->unpin(d, r->own_input[i]);
+        if (r->own_input[i]) d->streams->unpin(d, r->own_input[i]);
     for (int i = 0; r->output && i < r->plan->output_count; i++)
-        if (r->device->output[i].data) d->queues->unpin(d, r->output[i].data);
-    if (r->device->seen) d->queues->unpin(d, r->device->seen);
-    if (r->device->fault_seen) d->queues->unpin(d, r->device->fault_seen);
+        if (r->device->output[i].data) d->streams->unpin(d, r->output[i].data);
+    if (r->device->seen) d->streams->unpin(d, r->device->seen);
+    if (r->device->fault_seen) d->streams->unpin(d, r->device->fault_seen);
 }
 
 void pare_runner_device_close(pare_runner *r)
@@ -120,19 +120,19 @@ void pare_runner_device_close(pare_runner *r)
     pare_ctx quiet;
     pare_ctx_init(
         &quiet); /* after a run that failed, copies may still be at work on pinned memory */
-    if (on->queue) (void)d->backend->sync(&quiet, on->queue);
+    if (on->stream) (void)d->backend->sync(&quiet, on->stream);
     pinned_free(r);
     for (int i = 0; on->event && i <= r->plan->step_count; i++)
-        if (on->event[i]) d->queues->event_close(on->event[i]);
+        if (on->event[i]) d->streams->event_close(on->event[i]);
     for (int i = 0; i < on->segment_count; i++)
-        if (on->segment[i].recording) d->queues->drop(on->segment[i].recording);
+        if (on->segment[i].captured) d->streams->drop(on->segment[i].captured);
     for (int i = 0; on->raw && i < r->plan->input_count; i++)
         d->backend->free(d, on->raw[i].memory);
     d->backend->free(d, on->buffer);
-    if (on->queue && !r->queue) d->queues->close(on->queue);
+    if (on->stream && !r->stream) d->streams->close(on->stream);
 }
 
-void *pare_runner_device_address(const pare_runner *r, const pare_root *root)
+void *pare_runner_device_address(const pare_runner *r, const pare_storage *root)
 {
     switch (root->where) {
     case PARE_AT_CONSTANT:
@@ -150,7 +150,7 @@ pare_status pare_runner_device_output(pare_runner *r, int i)
     pare_device *d = r->plan->options.device;
     r->output[i] = place->view;
     r->output[i].data = NULL;
-    PARE_TRY(d->queues->pin(r->ctx, d, &r->output[i].data, pare_view_bytes(&place->view) + 64));
+    PARE_TRY(d->streams->pin(r->ctx, d, &r->output[i].data, pare_view_bytes(&place->view) + 64));
     r->device->output[i] = place->view;
     r->device->output[i].data = pare_runner_device_address(r, &r->plan->root[place->root]);
     return PARE_OK;
@@ -162,14 +162,14 @@ pare_status pare_runner_device_show(pare_runner *r, pare_view *view)
     pare_device *d = r->plan->options.device;
     size_t bytes = pare_view_bytes(view);
     if (bytes > on->seen_bytes) {
-        if (on->seen) d->queues->unpin(d, on->seen);
+        if (on->seen) d->streams->unpin(d, on->seen);
         on->seen = NULL;
         on->seen_bytes = 0;
-        PARE_TRY(d->queues->pin(r->ctx, d, &on->seen, bytes));
+        PARE_TRY(d->streams->pin(r->ctx, d, &on->seen, bytes));
         on->seen_bytes = bytes;
     }
-    if (bytes) PARE_TRY(d->backend->download(r->ctx, on->queue, on->seen, view->data, bytes));
-    PARE_TRY(d->backend->sync(r->ctx, on->queue));
+    if (bytes) PARE_TRY(d->backend->download(r->ctx, on->stream, on->seen, view->data, bytes));
+    PARE_TRY(d->backend->sync(r->ctx, on->stream));
     view->data = on->seen;
     return PARE_OK;
 }
@@ -178,37 +178,37 @@ pare_status pare_runner_device_mark(pare_runner *r, int at)
 {
     pare_runner_device *on = r->device;
     pare_device *d = r->plan->options.device;
-    if (!on->event[at]) PARE_TRY(d->queues->event_open(r->ctx, d, &on->event[at]));
-    return d->queues->event_mark(r->ctx, on->queue, on->event[at]);
+    if (!on->event[at]) PARE_TRY(d->streams->event_open(r->ctx, d, &on->event[at]));
+    return d->streams->event_mark(r->ctx, on->stream, on->event[at]);
 }
 
 pare_status pare_runner_device_times(pare_runner *r)
 {
-    const pare_queue_table *q = r->plan->options.device->queues;
+    const pare_stream_table *q = r->plan->options.device->streams;
     for (int i = 0; i < r->plan->step_count; i++)
         PARE_TRY(
             q->event_seconds(r->ctx, r->device->event[i], r->device->event[i + 1], &r->times[i]));
     return PARE_OK;
 }
 
-static pare_status segment_record(pare_runner *r, pare_segment *s)
+static pare_status segment_capture(pare_runner *r, pare_segment *s)
 {
-    const pare_queue_table *q = r->plan->options.device->queues;
-    PARE_TRY(q->record_begin(r->ctx, r->device->queue));
+    const pare_stream_table *q = r->plan->options.device->streams;
+    PARE_TRY(q->capture_begin(r->ctx, r->device->stream));
     pare_status st = pare_runner_steps(r, s->first, s->count);
-    pare_status ended = q->record_end(r->ctx, r->device->queue, &s->recording);
+    pare_status ended = q->capture_end(r->ctx, r->device->stream, &s->captured);
     return st != PARE_OK ? st : ended;
 }
 
 static pare_status segment_play(pare_runner *r, pare_segment *s)
 {
     if (s->host || s->count == 1) return pare_runner_steps(r, s->first, s->count);
-    if (!s->recording) PARE_TRY(segment_record(r, s));
-    return r->plan->options.device->queues->play(r->ctx, r->device->queue, s->recording);
+    if (!s->captured) PARE_TRY(segment_capture(r, s));
+    return r->plan->options.device->streams->graph_launch(r->ctx, r->device->stream, s->captured);
 }
 
 /* The first run goes step by step, because libraries load and choose at their first call; the
-   second is recorded; later ones play what was recorded. */
+   second is recorded; later ones graph_launch what was recorded. */
 static pare_status steps_play(pare_runner *r)
 {
     pare_runner_device *on = r->device;
@@ -227,13 +227,13 @@ static pare_status steps_play(pare_runner *r)
 static pare_status copy_begin(pare_runner *r, pare_lane lane, const pare_value *v, size_t bytes)
 {
     pare_span span = {
-        .name = v->name, .stream = r->stream, .lane = lane, .step = -1, .bytes = bytes};
-    return r->timeline ? pare_timeline_begin(r->timeline, r->device->queue, &span) : PARE_OK;
+        .name = v->name, .track = r->track, .lane = lane, .step = -1, .bytes = bytes};
+    return r->timeline ? pare_timeline_begin(r->timeline, r->device->stream, &span) : PARE_OK;
 }
 
 static pare_status copy_end(pare_runner *r)
 {
-    return r->timeline ? pare_timeline_end(r->timeline, r->device->queue) : PARE_OK;
+    return r->timeline ? pare_timeline_end(r->timeline, r->device->stream) : PARE_OK;
 }
 
 pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pixels)
@@ -250,8 +250,8 @@ pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pi
         return pare_fail_prefix(r->ctx, st, "%s: %zu bytes for the pixels of input '%s'",
                                 r->plan->model->path, table + (size_t)n, r->plan->input[i]->name);
     raw->memory = memory;
-    PARE_TRY(d->backend->upload(r->ctx, r->device->queue, raw->memory, pixels->table, table));
-    PARE_TRY(d->backend->sync(r->ctx, r->device->queue));
+    PARE_TRY(d->backend->upload(r->ctx, r->device->stream, raw->memory, pixels->table, table));
+    PARE_TRY(d->backend->sync(r->ctx, r->device->stream));
     raw->pixels.table = raw->memory;
     return PARE_OK;
 }
@@ -263,15 +263,15 @@ static pare_status pixels_upload(pare_runner *r, int i, void *to)
     const pare_device *d = r->plan->options.device;
     size_t table = (size_t)raw->pixels.channels * 256 * sizeof *raw->pixels.table;
     uint8_t *there = (uint8_t *)raw->memory + table;
-    PARE_TRY(d->backend->upload(r->ctx, r->device->queue, there, r->input[i],
+    PARE_TRY(d->backend->upload(r->ctx, r->device->stream, there, r->input[i],
                                 (size_t)(raw->samples * raw->pixels.count)));
-    return d->samples->pixels(r->ctx, r->device->queue, to, there, &raw->pixels, raw->samples);
+    return d->samples->pixels(r->ctx, r->device->stream, to, there, &raw->pixels, raw->samples);
 }
 
 static pare_status input_upload(pare_runner *r, int i, void *to, size_t bytes)
 {
     if (r->device->raw[i].memory) return pixels_upload(r, i, to);
-    return r->plan->options.device->backend->upload(r->ctx, r->device->queue, to, r->input[i],
+    return r->plan->options.device->backend->upload(r->ctx, r->device->stream, to, r->input[i],
                                                     bytes);
 }
 
@@ -280,7 +280,7 @@ static pare_status inputs_upload(pare_runner *r)
     const pare_plan *p = r->plan;
     for (int i = 0; i < p->input_count; i++) {
         size_t bytes = pare_view_bytes(&p->input_place[i].view);
-        const pare_root *root = &p->root[p->input_place[i].root];
+        const pare_storage *root = &p->root[p->input_place[i].root];
         if (!bytes || root->there) continue;
         PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
         PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
@@ -297,7 +297,7 @@ static pare_status outputs_download(pare_runner *r)
         size_t bytes = there->data ? pare_view_bytes(there) : 0;
         if (!bytes) continue;
         PARE_TRY(copy_begin(r, PARE_LANE_OUT, pare_plan_output(r->plan, i), bytes));
-        PARE_TRY(b->download(r->ctx, r->device->queue, r->output[i].data, there->data, bytes));
+        PARE_TRY(b->download(r->ctx, r->device->stream, r->output[i].data, there->data, bytes));
         PARE_TRY(copy_end(r));
     }
     return fault_fetch(r);
@@ -306,7 +306,7 @@ static pare_status outputs_download(pare_runner *r)
 /* One phase of a run, under its name for tools that watch. */
 static pare_status phase(pare_runner *r, const char *name, pare_status (*work)(pare_runner *))
 {
-    const pare_queue_table *q = r->plan->options.device->queues;
+    const pare_stream_table *q = r->plan->options.device->streams;
     if (!q->range_begin) return work(r);
     q->range_begin(name);
     pare_status st = work(r);
@@ -351,7 +351,7 @@ static pare_status name_run(const pare_runner *r, pare_status st)
 static pare_status start(pare_runner *r, int first, int count)
 {
     pare_status st = work_queue(r, first, count);
-    if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->queue);
+    if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->stream);
     return name_run(r, st);
 }
 
@@ -365,7 +365,7 @@ pare_status pare_runner_device_part(pare_runner *r, int first, int count)
 
 pare_status pare_runner_device_wait(pare_runner *r)
 {
-    pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->queue);
+    pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->stream);
     if (st == PARE_OK) st = fault_tell(r);
     if (st == PARE_OK && r->times) st = pare_runner_device_times(r);
     return name_run(r, st);

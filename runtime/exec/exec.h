@@ -7,7 +7,7 @@
 #include "runtime/base/pixels.h"
 #include "runtime/graph/graph.h"
 #include "runtime/ops/kernel.h"
-#include "runtime/ops/vitals.h"
+#include "runtime/ops/telemetry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,7 +33,7 @@ typedef struct pare_placed {
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
-    bool canonical;        /* fixed summation: results do not depend on batch or threads */
+    bool deterministic;        /* fixed summation: results do not depend on batch or threads */
     bool tune;             /* time the kernels that can, once per shape (run and bench) */
     const char *cache_dir; /* timing cache, read without `tune`, too; NULL: none on disk */
     bool reference;        /* plain C kernels only, no fusion: the definition of correct */
@@ -97,11 +97,11 @@ pare_view pare_runner_output(const pare_runner *runner, int i);
 
 PARE_NODISCARD pare_status pare_runner_run(pare_runner *runner);
 
-/* The two halves of a run. start puts a run's work into the runner's queue and returns; wait
+/* The two halves of a run. start puts a run's work into the runner's stream and returns; wait
    returns when its outputs are there. Between the two, inputs and outputs are not to be touched;
    other runners may be started. On the CPU start does it all. A start that failed needs no wait.
    What fails on a GPU after start is found by wait, whose message names the first and the last node
-   of the run: CUDA does not say which of the work in a queue it was. */
+   of the run: CUDA does not say which of the work in a stream it was. */
 PARE_NODISCARD pare_status pare_runner_start(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_wait(pare_runner *runner);
 
@@ -112,12 +112,12 @@ typedef pare_status (*pare_observe_fn)(void *user, const pare_value *value, cons
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user);
 
 /* The same where the tensors are, for plans with a device: view's data are memory of it, and what
-   fn puts into the queue follows the tensor's making. The first run calls fn and the second, which
-   is recorded; later ones play what was recorded, fn's work with it, so that it must be the same in
+   fn puts into the stream follows the tensor's making. The first run calls fn and the second, which
+   is recorded; later ones graph_launch what was recorded, fn's work with it, so that it must be the same in
    every run and may allocate in the first only. */
-typedef pare_status (*pare_observe_there_fn)(void *user, const pare_value *value,
-                                             const pare_view *view, pare_queue *queue);
-void pare_runner_observe_there(pare_runner *runner, pare_observe_there_fn fn, void *user);
+typedef pare_status (*pare_observe_device_fn)(void *user, const pare_value *value,
+                                             const pare_view *view, pare_stream *stream);
+void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, void *user);
 
 /* Input i comes as stored pixels from now on: its buffer holds (samples, pixels->count) bytes, and
    the device, which must have a table of samples.h, makes the floats of them. For f32 inputs; the
@@ -128,7 +128,7 @@ PARE_NODISCARD pare_status pare_runner_take_pixels(pare_runner *runner, int i,
 /* Seconds each step took in the last run; NULL stops timing. times: (step_count). */
 void pare_runner_profile(pare_runner *runner, double *times);
 
-/* What was done when: spans of work, each on a lane of a stream. Marks are put into the queues
+/* What was done when: spans of work, each on a lane of a stream. Marks are put into the streams
    between the work (on the CPU: the clock is read), and are read when all of it is done. One thread
    at a time. */
 typedef struct pare_timeline pare_timeline;
@@ -142,7 +142,7 @@ typedef enum pare_lane {
 
 typedef struct pare_span {
     const char *name; /* borrowed: of a tensor, a node */
-    int stream;       /* the caller's number of the queue */
+    int track;        /* the caller's number of the runner */
     pare_lane lane;
     int step;              /* of the plan; -1: a copy, or an observer's work */
     size_t bytes;          /* copied, observed; of a step: read and written */
@@ -153,19 +153,19 @@ typedef struct pare_span {
 PARE_NODISCARD pare_status pare_timeline_new(pare_ctx *ctx, pare_timeline **out,
                                              pare_device *device);
 void pare_timeline_free(pare_timeline *timeline);
-/* Work put into the queue (NULL: the CPU) between the two is the span `what`; spans do not overlap
-   in one queue. */
-PARE_NODISCARD pare_status pare_timeline_begin(pare_timeline *timeline, pare_queue *queue,
+/* Work put into the stream (NULL: the CPU) between the two is the span `what`; spans do not overlap
+   in one stream. */
+PARE_NODISCARD pare_status pare_timeline_begin(pare_timeline *timeline, pare_stream *stream,
                                                const pare_span *what);
-PARE_NODISCARD pare_status pare_timeline_end(pare_timeline *timeline, pare_queue *queue);
-/* Fills in the times of all spans so far; every queue must have been waited for. */
+PARE_NODISCARD pare_status pare_timeline_end(pare_timeline *timeline, pare_stream *stream);
+/* Fills in the times of all spans so far; every stream must have been waited for. */
 PARE_NODISCARD pare_status pare_timeline_read(pare_timeline *timeline);
 int pare_timeline_count(const pare_timeline *timeline);
 const pare_span *pare_timeline_span(const pare_timeline *timeline, int i);
 
 /* Notes copies, steps and observers' work of later runs as spans of this stream, one step after the
    other (nothing is recorded or played meanwhile); NULL stops. */
-void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream);
+void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int track);
 
 pare_ctx *pare_runner_ctx(const pare_runner *runner); /* that it was made with */
 
@@ -192,11 +192,11 @@ void pare_device_close(pare_device *device); /* after everything that ran on it;
 
 /* What the driver's library for watching GPUs says about a device while it works. *out is NULL, and
    an info line says why, where there is none; the others take NULL. One thread at a time. */
-PARE_NODISCARD pare_status pare_meter_open(pare_ctx *ctx, pare_meter **out,
+PARE_NODISCARD pare_status pare_monitor_open(pare_ctx *ctx, pare_monitor **out,
                                            const pare_device *device);
-void pare_meter_close(pare_meter *meter);
-void pare_meter_read(const pare_meter *meter, pare_vitals *out);
-const char *pare_meter_driver(const pare_meter *meter); /* the driver's version, or "" */
+void pare_monitor_close(pare_monitor *meter);
+void pare_monitor_read(const pare_monitor *meter, pare_telemetry *out);
+const char *pare_monitor_driver(const pare_monitor *meter); /* the driver's version, or "" */
 
 /* "sm_80, sm_90, PTX of compute_80": the GPUs this build has code for; NULL: none. Returns text. */
 const char *pare_gpu_code(char *text, size_t bytes);

@@ -92,7 +92,7 @@ static pare_status host_bind(pare_call *call, pare_arena *arena)
     b->call = *call;
     b->call.in = in;
     b->call.out = out;
-    b->call.queue = NULL;
+    b->call.stream = NULL;
     b->call.state = s->state;
     b->call.scratch = scratch;
     if (s->kernel->bind) PARE_TRY(s->kernel->bind(&b->call, arena));
@@ -109,16 +109,16 @@ static void host_unbind(void *bound)
 static pare_status host_run(const pare_call *call)
 {
     host_bound *b = call->bound;
-    const pare_backend *device = call->queue->device->backend;
+    const pare_backend *device = call->stream->device->backend;
     for (int i = 0; i < call->in_count; i++)
         if (call->in[i].dtype != PARE_NOTYPE && !constant_of(call->node, i))
-            PARE_TRY(device->download(call->ctx, call->queue, b->call.in[i].data, call->in[i].data,
+            PARE_TRY(device->download(call->ctx, call->stream, b->call.in[i].data, call->in[i].data,
                                       pare_view_bytes(&call->in[i])));
-    PARE_TRY(device->sync(call->ctx, call->queue));
+    PARE_TRY(device->sync(call->ctx, call->stream));
     PARE_TRY(b->kernel->run(&b->call));
     for (int i = 0; i < call->out_count; i++)
         if (call->out[i].dtype != PARE_NOTYPE)
-            PARE_TRY(device->upload(call->ctx, call->queue, call->out[i].data, b->call.out[i].data,
+            PARE_TRY(device->upload(call->ctx, call->stream, call->out[i].data, b->call.out[i].data,
                                     pare_view_bytes(&call->out[i])));
     return PARE_OK;
 }

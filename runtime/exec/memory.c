@@ -8,22 +8,22 @@ enum { ALIGN = 64 };
 
 static int larger_first(const void *a, const void *b)
 {
-    const pare_root *x = *(pare_root *const *)a, *y = *(pare_root *const *)b;
+    const pare_storage *x = *(pare_storage *const *)a, *y = *(pare_storage *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
     return x < y ? -1 : x > y;
 }
 
-static bool alive_together(const pare_root *a, const pare_root *b)
+static bool alive_together(const pare_storage *a, const pare_storage *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
 /* placed[] is ordered by offset. The lowest gap between roots alive with r that is wide enough. */
-static size_t gap_for(const pare_root *r, pare_root *const *placed, int count)
+static size_t gap_for(const pare_storage *r, pare_storage *const *placed, int count)
 {
     size_t at = 0;
     for (int i = 0; i < count; i++) {
-        const pare_root *p = placed[i];
+        const pare_storage *p = placed[i];
         if (!alive_together(r, p)) continue;
         if (p->offset >= at && p->offset - at >= r->bytes) break;
         size_t end = pare_align_up(p->offset + p->bytes, ALIGN);
@@ -35,16 +35,16 @@ static size_t gap_for(const pare_root *r, pare_root *const *placed, int count)
 pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan)
 {
     int n = 0;
-    pare_root **todo = pare_alloc(ctx, (size_t)plan->root_count, sizeof *todo);
-    pare_root **placed = pare_alloc(ctx, (size_t)plan->root_count, sizeof *placed);
+    pare_storage **todo = pare_alloc(ctx, (size_t)plan->storage_count, sizeof *todo);
+    pare_storage **placed = pare_alloc(ctx, (size_t)plan->storage_count, sizeof *placed);
     pare_status st = PARE_MEMORY;
     if (!todo || !placed) goto done;
-    for (int i = 0; i < plan->root_count; i++)
+    for (int i = 0; i < plan->storage_count; i++)
         if (plan->root[i].where == PARE_AT_BUFFER) todo[n++] = &plan->root[i];
     qsort(todo, (size_t)n, sizeof *todo, larger_first);
     plan->buffer_bytes = 0;
     for (int i = 0; i < n; i++) {
-        pare_root *r = todo[i];
+        pare_storage *r = todo[i];
         r->offset = gap_for(r, placed, i);
         int at = i;
         for (; at > 0 && placed[at - 1]->offset > r->offset; at--) placed[at] = placed[at - 1];

@@ -36,7 +36,7 @@ pare_status pare_phases_make(pare_replicas *r)
     if (r->phases == 1 || !device) return PARE_OK;
     if (!device->training)
         return PARE_FAIL_NODE(r->plan->step[r->phase[0].count].node, UNSUPPORTED,
-                              "%s cannot sum up slices", device->name);
+                              "%s cannot sum up microbatches", device->name);
     r->from = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->from);
     r->to = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->to);
     return r->from && r->to ? PARE_OK : PARE_MEMORY;
@@ -46,7 +46,7 @@ pare_status pare_phase_run(const pare_replicas *r, pare_runner *runner)
 {
     const pare_phase *p = &r->phase[r->at];
     if (r->phases == 1) return pare_runner_run(runner);
-    if (r->queue) return pare_runner_device_part(runner, p->first, p->count);
+    if (r->stream) return pare_runner_device_part(runner, p->first, p->count);
     return pare_runner_steps(runner, p->first, p->count);
 }
 
@@ -98,7 +98,7 @@ static pare_status sum_queue(pare_replicas *r, int step)
             r->to[i] = call_of(r, i, step)->out[k].data;
         }
         const pare_slice_sums sums = {y->dtype, pare_view_count(y), r->from, r->to, r->count};
-        st = d->training->slices(r->ctx, r->queue, &sums);
+        st = d->training->slices(r->ctx, r->stream, &sums);
     }
     if (st == PARE_OK) return PARE_OK;
     return pare_fail_prefix(r->ctx, st, "%s: node '%s' (SliceSum)", r->plan->model->path,
@@ -110,7 +110,7 @@ pare_status pare_phase_sum(pare_replicas *r)
     const pare_phase *p = &r->phase[r->at];
     const int first = p->first + p->count;
     for (int step = first; step < first + p->sums; step++)
-        if (r->queue)
+        if (r->stream)
             PARE_TRY(sum_queue(r, step));
         else
             sum_make(r, step);

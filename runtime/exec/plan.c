@@ -19,7 +19,7 @@ static pare_status options_keep(pare_plan *plan, const pare_plan_options *option
     if (options) plan->options = *options;
     pare_plan_options *o = &plan->options;
     if (o->threads <= 0) o->threads = pare_cpu_cores();
-    if (o->canonical) o->threads = 1;
+    if (o->deterministic) o->threads = 1;
     const char **keep = pare_arena_alloc(&plan->arena, (size_t)o->keep_count + 1, sizeof *keep);
     if (!keep) return PARE_MEMORY;
     for (int i = 0; i < o->keep_count; i++) {
@@ -87,7 +87,7 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
     for (int k = 0; k < s->out_count; k++)
         if (s->out[k].root >= 0) out->bytes_out += pare_view_bytes(&s->out[k].view);
     out->live = s->scratch;
-    for (int r = 0; r < plan->root_count; r++)
+    for (int r = 0; r < plan->storage_count; r++)
         if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= i &&
             i <= plan->root[r].last)
             out->live += plan->root[r].bytes;

@@ -15,7 +15,7 @@ typedef enum pare_where {
 } pare_where;
 
 /* A stretch of memory that one tensor, or several that are the same bytes, live in. */
-typedef struct pare_root {
+typedef struct pare_storage {
     pare_where where;
     int index;       /* AT_INPUT */
     void *constant;  /* AT_CONSTANT: in host memory */
@@ -25,7 +25,7 @@ typedef struct pare_root {
     size_t bytes;    /* AT_BUFFER */
     size_t offset;   /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: behind it */
     int first, last; /* positions of the nodes that write it first and read it last */
-} pare_root;
+} pare_storage;
 
 typedef struct pare_place {
     int root; /* index in plan->root, -1: nowhere */
@@ -48,9 +48,9 @@ struct pare_plan {
     pare_plan_options options;
     pare_step *step;
     int step_count;
-    pare_root *root;
-    int root_count;
-    size_t root_capacity;
+    pare_storage *root;
+    int storage_count;
+    size_t storage_capacity;
     pare_value **input; /* graph inputs without initializer */
     pare_place *input_place, *output_place;
     bool *stays; /* (output_count): on the device */

@@ -22,10 +22,10 @@ struct pare_replicas {
     pare_replicas_options options;
     pare_replica *replica;
     int count, threads;
-    pare_queue *queue; /* shared; NULL: each has its own */
+    pare_stream *stream; /* shared; NULL: each has its own */
     pare_phase *phase;
     int phases;            /* 1: nothing is summed */
-    const void **from;     /* (items), with a queue: the terms of a sum, */
+    const void **from;     /* (items), with a stream: the terms of a sum, */
     void **to;             /* and where they go */
     pare_workers *workers; /* NULL: one thread */
     /* of one run */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* In host memory. */
-static void *address(const pare_runner *r, const pare_root *at)
+static void *address(const pare_runner *r, const pare_storage *at)
 {
     switch (at->where) {
     case PARE_AT_CONSTANT: return at->constant;
@@ -28,7 +28,7 @@ static pare_status view_bind_host(pare_runner *r, const pare_place *place, pare_
     *view = place->view;
     view->data = NULL;
     if (place->root < 0) return PARE_OK;
-    const pare_root *root = &r->plan->root[place->root];
+    const pare_storage *root = &r->plan->root[place->root];
     view->data = address(r, root);
     if (root->where != PARE_AT_INPUT) return PARE_OK;
     if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count,
@@ -84,7 +84,7 @@ static pare_status calls_make(pare_runner *r)
                          .threads = p->options.threads,
                          .state = s->state,
                          .scratch = r->scratch,
-                         .queue = r->device ? r->device->queue : NULL,
+                         .stream = r->device ? r->device->stream : NULL,
                          .fault = r->device && s->kernel->fault ? r->device->fault : NULL,
                          .step = i};
         PARE_TRY(views_bind(r, s->in, s->in_count, &c->in));
@@ -122,7 +122,7 @@ static pare_status own_input_new(pare_runner *r, int i)
     size_t bytes = pare_view_bytes(&r->plan->input_place[i].view) + 64;
     pare_device *d = r->plan->options.device;
     if (r->plan->root[r->plan->input_place[i].root].there) return PARE_OK;
-    if (d) return d->queues->pin(r->ctx, d, &r->own_input[i], bytes);
+    if (d) return d->streams->pin(r->ctx, d, &r->own_input[i], bytes);
     r->own_input[i] = pare_arena_alloc(&r->arena, bytes, 1);
     return r->own_input[i] ? PARE_OK : PARE_MEMORY;
 }
@@ -150,13 +150,13 @@ pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *p
 }
 
 pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out, const pare_plan *plan,
-                               pare_queue *queue)
+                               pare_stream *stream)
 {
     pare_runner *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->ctx = ctx;
     r->plan = plan;
-    r->queue = queue;
+    r->stream = stream;
     pare_arena_init(&r->arena, ctx);
     pare_status st = runner_fill(r);
     if (st != PARE_OK) {
@@ -212,14 +212,14 @@ pare_view pare_runner_output(const pare_runner *runner, int i) { return runner->
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user)
 {
     runner->observe = fn;
-    runner->observe_there = NULL;
+    runner->observe_device = NULL;
     runner->observe_user = user;
 }
 
-void pare_runner_observe_there(pare_runner *runner, pare_observe_there_fn fn, void *user)
+void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, void *user)
 {
     runner->observe = NULL;
-    runner->observe_there = fn;
+    runner->observe_device = fn;
     runner->observe_user = user;
 }
 
@@ -228,22 +228,22 @@ void pare_runner_profile(pare_runner *runner, double *times) { runner->times = t
 static pare_status observe_call(pare_runner *r, const pare_value *value, const pare_view *view)
 {
     if (r->observe) return r->observe(r->observe_user, value, view);
-    return r->observe_there(r->observe_user, value, view, r->device->queue);
+    return r->observe_device(r->observe_user, value, view, r->device->stream);
 }
 
 /* Shows a tensor, complete and where the observer wants it, and every other name of the same bytes:
    outputs of views that nothing runs for. */
 static pare_status observe_value(pare_runner *r, const pare_value *value, const pare_view *view)
 {
-    pare_queue *queue = r->device ? r->device->queue : NULL;
+    pare_stream *stream = r->device ? r->device->stream : NULL;
     pare_span span = {.name = value->name,
-                      .stream = r->stream,
+                      .track = r->track,
                       .lane = PARE_LANE_OBSERVE,
                       .step = -1,
                       .bytes = pare_view_bytes(view)};
-    if (r->timeline) PARE_TRY(pare_timeline_begin(r->timeline, queue, &span));
+    if (r->timeline) PARE_TRY(pare_timeline_begin(r->timeline, stream, &span));
     PARE_TRY(observe_call(r, value, view));
-    if (r->timeline) PARE_TRY(pare_timeline_end(r->timeline, queue));
+    if (r->timeline) PARE_TRY(pare_timeline_end(r->timeline, stream));
     for (int i = 0; i < value->user_count; i++) {
         const pare_node *user = value->user[i];
         const pare_op *op = pare_op_of(user);
@@ -261,7 +261,7 @@ static pare_status inputs_observe(pare_runner *r)
 {
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
-        const pare_root *root = &r->plan->root[r->plan->input_place[i].root];
+        const pare_storage *root = &r->plan->root[r->plan->input_place[i].root];
         bool here = r->observe && !root->there;
         view.data = here ? r->input[i] : pare_runner_device_address(r, root);
         if (r->observe && root->there) PARE_TRY(pare_runner_device_show(r, &view));
@@ -283,12 +283,12 @@ static pare_status step_observe(pare_runner *r, const pare_call *c)
 
 static pare_status step_call(pare_runner *r, int i)
 {
-    void (*begin)(const char *) = r->device ? r->plan->options.device->queues->range_begin : NULL;
+    void (*begin)(const char *) = r->device ? r->plan->options.device->streams->range_begin : NULL;
     if (!begin) return r->plan->step[i].kernel->run(&r->call[i]);
     const pare_node *n = r->plan->step[i].node;
     begin(*n->name ? n->name : n->op_type);
     pare_status st = r->plan->step[i].kernel->run(&r->call[i]);
-    r->plan->options.device->queues->range_end();
+    r->plan->options.device->streams->range_end();
     return st;
 }
 
@@ -298,11 +298,11 @@ static pare_status step_begin(pare_runner *r, int i)
     if (!r->timeline) return PARE_OK;
     pare_plan_step(r->plan, i, &info);
     pare_span span = {.name = *info.node ? info.node : info.output,
-                      .stream = r->stream,
+                      .track = r->track,
                       .lane = PARE_LANE_COMPUTE,
                       .step = i,
                       .bytes = info.bytes_in + info.bytes_out};
-    return pare_timeline_begin(r->timeline, r->call[i].queue, &span);
+    return pare_timeline_begin(r->timeline, r->call[i].stream, &span);
 }
 
 static pare_status step_run(pare_runner *r, int i)
@@ -312,13 +312,13 @@ static pare_status step_run(pare_runner *r, int i)
     double start = r->times ? pare_seconds() : 0;
     PARE_TRY(step_call(r, i));
     if (r->times && !r->device) r->times[i] = pare_seconds() - start;
-    return r->timeline ? pare_timeline_end(r->timeline, r->call[i].queue) : PARE_OK;
+    return r->timeline ? pare_timeline_end(r->timeline, r->call[i].stream) : PARE_OK;
 }
 
 /* The slow way round: with observers, a stopwatch or a timeline. */
 static pare_status run_watched(pare_runner *r, int first, int count)
 {
-    bool shown = r->observe || r->observe_there;
+    bool shown = r->observe || r->observe_device;
     if (shown && !first) PARE_TRY(inputs_observe(r));
     for (int i = first; i < first + count; i++) {
         PARE_TRY(step_run(r, i));
@@ -329,16 +329,16 @@ static pare_status run_watched(pare_runner *r, int first, int count)
 
 pare_status pare_runner_steps(pare_runner *runner, int first, int count)
 {
-    if (runner->observe || runner->observe_there || runner->times || runner->timeline)
+    if (runner->observe || runner->observe_device || runner->times || runner->timeline)
         return run_watched(runner, first, count);
     for (int i = first; i < first + count; i++) PARE_TRY(step_call(runner, i));
     return PARE_OK;
 }
 
-void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int stream)
+void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int track)
 {
     runner->timeline = timeline;
-    runner->stream = stream;
+    runner->track = track;
 }
 
 pare_status pare_runner_start(pare_runner *runner)

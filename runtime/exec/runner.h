@@ -26,12 +26,12 @@ struct pare_runner {
     int use_count;
     size_t use_capacity;
     pare_observe_fn observe;
-    pare_observe_there_fn observe_there;
+    pare_observe_device_fn observe_device;
     void *observe_user;
     double *times;
     pare_timeline *timeline;
-    int stream;                 /* this runner's number in the timeline */
-    pare_queue *queue;          /* on a device: that it shares; NULL: it has its own */
+    int track;                  /* this runner's number in the timeline */
+    pare_stream *stream;          /* on a device: that it shares; NULL: it has its own */
     pare_runner_device *device; /* NULL on the CPU */
 };
 
@@ -40,7 +40,7 @@ struct pare_runner {
 typedef struct pare_segment {
     int first, count;
     bool host;
-    pare_recording *recording; /* NULL: not yet, or not worth it */
+    pare_captured_graph *captured; /* NULL: not yet, or not worth it */
 } pare_segment;
 
 /* An input that comes as stored pixels. */
@@ -52,7 +52,7 @@ typedef struct pare_raw_input {
 
 /* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */
 struct pare_runner_device {
-    pare_queue *queue;
+    pare_stream *stream;
     pare_raw_input *raw; /* (input_count) */
     char *buffer;        /* activations, scratch, inputs */
     pare_view *output;   /* (output_count) on the device; data NULL: nothing to bring down */
@@ -71,7 +71,7 @@ struct pare_runner_device {
 PARE_NODISCARD pare_status pare_runner_device_open(pare_runner *runner);
 void pare_runner_device_close(pare_runner *runner);
 /* The address on the device of a root's bytes; NULL: not there. */
-void *pare_runner_device_address(const pare_runner *runner, const pare_root *root);
+void *pare_runner_device_address(const pare_runner *runner, const pare_storage *root);
 /* Room on the host for output i, and where its bytes are on the device. */
 PARE_NODISCARD pare_status pare_runner_device_output(pare_runner *runner, int i);
 PARE_NODISCARD pare_status pare_runner_device_start(pare_runner *runner);
@@ -85,9 +85,9 @@ PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
    up, the last one waits for outputs. */
 PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int first, int count);
 
-/* runner.c: a runner that works in a queue of others, in parts of runs; NULL: as pare_runner_new */
+/* runner.c: a runner that works in a stream of others, in parts of runs; NULL: as pare_runner_new */
 PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
-                                              const pare_plan *plan, pare_queue *queue);
+                                              const pare_plan *plan, pare_stream *stream);
 
 /* microbatch.c */
 bool pare_is_slice_sum(const pare_node *node);

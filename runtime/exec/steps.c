@@ -24,23 +24,23 @@ static placing *place_of(const maker *m, const pare_value *v)
     return &m->known[at];
 }
 
-static void set_root(const maker *m, const pare_value *v, int root)
+static void set_storage(const maker *m, const pare_value *v, int root)
 {
     *place_of(m, v) = (placing){v, root};
 }
 
-static int root_new(maker *m, pare_root root)
+static int storage_new(maker *m, pare_storage root)
 {
     pare_plan *p = m->plan;
-    if (!pare_arena_grow(&p->arena, &p->root, &p->root_capacity, (size_t)p->root_count,
+    if (!pare_arena_grow(&p->arena, &p->root, &p->storage_capacity, (size_t)p->storage_count,
                          sizeof *p->root))
         return -1;
-    p->root[p->root_count] = root;
-    return p->root_count++;
+    p->root[p->storage_count] = root;
+    return p->storage_count++;
 }
 
 /* Constants get their root at first sight; everything else has one by then. */
-static pare_status root_find(maker *m, const pare_value *v, int *out)
+static pare_status storage_find(maker *m, const pare_value *v, int *out)
 {
     placing *known = place_of(m, v);
     if (known->value) {
@@ -50,11 +50,11 @@ static pare_status root_find(maker *m, const pare_value *v, int *out)
     if (!v->data)
         return PARE_FAIL(m->plan->ctx, INPUT, "%s: tensor '%s' is computed by no node",
                          m->plan->model->path, v->name);
-    *out = root_new(m, (pare_root){.where = PARE_AT_CONSTANT,
+    *out = storage_new(m, (pare_storage){.where = PARE_AT_CONSTANT,
                                    .constant = (void *)v->data->data,
                                    .bytes = v->data->bytes});
     if (*out < 0) return PARE_MEMORY;
-    set_root(m, v, *out);
+    set_storage(m, v, *out);
     return PARE_OK;
 }
 
@@ -111,7 +111,7 @@ static unsigned dying_inputs(const maker *m, const pare_step *s, int position)
     for (int i = 0; i < s->in_count && i < 32; i++) {
         const pare_place *x = &s->in[i];
         if (x->root < 0) continue;
-        const pare_root *r = &m->plan->root[x->root];
+        const pare_storage *r = &m->plan->root[x->root];
         bool alone = true;
         for (int k = 0; k < s->in_count; k++) alone = alone && (k == i || s->in[k].root != x->root);
         if (alone && r->where == PARE_AT_BUFFER && r->last == position &&
@@ -136,7 +136,7 @@ static pare_status step_places(maker *m, pare_step *s)
     for (int i = 0; i < n->in_count; i++) {
         s->in[i].root = -1;
         if (!n->in[i]) continue;
-        PARE_TRY(root_find(m, n->in[i], &s->in[i].root));
+        PARE_TRY(storage_find(m, n->in[i], &s->in[i].root));
         PARE_TRY(view_of(n, n->in[i], &s->in[i].view));
     }
     for (int i = 0; i < n->out_count; i++) {
@@ -162,7 +162,7 @@ static pare_status step_prep(maker *m, pare_step *s, pare_prep *prep)
                         .in_count = s->in_count,
                         .out_count = s->out_count,
                         .threads = p->options.threads,
-                        .canonical = p->options.canonical,
+                        .deterministic = p->options.deterministic,
                         .dying = dying_inputs(m, s, s->node->mark),
                         .arena = &p->arena,
                         .device = p->options.device,
@@ -224,14 +224,14 @@ static pare_status outputs_place(maker *m, pare_step *s, int share)
             root = s->in[share].root;
             if (last > m->plan->root[root].last) m->plan->root[root].last = last;
         } else {
-            root = root_new(m, (pare_root){.where = PARE_AT_BUFFER,
+            root = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
                                            .bytes = pare_view_bytes(&s->out[i].view),
                                            .first = n->mark,
                                            .last = last < n->mark ? n->mark : last});
             if (root < 0) return PARE_MEMORY;
         }
         s->out[i].root = root;
-        set_root(m, n->out[i], root);
+        set_storage(m, n->out[i], root);
     }
     return PARE_OK;
 }
@@ -259,7 +259,7 @@ static pare_status step_make(maker *m, pare_node *node)
     *s = (pare_step){.node = node};
     PARE_TRY(step_places(m, s));
     if (is_alias(node)) { /* same bytes under another shape: nothing runs */
-        set_root(m, node->out[0], s->in[0].root);
+        set_storage(m, node->out[0], s->in[0].root);
         return PARE_OK;
     }
     pare_prep prep;
@@ -291,7 +291,7 @@ static pare_status ends_place(maker *m)
     for (int i = 0; i < g->out.count; i++) {
         pare_value *v = g->out.item[i];
         pare_place *place = &p->output_place[i];
-        PARE_TRY(root_find(m, v, &place->root));
+        PARE_TRY(storage_find(m, v, &place->root));
         if (!pare_shape_known(&v->shape))
             return PARE_FAIL(p->ctx, UNSUPPORTED, "%s: output '%s' has no known shape",
                              p->model->path, v->name);
@@ -309,9 +309,9 @@ static pare_status inputs_place(maker *m)
     if (!p->input_place) return PARE_MEMORY;
     for (int i = 0; i < p->input_count; i++) {
         pare_place *place = &p->input_place[i];
-        place->root = root_new(m, (pare_root){.where = PARE_AT_INPUT, .index = i});
+        place->root = storage_new(m, (pare_storage){.where = PARE_AT_INPUT, .index = i});
         if (place->root < 0) return PARE_MEMORY;
-        set_root(m, p->input[i], place->root);
+        set_storage(m, p->input[i], place->root);
         pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape, false);
     }
     return PARE_OK;

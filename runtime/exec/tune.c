@@ -3,7 +3,7 @@
    kernel's name, the key a hash of the operator, its types, shapes, strides and attributes, and of
    the names of the kernels to choose from. */
 #include "runtime/exec/machine_table.h"
-#include "runtime/exec/trial.h"
+#include "runtime/exec/kernel_benchmark.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void key_of(const pare_prep *p, const pare_kernel *const *able, int count
     pare_key_add(&sum, 1, n->op_type, strlen(n->op_type));
     pare_key_add(&sum, 2, &p->threads, sizeof p->threads);
     pare_key_add(&sum, 3, &p->dying, sizeof p->dying);
-    pare_key_add(&sum, 4, &p->canonical, sizeof p->canonical);
+    pare_key_add(&sum, 4, &p->deterministic, sizeof p->deterministic);
     pare_key_add_attrs(&sum, n);
     for (int i = 0; i < p->in_count; i++) add_view(&sum, 100 + 3 * i, &p->in[i]);
     for (int i = 0; i < p->out_count; i++) add_view(&sum, 10000 + 3 * i, &p->out[i]);
@@ -97,7 +97,7 @@ static pare_status fastest(const pare_tuner *t, const pare_prep *prep,
                            const pare_kernel *const *able, int count, const pare_kernel **out)
 {
     double seconds[PARE_MOST_KERNELS], best = INFINITY;
-    PARE_TRY(pare_contest(able, count, prep, seconds));
+    PARE_TRY(pare_autotune(able, count, prep, seconds));
     for (int i = 0; i < count; i++) {
         if (t->timed && isfinite(seconds[i]))
             t->timed(t->timed_user, prep->node, able[i], seconds[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An accelerator: a backend is a table of functions, a device one opened instance of it, a queue an
-   ordered list of work on a device (a stream). Calls that take a queue return before the work is
+/* An accelerator: a backend is a table of functions, a device one opened instance of it, a stream an
+   ordered list of work on a device (a stream). Calls that take a stream return before the work is
    done; sync waits for all of it. Memory of a device is not readable by the host.
    Every call can fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY.
  */
@@ -14,9 +14,9 @@ extern "C" {
 #endif
 
 typedef struct pare_device pare_device;
-typedef struct pare_queue pare_queue;
-typedef struct pare_recording pare_recording; /* work captured from a queue, to be played again */
-typedef struct pare_event pare_event;         /* a point in a queue's work, with its time */
+typedef struct pare_stream pare_stream;
+typedef struct pare_captured_graph pare_captured_graph; /* work captured from a stream, to be played again */
+typedef struct pare_event pare_event;         /* a point in a stream's work, with its time */
 typedef struct pare_sample_table pare_sample_table;     /* samples.h */
 typedef struct pare_training_table pare_training_table; /* training.h */
 
@@ -26,41 +26,41 @@ typedef struct pare_backend {
     void (*close)(pare_device *device);
     pare_status (*alloc)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
     void (*free)(pare_device *device, void *memory); /* NULL is fine */
-    pare_status (*upload)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+    pare_status (*upload)(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,
                           size_t bytes);
-    pare_status (*download)(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+    pare_status (*download)(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,
                             size_t bytes);
-    pare_status (*fill)(pare_ctx *ctx, pare_queue *queue, void *dst, int byte, size_t bytes);
-    pare_status (*sync)(pare_ctx *ctx, pare_queue *queue);
+    pare_status (*fill)(pare_ctx *ctx, pare_stream *stream, void *dst, int byte, size_t bytes);
+    pare_status (*sync)(pare_ctx *ctx, pare_stream *stream);
 } pare_backend;
 
-typedef struct pare_queue_table {
-    pare_status (*open)(pare_ctx *ctx, pare_device *device, pare_queue **out);
-    void (*close)(pare_queue *queue);
+typedef struct pare_stream_table {
+    pare_status (*open)(pare_ctx *ctx, pare_device *device, pare_stream **out);
+    void (*close)(pare_stream *stream);
     /* Host memory that copies read and write without staging. */
     pare_status (*pin)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
     void (*unpin)(pare_device *device, void *memory);
-    /* Between the two, work put into the queue is recorded instead of run. */
-    pare_status (*record_begin)(pare_ctx *ctx, pare_queue *queue);
-    pare_status (*record_end)(pare_ctx *ctx, pare_queue *queue, pare_recording **out);
-    pare_status (*play)(pare_ctx *ctx, pare_queue *queue, pare_recording *recording);
-    void (*drop)(pare_recording *recording);
+    /* Between the two, work put into the stream is recorded instead of run. */
+    pare_status (*capture_begin)(pare_ctx *ctx, pare_stream *stream);
+    pare_status (*capture_end)(pare_ctx *ctx, pare_stream *stream, pare_captured_graph **out);
+    pare_status (*graph_launch)(pare_ctx *ctx, pare_stream *stream, pare_captured_graph *captured);
+    void (*drop)(pare_captured_graph *captured);
     pare_status (*event_open)(pare_ctx *ctx, pare_device *device, pare_event **out);
     void (*event_close)(pare_event *event);
-    pare_status (*event_mark)(pare_ctx *ctx, pare_queue *queue, pare_event *event);
-    pare_status (*event_wait)(pare_ctx *ctx, pare_queue *queue, pare_event *event);
+    pare_status (*event_mark)(pare_ctx *ctx, pare_stream *stream, pare_event *event);
+    pare_status (*event_wait)(pare_ctx *ctx, pare_stream *stream, pare_event *event);
     /* Seconds from one marked event to a later one; both must have been reached. */
     pare_status (*event_seconds)(pare_ctx *ctx, pare_event *from, pare_event *to, double *out);
-    /* Names what the calling thread puts into queues from here on, for tools that watch a program;
+    /* Names what the calling thread puts into streams from here on, for tools that watch a program;
        ranges nest. NULL: nobody can watch. */
     void (*range_begin)(const char *name);
     void (*range_end)(void);
-} pare_queue_table;
+} pare_stream_table;
 
 struct pare_device {
     const pare_backend *backend;
-    const pare_queue_table *queues;
-    pare_queue *setup;                   /* for copies while plans are made */
+    const pare_stream_table *streams;
+    pare_stream *setup;                   /* for copies while plans are made */
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
     const pare_training_table *training; /* NULL: it does not train */
     int index;
@@ -70,7 +70,7 @@ struct pare_device {
     size_t memory_bytes; /* of the device, or the limit that was set */
 };
 
-struct pare_queue {
+struct pare_stream {
     pare_device *device;
 };
 

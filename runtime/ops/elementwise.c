@@ -70,13 +70,13 @@ pare_status pare_infer_clip(pare_node *node)
 }
 
 /* Clip (6): attributes min and max; (11): inputs 1 and 2. */
-pare_status pare_up_clip(pare_node *node, int64_t version)
+pare_status pare_upgrade_clip(pare_node *node, int64_t version)
 {
     if (version >= 11) return PARE_OK;
     pare_dtype dtype = pare_infer_dtype(node, 0);
-    PARE_TRY(pare_up_float(node, "min", 1, dtype));
-    PARE_TRY(pare_up_float(node, "max", 2, dtype));
-    return pare_up_opset(node, 11);
+    PARE_TRY(pare_upgrade_float(node, "min", 1, dtype));
+    PARE_TRY(pare_upgrade_float(node, "max", 2, dtype));
+    return pare_upgrade_opset(node, 11);
 }
 
 /* Dropout outside training hands its input on; the optional mask is all true. */
@@ -91,11 +91,11 @@ pare_status pare_infer_dropout(pare_node *node)
 
 /* Dropout (7, 10): attribute ratio; (12): inputs ratio and training_mode. Only the inference form
    is run, so the ratio is dropped. */
-pare_status pare_up_dropout(pare_node *node, int64_t version)
+pare_status pare_upgrade_dropout(pare_node *node, int64_t version)
 {
     if (version >= 12) return PARE_OK;
-    PARE_TRY(pare_up_float(node, "ratio", 1, PARE_f32));
-    return pare_up_opset(node, 12);
+    PARE_TRY(pare_upgrade_float(node, "ratio", 1, PARE_f32));
+    return pare_upgrade_opset(node, 12);
 }
 
 #define ATTR(name, missing)                                                                        \

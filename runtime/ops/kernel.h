@@ -28,7 +28,7 @@ typedef struct pare_prep {
     const pare_view *in, *out;
     int in_count, out_count;
     int threads;    /* the plan's; a kernel may use fewer */
-    bool canonical; /* results must not depend on batch or threads: see DESIGN "canonical" */
+    bool deterministic; /* results must not depend on batch or threads: see DESIGN "deterministic" */
     unsigned dying; /* bit i: input i's memory is free after this node and equals out 0's in type,
                        size and strides; it is not read through another input */
     pare_arena *arena;   /* the plan's: packed weights, descriptors */
@@ -49,7 +49,7 @@ typedef struct pare_call {
     int in_count, out_count;
     int threads;
     void *state, *bound, *scratch;
-    pare_queue *queue;         /* NULL on the CPU */
+    pare_stream *stream;         /* NULL on the CPU */
     unsigned long long *fault; /* on the device, of kernels with fault(); NULL: nobody looks */
     int step;                  /* what the kernel notes there besides the value */
 } pare_call;

@@ -6,7 +6,7 @@
 
 const void *pare_call_host(const pare_call *c, int i)
 {
-    if (!c->queue) return c->in[i].data;
+    if (!c->stream) return c->in[i].data;
     const pare_value *v = i < c->node->in_count ? c->node->in[i] : NULL;
     return v && v->data ? v->data->data : NULL;
 }

@@ -85,7 +85,7 @@ pare_status pare_infer_group_norm(pare_node *node)
 
 /* GroupNormalization (18): one scale and bias a group; (21): one a channel. Constants are spread
    out here; the number of channels must be known for it. */
-pare_status pare_up_group_norm(pare_node *node, int64_t version)
+pare_status pare_upgrade_group_norm(pare_node *node, int64_t version)
 {
     if (version >= 21) return PARE_OK;
     int64_t groups = pare_node_int(node, "num_groups", 0), c = channels(node);
@@ -103,9 +103,9 @@ pare_status pare_up_group_norm(pare_node *node, int64_t version)
             int64_t from = k / (int64_t)size / (c / groups);
             wide[k] = ((const char *)old->data)[from * (int64_t)size + k % (int64_t)size];
         }
-        PARE_TRY(pare_up_constant(node, i, i == 1 ? "scale" : "bias", old->dtype, 1, &c, wide));
+        PARE_TRY(pare_upgrade_constant(node, i, i == 1 ? "scale" : "bias", old->dtype, 1, &c, wide));
     }
-    return pare_up_opset(node, 21);
+    return pare_upgrade_opset(node, 21);
 }
 
 /* BatchNormalization (15), inference form: X [N, C, ...], scale, B, mean, var [C]. */
@@ -122,7 +122,7 @@ pare_status pare_infer_batch_norm(pare_node *node)
 
 /* BatchNormalization (7): attribute spatial (0: one statistic an element, refused), up to five
    outputs; (9): no spatial; (14): three outputs and training_mode. */
-pare_status pare_up_batch_norm(pare_node *node, int64_t version)
+pare_status pare_upgrade_batch_norm(pare_node *node, int64_t version)
 {
     if (version >= 14) return PARE_OK;
     if (!pare_node_int(node, "spatial", 1))
@@ -133,7 +133,7 @@ pare_status pare_up_batch_norm(pare_node *node, int64_t version)
                                   "its training form (more than one output) is not supported");
     if (node->out_count > 1) node->out_count = 1;
     pare_node_remove_attr(node, "spatial");
-    return pare_up_opset(node, 14);
+    return pare_upgrade_opset(node, 14);
 }
 
 /* LpNormalization (1): p is 1 or 2. */

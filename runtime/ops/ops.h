@@ -25,7 +25,7 @@ typedef enum pare_layout {
 
 /* Rewrites the node from any older form to the newest the row covers (attributes to inputs and so
    on). version: the opset the node is written for. A form that cannot be lifted is refused. */
-typedef pare_status (*pare_up_fn)(pare_node *node, int64_t version);
+typedef pare_status (*pare_upgrade_fn)(pare_node *node, int64_t version);
 
 /* Sets dtype and shape of the node's outputs from its inputs' dtype, shape and constant data.
    Unknown dims in, unknown dims out; a contradiction is an error that names the node. */
@@ -65,18 +65,18 @@ typedef struct pare_weighted {
 typedef pare_status (*pare_weighted_fn)(const pare_node *node, pare_weighted *out);
 
 /* What FP16 and BF16 mean for an operator. */
-typedef enum pare_half_kind {
-    PARE_HALF_YES,     /* computes in the short type */
-    PARE_HALF_REDUCES, /* stays f32 where one result sums more than 2,048 values */
-    PARE_HALF_NEVER,   /* stays f32: by ONNX's types, or because it overflows too easily (Pow) */
-    PARE_HALF_CAST     /* a type conversion: its result stays what the model says */
-} pare_half_kind;
+typedef enum pare_lowp_kind {
+    PARE_LOWP_YES,     /* computes in the short type */
+    PARE_LOWP_REDUCES, /* stays f32 where one result sums more than 2,048 values */
+    PARE_LOWP_NEVER,   /* stays f32: by ONNX's types, or because it overflows too easily (Pow) */
+    PARE_LOWP_CAST     /* a type conversion: its result stays what the model says */
+} pare_lowp_kind;
 
 typedef struct pare_quant_role {
     pare_quant_kind kind;
     pare_weighted_fn weighted; /* WEIGHTED only */
     float low, high;           /* FIXED only */
-    pare_half_kind half;
+    pare_lowp_kind half;
     unsigned f32_inputs; /* bit i: input i is a setting in f32 whatever the others are (Resize's
                             scales), and no weight */
 } pare_quant_role;
@@ -85,7 +85,7 @@ typedef struct pare_op {
     const char *name, *domain;
     int first, last; /* opsets: oldest form `up` understands, newest version the rule covers */
     pare_layout layout;
-    pare_up_fn up;
+    pare_upgrade_fn up;
     pare_infer_fn infer;
     const pare_kernel *const *cpu;  /* ordered, fastest first, reference last; NULL-ended */
     const pare_kernel *const *cuda; /* empty: unsupported there */
@@ -118,7 +118,7 @@ pare_quant_kind pare_quant_kind_of(const pare_node *node);
 
 /* Declarations the rows need. Written once here from the same table. */
 #define PARE_OP(op, dom, first, last, layout, up_, infer_, cpu_, cuda_, grad_, quant, prune)       \
-    pare_status pare_up_##up_(pare_node *node, int64_t version);                                   \
+    pare_status pare_upgrade_##up_(pare_node *node, int64_t version);                                   \
     pare_status pare_infer_##infer_(pare_node *node);                                              \
     extern const pare_kernel *const pare_cpu_##cpu_[];                                             \
     extern const pare_kernel *const pare_cuda_##cuda_[];                                           \

@@ -49,7 +49,7 @@ PARE_BOTH float pare_bin_edge(int first, int i)
     return edge;
 }
 
-/* The value that stands for bin i of one sign: the middle of its part inside the extremes. */
+/* The value that stands for bin i of one sign: the middle of its part inside the minmax_only. */
 PARE_BOTH double pare_bin_middle(int first, float min, float max, int sign, int i)
 {
     double from = (double)pare_bin_edge(first, i), to = (double)pare_bin_edge(first, i + 1);
@@ -164,7 +164,7 @@ PARE_BOTH pare_quantizer pare_range_quantizer(float low, float high, bool symmet
 }
 
 /* Prefix sums over all bins in ascending order of value, each bin at its middle (the outermost bins
-   end at the extremes): zeros and what is below the window stand at 0. */
+   end at the minmax_only): zeros and what is below the window stand at 0. */
 typedef struct pare_error_sums {
     double *count, *sum, *square; /* (bins + 1) */
     int bins, zero;               /* zero: position of the bin of 0 */
@@ -207,7 +207,7 @@ PARE_BOTH double pare_error_of(const pare_error_sums *s, const pare_quantizer *q
     int end = pare_bins_below(s, highest + q->scale / 2);
     double error = clip_weight * (pare_part_error(s, 0, begin, lowest) +
                                   pare_part_error(s, end, s->bins, highest));
-    /* levels outside the extremes hold nothing */
+    /* levels outside the minmax_only hold nothing */
     double least = floor((double)s->min / q->scale) + q->zero;
     double most = ceil((double)s->max / q->scale) + q->zero;
     int first = least > q->low ? (int)least : q->low, last = most < q->high ? (int)most : q->high;
@@ -229,10 +229,10 @@ enum {
     PARE_RANGE_COARSE = 8, /* of the two-sided search's first look */
     PARE_RANGE_ROUNDS = 4, /* of its later ones, on each scale */
     PARE_RANGE_ENDS = PARE_RANGE_OCTAVES * PARE_RANGE_FINE,
-    PARE_RANGE_FALL = PARE_RANGE_ENDS + PARE_RANGE_FINE /* the later looks reach a little lower */
+    PARE_RANGE_DECAY = PARE_RANGE_ENDS + PARE_RANGE_FINE /* the later looks reach a little lower */
 };
 
-/* Candidate i of an end; fall[i] is 2^(-i / PARE_RANGE_FINE), (PARE_RANGE_FALL). */
+/* Candidate i of an end; fall[i] is 2^(-i / PARE_RANGE_FINE), (PARE_RANGE_DECAY). */
 PARE_BOTH float pare_range_end(const double *fall, float extreme, int i)
 {
     return i <= 0 ? extreme : (float)((double)extreme * fall[i]);

@@ -56,11 +56,11 @@ pare_status pare_infer_reduce(pare_node *node)
 }
 
 /* ReduceX (1, 11, 13): attribute axes; (18): input 1. ReduceSum took the input from 13 on. */
-pare_status pare_up_reduce(pare_node *node, int64_t version)
+pare_status pare_upgrade_reduce(pare_node *node, int64_t version)
 {
     if (version >= 18 || !pare_node_attr(node, "axes")) return PARE_OK;
-    PARE_TRY(pare_up_ints(node, "axes", 1));
-    return pare_up_opset(node, 18);
+    PARE_TRY(pare_upgrade_ints(node, "axes", 1));
+    return pare_upgrade_opset(node, 18);
 }
 
 pare_status pare_infer_arg_extreme(pare_node *node)
@@ -110,13 +110,13 @@ pare_status pare_infer_top_k(pare_node *node)
 }
 
 /* TopK (1): attribute k; (10): input 1 of one element. */
-pare_status pare_up_top_k(pare_node *node, int64_t version)
+pare_status pare_upgrade_top_k(pare_node *node, int64_t version)
 {
     if (version >= 10) return PARE_OK;
     int64_t k = pare_node_int(node, "k", 0);
-    PARE_TRY(pare_up_constant(node, 1, "k", PARE_s64, 1, &(int64_t){1}, &k));
+    PARE_TRY(pare_upgrade_constant(node, 1, "k", PARE_s64, 1, &(int64_t){1}, &k));
     pare_node_remove_attr(node, "k");
-    return pare_up_opset(node, 10);
+    return pare_upgrade_opset(node, 10);
 }
 
 typedef struct reduce_parts {

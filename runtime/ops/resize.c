@@ -254,21 +254,21 @@ static pare_status to_resize_11(pare_node *node)
     PARE_TRY(pare_node_set_in(node, 1, NULL));
     PARE_TRY(pare_node_set_string(node, "coordinate_transformation_mode", "asymmetric"));
     PARE_TRY(pare_node_set_string(node, "nearest_mode", "floor"));
-    return pare_up_opset(node, 13); /* an absent roi is allowed from 13 on */
+    return pare_upgrade_opset(node, 13); /* an absent roi is allowed from 13 on */
 }
 
-pare_status pare_up_resize(pare_node *node, int64_t version)
+pare_status pare_upgrade_resize(pare_node *node, int64_t version)
 {
     return version >= 11 ? PARE_OK : to_resize_11(node);
 }
 
 /* Upsample 7 has its scales in an attribute, 9 as an input; both are Resize 10 by another name. */
-pare_status pare_up_upsample(pare_node *node, int64_t version)
+pare_status pare_upgrade_upsample(pare_node *node, int64_t version)
 {
     const pare_attr *scales = pare_node_attr(node, "scales");
     if (version < 9 && scales && scales->kind == PARE_ATTR_FLOATS) {
         int64_t count = scales->count;
-        PARE_TRY(pare_up_constant(node, 1, "scales", PARE_f32, 1, &count, scales->floats));
+        PARE_TRY(pare_upgrade_constant(node, 1, "scales", PARE_f32, 1, &count, scales->floats));
         pare_node_remove_attr(node, "scales");
     }
     PARE_TRY(to_resize_11(node));

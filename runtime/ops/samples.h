@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device does with samples beside running a model on them: stored pixels become numbers,
    tensors are counted where they lie, ranges are searched in the counts. Everything is put into a
-   queue and exact: results depend on neither order nor pieces. Memory named here is the device's.
+   stream and exact: results depend on neither order nor pieces. Memory named here is the device's.
  */
 #ifndef PARE_RUNTIME_OPS_SAMPLES_H
 #define PARE_RUNTIME_OPS_SAMPLES_H
@@ -24,20 +24,20 @@ enum {
 };
 
 /* Counts of one tensor. */
-typedef struct pare_tally {
+typedef struct pare_histogram_dev {
     unsigned long long count, zero, nan, inf;
-    int low, high; /* finite extremes; a negative number's bits below the sign are inverted, so that
+    int low, high; /* finite minmax_only; a negative number's bits below the sign are inverted, so that
                       integers order as numbers do; low > high: none */
     int largest;   /* bits of the largest finite magnitude */
     int first, top; /* octave of bin 0, highest octave seen (-1: none) */
     int negative;   /* set for searches: the negative half is there */
-} pare_tally;
+} pare_histogram_dev;
 
 /* The same with bins. */
-typedef struct pare_tally_bins {
-    pare_tally tally;                                    /* first */
+typedef struct pare_histogram_dev_bins {
+    pare_histogram_dev tally;                                    /* first */
     unsigned long long slot[2][1 + PARE_HISTOGRAM_BINS]; /* a sign (positive first): below, bins */
-} pare_tally_bins;
+} pare_histogram_dev_bins;
 
 /* Sums of a tensor's channels as calib/channels.h defines them. */
 typedef struct pare_channel_sums {
@@ -50,57 +50,57 @@ typedef struct pare_channel_sums {
 
 /* What is searched in a tensor's counts, with a zero point and symmetric. */
 enum {
-    PARE_FOUND_PERCENT, /* and the next ones; the first two are those that AUTO tries */
+    PARE_SEARCH_PERCENT, /* and the next ones; the first two are those that AUTO tries */
     PARE_SEARCH_PERCENTS = 4,
-    PARE_FOUND_ENTROPY = PARE_FOUND_PERCENT + PARE_SEARCH_PERCENTS,
-    PARE_FOUND_ERROR,   /* least squared error */
-    PARE_FOUND_WEIGHED, /* least squared error, clipping weighed */
-    PARE_FOUND_AUTO,    /* of PARE_TRIED the one of least error, clipping weighed */
-    PARE_FOUND_COUNT
+    PARE_SEARCH_ENTROPY = PARE_SEARCH_PERCENT + PARE_SEARCH_PERCENTS,
+    PARE_SEARCH_ERROR,   /* least squared error */
+    PARE_SEARCH_WEIGHED, /* least squared error, clipping weighed */
+    PARE_SEARCH_AUTO,    /* of PARE_CANDIDATE the one of least error, clipping weighed */
+    PARE_SEARCH_COUNT
 };
 
 enum {
-    PARE_TRIED_WHOLE,
-    PARE_TRIED_PERCENT,
-    PARE_TRIED_ENTROPY = 3,
-    PARE_TRIED_WEIGHED,
-    PARE_TRIED
+    PARE_CANDIDATE_WHOLE,
+    PARE_CANDIDATE_PERCENT,
+    PARE_CANDIDATE_ENTROPY = 3,
+    PARE_CANDIDATE_WEIGHED,
+    PARE_CANDIDATE
 };
 
-typedef struct pare_found {
+typedef struct pare_search_result {
     float low, high;
     int tried; /* of AUTO */
-} pare_found;
+} pare_search_result;
 
 typedef struct pare_search {
-    const pare_tally_bins *tally; /* (tensors), each with a number other than 0 */
+    const pare_histogram_dev_bins *tally; /* (tensors), each with a number other than 0 */
     int tensors;
-    unsigned wanted; /* bit i: PARE_FOUND_i of each; AUTO needs the others that it tries */
+    unsigned wanted; /* bit i: PARE_SEARCH_i of each; AUTO needs the others that it tries */
     unsigned rules;  /* bit 0: with a zero point, bit 1: symmetric */
     double percent[PARE_SEARCH_PERCENTS];
     double clip_weight; /* of WEIGHED and AUTO */
-    const double *fall; /* (PARE_RANGE_FALL), see range.h */
+    const double *fall; /* (PARE_RANGE_DECAY), see range.h */
     void *work;         /* (tensors) times work_bytes */
-    pare_found *found;  /* (tensors, 2, PARE_FOUND_COUNT): with a zero point, symmetric */
+    pare_search_result *found;  /* (tensors, 2, PARE_SEARCH_COUNT): with a zero point, symmetric */
 } pare_search;
 
 struct pare_sample_table {
     /* out (samples, count) from raw (samples, count), bytes in the file's order; the table is the
        device's. */
-    pare_status (*pixels)(pare_ctx *ctx, pare_queue *queue, float *out, const uint8_t *raw,
+    pare_status (*pixels)(pare_ctx *ctx, pare_stream *stream, float *out, const uint8_t *raw,
                           const pare_pixels *pixels, int64_t samples);
     /* Makes `count` tallies, `step` bytes apart, empty. */
-    pare_status (*tally_clear)(pare_ctx *ctx, pare_queue *queue, void *tallies, size_t step,
+    pare_status (*histogram_clear)(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
                                int count);
     /* Adds n values of type f32, f16, bf16 or f64 (rounded to f32). bins: the tally is a
-       pare_tally_bins; else neither bins nor octaves are kept. PARE_UNSUPPORTED: other types. */
-    pare_status (*tally_add)(pare_ctx *ctx, pare_queue *queue, pare_tally *tally, bool bins,
+       pare_histogram_dev_bins; else neither bins nor octaves are kept. PARE_UNSUPPORTED: other types. */
+    pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally, bool bins,
                              pare_dtype dtype, const void *values, int64_t n);
     /* Adds an f32 tensor whose axis `axis` holds the channels; its first axis holds `samples`
        samples of equal size, each of which becomes a whole number on its own. */
-    pare_status (*channels_add)(pare_ctx *ctx, pare_queue *queue, const pare_channel_sums *sums,
+    pare_status (*channels_add)(pare_ctx *ctx, pare_stream *stream, const pare_channel_sums *sums,
                                 const pare_view *view, int axis, int64_t samples);
-    pare_status (*search)(pare_ctx *ctx, pare_queue *queue, const pare_search *search);
+    pare_status (*search)(pare_ctx *ctx, pare_stream *stream, const pare_search *search);
     size_t work_bytes; /* of one tensor's search */
 };
 

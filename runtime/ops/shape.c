@@ -175,19 +175,19 @@ pare_status pare_infer_unsqueeze(pare_node *node)
 }
 
 /* Squeeze and Unsqueeze 13: axes became an input. */
-pare_status pare_up_axes_input(pare_node *node, int64_t version)
+pare_status pare_upgrade_axes_input(pare_node *node, int64_t version)
 {
     if (version >= 13 || !pare_node_attr(node, "axes")) return PARE_OK;
-    PARE_TRY(pare_up_ints(node, "axes", 1));
-    return pare_up_opset(node, 13);
+    PARE_TRY(pare_upgrade_ints(node, "axes", 1));
+    return pare_upgrade_opset(node, 13);
 }
 
 /* Reshape 5: the shape became an input. */
-pare_status pare_up_reshape(pare_node *node, int64_t version)
+pare_status pare_upgrade_reshape(pare_node *node, int64_t version)
 {
     if (version >= 5) return PARE_OK;
-    PARE_TRY(pare_up_ints(node, "shape", 1));
-    return pare_up_opset(node, 5);
+    PARE_TRY(pare_upgrade_ints(node, "shape", 1));
+    return pare_upgrade_opset(node, 5);
 }
 
 pare_status pare_infer_transpose(pare_node *node)

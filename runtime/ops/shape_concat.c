@@ -50,7 +50,7 @@ pare_status pare_infer_concat(pare_node *node)
 }
 
 /* Concat 4: axis, 1 where missing, must be given. */
-pare_status pare_up_concat(pare_node *node, int64_t version)
+pare_status pare_upgrade_concat(pare_node *node, int64_t version)
 {
     if (version >= 4 || pare_node_attr(node, "axis")) return PARE_OK;
     return pare_node_set_int(node, "axis", 1);
@@ -93,11 +93,11 @@ pare_status pare_infer_split(pare_node *node)
 
 /* Split 13: split became an input. 18: equal parts ask for num_outputs. The rule of another node
    may yet raise the opset to 18: sizes written out hold in both. */
-pare_status pare_up_split(pare_node *node, int64_t version)
+pare_status pare_upgrade_split(pare_node *node, int64_t version)
 {
     if (version < 13 && pare_node_attr(node, "split")) {
-        PARE_TRY(pare_up_ints(node, "split", 1));
-        return pare_up_opset(node, 13);
+        PARE_TRY(pare_upgrade_ints(node, "split", 1));
+        return pare_upgrade_opset(node, 13);
     }
     bool equal = !pare_node_in(node, 1) && !pare_node_attr(node, "num_outputs");
     if (version >= 18 || !equal) return PARE_OK;
@@ -110,8 +110,8 @@ pare_status pare_up_split(pare_node *node, int64_t version)
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
     if (x->shape.dim[axis] < 0 || x->shape.dim[axis] % parts) return PARE_OK;
     for (int64_t i = 0; i < parts; i++) sizes[i] = x->shape.dim[axis] / parts;
-    PARE_TRY(pare_up_constant(node, 1, "split", PARE_s64, 1, &parts, sizes));
-    return pare_up_opset(node, 13);
+    PARE_TRY(pare_upgrade_constant(node, 1, "split", PARE_s64, 1, &parts, sizes));
+    return pare_upgrade_opset(node, 13);
 }
 
 /* Length of start:end:step on an axis of n (Slice 10). */
@@ -178,13 +178,13 @@ pare_status pare_infer_slice(pare_node *node)
 }
 
 /* Slice 10: starts, ends and axes became inputs. */
-pare_status pare_up_slice(pare_node *node, int64_t version)
+pare_status pare_upgrade_slice(pare_node *node, int64_t version)
 {
     if (version >= 10) return PARE_OK;
-    PARE_TRY(pare_up_ints(node, "starts", 1));
-    PARE_TRY(pare_up_ints(node, "ends", 2));
-    PARE_TRY(pare_up_ints(node, "axes", 3));
-    return pare_up_opset(node, 10);
+    PARE_TRY(pare_upgrade_ints(node, "starts", 1));
+    PARE_TRY(pare_upgrade_ints(node, "ends", 2));
+    PARE_TRY(pare_upgrade_ints(node, "axes", 3));
+    return pare_upgrade_opset(node, 10);
 }
 
 static pare_status infer_blocks(pare_node *node, bool to_space)

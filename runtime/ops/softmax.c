@@ -19,7 +19,7 @@ pare_status pare_infer_softmax(pare_node *node)
 /* The shape of value as a constant where it is known, else as computed by a Shape node. */
 static pare_status shape_of(pare_node *node, pare_value *value, pare_value **out)
 {
-    const char *name = pare_up_name(node, "shape");
+    const char *name = pare_upgrade_name(node, "shape");
     if (!name) return PARE_MEMORY;
     if (pare_shape_known(&value->shape))
         return pare_init_new(node->graph, out, name, PARE_s64, 1, &(int64_t){value->shape.rank},
@@ -32,7 +32,7 @@ static pare_status shape_of(pare_node *node, pare_value *value, pare_value **out
 /* Softmax, LogSoftmax (1, 11): the tensor is flattened to two axes before `axis` (1 by default) and
    the second is normalized; (13): one axis (the last by default). The same where the axes behind
    `axis` have one element; else Flatten and Reshape stand around the new form. */
-pare_status pare_up_softmax(pare_node *node, int64_t version)
+pare_status pare_upgrade_softmax(pare_node *node, int64_t version)
 {
     pare_value *x, *shape;
     pare_node *made;
@@ -41,15 +41,15 @@ pare_status pare_up_softmax(pare_node *node, int64_t version)
     int64_t axis = pare_node_int(node, "axis", 1);
     int rank = x->shape.rank;
     if (axis < 0 && rank >= 0) axis += rank;
-    PARE_TRY(pare_up_opset(node, 13));
+    PARE_TRY(pare_upgrade_opset(node, 13));
     if (axis == -1 || (rank >= 0 && axis < rank && axis >= 0 &&
                        pare_shape_product(&x->shape, (int)axis + 1, rank) == 1))
         return pare_node_set_int(node, "axis", axis);
     PARE_TRY(shape_of(node, x, &shape));
-    PARE_TRY(pare_up_before(node, 0, "Flatten", NULL, 0, &made));
+    PARE_TRY(pare_upgrade_before(node, 0, "Flatten", NULL, 0, &made));
     PARE_TRY(pare_node_set_int(made, "axis", axis));
     PARE_TRY(pare_node_set_int(node, "axis", -1));
-    return pare_up_after(node, 0, "Reshape", &shape, 1, &made);
+    return pare_upgrade_after(node, 0, "Reshape", &shape, 1, &made);
 }
 
 pare_status pare_grad_softmax(pare_grad *g, const pare_node *node)

@@ -6,22 +6,22 @@
 
 /* clang-format off */
 /* Short words for the quant and prune columns. */
-#define NONE {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_YES, 0}
-#define WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0, PARE_HALF_YES, 0}
-#define OWN {PARE_QUANT_OWN, NULL, 0, 0, PARE_HALF_YES, 0}
-#define FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high, PARE_HALF_YES, 0}
-#define KEEPS {PARE_QUANT_PASS, NULL, 0, 0, PARE_HALF_YES, 0}
-#define JOINED {PARE_QUANT_JOIN, NULL, 0, 0, PARE_HALF_YES, 0}
-#define CLAMPS {PARE_QUANT_CLAMP, NULL, 0, 0, PARE_HALF_YES, 0}
-#define SUMS {PARE_QUANT_SUM, NULL, 0, 0, PARE_HALF_YES, 0}
-#define MULTIPLIES {PARE_QUANT_PRODUCT, NULL, 0, 0, PARE_HALF_YES, 0}
-#define MEANS {PARE_QUANT_MEAN, NULL, 0, 0, PARE_HALF_REDUCES, 0}
-#define INTEGER {PARE_QUANT_INTEGER, NULL, 0, 0, PARE_HALF_YES, 0}
-#define REDUCES {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_REDUCES, 0}
-#define STAYS_F32 {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_NEVER, 0}
-#define STAYS_F32_INPUTS(mask) {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_NEVER, mask}
-#define CASTS {PARE_QUANT_NONE, NULL, 0, 0, PARE_HALF_CAST, 0}
-#define KEEPS_F32_INPUTS(mask) {PARE_QUANT_PASS, NULL, 0, 0, PARE_HALF_YES, mask}
+#define NONE {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0, PARE_LOWP_YES, 0}
+#define OWN {PARE_QUANT_OWN, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high, PARE_LOWP_YES, 0}
+#define KEEPS {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define JOINED {PARE_QUANT_JOIN, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define CLAMPS {PARE_QUANT_CLAMP, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define SUMS {PARE_QUANT_SUM, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define MULTIPLIES {PARE_QUANT_PRODUCT, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define MEANS {PARE_QUANT_MEAN, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
+#define INTEGER {PARE_QUANT_INTEGER, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define REDUCES {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
+#define STAYS_F32 {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, 0}
+#define STAYS_F32_INPUTS(mask) {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, mask}
+#define CASTS {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_CAST, 0}
+#define KEEPS_F32_INPUTS(mask) {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, mask}
 #define STOPS {PARE_PRUNE_STOPS, pare_prune_bind_stops, pare_prune_cut_none}
 #define TIES {PARE_PRUNE_TIES, pare_prune_bind_ties, pare_prune_cut_none}
 #define MAKES(bind, cut) {PARE_PRUNE_MAKES, pare_prune_bind_##bind, pare_prune_cut_##cut}
@@ -44,7 +44,7 @@ const pare_op pare_ops[PARE_OP_COUNT] = {
                       first,                                                                       \
                       last,                                                                        \
                       PARE_##layout,                                                               \
-                      pare_up_##up,                                                                \
+                      pare_upgrade_##up,                                                                \
                       pare_infer_##infer,                                                          \
                       pare_cpu_##cpu,                                                              \
                       CUDA_COLUMN(cuda),                                                           \
@@ -58,7 +58,7 @@ const pare_op pare_ops[PARE_OP_COUNT] = {
 const pare_kernel *const pare_cpu_none[] = {NULL};
 const pare_kernel *const pare_cuda_none[] = {NULL};
 
-pare_status pare_up_none(pare_node *node, int64_t version)
+pare_status pare_upgrade_none(pare_node *node, int64_t version)
 {
     (void)node, (void)version;
     return PARE_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device does for training beside running graphs: sums over slices of a batch, gradients
-   added up, steps of the optimizer on all weights at once. Everything is put into a queue; memory
+   added up, steps of the optimizer on all weights at once. Everything is put into a stream; memory
    named here is the device's unless said otherwise. Sums have one order each, which sizes alone
    decide: the same bytes in every run. */
 #ifndef PARE_RUNTIME_OPS_TRAINING_H
@@ -50,15 +50,15 @@ typedef struct pare_train_blocks {
 } pare_train_blocks;
 
 struct pare_training_table {
-    pare_status (*slices)(pare_ctx *ctx, pare_queue *queue, const pare_slice_sums *sums);
+    pare_status (*slices)(pare_ctx *ctx, pare_stream *stream, const pare_slice_sums *sums);
     /* Adds from[tensor] to the block of gradients, or sets it. from: (tensors) on the device. */
-    pare_status (*gather)(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks,
+    pare_status (*gather)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                           const float *const *from, bool set);
     /* Clears gradients of elements that stay 0, scales those of learned scales; sum[0] becomes the
        sum of all squares. */
-    pare_status (*squares)(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks);
+    pare_status (*squares)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks);
     /* One step; where there are averages, average += part (value - average) behind it. */
-    pare_status (*step)(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks,
+    pare_status (*step)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                         const pare_train_rule *rule, float part);
 };
 

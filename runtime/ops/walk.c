@@ -27,10 +27,10 @@ static int axes_sort(const pare_view *v, int *order)
     return rank;
 }
 
-void pare_walk_init(pare_walk *w, const pare_view *const *v, int operands)
+void pare_iterator_init(pare_tensor_iterator *w, const pare_view *const *v, int operands)
 {
     int order[PARE_MAX_RANK], rank = axes_sort(v[0], order);
-    *w = (pare_walk){.operands = operands, .count = pare_view_count(v[0])};
+    *w = (pare_tensor_iterator){.operands = operands, .count = pare_view_count(v[0])};
     for (int r = 0; r < rank; r++) {
         bool joins = w->rank > 0;
         int64_t n = v[0]->dim[order[r]];

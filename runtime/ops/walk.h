@@ -12,17 +12,17 @@ extern "C" {
 
 enum { PARE_WALK_OPERANDS = 5 }; /* an output and up to four inputs */
 
-typedef struct pare_walk {
+typedef struct pare_tensor_iterator {
     int operands, rank;                                /* rank >= 1 */
     int64_t count;                                     /* elements of the output */
     int64_t dim[PARE_MAX_RANK];                        /* outermost first */
     int64_t stride[PARE_WALK_OPERANDS][PARE_MAX_RANK]; /* in elements */
-} pare_walk;
+} pare_tensor_iterator;
 
 /* v[0] is the output; the others have its dims (pare_view_stretch). Axes are sorted by the output's
    stride, those of length 1 dropped, neighbours that continue each other in every operand merged.
  */
-void pare_walk_init(pare_walk *walk, const pare_view *const *v, int operands);
+void pare_iterator_init(pare_tensor_iterator *walk, const pare_view *const *v, int operands);
 
 /* in seen with the dims of to, to which it broadcasts: stretched axes have stride 0. */
 pare_view pare_view_stretch(const pare_view *in, const pare_view *to);

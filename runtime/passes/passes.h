@@ -12,7 +12,7 @@ extern "C" {
 /* Lifts every node (subgraphs too) from the model's opset to at least `version`, by the table's up
    column, and sets the import. PARE_UNSUPPORTED names a node whose form has no rule. An opset newer
    than the table covers is refused for operators whose row does not cover it. */
-PARE_NODISCARD pare_status pare_pass_lift(pare_model *model, int64_t version);
+PARE_NODISCARD pare_status pare_pass_version_convert(pare_model *model, int64_t version);
 
 /* Infers dtype and shape of every tensor, in order. Constant results of shape arithmetic (Shape,
    Gather, Concat ... of known content) become constant data of their values when fold is true, and

@@ -131,7 +131,7 @@ static void the_rule_knows_wrong_arrows(void **state)
     assert_false(allowed(folder_of("runtime/passes/optimize/fuse.c"), "formats/json.h"));
     assert_false(allowed(folder_of("quant/qdq.c"), "prune/prune.h"));
     assert_false(allowed(folder_of("calib/run.c"), "tools/stats.h"));
-    assert_false(allowed(folder_of("distill/facts.c"), "runtime/cpu/isa.h"));
+    assert_false(allowed(folder_of("distill/fingerprint.c"), "runtime/cpu/isa.h"));
     assert_false(allowed(folder_of("calib/run.c"), "../quant/quant.h"));
 }
 

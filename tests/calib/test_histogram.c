@@ -198,7 +198,7 @@ static void test_small_cases(void **state)
     assert_int_equal(h->nan, 1);
     assert_int_equal(h->inf, 1);
     assert_true(h->min == 0 && h->max == 0);
-    float below = -4.0f; /* the first finite value sets both extremes */
+    float below = -4.0f; /* the first finite value sets both minmax_only */
     assert_int_equal(pare_histogram_add(&ctx, h, PARE_f32, &below, 1), PARE_OK);
     assert_true(h->min == -4 && h->max == -4);
     pare_histogram_free(h);
@@ -249,7 +249,7 @@ static void test_extremes(void **state)
         const float *from = i ? x + CUT : x;
         assert_int_equal(pare_histogram_new(&ctx, &part[i]), PARE_OK);
         assert_int_equal(
-            pare_histogram_add_extremes(&ctx, part[i], PARE_f32, from, i ? N - CUT : CUT), PARE_OK);
+            pare_histogram_add_minmax(&ctx, part[i], PARE_f32, from, i ? N - CUT : CUT), PARE_OK);
     }
     assert_int_equal(pare_histogram_merge(&ctx, part[0], part[1]), PARE_OK);
     assert_true(whole->nan > 0 && whole->inf > 0 && whole->min < 0);

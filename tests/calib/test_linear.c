@@ -29,8 +29,8 @@ static void check_product(int64_t rows, int64_t m, int64_t n, double sign, bool 
     double *a = numbers(rows * m, 1), *b = upper ? a : numbers(rows * n, 2);
     double *c = malloc((size_t)(m * n) * sizeof *c);
     for (int64_t i = 0; i < m * n; i++) c[i] = 1;
-    assert_int_equal(pare_linear_product(&ctx, (pare_part){c, n}, (pare_part){a, m},
-                                         (pare_part){b, n}, rows, m, n, sign, upper, 2),
+    assert_int_equal(pare_linear_product(&ctx, (pare_mat_view){c, n}, (pare_mat_view){a, m},
+                                         (pare_mat_view){b, n}, rows, m, n, sign, upper, 2),
                      PARE_OK);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = upper ? i : 0; j < n; j++) {
@@ -62,18 +62,18 @@ static void check_solve(int64_t n, int threads, double *out)
     double *x = numbers(2 * n * n, 3), *b = numbers(n * columns, 4);
     double *a = calloc((size_t)(n * n), sizeof *a), *u = calloc((size_t)(n * n), sizeof *u);
     bool ok = false;
-    assert_int_equal(pare_linear_product(&ctx, (pare_part){a, n}, (pare_part){x, n},
-                                         (pare_part){x, n}, 2 * n, n, n, 1, true, threads),
+    assert_int_equal(pare_linear_product(&ctx, (pare_mat_view){a, n}, (pare_mat_view){x, n},
+                                         (pare_mat_view){x, n}, 2 * n, n, n, 1, true, threads),
                      PARE_OK);
     for (int64_t i = 0; i < n; i++) a[i * n + i] += 0.1;
     memcpy(u, a, (size_t)(n * n) * sizeof *a);
     memcpy(out, b, (size_t)(n * columns) * sizeof *b);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = i + 1; j < n; j++) a[j * n + i] = a[i * n + j];
-    assert_int_equal(pare_linear_cholesky(&ctx, (pare_part){u, n}, n, threads, &ok), PARE_OK);
+    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){u, n}, n, threads, &ok), PARE_OK);
     assert_true(ok);
     assert_int_equal(
-        pare_linear_solve(&ctx, (pare_part){u, n}, n, (pare_part){out, columns}, columns, threads),
+        pare_linear_solve(&ctx, (pare_mat_view){u, n}, n, (pare_mat_view){out, columns}, columns, threads),
         PARE_OK);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < columns; j++) {
@@ -89,7 +89,7 @@ static void check_solve(int64_t n, int threads, double *out)
     for (int64_t i = 0; i < n; i++) assert_true(fabs(one[i] - out[i * columns + 2]) < 1e-9);
     free(one);
     double *inverse = malloc((size_t)(n * n) * sizeof *inverse);
-    assert_int_equal(pare_linear_inverse(&ctx, inverse, (pare_part){u, n}, n, threads), PARE_OK);
+    assert_int_equal(pare_linear_inverse(&ctx, inverse, (pare_mat_view){u, n}, n, threads), PARE_OK);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
@@ -125,11 +125,11 @@ static void by_hand(void **state)
     (void)state;
     double a[4] = {4, 2, 2, 3}, not_definite[4] = {1, 2, 2, 1}, nan[1] = {NAN};
     bool ok = false;
-    assert_int_equal(pare_linear_cholesky(&ctx, (pare_part){a, 2}, 2, 1, &ok), PARE_OK);
+    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){a, 2}, 2, 1, &ok), PARE_OK);
     assert_true(ok && a[0] == 2 && a[1] == 1 && fabs(a[3] - sqrt(2)) < 1e-15);
-    assert_int_equal(pare_linear_cholesky(&ctx, (pare_part){not_definite, 2}, 2, 1, &ok), PARE_OK);
+    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){not_definite, 2}, 2, 1, &ok), PARE_OK);
     assert_false(ok);
-    assert_int_equal(pare_linear_cholesky(&ctx, (pare_part){nan, 1}, 1, 1, &ok), PARE_OK);
+    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){nan, 1}, 1, 1, &ok), PARE_OK);
     assert_false(ok);
 }
 

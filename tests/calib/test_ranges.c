@@ -75,7 +75,7 @@ static void test_round_trip(void **state)
     pare_ranges_free(r);
 }
 
-/* As bytes and back: with channels, with a tensor nobody saw, and as extremes without bins. */
+/* As bytes and back: with channels, with a tensor nobody saw, and as minmax_only without bins. */
 static void test_packed(void **state)
 {
     (void)state;
@@ -86,9 +86,9 @@ static void test_packed(void **state)
         const float x[3] = {-2, 0, INFINITY};
         r->samples = 20;
         if (kind) {
-            r->extremes = true;
+            r->minmax_only = true;
             assert_int_equal(
-                pare_histogram_add_extremes(&ctx, r->stats[1].histogram, PARE_f32, x, 3), PARE_OK);
+                pare_histogram_add_minmax(&ctx, r->stats[1].histogram, PARE_f32, x, 3), PARE_OK);
         } else {
             assert_int_equal(pare_channels_open(&ctx, r->stats[0].channels, 2), PARE_OK);
             r->stats[0].channels->each = 400;
@@ -97,7 +97,7 @@ static void test_packed(void **state)
         }
         assert_int_equal(pare_ranges_pack(&ctx, r, &data, &bytes), PARE_OK);
         assert_int_equal(pare_ranges_unpack(&ctx, &back, data, bytes), PARE_OK);
-        assert_int_equal(back->extremes, kind);
+        assert_int_equal(back->minmax_only, kind);
         assert_int_equal(pare_ranges_samples(back), 20);
         assert_true(back->stats[1].histogram->inf == r->stats[1].histogram->inf);
         assert_true(back->stats[1].histogram->min == r->stats[1].histogram->min);

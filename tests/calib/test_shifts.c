@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Second moments by shifted planes against the definition, sums over every output place, with
    numbers whose sums are exact in any order. */
-#include "calib/shifts.h"
+#include "calib/conv_gram.h"
 #include "tests/passes/graph_case.h"
 
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static void open_problem(problem *p, const form *f)
     assert_int_equal(pare_node_set_ints(node, "dilations", f->dilation, 2), PARE_OK);
     const pare_shape shape = {.rank = 4, .dim = {f->batch, channels, f->in[0], f->in[1]}};
     assert_int_equal(pare_columns_read(node, &shape, &p->c, &ok), PARE_OK);
-    assert_true(ok && pare_shifts_serve(&p->c));
+    assert_true(ok && pare_conv_gram_can(&p->c));
     const int64_t n = pare_shape_count(&shape), out = p->c.rows * outputs;
     p->x = malloc((size_t)n * sizeof *p->x);
     p->t = malloc((size_t)out * sizeof *p->t);
@@ -193,18 +193,18 @@ static void some_forms_are_written_down(void **state)
     open_problem(&p, &forms[0]);
     pare_columns c = p.c;
     c.window.stride[2] = 2;
-    assert_false(pare_shifts_serve(&c));
+    assert_false(pare_conv_gram_can(&c));
     c = p.c;
     c.channels = 2;
-    assert_false(pare_shifts_serve(&c));
+    assert_false(pare_conv_gram_can(&c));
     c = p.c;
     c.window.kernel[1] = c.window.kernel[2] = 1;
-    assert_false(pare_shifts_serve(&c));
+    assert_false(pare_conv_gram_can(&c));
     c = p.c;
     c.window.in[1] = c.window.in[2] = 4000;
-    assert_false(pare_shifts_serve(&c));
+    assert_false(pare_conv_gram_can(&c));
     c.convolution = false;
-    assert_false(pare_shifts_serve(&c));
+    assert_false(pare_conv_gram_can(&c));
     close_problem(&p);
 }
 

@@ -140,11 +140,11 @@ static void execute(kernel_case *k, const pare_kernel *kernel, const pare_prep *
                       .threads = prep->device ? 1 : k->threads,
                       .state = prep->state,
                       .scratch = scratch,
-                      .queue = prep->device ? prep->device->setup : NULL};
+                      .stream = prep->device ? prep->device->setup : NULL};
     if (kernel->bind && kernel->bind(&call, &arena) != PARE_OK)
         fail_msg("%s: %s", kernel->name, k->ctx.message);
     pare_status st = kernel->run(&call);
-    if (st == PARE_OK && call.queue) st = prep->device->backend->sync(&k->ctx, call.queue);
+    if (st == PARE_OK && call.stream) st = prep->device->backend->sync(&k->ctx, call.stream);
     if (st != PARE_OK) fail_msg("%s: %s", kernel->name, k->ctx.message);
     if (kernel->unbind) kernel->unbind(call.bound);
     pare_arena_free(&arena);
@@ -283,7 +283,7 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
                       .in_count = k->in_count,
                       .out_count = 1,
                       .threads = k->threads,
-                      .canonical = k->canonical,
+                      .deterministic = k->deterministic,
                       .dying = k->dying,
                       .arena = &arena,
                       .share = -1};
@@ -299,7 +299,7 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y)
     return takes;
 }
 
-void case_run_there(kernel_case *k, int kernels)
+void case_run_device(kernel_case *k, int kernels)
 {
     case_infer(k);
     void *y = malloc(case_bytes(k) + 1);

@@ -13,7 +13,7 @@ typedef struct kernel_case {
     pare_view in[10], out;
     int in_count;
     bool constant[10], nhwc; /* nhwc: rank-4 inputs and outputs are in N, H, W, C order */
-    bool canonical;
+    bool deterministic;
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
     int device_runs; /* kernels of a device that ran the node so far, where tests are built with one
@@ -49,7 +49,7 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y);
 
 /* Infers, then runs the plain kernel and against it all of the device's; fails unless at least
    `kernels` of these take the node. */
-void case_run_there(kernel_case *k, int kernels);
+void case_run_device(kernel_case *k, int kernels);
 
 /* The row's plain kernel (the last), and the first that can. */
 const pare_kernel *case_plain(const kernel_case *k);

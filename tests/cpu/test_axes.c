@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions and extremes over any axes, in every type, both memory orders and all the ways a
+/* Reductions and minmax_only over any axes, in every type, both memory orders and all the ways a
    device cuts them, against sums made here element by element; CumSum and TopK likewise. */
 #include "tests/cpu/kernel_case.h"
 #include "tests/passes/graph_case.h"
@@ -105,7 +105,7 @@ static void reduce_open(kernel_case *k, const char *op, pare_dtype type, const i
     int count = 0;
     case_open(k, "", op, mask * 16 + (unsigned)mode);
     k->nhwc = mode & 1;
-    k->canonical = mode & 4;
+    k->deterministic = mode & 4;
     for (int a = 0; a < rank; a++)
         if (mask >> a & 1) axes[count++] = mode & 2 ? a - rank : a;
     assert_int_equal(pare_node_set_ints(k->node, "axes", axes, count), PARE_OK);
@@ -172,7 +172,7 @@ static void reductions_in_every_type(void **state)
             check_reduction(kind, types[t], (const int64_t[]){3, 37}, 2, 1u << (t & 1), 0);
 }
 
-/* Several warps an output; the region cut into parts; the same by columns; canonical order. */
+/* Several warps an output; the region cut into parts; the same by columns; deterministic order. */
 static void long_regions(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fast float kernels against the plain ones on random shapes, and canonical execution: the bytes of
+/* Fast float kernels against the plain ones on random shapes, and deterministic execution: the bytes of
    a sample do not depend on the batch it is in or on the threads. Tolerance: of the largest output,
    f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type).
    PARE_EXACT=quick: a quarter of the shapes. */
@@ -170,7 +170,7 @@ static void run_long(const long_case *c, uint64_t seed)
     int64_t a[3] = {c->batch, c->ta ? c->d : c->m, c->ta ? c->m : c->d};
     int64_t b[2] = {c->tb ? c->n : c->d, c->tb ? c->d : c->n}, y[3] = {c->batch, c->m, c->n};
     case_open(&k, "pare", "FusedMatMul", seed);
-    k.canonical = true;
+    k.deterministic = true;
     k.threads = (int)(seed % 2) + 1;
     case_input(&k, c->type, 3, a, false, 0, 1);
     case_input(&k, c->type, 2, b, c->constant, 0, 1);
@@ -330,7 +330,7 @@ static void pool_gradients_are_equal(void **state) { (void)state, many(pool_grad
 
 static void softmax_gradients_agree(void **state) { (void)state, many(softmax_grad_case, 80); }
 
-/* --- canonical execution --- */
+/* --- deterministic execution --- */
 
 typedef struct shape_case {
     const char *op;
@@ -343,7 +343,7 @@ static void run_batch(const shape_case *s, const float *x, int64_t n, int thread
 {
     kernel_case k;
     case_open(&k, "pare", s->op, 5);
-    k.canonical = k.nhwc = true;
+    k.deterministic = k.nhwc = true;
     k.threads = threads;
     int64_t dims[4] = {n, s->x[1], s->x[2], s->x[3]}, pads[4] = {s->pad, s->pad, s->pad, s->pad};
     /* the weight first: it comes from the seed and must be the same for every batch */

@@ -46,7 +46,7 @@ typedef struct run {
     const char *net;
     pare_device *device;
     int samples, batch, threads;
-    bool turned, extremes;
+    bool turned, minmax_only;
     pare_status (*traced)(void *user, const pare_timeline *timeline, const pare_plan *plan);
 } run;
 
@@ -68,7 +68,7 @@ static pare_status calibrate(pare_ranges **out, const run *o)
                                   .batch = o->batch,
                                   .threads = o->threads,
                                   .device = o->device,
-                                  .extremes = o->extremes,
+                                  .minmax_only = o->minmax_only,
                                   .traced = o->traced,
                                   .model_hash = "00112233445566778899aabbccddeeff"};
     pare_status st = pare_calibrate(&ctx, out, m, d, &options);
@@ -245,7 +245,7 @@ static void vit_is_within_a_bin_of_the_cpu(void **state)
     compare_net("vit", 2);
 }
 
-/* Every f32 tensor's extremes, for forecasts of overflow. */
+/* Every f32 tensor's minmax_only, for forecasts of overflow. */
 static void extremes_are_near_the_cpu(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void extremes_are_near_the_cpu(void **state)
 
 /* --- copies and computing --- */
 
-/* Kernels that had run when a sample's pixels were put into a queue. */
+/* Kernels that had run when a sample's pixels were put into a stream. */
 typedef struct copies {
     const pare_backend *backend;
     int count;
@@ -278,14 +278,14 @@ typedef struct copies {
 
 static copies seen;
 
-static pare_status upload_seen(pare_ctx *c, pare_queue *queue, void *to, const void *from,
+static pare_status upload_seen(pare_ctx *c, pare_stream *stream, void *to, const void *from,
                                size_t bytes)
 {
     if (bytes == PIXELS) {
         assert_in_range(seen.count, 0, SAMPLES - 1);
         seen.launches[seen.count++] = simt_launches();
     }
-    return seen.backend->upload(c, queue, to, from, bytes);
+    return seen.backend->upload(c, stream, to, from, bytes);
 }
 
 /* Two streams in turn; in each the copy, then the steps in order with what observers do. */
@@ -304,7 +304,7 @@ static pare_status check_trace(void *user, const pare_timeline *timeline, const 
             assert_int_equal(s->step, step++);
         else if (s->lane == PARE_LANE_OBSERVE)
             observed++;
-        assert_int_equal(s->stream, runs % 2);
+        assert_int_equal(s->track, runs % 2);
         assert_true(s->seconds >= 0 && s->start >= 0);
     }
     assert_int_equal(runs + 1, 6);
@@ -395,7 +395,7 @@ int main(void)
         device_test(vit_is_within_a_bin_of_the_cpu),
     };
     const char *which = getenv("PARE_NETS");
-    if (!device_is_there()) return 77;
+    if (!device_is_present()) return 77;
     if (which && !strcmp(which, "large"))
         return cmocka_run_group_tests(large, open_folder, close_folder);
     return cmocka_run_group_tests(small, open_folder, close_folder);

@@ -289,6 +289,6 @@ int main(void)
         device_test(a_loss_that_is_not_finite_is_blamed),
         device_test(calls_fail_cleanly),
     };
-    if (!device_is_there()) return 77;
+    if (!device_is_present()) return 77;
     return cmocka_run_group_tests(tests, resume_setup, resume_teardown);
 }

@@ -25,7 +25,7 @@ static void functions_of_one_tensor(void **state)
                 kernel_case k;
                 case_open(&k, "", ops[o], o + 1);
                 case_input(&k, floats[t], 1, &sizes[s], false, 0, 1);
-                case_run_there(&k, 1);
+                case_run_device(&k, 1);
                 case_close(&k);
             }
 }
@@ -45,7 +45,7 @@ static void functions_of_two_tensors(void **state)
                 if (shape % 3 == 0) case_input(&k, floats[t], 4, whole, false, 0, 1);
                 if (shape % 3 == 1) case_input(&k, floats[t], 3, channel, false, 0, 1);
                 if (shape % 3 == 2) case_input(&k, floats[t], 1, row, false, 0, 1);
-                case_run_there(&k, 1);
+                case_run_device(&k, 1);
                 case_close(&k);
             }
 }
@@ -60,7 +60,7 @@ static void remainders(void **state)
         case_set_int(&k, "fmod", fmod);
         case_input(&k, PARE_f32, 1, &n, false, 0, 40);
         case_input(&k, PARE_f32, 1, &n, false, 0, 7);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }
@@ -79,7 +79,7 @@ static void limits_given_and_absent(void **state)
                 void *limit = case_input(&k, given ? floats[t] : PARE_NOTYPE, 0, NULL, true, 0, 1);
                 if (given) pare_type(floats[t])->from_f32_ref(limit, i ? 0.5f : -0.5f);
             }
-            case_run_there(&k, 1);
+            case_run_device(&k, 1);
             case_close(&k);
         }
 }
@@ -98,7 +98,7 @@ static void choices_by_size_of_element(void **state)
         assert_true(condition[0] <= 1);
         case_input(&k, types[t], 2, dims, false, 0, 100);
         case_input(&k, types[t], 1, &dims[1], false, 0, 100);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }

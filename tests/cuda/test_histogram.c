@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's histogram against calibration's: every count and both extremes equal, whatever the
+/* The device's histogram against calibration's: every count and both minmax_only equal, whatever the
    size, type, alignment, number of blocks and pieces. */
 #include "tests/simt/testing.h"
 #include <math.h>
@@ -14,9 +14,9 @@ static float extreme(int ordered)
     return value + 0.0f; /* -0 is 0 */
 }
 
-static void assert_same(const pare_tally_bins *bins_of, const pare_histogram *h)
+static void assert_same(const pare_histogram_dev_bins *bins_of, const pare_histogram *h)
 {
-    const pare_tally *d = &bins_of->tally;
+    const pare_histogram_dev *d = &bins_of->tally;
     assert_true(d->count == h->count && d->zero == h->zero);
     assert_true(d->nan == h->nan && d->inf == h->inf);
     bool empty = h->count == h->nan + h->inf;
@@ -44,7 +44,7 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
 {
     pare_ctx ctx;
     pare_histogram *h;
-    pare_tally_bins *d, *copy = malloc(sizeof *copy);
+    pare_histogram_dev_bins *d, *copy = malloc(sizeof *copy);
     pare_ctx_init(&ctx);
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
@@ -156,7 +156,7 @@ static void special_values_alone(void **state)
 static void other_types_are_refused(void **state)
 {
     (void)state;
-    pare_tally_bins *d;
+    pare_histogram_dev_bins *d;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
     CUDA_OK(pare_cuda_tally_clear(d, sizeof *d, 1, NULL));
     CUDA_IS(cudaErrorInvalidValue, pare_cuda_tally_add(&d->tally, true, PARE_s8, d, 4, 1, NULL));
@@ -168,7 +168,7 @@ static void failing_calls_are_passed_on(void **state)
 {
     (void)state;
     if (!simt_emulated()) skip();
-    pare_tally_bins *d;
+    pare_histogram_dev_bins *d;
     float *x;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
     x = device_copy(NULL, 100 * sizeof *x);
@@ -202,5 +202,5 @@ int main(void)
         device_test(other_types_are_refused),
         device_test(failing_calls_are_passed_on),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

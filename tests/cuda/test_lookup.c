@@ -38,7 +38,7 @@ static void pads_in_every_mode(void **state)
                     case_input(&k, types[t], 6, dims, false, 0, 100);
                     constant(&k, PARE_s64, 1, 12, pads[p]);
                     if (given) case_input(&k, types[t], 0, NULL, false, 3, 9);
-                    case_run_there(&k, 1);
+                    case_run_device(&k, 1);
                     case_close(&k);
                 }
 }
@@ -54,7 +54,7 @@ static void pads_of_nothing(void **state)
         case_open(&k, "", "Pad", 1);
         case_input(&k, PARE_f32, 2, dims, false, 0, 100);
         constant(&k, PARE_s64, 1, 4, pads[p]);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }
@@ -78,7 +78,7 @@ static void resize(const char *mode, const char *coord, const char *rounding, pa
     else
         case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     constant(&k, PARE_f32, 1, 4, scales);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
 }
 
@@ -124,7 +124,7 @@ static void triangles(void **state)
                 case_set_int(&k, "upper", upper);
                 case_input(&k, types[t], 4, dims, false, 1, 100);
                 if (d < 4) *(int64_t *)case_input(&k, PARE_s64, 0, NULL, false, 0, 1) = k_values[d];
-                case_run_there(&k, 1);
+                case_run_device(&k, 1);
                 case_close(&k);
             }
 }
@@ -145,7 +145,7 @@ static void ranges(void **state)
                 pare_type(numbers[t])->from_f32_ref(bits, values[i]);
             constant(&k, numbers[t], 0, 1, bits);
         }
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }
@@ -159,21 +159,21 @@ static void shapes_and_constants(void **state)
         case_open(&k, "", "Shape", 1);
         case_set_int(&k, "start", starts[s]);
         case_input(&k, PARE_f32, 5, dims, false, 0, 1);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
     kernel_case k;
     case_open(&k, "", "Size", 1);
     case_input(&k, PARE_u8, 5, dims, false, 0, 1);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
     case_open(&k, "", "Constant", 1);
     case_set_ints(&k, "value_ints", dims, 5);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
     case_open(&k, "", "ConstantOfShape", 1);
     constant(&k, PARE_s64, 1, 5, dims);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
 }
 
@@ -186,7 +186,7 @@ static void reshapes_copy_where_no_plan_shares(void **state)
         case_open(&k, "", "Reshape", 1);
         case_input(&k, types[t], 3, dims, false, 0, 100);
         constant(&k, PARE_s64, 1, 2, to);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }

@@ -66,7 +66,7 @@ static void two(const char *op, pare_dtype type, int shape)
     if (shape == 0) operand(&k, type, 6, whole, 1);
     if (shape == 1) operand(&k, type, 4, part, 1);
     if (shape == 2) operand(&k, type, 0, NULL, 1);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
 }
 
@@ -91,7 +91,7 @@ static void remainders_of_integers_and_doubles(void **state)
             case_set_int(&k, "fmod", fmod);
             operand(&k, t < 8 ? ints[t] : PARE_f64, 6, whole, 0);
             operand(&k, t < 8 ? ints[t] : PARE_f64, 6, whole, 1);
-            case_run_there(&k, 1);
+            case_run_device(&k, 1);
             case_close(&k);
         }
 }
@@ -105,7 +105,7 @@ static void functions_of_one_integer(void **state)
             kernel_case k;
             case_open(&k, "", ops[o], 1);
             operand(&k, ints[t], 6, whole, 0);
-            case_run_there(&k, 1);
+            case_run_device(&k, 1);
             case_close(&k);
         }
 }
@@ -123,7 +123,7 @@ static void limits_of_every_type(void **state)
                 void *limit = case_input(&k, given ? all[t] : PARE_NOTYPE, 0, NULL, false, 0, 1);
                 if (given) pare_type(all[t])->from_f32_ref(limit, i ? 3 : -2);
             }
-            case_run_there(&k, 1);
+            case_run_device(&k, 1);
             case_close(&k);
         }
 }
@@ -140,7 +140,7 @@ static void powers_of_mixed_types(void **state)
         case_open(&k, "", "Pow", 3);
         case_input(&k, pairs[i][0], 1, &n, false, 0, 3);
         case_input(&k, pairs[i][1], 1, &n, false, 0, 2);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }
@@ -163,7 +163,7 @@ static void logic(void **state)
     kernel_case k;
     case_open(&k, "", "Not", 1);
     operand(&k, PARE_bool, 6, whole, 0);
-    case_run_there(&k, 1);
+    case_run_device(&k, 1);
     case_close(&k);
 }
 
@@ -177,7 +177,7 @@ static void odd_floats_are_found(void **state)
             case_set_int(&k, "detect_positive", which & 1);
             case_set_int(&k, "detect_negative", which >> 1 & 1);
             operand(&k, all[t], 6, whole, 0);
-            case_run_there(&k, 1);
+            case_run_device(&k, 1);
             case_close(&k);
         }
 }
@@ -194,7 +194,7 @@ static void casts_between_all_pairs(void **state)
                 case_open(&k, "", "Cast", 1);
                 case_set_int(&k, "to", all[to]);
                 operand(&k, all[from], 1, &sizes[s], from);
-                case_run_there(&k, 1);
+                case_run_device(&k, 1);
                 case_close(&k);
             }
 }
@@ -214,14 +214,14 @@ static void sums_of_many(void **state)
                     else
                         case_input(&k, all[t], 6, whole, false, 0, 1);
                 }
-                case_run_there(&k, 1);
+                case_run_device(&k, 1);
                 case_close(&k);
             }
     for (int count = 2; count < 5; count++) {
         kernel_case k;
         case_open(&k, "", "Max", 7);
         for (int i = 0; i < count; i++) operand(&k, PARE_u64, 6, whole, i);
-        case_run_there(&k, 1);
+        case_run_device(&k, 1);
         case_close(&k);
     }
 }

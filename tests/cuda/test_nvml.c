@@ -16,8 +16,8 @@ static void readings_come_in_their_units(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_meter *m;
-    pare_vitals v;
+    pare_monitor *m;
+    pare_telemetry v;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, FAKE_NVML), PARE_OK);
     pare_nvml_read(m, &v);
@@ -33,8 +33,8 @@ static void what_is_not_told_is_nan(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_meter *m;
-    pare_vitals v;
+    pare_monitor *m;
+    pare_telemetry v;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, OLD_NVML), PARE_OK);
     pare_nvml_read(m, &v);
@@ -47,7 +47,7 @@ static void an_absent_library_and_an_unknown_gpu_are_named(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_meter *m = NULL;
+    pare_monitor *m = NULL;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, "/nowhere/nvml.so"), PARE_UNSUPPORTED);
     assert_non_null(strstr(ctx.message, "/nowhere/nvml.so"));

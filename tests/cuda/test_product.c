@@ -14,7 +14,7 @@
 
 static void check(kernel_case *k, int kernels)
 {
-    case_run_there(k, kernels);
+    case_run_device(k, kernels);
     case_close(k);
 }
 
@@ -231,7 +231,7 @@ static void check_libraries(kernel_case *k, int ours, int theirs)
 {
     const char *word = getenv("SIMT_BLAS");
     if (word && !strcmp(word, "absent")) theirs = 0;
-    case_run_there(k, ours + theirs);
+    case_run_device(k, ours + theirs);
     assert_int_equal(k->device_runs, ours + theirs);
     case_close(k);
 }
@@ -262,11 +262,11 @@ static void libraries_take_batches(void **state)
     for (int i = 0; i < 12; i += apart()) {
         kernel_case k;
         pare_dtype t = float_types[i % 3];
-        bool broadcast = i / 3 & 1, canonical = i / 6;
+        bool broadcast = i / 3 & 1, deterministic = i / 6;
         case_open(&k, "", "MatMul", (uint64_t)i + 1);
         two(&k, t, 4, (int64_t[]){2, 3, 7, 24}, t, 4, (int64_t[]){broadcast ? 1 : 2, 3, 24, 10});
-        k.canonical = canonical; /* other batches, other algorithms */
-        check_libraries(&k, 1, canonical || broadcast ? 0 : 3);
+        k.deterministic = deterministic; /* other batches, other algorithms */
+        check_libraries(&k, 1, deterministic || broadcast ? 0 : 3);
     }
     for (int i = 0; i < 12; i += apart()) {
         kernel_case k;

@@ -227,7 +227,7 @@ static void a_timeline_shows_copies_and_steps(void **state)
     double at = 0;
     for (int i = 0; i < steps + 2; i++) {
         const pare_span *s = pare_timeline_span(t, i);
-        assert_int_equal(s->stream, 3);
+        assert_int_equal(s->track, 3);
         assert_int_equal(s->lane, i == 0       ? PARE_LANE_IN
                                   : i <= steps ? PARE_LANE_COMPUTE
                                                : PARE_LANE_OUT);

@@ -57,22 +57,22 @@ static void assert_same_channels(const pare_channels *a, const pare_channels *b)
 
 /* Adds a tensor of `bytes` bytes twice, here and there, its samples apart. */
 static void check_tensor(pare_device *d, pare_view view, size_t bytes, int64_t samples,
-                         bool extremes)
+                         bool minmax_only)
 {
     pare_ranges *here = empty_table(), *there = empty_table();
     pare_device_stats *stats;
     void *data;
-    assert_int_equal(pare_device_stats_open(&ctx, &stats, d, 1, extremes), PARE_OK);
+    assert_int_equal(pare_device_stats_open(&ctx, &stats, d, 1, minmax_only), PARE_OK);
     assert_int_equal(pare_device_copy(&ctx, d, &data, view.data, bytes), PARE_OK);
     pare_view moved = view;
     moved.data = data;
     for (int turn = 0; turn < 2; turn++) {
         pare_histogram *h = here->stats[0].histogram;
         int64_t n = pare_view_count(&view);
-        assert_int_equal((extremes ? pare_histogram_add_extremes
+        assert_int_equal((minmax_only ? pare_histogram_add_minmax
                                    : pare_histogram_add)(&ctx, h, view.dtype, view.data, n),
                          PARE_OK);
-        if (!extremes)
+        if (!minmax_only)
             assert_int_equal(pare_channels_add(&ctx, here->stats[0].channels, &view, samples),
                              PARE_OK);
         if (pare_device_stats_add(stats, 0, &moved, samples, d->setup) != PARE_OK)
@@ -210,17 +210,17 @@ static void check_pixels(pare_device *d, pare_pixels p, int height, int width, b
     int channels = (int)p.channels;
     float table[3 * 256], *out, got[SAMPLES * 3 * 40];
     uint8_t raw[SAMPLES * 3 * 40];
-    void *there, *table_there;
+    void *there, *table_device;
     size_t n = (size_t)(SAMPLES * p.count);
     for (int i = 0; i < channels * 256; i++)
         table[i] = ((float)(i % 256) / 255.0f - mean[i / 256]) / std[i / 256];
     for (size_t i = 0; i < n; i++) raw[i] = (uint8_t)(i * 77 + i / 5);
     assert_int_equal(pare_device_copy(&ctx, d, &there, raw, n), PARE_OK);
-    assert_int_equal(pare_device_copy(&ctx, d, &table_there, table, sizeof table), PARE_OK);
+    assert_int_equal(pare_device_copy(&ctx, d, &table_device, table, sizeof table), PARE_OK);
     void *memory;
     assert_int_equal(d->backend->alloc(&ctx, d, &memory, n * sizeof *out), PARE_OK);
     out = memory;
-    p.table = table_there;
+    p.table = table_device;
     assert_int_equal(d->samples->pixels(&ctx, d->setup, out, there, &p, SAMPLES), PARE_OK);
     assert_int_equal(d->samples->pixels(&ctx, d->setup, out, there, &p, 0), PARE_OK);
     assert_int_equal(d->backend->download(&ctx, d->setup, got, out, n * sizeof *out), PARE_OK);
@@ -233,7 +233,7 @@ static void check_pixels(pare_device *d, pare_pixels p, int height, int width, b
         assert_memory_equal(&got[i], &want, sizeof want);
     }
     d->backend->free(d, there);
-    d->backend->free(d, table_there);
+    d->backend->free(d, table_device);
     d->backend->free(d, memory);
 }
 
@@ -295,5 +295,5 @@ int main(void)
         device_test(pixels_become_floats),
         device_test(failing_calls_are_passed_on),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -203,5 +203,5 @@ int main(void)
         device_test(many_percents),
         device_test(failing_calls_are_passed_on),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -163,13 +163,13 @@ typedef struct matrix_case {
     int sparse; /* kernels that must take it */
 } matrix_case;
 
-static int matrix_runs(const matrix_case *c, bool dense, bool canonical, bool transposed)
+static int matrix_runs(const matrix_case *c, bool dense, bool deterministic, bool transposed)
 {
     kernel_case k;
     const bool int8 = c->type == PARE_s8 || c->type == PARE_u8;
     const int bytes = int8 ? 1 : 2;
     case_open(&k, int8 ? "pare" : "", int8 ? "FusedMatMul" : "Gemm", (uint64_t)c->depth);
-    k.canonical = canonical;
+    k.deterministic = deterministic;
     int64_t a[2] = {c->rows, c->depth}, one = 1,
             b[2] = {transposed ? c->columns : c->depth, transposed ? c->depth : c->columns};
     case_input(&k, c->type, 2, a, false, c->type == PARE_s8 ? -128 : 0, int8 ? 127 : 1);

@@ -40,7 +40,7 @@ static void execute(graph_case *g, pare_device *device, run *out)
     pare_plan *plan;
     pare_runner *runner;
     pare_plan_options options = {
-        .threads = 1, .canonical = true, .reference = !device, .device = device};
+        .threads = 1, .deterministic = true, .reference = !device, .device = device};
     if (pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK ||
         pare_runner_new(&g->ctx, &runner, plan) != PARE_OK)
         fail_msg("%s", g->ctx.message);
@@ -215,7 +215,7 @@ static void fails_with(graph_case *g, const char *message)
 {
     pare_plan *plan;
     pare_runner *runner;
-    pare_plan_options options = {.threads = 1, .canonical = true};
+    pare_plan_options options = {.threads = 1, .deterministic = true};
     if (pare_device_open(&g->ctx, &options.device, "cuda") != PARE_OK ||
         pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK ||
         pare_runner_new(&g->ctx, &runner, plan) != PARE_OK)

@@ -2,7 +2,7 @@
 /* What a device does for training beside running graphs: sums over slices, alone and of a team, and
    the optimizer's step, whose elements have the host's bytes. */
 #include "distill/optimizer.h"
-#include "distill/there.h"
+#include "distill/device_weights.h"
 #include "runtime/exec/batch.h"
 #include "tests/passes/graph_case.h"
 #include "tests/simt/testing.h"
@@ -124,7 +124,7 @@ static void build(bench *b, bool sums)
     assert_int_equal(pare_device_copy(&b->g.ctx, b->device, &b->w, w, sizeof w), PARE_OK);
     const pare_placed placed[] = {{"w", b->w}, {"s", NULL}};
     const pare_plan_options options = {
-        .canonical = true, .device = b->device, .placed = placed, .placed_count = 2};
+        .deterministic = true, .device = b->device, .placed = placed, .placed_count = 2};
     const pare_replicas_options shared = {.items = SLICES, .share = true};
     if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &options) != PARE_OK ||
         pare_replicas_new(&b->g.ctx, &b->pool, b->plan, &shared) != PARE_OK)
@@ -172,10 +172,10 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
             fail_msg("slice %d, %d: %g, expected %g", slice, i, (double)got[i],
                      (double)b->y[slice][i]);
     assert_int_equal(b->taken++, slice);
-    pare_queue *queue = pare_replicas_queue(b->pool);
-    PARE_TRY(b->device->backend->download(pare_runner_ctx(runner), queue, b->seen, there.data,
+    pare_stream *stream = pare_replicas_queue(b->pool);
+    PARE_TRY(b->device->backend->download(pare_runner_ctx(runner), stream, b->seen, there.data,
                                           sizeof b->seen));
-    PARE_TRY(b->device->backend->sync(pare_runner_ctx(runner), queue));
+    PARE_TRY(b->device->backend->sync(pare_runner_ctx(runner), stream));
     for (int c = 0; c < COLUMNS; c++)
         assert_true(fabsf(s[c] - (pare_replicas_count(b->pool) > 1 ? b->s[0] : b->s[slice])[c]) <
                     2e-6f);
@@ -304,7 +304,7 @@ static double step_here(model *m, const pare_optimizer *o, int step, double keep
         }
         if (k == 5) pare_weights_hold(item, w->value + item->at);
         if (w->average)
-            pare_average_step(w->average + item->at, w->value + item->at, sizes[k], keep,
+            pare_ema_step(w->average + item->at, w->value + item->at, sizes[k], keep,
                               item->zero);
     }
     return sum;
@@ -340,18 +340,18 @@ static void expect_steps(pare_optimizer_kind kind, double average)
     make_model(&here, NULL, kind, average);
     make_model(&there, d, kind, average);
     assert_null(here.w.there);
-    assert_int_equal(pare_there_send(there.w.there), PARE_OK);
+    assert_int_equal(pare_device_weights_upload(there.w.there), PARE_OK);
     for (int step = 0; step < STEPS; step++) {
         double norm;
         const pare_train_rule rule = pare_optimizer_rule(&o, 0.3, 0.1, 0.5, step + 1);
         gather(&there, d, step, here.w.gradient);
-        assert_int_equal(pare_there_squares(there.w.there, d->setup, &norm), PARE_OK);
-        assert_int_equal(pare_there_step(there.w.there, d->setup, &rule, (float)(1 - 0.8)),
+        assert_int_equal(pare_device_weights_squares(there.w.there, d->setup, &norm), PARE_OK);
+        assert_int_equal(pare_device_weights_step(there.w.there, d->setup, &rule, (float)(1 - 0.8)),
                          PARE_OK);
         const double want = step_here(&here, &o, step, 0.8);
         assert_true(fabs(norm - want) <= 1e-12 * want);
     }
-    assert_int_equal(pare_there_fetch(there.w.there, true), PARE_OK);
+    assert_int_equal(pare_device_weights_download(there.w.there, true), PARE_OK);
     for (int k = 0; k < TENSORS; k++) {
         const size_t at = here.w.item[k].at, bytes = (size_t)sizes[k] * sizeof(float);
         assert_memory_equal(here.w.value + at, there.w.value + at, bytes);
@@ -381,5 +381,5 @@ int main(void)
         device_test(a_pool_fails_cleanly),
         device_test(steps_have_the_hosts_bytes),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -12,7 +12,7 @@ static int runs;
 static pare_status fill_times(const pare_call *c, int times)
 {
     for (int i = 0; i < times; i++)
-        PARE_TRY(c->queue->device->backend->fill(c->ctx, c->queue, c->out[0].data, i,
+        PARE_TRY(c->stream->device->backend->fill(c->ctx, c->stream, c->out[0].data, i,
                                                  pare_view_bytes(&c->out[0])));
     runs++;
     return PARE_OK;
@@ -26,9 +26,9 @@ static pare_status run_thrice(const pare_call *c) { return fill_times(c, 3); }
 static pare_status run_constant(const pare_call *c)
 {
     float x[4];
-    const pare_backend *b = c->queue->device->backend;
-    PARE_TRY(b->download(c->ctx, c->queue, x, c->in[1].data, sizeof x));
-    PARE_TRY(b->sync(c->ctx, c->queue));
+    const pare_backend *b = c->stream->device->backend;
+    PARE_TRY(b->download(c->ctx, c->stream, x, c->in[1].data, sizeof x));
+    PARE_TRY(b->sync(c->ctx, c->stream));
     for (int i = 0; i < 4; i++) assert_true(x[i] == (float)i + 0.5f);
     return run_once(c);
 }

@@ -80,7 +80,7 @@ typedef struct images {
     float pixel[BATCH * SIZE];
     int64_t epoch[BATCH], sample[BATCH];
     void *input[1];
-    pare_stream_batch batch;
+    pare_loader_batch batch;
 } images;
 
 /* Pixel values name their place: 1000 c + 10 y + x, and the sample in the fraction. */
@@ -101,7 +101,7 @@ static void make_images(images *m, bool last)
                     at[last ? (y * W + x) * C + c : (c * H + y) * W + x] = pixel_at(i, c, y, x);
     }
     m->input[0] = m->pixel;
-    m->batch = (pare_stream_batch){
+    m->batch = (pare_loader_batch){
         .count = BATCH, .input = m->input, .epoch = m->epoch, .sample = m->sample};
 }
 
@@ -239,7 +239,7 @@ static void test_shares_are_beta(void **state)
     (void)state;
     const double alphas[] = {0.001, 0.2, 1, 2.5, 100};
     int64_t epoch[2] = {0}, sample[2] = {0};
-    pare_stream_batch batch = {.count = 2, .epoch = epoch, .sample = sample};
+    pare_loader_batch batch = {.count = 2, .epoch = epoch, .sample = sample};
     for (size_t k = 0; k < sizeof alphas / sizeof *alphas; k++) {
         enum { N = 20000 };
         pare_augment mix = {.mixup = alphas[k]};

@@ -412,7 +412,7 @@ static void attention_takes_a_lower_rate(void **state)
         graph_node(&g, "Softmax", "x", attends ? "s" : "y");
         if (attends) graph_node(&g, "MatMul", "s x", "y");
         graph_output(&g, "y");
-        assert_true(pare_distill_rate(g.model) == (attends ? 3e-4 : 1e-3));
+        assert_true(pare_distill_learning_rate(g.model) == (attends ? 3e-4 : 1e-3));
         graph_close(&g);
     }
 }

@@ -108,7 +108,7 @@ static void averages_and_sums(void **unused)
     float average[2] = {1, 2};
     const float value[2] = {3, 4};
     (void)unused;
-    pare_average_step(average, value, 2, 0.75, zero);
+    pare_ema_step(average, value, 2, 0.75, zero);
     expect_near((double)average[0], 1.5, 0);
     expect_near((double)average[1], 0, 0);
     expect_near(pare_square_sum(value, 2), 25, 0);

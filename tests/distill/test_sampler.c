@@ -4,7 +4,7 @@
 
 #include "distill/random.h"
 #include "distill/sampler.h"
-#include "distill/stream.h"
+#include "distill/loader.h"
 
 /* --- the order --- */
 
@@ -154,14 +154,14 @@ static pare_data *open_rows(bool serial)
 }
 
 /* Reads positions from start to end into sample[], checking all that a batch says. */
-static void read_stream(pare_data *d, pare_stream_options o, int64_t *sample)
+static void read_stream(pare_data *d, pare_loader_options o, int64_t *sample)
 {
-    pare_stream *s = NULL;
-    pare_stream_batch b;
+    pare_loader *s = NULL;
+    pare_loader_batch b;
     int64_t at = o.start;
-    assert_int_equal(pare_stream_open(&ctx, &s, d, &o), PARE_OK);
+    assert_int_equal(pare_loader_open(&ctx, &s, d, &o), PARE_OK);
     for (;; at += b.count) {
-        assert_int_equal(pare_stream_next(s, &b), PARE_OK);
+        assert_int_equal(pare_loader_next(s, &b), PARE_OK);
         if (!b.count) break;
         assert_int_equal(b.position, at);
         assert_true(b.count == o.batch || at + b.count == o.end);
@@ -175,8 +175,8 @@ static void read_stream(pare_data *d, pare_stream_options o, int64_t *sample)
         }
     }
     assert_int_equal(at, o.end);
-    assert_true(pare_stream_bytes(s) > 0);
-    pare_stream_close(s);
+    assert_true(pare_loader_bytes(s) > 0);
+    pare_loader_close(s);
 }
 
 /* Batch, threads and where one starts change nothing; held-out samples never come. */
@@ -189,7 +189,7 @@ static void test_stream(void **state)
     for (int serial = 0; serial < 2; serial++)
         for (size_t window = 0; window < 2; window++) {
             pare_data *d = open_rows(serial);
-            pare_stream_options o = {.seed = 3, .samples = samples, .count = N, .end = END};
+            pare_loader_options o = {.seed = 3, .samples = samples, .count = N, .end = END};
             o.window = window * 4 * 4 * ROW * 4; /* 4 chunks of 4 rows; or all */
             o.batch = 5, o.threads = 1;
             read_stream(d, o, want);
@@ -213,14 +213,14 @@ static void test_stream_refuses(void **state)
 {
     (void)state;
     pare_data *d = open_rows(false);
-    pare_stream *s = NULL;
+    pare_loader *s = NULL;
     int64_t beyond[2] = {3, ROWS};
-    pare_stream_options o = {.samples = beyond, .end = 10, .batch = 10, .threads = 1};
-    assert_int_equal(pare_stream_open(&ctx, &s, d, &o), PARE_USAGE);
+    pare_loader_options o = {.samples = beyond, .end = 10, .batch = 10, .threads = 1};
+    assert_int_equal(pare_loader_open(&ctx, &s, d, &o), PARE_USAGE);
     assert_non_null(strstr(ctx.message, "no samples are left to train on"));
     pare_ctx_clear(&ctx);
     o.count = 2;
-    assert_int_equal(pare_stream_open(&ctx, &s, d, &o), PARE_USAGE);
+    assert_int_equal(pare_loader_open(&ctx, &s, d, &o), PARE_USAGE);
     assert_non_null(strstr(ctx.message, "t.h5: sample 60 was asked for, the file has 60"));
     pare_ctx_clear(&ctx);
     pare_data_close(d);
@@ -231,19 +231,19 @@ static void test_stream_allocations_may_fail(void **state)
     (void)state;
     pare_data *d = open_rows(false);
     int64_t samples[3] = {1, 5, 50};
-    pare_stream_options o = {.samples = samples, .count = 3, .end = 9, .batch = 2, .threads = 2};
+    pare_loader_options o = {.samples = samples, .count = 3, .end = 9, .batch = 2, .threads = 2};
     pare_status st = PARE_MEMORY;
     for (long n = 0; st != PARE_OK; n++) {
-        pare_stream *s = NULL;
-        pare_stream_batch b;
+        pare_loader *s = NULL;
+        pare_loader_batch b;
         assert_true(n < 200);
         pare_ctx_clear(&ctx);
         ctx.fail_after = n;
-        st = pare_stream_open(&ctx, &s, d, &o);
-        for (int i = 0; st == PARE_OK && i < 5; i++) st = pare_stream_next(s, &b);
+        st = pare_loader_open(&ctx, &s, d, &o);
+        for (int i = 0; st == PARE_OK && i < 5; i++) st = pare_loader_next(s, &b);
         if (st != PARE_OK) assert_int_equal(st, PARE_MEMORY);
         if (st != PARE_OK) assert_string_not_equal(ctx.message, "");
-        pare_stream_close(s);
+        pare_loader_close(s);
     }
     ctx.fail_after = -1;
     pare_ctx_clear(&ctx);

@@ -141,8 +141,8 @@ static void apart_is_of_the_median(void **state)
 {
     (void)state;
     const double v[] = {2, 2.5, 2.1};
-    near(pare_stats_apart(v, 3), 0.5 / 2.1, 1e-15);
-    near(pare_stats_apart(v, 1), 0, 0);
+    near(pare_stats_relative_spread(v, 3), 0.5 / 2.1, 1e-15);
+    near(pare_stats_relative_spread(v, 1), 0, 0);
 }
 
 /* Guessing is 1 / classes, so 55 % of two classes is nothing and 55 % of ten is much. */

@@ -9,13 +9,13 @@ static pare_status prune(pare_ctx *ctx, const char *path, const char *out)
 {
     pare_model *model = NULL, *smaller = NULL;
     pare_groups *groups = NULL;
-    pare_removal *plan = NULL;
+    pare_prune_plan *plan = NULL;
     double *score = NULL, left = 0;
     const pare_onnx_write_options writing = {0};
     pare_status st = pare_onnx_read(ctx, &model, path);
     if (st == PARE_OK) st = pare_prune_prepare(ctx, model);
     if (st == PARE_OK) st = pare_groups_new(ctx, &groups, model, NULL);
-    if (st == PARE_OK) st = pare_removal_new(ctx, &plan, groups);
+    if (st == PARE_OK) st = pare_prune_plan_new(ctx, &plan, groups);
     if (st != PARE_OK) goto done;
 
     const pare_score_request request = {.groups = groups};
@@ -31,7 +31,7 @@ static pare_status prune(pare_ctx *ctx, const char *path, const char *out)
 done:
     pare_free(score);
     if (smaller) pare_model_free(smaller);
-    pare_removal_free(plan);
+    pare_prune_plan_free(plan);
     pare_groups_free(groups);
     if (model) pare_model_free(model);
     return st;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Not canonical on x86-64 nor translated on AArch64: a dereference faults. */
+/* Not deterministic on x86-64 nor translated on AArch64: a dereference faults. */
 static const uintptr_t FOREIGN = (uintptr_t)1 << 60;
 
 struct pare_event {
@@ -43,7 +43,7 @@ static void fake_free(pare_device *d, void *memory)
     free(here(memory));
 }
 
-static pare_status fake_upload(pare_ctx *ctx, pare_queue *q, void *dst, const void *src,
+static pare_status fake_upload(pare_ctx *ctx, pare_stream *q, void *dst, const void *src,
                                size_t bytes)
 {
     PARE_TRY(allowed(ctx, q->device));
@@ -52,7 +52,7 @@ static pare_status fake_upload(pare_ctx *ctx, pare_queue *q, void *dst, const vo
     return PARE_OK;
 }
 
-static pare_status fake_download(pare_ctx *ctx, pare_queue *q, void *dst, const void *src,
+static pare_status fake_download(pare_ctx *ctx, pare_stream *q, void *dst, const void *src,
                                  size_t bytes)
 {
     PARE_TRY(allowed(ctx, q->device));
@@ -61,32 +61,32 @@ static pare_status fake_download(pare_ctx *ctx, pare_queue *q, void *dst, const 
     return PARE_OK;
 }
 
-static pare_status fake_fill(pare_ctx *ctx, pare_queue *q, void *dst, int byte, size_t bytes)
+static pare_status fake_fill(pare_ctx *ctx, pare_stream *q, void *dst, int byte, size_t bytes)
 {
     PARE_TRY(allowed(ctx, q->device));
     memset(here(dst), byte, bytes);
     return PARE_OK;
 }
 
-static pare_status fake_sync(pare_ctx *ctx, pare_queue *q) { return allowed(ctx, q->device); }
+static pare_status fake_sync(pare_ctx *ctx, pare_stream *q) { return allowed(ctx, q->device); }
 
-static pare_status queue_open(pare_ctx *ctx, pare_device *d, pare_queue **out)
+static pare_status stream_open(pare_ctx *ctx, pare_device *d, pare_stream **out)
 {
     PARE_TRY(allowed(ctx, d));
     *out = malloc(sizeof **out);
     if (!*out) return PARE_MEMORY;
     (*out)->device = d;
-    counts_of(d)->queues++;
+    counts_of(d)->streams++;
     return PARE_OK;
 }
 
-static void queue_close(pare_queue *q)
+static void stream_close(pare_stream *q)
 {
-    counts_of(q->device)->queues--;
+    counts_of(q->device)->streams--;
     free(q);
 }
 
-static pare_status queue_pin(pare_ctx *ctx, pare_device *d, void **out, size_t bytes)
+static pare_status stream_pin(pare_ctx *ctx, pare_device *d, void **out, size_t bytes)
 {
     PARE_TRY(allowed(ctx, d));
     *out = malloc(bytes ? bytes : 1);
@@ -95,7 +95,7 @@ static pare_status queue_pin(pare_ctx *ctx, pare_device *d, void **out, size_t b
     return PARE_OK;
 }
 
-static void queue_unpin(pare_device *d, void *memory)
+static void stream_unpin(pare_device *d, void *memory)
 {
     counts_of(d)->pinned--;
     free(memory);
@@ -117,7 +117,7 @@ static void event_close(pare_event *event)
     free(event);
 }
 
-static pare_status event_mark(pare_ctx *ctx, pare_queue *q, pare_event *event)
+static pare_status event_mark(pare_ctx *ctx, pare_stream *q, pare_event *event)
 {
     PARE_TRY(allowed(ctx, q->device));
     clock_gettime(CLOCK_MONOTONIC, &event->at);
@@ -140,10 +140,10 @@ static const pare_backend backend = {.name = "fake",
                                      .fill = fake_fill,
                                      .sync = fake_sync};
 
-static const pare_queue_table queues = {.open = queue_open,
-                                        .close = queue_close,
-                                        .pin = queue_pin,
-                                        .unpin = queue_unpin,
+static const pare_stream_table streams = {.open = stream_open,
+                                        .close = stream_close,
+                                        .pin = stream_pin,
+                                        .unpin = stream_unpin,
                                         .event_open = event_open,
                                         .event_close = event_close,
                                         .event_mark = event_mark,
@@ -152,7 +152,7 @@ static const pare_queue_table queues = {.open = queue_open,
 void fake_device_open(fake_device *fake, fake_counts *counts)
 {
     *counts = (fake_counts){.fail_after = -1};
-    *fake = (fake_device){.device = {.backend = &backend, .queues = &queues, .name = "fake"},
+    *fake = (fake_device){.device = {.backend = &backend, .streams = &streams, .name = "fake"},
                           .setup = {&fake->device},
                           .counts = counts};
     fake->device.setup = &fake->setup;

@@ -8,13 +8,13 @@
 #include "runtime/ops/device.h"
 
 typedef struct fake_counts {
-    long blocks, queues, pinned, events, uploads, downloads;
+    long blocks, streams, pinned, events, uploads, downloads;
     long fail_after; /* calls that still succeed; negative: all do */
 } fake_counts;
 
 typedef struct fake_device {
     pare_device device; /* first */
-    pare_queue setup;
+    pare_stream setup;
     fake_counts *counts;
 } fake_device;
 

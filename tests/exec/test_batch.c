@@ -71,7 +71,7 @@ static void build(bench *b, bool sums)
         seed = seed * 1664525u + 1013904223u;
         b->x[i / SIZE][i % SIZE] = (float)(seed >> 8) / 16777216.0f + 0.01f;
     }
-    pare_plan_options options = {.threads = 1, .canonical = true};
+    pare_plan_options options = {.threads = 1, .deterministic = true};
     if (pare_plan_new(&b->g.ctx, &b->plan, b->g.model, NULL, 0, &options) != PARE_OK)
         fail_msg("%s", b->g.ctx.message);
 }

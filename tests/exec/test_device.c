@@ -86,7 +86,7 @@ static void model_matches(const char *path)
     assert_true(cpu.seen.sum == there.seen.sum);
     assert_true(there.slowest > 0);
     assert_true(counts.uploads > 0 && counts.downloads > 0);
-    assert_int_equal(counts.blocks | counts.queues | counts.pinned | counts.events, 0);
+    assert_int_equal(counts.blocks | counts.streams | counts.pinned | counts.events, 0);
     pare_model_free(m);
 }
 
@@ -121,7 +121,7 @@ static void each_failing_call_is_reported_and_leaks_nothing(void **state)
         st = infer(&ctx, m, &fake.device, &r);
         assert_true(st == PARE_OK || st == PARE_DEVICE);
         assert_true(st == PARE_OK || strstr(ctx.message, "told to fail"));
-        assert_int_equal(counts.blocks | counts.queues | counts.pinned | counts.events, 0);
+        assert_int_equal(counts.blocks | counts.streams | counts.pinned | counts.events, 0);
     }
     assert_int_equal(st, PARE_OK);
     assert_true(n > 20);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-static void plan_of(pare_ctx *ctx, pare_plan *plan, pare_root *roots, int count)
+static void plan_of(pare_ctx *ctx, pare_plan *plan, pare_storage *roots, int count)
 {
-    *plan = (pare_plan){.ctx = ctx, .root = roots, .root_count = count};
+    *plan = (pare_plan){.ctx = ctx, .root = roots, .storage_count = count};
     assert_int_equal(pare_memory_plan(ctx, plan), PARE_OK);
 }
 
@@ -19,14 +19,14 @@ static void living_roots_do_not_overlap(void **state)
     enum { N = 200 };
     pare_ctx ctx;
     pare_plan plan;
-    pare_root root[N];
+    pare_storage root[N];
     pare_ctx_init(&ctx);
     srand(7);
     for (int round = 0; round < 50; round++) {
         size_t sum = 0;
         for (int i = 0; i < N; i++) {
             int first = rand() % 100;
-            root[i] = (pare_root){.where = rand() % 8 ? PARE_AT_BUFFER : PARE_AT_CONSTANT,
+            root[i] = (pare_storage){.where = rand() % 8 ? PARE_AT_BUFFER : PARE_AT_CONSTANT,
                                   .bytes = (size_t)(rand() % 5000),
                                   .first = first,
                                   .last = first + rand() % 20};
@@ -36,7 +36,7 @@ static void living_roots_do_not_overlap(void **state)
         assert_true(plan.buffer_bytes < sum);
         for (int i = 0; i < N; i++)
             for (int k = 0; k < i; k++) {
-                const pare_root *a = &root[i], *b = &root[k];
+                const pare_storage *a = &root[i], *b = &root[k];
                 if (a->where != PARE_AT_BUFFER || b->where != PARE_AT_BUFFER || !a->bytes ||
                     !b->bytes || a->first > b->last || b->first > a->last)
                     continue;
@@ -53,10 +53,10 @@ static void a_chain_takes_two_buffers(void **state)
     (void)state;
     pare_ctx ctx;
     pare_plan plan;
-    pare_root root[10];
+    pare_storage root[10];
     pare_ctx_init(&ctx);
     for (int i = 0; i < 10; i++)
-        root[i] = (pare_root){.where = PARE_AT_BUFFER, .bytes = 1024, .first = i, .last = i + 1};
+        root[i] = (pare_storage){.where = PARE_AT_BUFFER, .bytes = 1024, .first = i, .last = i + 1};
     plan_of(&ctx, &plan, root, 10);
     assert_int_equal(plan.buffer_bytes, 2048);
 }

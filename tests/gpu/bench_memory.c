@@ -5,7 +5,7 @@
 
 typedef struct streaming {
     void *values, *other;
-    pare_tally_bins *histogram;
+    pare_histogram_dev_bins *histogram;
     pare_dtype type;
     int64_t n;
     size_t bytes;

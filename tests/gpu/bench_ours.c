@@ -158,7 +158,7 @@ static pare_status kernel_measure(bench *b, ours *o, bench_times *times)
                           .threads = 1,
                           .state = o->prep.state,
                           .scratch = o->scratch,
-                          .queue = b->device->setup};
+                          .stream = b->device->setup};
     if (st == PARE_OK && o->kernel->bind) st = o->kernel->bind(&o->call, &o->arena);
     if (st == PARE_OK) st = bench_measure(b, once, o, times);
     if (o->kernel->unbind && o->call.bound) o->kernel->unbind(o->call.bound);

@@ -57,7 +57,7 @@ static bool is_nan32(uint64_t v) { return (v & 0x7fffffff) > 0x7f800000; }
 static bool is_nan64(uint64_t v) { return (v & INT64_MAX) > 0x7ff0000000000000; }
 
 /* What counts as the same becomes the same. */
-static uint64_t canonical(selftest_kind kind, uint64_t v)
+static uint64_t deterministic(selftest_kind kind, uint64_t v)
 {
     bool f32 = kind == SELFTEST_F32 || kind == SELFTEST_ZERO || kind == SELFTEST_NEAR3;
     if (f32 && is_nan32(v)) return 0x7fc00000;
@@ -111,7 +111,7 @@ static cudaError_t row_run(const selftest_row *row, uint64_t *device, const unsi
     if (!error) error = row->launch(device, in, NULL);
     if (!error) error = cudaDeviceSynchronize();
     if (!error) error = cudaMemcpy(out, device, RESULTS * sizeof *out, cudaMemcpyDeviceToHost);
-    for (int i = 0; i < RESULTS; i++) out[i] = canonical(row->kind, out[i]);
+    for (int i = 0; i < RESULTS; i++) out[i] = deterministic(row->kind, out[i]);
     return error;
 }
 
@@ -202,7 +202,7 @@ static int run(mode how, const char *path)
     if (file && fclose(file)) failed = -1;
     if (failed < 0)
         fprintf(stderr, "simt_selftest: %s: %s\n", path,
-                how == RECORD ? "cannot be written" : "is no recording of this program");
+                how == RECORD ? "cannot be written" : "is no captured of this program");
     return failed < 0 ? 2 : failed > 0;
 }
 

@@ -120,7 +120,7 @@ static pare_status run(pare_session *session, const char *name, const pare_shape
 static pare_status compare(job *j, const char *path, int64_t count)
 {
     const pare_value *input = j->file->graph->in.item[0];
-    const pare_plan_options options = {.threads = 1, .canonical = true};
+    const pare_plan_options options = {.threads = 1, .deterministic = true};
     const pare_data_input in = {input->name, input->dtype, input->shape, NULL};
     pare_session *a = NULL, *b = NULL;
     pare_data *data = NULL;
@@ -160,7 +160,7 @@ static pare_status go(job *j, int argc, char **argv)
     PARE_TRY(open_all(j, argv[1], argv[2]));
     tell(j);
     if (!strcmp(argv[4], "moved")) PARE_TRY(move_all(j));
-    PARE_TRY(pare_pass_fake_write(j->file, j->graph, &j->fakes));
+    PARE_TRY(pare_pass_qat_export(j->file, j->graph, &j->fakes));
     PARE_TRY(pare_onnx_write(&j->ctx, j->file, argv[3], NULL));
     return argc > 6 ? compare(j, argv[5], atoll(argv[6])) : PARE_OK;
 }

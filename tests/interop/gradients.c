@@ -192,7 +192,7 @@ static pare_status go(pare_ctx *ctx, pare_model **model, const char *const *argv
     const bool plain = !strncmp(argv[5], "plain", 5);
     PARE_TRY(pare_onnx_read(ctx, model, argv[1]));
     PARE_TRY(differentiate(*model, &gradient, &norms, argv, &names, &count, in, inputs));
-    pare_plan_options options = {.threads = 1, .canonical = true, .reference = plain};
+    pare_plan_options options = {.threads = 1, .deterministic = true, .reference = plain};
     pare_status st = pare_plan_new(ctx, &plan, *model, NULL, 0, &options);
     if (st == PARE_OK) st = pare_runner_new(ctx, &runner, plan);
     if (st == PARE_OK && !inputs_fill(runner, plan, in, inputs)) st = PARE_INPUT;

@@ -18,7 +18,7 @@ static uint64_t next(uint64_t *state)
 }
 
 /* Removes count components of one part of a group, at random. */
-static int remove_some(pare_removal *r, int group, int part, int count, bool force, uint64_t *state)
+static int remove_some(pare_prune_plan *r, int group, int part, int count, bool force, uint64_t *state)
 {
     const pare_group *g = &r->groups->group[group];
     int *item = malloc((size_t)g->count * sizeof *item), n = 0, done = 0;
@@ -28,13 +28,13 @@ static int remove_some(pare_removal *r, int group, int part, int count, bool for
         int other = i + (int)(next(state) % (uint64_t)(n - i)), swap = item[i];
         item[i] = item[other];
         item[other] = swap;
-        done += pare_removal_add(r, item[i], force ? 0 : 1);
+        done += pare_prune_plan_add(r, item[i], force ? 0 : 1);
     }
     free(item);
     return done;
 }
 
-static void remove_random(pare_removal *r, double fraction, uint64_t *state)
+static void remove_random(pare_prune_plan *r, double fraction, uint64_t *state)
 {
     const pare_groups *g = r->groups;
     for (int i = 0; i < g->group_count; i++) {
@@ -45,7 +45,7 @@ static void remove_random(pare_removal *r, double fraction, uint64_t *state)
     }
 }
 
-static void print_outputs(const pare_removal *r)
+static void print_outputs(const pare_prune_plan *r)
 {
     const pare_groups *g = r->groups;
     for (int s = 0; s < g->slot_count; s++) {
@@ -73,14 +73,14 @@ static pare_status work(pare_ctx *ctx, char **arg, int count)
     pare_onnx_write_options write = {0};
     pare_model *model, *smaller = NULL, *masked = NULL;
     pare_groups *groups = NULL;
-    pare_removal *removal = NULL;
+    pare_prune_plan *removal = NULL;
     uint64_t state = strtoull(arg[5], NULL, 10) * 2654435761U + 1;
     PARE_TRY(pare_onnx_read(ctx, &model, arg[1]));
     double start = seconds();
     pare_status st = pare_prune_prepare(ctx, model);
     if (st == PARE_OK) st = pare_groups_new(ctx, &groups, model, &options);
     double end = seconds();
-    if (st == PARE_OK) st = pare_removal_new(ctx, &removal, groups);
+    if (st == PARE_OK) st = pare_prune_plan_new(ctx, &removal, groups);
     if (st == PARE_OK) {
         pare_prune_cost dense = removal->cost;
         remove_random(removal, strtod(arg[4], NULL), &state);
@@ -93,7 +93,7 @@ static pare_status work(pare_ctx *ctx, char **arg, int count)
     if (st == PARE_OK) st = pare_prune_masked(ctx, &masked, removal);
     if (st == PARE_OK) st = pare_onnx_write(ctx, smaller, arg[2], &write);
     if (st == PARE_OK) st = pare_onnx_write(ctx, masked, arg[3], &write);
-    pare_removal_free(removal);
+    pare_prune_plan_free(removal);
     pare_groups_free(groups);
     pare_model_free(smaller);
     pare_model_free(masked);

@@ -76,7 +76,7 @@ static void pruning_counts_the_same(void **state)
 {
     (void)state;
     graph_case g;
-    pare_removal *r;
+    pare_prune_plan *r;
     double sum = 0;
     graph_open(&g, 17);
     graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 3, 8, 8});
@@ -93,18 +93,18 @@ static void pruning_counts_the_same(void **state)
     graph_node(&g, "Gemm", "f w_y", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     const pare_graph *sized = groups->model->graph;
     const double by_hand[] = {8 * 64 * 27, 8 * 64 * 9, 12 * 64 * 36, 12 * 64 * 20, 70};
     int n = 0;
     for (int i = 0; i < sized->node_count; i++) {
-        double macs = pare_removal_macs(r, sized->node[i]);
+        double macs = pare_prune_plan_macs(r, sized->node[i]);
         sum += macs;
         if (macs > 0) assert_true(macs == by_hand[n++]);
     }
     assert_int_equal(n, 5);
     assert_true(r->cost.macs == sum);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }

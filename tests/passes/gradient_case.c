@@ -164,7 +164,7 @@ void gradient_open(gradient_bench *b, bool plain)
 {
     pare_gradient_options options = {
         .loss = PARE_LOSS_TENSOR, .of = "loss", .by = b->by, .by_count = b->by_count};
-    pare_plan_options run = {.threads = 1, .canonical = true, .reference = plain};
+    pare_plan_options run = {.threads = 1, .deterministic = true, .reference = plain};
 #ifdef CASE_DEVICE
     if (!plain && pare_device_open(&b->g.ctx, &b->device, "cuda") != PARE_OK)
         fail_msg("%s", b->g.ctx.message);

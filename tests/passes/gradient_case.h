@@ -45,7 +45,7 @@ void gradient_add_operands(gradient_bench *b, const gradient_rule *c, char *name
 /* "alpha=f0.5", which is cut up. */
 void gradient_set_attribute(pare_node *node, char *text);
 
-/* Differentiates value "loss", the first output, by the inputs; what runs is canonical, and the
+/* Differentiates value "loss", the first output, by the inputs; what runs is deterministic, and the
    plain kernels or those that serve. */
 void gradient_open(gradient_bench *b, bool plain);
 void gradient_close(gradient_bench *b);  /* the graph, too */

@@ -166,7 +166,7 @@ static void untrained_it_stays(void **state)
         build(&file, s32);
         build(&again, s32);
         make(&file, &graph, &fakes, NULL);
-        assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+        assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_OK);
         const char *apart = pare_model_compare(file.model, again.model, text, sizeof text);
         if (apart) fail_msg("%s", apart);
         graph_close(&graph);
@@ -191,7 +191,7 @@ static void masters_come_from_the_float_model(void **state)
     for (int i = 0; i < 6; i += 2) assert_true(w[i] == source[i]);
     assert_true(fabsf(w[1] + 31.75f) < 0.1f && w[1] != -31.75f);
     assert_int_equal(fake(&fakes, "w")->from_f32, 6);
-    assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+    assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_OK);
     assert_memory_equal(graph_value(&file, "w_quantized")->data->data, weights, sizeof weights);
     graph_close(&graph);
     graph_close(&file);
@@ -216,7 +216,7 @@ static void masters_of_integers_are_spread(void **state)
     make(&file, &other, &fakes, NULL);
     make(&file, &graph, &fakes, NULL);
     const float *before = floats(&other, "w");
-    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_OK);
+    assert_int_equal(pare_pass_qat_init(graph.model, &fakes, 1), PARE_OK);
     const float *w = floats(&graph, "w");
     for (int i = 0; i < 6; i++) {
         const float steps = (w[i] - before[i]) / weight_scales[i % 2];
@@ -227,12 +227,12 @@ static void masters_of_integers_are_spread(void **state)
     graph_run(&file, 2, (int64_t[]){1, 3}, x, want, 2);
     graph_run(&graph, 2, (int64_t[]){1, 3}, x, got, 2);
     assert_memory_equal(got, want, sizeof want);
-    assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+    assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_OK);
     assert_memory_equal(graph_value(&file, "w_quantized")->data->data, weights, sizeof weights);
-    assert_int_equal(pare_pass_fake_spread(other.model, &fakes, 1), PARE_OK);
+    assert_int_equal(pare_pass_qat_init(other.model, &fakes, 1), PARE_OK);
     assert_memory_equal(floats(&other, "w"), w, sizeof weights * sizeof *w);
     graph.ctx.fail_after = 0;
-    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_MEMORY);
+    assert_int_equal(pare_pass_qat_init(graph.model, &fakes, 1), PARE_MEMORY);
     graph.ctx.fail_after = -1;
     graph_close(&graph);
     graph_close(&other);
@@ -250,7 +250,7 @@ static void masters_of_floats_are_not_spread(void **state)
     graph_open(&f32, 17);
     graph_floats(&f32, "w", 2, (int64_t[]){3, 2}, source);
     make(&file, &graph, &fakes, f32.model);
-    assert_int_equal(pare_pass_fake_spread(graph.model, &fakes, 1), PARE_OK);
+    assert_int_equal(pare_pass_qat_init(graph.model, &fakes, 1), PARE_OK);
     assert_memory_equal(floats(&graph, "w"), source, sizeof source);
     graph_close(&graph);
     graph_close(&f32);
@@ -271,7 +271,7 @@ static void trained_numbers_are_rounded(void **state)
         memcpy(trained(&graph, "b"), b, sizeof b);
         *trained(&graph, "x_scale") = 0.5f;
         trained(&graph, "w_scale")[1] = 0.125f;
-        if (pare_pass_fake_write(file.model, graph.model, &fakes) != PARE_OK)
+        if (pare_pass_qat_export(file.model, graph.model, &fakes) != PARE_OK)
             fail_msg("%s", file.ctx.message);
         assert_memory_equal(graph_value(&file, "w_quantized")->data->data, want, sizeof want);
         assert_true(*floats(&file, "x_scale") == 0.5f);
@@ -299,7 +299,7 @@ static void a_large_bias_raises_its_scale(void **state)
     build(&file, true);
     make(&file, &graph, &fakes, NULL);
     trained(&graph, "b")[0] = 0x1p29f; /* 2^32 steps of 0.125 */
-    assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+    assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_OK);
     assert_true(floats(&file, "w_scale")[0] == 2);
     assert_int_equal(((const int32_t *)graph_value(&file, "b_quantized")->data->data)[0], 1 << 30);
     assert_int_equal(((const int8_t *)graph_value(&file, "w_quantized")->data->data)[0], 25);
@@ -320,7 +320,7 @@ static void damaged_numbers_are_refused(void **state)
         build(&file, i % 2);
         make(&file, &graph, &fakes, NULL);
         *trained(&graph, cases[i].tensor) = cases[i].value;
-        assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_INPUT);
+        assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_INPUT);
         assert_non_null(strstr(file.ctx.message, cases[i].tensor));
         graph_close(&graph);
         graph_close(&file);
@@ -355,7 +355,7 @@ static void moved_tensors_share_a_scale(void **state)
     assert_string_equal(fake(&fakes, "c")->scale, "c_scale");
     assert_string_equal(fake(&fakes, "e")->scale, "e_scale");
     *trained(&graph, "x_scale") = 0.75f;
-    assert_int_equal(pare_pass_fake_write(file.model, graph.model, &fakes), PARE_OK);
+    assert_int_equal(pare_pass_qat_export(file.model, graph.model, &fakes), PARE_OK);
     assert_true(*floats(&file, "p_scale") == 0.75f);
     assert_true(*floats(&file, "e_scale") == 0.5f);
     graph_close(&graph);
@@ -398,7 +398,7 @@ static void failing_allocations_are_said(void **state)
         if (!failed) {
             trained(&graph, "w")[0] = 1;
             file.ctx.fail_after = after % 7;
-            st = pare_pass_fake_write(file.model, graph.model, &fakes);
+            st = pare_pass_qat_export(file.model, graph.model, &fakes);
             file.ctx.fail_after = -1;
             assert_true(st == PARE_OK || st == PARE_MEMORY);
         }
@@ -442,7 +442,7 @@ static void open_grad(grad_case *c, int low, int high)
     graph_output(&c->g, "loss");
     const pare_gradient_options options = {
         .loss = PARE_LOSS_TENSOR, .of = "loss", .by = by, .by_count = 2};
-    const pare_plan_options run = {.threads = 1, .canonical = true};
+    const pare_plan_options run = {.threads = 1, .deterministic = true};
     if (pare_pass_gradient(c->g.model, &c->gradient, &options) != PARE_OK ||
         pare_plan_new(&c->g.ctx, &c->plan, c->g.model, NULL, 0, &run) != PARE_OK ||
         pare_runner_new(&c->g.ctx, &c->runner, c->plan) != PARE_OK)

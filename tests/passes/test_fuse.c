@@ -68,7 +68,7 @@ static void passes(pare_ctx *ctx, pare_model *m, const char *const *keep, int ke
 {
     const pare_infer_options fold = {.fold = true};
     pare_status st = pare_graph_sort(m->graph);
-    if (!st) st = pare_pass_lift(m, 18);
+    if (!st) st = pare_pass_version_convert(m, 18);
     if (!st) st = pare_pass_infer(m, &fold);
     if (!st) st = pare_pass_fold_batchnorm(m);
     if (!st) st = pare_pass_infer(m, &fold);

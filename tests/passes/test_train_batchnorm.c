@@ -130,7 +130,7 @@ static void build(bench *b, pare_dtype dtype, int rank, const int64_t *dims, boo
 /* Kernels that are not plain are a device's where tests are built with one. */
 static void plan(bench *b, bool plain)
 {
-    pare_plan_options run = {.threads = 1, .canonical = true, .reference = plain};
+    pare_plan_options run = {.threads = 1, .deterministic = true, .reference = plain};
 #ifdef CASE_DEVICE
     if (!plain && pare_device_open(&b->g.ctx, &b->device, "cuda") != PARE_OK)
         fail_msg("%s", b->g.ctx.message);

@@ -76,11 +76,11 @@ const char *prune_why(const graph_case *g, const pare_groups *groups, const char
     return block ? block->why : "";
 }
 
-void prune_take(const graph_case *g, pare_removal *r, const char *value, int axis, int count,
+void prune_take(const graph_case *g, pare_prune_plan *r, const char *value, int axis, int count,
                 const int64_t *units)
 {
     for (int i = 0; i < count; i++)
-        assert_true(pare_removal_add(r, prune_component(g, r->groups, value, axis, units[i]), 1));
+        assert_true(pare_prune_plan_add(r, prune_component(g, r->groups, value, axis, units[i]), 1));
 }
 
 static float *run(graph_case *g, pare_model *model, int rank, const int64_t *dims, int64_t outputs)
@@ -99,7 +99,7 @@ static float *run(graph_case *g, pare_model *model, int rank, const int64_t *dim
     return y;
 }
 
-pare_model *prune_compare(graph_case *g, const pare_removal *r, int rank, const int64_t *dims,
+pare_model *prune_compare(graph_case *g, const pare_prune_plan *r, int rank, const int64_t *dims,
                           int64_t outputs)
 {
     pare_model *smaller, *masked;

@@ -27,12 +27,12 @@ int prune_component(const graph_case *g, const pare_groups *groups, const char *
 const char *prune_why(const graph_case *g, const pare_groups *groups, const char *value, int axis,
                       int64_t unit);
 /* Removes the components of these units of an axis. */
-void prune_take(const graph_case *g, pare_removal *r, const char *value, int axis, int count,
+void prune_take(const graph_case *g, pare_prune_plan *r, const char *value, int axis, int count,
                 const int64_t *units);
 
 /* The smaller model gives what the masked dense one gives, on an input of this shape, in the plain
    kernels; and that is not what the dense model gives. The smaller one is the caller's. */
-pare_model *prune_compare(graph_case *g, const pare_removal *r, int rank, const int64_t *dims,
+pare_model *prune_compare(graph_case *g, const pare_prune_plan *r, int rank, const int64_t *dims,
                           int64_t outputs);
 
 #endif

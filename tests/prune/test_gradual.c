@@ -63,7 +63,7 @@ static void zeros_are_counted(void **state)
 static void weights_come_back(void **state)
 {
     graph_case g;
-    pare_removal *r;
+    pare_prune_plan *r;
     pare_model *smaller, *again;
     (void)state;
     graph_open(&g, 17);
@@ -72,7 +72,7 @@ static void weights_come_back(void **state)
     prune_conv(&g, "a", "y", 4, 2, 3, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 2});
     assert_int_equal(pare_prune_remove(&g.ctx, &smaller, r), PARE_OK);
     float old[12];
@@ -106,7 +106,7 @@ static void weights_come_back(void **state)
                         36 * sizeof *w_y);
     pare_model_free(again);
     pare_model_free(smaller);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }

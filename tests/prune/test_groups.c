@@ -79,32 +79,32 @@ static void costs_follow_the_kept_counts(void **state)
 {
     (void)state;
     graph_case g;
-    pare_removal *r;
+    pare_prune_plan *r;
     pare_shape shape;
     chain(&g);
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     assert_true(r->cost.macs == 8 * 27 * 16 + 5 * 8 * 16);
     assert_true(r->cost.params == 216 + 32 + 40);
     assert_true(r->cost.bytes == 4 * (216 + 32 + 40));
     prune_take(&g, r, "w_a", 0, 3, (int64_t[]){0, 3, 7});
     assert_true(r->cost.macs == 5 * 27 * 16 + 5 * 5 * 16);
     assert_true(r->cost.params == 5 * 27 + 5 * 4 + 5 * 5);
-    assert_true(pare_removal_macs(r, graph_value(&g, "y")->producer) == 5 * 5 * 16);
-    assert_int_equal(pare_removal_shape(r, graph_value(&g, "w_y"), &shape), PARE_OK);
+    assert_true(pare_prune_plan_macs(r, graph_value(&g, "y")->producer) == 5 * 5 * 16);
+    assert_int_equal(pare_prune_plan_shape(r, graph_value(&g, "w_y"), &shape), PARE_OK);
     assert_int_equal(shape.dim[0], 5);
     assert_int_equal(shape.dim[1], 5);
     /* at least two stay, and at least one whatever is asked */
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){1, 2});
-    assert_true(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 4), 2));
-    assert_false(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 5), 2));
-    assert_true(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 5), 0));
-    assert_false(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 6), 0));
+    assert_true(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 4), 2));
+    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 5), 2));
+    assert_true(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 5), 0));
+    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 6), 0));
     assert_int_equal(r->count, 7);
-    for (int c = 0; c < groups->component_count; c++) pare_removal_drop(r, c);
+    for (int c = 0; c < groups->component_count; c++) pare_prune_plan_drop(r, c);
     assert_int_equal(r->count, 0);
     assert_true(r->cost.macs == 8 * 27 * 16 + 5 * 8 * 16);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -272,8 +272,8 @@ static void heads_leave_whole(void **state)
     }
     assert_string_equal(prune_why(&g, groups, "k", 2, 0),
                         "sums over it between two activations, so that no weight reads it");
-    pare_removal *r;
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    pare_prune_plan *r;
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     /* 4 products of x or r with 8 x 12, two of 3 heads: 6 x 6 x 4 */
     assert_true(r->cost.macs == 4 * 6 * 8 * 12 + 2 * 3 * 6 * 6 * 4);
     prune_take(&g, r, "wq", 1, 1, (int64_t[]){5});
@@ -283,7 +283,7 @@ static void heads_leave_whole(void **state)
     assert_int_equal(((const int64_t *)apart->data->data)[2], 2);
     assert_int_equal(((const int64_t *)apart->data->data)[3], 4);
     pare_model_free(smaller);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -293,7 +293,7 @@ static void groups_of_a_convolution_are_parts(void **state)
 {
     (void)state;
     graph_case g;
-    pare_removal *r;
+    pare_prune_plan *r;
     pare_model *never;
     open_picture(&g);
     prune_conv(&g, "x", "a", 3, 8, 1, 1);
@@ -309,7 +309,7 @@ static void groups_of_a_convolution_are_parts(void **state)
         assert_int_equal(groups->component[c].part, i / 4);
         assert_int_equal(prune_component(&g, groups, "w_b", 1, i), c);
     }
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     assert_true(r->cost.macs == 16 * (3 * 8 + 6 * 4 * 9 + 2 * 6));
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){1});
     assert_int_equal(pare_prune_remove(&g.ctx, &never, r), PARE_INPUT);
@@ -320,15 +320,15 @@ static void groups_of_a_convolution_are_parts(void **state)
     assert_true(r->cost.macs == 16 * (3 * 6 + 4 * 3 * 9 + 2 * 4));
     /* each part keeps one of its four */
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 2});
-    assert_false(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 3), 0));
+    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 3), 0));
     for (int64_t i = 0; i < 3; i += 2)
-        pare_removal_drop(r, prune_component(&g, groups, "w_a", 0, i));
+        pare_prune_plan_drop(r, prune_component(&g, groups, "w_a", 0, i));
     pare_model *smaller = prune_compare(&g, r, 4, picture, 32);
     const pare_shape *w = &pare_graph_find_own(smaller->graph, "w_b")->shape;
     assert_int_equal(w->dim[0], 4);
     assert_int_equal(w->dim[1], 3);
     pare_model_free(smaller);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -360,7 +360,7 @@ static void depthwise_channels_fall_together(void **state)
 {
     (void)state;
     graph_case g;
-    pare_removal *r;
+    pare_prune_plan *r;
     open_picture(&g);
     prune_conv(&g, "x", "a", 3, 4, 1, 1);
     prune_conv(&g, "a", "b", 4, 8, 3, 4);
@@ -371,14 +371,14 @@ static void depthwise_channels_fall_together(void **state)
     for (int64_t i = 0; i < 8; i++)
         assert_int_equal(prune_component(&g, groups, "w_b", 0, i),
                          prune_component(&g, groups, "w_a", 0, i / 2));
-    assert_int_equal(pare_removal_new(&g.ctx, &r, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){2});
     pare_model *smaller = prune_compare(&g, r, 4, picture, 32);
     const pare_value *b = pare_graph_find_own(smaller->graph, "b");
     assert_int_equal(pare_node_int(b->producer, "group", 0), 3);
     assert_int_equal(b->shape.dim[1], 6);
     pare_model_free(smaller);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(&g);
 }

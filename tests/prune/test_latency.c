@@ -15,7 +15,7 @@
 typedef struct world {
     graph_case g;
     pare_groups *groups;
-    pare_removal *removal;
+    pare_prune_plan *removal;
     pare_plan *plan;
     pare_step_times *times;
     pare_latency *latency;
@@ -49,7 +49,7 @@ static void open_latency(world *w)
 {
     pare_step_times_options table = {.threads = 1, .measure = take, .measure_user = w};
     w->groups = prune_groups(&w->g, NULL);
-    assert_int_equal(pare_removal_new(&w->g.ctx, &w->removal, w->groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&w->g.ctx, &w->removal, w->groups), PARE_OK);
     assert_int_equal(
         pare_plan_new(&w->g.ctx, &w->plan, w->g.model, NULL, 0, &(pare_plan_options){.threads = 1}),
         PARE_OK);
@@ -72,7 +72,7 @@ static void close_world(world *w)
     pare_latency_free(w->latency);
     pare_step_times_close(w->times);
     pare_plan_free(w->plan);
-    pare_removal_free(w->removal);
+    pare_prune_plan_free(w->removal);
     pare_groups_free(w->groups);
     free(w->seconds);
     free(w->score);
@@ -98,12 +98,12 @@ static void drop_some(world *w, int group, int count)
 {
     const pare_group *g = &w->groups->group[group];
     for (int c = g->first; c < g->first + count; c++)
-        assert_true(pare_removal_add(w->removal, c, 1));
+        assert_true(pare_prune_plan_add(w->removal, c, 1));
 }
 
 static int64_t left(const world *w, int group)
 {
-    return w->groups->group[group].count - pare_removal_of_part(w->removal, group, 0);
+    return w->groups->group[group].count - pare_prune_plan_of_part(w->removal, group, 0);
 }
 
 static void near(double got, double want)
@@ -214,8 +214,8 @@ static void shapes_are_those_of_the_smaller_plan(void **state)
         int each = group->count / group->parts;
         for (int c = group->first; c < group->first + group->count; c++) {
             int part = w.groups->component[c].part;
-            if (pare_removal_of_part(w.removal, g, part) < each / 2)
-                pare_removal_add(w.removal, c, 1);
+            if (pare_prune_plan_of_part(w.removal, g, part) < each / 2)
+                pare_prune_plan_add(w.removal, c, 1);
         }
     }
     pare_model *smaller;
@@ -311,7 +311,7 @@ typedef struct clockwork {
     bool fails;
 } clockwork;
 
-static pare_status measure(void *user, const pare_removal *removal, double *ratio)
+static pare_status measure(void *user, const pare_prune_plan *removal, double *ratio)
 {
     clockwork *c = user;
     c->asked++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders of channels: what they keep, by hand, and that the model computes the same afterwards. */
-#include "prune/single.h"
+#include "prune/unstructured.h"
 #include "tests/passes/graph_case.h"
 
 #include <math.h>
@@ -9,17 +9,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void permute(graph_case *g, int n, int m, pare_single_facts *facts)
+static void permute(graph_case *g, int n, int m, pare_unstructured_facts *facts)
 {
-    pare_single_options options = {.n = n, .m = m};
+    pare_unstructured_options options = {.n = n, .m = m};
     pare_arena arena;
     pare_arena_init(&arena, &g->ctx);
-    *facts = (pare_single_facts){0};
-    pare_singles all = {
+    *facts = (pare_unstructured_facts){0};
+    pare_prunables all = {
         .ctx = &g->ctx, .model = g->model, .arena = &arena, .options = &options, .facts = facts};
     assert_int_equal(pare_prune_prepare(&g->ctx, g->model), PARE_OK);
-    assert_int_equal(pare_singles_find(&all), PARE_OK);
-    if (pare_singles_permute(&all) != PARE_OK) fail_msg("%s", g->ctx.message);
+    assert_int_equal(pare_prunables_find(&all), PARE_OK);
+    if (pare_prunables_permute(&all) != PARE_OK) fail_msg("%s", g->ctx.message);
     pare_arena_free(&arena);
 }
 
@@ -29,7 +29,7 @@ static void the_best_order_by_hand(void **state)
 {
     (void)state;
     graph_case g;
-    pare_single_facts facts;
+    pare_unstructured_facts facts;
     float first[16];
     for (int i = 0; i < 16; i++) first[i] = (float)(i % 8) + (i < 8 ? 0.5f : -3);
     graph_open(&g, 17);
@@ -86,7 +86,7 @@ static void a_residual_is_ordered_as_one(void **state)
 {
     (void)state;
     graph_case g;
-    pare_single_facts facts;
+    pare_unstructured_facts facts;
     const int64_t dims[] = {1, 3, SIDE, SIDE}, flat[] = {CHANNELS * SIDE * SIDE, CLASSES};
     float x[3 * SIDE * SIDE], before[CLASSES], after[CLASSES], old[CHANNELS * 3];
     for (int i = 0; i < 3 * SIDE * SIDE; i++) x[i] = cosf((float)i);

@@ -16,10 +16,10 @@ static void open_batch(graph_case *g)
     graph_input(g, "x", PARE_f32, 4, (const int64_t[]){-1, 3, 4, 4});
 }
 
-static pare_removal *removal_of(graph_case *g, pare_groups *groups)
+static pare_prune_plan *removal_of(graph_case *g, pare_groups *groups)
 {
-    pare_removal *r;
-    assert_int_equal(pare_removal_new(&g->ctx, &r, groups), PARE_OK);
+    pare_prune_plan *r;
+    assert_int_equal(pare_prune_plan_new(&g->ctx, &r, groups), PARE_OK);
     return r;
 }
 
@@ -41,10 +41,10 @@ static void set_axis(pare_node *node, int64_t axis)
 static const int64_t two[] = {2, 3, 4, 4};
 
 /* Compares and frees all but the case. */
-static void finish(graph_case *g, pare_groups *groups, pare_removal *r, pare_model *smaller)
+static void finish(graph_case *g, pare_groups *groups, pare_prune_plan *r, pare_model *smaller)
 {
     pare_model_free(smaller);
-    pare_removal_free(r);
+    pare_prune_plan_free(r);
     pare_groups_free(groups);
     graph_close(g);
 }
@@ -58,7 +58,7 @@ static void weights_lose_their_slices(void **state)
     prune_conv(&g, "a", "y", 4, 2, 3, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 2});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16), *masked;
     const float *old = graph_value(&g, "w_y")->data->data;
@@ -97,7 +97,7 @@ static void computed_shapes_are_written_out(void **state)
     graph_node(&g, "MatMul", "w b", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){3});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 5 * 16);
     const int64_t *shape = ints_of(smaller, "b", 1, 3);
@@ -130,7 +130,7 @@ static void open_elements_are_picked(void **state)
     graph_node(&g, "Add", "l m", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 3});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16);
     assert_int_equal(pare_graph_find_own(smaller->graph, "c")->shape.dim[1], 2);
@@ -157,7 +157,7 @@ static void parts_keep_their_units(void **state)
     graph_node(&g, "Sum", "e f h", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 3});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 3 * 16);
     assert_int_equal(ints_of(smaller, "b", 1, 1)[0], 1);
@@ -165,7 +165,7 @@ static void parts_keep_their_units(void **state)
     assert_int_equal(ints_of(smaller, "c", 1, 2)[0], 1);
     assert_int_equal(ints_of(smaller, "c", 1, 2)[1], 2);
     /* a slot that would lose its last unit stays */
-    assert_false(pare_removal_add(r, prune_component(&g, groups, "w_a", 0, 2), 0));
+    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 2), 0));
     finish(&g, groups, r, smaller);
 }
 
@@ -183,7 +183,7 @@ static void padded_channels_can_go(void **state)
     prune_conv(&g, "d", "y", 8, 2, 1, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_c", 0, 3, (int64_t[]){1, 3, 7});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16);
     const int64_t *pads = ints_of(smaller, "b", 1, 8);
@@ -208,7 +208,7 @@ static void numbers_made_of_extents_stay(void **state)
     prune_conv(&g, "b", "y", 4, 2, 1, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){1, 2});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16);
     const pare_value *by = pare_graph_find_own(smaller->graph, "b")->producer->in[1];
@@ -228,7 +228,7 @@ static void numbers_of_channels_move(void **state)
     prune_conv(&g, "b", "y", 4, 2, 1, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){0});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16);
     const int64_t *at = ints_of(smaller, "b", 1, 3);
@@ -250,7 +250,7 @@ static void the_rest_stays(void **state)
     prune_conv(&g, "c", "y", 4, 2, 1, 1);
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     pare_model *same;
     char text[256];
     assert_int_equal(pare_prune_remove(&g.ctx, &same, r), PARE_OK);
@@ -283,7 +283,7 @@ static void computed_symbols_are_forgotten(void **state)
     assert_int_equal(a->shape.dim[0], -1);
     a->shape.name[0] = "4*n";
     a->origin = (pare_bytes){"a: 4*n", 6};
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){0});
     pare_model *smaller = prune_compare(&g, r, 4, two, 2 * 2 * 16);
     const pare_value *now = pare_graph_find_own(smaller->graph, "a");
@@ -317,7 +317,7 @@ static void made_weights_are_cut_where_they_are_made(void **state)
     graph_node(&g, "MatMul", "b w_y", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    pare_removal *r = removal_of(&g, groups);
+    pare_prune_plan *r = removal_of(&g, groups);
     assert_int_equal(groups->component_count, 300 + 200);
     prune_take(&g, r, "w", 0, 2, (int64_t[]){7, 299});
     prune_take(&g, r, "w_y", 0, 1, (int64_t[]){1});
@@ -335,7 +335,7 @@ static void failing_allocations_are_said(void **state)
     for (long after = 0; failed; after += after < 200 ? 1 : 97) {
         graph_case g;
         pare_groups *groups = NULL;
-        pare_removal *r = NULL;
+        pare_prune_plan *r = NULL;
         pare_model *smaller = NULL, *masked = NULL;
         open_batch(&g);
         prune_conv(&g, "x", "a", 3, 8, 1, 1);
@@ -345,10 +345,10 @@ static void failing_allocations_are_said(void **state)
         g.ctx.fail_after = after;
         pare_status st = pare_prune_prepare(&g.ctx, g.model);
         if (st == PARE_OK) st = pare_groups_new(&g.ctx, &groups, g.model, NULL);
-        if (st == PARE_OK) st = pare_removal_new(&g.ctx, &r, groups);
+        if (st == PARE_OK) st = pare_prune_plan_new(&g.ctx, &r, groups);
         if (st == PARE_OK) {
-            pare_removal_add(r, groups->group[0].first, 1);
-            pare_removal_add(r, groups->group[0].first + 4, 1);
+            pare_prune_plan_add(r, groups->group[0].first, 1);
+            pare_prune_plan_add(r, groups->group[0].first + 4, 1);
             st = pare_prune_remove(&g.ctx, &smaller, r);
         }
         if (st == PARE_OK) st = pare_prune_masked(&g.ctx, &masked, r);

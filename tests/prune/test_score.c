@@ -23,7 +23,7 @@ static pare_status from_weights(pare_ctx *ctx, double *score, const pare_groups 
 typedef struct net {
     graph_case g;
     pare_groups *groups;
-    pare_removal *removal;
+    pare_prune_plan *removal;
 } net;
 
 static const float first[3] = {1, -2, 0.5F}, second[3] = {3, 1, -0.5F},
@@ -46,13 +46,13 @@ static void open_net(net *n, bool norm)
     graph_output(&n->g, "y");
     assert_int_equal(pare_prune_prepare(&n->g.ctx, n->g.model), PARE_OK);
     assert_int_equal(pare_groups_new(&n->g.ctx, &n->groups, n->g.model, NULL), PARE_OK);
-    assert_int_equal(pare_removal_new(&n->g.ctx, &n->removal, n->groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&n->g.ctx, &n->removal, n->groups), PARE_OK);
     assert_int_equal(n->groups->component_count, 3);
 }
 
 static void close_net(net *n)
 {
-    pare_removal_free(n->removal);
+    pare_prune_plan_free(n->removal);
     pare_groups_free(n->groups);
     graph_close(&n->g);
 }
@@ -166,7 +166,7 @@ static void even_parts(void **state)
     static const float a[4] = {1, 2, 9, 8}, b[8] = {1, 1, 1, 1, 1, 1, 1, 1}, c[4] = {1, 2, 9, 8};
     graph_case g;
     pare_groups *groups;
-    pare_removal *removal;
+    pare_prune_plan *removal;
     double score[8], reached;
     graph_open(&g, 17);
     graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 1, 1, 1});
@@ -179,16 +179,16 @@ static void even_parts(void **state)
     graph_output(&g, "y");
     assert_int_equal(pare_prune_prepare(&g.ctx, g.model), PARE_OK);
     assert_int_equal(pare_groups_new(&g.ctx, &groups, g.model, NULL), PARE_OK);
-    assert_int_equal(pare_removal_new(&g.ctx, &removal, groups), PARE_OK);
+    assert_int_equal(pare_prune_plan_new(&g.ctx, &removal, groups), PARE_OK);
     assert_int_equal(groups->component_count, 8);
     assert_int_equal(from_weights(&g.ctx, score, groups, PARE_SCORE_L1, 0), PARE_OK);
     pare_prune_target target = {.cost = pare_target_macs, .goal = 6, .round = 1};
     assert_int_equal(pare_target_reach(&g.ctx, removal, score, &target, &reached), PARE_OK);
     assert_true(reached == 6); /* 2 + 2 + 2 of 4 + 8 + 4 */
-    assert_int_equal(pare_removal_check(&g.ctx, removal), PARE_OK);
+    assert_int_equal(pare_prune_plan_check(&g.ctx, removal), PARE_OK);
     assert_true(removal->removed[0] && !removal->removed[1]); /* the lesser one of each half */
     assert_true(!removal->removed[2] && removal->removed[3]);
-    pare_removal_free(removal);
+    pare_prune_plan_free(removal);
     pare_groups_free(groups);
     graph_close(&g);
 }

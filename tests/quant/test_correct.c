@@ -3,7 +3,7 @@
  */
 #include "runtime/passes/passes.h"
 #include "calib/ranges.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "tests/passes/graph_case.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FP16 graphs in memory: types at every border, one Cast a tensor, however many there are. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "runtime/passes/passes.h"
 #include "tests/passes/graph_case.h"
 

@@ -3,7 +3,7 @@
    along their axis, biases, alpha and beta, skip inputs. Ranges are smallest and largest value
    (min-max). */
 #include "calib/ranges.h"
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "runtime/passes/passes.h"
 #include "tests/passes/graph_case.h"
 

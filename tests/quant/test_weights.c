@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scales and rounding of weights, patterns on node names. */
-#include "quant/parts.h"
+#include "quant/internal.h"
 #include "tests/passes/graph_case.h"
 
 #include <math.h>

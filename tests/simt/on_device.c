@@ -11,7 +11,7 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t count,
                                    CMFixtureFunction setup, CMFixtureFunction teardown)
 {
-    if (!device_is_there()) return 77;
+    if (!device_is_present()) return 77;
     return __real__cmocka_run_group_tests(name, tests, count, setup, teardown);
 }
 

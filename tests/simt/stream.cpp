@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams queue work and really defer it; what may run when is the setting SIMT_STREAMS. Work runs
+// Streams stream work and really defer it; what may run when is the setting SIMT_STREAMS. Work runs
 // when all that its stream, the events it waits for and the default stream's rule ask for has run.
 #include "stream.h"
 #include "simt_device.h"
@@ -73,16 +73,16 @@ cudaError_t capture_forbids(void)
 
 static bool may_run(const stream *s)
 {
-    if (s->queue.empty()) return false;
-    for (const point_ref &p : s->queue.front().after)
+    if (s->stream.empty()) return false;
+    for (const point_ref &p : s->stream.front().after)
         if (!p->reached) return false;
     return true;
 }
 
 static void run_first(stream *s)
 {
-    operation o = std::move(s->queue.front());
-    s->queue.pop_front();
+    operation o = std::move(s->stream.front());
+    s->stream.pop_front();
     if (o.w.kind != WORK_HOST) device_open();
     in_host_function = o.w.kind == WORK_HOST;
     if (o.w.run && (o.w.kind == WORK_MEMORY || !device_lost())) o.w.run();
@@ -114,7 +114,7 @@ static bool step_any(const stream *not_this)
 
 void drain(stream *s)
 {
-    while (!s->queue.empty()) {
+    while (!s->stream.empty()) {
         if (simt_set.streams == SIMT_SHUFFLED && random_number() % 2) step_any(s);
         if (may_run(s))
             run_first(s);
@@ -148,7 +148,7 @@ static void push(stream *s, work w, point_ref also, point_ref done)
     } else if (s->blocking && standard.tail)
         o.after.push_back(standard.tail);
     s->tail = done;
-    s->queue.push_back(std::move(o));
+    s->stream.push_back(std::move(o));
 }
 
 // The default stream may not be used while a stream that waits for it is captured.
@@ -294,7 +294,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
         return fail(cudaErrorStreamCaptureUnsupported);
     }
     step_any(nullptr); // time passes, so that a loop of queries ends
-    return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+    return s->stream.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
@@ -389,7 +389,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle)
         for (size_t i = 0; i <= all_streams().size(); i++) {
             stream *s = nth_stream(i);
             bool holds = false;
-            for (const operation &o : s->queue) holds |= o.done == e->mark;
+            for (const operation &o : s->stream) holds |= o.done == e->mark;
             while (holds && !e->mark->reached) {
                 if (may_run(s))
                     run_first(s);

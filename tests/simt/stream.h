@@ -44,7 +44,7 @@ struct capture {
 
 struct stream {
     bool blocking; /* waits for the default stream, and it for this one */
-    std::deque<operation> queue;
+    std::deque<operation> stream;
     point_ref tail;
     capture *captured;
     std::vector<int> tails; /* nodes that the next captured one runs after */

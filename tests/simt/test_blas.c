@@ -301,5 +301,5 @@ int main(void)
         device_test(blas_multiplies_batches),           device_test(blas_fails_on_demand),
     };
     simt_blas_api(&api);
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -3,7 +3,7 @@
 #include <nvml.h>
 #include <cstddef>
 #include "runtime/cuda/device/nvml_api.h"
-#include "runtime/ops/vitals.h"
+#include "runtime/ops/telemetry.h"
 #include "same_call.h"
 
 #define SAME_CALL(name, symbol, parameters)                                                        \

@@ -230,5 +230,5 @@ int main(void)
         device_test(cp_async_copies_what_is_present_and_zeros_the_rest),
         device_test(gemm_of_any_size_is_exact),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -103,5 +103,5 @@ int main(void)
         device_test(scalar_functions_round_and_saturate),
         device_test(shared_memory_is_exchanged_in_warp_and_block),
     };
-    return device_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -38,7 +38,7 @@ static inline void device_fetch(void *host, void *device, size_t bytes)
 }
 
 /* For main: false, with the reason on stdout, where no device can be used. */
-static inline bool device_is_there(void)
+static inline bool device_is_present(void)
 {
     int count;
     cudaError_t error = cudaGetDeviceCount(&count);

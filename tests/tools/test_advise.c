@@ -125,7 +125,7 @@ static void the_timer_decides(void **state)
     pare_device device = {.name = "a device"};
     pare_common common = {0};
     pare_advice a;
-    pare_single_options how = {.n = 2, .m = 4};
+    pare_unstructured_options how = {.n = 2, .m = 4};
     pare_ctx_init(&ctx);
     pare_tool tool = {.ctx = &ctx, .common = &common, .device = &device, .device_chosen = true};
     pare_arena_init(&tool.arena, &ctx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's nodes run by a made-up step: who has its turn when, what a failure ends, what a second
    run does not do again. */
-#include "tools/zoo/folder.h"
+#include "tools/zoo/workdir.h"
 #include "tools/zoo/run.h"
 #include "tools/zoo/tasks.h"
 
@@ -133,7 +133,7 @@ static pare_status run(pare_zoo_run_result *result, pare_outcome *outcome, int j
     const pare_zoo_run_options o = {
         .folder = out, .jobs = jobs, .quiet = true, .task = task, .step = step};
     const pare_zoo_holder holder = task < 0 ? PARE_ZOO_ALONE : PARE_ZOO_BESIDE;
-    assert_int_equal(pare_zoo_folder_open(&ctx, &lock, out, "z", holder, true), PARE_OK);
+    assert_int_equal(pare_zoo_workdir_open(&ctx, &lock, out, "z", holder, true), PARE_OK);
     assert_int_equal(pare_zoo_records_init(&arena, &records, &plan), PARE_OK);
     ctx.fail_after = fail_after;
     const pare_status st = pare_zoo_run(&ctx, result, &records, &zoo, &o);

@@ -48,14 +48,14 @@ pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o
     return PARE_OK;
 }
 
-void pare_checkpoint_say_none(const pare_tool *tool, const pare_distill_checkpoint *c)
+void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *c)
 {
     if (c->path && c->resume && access(c->path, F_OK) && !tool->common->quiet)
         pare_print(stderr, "%s: there is no checkpoint yet; training starts from the beginning\n",
                    c->path);
 }
 
-void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *c, int64_t step)
+void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *c, int64_t step)
 {
     if (c->path && step >= 0 && !tool->common->quiet)
         pare_print(stderr,
@@ -68,7 +68,7 @@ static void say(const pare_tool *tool, const pare_distill_checkpoint *c,
 {
     if (r->end != PARE_DISTILL_INTERRUPTED && r->resumed == r->steps)
         pare_print(stderr, "%s: training had ended before; nothing was left to train\n", c->path);
-    if (r->end == PARE_DISTILL_INTERRUPTED) pare_checkpoint_say(tool, c, r->checkpoint);
+    if (r->end == PARE_DISTILL_INTERRUPTED) pare_checkpoint_log(tool, c, r->checkpoint);
     if (r->end == PARE_DISTILL_INTERRUPTED && r->checkpoint < 0)
         pare_print(stderr, "%s: could not be written; there is nothing to resume from\n", c->path);
 }

@@ -51,9 +51,9 @@ PARE_NODISCARD pare_status pare_checkpoint_at(pare_tool *tool,
                                               int output_count, pare_distill_checkpoint *out);
 
 /* A line on standard error where there is nothing to resume from yet. */
-void pare_checkpoint_say_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);
+void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);
 /* How a stopped training goes on behind a step, on standard error; negative: it cannot. */
-void pare_checkpoint_say(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
                          int64_t step);
 /* "checkpoint" of the facts, and a line on standard error: how a stopped training goes on, or that
    an ended one had nothing left to do. */

@@ -78,7 +78,7 @@ static pare_status make_graph(pare_qat *q, const pare_model *student, const pare
 {
     PARE_TRY(pare_model_clone(q->tool->ctx, &q->graph, student));
     PARE_TRY(pare_pass_fake_quantize(q->graph, &q->fakes, f32));
-    if (!f32) PARE_TRY(pare_pass_fake_spread(q->graph, &q->fakes, 1));
+    if (!f32) PARE_TRY(pare_pass_qat_init(q->graph, &q->fakes, 1));
     for (int i = 0; i < q->fakes.count; i++)
         if (q->fakes.item[i].kind != PARE_FAKE_BIAS) return PARE_OK;
     return PARE_FAIL(q->tool->ctx, INPUT,
@@ -177,7 +177,7 @@ pare_status pare_qat_settle(const pare_qat *q, pare_distill_options *training)
 
 pare_status pare_qat_write(pare_qat *q, pare_model *student)
 {
-    return q->graph ? pare_pass_fake_write(student, q->graph, &q->fakes) : PARE_OK;
+    return q->graph ? pare_pass_qat_export(student, q->graph, &q->fakes) : PARE_OK;
 }
 
 pare_status pare_qat_recipe(const pare_qat *q, const pare_model *student, const char **recipe)

@@ -253,7 +253,7 @@ static pare_status pair(pare_prune_latency *l, const pare_model *model, double *
     return PARE_OK;
 }
 
-static pare_status measure(void *user, const pare_removal *removal, double *ratio)
+static pare_status measure(void *user, const pare_prune_plan *removal, double *ratio)
 {
     pare_prune_latency *l = user;
     pare_model *model;
@@ -264,17 +264,17 @@ static pare_status measure(void *user, const pare_removal *removal, double *rati
     return st;
 }
 
-pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_removal *removal,
+pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_prune_plan *removal,
                                      const double *score, const pare_prune_target *target, bool last,
                                      double *reached)
 {
     pare_ctx *ctx = l->tool->ctx;
-    pare_removal *none;
+    pare_prune_plan *none;
     pare_latency_goal goal = {
         .tolerance = SEARCH_TOLERANCE, .rounds = ROUNDS, .measure = measure, .user = l};
-    PARE_TRY(pare_removal_new(ctx, &none, l->groups));
+    PARE_TRY(pare_prune_plan_new(ctx, &none, l->groups));
     const double dense = pare_latency_cost(l->cost, none);
-    pare_removal_free(none);
+    pare_prune_plan_free(none);
     l->goal = goal.ratio = target->goal / dense;
     goal.dense = dense;
     pare_progress_begin(&l->bar, stderr, l->o->common.quiet, "time", "shapes");
@@ -333,7 +333,7 @@ static void say_layers(const json_t *row)
     }
 }
 
-void pare_prune_latency_say(const pare_prune_latency *l, const json_t *row)
+void pare_prune_latency_log(const pare_prune_latency *l, const json_t *row)
 {
     const double fixed = 100 * pare_latency_fixed(l->cost) / fmax(total(&l->dense), 1e-12);
     if (!l->o->common.quiet) {

@@ -32,7 +32,7 @@ PARE_NODISCARD pare_status pare_prune_latency_ratio(const pare_prune_latency *l,
 /* Makes the cost of a target seconds, and its rounding what kernels like. */
 void pare_prune_latency_aim(pare_prune_latency *l, pare_prune_target *target);
 /* As pare_target_reach, target->goal a cost. last: measured and corrected until it is near. */
-PARE_NODISCARD pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_removal *removal,
+PARE_NODISCARD pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_prune_plan *removal,
                                                     const double *score, const pare_prune_target *target,
                                                     bool last, double *reached);
 
@@ -41,7 +41,7 @@ PARE_NODISCARD pare_status pare_prune_latency_compare(pare_prune_latency *l,
                                                       const pare_model *smaller);
 /* For people, on standard error, with the layers that took most; row: the facts of the smaller
    model. And a warning where the goal was missed. */
-void pare_prune_latency_say(const pare_prune_latency *l, const json_t *row);
+void pare_prune_latency_log(const pare_prune_latency *l, const json_t *row);
 /* The facts of the smaller model: "latency"; NULL with the message set. */
 json_t *pare_prune_latency_facts(const pare_prune_latency *l);
 /* Adds "time_ms" to the row of a layer where its step is known in both plans. */

@@ -25,7 +25,7 @@ pare_status pare_prune_zipped(pare_ctx *ctx, const char *path, double *out)
     return ok ? PARE_OK : PARE_FAIL(ctx, MEMORY, "%s: no memory to compress it", path);
 }
 
-void pare_prune_put_held(json_t *row, const pare_single_layer *layer)
+void pare_prune_put_held(json_t *row, const pare_unstructured_layer *layer)
 {
     if (layer->masked >= 0 && layer->fitted >= 0)
         json_object_set_new(

@@ -26,7 +26,7 @@ PARE_NODISCARD pare_status pare_prune_compare(pare_tool *tool, const pare_prune_
                                               const pare_source *seen, json_t *rows);
 
 /* The held-out errors of a refit into a layer's facts. */
-void pare_prune_put_held(json_t *row, const pare_single_layer *layer);
+void pare_prune_put_held(json_t *row, const pare_unstructured_layer *layer);
 /* Bytes of the file as zlib packs it. */
 PARE_NODISCARD pare_status pare_prune_zipped(pare_ctx *ctx, const char *path, double *out);
 

@@ -171,11 +171,11 @@ static uint64_t room_of(const pare_structured *s, double value)
 static pare_status begin(pare_structured *s, double value)
 {
     const pare_prune_options *o = s->o;
-    pare_removal_free(s->removal);
+    pare_prune_plan_free(s->removal);
     s->removal = NULL;
     PARE_TRY(pare_tuning_begin(&s->tuning, value, room_of(s, value)));
-    PARE_TRY(pare_removal_new(s->tool->ctx, &s->removal, s->groups));
-    s->fitted = (pare_single_facts){0};
+    PARE_TRY(pare_prune_plan_new(s->tool->ctx, &s->removal, s->groups));
+    s->fitted = (pare_unstructured_facts){0};
     s->before = s->removal->cost;
     s->frame = (double)s->bytes > s->before.bytes ? (double)s->bytes - s->before.bytes : 0;
     s->target = (pare_prune_target){.user = &s->frame,
@@ -331,7 +331,7 @@ static pare_status say_memory(const pare_structured *s)
     if (!s->data.data) return PARE_OK;
     PARE_TRY(pare_prune_memory(s->tool->ctx, s->model, &s->data,
                                pare_structured_score(s) == PARE_SCORE_ACTIVATION, true, &bytes));
-    pare_say_memory(s->tool, bytes);
+    pare_log_memory(s->tool, bytes);
     return PARE_OK;
 }
 
@@ -364,7 +364,7 @@ pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o)
     pare_tuning_close(&s.tuning);
     json_decref(s.list);
     pare_prune_latency_close(s.latency);
-    pare_removal_free(s.removal);
+    pare_prune_plan_free(s.removal);
     pare_groups_free(s.groups);
     pare_source_close(&s.source);
     pare_model_free(s.trained);

@@ -34,10 +34,10 @@ typedef struct pare_structured {
     uint64_t bytes;               /* of the file */
     json_t *list;                 /* a row per model written */
     /* of the model in work */
-    pare_removal *removal;
+    pare_prune_plan *removal;
     pare_prune_cost before; /* of the dense model */
     double cost_before, reached;
-    pare_single_facts fitted;
+    pare_unstructured_facts fitted;
 } pare_structured;
 
 pare_score pare_structured_score(const pare_structured *s);

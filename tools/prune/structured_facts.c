@@ -53,7 +53,7 @@ static json_t *change_json(double before, double after)
 }
 
 /* What a refit says of the node's weight, or NULL. */
-static const pare_single_layer *fitted(const pare_structured *s, const char *node)
+static const pare_unstructured_layer *fitted(const pare_structured *s, const char *node)
 {
     for (int i = 0; i < s->fitted.layer_count; i++)
         if (!strcmp(s->fitted.layer[i].node, node)) return &s->fitted.layer[i];
@@ -61,7 +61,7 @@ static const pare_single_layer *fitted(const pare_structured *s, const char *nod
 }
 
 /* The weight's shape before and after; NULL for products without one. */
-static json_t *shape_json(const pare_removal *none, const pare_removal *now, const pare_node *node)
+static json_t *shape_json(const pare_prune_plan *none, const pare_prune_plan *now, const pare_node *node)
 {
     const pare_value *weight = NULL;
     for (int i = 0; i < node->in_count && !weight; i++)
@@ -70,7 +70,7 @@ static json_t *shape_json(const pare_removal *none, const pare_removal *now, con
     for (int k = 0; weight && k < 2; k++) {
         pare_shape shape;
         json_t *dims = json_array();
-        if (pare_removal_shape(k ? now : none, weight, &shape) != PARE_OK) shape.rank = 0;
+        if (pare_prune_plan_shape(k ? now : none, weight, &shape) != PARE_OK) shape.rank = 0;
         for (int d = 0; d < shape.rank; d++)
             json_array_append_new(dims, json_integer(shape.dim[d]));
         json_object_set_new(json, k ? "after" : "before", dims);
@@ -80,19 +80,19 @@ static json_t *shape_json(const pare_removal *none, const pare_removal *now, con
     return NULL;
 }
 
-static json_t *layers_json(const pare_structured *s, const pare_removal *none)
+static json_t *layers_json(const pare_structured *s, const pare_prune_plan *none)
 {
     json_t *list = json_array();
     const pare_graph *g = s->model->graph;
     for (int i = 0; i < g->node_count; i++) {
         const char *name = pare_pattern_name(g->node[i]);
-        double before = pare_removal_macs(none, g->node[i]);
+        double before = pare_prune_plan_macs(none, g->node[i]);
         if (!(before > 0)) continue;
-        json_t *row = change_json(before, pare_removal_macs(s->removal, g->node[i]));
+        json_t *row = change_json(before, pare_prune_plan_macs(s->removal, g->node[i]));
         json_object_set_new(row, "node", pare_json_text(name));
         json_t *shape = shape_json(none, s->removal, g->node[i]);
         if (shape) json_object_set_new(row, "shape", shape);
-        const pare_single_layer *l = fitted(s, name);
+        const pare_unstructured_layer *l = fitted(s, name);
         if (l) pare_prune_put_held(row, l);
         if (l && l->error >= 0) json_object_set_new(row, "error", json_real(l->error));
         if (l && l->refitted) json_object_set_new(row, "ridge", json_real(l->ridge));
@@ -103,7 +103,7 @@ static json_t *layers_json(const pare_structured *s, const pare_removal *none)
 }
 
 static json_t *row_json(const pare_structured *s, const char *path, const char *hash,
-                        uint64_t bytes, const pare_removal *none)
+                        uint64_t bytes, const pare_prune_plan *none)
 {
     const pare_prune_cost *now = &s->removal->cost;
     return json_pack("{s:o, s:s, s:I, s:{s:s, s:f, s:f, s:f}, s:o, s:o, s:o, s:o}", "file",
@@ -119,9 +119,9 @@ pare_status pare_structured_report(pare_structured *s, const char *path)
     pare_ctx *ctx = s->tool->ctx;
     char hash[33], size[32];
     uint64_t bytes;
-    pare_removal *none;
+    pare_prune_plan *none;
     PARE_TRY(pare_onnx_hash(ctx, path, hash, &bytes));
-    PARE_TRY(pare_removal_new(ctx, &none, s->groups));
+    PARE_TRY(pare_prune_plan_new(ctx, &none, s->groups));
     const pare_prune_cost *now = &s->removal->cost;
     pare_print(stdout, "%s\n", path);
     if (!s->o->common.quiet)
@@ -137,10 +137,10 @@ pare_status pare_structured_report(pare_structured *s, const char *path)
     json_t *row = row_json(s, path, hash, bytes, none);
     if (s->latency) {
         json_object_set_new(row, "latency", pare_prune_latency_facts(s->latency));
-        pare_prune_latency_say(s->latency, row);
+        pare_prune_latency_log(s->latency, row);
     }
     pare_tuning_put(&s->tuning, row);
     json_array_append_new(s->list, row);
-    pare_removal_free(none);
+    pare_prune_plan_free(none);
     return PARE_OK;
 }

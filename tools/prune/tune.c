@@ -82,8 +82,8 @@ static void planned(void *user, size_t bytes, size_t device_bytes)
 {
     const pare_tuning *t = user;
     if (json_array_size(t->steps)) return;
-    pare_say_memory(t->tool, bytes);
-    if (device_bytes) pare_say_device_memory(t->tool, device_bytes);
+    pare_log_memory(t->tool, bytes);
+    if (device_bytes) pare_log_device_memory(t->tool, device_bytes);
 }
 
 static pare_status read_options(pare_tuning *t, const pare_model *model)
@@ -91,7 +91,7 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     const pare_prune_options *o = t->o;
     pare_distill_options *d = &t->options;
     pare_distill_defaults(d);
-    d->rate = pare_distill_rate(model);
+    d->rate = pare_distill_learning_rate(model);
     PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
                                 &t->loss));
     t->rate = d->rate;
@@ -222,12 +222,12 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     t->options.device = t->tool->device;
     settle_step(t, step);
     PARE_TRY(name_checkpoint(t, step));
-    if (step == 1) pare_checkpoint_say_none(t->tool, &t->options.checkpoint);
+    if (step == 1) pare_checkpoint_log_none(t->tool, &t->options.checkpoint);
     pare_status st = pare_distill(t->tool->ctx, &result, teacher, student, t->data, &t->options);
     if (pare_distill_log_close(&log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     if (st == PARE_OK) st = hear_stop(t, &result, step);
     if (st == PARE_INTERRUPTED || result.end == PARE_DISTILL_INTERRUPTED)
-        pare_checkpoint_say(t->tool, &t->options.checkpoint, result.checkpoint);
+        pare_checkpoint_log(t->tool, &t->options.checkpoint, result.checkpoint);
     if (st == PARE_INTERRUPTED) return say_unfinished(t, st, step);
     if (st != PARE_OK) return st;
     if (step == t->o->steps) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was done, and what was not measured. */
-#include "tools/processor.h"
+#include "tools/cpu_info.h"
 #include "tools/report/report.h"
 #include "tools/report/gather.h"
 #include "tools/report/parts.h"
@@ -68,9 +68,9 @@ static void add_device(pare_text *t, const json_t *device)
     } else if (json_object_get(device, "cuda")) {
         pare_text_add_escaped(t, pare_device_text(device, text, sizeof text));
         pare_text_add(t, "<br>");
-        pare_text_add_escaped(t, pare_vitals_text(device, text, sizeof text));
+        pare_text_add_escaped(t, pare_telemetry_text(device, text, sizeof text));
     } else {
-        pare_text_add_escaped(t, pare_processor_text(device, text, sizeof text));
+        pare_text_add_escaped(t, pare_cpu_info_text(device, text, sizeof text));
     }
 }
 

@@ -103,7 +103,7 @@ void pare_page_device(pare_text *t, const json_t *device)
     if (!json_object_get(device, "cuda")) return;
     pare_text_add(t, ", on ");
     pare_text_add_escaped(t, pare_device_text(device, text, sizeof text));
-    if (!*pare_vitals_text(device, text, sizeof text)) return;
+    if (!*pare_telemetry_text(device, text, sizeof text)) return;
     pare_text_add(t, " (");
     pare_text_add_escaped(t, text);
     pare_text_add(t, ")");

@@ -108,7 +108,7 @@ static void print_devices(const json_t *comparisons, FILE *file)
         pare_device_text(device, name, sizeof name);
         if (!strcmp(name, last)) continue;
         memcpy(last, name, sizeof last);
-        pare_vitals_text(device, vitals, sizeof vitals);
+        pare_telemetry_text(device, vitals, sizeof vitals);
         pare_print(file, "on %s%s%s\n", name, *vitals ? ": " : "", vitals);
     }
 }

@@ -5,7 +5,7 @@
 #include "tools/progress.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/zoo/trial.h"
+#include "tools/zoo/probe.h"
 
 #include <string.h>
 
@@ -16,16 +16,16 @@ static bool is_done(const pare_zoo_forecast_options *o, int node)
 
 /* The nodes of one model that are to be done, in the plan's order: they stand side by side. One
    that goes on from another model's node, of equal content, has no trial's model to start from. */
-static pare_status try_model(pare_zoo_trials *t, int from, int to)
+static pare_status try_model(pare_zoo_probes *t, int from, int to)
 {
     pare_status st = PARE_OK;
     for (int i = from; i < to && st == PARE_OK; i++) {
         const int parent = t->plan->nodes[i].parent;
         const bool ready =
             parent < 0 || is_done(t->options, parent) || t->forecast->node[parent].known;
-        if (!is_done(t->options, i) && ready) st = pare_zoo_trials_node(t, i);
+        if (!is_done(t->options, i) && ready) st = pare_zoo_probes_node(t, i);
     }
-    for (int i = from; i < to; i++) pare_zoo_trials_drop(t, i);
+    for (int i = from; i < to; i++) pare_zoo_probes_drop(t, i);
     return st;
 }
 
@@ -56,7 +56,7 @@ static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
 /* Tries models, until the budget is spent; at least one. They are taken in strides,
    so that what the budget allows comes from everywhere; a stride that has no divisor in common with
    the count meets all of them. */
-static pare_status try_models(pare_zoo_trials *t, const span *spans, int count)
+static pare_status try_models(pare_zoo_probes *t, const span *spans, int count)
 {
     pare_zoo_forecast *f = t->forecast;
     pare_progress bar;
@@ -143,14 +143,14 @@ pare_status pare_zoo_forecast_make(pare_arena *arena, pare_zoo_forecast *out, co
                                    const pare_zoo_forecast_options *options)
 {
     *out = (pare_zoo_forecast){0};
-    pare_zoo_trials t = {
+    pare_zoo_probes t = {
         .arena = arena, .zoo = zoo, .plan = plan, .options = options, .forecast = out};
     span *spans = pare_arena_alloc(arena, (size_t)plan->node_count, sizeof *spans);
     out->node = pare_arena_alloc(arena, (size_t)plan->node_count, sizeof *out->node);
     if (!spans || !out->node) return PARE_MEMORY;
-    PARE_TRY(pare_zoo_trials_open(&t));
+    PARE_TRY(pare_zoo_probes_open(&t));
     pare_status st = try_models(&t, spans, spans_of(plan, spans));
-    pare_zoo_trials_close(&t);
+    pare_zoo_probes_close(&t);
     if (st == PARE_OK) st = fill_in(arena, out, zoo, plan, options);
     if (st == PARE_OK) add_up(out, plan, options->jobs);
     return st;

@@ -17,7 +17,7 @@ typedef struct pare_zoo_forecast_options {
     double budget;    /* seconds to try steps for; models whose turn does not come then are taken
                          as the mean of those that were tried */
     bool quiet;
-    /* Runs a command line in a process of its own: pare_run_words, or a test's */
+    /* Runs a command line in a process of its own: pare_run_argv, or a test's */
     pare_status (*step)(pare_ctx *ctx, char *const *words, int count);
 } pare_zoo_forecast_options;
 

@@ -4,7 +4,7 @@
 #include "runtime/base/version.h"
 #include "runtime/exec/exec.h"
 #include "tools/zoo/key.h"
-#include "tools/zoo/words.h"
+#include "tools/zoo/argv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,13 +38,13 @@ static const char *in_folder(maker *m, const pare_zoo_node *node, const char *na
 
 /* --- words --- */
 
-static void common_words(const maker *m, pare_zoo_words *w, const pare_zoo_node *node)
+static void common_words(const maker *m, pare_zoo_argv *w, const pare_zoo_node *node)
 {
-    pare_zoo_words_add(w, "--json", node->facts);
-    if (m->o.device) pare_zoo_words_add(w, "--device", m->o.device);
+    pare_zoo_argv_add(w, "--json", node->facts);
+    if (m->o.device) pare_zoo_argv_add(w, "--device", m->o.device);
     /* latency of a validation is that of one thread, as long as nobody says more */
     if (!m->o.threads || (node->alone && !node->output)) return;
-    pare_zoo_words_add(w, "--threads",
+    pare_zoo_argv_add(w, "--threads",
                        pare_arena_printf(m->arena, "%lld", (long long)m->o.threads));
 }
 
@@ -55,43 +55,43 @@ static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step
 {
     const pare_zoo_model *model = &m->zoo->models[node->model];
     const bool distills = !strcmp(node->verb, "distill");
-    pare_zoo_words w = {.arena = m->arena};
-    pare_zoo_words_add(&w, node->verb, distills ? NULL : input);
+    pare_zoo_argv w = {.arena = m->arena};
+    pare_zoo_argv_add(&w, node->verb, distills ? NULL : input);
     if (distills) {
-        pare_zoo_words_add(&w, "--teacher", model->file);
-        pare_zoo_words_add(&w, "--student", input);
+        pare_zoo_argv_add(&w, "--teacher", model->file);
+        pare_zoo_argv_add(&w, "--student", input);
     }
     if (step->trains) {
-        pare_zoo_words_add(&w, "--checkpoint", node->folder);
-        pare_zoo_words_add(&w, "--resume", NULL);
+        pare_zoo_argv_add(&w, "--checkpoint", node->folder);
+        pare_zoo_argv_add(&w, "--resume", NULL);
     }
-    pare_zoo_words_add(&w, "-o", node->output);
-    if (step->takes_data && model->data) pare_zoo_words_add(&w, "--data", model->data);
+    pare_zoo_argv_add(&w, "-o", node->output);
+    if (step->takes_data && model->data) pare_zoo_argv_add(&w, "--data", model->data);
     if (m->o.cache && (step->times || !strcmp(node->verb, "quantize")))
-        pare_zoo_words_add(&w, "--cache", m->o.cache);
+        pare_zoo_argv_add(&w, "--cache", m->o.cache);
     common_words(m, &w, node);
     for (int i = 0; i < step->option_count; i++)
-        pare_zoo_words_add(&w, pare_arena_printf(m->arena, "--%s", step->options[i].row->name),
+        pare_zoo_argv_add(&w, pare_arena_printf(m->arena, "--%s", step->options[i].row->name),
                            step->options[i].value);
-    return pare_zoo_words_end(&w, &node->words, &node->word_count);
+    return pare_zoo_argv_end(&w, &node->words, &node->word_count);
 }
 
 static pare_status judge_words(maker *m, pare_zoo_node *node, const char *variant)
 {
     const pare_zoo_model *model = &m->zoo->models[node->model];
-    pare_zoo_words w = {.arena = m->arena};
-    pare_zoo_words_add(&w, node->verb, model->file);
-    pare_zoo_words_add(&w, variant, NULL);
-    pare_zoo_words_add(&w, "--data", model->test);
+    pare_zoo_argv w = {.arena = m->arena};
+    pare_zoo_argv_add(&w, node->verb, model->file);
+    pare_zoo_argv_add(&w, variant, NULL);
+    pare_zoo_argv_add(&w, "--data", model->test);
     if (m->zoo->samples > 0)
-        pare_zoo_words_add(&w, "--samples",
+        pare_zoo_argv_add(&w, "--samples",
                            pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
-    if (m->zoo->latency) pare_zoo_words_add(&w, "--latency", NULL);
-    if (m->zoo->any_accuracy) pare_zoo_words_add(&w, "--any-accuracy", NULL);
-    if (m->o.cache) pare_zoo_words_add(&w, "--cache", m->o.cache);
-    if (m->o.append) pare_zoo_words_add(&w, "--append", m->o.append);
+    if (m->zoo->latency) pare_zoo_argv_add(&w, "--latency", NULL);
+    if (m->zoo->any_accuracy) pare_zoo_argv_add(&w, "--any-accuracy", NULL);
+    if (m->o.cache) pare_zoo_argv_add(&w, "--cache", m->o.cache);
+    if (m->o.append) pare_zoo_argv_add(&w, "--append", m->o.append);
     common_words(m, &w, node);
-    return pare_zoo_words_end(&w, &node->words, &node->word_count);
+    return pare_zoo_argv_end(&w, &node->words, &node->word_count);
 }
 
 /* --- nodes --- */

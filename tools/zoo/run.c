@@ -3,7 +3,7 @@
 
 #include "tools/progress.h"
 #include "tools/zoo/tasks.h"
-#include "tools/zoo/turns.h"
+#include "tools/zoo/scheduler.h"
 #include "tools/zoo/warnings.h"
 #include "tools/zoo/work.h"
 
@@ -30,7 +30,7 @@ typedef struct runner {
     const pare_zoo_plan *plan;
     const pare_zoo_run_options *o;
     pare_zoo_records *records;
-    pare_zoo_turns turns;
+    pare_zoo_scheduler turns;
     pare_journal journal;
     pare_process *process; /* jobs */
     slot *slot;            /* of each */
@@ -114,7 +114,7 @@ static pare_status start_process(runner *r, int node, pare_process *process)
 static void settle(runner *r, int node)
 {
     const bool done = r->records->of[node].outcome == PARE_OUTCOME_DONE;
-    pare_zoo_turns_end(&r->turns, node, done);
+    pare_zoo_scheduler_end(&r->turns, node, done);
 }
 
 static pare_status start(runner *r, int node, pare_process *process, slot *s)
@@ -123,14 +123,14 @@ static pare_status start(runner *r, int node, pare_process *process, slot *s)
     PARE_TRY(make_folder(r->ctx, r->plan->nodes[node].folder));
     if (did_another(r, node, s)) {
         release(s);
-        pare_zoo_turns_begin(&r->turns, node);
+        pare_zoo_scheduler_begin(&r->turns, node);
         settle(r, node);
         return PARE_OK;
     }
     PARE_TRY(pare_ctx_poll(r->ctx));
     memcpy(s->old_hash, r->records->of[node].model_hash, sizeof s->old_hash);
     PARE_TRY(start_process(r, node, process));
-    pare_zoo_turns_begin(&r->turns, node);
+    pare_zoo_scheduler_begin(&r->turns, node);
     r->nodes++;
     return PARE_OK;
 }
@@ -176,7 +176,7 @@ static void tell_failure(const runner *r, int node)
 static void forget_children(runner *r, int node)
 {
     for (int i = node + 1; i < r->plan->node_count; i++) {
-        if (r->plan->nodes[i].parent != node || !pare_zoo_turns_again(&r->turns, i)) continue;
+        if (r->plan->nodes[i].parent != node || !pare_zoo_scheduler_again(&r->turns, i)) continue;
         r->records->of[i].outcome = PARE_OUTCOME_COUNT;
         forget_children(r, i);
     }
@@ -211,7 +211,7 @@ static void count_tasks(runner *r, pare_zoo_run_result *result)
         const int end = pare_zoo_task_end(r->records, &r->plan->tasks[t], &outcome);
         if (outcome == PARE_OUTCOME_DONE)
             result->done++;
-        else if (pare_zoo_turns_ended(&r->turns, end) && outcome != PARE_OUTCOME_STOPPED)
+        else if (pare_zoo_scheduler_ended(&r->turns, end) && outcome != PARE_OUTCOME_STOPPED)
             result->failed++;
         else
             result->left++;
@@ -251,7 +251,7 @@ static void fill(runner *r)
     for (int i = 0; i < r->o->jobs && r->trouble == PARE_OK; i++) {
         if (r->process[i].pid) continue;
         for (int node; r->trouble == PARE_OK && !r->process[i].pid &&
-                       (node = pare_zoo_turns_next(&r->turns)) >= 0;) {
+                       (node = pare_zoo_scheduler_next(&r->turns)) >= 0;) {
             r->trouble = start(r, node, &r->process[i], &r->slot[i]);
             if (r->trouble != PARE_OK) release(&r->slot[i]);
         }
@@ -277,7 +277,7 @@ static void loop(runner *r)
             ask_for_end(r);
         else
             fill(r);
-        if (!running(r) && (r->stopped_at || pare_zoo_turns_next(&r->turns) < 0)) return;
+        if (!running(r) && (r->stopped_at || pare_zoo_scheduler_next(&r->turns) < 0)) return;
         if (r->trouble == PARE_OK || running(r)) pare_process_wait(WAIT_SECONDS);
         look(r);
         show(r);
@@ -299,13 +299,13 @@ static void look_back(runner *r)
         bool needed = !only;
         for (int k = 0; only && k < only->node_count; k++) needed |= only->nodes[k] == i;
         if (!needed) {
-            pare_zoo_turns_leave(&r->turns, i);
+            pare_zoo_scheduler_leave(&r->turns, i);
             continue;
         }
         pare_zoo_record *record = &r->records->of[i];
         const bool done = pare_zoo_records_check(r->records, i);
         if (!done && !pare_zoo_is_final(record->outcome)) record->outcome = PARE_OUTCOME_COUNT;
-        if (done || pare_zoo_is_final(record->outcome)) pare_zoo_turns_end(&r->turns, i, done);
+        if (done || pare_zoo_is_final(record->outcome)) pare_zoo_scheduler_end(&r->turns, i, done);
     }
     r->tasks = only ? 1 : r->plan->task_count;
 }
@@ -313,7 +313,7 @@ static void look_back(runner *r)
 static pare_status prepare(runner *r)
 {
     const size_t jobs = (size_t)r->o->jobs;
-    PARE_TRY(pare_zoo_turns_init(&r->arena, &r->turns, r->plan, r->o->jobs));
+    PARE_TRY(pare_zoo_scheduler_init(&r->arena, &r->turns, r->plan, r->o->jobs));
     r->process = pare_arena_alloc(&r->arena, jobs, sizeof *r->process);
     r->slot = pare_arena_alloc(&r->arena, jobs, sizeof *r->slot);
     if (!r->process || !r->slot) return PARE_MEMORY;

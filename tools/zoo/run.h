@@ -11,13 +11,13 @@ extern "C" {
 #endif
 
 typedef struct pare_zoo_run_options {
-    const char *folder; /* of the results; it is open (folder.h) */
+    const char *folder; /* of the results; it is open (workdir.h) */
     int jobs;           /* nodes at once, at least 1 */
     double seconds;     /* limits of each node; 0: none */
     int64_t bytes;
     bool quiet;
     int task; /* do this one alone, beside processes that do others; -1: all */
-    /* Runs a node's command line in its process: pare_run_words, or a test's */
+    /* Runs a node's command line in its process: pare_run_argv, or a test's */
     pare_status (*step)(pare_ctx *ctx, char *const *words, int count);
 } pare_zoo_run_options;
 

@@ -2,7 +2,7 @@
 #include "tools/zoo/slurm.h"
 
 #include "tools/text.h"
-#include "tools/zoo/words.h"
+#include "tools/zoo/argv.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -105,7 +105,7 @@ const char *pare_zoo_batch_ranges(pare_arena *arena, const int *numbers, int cou
 }
 
 /* The words that were given, one by one; --exclusive only where the caller wants those, too. */
-static pare_status add_given(pare_arena *arena, pare_zoo_words *w, const pare_zoo_batch *b,
+static pare_status add_given(pare_arena *arena, pare_zoo_argv *w, const pare_zoo_batch *b,
                              bool exclusive)
 {
     for (int i = 0; i < b->word_count; i++) {
@@ -113,7 +113,7 @@ static pare_status add_given(pare_arena *arena, pare_zoo_words *w, const pare_zo
         if (!copy) return PARE_MEMORY;
         for (char *word = strtok_r(copy, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))
             if (exclusive || strncmp(word, "--exclusive", 11) != 0)
-                pare_zoo_words_add(w, word, NULL);
+                pare_zoo_argv_add(w, word, NULL);
     }
     return PARE_OK;
 }
@@ -147,14 +147,14 @@ static pare_status refused(pare_ctx *ctx, const answer *a)
 }
 
 /* sbatch with these words before the given ones and the command line behind them. */
-static pare_status submit(jobs *j, pare_zoo_words *w, bool exclusive, const char *run)
+static pare_status submit(jobs *j, pare_zoo_argv *w, bool exclusive, const char *run)
 {
     answer a;
     const char **words;
     int count;
     PARE_TRY(add_given(j->arena, w, j->batch, exclusive));
-    pare_zoo_words_add(w, "--wrap", run);
-    PARE_TRY(pare_zoo_words_end(w, &words, &count));
+    pare_zoo_argv_add(w, "--wrap", run);
+    PARE_TRY(pare_zoo_argv_end(w, &words, &count));
     PARE_TRY(call(j->arena->ctx, words, &a));
     if (a.code) return refused(j->arena->ctx, &a);
     a.text[strcspn(a.text, ";\n")] = 0; /* "12;cluster" */
@@ -162,13 +162,13 @@ static pare_status submit(jobs *j, pare_zoo_words *w, bool exclusive, const char
     return PARE_OK;
 }
 
-static void begin(jobs *j, pare_zoo_words *w, const char *part, const char *log)
+static void begin(jobs *j, pare_zoo_argv *w, const char *part, const char *log)
 {
     const pare_zoo_batch *b = j->batch;
-    *w = (pare_zoo_words){.arena = j->arena};
-    pare_zoo_words_add(w, "sbatch", "--parsable");
-    pare_zoo_words_add(w, pare_arena_printf(j->arena, "--job-name=pare-%s%s", b->name, part), NULL);
-    pare_zoo_words_add(w, pare_arena_printf(j->arena, "--output=%s/slurm/%s", b->folder, log),
+    *w = (pare_zoo_argv){.arena = j->arena};
+    pare_zoo_argv_add(w, "sbatch", "--parsable");
+    pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--job-name=pare-%s%s", b->name, part), NULL);
+    pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--output=%s/slurm/%s", b->folder, log),
                        NULL);
 }
 
@@ -176,12 +176,12 @@ static void begin(jobs *j, pare_zoo_words *w, const char *part, const char *log)
 static pare_status submit_array(jobs *j, int from, int to, int offset)
 {
     const pare_zoo_batch *b = j->batch;
-    pare_zoo_words w;
+    pare_zoo_argv w;
     const char *ranges = pare_zoo_batch_ranges(j->arena, b->tasks + from, to - from, offset);
     if (!ranges) return PARE_MEMORY;
     begin(j, &w, "", "%A_%a.log");
-    pare_zoo_words_add(&w, pare_arena_printf(j->arena, "--array=%s", ranges), NULL);
-    if (b->exclusive && !says_sharing(b)) pare_zoo_words_add(&w, "--exclusive", NULL);
+    pare_zoo_argv_add(&w, pare_arena_printf(j->arena, "--array=%s", ranges), NULL);
+    if (b->exclusive && !says_sharing(b)) pare_zoo_argv_add(&w, "--exclusive", NULL);
     const char *run =
         pare_arena_printf(j->arena, "exec %s $((%d + SLURM_ARRAY_TASK_ID))", b->task_run, offset);
     return run ? submit(j, &w, true, run) : PARE_MEMORY;
@@ -189,12 +189,12 @@ static pare_status submit_array(jobs *j, int from, int to, int offset)
 
 static pare_status submit_merge(jobs *j)
 {
-    pare_zoo_words w;
+    pare_zoo_argv w;
     pare_text after = {.ctx = j->arena->ctx};
     pare_text_add(&after, "--dependency=afterany");
     for (int i = 0; i < j->count; i++) pare_text_add(&after, ":%s", j->id[i]);
     begin(j, &w, "-merge", "merge_%j.log");
-    pare_zoo_words_add(&w, after.data, NULL);
+    pare_zoo_argv_add(&w, after.data, NULL);
     const char *run = pare_arena_printf(j->arena, "exec %s", j->batch->merge_run);
     const pare_status st = run ? submit(j, &w, false, run) : PARE_MEMORY;
     pare_free(after.data);

@@ -4,7 +4,7 @@
 #include "prune/prune.h"
 #include "tools/commands.h"
 #include "tools/zoo/file_inner.h"
-#include "tools/zoo/words.h"
+#include "tools/zoo/argv.h"
 
 #include <string.h>
 
@@ -147,22 +147,22 @@ static pare_status keep_options(const pare_zoo_reader *r, pare_zoo_step *step, c
 static pare_status check_whole(const pare_zoo_reader *r, const pare_zoo_step *step, char **words,
                                int count)
 {
-    pare_zoo_words w = {.arena = r->arena};
+    pare_zoo_argv w = {.arena = r->arena};
     pare_tool tool = {.ctx = r->arena->ctx, .command = step->command};
     const char **all;
     pare_list arguments;
     int n;
     if (!step->command->check) return PARE_OK;
     if (step->command == &pare_command_distill) {
-        pare_zoo_words_add(&w, "--teacher", "model.onnx");
-        pare_zoo_words_add(&w, "--student", "model.onnx");
+        pare_zoo_argv_add(&w, "--teacher", "model.onnx");
+        pare_zoo_argv_add(&w, "--student", "model.onnx");
     } else {
-        pare_zoo_words_add(&w, "model.onnx", NULL);
+        pare_zoo_argv_add(&w, "model.onnx", NULL);
     }
-    pare_zoo_words_add(&w, "--output", "/model.onnx");
-    if (step->takes_data) pare_zoo_words_add(&w, "--data", "data.h5");
-    for (int i = 0; i < count; i++) pare_zoo_words_add(&w, words[i], NULL);
-    PARE_TRY(pare_zoo_words_end(&w, &all, &n));
+    pare_zoo_argv_add(&w, "--output", "/model.onnx");
+    if (step->takes_data) pare_zoo_argv_add(&w, "--data", "data.h5");
+    for (int i = 0; i < count; i++) pare_zoo_argv_add(&w, words[i], NULL);
+    PARE_TRY(pare_zoo_argv_end(&w, &all, &n));
     void *options = pare_arena_alloc(r->arena, 1, step->command->size);
     if (!options) return PARE_MEMORY;
     PARE_TRY(

@@ -7,7 +7,7 @@
 #include "tools/zoo/run.h"
 #include "tools/zoo/slurm.h"
 #include "tools/zoo/tasks.h"
-#include "tools/zoo/words.h"
+#include "tools/zoo/argv.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -29,18 +29,18 @@ pare_status pare_zoo_open_tasks(pare_arena *arena, const int **tasks, int *count
 }
 
 /* Options of the command line that tasks and tables take, too. */
-static void add_options(pare_zoo_words *w, const pare_zoo_submission *s)
+static void add_options(pare_zoo_argv *w, const pare_zoo_submission *s)
 {
-    if (s->cache) pare_zoo_words_add(w, "--cache", s->cache);
-    if (s->append) pare_zoo_words_add(w, "--append", s->append);
-    if (s->device) pare_zoo_words_add(w, "--device", s->device);
+    if (s->cache) pare_zoo_argv_add(w, "--cache", s->cache);
+    if (s->append) pare_zoo_argv_add(w, "--append", s->append);
+    if (s->device) pare_zoo_argv_add(w, "--device", s->device);
     if (s->time_limit > 0)
-        pare_zoo_words_add(w, "--time-limit", pare_arena_printf(w->arena, "%.17g", s->time_limit));
+        pare_zoo_argv_add(w, "--time-limit", pare_arena_printf(w->arena, "%.17g", s->time_limit));
     if (s->memory_limit > 0)
-        pare_zoo_words_add(w, "--memory-limit",
+        pare_zoo_argv_add(w, "--memory-limit",
                            pare_arena_printf(w->arena, "%.3fkB", (double)s->memory_limit / 1000));
     if (s->threads)
-        pare_zoo_words_add(w, "--threads",
+        pare_zoo_argv_add(w, "--threads",
                            pare_arena_printf(w->arena, "%lld", (long long)s->threads));
 }
 
@@ -48,15 +48,15 @@ static void add_options(pare_zoo_words *w, const pare_zoo_submission *s)
 static const char *line_of(pare_arena *arena, const pare_zoo_submission *s, const char *program,
                            bool task)
 {
-    pare_zoo_words w = {.arena = arena};
+    pare_zoo_argv w = {.arena = arena};
     pare_zoo_node node = {0};
     const char *machine = s->machine ? s->machine : "cpu";
-    pare_zoo_words_add(&w, program, "zoo");
-    pare_zoo_words_add(&w, s->file, NULL);
-    pare_zoo_words_add(&w, "-o", s->folder);
-    pare_zoo_words_add(&w, "--keys", pare_arena_printf(arena, "%s,%s", pare_cpu_isa_name(), machine));
+    pare_zoo_argv_add(&w, program, "zoo");
+    pare_zoo_argv_add(&w, s->file, NULL);
+    pare_zoo_argv_add(&w, "-o", s->folder);
+    pare_zoo_argv_add(&w, "--keys", pare_arena_printf(arena, "%s,%s", pare_cpu_isa_name(), machine));
     add_options(&w, s);
-    if (pare_zoo_words_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
+    if (pare_zoo_argv_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
     const char *line = pare_zoo_node_command(arena, &node); /* "pare PROGRAM zoo ..." */
     const char *threads = s->threads ? "" : " --threads ${SLURM_CPUS_ON_NODE:-1}";
     return line ? pare_arena_printf(arena, "%s%s %s", line + strlen("pare "), threads,
@@ -67,10 +67,10 @@ static const char *line_of(pare_arena *arena, const pare_zoo_submission *s, cons
 /* The words of the file and of the command line. */
 static pare_status sbatch_words(pare_arena *arena, pare_zoo_batch *b, const pare_zoo_submission *s)
 {
-    pare_zoo_words w = {.arena = arena};
-    for (int i = 0; i < s->zoo->slurm_count; i++) pare_zoo_words_add(&w, s->zoo->slurm[i], NULL);
-    for (int i = 0; i < s->word_count; i++) pare_zoo_words_add(&w, s->words[i], NULL);
-    return pare_zoo_words_end(&w, &b->words, &b->word_count);
+    pare_zoo_argv w = {.arena = arena};
+    for (int i = 0; i < s->zoo->slurm_count; i++) pare_zoo_argv_add(&w, s->zoo->slurm[i], NULL);
+    for (int i = 0; i < s->word_count; i++) pare_zoo_argv_add(&w, s->words[i], NULL);
+    return pare_zoo_argv_end(&w, &b->words, &b->word_count);
 }
 
 pare_status pare_zoo_submit(pare_arena *arena, const pare_zoo_submission *s)

@@ -2,7 +2,7 @@
 #include "tools/zoo/summary.h"
 
 #include "tools/facts.h"
-#include "tools/processor.h"
+#include "tools/cpu_info.h"
 #include "tools/report/report.h"
 #include "tools/zoo/goals.h"
 

@@ -5,7 +5,7 @@
 #include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "tools/text.h"
-#include "tools/zoo/words.h"
+#include "tools/zoo/argv.h"
 #include "tools/zoo/work.h"
 
 #include <stdlib.h>
@@ -28,14 +28,14 @@ int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task
    and who makes the tables may have another one than who ran the node. */
 static const char *command_of(pare_arena *arena, const pare_zoo_node *node)
 {
-    pare_zoo_words w = {.arena = arena};
+    pare_zoo_argv w = {.arena = arena};
     pare_zoo_node plain = {0};
     for (int i = 0; i < node->word_count; i++)
         if (!strcmp(node->words[i], "--threads"))
             i++;
         else
-            pare_zoo_words_add(&w, node->words[i], NULL);
-    if (pare_zoo_words_end(&w, &plain.words, &plain.word_count) != PARE_OK) return NULL;
+            pare_zoo_argv_add(&w, node->words[i], NULL);
+    if (pare_zoo_argv_end(&w, &plain.words, &plain.word_count) != PARE_OK) return NULL;
     return pare_zoo_node_command(arena, &plain);
 }
 

@@ -13,7 +13,7 @@ typedef struct pare_zoo_work {
     const pare_zoo_node *node;
     const char *input; /* of validate: the model that the link is made of; else NULL */
     const char *link;
-    /* Runs a command line: pare_run_words, or a test's. */
+    /* Runs a command line: pare_run_argv, or a test's. */
     pare_status (*run)(pare_ctx *ctx, char *const *words, int count);
 } pare_zoo_work;
 

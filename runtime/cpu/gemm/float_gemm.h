@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of f32 matrices of our own: they serve builds without oneDNN, shapes it refuses, and
-   canonical execution where its sums change with the number of rows. Each output is one chain of
+   deterministic execution where its sums change with the number of rows. Each output is one chain of
    multiply-adds along the inner axis, in order, whatever the batch and the threads.
 
    B is packed in blocks of `block` columns, row after row, zeros behind the last column. */

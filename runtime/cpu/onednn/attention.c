@@ -118,7 +118,7 @@ static pare_status prepare(pare_prep *p)
     s->heads = pare_view_count(&p->in[0]) / (s->rows * s->depth);
     s->half = p->in[0].dtype == PARE_f32 ? PARE_NOTYPE : p->in[0].dtype;
     double work = (double)s->heads * (double)(s->rows * s->keys) * (double)(s->depth + s->width);
-    s->threads = work < 2e5 || p->canonical ? 1 : p->threads;
+    s->threads = work < 2e5 || p->deterministic ? 1 : p->threads;
     if (s->threads > s->heads) s->threads = (int)s->heads;
     pare_dnnl_use_threads(1);
     dnnl_status_t st = products_make(s, pare_node_float(p->node, "scale", 1));

@@ -185,7 +185,7 @@ static pare_status prepare(pare_prep *p, bool weight)
     grad *g = pare_arena_alloc(p->arena, 1, sizeof *g);
     if (!g) return PARE_MEMORY;
     g->weight = weight;
-    g->threads = p->canonical ? 1 : p->threads;
+    g->threads = p->deterministic ? 1 : p->threads;
     dnnl_status_t made = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
     if (made != dnnl_success) return pare_dnnl_fail(p->node, made, "an engine");
     pare_dnnl_use_threads(g->threads);

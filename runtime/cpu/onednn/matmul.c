@@ -87,7 +87,7 @@ static bool product_make(const pare_prep *p, const pare_matmul_args *m, product 
         out->rows *= m->batch;
         out->a_batch = out->batch = 1;
     }
-    bool canonical_gemm = p->canonical && !m->int8 && pare_cpu_isa() < PARE_ISA_AVX512;
+    bool canonical_gemm = p->deterministic && !m->int8 && pare_cpu_isa() < PARE_ISA_AVX512;
     if (canonical_gemm) return false; /* sums there change with the number of rows */
     dnnl_dims_t any = {out->b_batch, m->depth, m->columns};
     int skip = 3 - out->rank;

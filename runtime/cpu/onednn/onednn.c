@@ -85,11 +85,11 @@ pare_dnnl_slot *pare_dnnl_add(pare_dnnl *d, int arg, pare_dnnl_place place, int 
     return s;
 }
 
-static bool is_half(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
+static bool is_lowp(pare_dtype t) { return t == PARE_f16 || t == PARE_bf16; }
 
 static void reserve(pare_dnnl *d, pare_dnnl_slot *s, const pare_view *view)
 {
-    s->half = is_half(view->dtype) ? view->dtype : PARE_NOTYPE;
+    s->half = is_lowp(view->dtype) ? view->dtype : PARE_NOTYPE;
     s->flip = !s->half;
     s->count = pare_view_count(view);
     s->offset = d->scratch;
@@ -102,7 +102,7 @@ pare_status pare_dnnl_add_in(pare_prep *p, pare_dnnl *d, int arg, int index,
     const pare_view *v = &p->in[index];
     pare_dnnl_slot *s =
         pare_dnnl_add(d, arg, v->data ? PARE_DNNL_FIXED : PARE_DNNL_IN, index, v->data, desc);
-    if (!is_half(v->dtype) && (v->dtype != PARE_u8 || desc->data_type != dnnl_s8)) return PARE_OK;
+    if (!is_lowp(v->dtype) && (v->dtype != PARE_u8 || desc->data_type != dnnl_s8)) return PARE_OK;
     if (!v->data) {
         reserve(d, s, v);
         return PARE_OK;
@@ -118,7 +118,7 @@ pare_status pare_dnnl_add_out(pare_prep *p, pare_dnnl *d, const dnnl_memory_desc
 {
     d->output = d->count;
     pare_dnnl_slot *s = pare_dnnl_add(d, DNNL_ARG_DST, PARE_DNNL_OUT, 0, NULL, desc);
-    if (is_half(p->out[0].dtype)) reserve(d, s, &p->out[0]);
+    if (is_lowp(p->out[0].dtype)) reserve(d, s, &p->out[0]);
     return PARE_OK;
 }
 
@@ -171,7 +171,7 @@ pare_status pare_dnnl_add_packed(pare_prep *p, pare_dnnl *d, int arg, int index,
     if (!v->data) return add_repacked(p, d, arg, index, plain, wanted);
     float *wide = NULL;
     void *source = v->data;
-    if (is_half(v->dtype)) {
+    if (is_lowp(v->dtype)) {
         int64_t count = pare_view_count(v);
         wide = pare_alloc(p->ctx, (size_t)count, sizeof *wide);
         if (!wide) return PARE_MEMORY;
@@ -206,7 +206,7 @@ pare_status pare_dnnl_make(pare_prep *p, pare_dnnl *d, const_dnnl_primitive_desc
 int pare_dnnl_threads(const pare_prep *p, double macs, bool int8)
 {
     double worth = int8 ? 4e5 : 1e5; /* a second thread costs about a microsecond */
-    return p->canonical || macs < worth ? 1 : p->threads;
+    return p->deterministic || macs < worth ? 1 : p->threads;
 }
 
 void pare_dnnl_use_threads(int threads) { omp_set_num_threads(threads); }
@@ -287,7 +287,7 @@ static void place_residual(const pare_call *c, const pare_dnnl *d, void *target)
 {
     const pare_view *z = &c->in[d->residual];
     int64_t count = pare_view_count(z);
-    if (is_half(z->dtype)) {
+    if (is_lowp(z->dtype)) {
         pare_widen(target, z->data, z->dtype, count, c->threads);
     } else if (pare_type_is_int8(z->dtype) && c->out[0].dtype == PARE_f32) {
         float *y = target;

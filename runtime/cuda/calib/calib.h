@@ -21,8 +21,8 @@ cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int count, cudaStr
 
 /* Adds n values of type f32, f16, bf16 or f64 in device memory, aligned to their size; about
    `blocks` blocks work on it (two a multiprocessor fill the device). bins: the tally is a
-   pare_tally_bins. Allocates nothing. cudaErrorInvalidValue for other types. */
-cudaError_t pare_cuda_tally_add(pare_tally *tally, bool bins, pare_dtype dtype, const void *values,
+   pare_histogram_dev_bins. Allocates nothing. cudaErrorInvalidValue for other types. */
+cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype, const void *values,
                                 int64_t n, int blocks, cudaStream_t stream);
 
 /* --- channels.cu --- */

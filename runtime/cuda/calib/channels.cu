@@ -3,7 +3,7 @@
 // as there: a sample's values in double, one after the other in logical order, or, where a
 // channel's values lie in a row, in LANES sums that are added up in order; then as a whole number
 // of 2^-40 in 128 bits. A channel is one thread's (LANES threads'), so that no atomics are needed
-// but on `lost`; the queue keeps additions apart. Bytes moved: the values once.
+// but on `lost`; the stream keeps additions apart. Bytes moved: the values once.
 #include "runtime/cuda/calib/calib.h"
 #include "runtime/cuda/device/common.cuh"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three kernels an addition: `look` finds extremes and counts zeros, NaN and Inf; `move_window`
+// Three kernels an addition: `look` finds minmax_only and counts zeros, NaN and Inf; `move_window`
 // moves the window of octaves up where the largest magnitude asks for it; `count` counts in shared
 // memory, one private copy a block, and adds the copies with integer atomics, so that no order of
 // execution shows in the result. Bytes moved: the values twice, 16 at a time; 96 KiB of bins a
@@ -92,7 +92,7 @@ SIMT_INLINE findings gather(findings f)
 }
 
 template <int TYPE>
-static __global__ void __launch_bounds__(THREADS) look(pare_tally *h, const void *values, int64_t n)
+static __global__ void __launch_bounds__(THREADS) look(pare_histogram_dev *h, const void *values, int64_t n)
 {
     SIMT_SHARED(findings, part, [WARPS]);
     const findings none = {INT32_MAX, INT32_MIN, 0, 0, 0, 0};
@@ -139,9 +139,9 @@ SIMT_INLINE void fold(unsigned long long *slot, int by, unsigned long long *belo
 }
 
 // One block. The place in an octave is the thread's number: THREADS is PARE_OCTAVE_BINS.
-static __global__ void __launch_bounds__(THREADS) move_window(pare_tally_bins *bins)
+static __global__ void __launch_bounds__(THREADS) move_window(pare_histogram_dev_bins *bins)
 {
-    pare_tally *h = &bins->tally;
+    pare_histogram_dev *h = &bins->tally;
     int octave = h->largest >> PARE_OCTAVE_SHIFT, top = h->top;
     int first = octave < PARE_OCTAVES ? 0 : octave - PARE_OCTAVES + 1;
     int by = first - h->first;
@@ -156,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS) move_window(pare_tally_bins *b
 
 template <int TYPE>
 static __global__ void __launch_bounds__(THREADS)
-    count(pare_tally_bins *h, const void *values, int64_t n)
+    count(pare_histogram_dev_bins *h, const void *values, int64_t n)
 {
     SIMT_DYN_SHARED(unsigned, bins); // (2, SLOTS)
     for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x) bins[i] = 0;
@@ -179,19 +179,19 @@ static __global__ void __launch_bounds__(THREADS)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= count) return;
-    pare_tally *h = (pare_tally *)(tallies + i * step);
+    pare_histogram_dev *h = (pare_histogram_dev *)(tallies + i * step);
     h->low = INT32_MAX;
     h->high = INT32_MIN;
     h->top = -1;
 }
 
 template <int TYPE>
-static cudaError_t add(pare_tally *tally, bool bins, const void *values, int64_t n, int blocks,
+static cudaError_t add(pare_histogram_dev *tally, bool bins, const void *values, int64_t n, int blocks,
                        cudaStream_t stream)
 {
     const size_t shared = 2 * SLOTS * sizeof(unsigned);
     const int64_t per_block = THREADS * 16; // so many that they outweigh a block's empty bins
-    pare_tally_bins *h = (pare_tally_bins *)tally;
+    pare_histogram_dev_bins *h = (pare_histogram_dev_bins *)tally;
     int64_t most = (n + per_block - 1) / per_block;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
     SIMT_LAUNCH(look<TYPE>, grid, dim3(THREADS), 0, stream, tally, values, n);
@@ -216,7 +216,7 @@ extern "C" cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int cou
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t pare_cuda_tally_add(pare_tally *tally, bool bins, pare_dtype dtype,
+extern "C" cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype,
                                            const void *values, int64_t n, int blocks,
                                            cudaStream_t stream)
 {

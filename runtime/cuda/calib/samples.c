@@ -12,35 +12,35 @@ static pare_status launched(pare_ctx *ctx, cudaError_t error, const char *launch
     return error == cudaSuccess ? PARE_OK : pare_cuda_fail(ctx, error, launcher);
 }
 
-static pare_status on_device(pare_ctx *ctx, const pare_queue *queue)
+static pare_status on_device(pare_ctx *ctx, const pare_stream *stream)
 {
-    PARE_CUDA_TRY(ctx, cudaSetDevice(queue->device->index));
+    PARE_CUDA_TRY(ctx, cudaSetDevice(stream->device->index));
     return PARE_OK;
 }
 
-static pare_status pixels(pare_ctx *ctx, pare_queue *queue, float *out, const uint8_t *raw,
+static pare_status pixels(pare_ctx *ctx, pare_stream *stream, float *out, const uint8_t *raw,
                           const pare_pixels *p, int64_t samples)
 {
-    return launched(ctx, pare_cuda_pixels_launch(out, raw, p, samples, pare_cuda_stream(queue)),
+    return launched(ctx, pare_cuda_pixels_launch(out, raw, p, samples, pare_cuda_stream(stream)),
                     "pare_cuda_pixels_launch");
 }
 
-static pare_status tally_clear(pare_ctx *ctx, pare_queue *queue, void *tallies, size_t step,
+static pare_status histogram_clear(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
                                int count)
 {
-    PARE_TRY(on_device(ctx, queue));
-    return launched(ctx, pare_cuda_tally_clear(tallies, step, count, pare_cuda_stream(queue)),
+    PARE_TRY(on_device(ctx, stream));
+    return launched(ctx, pare_cuda_tally_clear(tallies, step, count, pare_cuda_stream(stream)),
                     "pare_cuda_tally_clear");
 }
 
-static pare_status tally_add(pare_ctx *ctx, pare_queue *queue, pare_tally *tally, bool bins,
+static pare_status histogram_add(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally, bool bins,
                              pare_dtype dtype, const void *values, int64_t n)
 {
     if (!pare_type_is_float(dtype) || pare_type(dtype)->bits < 16)
         return PARE_FAIL(ctx, UNSUPPORTED, "histograms count floats, not %s",
                          pare_type(dtype)->name);
     return launched(
-        ctx, pare_cuda_tally_add(tally, bins, dtype, values, n, BLOCKS, pare_cuda_stream(queue)),
+        ctx, pare_cuda_tally_add(tally, bins, dtype, values, n, BLOCKS, pare_cuda_stream(stream)),
         "pare_cuda_tally_add");
 }
 
@@ -78,7 +78,7 @@ static bool runs(pare_cuda_channels *v, const pare_view *view, int axis)
     return true;
 }
 
-static pare_status channels_add(pare_ctx *ctx, pare_queue *queue, const pare_channel_sums *sums,
+static pare_status channels_add(pare_ctx *ctx, pare_stream *stream, const pare_channel_sums *sums,
                                 const pare_view *view, int axis, int64_t samples)
 {
     pare_cuda_channels v = {.x = view->data, .step = view->stride[axis], .n = 1};
@@ -86,19 +86,19 @@ static pare_status channels_add(pare_ctx *ctx, pare_queue *queue, const pare_cha
     v.sample_step = view->dim[0] / v.samples * view->stride[0];
     v.in_lanes = runs(&v, view, axis);
     if (!v.in_lanes) merge_axes(&v, view, axis);
-    return launched(ctx, pare_cuda_channels_add(sums, &v, pare_cuda_stream(queue)),
+    return launched(ctx, pare_cuda_channels_add(sums, &v, pare_cuda_stream(stream)),
                     "pare_cuda_channels_add");
 }
 
-static pare_status search(pare_ctx *ctx, pare_queue *queue, const pare_search *what)
+static pare_status search(pare_ctx *ctx, pare_stream *stream, const pare_search *what)
 {
-    PARE_TRY(on_device(ctx, queue));
-    return launched(ctx, pare_cuda_search(what, pare_cuda_stream(queue)), "pare_cuda_search");
+    PARE_TRY(on_device(ctx, stream));
+    return launched(ctx, pare_cuda_search(what, pare_cuda_stream(stream)), "pare_cuda_search");
 }
 
 const pare_sample_table pare_cuda_samples = {.pixels = pixels,
-                                             .tally_clear = tally_clear,
-                                             .tally_add = tally_add,
+                                             .histogram_clear = histogram_clear,
+                                             .histogram_add = histogram_add,
                                              .channels_add = channels_add,
                                              .search = search,
                                              .work_bytes = PARE_CUDA_SEARCH_BYTES};

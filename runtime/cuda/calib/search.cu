@@ -19,9 +19,9 @@ SIMT_INLINE bool is_wanted(const pare_search &s, int what, int rule)
     return (s.wanted >> what & 1) && (s.rules >> rule & 1);
 }
 
-SIMT_INLINE pare_found *found_of(const pare_search &s, int tensor, int rule, int what)
+SIMT_INLINE pare_search_result *found_of(const pare_search &s, int tensor, int rule, int what)
 {
-    return s.found + ((int64_t)tensor * RULES + rule) * PARE_FOUND_COUNT + what;
+    return s.found + ((int64_t)tensor * RULES + rule) * PARE_SEARCH_COUNT + what;
 }
 
 SIMT_INLINE pare_cuda_work *work_of(const pare_search &s, int tensor)
@@ -30,13 +30,13 @@ SIMT_INLINE pare_cuda_work *work_of(const pare_search &s, int tensor)
 }
 
 // The range of all values.
-SIMT_INLINE pare_found whole_of(const pare_tally &t, bool symmetric)
+SIMT_INLINE pare_search_result whole_of(const pare_histogram_dev &t, bool symmetric)
 {
     float min = extreme(t.low), max = extreme(t.high), largest = -min > max ? -min : max;
-    pare_found f;
+    pare_search_result f;
     f.low = symmetric ? -largest : min < 0 ? min : 0;
     f.high = symmetric ? largest : max > 0 ? max : 0;
-    f.tried = PARE_TRIED_WHOLE;
+    f.tried = PARE_CANDIDATE_WHOLE;
     return f;
 }
 
@@ -92,7 +92,7 @@ SIMT_INLINE candidate best_of(candidate mine)
 
 // Upper edge of the bin, from the far end of the given signs' bins, at which more than `cut` values
 // are passed; 0 where it is none.
-SIMT_INLINE float end_of(const pare_tally_bins *t, bool positive, bool negative, double cut)
+SIMT_INLINE float end_of(const pare_histogram_dev_bins *t, bool positive, bool negative, double cut)
 {
     enum { SHARE = BINS / THREADS };
     SIMT_SHARED(unsigned long long, part, [THREADS]);
@@ -118,12 +118,12 @@ SIMT_INLINE float end_of(const pare_tally_bins *t, bool positive, bool negative,
 static __global__ void __launch_bounds__(THREADS) find_percentile(pare_search s)
 {
     const int tensor = (int)blockIdx.x, which = (int)blockIdx.y, rule = (int)blockIdx.z;
-    if (!is_wanted(s, PARE_FOUND_PERCENT + which, rule)) return; // the whole block
-    const pare_tally_bins *t = s.tally + tensor;
+    if (!is_wanted(s, PARE_SEARCH_PERCENT + which, rule)) return; // the whole block
+    const pare_histogram_dev_bins *t = s.tally + tensor;
     const bool symmetric = rule == 1;
     const double n = (double)(t->tally.count - t->tally.nan - t->tally.inf);
     const double cut = pare_percentile_cut(n, s.percent[which], symmetric);
-    pare_found f = whole_of(t->tally, symmetric);
+    pare_search_result f = whole_of(t->tally, symmetric);
     if (symmetric) {
         float end = end_of(t, true, true, cut);
         if (end < f.high) f.high = end;
@@ -133,13 +133,13 @@ static __global__ void __launch_bounds__(THREADS) find_percentile(pare_search s)
         if (up < f.high) f.high = up;
         if (down > f.low) f.low = down + 0.0f; // -0 becomes 0
     }
-    if (threadIdx.x == 0) *found_of(s, tensor, rule, PARE_FOUND_PERCENT + which) = f;
+    if (threadIdx.x == 0) *found_of(s, tensor, rule, PARE_SEARCH_PERCENT + which) = f;
 }
 
 // --- entropy ---
 
 // Counts of the grid's bins, and how many there are up to the last one in use.
-SIMT_INLINE int make_grid(const pare_tally_bins *t, bool positive, bool negative,
+SIMT_INLINE int make_grid(const pare_histogram_dev_bins *t, bool positive, bool negative,
                           unsigned long long *grid)
 {
     SIMT_SHARED(int, used, [1]);
@@ -246,11 +246,11 @@ SIMT_INLINE pare_entropy_sums sum_grid(pare_cuda_search_grid *g, int up, int dow
 static __global__ void __launch_bounds__(THREADS, 1) find_entropy(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y;
-    if (!is_wanted(s, PARE_FOUND_ENTROPY, rule)) return;
-    const pare_tally_bins *t = s.tally + tensor;
+    if (!is_wanted(s, PARE_SEARCH_ENTROPY, rule)) return;
+    const pare_histogram_dev_bins *t = s.tally + tensor;
     const double width = pare_grid_width(t->tally.top);
     pare_cuda_search_grid *g = &work_of(s, tensor)->grid[rule];
-    pare_found f = whole_of(t->tally, rule == 1);
+    pare_search_result f = whole_of(t->tally, rule == 1);
     const bool both = rule == 0 && f.low < 0 && f.high > 0;
     int up = make_grid(t, true, !both, g->grid[0]);
     int down = both ? make_grid(t, false, true, g->grid[1]) : 0;
@@ -269,14 +269,14 @@ static __global__ void __launch_bounds__(THREADS, 1) find_entropy(pare_search s)
         if (f.high > 0) f.high = end;
         if (f.low < 0) f.low = -end;
     }
-    if (threadIdx.x == 0) *found_of(s, tensor, rule, PARE_FOUND_ENTROPY) = f;
+    if (threadIdx.x == 0) *found_of(s, tensor, rule, PARE_SEARCH_ENTROPY) = f;
 }
 
 // --- squared error ---
 
 SIMT_INLINE pare_error_sums errors_of(const pare_search &s, int tensor)
 {
-    const pare_tally &t = s.tally[tensor].tally;
+    const pare_histogram_dev &t = s.tally[tensor].tally;
     pare_cuda_work *w = work_of(s, tensor);
     pare_error_sums e;
     e.count = w->count;
@@ -292,7 +292,7 @@ SIMT_INLINE pare_error_sums errors_of(const pare_search &s, int tensor)
 
 static __global__ void __launch_bounds__(THREADS) sum_errors(pare_search s)
 {
-    const pare_tally_bins *t = s.tally + blockIdx.x;
+    const pare_histogram_dev_bins *t = s.tally + blockIdx.x;
     const pare_error_sums e = errors_of(s, (int)blockIdx.x);
     sum_up(e.bins, e.count, e.sum, e.square, [&](int i, double *term) {
         int sign = i < e.zero, bin = sign ? e.zero - 1 - i : i - e.zero - 1;
@@ -310,7 +310,7 @@ typedef struct pair {
 } pair;
 
 SIMT_INLINE double pair_cost(const pare_search &s, const pare_error_sums &e,
-                             const pare_found &whole, pair p, bool symmetric, double weight)
+                             const pare_search_result &whole, pair p, bool symmetric, double weight)
 {
     float low = pare_range_end(s.fall, whole.low, p.low);
     float high = pare_range_end(s.fall, whole.high, p.high);
@@ -319,7 +319,7 @@ SIMT_INLINE double pair_cost(const pare_search &s, const pare_error_sums &e,
 
 // Both ends by the same candidate; the first of equals.
 SIMT_INLINE pair search_equal(const pare_search &s, const pare_error_sums &e,
-                              const pare_found &whole, bool symmetric, double weight)
+                              const pare_search_result &whole, bool symmetric, double weight)
 {
     candidate best;
     best.value = INFINITY;
@@ -338,7 +338,7 @@ SIMT_INLINE pair search_equal(const pare_search &s, const pare_error_sums &e,
 
 // Every pair of ends on a coarse scale, then the finer neighbours of the best.
 SIMT_INLINE pair search_pairs(const pare_search &s, const pare_error_sums &e,
-                              const pare_found &whole, double weight)
+                              const pare_search_result &whole, double weight)
 {
     int step = PARE_RANGE_FINE / PARE_RANGE_COARSE;
     const int coarse = PARE_RANGE_ENDS / step;
@@ -375,12 +375,12 @@ SIMT_INLINE pair search_pairs(const pare_search &s, const pare_error_sums &e,
 static __global__ void __launch_bounds__(THREADS, 1) find_least_error(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y;
-    const int what = PARE_FOUND_ERROR + (int)blockIdx.z;
+    const int what = PARE_SEARCH_ERROR + (int)blockIdx.z;
     if (!is_wanted(s, what, rule)) return;
     const pare_error_sums e = errors_of(s, tensor);
-    const double weight = what == PARE_FOUND_WEIGHED ? s.clip_weight : 1;
+    const double weight = what == PARE_SEARCH_WEIGHED ? s.clip_weight : 1;
     const bool symmetric = rule == 1;
-    pare_found f = whole_of(s.tally[tensor].tally, symmetric);
+    pare_search_result f = whole_of(s.tally[tensor].tally, symmetric);
     pair at = !symmetric && f.low < 0 && f.high > 0 ? search_pairs(s, e, f, weight)
                                                     : search_equal(s, e, f, symmetric, weight);
     f.low = pare_range_end(s.fall, f.low, at.low);
@@ -393,23 +393,23 @@ static __global__ void __launch_bounds__(THREADS, 1) find_least_error(pare_searc
 static __global__ void __launch_bounds__(THREADS) find_best(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y, me = (int)threadIdx.x;
-    const int slots[PARE_TRIED] = {-1, PARE_FOUND_PERCENT, PARE_FOUND_PERCENT + 1,
-                                   PARE_FOUND_ENTROPY, PARE_FOUND_WEIGHED};
-    if (!is_wanted(s, PARE_FOUND_AUTO, rule)) return;
+    const int slots[PARE_CANDIDATE] = {-1, PARE_SEARCH_PERCENT, PARE_SEARCH_PERCENT + 1,
+                                   PARE_SEARCH_ENTROPY, PARE_SEARCH_WEIGHED};
+    if (!is_wanted(s, PARE_SEARCH_AUTO, rule)) return;
     const pare_error_sums e = errors_of(s, tensor);
-    const pare_found whole = whole_of(s.tally[tensor].tally, rule == 1);
+    const pare_search_result whole = whole_of(s.tally[tensor].tally, rule == 1);
     candidate c;
     c.value = INFINITY;
     c.rank = me;
-    if (me < PARE_TRIED) {
-        pare_found f = me ? *found_of(s, tensor, rule, slots[me]) : whole;
+    if (me < PARE_CANDIDATE) {
+        pare_search_result f = me ? *found_of(s, tensor, rule, slots[me]) : whole;
         c.value = pare_range_cost(&e, f.low, f.high, rule == 1, s.clip_weight);
     }
     c = best_of(c);
     if (me) return;
-    pare_found f = c.rank ? *found_of(s, tensor, rule, slots[c.rank]) : whole;
+    pare_search_result f = c.rank ? *found_of(s, tensor, rule, slots[c.rank]) : whole;
     f.tried = (int)c.rank;
-    *found_of(s, tensor, rule, PARE_FOUND_AUTO) = f;
+    *found_of(s, tensor, rule, PARE_SEARCH_AUTO) = f;
 }
 
 // Each launch trusts what the one before it wrote: after a failure none follows.
@@ -421,7 +421,7 @@ static cudaError_t search_errors(const pare_search *s, cudaStream_t stream)
     if (error) return error;
     SIMT_LAUNCH(find_least_error, dim3(tensors, RULES, 2), dim3(THREADS), 0, stream, *s);
     error = cudaGetLastError();
-    if (error || !(s->wanted >> PARE_FOUND_AUTO & 1)) return error;
+    if (error || !(s->wanted >> PARE_SEARCH_AUTO & 1)) return error;
     SIMT_LAUNCH(find_best, dim3(tensors, RULES), dim3(THREADS), 0, stream, *s);
     return cudaGetLastError();
 }
@@ -429,13 +429,13 @@ static cudaError_t search_errors(const pare_search *s, cudaStream_t stream)
 extern "C" cudaError_t pare_cuda_search(const pare_search *s, cudaStream_t stream)
 {
     const unsigned tensors = (unsigned)s->tensors;
-    const unsigned of_percents = ((1u << PARE_SEARCH_PERCENTS) - 1) << PARE_FOUND_PERCENT;
+    const unsigned of_percents = ((1u << PARE_SEARCH_PERCENTS) - 1) << PARE_SEARCH_PERCENT;
     const unsigned of_errors =
-        1u << PARE_FOUND_ERROR | 1u << PARE_FOUND_WEIGHED | 1u << PARE_FOUND_AUTO;
+        1u << PARE_SEARCH_ERROR | 1u << PARE_SEARCH_WEIGHED | 1u << PARE_SEARCH_AUTO;
     if (s->wanted & of_percents)
         SIMT_LAUNCH(find_percentile, dim3(tensors, PARE_SEARCH_PERCENTS, RULES), dim3(THREADS), 0,
                     stream, *s);
-    if (s->wanted >> PARE_FOUND_ENTROPY & 1)
+    if (s->wanted >> PARE_SEARCH_ENTROPY & 1)
         SIMT_LAUNCH(find_entropy, dim3(tensors, RULES), dim3(THREADS), 0, stream, *s);
     cudaError_t error = cudaGetLastError();
     return error || !(s->wanted & of_errors) ? error : search_errors(s, stream);

@@ -80,7 +80,7 @@ static inline dim3 pare_cuda_grid(int64_t count)
 
 /* Offsets in elements of element i of the walk, one per operand. */
 template <int OPERANDS>
-SIMT_INLINE void pare_walk_at(const pare_walk &w, int64_t i, int64_t at[OPERANDS])
+SIMT_INLINE void pare_iterator_at(const pare_tensor_iterator &w, int64_t i, int64_t at[OPERANDS])
 {
     for (int k = 0; k < OPERANDS; k++) at[k] = 0;
     for (int a = w.rank - 1; a > 0; a--) {

@@ -39,7 +39,7 @@ static pare_status pool_new(pare_ctx *ctx, cuda_device *d)
 static void device_close(pare_device *device)
 {
     cuda_device *d = (cuda_device *)device;
-    if (device->setup) pare_cuda_queues.close(device->setup);
+    if (device->setup) pare_cuda_streams.close(device->setup);
     pare_cuda_blas_close(d->blas.blas);
     if (d->pool) (void)cudaMemPoolDestroy(d->pool);
     pare_free(d);
@@ -82,7 +82,7 @@ static pare_status device_fill(pare_ctx *ctx, cuda_device *d)
     if (d->limit >= facts.totalGlobalMem) d->limit = 0;
     d->device.memory_bytes = d->limit ? d->limit : facts.totalGlobalMem;
     PARE_TRY(pool_new(ctx, d));
-    return pare_cuda_queues.open(ctx, &d->device, &d->device.setup);
+    return pare_cuda_streams.open(ctx, &d->device, &d->device.setup);
 }
 
 pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
@@ -96,7 +96,7 @@ pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index, size_t m
     cuda_device *d = pare_alloc(ctx, 1, sizeof *d);
     if (!d) return PARE_MEMORY;
     d->device.backend = &pare_cuda_backend;
-    d->device.queues = &pare_cuda_queues;
+    d->device.streams = &pare_cuda_streams;
     d->device.samples = &pare_cuda_samples;
     d->device.training = &pare_cuda_training;
     d->device.index = index;
@@ -167,32 +167,32 @@ static void device_free(pare_device *device, void *memory)
     (void)cudaFreeAsync(memory, pare_cuda_stream(device->setup));
 }
 
-static pare_status upload(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+static pare_status upload(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,
                           size_t bytes)
 {
-    PARE_CUDA_TRY(ctx, cudaSetDevice(queue->device->index));
+    PARE_CUDA_TRY(ctx, cudaSetDevice(stream->device->index));
     PARE_CUDA_TRY(
-        ctx, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, pare_cuda_stream(queue)));
+        ctx, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, pare_cuda_stream(stream)));
     return PARE_OK;
 }
 
-static pare_status download(pare_ctx *ctx, pare_queue *queue, void *dst, const void *src,
+static pare_status download(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,
                             size_t bytes)
 {
     PARE_CUDA_TRY(
-        ctx, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, pare_cuda_stream(queue)));
+        ctx, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, pare_cuda_stream(stream)));
     return PARE_OK;
 }
 
-static pare_status fill(pare_ctx *ctx, pare_queue *queue, void *dst, int byte, size_t bytes)
+static pare_status fill(pare_ctx *ctx, pare_stream *stream, void *dst, int byte, size_t bytes)
 {
-    PARE_CUDA_TRY(ctx, cudaMemsetAsync(dst, byte, bytes, pare_cuda_stream(queue)));
+    PARE_CUDA_TRY(ctx, cudaMemsetAsync(dst, byte, bytes, pare_cuda_stream(stream)));
     return PARE_OK;
 }
 
-static pare_status sync(pare_ctx *ctx, pare_queue *queue)
+static pare_status sync(pare_ctx *ctx, pare_stream *stream)
 {
-    PARE_CUDA_TRY(ctx, cudaStreamSynchronize(pare_cuda_stream(queue)));
+    PARE_CUDA_TRY(ctx, cudaStreamSynchronize(pare_cuda_stream(stream)));
     return PARE_OK;
 }
 

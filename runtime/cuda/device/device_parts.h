@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What devices and queues hold for the matrix libraries; the rest of them is their own file's. */
+/* What devices and streams hold for the matrix libraries; the rest of them is their own file's. */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_DEVICE_PARTS_H
 #define PARE_RUNTIME_CUDA_DEVICE_DEVICE_PARTS_H
 
@@ -11,14 +11,14 @@ typedef struct pare_cuda_blas_slot {
     bool looked; /* blas is NULL because there is none */
 } pare_cuda_blas_slot;
 
-typedef struct pare_cuda_queue_blas {
+typedef struct pare_cuda_stream_blas {
     void *handle, *workspace;
     int (*destroy)(void *handle);
-} pare_cuda_queue_blas;
+} pare_cuda_stream_blas;
 
 pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device);
-pare_cuda_queue_blas *pare_cuda_queue_blas_of(pare_queue *queue);
-void pare_cuda_queue_blas_close(pare_device *device, pare_cuda_queue_blas *blas);
+pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream);
+void pare_cuda_stream_blas_close(pare_device *device, pare_cuda_stream_blas *blas);
 
 /* What the device does for calibration and training (calib/, train/). */
 #ifdef __cplusplus

@@ -4,18 +4,18 @@
 #define PARE_RUNTIME_CUDA_DEVICE_NVML_H
 
 #include "runtime/base/ctx.h"
-#include "runtime/ops/vitals.h"
+#include "runtime/ops/telemetry.h"
 
 /* The meter of the GPU on this bus ("00000000:65:00.0"); library: its path, NULL is the driver's
    own name. PARE_UNSUPPORTED where it is absent, lacks a function or does not know the GPU. */
-PARE_NODISCARD pare_status pare_nvml_open(pare_ctx *ctx, pare_meter **out, const char *bus,
+PARE_NODISCARD pare_status pare_nvml_open(pare_ctx *ctx, pare_monitor **out, const char *bus,
                                           const char *library);
-void pare_nvml_close(pare_meter *meter);
+void pare_nvml_close(pare_monitor *meter);
 
 /* What one cannot tell is NaN (0 for `slowed`). One thread at a time. */
-void pare_nvml_read(const pare_meter *meter, pare_vitals *out);
+void pare_nvml_read(const pare_monitor *meter, pare_telemetry *out);
 
 /* The driver's version: "580.95.05". */
-const char *pare_nvml_driver(const pare_meter *meter);
+const char *pare_nvml_driver(const pare_monitor *meter);
 
 #endif

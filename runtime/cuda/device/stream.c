@@ -5,13 +5,13 @@
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 
-struct cuda_queue {
-    pare_queue queue; /* first */
-    cudaStream_t stream;
-    pare_cuda_queue_blas blas;
+struct cuda_stream {
+    pare_stream stream; /* first */
+    cudaStream_t handle;
+    pare_cuda_stream_blas blas;
 };
 
-struct pare_recording {
+struct pare_captured_graph {
     cudaGraphExec_t exec;
 };
 
@@ -19,39 +19,39 @@ struct pare_event {
     cudaEvent_t event;
 };
 
-cudaStream_t pare_cuda_stream(const pare_queue *queue)
+cudaStream_t pare_cuda_stream(const pare_stream *stream)
 {
-    return ((const struct cuda_queue *)queue)->stream;
+    return ((const struct cuda_stream *)stream)->handle;
 }
 
-pare_cuda_queue_blas *pare_cuda_queue_blas_of(pare_queue *queue)
+pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream)
 {
-    return &((struct cuda_queue *)queue)->blas;
+    return &((struct cuda_stream *)stream)->blas;
 }
 
-static pare_status queue_open(pare_ctx *ctx, pare_device *device, pare_queue **out)
+static pare_status stream_open(pare_ctx *ctx, pare_device *device, pare_stream **out)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
-    struct cuda_queue *q = pare_alloc(ctx, 1, sizeof *q);
+    struct cuda_stream *q = pare_alloc(ctx, 1, sizeof *q);
     if (!q) return PARE_MEMORY;
-    q->queue.device = device;
-    cudaError_t error = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    q->stream.device = device;
+    cudaError_t error = cudaStreamCreateWithFlags(&q->handle, cudaStreamNonBlocking);
     if (error != cudaSuccess) {
         pare_free(q);
         return pare_cuda_fail(ctx, error, "cudaStreamCreateWithFlags");
     }
-    *out = &q->queue;
+    *out = &q->stream;
     return PARE_OK;
 }
 
-static void queue_close(pare_queue *queue)
+static void stream_close(pare_stream *stream)
 {
-    pare_cuda_queue_blas_close(queue->device, pare_cuda_queue_blas_of(queue));
-    (void)cudaStreamDestroy(pare_cuda_stream(queue));
-    pare_free(queue);
+    pare_cuda_stream_blas_close(stream->device, pare_cuda_stream_blas_of(stream));
+    (void)cudaStreamDestroy(pare_cuda_stream(stream));
+    pare_free(stream);
 }
 
-static pare_status queue_pin(pare_ctx *ctx, pare_device *device, void **out, size_t bytes)
+static pare_status stream_pin(pare_ctx *ctx, pare_device *device, void **out, size_t bytes)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
     cudaError_t error = cudaMallocHost(out, bytes ? bytes : 1);
@@ -63,25 +63,25 @@ static pare_status queue_pin(pare_ctx *ctx, pare_device *device, void **out, siz
                      bytes);
 }
 
-static void queue_unpin(pare_device *device, void *memory)
+static void stream_unpin(pare_device *device, void *memory)
 {
     (void)device;
     (void)cudaFreeHost(memory);
 }
 
-static pare_status record_begin(pare_ctx *ctx, pare_queue *queue)
+static pare_status capture_begin(pare_ctx *ctx, pare_stream *stream)
 {
-    PARE_CUDA_TRY(ctx, cudaSetDevice(queue->device->index));
+    PARE_CUDA_TRY(ctx, cudaSetDevice(stream->device->index));
     PARE_CUDA_TRY(
-        ctx, cudaStreamBeginCapture(pare_cuda_stream(queue), cudaStreamCaptureModeThreadLocal));
+        ctx, cudaStreamBeginCapture(pare_cuda_stream(stream), cudaStreamCaptureModeThreadLocal));
     return PARE_OK;
 }
 
-static pare_status record_end(pare_ctx *ctx, pare_queue *queue, pare_recording **out)
+static pare_status capture_end(pare_ctx *ctx, pare_stream *stream, pare_captured_graph **out)
 {
     cudaGraph_t graph = NULL;
-    PARE_CUDA_TRY(ctx, cudaStreamEndCapture(pare_cuda_stream(queue), &graph));
-    pare_recording *r = pare_alloc(ctx, 1, sizeof *r);
+    PARE_CUDA_TRY(ctx, cudaStreamEndCapture(pare_cuda_stream(stream), &graph));
+    pare_captured_graph *r = pare_alloc(ctx, 1, sizeof *r);
     cudaError_t error = r ? cudaGraphInstantiate(&r->exec, graph, 0) : cudaSuccess;
     (void)cudaGraphDestroy(graph);
     if (!r) return PARE_MEMORY;
@@ -93,16 +93,16 @@ static pare_status record_end(pare_ctx *ctx, pare_queue *queue, pare_recording *
     return PARE_OK;
 }
 
-static pare_status play(pare_ctx *ctx, pare_queue *queue, pare_recording *recording)
+static pare_status graph_launch(pare_ctx *ctx, pare_stream *stream, pare_captured_graph *captured)
 {
-    PARE_CUDA_TRY(ctx, cudaGraphLaunch(recording->exec, pare_cuda_stream(queue)));
+    PARE_CUDA_TRY(ctx, cudaGraphLaunch(captured->exec, pare_cuda_stream(stream)));
     return PARE_OK;
 }
 
-static void drop(pare_recording *recording)
+static void drop(pare_captured_graph *captured)
 {
-    (void)cudaGraphExecDestroy(recording->exec);
-    pare_free(recording);
+    (void)cudaGraphExecDestroy(captured->exec);
+    pare_free(captured);
 }
 
 static pare_status event_open(pare_ctx *ctx, pare_device *device, pare_event **out)
@@ -125,15 +125,15 @@ static void event_close(pare_event *event)
     pare_free(event);
 }
 
-static pare_status event_mark(pare_ctx *ctx, pare_queue *queue, pare_event *event)
+static pare_status event_mark(pare_ctx *ctx, pare_stream *stream, pare_event *event)
 {
-    PARE_CUDA_TRY(ctx, cudaEventRecord(event->event, pare_cuda_stream(queue)));
+    PARE_CUDA_TRY(ctx, cudaEventRecord(event->event, pare_cuda_stream(stream)));
     return PARE_OK;
 }
 
-static pare_status event_wait(pare_ctx *ctx, pare_queue *queue, pare_event *event)
+static pare_status event_wait(pare_ctx *ctx, pare_stream *stream, pare_event *event)
 {
-    PARE_CUDA_TRY(ctx, cudaStreamWaitEvent(pare_cuda_stream(queue), event->event, 0));
+    PARE_CUDA_TRY(ctx, cudaStreamWaitEvent(pare_cuda_stream(stream), event->event, 0));
     return PARE_OK;
 }
 
@@ -145,13 +145,13 @@ static pare_status event_seconds(pare_ctx *ctx, pare_event *from, pare_event *to
     return PARE_OK;
 }
 
-const pare_queue_table pare_cuda_queues = {.open = queue_open,
-                                           .close = queue_close,
-                                           .pin = queue_pin,
-                                           .unpin = queue_unpin,
-                                           .record_begin = record_begin,
-                                           .record_end = record_end,
-                                           .play = play,
+const pare_stream_table pare_cuda_streams = {.open = stream_open,
+                                           .close = stream_close,
+                                           .pin = stream_pin,
+                                           .unpin = stream_unpin,
+                                           .capture_begin = capture_begin,
+                                           .capture_end = capture_end,
+                                           .graph_launch = graph_launch,
                                            .drop = drop,
                                            .event_open = event_open,
                                            .event_close = event_close,

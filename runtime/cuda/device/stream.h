@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-extern const pare_queue_table pare_cuda_queues;
+extern const pare_stream_table pare_cuda_streams;
 
-cudaStream_t pare_cuda_stream(const pare_queue *queue);
+cudaStream_t pare_cuda_stream(const pare_stream *stream);
 
 /* nvtx.c */
 void pare_cuda_range_begin(const char *name);

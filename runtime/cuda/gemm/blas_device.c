@@ -55,14 +55,14 @@ void pare_cuda_blas_close(pare_cuda_blas *b)
 }
 
 /* TF32 stays off: sums of 32-bit floats are of 32-bit products. */
-static pare_status handle_set(pare_ctx *ctx, const pare_blas_api *api, pare_queue *queue,
-                              pare_cuda_queue_blas *q)
+static pare_status handle_set(pare_ctx *ctx, const pare_blas_api *api, pare_stream *stream,
+                              pare_cuda_stream_blas *q)
 {
-    const pare_backend *backend = queue->device->backend;
-    PARE_TRY(backend->alloc(ctx, queue->device, &q->workspace, PARE_CUDA_WORKSPACE));
+    const pare_backend *backend = stream->device->backend;
+    PARE_TRY(backend->alloc(ctx, stream->device, &q->workspace, PARE_CUDA_WORKSPACE));
     PARE_TRY(pare_cuda_blas_status(ctx, NULL, api->blas_create(&q->handle), "cublasCreate"));
     PARE_TRY(pare_cuda_blas_status(
-        ctx, NULL, api->blas_set_stream(q->handle, pare_cuda_stream(queue)), "cublasSetStream"));
+        ctx, NULL, api->blas_set_stream(q->handle, pare_cuda_stream(stream)), "cublasSetStream"));
     PARE_TRY(pare_cuda_blas_status(
         ctx, NULL, api->blas_set_workspace(q->handle, q->workspace, PARE_CUDA_WORKSPACE),
         "cublasSetWorkspace"));
@@ -73,15 +73,15 @@ static pare_status handle_set(pare_ctx *ctx, const pare_blas_api *api, pare_queu
                                  "cublasSetPointerMode");
 }
 
-pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_queue *queue, void **out)
+pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_stream *stream, void **out)
 {
-    pare_cuda_queue_blas *q = pare_cuda_queue_blas_of(queue);
-    const pare_cuda_blas *b = pare_cuda_device_blas(queue->device)->blas;
+    pare_cuda_stream_blas *q = pare_cuda_stream_blas_of(stream);
+    const pare_cuda_blas *b = pare_cuda_device_blas(stream->device)->blas;
     if (!q->handle) {
         q->destroy = b->api->blas_destroy;
-        pare_status st = handle_set(ctx, b->api, queue, q);
+        pare_status st = handle_set(ctx, b->api, stream, q);
         if (st != PARE_OK) {
-            pare_cuda_queue_blas_close(queue->device, q);
+            pare_cuda_stream_blas_close(stream->device, q);
             return st;
         }
     }
@@ -89,9 +89,9 @@ pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_queue *queue, void **out)
     return PARE_OK;
 }
 
-void pare_cuda_queue_blas_close(pare_device *device, pare_cuda_queue_blas *q)
+void pare_cuda_stream_blas_close(pare_device *device, pare_cuda_stream_blas *q)
 {
     if (q->handle) (void)q->destroy(q->handle);
     if (q->workspace) device->backend->free(device, q->workspace);
-    *q = (pare_cuda_queue_blas){0};
+    *q = (pare_cuda_stream_blas){0};
 }

@@ -23,9 +23,9 @@ typedef struct pare_cuda_blas {
 const pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device);
 void pare_cuda_blas_close(pare_cuda_blas *blas);
 
-/* cuBLAS's handle for a queue, with the queue's stream and a workspace of its own; made at the
-   first call, freed with the queue. Not while the queue records. */
-PARE_NODISCARD pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_queue *queue, void **out);
+/* cuBLAS's handle for a stream, with the stream's stream and a workspace of its own; made at the
+   first call, freed with the stream. Not while the stream records. */
+PARE_NODISCARD pare_status pare_cuda_blas_handle(pare_ctx *ctx, pare_stream *stream, void **out);
 
 /* The status for a code of either library; a failure names the call, and the node where one is. */
 PARE_NODISCARD pare_status pare_cuda_blas_status(pare_ctx *ctx, const pare_node *node, int code,

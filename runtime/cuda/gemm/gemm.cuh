@@ -89,7 +89,7 @@ SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch)
     operands o;
     int64_t at[3];
     const int64_t constants = (int64_t)batch * p.constants;
-    pare_walk_at<3>(p.batch, batch, at);
+    pare_iterator_at<3>(p.batch, batch, at);
     o.y = static_cast<char *>(p.y) + at[0] * bytes_of(p.y_type);
     o.z = p.z ? static_cast<const char *>(p.z) + at[0] * bytes_of(p.epilogue.z_type) : NULL;
     o.x = static_cast<const char *>(p.x) + at[1] * bytes_of(p.x_type);

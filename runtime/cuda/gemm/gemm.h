@@ -64,7 +64,7 @@ typedef struct pare_cuda_gemm_args {
     pare_dtype bias_type;
     float alpha, beta; /* float sums: alpha * sum + beta * bias */
     int batches;       /* products side by side: groups, or matrices; operands Y, X, W of: */
-    pare_walk batch;
+    pare_tensor_iterator batch;
     int constants; /* entries of bias, scale and shift from one batch to the next */
     bool picture;
     int copy;   /* bytes that lie together and aligned in X: 16, 4, or 1 */

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(TILE *LINES) pack_rows(pare_cuda_pack p
     const int64_t row0 = (int64_t)blockIdx.x * TILE;
     const bool is_signed = p.type == PARE_s8 || p.flip, along = p.step == 1;
     int64_t at[2];
-    pare_walk_at<2>(p.batch, blockIdx.y, at);
+    pare_iterator_at<2>(p.batch, blockIdx.y, at);
     const T *from = static_cast<const T *>(p.from) + at[1];
     T *to = static_cast<T *>(p.to) + at[0];
     int sum[MINE] = {0, 0, 0, 0};

@@ -19,7 +19,7 @@ typedef struct pare_cuda_pack {
     bool flip;                      /* u8 becomes s8: 128 less, the zero point too */
     int64_t rows, row, step, pitch; /* elements from one row, one step of depth, to the next */
     int depth, matrices;
-    pare_walk batch; /* operands To, From of the matrices */
+    pare_tensor_iterator batch; /* operands To, From of the matrices */
 } pare_cuda_pack;
 
 /* Pictures of up to three channels copied to four that lie together, the rest 0. */

@@ -28,7 +28,7 @@ void pare_cuda_gemm_init(pare_cuda_gemm_args *p, pare_dtype x_type, pare_dtype y
 void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64_t x, int64_t w)
 {
     p->batches = (int)count;
-    p->batch = (pare_walk){.operands = 3, .rank = 1, .count = count, .dim = {count}};
+    p->batch = (pare_tensor_iterator){.operands = 3, .rank = 1, .count = count, .dim = {count}};
     p->batch.stride[0][0] = y, p->batch.stride[1][0] = x, p->batch.stride[2][0] = w;
 }
 
@@ -264,14 +264,14 @@ int pare_cuda_splits_of(const pare_cuda_gemm_args *p)
 
 bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p)
 {
-    return (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_splits_of(p) > 1;
+    return (!prep->deterministic || pare_type_is_int8(p->x_type)) && pare_cuda_splits_of(p) > 1;
 }
 
 bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                            pare_cuda_tiling tile)
 {
     return p->x_type != PARE_f32 && p->copy == 16 && p->batches == 1 &&
-           (!prep->canonical || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);
+           (!prep->deterministic || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);
 }
 
 void pare_cuda_splits_set(pare_prep *prep, pare_cuda_prepared *s, int splits)

@@ -92,7 +92,7 @@ bool pare_cuda_tile_fits(const pare_cuda_gemm_args *p, pare_cuda_tiling tile);
 pare_cuda_tiling pare_cuda_tile_best(const pare_cuda_gemm_args *p);
 /* Parts that depth is worth splitting into; 1: none. */
 int pare_cuda_splits_of(const pare_cuda_gemm_args *p);
-/* Is it, and may it be? Sums of floats must not depend on the batch in canonical execution. */
+/* Is it, and may it be? Sums of floats must not depend on the batch in deterministic execution. */
 bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p);
 /* May it be a product with weights of 2:4, and is it large enough for that tile? Whether they are,
    pare_sparse_fits says row by row. Sums of floats are added in another order than those of dense

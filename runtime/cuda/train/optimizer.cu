@@ -158,14 +158,14 @@ static cudaError_t step_launch(const pare_train_blocks *b, const pare_train_rule
 
 /* --- the table of training.h --- */
 
-#define LAUNCH(ctx, queue, launcher, ...)                                                          \
+#define LAUNCH(ctx, stream, launcher, ...)                                                          \
     do {                                                                                           \
-        cudaError_t error_ = launcher(__VA_ARGS__, pare_cuda_stream(queue));                       \
+        cudaError_t error_ = launcher(__VA_ARGS__, pare_cuda_stream(stream));                       \
         if (error_ != cudaSuccess) return pare_cuda_fail((ctx), error_, #launcher);                \
     } while (0)
 
 /* As many terms a launch as it takes, the sum so far in y[0]; then the other y in such lots. */
-static pare_status slices(pare_ctx *ctx, pare_queue *queue, const pare_slice_sums *sums)
+static pare_status slices(pare_ctx *ctx, pare_stream *stream, const pare_slice_sums *sums)
 {
     pare_cuda_slices s = {.dtype = sums->dtype, .count = sums->count};
     int x = 0, y = 0;
@@ -177,28 +177,28 @@ static pare_status slices(pare_ctx *ctx, pare_queue *queue, const pare_slice_sum
         const int most = x < sums->slices ? 1 : sums->slices;
         for (s.y_count = 0; s.y_count < PARE_CUDA_SLICES && y < most; y++)
             s.y[s.y_count++] = sums->y[y];
-        LAUNCH(ctx, queue, slices_launch, &s);
+        LAUNCH(ctx, stream, slices_launch, &s);
     } while (y < sums->slices);
     return PARE_OK;
 }
 
-static pare_status gather(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks,
+static pare_status gather(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                           const float *const *from, bool set)
 {
-    LAUNCH(ctx, queue, gather_gradients_launch, blocks, from, set);
+    LAUNCH(ctx, stream, gather_gradients_launch, blocks, from, set);
     return PARE_OK;
 }
 
-static pare_status squares(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks)
+static pare_status squares(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks)
 {
-    LAUNCH(ctx, queue, squares_launch, blocks);
+    LAUNCH(ctx, stream, squares_launch, blocks);
     return PARE_OK;
 }
 
-static pare_status step(pare_ctx *ctx, pare_queue *queue, const pare_train_blocks *blocks,
+static pare_status step(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                         const pare_train_rule *rule, float part)
 {
-    LAUNCH(ctx, queue, step_launch, blocks, rule, part);
+    LAUNCH(ctx, stream, step_launch, blocks, rule, part);
     return PARE_OK;
 }
 

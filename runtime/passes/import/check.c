@@ -233,7 +233,7 @@ static pare_status check_shapes(checker *c)
     pare_ctx_child(child, c->model->ctx);
     pare_status st = pare_model_clone(child, &copy, c->model);
     if (st == PARE_OK) {
-        st = pare_pass_lift(copy, NEWEST_OPSET);
+        st = pare_pass_version_convert(copy, NEWEST_OPSET);
         if (st == PARE_OK) st = pare_pass_infer(copy, &options);
         pare_model_free(copy);
     }

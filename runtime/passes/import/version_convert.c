@@ -4,7 +4,7 @@
    Plan: nodes in topological order, each lifted and then given its shapes, because some rules need
    the rank or type of their inputs (Softmax, Clip). A rule rewrites its node to the newest form the
    table knows and raises the import itself where that form began later than the version asked for
-   (pare_up_opset): all other nodes are in their newest form then, too, so the import holds. */
+   (pare_upgrade_opset): all other nodes are in their newest form then, too, so the import holds. */
 #include "runtime/ops/infer.h"
 #include "runtime/passes/passes.h"
 
@@ -74,7 +74,7 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
     return st;
 }
 
-pare_status pare_pass_lift(pare_model *model, int64_t version)
+pare_status pare_pass_version_convert(pare_model *model, int64_t version)
 {
     lift l = {pare_model_opset(model, ""), version};
     if (l.from <= 0 && model->graph->node_count > 0)

@@ -81,7 +81,7 @@ static pare_status put(pare_node *node, int i, pare_tensor *t, const char *suffi
         t->name = v->name;
         return pare_value_set_init(v, t);
     }
-    const char *name = pare_up_name(node, suffix);
+    const char *name = pare_upgrade_name(node, suffix);
     if (!name) return PARE_MEMORY;
     t->name = name;
     PARE_TRY(pare_value_new(node->graph, &v, name));

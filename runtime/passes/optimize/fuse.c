@@ -93,7 +93,7 @@ pare_status pare_fuse_insert(pare_node *before, const char *op_type, const char 
                              pare_node **out)
 {
     pare_graph *g = before->graph;
-    const char *name = pare_up_name(before, op_type);
+    const char *name = pare_upgrade_name(before, op_type);
     pare_value *y;
     if (!name) return PARE_MEMORY;
     PARE_TRY(pare_value_new(g, &y, name));

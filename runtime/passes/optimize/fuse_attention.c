@@ -120,7 +120,7 @@ static pare_status untransposed(pare_fuse *f, attention *a, pare_value **out)
     pare_shape shape = a->k_transposed->shape;
     swap_last(shape.dim, shape.rank);
     memset(shape.name, 0, sizeof shape.name);
-    const char *name = pare_up_name(a->last, "shape");
+    const char *name = pare_upgrade_name(a->last, "shape");
     pare_value *in[2] = {*out};
     int64_t rank = shape.rank;
     if (!name) return PARE_MEMORY;

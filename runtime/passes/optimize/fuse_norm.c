@@ -97,7 +97,7 @@ pare_status pare_fuse_norm(pare_fuse *f, pare_node *node, bool *changed)
     if (n.x->dtype != PARE_f32 || count < 1) return PARE_OK;
     if (!n.scale) {
         float *ones = pare_arena_alloc(&f->graph->model->arena, (size_t)count, sizeof *ones);
-        const char *name = pare_up_name(node, "ones");
+        const char *name = pare_upgrade_name(node, "ones");
         if (!ones || !name) return PARE_MEMORY;
         for (int64_t i = 0; i < count; i++) ones[i] = 1;
         PARE_TRY(

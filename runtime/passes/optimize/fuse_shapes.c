@@ -26,7 +26,7 @@ static pare_status make_reshape(pare_node *node, pare_value *x)
     pare_value *shape, *y = node->out[0];
     pare_node *fresh;
     int64_t rank = y->shape.rank;
-    const char *name = pare_up_name(node, "shape");
+    const char *name = pare_upgrade_name(node, "shape");
     if (!name) return PARE_MEMORY;
     PARE_TRY(pare_init_new(node->graph, &shape, name, PARE_s64, 1, &rank, y->shape.dim));
     pare_value *in[] = {x, shape};

@@ -56,7 +56,7 @@ static const char *title(const pare_node *node) { return node->name[0] ? node->n
 
 /* --- making --- */
 
-pare_status pare_fake_add(pare_fake_pass *p, const pare_fake *fake)
+pare_status pare_fake_add(pare_qat_pass *p, const pare_fake *fake)
 {
     if (!pare_arena_grow(&p->model->arena, &p->list.item, &p->capacity, (size_t)p->list.count,
                          sizeof *p->list.item))
@@ -75,7 +75,7 @@ static double gradient_scale(const pare_fake *f, const pare_value *x)
 }
 
 /* FakeQuantize of x in a DequantizeLinear's place. */
-static pare_status stand_in(pare_fake_pass *p, pare_node *dq, pare_value *x, pare_fake *f)
+static pare_status stand_in(pare_qat_pass *p, pare_node *dq, pare_value *x, pare_fake *f)
 {
     pare_value *y = dq->out[0], *in[3] = {x, dq->in[1], pare_node_in(dq, 2)};
     pare_node *made;
@@ -110,7 +110,7 @@ static bool is_pair(const pare_node *q)
     return true;
 }
 
-static pare_status replace_pair(pare_fake_pass *p, pare_node *q)
+static pare_status replace_pair(pare_qat_pass *p, pare_node *q)
 {
     pare_value *x = pare_node_in(q, 0), *y = q->out[0];
     const pare_dtype missing = (pare_dtype)pare_node_int(q, "output_dtype", PARE_u8);
@@ -140,7 +140,7 @@ static bool is_weight(const pare_node *dq)
     return !q->is_output;
 }
 
-static pare_status replace_weight(pare_fake_pass *p, pare_node *dq)
+static pare_status replace_weight(pare_qat_pass *p, pare_node *dq)
 {
     pare_value *q = pare_node_in(dq, 0), *master;
     pare_fake f = {.kind = PARE_FAKE_WEIGHT};
@@ -149,14 +149,14 @@ static pare_status replace_weight(pare_fake_pass *p, pare_node *dq)
         !is_weight(dq))
         return PARE_OK;
     f.file_tensor = q->name;
-    PARE_TRY(pare_fake_master(p, dq, &f, &master));
+    PARE_TRY(pare_qat_weight(p, dq, &f, &master));
     while (q->user_count) PARE_TRY(stand_in(p, q->user[0], master, &f));
     return PARE_OK;
 }
 
 /* --- shared scales --- */
 
-static pare_node *node_of(const pare_fake_pass *p, const pare_fake *f)
+static pare_node *node_of(const pare_qat_pass *p, const pare_fake *f)
 {
     return pare_graph_find_own(p->graph, f->output)->producer;
 }
@@ -206,7 +206,7 @@ static int first_of(const int *group, int i)
 
 /* Tensors that only move, or are joined, between two pairs have one scale by design; it is trained
    as one, the constant of the first of them. */
-static pare_status tie(pare_fake_pass *p)
+static pare_status tie(pare_qat_pass *p)
 {
     const int n = p->list.count;
     int *group = pare_arena_alloc(&p->model->arena, (size_t)n + 1, sizeof *group);
@@ -233,8 +233,8 @@ static pare_status tie(pare_fake_pass *p)
 
 /* Calls fn for every node of this operator, first to last; fn may remove it and put another at its
    place. */
-static pare_status each(pare_fake_pass *p, const char *op,
-                        pare_status (*fn)(pare_fake_pass *, pare_node *))
+static pare_status each(pare_qat_pass *p, const char *op,
+                        pare_status (*fn)(pare_qat_pass *, pare_node *))
 {
     for (int n = 0; n < p->graph->node_count;) {
         pare_node *node = p->graph->node[n];
@@ -246,14 +246,14 @@ static pare_status each(pare_fake_pass *p, const char *op,
 
 pare_status pare_pass_fake_quantize(pare_model *model, pare_fakes *out, const pare_model *f32)
 {
-    pare_fake_pass p = {.model = model, .graph = model->graph, .f32 = f32};
+    pare_qat_pass p = {.model = model, .graph = model->graph, .f32 = f32};
     *out = (pare_fakes){0};
     PARE_TRY(pare_graph_sort(model->graph));
     PARE_TRY(pare_pass_infer(model, &(pare_infer_options){.lenient = true}));
     PARE_TRY(each(&p, "QuantizeLinear", replace_pair));
     PARE_TRY(each(&p, "DequantizeLinear", replace_weight));
     PARE_TRY(tie(&p));
-    PARE_TRY(pare_fake_biases(&p));
+    PARE_TRY(pare_qat_biases(&p));
     PARE_TRY(pare_graph_sort(model->graph));
     pare_graph_sweep(model->graph);
     *out = p.list;

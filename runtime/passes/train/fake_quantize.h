@@ -67,7 +67,7 @@ PARE_NODISCARD pare_status pare_pass_fake_quantize(pare_model *model, pare_fakes
    these: the graph computes the same. In the midst of their steps all of them would be as far from
    the next integer, so that short trainings would move none and longer ones whole tensors at once.
    Zeros stay zeros. A function of the seed and the list. */
-PARE_NODISCARD pare_status pare_pass_fake_spread(pare_model *trained, const pare_fakes *fakes,
+PARE_NODISCARD pare_status pare_pass_qat_init(pare_model *trained, const pare_fakes *fakes,
                                             uint64_t seed);
 
 /* Writes trained numbers into the file's model, the one that the pass was given as it was before;
@@ -76,7 +76,7 @@ PARE_NODISCARD pare_status pare_pass_fake_spread(pare_model *trained, const pare
    of their sums (a scale of a weight rises where a bias would pass 2^30 of them), and every other
    f32 initializer is as in trained. What stays the same keeps its bytes. PARE_INPUT: NaN or Inf
    among the numbers, a scale that is not positive, another file. */
-PARE_NODISCARD pare_status pare_pass_fake_write(pare_model *file, const pare_model *trained,
+PARE_NODISCARD pare_status pare_pass_qat_export(pare_model *file, const pare_model *trained,
                                                 const pare_fakes *fakes);
 
 #ifdef __cplusplus

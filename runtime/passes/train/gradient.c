@@ -301,7 +301,7 @@ static pare_status differentiate(differ *d, pare_gradient *out)
     pare_value *of;
     PARE_TRY(open_parameters(d));
     PARE_TRY(check_inputs(d));
-    PARE_TRY(pare_pass_lift(d->model, GRADIENT_OPSET));
+    PARE_TRY(pare_pass_version_convert(d->model, GRADIENT_OPSET));
     PARE_TRY(pare_pass_infer(d->model, &(pare_infer_options){.fold = true, .lenient = true}));
     PARE_TRY(check_parameters(d));
     PARE_TRY(check_loss(d, &of));

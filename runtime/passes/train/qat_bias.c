@@ -72,14 +72,14 @@ static bool is_rounded(const bias *b, const pare_tensor *t)
     return true;
 }
 
-static bool is_listed(const pare_fake_pass *p, const char *tensor)
+static bool is_listed(const pare_qat_pass *p, const char *tensor)
 {
     for (int i = 0; i < p->list.count; i++)
         if (!strcmp(p->list.item[i].tensor, tensor)) return true;
     return false;
 }
 
-static pare_status list_float(pare_fake_pass *p, const bias *b)
+static pare_status list_float(pare_qat_pass *p, const bias *b)
 {
     const pare_value *v = b->node->in[b->at];
     if (!v->is_init || v->data->dtype != PARE_f32 || is_listed(p, v->name)) return PARE_OK;
@@ -104,7 +104,7 @@ static bool is_s32(const pare_node *dq, int64_t *scales)
         return false;
     if (!s || !s->is_init || s->data->dtype != PARE_f32 || (z && !z->data)) return false;
     for (int64_t i = 0; z && i < z->data->count; i++)
-        if (pare_fake_int(z->data, i)) return false;
+        if (pare_qat_int(z->data, i)) return false;
     *scales = s->data->count;
     return q->data->rank == 1 && (*scales == 1 || *scales == q->data->count);
 }
@@ -119,10 +119,10 @@ static bool scales_agree(const bias *b, const pare_tensor *scale, int64_t count)
     return true;
 }
 
-static pare_status list_s32(pare_fake_pass *p, const bias *b, pare_node *dq)
+static pare_status list_s32(pare_qat_pass *p, const bias *b, pare_node *dq)
 {
     const pare_tensor *q = dq->in[0]->data, *scale = dq->in[1]->data;
-    const char *name = pare_fake_name(p, dq->in[0]->name);
+    const char *name = pare_qat_name(p, dq->in[0]->name);
     pare_value *made;
     float *data = pare_alloc(p->model->ctx, (size_t)q->count, sizeof *data);
     pare_status st = name && data ? PARE_OK : PARE_MEMORY;
@@ -146,7 +146,7 @@ static pare_status list_s32(pare_fake_pass *p, const bias *b, pare_node *dq)
     return pare_value_replace(dq->out[0], made, false);
 }
 
-pare_status pare_fake_biases(pare_fake_pass *p)
+pare_status pare_qat_biases(pare_qat_pass *p)
 {
     for (int n = 0; n < p->graph->node_count; n++) {
         bias b;

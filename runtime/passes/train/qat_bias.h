@@ -6,6 +6,6 @@
 #include "runtime/passes/train/qat_weights.h"
 
 /* s32 biases behind a DequantizeLinear become f32 constants; these and float ones are listed. */
-PARE_NODISCARD pare_status pare_fake_biases(pare_fake_pass *p);
+PARE_NODISCARD pare_status pare_qat_biases(pare_qat_pass *p);
 
 #endif

@@ -127,7 +127,7 @@ static pare_status bias_of(writer *w, const pare_fake *f, float **out)
         return check_finite(w, f->tensor, to, n);
     }
     for (int64_t c = 0; c < n; c++)
-        to[c] = (float)pare_fake_int(v->data, c) * file_scale(s->data, c);
+        to[c] = (float)pare_qat_int(v->data, c) * file_scale(s->data, c);
     return PARE_OK;
 }
 
@@ -166,13 +166,13 @@ static pare_status take_scales(writer *w, float **bias)
 static void quantize(const pare_fake *f, const pare_tensor *old, const float *old_scale,
                      const pare_tensor *zero, const scale *s, const float *x, uint8_t *to)
 {
-    const pare_fake_grid g = pare_fake_grid_of(old, f->axis);
+    const pare_qat_grid g = pare_qat_grid_of(old, f->axis);
     for (int64_t o = 0; o < g.outer; o++)
         for (int64_t c = 0; c < g.channels; c++)
             for (int64_t k = 0, i = pare_fake_at(&g, o, c); k < g.inner; k++, i++) {
-                const int z = pare_fake_zero(zero, c);
-                float v = x ? x[i] : (float)(pare_fake_int(old, i) - z) * old_scale[c];
-                to[i] = (uint8_t)pare_fake_level(v, s->value[c], z, f->low, f->high);
+                const int z = pare_qat_zero(zero, c);
+                float v = x ? x[i] : (float)(pare_qat_int(old, i) - z) * old_scale[c];
+                to[i] = (uint8_t)pare_qat_level(v, s->value[c], z, f->low, f->high);
             }
 }
 
@@ -277,7 +277,7 @@ static pare_status write_all(writer *w)
     return write_others(w);
 }
 
-pare_status pare_pass_fake_write(pare_model *file, const pare_model *trained,
+pare_status pare_pass_qat_export(pare_model *file, const pare_model *trained,
                                  const pare_fakes *fakes)
 {
     writer w = {.file = file, .trained = trained, .fakes = fakes};

@@ -17,15 +17,15 @@ static float offset_of(uint64_t *state)
 static void spread(const pare_fake *f, const pare_tensor *t, const pare_tensor *scale,
                    const pare_tensor *zero, uint64_t *state, float *to)
 {
-    const pare_fake_grid g = pare_fake_grid_of(t, f->axis);
+    const pare_qat_grid g = pare_qat_grid_of(t, f->axis);
     const float *from = t->data, *s = scale->data;
     for (int64_t o = 0; o < g.outer; o++)
         for (int64_t c = 0; c < g.channels; c++)
             for (int64_t k = 0, i = pare_fake_at(&g, o, c); k < g.inner; k++, i++) {
-                const int z = pare_fake_zero(zero, c);
+                const int z = pare_qat_zero(zero, c);
                 const float moved = from[i] + offset_of(state) * s[c];
-                const bool same = pare_fake_level(moved, s[c], z, f->low, f->high) ==
-                                  pare_fake_level(from[i], s[c], z, f->low, f->high);
+                const bool same = pare_qat_level(moved, s[c], z, f->low, f->high) ==
+                                  pare_qat_level(from[i], s[c], z, f->low, f->high);
                 to[i] = same && from[i] != 0 ? moved : from[i];
             }
 }
@@ -45,7 +45,7 @@ static pare_status spread_weight(pare_model *model, const pare_fake *f, uint64_t
     return st == PARE_OK ? pare_value_set_init(v, made) : st;
 }
 
-pare_status pare_pass_fake_spread(pare_model *trained, const pare_fakes *fakes, uint64_t seed)
+pare_status pare_pass_qat_init(pare_model *trained, const pare_fakes *fakes, uint64_t seed)
 {
     uint64_t state = seed;
     for (int i = 0; i < fakes->count; i++) {

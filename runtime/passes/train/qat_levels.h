@@ -9,14 +9,14 @@
 #include <math.h>
 
 /* A constant seen as (outer, channels, inner), a scale for each channel. */
-typedef struct pare_fake_grid {
+typedef struct pare_qat_grid {
     int64_t outer, channels, inner;
-} pare_fake_grid;
+} pare_qat_grid;
 
 /* axis -1: one scale for all. */
-static inline pare_fake_grid pare_fake_grid_of(const pare_tensor *t, int axis)
+static inline pare_qat_grid pare_qat_grid_of(const pare_tensor *t, int axis)
 {
-    pare_fake_grid g = {1, 1, 1};
+    pare_qat_grid g = {1, 1, 1};
     for (int i = 0; i < t->rank; i++) {
         if (i < axis)
             g.outer *= t->dims[i];
@@ -29,13 +29,13 @@ static inline pare_fake_grid pare_fake_grid_of(const pare_tensor *t, int axis)
 }
 
 /* The first element of channel c in outer part o. */
-static inline int64_t pare_fake_at(const pare_fake_grid *g, int64_t o, int64_t c)
+static inline int64_t pare_fake_at(const pare_qat_grid *g, int64_t o, int64_t c)
 {
     return (o * g->channels + c) * g->inner;
 }
 
 /* clamp(rint(x / s) + z): QuantizeLinear (ONNX 13) with its own limits. NaN gives the lowest. */
-static inline int pare_fake_level(float x, float s, int z, int low, int high)
+static inline int pare_qat_level(float x, float s, int z, int low, int high)
 {
     float v = rintf(x / s) + (float)z;
     v = v > (float)low ? v : (float)low;
@@ -43,16 +43,16 @@ static inline int pare_fake_level(float x, float s, int z, int low, int high)
 }
 
 /* Element i of s8, u8 or s32 data; a zero point that may be absent, or one for all. */
-static inline int pare_fake_int(const pare_tensor *t, int64_t i)
+static inline int pare_qat_int(const pare_tensor *t, int64_t i)
 {
     if (t->dtype == PARE_s8) return ((const int8_t *)t->data)[i];
     if (t->dtype == PARE_u8) return ((const uint8_t *)t->data)[i];
     return ((const int32_t *)t->data)[i];
 }
 
-static inline int pare_fake_zero(const pare_tensor *z, int64_t c)
+static inline int pare_qat_zero(const pare_tensor *z, int64_t c)
 {
-    return z ? pare_fake_int(z, z->count == 1 ? 0 : c) : 0;
+    return z ? pare_qat_int(z, z->count == 1 ? 0 : c) : 0;
 }
 
 #endif

@@ -16,7 +16,7 @@ static size_t base_length(const char *name)
     return n > m && !memcmp(name + n - m, mark, m) ? n - m : 0;
 }
 
-const char *pare_fake_name(pare_fake_pass *p, const char *integers)
+const char *pare_qat_name(pare_qat_pass *p, const char *integers)
 {
     const size_t n = base_length(integers);
     char *wanted = pare_arena_printf(&p->model->arena, "%.*s%s", n ? (int)n : 10000, integers,
@@ -25,7 +25,7 @@ const char *pare_fake_name(pare_fake_pass *p, const char *integers)
 }
 
 /* The f32 model's constant of this name and size, or NULL. */
-static const pare_tensor *source_of(const pare_fake_pass *p, const pare_value *q)
+static const pare_tensor *source_of(const pare_qat_pass *p, const pare_value *q)
 {
     const size_t n = base_length(q->name);
     if (!p->f32 || !n) return NULL;
@@ -42,7 +42,7 @@ static const pare_tensor *source_of(const pare_fake_pass *p, const pare_value *q
 
 typedef struct master {
     const pare_fake *f;
-    pare_fake_grid grid;
+    pare_qat_grid grid;
     const pare_tensor *q, *zero; /* zero NULL: absent */
     const float *scale, *source; /* source NULL: none */
     float *to;
@@ -50,8 +50,8 @@ typedef struct master {
 
 static bool rounds_to(const master *m, int64_t i, int64_t c, float x)
 {
-    return pare_fake_level(x, m->scale[c], pare_fake_zero(m->zero, c), m->f->low, m->f->high) ==
-           pare_fake_int(m->q, i);
+    return pare_qat_level(x, m->scale[c], pare_qat_zero(m->zero, c), m->f->low, m->f->high) ==
+           pare_qat_int(m->q, i);
 }
 
 /* What the channel was multiplied by before it was rounded, by least squares; 1 where all of it
@@ -90,7 +90,7 @@ static void dequantize(const master *m)
         for (int64_t c = 0; c < m->grid.channels; c++)
             for (int64_t k = 0, i = pare_fake_at(&m->grid, o, c); k < m->grid.inner; k++, i++)
                 m->to[i] =
-                    (float)(pare_fake_int(m->q, i) - pare_fake_zero(m->zero, c)) * m->scale[c];
+                    (float)(pare_qat_int(m->q, i) - pare_qat_zero(m->zero, c)) * m->scale[c];
 }
 
 /* Symmetric weights leave the lowest level out; a file that uses it keeps it. */
@@ -102,11 +102,11 @@ static int lowest(const pare_tensor *q)
     return -127;
 }
 
-pare_status pare_fake_master(pare_fake_pass *p, const pare_node *dq, pare_fake *f, pare_value **out)
+pare_status pare_qat_weight(pare_qat_pass *p, const pare_node *dq, pare_fake *f, pare_value **out)
 {
     const pare_tensor *q = dq->in[0]->data, *zero = pare_node_in(dq, 2) ? dq->in[2]->data : NULL;
     const pare_tensor *source = source_of(p, dq->in[0]);
-    const char *name = pare_fake_name(p, dq->in[0]->name);
+    const char *name = pare_qat_name(p, dq->in[0]->name);
     if (!name) return PARE_MEMORY;
     f->low = lowest(q);
     float *to = pare_alloc(p->model->ctx, (size_t)q->count, sizeof *to);
@@ -114,7 +114,7 @@ pare_status pare_fake_master(pare_fake_pass *p, const pare_node *dq, pare_fake *
     pare_status st = PARE_MEMORY;
     if (!to || (source && !copy)) goto done;
     if (source) memcpy(copy, source->data, source->bytes); /* a map's addresses are any */
-    const master m = {f, pare_fake_grid_of(q, f->axis), q, zero, dq->in[1]->data->data, copy, to};
+    const master m = {f, pare_qat_grid_of(q, f->axis), q, zero, dq->in[1]->data->data, copy, to};
     dequantize(&m);
     for (int64_t c = 0; source && c < m.grid.channels; c++) f->from_f32 += take_channel(&m, c);
     st = pare_init_new(p->graph, out, name, PARE_f32, q->rank, q->dims, to);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors calibration observes: those some placement of Q/DQ pairs may quantize. That is what
+   goes into and comes out of weighted nodes (behind their bias addition and clamp), and backwards
+   from there what can be computed on int8 between: views, pools, joins, sums, products. A tensor
+   between a weighted node and the clamp it is fused with is none. */
+#include "calib/calib.h"
+#include "runtime/ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct point_list {
+    pare_ctx *ctx;
+    pare_value **item;
+    size_t count, capacity;
+} point_list;
+
+static bool is_activation(const pare_value *v)
+{
+    return v && pare_type_is_float(v->dtype) && !v->data;
+}
+
+static pare_status add(point_list *list, pare_value *v)
+{
+    if (!is_activation(v)) return PARE_OK;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->item[i] == v) return PARE_OK;
+    if (!pare_grow(list->ctx, &list->item, &list->capacity, list->count, sizeof *list->item))
+        return PARE_MEMORY;
+    list->item[list->count++] = v;
+    return PARE_OK;
+}
+
+/* The value behind a constant's addition and a clamp that alone read it. */
+static pare_value *chain_end(pare_value *v)
+{
+    pare_node *next = pare_value_only_user(v);
+    if (next && pare_quant_kind_of(next) == PARE_QUANT_SUM && next->in_count == 2) {
+        const pare_value *other = next->in[next->in[0] == v];
+        if (other && other->data) v = next->out[0];
+    }
+    next = pare_value_only_user(v);
+    if (next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == v) v = next->out[0];
+    return v;
+}
+
+static pare_status add_weighted(point_list *list, const pare_node *node)
+{
+    pare_weighted part;
+    PARE_TRY(pare_op_of(node)->quant.weighted(node, &part));
+    PARE_TRY(add(list, pare_node_in(node, part.x)));
+    PARE_TRY(add(list, pare_node_in(node, part.w)));
+    return add(list, chain_end(node->out[0]));
+}
+
+/* Inputs of the node that makes the point, where it can compute on int8. */
+static pare_status add_before(point_list *list, const pare_value *v)
+{
+    const pare_node *node = v->producer;
+    if (pare_quant_kind_of(node) == PARE_QUANT_CLAMP) {
+        PARE_TRY(pare_value_only_user(node->in[0]) == node ? PARE_OK : add(list, node->in[0]));
+        node = node->in[0]->producer;
+    }
+    int last = 0;
+    switch (pare_quant_kind_of(node)) {
+    case PARE_QUANT_PASS:
+    case PARE_QUANT_MEAN: last = 1; break;
+    case PARE_QUANT_JOIN: last = node->in_count; break;
+    case PARE_QUANT_SUM:
+    case PARE_QUANT_PRODUCT: /* of a constant: not a sum of two int8 tensors */
+        last = node->in_count;
+        for (int i = 0; i < node->in_count; i++)
+            if (!is_activation(node->in[i])) last = 0;
+        break;
+    default: break;
+    }
+    for (int i = 0; i < last && i < node->in_count; i++) PARE_TRY(add(list, node->in[i]));
+    return PARE_OK;
+}
+
+static pare_status collect(point_list *list, const pare_graph *g)
+{
+    for (int n = 0; n < g->node_count; n++)
+        if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED)
+            PARE_TRY(add_weighted(list, g->node[n]));
+    for (size_t i = 0; i < list->count; i++) PARE_TRY(add_before(list, list->item[i]));
+    return PARE_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names in order; frees the list. */
+static pare_status list_names(point_list *list, pare_status st, const char ***names, int *count)
+{
+    const char **out = NULL;
+    if (st == PARE_OK && !(out = pare_alloc(list->ctx, list->count, sizeof *out))) st = PARE_MEMORY;
+    for (size_t i = 0; st == PARE_OK && i < list->count; i++) out[i] = list->item[i]->name;
+    if (st == PARE_OK) {
+        qsort(out, list->count, sizeof *out, by_name);
+        *names = out;
+        *count = (int)list->count;
+    }
+    pare_free(list->item);
+    return st;
+}
+
+pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model, const char ***names,
+                              int *count)
+{
+    point_list list = {.ctx = ctx};
+    pare_status st = collect(&list, model->graph);
+    if (st == PARE_OK && list.count == 0)
+        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution or matrix product to quantize",
+                       model->path);
+    return list_names(&list, st, names, count);
+}
+
+/* Each is found once: no search in the list. */
+static pare_status append(point_list *list, pare_value *v)
+{
+    if (!v || v->data || v->dtype != PARE_f32) return PARE_OK;
+    if (!pare_grow(list->ctx, &list->item, &list->capacity, list->count, sizeof *list->item))
+        return PARE_MEMORY;
+    list->item[list->count++] = v;
+    return PARE_OK;
+}
+
+pare_status pare_calib_tensors(pare_ctx *ctx, const pare_model *model, const char ***names,
+                               int *count)
+{
+    point_list list = {.ctx = ctx};
+    const pare_graph *g = model->graph;
+    pare_status st = PARE_OK;
+    for (int i = 0; st == PARE_OK && i < g->in.count; i++)
+        if (!g->in.item[i]->is_init) st = append(&list, g->in.item[i]);
+    for (int n = 0; st == PARE_OK && n < g->node_count; n++)
+        for (int i = 0; st == PARE_OK && i < g->node[n]->out_count; i++)
+            st = append(&list, g->node[n]->out[i]);
+    if (st == PARE_OK && list.count == 0)
+        st = PARE_FAIL(ctx, INPUT, "%s: has no f32 tensor, expected a float model", model->path);
+    return list_names(&list, st, names, count);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An option that comes to pare_distill_options and reaches a weight gets its row in options(). */
+#include "distill/fingerprint.h"
+#include "distill/model_hash.h"
+#include "runtime/base/version.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 40, PROBES = 512, BATCH = 64 };
+
+typedef struct facts {
+    pare_arena *arena;
+    pare_checkpoint_fact item[MOST];
+    int count;
+} facts;
+
+/* --- values as text --- */
+
+static pare_status put(facts *f, const char *name, const char *value)
+{
+    assert(f->count < MOST);
+    if (!value) return PARE_MEMORY;
+    f->item[f->count++] = (pare_checkpoint_fact){name, value};
+    return PARE_OK;
+}
+
+static pare_status put_number(facts *f, const char *name, int64_t number)
+{
+    return put(f, name, pare_arena_printf(f->arena, "%" PRId64, number));
+}
+
+/* The shortest text that reads back as the number. */
+static const char *real(facts *f, double number)
+{
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
+    }
+    return pare_arena_strdup(f->arena, text);
+}
+
+static pare_status put_real(facts *f, const char *name, double number)
+{
+    return put(f, name, real(f, number));
+}
+
+static pare_status put_hash(facts *f, const char *name, const char *before, pare_hash hash)
+{
+    char text[33];
+    pare_hash_text(hash, text);
+    return put(f, name, pare_arena_printf(f->arena, "%s%s", before, text));
+}
+
+/* --- data --- */
+
+/* What is stored of samples, and their labels, a batch's behind the others'. */
+static pare_status hash_stored(pare_reader *reader, pare_hash part[2])
+{
+    pare_batch b;
+    for (;;) {
+        PARE_TRY(pare_reader_next(reader, &b));
+        part[0] = pare_reader_hash(reader);
+        if (!b.count) return PARE_OK;
+        if (!b.label) continue;
+        const pare_hash chain[2] = {part[1],
+                                    pare_hash_bytes(b.label, (size_t)b.count * sizeof *b.label)};
+        part[1] = pare_hash_bytes(chain, sizeof chain);
+    }
+}
+
+static pare_status put_data(facts *f, const char *name, const pare_trainer *t, pare_data *data,
+                            const int64_t *sample, int64_t count)
+{
+    int64_t few[PROBES];
+    const int64_t n = count < PROBES ? count : PROBES;
+    pare_hash part[3] = {{0}};
+    pare_reader *reader;
+    pare_data_spread(0, count, n, few);
+    for (int64_t i = 0; i < n; i++) few[i] = sample[few[i]];
+    PARE_TRY(pare_reader_open(t->ctx, &reader, data, few, n, BATCH, t->options.threads));
+    pare_status st = hash_stored(reader, part);
+    pare_reader_close(reader);
+    if (st != PARE_OK) return st;
+    part[2] = pare_hash_bytes(sample, (size_t)count * sizeof *sample);
+    const char *before = pare_arena_printf(f->arena, "%" PRId64 " samples ", count);
+    if (!before) return PARE_MEMORY;
+    return put_hash(f, name, before, pare_hash_bytes(part, sizeof part));
+}
+
+/* --- options --- */
+
+/* "kl:2*0.5,feature:a=b": as pare_distill_parse_loss reads it. */
+static const char *loss_text(facts *f, const pare_distill_loss *loss)
+{
+    static const char *const names[] = {"kl", "mse", "cosine", "feature", "ce"};
+    const char *text = loss->count ? "" : "kl:2";
+    for (int i = 0; i < loss->count && text; i++) {
+        const pare_distill_term *term = &loss->term[i];
+        const char *number = real(f, term->kind == PARE_TERM_KL ? term->temperature : 0);
+        const char *weight = real(f, term->weight);
+        if (!number || !weight) return NULL;
+        text = pare_arena_printf(f->arena, "%s%s%s", text, i ? "," : "", names[term->kind]);
+        if (text && term->kind == PARE_TERM_KL)
+            text = pare_arena_printf(f->arena, "%s:%s", text, number);
+        if (text && term->kind == PARE_TERM_FEATURE)
+            text = pare_arena_printf(f->arena, "%s:%s=%s", text, term->student, term->teacher);
+        if (text && term->weight != 1) text = pare_arena_printf(f->arena, "%s*%s", text, weight);
+    }
+    return text;
+}
+
+static pare_status put_optimizer(facts *f, const pare_distill_options *o)
+{
+    const bool adamw = o->optimizer == PARE_OPTIMIZER_ADAMW;
+    const char *a = real(f, adamw ? o->beta1 : o->momentum);
+    const char *b = real(f, o->beta2), *c = real(f, o->epsilon);
+    if (!a || !b || !c) return PARE_MEMORY;
+    return put(f, "optimizer",
+               adamw ? pare_arena_printf(f->arena, "adamw betas %s, %s epsilon %s", a, b, c)
+                     : pare_arena_printf(f->arena, "sgd momentum %s", a));
+}
+
+static pare_status put_augment(facts *f, const pare_augment *a)
+{
+    const char *mixup = real(f, a->mixup);
+    if (!mixup) return PARE_MEMORY;
+    return put(
+        f, "augmentation",
+        pare_arena_printf(f->arena, "flip %d, shift %d, mixup %s", a->flip, a->shift, mixup));
+}
+
+static pare_status put_scales(facts *f, const pare_distill_options *o)
+{
+    pare_hash sum = {0};
+    for (int i = 0; i < o->scale_count; i++) {
+        const pare_hash chain[3] = {
+            sum, pare_hash_bytes(o->scale[i].name, strlen(o->scale[i].name)),
+            pare_hash_bytes(&o->scale[i].gradient_scale, sizeof o->scale[i].gradient_scale)};
+        sum = pare_hash_bytes(chain, sizeof chain);
+    }
+    const char *before = pare_arena_printf(f->arena, "%d ", o->scale_count);
+    return before ? put_hash(f, "list of learned scales", before, sum) : PARE_MEMORY;
+}
+
+static pare_status put_zeros(facts *f, const pare_distill_options *o)
+{
+    const char *from = real(f, o->zeros_from);
+    if (!from) return PARE_MEMORY;
+    return put(f, "treatment of zeros",
+               o->train_zeros ? "train" : pare_arena_printf(f->arena, "keep from %s on", from));
+}
+
+static pare_status put_schedule(facts *f, const pare_trainer *t)
+{
+    static const char *const schedules[] = {"cosine", "step", "constant"};
+    const pare_distill_options *o = &t->options;
+    PARE_TRY(put_number(f, "number of steps", t->steps));
+    PARE_TRY(put_real(f, "learning rate", o->rate));
+    PARE_TRY(put(f, "schedule", schedules[o->schedule]));
+    PARE_TRY(put_number(f, "warm-up", o->warmup));
+    PARE_TRY(put_real(f, "decay", o->decay));
+    PARE_TRY(put_real(f, "clip", o->clip));
+    return put_real(f, "EMA", o->average);
+}
+
+static pare_status put_options(facts *f, const pare_trainer *t)
+{
+    static const char *const norms[] = {"train", "frozen", "half"};
+    static const char *const precisions[] = {"f32", "bf16", "fp16"};
+    const pare_distill_options *o = &t->options;
+    PARE_TRY(put(f, "loss", loss_text(f, &o->loss)));
+    PARE_TRY(put_number(f, "batch", t->batch));
+    PARE_TRY(put_number(f, "number of microbatches", t->microbatch_count));
+    PARE_TRY(put_number(f, "accumulation", o->accumulate));
+    PARE_TRY(put_optimizer(f, o));
+    PARE_TRY(put_schedule(f, t));
+    PARE_TRY(put_zeros(f, o));
+    PARE_TRY(put(f, "BatchNormalization", norms[o->batchnorm]));
+    PARE_TRY(put(f, "precision", precisions[o->precision]));
+    PARE_TRY(put_number(f, "number of samples for statistics", o->norm_samples));
+    PARE_TRY(put_augment(f, &o->augment));
+    PARE_TRY(put_scales(f, o));
+    PARE_TRY(put(f, "seed", pare_arena_printf(f->arena, "%" PRIu64, o->seed)));
+    PARE_TRY(put_number(f, "first sample of the stream", o->start));
+    PARE_TRY(put_number(f, "distance of validations", o->validate_every));
+    return put_number(f, "patience", o->patience);
+}
+
+/* --- where it runs --- */
+
+static void add(pare_hash *sum, const void *data, size_t bytes)
+{
+    const pare_hash pair[2] = {*sum, pare_hash_bytes(data, bytes)};
+    *sum = pare_hash_bytes(pair, sizeof pair);
+}
+
+static void add_plan(pare_hash *sum, const pare_plan *plan)
+{
+    for (int i = 0; plan && i < pare_plan_step_count(plan); i++) {
+        pare_step_info s;
+        pare_plan_step(plan, i, &s);
+        add(sum, s.op_type, strlen(s.op_type));
+        add(sum, s.kernel, strlen(s.kernel));
+        add(sum, s.output, strlen(s.output));
+        for (int k = 0; k < s.shape.rank; k++) add(sum, &s.shape.dim[k], sizeof s.shape.dim[k]);
+    }
+}
+
+static pare_status put_place(facts *f, const pare_trainer *t)
+{
+    pare_hash sum = {0};
+    add_plan(&sum, t->learn.plan);
+    add_plan(&sum, t->late.plan);
+    add_plan(&sum, t->check.plan);
+    add_plan(&sum, t->teacher.plan);
+    PARE_TRY(put(f, "device", t->options.device ? t->options.device->name : "cpu"));
+    PARE_TRY(put(f, "instruction set", pare_cpu_isa_name()));
+    return put_hash(f, "choice of kernels", "", sum);
+}
+
+static pare_status make(facts *f, const pare_trainer *t)
+{
+    PARE_TRY(put(f, "version of the program", PARE_VERSION));
+    PARE_TRY(put_hash(f, "student", "", pare_model_hash(t->student)));
+    PARE_TRY(put_hash(f, "teacher", "", pare_model_hash(t->teacher_file)));
+    PARE_TRY(put_options(f, t));
+    PARE_TRY(put_data(f, "training data", t, t->data, t->sample, t->sample_count));
+    PARE_TRY(put_data(f, "held-out data", t, t->held.data, t->held_sample, t->held.count));
+    return put_place(f, t);
+}
+
+pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer, pare_checkpoint *out)
+{
+    facts f = {.arena = arena};
+    PARE_TRY(make(&f, trainer));
+    out->fact = pare_arena_memdup(arena, f.item, (size_t)f.count * sizeof *f.item);
+    out->fact_count = f.count;
+    return out->fact ? PARE_OK : PARE_MEMORY;
+}

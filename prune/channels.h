@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units of a graph and what binds them: the inside of pare_groups_new.
+
+   The analysed graph is a copy (the *sized* model) in which every dim is known and shape arithmetic
+   is folded. Every axis longer than 1 is a slot; its units are consecutive numbers in one array, on
+   which a union-find joins those that fall together. A set carries the first reason that blocks one
+   of its units. */
+#ifndef PARE_PRUNE_CHANNELS_H
+#define PARE_PRUNE_CHANNELS_H
+
+#include "prune/prune.h"
+#include "runtime/ops/ops.h"
+
+typedef struct pare_unit_slot {
+    pare_value *value; /* of the sized model */
+    int axis;
+    int64_t parts, extent;
+    int32_t first;           /* its first unit */
+    const pare_node *spoken; /* the last node that said something of it */
+    bool reads, constant;    /* constant: an initializer of both models */
+    const pare_node *node;   /* makes the value; of constants: uses it first */
+} pare_unit_slot;
+
+/* A node that can bind in several ways. bound: the units of the first bind of its present way. */
+typedef struct pare_unit_question {
+    const pare_node *node;
+    int part, count, way;
+    unsigned possible; /* bit w: way w is not ruled out */
+    pare_axis_span bound;
+    bool has_bound;
+} pare_unit_question;
+
+typedef struct pare_unit_even {
+    int slot, question;
+    int64_t blocks;
+} pare_unit_even;
+
+/* A node's multiply-adds: factor times the units of these slots. */
+typedef struct pare_unit_work {
+    const pare_node *node;
+    double factor;
+    int slot[PARE_MAX_RANK + 1], count;
+} pare_unit_work;
+
+typedef enum pare_unit_mode {
+    PARE_UNITS_DECLARE, /* only find which weights have parts, and constants */
+    PARE_UNITS_NEUTRAL, /* bind all that has one way */
+    PARE_UNITS_PROBE,   /* rule out ways whose units are blocked already */
+    PARE_UNITS_BIND     /* bind the questions' present ways */
+} pare_unit_mode;
+
+typedef struct pare_units {
+    pare_ctx *ctx;
+    pare_arena *arena;
+    const pare_model *model; /* the prepared one */
+    pare_model *sized;
+    const pare_groups_options *options;
+    struct pare_unit_entry *entry; /* by value: its slots */
+    size_t entry_count, entry_used;
+    pare_unit_slot *slot;
+    int slot_count;
+    size_t slot_capacity;
+    int32_t unit_count;
+    int32_t *parent, *blocked; /* (unit_count): blocked is of roots: a block's number, or -1 */
+    int32_t *base_parent, *base_blocked;
+    pare_block *block;
+    size_t block_count, base_block_count, block_capacity;
+    pare_unit_question *question;
+    size_t question_count, question_capacity;
+    pare_unit_even *even;
+    size_t even_count, even_capacity;
+    pare_unit_work *work;
+    size_t work_count, work_capacity;
+    pare_unit_mode mode;
+    int asked;      /* the question whose binds follow, or -1 */
+    int32_t *place; /* scratch: the set of each coordinate */
+    int64_t place_count;
+    pare_prune_units sink;
+} pare_units;
+
+/* Registers slots and binds everything that has one way. */
+PARE_NODISCARD pare_status pare_units_init(pare_units *units);
+/* Runs the bind functions of the nodes that ask. */
+PARE_NODISCARD pare_status pare_units_ask(pare_units *units, pare_unit_mode mode);
+/* Answers the questions: prefers outer factors, and ways that leave more units free. */
+PARE_NODISCARD pare_status pare_units_choose(pare_units *units);
+/* Binds the questions' present ways anew. */
+PARE_NODISCARD pare_status pare_units_rebind(pare_units *units);
+
+int32_t pare_units_find(pare_units *units, int32_t unit); /* the unit's set */
+/* The slot of an axis of a value of the sized model, or -1. */
+int pare_units_slot(const pare_units *units, const pare_value *value, int axis);
+bool pare_units_constant(const pare_units *units, const pare_value *value);
+/* Blocks all units of a value. */
+PARE_NODISCARD pare_status pare_units_block(pare_units *units, const pare_node *node,
+                                            const pare_value *value, const char *why);
+
+/* sized_model.c: the copy with every dim known, by options or as said there; open: whether the model left
+   any dim open; larger: with other sizes for these, *out is NULL where it takes no others. */
+PARE_NODISCARD pare_status pare_sized_new(pare_ctx *ctx, pare_model **out, const pare_model *model,
+                                          const pare_groups_options *options, bool larger,
+                                          bool *open);
+
+#endif

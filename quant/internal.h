@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share: the scheme (which tensors and weights become int8, with
+   which scales) that placement fills in and writing turns into Q/DQ nodes. */
+#ifndef PARE_QUANT_INTERNAL_H
+#define PARE_QUANT_INTERNAL_H
+
+#include "quant/quant.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/ptr_map.h"
+#include "runtime/ops/ops.h"
+
+#include <string.h>
+
+/* --- pattern.c: --skip and --only --- */
+
+/* chosen[i] says whether node i of the graph may be quantized. A pattern without a match is
+   PARE_USAGE and lists names that are near. */
+PARE_NODISCARD pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options,
+                                             bool *chosen);
+/* The name patterns see: the node's, else its first output's. */
+const char *pare_quant_node_name(const pare_node *node);
+
+/* --- scheme: filled by place.c and scales.c, written by emit.c --- */
+
+/* A float tensor that gets a Q/DQ pair. */
+typedef struct pare_quant_point {
+    pare_value *value;
+    bool everyone; /* all its users read the pair; else those of its pare_quant_use entries */
+    int group;     /* first point of those that share scale and zero point */
+    float low, high, scale;
+    int zero;
+    const float *divided; /* per channel: what the tensor was divided by to equalize it; or NULL */
+} pare_quant_point;
+
+typedef struct pare_quant_use {
+    pare_node *node;
+    int input, point;
+} pare_quant_use;
+
+/* A weighted node that becomes int8. */
+typedef struct pare_quant_job {
+    pare_node *node;
+    pare_weighted part;
+    int x; /* its input's point */
+} pare_quant_job;
+
+typedef struct pare_quant_scheme {
+    pare_ctx *ctx;
+    pare_model *model;
+    pare_graph *graph;
+    pare_arena *arena; /* dies with the call */
+    const pare_ranges *ranges;
+    const pare_quant_options *options;
+    pare_quant_facts *facts;
+    pare_hash shifts;       /* of the bias corrections made, order-free */
+    int corrected;          /* biases */
+    int equalized;          /* points */
+    bool *chosen;           /* (node_count) before anything is inserted */
+    pare_ptr_map node_at; /* node -> position in chosen */
+    pare_ptr_map point_at;
+    pare_quant_point *point;
+    int point_count;
+    size_t point_capacity;
+    pare_quant_use *use;
+    int use_count;
+    size_t use_capacity;
+    pare_quant_job *job;
+    int job_count;
+    size_t job_capacity;
+} pare_quant_scheme;
+
+/* place.c: which tensors. */
+PARE_NODISCARD pare_status pare_quant_place(pare_quant_scheme *s);
+/* place_tensorrt.c, place_onnxruntime.c */
+PARE_NODISCARD pare_status pare_quant_place_tensorrt(pare_quant_scheme *s);
+PARE_NODISCARD pare_status pare_quant_place_onnxruntime(pare_quant_scheme *s);
+
+PARE_NODISCARD pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at);
+int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value);
+PARE_NODISCARD pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input);
+bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node);
+/* Float, not constant. */
+bool pare_quant_is_activation(const pare_value *value);
+/* The job of this node, or NULL. */
+pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node);
+/* The addition of a constant behind a weighted node that only it reads, or NULL. */
+pare_node *pare_quant_bias_node(const pare_node *node);
+/* The tensor behind a weighted node's bias addition and clamp, where each is the only reader. */
+pare_value *pare_quant_chain_end(const pare_node *node);
+/* The weighted node whose output, or bias addition's output, this is; else NULL. */
+pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
+
+/* scales.c: a range per point; whether one scale may serve two; scales and zero points per group.
+ */
+PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
+bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);
+PARE_NODISCARD pare_status pare_quant_scales(pare_quant_scheme *s);
+
+/* emit.c: the scheme into the graph. */
+PARE_NODISCARD pare_status pare_quant_emit(pare_quant_scheme *s);
+
+/* weights.c: scales of a weight, one per channel of axis (axis -1: one for all), that minimise the
+   squared error; then its rounding. */
+typedef struct pare_quant_weight_view {
+    const void *data;               /* of f32, at any address */
+    int64_t outer, channels, inner; /* data is (outer, channels, inner) */
+} pare_quant_weight_view;
+
+/* Number i of an f32 payload. A large one lies in the file's map, at any address. */
+static inline float pare_quant_number(const void *data, int64_t i)
+{
+    float value;
+    memcpy(&value, (const char *)data + (size_t)i * sizeof value, sizeof value);
+    return value;
+}
+
+/* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the
+   constant inputs of a weighted node, bias included. */
+PARE_NODISCARD pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
+                                                   const pare_tensor *w);
+PARE_NODISCARD pare_status pare_quant_check_weights(const pare_node *node);
+
+pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
+PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,
+                                                    float *scale);
+void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
+
+/* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of
+   equal range; the range is set anew. */
+PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
+
+/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded
+   to q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena;
+   NULL where the input's channel means are not known or the layout is none that this serves. */
+PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *job,
+                                                 const pare_tensor *w, const int8_t *q,
+                                                 const float *scale, int64_t scales,
+                                                 const double **out, int64_t *count);
+
+/* emit_weight.c */
+PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
+
+/* A constant operand's new content, of like's shape: in its own value where nothing else reads
+ * that. */
+PARE_NODISCARD pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i,
+                                          const pare_tensor *like, const float *data);
+
+/* lowp.c */
+PARE_NODISCARD pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model,
+                                              const pare_ranges *ranges,
+                                              const pare_quant_options *options,
+                                              pare_quant_facts *facts);
+
+/* manifest.c */
+PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
+                                               const char *ranges_hash);
+
+PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
+                                           const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Inserts a node at a position, named base_TYPE; node may be NULL. */
+PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node,
+                                             const char *op_type, const char *base,
+                                             pare_value *const *in, int in_count, pare_value *out);
+/* A new value, or constant, whose name begins with base. */
+PARE_NODISCARD pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
+                                            const char *suffix);
+PARE_NODISCARD pare_status pare_quant_constant(pare_graph *graph, pare_value **out,
+                                               const char *base, const char *suffix,
+                                               pare_dtype dtype, int rank, const int64_t *dims,
+                                               const void *data);
+
+#endif
