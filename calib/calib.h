@@ -63,9 +63,9 @@ void pare_ranges_free(pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);
-/* The whole table as bytes and back, minmax_only included: for a cache, which vouches for its bytes,
-   not for strangers' files. *out is the caller's (pare_free). Unpacking fails with PARE_INPUT where
-   the bytes are not a table. */
+/* The whole table as bytes and back, minmax_only included: for a cache, which vouches for its
+   bytes, not for strangers' files. *out is the caller's (pare_free). Unpacking fails with
+   PARE_INPUT where the bytes are not a table. */
 PARE_NODISCARD pare_status pare_ranges_pack(pare_ctx *ctx, const pare_ranges *ranges, void **out,
                                             size_t *bytes);
 PARE_NODISCARD pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, const void *data,
@@ -104,9 +104,9 @@ typedef struct pare_calib_options {
         threads; /* how many are read and run side by side; the result does not depend on them */
     pare_device *device;    /* where the model runs and tensors are counted; NULL: the CPU */
     const char *model_hash; /* written into the table */
-    bool minmax_only; /* every f32 tensor of the main graph, but its smallest and largest value only:
-                      what forecasts overflow in a shorter type. A table of a few dozen bytes a
-                      tensor that is not to be written: it has no bins */
+    bool minmax_only; /* every f32 tensor of the main graph, but its smallest and largest value
+                      only: what forecasts overflow in a shorter type. A table of a few dozen bytes
+                      a tensor that is not to be written: it has no bins */
     void (*progress)(void *user, int64_t done, int64_t all);
     void *progress_user;
     /* once before the first sample: bytes that the run will touch beyond what is resident by then;
@@ -126,7 +126,7 @@ PARE_NODISCARD pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, cons
 /* Names of the float tensors any placement could quantize: what calibration observes. The list is
    allocated with pare_alloc; names are borrowed from the model. */
 PARE_NODISCARD pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model,
-                                             const char ***names, int *count);
+                                               const char ***names, int *count);
 
 /* The same for pare_calib_options.minmax_only: every f32 tensor that is no constant. */
 PARE_NODISCARD pare_status pare_calib_tensors(pare_ctx *ctx, const pare_model *model,

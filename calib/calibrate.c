@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calibration run. The plan is deterministic and has one sample (or the model's own fixed batch).
-   Replicas run the samples that the reader has ready, each with histograms and channel sums of its
-   own, which are added up at the end. They are integers, so neither order nor threads show in the
-   result, and memory does not grow with the samples. */
+/* The calibration run. The plan is deterministic and has one sample (or the model's own fixed
+   batch). Replicas run the samples that the reader has ready, each with histograms and channel sums
+   of its own, which are added up at the end. They are integers, so neither order nor threads show
+   in the result, and memory does not grow with the samples. */
 #include "calib/calibrate.h"
 #include "calib/run_batch.h"
 

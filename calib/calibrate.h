@@ -47,7 +47,7 @@ struct pare_calib_job {
 /* Which of the data set's inputs feeds the plan's input i. */
 int pare_calib_source(const pare_calib_job *job, int i);
 
-/* Where a run's data of the plan's input i, so many bytes, lie in the batch. */
+/* Where a run's data of the plan's input i, so many bytes, are in the batch. */
 const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run, size_t bytes);
 
 /* Adds the runners' counts up in a table; tensors that no run computed leave it. */

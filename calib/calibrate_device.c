@@ -11,7 +11,7 @@ bool pare_calib_on_device(const pare_calib_job *j)
 }
 
 static pare_status observe_device(void *user, const pare_value *value, const pare_view *view,
-                                 pare_stream *stream)
+                                  pare_stream *stream)
 {
     pare_calib_runner *t = user;
     int at = pare_ranges_place(t->ranges, value->name);

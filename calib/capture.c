@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass compiles a cut of the model: kept tensors become inputs, the tensors to show become
-   outputs, and the rest is swept away. Its plan is deterministic and serves one sample (or the model's
-   own batch); a replica pool runs what the reader has ready. */
+   outputs, and the rest is swept away. Its plan is deterministic and serves one sample (or the
+   model's own batch); a replica pool runs what the reader has ready. */
 #include "calib/capture.h"
 #include "calib/run_batch.h"
 #include "runtime/exec/batch.h"
@@ -103,8 +103,8 @@ pare_capture_sizes pare_capture_sizes_of(const pare_model *model, int threads)
     return out;
 }
 
-pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model *model, pare_data *data,
-                          const pare_capture_options *options)
+pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model *model,
+                             pare_data *data, const pare_capture_options *options)
 {
     pare_capture *f = pare_alloc(ctx, 1, sizeof *f);
     if (!f) return PARE_MEMORY;
@@ -342,7 +342,8 @@ static pare_status begin(pare_capture *f, const char *const *names, const bool *
                             (int)(f->batch_runs * f->unit), f->options.threads);
 }
 
-pare_status pare_capture_begin(pare_capture *flow, const char *const *names, const bool *keep, int count)
+pare_status pare_capture_begin(pare_capture *flow, const char *const *names, const bool *keep,
+                               int count)
 {
     end_pass(flow);
     const char **kept_names = pare_alloc(flow->ctx, (size_t)flow->kept_count, sizeof *kept_names);
@@ -352,7 +353,10 @@ pare_status pare_capture_begin(pare_capture *flow, const char *const *names, con
     return st;
 }
 
-const pare_shape *pare_capture_shape(const pare_capture *flow, int k) { return &flow->shown[k].shape; }
+const pare_shape *pare_capture_shape(const pare_capture *flow, int k)
+{
+    return &flow->shown[k].shape;
+}
 
 /* --- running --- */
 
@@ -400,7 +404,7 @@ static pare_status take(void *user, int64_t run, pare_replica *replica)
     return PARE_OK;
 }
 
-/* Where the batch's runs of each shown tensor lie. */
+/* Where the batch's runs of each shown tensor are. */
 static void point_out(pare_capture *f)
 {
     for (int k = 0; k < f->count; k++) {
@@ -429,7 +433,8 @@ pare_status pare_capture_next(pare_capture *flow, pare_capture_batch *out)
 {
     int64_t left = flow->runs - flow->next;
     const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = flow};
-    *out = (pare_capture_batch){flow->next, (int)(left < flow->batch_runs ? left : flow->batch_runs),
+    *out =
+        (pare_capture_batch){flow->next, (int)(left < flow->batch_runs ? left : flow->batch_runs),
                              flow->value, flow->size};
     PARE_TRY(pare_ctx_poll(flow->ctx));
     if (!left) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of a model for a list of samples, pass by pass, in deterministic execution: what a pass shows
-   depends on model and sample alone. A pass can keep what it computed; later passes then begin at
-   the kept tensors in place of the model's inputs, so that a walk through the layers of a model
-   computes each node about once. */
+/* Tensors of a model for a list of samples, pass by pass, in deterministic execution: what a pass
+   shows depends on model and sample alone. A pass can keep what it computed; later passes then
+   begin at the kept tensors in place of the model's inputs, so that a walk through the layers of a
+   model computes each node about once. */
 #ifndef PARE_CALIB_CAPTURE_H
 #define PARE_CALIB_CAPTURE_H
 
@@ -25,8 +25,9 @@ typedef struct pare_capture_options {
 } pare_capture_options;
 
 /* A flow through a model, whose weights may change between passes; both are borrowed. */
-PARE_NODISCARD pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model *model,
-                                         pare_data *data, const pare_capture_options *options);
+PARE_NODISCARD pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out,
+                                            const pare_model *model, pare_data *data,
+                                            const pare_capture_options *options);
 void pare_capture_free(pare_capture *flow);
 /* Hash of the samples read, once a whole pass began at the data. */
 bool pare_capture_hash(const pare_capture *flow, pare_hash *out);
@@ -46,15 +47,15 @@ int64_t pare_capture_runs(const pare_capture *flow);
    r < count, dense row-major f32. */
 typedef struct pare_capture_batch {
     int64_t first;
-    int count; /* 0 behind the last */
+    int count; /* 0 after the last */
     const float *const *value;
     const int64_t *size;
 } pare_capture_batch;
 
 /* Begins a pass that shows these tensors (f32, not constant); keep[k] (keep NULL: none) asks to
-   keep tensor k for later passes. What the room does not hold is not kept and computed anew. */
+   keep tensor k for later passes. What the room does not hold is not kept and computed again. */
 PARE_NODISCARD pare_status pare_capture_begin(pare_capture *flow, const char *const *names,
-                                           const bool *keep, int count);
+                                              const bool *keep, int count);
 /* Shapes in a run of the tensors of the pass. */
 const pare_shape *pare_capture_shape(const pare_capture *flow, int k);
 /* The next runs, valid until the following call. Flows of the same samples through models of the
@@ -62,7 +63,8 @@ const pare_shape *pare_capture_shape(const pare_capture *flow, int k);
 PARE_NODISCARD pare_status pare_capture_next(pare_capture *flow, pare_capture_batch *out);
 
 /* Forgets kept tensors that computing these names does not begin at. */
-PARE_NODISCARD pare_status pare_capture_forget(pare_capture *flow, const char *const *names, int count);
+PARE_NODISCARD pare_status pare_capture_forget(pare_capture *flow, const char *const *names,
+                                               int count);
 
 #ifdef __cplusplus
 }

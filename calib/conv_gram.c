@@ -149,18 +149,18 @@ static pare_status fill(pare_conv_gram *s)
 }
 
 pare_status pare_conv_gram_new(pare_ctx *ctx, pare_conv_gram **out, const pare_columns *columns,
-                            bool targets, int threads)
+                               bool targets, int threads)
 {
     pare_conv_gram *s = pare_alloc(ctx, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     *s = (pare_conv_gram){.ctx = ctx,
-                       .columns = *columns,
-                       .threads = threads,
-                       .taps = (int)volume(columns->window.kernel),
-                       .outputs = targets ? columns->outputs : 0,
-                       .places = volume(columns->window.in),
-                       .out_places = volume(columns->window.out),
-                       .capacity = (int)images_of(columns)};
+                          .columns = *columns,
+                          .threads = threads,
+                          .taps = (int)volume(columns->window.kernel),
+                          .outputs = targets ? columns->outputs : 0,
+                          .places = volume(columns->window.in),
+                          .out_places = volume(columns->window.out),
+                          .capacity = (int)images_of(columns)};
     pare_status st = fill(s);
     if (st == PARE_OK)
         *out = s;
@@ -261,7 +261,8 @@ static pare_status add_pair(const pare_conv_gram *s, int p, pare_moments *sum)
         g.to = (pare_mat_view){s->sum + pair->sum * c * c, c};
         gather(&g, pair->first, pair->second, EVERYWHERE);
     }
-    g.to = (pare_mat_view){sum->xx + pair->first * c * sum->columns + pair->second * c, sum->columns};
+    g.to =
+        (pare_mat_view){sum->xx + pair->first * c * sum->columns + pair->second * c, sum->columns};
     g.sign = -1;
     if (pair->border) gather(&g, pair->first, pair->second, OUTSIDE);
     return g.status;
@@ -331,7 +332,7 @@ static void turn(double *to, const float *from, const float *less, int64_t chann
 }
 
 pare_status pare_conv_gram_add(pare_conv_gram *s, int64_t group, const float *x, const float *t,
-                            const float *less, pare_moments *sum)
+                               const float *less, pare_moments *sum)
 {
     const pare_columns *c = &s->columns;
     for (int64_t n = 0; n < c->batch; n++) {

@@ -120,7 +120,7 @@ pare_status pare_device_stats_add(pare_device_stats *s, int tensor, const pare_v
         return PARE_FAIL(s->ctx, UNSUPPORTED, "it has gaps in memory, expected a whole tensor");
     PARE_TRY(add_channels(s, tensor, view, samples, stream));
     return s->device->samples->histogram_add(s->ctx, stream, tally, !s->minmax_only, view->dtype,
-                                         view->data, n);
+                                             view->data, n);
 }
 
 /* --- bringing it down --- */
@@ -176,7 +176,8 @@ static pare_status fetch_channels(const pare_device_stats *s, const channel_bloc
         sums->each = tally->count / count;
         st = pare_channels_merge(s->ctx, to, sums);
     }
-    if (st != PARE_OK) (void)b->sync(s->ctx, s->device->setup); /* a copy may still be under way */
+    if (st != PARE_OK)
+        (void)b->sync(s->ctx, s->device->setup); /* a copy may still be in progress */
     pare_channels_free(sums);
     pare_free(here);
     return st;

@@ -18,8 +18,8 @@ PARE_NODISCARD pare_status pare_device_stats_open(pare_ctx *ctx, pare_device_sta
                                                   pare_device *device, int count, bool minmax_only);
 void pare_device_stats_close(pare_device_stats *stats); /* NULL is fine */
 
-/* Puts the addition of a tensor of the device, of `samples` samples, into the stream. Allocates at a
-   tensor's first call. */
+/* Puts the addition of a tensor of the device, of `samples` samples, into the stream. Allocates at
+   a tensor's first call. */
 PARE_NODISCARD pare_status pare_device_stats_add(pare_device_stats *stats, int tensor,
                                                  const pare_view *view, int64_t samples,
                                                  pare_stream *stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of the loss by a model's weights, run by run, in deterministic execution: what a run gives
-   depends on model and sample alone, not on how many runs go side by side. The loss is softmax
-   cross-entropy against the data's labels or, without them, against the net's own top-1. */
+/* Gradients of the loss by a model's weights, run by run, in deterministic execution: what a run
+   gives depends on model and sample alone, not on how many runs go side by side. The loss is
+   softmax cross-entropy against the data's labels or, without them, against the net's own top-1. */
 #ifndef PARE_CALIB_GRADIENTS_H
 #define PARE_CALIB_GRADIENTS_H
 
@@ -41,7 +41,7 @@ int64_t pare_gradients_runs(const pare_gradients *gradients);
    NULL where none reaches it. */
 typedef struct pare_gradients_batch {
     int64_t first;
-    int count; /* 0 behind the last */
+    int count; /* 0 after the last */
     const float *loss;
     const float *const *const *of;
 } pare_gradients_batch;

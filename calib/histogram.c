@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding runs in blocks that stay in the first-level cache: a vector pass finds the minmax_only, which
-   open octaves; a vector pass turns numbers into 16-bit slot numbers; a scalar pass counts. Zeros,
-   half of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one before.
+/* Adding runs in blocks that stay in the first-level cache: a vector pass finds the minmax_only,
+   which open octaves; a vector pass turns numbers into 16-bit slot numbers; a scalar pass counts.
+   Zeros, half of what a ReLU makes, go to 16 slots in turn, so that no increment waits for the one
+   before.
  */
 #include "calib/histogram.h"
 #include "runtime/base/clones.h"
@@ -216,7 +217,7 @@ pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *h, pare_dtype dtyp
 }
 
 pare_status pare_histogram_add_minmax(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype,
-                                        const void *data, int64_t n)
+                                      const void *data, int64_t n)
 {
     return add(ctx, h, dtype, data, n, false);
 }

@@ -38,8 +38,8 @@ PARE_NODISCARD pare_status pare_histogram_add(pare_ctx *ctx, pare_histogram *his
 /* Counts the values and keeps their minmax_only, without bins or zeros: a histogram of a few dozen
    bytes that only min-max can be chosen from. */
 PARE_NODISCARD pare_status pare_histogram_add_minmax(pare_ctx *ctx, pare_histogram *histogram,
-                                                       pare_dtype dtype, const void *data,
-                                                       int64_t count);
+                                                     pare_dtype dtype, const void *data,
+                                                     int64_t count);
 /* Adds another histogram's counts. */
 PARE_NODISCARD pare_status pare_histogram_merge(pare_ctx *ctx, pare_histogram *to,
                                                 const pare_histogram *from);

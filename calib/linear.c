@@ -68,7 +68,7 @@ typedef struct rows_of {
     const double *const *row;
 } rows_of;
 
-/* Columns first .. first + width - 1 of p (rows, n) side by side, zeros behind the last. */
+/* Columns first .. first + width - 1 of p (rows, n) side by side, zeros after the last. */
 static void pack(double *to, const rows_of *p, int64_t rows, int64_t n, int64_t first, int width)
 {
     int64_t have = n - first < width ? n - first : width;
@@ -123,8 +123,9 @@ static pare_status product(pare_ctx *ctx, pare_mat_view c, const rows_of *a, con
     return ok ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_linear_product(pare_ctx *ctx, pare_mat_view c, pare_mat_view a, pare_mat_view b, int64_t rows,
-                                int64_t m, int64_t n, double sign, bool upper, int threads)
+pare_status pare_linear_product(pare_ctx *ctx, pare_mat_view c, pare_mat_view a, pare_mat_view b,
+                                int64_t rows, int64_t m, int64_t n, double sign, bool upper,
+                                int threads)
 {
     return product(ctx, c, &(rows_of){a, NULL}, &(rows_of){b, NULL}, rows, m, n, sign, upper,
                    threads);
@@ -179,7 +180,8 @@ static void forward_small(pare_mat_view u, int64_t n, pare_mat_view b, int64_t c
 }
 
 /* b = u^-1 b for one block of u. */
-static void backward_small(pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns, int threads)
+static void backward_small(pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns,
+                           int threads)
 {
     enum { RUN = 128 };
 #pragma omp parallel for schedule(static) num_threads(n *n *columns > WORTH ? threads : 1)
@@ -218,8 +220,8 @@ static void transpose(double *to, pare_mat_view from, int64_t rows, int64_t colu
 
 /* lower: b is the identity, and of the solution, which is symmetric, the lower triangle will do. On
    the way to it neither half of the work touches a block above the diagonal. */
-static pare_status solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns,
-                         bool lower, int threads)
+static pare_status solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b,
+                         int64_t columns, bool lower, int threads)
 {
     double *turned = pare_alloc(ctx, (size_t)n * BLOCK, sizeof *turned);
     pare_status st = turned ? PARE_OK : PARE_MEMORY;
@@ -234,8 +236,8 @@ static pare_status solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_vie
         int64_t size = n - k < BLOCK ? n - k : BLOCK, rest = n - k - size;
         int64_t wide = lower ? k + size : columns;
         transpose(turned, at(u, k, k + size), size, rest);
-        st = pare_linear_product(ctx, at(b, k, 0), (pare_mat_view){turned, size}, at(b, k + size, 0),
-                                 rest, size, wide, -1, false, threads);
+        st = pare_linear_product(ctx, at(b, k, 0), (pare_mat_view){turned, size},
+                                 at(b, k + size, 0), rest, size, wide, -1, false, threads);
         backward_small(at(u, k, k), size, at(b, k, 0), wide, threads);
         if (st == PARE_OK) st = pare_ctx_poll(ctx);
     }
@@ -243,8 +245,8 @@ static pare_status solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_vie
     return st;
 }
 
-pare_status pare_linear_solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b, int64_t columns,
-                              int threads)
+pare_status pare_linear_solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b,
+                              int64_t columns, int threads)
 {
     return solve(ctx, u, n, b, columns, false, threads);
 }

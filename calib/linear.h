@@ -22,32 +22,33 @@ typedef struct pare_mat_view {
 
 /* c (m, n) += sign * a^T b with a (rows, m), b (rows, n); upper: only where column >= row (tiles of
    8 x 16 on the diagonal are written whole). sign is 1 or -1. */
-PARE_NODISCARD pare_status pare_linear_product(pare_ctx *ctx, pare_mat_view c, pare_mat_view a, pare_mat_view b,
-                                               int64_t rows, int64_t m, int64_t n, double sign,
-                                               bool upper, int threads);
+PARE_NODISCARD pare_status pare_linear_product(pare_ctx *ctx, pare_mat_view c, pare_mat_view a,
+                                               pare_mat_view b, int64_t rows, int64_t m, int64_t n,
+                                               double sign, bool upper, int threads);
 
-/* The same of rows that lie anywhere: row r of a at a[r], of b at b[r]. Done by the caller's thread
+/* The same of rows that are anywhere: row r of a at a[r], of b at b[r]. Done by the caller's thread
    alone. */
-PARE_NODISCARD pare_status pare_linear_gathered(pare_ctx *ctx, pare_mat_view c, const double *const *a,
-                                                const double *const *b, int64_t rows, int64_t m,
-                                                int64_t n, double sign, bool upper);
+PARE_NODISCARD pare_status pare_linear_gathered(pare_ctx *ctx, pare_mat_view c,
+                                                const double *const *a, const double *const *b,
+                                                int64_t rows, int64_t m, int64_t n, double sign,
+                                                bool upper);
 
 /* a = u^T u in place (n, n), upper triangle. *ok is false where a is not positive definite (or not
    finite); a is then worthless. */
-PARE_NODISCARD pare_status pare_linear_cholesky(pare_ctx *ctx, pare_mat_view a, int64_t n, int threads,
-                                                bool *ok);
+PARE_NODISCARD pare_status pare_linear_cholesky(pare_ctx *ctx, pare_mat_view a, int64_t n,
+                                                int threads, bool *ok);
 
 /* The same of a small matrix, in place, alone and without scratch; false where a is not positive
    definite. */
 bool pare_linear_cholesky_small(pare_mat_view a, int64_t n);
 
 /* Solves u^T u x = b in place: b (n, columns). */
-PARE_NODISCARD pare_status pare_linear_solve(pare_ctx *ctx, pare_mat_view u, int64_t n, pare_mat_view b,
-                                             int64_t columns, int threads);
+PARE_NODISCARD pare_status pare_linear_solve(pare_ctx *ctx, pare_mat_view u, int64_t n,
+                                             pare_mat_view b, int64_t columns, int threads);
 
 /* out (n, n) = (u^T u)^-1, whole. */
-PARE_NODISCARD pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_mat_view u, int64_t n,
-                                               int threads);
+PARE_NODISCARD pare_status pare_linear_inverse(pare_ctx *ctx, double *out, pare_mat_view u,
+                                               int64_t n, int threads);
 
 /* Solves u^T u x = b for one right-hand side, without scratch. */
 void pare_linear_solve_one(const double *u, int64_t step, int64_t n, double *b);

@@ -36,7 +36,7 @@ typedef struct pare_columns {
 PARE_NODISCARD pare_status pare_columns_read(const pare_node *node, const pare_shape *x,
                                              pare_columns *out, bool *ok);
 
-/* Where weight (output o, column k) of group g lies in the node's weight. */
+/* Where weight (output o, column k) of group g is in the node's weight. */
 int64_t pare_columns_weight(const pare_columns *columns, bool outputs_first, int64_t group,
                             int64_t output, int64_t column);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensors calibration observes: those some placement of Q/DQ pairs may quantize. That is what
-   goes into and comes out of weighted nodes (behind their bias addition and clamp), and backwards
+   goes into and comes out of weighted nodes (after their bias addition and clamp), and backwards
    from there what can be computed on int8 between: views, pools, joins, sums, products. A tensor
    between a weighted node and the clamp it is fused with is none. */
 #include "calib/calib.h"
@@ -31,7 +31,7 @@ static pare_status add(point_list *list, pare_value *v)
     return PARE_OK;
 }
 
-/* The value behind a constant's addition and a clamp that alone read it. */
+/* The value after a constant's addition and a clamp that alone read it. */
 static pare_value *chain_end(pare_value *v)
 {
     pare_node *next = pare_value_only_user(v);
@@ -108,7 +108,7 @@ static pare_status list_names(point_list *list, pare_status st, const char ***na
 }
 
 pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model, const char ***names,
-                              int *count)
+                                int *count)
 {
     point_list list = {.ctx = ctx};
     pare_status st = collect(&list, model->graph);

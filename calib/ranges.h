@@ -15,7 +15,7 @@ struct pare_ranges {
     char model[33];      /* hash of the model's file */
     pare_hash data;      /* sum of the samples' hashes */
     int64_t samples;     /* that were run */
-    bool minmax_only;       /* of every f32 tensor, without bins */
+    bool minmax_only;    /* of every f32 tensor, without bins */
     pare_device *device; /* where ranges are searched; NULL: on the host */
     pare_stats *stats;
     int count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading ranges.json as a stranger's file: every key is known, every number in its bounds, and
-   what a histogram says of itself (its sum, its top octave, its minmax_only) must agree with its bins.
+   what a histogram says of itself (its sum, its top octave, its minmax_only) must agree with its
+   bins.
  */
 #include "calib/ranges.h"
 #include "formats/file.h"
@@ -144,7 +145,7 @@ static pare_status read_half(const reading *r, const json_t *tensor, pare_histog
     return PARE_OK;
 }
 
-/* Does the extreme of one sign lie in its highest bin that is not empty? */
+/* Does the extreme of one sign are in its highest bin that is not empty? */
 static bool extreme_fits(const pare_histogram *h, int sign, uint64_t total)
 {
     const uint64_t *bins = pare_histogram_bins(h, sign);

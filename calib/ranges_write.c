@@ -86,7 +86,8 @@ static json_t *method_json(const tensor_ranges *t, int m, bool symmetric, bool n
     const pare_range *r = &t->range[symmetric][m];
     json_t *out = symmetric ? json_real((double)r->high)
                             : json_pack("[f, f]", (double)r->low, (double)r->high);
-    return named ? json_pack("{s:o, s:s}", "range", out, "chosen", pare_method_name(r->chosen)) : out;
+    return named ? json_pack("{s:o, s:s}", "range", out, "chosen", pare_method_name(r->chosen))
+                 : out;
 }
 
 static json_t *ranges_json(const tensor_ranges *t, bool symmetric)

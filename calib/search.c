@@ -127,14 +127,14 @@ static int ordered(float value)
 static void stage(pare_histogram_dev_bins *to, const pare_histogram *h)
 {
     to->tally = (pare_histogram_dev){.count = h->count,
-                             .zero = h->zero,
-                             .nan = h->nan,
-                             .inf = h->inf,
-                             .low = ordered(h->min),
-                             .high = ordered(h->max),
-                             .first = h->first,
-                             .top = h->top,
-                             .negative = h->negative};
+                                     .zero = h->zero,
+                                     .nan = h->nan,
+                                     .inf = h->inf,
+                                     .low = ordered(h->min),
+                                     .high = ordered(h->max),
+                                     .first = h->first,
+                                     .top = h->top,
+                                     .negative = h->negative};
     for (int sign = 0; sign < 2; sign++) {
         const uint64_t *bins = pare_histogram_bins(h, sign);
         if (bins) memcpy(to->slot[sign], bins - 1, sizeof to->slot[sign]);
@@ -176,8 +176,8 @@ static pare_status make_room(device_search *d)
 static pare_range range_found(const device_search *d, const pare_search_result *of_tensor, int rule)
 {
     static const pare_method tried[PARE_CANDIDATE] = {PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE,
-                                                  PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY,
-                                                  PARE_METHOD_MSE};
+                                                      PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY,
+                                                      PARE_METHOD_MSE};
     const pare_range_rule *r = &d->s->rules[rule];
     const pare_search_result *f = of_tensor + r->symmetric * PARE_SEARCH_COUNT + d->slot[rule];
     pare_method chosen = r->method == PARE_METHOD_AUTO ? tried[f->tried] : r->method;
@@ -248,7 +248,7 @@ static pare_status choose_on_device(const search *s, bool *done)
     device_search d = {.s = s, .device = s->ranges->device};
     pare_status st = run_on_device(&d, done);
     if (st != PARE_OK)
-        (void)d.device->backend->sync(s->ctx, d.device->setup); /* copies under way */
+        (void)d.device->backend->sync(s->ctx, d.device->setup); /* copies in progress */
     d.device->backend->free(d.device, d.block);
     pare_free(d.slot);
     pare_free(d.tensor);

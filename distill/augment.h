@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Augmentations of image inputs that need no labels, for the teacher sees the same image. What
    happens to a sample is a function of seed, epoch and sample (and, where images are mixed, of who
-   stands opposite in the batch). */
+   is opposite in the batch). */
 #ifndef PARE_DISTILL_AUGMENT_H
 #define PARE_DISTILL_AUGMENT_H
 

@@ -16,8 +16,8 @@ static pare_status open_input(pare_augmented *p, int i, const pare_value *v, con
 }
 
 pare_status pare_augmented_open(pare_ctx *ctx, pare_augmented *out, const pare_augment *augment,
-                               uint64_t seed, const pare_model *student, const pare_data *data,
-                               int microbatches, int64_t rows)
+                                uint64_t seed, const pare_model *student, const pare_data *data,
+                                int microbatches, int64_t rows)
 {
     *out = (pare_augmented){
         .ctx = ctx, .augment = *augment, .seed = seed, .microbatches = microbatches, .rows = rows};
@@ -43,7 +43,7 @@ void pare_augmented_free(pare_augmented *p)
 }
 
 void pare_augmented_fill(const pare_augmented *p, const pare_loader_batch *batch, int slice,
-                        const void **input)
+                         const void **input)
 {
     for (int i = 0; i < p->inputs; i++) {
         float *image = p->image[slice * p->inputs + i];

@@ -131,7 +131,7 @@ static bool left(const reader *r, size_t bytes) { return (size_t)(r->end - r->at
 
 static pare_status fail_damaged(const reader *r, const char *what)
 {
-    return PARE_FAIL(r->ctx, INPUT, "%s: is damaged (%s); remove it to start anew", r->path, what);
+    return PARE_FAIL(r->ctx, INPUT, "%s: is damaged (%s); remove it to start again", r->path, what);
 }
 
 /* Text of a file as far as a message can hold it: printable, 200 bytes at most. */
@@ -157,7 +157,7 @@ static pare_status fail_other(const reader *r, const char *what, const char *its
 {
     return PARE_FAIL(r->ctx, INPUT,
                      "%s: belongs to another run: its %s is %s, this run's is %s; remove it to "
-                     "start anew",
+                     "start again",
                      r->path, what, its, ours);
 }
 
@@ -168,22 +168,23 @@ static pare_status open_head(reader *r, size_t size, uint32_t *facts, uint32_t *
     if (size < sizeof magic || memcmp(r->data, magic, sizeof magic) != 0)
         return PARE_FAIL(r->ctx, INPUT, "%s: is no checkpoint of a training run", r->path);
     if (size < FIXED)
-        return PARE_FAIL(r->ctx, INPUT, "%s: is cut: %zu bytes; remove it to start anew", r->path,
+        return PARE_FAIL(r->ctx, INPUT, "%s: is cut: %zu bytes; remove it to start again", r->path,
                          size);
     r->at = r->data + sizeof magic;
     uint32_t version = get_u32(r);
     if (version != VERSION)
-        return PARE_FAIL(r->ctx, INPUT,
-                         "%s: has version %u of the format, this program reads version %d; go on "
-                         "with the program that wrote it, or remove it to start anew",
-                         r->path, (unsigned)version, VERSION);
+        return PARE_FAIL(
+            r->ctx, INPUT,
+            "%s: has version %u of the format, this program reads version %d; continue "
+            "with the program that wrote it, or remove it to start again",
+            r->path, (unsigned)version, VERSION);
     *facts = get_u32(r);
     *blobs = get_u32(r);
     (void)get_u32(r);
     uint64_t head = get_u64(r), total = get_u64(r);
     if (size < total)
         return PARE_FAIL(r->ctx, INPUT,
-                         "%s: is cut: %zu bytes of %llu are there; remove it to start anew",
+                         "%s: is cut: %zu bytes of %llu are there; remove it to start again",
                          r->path, size, (unsigned long long)total);
     if (size > total || head < FIXED || head > size || size - head < HASH)
         return fail_damaged(r, "its sizes are wrong");
@@ -250,14 +251,14 @@ static pare_status check_all(reader *r, size_t size, const pare_checkpoint *c,
     if (facts != (uint32_t)c->fact_count)
         return PARE_FAIL(r->ctx, INPUT,
                          "%s: belongs to another run: has %u facts about it, this run has %d; "
-                         "remove it to start anew",
+                         "remove it to start again",
                          r->path, (unsigned)facts, c->fact_count);
     for (uint32_t i = 0; i < blobs && i < (uint32_t)c->blob_count; i++)
         PARE_TRY(check_blob(r, &c->blob[i], &data, &rest));
     if (blobs != (uint32_t)c->blob_count)
         return PARE_FAIL(r->ctx, INPUT,
                          "%s: belongs to another run: has %u tensors, this run has %d; remove it "
-                         "to start anew",
+                         "to start again",
                          r->path, (unsigned)blobs, c->blob_count);
     return rest || r->at != r->end ? fail_damaged(r, "its sizes are wrong") : PARE_OK;
 }

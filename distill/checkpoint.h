@@ -4,7 +4,7 @@
    replaced whole: written without a name, flushed to disk, renamed over the old one; whatever
    happens, the old or the new one is there.
 
-   The file, little-endian, is a head, then the blobs' bytes, one behind the other:
+   The file, little-endian, is a head, then the blobs' bytes, one after the other:
      "PARECKPT"
      u32 version (1), u32 facts, u32 blobs, u32 zero
      u64 bytes of the head without its hash, u64 bytes of the file
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* What must be equal for a run to go on from a checkpoint: hashes of the models and the data,
+/* What must be equal for a run to continue from a checkpoint: hashes of the models and the data,
    options that reach a weight, kernels, instruction set. The value is for people, too. */
 typedef struct pare_checkpoint_fact {
     const char *name, *value;
@@ -41,8 +41,8 @@ typedef struct pare_checkpoint {
 } pare_checkpoint;
 
 /* Writes, also where a stop was asked for (pare_ctx_poll): then it is wanted most. PARE_IO (disk
-   full, no permission): the message names the file, the old one is as it was and nothing lies
-   beside it, so that a run may warn, pare_ctx_clear and go on. */
+   full, no permission): the message names the file, the old one is as it was and nothing is
+   beside it, so that a run may warn, pare_ctx_clear and continue. */
 PARE_NODISCARD pare_status pare_checkpoint_write(pare_ctx *ctx, const char *path,
                                                  const pare_checkpoint *checkpoint);
 

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char *path_of(const pare_checkpointer *k) { return k->trainer->options.checkpoint.path; }
+static const char *path_of(const pare_checkpointer *k)
+{
+    return k->trainer->options.checkpoint.path;
+}
 
 static void add_blob(pare_checkpointer *k, const char *name, void *data, size_t bytes)
 {
@@ -42,7 +45,7 @@ static pare_status check_state(const pare_checkpointer *k)
     if (good) return PARE_OK;
     return PARE_FAIL(k->trainer->ctx, INPUT,
                      "%s: is damaged (step %" PRId64 " of %" PRId64 ", best %" PRId64
-                     "); remove it to start anew",
+                     "); remove it to start again",
                      path_of(k), s->step, k->trainer->steps, s->best_step);
 }
 
@@ -56,7 +59,8 @@ static pare_status resume(pare_checkpointer *k)
     return PARE_OK;
 }
 
-pare_status pare_checkpointer_open(pare_checkpointer *k, const pare_trainer *trainer, pare_train_state *state)
+pare_status pare_checkpointer_open(pare_checkpointer *k, const pare_trainer *trainer,
+                                   pare_train_state *state)
 {
     *k = (pare_checkpointer){.trainer = trainer, .state = state, .resumed = -1, .kept = -1};
     pare_arena_init(&k->arena, trainer->ctx);
@@ -75,7 +79,7 @@ pare_status pare_checkpointer_check(pare_ctx *ctx, const pare_distill_checkpoint
 {
     if (!c->path || c->resume || (access(c->path, F_OK) && errno == ENOENT)) return PARE_OK;
     return PARE_FAIL(ctx, INPUT,
-                     "%s: is the checkpoint of an earlier run; go on from it with --resume, or "
+                     "%s: is the checkpoint of an earlier run; continue from it with --resume, or "
                      "choose another place for this run's",
                      c->path);
 }
@@ -89,8 +93,8 @@ static pare_status warn(pare_checkpointer *k, pare_status st)
     if (k->kept >= 0) snprintf(old, sizeof old, "that of step %" PRId64 " stays", k->kept);
     if (!k->failing)
         pare_log(ctx, PARE_LOG_WARNING,
-                 "%s; training goes on without a checkpoint of step %" PRId64 ", %s", ctx->message,
-                 k->state->step, old);
+                 "%s; training continues without a checkpoint of step %" PRId64 ", %s",
+                 ctx->message, k->state->step, old);
     pare_ctx_clear(ctx);
     k->failing = true;
     return PARE_OK;

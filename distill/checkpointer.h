@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a training stands between two steps, and keeping it in checkpoints (internal to distill/).
+/* Where a training is between two steps, and keeping it in checkpoints (internal to distill/).
  */
 #ifndef PARE_DISTILL_CHECKPOINTER_H
 #define PARE_DISTILL_CHECKPOINTER_H
@@ -15,7 +15,7 @@ typedef struct pare_train_state {
                                 between the two; -1: none */
     int64_t since_best;      /* validations */
     int64_t best_step;       /* 0: the student as it came */
-    int64_t estimated;       /* BatchNormalization nodes that began with statistics made anew */
+    int64_t estimated;       /* BatchNormalization nodes that began with statistics made again */
     double loss, norm, rate; /* of the last step */
     double loss_scale;       /* FP16: for the next step; else 1 */
     int64_t good, skipped; /* FP16: steps since it was halved or doubled; that changed no weight */
@@ -27,9 +27,9 @@ typedef struct pare_checkpointer {
     const pare_trainer *trainer;
     pare_train_state *state;
     pare_arena arena;
-    pare_checkpoint checkpoint; /* facts, and where the state lies */
+    pare_checkpoint checkpoint; /* facts, and where the state is */
     pare_checkpoint_blob blob[6];
-    int64_t resumed; /* the step it went on from; -1: from the beginning */
+    int64_t resumed; /* the step it continued from; -1: from the beginning */
     int64_t kept;    /* step of the checkpoint in the file; -1: none */
     bool failing;    /* the last write failed */
 } pare_checkpointer;
@@ -37,13 +37,14 @@ typedef struct pare_checkpointer {
 /* For a trainer that is open, and its state. Asked to resume, it reads the checkpoint, if there is
    one. A trainer whose options name no checkpoint gets a keeper that does nothing. Fails as
    pare_checkpoint_read, pare_fingerprint_make. */
-PARE_NODISCARD pare_status pare_checkpointer_open(pare_checkpointer *keeper, const pare_trainer *trainer,
-                                            pare_train_state *state);
+PARE_NODISCARD pare_status pare_checkpointer_open(pare_checkpointer *keeper,
+                                                  const pare_trainer *trainer,
+                                                  pare_train_state *state);
 void pare_checkpointer_free(pare_checkpointer *keeper);
 
-/* Fails where a checkpoint lies in the way of a training that does not resume. */
+/* Fails where a checkpoint is in the way of a training that does not resume. */
 PARE_NODISCARD pare_status pare_checkpointer_check(pare_ctx *ctx,
-                                             const pare_distill_checkpoint *checkpoint);
+                                                   const pare_distill_checkpoint *checkpoint);
 
 /* Writes a checkpoint, unless the file holds this step. A disk that is full, or no place to write
    to any more, is a warning, one until it is over. */

@@ -117,7 +117,7 @@ static pare_status make(pare_device_weights *t)
 }
 
 pare_status pare_device_weights_open(pare_ctx *ctx, pare_device_weights **out, pare_device *device,
-                            const pare_weights *weights)
+                                     const pare_weights *weights)
 {
     pare_device_weights *t = pare_alloc(ctx, 1, sizeof *t);
     if (!t) return PARE_MEMORY;
@@ -144,7 +144,8 @@ void pare_device_weights_free(pare_device_weights *t)
 
 /* --- to and fro --- */
 
-static pare_status send(pare_device_weights *t, float *to, const float *from, size_t first, size_t count)
+static pare_status send(pare_device_weights *t, float *to, const float *from, size_t first,
+                        size_t count)
 {
     if (!to || !count) return PARE_OK;
     return t->device->backend->upload(t->ctx, t->device->setup, to + first, from + first,
@@ -206,8 +207,8 @@ pare_status pare_device_weights_squares(pare_device_weights *t, pare_stream *str
     return PARE_OK;
 }
 
-pare_status pare_device_weights_step(pare_device_weights *t, pare_stream *stream, const pare_train_rule *rule,
-                            float part)
+pare_status pare_device_weights_step(pare_device_weights *t, pare_stream *stream,
+                                     const pare_train_rule *rule, float part)
 {
     PARE_TRY(t->device->training->step(t->ctx, stream, &t->blocks, rule, part));
     return t->device->backend->sync(t->ctx, stream);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distillation: a student net learns, from inputs alone, to give what its teacher gives. Training
-   is a run of a gradient graph in deterministic execution: the student's nodes, the loss behind them
-   and their gradients, on equal microbatches of every batch whose gradients are added in order, so that
-   the same seed gives the same bytes whatever the threads. */
+   is a run of a gradient graph in deterministic execution: the student's nodes, the loss after them
+   and their gradients, on equal microbatches of every batch whose gradients are added in order, so
+   that the same seed gives the same bytes whatever the threads. */
 #ifndef PARE_DISTILL_DISTILL_H
 #define PARE_DISTILL_DISTILL_H
 
@@ -39,7 +39,7 @@ typedef struct pare_distill_loss {
 } pare_distill_loss;
 
 /* "kl:2,feature:NAME,mse,cosine,ce": terms; feature:NAME=OTHER matches the student's NAME with the
-   teacher's OTHER; "*W" behind a term weighs it. Lives in the arena. PARE_USAGE: anything else. */
+   teacher's OTHER; "*W" after a term weighs it. Lives in the arena. PARE_USAGE: anything else. */
 PARE_NODISCARD pare_status pare_distill_parse_loss(pare_arena *arena, const char *text,
                                                    pare_distill_loss *out);
 
@@ -67,7 +67,7 @@ typedef struct pare_distill_event {
     double rate, loss, norm;         /* of this step; norm: of the gradients before clipping */
     double loss_scale;               /* FP16, for the next step; else 0 */
     int64_t skipped;                 /* FP16: steps so far that changed no weight */
-    const pare_distill_score *score; /* NULL: nothing was validated behind this step */
+    const pare_distill_score *score; /* NULL: nothing was validated after this step */
     bool best;                       /* the score is the best so far */
     const char *const *zeros; /* weights whose zeros stay, by name: the same in every event */
     int zero_count;
@@ -93,13 +93,13 @@ typedef enum pare_train_precision {
     PARE_TRAIN_F32,
     PARE_TRAIN_BF16, /* rounded to bf16; on the CPU operators compute in f32 between */
     PARE_TRAIN_FP16 /* rounded to f16, on a device; PARE_UNSUPPORTED on the CPU. The loss is scaled:
-                       by 65536 at first, by half of that behind a step whose gradients are not
-                       finite, which changes no weight, by twice that behind 2000 good ones
+                       by 65536 at first, by half of that after a step whose gradients are not
+                       finite, which changes no weight, by twice that after 2000 good ones
                        (Micikevicius and others 2018) */
 } pare_train_precision;
 
-/* A scale of FakeQuantize (runtime/passes/train/fake_quantize.h lists them) that is learned beside the
-   weights: learned step size quantization (Esser et al. 2020). Its gradient is multiplied by
+/* A scale of FakeQuantize (runtime/passes/train/fake_quantize.h lists them) that is learned beside
+   the weights: learned step size quantization (Esser et al. 2020). Its gradient is multiplied by
    gradient_scale; its learning rate is the weights' times its own size at the start, so that steps
    are relative to it, and it stays within a factor of 16 of that size, thus positive. */
 typedef struct pare_distill_scale {
@@ -107,15 +107,15 @@ typedef struct pare_distill_scale {
     double gradient_scale;
 } pare_distill_scale;
 
-/* Where a training is kept while it runs, so that another process can go on with it: one file,
-   replaced whole. A run that goes on gives the same weights, events and hashes as one that was
+/* Where a training is kept while it runs, so that another process can continue with it: one file,
+   replaced whole. A run that continues gives the same weights, events and hashes as one that was
    never cut off, whatever its threads. A disk that is full is a warning; the old checkpoint stays.
  */
 typedef struct pare_distill_checkpoint {
     const char *path; /* of the file, its folder is there; NULL: none */
-    int64_t every;    /* steps between two; 0: behind each validation. The end, and a stop that
-                         somebody asked for, make one, too. */
-    bool resume;      /* go on from it; where there is no file, from the beginning */
+    int64_t every;    /* steps between two; 0: after each validation. The end, and a stop that
+                         someone asked for, make one, too. */
+    bool resume;      /* continue from it; where there is no file, from the beginning */
 } pare_distill_checkpoint;
 
 /* An option that reaches a weight is a fact of checkpoints (fingerprint.c). */
@@ -138,7 +138,7 @@ typedef struct pare_distill_options {
     bool train_zeros; /* else weights of rank 2 and more keep their zeros, */
     double zeros_from; /* those of which at least this part is 0 */
     pare_batchnorm_mode batchnorm;
-    int64_t norm_samples; /* TRAIN: from so many samples the running statistics are estimated anew
+    int64_t norm_samples; /* TRAIN: from so many samples the running statistics are estimated again
                              before the first step, and used where the held-out loss is lower with
                              them: pruning changes what a layer reads. 0: they are as they came */
     pare_train_precision precision;
@@ -169,16 +169,16 @@ typedef struct pare_distill_options {
     void *event_user;
 } pare_distill_options;
 
-/* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine, batch 128,
-   one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization estimated from 512
-   samples. */
+/* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine,
+   batch 128, one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization estimated
+   from 512 samples. */
 void pare_distill_defaults(pare_distill_options *out);
 /* The learning rate for a float student: 3e-4 where it has attention, a Softmax that other nodes
    read, else 1e-3. Transformers take lower rates than convolutions (DeiT, Touvron and others 2021:
    5e-4 for 512 samples, that is 1.25e-4 for 128). The nearer a student is, the less it takes: a
-   vision transformer's held-out loss fell in one epoch behind half its operations to 0.92, 0.55
-   and 0.54 of what it was with 1e-3, 3e-4 and 1e-4; behind 2:4, which loses least, to 0.60 with
-   1e-4 and not at all with the others. A MobileNet's, behind half its operations, fell to 0.48
+   vision transformer's held-out loss fell in one epoch after half its operations to 0.92, 0.55
+   and 0.54 of what it was with 1e-3, 3e-4 and 1e-4; after 2:4, which loses least, to 0.60 with
+   1e-4 and not at all with the others. A MobileNet's, after half its operations, fell to 0.48
    with 1e-3, to 0.55 with 3e-4. */
 double pare_distill_learning_rate(const pare_model *student);
 /* The same, but what serves a net with FakeQuantize nodes, which starts from weights that are
@@ -191,7 +191,7 @@ void pare_distill_defaults_qat(pare_distill_options *out);
 typedef enum pare_distill_end {
     PARE_DISTILL_COMPLETE,
     PARE_DISTILL_PATIENCE,   /* nothing better came for so long */
-    PARE_DISTILL_INTERRUPTED /* somebody asked for a stop (ctx.h) */
+    PARE_DISTILL_INTERRUPTED /* someone asked for a stop (ctx.h) */
 } pare_distill_end;
 
 typedef struct pare_distill_result {
@@ -201,18 +201,18 @@ typedef struct pare_distill_result {
     int64_t train_samples, held_out; /* different ones */
     int64_t skipped;                 /* FP16: steps that changed no weight */
     int weights;                     /* tensors that were trained */
-    int estimated; /* BatchNormalization nodes that began with statistics estimated anew */
+    int estimated; /* BatchNormalization nodes that began with statistics estimated again */
     const char *const *zeros; /* weights whose zeros stayed, by name; the student's */
     int zero_count;
     pare_distill_score before, after; /* of the student before the first step, of the result */
     char data_hash[33];               /* of the samples trained on, with the times each was read */
-    int64_t resumed;                  /* the step it went on from; -1: it began at the beginning */
-    int64_t checkpoint;               /* step of the checkpoint that is there now; -1: none */
+    int64_t resumed;    /* the step it continued from; -1: it began at the beginning */
+    int64_t checkpoint; /* step of the checkpoint that is there now; -1: none */
 } pare_distill_result;
 
 /* Trains the student, in place: the weights with the lowest held-out loss replace its own, nothing
    else changes. Weights are f32 constants of rank 1 and more that a gradient reaches; others stay,
-   and a warning names operators and weights behind which there is none. data (and held_out) were
+   and a warning names operators and weights after which there is none. data (and held_out) were
    opened for the student's inputs; the teacher's are found by name (one input: by position).
    Asked to stop, it ends with the best so far; before the first step there is none:
    PARE_INTERRUPTED, and of *out the checkpoint alone is set. Resumed at its end, it makes no step.

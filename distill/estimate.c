@@ -23,7 +23,7 @@ typedef struct estimate {
 
 /* --- one node --- */
 
-/* Where a statistic of the node lies in the block, or -1. */
+/* Where a statistic of the node is in the block, or -1. */
 static int place_of(const estimate *e, const pare_node *node, int input)
 {
     const pare_weights *w = &e->t->weights;
@@ -134,9 +134,9 @@ static pare_status estimate_all(estimate *e)
 {
     const pare_trainer *t = e->t;
     const pare_capture_options options = {.samples = e->sample,
-                                       .sample_count = e->count,
-                                       .threads = t->options.threads,
-                                       .room = ROOM};
+                                          .sample_count = e->count,
+                                          .threads = t->options.threads,
+                                          .room = ROOM};
     PARE_TRY(pare_graph_sort(e->model->graph));
     PARE_TRY(pare_pass_version_convert(e->model, OPSET));
     PARE_TRY(pare_weights_separate(e->model));
@@ -161,7 +161,7 @@ static pare_status choose(estimate *e)
     PARE_TRY(pare_held_out_score(&t->held, e->block, &is));
     const bool better = is.loss < was.loss || (isnan(was.loss) && isfinite(is.loss));
     pare_log(t->ctx, PARE_LOG_INFO,
-             "%s: statistics of %d BatchNormalization nodes estimated anew: held-out loss %.4g "
+             "%s: statistics of %d BatchNormalization nodes estimated again: held-out loss %.4g "
              "instead of %.4g; %s",
              t->student->path, e->done, is.loss, was.loss,
              better ? "they are used" : "those of the file are used");

@@ -73,7 +73,8 @@ static pare_status blame(const pare_microbatches *s, const search *found, const 
                      what, *n->name ? n->name : v->name, n->op_type, v->name, kind, hint);
 }
 
-pare_status pare_microbatches_find_nonfinite(pare_microbatches *s, const char *what, const char *hint)
+pare_status pare_microbatches_find_nonfinite(pare_microbatches *s, const char *what,
+                                             const char *hint)
 {
     search found = {NULL, false};
     pare_runner *runner;

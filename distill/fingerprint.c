@@ -58,7 +58,7 @@ static pare_status put_hash(facts *f, const char *name, const char *before, pare
 
 /* --- data --- */
 
-/* What is stored of samples, and their labels, a batch's behind the others'. */
+/* What is stored of samples, and their labels, a batch's after the others'. */
 static pare_status hash_stored(pare_reader *reader, pare_hash part[2])
 {
     pare_batch b;
@@ -234,7 +234,8 @@ static pare_status make(facts *f, const pare_trainer *t)
     return put_place(f, t);
 }
 
-pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer, pare_checkpoint *out)
+pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer,
+                                  pare_checkpoint *out)
 {
     facts f = {.arena = arena};
     PARE_TRY(make(&f, trainer));

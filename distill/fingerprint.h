@@ -11,6 +11,6 @@
    instruction set, kernels. What changes no result (threads) is not among them. Lives in the arena.
    PARE_INPUT, PARE_IO: data that cannot be read. */
 PARE_NODISCARD pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer,
-                                           pare_checkpoint *out);
+                                                 pare_checkpoint *out);
 
 #endif

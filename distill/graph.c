@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan: on a copy, weights become inputs before shapes are inferred, so that folding keeps what is
-   computed from them; the loss goes behind the student's outputs; the gradient pass does the rest.
+   computed from them; the loss goes after the student's outputs; the gradient pass does the rest.
    What it does not reach becomes constant again. */
 #include "distill/graph.h"
 #include "distill/inputs.h"
@@ -58,7 +58,7 @@ static pare_status prepare(pare_train_graph *g, const pare_weights *weights, con
     PARE_TRY(pare_pass_version_convert(g->model, OPSET));
     const int outputs = graph->out.count;
     if (norms) PARE_TRY(pare_pass_train_batchnorm(g->model, &g->norms));
-    clear_outputs(graph, outputs); /* the sums come back behind the loss */
+    clear_outputs(graph, outputs); /* the sums come back after the loss */
     return pare_pass_infer(g->model, &(pare_infer_options){.fold = true, .lenient = true});
 }
 
@@ -225,7 +225,7 @@ static int output_place(const pare_train_graph *g, const char *name)
     return -1;
 }
 
-/* On a device weights are read where they lie, and gradients stay. */
+/* On a device weights are read where they are, and gradients stay. */
 static pare_status make_device(pare_train_graph *g, const pare_weights *weights, float *values)
 {
     pare_placed *placed = pare_alloc(g->ctx, 2 * (size_t)weights->count + 1, sizeof *placed);

@@ -32,7 +32,7 @@ typedef struct pare_train_graph {
     const pare_model *student; /* as it was given */
     pare_model *model;
     pare_loss_nodes nodes;
-    pare_node **loss_node; /* (loss_nodes): what was appended behind the student */
+    pare_node **loss_node; /* (loss_nodes): what was appended after the student */
     int loss_nodes;
     pare_gradient gradient; /* names by weight */
     pare_plan *plan;

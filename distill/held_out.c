@@ -60,7 +60,8 @@ pare_status pare_held_out_score(const pare_held_out *h, const float *values,
     pare_status st = run_all(h, reader, values, &t);
     pare_reader_close(reader);
     const double samples = (double)(t.microbatches * rows);
-    *out = (pare_distill_score){.loss = t.loss / (double)t.microbatches, .agreement = -1, .top1 = -1};
+    *out =
+        (pare_distill_score){.loss = t.loss / (double)t.microbatches, .agreement = -1, .top1 = -1};
     if (t.graph->logits < 0) return st;
     out->agreement = (double)t.agreed / samples;
     if (h->labels) out->top1 = (double)t.right / samples;

@@ -6,7 +6,7 @@
 #include "formats/data.h"
 #include "runtime/graph/graph.h"
 
-/* The inputs that must be given, in order: the i-th of them; NULL behind the last. */
+/* The inputs that must be given, in order: the i-th of them; NULL after the last. */
 pare_value *pare_inputs_at(const pare_model *model, int i);
 int pare_inputs_count(const pare_model *model);
 /* Place among them of the input of this name, or -1. */

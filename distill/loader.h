@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training batches: the samples of positions start, start + 1, ... in the sampler's order, decoded
    ahead on threads of their own. What a position holds does not depend on batch, start or threads,
-   so a run that was cut off goes on at its position. */
+   so a run that was cut off continues at its position. */
 #ifndef PARE_DISTILL_LOADER_H
 #define PARE_DISTILL_LOADER_H
 
@@ -25,7 +25,7 @@ typedef struct pare_loader_options {
 
 typedef struct pare_loader_batch {
     int64_t position;      /* of its first sample */
-    int count;             /* batch; fewer in the last; 0 behind the last */
+    int count;             /* batch; fewer in the last; 0 after the last */
     void *const *input;    /* one dense block for each of the data's inputs, as pare_reader_next */
     const int64_t *label;  /* (count), or NULL */
     const int64_t *epoch;  /* (count) */

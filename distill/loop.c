@@ -64,15 +64,16 @@ static pare_status blame(loop *l, const char *what, double value)
     char text[128];
     snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
              isnan(value) ? "NaN" : "infinite");
-    return pare_microbatches_find_nonfinite(&l->t.learning, text,
-                             l->s.step ? "a lower learning rate may help"
-                                       : "no step was made yet: the models give it as they are");
+    return pare_microbatches_find_nonfinite(
+        &l->t.learning, text,
+        l->s.step ? "a lower learning rate may help"
+                  : "no step was made yet: the models give it as they are");
 }
 
 static bool is_lowp(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }
 
-/* Gradients of a step's batches; *loss: their sum over microbatches. In FP16 a batch that overflows does
-   not end the step: the next one begins with the samples behind all of it. */
+/* Gradients of a step's batches; *loss: their sum over microbatches. In FP16 a batch that overflows
+   does not end the step: the next one begins with the samples after all of it. */
 static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
@@ -81,7 +82,8 @@ static pare_status learn(loop *l, double *loss)
     for (int i = 0; i < t->options.accumulate; i++) {
         PARE_TRY(pare_ctx_poll(t->ctx));
         PARE_TRY(pare_loader_next(t->stream, &batch));
-        PARE_TRY(pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
+        PARE_TRY(
+            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
         if (!isfinite(*loss) && !is_lowp(l)) return blame(l, "loss", *loss);
     }
     return PARE_OK;

@@ -40,14 +40,14 @@ static pare_status refuse_pair(const builder *b, const char *what, const pare_va
                          pare_shape_text(&s->shape, of_s, sizeof of_s), b->teacher->rows);
     return PARE_FAIL(b->student->ctx, INPUT,
                      "%s: %s '%s' %s %s does not match %s: %s '%s' %s %s; expected one type and "
-                     "shape behind the batch axis",
+                     "shape after the batch axis",
                      b->student->path, what, s->name, pare_type(s->dtype)->name,
                      pare_shape_text(&s->shape, of_s, sizeof of_s), b->teacher->file->path, what,
                      t->name, pare_type(t->dtype)->name,
                      pare_shape_text(&t->shape, of_t, sizeof of_t));
 }
 
-/* Asks the teacher for t, which stands against s. */
+/* Asks the teacher for t, which is against s. */
 static pare_status match(builder *b, const char *what, const pare_value *s, pare_value *t,
                          int *place)
 {
@@ -92,7 +92,7 @@ static bool is_trailing(const pare_shape *s)
     return s->rank >= 2 && pare_shape_product(s, 2, s->rank) == 1;
 }
 
-/* Axis 1 of one or four and more axes behind the batch, else the last. */
+/* Axis 1 of one or four and more axes after the batch, else the last. */
 static int64_t classes_of(const pare_shape *s)
 {
     return s->rank < 2 ? 1 : s->dim[is_trailing(s) || s->rank > 3 ? 1 : s->rank - 1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss as nodes behind the student's (internal to distill/). */
+/* The loss as nodes after the student's (internal to distill/). */
 #ifndef PARE_DISTILL_LOSS_H
 #define PARE_DISTILL_LOSS_H
 
@@ -18,7 +18,7 @@ typedef struct pare_loss_nodes {
     int input_count;
 } pare_loss_nodes;
 
-/* Puts the loss behind a student whose shapes are inferred for the rows of a slice; what it wants
+/* Puts the loss after a student whose shapes are inferred for the rows of a slice; what it wants
    of the teacher is asked of it. PARE_INPUT: what the terms compare is
    missing in a net or does not match. */
 PARE_NODISCARD pare_status pare_loss_append(pare_model *student, pare_teacher *teacher,

@@ -71,7 +71,7 @@ void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *upd
 }
 
 void pare_ema_step(float *average, const float *value, int64_t count, double keep,
-                       const uint8_t *zero)
+                   const uint8_t *zero)
 {
     const float part = (float)(1 - keep);
     for (int64_t i = 0; i < count; i++) {

@@ -33,7 +33,7 @@ void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *upd
 
 /* average += (1 - keep) (value - average), 0 where zero says so. */
 void pare_ema_step(float *average, const float *value, int64_t count, double keep,
-                       const uint8_t *zero);
+                   const uint8_t *zero);
 
 /* The sum of squares, added up in order in double. */
 double pare_square_sum(const float *x, int64_t count);

@@ -11,7 +11,7 @@ PARE_NODISCARD pare_status pare_precision_check(pare_ctx *ctx, pare_train_precis
 
 /* Tensors of rank 2 and more that a node of the finished training graph makes and another one reads
    are stored as `type` (bf16, f16), weights and inputs of the data are read through it: a Cast
-   behind what makes them, and one back in front of each reader, which computes in f32. What stays
+   after what makes them, and one back in front of each reader, which computes in f32. What stays
    f32: what the operator table says does, outputs of the graph and the sums that make them, and
    what the nodes of the loss make, which read what is stored. */
 PARE_NODISCARD pare_status pare_precision_store(pare_model *model, pare_dtype type,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of training samples: epoch after epoch, each a permutation of the same samples, so that
-   position p lies in epoch p / count. Which sample it is depends on seed, epoch, position, the set
+   position p is in epoch p / count. Which sample it is depends on seed, epoch, position, the set
    of samples, block and window alone.
 
    Chunks of a data set hold many samples and are inflated whole, so an order that jumps freely

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Warm-up: linear, the first step has 1 / warmup of the rate (Goyal and others 2017). Cosine:
    without restarts (Loshchilov, Hutter 2017). Step: a tenth at 50 % and at 75 % (He and others
-   2016, section 4.2). The part behind the warm-up is what they count. */
+   2016, section 4.2). The part after the warm-up is what they count. */
 #include "distill/schedule.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan: a replica pool runs the microbatches; who loads one runs the teacher on it first, so that what
-   the teacher gives is used while it is in the cache. Gradients are added in order of microbatches. */
+/* Plan: a replica pool runs the microbatches; who loads one runs the teacher on it first, so that
+   what the teacher gives is used while it is in the cache. Gradients are added in order of
+   microbatches. */
 #include "distill/step.h"
 #include "distill/inputs.h"
 #include "distill/device_weights.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a runner's gradients lie on the device; its outputs never move. */
+/* Where a runner's gradients are on the device; its outputs never move. */
 typedef struct pare_source {
     const pare_runner *runner;
     void *table; /* (trained weights) addresses, on the device */
@@ -52,16 +53,17 @@ static pare_status make(pare_microbatches *s, const pare_data *data, int threads
     return s->source_of ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out, const pare_train_graph *graph,
-                             pare_teacher *teacher, const pare_weights *weights,
-                             const pare_data *data, int count, int threads)
+pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
+                                   const pare_train_graph *graph, pare_teacher *teacher,
+                                   const pare_weights *weights, const pare_data *data, int count,
+                                   int threads)
 {
     *out = (pare_microbatches){.ctx = ctx,
-                         .graph = graph,
-                         .teacher = teacher,
-                         .weights = weights,
-                         .count = count,
-                         .loss_scale = 1};
+                               .graph = graph,
+                               .teacher = teacher,
+                               .weights = weights,
+                               .count = count,
+                               .loss_scale = 1};
     return make(out, data, threads);
 }
 
@@ -96,7 +98,8 @@ static const void **inputs_of(const pare_microbatches *s, int slice)
     return s->input + (size_t)slice * (size_t)s->input_count;
 }
 
-static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, int slice, int64_t row)
+static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, int slice,
+                           int64_t row)
 {
     switch (feed->kind) {
     case PARE_FEED_DATA: return inputs_of(s, slice)[feed->index];
@@ -108,7 +111,7 @@ static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, in
     return s->values + s->weights->item[feed->index].at;
 }
 
-/* A slice that there is no data for computes what the last one does, and nobody takes it. */
+/* A slice that there is no data for computes what the last one does, and no one takes it. */
 pare_status pare_microbatches_load(pare_microbatches *s, int slice, pare_runner *runner, int worker)
 {
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
@@ -142,8 +145,8 @@ void pare_microbatches_select(pare_microbatches *s, const pare_batch *batch, con
     s->full = (int)(batch->count / s->graph->rows);
 }
 
-pare_status pare_microbatches_run(pare_microbatches *s, const pare_batch *batch, const float *values,
-                            pare_microbatch_fn fn, void *user)
+pare_status pare_microbatches_run(pare_microbatches *s, const pare_batch *batch,
+                                  const float *values, pare_microbatch_fn fn, void *user)
 {
     const pare_batch_work work = {.load = load, .take = take, .user = s};
     pare_microbatches_select(s, batch, values);
@@ -190,8 +193,8 @@ static pare_status add_device(learning *l, int slice, const pare_runner *runner)
     void *from;
     PARE_TRY(find_source(l, runner, &from));
     return there->device->training->gather(pare_runner_ctx(runner),
-                                           pare_replicas_queue(l->microbatches->pool), &there->blocks,
-                                           from, l->first && !slice);
+                                           pare_replicas_queue(l->microbatches->pool),
+                                           &there->blocks, from, l->first && !slice);
 }
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
@@ -216,8 +219,9 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
     return PARE_OK;
 }
 
-pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights, const pare_loader_batch *batch,
-                              const pare_augmented *pictures, bool first, double *loss)
+pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
+                                    const pare_loader_batch *batch, const pare_augmented *pictures,
+                                    bool first, double *loss)
 {
     learning l = {.microbatches = s, .graph = s->graph, .weights = weights, .first = first};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};

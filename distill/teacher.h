@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The teacher while a student learns: an ordinary inference plan for the rows of a slice, deterministic
-   and of one thread, run by the thread that loads a slice (internal to distill/).
+/* The teacher while a student learns: an ordinary inference plan for the rows of a slice,
+   deterministic and of one thread, run by the thread that loads a slice (internal to distill/).
    Order: open, want ..., ready, run ... */
 #ifndef PARE_DISTILL_TEACHER_H
 #define PARE_DISTILL_TEACHER_H
@@ -38,8 +38,9 @@ void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out
 PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
                                               pare_device *device);
 
-/* Runs a slice on the calling thread, which is this worker of those that load microbatches. input[i]:
-   rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is told in ctx.
+/* Runs a slice on the calling thread, which is this worker of those that load microbatches.
+   input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is told
+   in ctx.
  */
 PARE_NODISCARD pare_status pare_teacher_run(pare_teacher *teacher, int worker, pare_ctx *ctx,
                                             const void *const *input, void *const *output);

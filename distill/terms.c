@@ -10,7 +10,7 @@ static pare_status refuse(const pare_arena *arena, const char *text, const char 
 {
     return PARE_FAIL(arena->ctx, USAGE,
                      "--loss %s: %s; expected terms of kl:T, feature:NAME, mse, cosine, ce between "
-                     "commas, each with *WEIGHT behind it or without",
+                     "commas, each with *WEIGHT after it or without",
                      text, why);
 }
 

@@ -13,8 +13,8 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 
 /* --- microbatches --- */
 
-/* Of a student with a batch of its own: that. Else the largest number of microbatches up to 8 that cuts
-   the batch into equal ones which the teacher can take. */
+/* Of a student with a batch of its own: that. Else the largest number of microbatches up to 8 that
+   cuts the batch into equal ones which the teacher can take. */
 static pare_status choose_slices(pare_trainer *t)
 {
     int64_t fixed, teacher;
@@ -32,8 +32,9 @@ static pare_status choose_slices(pare_trainer *t)
         t->batch = count * fixed;
         t->microbatch_count = (int)count;
     }
-    while (!fixed && t->microbatch_count > 1 &&
-           (t->batch % t->microbatch_count || (teacher && t->batch / t->microbatch_count % teacher)))
+    while (
+        !fixed && t->microbatch_count > 1 &&
+        (t->batch % t->microbatch_count || (teacher && t->batch / t->microbatch_count % teacher)))
         t->microbatch_count--;
     t->rows = t->batch / t->microbatch_count;
     return PARE_OK;
@@ -141,7 +142,7 @@ static pare_status open_stream(pare_trainer *t, int64_t step)
                                          .batch = (int)t->batch,
                                          .threads = o->threads};
     PARE_TRY(pare_augmented_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
-                                t->microbatch_count, t->rows));
+                                 t->microbatch_count, t->rows));
     return pare_loader_open(t->ctx, &t->stream, t->data, &options);
 }
 
@@ -233,10 +234,10 @@ static pare_status make_slices(pare_trainer *t)
 {
     const int threads = t->options.threads, count = t->microbatch_count;
     PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights, t->data,
-                              count, threads));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights, t->data,
-                              count, threads));
+    PARE_TRY(pare_microbatches_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights,
+                                    t->data, count, threads));
+    PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights,
+                                    t->data, count, threads));
     t->held.ctx = t->ctx;
     t->held.sample = t->held_sample;
     t->held.microbatches = &t->checking;
@@ -272,7 +273,7 @@ static pare_status freeze_norms(pare_trainer *t)
     pare_microbatches_free(&t->learning);
     if (t->weights.there) PARE_TRY(pare_device_weights_upload_statistics(t->weights.there));
     return pare_microbatches_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
-                            t->microbatch_count, t->options.threads);
+                                  t->microbatch_count, t->options.threads);
 }
 
 pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)

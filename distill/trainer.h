@@ -32,12 +32,12 @@ typedef struct pare_trainer {
     int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
 } pare_trainer;
 
-/* Makes everything ready but the stream of samples: batch and microbatches, which samples are held out,
-   graphs, plans, runners. */
+/* Makes everything ready but the stream of samples: batch and microbatches, which samples are held
+   out, graphs, plans, runners. */
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
-/* Opens the stream behind so many steps, and tells how much memory the training takes. */
+/* Opens the stream after so many steps, and tells how much memory the training takes. */
 PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t step);
-/* To be called before every step, whose number is the steps done so far: behind half of them the
+/* To be called before every step, whose number is the steps done so far: after half of them the
    statistics of PARE_BATCHNORM_HALF freeze. On failure the trainer can only be freed. */
 PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);

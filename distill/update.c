@@ -5,7 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static pare_stream *stream_of(const pare_trainer *t) { return pare_replicas_queue(t->learning.pool); }
+static pare_stream *stream_of(const pare_trainer *t)
+{
+    return pare_replicas_queue(t->learning.pool);
+}
 
 /* --- the norm --- */
 
@@ -81,8 +84,8 @@ static void update_here(pare_trainer *t, const pare_update_facts *f, double scal
         else
             update_part(t, item, 0, item->tensor->count, &u);
         if (w->average)
-            pare_ema_step(w->average + item->at, w->value + item->at, item->tensor->count,
-                              stays, item->zero);
+            pare_ema_step(w->average + item->at, w->value + item->at, item->tensor->count, stays,
+                          item->zero);
     }
 }
 

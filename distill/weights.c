@@ -260,7 +260,8 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
     }
     if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
-    return options->device ? pare_device_weights_open(w->ctx, &w->there, options->device, w) : PARE_OK;
+    return options->device ? pare_device_weights_open(w->ctx, &w->there, options->device, w)
+                           : PARE_OK;
 }
 
 /* Statistics have no moments: their place in that block is free for the note. */

@@ -20,14 +20,14 @@ typedef struct pare_weight {
 typedef struct pare_weights {
     pare_ctx *ctx;
     pare_weight *item;
-    int trained; /* the first so many; behind them running statistics of BatchNormalization */
+    int trained; /* the first so many; after them running statistics of BatchNormalization */
     int count;
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
     float *value, *gradient;
-    float *first, *second;    /* moments; second: AdamW only */
-    float *average;           /* EMA; NULL: none */
-    float *best;              /* what was validated as best */
+    float *first, *second;             /* moments; second: AdamW only */
+    float *average;                    /* EMA; NULL: none */
+    float *best;                       /* what was validated as best */
     struct pare_device_weights *there; /* where they are trained on a device; NULL: here */
 } pare_weights;
 
@@ -65,7 +65,7 @@ void pare_weights_restore_statistics(pare_weights *weights);
 /* Tensors of rank 2 and more of which at least this part is 0 keep their zeros; an info line for
    each. */
 PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from,
-                                                   const char *path);
+                                                      const char *path);
 
 /* New tensors with the contents of a block, and putting them into the student, which cannot fail:
    a student is changed whole or not at all. The student must be the one they were found in. */

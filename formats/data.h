@@ -15,7 +15,7 @@ extern "C" {
 
 typedef struct pare_data pare_data;
 
-/* What a model wants of one of its inputs, and where the user says it lies (--map), if he does. */
+/* What a model wants of one of its inputs, and where the user says it is (--map), if he does. */
 typedef struct pare_data_input {
     const char *name;
     pare_dtype dtype;
@@ -28,12 +28,12 @@ typedef struct pare_data_input {
    Errors name file, dataset, what was expected and what to do. */
 PARE_NODISCARD pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
                                           const pare_data_input *inputs, int input_count);
-/* The same for a file that nobody vouches for: a child process, forked from this one, makes the
+/* The same for a file that no one vouches for: a child process, forked from this one, makes the
    HDF5 calls, because libhdf5 1.10 does not survive every damaged file; its crash is PARE_INPUT.
    For programs that open data before they start threads. The child ends here where plain reads
    serve the data, else with pare_data_close. */
 PARE_NODISCARD pare_status pare_data_open_isolated(pare_ctx *ctx, pare_data **out, const char *path,
-                                                const pare_data_input *inputs, int input_count);
+                                                   const pare_data_input *inputs, int input_count);
 void pare_data_close(pare_data *data);
 
 int64_t pare_data_count(const pare_data *data); /* samples */
@@ -65,7 +65,7 @@ typedef struct pare_reader pare_reader;
 PARE_NODISCARD pare_status pare_reader_open(pare_ctx *ctx, pare_reader **out, pare_data *data,
                                             const int64_t *samples, int64_t n, int batch,
                                             int threads);
-/* The same for an order that is computed as the reading goes on, and comes back to chunks. */
+/* The same for an order that is computed as the reading continues, and comes back to chunks. */
 typedef struct pare_reader_plan {
     /* Gives the samples of positions first .. first + count - 1; asked from the first position on,
        each once, ahead of what was taken, by the thread that opens the reader and takes batches. */
@@ -79,7 +79,7 @@ PARE_NODISCARD pare_status pare_reader_open_plan(pare_ctx *ctx, pare_reader **ou
                                                  int threads);
 typedef struct pare_batch {
     int64_t first;         /* position of its first sample in samples[] */
-    int count;             /* samples in it: batch, fewer in the last, 0 behind the last */
+    int count;             /* samples in it: batch, fewer in the last, 0 after the last */
     const int64_t *sample; /* (count): their indices */
     void *const *input; /* (input_count) dense row-major, of the model's dtype; or stored pixels */
     const int64_t *label; /* (count), or NULL */

@@ -17,8 +17,8 @@ PARE_NODISCARD pare_status pare_json_read(pare_ctx *ctx, json_t **out, const cha
 json_t *pare_json_text(const char *bytes);
 /* Writes and renames. */
 PARE_NODISCARD pare_status pare_json_write(pare_ctx *ctx, const json_t *json, const char *path);
-/* Takes a log, one JSON object a line, back to where it stood when `last` was the highest "step":
-   it ends behind the last line whose "step" is at most that. Lines before the first that has one
+/* Takes a log, one JSON object a line, back to where it was when `last` was the highest "step":
+   it ends after the last line whose "step" is at most that. Lines before the first that has one
    stay; an unfinished line at the end goes. A file that is not there is no failure. PARE_INPUT, and
    the file is as it was: a whole line that is no object (this is no log). */
 PARE_NODISCARD pare_status pare_json_lines_cut(pare_ctx *ctx, const char *path, int64_t last);

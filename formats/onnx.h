@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Reads a model. Payloads stay in the mapped file (external ones too). Nodes keep the file's order;
-   shapes of initializers are checked against their sizes, external data must lie in the model's own
+   shapes of initializers are checked against their sizes, external data must be in the model's own
    folder. Names are checked (missing, duplicate); order and cycles are pare_graph_sort's. */
 PARE_NODISCARD pare_status pare_onnx_read(pare_ctx *ctx, pare_model **out, const char *path);
 

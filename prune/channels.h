@@ -84,7 +84,7 @@ PARE_NODISCARD pare_status pare_units_init(pare_units *units);
 PARE_NODISCARD pare_status pare_units_ask(pare_units *units, pare_unit_mode mode);
 /* Answers the questions: prefers outer factors, and ways that leave more units free. */
 PARE_NODISCARD pare_status pare_units_choose(pare_units *units);
-/* Binds the questions' present ways anew. */
+/* Binds the questions' present ways again. */
 PARE_NODISCARD pare_status pare_units_rebind(pare_units *units);
 
 int32_t pare_units_find(pare_units *units, int32_t unit); /* the unit's set */
@@ -95,8 +95,9 @@ bool pare_units_constant(const pare_units *units, const pare_value *value);
 PARE_NODISCARD pare_status pare_units_block(pare_units *units, const pare_node *node,
                                             const pare_value *value, const char *why);
 
-/* sized_model.c: the copy with every dim known, by options or as said there; open: whether the model left
-   any dim open; larger: with other sizes for these, *out is NULL where it takes no others. */
+/* sized_model.c: the copy with every dim known, by options or as said there; open: whether the
+   model left any dim open; larger: with other sizes for these, *out is NULL where it takes no
+   others. */
 PARE_NODISCARD pare_status pare_sized_new(pare_ctx *ctx, pare_model **out, const pare_model *model,
                                           const pare_groups_options *options, bool larger,
                                           bool *open);

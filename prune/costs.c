@@ -252,7 +252,7 @@ double pare_prune_plan_macs(const pare_prune_plan *removal, const pare_node *nod
 }
 
 pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_value *value,
-                               pare_shape *out)
+                                  pare_shape *out)
 {
     const pare_groups *g = removal->groups;
     PARE_TRY(pare_groups_shape(g, value, out));

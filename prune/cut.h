@@ -25,7 +25,7 @@ PARE_NODISCARD pare_status pare_cut_put_back(pare_value *value, const pare_tenso
 /* rewrite.c: what nodes say about extents. */
 PARE_NODISCARD pare_status pare_cut_rewrite(pare_model *model, const pare_prune_plan *removal);
 
-/* verify.c: shapes inferred anew must be the kept counts; numbers that the model computed from
+/* verify.c: shapes inferred again must be the kept counts; numbers that the model computed from
    extents and that no shape needs stay what they were. */
 PARE_NODISCARD pare_status pare_cut_verify(pare_model *model, const pare_prune_plan *removal);
 

@@ -123,8 +123,9 @@ static pare_status add_block(pare_elimination *e, const pare_prunable *s, int sl
     if (!b->inverse || !b->w) return PARE_MEMORY;
     for (int64_t o = 0; o < b->n; o++)
         for (int64_t k = 0; k < b->d; k++)
-            b->w[o * b->d + k] = (double)s->part.alpha *
-                                 (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
+            b->w[o * b->d + k] =
+                (double)s->part.alpha *
+                (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
     /* the inverse is of sums over rows: errors come as sums, too */
     b->weight = m->rows > 0 ? weight / m->rows : 0;
     double ridge = RIDGE;
@@ -232,10 +233,10 @@ static pare_status settle(const pare_elimination *e, block *b)
 {
     const int64_t rows = b->waiting;
     const pare_mat_view y = {b->y, b->d}, v = {b->v, b->n};
-    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->inverse, b->d}, y, y, rows, b->d, b->d, -1,
-                                 true, e->threads));
-    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->w, b->d}, v, y, rows, b->n, b->d, -1, false,
-                                 e->threads));
+    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->inverse, b->d}, y, y, rows, b->d, b->d,
+                                 -1, true, e->threads));
+    PARE_TRY(pare_linear_product(e->ctx, (pare_mat_view){b->w, b->d}, v, y, rows, b->n, b->d, -1,
+                                 false, e->threads));
     for (int64_t o = 0; o < b->n; o++)
         for (int64_t p = 0; p < rows; p++) b->w[o * b->d + b->out[p]] = 0;
     b->waiting = 0;
@@ -336,7 +337,7 @@ static pare_status take(pare_elimination *e, turns *t, int c)
     return t->visit(t->user, t->next++, &state);
 }
 
-/* In a few turns all costs are found anew; of each turn's cheapest as many go as there are more
+/* In a few turns all costs are found again; of each turn's cheapest as many go as there are more
    components than TURNS. */
 static pare_status eliminate(pare_elimination *e, turns *t)
 {

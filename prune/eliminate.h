@@ -20,7 +20,7 @@ PARE_NODISCARD pare_status pare_elimination_add(pare_elimination *elimination,
                                                 const pare_observer *observer, bool centred,
                                                 double weight);
 
-/* What stands after some eliminations. */
+/* What is after some eliminations. */
 typedef struct pare_elimination_state {
     int gone;               /* components */
     double cost, level;     /* their scores, added up; the last one's */

@@ -3,9 +3,9 @@
 
    Sets with the same slots have the same signature. A convolution with several groups of channels
    asks that equally many channels leave each of its groups. That can be said where all channels of
-   the axis have one signature and each set lies in one block; two such rules on one signature must
+   the axis have one signature and each set is in one block; two such rules on one signature must
    be refinements of each other. Where it cannot be said, the convolution is turned to its other
-   way, which ties its groups to each other, and all is bound anew. */
+   way, which ties its groups to each other, and all is bound again. */
 #include "prune/groups.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands behind a pare_groups: shared by groups, removals and surgery. */
+/* What is after a pare_groups: shared by groups, removals and surgery. */
 #ifndef PARE_PRUNE_GROUPS_H
 #define PARE_PRUNE_GROUPS_H
 
@@ -24,8 +24,8 @@ typedef struct pare_groups_inner {
         *first_term; /* terms of slot s: term_of[first_term[s] .. first_term[s + 1]) */
 } pare_groups_inner;
 
-/* group_parts.c: finds which groups have parts, and turns questions whose evenness cannot be said per
-   group to their next way; *again: some were. part: (unit_count) of each set's part; signature:
+/* group_parts.c: finds which groups have parts, and turns questions whose evenness cannot be said
+   per group to their next way; *again: some were. part: (unit_count) of each set's part; signature:
    which sets have the same slots; count: (signatures) parts of each. */
 typedef struct pare_even_parts {
     int32_t *signature; /* (unit_count): of roots; -1: blocked, or of no weight */

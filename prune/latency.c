@@ -225,8 +225,8 @@ double pare_latency_cost(void *user, const pare_prune_plan *removal)
     return l->status == PARE_OK ? sum : 0;
 }
 
-bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step, int i,
-                        pare_shape *out)
+bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step,
+                        int i, pare_shape *out)
 {
     const pare_latency_step *m = &latency->step[step].map;
     int64_t count[PARE_LATENCY_VARIABLES];

@@ -31,17 +31,18 @@ PARE_NODISCARD pare_status pare_latency_new(pare_ctx *ctx, pare_latency **out,
                                             const pare_latency_options *options);
 void pare_latency_free(pare_latency *latency);
 
-/* A pare_prune_target.cost: user is the pare_latency. 0 once a measurement failed: see the status. */
+/* A pare_prune_target.cost: user is the pare_latency. 0 once a measurement failed: see the status.
+ */
 double pare_latency_cost(void *user, const pare_prune_plan *removal);
 PARE_NODISCARD pare_status pare_latency_status(const pare_latency *latency);
 /* Seconds of the steps that no removal makes shorter. */
 double pare_latency_fixed(const pare_latency *latency);
 /* The shape that the forecast takes for input i of a step, for tests; false where it knows none. */
-bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step, int i,
-                        pare_shape *out);
+bool pare_latency_shape(const pare_latency *latency, const pare_prune_plan *removal, int step,
+                        int i, pare_shape *out);
 
-/* A pare_prune_target.round_of: kernels work in blocks of channels; a layer of so many keeps a multiple
-   of what this says. */
+/* A pare_prune_target.round_of: kernels work in blocks of channels; a layer of so many keeps a
+   multiple of what this says. */
 int64_t pare_latency_block(int64_t channels);
 
 /* The counts of the table on an axis of n channels, ascending, the last is n: multiples of a block

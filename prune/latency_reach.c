@@ -111,7 +111,7 @@ static pare_status rounds(attempt *a, const double *score, const pare_prune_targ
         if (nearest <= goal->tolerance || (reached > target.goal && off > 0)) break;
         const double last = wanted;
         wanted = next_asked(a, repeated);
-        if (fabs(wanted - last) < 1e-4) break; /* nothing lies between the two sides */
+        if (fabs(wanted - last) < 1e-4) break; /* nothing is between the two sides */
     }
     restore(a, a->best);
     return PARE_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pruning with data will touch, from the shapes alone. Sizes follow what score_data.c,
-   score_trial.c, eliminate.c, unstructured_refit.c and unstructured_layer.c allocate; what one of them frees
-   before the next begins counts once. */
+   score_trial.c, eliminate.c, unstructured_refit.c and unstructured_layer.c allocate; what one of
+   them frees before the next begins counts once. */
 #include "prune/score.h"
 #include "prune/unstructured.h"
 
@@ -91,10 +91,10 @@ pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *model, const pare
     if (options.threads < 1) options.threads = pare_cpu_cores();
     pare_arena_init(&arena, ctx);
     pare_prunables all = {.ctx = ctx,
-                        .model = (pare_model *)model,
-                        .arena = &arena,
-                        .options = &options,
-                        .facts = &facts};
+                          .model = (pare_model *)model,
+                          .arena = &arena,
+                          .options = &options,
+                          .facts = &facts};
     pare_status st = pare_prunables_find(&all);
     if (st == PARE_OK) {
         const pare_capture_sizes flow = pare_capture_sizes_of(model, options.threads);

@@ -202,8 +202,8 @@ static int by_loss(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-pare_status pare_obs_cheapest(pare_ctx *ctx, const int32_t *order, const float *loss,
-                                 int64_t rows, int64_t columns, int64_t want, bool *zero)
+pare_status pare_obs_cheapest(pare_ctx *ctx, const int32_t *order, const float *loss, int64_t rows,
+                              int64_t columns, int64_t want, bool *zero)
 {
     int64_t n = rows * columns;
     step *all = pare_alloc(ctx, (size_t)n, sizeof *all);
@@ -354,7 +354,7 @@ pare_status pare_obs_sweep(const pare_obs *s, int64_t want, bool *zero, double *
 /* --- fitting what stays --- */
 
 bool pare_obs_fit(const double *a, const double *b, const bool *zero, int64_t columns,
-                     double *weights, double *scratch)
+                  double *weights, double *scratch)
 {
     int64_t n = 0, r = 0;
     double *x = scratch + columns * columns;

@@ -87,7 +87,7 @@ static const pare_prunable *reader_of(const search *s, int slot)
     return NULL;
 }
 
-/* Magnitudes of the layer's weights behind `rows` others. */
+/* Magnitudes of the layer's weights after `rows` others. */
 static int64_t add_reader(const search *s, const pare_prunable *one, int64_t rows)
 {
     const pare_columns *c = &one->columns;

@@ -23,7 +23,8 @@ extern "C" {
 struct pare_prunable;
 struct pare_prunables;
 /* The score of weight i of a layer, at least 0. */
-typedef float (*pare_unstructured_score)(const struct pare_prunable *single, int64_t i, const void *user);
+typedef float (*pare_unstructured_score)(const struct pare_prunable *single, int64_t i,
+                                         const void *user);
 
 /* The model as pruning starts from it, in place: sorted, opset lifted to 13 where it is older,
    small constant expressions folded, Constant nodes made initializers. BatchNormalization stays.
@@ -140,7 +141,7 @@ typedef struct pare_prune_plan {
 
 /* An empty one: cost is the dense model's. */
 PARE_NODISCARD pare_status pare_prune_plan_new(pare_ctx *ctx, pare_prune_plan **out,
-                                            const pare_groups *groups);
+                                               const pare_groups *groups);
 void pare_prune_plan_free(pare_prune_plan *removal);
 /* Adds a component; false, and nothing changed, where it is in already, its group would be left
    with fewer than `floor` components, one of the group's parts with none, or a slot with no unit.
@@ -156,8 +157,8 @@ PARE_NODISCARD pare_status pare_prune_plan_check(pare_ctx *ctx, const pare_prune
 /* A node's multiply-adds at the kept counts; 0 for nodes without. */
 double pare_prune_plan_macs(const pare_prune_plan *removal, const pare_node *node);
 /* A tensor's shape at the kept counts (assumed shapes, see options). */
-PARE_NODISCARD pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_value *value,
-                                              pare_shape *out);
+PARE_NODISCARD pare_status pare_prune_plan_shape(const pare_prune_plan *removal,
+                                                 const pare_value *value, pare_shape *out);
 
 /* --- models --- */
 
@@ -167,7 +168,7 @@ PARE_NODISCARD pare_status pare_prune_masked(pare_ctx *ctx, pare_model **out,
                                              const pare_prune_plan *removal);
 
 /* The smaller model: initializers sliced, extents in attributes and constants rewritten, shapes
-   inferred anew and checked against the kept counts; names stay. A clone as above. */
+   inferred again and checked against the kept counts; names stay. A clone as above. */
 PARE_NODISCARD pare_status pare_prune_remove(pare_ctx *ctx, pare_model **out,
                                              const pare_prune_plan *removal);
 
@@ -200,7 +201,8 @@ PARE_NODISCARD pare_status pare_prune_put_back(const pare_prune_plan *removal,
    ACTIVATION  what removal changes the readers' results by; of single weights |w| times the root
                mean square of the input it multiplies
    RANDOM      by the seed
-   BEST is ACTIVATION of channels with data, L2 without; of single weights second order with data. */
+   BEST is ACTIVATION of channels with data, L2 without; of single weights second order with data.
+ */
 typedef enum pare_score {
     PARE_SCORE_BEST,
 #define PARE_SCORE(id, name, needs, weights, channels) PARE_SCORE_##id,
@@ -230,8 +232,8 @@ typedef struct pare_score_data {
 typedef struct pare_score_request {
     const pare_groups *groups;
     const pare_prune_plan *removal; /* ACTIVATION: gone already, without a score; or NULL */
-    const pare_score_data *data; /* or NULL */
-    uint64_t seed;               /* of RANDOM */
+    const pare_score_data *data;    /* or NULL */
+    uint64_t seed;                  /* of RANDOM */
 } pare_score_request;
 
 /* One row of scores.inc. */
@@ -239,7 +241,8 @@ typedef struct pare_score_row {
     const char *name;
     pare_score_needs needs;
     /* Scores of single weights (private to prune/); NULL: this score ranks channels alone. */
-    pare_status (*weights)(struct pare_prunables *all, pare_unstructured_score *score, const void **user);
+    pare_status (*weights)(struct pare_prunables *all, pare_unstructured_score *score,
+                           const void **user);
     pare_status (*channels)(pare_ctx *ctx, double *score, const pare_score_request *request);
 } pare_score_row;
 
@@ -284,11 +287,11 @@ typedef struct pare_unstructured_facts {
 } pare_unstructured_facts;
 
 typedef struct pare_unstructured_options {
-    double sparsity; /* part of the weights of Conv, ConvTranspose, Gemm, MatMul that become 0 */
-    int n, m;        /* m > 0: N:M in place of that: of M input channels side by side N stay */
+    double sparsity;  /* part of the weights of Conv, ConvTranspose, Gemm, MatMul that become 0 */
+    int n, m;         /* m > 0: N:M in place of that: of M input channels side by side N stay */
     pare_score score; /* BEST: second order where data are given, else by magnitude */
-    bool fixed_order;                                /* N:M: channels stay in their order */
-    bool per_layer;                                  /* the sparsity in each layer; else over all */
+    bool fixed_order; /* N:M: channels stay in their order */
+    bool per_layer;   /* the sparsity in each layer; else over all */
     bool (*keep)(void *user, const pare_node *node); /* nodes whose weights stay; or NULL */
     void *keep_user;
     pare_data *data; /* NULL: by the weights alone */
@@ -306,8 +309,8 @@ typedef struct pare_unstructured_options {
    its bits; with it BatchNormalization is folded into what is before it, biases may be added.
    PARE_INPUT: nothing to prune, data that do not fit. */
 PARE_NODISCARD pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
-                                             const pare_unstructured_options *options,
-                                             pare_unstructured_facts *facts);
+                                                   const pare_unstructured_options *options,
+                                                   pare_unstructured_facts *facts);
 
 #ifdef __cplusplus
 }

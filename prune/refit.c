@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk of single-weight pruning (unstructured_refit.c) with masks that a removal gives: a weight is 0
-   where it reads a removed unit, and whole rows are where it makes one. Layers that see what the
-   dense model sees stay as they are. */
+/* The walk of single-weight pruning (unstructured_refit.c) with masks that a removal gives: a
+   weight is 0 where it reads a removed unit, and whole rows are where it makes one. Layers that see
+   what the dense model sees stay as they are. */
 #include "prune/refit.h"
 #include "prune/unstructured.h"
 #include "runtime/passes/passes.h"
@@ -85,7 +85,7 @@ static void mask(const pare_prune_plan *r, pare_prunable *s, bool *any)
     }
 }
 
-/* Marks the nodes behind a layer: what they compute changes. */
+/* Marks the nodes after a layer: what they compute changes. */
 static void mark_behind(pare_node *node)
 {
     if (node->mark) return;
@@ -118,28 +118,29 @@ static pare_status run(pare_prunables *all, const pare_prune_plan *removal)
     return pare_prunables_refit(all, want);
 }
 
-pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal, const pare_model *reference,
-                           const pare_score_data *data, pare_unstructured_facts *facts)
+pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal,
+                           const pare_model *reference, const pare_score_data *data,
+                           pare_unstructured_facts *facts)
 {
     pare_arena arena;
     pare_unstructured_options options = {.score = PARE_SCORE_L2,
-                                   .data = data->data,
-                                   .samples = data->samples,
-                                   .sample_count = data->sample_count,
-                                   .threads = data->threads,
-                                   .device = data->device,
-                                   .refit = true,
-                                   .progress = data->progress,
-                                   .progress_user = data->progress_user};
+                                         .data = data->data,
+                                         .samples = data->samples,
+                                         .sample_count = data->sample_count,
+                                         .threads = data->threads,
+                                         .device = data->device,
+                                         .refit = true,
+                                         .progress = data->progress,
+                                         .progress_user = data->progress_user};
     if (options.threads < 1) options.threads = pare_cpu_cores();
     *facts = (pare_unstructured_facts){0};
     pare_arena_init(&arena, ctx);
     pare_prunables all = {.ctx = ctx,
-                        .model = (pare_model *)removal->groups->model,
-                        .arena = &arena,
-                        .options = &options,
-                        .facts = facts,
-                        .reference = reference};
+                          .model = (pare_model *)removal->groups->model,
+                          .arena = &arena,
+                          .options = &options,
+                          .facts = facts,
+                          .reference = reference};
     pare_status st = run(&all, removal);
     pare_arena_free(&arena);
     return st;

@@ -199,8 +199,7 @@ pare_status pare_channel_score_fpgm(pare_ctx *ctx, double *score, const pare_sco
 
 pare_status pare_channel_score_random(pare_ctx *ctx, double *score, const pare_score_request *r)
 {
-    for (int c = 0; c < r->groups->component_count; c++)
-        score[c] = random_at(r->seed, (uint64_t)c);
+    for (int c = 0; c < r->groups->component_count; c++) score[c] = random_at(r->seed, (uint64_t)c);
     return finish(ctx, score, r->groups);
 }
 
@@ -214,8 +213,7 @@ pare_status pare_channel_score_taylor(pare_ctx *ctx, double *score, const pare_s
     return pare_score_from_gradients(ctx, score, r->groups, d->data, &options);
 }
 
-pare_status pare_channel_score_activation(pare_ctx *ctx, double *score,
-                                          const pare_score_request *r)
+pare_status pare_channel_score_activation(pare_ctx *ctx, double *score, const pare_score_request *r)
 {
     return pare_score_from_data(ctx, score, r->groups, r->removal, r->data);
 }

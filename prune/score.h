@@ -46,7 +46,7 @@ PARE_NODISCARD pare_status pare_score_from_data(pare_ctx *ctx, double *score,
                                                 const pare_prune_plan *removal,
                                                 const pare_score_data *data);
 
-/* Elements first .. first + count - 1 of a constant as f32 numbers; its payload lies at any address
+/* Elements first .. first + count - 1 of a constant as f32 numbers; its payload is at any address
    and is of any float type. */
 void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64_t count);
 

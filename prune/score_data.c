@@ -8,7 +8,7 @@
    trace(W_S (C^-1_SS)^-1 W_S^T): the optimal brain surgeon for a set of weights (Hassibi, Stork
    1992, "Second order derivatives for network pruning"; for sets Kurtic et al. 2022, arXiv
    2203.07259). The error is taken as a part of the variance of the tensor that the result ends in,
-   behind the addition of a residual, so that layers compare.
+   after the addition of a residual, so that layers compare.
 
    Components of a group are eliminated one after the other, the cheapest first, C^-1 and W brought
    up to date each time; the score of a component is what its elimination cost, and not less than
@@ -64,7 +64,7 @@ static int group_read(const scoring *s, int slot)
     return -1;
 }
 
-/* A weight whose inputs belong to several groups (behind a Concat) is a reader of each of them. */
+/* A weight whose inputs belong to several groups (after a Concat) is a reader of each of them. */
 static pare_status find_readers(scoring *s)
 {
     s->reader = pare_alloc(s->ctx, (size_t)s->all.count, sizeof *s->reader);
@@ -248,7 +248,8 @@ static pare_status scale(const elimination *e, double *score, int count)
 /* Trials of this group change its readers alone. */
 static pare_status begin_trials(const elimination *e)
 {
-    const pare_prunable **layer = pare_arena_alloc(e->s->all.arena, (size_t)e->count, sizeof *layer);
+    const pare_prunable **layer =
+        pare_arena_alloc(e->s->all.arena, (size_t)e->count, sizeof *layer);
     if (!layer) return PARE_MEMORY;
     for (int i = 0; i < e->count; i++) layer[i] = e->reader[i]->single;
     return pare_trial_begin(e->s->trial, layer, e->count);
@@ -358,14 +359,14 @@ pare_status pare_score_from_data(pare_ctx *ctx, double *score, const pare_groups
     s.options.threads = data->threads > 0 ? data->threads : pare_cpu_cores();
     pare_arena_init(&arena, ctx);
     s.all = (pare_prunables){.ctx = ctx,
-                           .model = (pare_model *)groups->model,
-                           .arena = &arena,
-                           .options = &s.options,
-                           .facts = &s.facts};
+                             .model = (pare_model *)groups->model,
+                             .arena = &arena,
+                             .options = &s.options,
+                             .facts = &s.facts};
     pare_capture_options flow = {.samples = data->samples,
-                              .sample_count = data->sample_count,
-                              .threads = s.options.threads,
-                              .device = data->device};
+                                 .sample_count = data->sample_count,
+                                 .threads = s.options.threads,
+                                 .device = data->device};
     pare_status st = pare_capture_new(ctx, &s.flow, groups->model, data->data, &flow);
     if (st == PARE_OK) st = run(&s);
     pare_capture_free(s.flow);

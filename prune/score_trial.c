@@ -112,10 +112,10 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
     if (!t->count) return PARE_OK;
     PARE_TRY(choose_samples(t, data, &n));
     pare_capture_options options = {.samples = t->samples,
-                                 .sample_count = n,
-                                 .threads = data->threads,
-                                 .device = data->device,
-                                 .room = PARE_KEEP_ROOM};
+                                    .sample_count = n,
+                                    .threads = data->threads,
+                                    .device = data->device,
+                                    .room = PARE_KEEP_ROOM};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
     PARE_TRY(pare_capture_new(t->ctx, &t->flow, t->copy, data->data, &options));
     return run_dense(t);

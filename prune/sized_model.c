@@ -9,7 +9,7 @@
 
 enum { FEW = 8, FOLD_LIMIT = 1 << 16 };
 
-/* The numbers for open dims: of the batch (axis 0, and its symbol wherever it stands), of others.
+/* The numbers for open dims: of the batch (axis 0, and its symbol wherever it is), of others.
  */
 typedef struct open_sizes {
     int64_t batch, other, more_batch, more; /* more: than the size given in the options */

@@ -197,7 +197,7 @@ static void weigh(reach *r, queue *q)
         q->key = q->saves > 0 ? q->score / q->saves : INFINITY;
 }
 
-/* Costs of lumps change with what is removed elsewhere: all are weighed anew in each turn. */
+/* Costs of lumps change with what is removed elsewhere: all are weighed again in each turn. */
 static queue *cheapest(reach *r)
 {
     queue *best = NULL;

@@ -84,7 +84,8 @@ pare_status pare_weight_score_magnitude(pare_prunables *all, pare_unstructured_s
     return PARE_OK;
 }
 
-pare_status pare_weight_score_random(pare_prunables *all, pare_unstructured_score *score, const void **list)
+pare_status pare_weight_score_random(pare_prunables *all, pare_unstructured_score *score,
+                                     const void **list)
 {
     uint64_t *seed = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *seed);
     if (!seed) return PARE_MEMORY;
@@ -138,7 +139,8 @@ pare_status pare_weight_score_activation(pare_prunables *all, pare_unstructured_
 }
 
 /* The score function of the options; *user, one a layer, is in the arena. */
-static pare_status choose_score(pare_prunables *all, pare_unstructured_score *score, const void ***user)
+static pare_status choose_score(pare_prunables *all, pare_unstructured_score *score,
+                                const void ***user)
 {
     const pare_score kind = all->options->score;
     const pare_score_row *row = &pare_scores[kind == PARE_SCORE_BEST ? PARE_SCORE_L1 : kind];
@@ -158,7 +160,8 @@ static pare_status masks_by_score(pare_prunables *all, const int64_t *want, int6
     const void **user = NULL;
     PARE_TRY(choose_score(all, &score, &user));
     for (int i = 0; o->m && i < all->count; i++)
-        if (!all->item[i].dense) pare_unstructured_least_of_m(&all->item[i], o->n, o->m, score, user[i]);
+        if (!all->item[i].dense)
+            pare_unstructured_least_of_m(&all->item[i], o->n, o->m, score, user[i]);
     if (o->m) return PARE_OK;
     if (!o->per_layer) return pare_prunables_least(all, 0, all->count, zeros, score, user);
     for (int i = 0; i < all->count; i++)
@@ -211,7 +214,7 @@ static pare_status share(pare_prunables *all, int64_t *want, int64_t *zeros)
     if (all->options->m || all->options->per_layer || *zeros <= open) return PARE_OK;
     return PARE_FAIL(all->ctx, INPUT,
                      "%s: a sparsity of %g of %" PRId64 " weights cannot be met: only %" PRId64
-                     " of them lie in layers that may be pruned; ask for at most %g",
+                     " of them are in layers that may be pruned; ask for at most %g",
                      all->model->path, all->options->sparsity, count, open,
                      floor(1000 * (double)open / (double)count) / 1000);
 }
@@ -223,7 +226,8 @@ static void finish_facts(pare_prunables *all)
         int64_t rows = s->matrix              ? s->columns.groups * s->columns.outputs
                        : s->value->data->rank ? s->value->data->dims[0]
                                               : 1;
-        for (int64_t k = 0; k < s->count; k++) s->facts->zeros += pare_unstructured_weight(s, k) == 0;
+        for (int64_t k = 0; k < s->count; k++)
+            s->facts->zeros += pare_unstructured_weight(s, k) == 0;
         int64_t columns = rows ? s->count / rows : 0;
         s->facts->csr = (double)(s->count - s->facts->zeros) * (columns < 65536 ? 6 : 8) +
                         4 * (double)(rows + 1);
@@ -253,8 +257,9 @@ static pare_status prune(pare_prunables *all)
     return PARE_OK;
 }
 
-pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model, const pare_unstructured_options *options,
-                              pare_unstructured_facts *facts)
+pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
+                                    const pare_unstructured_options *options,
+                                    pare_unstructured_facts *facts)
 {
     pare_unstructured_options own = *options;
     pare_arena arena;

@@ -43,12 +43,14 @@ typedef struct pare_prunables {
 
 PARE_NODISCARD pare_status pare_prunables_find(pare_prunables *all);
 
-/* Weight i of a layer; payloads lie at any address. */
+/* Weight i of a layer; payloads are at any address. */
 float pare_unstructured_weight(const pare_prunable *s, int64_t i);
-/* Where weight (output, column) of a group lies; s->matrix only. */
-int64_t pare_unstructured_place(const pare_prunable *s, int64_t group, int64_t output, int64_t column);
+/* Where weight (output, column) of a group is; s->matrix only. */
+int64_t pare_unstructured_place(const pare_prunable *s, int64_t group, int64_t output,
+                                int64_t column);
 /* New content; the model's own copy of the payload. */
-PARE_NODISCARD pare_status pare_unstructured_put(pare_prunables *all, pare_prunable *s, const float *data);
+PARE_NODISCARD pare_status pare_unstructured_put(pare_prunables *all, pare_prunable *s,
+                                                 const float *data);
 /* The old content with what zero says at 0: every other bit stays. */
 PARE_NODISCARD pare_status pare_unstructured_put_zeros(pare_prunables *all, pare_prunable *s);
 
@@ -56,11 +58,12 @@ PARE_NODISCARD pare_status pare_unstructured_put_zeros(pare_prunables *all, pare
 
 /* The `want` weights of least score of these layers get their zero; ties go by place. user: one
    pointer a layer, or NULL. */
-PARE_NODISCARD pare_status pare_prunables_least(pare_prunables *all, int first, int count, int64_t want,
-                                              pare_unstructured_score score, const void *const *user);
+PARE_NODISCARD pare_status pare_prunables_least(pare_prunables *all, int first, int count,
+                                                int64_t want, pare_unstructured_score score,
+                                                const void *const *user);
 /* In each group of m columns that lie side by side the m - n of least score. */
 void pare_unstructured_least_of_m(pare_prunable *s, int n, int m, pare_unstructured_score score,
-                            const void *user);
+                                  const void *user);
 
 /* --- obs.c: second-order pruning of rows --- */
 
@@ -78,26 +81,25 @@ typedef struct pare_obs {
 /* Zeros each row one weight after the other, each time the one that raises the row's error least
    once the others are refitted. order[r][k]: the k-th to go; loss[r][k]: what it costs then. N:M
    ends where every group has its zeros; the rest of order is -1. (rows, columns) each. */
-PARE_NODISCARD pare_status pare_obs_trace(const pare_obs *second, int32_t *order,
-                                             float *loss);
+PARE_NODISCARD pare_status pare_obs_trace(const pare_obs *second, int32_t *order, float *loss);
 
 /* The same in one sweep over the columns for matrices too large for that: `want` zeros (N:M: as
    many as it takes). zero, weights (rows, columns): mask, and what the rest becomes. */
 PARE_NODISCARD pare_status pare_obs_sweep(const pare_obs *second, int64_t want, bool *zero,
-                                             double *weights);
+                                          double *weights);
 
 /* Is a trace of so many rows affordable? */
 bool pare_obs_affords(int64_t rows, int64_t columns);
 
 /* Of a trace, the `want` zeros of least loss, each row's in its order. */
-PARE_NODISCARD pare_status pare_obs_cheapest(pare_ctx *ctx, const int32_t *order,
-                                                const float *loss, int64_t rows, int64_t columns,
-                                                int64_t want, bool *zero);
+PARE_NODISCARD pare_status pare_obs_cheapest(pare_ctx *ctx, const int32_t *order, const float *loss,
+                                             int64_t rows, int64_t columns, int64_t want,
+                                             bool *zero);
 
 /* The weights that minimise w^T a w - 2 w^T b where zero allows any: (columns) of one row. scratch:
    columns * (columns + 1). false: a is not positive definite. */
 bool pare_obs_fit(const double *a, const double *b, const bool *zero, int64_t columns,
-                     double *weights, double *scratch);
+                  double *weights, double *scratch);
 
 /* --- unstructured_layer.c: one layer against its moments --- */
 
@@ -126,7 +128,7 @@ PARE_NODISCARD pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments 
 
 /* --- unstructured_refit.c, unstructured_budget.c: the walk --- */
 
-/* Where a weighted node's result is complete: behind the addition of its bias, and behind that of a
+/* Where a weighted node's result is complete: after the addition of its bias, and after that of a
    residual, which it then can make good. */
 typedef struct pare_unstructured_end {
     const pare_value *target, *skip; /* skip NULL: target is the node's own result */
@@ -150,10 +152,11 @@ PARE_NODISCARD pare_status pare_prunables_permute(pare_prunables *all);
 /* Is it a layer whose inputs' moments say what its weights are worth? */
 bool pare_unstructured_is_fitted(const pare_prunable *s);
 /* Called with the inputs' moments (one set, no targets) of each such layer, in order. */
-typedef pare_status (*pare_unstructured_visit)(void *user, int layer, const pare_observer *observer);
+typedef pare_status (*pare_unstructured_visit)(void *user, int layer,
+                                               const pare_observer *observer);
 /* The hash of what a flow read into the facts; flow may be NULL. */
 void pare_unstructured_note_data(pare_prunables *all, const pare_capture *flow);
-PARE_NODISCARD pare_status pare_prunables_moments(pare_prunables *all, pare_unstructured_visit visit,
-                                                void *user);
+PARE_NODISCARD pare_status pare_prunables_moments(pare_prunables *all,
+                                                  pare_unstructured_visit visit, void *user);
 
 #endif

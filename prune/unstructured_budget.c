@@ -84,7 +84,8 @@ static pare_status trace_group(budget *b, int layer, const pare_moments *m, int6
         (void)pare_layer_normal(m, end.bias_node, 0, NULL, a, NULL);
         for (int64_t o = 0; o < n; o++) {
             for (int64_t k = 0; k < d; k++)
-                w[o * d + k] = (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
+                w[o * d + k] =
+                    (double)pare_unstructured_weight(s, pare_unstructured_place(s, group, o, k));
             *variance += energy(a, w + o * d, d);
         }
         for (int64_t r = 0; r < rows; r++) /* evenly spaced, to the front */
@@ -140,7 +141,8 @@ static void share_out(budget *b, int64_t zeros, int64_t *want)
     for (bool more = true; zeros > 0 && more;) {
         more = false;
         for (int i = 0; i < all->count && zeros > 0; i++) {
-            if (!pare_unstructured_is_fitted(&all->item[i]) || want[i] == all->item[i].count) continue;
+            if (!pare_unstructured_is_fitted(&all->item[i]) || want[i] == all->item[i].count)
+                continue;
             want[i]++;
             zeros--;
             more = true;

@@ -149,7 +149,7 @@ static pare_status choose(group *g, int64_t want)
         st = order && loss ? pare_obs_trace(&s, order, loss) : PARE_MEMORY;
         if (st == PARE_OK)
             st = pare_obs_cheapest(g->ctx, order, loss, g->n, g->d, o->m ? INT64_MAX : want,
-                                      g->zero);
+                                   g->zero);
     } else
         st = pare_obs_sweep(&s, want, g->zero, g->w);
 done:
@@ -191,8 +191,8 @@ static pare_status fit_together(group *g, const int64_t *kept, int64_t count, do
     int threads = g->fit->all->options->threads;
     pare_status st = pare_linear_cholesky(g->ctx, (pare_mat_view){a, count}, count, threads, ok);
     if (st == PARE_OK && *ok)
-        st = pare_linear_solve(g->ctx, (pare_mat_view){a, count}, count, (pare_mat_view){b, g->n}, g->n,
-                               threads);
+        st = pare_linear_solve(g->ctx, (pare_mat_view){a, count}, count, (pare_mat_view){b, g->n},
+                               g->n, threads);
     memset(w, 0, (size_t)(g->n * g->d) * sizeof *w);
     for (int64_t r = 0; r < g->n; r++)
         for (int64_t i = 0; i < count; i++)
@@ -259,9 +259,9 @@ static pare_status errors(const group *g, const pare_moments *m, const pare_mome
     for (int64_t j = 0; j < n; j++)
         for (int64_t k = 0; k < g->d; k++) g->turned[k * n + j] = w[j * step * g->d + k];
     memset(g->product, 0, (size_t)(g->d * n) * sizeof *g->product);
-    PARE_TRY(pare_linear_product(g->ctx, (pare_mat_view){g->product, n}, (pare_mat_view){m->xx, g->d},
-                                 (pare_mat_view){g->turned, n}, g->d, g->d, n, 1, false,
-                                 g->fit->all->options->threads));
+    PARE_TRY(pare_linear_product(g->ctx, (pare_mat_view){g->product, n},
+                                 (pare_mat_view){m->xx, g->d}, (pare_mat_view){g->turned, n}, g->d,
+                                 g->d, n, 1, false, g->fit->all->options->threads));
     for (int64_t j = 0; j < n; j++) {
         const double *row = w + j * step * g->d;
         if (is_gone(g, j * step)) continue;

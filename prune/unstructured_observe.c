@@ -9,7 +9,10 @@ typedef struct pass {
     pare_observer **observer; /* (count) */
 } pass;
 
-bool pare_unstructured_is_fitted(const pare_prunable *s) { return s->matrix && !s->shared && !s->dense; }
+bool pare_unstructured_is_fitted(const pare_prunable *s)
+{
+    return s->matrix && !s->shared && !s->dense;
+}
 
 /* Moments of layers first .. last - 1 in one pass. */
 static pare_status observe(pass *p, int first, int last)
@@ -28,8 +31,8 @@ static pare_status observe(pass *p, int first, int last)
     for (int k = 0; k < count; k++) {
         pare_columns columns;
         bool ok;
-        PARE_TRY(pare_columns_read(all->item[layer[k]].node, pare_capture_shape(p->flow, k), &columns,
-                                   &ok));
+        PARE_TRY(pare_columns_read(all->item[layer[k]].node, pare_capture_shape(p->flow, k),
+                                   &columns, &ok));
         PARE_TRY(pare_observer_new(all->ctx, &p->observer[layer[k]], &columns, 1, false,
                                    all->options->threads));
     }
@@ -82,9 +85,9 @@ pare_status pare_prunables_moments(pare_prunables *all, pare_unstructured_visit 
 {
     const pare_unstructured_options *o = all->options;
     pare_capture_options options = {.samples = o->samples,
-                                 .sample_count = o->sample_count,
-                                 .threads = o->threads,
-                                 .device = o->device};
+                                    .sample_count = o->sample_count,
+                                    .threads = o->threads,
+                                    .device = o->device};
     pass p = {.all = all};
     p.observer = pare_arena_alloc(all->arena, (size_t)all->count, sizeof(pare_observer *));
     if (!p.observer) return PARE_MEMORY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The walk through the layers from the input. Each layer sees its inputs in the model as pruned so
-   far and is fitted to what the dense model has behind it: behind its bias, and where its result is
-   added to a residual, behind that addition, less the residual as it is now. So a layer makes good
+   far and is fitted to what the dense model has after it: after its bias, and where its result is
+   added to a residual, after that addition, less the residual as it is now. So a layer makes good
    what the layers before it lost. */
 #include "prune/unstructured.h"
 
@@ -55,7 +55,7 @@ typedef struct walk {
     pare_model *dense; /* as it was */
     pare_capture *before, *now;
     pare_unstructured_end *end; /* (count) */
-    const char **needed;  /* scratch: (2 count) */
+    const char **needed;        /* scratch: (2 count) */
 } walk;
 
 static bool is_fitted(const walk *w, int i)
@@ -157,7 +157,8 @@ static pare_status fit(walk *w, int i, int64_t want)
                             : NULL;
     pare_status st = f.weights && (f.bias || !end->bias_node) ? PARE_OK : PARE_MEMORY;
     if (st == PARE_OK) st = observe(w, i, &f.observer);
-    for (int64_t k = 0; st == PARE_OK && k < s->count; k++) f.weights[k] = pare_unstructured_weight(s, k);
+    for (int64_t k = 0; st == PARE_OK && k < s->count; k++)
+        f.weights[k] = pare_unstructured_weight(s, k);
     if (st == PARE_OK) st = pare_layer_fit_run(&f);
     if (st == PARE_OK) st = pare_unstructured_put(all, s, f.weights);
     if (st == PARE_OK && f.bias) st = put_bias(w, s, end, f.bias);
@@ -224,10 +225,10 @@ pare_status pare_prunables_refit(pare_prunables *all, const int64_t *want)
 {
     const pare_unstructured_options *o = all->options;
     pare_capture_options options = {.samples = o->samples,
-                                 .sample_count = o->sample_count,
-                                 .threads = o->threads,
-                                 .device = o->device,
-                                 .room = PARE_KEEP_ROOM};
+                                    .sample_count = o->sample_count,
+                                    .threads = o->threads,
+                                    .device = o->device,
+                                    .room = PARE_KEEP_ROOM};
     walk w = {.all = all};
     w.end = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *w.end);
     w.needed = pare_arena_alloc(all->arena, 2 * (size_t)all->count, sizeof *w.needed);

@@ -57,7 +57,7 @@ static int64_t find(const hunt *h, int64_t *want)
 }
 
 pare_status pare_prunables_least(pare_prunables *all, int first, int layers, int64_t want,
-                               pare_unstructured_score score, const void *const *user)
+                                 pare_unstructured_score score, const void *const *user)
 {
     hunt *h = pare_alloc(all->ctx, 1, sizeof *h);
     if (!h) return PARE_MEMORY;
@@ -80,7 +80,8 @@ pare_status pare_prunables_least(pare_prunables *all, int first, int layers, int
     return PARE_OK;
 }
 
-void pare_unstructured_least_of_m(pare_prunable *s, int n, int m, pare_unstructured_score score, const void *user)
+void pare_unstructured_least_of_m(pare_prunable *s, int n, int m, pare_unstructured_score score,
+                                  const void *user)
 {
     const pare_columns *c = &s->columns;
     for (int64_t r = 0; r < c->groups * c->outputs; r++)

@@ -81,7 +81,8 @@ float pare_unstructured_weight(const pare_prunable *s, int64_t i)
     return w;
 }
 
-int64_t pare_unstructured_place(const pare_prunable *s, int64_t group, int64_t output, int64_t column)
+int64_t pare_unstructured_place(const pare_prunable *s, int64_t group, int64_t output,
+                                int64_t column)
 {
     return pare_columns_weight(&s->columns, s->part.axis == 0, group, output, column);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheme into the graph: QuantizeLinear and DequantizeLinear (ONNX 13) behind every point. */
+/* The scheme into the graph: QuantizeLinear and DequantizeLinear (ONNX 13) after every point. */
 #include "quant/internal.h"
 
 pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
@@ -40,7 +40,7 @@ static pare_status constants(pare_quant_scheme *s, const pare_quant_point *p, pa
                                NULL, is_u8 ? (void *)&u8 : (void *)&s8);
 }
 
-/* Position right behind the node that makes a value; the front for inputs. */
+/* Position right after the node that makes a value; the front for inputs. */
 static int behind(const pare_value *value)
 {
     return value->producer ? pare_node_index(value->producer) + 1 : 0;
@@ -64,7 +64,7 @@ static pare_status pair(pare_quant_scheme *s, const pare_quant_point *p, pare_va
     return PARE_OK;
 }
 
-/* Readers that are to see the pair are noted before it stands there, as its own reader. */
+/* Readers that are to see the pair are noted before it is there, as its own reader. */
 static pare_status emit_point(pare_quant_scheme *s, pare_quant_point *p)
 {
     pare_value *v = p->value, *dequantized;

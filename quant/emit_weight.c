@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights into s8 constants behind a DequantizeLinear, each once however many nodes read it; biases
+/* Weights into s8 constants after a DequantizeLinear, each once however many nodes read it; biases
    into s32 where the target wants that. */
 #include "quant/internal.h"
 
@@ -86,7 +86,7 @@ static pare_status find(weights *all, int j)
 
 /* --- biases --- */
 
-/* The constant added to a weighted node's output, its own or the one of the addition behind it; one
+/* The constant added to a weighted node's output, its own or the one of the addition after it; one
    value for all channels, or one each; else NULL. */
 static const pare_tensor *bias_of(const pare_quant_job *job, int64_t channels)
 {

@@ -52,10 +52,10 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_hash shifts;       /* of the bias corrections made, order-free */
-    int corrected;          /* biases */
-    int equalized;          /* points */
-    bool *chosen;           /* (node_count) before anything is inserted */
+    pare_hash shifts;     /* of the bias corrections made, order-free */
+    int corrected;        /* biases */
+    int equalized;        /* points */
+    bool *chosen;         /* (node_count) before anything is inserted */
     pare_ptr_map node_at; /* node -> position in chosen */
     pare_ptr_map point_at;
     pare_quant_point *point;
@@ -83,9 +83,9 @@ bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node);
 bool pare_quant_is_activation(const pare_value *value);
 /* The job of this node, or NULL. */
 pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node);
-/* The addition of a constant behind a weighted node that only it reads, or NULL. */
+/* The addition of a constant after a weighted node that only it reads, or NULL. */
 pare_node *pare_quant_bias_node(const pare_node *node);
-/* The tensor behind a weighted node's bias addition and clamp, where each is the only reader. */
+/* The tensor after a weighted node's bias addition and clamp, where each is the only reader. */
 pare_value *pare_quant_chain_end(const pare_node *node);
 /* The weighted node whose output, or bias addition's output, this is; else NULL. */
 pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
@@ -106,7 +106,7 @@ typedef struct pare_quant_weight_view {
     int64_t outer, channels, inner; /* data is (outer, channels, inner) */
 } pare_quant_weight_view;
 
-/* Number i of an f32 payload. A large one lies in the file's map, at any address. */
+/* Number i of an f32 payload. A large one is in the file's map, at any address. */
 static inline float pare_quant_number(const void *data, int64_t i)
 {
     float value;
@@ -126,7 +126,7 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
 
 /* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of
-   equal range; the range is set anew. */
+   equal range; the range is set again. */
 PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 
 /* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded

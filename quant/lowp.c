@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FP16, and BF16 typed throughout (opset 22). Every node either computes in the short type or stays
-   f32; each tensor has its maker's type; a Cast stands where a reader wants the other one, once per
+   f32; each tensor has its maker's type; a Cast is where a reader wants the other one, once per
    tensor. Bodies of If, Loop and Scan are graphs of their own whose inputs and outputs stay f32. */
 #include "quant/lowp.h"
 

@@ -22,8 +22,7 @@ pare_status pare_lowp_pair(pare_lowp *h, pare_value *a, pare_value *b)
     return pare_ptr_map_put(&h->twin, b, h->kept_count - 1);
 }
 
-pare_status pare_lowp_cast(pare_lowp *h, int at, pare_value *from, pare_value *to,
-                             pare_dtype type)
+pare_status pare_lowp_cast(pare_lowp *h, int at, pare_value *from, pare_value *to, pare_dtype type)
 {
     pare_node *cast;
     (void)h;
@@ -57,7 +56,7 @@ pare_status pare_lowp_constant(pare_lowp *h, const pare_value *v, pare_value **o
     return st;
 }
 
-/* The integer or other tensor a conversion node made v from, where v may be made from it anew: two
+/* The integer or other tensor a conversion node made v from, where v may be made from it again: two
    Casts in a row say less than one. */
 static pare_value *origin_of(const pare_lowp *h, const pare_value *v)
 {

@@ -9,8 +9,8 @@
 enum {
     LONG_SUM = 2048, /* results of more addends stay f32 */
     /* What was seen may be this many times larger on other samples, or after the rounding of what
-       is in front of it: calibration reads some hundred samples, whose minmax_only are rarely doubled
-       later, and an octave costs nothing but a few nodes that could have been short. */
+       is in front of it: calibration reads some hundred samples, whose minmax_only are rarely
+       doubled later, and an octave costs nothing but a few nodes that could have been short. */
     HEADROOM = 2
 };
 

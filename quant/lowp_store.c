@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two ways to a short model, and the one that only stores short: weights as bf16 behind a Cast
+/* The two ways to a short model, and the one that only stores short: weights as bf16 after a Cast
    to f32. Every runtime loads that; half the size, and the arithmetic of f32. */
 #include "quant/lowp.h"
 
@@ -57,14 +57,14 @@ pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model, const pare_rang
     pare_arena arena;
     pare_arena_init(&arena, ctx);
     pare_lowp h = {.ctx = ctx,
-                     .model = model,
-                     .arena = &arena,
-                     .ranges = ranges,
-                     .options = options,
-                     .facts = facts,
-                     .type = f16 ? PARE_f16 : PARE_bf16,
-                     .largest = f16 ? 65504.0f : 0x1.fep127f,
-                     .clamp = f16 ? 61440.0f : 0x1.fep127f};
+                   .model = model,
+                   .arena = &arena,
+                   .ranges = ranges,
+                   .options = options,
+                   .facts = facts,
+                   .type = f16 ? PARE_f16 : PARE_bf16,
+                   .largest = f16 ? 65504.0f : 0x1.fep127f,
+                   .clamp = f16 ? 61440.0f : 0x1.fep127f};
     pare_ptr_map_init(&h.is_lowp, &arena);
     pare_ptr_map_init(&h.beyond, &arena);
     pare_ptr_map_init(&h.made, &arena);

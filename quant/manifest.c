@@ -31,8 +31,8 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
-            method_text(&o->rule, method, sizeof method), o->bias_correction ? "" : " bias-correction=no",
-            o->equalize ? "" : " equalization=no");
+            method_text(&o->rule, method, sizeof method),
+            o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no");
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",

@@ -185,8 +185,7 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
     if (!s->chosen) return PARE_MEMORY;
     PARE_TRY(pare_quant_select(g, s->options, s->chosen));
-    for (int n = 0; n < g->node_count; n++)
-        PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
+    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? pare_quant_place_onnxruntime(s)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ONNX Runtime's placement: Q/DQ behind every Conv, Gemm, MatMul + Add with its clamp, and from
+/* ONNX Runtime's placement: Q/DQ after every Conv, Gemm, MatMul + Add with its clamp, and from
    every int8 tensor backwards through what can compute on int8: views, pools, joins, additions,
    products. */
 #include "quant/internal.h"

@@ -4,7 +4,7 @@
    operators, nothing on graph outputs. */
 #include "quant/internal.h"
 
-/* The tensor behind the addition's clamp, where it has one. */
+/* The tensor after the addition's clamp, where it has one. */
 static const pare_value *behind_clamp(const pare_node *sum)
 {
     const pare_value *y = sum->out[0];
@@ -23,7 +23,7 @@ static int skip_input(pare_quant_scheme *s, const pare_node *sum)
 }
 
 /* A skip tensor is worth its rounding only where the sum, or the tensor itself, is int8 anyway: in
-   a float residual stream (LayerNorm behind the addition) it stays float. */
+   a float residual stream (LayerNorm after the addition) it stays float. */
 static pare_status place_skip(pare_quant_scheme *s, pare_node *sum)
 {
     if (sum->in_count != 2 || !pare_quant_is_chosen(s, sum)) return PARE_OK;

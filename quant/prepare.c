@@ -63,8 +63,7 @@ static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
     PARE_TRY(pare_onnx_manifest(ctx, model, NULL, NULL));
     const int64_t after = pare_model_opset(model, "");
     if (before == after) return PARE_OK;
-    const char *text =
-        pare_arena_printf(&model->arena, "%" PRId64 " to %" PRId64, before, after);
+    const char *text = pare_arena_printf(&model->arena, "%" PRId64 " to %" PRId64, before, after);
     return text ? pare_model_set_meta(model, "pare.opset_lifted", text) : PARE_MEMORY;
 }
 
@@ -83,7 +82,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     int64_t ir = ir_of_opset(pare_model_opset(model, ""));
     if (model->ir_version < ir) model->ir_version = ir;
     if (facts)
-        *facts = (pare_quant_facts){.opset_before = before,
-                                    .opset_after = pare_model_opset(model, "")};
+        *facts =
+            (pare_quant_facts){.opset_before = before, .opset_after = pare_model_opset(model, "")};
     return note_source(ctx, model, before);
 }

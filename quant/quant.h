@@ -19,7 +19,7 @@ typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME }
 
 typedef struct pare_quant_options {
     pare_precision precision;
-    pare_quant_target target;        /* where Q/DQ pairs stand (DESIGN section 4) */
+    pare_quant_target target;  /* where Q/DQ pairs are (DESIGN section 4) */
     bool unsigned_activations; /* u8 with zero point; else s8 symmetric */
     bool per_tensor_weights;
     pare_range_rule rule;    /* symmetric is set from the activations' type */
@@ -28,10 +28,11 @@ typedef struct pare_quant_options {
     const char *const *only;
     int only_count;
     bool bias_correction; /* int8: biases are corrected for the rounding of weights */
-    bool equalize; /* int8, AUTO: tensors before depthwise convolutions get channels of equal range */
-    bool io_same;       /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    bool equalize; /* int8, AUTO: tensors before depthwise convolutions get channels of equal range
+                    */
+    bool io_same;  /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
     const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
-    bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 behind a Cast */
+    bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
@@ -58,19 +59,19 @@ PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               pare_quant_facts *facts);
 
 /* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow,
-   as far as the ranges know these tensors: a calibration of minmax_only (pare_calib_options) knows all
-   of the main graph; a table that int8 could use knows what int8 could quantize; NULL knows none.
-   facts: as pare_quant_prepare left them, or all 0; NULL: not asked for. A pattern that matches
-   nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */
+   as far as the ranges know these tensors: a calibration of minmax_only (pare_calib_options) knows
+   all of the main graph; a table that int8 could use knows what int8 could quantize; NULL knows
+   none. facts: as pare_quant_prepare left them, or all 0; NULL: not asked for. A pattern that
+   matches nothing is PARE_USAGE; a needed tensor without range is PARE_INPUT. */
 PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model,
                                          const pare_ranges *ranges,
                                          const pare_quant_options *options,
                                          pare_quant_facts *facts);
 
 /* All in one call: prepares a float model, calibrates it on data (NULL: none, for FP16 without a
-   forecast of overflows and for BF16, which needs none), and quantizes it, in place. calib: samples,
-   batch, threads, device and progress of the calibration; NULL: up to 512 evenly spaced samples in
-   batches of 64 on the CPU. INT8 without data is PARE_USAGE. */
+   forecast of overflows and for BF16, which needs none), and quantizes it, in place. calib:
+   samples, batch, threads, device and progress of the calibration; NULL: up to 512 evenly spaced
+   samples in batches of 64 on the CPU. INT8 without data is PARE_USAGE. */
 PARE_NODISCARD pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *data,
                                                  const pare_quant_options *options,
                                                  const pare_calib_options *calib,

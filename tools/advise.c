@@ -175,7 +175,8 @@ void pare_advice_judge(pare_advice *a)
     a->ceiling = 1 / (1 - part + part / a->best);
 }
 
-static pare_status layers_list(pare_tool *tool, const pare_unstructured_facts *facts, pare_advice *out)
+static pare_status layers_list(pare_tool *tool, const pare_unstructured_facts *facts,
+                               pare_advice *out)
 {
     out->layer = pare_arena_alloc(&tool->arena, (size_t)facts->layer_count + 1, sizeof *out->layer);
     if (!out->layer) return PARE_MEMORY;
@@ -195,16 +196,17 @@ static pare_status layers_list(pare_tool *tool, const pare_unstructured_facts *f
     return PARE_OK;
 }
 
-pare_status pare_advise(pare_tool *tool, const pare_model *model, const pare_unstructured_options *how,
-                        pare_advise_timer *timer, pare_advice *out)
+pare_status pare_advise(pare_tool *tool, const pare_model *model,
+                        const pare_unstructured_options *how, pare_advise_timer *timer,
+                        pare_advice *out)
 {
     const pare_unstructured_options magnitude = {.n = how->n,
-                                           .m = how->m,
-                                           .score = PARE_SCORE_L1,
-                                           .fixed_order = true,
-                                           .threads = how->threads,
-                                           .keep = how->keep,
-                                           .keep_user = how->keep_user};
+                                                 .m = how->m,
+                                                 .score = PARE_SCORE_L1,
+                                                 .fixed_order = true,
+                                                 .threads = how->threads,
+                                                 .keep = how->keep,
+                                                 .keep_user = how->keep_user};
     pare_unstructured_facts facts = {0};
     pare_model *sparse = NULL;
     *out = (pare_advice){.device = "cpu"};

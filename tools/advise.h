@@ -41,15 +41,15 @@ PARE_NODISCARD pare_status pare_advise_time(pare_tool *tool, const pare_model *s
 /* What would be gained by pruning a prepared model as `how` says. timer is called where there may
    be kernels: for 2:4 on a GPU. The list is in the tool's arena. */
 PARE_NODISCARD pare_status pare_advise(pare_tool *tool, const pare_model *model,
-                                       const pare_unstructured_options *how, pare_advise_timer *timer,
-                                       pare_advice *out);
+                                       const pare_unstructured_options *how,
+                                       pare_advise_timer *timer, pare_advice *out);
 
 /* What follows from the times: pays where 2:4 takes at most 97 % of the dense time, counts, best,
    gain and ceiling. */
 void pare_advice_judge(pare_advice *advice);
 
-void pare_advice_print(const pare_advice *advice, const pare_unstructured_options *how, pare_tool *tool,
-                       FILE *to);
+void pare_advice_print(const pare_advice *advice, const pare_unstructured_options *how,
+                       pare_tool *tool, FILE *to);
 json_t *pare_advice_json(const pare_advice *advice);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An entry is its content and, behind it, 64 bytes that say what the content must be. */
+/* An entry is its content and, after it, 64 bytes that say what the content must be. */
 #include "tools/cache.h"
 
 #include "runtime/base/version.h"
@@ -21,7 +21,7 @@ typedef struct trailer {
     uint32_t format, order; /* order: 1, of this machine's bytes */
     uint64_t size;
     pare_hash key, sum;
-    uint64_t check; /* of what stands before it */
+    uint64_t check; /* of what is before it */
 } trailer;
 
 static const char magic[8] = "parecach";

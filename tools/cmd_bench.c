@@ -184,7 +184,8 @@ static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_st
     PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
     pare_status st = pare_streams_measure(streams, &options);
     json_t *device = pare_watch_end(watch);
-    json_t *json = st == PARE_OK ? pare_streams_json(tool->ctx, streams, batch, percentiles, count) : NULL;
+    json_t *json =
+        st == PARE_OK ? pare_streams_json(tool->ctx, streams, batch, percentiles, count) : NULL;
     if (st == PARE_OK && (!json || !device)) st = PARE_MEMORY;
     if (st == PARE_OK) {
         json_object_update(tool->facts, json);

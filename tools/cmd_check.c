@@ -47,7 +47,7 @@ static bool can_infer(const pare_node *node)
     return true;
 }
 
-/* Shapes node by node, so that a node nobody knows does not hide what is wrong with others. The
+/* Shapes node by node, so that a node no one knows does not hide what is wrong with others. The
    list of nodes is taken first: an upgrade may put some before a node, which are inferred with it.
  */
 static pare_status check_shapes(pare_graph *graph, void *user)

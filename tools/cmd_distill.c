@@ -70,7 +70,7 @@ static const pare_option table[] = {
     {"seed", 0, PARE_OPTION_INT, "N", offsetof(distill_options, seed), 0, 9e15,
      "of the order of samples (1)"},
     {"log", 0, PARE_OPTION_OUTPUT, "F.jsonl", offsetof(distill_options, log), 0, 0,
-     "write a line of JSON for every step; with --resume it goes on, too"},
+     "write a line of JSON for every step; with --resume it continues, too"},
     PARE_CHECKPOINT_ROWS(distill_options, "DIR/checkpoint.pare"),
     {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(distill_options, external_data), 0, 0,
      "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
@@ -174,7 +174,7 @@ static pare_status open_all(job *j)
     j->options.sample_count = j->source.count;
     if (j->o->held_out)
         PARE_TRY(pare_data_open_isolated(ctx, &j->held_out, j->o->held_out, j->source.inputs,
-                                      j->source.input_count));
+                                         j->source.input_count));
     j->options.held_out = j->held_out;
     warn_same_data(j);
     PARE_TRY(pare_tool_open_device(j->tool));
@@ -343,12 +343,13 @@ const pare_command pare_command_distill = {
     .min = 0,
     .max = 0,
     .summary = "train a small model to give what a large one gives, without labels",
-    .detail = "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
-              "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
-              "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
-              "the best so far, before the first step nothing. Same options, same bytes, whatever\n"
-              "--threads. With --checkpoint a training that was stopped or killed goes on by the\n"
-              "same command with --resume, to the same bytes.",
+    .detail =
+        "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
+        "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
+        "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
+        "the best so far, before the first step nothing. Same options, same bytes, whatever\n"
+        "--threads. With --checkpoint a training that was stopped or killed continues by the\n"
+        "same command with --resume, to the same bytes.",
     .example = "pare distill --teacher resnet.onnx --student resnet.half.onnx --data "
                "data/train.h5 -o resnet.tuned.onnx",
     .options = table,

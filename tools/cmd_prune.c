@@ -27,8 +27,8 @@ static const pare_option table[] = {
      "remove channels until this part of the time of a run is left, or this time"},
     {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(pare_prune_options, cache), 0, 0,
      "with --latency: keep times per shape and kernel timings here, for all models"},
-    {"score", 0, PARE_OPTION_CHOICE, pare_score_names + 1,
-     offsetof(pare_prune_options, score), 0, 0,
+    {"score", 0, PARE_OPTION_CHOICE, pare_score_names + 1, offsetof(pare_prune_options, score), 0,
+     0,
      "what says how much a channel or weight matters (l2; with --data activation of channels, "
      "second order of weights)"},
     {"seed", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, seed), 0, 9e15,
@@ -38,13 +38,13 @@ static const pare_option table[] = {
     {"sweep", 0, PARE_OPTION_TEXT, "A,B,...", offsetof(pare_prune_options, sweep), 0, 0,
      "prune once to each of these in place of the target's number, into OUT-A.onnx, OUT-B.onnx"},
     {"steps", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, steps), 1, 100,
-     "come to the target in N steps, scored, refitted and (--distill-epochs) trained anew each "
+     "come to the target in N steps, scored, refitted and (--distill-epochs) trained again each "
      "time "
      "(1)"},
     {"distill-epochs", 0, PARE_OPTION_REAL, "N", offsetof(pare_prune_options, distill_epochs), 1e-6,
      1e6,
      "train what is left to give what the dense model gives: so many passes over --data, three "
-     "quarters of them behind the last step"},
+     "quarters of them after the last step"},
     PARE_TRAINING_ROWS(
         pare_prune_options, training, "distill-", "training: ", "kl:2 of a classifier, else mse",
         "1e-3, with attention 3e-4; less in the shorter steps before the last", "train"),
@@ -230,7 +230,7 @@ const pare_command pare_command_prune = {
         "computes, without training. Where --nm --advise finds no layer that becomes faster,\n"
         "no file is written. With --distill-epochs it is trained, too, step by step; Ctrl-C\n"
         "in the last step writes the best so far, before it nothing. With --checkpoint, what\n"
-        "was stopped or killed goes on by the same command with --resume, to the same bytes.",
+        "was stopped or killed continues by the same command with --resume, to the same bytes.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),

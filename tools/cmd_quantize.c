@@ -59,7 +59,7 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
         return PARE_FAIL(
             tool->ctx, INPUT,
             "%s: is a link; with --external-data give the file's own name, for its data "
-            "lie beside it",
+            "are beside it",
             o->output);
     if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
         return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file",

@@ -87,7 +87,7 @@ const pare_command pare_command_report = {
     .max = -1,
     .summary = "show what commands wrote with --json as tables and one HTML file",
     .detail =
-        "What validate compared stands first; what others say of the same models (bench, "
+        "What validate compared is first; what others say of the same models (bench, "
         "inspect, quantize,\n"
         "prune, distill, and bench's --profile) is put beside it. The page holds all it "
         "needs, and reads\n"

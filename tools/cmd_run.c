@@ -166,7 +166,7 @@ static pare_status save_outputs(pare_tool *tool, const pare_runner *runner, cons
         pare_status st =
             path ? pare_npy_save(tool->ctx, path, view.dtype, &shape, view.data) : PARE_MEMORY;
         if (st != PARE_OK) {
-            if (made) (void)rmdir(folder); /* only where nothing lies in it */
+            if (made) (void)rmdir(folder); /* only where nothing is in it */
             return st;
         }
         json_array_append_new(files, pare_json_text(path));

@@ -30,7 +30,7 @@ static const pare_option table[] = {
      "measure the latency of one sample, all models in turns; on one thread unless --threads says "
      "more"},
     {"any-accuracy", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, any_accuracy), 0, 0,
-     "go on where the first model's accuracy is near chance"},
+     "continue where the first model's accuracy is near chance"},
     {0},
 };
 

@@ -32,7 +32,7 @@ static const pare_option table[] = {
     {"jobs", 'j', PARE_OPTION_INT, "N", offsetof(zoo_options, jobs), 1, 1024,
      "steps at once, each in a process of its own, each on --threads (a quarter of the cores)"},
     {"resume", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, resume), 0, 0,
-     "go on with the work in the folder: what is done is not done again, what failed is tried "
+     "continue with the work in the folder: what is done is not done again, what failed is tried "
      "again, but for bad models and unsupported operators"},
     {"dry-run", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, dry_run), 0, 0,
      "do nothing but forecast time and memory, from short runs of each step"},
@@ -47,7 +47,7 @@ static const pare_option table[] = {
     {"diff", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, diff), 0, 0,
      "compare two folders of results, regressions first; exit status 1 where there are any"},
     {"slurm", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, slurm), 0, 0,
-     "submit the tasks as job arrays of Slurm, with a job behind them that makes the tables; with "
+     "submit the tasks as job arrays of Slurm, with a job after them that makes the tables; with "
      "--resume those that are not done. They share the folder, and nothing else"},
     {"sbatch", 0, PARE_OPTION_LIST, "WORDS", offsetof(zoo_options, sbatch), 0, 0,
      "--slurm: words for sbatch, beside those of the file's slurm: --sbatch=--gres=gpu"},
@@ -334,7 +334,7 @@ static pare_status run(pare_tool *tool, const void *options)
     const bool beside = j.o->task >= 0 || j.o->merge;
     pare_status st =
         pare_zoo_workdir_open(tool->ctx, &j.lock, j.o->output, j.zoo->name,
-                             beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE, j.o->resume || beside);
+                              beside ? PARE_ZOO_BESIDE : PARE_ZOO_ALONE, j.o->resume || beside);
     if (st == PARE_OK) st = j.o->slurm ? submit(&j) : work(&j);
     pare_zoo_records_free(&j.records);
     if (j.lock >= 0) close(j.lock);
@@ -352,7 +352,7 @@ const pare_command pare_command_zoo = {
         "limits and goals; samples: N (of test), latency: false, any_accuracy: true and\n"
         "slurm: [WORD of sbatch] are further keys. Each step runs in a process of its own;\n"
         "one that fails, hangs or eats memory ends its task and no other, and is listed with\n"
-        "the command that repeats it. A run that is killed goes on with --resume and repeats\n"
+        "the command that repeats it. A run that is killed continues with --resume and repeats\n"
         "nothing that was done. Exit status 1 where a task was not done; a goal that is\n"
         "missed is told and changes no exit status.",
     .example = "pare zoo zoo.yaml -o out/ --jobs 2",

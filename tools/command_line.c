@@ -63,7 +63,7 @@ static pare_status write_facts(pare_tool *tool)
     return pare_json_write(tool->ctx, tool->facts, tool->common->json);
 }
 
-/* What was printed must have arrived (a full disk behind standard output). */
+/* What was printed must have arrived (a full disk after standard output). */
 static pare_status flush_output(pare_ctx *ctx)
 {
     if (fflush(stdout) || ferror(stdout))

@@ -25,7 +25,7 @@ const char *pare_device_label(const json_t *device, char *text, size_t size);
 /* The widest instruction set that kernels ask for. *vnni: it multiplies 8-bit integers. */
 const char *pare_cpu_info_isa(bool *vnni);
 
-/* The value behind the first "key ... :" in a file of such lines, or "". */
+/* The value after the first "key ... :" in a file of such lines, or "". */
 void pare_line_value(const char *path, const char *key, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -40,7 +40,7 @@ static void print_option(FILE *file, const pare_option *o)
     print_wrapped(file, o->help, COLUMN);
 }
 
-/* A command's own row stands in place of the one that all have. */
+/* A command's own row is in place of the one that all have. */
 static bool has_own(const pare_command *command, const char *name)
 {
     for (const pare_option *o = command->options; o && o->name; o++)
@@ -93,7 +93,7 @@ bool pare_help_group(FILE *file, const char *word)
     return false;
 }
 
-/* Words of a choice behind their option; files and folders by what the option takes. */
+/* Words of a choice after their option; files and folders by what the option takes. */
 static void complete_value(FILE *file, const pare_option *o)
 {
     if (o->kind == PARE_OPTION_FLAG) return;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Bytes of this process that lie in memory now; 0 where the system does not say. */
+/* Bytes of this process that are in memory now; 0 where the system does not say. */
 size_t pare_resident_memory(void);
 
 /* Greatest resident size of this process so far, bytes. */

@@ -244,7 +244,7 @@ static bool is_value(const pare_command *command, const pare_option *o, const ch
            !find_in(pare_common_options, word + 2, n, 0);
 }
 
-/* One option with its value, which stands in the same word or is the next one; *i moves along. */
+/* One option with its value, which is in the same word or is the next one; *i moves along. */
 static pare_status take(pare_arena *arena, const pare_command *command, void *options,
                         char *const *words, int count, int *i)
 {

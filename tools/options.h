@@ -37,7 +37,7 @@ typedef struct pare_option {
     const char *name; /* without its dashes; NULL ends a table */
     char letter;      /* of the short form, or 0 */
     pare_option_kind kind;
-    const char *value; /* what stands behind it in the help; of CHOICE the words */
+    const char *value; /* what is after it in the help; of CHOICE the words */
     size_t offset;     /* of its field in the command's options */
     double low, high;  /* INT, REAL, BYTES */
     const char *help;
@@ -107,8 +107,8 @@ PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_comm
                                               void *options, pare_list *arguments,
                                               char *const *words, int count);
 
-/* The row of an option's word: "--name", "--name=value", "-n", "-nvalue"; *value is what stands
-   behind it in the word, or NULL. NULL where the command has no such option. */
+/* The row of an option's word: "--name", "--name=value", "-n", "-nvalue"; *value is what is
+   after it in the word, or NULL. NULL where the command has no such option. */
 const pare_option *pare_option_find(const pare_command *command, const char *word,
                                     const char **value);
 

@@ -29,7 +29,7 @@ packages_install() {
     elif command -v sudo >/dev/null 2>&1; then
         packages_root=sudo
     else
-        echo "neither root nor sudo: install them yourself; going on without" >&2
+        echo "neither root nor sudo: install them yourself; continuing without" >&2
         return 0
     fi
     packages_log=${TMPDIR:-/tmp}/pare-packages.$$
@@ -41,6 +41,6 @@ packages_install() {
     else
         tail -5 "$packages_log" >&2
         rm -f "$packages_log"
-        echo "apt could not install all of them; going on with what is there" >&2
+        echo "apt could not install all of them; continuing with what is there" >&2
     fi
 }

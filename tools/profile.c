@@ -91,7 +91,7 @@ pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out)
     return profile(ctx, runner, out, &all);
 }
 
-/* The devices' runs are all under way before the first is waited for. */
+/* The devices' runs are all in progress before the first is waited for. */
 static pare_status trace_runs(pare_ctx *ctx, pare_runner *const *runners, int count,
                               pare_timeline *timeline)
 {

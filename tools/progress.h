@@ -19,8 +19,8 @@ typedef struct pare_progress {
     const char *label, *unit; /* "calibrate", "samples" */
     double start, shown;      /* seconds; shown: when a line was last written */
     int64_t from;             /* done by others before the start: no part of the rate */
-    int width;                /* of what stands on the terminal's line */
-    char note[80];            /* stands behind the rest: ", loss 0.12" */
+    int width;                /* of what is on the terminal's line */
+    char note[80];            /* is after the rest: ", loss 0.12" */
 } pare_progress;
 
 /* quiet or a NULL file: every call does nothing. */
@@ -30,7 +30,7 @@ void pare_progress_begin(pare_progress *progress, FILE *file, bool quiet, const 
 void pare_progress_step(void *user, int64_t done, int64_t all);
 /* Takes the bar away for other words; the next step may draw it again. */
 void pare_progress_clear(pare_progress *progress);
-/* Takes the bar away; steps behind it do nothing. */
+/* Takes the bar away; steps after it do nothing. */
 void pare_progress_end(pare_progress *progress);
 
 /* "1h02m", "3m05s", "12s" into text (at least 32 bytes); returns text. */

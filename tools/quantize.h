@@ -51,7 +51,7 @@ typedef struct pare_int8_options {
          offsetof(type, field.target),                                                             \
          0,                                                                                        \
          0,                                                                                        \
-         where "where Q/DQ pairs stand (tensorrt with s8, onnxruntime with u8)"},                  \
+         where "where Q/DQ pairs are (tensorrt with s8, onnxruntime with u8)"},                    \
         {"weights",                                                                                \
          0,                                                                                        \
          PARE_OPTION_CHOICE,                                                                       \

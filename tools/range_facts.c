@@ -30,7 +30,7 @@ static void put(maker *m, double value, double count)
 }
 
 void pare_range_plot_make(pare_range_plot *out, const pare_histogram *h, const pare_range *range,
-                       bool symmetric)
+                          bool symmetric)
 {
     float scale;
     int zero;

@@ -22,8 +22,8 @@ typedef struct pare_range_plot {
 } pare_range_plot;
 
 /* low, high: of a range; symmetric: of s8, else u8. */
-void pare_range_plot_make(pare_range_plot *out, const pare_histogram *histogram, const pare_range *range,
-                       bool symmetric);
+void pare_range_plot_make(pare_range_plot *out, const pare_histogram *histogram,
+                          const pare_range *range, bool symmetric);
 
 /* Puts "ranges" [{name, low, high, method, sqnr_db}] of all tensors and "histograms" of the 20 of
    least SQNR into facts. */

@@ -28,7 +28,7 @@ void pare_results_value(pare_text *text, const json_t *value);
 PARE_NODISCARD pare_status pare_results_check(pare_ctx *ctx, const char *path);
 
 /* Adds a row for each model of validate's or bench's facts. The file is locked (flock) while its
-   first line is read and the rows go to its end in one write: rows of several writers stand whole,
+   first line is read and the rows go to its end in one write: rows of several writers are whole,
    one after the other. Where that write fails the file is as before; a line that a dead writer left
    unfinished is cut off, which a warning says. path NULL: nothing is done. */
 PARE_NODISCARD pare_status pare_results_append(pare_ctx *ctx, const char *path,

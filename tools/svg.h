@@ -23,7 +23,7 @@ typedef struct pare_svg {
 
 /* Ends that no value has moved yet. */
 void pare_svg_clear(pare_svg *svg);
-/* Moves the ends so that the point lies between them. low, high: an interval of y; NAN: none. */
+/* Moves the ends so that the point is between them. low, high: an interval of y; NAN: none. */
 void pare_svg_include(pare_svg *svg, double x, double y, double low, double high);
 /* A margin around all points: a part of the span, at least least_x and least_y. False where there
    is no point. */

@@ -24,7 +24,7 @@ static void note(json_t *notes, const char *format, ...)
 }
 
 /* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
-   the time, a middle half wider than a quarter of the median, or threads that stood without a core
+   the time, a middle half wider than a quarter of the median, or threads that was without a core
    for more than a tenth of the time, are not the model's doing. */
 static bool judge(json_t *notes, const pare_times *times, const double *sorted, double drift)
 {
@@ -60,7 +60,7 @@ static bool judge(json_t *notes, const pare_times *times, const double *sorted, 
     }
     if (times->windows && times->apart > PARE_WINDOWS_WITHIN)
         note(notes,
-             "not settled: after %d windows the medians of the last three still lie %.1f %% apart, "
+             "not settled: after %d windows the medians of the last three still are %.1f %% apart, "
              "expected %.0f %%",
              times->windows, 100 * times->apart, 100 * PARE_WINDOWS_WITHIN);
     return stable;

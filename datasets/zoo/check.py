@@ -55,7 +55,7 @@ def faults(net, path, stated, images, labels):
     onnx.checker.check_model(model, full_check=True)
     graph = model.graph
     if any(weight.data_location == onnx.TensorProto.EXTERNAL for weight in graph.initializer):
-        yield "weights lie outside the file"
+        yield "weights are outside the file"
     if [(opset.domain, opset.version) for opset in model.opset_import] != [("", 17)]:
         yield "not opset 17 alone"
     form = [(value.name, dims(value)) for value in [*graph.input, *graph.output]]

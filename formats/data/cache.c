@@ -43,7 +43,7 @@ static pare_status load(pare_ctx *ctx, const pare_h5_set *set, pare_h5_scratch *
                        : pare_h5_read_group(ctx, set, scratch, slot->group, slot->rows);
 }
 
-/* The slot that nobody uses and that was used longest ago. There is one: more slots than threads,
+/* The slot that nothing uses and that was used longest ago. There is one: more slots than threads,
    or one for each group. */
 static pare_group_slot *oldest(const pare_group_cache *cache)
 {

@@ -163,7 +163,7 @@ void pare_data_read_ints(pare_dtype dtype, const uint8_t *raw, int64_t count, in
     bool with_sign = dtype == PARE_s8 || dtype == PARE_s16 || dtype == PARE_s32;
     int unused = 64 - 8 * (int)bytes;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t v = 0; /* little-endian, as the type's bytes stand */
+        uint64_t v = 0; /* little-endian, as the type's bytes are */
         memcpy(&v, raw + (size_t)i * bytes, bytes);
         out[i] = with_sign ? (int64_t)(v << unused) >> unused : (int64_t)v;
     }

@@ -201,7 +201,7 @@ pare_status pare_data_open(pare_ctx *ctx, pare_data **out, const char *path,
 }
 
 pare_status pare_data_open_isolated(pare_ctx *ctx, pare_data **out, const char *path,
-                                 const pare_data_input *inputs, int input_count)
+                                    const pare_data_input *inputs, int input_count)
 {
     return open_data(ctx, out, path, inputs, input_count, true);
 }
@@ -248,7 +248,7 @@ size_t pare_data_stored_bytes(const pare_data *data)
 
 void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out)
 {
-    /* sample i stands at first + floor(i * span / n), computed without a product that may overflow
+    /* sample i is at first + floor(i * span / n), computed without a product that may overflow
      */
     int64_t span = last - first, whole = n > 0 ? span / n : 0, part = n > 0 ? span % n : 0,
             carry = 0;

@@ -18,7 +18,7 @@ static pare_status check_signature(pare_ctx *ctx, const pare_h5_file *file)
 {
     static const char magic[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
     char head[8];
-    /* the superblock stands at 0, 512, 1024, 2048 ... (a user block before it) */
+    /* the superblock is at 0, 512, 1024, 2048 ... (a user block before it) */
     for (uint64_t at = 0; at + sizeof head <= file->size; at = at ? 2 * at : 512) {
         if (pread(file->fd, head, sizeof head, (off_t)at) != (ssize_t)sizeof head) break;
         if (!memcmp(head, magic, sizeof head)) return PARE_OK;
@@ -46,7 +46,7 @@ static pare_status open_file(pare_ctx *ctx, pare_h5_file *file, bool apart)
 
 pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file)
 {
-    H5dont_atexit(); /* counts only before the first call; see writer.c */
+    H5dont_atexit();                       /* counts only before the first call; see writer.c */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures become messages here, not text on stderr */
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, false, true);
@@ -294,7 +294,7 @@ static pare_status read_storage(pare_ctx *ctx, pare_h5_set *set, hid_t plist)
         H5Fget_name(set->id, its, sizeof its) < 0 || strcmp(own, its) != 0 ||
         H5Pget_external_count(plist) > 0)
         return PARE_FAIL(ctx, INPUT,
-                         "%s: dataset '%s': its content lies in another file; copy it "
+                         "%s: dataset '%s': its content is in another file; copy it "
                          "into this one",
                          path, set->name);
     read_layout(set, plist);

@@ -83,7 +83,7 @@ void pare_h5_set_close(pare_h5_set *set);
 /* Lists the chunks of a dataset that is not serial (part of pare_h5_set_open). */
 PARE_NODISCARD pare_status pare_h5_list_chunks(pare_ctx *ctx, pare_h5_set *set);
 /* Its parts, which need no HDF5: sizes of groups and grid from dim, chunk and element (false where
-   a chunk or group passes 1 GiB), and the check of one chunk: size bytes at its address lie in the
+   a chunk or group passes 1 GiB), and the check of one chunk: size bytes at its address are in the
    file and can hold plain bytes. */
 bool pare_h5_measure(pare_h5_set *set);
 PARE_NODISCARD pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set *set,
@@ -92,7 +92,7 @@ PARE_NODISCARD pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set 
 /* Reads mean, std and layout (part of pare_h5_set_open). */
 PARE_NODISCARD pare_status pare_h5_read_image(pare_ctx *ctx, pare_h5_set *set);
 
-/* Decodes all rows of a group into out (group_rows * row_bytes; rows behind the end are
+/* Decodes all rows of a group into out (group_rows * row_bytes; rows after the end are
    unspecified). Any thread, with a context and scratch of its own. */
 PARE_NODISCARD pare_status pare_h5_read_group(pare_ctx *ctx, const pare_h5_set *set,
                                               pare_h5_scratch *scratch, int64_t group,

@@ -23,7 +23,7 @@ pare_status pare_h5_check_chunk(pare_ctx *ctx, const pare_h5_set *set, const par
     bool packed = set->deflate >= 0 && !(c->mask >> set->deflate & 1);
     if (c->address > end || size > end - c->address || size > PARE_H5_MAX_BYTES)
         return PARE_FAIL(ctx, INPUT,
-                         "%s: dataset '%s': chunk %lld lies outside the file (address "
+                         "%s: dataset '%s': chunk %lld is outside the file (address "
                          "%llu, %llu bytes); the file is cut or damaged, make it again",
                          set->file->path, set->name, (long long)index,
                          (unsigned long long)c->address, (unsigned long long)size);
@@ -153,7 +153,7 @@ static pare_status unpack(pare_ctx *ctx, const pare_h5_set *set, int64_t index,
     return PARE_OK;
 }
 
-/* Byte k of element i stands at k * count + i. */
+/* Byte k of element i is at k * count + i. */
 static void unshuffle(const uint8_t *in, uint8_t *out, size_t bytes, size_t element)
 {
     size_t count = bytes / element;
@@ -169,7 +169,7 @@ static pare_status read_chunk(pare_ctx *ctx, const pare_h5_set *set, pare_h5_scr
     const pare_h5_chunk *c = &set->chunks[index];
     bool packed = set->deflate >= 0 && !(c->mask >> set->deflate & 1);
     bool mixed = set->shuffle >= 0 && !(c->mask >> set->shuffle & 1) && set->element > 1;
-    /* a shuffle that came after deflate mixed the stored bytes; nobody writes that, nor do we read
+    /* a shuffle that came after deflate mixed the stored bytes; nothing writes that, nor do we read
      * it */
     if (packed && mixed && set->shuffle > set->deflate)
         return PARE_FAIL(ctx, UNSUPPORTED,
@@ -195,7 +195,7 @@ static void fill(const pare_h5_set *set, uint8_t *out, size_t bytes)
     for (size_t i = 0; i < bytes; i++) out[i] = set->fill[i % set->element];
 }
 
-/* Copies the part of a chunk that lies inside the dataset to its place among the group's rows. */
+/* Copies the part of a chunk that is inside the dataset to its place among the group's rows. */
 static void place(const pare_h5_set *set, const int64_t *at, const uint8_t *chunk, uint8_t *out)
 {
     int64_t extent[PARE_MAX_RANK], step[PARE_MAX_RANK], from[PARE_MAX_RANK], i[PARE_MAX_RANK] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HDF5 in a process of its own. Release 1.10 does not survive every damaged file, so a child,
    forked when the file is opened, makes all HDF5 calls and answers questions over a socket: the
-   names of datasets, what one of them is and where its chunks lie, rows that only H5Dread can read.
+   names of datasets, what one of them is and where its chunks are, rows that only H5Dread can read.
    When the child dies, the question in flight becomes one message. What it answers is checked again
    here, for a damaged heap may answer before it dies. */
 #include "formats/data/hdf5.h"
@@ -333,7 +333,7 @@ static bool measure_answer(const pare_h5_set *s, size_t bytes, size_t *chunks)
     return !s->chunks == s->serial && bytes == sizeof *s + *chunks * sizeof *s->chunks + numbers;
 }
 
-/* A copy of count items at *at, which moves behind them; NULL for none. */
+/* A copy of count items at *at, which moves after them; NULL for none. */
 static void *take(pare_ctx *ctx, const uint8_t **at, size_t count, size_t size)
 {
     void *copy = count ? pare_alloc(ctx, count, size) : NULL;

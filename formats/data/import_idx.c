@@ -235,6 +235,6 @@ pare_status pare_data_fashion_mnist(pare_ctx *ctx, const char *folder, const cha
         return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
     pare_status st = import_part(ctx, folder, source, "train", "train.h5", &o);
     if (st == PARE_OK) st = import_part(ctx, folder, source, "t10k", "test.h5", &o);
-    if (st != PARE_OK && made) (void)rmdir(folder); /* only where nothing lies in it */
+    if (st != PARE_OK && made) (void)rmdir(folder); /* only where nothing is in it */
     return st;
 }

@@ -52,7 +52,7 @@ static void free_names(char **names, size_t count)
     pare_free(names);
 }
 
-/* Sorted paths of what lies in a folder: subfolders, or files with an image's name. */
+/* Sorted paths of what is in a folder: subfolders, or files with an image's name. */
 static pare_status list_folder(pare_ctx *ctx, const char *folder, bool folders, char ***out,
                                size_t *out_count)
 {

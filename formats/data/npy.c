@@ -27,7 +27,7 @@ enum { TYPE_COUNT = sizeof npy_types / sizeof *npy_types };
 
 /* --- reading --- */
 
-/* The text behind 'key':, or NULL. */
+/* The text after 'key':, or NULL. */
 static const char *find_key(const char *header, const char *key)
 {
     char quoted[32];

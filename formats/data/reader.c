@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading ahead. A ring of batches is filled by worker threads, each of which claims the next
-   sample, decodes the group of rows it lies in (a shared cache holds groups, so that neighbours are
+   sample, decodes the group of rows it is in (a shared cache holds groups, so that neighbours are
    inflated once) and converts it into its place. The caller takes batches in order; its thread asks
    for the samples of a batch when one of the ring becomes free, and then fetches raw what only HDF5
    can read. Memory: the ring, and (threads + 1) groups per input and those it was told to keep,

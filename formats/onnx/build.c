@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graph to protobuf-c's messages. Payloads and everything kept as encoded are not copied: 16 bytes
-   that say where they lie stand for them (wire.h). */
+   that say where they are stand for them (wire.h). */
 #include "formats/onnx/inner.h"
 
 #include <string.h>
@@ -255,7 +255,7 @@ static pare_status encode_info(pare_onnx_builder *b, pare_bytes *out, const pare
 }
 
 /* The file's own words for entry i of a list, where they are not its value's; next walks along the
-   graph's mentions, which stand in the order of the lists. */
+   graph's mentions, which are in the order of the lists. */
 static const pare_mention *mention_of(const pare_graph *g, const pare_values *list, int i,
                                       int *next)
 {

@@ -2,7 +2,7 @@
 /* Names of external data files. Two files cannot appear at once, so the data file is named after
    its content, OUT.<8 hex digits>.data: it can take no other content's place, and whenever the
    process dies, the model under OUT finds its own data. What the model before used is removed at
-   the end; a process killed just then leaves it behind, which harms nobody. */
+   the end; a process killed just then leaves it behind, which harms no one. */
 #include "formats/onnx/inner.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ pare_status pare_onnx_external_begin(pare_onnx_builder *b, const char *path)
     if (!stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
         return PARE_FAIL(
             b->ctx, INPUT,
-            "%s: is a device or pipe, beside which no external data can lie; name a file", path);
+            "%s: is a device or pipe, beside which no external data can be; name a file", path);
     b->data_path = pare_arena_printf(&b->scratch, "%s.%0*d.data", path, DIGITS, 0);
     if (!b->data_path) return PARE_MEMORY;
     b->location = b->data_path + (slash ? slash + 1 - path : 0);

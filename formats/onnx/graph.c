@@ -48,7 +48,7 @@ pare_status pare_onnx_value_info(pare_onnx_reader *r, pare_bytes bytes, const ch
     return PARE_OK;
 }
 
-/* Puts what the file says of a value into it, or beside it where something else stands there. */
+/* Puts what the file says of a value into it, or beside it where something else is there. */
 static pare_status mention(pare_onnx_reader *r, pare_graph *g, const pare_values *list, int index,
                            pare_value *v, pare_bytes origin, pare_dtype dtype,
                            const pare_shape *shape, size_t *capacity)
@@ -143,7 +143,7 @@ static pare_status read_inits(pare_onnx_reader *r, pare_graph *g, const Onnx__Gr
 
 /* --- nodes --- */
 
-/* "node 'x' (Op): " into r->where; old receives what stood there. */
+/* "node 'x' (Op): " into r->where; old receives what was there. */
 static void enter_node(pare_onnx_reader *r, const Onnx__Node *m, size_t index,
                        char old[sizeof r->where])
 {
@@ -234,7 +234,7 @@ static pare_status read_attrs(pare_onnx_reader *r, pare_node *node, const Onnx__
         if (!attr->name) continue; /* a reported problem */
         bool twice = pare_node_attr(node, attr->name);
         if (twice)
-            PARE_TRY(pare_onnx_problem(r, PARE_INPUT, "attribute '%s' stands twice", attr->name));
+            PARE_TRY(pare_onnx_problem(r, PARE_INPUT, "attribute '%s' occurs twice", attr->name));
         else
             node->attr_count++;
     }

@@ -28,7 +28,7 @@ enum {
     PARE_HAS_LOCATION = 512 /* tensor: data_location although in the model */
 };
 
-/* Where a type's numbers stand in a TensorProto that does not use raw_data. */
+/* Where a type's numbers are in a TensorProto that does not use raw_data. */
 typedef enum pare_onnx_typed {
     PARE_FLOAT_DATA,
     PARE_INT32_DATA,
@@ -59,8 +59,8 @@ PARE_NODISCARD pare_status pare_onnx_files_note(pare_ctx *ctx, pare_onnx_files *
 PARE_NODISCARD pare_status pare_onnx_files_map(pare_ctx *ctx, pare_onnx_files *files, pare_map *out,
                                                const char *location, const char *title);
 
-/* One reading. Where report is set, problems of the model go there, one by one, and reading goes on
-   without what could not be understood; else the first problem ends it. */
+/* One reading. Where report is set, problems of the model go there, one by one, and reading
+   continues without what could not be understood; else the first problem ends it. */
 typedef struct pare_onnx_reader {
     pare_ctx *ctx;
     const char *path;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- files behind a model --- */
+/* --- files of a model --- */
 
 void pare_onnx_files_free(void *files)
 {
@@ -52,7 +52,7 @@ static pare_status map_inside(pare_ctx *ctx, const pare_onnx_files *files, pare_
     const char *bad = bad_location(location);
     size_t folder = strlen(files->folder), size = folder + strlen(location) + 2;
     if (bad)
-        return PARE_FAIL(ctx, INPUT, "'%s': %s; the file must lie in the model's own folder",
+        return PARE_FAIL(ctx, INPUT, "'%s': %s; the file must be in the model's own folder",
                          location, bad);
     char *path = pare_alloc(ctx, size, 1);
     if (!path) return PARE_MEMORY;

@@ -58,7 +58,7 @@ pare_status pare_onnx_text(pare_onnx_reader *r, const char **out, bool present,
     if (!present) return PARE_OK;
     if (text.len && memchr(text.data, 0, text.len))
         PARE_TRY(pare_onnx_problem(r, PARE_UNSUPPORTED,
-                                   "the %s '%s' goes on behind a NUL byte; give it a plain text",
+                                   "the %s '%s' continues after a NUL byte; give it a plain text",
                                    what, (const char *)text.data));
     *out = pare_arena_strndup(r->arena, (const char *)text.data, text.len);
     return *out ? PARE_OK : PARE_MEMORY;

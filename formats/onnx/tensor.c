@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorProto: where its numbers stand (raw_data, a typed field, another file), checked against its
+/* TensorProto: where its numbers are (raw_data, a typed field, another file), checked against its
    shape. Dense payloads stay where they are; numbers written as varints are decoded. */
 #include "formats/onnx/inner.h"
 #include "runtime/base/size.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_UP_TO = 1 << 20 }; /* payloads of this size are copied where they lie unaligned */
+enum { ALIGN_UP_TO = 1 << 20 }; /* payloads of this size are copied where they are unaligned */
 
 static const char *name_of(const pare_tensor *t) { return t->name ? t->name : ""; }
 
@@ -24,7 +24,7 @@ static const char *describe(const pare_tensor *t, char *text, size_t size)
     return text;
 }
 
-/* Sets data of t->bytes; what lies unaligned and is small moves to the arena. */
+/* Sets data of t->bytes; what is unaligned and is small moves to the arena. */
 static pare_status set_data(pare_onnx_reader *r, pare_tensor *t, const void *data)
 {
     size_t align = (size_t)pare_type(t->dtype)->bits / 8;
@@ -285,15 +285,15 @@ static pare_status read_numbers(pare_onnx_reader *r, pare_tensor *t, const Onnx_
     bool external = m->has_data_location && m->data_location == 1;
     for (int i = 0; i < PARE_TYPED_FIELDS; i++) {
         if (field[i].count && i != own)
-            return pare_onnx_problem(
-                r, PARE_INPUT,
-                "tensor '%s': its numbers stand in %s, expected %s or raw_data "
-                "for %s",
-                name_of(t), field[i].name, field[own].name, pare_type(t->dtype)->onnx_name);
+            return pare_onnx_problem(r, PARE_INPUT,
+                                     "tensor '%s': its numbers are in %s, expected %s or raw_data "
+                                     "for %s",
+                                     name_of(t), field[i].name, field[own].name,
+                                     pare_type(t->dtype)->onnx_name);
         places += field[i].count > 0;
     }
     if (places + external + (raw.size > 0) + (m->n_string_data > 0) > 1)
-        return pare_onnx_problem(r, PARE_INPUT, "tensor '%s': its numbers stand in two places",
+        return pare_onnx_problem(r, PARE_INPUT, "tensor '%s': its numbers are in two places",
                                  name_of(t));
     if (external) return read_external(r, t);
     if (field[own].count) return read_typed(r, t, &field[own]);
@@ -347,7 +347,7 @@ pare_status pare_onnx_tensor(pare_onnx_reader *r, pare_tensor **out, const Onnx_
 
 /* --- sparse tensors (SparseTensorProto, ONNX IR 6) --- */
 
-/* Position of entry i: one linear index, or one per axis. -1 where it lies outside. */
+/* Position of entry i: one linear index, or one per axis. -1 where it is outside. */
 static int64_t sparse_at(const pare_tensor *dense, const pare_tensor *indices, int64_t i)
 {
     const int64_t *index = indices->data;
@@ -378,7 +378,7 @@ static pare_status fill_sparse(pare_onnx_reader *r, pare_tensor *t, const pare_t
         int64_t at = sparse_at(t, indices, i);
         if (at < 0)
             return pare_onnx_problem(r, PARE_INPUT,
-                                     "sparse tensor '%s': index %" PRId64 " lies outside its shape",
+                                     "sparse tensor '%s': index %" PRId64 " is outside its shape",
                                      name_of(t), i);
         memcpy(data + (size_t)at * width, (const uint8_t *)values->data + (size_t)i * width, width);
     }

@@ -46,7 +46,7 @@ const char *pare_wire_next(const uint8_t **at, const uint8_t *end, pare_wire_fie
     case PARE_WIRE_BYTES:
         if (!pare_wire_varint(at, end, &size)) return "a length is cut off";
         out->data = *at;
-        if (size > (size_t)(end - *at)) return "a field is longer than the message it stands in";
+        if (size > (size_t)(end - *at)) return "a field is longer than the message it is in";
         out->size = (size_t)size;
         break;
     default: return "a field has an unknown wire type";
@@ -62,7 +62,7 @@ typedef enum action {
     COPY,    /* stays as it is */
     CUT,     /* a payload */
     NUMBERS, /* a payload that may be written element by element */
-    ONE,     /* a message that may stand once */
+    ONE,     /* a message that may occur once */
     MANY     /* a message */
 } action;
 
@@ -172,7 +172,7 @@ static pare_status cut_field(cutter *c, const rule *how, const pare_wire_field *
 {
     if (how->action == COPY) return put_field(c, f->number, f->type, f->data, f->size);
     if (f->type != PARE_WIRE_BYTES && how->action != NUMBERS)
-        return damaged(c, f->data, "a number stands where a message should");
+        return damaged(c, f->data, "a number is where a message should be");
     if (how->action == CUT || how->action == NUMBERS) {
         pare_bytes range = {f->data, f->size};
         return put_field(c, f->number, PARE_WIRE_BYTES, &range, sizeof range);
@@ -202,7 +202,7 @@ static pare_status cut_message(cutter *c, pare_wire_kind kind, const uint8_t *at
         if (reason) return damaged(c, start, reason);
         const rule *how = rule_of(kind, f.number);
         if (how->action == ONE && seen >> f.number & 1)
-            return damaged(c, start, "a part that may stand once stands twice");
+            return damaged(c, start, "a part that may occur once occurs twice");
         if (how->action == ONE) seen |= 1u << f.number;
         PARE_TRY(cut_field(c, how, &f, depth));
     }

@@ -24,7 +24,7 @@ typedef struct pare_wire_field {
     size_t size;
 } pare_wire_field;
 
-/* Reads the field at *at and moves behind it. NULL, or what is wrong in words. */
+/* Reads the field at *at and moves after it. NULL, or what is wrong in words. */
 const char *pare_wire_next(const uint8_t **at, const uint8_t *end, pare_wire_field *out);
 
 /* Reads a varint of at most 10 bytes; false where it does not end before end. */
@@ -48,8 +48,8 @@ typedef enum pare_wire_kind {
 } pare_wire_kind;
 
 /* Copies a message into scratch, without its payloads: each field that onnx.proto marks as cut
-   becomes a pare_bytes (16 bytes) that says where it lies. Lengths, nesting, and messages that may
-   stand only once are checked. path is for messages. */
+   becomes a pare_bytes (16 bytes) that says where it is. Lengths, nesting, and messages that may
+   occur only once are checked. path is for messages. */
 PARE_NODISCARD pare_status pare_wire_cut(pare_ctx *ctx, pare_arena *scratch, pare_bytes *out,
                                          pare_wire_kind kind, pare_bytes message, const char *path);
 

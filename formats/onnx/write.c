@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a model: messages with stand-ins (build.c), packed by protobuf-c, and the payloads
-   spliced in on the way to the file, straight from where they lie. */
+   spliced in on the way to the file, straight from where they are. */
 #include "formats/onnx/inner.h"
 #include "runtime/base/size.h"
 

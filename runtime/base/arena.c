@@ -8,7 +8,7 @@
 
 struct pare_arena_block {
     pare_arena_block *next;
-    size_t used, size; /* of the bytes behind the header */
+    size_t used, size; /* of the bytes after the header */
 };
 
 enum { BLOCK = 64 << 10, HEADER = 64 };
@@ -69,7 +69,7 @@ void *pare_arena_alloc(pare_arena *arena, size_t count, size_t size)
         b = block_new(arena, bytes > BLOCK / 4 || ONE_BLOCK_EACH ? bytes : BLOCK);
         if (!b) return NULL;
         at = 0;
-        /* a large block of its own goes behind the current one, which still has room */
+        /* a large block of its own goes after the current one, which still has room */
         if (b->size == bytes && b->next && !ONE_BLOCK_EACH) {
             arena->blocks = b->next;
             b->next = arena->blocks->next;

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* Seconds of a clock that nobody sets back; only differences mean something. */
+/* Seconds of a clock that no one sets back; only differences mean something. */
 double pare_seconds(void);
 
 #ifdef __cplusplus

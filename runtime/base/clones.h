@@ -3,9 +3,9 @@
    Where the compiler cannot, or a sanitizer would stumble over it, there is one plain function.
 
    PARE_CLONES        gains from wider vectors; without contraction all give the same bits
-   PARE_CLONES_FMA    fused multiply-add among them; as the code states where one stands, all give
+   PARE_CLONES_FMA    fused multiply-add among them; as the code states where one is, all give
                       the same bits
-   PARE_CLONES_SUMS   the compiler may contract, too: sums of floats that nobody compares across
+   PARE_CLONES_SUMS   the compiler may contract, too: sums of floats that no one compares across
                       instruction sets */
 #ifndef PARE_RUNTIME_BASE_CLONES_H
 #define PARE_RUNTIME_BASE_CLONES_H

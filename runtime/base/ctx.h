@@ -50,7 +50,7 @@ pare_status pare_fail_prefix(pare_ctx *ctx, pare_status status, const char *form
 
 #define PARE_FAIL(ctx, code, ...) pare_fail((ctx), PARE_##code, __VA_ARGS__)
 
-/* PARE_INTERRUPTED with its message when somebody asked for a stop, else PARE_OK. */
+/* PARE_INTERRUPTED with its message when someone asked for a stop, else PARE_OK. */
 PARE_NODISCARD pare_status pare_ctx_poll(pare_ctx *ctx);
 
 void pare_log(pare_ctx *ctx, pare_log_level level, const char *format, ...)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointer to number by open addressing with linear probing; at most half of the slots are in use. */
+/* Pointer to number by open addressing with linear probing; at most half of the slots are in use.
+ */
 #include "runtime/base/ptr_map.h"
 
 #include <stdint.h>

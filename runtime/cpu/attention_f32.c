@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare.Attention in f32, one head and a block of its rows at a time: Y = softmax(scale * Q K^T +
    mask) V. A task packs K^T and V of its head into rows padded to 16 columns, then takes 6 rows of
-   Q at a time: their scores, their exponentials, their sums, their part of Y, all while they lie in
+   Q at a time: their scores, their exponentials, their sums, their part of Y, all while they are in
    the cache. Every sum runs in one order whatever the threads. Tiles of 6 x 16 fill the registers
    of AVX2 and AVX-512. */
 #include "runtime/base/size.h"
@@ -48,7 +48,7 @@ PARE_CLONES_SUMS static void multiply(float *c, int64_t c_step, const float *a, 
     }
 }
 
-/* exp(scale * s + mask - highest) in place; the sum. Columns behind n become 0. */
+/* exp(scale * s + mask - highest) in place; the sum. Columns after n become 0. */
 PARE_CLONES static float exponentials(float *s, int64_t n, int64_t padded, float scale,
                                       const float *mask, int64_t mask_step)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BatchNormalization in training, f32. A tensor is (rows, channels) where channels lie innermost,
+/* BatchNormalization in training, f32. A tensor is (rows, channels) where channels are innermost,
    else (rows, channels, inner). Rows shorter than a few vectors are taken several at a time, with
    what belongs to their channels repeated. Sums are floats over BATCH rows, then doubles; elements
    are floats. The order of every sum follows from these sizes alone. One thread. */
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct planes {
-    int64_t rows, channels, inner; /* inner 1: channels lie innermost */
+    int64_t rows, channels, inner; /* inner 1: channels are innermost */
 } planes;
 
 /* The view as planes; all 0 where it is empty, has gaps or another order. */
@@ -65,7 +65,7 @@ PARE_CLONES static void add_rows(const float *dy, const float *x, const float *r
     }
 }
 
-/* Element i belongs to channel i % n; what was summed up begins anew. */
+/* Element i belongs to channel i % n; what was summed up begins again. */
 static void flush(double *sum, int64_t n, float *part, int64_t w)
 {
     for (int64_t i = 0; i < w; i += n)

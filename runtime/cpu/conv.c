@@ -53,7 +53,7 @@ static double input_number(const pare_call *c, int i, int64_t at)
     return i < c->in_count && c->in[i].dtype != PARE_NOTYPE ? pare_ref_get(&c->in[i], at) : 0;
 }
 
-/* Behind the sum of one image: y (M, count) in place. */
+/* After the sum of one image: y (M, count) in place. */
 typedef void (*finish_fn)(const pare_call *c, const conv_state *s, double *y, int64_t count);
 
 static void run_images(const pare_call *c, double x_zero, image_fn image, finish_fn finish)

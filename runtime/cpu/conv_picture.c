@@ -78,7 +78,7 @@ static void row_fill(const pare_picture *s, const pare_view *x, int64_t n, int64
         s->load(s, to, x, from, c, x->stride[1]);
 }
 
-/* Behind the last row: what an odd run or a whole vector reads beyond. */
+/* After the last row: what an odd run or a whole vector reads beyond. */
 static void slack_fill(const pare_picture *s, char *picture)
 {
     size_t count = (size_t)(s->size[0] * s->size[1] * s->size[2] * s->args.c);
@@ -126,7 +126,7 @@ static void place_next_row(const job *j, place *at)
     place_find(j, at);
 }
 
-/* The rows of a tile: the positions from a place on, which moves behind them. */
+/* The rows of a tile: the positions from a place on, which moves after them. */
 static void rows_set(const job *j, place *at, const char *picture, pare_tile *tile)
 {
     const pare_window *w = &j->s->args.win;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frame of our own convolutions, float and 8-bit: one image at a time is copied into a padded
    N, spatial, C picture of the kernel's element type, so that each output position is a row of a
-   matrix product whose inner axis lies in runs in that picture, one for each row of the window (one
+   matrix product whose inner axis is in runs in that picture, one for each row of the window (one
    for each tap where taps do not touch: dilated, or several groups), and nothing is gathered. Any
    strides, groups, one to three window axes. Images are shared out over threads, or where there are
    too few, the positions of each. */
@@ -17,7 +17,7 @@ typedef struct pare_picture pare_picture;
 struct pare_picture {
     size_t element; /* bytes of one element of the picture */
     int fill;       /* what each byte of a pad is */
-    int64_t slack;  /* elements that may be read behind the picture's end */
+    int64_t slack;  /* elements that may be read after the picture's end */
     int64_t unit;   /* elements that a tile's length counts in */
     bool whole;     /* a tile takes all groups at once (depthwise) */
     double least;   /* multiply-adds below which one thread serves */
@@ -40,7 +40,7 @@ struct pare_picture {
 /* Reads the node and lays out picture and runs; sets the scratch it needs. */
 PARE_NODISCARD pare_status pare_picture_prepare(pare_prep *p, pare_picture *s);
 
-/* Where element (group g, filter m, channel c, tap t) stands in a row-major weight. */
+/* Where element (group g, filter m, channel c, tap t) is in a row-major weight. */
 static inline int64_t pare_picture_weight(const pare_picture *s, int64_t g, int64_t m, int64_t c,
                                           int64_t t)
 {

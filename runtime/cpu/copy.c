@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan of a copy: drop axes of length 1, sort by dst's stride, merge neighbours. Where dst runs
    along one axis and src along another, go by tiles of both, so that each cache line is used whole;
-   short rows that lie dense on both sides without a call for each; else rows (ref.h). */
+   short rows that are dense on both sides without a call for each; else rows (ref.h). */
 #include "runtime/cpu/copy.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static int tile_axis(const plan *p)
     return -1;
 }
 
-/* By memcpy: large constants lie in the mapped file, where nothing is aligned. A few columns (the
+/* By memcpy: large constants are in the mapped file, where nothing is aligned. A few columns (the
    colours of an image) are copied by a loop of known length. */
 #define ROWS_COPY(rows, from, to)                                                                  \
     for (int64_t r = 0; r < rows; r++)                                                             \

@@ -30,7 +30,7 @@ pare_view pare_view_at(const pare_view *view, int axis, int64_t index)
 }
 
 #define SAME(x) (x)
-/* By memcpy: large constants lie in the mapped file, where nothing is aligned. */
+/* By memcpy: large constants are in the mapped file, where nothing is aligned. */
 #define LOAD(code, ctype, to)                                                                      \
     case code:                                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                          \
@@ -86,7 +86,7 @@ static void store_row(void *dst, const double *src, pare_dtype dtype, int64_t n,
     }
 }
 
-/* Rows along the last axis; index counts the axes before it. Returns false behind the last row. */
+/* Rows along the last axis; index counts the axes before it. Returns false after the last row. */
 static bool next_row(const pare_view *v, int64_t index[PARE_MAX_RANK], int64_t *offset)
 {
     for (int a = v->rank - 2; a >= 0; a--) {

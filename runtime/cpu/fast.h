@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that stand in front of the plain ones in the rows' lists, fastest first. */
+/* Kernels that are in front of the plain ones in the rows' lists, fastest first. */
 #ifndef PARE_RUNTIME_CPU_FAST_H
 #define PARE_RUNTIME_CPU_FAST_H
 

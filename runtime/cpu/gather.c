@@ -94,7 +94,7 @@ static pare_status gather_elements_run(const pare_call *c)
     return PARE_OK;
 }
 
-/* Offset in x of the slice that the index vector at (start, step) names, behind batch axes. */
+/* Offset in x of the slice that the index vector at (start, step) names, after batch axes. */
 static pare_status slice_offset(const pare_call *c, const pare_view *x, int batch,
                                 const pare_view *at, int64_t start, int64_t *offset)
 {

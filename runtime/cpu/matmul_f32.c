@@ -4,10 +4,10 @@
 
    Plan: batches against one matrix B are rows of one product. B is packed in blocks of columns
    (float_gemm.h): a constant while preparing, another one at each run, but where a few rows of A
-   meet it, which read it where it lies. Work is cut into jobs of a chunk's rows x a stretch of
+   meet it, which read it where it is. Work is cut into jobs of a chunk's rows x a stretch of
    columns, shared out over threads. A job takes the inner axis in pieces that stay in the nearest
-   cache, and goes on with the sums of the piece before: they lie in Y, or for shorter types in
-   scratch. Rows of A whose neighbours lie apart are copied for each piece. */
+   cache, and continues with the sums of the piece before: they are in Y, or for shorter types in
+   scratch. Rows of A whose neighbours are apart are copied for each piece. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/gemm/float_block.h"
@@ -22,7 +22,7 @@ enum {
     CHUNK = 8,                  /* tiles of a chunk */
     FEW = 4 * PARE_TILE_ROWS,   /* rows for which packing B does not pay */
     LEAST = 100000,             /* multiply-adds below which one thread serves */
-    WIDEST = PARE_FLOAT_COLUMNS /* columns of a stretch whose sums lie in scratch */
+    WIDEST = PARE_FLOAT_COLUMNS /* columns of a stretch whose sums are in scratch */
 };
 
 typedef struct float_matmul {
@@ -30,8 +30,8 @@ typedef struct float_matmul {
     pare_float_gemm gemm;
     pare_float_block_fn block;
     const float *packed; /* of a constant B; NULL: packed at each run */
-    bool in_place;       /* sums lie in Y */
-    bool as_is;          /* B is read where it lies, but for columns that fill no block */
+    bool in_place;       /* sums are in Y */
+    bool as_is;          /* B is read where it is, but for columns that fill no block */
     bool copies;         /* A is copied */
     int64_t chunk;       /* rows of a job */
     int64_t stretch;     /* columns of a job */
@@ -168,7 +168,7 @@ typedef struct job {
     const pare_float_tail *tail;
     const pare_view *z;       /* residual; NULL: none */
     const float *packed;      /* all of B, or its last block only */
-    const float *b;           /* as it lies */
+    const float *b;           /* as it is */
     int64_t a_at, z_at, y_at; /* offsets of this batch */
     int64_t first, rows;      /* of Y */
     int64_t from, to;         /* columns */

@@ -52,7 +52,7 @@ static pare_status softmax_run(const pare_call *c)
     return PARE_OK;
 }
 
-/* Lanes that lie whole, one after another, in vectors. */
+/* Lanes that are whole, one after another, in vectors. */
 PARE_CLONES static void softmax_rows(float *restrict dx, const float *dy, const float *y,
                                      int64_t rows, int64_t n, bool log)
 {

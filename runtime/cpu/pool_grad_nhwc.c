@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of pools in f32 where channels lie together: a window's channels are worked on at once,
+/* Gradients of pools in f32 where channels are together: a window's channels are worked on at once,
    windows in order, so that every element is the plain kernels' to the bit. */
 #include "runtime/base/clones.h"
 #include "runtime/cpu/pool_grad.h"

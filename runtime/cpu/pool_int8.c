@@ -3,7 +3,7 @@
      v = ((float)sum of (x - z_x) * (s_x / s_y)) / count
    over taps inside the tensor; count is their number, or that of the window inside the padded
    tensor with count_include_pad (ONNX AveragePool-19: a pad holds the real value 0). Then
-   epilogue.h. The innermost loop runs along channels, which lie together in N, H, W, C order. */
+   epilogue.h. The innermost loop runs along channels, which are together in N, H, W, C order. */
 #include "runtime/cpu/gemm/int8_rows.h"
 #include "runtime/cpu/ref.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MaxPool (s8, u8, floats), AveragePool and GlobalAveragePool (floats) where channels lie together:
+/* MaxPool (s8, u8, floats), AveragePool and GlobalAveragePool (floats) where channels are together:
    all taps of one output position are folded channel by channel in vectors, straight into the
    output. f16 and bf16 are widened into scratch, and their results rounded from there. Sums run in
    f32 over taps in row-major order, whatever the batch and the threads. */

@@ -30,7 +30,7 @@ static limits limits_of(pare_dtype type)
     }
 }
 
-/* n numbers as floats; where they lie dense in f32 already, their own memory. */
+/* n numbers as floats; where they are dense in f32 already, their own memory. */
 #define LOAD(type, memory, calc, load, store)                                                      \
     case PARE_##type:                                                                              \
         for (int64_t i = 0; i < n; i++) buffer[i] = (float)load(((const memory *)p)[i * stride]);  \

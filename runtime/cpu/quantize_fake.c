@@ -21,7 +21,7 @@ typedef struct operands {
     const pare_view *x, *s, *z; /* z NULL where absent */
 } operands;
 
-/* first: where X stands: 0, or behind dY. */
+/* first: where X is: 0, or after dY. */
 static operands operands_of(const pare_view *in, int in_count, int first)
 {
     const pare_view *z = in_count > first + 2 && in[first + 2].dtype ? &in[first + 2] : NULL;
@@ -30,7 +30,7 @@ static operands operands_of(const pare_view *in, int in_count, int first)
 
 static bool is_grad(const pare_node *node) { return node->op_type[12] == 'G'; }
 
-/* The axes in memory order: outer before the scales' axis, inner behind it. */
+/* The axes in memory order: outer before the scales' axis, inner after it. */
 static void grid_set(fake *f, const pare_view *x, int64_t channels)
 {
     const bool nhwc = !pare_view_rowmajor(x);

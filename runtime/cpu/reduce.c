@@ -55,7 +55,7 @@ static double float_end(kind k, double acc, double top, int64_t n)
     }
 }
 
-/* The region's elements lie at base + offsets of region. */
+/* The region's elements are at base + offsets of region. */
 static double float_region(kind k, const pare_view *region, int64_t base, double acc, double top)
 {
     int64_t index[PARE_MAX_RANK] = {0};

@@ -139,7 +139,7 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
     }
 }
 
-/* By memcpy: large constants lie in the mapped file, where nothing is aligned. */
+/* By memcpy: large constants are in the mapped file, where nothing is aligned. */
 #define COPY_ROW(bits)                                                                             \
     static void copy_row_##bits(int64_t n, char *const *p, const int64_t *s, const void *arg)      \
     {                                                                                              \

@@ -37,7 +37,7 @@ void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads);
 
 /* --- single elements, for kernels that walk by index --- */
 
-/* Offset in elements of an index; the next index in row-major order (false behind the last). */
+/* Offset in elements of an index; the next index in row-major order (false after the last). */
 int64_t pare_ref_offset(const pare_view *view, const int64_t *index);
 bool pare_ref_next(const pare_view *view, int64_t *index);
 

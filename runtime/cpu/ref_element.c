@@ -34,7 +34,7 @@ static void nibble_set(const pare_view *view, int64_t offset, int value)
     *byte = (uint8_t)(offset % 2 ? (*byte & 15) | (value & 15) << 4 : (*byte & 240) | (value & 15));
 }
 
-/* A large constant's payload lies at any address (graph.h). */
+/* A large constant's payload is at any address (graph.h). */
 #define CASE_GET(type, memory, calc, load, store)                                                  \
     case PARE_##type: {                                                                            \
         memory m;                                                                                  \

@@ -124,8 +124,8 @@ static pare_status smooth_prepare(pare_prep *p)
 }
 
 /* x (outer, in, inner) to y (outer, out, inner). */
-static void smooth_axis(double *y, const double *x, const pare_resize_axis *t, int64_t outer, int64_t in,
-                        int64_t out, int64_t inner, double extrapolation, int threads)
+static void smooth_axis(double *y, const double *x, const pare_resize_axis *t, int64_t outer,
+                        int64_t in, int64_t out, int64_t inner, double extrapolation, int threads)
 {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t row = 0; row < outer * out; row++) {

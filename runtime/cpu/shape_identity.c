@@ -11,7 +11,7 @@ static pare_status copy_run(const pare_call *c)
     return PARE_OK;
 }
 
-/* Packed types are moved as they lie. */
+/* Packed types are moved as they are. */
 static bool copy_can(const pare_prep *p)
 {
     int bits = pare_type(p->in[0].dtype)->bits;

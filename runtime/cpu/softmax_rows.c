@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* e^(x - top) / sum, a vector at a time; the elements behind the last whole vector are padded with
+/* e^(x - top) / sum, a vector at a time; the elements after the last whole vector are padded with
    -Inf: a row that another one follows is read beyond its end. Partial maxima and sums are always
    taken in the same order, which follows from the width of a vector. One wider than the machine's
    would be compared lane by lane, so that each instruction set has its own. */

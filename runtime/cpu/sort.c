@@ -18,7 +18,7 @@ typedef struct order {
     uint64_t flip; /* of integers before they are compared: u64's highest bit */
 } order;
 
-/* Does a stand before b? Equal values keep their order; NaN counts as larger than all. */
+/* Is a before b? Equal values keep their order; NaN counts as larger than all. */
 static bool before(const order *o, const key *a, const key *b)
 {
     bool more, less;

@@ -87,7 +87,7 @@ static cudaError_t trilu_launch(const pare_cuda_iterator *w, int bytes, bool upp
     return cudaGetLastError();
 }
 
-/* --- Constant, ConstantOfShape: copies of what lies on the device --- */
+/* --- Constant, ConstantOfShape: copies of what is on the device --- */
 
 static bool constant_can(const pare_prep *p)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Axes of a tensor that indices name: index k counts along an axis of n[k], its elements step[k]
-   apart; the indices of one element lie `apart` elements from each other. */
+   apart; the indices of one element are `apart` elements from each other. */
 typedef struct pare_cuda_axes {
     pare_dtype type; /* of the indices */
     int count;

@@ -81,7 +81,7 @@ MATMUL(matmul_sparse_64x64,
         &pare_cuda_matmul_lt_2, &pare_cuda_matmul_lt_3, &pare_cuda_matmul_lt_4,                    \
         &pare_cuda_matmul_lt_5, &pare_cuda_matmul_lt_6, &pare_cuda_matmul_lt_7
 #define PACKED &matmul_128x128, &matmul_128x64, &matmul_split, &matmul_64x64
-/* Behind the dense ones: taken where a tuner measured that they are faster. */
+/* After the dense ones: taken where a tuner measured that they are faster. */
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
 #define ALL                                                                                        \
     {                                                                                              \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of any two factors: MatMul (13), Gemm (13), FusedMatMul, with batches that
-   broadcast, transposes, any strides. 32-bit floats are read where they lie. Other types run on
+   broadcast, transposes, any strides. 32-bit floats are read where they are. Other types run on
    tensor cores: a factor whose depth is not contiguous and aligned is packed into scratch first,
    8-bit factors always, because sums of their rows correct for zero points: sum (a - z_a) (b - z_b)
    = sum a b - z_a sum b - z_b (sum a - depth z_a). */
@@ -102,7 +102,7 @@ static pare_view packed_view(const pare_view *v, int64_t rows, int64_t pitch)
 
 /* --- packing --- */
 
-/* May tensor cores read rows of this factor where they lie? */
+/* May tensor cores read rows of this factor where they are? */
 static bool lies_well(const pare_view *v, int row, int step)
 {
     int64_t chunk = PARE_CUDA_CHUNK / pare_cuda_bytes(v->dtype);
@@ -264,7 +264,7 @@ static bool matmul_can(const pare_prep *prep)
            (int8 || (bias_spreads(prep, a.at.bias, &f) && a.at.w_scale < 0));
 }
 
-/* Bias and factors of floats are read where they lie. */
+/* Bias and factors of floats are read where they are. */
 static void floats_set(const pare_prep *prep, any *s, const pare_matmul_args *a)
 {
     pare_cuda_gemm_args *p = &s->p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool:
    one thread an output, channels fastest, walking its window clipped to the tensor. Padding is
-   never a candidate of a maximum; NaN wins. Reads each element once a window it lies in. */
+   never a candidate of a maximum; NaN wins. Reads each element once a window it is in. */
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"

@@ -266,7 +266,7 @@ SIMT_INLINE int64_t part_stop(const pare_cuda_reduce &r)
 }
 
 /* This thread's share of output o: every step-th element of its chunk from the first; *to: where in
-   y the output lies. */
+   y the output is. */
 template <class T, class A>
 SIMT_INLINE part<A> own_part(const pare_cuda_reduce &r, int64_t o, int first, int step, int64_t *to)
 {

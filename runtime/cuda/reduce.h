@@ -35,10 +35,10 @@ typedef enum pare_cuda_reduction {
 typedef struct pare_cuda_reduce {
     const void *x;
     void *y;
-    void *part;         /* (parts, outputs) of 16 bytes where parts > 1 */
-    const double *mean; /* INVERSE_DEVIATION: at y's offsets */
-    pare_tensor_iterator kept;     /* operands y, x */
-    pare_tensor_iterator region;   /* operand x */
+    void *part;                  /* (parts, outputs) of 16 bytes where parts > 1 */
+    const double *mean;          /* INVERSE_DEVIATION: at y's offsets */
+    pare_tensor_iterator kept;   /* operands y, x */
+    pare_tensor_iterator region; /* operand x */
     pare_cuda_reduction kind;
     pare_dtype x_type, y_type; /* floats to floats, integers and bool to integers; indices to s64 */
     bool last;                 /* of equal minmax_only the last, not the first */
@@ -53,8 +53,8 @@ typedef struct pare_cuda_reduce {
 cudaError_t pare_cuda_reduce_launch(const pare_cuda_reduce *r, cudaStream_t stream);
 
 /* Fills walks, types, geometry: x's axes with their flag set are reduced; y has x's other axes in
-   their order. deterministic: the order of additions depends on the region alone, not on the number of
-   outputs. */
+   their order. deterministic: the order of additions depends on the region alone, not on the number
+   of outputs. */
 void pare_cuda_reduce_set(pare_cuda_reduce *r, pare_cuda_reduction kind, const pare_view *x,
                           const bool *axis, const pare_view *y, bool deterministic);
 

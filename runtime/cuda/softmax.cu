@@ -87,7 +87,7 @@ static cudaError_t softmax_grad_launch(const pare_cuda_rows *r, const void *dy, 
 /* --- Softmax, LogSoftmax --- */
 
 /* The rows of x along an axis; false unless all axes before it are one stride apart and all after
-   it lie together. */
+   it are together. */
 static bool rows_along(const pare_view *x, int axis, pare_cuda_rows *out)
 {
     int64_t inner = 1;

@@ -34,8 +34,8 @@ enum { PARE_CUDA_SORT_SHARED = 2048 }; /* keys that one block sorts in shared me
 typedef struct pare_cuda_top {
     const void *x;
     void *y;
-    int64_t *index;  /* or NULL */
-    void *keys;      /* (lanes, padded) of 16 bytes where padded is above SORT_SHARED */
+    int64_t *index;             /* or NULL */
+    void *keys;                 /* (lanes, padded) of 16 bytes where padded is above SORT_SHARED */
     pare_tensor_iterator lanes; /* operands y, x, index */
     pare_dtype dtype;
     int64_t n, k, padded; /* elements of a lane, taken, and the next power of two: 1 << bits */
@@ -172,7 +172,7 @@ SIMT_INLINE entry entry_of(const pare_cuda_top &t, int64_t lane_at, int64_t i)
     return e;
 }
 
-/* Swaps a and b where they stand in the wrong order for this step of the network. */
+/* Swaps a and b where they are in the wrong order for this step of the network. */
 SIMT_INLINE void exchange(entry *a, entry *b, bool ascending)
 {
     if (comes_after(*a, *b) != ascending) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What element-by-element kernels get: the merged walk and where its operands lie. Passed by value.
+/* What element-by-element kernels get: the merged walk and where its operands are. Passed by value.
  */
 #ifndef PARE_RUNTIME_CUDA_TENSOR_ITERATOR_H
 #define PARE_RUNTIME_CUDA_TENSOR_ITERATOR_H

@@ -64,10 +64,10 @@ typedef struct pare_times {
     double wall;   /* seconds all of them took */
     double waited; /* seconds that threads were ready meanwhile but had no core; a sum over them */
     int windows;   /* measured until the last three agreed, those left out too; 0: no windows */
-    double apart;  /* how far the medians of the last three lie apart, over their median */
+    double apart;  /* how far the medians of the last three are apart, over their median */
 } pare_times;
 
-/* Measuring goes on, window by window, until the medians of the last three agree within 2 % or
+/* Measuring continues, window by window, until the medians of the last three agree within 2 % or
    there were as many windows as allowed (steady state by the variation of the last few: Georges,
    Buytaert, Eeckhout 2007, OOPSLA). What came before the windows that agree is then left out. */
 enum { PARE_WINDOWS = 16 };
@@ -101,8 +101,8 @@ PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner
                                               const pare_measure_options *options,
                                               pare_times *times);
 void pare_times_free(pare_times *times);
-/* Two runners in turn, so that what else goes on hits both alike. A number is the mean of as many
-   runs on end as last some milliseconds, behind one that is not counted: what a runner's own runs
+/* Two runners in turn, so that what else continues hits both alike. A number is the mean of as many
+   runs on end as last some milliseconds, after one that is not counted: what a runner's own runs
    leave warm stays so, as where a model runs alone. Which of the two begins changes from pair to
    pair. Warms both first; times add up, as pare_measure's. */
 PARE_NODISCARD pare_status pare_measure_pairs(pare_ctx *ctx, pare_runner *a, pare_runner *b,
@@ -156,8 +156,8 @@ enum { PARE_COMPARISON_PARTS = 256 }; /* sample i is in part i % 256; what inter
 typedef struct pare_candidate {
     const pare_model *model;
     pare_predictor *predictor; /* NULL: nothing was run */
-    pare_error_stats *error;    /* (outputs) against the first */
-    pare_error_stats *part;     /* (PARE_COMPARISON_PARTS) the same of the first output, by sample */
+    pare_error_stats *error;   /* (outputs) against the first */
+    pare_error_stats *part;    /* (PARE_COMPARISON_PARTS) the same of the first output, by sample */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
     pare_times times;           /* of pare_comparison_time; else none */
@@ -177,7 +177,7 @@ typedef struct pare_eval_samples {
     const char *name; /* of the data, for messages */
 } pare_eval_samples;
 
-/* Outputs of the first model that lie elsewhere, as in a cache. */
+/* Outputs of the first model that are elsewhere, as in a cache. */
 typedef struct pare_first_outputs {
     bool found; /* there are some: the first model may not need to run */
     /* of the next batch, one pare_rows an output; NULL: the model must run, from here on, too.

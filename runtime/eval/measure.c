@@ -29,7 +29,7 @@ void pare_measure_fill(pare_runner *runner)
     }
 }
 
-/* Seconds that this process' threads stood ready without a core: the second number, nanoseconds,
+/* Seconds that this process' threads was ready without a core: the second number, nanoseconds,
    of each thread's schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where it is not
    kept. */
 static double waited_seconds(void)
@@ -116,16 +116,16 @@ pare_status pare_windows_note(pare_ctx *ctx, pare_windows *w, const pare_times *
 
 bool pare_windows_agree(const pare_windows *w)
 {
-    return w->count >= AGREEING &&
-           pare_stats_relative_spread(w->median + w->count - AGREEING, AGREEING) <= PARE_WINDOWS_WITHIN;
+    return w->count >= AGREEING && pare_stats_relative_spread(w->median + w->count - AGREEING,
+                                                              AGREEING) <= PARE_WINDOWS_WITHIN;
 }
 
 int pare_windows_first(const pare_windows *w)
 {
     int first = w->count - AGREEING;
     if (!pare_windows_agree(w)) return 0;
-    while (first > 0 &&
-           pare_stats_relative_spread(w->median + first - 1, w->count - first + 1) <= PARE_WINDOWS_WITHIN)
+    while (first > 0 && pare_stats_relative_spread(w->median + first - 1, w->count - first + 1) <=
+                            PARE_WINDOWS_WITHIN)
         first--;
     return first;
 }

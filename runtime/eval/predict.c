@@ -154,7 +154,7 @@ static void convert_pixels(void *to, pare_dtype type, const uint8_t *raw, const 
     }
 }
 
-/* The number of input i among those of the plan; those it has where nobody reads it. */
+/* The number of input i among those of the plan; those it has where nothing reads it. */
 static int place_of(const pare_predictor *p, int i)
 {
     int at = 0;

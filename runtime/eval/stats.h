@@ -42,9 +42,9 @@ pare_interval pare_stats_kept(pare_paired table);
 
 /* Is at least `floor` kept (0.99: "99 % of FP32")? */
 typedef enum pare_floor {
-    PARE_FLOOR_MET,   /* the whole interval lies at or above it */
+    PARE_FLOOR_MET,   /* the whole interval is at or above it */
     PARE_FLOOR_OPEN,  /* the samples cannot tell */
-    PARE_FLOOR_MISSED /* the whole interval lies below it */
+    PARE_FLOOR_MISSED /* the whole interval is below it */
 } pare_floor;
 pare_floor pare_stats_floor(pare_interval kept, double floor);
 
@@ -58,22 +58,22 @@ void pare_stats_sort(double *values, size_t n);
 /* Percentile q in [0, 100] of ascending values, linear between neighbours (Hyndman and Fan 1996,
    American Statistician 50:361, definition 7); 0 for n = 0. */
 double pare_stats_percentile(const double *sorted, size_t n, double q);
-/* How many values a percentile (in [0, 100]) needs: that ten lie beyond it, 1,000 for the 99th. The
+/* How many values a percentile (in [0, 100]) needs: that ten are beyond it, 1,000 for the 99th. The
    median, the least and the greatest need one. */
 int64_t pare_stats_needed(double q);
 double pare_stats_mean(const double *values, size_t n);
 /* Sample standard deviation (n - 1) over the mean; 0 for n < 2 or mean 0. */
 double pare_stats_variation(const double *values, size_t n);
-/* How far the medians of `windows` consecutive stretches lie apart: (max - min) / median of all;
+/* How far the medians of `windows` consecutive stretches are apart: (max - min) / median of all;
    scratch: (n). 0 where a stretch would hold fewer than 4 values. */
 double pare_stats_drift(const double *values, size_t n, int windows, double *scratch);
 
-/* How far values lie apart: (max - min) / median; 0 for fewer than two. At most 16 of them. */
+/* How far values are apart: (max - min) / median; 0 for fewer than two. At most 16 of them. */
 double pare_stats_relative_spread(const double *values, int n);
 
 /* Position of the greatest value, the first among equals; NaN never wins. */
 int64_t pare_stats_argmax(const float *values, int64_t n);
-/* Is values[at] among the k greatest (equals that stand before it count as greater)? */
+/* Is values[at] among the k greatest (equals that are before it count as greater)? */
 bool pare_stats_in_top(const float *values, int64_t n, int64_t at, int64_t k);
 
 /* Sums over pairs (reference r, other x) that the error measures are made of. */

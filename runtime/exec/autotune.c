@@ -15,7 +15,7 @@ static const double MOST_BYTES = 64e6;                           /* of all that 
 
 typedef struct autotune {
     pare_kernel_benchmark trial[MOST]; /* open: may still win */
-    int runs[MOST];                /* in a round */
+    int runs[MOST];                    /* in a round */
     double ratio[MOST][ROUNDS];
     int first, left, rounds; /* first: the one all are compared with */
 } autotune;
@@ -106,7 +106,7 @@ static pare_status run_rounds(autotune *c, int count, double *seconds)
 }
 
 pare_status pare_autotune(const pare_kernel *const *kernel, int count, const pare_prep *prep,
-                         double *seconds)
+                          double *seconds)
 {
     autotune *c = pare_alloc(prep->ctx, 1, sizeof *c);
     if (!c) return PARE_MEMORY;

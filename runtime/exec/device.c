@@ -41,7 +41,10 @@ static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_devi
 }
 
 static void meter_close(pare_monitor *meter) { pare_nvml_close(meter); }
-static void meter_read(const pare_monitor *meter, pare_telemetry *out) { pare_nvml_read(meter, out); }
+static void meter_read(const pare_monitor *meter, pare_telemetry *out)
+{
+    pare_nvml_read(meter, out);
+}
 static const char *meter_driver(const pare_monitor *meter) { return pare_nvml_driver(meter); }
 #else
 static const char without[] = "this build has no GPU code";
@@ -87,7 +90,7 @@ static void meter_read(const pare_monitor *meter, pare_telemetry *out) { (void)m
 static const char *meter_driver(const pare_monitor *meter) { return (void)meter, ""; }
 #endif
 
-/* The number behind "cuda" or "cuda:N"; false for any other word. */
+/* The number after "cuda" or "cuda:N"; false for any other word. */
 static bool index_of(const char *name, int *index)
 {
     *index = 0;
@@ -164,4 +167,7 @@ void pare_monitor_read(const pare_monitor *meter, pare_telemetry *out)
     if (meter) meter_read(meter, out);
 }
 
-const char *pare_monitor_driver(const pare_monitor *meter) { return meter ? meter_driver(meter) : ""; }
+const char *pare_monitor_driver(const pare_monitor *meter)
+{
+    return meter ? meter_driver(meter) : "";
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan keeps on its device: the constants that steps read there, in one block, uploaded
-   once; and room for the graph's inputs behind the activations of each runner. */
+   once; and room for the graph's inputs after the activations of each runner. */
 #include "runtime/base/size.h"
 #include "runtime/exec/plan.h"
 

@@ -226,8 +226,7 @@ static pare_status steps_play(pare_runner *r)
 
 static pare_status copy_begin(pare_runner *r, pare_lane lane, const pare_value *v, size_t bytes)
 {
-    pare_span span = {
-        .name = v->name, .track = r->track, .lane = lane, .step = -1, .bytes = bytes};
+    pare_span span = {.name = v->name, .track = r->track, .lane = lane, .step = -1, .bytes = bytes};
     return r->timeline ? pare_timeline_begin(r->timeline, r->device->stream, &span) : PARE_OK;
 }
 

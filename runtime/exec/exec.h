@@ -23,7 +23,7 @@ typedef struct pare_input_shape {
     pare_shape shape;
 } pare_input_shape;
 
-/* A graph input that lies on the plan's device already, or an output that stays there. */
+/* A graph input that is on the plan's device already, or an output that stays there. */
 typedef struct pare_placed {
     const char *name;
     void *data; /* of an input: its bytes there, dense and row-major, as long as anything runs; of
@@ -33,7 +33,7 @@ typedef struct pare_placed {
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
-    bool deterministic;        /* fixed summation: results do not depend on batch or threads */
+    bool deterministic;    /* fixed summation: results do not depend on batch or threads */
     bool tune;             /* time the kernels that can, once per shape (run and bench) */
     const char *cache_dir; /* timing cache, read without `tune`, too; NULL: none on disk */
     bool reference;        /* plain C kernels only, no fusion: the definition of correct */
@@ -113,10 +113,10 @@ void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user);
 
 /* The same where the tensors are, for plans with a device: view's data are memory of it, and what
    fn puts into the stream follows the tensor's making. The first run calls fn and the second, which
-   is recorded; later ones graph_launch what was recorded, fn's work with it, so that it must be the same in
-   every run and may allocate in the first only. */
+   is recorded; later ones graph_launch what was recorded, fn's work with it, so that it must be the
+   same in every run and may allocate in the first only. */
 typedef pare_status (*pare_observe_device_fn)(void *user, const pare_value *value,
-                                             const pare_view *view, pare_stream *stream);
+                                              const pare_view *view, pare_stream *stream);
 void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, void *user);
 
 /* Input i comes as stored pixels from now on: its buffer holds (samples, pixels->count) bytes, and
@@ -193,7 +193,7 @@ void pare_device_close(pare_device *device); /* after everything that ran on it;
 /* What the driver's library for watching GPUs says about a device while it works. *out is NULL, and
    an info line says why, where there is none; the others take NULL. One thread at a time. */
 PARE_NODISCARD pare_status pare_monitor_open(pare_ctx *ctx, pare_monitor **out,
-                                           const pare_device *device);
+                                             const pare_device *device);
 void pare_monitor_close(pare_monitor *meter);
 void pare_monitor_read(const pare_monitor *meter, pare_telemetry *out);
 const char *pare_monitor_driver(const pare_monitor *meter); /* the driver's version, or "" */

@@ -59,7 +59,7 @@ static void host_release(void *state)
     if (s && s->kernel->release) s->kernel->release(s->state);
 }
 
-/* Where the bytes of input i lie on the host before the step runs: only a constant's do. */
+/* Where the bytes of input i are on the host before the step runs: only a constant's do. */
 static void *constant_of(const pare_node *node, int i)
 {
     const pare_value *v = node->in[i];

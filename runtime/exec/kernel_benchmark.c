@@ -175,7 +175,7 @@ static pare_status fill(pare_kernel_benchmark *t)
 }
 
 pare_status pare_kernel_benchmark_open(pare_kernel_benchmark *t, const pare_kernel *kernel,
-                                   const pare_prep *prep)
+                                       const pare_prep *prep)
 {
     *t = (pare_kernel_benchmark){.kernel = kernel, .prep = *prep};
     pare_arena_init(&t->arena, prep->ctx);

@@ -23,20 +23,21 @@ typedef struct pare_kernel_benchmark {
 } pare_kernel_benchmark;
 
 /* On failure nothing is kept. */
-PARE_NODISCARD pare_status pare_kernel_benchmark_open(pare_kernel_benchmark *t, const pare_kernel *kernel,
-                                                  const pare_prep *prep);
+PARE_NODISCARD pare_status pare_kernel_benchmark_open(pare_kernel_benchmark *t,
+                                                      const pare_kernel *kernel,
+                                                      const pare_prep *prep);
 void pare_kernel_benchmark_close(pare_kernel_benchmark *t);
 /* Mean seconds of so many runs in a row. */
 PARE_NODISCARD pare_status pare_kernel_benchmark_run(const pare_kernel_benchmark *t, int runs,
-                                                 double *took);
+                                                     double *took);
 /* Seconds of the quickest of a few runs after one that is not counted; not exact where it is far
    slower than `rival`, the quickest other kernel (1e30: none yet). */
 PARE_NODISCARD pare_status pare_kernel_benchmark_time(const pare_kernel_benchmark *t, double rival,
-                                                  double *best);
+                                                      double *best);
 
 /* autotune.c: seconds (count) of a run of each kernel, INFINITY where a device has no memory left
    for it. Those that are close were run in turn, so that what disturbs one disturbs all. */
 PARE_NODISCARD pare_status pare_autotune(const pare_kernel *const *kernel, int count,
-                                        const pare_prep *prep, double *seconds);
+                                         const pare_prep *prep, double *seconds);
 
 #endif

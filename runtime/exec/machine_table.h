@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured on a machine (a processor, or a GPU with its driver), kept in a file: key ->
    JSON value. The file is a cache: it may be deleted, cut or foreign at any time, and is then
-   measured anew. It holds one table for each machine:
+   measured again. It holds one table for each machine:
      {FORMAT: 1, "machines": {"NVIDIA H200 (sm_90), CUDA 13.0": {KEY: value}}} */
 #ifndef PARE_RUNTIME_EXEC_MACHINE_TABLE_H
 #define PARE_RUNTIME_EXEC_MACHINE_TABLE_H
@@ -18,7 +18,7 @@ typedef struct pare_machine_table_kind {
     const char *file;    /* in the cache's folder: "timing.json" */
     const char *format;  /* "pare_timing" */
     const char *what;    /* "a timing cache" */
-    const char *without; /* what happens where the file is of no use: "kernels are timed anew" */
+    const char *without; /* what happens where the file is of no use: "kernels are timed again" */
 } pare_machine_table_kind;
 
 /* What numbers and times depend on beside the program: the processor with the instruction sets in

@@ -6,7 +6,7 @@
 #include "runtime/exec/exec.h"
 #include "runtime/ops/ops.h"
 
-/* Where a tensor's bytes lie while the plan runs. */
+/* Where a tensor's bytes are while the plan runs. */
 typedef enum pare_where {
     PARE_AT_NOWHERE, /* an absent optional input */
     PARE_AT_CONSTANT,
@@ -19,11 +19,11 @@ typedef struct pare_storage {
     pare_where where;
     int index;       /* AT_INPUT */
     void *constant;  /* AT_CONSTANT: in host memory */
-    void *there;     /* AT_INPUT on a device: where it lies already; NULL: it is brought up */
+    void *there;     /* AT_INPUT on a device: where it is already; NULL: it is brought up */
     bool uploaded;   /* AT_CONSTANT: some step on the device reads it there, at `offset` of
                         plan->device_constants */
     size_t bytes;    /* AT_BUFFER */
-    size_t offset;   /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: behind it */
+    size_t offset;   /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: after it */
     int first, last; /* positions of the nodes that write it first and read it last */
 } pare_storage;
 

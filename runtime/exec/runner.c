@@ -22,7 +22,7 @@ static void *address(const pare_runner *r, const pare_storage *at)
     return NULL;
 }
 
-/* A tensor where the host can read it; one that lies in a graph input follows that input. */
+/* A tensor where the host can read it; one that is in a graph input follows that input. */
 static pare_status view_bind_host(pare_runner *r, const pare_place *place, pare_view *view)
 {
     *view = place->view;

@@ -31,7 +31,7 @@ struct pare_runner {
     double *times;
     pare_timeline *timeline;
     int track;                  /* this runner's number in the timeline */
-    pare_stream *stream;          /* on a device: that it shares; NULL: it has its own */
+    pare_stream *stream;        /* on a device: that it shares; NULL: it has its own */
     pare_runner_device *device; /* NULL on the CPU */
 };
 
@@ -85,7 +85,8 @@ PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
    up, the last one waits for outputs. */
 PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int first, int count);
 
-/* runner.c: a runner that works in a stream of others, in parts of runs; NULL: as pare_runner_new */
+/* runner.c: a runner that works in a stream of others, in parts of runs; NULL: as pare_runner_new
+ */
 PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
                                               const pare_plan *plan, pare_stream *stream);
 

@@ -17,8 +17,8 @@ struct pare_step_times {
     int64_t measured;
 };
 
-static const pare_machine_table_kind kind = {"steps.json", "pare_steps",
-                                             "a file of times per shape", "they are measured anew"};
+static const pare_machine_table_kind kind = {
+    "steps.json", "pare_steps", "a file of times per shape", "they are measured again"};
 
 pare_status pare_step_times_open(pare_ctx *ctx, pare_step_times **out,
                                  const pare_step_times_options *options)
@@ -106,7 +106,7 @@ static pare_status fill_model(pare_model *m, const pare_node *step, const pare_s
 
 /* --- the stopwatch --- */
 
-/* Copies into another memory order stand around the step: the heaviest is what was asked for. */
+/* Copies into another memory order are around the step: the heaviest is what was asked for. */
 static int heaviest(const pare_plan *plan)
 {
     int best = 0;

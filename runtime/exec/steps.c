@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step per node: where its tensors lie and which kernel serves it. Lifetimes are positions of
+/* One step per node: where its tensors are and which kernel serves it. Lifetimes are positions of
    nodes; a root dies at the position of its last reader. */
 #include "runtime/exec/plan.h"
 
@@ -51,8 +51,8 @@ static pare_status storage_find(maker *m, const pare_value *v, int *out)
         return PARE_FAIL(m->plan->ctx, INPUT, "%s: tensor '%s' is computed by no node",
                          m->plan->model->path, v->name);
     *out = storage_new(m, (pare_storage){.where = PARE_AT_CONSTANT,
-                                   .constant = (void *)v->data->data,
-                                   .bytes = v->data->bytes});
+                                         .constant = (void *)v->data->data,
+                                         .bytes = v->data->bytes});
     if (*out < 0) return PARE_MEMORY;
     set_storage(m, v, *out);
     return PARE_OK;
@@ -225,9 +225,9 @@ static pare_status outputs_place(maker *m, pare_step *s, int share)
             if (last > m->plan->root[root].last) m->plan->root[root].last = last;
         } else {
             root = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
-                                           .bytes = pare_view_bytes(&s->out[i].view),
-                                           .first = n->mark,
-                                           .last = last < n->mark ? n->mark : last});
+                                                 .bytes = pare_view_bytes(&s->out[i].view),
+                                                 .first = n->mark,
+                                                 .last = last < n->mark ? n->mark : last});
             if (root < 0) return PARE_MEMORY;
         }
         s->out[i].root = root;

@@ -22,7 +22,7 @@ struct pare_tuner {
 pare_status pare_tuner_open(pare_ctx *ctx, pare_tuner **out, const pare_plan_options *options)
 {
     static const pare_machine_table_kind timed = {"timing.json", "pare_timing", "a timing cache",
-                                                  "kernels are timed anew"},
+                                                  "kernels are timed again"},
                                          asked = {"timing.json", "pare_timing", "a timing cache",
                                                   "the first kernel that can is taken"};
     pare_tuner *t = pare_alloc(ctx, 1, sizeof *t);

@@ -49,7 +49,7 @@ typedef struct pare_shape {
 typedef enum pare_encoding { PARE_RAW, PARE_TYPED, PARE_EXTERNAL } pare_encoding;
 
 /* A constant tensor. data is row-major little-endian, packed for 4-bit types; for strings it is an
-   array of pare_bytes. Up to 1 MiB data is aligned for its type; a larger payload lies in the
+   array of pare_bytes. Up to 1 MiB data is aligned for its type; a larger payload is in the
    file's map at any address, so who computes with it copies it first or reads it by memcpy. */
 struct pare_tensor {
     const char *name, *doc; /* doc NULL where absent */
@@ -63,7 +63,7 @@ struct pare_tensor {
     pare_pairs external; /* as in the file: location, offset, length, checksum */
     pare_pairs meta;
     pare_bytes unknown; /* fields this version does not know, as encoded */
-    /* formats/onnx only; holds while data is read_data, that is as long as nobody changed it */
+    /* formats/onnx only; holds while data is read_data, that is as long as no one changed it */
     const void *read_data;
     const pare_bytes
         *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
@@ -317,7 +317,7 @@ PARE_NODISCARD pare_status pare_init_new(pare_graph *graph, pare_value **out, co
                                          const void *data);
 /* Gives a value constant content and makes it an initializer (its producer must be gone). */
 PARE_NODISCARD pare_status pare_value_set_init(pare_value *value, const pare_tensor *data);
-/* An initializer nobody reads any more leaves the graph. */
+/* An initializer nothing reads any more leaves the graph. */
 void pare_init_remove(pare_value *value);
 
 /* Sets type and shape (shape NULL: unknown) and forgets the text in the file. */
@@ -332,7 +332,7 @@ void pare_values_remove(pare_values *list, const pare_value *value);
    cycle or one that reads an undefined value. Subgraphs too. */
 PARE_NODISCARD pare_status pare_graph_sort(pare_graph *graph);
 
-/* Removes nodes whose outputs nobody reads, then initializers and value_info nobody reads.
+/* Removes nodes whose outputs nothing reads, then initializers and value_info nothing reads.
    Graph inputs and outputs stay. Returns how many nodes went. */
 int pare_graph_sweep(pare_graph *graph);
 

@@ -35,7 +35,7 @@ typedef struct sorter {
 } sorter;
 
 /* The node at place k among those this node must follow: producers of its inputs and of everything
-   its subgraphs capture. Returns false behind the last; *out is NULL where place k needs nothing.
+   its subgraphs capture. Returns false after the last; *out is NULL where place k needs nothing.
  */
 static bool dependency(const sorter *s, const pare_node *node, int k, const pare_node **out)
 {

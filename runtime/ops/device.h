@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An accelerator: a backend is a table of functions, a device one opened instance of it, a stream an
-   ordered list of work on a device (a stream). Calls that take a stream return before the work is
-   done; sync waits for all of it. Memory of a device is not readable by the host.
-   Every call can fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY.
+/* An accelerator: a backend is a table of functions, a device one opened instance of it, a stream
+   an ordered list of work on a device (a stream). Calls that take a stream return before the work
+   is done; sync waits for all of it. Memory of a device is not readable by the host. Every call can
+   fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY.
  */
 #ifndef PARE_RUNTIME_OPS_DEVICE_H
 #define PARE_RUNTIME_OPS_DEVICE_H
@@ -15,8 +15,9 @@ extern "C" {
 
 typedef struct pare_device pare_device;
 typedef struct pare_stream pare_stream;
-typedef struct pare_captured_graph pare_captured_graph; /* work captured from a stream, to be played again */
-typedef struct pare_event pare_event;         /* a point in a stream's work, with its time */
+typedef struct pare_captured_graph
+    pare_captured_graph;              /* work captured from a stream, to be played again */
+typedef struct pare_event pare_event; /* a point in a stream's work, with its time */
 typedef struct pare_sample_table pare_sample_table;     /* samples.h */
 typedef struct pare_training_table pare_training_table; /* training.h */
 
@@ -52,7 +53,7 @@ typedef struct pare_stream_table {
     /* Seconds from one marked event to a later one; both must have been reached. */
     pare_status (*event_seconds)(pare_ctx *ctx, pare_event *from, pare_event *to, double *out);
     /* Names what the calling thread puts into streams from here on, for tools that watch a program;
-       ranges nest. NULL: nobody can watch. */
+       ranges nest. NULL: no one can watch. */
     void (*range_begin)(const char *name);
     void (*range_end)(void);
 } pare_stream_table;
@@ -60,7 +61,7 @@ typedef struct pare_stream_table {
 struct pare_device {
     const pare_backend *backend;
     const pare_stream_table *streams;
-    pare_stream *setup;                   /* for copies while plans are made */
+    pare_stream *setup;                  /* for copies while plans are made */
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
     const pare_training_table *training; /* NULL: it does not train */
     int index;

@@ -76,7 +76,7 @@ pare_status pare_infer_gather_elements(pare_node *node)
     return PARE_OK;
 }
 
-/* GatherND 12: indices [batch..., more..., k] name slices of data behind batch + k axes. */
+/* GatherND 12: indices [batch..., more..., k] name slices of data after batch + k axes. */
 pare_status pare_infer_gather_nd(pare_node *node)
 {
     pare_value *x, *at;

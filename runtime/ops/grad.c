@@ -146,7 +146,7 @@ static pare_value *constant(pare_grad *g, pare_dtype dtype, const pare_shape *sh
 
 pare_value *pare_grad_number(pare_grad *g, pare_dtype dtype, double number)
 {
-    double room = number; /* of an f64; shorter types lie at its beginning */
+    double room = number; /* of an f64; shorter types are at its beginning */
     if (dtype != PARE_f64) pare_type(dtype)->from_f32_ref(&room, (float)number);
     return constant(g, dtype, &(pare_shape){.rank = 0}, &room);
 }

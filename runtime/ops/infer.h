@@ -83,26 +83,28 @@ const char *pare_upgrade_name(pare_node *node, const char *suffix);
 
 /* A new constant of the node's graph becomes input i. */
 PARE_NODISCARD pare_status pare_upgrade_constant(pare_node *node, int i, const char *suffix,
-                                            pare_dtype dtype, int rank, const int64_t *dims,
-                                            const void *data);
+                                                 pare_dtype dtype, int rank, const int64_t *dims,
+                                                 const void *data);
 
 /* The attribute, where it is there, becomes constant input i (ints: s64 [count]; int: s64 scalar;
    float: scalar of dtype) and leaves the node. */
 PARE_NODISCARD pare_status pare_upgrade_ints(pare_node *node, const char *attr, int i);
 PARE_NODISCARD pare_status pare_upgrade_int(pare_node *node, const char *attr, int i);
 PARE_NODISCARD pare_status pare_upgrade_float(pare_node *node, const char *attr, int i,
-                                         pare_dtype dtype);
+                                              pare_dtype dtype);
 
 /* The node's newest form needs at least this opset: the model's import is raised to it. */
 PARE_NODISCARD pare_status pare_upgrade_opset(pare_node *node, int64_t opset);
 
 /* A new node before this one: it reads input i (and more inputs), the node reads its output. */
 PARE_NODISCARD pare_status pare_upgrade_before(pare_node *node, int i, const char *op_type,
-                                          pare_value *const *more, int more_count, pare_node **out);
-/* A new node behind this one: it reads what output i was computed to, and makes the value of that
+                                               pare_value *const *more, int more_count,
+                                               pare_node **out);
+/* A new node after this one: it reads what output i was computed to, and makes the value of that
    name. */
 PARE_NODISCARD pare_status pare_upgrade_after(pare_node *node, int i, const char *op_type,
-                                         pare_value *const *more, int more_count, pare_node **out);
+                                              pare_value *const *more, int more_count,
+                                              pare_node **out);
 
 /* All inputs broadcast together and share their type. */
 pare_status pare_infer_broadcast_to(pare_node *node, pare_dtype dtype, bool same);

@@ -27,8 +27,9 @@ typedef struct pare_prep {
     const pare_node *node;
     const pare_view *in, *out;
     int in_count, out_count;
-    int threads;    /* the plan's; a kernel may use fewer */
-    bool deterministic; /* results must not depend on batch or threads: see DESIGN "deterministic" */
+    int threads; /* the plan's; a kernel may use fewer */
+    bool
+        deterministic; /* results must not depend on batch or threads: see DESIGN "deterministic" */
     unsigned dying; /* bit i: input i's memory is free after this node and equals out 0's in type,
                        size and strides; it is not read through another input */
     pare_arena *arena;   /* the plan's: packed weights, descriptors */
@@ -37,7 +38,7 @@ typedef struct pare_prep {
                         a device need not hold its bytes */
     size_t scratch;  /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
     void *state;     /* out: the kernel's own, shared by all runners, not changed by run */
-    int share;       /* out: the dying input on whose memory out 0 lies (a residual summed in
+    int share;       /* out: the dying input on whose memory out 0 is (a residual summed in
                         place); -1, the default: none. INPLACE kernels need not set it. */
 } pare_prep;
 
@@ -49,13 +50,13 @@ typedef struct pare_call {
     int in_count, out_count;
     int threads;
     void *state, *bound, *scratch;
-    pare_stream *stream;         /* NULL on the CPU */
-    unsigned long long *fault; /* on the device, of kernels with fault(); NULL: nobody looks */
+    pare_stream *stream;       /* NULL on the CPU */
+    unsigned long long *fault; /* on the device, of kernels with fault(); NULL: no one looks */
     int step;                  /* what the kernel notes there besides the value */
 } pare_call;
 
 /* A wrong value in a tensor (an index outside its axis) cannot stop work that was queued: the
-   kernel goes on with a harmless value, reads and writes nothing outside its tensors, and lowers
+   kernel continues with a harmless value, reads and writes nothing outside its tensors, and lowers
    the number at fault to step << PARE_FAULT_BITS | (value held to 40 bits + PARE_FAULT_ZERO). The
    lowest is what a run reports at its end: the first node in order, its lowest wrong value. */
 enum { PARE_FAULT_BITS = 40 };
@@ -78,7 +79,7 @@ typedef struct pare_kernel {
 } pare_kernel;
 
 enum {
-    PARE_KERNEL_INPLACE = 1,     /* out 0 may lie on the memory of in 0 (same bytes, dead after) */
+    PARE_KERNEL_INPLACE = 1,     /* out 0 may be on the memory of in 0 (same bytes, dead after) */
     PARE_KERNEL_ALIAS = 2,       /* out 0 is in 0 seen with another shape: nothing to run */
     PARE_KERNEL_REF = 4,         /* the plain C definition */
     PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */

@@ -25,8 +25,8 @@ static int64_t filter_size(const pare_value *w)
     return all >= 0 && first > 0 ? all / first : -1;
 }
 
-/* softmax(Q K^T) V: (B..., L, D) x (B..., S, D) gives B L S, each of D; with (B..., S, E) B L E, each
-   of S. */
+/* softmax(Q K^T) V: (B..., L, D) x (B..., S, D) gives B L S, each of D; with (B..., S, E) B L E,
+   each of S. */
 static double attention_macs(const pare_node *node)
 {
     const pare_value *q = pare_node_in(node, 0), *k = pare_node_in(node, 1);
@@ -47,7 +47,8 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_QLinearConv: return times(y, filter_size(pare_node_in(node, 3)));
     case PARE_OP_ConvTranspose: return times(a, filter_size(pare_node_in(node, 1)));
     case PARE_OP_Gemm:
-    case PARE_OP_FusedMatMul: return times(y, dim_of(a, pare_node_int(node, "transA", 0) ? -2 : -1));
+    case PARE_OP_FusedMatMul:
+        return times(y, dim_of(a, pare_node_int(node, "transA", 0) ? -2 : -1));
     case PARE_OP_MatMul:
     case PARE_OP_MatMulInteger:
     case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));

@@ -103,7 +103,8 @@ pare_status pare_upgrade_group_norm(pare_node *node, int64_t version)
             int64_t from = k / (int64_t)size / (c / groups);
             wide[k] = ((const char *)old->data)[from * (int64_t)size + k % (int64_t)size];
         }
-        PARE_TRY(pare_upgrade_constant(node, i, i == 1 ? "scale" : "bias", old->dtype, 1, &c, wide));
+        PARE_TRY(
+            pare_upgrade_constant(node, i, i == 1 ? "scale" : "bias", old->dtype, 1, &c, wide));
     }
     return pare_upgrade_opset(node, 21);
 }
@@ -172,7 +173,7 @@ pare_status pare_grad_layer_norm(pare_grad *g, const pare_node *node)
     return g->status;
 }
 
-/* A vector (C) as (1, C, 1, ...), to stand against x. */
+/* A vector (C) as (1, C, 1, ...), to be against x. */
 static pare_value *per_channel(pare_grad *g, pare_value *v, const pare_value *x)
 {
     pare_shape shape = {.rank = x->shape.rank};

@@ -45,7 +45,7 @@ typedef enum pare_quant_kind {
     PARE_QUANT_FIXED,    /* its output always has the range [low, high] (Sigmoid, Softmax, Tanh) */
     PARE_QUANT_PASS,     /* output keeps the first input's scale and zero point */
     PARE_QUANT_JOIN,     /* inputs and output can share a scale (Concat) */
-    PARE_QUANT_CLAMP, /* Relu, Clip: fuses behind a weighted node or a sum; the output has the range
+    PARE_QUANT_CLAMP, /* Relu, Clip: fuses after a weighted node or a sum; the output has the range
                        */
     PARE_QUANT_SUM,   /* as OWN; adds two tensors: a bias, or a residual */
     PARE_QUANT_PRODUCT, /* as OWN; multiplies two tensors */
@@ -56,7 +56,7 @@ typedef enum pare_quant_kind {
 /* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */
 typedef struct pare_weighted {
     int x, w, bias;    /* input positions; bias -1 where absent */
-    int takes;         /* where a bias stands, absent or not; -1: the operator takes none */
+    int takes;         /* where a bias is, absent or not; -1: the operator takes none */
     int axis;          /* of w: the output channel */
     float alpha, beta; /* Gemm's; 1 elsewhere */
     bool constant;     /* w is constant; else it counts as a second activation */
@@ -118,7 +118,7 @@ pare_quant_kind pare_quant_kind_of(const pare_node *node);
 
 /* Declarations the rows need. Written once here from the same table. */
 #define PARE_OP(op, dom, first, last, layout, up_, infer_, cpu_, cuda_, grad_, quant, prune)       \
-    pare_status pare_upgrade_##up_(pare_node *node, int64_t version);                                   \
+    pare_status pare_upgrade_##up_(pare_node *node, int64_t version);                              \
     pare_status pare_infer_##infer_(pare_node *node);                                              \
     extern const pare_kernel *const pare_cpu_##cpu_[];                                             \
     extern const pare_kernel *const pare_cuda_##cuda_[];                                           \
@@ -131,13 +131,13 @@ pare_quant_kind pare_quant_kind_of(const pare_node *node);
 #define PARE_RULES(bind_, cut_)                                                                    \
     pare_status pare_prune_bind_##bind_(const pare_node *node, const pare_prune_units *units);     \
     pare_status pare_prune_cut_##cut_(const pare_prune_cut *cut, pare_node *node);
-#define STOPS PARE_RULES(stops, none)
-#define TIES PARE_RULES(ties, none)
-#define PASS PARE_RULES(same, none)
-#define MAKES(bind, cut) PARE_RULES(bind, cut)
-#define JOINS(bind, cut) PARE_RULES(bind, cut)
-#define MAPS(bind, cut) PARE_RULES(bind, cut)
-#define WORKS(bind, cut) PARE_RULES(bind, cut)
+#define STOPS                                                                           PARE_RULES(stops, none)
+#define TIES                                                                            PARE_RULES(ties, none)
+#define PASS                                                                            PARE_RULES(same, none)
+#define MAKES(bind, cut)                                                                PARE_RULES(bind, cut)
+#define JOINS(bind, cut)                                                                PARE_RULES(bind, cut)
+#define MAPS(bind, cut)                                                                 PARE_RULES(bind, cut)
+#define WORKS(bind, cut)                                                                PARE_RULES(bind, cut)
 #define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune) prune
 #include "runtime/ops/ops.inc"
 #undef PARE_OP

@@ -20,7 +20,7 @@ typedef struct pare_pad {
 /* Reads a Pad of ONNX 11 or newer on a tensor of this rank. */
 PARE_NODISCARD pare_status pare_pad_read(const pare_node *node, int rank, pare_pad *out);
 
-/* Constant: shrinks dst and src to what of src lies in dst; false where nothing does. */
+/* Constant: shrinks dst and src to what of src is in dst; false where nothing does. */
 bool pare_pad_inside(const pare_pad *pad, pare_view *dst, pare_view *src);
 
 /* The other modes: at[a][o] is the position on axis a of the input that output position o shows; in

@@ -30,7 +30,7 @@ typedef enum pare_prune_kind {
    k < length. Two spans that are bound agree in count; units of equal coordinates fall together.
    parts: 1, but for the weight of a convolution with groups, whose input channels (Conv axis 1,
    ConvTranspose: the output channels, axis 1) are parts times as many as the axis is long: unit u
-   lies in part u / dim at index u % dim. */
+   is in part u / dim at index u % dim. */
 typedef struct pare_axis_span {
     const pare_value *value;
     int axis;

@@ -80,7 +80,7 @@ PARE_BOTH double pare_grid_width(int top)
 
 /* --- percentile --- */
 
-/* How many of n values lie beyond the end (with a zero point: beyond each end). */
+/* How many of n values are beyond the end (with a zero point: beyond each end). */
 PARE_BOTH double pare_percentile_cut(double n, double percent, bool symmetric)
 {
     double cut = n * (100 - percent) / 100;
@@ -164,7 +164,7 @@ PARE_BOTH pare_quantizer pare_range_quantizer(float low, float high, bool symmet
 }
 
 /* Prefix sums over all bins in ascending order of value, each bin at its middle (the outermost bins
-   end at the minmax_only): zeros and what is below the window stand at 0. */
+   end at the minmax_only): zeros and what is below the window are at 0. */
 typedef struct pare_error_sums {
     double *count, *sum, *square; /* (bins + 1) */
     int bins, zero;               /* zero: position of the bin of 0 */
@@ -175,7 +175,7 @@ typedef struct pare_error_sums {
 /* Most elements of one of its arrays. */
 enum { PARE_ERROR_SUMS = 2 * PARE_HISTOGRAM_BINS + 2 };
 
-/* How many bins stand below a value: its own bin does where the bin's middle is below it. */
+/* How many bins are below a value: its own bin does where the bin's middle is below it. */
 PARE_BOTH int pare_bins_below(const pare_error_sums *s, double value)
 {
     float magnitude = (float)fabs(value);

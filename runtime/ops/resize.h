@@ -43,7 +43,7 @@ typedef struct pare_resize {
 PARE_NODISCARD pare_status pare_resize_read(const pare_node *node, const pare_shape *x,
                                             pare_resize *out);
 
-/* The coordinate in the input of output position o on an axis, in f32 as ONNX's formulas stand. */
+/* The coordinate in the input of output position o on an axis, in f32 as ONNX's formulas are. */
 float pare_resize_coordinate(const pare_resize *r, int axis, int64_t o);
 
 /* Nearest: at[a][o] is the input position that output position o shows; in the arena. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device does with samples beside running a model on them: stored pixels become numbers,
-   tensors are counted where they lie, ranges are searched in the counts. Everything is put into a
+   tensors are counted where they are, ranges are searched in the counts. Everything is put into a
    stream and exact: results depend on neither order nor pieces. Memory named here is the device's.
  */
 #ifndef PARE_RUNTIME_OPS_SAMPLES_H
@@ -26,16 +26,16 @@ enum {
 /* Counts of one tensor. */
 typedef struct pare_histogram_dev {
     unsigned long long count, zero, nan, inf;
-    int low, high; /* finite minmax_only; a negative number's bits below the sign are inverted, so that
-                      integers order as numbers do; low > high: none */
-    int largest;   /* bits of the largest finite magnitude */
+    int low, high;  /* finite minmax_only; a negative number's bits below the sign are inverted, so
+                       that  integers order as numbers do; low > high: none */
+    int largest;    /* bits of the largest finite magnitude */
     int first, top; /* octave of bin 0, highest octave seen (-1: none) */
     int negative;   /* set for searches: the negative half is there */
 } pare_histogram_dev;
 
 /* The same with bins. */
 typedef struct pare_histogram_dev_bins {
-    pare_histogram_dev tally;                                    /* first */
+    pare_histogram_dev tally;                            /* first */
     unsigned long long slot[2][1 + PARE_HISTOGRAM_BINS]; /* a sign (positive first): below, bins */
 } pare_histogram_dev_bins;
 
@@ -78,10 +78,10 @@ typedef struct pare_search {
     unsigned wanted; /* bit i: PARE_SEARCH_i of each; AUTO needs the others that it tries */
     unsigned rules;  /* bit 0: with a zero point, bit 1: symmetric */
     double percent[PARE_SEARCH_PERCENTS];
-    double clip_weight; /* of WEIGHED and AUTO */
-    const double *fall; /* (PARE_RANGE_DECAY), see range.h */
-    void *work;         /* (tensors) times work_bytes */
-    pare_search_result *found;  /* (tensors, 2, PARE_SEARCH_COUNT): with a zero point, symmetric */
+    double clip_weight;        /* of WEIGHED and AUTO */
+    const double *fall;        /* (PARE_RANGE_DECAY), see range.h */
+    void *work;                /* (tensors) times work_bytes */
+    pare_search_result *found; /* (tensors, 2, PARE_SEARCH_COUNT): with a zero point, symmetric */
 } pare_search;
 
 struct pare_sample_table {
@@ -91,11 +91,12 @@ struct pare_sample_table {
                           const pare_pixels *pixels, int64_t samples);
     /* Makes `count` tallies, `step` bytes apart, empty. */
     pare_status (*histogram_clear)(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
-                               int count);
+                                   int count);
     /* Adds n values of type f32, f16, bf16 or f64 (rounded to f32). bins: the tally is a
-       pare_histogram_dev_bins; else neither bins nor octaves are kept. PARE_UNSUPPORTED: other types. */
-    pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally, bool bins,
-                             pare_dtype dtype, const void *values, int64_t n);
+       pare_histogram_dev_bins; else neither bins nor octaves are kept. PARE_UNSUPPORTED: other
+       types. */
+    pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally,
+                                 bool bins, pare_dtype dtype, const void *values, int64_t n);
     /* Adds an f32 tensor whose axis `axis` holds the channels; its first axis holds `samples`
        samples of equal size, each of which becomes a whole number on its own. */
     pare_status (*channels_add)(pare_ctx *ctx, pare_stream *stream, const pare_channel_sums *sums,

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One dim of -1 (known at): what is left of the input. Unknown input dims that stand in the output
+/* One dim of -1 (known at): what is left of the input. Unknown input dims that are in the output
    under the same name cancel. */
 static void solve_rest(const pare_shape *x, pare_shape *y, int at)
 {
@@ -215,7 +215,7 @@ pare_status pare_infer_transpose(pare_node *node)
     return PARE_OK;
 }
 
-/* pare.View: attribute shape, the same bytes as they lie in memory. */
+/* pare.View: attribute shape, the same bytes as they are in memory. */
 pare_status pare_infer_view(pare_node *node)
 {
     pare_value *x;
@@ -254,7 +254,7 @@ pare_status pare_grad_expand(pare_grad *g, const pare_node *node)
     return g->status;
 }
 
-/* Copies of an axis lie behind each other: (copies, n) of them are summed, axis by axis. */
+/* Copies of an axis are after each other: (copies, n) of them are summed, axis by axis. */
 pare_status pare_grad_tile(pare_grad *g, const pare_node *node)
 {
     const pare_shape *x = &node->in[0]->shape;

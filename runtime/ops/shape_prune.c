@@ -236,7 +236,7 @@ static bool find_factors(const pare_shape *x, const pare_shape *y, const stretch
     int64_t rest = 1, a, b;
     for (int d = i; d < s->last; d++) rest *= x->dim[d];
     *f = (factors){0};
-    a = b = rest; /* what lies below the axes passed so far */
+    a = b = rest; /* what is below the axes passed so far */
     while (rest > 1) {
         while (a == rest && i < s->last) a /= x->dim[i++];
         while (b == rest && k < s->to) b /= y->dim[k++];
@@ -314,7 +314,7 @@ typedef struct shape_ints {
     bool any;
 } shape_ints;
 
-/* Elements that name an extent which is another now. 0 and -1 go on meaning what they do. */
+/* Elements that name an extent which is another now. 0 and -1 continue meaning what they do. */
 static void changed_extents(const pare_prune_cut *cut, const int64_t *old, shape_ints *out)
 {
     const pare_value *x = cut->before->in[0], *y = cut->before->out[0];

@@ -30,8 +30,8 @@ static pare_status shape_of(pare_node *node, pare_value *value, pare_value **out
 }
 
 /* Softmax, LogSoftmax (1, 11): the tensor is flattened to two axes before `axis` (1 by default) and
-   the second is normalized; (13): one axis (the last by default). The same where the axes behind
-   `axis` have one element; else Flatten and Reshape stand around the new form. */
+   the second is normalized; (13): one axis (the last by default). The same where the axes after
+   `axis` have one element; else Flatten and Reshape are around the new form. */
 pare_status pare_upgrade_softmax(pare_node *node, int64_t version)
 {
     pare_value *x, *shape;

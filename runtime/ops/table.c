@@ -44,7 +44,7 @@ const pare_op pare_ops[PARE_OP_COUNT] = {
                       first,                                                                       \
                       last,                                                                        \
                       PARE_##layout,                                                               \
-                      pare_upgrade_##up,                                                                \
+                      pare_upgrade_##up,                                                           \
                       pare_infer_##infer,                                                          \
                       pare_cpu_##cpu,                                                              \
                       CUDA_COLUMN(cuda),                                                           \

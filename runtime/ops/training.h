@@ -57,7 +57,7 @@ struct pare_training_table {
     /* Clears gradients of elements that stay 0, scales those of learned scales; sum[0] becomes the
        sum of all squares. */
     pare_status (*squares)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks);
-    /* One step; where there are averages, average += part (value - average) behind it. */
+    /* One step; where there are averages, average += part (value - average) after it. */
     pare_status (*step)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                         const pare_train_rule *rule, float part);
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What upgrade rules share: attributes become constant inputs, nodes are put before and behind. */
+/* What upgrade rules share: attributes become constant inputs, nodes are put before and after. */
 #include "runtime/ops/infer.h"
 
 const char *pare_upgrade_name(pare_node *node, const char *suffix)
@@ -11,8 +11,8 @@ const char *pare_upgrade_name(pare_node *node, const char *suffix)
     return name ? pare_graph_fresh_name(node->graph, name) : NULL;
 }
 
-pare_status pare_upgrade_constant(pare_node *node, int i, const char *suffix, pare_dtype dtype, int rank,
-                             const int64_t *dims, const void *data)
+pare_status pare_upgrade_constant(pare_node *node, int i, const char *suffix, pare_dtype dtype,
+                                  int rank, const int64_t *dims, const void *data)
 {
     const char *name = pare_upgrade_name(node, suffix);
     pare_value *value;
@@ -74,8 +74,8 @@ static pare_status node_beside(pare_node *node, int at, const char *op_type, par
                          1);
 }
 
-pare_status pare_upgrade_before(pare_node *node, int i, const char *op_type, pare_value *const *more,
-                           int more_count, pare_node **out)
+pare_status pare_upgrade_before(pare_node *node, int i, const char *op_type,
+                                pare_value *const *more, int more_count, pare_node **out)
 {
     const char *name = pare_upgrade_name(node, op_type);
     pare_value *made;
@@ -87,7 +87,7 @@ pare_status pare_upgrade_before(pare_node *node, int i, const char *op_type, par
 }
 
 pare_status pare_upgrade_after(pare_node *node, int i, const char *op_type, pare_value *const *more,
-                          int more_count, pare_node **out)
+                               int more_count, pare_node **out)
 {
     const char *name = pare_upgrade_name(node, op_type);
     pare_value *made, *final = node->out[i];

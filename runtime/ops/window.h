@@ -31,9 +31,9 @@ PARE_NODISCARD pare_status pare_window_read(const pare_node *node, const pare_sh
 PARE_NODISCARD pare_status pare_window_read_transposed(const pare_node *node, const pare_shape *x,
                                                        const int64_t *kernel, pare_window *out);
 
-/* The taps of output position `at` along one axis that lie inside the input, in steps of the
-   dilation, and how many lie inside the padded input: what an average divides by that counts
-   padding, but not what ceil_mode reaches behind it. */
+/* The taps of output position `at` along one axis that are inside the input, in steps of the
+   dilation, and how many are inside the padded input: what an average divides by that counts
+   padding, but not what ceil_mode reaches after it. */
 typedef struct pare_taps {
     int64_t first; /* index in the input */
     int64_t count, padded;

@@ -40,7 +40,7 @@ PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
 /* MaxPool and float FusedConv that alone read a Concat of channels work on its parts instead, where
    that moves fewer bytes. The convolutions' sums are added in another order. keep as above. */
 PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const char *const *keep,
-                                                   int keep_count);
+                                                       int keep_count);
 
 /* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder
    at the edges; graph inputs and outputs stay row-major. */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-/* What every room above exec may include: backends are behind exec. */
+/* What every room above exec may include: backends are after exec. */
 #define LIBRARY "runtime/base runtime/graph runtime/ops runtime/passes "
 
 /* A folder, and the folders it may include beside itself. */

@@ -4,7 +4,7 @@
 
     distill_torch.py NET DATA.h5 --batch 128 --steps 60 --threads 2 [--compile] [--channels-last]
 
-Images lie decoded in memory before the clock starts. Prints one JSON line: samples per second of the
+Images are decoded in memory before the clock starts. Prints one JSON line: samples per second of the
 median step, seconds of the first, peak bytes of the process."""
 
 import argparse

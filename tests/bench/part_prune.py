@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pruning single weights costs without training, on the 10,000 test images: by magnitude alone,
-and refitted on 512 training images. Rivals do nothing of the kind on ONNX files: beside ours stand
+and refitted on 512 training images. Rivals do nothing of the kind on ONNX files: beside ours are
 magnitude alone, per layer and over all layers."""
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pruned to a part of the dense model's time: what `pare prune --latency` says of its result, and what bench_latency
 measures afterwards, the pruned and the dense model in turn in processes of their own, with times of kernels of their own. One
-process may see a small net a tenth quicker or slower than the next, probably by where its weights come to lie: the median of
-several counts. Both sides share one set of threads, so that nobody's need fall asleep before the other's turn: samples
+process may see a small net a tenth quicker or slower than the next, probably by where its weights come to be: the median of
+several counts. Both sides share one set of threads, so that no one's need fall asleep before the other's turn: samples
 follow each other at once, and what changes the machine's pace meets both of a pair."""
 
 import json

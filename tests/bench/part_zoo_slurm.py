@@ -43,7 +43,7 @@ class Slurm:
         return done.stdout
 
     def waits(self):
-        """Is a job left, or does nobody answer?"""
+        """Is a job left, or does no one answer?"""
         return self.call("ended", 0).returncode != 0
 
     def end(self):
@@ -145,7 +145,7 @@ class Run:
         return parent.returncode == 0
 
     def disturb(self):
-        """While jobs are there: the next kill at a random moment, or as soon as there is somebody."""
+        """While jobs are there: the next kill at a random moment, or as soon as there is someone."""
         while self.next("controller", "task", "worker", "merge") and self.slurm.waits():
             time.sleep(self.chance.random() * self.length / 3)
             end = time.monotonic() + 120

@@ -112,7 +112,7 @@ static void test_points(void **state)
     const char **names = NULL;
     int count = 0;
     assert_int_equal(pare_calib_observed(&ctx, m, &names, &count), PARE_OK);
-    /* not product and sum: bias and clamp are fused behind the matrix product */
+    /* not product and sum: bias and clamp are fused after the matrix product */
     const char *want[] = {"flat", "relu", "x", "y"};
     assert_int_equal(count, 4);
     for (int i = 0; i < 4; i++) assert_string_equal(names[i], want[i]);

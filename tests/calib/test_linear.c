@@ -72,9 +72,9 @@ static void check_solve(int64_t n, int threads, double *out)
         for (int64_t j = i + 1; j < n; j++) a[j * n + i] = a[i * n + j];
     assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){u, n}, n, threads, &ok), PARE_OK);
     assert_true(ok);
-    assert_int_equal(
-        pare_linear_solve(&ctx, (pare_mat_view){u, n}, n, (pare_mat_view){out, columns}, columns, threads),
-        PARE_OK);
+    assert_int_equal(pare_linear_solve(&ctx, (pare_mat_view){u, n}, n,
+                                       (pare_mat_view){out, columns}, columns, threads),
+                     PARE_OK);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < columns; j++) {
             double sum = 0;
@@ -89,7 +89,8 @@ static void check_solve(int64_t n, int threads, double *out)
     for (int64_t i = 0; i < n; i++) assert_true(fabs(one[i] - out[i * columns + 2]) < 1e-9);
     free(one);
     double *inverse = malloc((size_t)(n * n) * sizeof *inverse);
-    assert_int_equal(pare_linear_inverse(&ctx, inverse, (pare_mat_view){u, n}, n, threads), PARE_OK);
+    assert_int_equal(pare_linear_inverse(&ctx, inverse, (pare_mat_view){u, n}, n, threads),
+                     PARE_OK);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
@@ -127,7 +128,8 @@ static void by_hand(void **state)
     bool ok = false;
     assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){a, 2}, 2, 1, &ok), PARE_OK);
     assert_true(ok && a[0] == 2 && a[1] == 1 && fabs(a[3] - sqrt(2)) < 1e-15);
-    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){not_definite, 2}, 2, 1, &ok), PARE_OK);
+    assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){not_definite, 2}, 2, 1, &ok),
+                     PARE_OK);
     assert_false(ok);
     assert_int_equal(pare_linear_cholesky(&ctx, (pare_mat_view){nan, 1}, 1, 1, &ok), PARE_OK);
     assert_false(ok);

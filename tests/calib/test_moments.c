@@ -102,7 +102,7 @@ static void a_convolution_with_all_attributes(void **state)
                     fail_msg("group %d, %d x %d: %g, expected %g", group, i, j, got, want);
             }
     }
-    /* where a weight of that column lies: (output, channel, kh, kw) */
+    /* where a weight of that column is: (output, channel, kh, kw) */
     assert_int_equal(pare_columns_weight(&c, true, 1, 2, 7), ((5 * 2 + 1) * KH + 1) * KW + 1);
     pare_observer_free(o);
     graph_close(&g);
@@ -140,7 +140,7 @@ static void a_fifth_is_held_out(void **state)
     graph_close(&g);
 }
 
-/* Forms whose inputs do not lie in rows. */
+/* Forms whose inputs do not be in rows. */
 static void other_forms_are_not_served(void **state)
 {
     (void)state;

@@ -32,9 +32,9 @@ static pare_histogram *make(int kind)
         double u = 0;
         for (int k = 0; k < 12; k++) u += uniform();
         double x = u - 6;
-        if (kind == 0) x = fmax(x, 0);                         /* behind a ReLU */
+        if (kind == 0) x = fmax(x, 0);                         /* after a ReLU */
         if (kind == 1 && i % 500 == 0) x *= 10;                /* both signs, outliers */
-        if (kind == 2) x = fmin(fmax(3 + 2 * x, 0), 6);        /* behind a Clip */
+        if (kind == 2) x = fmin(fmax(3 + 2 * x, 0), 6);        /* after a Clip */
         if (kind == 3) x = fmax(x, -0.3) * exp(2 * uniform()); /* like SiLU: one short side */
         if (kind == 4) x = -fabs(x);                           /* negative only */
         if (kind == 5) { /* pixels: 256 exact values, half of them the background's */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.json: round trips, merging, and files that lie. */
+/* ranges.json: round trips, merging, and files that are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void test_round_trip(void **state)
     pare_ranges_free(r);
 }
 
-/* As bytes and back: with channels, with a tensor nobody saw, and as minmax_only without bins. */
+/* As bytes and back: with channels, with a tensor no one saw, and as minmax_only without bins. */
 static void test_packed(void **state)
 {
     (void)state;
@@ -87,8 +87,8 @@ static void test_packed(void **state)
         r->samples = 20;
         if (kind) {
             r->minmax_only = true;
-            assert_int_equal(
-                pare_histogram_add_minmax(&ctx, r->stats[1].histogram, PARE_f32, x, 3), PARE_OK);
+            assert_int_equal(pare_histogram_add_minmax(&ctx, r->stats[1].histogram, PARE_f32, x, 3),
+                             PARE_OK);
         } else {
             assert_int_equal(pare_channels_open(&ctx, r->stats[0].channels, 2), PARE_OK);
             r->stats[0].channels->each = 400;
@@ -248,7 +248,7 @@ static void test_bins_text(void **state)
     assert_true(pare_bins_parse("", back));
 }
 
-/* --- files that lie --- */
+/* --- files that are --- */
 
 static const char *const good = "{\"format\": \"pare ranges\", \"version\": 1, \"model\": "
                                 "\"0123456789abcdef0123456789abcdef\","

@@ -19,7 +19,7 @@ finish() { [ $bad = 0 ] && [ $good -gt 0 ]; }
 # Every file here with its content, but for what the tests write themselves.
 listing() { find . -type f ! -name '.test.*' -exec cksum {} + 2>/dev/null | sort; }
 
-# has TEXT FILE: the text stands in the file
+# has TEXT FILE: the text is in the file
 has() { grep -qF -e "$1" "$2"; }
 
 # refuses NAME EXIT WORDS COMMAND...: ends with this exit status, one line on standard error that begins
@@ -104,7 +104,7 @@ data_sets() {
     return 1
 }
 
-# zoo_of FILE LINE...: a zoo file over a few samples, with these lines behind what all have
+# zoo_of FILE LINE...: a zoo file over a few samples, with these lines after what all have
 zoo_of() {
     file_=$1
     shift

@@ -9,7 +9,7 @@
 #   sh tests/cli/_slurm.sh ready           waits until its node is idle
 #   sh tests/cli/_slurm.sh ended SECONDS   waits until no job is left; looks once where there is no time
 #   sh tests/cli/_slurm.sh kill            ends its controller with -9
-#   sh tests/cli/_slurm.sh back            what an administrator does behind that
+#   sh tests/cli/_slurm.sh back            what an administrator does after that
 #   sh tests/cli/_slurm.sh down            ends its daemons and their jobs, and removes the folder
 set -u
 PATH=$PATH:/usr/sbin:/sbin
@@ -75,7 +75,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 END
 }
 
-# A GPU that is one by name only stands in gres.conf. A socket's path must be short: the folder is
+# A GPU that is one by name only is in gres.conf. A socket's path must be short: the folder is
 # in /tmp.
 make() {
     there=$(mktemp -d /tmp/pare-slurm.XXXXXX) || return
@@ -101,7 +101,7 @@ start() {
 
 # A job that is started although it ran already, which had been forgotten, is held, or put off for two
 # minutes, and takes its node out of service. What still runs by what a controller that is back remembers has ended where the
-# node does not know it; Slurm believes that so long behind the start as both timeouts take.
+# node does not know it; Slurm believes that so long after the start as both timeouts take.
 tend() {
     if [ -f "$there/back" ] && [ $(($(date +%s) - $(cat "$there/back"))) -gt 7 ]; then
         rm "$there/back"

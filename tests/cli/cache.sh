@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# --cache of validate, quantize and calibrate: the same results with and without it, whatever lies in
+# --cache of validate, quantize and calibrate: the same results with and without it, whatever is in
 # the folder and however many write there.
 name=cache
 . "$(dirname "$0")/_lib.sh"

@@ -37,7 +37,7 @@ works losses $distill --student half.onnx $train -o losses.onnx --steps 4 --loss
 works augmented "$pare" distill -q --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train -o moved.onnx --steps 2 --batch 16 --augment flip,shift:2,mixup:0.2 --samples 400
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
 works estimate "$pare" distill --verbose --teacher "$zoo/resnet.onnx" --student norms.onnx $train --samples 600 -o estimated.onnx --steps 1 --batch 16 --bn-estimate 64 --threads 1 --json estimated.json
-if has '15 BatchNormalization nodes estimated anew' .test.err && has '"estimated_norms": 15' estimated.json; then pass estimate_said; else fail estimate_said "$(tail -3 .test.err)"; fi
+if has '15 BatchNormalization nodes estimated again' .test.err && has '"estimated_norms": 15' estimated.json; then pass estimate_said; else fail estimate_said "$(tail -3 .test.err)"; fi
 works sparse $distill --student sparse.onnx $train -o kept.onnx --steps 10 --log kept.jsonl --json kept.json
 kept='"zeros_kept":["1.weight","3.weight","5.weight"]'
 if head -1 kept.jsonl | grep -qF "$kept" && [ "$(grep -c zeros_kept kept.jsonl)" = 1 ] && tr -d ' \n' <kept.json | grep -qF "$kept"; then pass zeros_named; else fail zeros_named "$(head -1 kept.jsonl)"; fi

@@ -41,7 +41,7 @@ works cnn_u8 $cnn $train --qat int8 --activations u8 --method minmax --qat-sampl
 not_worse cnn_u8_not_worse u8.json
 if grep -q '"scales": "learned"' u8.json && grep -q '"samples": 64' u8.json; then pass u8_facts; else fail u8_facts "$(grep -A12 '"qat"' u8.json | tr '\n' ' ')"; fi
 if grep -aqF 'int8 activations=u8 target=onnxruntime weights=channel method=minmax' u8.onnx; then pass u8_recipe; else fail u8_recipe "no such recipe in u8.onnx"; fi
-# No gradient of a pair is left to the plain kernels, whatever lies in memory how.
+# No gradient of a pair is left to the plain kernels, whatever is in memory how.
 "$pare" distill --verbose --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train --qat int8 --range 0:200 --steps 1 -o x.onnx >.test.out 2>.test.err
 if has dense_fake_quantize_grad_f32 .test.err && ! has ref_fake_quantize .test.err; then pass kernels; else fail kernels "$(grep -m1 ref_fake_quantize .test.err)"; fi
 rm -f x.onnx
@@ -59,7 +59,7 @@ else
     fail untrained_same "the outputs differ: $(grep max_abs_error v.json)"
 fi
 
-# A training that went on is the one that nothing stopped: the student is quantized anew, the same.
+# A training that continued is the one that nothing stopped: the student is quantized again, the same.
 works kept $mlp --student half.onnx $train --qat int8 -o first.onnx --steps 24 --lr 3e-4 --log s8.jsonl --checkpoint kept --patience 1 --validate-every 2
 works resumed $mlp --student half.onnx $train --qat int8 -o resumed.onnx --steps 24 --lr 3e-4 --log s8.jsonl --checkpoint kept --patience 1 --validate-every 2 --resume
 same resumed_same first.onnx resumed.onnx

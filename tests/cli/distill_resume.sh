@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A training that is killed, stopped or out of disk goes on to the bytes of an undisturbed one.
+# A training that is killed, stopped or out of disk continues to the bytes of an undisturbed one.
 name=distill_resume
 . "$(dirname "$0")/_lib.sh"
 data_sets || exit 0
@@ -80,7 +80,7 @@ refuses folder_nowhere 1 "a/b|cannot be made" $distill -o out.onnx --checkpoint 
 refuses output_is_the_checkpoint 1 "ck/checkpoint.pare|another name" $distill -o ck/checkpoint.pare $ck --resume
 echo "no log" >words.txt
 
-# --- Ctrl-C: the best so far, and how to go on ---
+# --- Ctrl-C: the best so far, and how to continue ---
 rm -rf ck out.onnx out.jsonl
 works nothing_yet $distill -o first.onnx --checkpoint first --resume
 has "there is no checkpoint yet" .test.err && pass says_nothing_yet || fail says_nothing_yet "$(cat .test.err)"
@@ -96,7 +96,7 @@ else
 fi
 cp -r ck stopped && cp out.jsonl stopped.jsonl
 works resumed $distill -o out.onnx --log out.jsonl $ck --checkpoint-every 1000 --resume --json facts.json
-has "training goes on behind step" .test.err && pass says_resumed || fail says_resumed "$(cat .test.err)"
+has "training continues after step" .test.err && pass says_resumed || fail says_resumed "$(cat .test.err)"
 same stopped_same_bytes
 refuses no_log 1 "words.txt|no log" $distill -q -o out.onnx --log words.txt --checkpoint stopped --resume
 
@@ -124,7 +124,7 @@ cp -r stopped ck && cp stopped.jsonl out.jsonl
 held=$(cksum <ck/checkpoint.pare)
 works full_disk_ends limited $distill -o out.onnx --log out.jsonl $ck --checkpoint-every 5 --resume
 same full_disk_result
-if [ "$(grep -c '^warning: .*training goes on without a checkpoint' .test.err)" = 1 ] &&
+if [ "$(grep -c '^warning: .*training continues without a checkpoint' .test.err)" = 1 ] &&
     [ "$held" = "$(cksum <ck/checkpoint.pare)" ]; then
     pass full_disk
 else
@@ -138,7 +138,7 @@ $distill -o out.onnx --log out.jsonl $ck --checkpoint-every 5 >.test.out 2>.test
 while [ "$(lines out.jsonl)" -le 20 ]; do sleep 0.01; done
 mv ck gone
 wait $!
-if [ $? = 0 ] && has "training goes on without a checkpoint" .test.err; then pass folder_gone; else fail folder_gone "$(cat .test.err)"; fi
+if [ $? = 0 ] && has "training continues without a checkpoint" .test.err; then pass folder_gone; else fail folder_gone "$(cat .test.err)"; fi
 same folder_gone_same_bytes
 blocks=64 # not even the result
 rm out.onnx out.jsonl

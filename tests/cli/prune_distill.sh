@@ -12,7 +12,7 @@ plain="$train --no-refit"
 # what the facts say of a model: sparsity FILE; kept STEP FILE
 sparsity() { awk -F'[:,]' '/"sparsity"/ { printf "%.4f", $2 }' "$1"; }
 kept() { awk -F'[:,]' -v step="$1" '/"kept"/ && ++n == step { printf "%.4f", $2 }' "$2"; }
-# the sum of the losses behind a key is smaller behind training than before it
+# the sum of the losses after a key is smaller after training than before it
 learnt() { awk -F'[:,]' '/"before"|"after"/ { part = $1 } /"loss": [0-9]/ { loss[part] += $2 } END { b = a = 0; for (p in loss) if (p ~ /before/) b += loss[p]; else a += loss[p]; exit !(a > 0 && a < b) }' "$1"; }
 
 works sparse $prune -o sparse.onnx --sparsity 0.8 --steps 2 $plain --threads 2 --json sparse.json
@@ -70,7 +70,7 @@ stop last.onnx 1
 got=$?
 if [ $got = 0 ] && "$pare" check last.onnx >/dev/null 2>&1; then pass interrupted_last; else fail interrupted_last "exit $got: $(tail -1 .test.err)"; fi
 
-# --- killed or stopped in a step, it goes on to the same bytes ---
+# --- killed or stopped in a step, it continues to the same bytes ---
 gradual="$prune --params 0.5 $train --distill-epochs 20 --steps 3"
 works whole $gradual -o whole.onnx --json whole.json
 kept_of() { cat "$1/$2.pare" 2>/dev/null | wc -c; }

@@ -69,7 +69,7 @@ mkdir old new two
 pair() { "$pare" quantize -q "$zoo/$1.onnx" --precision fp16 --external-data -o "$2/m.onnx" >/dev/null 2>&1; }
 pair mlp old
 pair cnn new
-whole() { # FOLDER: its model stands in two/, with its data
+whole() { # FOLDER: its model is in two/, with its data
     for file in "$1"/*; do cmp -s "$file" "two/${file#*/}" || return 1; done
 }
 wrong=

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A zoo from its file to its tables: resumed after kills, repaired, refused, interrupted; models that
-# fail in the middle stop nobody else.
+# fail in the middle stop no one else.
 name=zoo
 . "$(dirname "$0")/_lib.sh"
 data_sets || exit 0
@@ -137,10 +137,10 @@ if [ $? = 1 ] && has 'slow: another pare works in this folder: process' .test.er
 kill -INT $parent
 wait $parent
 got=$?
-if [ $got = 1 ] && has 'interrupted: 0 of 1 tasks are done; the same command with --resume goes on' .test.err2; then pass interrupt; else fail interrupt "exit $got: $(tail -1 .test.err2)"; fi
+if [ $got = 1 ] && has 'interrupted: 0 of 1 tasks are done; the same command with --resume continues' .test.err2; then pass interrupt; else fail interrupt "exit $got: $(tail -1 .test.err2)"; fi
 if grep -q ',stopped,' slow/results.csv; then pass interrupt_leaves_tables; else fail interrupt_leaves_tables "$(sed 1d slow/results.csv)"; fi
 
-# trainings go on where they were stopped or killed, and keep nothing behind their end
+# trainings continue where they were stopped or killed, and keep nothing after their end
 resumed() { grep -l '"resumed"' "$1"/steps/*/facts.json 2>/dev/null | wc -l; }
 kept() { find "$1/steps" -name '*.pare' | wc -l; }
 works interrupt_goes_on quick slow.yaml -o slow --resume

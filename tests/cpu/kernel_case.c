@@ -180,7 +180,7 @@ static bool is_curved(const kernel_case *k)
     return pare_act_read(k->node, &act) == PARE_OK && pare_act_is_curved(&act);
 }
 
-/* How far apart a device's element may be: bytes none (one step behind a curved activation), floats
+/* How far apart a device's element may be: bytes none (one step after a curved activation), floats
    one unit of their type's rounding (f32: 1e-5), relative to the tensor's largest value or 1: sums
    in another order differ by what their terms' rounding is, not by their own. */
 static void compare_device(const kernel_case *k, const char *kernel, const void *want,

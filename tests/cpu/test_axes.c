@@ -78,7 +78,7 @@ static int64_t region_of(const pare_view *x, unsigned mask, int64_t o, int64_t *
     return n;
 }
 
-/* Where output o, counted row-major over its dims, lies. */
+/* Where output o, counted row-major over its dims, is. */
 static int64_t offset_of(const pare_view *y, int64_t o)
 {
     int64_t offset = 0;
@@ -383,7 +383,7 @@ static void sums_along_an_axis(void **state)
     check_sums(PARE_bf16, (const int64_t[]){2, 3, 4}, 1, 0);
 }
 
-/* Place of element i of a lane among its neighbours: how many stand before it. */
+/* Place of element i of a lane among its neighbours: how many are before it. */
 static int64_t rank_of(const float *x, int64_t n, int64_t step, int64_t i, bool largest)
 {
     int64_t rank = 0;

@@ -21,7 +21,7 @@ static uint32_t next(uint64_t *seed)
     return (uint32_t)(*seed >> 33);
 }
 
-/* A view whose axes lie in memory in a random order; returns its elements. */
+/* A view whose axes are in memory in a random order; returns its elements. */
 static int64_t shuffled(pare_view *v, pare_dtype dtype, int rank, const int64_t *dims,
                         uint64_t *seed)
 {
@@ -237,7 +237,7 @@ static void rows_of_every_length(void **state)
                            bytes))
                     fail_msg("type %d, rows of %d: element %d", (int)types[t], (int)n, (int)i);
             }
-            assert_int_equal(((char *)to)[(size_t)(a * b * n) * bytes], 0); /* and nothing behind */
+            assert_int_equal(((char *)to)[(size_t)(a * b * n) * bytes], 0); /* and nothing after */
         }
     free(from);
     free(to);

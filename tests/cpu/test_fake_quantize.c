@@ -43,7 +43,7 @@ static int64_t count_of(const shape_case *c)
 
 static int64_t scales_of(const shape_case *c) { return c->axis == -1 ? 1 : c->dim[axis_of(c)]; }
 
-/* The channel of the element that lies at this place in memory. */
+/* The channel of the element that is at this place in memory. */
 static int64_t channel_of(const shape_case *c, int64_t at)
 {
     static const int moved[4] = {0, 2, 3, 1};

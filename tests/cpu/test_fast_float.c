@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fast float kernels against the plain ones on random shapes, and deterministic execution: the bytes of
-   a sample do not depend on the batch it is in or on the threads. Tolerance: of the largest output,
-   f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type).
+/* Fast float kernels against the plain ones on random shapes, and deterministic execution: the
+   bytes of a sample do not depend on the batch it is in or on the threads. Tolerance: of the
+   largest output, f32 2e-5 (sums in another order), f16 2^-9 and bf16 2^-6 (two steps of the type).
    PARE_EXACT=quick: a quarter of the shapes. */
 #include "tests/cpu/kernel_case.h"
 #include "runtime/ops/fused.h"

@@ -226,7 +226,7 @@ static void local_responses(void **state)
 
 /* --- pools --- */
 
-/* Over planes, or 2 x 3 windows of stride 2, 1 behind one row and column of padding. */
+/* Over planes, or 2 x 3 windows of stride 2, 1 after one row and column of padding. */
 static double pool_formula(const kernel_case *k, int64_t i)
 {
     const pare_view *x = &k->in[0], *y = &k->out;

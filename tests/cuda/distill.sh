@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training on the emulated GPU by the command: near the CPU's, the same bytes again and behind a
+# Training on the emulated GPU by the command: near the CPU's, the same bytes again and after a
 # checkpoint.
 #
 #   sh tests/cuda/distill.sh PARE      pare_emulated
@@ -40,7 +40,7 @@ check cnn_cpu $cnn -o half.cpu.onnx --json cpu.json --device cpu
 check cnn_cuda $cnn -o half.cuda.onnx --json cnn.json --device cuda
 check cnn_near_the_cpu near cnn.json cpu.json 1e-4
 
-# killed behind a step, then on to the end
+# killed after a step, then on to the end
 resumed="$distill -o part.onnx --device cuda --checkpoint ck --checkpoint-every 1 --log part.jsonl"
 $resumed >said 2>&1 &
 while [ "$(cat part.jsonl 2>/dev/null | wc -l)" -lt 3 ] && kill -0 $! 2>/dev/null; do sleep 0.02; done
@@ -49,7 +49,7 @@ wait $! 2>/dev/null
 check was_killed test $? = 137
 check resumed $resumed --resume
 cp out said
-check goes_on grep -q 'training goes on behind step' said
+check goes_on grep -q 'training continues after step' said
 check resumed_bytes cmp cuda.onnx part.onnx
 check resumed_log cmp cuda.jsonl part.jsonl
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What commands.sh needs beside the program:
      net_tool cut MODEL TENSOR OUT.onnx [BEHIND COUNT]  the model up to a tensor; of tensor BEHIND
-   only the first COUNT entries of axis 1 go on net_tool input SEED OUT.npy DIM... repeatable values
-   in [-1, 1) net_tool near A.npy B.npy BOUND                    differ by at most BOUND of the
-   greatest value? net_tool codes MODEL X.npy                         8-bit tensors on the device
-   and on the CPU: at most 1 apart, in at most 1 of 1000 */
+   only the first COUNT entries of axis 1 continue net_tool input SEED OUT.npy DIM... repeatable
+   values in [-1, 1) net_tool near A.npy B.npy BOUND                    differ by at most BOUND of
+   the greatest value? net_tool codes MODEL X.npy                         8-bit tensors on the
+   device and on the CPU: at most 1 apart, in at most 1 of 1000 */
 #include "formats/npy.h"
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"

@@ -311,7 +311,7 @@ static pare_status check_trace(void *user, const pare_timeline *timeline, const 
     return PARE_OK;
 }
 
-/* Of lazy streams nothing runs before somebody waits for it. When the pixels of run n + 1 were
+/* Of lazy streams nothing runs before someone waits for it. When the pixels of run n + 1 were
    queued, the kernels of runs 0 .. n - 1 had run, those of run n had not: traced, recorded, played.
  */
 static void copies_are_queued_before_computing_ends(void **state)
@@ -339,7 +339,7 @@ static void copies_are_queued_before_computing_ends(void **state)
     simt_set.streams = streams;
 }
 
-/* Each call that can fail, one after the other (in strides): a message, and nothing stays behind.
+/* Each call that can fail, one after the other (in strides): a message, and nothing is left over.
  */
 static void failing_calls_end_it_cleanly(void **state)
 {

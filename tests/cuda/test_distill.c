@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training on the device: near the CPU's, the same bytes in every run and behind a checkpoint, and
+/* Training on the device: near the CPU's, the same bytes in every run and after a checkpoint, and
    what it says when a call fails. */
 #include "runtime/exec/exec.h"
 #include "tests/distill/resume_case.h"
@@ -121,7 +121,7 @@ static void it_learns_as_on_the_cpu(void **state)
     }
 }
 
-/* Behind a failure at some step another run goes on from the checkpoint. */
+/* After a failure at some step another run continues from the checkpoint. */
 static void runs_and_resumed_runs_have_the_same_bytes(void **state)
 {
     static resume_run whole, parts;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's histogram against calibration's: every count and both minmax_only equal, whatever the
-   size, type, alignment, number of blocks and pieces. */
+/* The device's histogram against calibration's: every count and both minmax_only equal, whatever
+   the size, type, alignment, number of blocks and pieces. */
 #include "tests/simt/testing.h"
 #include <math.h>
 #include "calib/histogram.h"
@@ -163,7 +163,7 @@ static void other_types_are_refused(void **state)
     CUDA_OK(cudaFree(d));
 }
 
-/* Each call that can fail, in turn: the error comes back and nothing stays behind. */
+/* Each call that can fail, in turn: the error comes back and nothing is left over. */
 static void failing_calls_are_passed_on(void **state)
 {
     (void)state;

@@ -116,7 +116,7 @@ static void a_shape_is_recorded_once(void **state)
     close_all(&f);
 }
 
-/* Two runners of one plan, both under way at once, give what one gives. */
+/* Two runners of one plan, both in progress at once, give what one gives. */
 static void two_runners_share_a_plan(void **state)
 {
     (void)state;

@@ -70,7 +70,7 @@ static void check_tensor(pare_device *d, pare_view view, size_t bytes, int64_t s
         pare_histogram *h = here->stats[0].histogram;
         int64_t n = pare_view_count(&view);
         assert_int_equal((minmax_only ? pare_histogram_add_minmax
-                                   : pare_histogram_add)(&ctx, h, view.dtype, view.data, n),
+                                      : pare_histogram_add)(&ctx, h, view.dtype, view.data, n),
                          PARE_OK);
         if (!minmax_only)
             assert_int_equal(pare_channels_add(&ctx, here->stats[0].channels, &view, samples),
@@ -249,7 +249,7 @@ static void pixels_become_floats(void **state)
     d->backend->close(d);
 }
 
-/* Each call that can fail, in turn: the status says so, and nothing stays behind. */
+/* Each call that can fail, in turn: the status says so, and nothing is left over. */
 static void failing_calls_are_passed_on(void **state)
 {
     (void)state;

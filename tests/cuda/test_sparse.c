@@ -26,7 +26,7 @@ static void bytes_are_packed_as_drawn(void **state)
     row[1] = 5, row[3] = -7;   /* group 0: places 1 and 3: 1101 */
     row[30] = 9;               /* group 7: place 2, and 3: 1110 */
     row[32] = 11, row[34] = 2; /* group 8: places 0 and 2: 1000 */
-    row[63] = 1;               /* group 15: place 3 behind 2: 1110 */
+    row[63] = 1;               /* group 15: place 3 after 2: 1110 */
     pare_sparse_meta_clear(meta, bytes);
     pare_sparse_row_pack(row, 1, 0, 64, kept, meta);
     assert_int_equal(meta[0], 0xe444444d);

@@ -197,8 +197,7 @@ static void a_pool_runs_its_slices(void **state)
         build(&b, sums);
         for (int run = 0; run < 3; run++) {
             b.taken = 0;
-            if (run_slices(&b) != PARE_OK)
-                fail_msg("%s", b.g.ctx.message);
+            if (run_slices(&b) != PARE_OK) fail_msg("%s", b.g.ctx.message);
             assert_int_equal(b.taken, SLICES);
         }
         finish(&b);
@@ -304,13 +303,12 @@ static double step_here(model *m, const pare_optimizer *o, int step, double keep
         }
         if (k == 5) pare_weights_hold(item, w->value + item->at);
         if (w->average)
-            pare_ema_step(w->average + item->at, w->value + item->at, sizes[k], keep,
-                              item->zero);
+            pare_ema_step(w->average + item->at, w->value + item->at, sizes[k], keep, item->zero);
     }
     return sum;
 }
 
-/* Gradients of two slices, the one behind the other. */
+/* Gradients of two slices, the one after the other. */
 static void gather(model *m, pare_device *d, int step, float *here)
 {
     const float *from[TENSORS];

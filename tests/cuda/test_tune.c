@@ -13,7 +13,7 @@ static pare_status fill_times(const pare_call *c, int times)
 {
     for (int i = 0; i < times; i++)
         PARE_TRY(c->stream->device->backend->fill(c->ctx, c->stream, c->out[0].data, i,
-                                                 pare_view_bytes(&c->out[0])));
+                                                  pare_view_bytes(&c->out[0])));
     runs++;
     return PARE_OK;
 }

@@ -35,7 +35,7 @@ check trace_lanes judge t.json "sorted($lanes.values()) == sorted('stream %d: %s
 check trace_steps judge t.json "all(sum(e['ph'] == 'X' and e['tid'] == t for e in j['traceEvents']) == (3 if 'compute' in n else 1) for t, n in $lanes.items())"
 check trace_order judge t.json "all(a['ts'] + a['dur'] <= b['ts'] + 1e-3 for a, b in (lambda l: zip(l, l[1:]))(sorted((e for e in j['traceEvents'] if e['ph'] == 'X'), key=lambda e: (e['tid'], e['ts']))) if a['tid'] == b['tid'])"
 
-# a timing cache that is no use is said once and made anew, or left alone
+# a timing cache that is no use is said once and made again, or left alone
 for fault in '{"pare_timing": 1, "mach' '{"pare_timing": 0}' '{"pare_timing": 1, "machines": {"x": {}}}'; do
     mkdir -p cache
     printf '%s' "$fault" >cache/timing.json

@@ -21,7 +21,7 @@ typedef struct distill_case {
     pare_distill_options options; /* threads 1; held_out: all of the data, once more */
     pare_distill_result result;
     char log[4096];                   /* lines of the student's ctx */
-    int events, validations, stop_at; /* stop_at: the step behind which a stop is asked for; 0 */
+    int events, validations, stop_at; /* stop_at: the step after which a stop is asked for; 0 */
     double last_loss;
     int zeros_told; /* by the last event */
     volatile int stop;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings that are cut off and go on, and what they say on the way. */
+/* Trainings that are cut off and continue, and what they say on the way. */
 #ifndef PARE_TESTS_DISTILL_RESUME_CASE_H
 #define PARE_TESTS_DISTILL_RESUME_CASE_H
 
@@ -47,7 +47,7 @@ void resume_same(const resume_run *a, const resume_run *b);
 /* STEPS steps of AdamW, with an average, a clip and validations every second step. */
 void resume_adamw(distill_case *c);
 
-/* What a run's timer needs: off, no alarm is under way. */
+/* What a run's timer needs: off, no alarm is in progress. */
 void resume_alarms(bool on);
 /* No file grows beyond this. */
 void resume_limit_files(rlim_t bytes);

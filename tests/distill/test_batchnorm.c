@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training a student with BatchNormalization: its statistics are estimated anew, follow the
+/* Training a student with BatchNormalization: its statistics are estimated again, follow the
    batches, freeze or stay. */
 #include "tests/distill/distill_case.h"
 
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 /* x -> MatMul w1 z -> BatchNormalization n -> Relu h -> Gemm w2, b -> y; statistics that are no
-   good, the mean's behind an Identity. */
+   good, the mean's after an Identity. */
 static void normalized_net(graph_case *g, const distill_net *net, const float *mean,
                            const float *variance)
 {
@@ -80,7 +80,7 @@ static void statistics_are_estimated_anew(void **state)
         distill_expect_ok(&c, NULL);
         assert_int_equal(c.result.estimated, 1);
         assert_true(c.result.before.loss < 1e-6);
-        assert_non_null(strstr(c.log, "1 BatchNormalization nodes estimated anew"));
+        assert_non_null(strstr(c.log, "1 BatchNormalization nodes estimated again"));
         for (int j = 0; j < HIDDEN; j++) {
             double m, v;
             moments(&c.t, j, &m, &v);

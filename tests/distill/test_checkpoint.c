@@ -69,7 +69,7 @@ static int teardown(void **state)
     run *r = *state;
     int failed = (unlink(r->path) && !access(r->path, F_OK)) || rmdir(r->folder);
     free(r);
-    return failed; /* also where something lies beside the checkpoint */
+    return failed; /* also where something is beside the checkpoint */
 }
 
 static void write_now(run *r)
@@ -240,7 +240,7 @@ static void every_allocation_may_fail(void **state)
 }
 
 /* A full disk at every size (the limit on a file's size fails write in the same way): the old
-   checkpoint stays, nothing lies beside it, and the run can go on and save later. */
+   checkpoint stays, nothing is beside it, and the run can continue and save later. */
 static void a_full_disk_keeps_the_old_one(void **state)
 {
     run *r = *state;

@@ -179,7 +179,7 @@ static void something_must_train(void **state)
     distill_close(&c);
 }
 
-/* CumSum has no gradient rule: w1 lies behind it, w2 and b do not. */
+/* CumSum has no gradient rule: w1 is after it, w2 and b do not. */
 static void weights_without_a_rule_freeze(void **state)
 {
     distill_case c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings that are cut off and go on: what comes out is what an undisturbed one gives, byte for
-   byte, its events too. */
+/* Trainings that are cut off and continue: what comes out is what an undisturbed one gives, byte
+   for byte, its events too. */
 #include "runtime/ops/ops.h"
 #include "tests/distill/resume_case.h"
 
@@ -80,7 +80,7 @@ static void scales(distill_case *c)
     c->options.validate_every = 3;
 }
 
-/* The statistics begin anew, and freeze behind half of the steps. */
+/* The statistics begin again, and freeze after half of the steps. */
 static void half(distill_case *c)
 {
     normalized(c);
@@ -107,7 +107,7 @@ enum { ALL = sizeof all / sizeof *all };
 
 /* --- cut off anywhere --- */
 
-/* A run that dies behind step k leaves the last checkpoint, and what it said since is said again.
+/* A run that dies after step k leaves the last checkpoint, and what it said since is said again.
    Threads change in the midst. */
 static void a_killed_run_goes_on(void **state)
 {
@@ -213,7 +213,7 @@ static void a_run_may_be_stopped_at_any_moment(void **state)
     distill_close(&whole.c);
 }
 
-/* Stopped between a step and its event: the event comes when it goes on. */
+/* Stopped between a step and its event: the event comes when it continues. */
 static void an_event_may_be_stopped(void **state)
 {
     static resume_run whole, cut;
@@ -291,9 +291,9 @@ static void a_full_disk_is_a_warning(void **state)
     distill_expect_ok(&full.c, NULL);
     resume_same(&whole, &full);
     assert_int_equal(full.c.result.checkpoint, STEPS);
-    assert_int_equal(count_of(full.c.log, "training goes on without a checkpoint of step 3"), 1);
+    assert_int_equal(count_of(full.c.log, "training continues without a checkpoint of step 3"), 1);
     assert_int_equal(count_of(full.c.log, "that of step 2 stays"), 1);
-    assert_int_equal(count_of(full.c.log, "training goes on without"), 1);
+    assert_int_equal(count_of(full.c.log, "training continues without"), 1);
     assert_int_equal(count_of(full.c.log, "can be written again: checkpoint of step 7"), 1);
     assert_string_equal(full.c.ctx->message, "");
     assert_int_equal(unlink(resume_path), 0);

@@ -37,7 +37,7 @@ static void nothing_is_overwritten(void **state)
     assert_int_equal(stat(resume_path, &before), 0);
     resume_go_on(&r, resume_adamw, 1);
     r.c.options.checkpoint.resume = false;
-    refuse(&r, "is the checkpoint of an earlier run; go on from it with --resume");
+    refuse(&r, "is the checkpoint of an earlier run; continue from it with --resume");
     assert_non_null(strstr(resume_path, resume_folder));
     assert_int_equal(stat(resume_path, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
@@ -174,7 +174,7 @@ static void change_version(uint8_t *file, size_t *size)
     file[8]++;
 }
 
-/* A state that no run can be in, with the right hashes: of the first blob, behind the facts, and of
+/* A state that no run can be in, with the right hashes: of the first blob, after the facts, and of
    the head. */
 static void step_beyond_the_end(uint8_t *file, size_t *size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A student whose weight goes through FakeQuantize: the weight behind it is trained, its scales
+/* A student whose weight goes through FakeQuantize: the weight after it is trained, its scales
    only where they are asked for, and then within bounds. */
 #include "distill/weights.h"
 #include "runtime/ops/ops.h"

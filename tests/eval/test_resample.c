@@ -28,7 +28,7 @@ static double mean(void *user, const int *pick, int units)
 
 /* Of {0, 1} the sets are 00, 01, 10, 11: a mean of 0, 1/2, 1 in 1/4, 1/2, 1/4 of them, so that the
    middle 95 % are all of it. Of 100 values, half of them 1, the mean is binomial: 2.5 % and 97.5 %
-   lie at 40 and 60 hundredths. */
+   are at 40 and 60 hundredths. */
 static void means_are_binomial(void **state)
 {
     (void)state;

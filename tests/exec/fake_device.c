@@ -141,13 +141,13 @@ static const pare_backend backend = {.name = "fake",
                                      .sync = fake_sync};
 
 static const pare_stream_table streams = {.open = stream_open,
-                                        .close = stream_close,
-                                        .pin = stream_pin,
-                                        .unpin = stream_unpin,
-                                        .event_open = event_open,
-                                        .event_close = event_close,
-                                        .event_mark = event_mark,
-                                        .event_seconds = event_seconds};
+                                          .close = stream_close,
+                                          .pin = stream_pin,
+                                          .unpin = stream_unpin,
+                                          .event_open = event_open,
+                                          .event_close = event_close,
+                                          .event_mark = event_mark,
+                                          .event_seconds = event_seconds};
 
 void fake_device_open(fake_device *fake, fake_counts *counts)
 {

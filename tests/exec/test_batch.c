@@ -238,7 +238,7 @@ static void the_first_failure_is_told(void **state)
                 expect_order(&b, slice);
                 pare_ctx_clear(&b.g.ctx);
                 b.take_fails = -1;
-                assert_int_equal(run(&b), PARE_OK); /* it goes on as if nothing had been */
+                assert_int_equal(run(&b), PARE_OK); /* it continues as if nothing had been */
                 expect_order(&b, SLICES);
                 (sums ? expect_sums : expect_apart)(&b);
                 finish(&b);

@@ -15,7 +15,7 @@
 enum { WRITERS = 8, ENTRIES = 12 };
 
 static const pare_machine_table_kind kind = {"times.json", "test_times", "a table of times",
-                                             "all is measured anew"};
+                                             "all is measured again"};
 
 static const char *key_of(int writer, int i)
 {
@@ -74,7 +74,7 @@ static void eight_writers_lose_nothing(void **state)
     assert_int_equal(warnings, 0);
     pare_machine_table_free(table);
     assert_int_equal(unlink(file), 0);
-    assert_int_equal(rmdir(folder), 0); /* nothing else lies there */
+    assert_int_equal(rmdir(folder), 0); /* nothing else is there */
 }
 
 int main(void)

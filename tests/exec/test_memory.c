@@ -27,9 +27,9 @@ static void living_roots_do_not_overlap(void **state)
         for (int i = 0; i < N; i++) {
             int first = rand() % 100;
             root[i] = (pare_storage){.where = rand() % 8 ? PARE_AT_BUFFER : PARE_AT_CONSTANT,
-                                  .bytes = (size_t)(rand() % 5000),
-                                  .first = first,
-                                  .last = first + rand() % 20};
+                                     .bytes = (size_t)(rand() % 5000),
+                                     .first = first,
+                                     .last = first + rand() % 20};
             sum += root[i].bytes + 64;
         }
         plan_of(&ctx, &plan, root, N);

@@ -66,7 +66,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The convolution; copies into another memory order may stand before it. */
+/* The convolution; copies into another memory order may be before it. */
 static const pare_node *conv_of(const fixture *f)
 {
     for (int i = 0; i < pare_plan_step_count(f->plan); i++) {
@@ -161,7 +161,7 @@ static void writers_keep_what_others_wrote(void **state)
     pare_step_times_close(a);
 }
 
-/* Cut anywhere, of another format, or with a table that is none: measured anew, and written whole.
+/* Cut anywhere, of another format, or with a table that is none: measured again, and written whole.
  */
 static void a_damaged_file_costs_only_time(void **state)
 {
@@ -195,7 +195,7 @@ static void a_damaged_file_costs_only_time(void **state)
     }
 }
 
-/* A time in the file that can be none is measured anew. */
+/* A time in the file that can be none is measured again. */
 static void numbers_that_are_no_time(void **state)
 {
     fixture *f = *state;

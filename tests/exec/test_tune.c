@@ -206,7 +206,7 @@ static void the_file_is_an_input_and_its_key_holds_the_shape(void **state)
     assert_true(trials > 0);
 }
 
-/* A cut or foreign cache is measured anew, and said. */
+/* A cut or foreign cache is measured again, and said. */
 static void a_damaged_file_costs_only_time(void **state)
 {
     fixture *f = *state;
@@ -247,7 +247,7 @@ static void count_warning(void *user, pare_log_level level, const char *line)
     if (level == PARE_LOG_WARNING) assert_non_null(strstr(line, "timing.json"));
 }
 
-/* Cut after every byte: said once, timed anew, and whole again afterwards. */
+/* Cut after every byte: said once, timed again, and whole again afterwards. */
 static void a_file_cut_anywhere_is_made_anew(void **state)
 {
     fixture *f = *state;

@@ -161,7 +161,7 @@ static void typed_numbers_are_decoded(void **state)
     pare_model_free(m);
 }
 
-/* Payloads stay in the caller's bytes where they lie aligned or are large. */
+/* Payloads stay in the caller's bytes where they are aligned or are large. */
 static void payloads_are_borrowed(void **state)
 {
     rig *r = *state;
@@ -277,7 +277,7 @@ static void wrong_payloads_are_refused(void **state)
         {1, 1, {INT64_MAX / 2}, 9, "", 0, "negative or overflow"},
         {99, 1, {1}, 9, "1234", 4, "data type 99 is unknown"},
         {0, 1, {1}, 9, "1234", 4, "data type 0 is unknown"},
-        {1, 1, {1}, 7, "\1", 1, "stand in int64_data, expected float_data"},
+        {1, 1, {1}, 7, "\1", 1, "are in int64_data, expected float_data"},
         {1, 1, {1}, 4, "12345678", 8, "float_data holds 8 bytes, too many for float [1]"},
         {7, 1, {1ll << 40}, 7, "\1\1", 2, "int64_data holds 2 bytes, too few"},
         {7, 1, {2}, 7, "\1\x81\1", 3, NULL},
@@ -334,7 +334,7 @@ static void wrong_names_are_refused(void **state)
     bytes node = make_node("A", "", "", "y");
     put_block(&node, 3, "a\0b", 3);
     add_node(r, node);
-    assert_refused(r, "node name 'a' goes on behind a NUL byte");
+    assert_refused(r, "node name 'a' continues after a NUL byte");
     r->graph.size = 0;
     bytes info = {.size = 0};
     put_int(&info, 99, 1);

@@ -45,7 +45,8 @@ static int teardown(void **state)
 
 #define OK(call) assert_int_equal((call), PARE_OK)
 
-/* x [batch,4] -> Relu -> y, with initializers w (f32 [2,300]) and s (s64 [2]) that nobody reads. */
+/* x [batch,4] -> Relu -> y, with initializers w (f32 [2,300]) and s (s64 [2]) that nothing reads.
+ */
 static void make_model_by_hand(rig *r)
 {
     pare_model *m = r->model;
@@ -80,7 +81,7 @@ static void write_and_read(rig *r, bool external)
     OK(pare_onnx_read(&r->ctx, &r->back, r->path));
 }
 
-/* Sets data_path to the file an external tensor lies in: m.onnx.<8 hex digits>.data. */
+/* Sets data_path to the file an external tensor is in: m.onnx.<8 hex digits>.data. */
 static void data_of(rig *r, const pare_tensor *t)
 {
     const char *location = t->external.item[0].value;
@@ -167,7 +168,7 @@ static void large_payloads_go_outside(void **state)
     write_and_read(r, false);
     assert_int_equal(pare_graph_find(r->back->graph, "w")->data->encoding, PARE_RAW);
     assert_same(r);
-    assert_int_equal(access(r->data_path, F_OK), -1); /* nobody reads it any more */
+    assert_int_equal(access(r->data_path, F_OK), -1); /* nothing reads it any more */
 }
 
 /* Other content has another name, and the old file goes with the model that read it; a model that
@@ -241,7 +242,7 @@ static void a_clone_is_written_alike(void **state)
     assert_memory_equal(&a, &b, sizeof a);
 }
 
-/* Half of 3 GiB of numbers that nobody touches: refused inside, and the hint says what to do. */
+/* Half of 3 GiB of numbers that no one touches: refused inside, and the hint says what to do. */
 static void two_gigabytes_are_refused(void **state)
 {
     rig *r = *state;

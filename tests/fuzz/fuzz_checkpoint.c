@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a checkpoint: a status and, on failure, a message, and memory as it was. The same
-   bytes with the hashes they should have come past the checksums, to what is behind them. */
+   bytes with the hashes they should have come past the checksums, to what is after them. */
 #include "distill/checkpoint.h"
 #include "runtime/base/hash.h"
 

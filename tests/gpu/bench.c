@@ -278,7 +278,7 @@ static pare_status bench_open(bench *b)
     return tiles_fill(b);
 }
 
-/* Without cuBLASLt the rest goes on. */
+/* Without cuBLASLt the rest continues. */
 static pare_blas *blas_open(bench *b, const char *folders)
 {
 #ifdef BENCH_STUB

@@ -36,7 +36,7 @@ typedef struct bench_product {
     bool sparse; /* of each four weights along depth two are 0 */
 } bench_product;
 
-/* Microseconds of one run: median and least over samples, and what lies between their 10th and 90th
+/* Microseconds of one run: median and least over samples, and what is between their 10th and 90th
    percentile, as a percentage of the median. */
 typedef struct bench_times {
     double median, min, spread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt on the same products, bare: no bias, no activation. D (columns, rows), all in column
-   order: A is the weights, transposed, B the activations as they lie; the best of 8 that the
+   order: A is the weights, transposed, B the activations as they are; the best of 8 that the
    heuristics offer, each timed. */
 #include "tests/gpu/bench.h"
 
@@ -144,7 +144,7 @@ static pare_status halves_make(bench *b, blas_run *r, int8_t *d)
     pare_lt_result offer;
     int count = 0;
     for (int i = 0; i < SIDE; i++) {
-        w[i * SIDE] = (int8_t)(i - SIDE / 2); /* the depth of row i lies together */
+        w[i * SIDE] = (int8_t)(i - SIDE / 2); /* the depth of row i is together */
         x[i * SIDE] = 1;
     }
     BENCH_CUDA(b, cudaMemcpy(r->w, w, sizeof w, cudaMemcpyHostToDevice));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One product as a node of the runtime, on every kernel of the device that takes it: ReLU and a
-   bias behind it, weights packed before, activations N, H, W, C. */
+   bias after it, weights packed before, activations N, H, W, C. */
 #include "runtime/ops/ops.h"
 #include "tests/gpu/bench.h"
 
@@ -123,7 +123,7 @@ static pare_status once(bench *b, void *user, int run)
     return o->kernel->run(&o->call);
 }
 
-/* Constants that the kernel did not pack lie on the device. */
+/* Constants that the kernel did not pack are on the device. */
 static pare_status constants_place(bench *b, ours *o)
 {
     memcpy(o->call_in, o->in, sizeof o->in);

@@ -21,7 +21,7 @@ enum {
 /* How results compare. Nothing else is tolerated. */
 typedef enum selftest_kind {
     SELFTEST_BITS,
-    SELFTEST_F32,  /* bits; every NaN equals every other (the payload is nobody's promise) */
+    SELFTEST_F32,  /* bits; every NaN equals every other (the payload is no one's promise) */
     SELFTEST_F64,  /* the same for doubles */
     SELFTEST_ZERO, /* as F32, and -0 equals +0 */
     SELFTEST_NEAR3 /* floats at most 3 units in the last place apart */

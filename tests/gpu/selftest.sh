@@ -45,7 +45,7 @@ head -c 5000 "$folder/recording" >"$folder/cut"
 "$good" --check "$folder/cut" >/dev/null 2>"$folder/err"
 say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo "was not refused")"
 
-# Every function that kernels can call through simt.h stands in a row.
+# Every function that kernels can call through simt.h is in a row.
 missing=
 for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire)[a-z0-9_]*|rsqrtf)\b *[(,]' \
     "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" |

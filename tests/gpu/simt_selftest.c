@@ -4,7 +4,7 @@
 
      simt_selftest --check FILE     PASS or FAIL a wrapper, with the first results that differ
      simt_selftest --record FILE    writes results
-     simt_selftest --hashes         prints name and hash; NEAR3 rows, whose bits nobody promises: -
+     simt_selftest --hashes         prints name and hash; NEAR3 rows, whose bits no one promises: -
 
    Exit 0: all agree; 1: some do not; 2: usage or a file; 77: no device, said as SKIP. */
 #include "runtime/base/hash.h"

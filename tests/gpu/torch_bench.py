@@ -219,7 +219,7 @@ def net_run(options, clock, lines, name, make, inputs, batch, kind):
         with torch.inference_mode():
             times = clock.measure(lambda i: net(*xs[i % SETS]))
         lines.add("net", name, batch, kind, who, times, 1e6 * batch, "1/s")
-    except Exception as error:  # compilers fail in many ways; the other nets go on
+    except Exception as error:  # compilers fail in many ways; the other nets continue
         lines.fail("net", name, batch, kind, who, error)
 
 

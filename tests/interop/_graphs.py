@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random small nets as ONNX models, for pruning: chains, residuals, concatenations, splits, depthwise
-and grouped convolutions, attention, and what stands between them in exported models.
+and grouped convolutions, attention, and what is between them in exported models.
 
 A net is a chain of random blocks; a block takes a tensor and returns one. Pictures are [N, C, H, W],
 sequences [N, S, D]. Weights keep the size of activations near 1, so that errors can be compared."""

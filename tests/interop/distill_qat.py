@@ -48,7 +48,7 @@ def form(path):
 
 
 def integers(path, into):
-    """The file with the integers behind every QuantizeLinear of a computed tensor as outputs; their names."""
+    """The file with the integers after every QuantizeLinear of a computed tensor as outputs; their names."""
     model = onnx.load(path)
     made = {o for n in model.graph.node for o in n.output}
     types = {i.name: i.data_type for i in model.graph.initializer}
@@ -73,8 +73,8 @@ def apart(path, x, folder):
 
 
 def compare(name, out, plain, x, folder):
-    """Where integers lie apart, no more of them than in the file of pare quantize (roundings to the other side of a
-    tie, which the layers behind carry on)."""
+    """Where integers are apart, no more of them than in the file of pare quantize (roundings to the other side of a
+    tie, which the layers after carry on)."""
     onnx.checker.check_model(str(out), full_check=True)
     pare('check', out, '--quiet')
     got = pare_outputs(out, {'input': x})['logits']
@@ -138,7 +138,7 @@ with tempfile.TemporaryDirectory() as name:
     for net, word in (('mlp', 's8'), ('mlp', 'u8'), ('cnn', 's8'), ('cnn', 'u8'), ('resnet', 's8'), ('mobilenet', 'u8'), ('vit', 's8')):
         try:
             one(net, word, ['--activations', word], x, folder, source)
-        except Exception as error:  # the test goes on with the next file
+        except Exception as error:  # the test continues with the next file
             report('FAIL', f'{net}/{word}', str(error).splitlines()[-1][:300])
     zeros(folder, source)
 finish()

@@ -60,7 +60,7 @@ def facts_problems(facts):
 
 
 def trace_problems(trace):
-    """A Chrome trace: lanes have names, events on a lane lie one after the other."""
+    """A Chrome trace: lanes have names, events on a lane are one after the other."""
     events = trace['traceEvents']
     named = {e['tid'] for e in events if e['ph'] == 'M' and e['name'] == 'thread_name'}
     spans = sorted((e for e in events if e['ph'] == 'X'), key=lambda e: (e['tid'], e['ts']))

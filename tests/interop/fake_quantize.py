@@ -75,6 +75,6 @@ with tempfile.TemporaryDirectory() as name:
         for word, options in (('s8', []), ('u8', ['--activations', 'u8']), ('s8-tensor', ['--weights', 'tensor'])):
             try:
                 one(net, word, options, x, folder, source)
-            except Exception as error:  # the test goes on with the next file
+            except Exception as error:  # the test continues with the next file
                 report('FAIL', f'{net}/{word}', str(error).splitlines()[-1][:300])
 finish()

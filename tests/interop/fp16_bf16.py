@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FP16 and BF16 files, clause by clause: what stays f32, what constants become, bodies of If and Loop,
 attention masks, overflow forecasts, refusals. Each file passes the checker, and ONNX Runtime's outputs and
-pare's stand near those of the f32 model. bf16 operators, which ONNX Runtime's CPU has not, run in pare."""
+pare's are near those of the f32 model. bf16 operators, which ONNX Runtime's CPU has not, run in pare."""
 import pathlib
 import tempfile
 
@@ -246,7 +246,7 @@ def rounded_to_bf16(a):
 
 
 def stored_bf16():
-    """Weights bf16 behind a Cast to f32, all else f32: ONNX Runtime computes exactly what it computes with
+    """Weights bf16 after a Cast to f32, all else f32: ONNX Runtime computes exactly what it computes with
     the weights rounded."""
     w, b, x = normal(16, 64), normal(64), normal(3, 16)
     text = 'm (float[n,16] x) => (float[n,64] y) { y = Gemm(x, w, b) }'
@@ -256,7 +256,7 @@ def stored_bf16():
     short = [i.name for i in model.graph.initializer if i.data_type == BF16]
     cast = made.get(node(model, 'Gemm').input[1])
     check('stored/cast', len(short) == 1 and cast is not None and cast.op_type == 'Cast' and
-          list(cast.input) == short and cast.attribute[0].i == F32, 'the weight is not bf16 behind a Cast to f32')
+          list(cast.input) == short and cast.attribute[0].i == F32, 'the weight is not bf16 after a Cast to f32')
     check('stored/rest', all(t != BF16 for n, t in types(model).items() if n not in short), 'bf16 outside the weights')
     check('stored/io', types(model)['x'] == types(model)['y'] == F32, 'inputs and outputs')
     like = save(net(text, w=rounded_to_bf16(w), b=b), 'stored-like')
@@ -353,13 +353,13 @@ def bodies():
     for form in ('fp16', 'bf16', 'bf16c'):
         model = near('loop', source, form, {'x': x[0], 'trips': np.array(4), 'd': d})
         inner(f'loop/{form}', model, form, {'Mul': True, 'Sub': True})
-    behind = onnx.load(source)  # what a Loop makes has a type though the file does not say which
-    behind.graph.node.append(helper.make_node('Neg', ['last'], ['z'], 'behind'))
-    behind.graph.output[0].name = 'z'
-    del behind.graph.value_info[:]
-    model = near('loop/behind', save(behind, 'behind'), 'fp16', {'x': x[0], 'trips': np.array(4), 'd': d})
-    made = next(n for n in model.graph.node if n.name == 'behind')
-    check('loop/behind/short', types(model)[made.output[0]] == F16, 'it stays f32')
+    after = onnx.load(source)  # what a Loop makes has a type though the file does not say which
+    after.graph.node.append(helper.make_node('Neg', ['last'], ['z'], 'after'))
+    after.graph.output[0].name = 'z'
+    del after.graph.value_info[:]
+    model = near('loop/after', save(after, 'after'), 'fp16', {'x': x[0], 'trips': np.array(4), 'd': d})
+    made = next(n for n in model.graph.node if n.name == 'after')
+    check('loop/after/short', types(model)[made.output[0]] == F16, 'it stays f32')
     direct = save(net('''m (float[2,4] x, bool c) => (float[2,4] y) {
         h = Mul(x, x)
         y = If (c) < then_branch = yes () => (float[2,4] h) {},
@@ -542,7 +542,7 @@ def refusals():
 def run(case):
     try:
         case()
-    except Exception as error:  # the test goes on with the next case
+    except Exception as error:  # the test continues with the next case
         report('FAIL', case.__name__, str(error).splitlines()[-1][:300] if str(error) else repr(error))
 
 

@@ -39,7 +39,7 @@ def vectors(folder, model):
 def attempt(name, function, *arguments):
     try:
         function(*arguments)
-    except Exception as error:  # the test goes on with the next model
+    except Exception as error:  # the test continues with the next model
         report('FAIL', name, str(error).splitlines()[-1][:300])
 
 

@@ -139,7 +139,7 @@ static pare_status report(const pare_runner *runner, const pare_gradient *g,
                           const pare_trained_norms *norms, const char *const *names, int count,
                           const char *folder)
 {
-    int first = 0, n = 1; /* the loss, behind what was kept */
+    int first = 0, n = 1; /* the loss, after what was kept */
     const pare_plan *plan = pare_runner_plan(runner);
     while (strcmp(pare_plan_output(plan, first)->name, g->loss)) first++;
     pare_view loss = pare_runner_output(runner, first);

@@ -61,7 +61,7 @@ static const char *excused(const char *name)
         {"castlike_FLOAT_to_BFLOAT16", "the expected values were cut off, not rounded"},
         {"castlike_FLOAT_to_BFLOAT16_expanded", "the expected values were cut off, not rounded"},
         {"averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",
-         "the expected values count taps behind the padding; ONNX Runtime does not"},
+         "the expected values count taps after the padding; ONNX Runtime does not"},
         {"resize_downsample_scales_cubic_align_corners",
          "the expected values use a length of 3.2; ONNX Runtime rounds it down, too"},
         {"resize_downsample_scales_linear_align_corners",

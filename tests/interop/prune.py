@@ -40,7 +40,7 @@ def cut(model, folder, fraction, seed, *words):
 
 
 def outputs(path, inputs):
-    """name -> array, by ONNX Runtime as the file stands."""
+    """name -> array, by ONNX Runtime as the file is."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

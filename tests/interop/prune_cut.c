@@ -18,7 +18,8 @@ static uint64_t next(uint64_t *state)
 }
 
 /* Removes count components of one part of a group, at random. */
-static int remove_some(pare_prune_plan *r, int group, int part, int count, bool force, uint64_t *state)
+static int remove_some(pare_prune_plan *r, int group, int part, int count, bool force,
+                       uint64_t *state)
 {
     const pare_group *g = &r->groups->group[group];
     int *item = malloc((size_t)g->count * sizeof *item), n = 0, done = 0;

@@ -14,7 +14,7 @@ from _prune import RIDGES, in_folder, leaves_no_trace, normal, outputs, weights,
 
 
 def make_net(path, rng):
-    """4 x 4 pixels, 2 -> 6 channels, Relu, 6 -> 3, all 3 x 3; a residual behind the second."""
+    """4 x 4 pixels, 2 -> 6 channels, Relu, 6 -> 3, all 3 x 3; a residual after the second."""
     w1 = rng.normal(size=(6, 2, 3, 3)).astype(np.float32)
     w2 = rng.normal(size=(3, 6, 3, 3)).astype(np.float32)
     w3 = rng.normal(size=(3, 2, 1, 1)).astype(np.float32)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantized files: the checker takes them, ONNX Runtime loads and runs them and gives the same answers
-as pare; Q/DQ stand where the target wants them; names survive; the same input gives the same bytes."""
+as pare; Q/DQ are where the target wants them; names survive; the same input gives the same bytes."""
 import pathlib
 import tempfile
 
@@ -124,7 +124,7 @@ with tempfile.TemporaryDirectory() as name:
     for net in ('mlp', 'cnn', 'resnet', 'mobilenet', 'vit'):
         try:
             one(net, x, folder, source)
-        except Exception as error:  # the test goes on with the next net
+        except Exception as error:  # the test continues with the next net
             report('FAIL', net, str(error).splitlines()[-1][:300])
     words(folder, source)
 finish()

@@ -27,15 +27,15 @@ CONTRAST = r'''(() => {
     return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
   };
   const page = () => over(parse(getComputedStyle(document.body).backgroundColor), [255, 255, 255, 1]);
-  const behind = (element) => {
+  const after = (element) => {
     const layers = [];
     for (let e = element; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
     return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]);
   };
-  // shapes of the same picture that lie under the middle of a text, in the order they are drawn
+  // shapes of the same picture that are under the middle of a text, in the order they are drawn
   const drawn = (text) => {
     const at = text.getBoundingClientRect(), x = at.x + at.width / 2, y = at.y + at.height / 2;
-    let below = behind(text.ownerSVGElement);
+    let below = after(text.ownerSVGElement);
     for (const shape of text.ownerSVGElement.querySelectorAll('rect,circle,path,polygon,text')) {
       if (shape === text) break;
       const box = shape.getBoundingClientRect(), style = getComputedStyle(shape), fill = parse(style.fill);
@@ -50,7 +50,7 @@ CONTRAST = r'''(() => {
     const e = node.parentElement, style = getComputedStyle(e), at = e.getBoundingClientRect();
     if (!node.data.trim() || /^(SCRIPT|STYLE|TITLE|title)$/.test(e.tagName) || !at.width || !at.height ||
         style.visibility !== 'visible') continue;
-    const svg = e.namespaceURI.endsWith('svg'), below = svg ? drawn(e) : behind(e);
+    const svg = e.namespaceURI.endsWith('svg'), below = svg ? drawn(e) : after(e);
     const colour = parse(svg ? style.fill : style.color);
     for (let up = e; up; up = up.parentElement) colour[3] *= Number(getComputedStyle(up).opacity);
     const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
@@ -100,7 +100,7 @@ def contrast(page, name):
 
 
 def out_of_order(seen):
-    """Pairs that do not follow each other: the next one stands lower, or in the same row to the right."""
+    """Pairs that do not follow each other: the next one is lower, or in the same row to the right."""
     wrong = []
     for a, b in zip(seen, seen[1:]):
         same_row = abs(a['top'] - b['top']) < 8

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multiply-adds of a node by values computed by hand, and pruning's costs of a dense model held to the
-   same number. */
+/* Multiply-adds of a node by values computed by hand, and pruning's costs of a dense model held to
+   the same number. */
 #include "runtime/ops/ops.h"
 #include "tests/prune/prune_case.h"
 
@@ -26,7 +26,13 @@ static const row rows[] = {
     {"Conv", "", 2, {{4, 1, 8, 5, 5}, {4, 12, 2, 3, 3}}, {4, 1, 12, 3, 3}, NULL, 108 * 18},
     {"FusedConv", "pare", 2, {{4, 1, 8, 5, 5}, {4, 12, 2, 3, 3}}, {4, 1, 12, 3, 3}, NULL, 108 * 18},
     {"ConvInteger", "", 2, {{3, 2, 1, 6}, {3, 4, 1, 3}}, {3, 2, 4, 4}, NULL, 32 * 3},
-    {"QLinearConv", "", 4, {{3, 2, 1, 6}, {1, 1}, {1, 1}, {3, 4, 1, 3}}, {3, 2, 4, 4}, NULL, 32 * 3},
+    {"QLinearConv",
+     "",
+     4,
+     {{3, 2, 1, 6}, {1, 1}, {1, 1}, {3, 4, 1, 3}},
+     {3, 2, 4, 4},
+     NULL,
+     32 * 3},
     /* stride 2: 8 x 4 x 4 inputs, 5 x 3 x 3 each, whatever the output's size */
     {"ConvTranspose", "", 2, {{4, 1, 8, 4, 4}, {4, 8, 5, 3, 3}}, {4, 1, 5, 9, 9}, NULL, 128 * 45},
     /* 2 groups of 3 outputs: 8 x 4 x 4 inputs, 3 x 2 x 2 each */
@@ -39,7 +45,12 @@ static const row rows[] = {
     {"MatMulInteger", "", 2, {{2, 3, 4}, {2, 4, 5}}, {2, 3, 5}, NULL, 15 * 4},
     {"QLinearMatMul", "", 4, {{2, 3, 4}, {1, 1}, {1, 1}, {2, 4, 5}}, {2, 3, 5}, NULL, 15 * 4},
     /* 2 heads: 6 x 9 scores of 4, 6 x 3 sums of 9 */
-    {"Attention", "pare", 3, {{4, 1, 2, 6, 4}, {4, 1, 2, 9, 4}, {4, 1, 2, 9, 3}}, {4, 1, 2, 6, 3}, NULL,
+    {"Attention",
+     "pare",
+     3,
+     {{4, 1, 2, 6, 4}, {4, 1, 2, 9, 4}, {4, 1, 2, 9, 3}},
+     {4, 1, 2, 6, 3},
+     NULL,
      108 * 4 + 36 * 9},
     {"Relu", "", 1, {{2, 3, 4}}, {2, 3, 4}, NULL, 0},
     {"MatMul", "", 2, {{2, -1, 4}, {2, 4, 5}}, {2, -1, 5}, NULL, -1},

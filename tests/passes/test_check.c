@@ -86,7 +86,7 @@ static void a_good_model_has_none(void **state)
     assert_int_equal(r->count, 0);
 }
 
-/* b and c feed each other; a stands before the cycle and d behind it. e reads itself. */
+/* b and c feed each other; a is before the cycle and d after it. e reads itself. */
 static void cycles_are_named(void **state)
 {
     rig *r = *state;

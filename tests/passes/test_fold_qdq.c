@@ -256,7 +256,7 @@ static void residual_is_fused(void **state)
     same(&g, 0.04f, C * H * H);
 }
 
-/* ONNX Runtime's: pairs behind both, the addition works on int8. */
+/* ONNX Runtime's: pairs after both, the addition works on int8. */
 static void addition_of_int8(void **state)
 {
     (void)state;
@@ -347,7 +347,7 @@ static void average_of_int8(void **state)
     same(&g, 0.013f, C * 25);
 }
 
-/* Q behind a factor moves up to the product. */
+/* Q after a factor moves up to the product. */
 static void factor_goes_into_the_scale(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void factor_goes_into_the_scale(void **state)
 }
 
 /* A float bias between two steps of the sum is not rounded to either: x is 2 steps of 0.5, w 3 of
-   0.25, so that a step is 0.125 and y = 0.75 + bias. A bias of s32 is taken as it stands. */
+   0.25, so that a step is 0.125 and y = 0.75 + bias. A bias of s32 is taken as it is. */
 static void bias_keeps_its_fraction(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void twelve_columns(graph_case *g, bool rows)
     graph_node(g, "Add", "m b", "p");
 }
 
-/* Pairs of other scales behind three parts, joined as floats. */
+/* Pairs of other scales after three parts, joined as floats. */
 static void three_pairs(graph_case *g)
 {
     pair(g, "pa", "a", 0.03f, PARE_s8, 0);
@@ -448,7 +448,7 @@ static void three_pairs(graph_case *g)
     same(g, 0.04f, 72);
 }
 
-/* Queries, keys and values of one product, cut by a Split behind a Transpose; the middle part is
+/* Queries, keys and values of one product, cut by a Split after a Transpose; the middle part is
    transposed once more. */
 static void parts_of_a_split_are_products(void **state)
 {

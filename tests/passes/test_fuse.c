@@ -132,7 +132,7 @@ static void conv_takes_what_follows(void **state)
     graph_close(&g);
 }
 
-/* A kept tensor stays a tensor: what comes behind it is not fused in. */
+/* A kept tensor stays a tensor: what comes after it is not fused in. */
 static void kept_names_survive(void **state)
 {
     (void)state;

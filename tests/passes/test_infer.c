@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes, folded constants, and BatchNormalization folded into what stands before it. */
+/* Shapes, folded constants, and BatchNormalization folded into what is before it. */
 #include "runtime/passes/passes.h"
 #include "tests/passes/graph_case.h"
 

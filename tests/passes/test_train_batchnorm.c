@@ -16,7 +16,7 @@
 
 enum { INPUTS = 3, MOST = 1 << 16, SLICES = 4 };
 
-/* y = BatchNormalization(x), behind and before a Conv where `convs`; loss = sum y y w. */
+/* y = BatchNormalization(x), after and before a Conv where `convs`; loss = sum y y w. */
 typedef struct bench {
     graph_case g;
     pare_dtype dtype;
@@ -92,7 +92,7 @@ static void forward(bench *b, int rank, const int64_t *dims, bool convs, int64_t
     graph_node(&b->g, "Identity", "spread", "variance"); /* as exporters write it */
     if (convs) {
         constant(b, "before", 4, (int64_t[]){c, c, 1, 1}, 0, 1);
-        constant(b, "behind", 4, (int64_t[]){c, c, 1, 1}, -1, 1);
+        constant(b, "after", 4, (int64_t[]){c, c, 1, 1}, -1, 1);
         graph_node(&b->g, "Conv", "x before", "x1");
     }
     pare_node *n = graph_node(&b->g, "BatchNormalization",
@@ -100,7 +100,7 @@ static void forward(bench *b, int rank, const int64_t *dims, bool convs, int64_t
                               convs ? "y1" : "y");
     assert_int_equal(pare_node_set_float(n, "momentum", 0.75f), PARE_OK);
     assert_int_equal(pare_node_set_float(n, "epsilon", 1e-3f), PARE_OK);
-    if (convs) graph_node(&b->g, "Conv", "y1 behind", "y");
+    if (convs) graph_node(&b->g, "Conv", "y1 after", "y");
     graph_output(&b->g, "y");
 }
 
@@ -334,8 +334,7 @@ static void slices_are_one_batch(void **state)
     whole_batch(&b, sums, want);
     const pare_replicas_options options = {.items = SLICES, .threads = 2};
     assert_int_equal(pare_replicas_new(&b.g.ctx, &pool, b.plan, &options), PARE_OK);
-    if (pare_replicas_run(pool, 0, SLICES, &work) != PARE_OK)
-        fail_msg("%s", b.g.ctx.message);
+    if (pare_replicas_run(pool, 0, SLICES, &work) != PARE_OK) fail_msg("%s", b.g.ctx.message);
     for (int i = 0; i < 9; i++) assert_true(fabs(b.sums[i] - sums[i]) <= 1e-12 * fabs(sums[i]));
     for (int k = 0; k < INPUTS; k++) {
         double top = 0;

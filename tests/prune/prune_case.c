@@ -80,7 +80,8 @@ void prune_take(const graph_case *g, pare_prune_plan *r, const char *value, int 
                 const int64_t *units)
 {
     for (int i = 0; i < count; i++)
-        assert_true(pare_prune_plan_add(r, prune_component(g, r->groups, value, axis, units[i]), 1));
+        assert_true(
+            pare_prune_plan_add(r, prune_component(g, r->groups, value, axis, units[i]), 1));
 }
 
 static float *run(graph_case *g, pare_model *model, int rank, const int64_t *dims, int64_t outputs)

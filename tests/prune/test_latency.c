@@ -157,7 +157,7 @@ static void a_forecast_is_the_table_times_the_dense_step(void **state)
     close_world(&w);
 }
 
-/* Squares: 30 of 64 channels lie between 24 and 32. */
+/* Squares: 30 of 64 channels are between 24 and 32. */
 static void between_counts_times_are_linear(void **state)
 {
     (void)state;
@@ -259,10 +259,10 @@ static void shapes_are_those_of_the_smaller_plan(void **state)
 static pare_prune_target by_time(world *w)
 {
     return (pare_prune_target){.cost = pare_latency_cost,
-                         .user = w->latency,
-                         .floor = 1,
-                         .round_of = pare_latency_block,
-                         .least = 0.05};
+                               .user = w->latency,
+                               .floor = 1,
+                               .round_of = pare_latency_block,
+                               .least = 0.05};
 }
 
 /* Blocks of 16: 56 channels take what 64 take, and 40 what 48 take. */

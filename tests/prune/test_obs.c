@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Second-order pruning against what it stands for: fitting the remaining weights anew after each
+/* Second-order pruning against what it stands for: fitting the remaining weights again after each
    removal, by elimination without any inverse. */
 #include "prune/unstructured.h"
 

@@ -139,7 +139,7 @@ static void open_elements_are_picked(void **state)
     finish(&g, groups, r, smaller);
 }
 
-/* Slices with ends far behind and negative starts, and a Split without sizes. */
+/* Slices with ends far after and negative starts, and a Split without sizes. */
 static void parts_keep_their_units(void **state)
 {
     (void)state;

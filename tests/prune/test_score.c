@@ -116,8 +116,7 @@ static void bn_without(void **state)
     net n;
     double score[3];
     open_net(&n, false);
-    assert_int_equal(from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_BN, 0),
-                     PARE_INPUT);
+    assert_int_equal(from_weights(&n.g.ctx, score, n.groups, PARE_SCORE_BN, 0), PARE_INPUT);
     assert_non_null(strstr(n.g.ctx.message, "has no BatchNormalization"));
     close_net(&n);
 }

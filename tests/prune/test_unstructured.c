@@ -21,7 +21,8 @@ static void open_net(graph_case *g)
     assert_int_equal(pare_prune_prepare(&g->ctx, g->model), PARE_OK);
 }
 
-static void prune(graph_case *g, const pare_unstructured_options *options, pare_unstructured_facts *facts)
+static void prune(graph_case *g, const pare_unstructured_options *options,
+                  pare_unstructured_facts *facts)
 {
     if (pare_prune_unstructured(&g->ctx, g->model, options, facts) != PARE_OK)
         fail_msg("%s", g->ctx.message);
@@ -118,9 +119,9 @@ static void n_of_m_input_channels(void **state)
     check(&g, "w", (float[]){0, 8, 0, 7, 3, 0, 4, 0, 0, 0, 0, 0, 5, -6, 7, 8});
     check(&g, "v", (float[]){1, 2});
     assert_string_equal(facts.layer[1].note, "fewer than 4 input channels a group");
-    assert_int_equal(
-        pare_prune_unstructured(&g.ctx, g.model, &(pare_unstructured_options){.n = 1, .m = 3}, &facts),
-        PARE_INPUT);
+    assert_int_equal(pare_prune_unstructured(&g.ctx, g.model,
+                                             &(pare_unstructured_options){.n = 1, .m = 3}, &facts),
+                     PARE_INPUT);
     assert_non_null(strstr(g.ctx.message, "nothing can be pruned to 1:3"));
     graph_close(&g);
 }
@@ -163,9 +164,9 @@ static void nothing_to_prune(void **state)
     graph_input(&g, "x", PARE_f32, 2, (int64_t[]){-1, 2});
     graph_node(&g, "Relu", "x", "y");
     graph_output(&g, "y");
-    assert_int_equal(
-        pare_prune_unstructured(&g.ctx, g.model, &(pare_unstructured_options){.sparsity = 0.5}, &facts),
-        PARE_INPUT);
+    assert_int_equal(pare_prune_unstructured(&g.ctx, g.model,
+                                             &(pare_unstructured_options){.sparsity = 0.5}, &facts),
+                     PARE_INPUT);
     assert_non_null(strstr(g.ctx.message, "nothing can be pruned"));
     graph_close(&g);
 }

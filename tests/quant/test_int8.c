@@ -18,9 +18,8 @@ typedef struct span {
     float low, high;
 } span;
 
-static const pare_quant_options s8 = {.rule = {.method = PARE_METHOD_MINMAX},
-                                      .bias_correction = true,
-                                      .equalize = true};
+static const pare_quant_options s8 = {
+    .rule = {.method = PARE_METHOD_MINMAX}, .bias_correction = true, .equalize = true};
 static const pare_quant_options u8 = {.rule = {.method = PARE_METHOD_MINMAX},
                                       .unsigned_activations = true,
                                       .target = PARE_TARGET_ONNXRUNTIME,
@@ -62,7 +61,7 @@ static pare_node *reader(const graph_case *g, const char *tensor, const char *op
     return NULL;
 }
 
-/* The pair behind a tensor has this scale and zero point. */
+/* The pair after a tensor has this scale and zero point. */
 static void assert_pair(const graph_case *g, const char *tensor, double scale, int zero)
 {
     const pare_node *q = reader(g, tensor, "QuantizeLinear");
@@ -179,7 +178,7 @@ static void a_view_shares_its_source_s_scale(void **state)
     graph_close(&g);
 }
 
-/* Only the skip input of a residual addition is quantized, wherever it stands. */
+/* Only the skip input of a residual addition is quantized, wherever it is. */
 static void the_skip_input_is_quantized(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ static void numbers_on_the_grid_stay(void **state)
     assert_memory_equal(q, want, 4);
 }
 
-/* Ties go to even, what lies outside is clamped to 127 and never to -128. */
+/* Ties go to even, what is outside is clamped to 127 and never to -128. */
 static void rounding_is_to_even_and_symmetric(void **state)
 {
     (void)state;
@@ -47,7 +47,7 @@ static void rounding_is_to_even_and_symmetric(void **state)
     assert_memory_equal(q, want, 6);
 }
 
-/* A large weight lies in its file's map wherever it lies. */
+/* A large weight is in its file's map wherever it is. */
 static void a_weight_may_lie_at_any_address(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain matrix products behind the stubs: sums of integers exact, sums of floats in double, one
+// Plain matrix products after the stubs: sums of integers exact, sums of floats in double, one
 // rounding to the result's type. The real library's last bits differ.
 #include "blas_stub.h"
 #include "simt_device.h"

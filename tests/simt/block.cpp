@@ -108,7 +108,7 @@ void where(char *text, size_t size)
 static void no_one_can_run(void)
 {
     const uint3 &b = simt_here.block;
-    say("FAULT: no thread can go on in kernel %s, block (%u,%u,%u): divergent barrier or missing "
+    say("FAULT: no thread can continue in kernel %s, block (%u,%u,%u): divergent barrier or missing "
         "lanes",
         kernel->name.c_str(), b.x, b.y, b.z);
     for (int i = 0, shown = 0; i < count && shown < 8; i++) {
@@ -218,7 +218,7 @@ static void end_thread(void)
     lives[w] &= ~(1u << current % 32);
 }
 
-// --- warp collectives: the last lane to arrive computes for all; arguments lie on their stacks ---
+// --- warp collectives: the last lane to arrive computes for all; arguments are on their stacks ---
 
 static bool complete(int w, int self)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker: races, reads of memory nobody wrote, accesses outside of allocations. Kernel files
+// The checker: races, reads of memory no one wrote, accesses outside of allocations. Kernel files
 // are compiled with -fsanitize=thread, whose instrumentation calls the __tsan_ functions below
 // before every access; the sanitizer's own library is not linked. For each byte of shared and
 // device memory the last write and two readers are kept. An access is ordered after another by a

@@ -107,7 +107,7 @@ bool host_pinned(const void *p);
  */
 void device_open(void);
 void device_close(void);
-void device_check_edges(void); /* a fault where bytes behind an allocation changed */
+void device_check_edges(void); /* a fault where bytes after an allocation changed */
 void *device_new(size_t bytes, pool *from);
 void device_delete(void *p);
 size_t device_used(void);

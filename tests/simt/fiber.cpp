@@ -96,7 +96,7 @@ static void switch_context(fiber *from, fiber *to) { simt_switch_stack(&from->sp
 void fiber_prepare(fiber *f, void (*entry)(void))
 {
     f->fake = nullptr;
-    // an ended fiber leaves the poison of its last frames behind; the kernel's own have returned
+    // an ended fiber leaves the poison of its last frames after; the kernel's own have returned
     permit(f->stack + STACK - END, END);
     prepare_context(f, entry);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of the running block: variables lie in one room with forbidden gaps between them
+// Shared memory of the running block: variables are in one room with forbidden gaps between them
 // and begin as garbage (NaN as floats). cp.async leaves garbage too: its data lands only when the
 // thread waits for it, read from the source as it is then.
 #include "engine.h"

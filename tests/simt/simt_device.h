@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated device, as kernels see it: CUDA's keywords, builtins, collectives, atomics and
-   scalar functions for a host compiler, and the wrappers of runtime/cuda/device/simt.h with the same
-   names. What is not here does not compile. The engine behind it is in this folder's sources. */
+   scalar functions for a host compiler, and the wrappers of runtime/cuda/device/simt.h with the
+   same names. What is not here does not compile. The engine after it is in this folder's sources.
+ */
 #ifndef PARE_SIMT_DEVICE_H
 #define PARE_SIMT_DEVICE_H
 
@@ -38,7 +39,7 @@
 #define SIMT_INLINE static inline
 #define SIMT_UNROLL
 
-/* --- where the running thread stands --- */
+/* --- where the running thread is --- */
 
 struct simt_position {
     uint3 thread, block;

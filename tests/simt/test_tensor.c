@@ -80,7 +80,7 @@ static void pairs_make(uint32_t *seed, int depth, uint8_t kept[16][16], unsigned
             const uint8_t *pair = pairs[kept[row][group]];
             meta[lane] |= (unsigned)(pair[0] | pair[1] << 2) << 4 * i;
         }
-        if (depth == 32 && lane % 4 > 1) meta[lane] = 0; /* nobody looks at it */
+        if (depth == 32 && lane % 4 > 1) meta[lane] = 0; /* no one looks at it */
     }
 }
 

@@ -210,7 +210,7 @@ static void test_other_version(void **state)
     keep(&key, "abc", 3);
     int fd = open(path_of(&key), O_RDWR);
     assert_int_equal(pread(fd, file, sizeof file, 0), sizeof file);
-    file[3 + 8]++; /* the format, behind eight letters */
+    file[3 + 8]++; /* the format, after eight letters */
     const uint64_t check = pare_hash_bytes(file + 3, TRAILER - sizeof check).low;
     memcpy(file + 3 + TRAILER - sizeof check, &check, sizeof check);
     assert_int_equal(pwrite(fd, file, sizeof file, 0), sizeof file);
@@ -293,7 +293,7 @@ static void test_key_of_a_file(void **state)
     assert_int_equal(pare_cache_key_add_file(&ctx, &a, path), PARE_IO);
 }
 
-/* What cannot be written is one warning, and the work goes on. */
+/* What cannot be written is one warning, and the work continues. */
 static void test_no_place(void **state)
 {
     (void)state;

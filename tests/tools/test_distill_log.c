@@ -77,7 +77,7 @@ static void a_full_disk_ends_the_log_alone(void **state)
     assert_int_equal(tell(6), PARE_OK); /* no line after a gap */
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(warning, path));
-    assert_non_null(strstr(warning, "training goes on, the log ends before step 3"));
+    assert_non_null(strstr(warning, "training continues, the log ends before step 3"));
     assert_string_equal(ctx.message, "");
     assert_int_equal(lines(), 3);
 }

@@ -127,7 +127,7 @@ static void windows_that_agree_are_kept(void **state)
     assert_int_equal(times.count, 12);
     json_t *json = pare_times_json(&own, &times, 1, percentiles, 3);
     assert_true(has_note(json,
-                         "not settled: after 6 windows the medians of the last three still lie "
+                         "not settled: after 6 windows the medians of the last three still are "
                          "49.0 % apart, expected 2 %"));
     assert_true(json_is_false(json_object_get(json, "settled")));
     json_decref(json);

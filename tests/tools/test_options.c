@@ -84,7 +84,7 @@ static void every_kind_is_read(void **state)
     assert_true(f->options.x == 0.25);
     assert_int_equal(f->options.kind, 1);
     assert_int_equal(f->options.many.count, 2);
-    assert_string_equal(f->options.many.item[1], "-q"); /* a value is what stands behind it */
+    assert_string_equal(f->options.many.item[1], "-q"); /* a value is what is after it */
     assert_true(f->options.flag);
     assert_int_equal(f->options.common.threads, 3);
     assert_int_equal(f->arguments.count, 2);
@@ -143,7 +143,7 @@ static void commands_are_found(void **state)
 }
 
 /* Every row of every command is in its help and in the completion, and fits its options. A row that
-   stands in place of a common one takes the same, so that no reader of the line is led astray. */
+   is in place of a common one takes the same, so that no reader of the line is led astray. */
 static void tables_are_whole(void **state)
 {
     (void)state;

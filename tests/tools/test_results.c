@@ -196,7 +196,7 @@ static void eight_writers_lose_and_tear_nothing(void **state)
         for (char *c = line; *c; c++) own += *c == ',';
         assert_int_equal(own, commas);
         assert_int_equal(strncmp(line, "validate,9,", 11), 0);
-        if (rows % 2 == 0) continue; /* a.onnx: a writer's two rows stand together */
+        if (rows % 2 == 0) continue; /* a.onnx: a writer's two rows are together */
         const char *name = strstr(line, ",w");
         assert_non_null(name);
         assert_int_equal(sscanf(name, ",w%d-%d.onnx,bb,", &w, &i), 2);

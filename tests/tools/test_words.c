@@ -34,7 +34,7 @@ static void progress_tells_rate_and_time_left(void **state)
     assert_string_equal(text, "calibrate 128/512 samples, 25 %, 40s each, 4h16m left");
 }
 
-/* Other words come between two bars, and none behind the end. */
+/* Other words come between two bars, and none after the end. */
 static void a_bar_makes_room(void **state)
 {
     (void)state;

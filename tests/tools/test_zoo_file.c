@@ -131,7 +131,7 @@ static const struct bad {
     {2, "no key 'file' here, did you mean 'files'", "models:\n  - file: [a.onnx]\n"},
     {1, "no key 'color' here, expected one of drop, latency, speed_up, size",
      "goals: {color: red}\n"},
-    {3, "name: stands in line 1 already", "name: x\n" MODELS "name: y\n"},
+    {3, "name: is in line 1 already", "name: x\n" MODELS "name: y\n"},
     {1, "'variants' is missing", MODELS DATA},
     {1, "'models' is missing", DATA VARIANTS},
     {4, "'steps' is missing", MODELS DATA "variants: [{name: v}]\n"},

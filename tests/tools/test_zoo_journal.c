@@ -108,7 +108,7 @@ static void a_cut_line_is_as_if_it_were_not_there(void **state)
         assert_int_equal(pare_journal_read(&ctx, journal_folder, take, &s), PARE_OK);
         assert_int_equal(s.lines, 1);
         assert_int_equal(warnings, 1);
-        /* who goes on begins a line of its own */
+        /* who continues begins a line of its own */
         assert_int_equal(pare_journal_open(&ctx, &journal, journal_folder), PARE_OK);
         assert_true(journal.cut);
         assert_int_equal(pare_journal_finish(&ctx, &journal, &a_line), PARE_OK);

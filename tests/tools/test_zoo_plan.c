@@ -105,7 +105,7 @@ static keys keys_of(zoo_case *z, const char *text, pare_zoo_plan_options options
     return k;
 }
 
-/* From which node on they differ; 3: nowhere. Behind a key that differs all must. */
+/* From which node on they differ; 3: nowhere. After a key that differs all must. */
 static int differ_from(const keys *a, const keys *b)
 {
     int first = 0;

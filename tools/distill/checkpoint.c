@@ -59,7 +59,7 @@ void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *c
 {
     if (c->path && step >= 0 && !tool->common->quiet)
         pare_print(stderr,
-                   "%s: holds step %lld; the same command with --resume goes on behind it\n",
+                   "%s: holds step %lld; the same command with --resume continues after it\n",
                    c->path, (long long)step);
 }
 

@@ -37,7 +37,7 @@ typedef struct pare_checkpoint_options {
          "steps between two checkpoints (one at each look at the held-out samples)"},              \
     {                                                                                              \
         "resume", 0, PARE_OPTION_FLAG, NULL, offsetof(type, checkpoint.resume), 0, 0,              \
-            "go on from the checkpoint in DIR, as if nothing had happened"                         \
+            "continue from the checkpoint in DIR, as if nothing had happened"                      \
     }
 
 /* Makes the folder where it is missing. PARE_USAGE: rows without --checkpoint; PARE_IO: a place
@@ -52,11 +52,11 @@ PARE_NODISCARD pare_status pare_checkpoint_at(pare_tool *tool,
 
 /* A line on standard error where there is nothing to resume from yet. */
 void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);
-/* How a stopped training goes on behind a step, on standard error; negative: it cannot. */
+/* How a stopped training continues after a step, on standard error; negative: it cannot. */
 void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
                          int64_t step);
-/* "checkpoint" of the facts, and a line on standard error: how a stopped training goes on, or that
-   an ended one had nothing left to do. */
+/* "checkpoint" of the facts, and a line on standard error: how a stopped training continues, or
+   that an ended one had nothing left to do. */
 void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *checkpoint,
                             const pare_distill_result *result);
 

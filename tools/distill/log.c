@@ -19,7 +19,7 @@ void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *p
     pare_progress_begin(&log->bar, stderr, tool->common->quiet, "distill", "steps");
 }
 
-/* Behind the lines of steps before this one. */
+/* After the lines of steps before this one. */
 static pare_status open_file(pare_distill_log *log, int64_t step)
 {
     if (step && access(log->path, F_OK))
@@ -30,7 +30,7 @@ static pare_status open_file(pare_distill_log *log, int64_t step)
     return log->file ? PARE_OK : fail_write(log);
 }
 
-/* The first event is of step 0, or of the step behind a checkpoint. */
+/* The first event is of step 0, or of the step after a checkpoint. */
 static pare_status begin(pare_distill_log *log, const pare_distill_event *e)
 {
     const int64_t done = e->step ? e->step - 1 : 0;
@@ -39,7 +39,7 @@ static pare_status begin(pare_distill_log *log, const pare_distill_event *e)
     log->seen = e->samples;
     log->bar.from = done;
     if (e->step && !log->tool->common->quiet)
-        pare_print(stderr, "training goes on behind step %lld of %lld\n", (long long)done,
+        pare_print(stderr, "training continues after step %lld of %lld\n", (long long)done,
                    (long long)e->steps);
     return log->path ? open_file(log, e->step) : PARE_OK;
 }
@@ -110,7 +110,7 @@ static pare_status give_up(pare_distill_log *log, int64_t step)
     (void)fclose(log->file);
     log->file = NULL;
     const bool cut = log->good >= 0 && !truncate(log->path, log->good);
-    pare_log(ctx, PARE_LOG_WARNING, "%s; training goes on, the log ends before step %lld%s",
+    pare_log(ctx, PARE_LOG_WARNING, "%s; training continues, the log ends before step %lld%s",
              ctx->message, (long long)step, cut ? "" : ", in the midst of a line");
     pare_ctx_clear(ctx);
     return PARE_OK;

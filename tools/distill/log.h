@@ -27,8 +27,8 @@ typedef struct pare_distill_log {
     double seconds;           /* from start to the latest step */
 } pare_distill_log;
 
-/* path NULL: no file. Else the first event makes it, or, of a training that goes on, cuts it back
-   to where that goes on. */
+/* path NULL: no file. Else the first event makes it, or, of a training that continues, cuts it back
+   to where that continues. */
 void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path);
 /* A pare_distill_event_fn; user is the log. PARE_IO: the first line cannot be written; a later one
    is not worth a training: a warning, and the log ends with the whole lines that it has.

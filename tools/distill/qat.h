@@ -53,13 +53,13 @@ void pare_qat_close(pare_qat *qat);
 /* Zeros and scales of the training; the other options stay. */
 PARE_NODISCARD pare_status pare_qat_settle(const pare_qat *qat, pare_distill_options *training);
 
-/* After the training: its numbers into the student's file, and how they were made behind the words
+/* After the training: its numbers into the student's file, and how they were made after the words
    of the quantization: recipe, of the training alone, becomes that of both. */
 PARE_NODISCARD pare_status pare_qat_write(pare_qat *qat, pare_model *student);
 PARE_NODISCARD pare_status pare_qat_recipe(const pare_qat *qat, const pare_model *student,
                                            const char **recipe);
 
-/* What stands under "qat" in the facts. */
+/* What is under "qat" in the facts. */
 json_t *pare_qat_json(const pare_qat *qat, const pare_distill_options *training);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options that decide a training, for every command that has one: their rows, what they become,
-   how they stand in a recipe and in the facts. */
+   how they are in a recipe and in the facts. */
 #ifndef PARE_TOOLS_DISTILL_TRAINING_H
 #define PARE_TOOLS_DISTILL_TRAINING_H
 
@@ -127,7 +127,7 @@ typedef struct pare_training_options {
          offsetof(type, field.norm_samples),                                                       \
          0,                                                                                        \
          1e9,                                                                                      \
-         where "samples from which statistics of BatchNormalization are estimated anew before "    \
+         where "samples from which statistics of BatchNormalization are estimated again before "   \
                "the first step, for use where the held-out loss is lower with them; 0: none "      \
                "(512)"},                                                                           \
     {                                                                                              \
@@ -148,7 +148,7 @@ PARE_NODISCARD pare_status pare_training_read(pare_tool *tool, const pare_traini
                                               const char *own_loss, pare_distill_options *out,
                                               const char **loss);
 
-/* What decides the result, behind `head`: "loss=kl:2 optimizer=adamw lr=0.001 ...". In the arena;
+/* What decides the result, after `head`: "loss=kl:2 optimizer=adamw lr=0.001 ...". In the arena;
    NULL: out of memory. */
 const char *pare_training_recipe(pare_arena *arena, const char *head, const char *loss,
                                  const pare_training_options *options,

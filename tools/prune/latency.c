@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same small net, made ready anew, was up to a tenth quicker or slower (0.9 MB of weights, 512
-   KiB of L2): where weights lie in memory seems to decide how many of them a cache keeps. So small
+/* The same small net, made ready again, was up to a tenth quicker or slower (0.9 MB of weights, 512
+   KiB of L2): where weights are in memory seems to decide how many of them a cache keeps. So small
    nets are measured in several places, side by side; the median counts. */
 enum { PLACEMENTS = 5 };
 static const double SMALL_BYTES = 64e6; /* of all places together */
@@ -265,8 +265,8 @@ static pare_status measure(void *user, const pare_prune_plan *removal, double *r
 }
 
 pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_prune_plan *removal,
-                                     const double *score, const pare_prune_target *target, bool last,
-                                     double *reached)
+                                     const double *score, const pare_prune_target *target,
+                                     bool last, double *reached)
 {
     pare_ctx *ctx = l->tool->ctx;
     pare_prune_plan *none;

@@ -33,8 +33,9 @@ PARE_NODISCARD pare_status pare_prune_latency_ratio(const pare_prune_latency *l,
 void pare_prune_latency_aim(pare_prune_latency *l, pare_prune_target *target);
 /* As pare_target_reach, target->goal a cost. last: measured and corrected until it is near. */
 PARE_NODISCARD pare_status pare_prune_latency_reach(pare_prune_latency *l, pare_prune_plan *removal,
-                                                    const double *score, const pare_prune_target *target,
-                                                    bool last, double *reached);
+                                                    const double *score,
+                                                    const pare_prune_target *target, bool last,
+                                                    double *reached);
 
 /* Times the model that was made against the dense one, and each step of both. */
 PARE_NODISCARD pare_status pare_prune_latency_compare(pare_prune_latency *l,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare prune: its options, and the ways of pruning behind it. */
+/* pare prune: its options, and the ways of pruning after it. */
 #ifndef PARE_TOOLS_PRUNE_PRUNE_H
 #define PARE_TOOLS_PRUNE_PRUNE_H
 

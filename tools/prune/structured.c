@@ -179,10 +179,10 @@ static pare_status begin(pare_structured *s, double value)
     s->before = s->removal->cost;
     s->frame = (double)s->bytes > s->before.bytes ? (double)s->bytes - s->before.bytes : 0;
     s->target = (pare_prune_target){.user = &s->frame,
-                              .per_layer = o->scope == 1,
-                              .by_score = pare_structured_score(s) != PARE_SCORE_ACTIVATION,
-                              .floor = o->min_channels,
-                              .round = o->round};
+                                    .per_layer = o->scope == 1,
+                                    .by_score = pare_structured_score(s) != PARE_SCORE_ACTIVATION,
+                                    .floor = o->min_channels,
+                                    .round = o->round};
     s->kind = o->latency ? "latency" : o->macs > 0 ? "macs" : o->params > 0 ? "params" : "size";
     s->target.cost = o->macs > 0     ? pare_target_macs
                      : o->params > 0 ? pare_target_params

@@ -61,7 +61,8 @@ static const pare_unstructured_layer *fitted(const pare_structured *s, const cha
 }
 
 /* The weight's shape before and after; NULL for products without one. */
-static json_t *shape_json(const pare_prune_plan *none, const pare_prune_plan *now, const pare_node *node)
+static json_t *shape_json(const pare_prune_plan *none, const pare_prune_plan *now,
+                          const pare_node *node)
 {
     const pare_value *weight = NULL;
     for (int i = 0; i < node->in_count && !weight; i++)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The next number of the list; *at moves behind it, to NULL behind the last. None of everything is
+/* The next number of the list; *at moves after it, to NULL after the last. None of everything is
    no target of what is kept. */
 static pare_status next_value(pare_ctx *ctx, const pare_prune_options *o, const char **at,
                               double *out)

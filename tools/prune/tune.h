@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training behind every step of pruning (--distill-epochs): what is left learns to give what the
+/* Training after every step of pruning (--distill-epochs): what is left learns to give what the
    dense model gives. */
 #ifndef PARE_TOOLS_PRUNE_TUNE_H
 #define PARE_TOOLS_PRUNE_TUNE_H
@@ -47,7 +47,7 @@ PARE_NODISCARD pare_status pare_tuning_begin(pare_tuning *tuning, double value, 
    is left; of: what of. Asked to stop, the last step ends with its best so far where one model
    alone is written; else PARE_INTERRUPTED, for there is no model of the size that was asked for.
    With --checkpoint every step keeps a file of its own, step-1.pare, ...: resumed, pruning begins
-   again, which is exact, and each training goes on from its file, an ended one at its end. */
+   again, which is exact, and each training continues from its file, an ended one at its end. */
 PARE_NODISCARD pare_status pare_tuning_run(pare_tuning *tuning, const pare_model *teacher,
                                            pare_model *student, int64_t step, double kept,
                                            const char *of);

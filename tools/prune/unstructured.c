@@ -43,12 +43,12 @@ static pare_status read_options(job *j)
     const pare_prune_options *o = j->o;
     pare_unstructured_options *s = &j->options;
     *s = (pare_unstructured_options){.sparsity = o->sparsity,
-                               .per_layer = o->scope == 1,
-                               .fixed_order = o->no_permutation,
-                               .threads = (int)o->common.threads,
-                               .refit = !o->no_refit,
-                               .seed = (uint64_t)o->seed,
-                               .keep_user = j};
+                                     .per_layer = o->scope == 1,
+                                     .fixed_order = o->no_permutation,
+                                     .threads = (int)o->common.threads,
+                                     .refit = !o->no_refit,
+                                     .seed = (uint64_t)o->seed,
+                                     .keep_user = j};
     if (o->keep.count) s->keep = keeps;
     if (o->nm) PARE_TRY(pare_prune_parse_nm(j->tool->ctx, o->nm, &s->n, &s->m));
     s->score = pare_prune_score(o);
@@ -245,7 +245,7 @@ static pare_status report(job *j, const char *path, json_t **out)
         if (f->reordered)
             pare_print(stderr,
                        "%d groups of channels put into another order: %.1f %% more magnitude kept "
-                       "behind them\n",
+                       "after them\n",
                        f->reordered, 100 * (f->kept_after / f->kept_before - 1));
         fprintf(
             stderr,

@@ -17,7 +17,7 @@ extern "C" {
    (bench its latency, inspect its parameters, profile its steps) goes to it, known by its hash,
    else by its file. What validate compared with one model on the same data and device by the same
    version, told by several facts, is one comparison; drifted: true where the first model's
-   latencies lie more than 5 % apart. Nothing measured is overwritten. Every model gets what was
+   latencies are more than 5 % apart. Nothing measured is overwritten. Every model gets what was
    judged: made
    ("original", "calibrated only", "pruned or tuned") and, where it is on the front of accuracy
    against latency among the models on the same data, front: true. */

@@ -20,7 +20,7 @@ PARE_NODISCARD pare_status pare_page_write(pare_text *t, const char *path);
 
 /* Is a picture asked for, by the file's name? */
 bool pare_page_is_picture(const char *path);
-/* Begins a picture that stands alone, to be ended by "</svg>" and pare_page_write. */
+/* Begins a picture that is alone, to be ended by "</svg>" and pare_page_write. */
 void pare_page_picture(pare_text *t, int width, int height);
 
 /* Two digits with a sign, a true minus, and no sign on what rounds to zero. */

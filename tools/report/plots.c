@@ -31,7 +31,7 @@ static void add_rect(pare_text *t, double x, double y, double width, double heig
 
 enum { WIDE = 256, HIGH = 96, FOOT = 16 };
 
-/* Where a value stands in the picture, which shows min to max and nothing beyond. */
+/* Where a value is in the picture, which shows min to max and nothing beyond. */
 static double place(const json_t *h, double value)
 {
     const double low = number_of(h, "min"), high = number_of(h, "max");
@@ -54,7 +54,7 @@ static void add_bins(pare_text *t, const json_t *bins)
     }
 }
 
-/* The chosen range: a shade behind the bins, a line at each end that the picture holds. */
+/* The chosen range: a shade after the bins, a line at each end that the picture holds. */
 static void add_range(pare_text *t, const json_t *h)
 {
     const double low = number_of(h, "low"), high = number_of(h, "high");
@@ -101,7 +101,7 @@ void pare_parts_histograms(pare_text *t, const json_t *facts)
         pare_text_add_escaped(t, text_of(json_object_get(one, "model"), "file"));
         pare_text_add(t,
                       ": the %zu of %zu that were calibrated with the least SQNR. Counts are "
-                      "logarithmic; green is the range that was chosen, what lies outside is "
+                      "logarithmic; green is the range that was chosen, what is outside is "
                       "clipped.</p>\n<div class=\"panels small\">\n",
                       json_array_size(list), json_array_size(json_object_get(one, "ranges")));
         json_array_foreach((json_t *)list, k, h) histogram(t, h);

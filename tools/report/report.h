@@ -23,7 +23,7 @@ void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
 PARE_NODISCARD pare_status pare_report_write(pare_ctx *ctx, const json_t *facts,
                                              const json_t *comparisons, double floor,
                                              const char *path);
-/* The same page with its own heading, a part below it, and one behind the verdicts. */
+/* The same page with its own heading, a part below it, and one after the verdicts. */
 typedef struct pare_report_lead {
     const char *title, *below, *behind; /* HTML all; NULL: none */
 } pare_report_lead;
@@ -44,7 +44,7 @@ void pare_report_markdown_add(pare_text *t, pare_arena *arena, const json_t *com
    first dot that is none of a number; returns text. */
 const char *pare_report_stem(const char *path, char *text, size_t size);
 
-/* What stands at a path of keys and indices ("latency_ms.median", "outputs.0.sqnr_db"), or NULL. */
+/* What is at a path of keys and indices ("latency_ms.median", "outputs.0.sqnr_db"), or NULL. */
 const json_t *pare_report_find(const json_t *json, const char *path);
 /* The number there; missing where it is not there or null. */
 double pare_report_number(const json_t *json, const char *path, double missing);

@@ -20,7 +20,7 @@ typedef struct pare_zoo_argv {
 /* One word or two; the second NULL: none. The first is NULL where its allocation failed. */
 void pare_zoo_argv_add(pare_zoo_argv *words, const char *first, const char *second);
 
-/* The words with a NULL behind them. PARE_MEMORY where one call failed. */
+/* The words with a NULL after them. PARE_MEMORY where one call failed. */
 PARE_NODISCARD pare_status pare_zoo_argv_end(pare_zoo_argv *words, const char ***out, int *count);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@ extern "C" {
 /* Two summaries (of pare_zoo_summary_read), task by task: {regressions, improvements: [{model,
    variant, what, text}], only_before, only_after: [{model, variant}], equal, failing, notes:
    [text]}. what: "class" (a failure now, or no more), "goal", "drop" and "sqnr_db" (outside the
-   interval it had), "latency_ms" (the intervals do not touch), "bytes". Findings stand in that
+   interval it had), "latency_ms" (the intervals do not touch), "bytes". Findings are in that
    order, those of one kind in that of the tasks. equal: tasks without a finding; failing: those of
    them that fail in both. Accuracy on other data, latency on another device and goals that were
    changed are not compared, which notes say. NULL: out of memory. */

@@ -20,11 +20,11 @@ typedef struct pare_zoo_step {
     const pare_command *command; /* prune, distill or quantize */
     const pare_zoo_option *options;
     int option_count;
-    const char *text; /* as it stands in the file: "prune --macs 0.5" */
+    const char *text; /* as it is in the file: "prune --macs 0.5" */
     int line;
     bool
         takes_data; /* the zoo's data are handed to it: it names none of its own and can use them */
-    bool trains;    /* it is kept while it runs, and goes on behind a kill */
+    bool trains;    /* it is kept while it runs, and continues after a kill */
     bool times;     /* it measures latency, so that nothing may run beside it */
 } pare_zoo_step;
 

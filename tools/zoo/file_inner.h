@@ -19,7 +19,7 @@ typedef struct pare_zoo_reader {
     const pare_yaml *lines;
 } pare_zoo_reader;
 
-/* A path that stands in the file, seen from where pare was started; it never begins with '-'. In
+/* A path that is in the file, seen from where pare was started; it never begins with '-'. In
    the arena, NULL with the message set. */
 const char *pare_zoo_path(const pare_zoo_reader *reader, const char *path);
 

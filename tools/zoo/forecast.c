@@ -15,7 +15,8 @@ static bool is_done(const pare_zoo_forecast_options *o, int node)
 }
 
 /* The nodes of one model that are to be done, in the plan's order: they stand side by side. One
-   that goes on from another model's node, of equal content, has no trial's model to start from. */
+   that continues from another model's node, of equal content, has no trial's model to start from.
+ */
 static pare_status try_model(pare_zoo_probes *t, int from, int to)
 {
     pare_status st = PARE_OK;

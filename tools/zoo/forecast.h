@@ -42,7 +42,7 @@ typedef struct pare_zoo_forecast {
 
 /* Tries steps in a folder below TMPDIR, which is gone afterwards; nothing else is written. The
    result lives in the arena. PARE_IO: no folder, no process. PARE_INTERRUPTED. A step that fails
-   its trial is no failure: nothing behind it is known. pare_process_prepare came before. */
+   its trial is no failure: nothing after it is known. pare_process_prepare came before. */
 PARE_NODISCARD pare_status pare_zoo_forecast_make(pare_arena *arena, pare_zoo_forecast *out,
                                                   const pare_zoo *zoo, const pare_zoo_plan *plan,
                                                   const pare_zoo_forecast_options *options);

@@ -16,7 +16,7 @@ static pare_status fails(pare_ctx *ctx, const char *path)
 {
     return PARE_FAIL(ctx, IO, "%s: cannot be written: %s%s", path, strerror(errno),
                      errno == ENOSPC || errno == EDQUOT || errno == EFBIG
-                         ? "; free some space, then go on with --resume"
+                         ? "; free some space, then continue with --resume"
                          : "");
 }
 

@@ -23,7 +23,7 @@ typedef struct pare_zoo_keys {
 /* What all steps from a model have in common: program, machine, content of the model. */
 PARE_NODISCARD pare_status pare_zoo_key_model(pare_zoo_keys *keys, pare_hash *out,
                                               const char *file);
-/* From the key before a step the key behind it; the same for the judgement at the end. */
+/* From the key before a step the key after it; the same for the judgement at the end. */
 PARE_NODISCARD pare_status pare_zoo_key_step(pare_zoo_keys *keys, pare_hash *key,
                                              const pare_zoo_step *step,
                                              const pare_zoo_model *model);

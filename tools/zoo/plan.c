@@ -19,7 +19,7 @@ typedef struct maker {
     pare_zoo_keys keys;
     int *slot; /* hash table of nodes by key: place + 1, 0 where empty */
     size_t slots;
-    int *task_nodes; /* of all tasks, one behind the other */
+    int *task_nodes; /* of all tasks, one after the other */
 } maker;
 
 /* The slot that holds the node of a key, or is to hold it. */
@@ -42,13 +42,12 @@ static void common_words(const maker *m, pare_zoo_argv *w, const pare_zoo_node *
 {
     pare_zoo_argv_add(w, "--json", node->facts);
     if (m->o.device) pare_zoo_argv_add(w, "--device", m->o.device);
-    /* latency of a validation is that of one thread, as long as nobody says more */
+    /* latency of a validation is that of one thread, as long as no one says more */
     if (!m->o.threads || (node->alone && !node->output)) return;
-    pare_zoo_argv_add(w, "--threads",
-                       pare_arena_printf(m->arena, "%lld", (long long)m->o.threads));
+    pare_zoo_argv_add(w, "--threads", pare_arena_printf(m->arena, "%lld", (long long)m->o.threads));
 }
 
-/* What the step's author wrote stands last, behind it nothing of ours: a "--" of his ends options.
+/* What the step's author wrote is last, after it nothing of ours: a "--" of his ends options.
  */
 static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step *step,
                               const char *input)
@@ -72,7 +71,7 @@ static pare_status step_words(maker *m, pare_zoo_node *node, const pare_zoo_step
     common_words(m, &w, node);
     for (int i = 0; i < step->option_count; i++)
         pare_zoo_argv_add(&w, pare_arena_printf(m->arena, "--%s", step->options[i].row->name),
-                           step->options[i].value);
+                          step->options[i].value);
     return pare_zoo_argv_end(&w, &node->words, &node->word_count);
 }
 
@@ -85,7 +84,7 @@ static pare_status judge_words(maker *m, pare_zoo_node *node, const char *varian
     pare_zoo_argv_add(&w, "--data", model->test);
     if (m->zoo->samples > 0)
         pare_zoo_argv_add(&w, "--samples",
-                           pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
+                          pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
     if (m->zoo->latency) pare_zoo_argv_add(&w, "--latency", NULL);
     if (m->zoo->any_accuracy) pare_zoo_argv_add(&w, "--any-accuracy", NULL);
     if (m->o.cache) pare_zoo_argv_add(&w, "--cache", m->o.cache);

@@ -16,7 +16,7 @@ typedef struct pare_zoo_node {
     int parent;         /* node before it; -1: it starts from the model. Always a smaller index */
     int model, variant; /* of the first task that needs it */
     const char *verb;   /* "prune", "distill", "quantize", "validate" */
-    const char **words; /* as they stand behind "pare", the verb first; NULL-ended */
+    const char **words; /* as they are after "pare", the verb first; NULL-ended */
     int word_count;     /* without the NULL */
     const char *folder; /* out/steps/<key> */
     const char *output; /* the model it writes; NULL: none (validate) */
@@ -35,7 +35,7 @@ typedef struct pare_zoo_task {
 
 typedef struct pare_zoo_plan {
     pare_zoo_node *nodes;
-    int node_count; /* in the order to do them: task after task, a node behind its parent */
+    int node_count; /* in the order to do them: task after task, a node after its parent */
     pare_zoo_task *tasks;
     int task_count; /* model after model, the variants of each in the file's order */
 } pare_zoo_plan;

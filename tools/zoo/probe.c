@@ -311,7 +311,7 @@ static pare_status try_samples(trial *r, pare_zoo_cost *cost)
     return add_latency(r, cost, &run[0]);
 }
 
-/* Passes of the training behind a pruning: of so few that each step between has one step of the
+/* Passes of the training after a pruning: of so few that each step between has one step of the
    optimizer, and three times as many. */
 static pare_status try_passes(trial *r, pare_zoo_cost *cost)
 {
@@ -324,7 +324,7 @@ static pare_status try_passes(trial *r, pare_zoo_cost *cost)
     return PARE_OK;
 }
 
-/* A training looks at held-out samples before the first step, behind the last, and four times a
+/* A training looks at held-out samples before the first step, after the last, and four times a
    pass; the short runs do the first two. */
 static pare_status try_training(trial *r, pare_zoo_cost *cost)
 {

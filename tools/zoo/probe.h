@@ -30,7 +30,7 @@ PARE_NODISCARD pare_status pare_zoo_probes_open(pare_zoo_probes *trials);
 void pare_zoo_probes_close(pare_zoo_probes *trials);
 
 /* Fills in the forecast of a node; those before it were tried, or are done. What it writes stays
-   for those behind it. */
+   for those after it. */
 PARE_NODISCARD pare_status pare_zoo_probes_node(pare_zoo_probes *trials, int node);
 
 /* Removes what trials of this node wrote. */

@@ -85,7 +85,7 @@ pare_status pare_zoo_records_read(pare_zoo_records *records, const char *folder)
 
 /* --- files --- */
 
-/* External data of a model lie beside it as MODEL.xxxxxxxx.data. */
+/* External data of a model are beside it as MODEL.xxxxxxxx.data. */
 static bool is_external(const char *name, const char *model)
 {
     const size_t n = strlen(name), m = strlen(model);

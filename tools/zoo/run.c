@@ -55,7 +55,7 @@ static const pare_zoo_task *task_of(const runner *r, int node)
 
 /* --- starting --- */
 
-/* Whether anybody has begun the node whose lock this is; from now on somebody has. */
+/* Whether anybody has begun the node whose lock this is; from now on someone has. */
 static bool is_begun(int lock)
 {
     struct stat st;
@@ -172,7 +172,7 @@ static void tell_failure(const runner *r, int node)
              record->message ? record->message : "");
 }
 
-/* A model that was made anew and is another one: what had been made of the one before is not. */
+/* A model that was made again and is another one: what had been made of the one before is not. */
 static void forget_children(runner *r, int node)
 {
     for (int i = node + 1; i < r->plan->node_count; i++) {
@@ -284,7 +284,7 @@ static void loop(runner *r)
     }
 }
 
-/* --- before and behind it --- */
+/* --- before and after it --- */
 
 bool pare_zoo_is_final(pare_outcome outcome)
 {

@@ -3,8 +3,8 @@
 
 enum { WAITS, RUNS, DONE, FAILED, BLOCKED };
 
-pare_status pare_zoo_scheduler_init(pare_arena *arena, pare_zoo_scheduler *turns, const pare_zoo_plan *plan,
-                                int jobs)
+pare_status pare_zoo_scheduler_init(pare_arena *arena, pare_zoo_scheduler *turns,
+                                    const pare_zoo_plan *plan, int jobs)
 {
     *turns = (pare_zoo_scheduler){.plan = plan, .jobs = jobs};
     turns->state = pare_arena_alloc(arena, (size_t)plan->node_count, 1);

@@ -19,15 +19,15 @@ typedef struct pare_zoo_scheduler {
 } pare_zoo_scheduler;
 
 PARE_NODISCARD pare_status pare_zoo_scheduler_init(pare_arena *arena, pare_zoo_scheduler *turns,
-                                               const pare_zoo_plan *plan, int jobs);
+                                                   const pare_zoo_plan *plan, int jobs);
 
 /* The node to begin now, -1: none before another one has ended, or at all. Nodes come in the plan's
    order, so that tasks end early; but those that may have nothing beside them, which let the other
-   jobs idle, come several behind each other. */
+   jobs idle, come several after each other. */
 int pare_zoo_scheduler_next(pare_zoo_scheduler *turns);
 
 void pare_zoo_scheduler_begin(pare_zoo_scheduler *turns, int node);
-/* It ended, or had before; where it is not done, nodes behind it never have their turn. */
+/* It ended, or had before; where it is not done, nodes after it never have their turn. */
 void pare_zoo_scheduler_end(pare_zoo_scheduler *turns, int node, bool done);
 /* It is not to be done at all, though others may be that need it. */
 void pare_zoo_scheduler_leave(pare_zoo_scheduler *turns, int node);

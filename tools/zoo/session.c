@@ -131,7 +131,7 @@ static bool sweep_round(const family *own)
     bool ended = false;
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     if (access(path, R_OK)) return sweep_all(own);
-    read_text(path, text, sizeof text); /* a number that is cut has no space behind it */
+    read_text(path, text, sizeof text); /* a number that is cut has no space after it */
     char *at = text, *end;
     for (long pid; (pid = strtol(at, &end, 10)) > 0 && *end; at = end)
         ended |= end_stray(own, (pid_t)pid);

@@ -70,7 +70,7 @@ static pare_status call(pare_ctx *ctx, const char *const *words, answer *out)
                    : PARE_FAIL(ctx, IO, "%s cannot be started: %s", words[0], strerror(errno));
 }
 
-/* Whether somebody answers, and how many jobs an array may hold. */
+/* Whether someone answers, and how many jobs an array may hold. */
 static pare_status ask_size(pare_ctx *ctx, int *size)
 {
     static const char *const words[] = {"scontrol", "show", "config", NULL};
@@ -146,7 +146,7 @@ static pare_status refused(pare_ctx *ctx, const answer *a)
     return PARE_FAIL(ctx, INPUT, "--slurm: sbatch refused: %s" WITHOUT, a->said);
 }
 
-/* sbatch with these words before the given ones and the command line behind them. */
+/* sbatch with these words before the given ones and the command line after them. */
 static pare_status submit(jobs *j, pare_zoo_argv *w, bool exclusive, const char *run)
 {
     answer a;
@@ -168,8 +168,7 @@ static void begin(jobs *j, pare_zoo_argv *w, const char *part, const char *log)
     *w = (pare_zoo_argv){.arena = j->arena};
     pare_zoo_argv_add(w, "sbatch", "--parsable");
     pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--job-name=pare-%s%s", b->name, part), NULL);
-    pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--output=%s/slurm/%s", b->folder, log),
-                       NULL);
+    pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--output=%s/slurm/%s", b->folder, log), NULL);
 }
 
 /* Tasks `from` to `to` - 1 of the list; the number of the first but its place within the array. */
@@ -234,7 +233,7 @@ static void tell(const jobs *j)
     pare_print(stdout, "%d tasks submitted: ", b->task_count);
     for (int i = 0; i + 1 < j->count; i++)
         pare_print(stdout, "%sarray %s", i ? ", " : "", j->id[i]);
-    pare_print(stdout, "; job %s makes the tables behind them\nwatch them:  squeue -j ",
+    pare_print(stdout, "; job %s makes the tables after them\nwatch them:  squeue -j ",
                j->id[j->count - 1]);
     for (int i = 0; i < j->count; i++) pare_print(stdout, "%s%s", i ? "," : "", j->id[i]);
     pare_print(stdout, "\nlogs:        %s/slurm/\n", b->folder);

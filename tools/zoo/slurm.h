@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's tasks as jobs of Slurm: an array of them, each of which runs one task by 'pare zoo
-   --task', and a job behind it that makes the tables. They share nothing but the file system. */
+   --task', and a job after it that makes the tables. They share nothing but the file system. */
 #ifndef PARE_TOOLS_ZOO_SLURM_H
 #define PARE_TOOLS_ZOO_SLURM_H
 
@@ -18,9 +18,9 @@ typedef struct pare_zoo_batch {
     const char **words; /* for sbatch, as they were given: each may hold several, separated by
                            spaces */
     int word_count;
-    bool exclusive;        /* latency is measured: nobody else on the machine, unless words say */
+    bool exclusive;        /* latency is measured: no one else on the machine, unless words say */
     const char *task_run;  /* command line of a task, as a shell takes it, but for its number, which
-                              is put behind it */
+                              is put after it */
     const char *merge_run; /* command line that makes the tables */
 } pare_zoo_batch;
 

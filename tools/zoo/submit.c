@@ -38,10 +38,10 @@ static void add_options(pare_zoo_argv *w, const pare_zoo_submission *s)
         pare_zoo_argv_add(w, "--time-limit", pare_arena_printf(w->arena, "%.17g", s->time_limit));
     if (s->memory_limit > 0)
         pare_zoo_argv_add(w, "--memory-limit",
-                           pare_arena_printf(w->arena, "%.3fkB", (double)s->memory_limit / 1000));
+                          pare_arena_printf(w->arena, "%.3fkB", (double)s->memory_limit / 1000));
     if (s->threads)
         pare_zoo_argv_add(w, "--threads",
-                           pare_arena_printf(w->arena, "%lld", (long long)s->threads));
+                          pare_arena_printf(w->arena, "%lld", (long long)s->threads));
 }
 
 /* A task's command line but for its number, or the merging one's, as a shell takes them. */
@@ -54,7 +54,8 @@ static const char *line_of(pare_arena *arena, const pare_zoo_submission *s, cons
     pare_zoo_argv_add(&w, program, "zoo");
     pare_zoo_argv_add(&w, s->file, NULL);
     pare_zoo_argv_add(&w, "-o", s->folder);
-    pare_zoo_argv_add(&w, "--keys", pare_arena_printf(arena, "%s,%s", pare_cpu_isa_name(), machine));
+    pare_zoo_argv_add(&w, "--keys",
+                      pare_arena_printf(arena, "%s,%s", pare_cpu_isa_name(), machine));
     add_options(&w, s);
     if (pare_zoo_argv_end(&w, &node.words, &node.word_count) != PARE_OK) return NULL;
     const char *line = pare_zoo_node_command(arena, &node); /* "pare PROGRAM zoo ..." */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pare zoo --slurm submits: the tasks that are still to be done, each the same command with
-   --task, and the same command with --merge behind them. */
+   --task, and the same command with --merge after them. */
 #ifndef PARE_TOOLS_ZOO_SUBMIT_H
 #define PARE_TOOLS_ZOO_SUBMIT_H
 
@@ -17,7 +17,7 @@ typedef struct pare_zoo_submission {
     const char *machine; /* name of the device that steps count as made on; NULL: the CPU */
     double time_limit;   /* seconds */
     int64_t memory_limit, threads;
-    const char *const *words; /* for sbatch, behind the file's */
+    const char *const *words; /* for sbatch, after the file's */
     int word_count;
     const int *tasks; /* of pare_zoo_open_tasks, at least 1 */
     int task_count;

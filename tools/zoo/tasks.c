@@ -97,7 +97,7 @@ static json_t *task_json(pare_arena *arena, const pare_zoo *zoo, const pare_zoo_
         (json_int_t)(done ? bytes_of(arena->ctx, task->link) : 0), "facts", facts);
 }
 
-/* Another run may have made the model anew, or somebody taken the link away. */
+/* Another run may have made the model again, or someone taken the link away. */
 static pare_status link_done(pare_ctx *ctx, const pare_zoo_records *records,
                              const pare_zoo_task *task)
 {

@@ -18,7 +18,7 @@ void pare_zoo_markdown(pare_text *t, pare_arena *arena, const json_t *summary);
    what failed. */
 void pare_zoo_section(pare_text *t, const json_t *summary);
 void pare_zoo_failed_section(pare_text *t, const json_t *summary);
-/* A row for each task, in the plan's order; what a stopwatch or a meter decides stands in the last
+/* A row for each task, in the plan's order; what a stopwatch or a meter decides is in the last
    columns, from latency_ms on. folder: of the zoo; files in it are named from there. */
 void pare_zoo_csv(pare_text *t, const json_t *summary, const char *folder);
 

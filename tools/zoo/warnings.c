@@ -19,7 +19,7 @@ void pare_zoo_warnings_tell(pare_ctx *ctx, pare_progress *progress, const pare_z
                      zoo->variants[node->variant].name, node->verb, line + sizeof word - 1);
         else
             pare_log(ctx, PARE_LOG_WARNING,
-                     "steps have more warnings; they stand in log.txt of their folders");
+                     "steps have more warnings; they are in log.txt of their folders");
     }
     if (file) fclose(file);
 }

@@ -69,14 +69,14 @@ static pare_status clear(pare_ctx *ctx, const pare_zoo_node *node)
 }
 
 /* A checkpoint that cannot be gone on from, cut or of another machine, is no fault of the model:
-   the step begins anew. */
+   the step begins again. */
 static pare_status run(pare_ctx *ctx, const pare_zoo_work *w)
 {
     const pare_zoo_node *n = w->node;
     const pare_status st = w->run(ctx, (char *const *)n->words, n->word_count);
     if (st != PARE_INPUT || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:"))
         return st;
-    pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins anew", ctx->message);
+    pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins again", ctx->message);
     pare_zoo_drop_checkpoints(n);
     pare_ctx_clear(ctx);
     return w->run(ctx, (char *const *)n->words, n->word_count);

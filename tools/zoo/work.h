@@ -24,7 +24,7 @@ PARE_NODISCARD pare_status pare_zoo_work_do(pare_ctx *ctx, void *user);
 /* Reads that message; false where it is none. */
 bool pare_zoo_work_hashes(const char *message, char model[33], char facts[33]);
 
-/* Takes the checkpoints of a node's trainings away, once nothing has to go on from them. */
+/* Takes the checkpoints of a node's trainings away, once nothing has to continue from them. */
 void pare_zoo_drop_checkpoints(const pare_zoo_node *node);
 
 /* Makes link another name of a model, with its external data: a hard link, or a copy where the file

@@ -127,7 +127,7 @@ static void sign(int lock, pare_zoo_holder holder)
 }
 
 pare_status pare_zoo_workdir_open(pare_ctx *ctx, int *lock, const char *folder, const char *name,
-                                 pare_zoo_holder holder, bool resume)
+                                  pare_zoo_holder holder, bool resume)
 {
     char path[4096];
     *lock = -1;
@@ -140,10 +140,11 @@ pare_status pare_zoo_workdir_open(pare_ctx *ctx, int *lock, const char *folder, 
     }
     snprintf(path, sizeof path, "%s/journal", folder);
     if (st == PARE_OK && !resume && holds_others(path, NULL, 0))
-        st = PARE_FAIL(ctx, INPUT,
-                       "%s: holds the work of an earlier run; go on with it by --resume, or choose "
-                       "another folder",
-                       folder);
+        st = PARE_FAIL(
+            ctx, INPUT,
+            "%s: holds the work of an earlier run; continue with it by --resume, or choose "
+            "another folder",
+            folder);
     if (st == PARE_OK) sign(*lock, holder);
     if (st != PARE_OK && *lock >= 0) {
         close(*lock);

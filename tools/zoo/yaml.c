@@ -137,7 +137,7 @@ static pare_status check_map(const check *c, const cyaml_schema_field_t *fields,
         int i = 0;
         while (fields[i].key && strcmp(fields[i].key, at->key) != 0) i++;
         if (!fields[i].key) return unknown_key(c, fields, at);
-        if (line_of[i]) return REFUSE(c, at, "stands in line %d already", line_of[i]);
+        if (line_of[i]) return REFUSE(c, at, "is in line %d already", line_of[i]);
         line_of[i] = at->line;
         PARE_TRY(check_value(c, &fields[i].value, at));
     }
@@ -195,7 +195,7 @@ static pare_status check_value(const check *c, const cyaml_schema_value_t *schem
 
 /* --- reading --- */
 
-/* libcyaml's memory lies in the arena; it makes lists longer one by one, so each block keeps its
+/* libcyaml's memory is in the arena; it makes lists longer one by one, so each block keeps its
    size in front and grows by doubling. */
 typedef union block {
     size_t bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a YAML file as a tree with lines, from libyaml's events. Aliases are refused, so that
-   the tree is no larger than the text, and it is shallow: nobody can blow it up. */
+   the tree is no larger than the text, and it is shallow: no one can blow it up. */
 #include "tools/zoo/yaml_inner.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static pare_status broken(walk *w)
                      p->problem ? p->problem : "cannot be read");
 }
 
-/* Puts a value where the last key, or the list it stands in, says. */
+/* Puts a value where the last key, or the list it is in, says. */
 static pare_status place(walk *w, pare_yaml *value)
 {
     pare_yaml *in = w->depth ? w->open[w->depth - 1] : NULL;

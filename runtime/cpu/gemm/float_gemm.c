@@ -149,7 +149,7 @@ static void pack_any(const pare_float_gemm *g, float *to, const char *b, pare_dt
             to[n] = n < columns ? pare_float_at(b, type, k * row + n * column) : 0;
 }
 
-/* Rows that lie whole. */
+/* Rows that are whole. */
 static void pack_rows(const pare_float_gemm *g, float *to, const char *b, int64_t row,
                       int64_t columns)
 {
@@ -164,7 +164,7 @@ static void pack_rows(const pare_float_gemm *g, float *to, const char *b, int64_
         }
 }
 
-/* Columns that lie whole, by squares. */
+/* Columns that are whole, by squares. */
 static void pack_columns(const pare_float_gemm *g, float *to, const char *b, int64_t column,
                          int64_t columns)
 {

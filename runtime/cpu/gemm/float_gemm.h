@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of f32 matrices of our own: they serve builds without oneDNN, shapes it refuses, and
-   deterministic execution where its sums change with the number of rows. Each output is one chain of
-   multiply-adds along the inner axis, in order, whatever the batch and the threads.
+   deterministic execution where its sums change with the number of rows. Each output is one chain
+   of multiply-adds along the inner axis, in order, whatever the batch and the threads.
 
-   B is packed in blocks of `block` columns, row after row, zeros behind the last column. */
+   B is packed in blocks of `block` columns, row after row, zeros after the last column. */
 #ifndef PARE_RUNTIME_CPU_GEMM_FLOAT_GEMM_H
 #define PARE_RUNTIME_CPU_GEMM_FLOAT_GEMM_H
 

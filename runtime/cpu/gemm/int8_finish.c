@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From sums to outputs, several rows at a time so that bias and scale are read once: epilogue.h's
    roundings in the same order, and no product contracted but the residual's. In vectors the
-   activation's clamp is moved behind the zero point and joined with the type's: adding and rounding
-   are monotonic, so f(clamp(v, a, b)) = clamp(f(v), f(a), f(b)). The clamp stands before the last
+   activation's clamp is moved after the zero point and joined with the type's: adding and rounding
+   are monotonic, so f(clamp(v, a, b)) = clamp(f(v), f(a), f(b)). The clamp is before the last
    rounding, which changes nothing: the type's bounds are whole, and the activation's are rounded
    like any v. */
 #include "runtime/cpu/gemm/int8_gemm.h"
@@ -56,7 +56,7 @@ void pare_int8_finish(const pare_int8_tail *t, int64_t channel, int64_t n, const
     }
 }
 
-/* The joined clamp's bounds, behind the zero point. */
+/* The joined clamp's bounds, after the zero point. */
 static void bounds_set(pare_int8_tail *t)
 {
     const pare_epilogue *e = t->epilogue;

@@ -4,7 +4,7 @@
    (vpmaddwd on x86). No intermediate can saturate: |x - z| <= 255, so a pair is below 2^17.
 
    B is packed in blocks of `block` columns: for each pair k, the block's columns side by side,
-   (b[2k][n], b[2k + 1][n]), zeros behind the last row and column. */
+   (b[2k][n], b[2k + 1][n]), zeros after the last row and column. */
 #ifndef PARE_RUNTIME_CPU_GEMM_INT8_GEMM_H
 #define PARE_RUNTIME_CPU_GEMM_INT8_GEMM_H
 
@@ -51,7 +51,7 @@ struct pare_int8_tail {
     const float *bias;          /* per column; NULL: none */
     const float *scale;         /* per column */
     pare_int8_finish_fn vector; /* for rows without gaps; NULL: none can */
-    float low, high;            /* its clamp, activation's and type's, behind the zero point */
+    float low, high;            /* its clamp, activation's and type's, after the zero point */
 };
 
 /* isa: that of the machine; vectors finish rows where it and the epilogue allow. */

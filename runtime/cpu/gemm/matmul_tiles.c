@@ -52,7 +52,7 @@ typedef struct job {
     int64_t a_at, z_at, y_at; /* offsets of this batch */
 } job;
 
-/* The tile's rows of A: where they lie, or copied. */
+/* The tile's rows of A: where they are, or copied. */
 static void rows_set(const job *j, int64_t first, char *room, pare_tile *tile)
 {
     const pare_matmul_tiles *s = j->s;

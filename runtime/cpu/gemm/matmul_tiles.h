@@ -19,7 +19,7 @@ struct pare_matmul_tiles {
     int64_t block, blocks; /* columns of a block of B, and how many */
     int64_t length;        /* of a tile's run */
     int64_t row_room;      /* elements of a copied row of A */
-    /* A row of A from an offset on, copied; NULL: rows are read where they lie. */
+    /* A row of A from an offset on, copied; NULL: rows are read where they are. */
     void (*load)(const pare_matmul_tiles *s, void *dst, const pare_view *a, int64_t from,
                  int64_t stride);
     void (*pack)(const pare_matmul_tiles *s, void *packed, const pare_view *b, int64_t from,

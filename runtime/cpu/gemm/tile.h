@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The unit of work of our own matrix products and convolutions, float and 8-bit alike: a few rows
-   of A, where their inner axis lies, and where their sums go. Offsets and steps are in elements. */
+   of A, where their inner axis is, and where their sums go. Offsets and steps are in elements. */
 #ifndef PARE_RUNTIME_CPU_GEMM_TILE_H
 #define PARE_RUNTIME_CPU_GEMM_TILE_H
 
@@ -8,7 +8,7 @@
 
 enum { PARE_TILE_ROWS = 6 };
 
-/* Row r's inner axis lies in `runs` stretches, at row[r] + run[i]. A matrix has one run; a
+/* Row r's inner axis is in `runs` stretches, at row[r] + run[i]. A matrix has one run; a
    convolution one per row of its window. Column c of row r goes to y_at[r] + c * y_step. */
 typedef struct pare_tile {
     const void *row[PARE_TILE_ROWS];

@@ -14,7 +14,7 @@ enum { ACTIVATION, WEIGHT, RESULT, SCRATCHPAD, OPERANDS }; /* of the primitive *
 typedef struct grad {
     dnnl_engine_t engine;
     dnnl_primitive_t primitive,
-        reorder; /* reorder: of the weight, or behind of its gradient; or NULL */
+        reorder; /* reorder: of the weight, or after of its gradient; or NULL */
     dnnl_memory_desc_t desc[OPERANDS], plain; /* plain: the weight in the graph's order */
     int arg[OPERANDS];
     void *packed;             /* a constant weight */

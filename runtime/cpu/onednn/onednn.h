@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN 2.x behind a small face: a node is one primitive and a list of slots that say where each
-   of its arguments lies. Primitives are made while preparing, memory objects while binding; a run
+/* oneDNN 2.x after a small face: a node is one primitive and a list of slots that say where each
+   of its arguments is. Primitives are made while preparing, memory objects while binding; a run
    sets the pointers that changed and executes. Only files onednn*.c include this header. */
 #ifndef PARE_RUNTIME_CPU_ONEDNN_ONEDNN_H
 #define PARE_RUNTIME_CPU_ONEDNN_ONEDNN_H
@@ -41,7 +41,7 @@ typedef struct pare_dnnl {
     int count, output;    /* output: the slot of DNNL_ARG_DST */
     int threads;          /* the primitive was made for */
     int residual;         /* input that is put where the output goes before the run; -1: none */
-    float residual_scale; /* of an 8-bit residual behind an f32 output */
+    float residual_scale; /* of an 8-bit residual after an f32 output */
     int32_t residual_zero;
     size_t scratch;
 } pare_dnnl;

@@ -22,8 +22,8 @@ cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int count, cudaStr
 /* Adds n values of type f32, f16, bf16 or f64 in device memory, aligned to their size; about
    `blocks` blocks work on it (two a multiprocessor fill the device). bins: the tally is a
    pare_histogram_dev_bins. Allocates nothing. cudaErrorInvalidValue for other types. */
-cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype, const void *values,
-                                int64_t n, int blocks, cudaStream_t stream);
+cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype,
+                                const void *values, int64_t n, int blocks, cudaStream_t stream);
 
 /* --- channels.cu --- */
 
@@ -35,7 +35,7 @@ typedef struct pare_cuda_channels {
     int64_t n; /* values of a channel in a sample */
     int rank;  /* axes of a sample but the channels', in logical order, none of size 1 */
     int64_t dim[PARE_MAX_RANK], stride[PARE_MAX_RANK];
-    bool in_lanes; /* a channel's values lie in a row: rank 2, the second axis dense */
+    bool in_lanes; /* a channel's values are in a row: rank 2, the second axis dense */
 } pare_cuda_channels;
 
 cudaError_t pare_cuda_channels_add(const pare_channel_sums *to, const pare_cuda_channels *view,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and largest magnitudes of channels, in the order of calib/channels.c, so that every bit is
 // as there: a sample's values in double, one after the other in logical order, or, where a
-// channel's values lie in a row, in LANES sums that are added up in order; then as a whole number
+// channel's values are in a row, in LANES sums that are added up in order; then as a whole number
 // of 2^-40 in 128 bits. A channel is one thread's (LANES threads'), so that no atomics are needed
 // but on `lost`; the stream keeps additions apart. Bytes moved: the values once.
 #include "runtime/cuda/calib/calib.h"
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(IN_ORDER)
     to.largest[c] = largest;
 }
 
-// Channels whose n values lie in a row, `outer` times in a sample: v.dim[0] times, v.stride[0]
+// Channels whose n values are in a row, `outer` times in a sample: v.dim[0] times, v.stride[0]
 // apart.
 static __global__ void __launch_bounds__(IN_LANES)
     add_in_lanes(pare_channel_sums to, pare_cuda_channels v)

@@ -92,7 +92,8 @@ SIMT_INLINE findings gather(findings f)
 }
 
 template <int TYPE>
-static __global__ void __launch_bounds__(THREADS) look(pare_histogram_dev *h, const void *values, int64_t n)
+static __global__ void __launch_bounds__(THREADS)
+    look(pare_histogram_dev *h, const void *values, int64_t n)
 {
     SIMT_SHARED(findings, part, [WARPS]);
     const findings none = {INT32_MAX, INT32_MIN, 0, 0, 0, 0};
@@ -186,8 +187,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int TYPE>
-static cudaError_t add(pare_histogram_dev *tally, bool bins, const void *values, int64_t n, int blocks,
-                       cudaStream_t stream)
+static cudaError_t add(pare_histogram_dev *tally, bool bins, const void *values, int64_t n,
+                       int blocks, cudaStream_t stream)
 {
     const size_t shared = 2 * SLOTS * sizeof(unsigned);
     const int64_t per_block = THREADS * 16; // so many that they outweigh a block's empty bins

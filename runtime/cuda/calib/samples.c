@@ -26,15 +26,15 @@ static pare_status pixels(pare_ctx *ctx, pare_stream *stream, float *out, const 
 }
 
 static pare_status histogram_clear(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
-                               int count)
+                                   int count)
 {
     PARE_TRY(on_device(ctx, stream));
     return launched(ctx, pare_cuda_tally_clear(tallies, step, count, pare_cuda_stream(stream)),
                     "pare_cuda_tally_clear");
 }
 
-static pare_status histogram_add(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally, bool bins,
-                             pare_dtype dtype, const void *values, int64_t n)
+static pare_status histogram_add(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally,
+                                 bool bins, pare_dtype dtype, const void *values, int64_t n)
 {
     if (!pare_type_is_float(dtype) || pare_type(dtype)->bits < 16)
         return PARE_FAIL(ctx, UNSUPPORTED, "histograms count floats, not %s",

@@ -394,7 +394,7 @@ static __global__ void __launch_bounds__(THREADS) find_best(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y, me = (int)threadIdx.x;
     const int slots[PARE_CANDIDATE] = {-1, PARE_SEARCH_PERCENT, PARE_SEARCH_PERCENT + 1,
-                                   PARE_SEARCH_ENTROPY, PARE_SEARCH_WEIGHED};
+                                       PARE_SEARCH_ENTROPY, PARE_SEARCH_WEIGHED};
     if (!is_wanted(s, PARE_SEARCH_AUTO, rule)) return;
     const pare_error_sums e = errors_of(s, tensor);
     const pare_search_result whole = whole_of(s.tally[tensor].tally, rule == 1);

@@ -11,7 +11,7 @@ extern "C" {
 
 /* Strides of the last two axes; a missing one is 0. */
 void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel);
-/* Is Y dense enough that its pixels are rows one after the other, and channels lie together? */
+/* Is Y dense enough that its pixels are rows one after the other, and channels are together? */
 bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a);
 /* The product that a convolution of these arguments is. */
 void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p);

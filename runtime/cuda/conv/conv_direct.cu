@@ -14,7 +14,7 @@ typedef struct pare_cuda_direct {
     pare_cuda_gemm_args p; /* rows, in, y, z, scale, bias, epilogue; columns: all filters */
     int32_t x_zero;
     int taps, group_columns; /* filters of a group */
-    bool four;               /* depthwise, all channels in fours that lie together */
+    bool four;               /* depthwise, all channels in fours that are together */
 } pare_cuda_direct;
 
 /* A type's sum and its weight. */

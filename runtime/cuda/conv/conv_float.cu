@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution and both its gradients are products whose operands are read where they lie:
+/* A convolution and both its gradients are products whose operands are read where they are:
      Y   rows: positions of Y, columns: filters, depth: taps and channels (channels fastest)
      dX  rows: positions of X, columns: channels, depth: taps and filters (filters fastest)
      dW  rows: filters, columns: channels and taps (taps fastest), depth: positions of Y
-   A block of 256 threads makes 64 x 64 sums, 4 x 4 a thread; 16 steps of depth at a time lie in
+   A block of 256 threads makes 64 x 64 sums, 4 x 4 a thread; 16 steps of depth at a time are in
    shared memory. The long depth of dW is cut into splits, whose sums are added in order: nothing
    is atomic. */
 #include "runtime/cuda/conv/conv.h"

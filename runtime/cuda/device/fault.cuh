@@ -16,7 +16,7 @@ SIMT_INLINE void pare_fault_note(const pare_cuda_fault &fault, int64_t value)
 }
 
 /* Makes an index into an axis of n, counted from the end where negative, a position. False, and
-   noted, where it lies outside. */
+   noted, where it is outside. */
 SIMT_INLINE bool pare_index_of(const pare_cuda_fault &fault, int64_t n, int64_t *i)
 {
     bool inside = *i >= -n && *i < n;

@@ -6,7 +6,7 @@
    so that the eight rows of an ldmatrix fall into different banks. X comes in copies of 16 bytes,
    of 4 where its channels are fewer, or element by element. Each byte of X is read once a tile of
    columns, each of W once a tile of rows; sums go through shared memory and Y is written once,
-   finished, 16 bytes a thread where they lie well. Where depth is split, each part's sums go to
+   finished, 16 bytes a thread where they are well. Where depth is split, each part's sums go to
    memory and are added in order of depth. */
 #include "runtime/cuda/gemm/tile.cuh"
 

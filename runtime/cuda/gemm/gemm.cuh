@@ -13,7 +13,7 @@
 #define PARE_ROLLED
 #endif
 
-/* A row of X: where it starts, and of pictures the window's first position (it may lie outside). */
+/* A row of X: where it starts, and of pictures the window's first position (it may are outside). */
 typedef struct row_place {
     int64_t at;
     int top, left;
@@ -53,7 +53,7 @@ SIMT_INLINE tap_place tap_find(const pare_cuda_gemm_args &p, int k)
     return t;
 }
 
-/* The offset of that element in that row; negative where it lies outside the picture. */
+/* The offset of that element in that row; negative where it is outside the picture. */
 SIMT_INLINE int64_t element_find(const pare_cuda_gemm_args &p, const row_place &r,
                                  const tap_place &t)
 {
@@ -69,7 +69,7 @@ SIMT_INLINE int64_t element_find(const pare_cuda_gemm_args &p, const row_place &
 }
 
 /* What one of several products side by side reads and writes. The kernel's argument stays as it is:
-   a copy of it that changes would lie in memory. */
+   a copy of it that changes would be in memory. */
 typedef struct operands {
     const char *x, *w, *z;
     char *y;
@@ -165,7 +165,7 @@ SIMT_INLINE void sum_finish(const pare_cuda_gemm_args &p, const operands &o, SUM
         reinterpret_cast<uint32_t *>(o.y)[at] = bits;
 }
 
-/* The same of a lot's neighbours, which lie at a multiple of 16 bytes: one store. The loop is not
+/* The same of a lot's neighbours, which are at a multiple of 16 bytes: one store. The loop is not
    unrolled: it holds every activation. */
 template <typename SUM>
 SIMT_INLINE void lot_finish(const pare_cuda_gemm_args &p, const operands &o, const SUM *sums,

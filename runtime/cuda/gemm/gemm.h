@@ -20,7 +20,7 @@ enum {
     PARE_CUDA_MOST_BATCHES = 65535
 };
 
-/* Where the rows of X come from. Strides are in elements; channels lie together. A transposed
+/* Where the rows of X come from. Strides are in elements; channels are together. A transposed
    window (ConvTranspose 11) reads position (row + begin - tap * dilation) / stride where that
    divides. */
 typedef struct pare_cuda_picture {
@@ -67,7 +67,7 @@ typedef struct pare_cuda_gemm_args {
     pare_tensor_iterator batch;
     int constants; /* entries of bias, scale and shift from one batch to the next */
     bool picture;
-    int copy;   /* bytes that lie together and aligned in X: 16, 4, or 1 */
+    int copy;   /* bytes that are together and aligned in X: 16, 4, or 1 */
     int splits; /* of depth; 1: none */
     int lot;    /* elements of Y that are stored at once: 1, or 16 bytes of them */
     pare_cuda_tiling tile;

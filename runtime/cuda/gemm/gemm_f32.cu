@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of 32-bit floats by plain multiply-adds: a block of 256 threads makes 64 x 64 sums, 4 x
-   4 a thread; 16 steps of depth at a time lie in shared memory, depth outermost, so that a thread
+   4 a thread; 16 steps of depth at a time are in shared memory, depth outermost, so that a thread
    reads neighbours. Sums are folded in order of depth, each step one fused multiply-add. Threads
-   whose sums all lie outside the product only bring: of few rows, as of one sample, a part works.
+   whose sums all are outside the product only bring: of few rows, as of one sample, a part works.
  */
 #include "runtime/cuda/gemm/gemm.cuh"
 

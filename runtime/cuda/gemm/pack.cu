@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packing: a block takes 32 rows and runs through their depth in tiles of 32 x 32, read along
-   whichever axis lies together in memory and written along depth. Each element is read and written
+   whichever axis is together in memory and written along depth. Each element is read and written
    once. Sums of rows are of integers, modulo 2^32. */
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/gemm/pack.h"

@@ -22,7 +22,7 @@ typedef struct pare_cuda_pack {
     pare_tensor_iterator batch; /* operands To, From of the matrices */
 } pare_cuda_pack;
 
-/* Pictures of up to three channels copied to four that lie together, the rest 0. */
+/* Pictures of up to three channels copied to four that are together, the rest 0. */
 typedef struct pare_cuda_widen {
     const void *from;
     void *to;                           /* (pictures, height, width, 4) */

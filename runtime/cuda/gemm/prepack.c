@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights are packed row by row (one row an output channel, taps outermost, channels innermost)
-   while preparing, and lie on the device with scales, biases and corrections in one block. */
+   while preparing, and are on the device with scales, biases and corrections in one block. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/sparse.h"

@@ -33,7 +33,7 @@ typedef enum pare_cuda_way {
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
-   are packed at `weights`, which lies after these where they are of 2:4. */
+   are packed at `weights`, which is after these where they are of 2:4. */
 typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, fill, bytes;

@@ -208,7 +208,7 @@ void pare_sparse_meta_clear(uint32_t *meta, size_t meta_bytes)
     for (size_t i = 0; i < meta_bytes / 4; i++) meta[i] = NONE_KEPT;
 }
 
-/* The word with the places of row r's group of four, and how far up they lie in it: PTX ISA,
+/* The word with the places of row r's group of four, and how far up they are in it: PTX ISA,
    "Matrix fragments for sparse mma.m16n8k64" and "... m16n8k32", figures of the metadata. */
 static int64_t word_find(int bytes, int64_t r, int64_t depth, int64_t group, int *shift)
 {

@@ -158,9 +158,9 @@ static cudaError_t step_launch(const pare_train_blocks *b, const pare_train_rule
 
 /* --- the table of training.h --- */
 
-#define LAUNCH(ctx, stream, launcher, ...)                                                          \
+#define LAUNCH(ctx, stream, launcher, ...)                                                         \
     do {                                                                                           \
-        cudaError_t error_ = launcher(__VA_ARGS__, pare_cuda_stream(stream));                       \
+        cudaError_t error_ = launcher(__VA_ARGS__, pare_cuda_stream(stream));                      \
         if (error_ != cudaSuccess) return pare_cuda_fail((ctx), error_, #launcher);                \
     } while (0)
 

@@ -22,7 +22,7 @@ typedef struct checker {
 static void say(checker *c, const pare_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* One problem; with a node, "node 'name' (Op): " stands before it. */
+/* One problem; with a node, "node 'name' (Op): " is before it. */
 static void say(checker *c, const pare_node *node, const char *format, ...)
 {
     char text[1024], title[512] = "", line[sizeof text + sizeof title + 4];
@@ -62,7 +62,7 @@ static pare_status check_names(pare_graph *graph, void *user)
 }
 
 /* --- cycles: nodes are taken away while all they read is there; what remains is on a cycle or
-   behind one, and taking away what nobody waits for leaves those between --- */
+   after one, and taking away what no one waits for leaves those between --- */
 
 typedef struct peeler {
     pare_graph *graph;
@@ -129,7 +129,7 @@ static int by_end(const void *a, const void *b, int end)
 static int by_from(const void *a, const void *b) { return by_end(a, b, 0); }
 static int by_to(const void *a, const void *b) { return by_end(a, b, 1); }
 
-/* Takes away, along the edges in one direction, every node that no remaining one stands before. */
+/* Takes away, along the edges in one direction, every node that no remaining one is before. */
 static void peel(peeler *p, int start, int end)
 {
     int n = p->graph->node_count, depth = 0;

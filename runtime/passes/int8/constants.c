@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of a Q/DQ graph. Tools that train with fake quantization write a float weight through Q
-   and DQ; others write u8 weights. Both become s8 constants behind a DequantizeLinear. */
+   and DQ; others write u8 weights. Both become s8 constants after a DequantizeLinear. */
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include <math.h>

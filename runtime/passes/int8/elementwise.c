@@ -18,7 +18,7 @@ static pare_status set_param(pare_node *node, const char *prefix, const pare_qpa
     return pare_node_set_int(node, name, p->zero);
 }
 
-/* What stands between an operator and its Q: nothing, or a clamp. */
+/* What is between an operator and its Q: nothing, or a clamp. */
 typedef struct tail {
     pare_node *clamp, *q;
     pare_qparam y;
@@ -93,7 +93,7 @@ static pare_status fold_binary(pare_node *node, const char *type)
     return set_param(made, "y", &t.y);
 }
 
-/* QConcat: every input with a scale of its own. Inputs behind no DQ get their pair here, with the
+/* QConcat: every input with a scale of its own. Inputs after no DQ get their pair here, with the
    output's scale, where another input has one already. */
 static pare_status fold_join(pare_node *node)
 {

@@ -3,7 +3,7 @@
 
    Order: quantize constants, so that every weight is an int8 constant; divide products whose parts
    are quantized apart; move pairs through operators
-   that keep the scale, so that Q stands right behind what computes; weighted operators, then the
+   that keep the scale, so that Q is right after what computes; weighted operators, then the
    small ones from front to back (a table may continue a table); what float operators still read is
    dequantized. A Q or DQ that found no partner stays: it is an ordinary operator. */
 #include "runtime/passes/int8/fold_qdq.h"

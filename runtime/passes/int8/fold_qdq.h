@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of Q/DQ folding share. An int8 tensor is a value of type s8 or u8; its scale and
-   zero point stand in the QuantizeLinear or DequantizeLinear nodes around it until these are folded
+   zero point are in the QuantizeLinear or DequantizeLinear nodes around it until these are folded
    into the attributes of integer nodes. */
 #ifndef PARE_RUNTIME_PASSES_INT8_FOLD_QDQ_H
 #define PARE_RUNTIME_PASSES_INT8_FOLD_QDQ_H
@@ -29,7 +29,7 @@ typedef struct pare_qweight {
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out);
 bool pare_qdq_is_dq(const pare_node *node, pare_qparam *out);
 bool pare_qdq_equal(const pare_qparam *a, const pare_qparam *b);
-/* The int8 tensor behind a float value that a DequantizeLinear makes, or NULL. */
+/* The int8 tensor after a float value that a DequantizeLinear makes, or NULL. */
 pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out);
 /* Does a DequantizeLinear of a constant make the value, with a scale for all or per index of axis?
  */
@@ -59,7 +59,7 @@ PARE_NODISCARD pare_status pare_qdq_float_constants(pare_graph *graph);
 /* split_outputs.c: a product whose parts are quantized apart becomes one product for each. */
 PARE_NODISCARD pare_status pare_qdq_split_outputs(pare_graph *graph);
 /* propagate.c: equal Qs are joined; pairs move through operators that keep the scale; a Q
-   behind a DQ cancels or becomes a Requantize. */
+   after a DQ cancels or becomes a Requantize. */
 PARE_NODISCARD pare_status pare_qdq_propagate(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_cancel(pare_graph *graph);
 /* fold_qdq_weighted.c: Conv, Gemm and MatMul. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Q whose input is a function of one int8 tensor, element by element, becomes a table of 256
-   entries, made in double. Between the leaf and the Q may stand any tree of the functions below,
+   entries, made in double. Between the leaf and the Q may be any tree of the functions below,
    scalar constants, earlier tables and inner Q/DQ pairs (SiLU and GELU spelled out, for example).
  */
 #include "runtime/passes/int8/fold_qdq.h"

@@ -60,7 +60,7 @@ static int data_inputs(const pare_node *node)
     }
 }
 
-/* Would a Q right behind the value's maker save work there? */
+/* Would a Q right after the value's maker save work there? */
 static bool absorbs(const pare_value *value)
 {
     for (int depth = 0; depth < 64; depth++) {
@@ -208,7 +208,7 @@ static pare_status sink(pare_node *node)
     return PARE_OK;
 }
 
-/* --- Q behind DQ --- */
+/* --- Q after DQ --- */
 
 static pare_status requantize(pare_node *q, pare_value *x, const pare_qparam *from,
                               const pare_qparam *to)

@@ -159,7 +159,7 @@ static pare_value *follow(pare_value *y, view *v)
 
 /* --- the parts --- */
 
-/* Does the part go on to a Q, moved or scaled on the way? */
+/* Does the part continue to a Q, moved or scaled on the way? */
 static bool ends_quantized(const pare_value *value)
 {
     for (int step = 0; step < STEPS; step++) {
@@ -278,7 +278,7 @@ static pare_status constant(const cut *c, pare_value **out, const char *suffix, 
     return name ? pare_init_new(graph, out, name, dtype, rank, dims, data) : PARE_MEMORY;
 }
 
-/* Columns first .. first + count of the weight, behind a DequantizeLinear. */
+/* Columns first .. first + count of the weight, after a DequantizeLinear. */
 static pare_status weight_part(const cut *c, int64_t first, int64_t count, pare_value **out)
 {
     pare_graph *graph = c->product->graph;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conv, Gemm, MatMul and their fused forms between int8 tensors become integer FusedConv and
-   FusedMatMul. Without a Q behind it the result is f32. */
+   FusedMatMul. Without a Q after it the result is f32. */
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ static pare_status scale_value(parts *p, pare_value **out)
     return st;
 }
 
-/* Element c of a bias that is f32, or s32 behind a DequantizeLinear, constant. */
+/* Element c of a bias that is f32, or s32 after a DequantizeLinear, constant. */
 typedef struct bias_look {
     const float *f;
     const int32_t *q;
@@ -146,7 +146,7 @@ static float real_bias(const bias_look *b, int64_t c)
 }
 
 /* The bias in steps of the sum: s32 where the file has it so, else b / (s_x * s_w) in f32. Rounding
-   a float bias to whole steps would be a change of what the file says: small, but behind it stand
+   a float bias to whole steps would be a change of what the file says: small, but after it are
    quantizers that turn it into steps of theirs. */
 static pare_status bias_value(const parts *p, const bias_look *b, const float *w_scale,
                               int64_t w_count, pare_value **out)
@@ -241,7 +241,7 @@ static pare_status centre(parts *p, bool *done)
     return pare_qdq_widen(p->node, &p->weight, depth, x_axis, groups, &p->xq, &p->wq, done);
 }
 
-/* A positive constant factor behind a product with f32 result (the scale of attention's scores)
+/* A positive constant factor after a product with f32 result (the scale of attention's scores)
    goes into the scales. */
 static pare_status take_factor(parts *p)
 {

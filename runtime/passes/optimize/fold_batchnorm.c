@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* How output channels lie in a weight of dims [outer, channels, inner] seen flat; for ConvTranspose
+/* How output channels are in a weight of dims [outer, channels, inner] seen flat; for ConvTranspose
    with groups, outer rows of group g own channels g * channels ... */
 typedef struct layout {
     int64_t outer, channels, inner, groups;

@@ -119,7 +119,7 @@ pare_status pare_fuse_vector(pare_graph *graph, const pare_value *from, pare_val
     return pare_value_set_init(*out, t);
 }
 
-/* One rule over the nodes as they stand; a rule may remove nodes, so the list is copied first and
+/* One rule over the nodes as they are; a rule may remove nodes, so the list is copied first and
    removed ones (no inputs, no outputs) are passed over. */
 static pare_status rule_run(pare_fuse *f, pare_fuse_fn rule, bool *changed)
 {

@@ -36,7 +36,7 @@ bool pare_fuse_is(const pare_value *v, double wanted);
 bool pare_fuse_scaled(const pare_node *node, pare_value **v, double *factor);
 
 /* A new node in place of last (whose output 0 it makes), which leaves the graph; nodes in front of
-   last that nobody reads any more go with the next sweep. */
+   last that nothing reads any more go with the next sweep. */
 PARE_NODISCARD pare_status pare_fuse_replace(pare_node *last, const char *op_type,
                                              const char *domain, pare_value *const *in,
                                              int in_count, pare_node **out);
@@ -58,7 +58,7 @@ pare_status pare_fuse_gelu(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_weighted(pare_fuse *f, pare_node *node, bool *changed);
 
-/* Of the pass behind them: distribute_concat.c. */
+/* Of the pass after them: distribute_concat.c. */
 pare_status pare_fuse_concat(pare_fuse *f, pare_node *node, bool *changed);
 
 #endif

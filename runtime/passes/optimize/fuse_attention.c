@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax(scale * Q K^T + mask) V in small operators becomes pare.Attention (Vaswani et al. 2017).
-   The scale may stand on Q, on K (before or behind its transpose) or on the product; K's transpose
+   The scale may be on Q, on K (before or after its transpose) or on the product; K's transpose
    is undone in the Transpose that made it. */
 #include "runtime/ops/infer.h"
 #include "runtime/passes/optimize/fuse.h"
@@ -13,7 +13,7 @@ typedef struct attention {
     double scale;
 } attention;
 
-/* Steps over scalings of v that nobody else reads. */
+/* Steps over scalings of v that nothing else reads. */
 static pare_value *unscaled(const pare_fuse *f, pare_value *v, double *scale)
 {
     double factor;
@@ -61,7 +61,7 @@ static bool match(const pare_fuse *f, pare_node *softmax, attention *a)
            pare_shape_known(&a->k_transposed->shape);
 }
 
-/* Where K^T comes from: a Transpose of source by perm, and a Reshape of leading axes behind it. */
+/* Where K^T comes from: a Transpose of source by perm, and a Reshape of leading axes after it. */
 typedef struct origin {
     pare_value *source;
     int64_t perm[PARE_MAX_RANK];

@@ -86,7 +86,7 @@ static bool match(const pare_fuse *f, pare_node *div, norm *n)
     return true;
 }
 
-/* Every tensor between x and last may vanish once nobody else reads it; a kept one simply stays,
+/* Every tensor between x and last may vanish once nothing else reads it; a kept one simply stays,
    made by its own nodes. */
 pare_status pare_fuse_norm(pare_fuse *f, pare_node *node, bool *changed)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conv, MatMul, Gemm + bias + residual Add + activation become pare.FusedConv and pare.FusedMatMul:
-   y = act(product + bias + z). Each step is taken where nobody else reads the tensor between. */
+   y = act(product + bias + z). Each step is taken where nothing else reads the tensor between. */
 #include "runtime/ops/infer.h"
 #include "runtime/ops/window.h"
 #include "runtime/passes/optimize/fuse.h"
@@ -231,8 +231,8 @@ static pare_status emit(chain *c)
     return write_attributes(c, &source, fresh);
 }
 
-/* A residual computed behind the product's own place is fine (the fused node stands where the last
-   one stood), but not one that is computed from the product itself: the chain's tensors have one
+/* A residual computed after the product's own place is fine (the fused node is where the last
+   one was), but not one that is computed from the product itself: the chain's tensors have one
    reader, so that cannot be. */
 pare_status pare_fuse_weighted(pare_fuse *f, pare_node *node, bool *changed)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order: pairs behind tensors and behind float constants; integers behind a DequantizeLinear;
+/* Order: pairs after tensors and after float constants; integers after a DequantizeLinear;
    activations of one scale share its constant; biases, which need to know both scales. */
 #include "runtime/passes/train/fake_quantize.h"
 #include "runtime/passes/train/qat_bias.h"
@@ -125,7 +125,7 @@ static pare_status replace_pair(pare_qat_pass *p, pare_node *q)
     return PARE_OK;
 }
 
-/* Integers behind DequantizeLinear: one master however many of these read them; they must agree. */
+/* Integers after DequantizeLinear: one master however many of these read them; they must agree. */
 static bool is_weight(const pare_node *dq)
 {
     const pare_value *q = dq->in[0];
@@ -185,7 +185,7 @@ static const pare_value *root_of(const pare_value *v, const pare_node *levels)
     return v;
 }
 
-/* Do the values behind b reach a by moves alone, or as a part of what is joined there? */
+/* Do the values after b reach a by moves alone, or as a part of what is joined there? */
 static bool is_tied(const pare_node *a, const pare_node *b)
 {
     if (!same_levels(a, b)) return false;

@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 typedef enum pare_fake_kind {
-    PARE_FAKE_ACTIVATION, /* a pair behind a tensor */
-    PARE_FAKE_WEIGHT,     /* a constant behind a pair, or integers behind a DequantizeLinear */
+    PARE_FAKE_ACTIVATION, /* a pair after a tensor */
+    PARE_FAKE_WEIGHT,     /* a constant after a pair, or integers after a DequantizeLinear */
     PARE_FAKE_BIAS        /* a constant bias of an operator whose input and weight are such */
 } pare_fake_kind;
 
@@ -31,12 +31,11 @@ typedef struct pare_fake {
     const char *zero;      /* the zero point's constant; NULL: absent, 0 */
     const char *quantizer; /* the file's nodes that it stands for; NULL: none, or nameless */
     const char *dequantizer;
-    const char
-        *file_tensor;       /* where the constant is written: integers, or floats as they are where
-                               the pair stood behind floats or a bias is float; activations: NULL */
-    const char *file_scale; /* biases: NULL where they are float */
-    pare_dtype type;        /* of the levels; biases: s32, or f32 where the file's are float */
-    int low, high, axis;    /* axis -1: one scale; biases: 0 */
+    const char *file_tensor; /* where the constant is written: integers, or floats as they are where
+                                the pair was after floats or a bias is float; activations: NULL */
+    const char *file_scale;  /* biases: NULL where they are float */
+    pare_dtype type;         /* of the levels; biases: s32, or f32 where the file's are float */
+    int low, high, axis;     /* axis -1: one scale; biases: 0 */
     int64_t scales;
     double gradient_scale; /* 1 / sqrt(N high), N elements (of one sample) a scale: what Esser et
                               al. 2020, section 2.2, multiply the scale's gradient by. The trainer
@@ -68,7 +67,7 @@ PARE_NODISCARD pare_status pare_pass_fake_quantize(pare_model *model, pare_fakes
    the next integer, so that short trainings would move none and longer ones whole tensors at once.
    Zeros stay zeros. A function of the seed and the list. */
 PARE_NODISCARD pare_status pare_pass_qat_init(pare_model *trained, const pare_fakes *fakes,
-                                            uint64_t seed);
+                                              uint64_t seed);
 
 /* Writes trained numbers into the file's model, the one that the pass was given as it was before;
    trained: the pass' model with other numbers in its constants. Weights are rounded with their

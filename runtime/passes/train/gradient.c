@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan: the tensors to differentiate by become inputs, so that folding keeps what is computed from
-   them; shapes are inferred; the loss is put behind the logits; values that depend on a parameter
+   them; shapes are inferred; the loss is put after the logits; values that depend on a parameter
    are marked; then every node with a gradient on an output and a marked input emits its rule's
    nodes, last node first. Constants come back at the end unless they are to stay inputs. */
 #include "runtime/passes/train/gradient.h"
@@ -129,7 +129,7 @@ static pare_status add_labels(differ *d, const pare_value *logits)
     return pare_values_add(d->graph, &d->graph->in, d->labels);
 }
 
-/* The logits behind which the loss stands: what a last Softmax reads, axes of 1 dropped. */
+/* The logits after which the loss is: what a last Softmax reads, axes of 1 dropped. */
 static pare_status find_logits(differ *d, pare_value **out)
 {
     char text[256];

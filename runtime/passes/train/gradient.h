@@ -23,7 +23,7 @@ typedef struct pare_gradient_options {
     const char *const
         *by; /* float tensors to differentiate by: constants, inputs, or computed ones */
     int by_count;
-    bool as_inputs; /* constants among them become inputs of the model, behind its own, in order */
+    bool as_inputs; /* constants among them become inputs of the model, after its own, in order */
     bool keep_outputs; /* the model's own outputs stay outputs, first */
 } pare_gradient_options;
 
@@ -38,7 +38,7 @@ typedef struct pare_gradient {
 
 /* Makes it in place from a float model whose input sizes are all known: opset lifted, shapes
    inferred and constants folded on the way. Where the logits are a Softmax's result, the Softmax is
-   part of the loss. Parameters behind an operator without a rule freeze; a warning names the
+   part of the loss. Parameters after an operator without a rule freeze; a warning names the
    operator. BatchNormalization is frozen, its mean and variance are constants, unless
    pare_pass_train_batchnorm came before. PARE_INPUT: a name
    that does not exist or is not float, logits that are not [rows, classes], a loss of more than one

@@ -20,7 +20,7 @@ static pare_node *fake_of(const pare_value *v)
     return n && !strcmp(n->op_type, "FakeQuantize") ? n : NULL;
 }
 
-/* The sum behind a product that alone reads it and adds a constant, or NULL. */
+/* The sum after a product that alone reads it and adds a constant, or NULL. */
 static pare_node *sum_of(const pare_value *y)
 {
     pare_node *sum = pare_value_only_user(y);
@@ -28,7 +28,7 @@ static pare_node *sum_of(const pare_value *y)
     return sum->in[sum->in[0] == y] && sum->in[sum->in[0] == y]->data ? sum : NULL;
 }
 
-/* Where a weighted node's bias stands: its own input, else the sum's. */
+/* Where a weighted node's bias is: its own input, else the sum's. */
 static pare_status find(pare_node *node, bias *out, bool *found)
 {
     pare_weighted part;

@@ -5,7 +5,7 @@
 
 #include "runtime/passes/train/qat_weights.h"
 
-/* s32 biases behind a DequantizeLinear become f32 constants; these and float ones are listed. */
+/* s32 biases after a DequantizeLinear become f32 constants; these and float ones are listed. */
 PARE_NODISCARD pare_status pare_qat_biases(pare_qat_pass *p);
 
 #endif

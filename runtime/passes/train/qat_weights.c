@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* The length of the name before "_quantized" (and a serial number behind it); 0: it has none. */
+/* The length of the name before "_quantized" (and a serial number after it); 0: it has none. */
 static size_t base_length(const char *name)
 {
     static const char mark[] = "_quantized";
@@ -89,8 +89,7 @@ static void dequantize(const master *m)
     for (int64_t o = 0; o < m->grid.outer; o++)
         for (int64_t c = 0; c < m->grid.channels; c++)
             for (int64_t k = 0, i = pare_fake_at(&m->grid, o, c); k < m->grid.inner; k++, i++)
-                m->to[i] =
-                    (float)(pare_qat_int(m->q, i) - pare_qat_zero(m->zero, c)) * m->scale[c];
+                m->to[i] = (float)(pare_qat_int(m->q, i) - pare_qat_zero(m->zero, c)) * m->scale[c];
 }
 
 /* Symmetric weights leave the lowest level out; a file that uses it keeps it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pass at work, and the float constants behind integers. */
+/* The pass at work, and the float constants after integers. */
 #ifndef PARE_RUNTIME_PASSES_TRAIN_QAT_WEIGHTS_H
 #define PARE_RUNTIME_PASSES_TRAIN_QAT_WEIGHTS_H
 
@@ -20,6 +20,6 @@ const char *pare_qat_name(pare_qat_pass *p, const char *integers);
 
 /* An f32 constant that rounds to the integers of a DequantizeLinear. Sets low and from_f32. */
 PARE_NODISCARD pare_status pare_qat_weight(pare_qat_pass *p, const pare_node *dq, pare_fake *f,
-                                            pare_value **out);
+                                           pare_value **out);
 
 #endif

@@ -11,7 +11,7 @@ static const pare_tensor *statistic(const pare_node *node, int i)
     return held && (v->dtype == PARE_f32 || v->dtype == PARE_f64) ? v->data : NULL;
 }
 
-/* Outputs but Y are read by nobody, and each channel (not each element) has its statistics. */
+/* Outputs but Y are read by no one, and each channel (not each element) has its statistics. */
 static bool can_train(const pare_node *node)
 {
     for (int i = 1; i < node->out_count; i++)

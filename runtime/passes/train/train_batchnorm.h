@@ -25,7 +25,7 @@ typedef struct pare_trained_norms {
 
 /* Every BatchNormalization becomes BatchNormStats, SliceSum and BatchNormTrain (ops): in a plain
    run it uses the statistics of its batch, in a team (exec.h) those of all slices together. To be
-   used before pare_pass_gradient, with keep_outputs: the sums are outputs behind the model's own.
+   used before pare_pass_gradient, with keep_outputs: the sums are outputs after the model's own.
    Initializers of the mean must keep their content in plans of the model; those of the variance are
    read no more. A node whose running statistics are no f32 or f64 initializers stays as it is, and
    a warning names it. */
