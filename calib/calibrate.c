@@ -109,7 +109,7 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
     t->seen = 0;
     trace(t);
     if (pare_calib_on_device(j)) {
-        pare_calib_load_there(j, run, replica->runner);
+        pare_calib_load_device(j, run, replica->runner);
         return PARE_OK;
     }
     for (int i = 0; i < pare_plan_input_count(j->plan); i++)

@@ -7,10 +7,6 @@
 #include "calib/device.h"
 #include "runtime/exec/batch.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_calib_job pare_calib_job;
 
 /* What a replica counts. */
@@ -64,15 +60,11 @@ PARE_NODISCARD pare_status pare_calib_open_device(pare_calib_runner *runner);
 void pare_calib_close_device(pare_calib_runner *runner);
 
 /* Gives the runner a run's inputs. */
-void pare_calib_load_there(const pare_calib_job *job, int64_t run, pare_runner *runner);
+void pare_calib_load_device(const pare_calib_job *job, int64_t run, pare_runner *runner);
 
 /* Waits for all and brings their counts down. */
 PARE_NODISCARD pare_status pare_calib_gather_device(const pare_calib_job *job);
 
 /* Memory of the device, for who watches it: the runners' and the counts'. */
 void pare_calib_log_device(const pare_calib_job *job);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

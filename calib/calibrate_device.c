@@ -45,7 +45,7 @@ void pare_calib_close_device(pare_calib_runner *t) { pare_device_stats_close(t->
 
 /* Inputs go through the runner's own, pinned memory: the batch's is the reader's again afterwards.
  */
-void pare_calib_load_there(const pare_calib_job *j, int64_t run, pare_runner *runner)
+void pare_calib_load_device(const pare_calib_job *j, int64_t run, pare_runner *runner)
 {
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
         const pare_view to = pare_runner_input(runner, i); /* u8 of pixels */

@@ -10,10 +10,6 @@
 #include "runtime/graph/graph.h"
 #include "runtime/ops/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_capture pare_capture;
 
 typedef struct pare_capture_options {
@@ -65,8 +61,4 @@ PARE_NODISCARD pare_status pare_capture_next(pare_capture *flow, pare_capture_ba
 /* Forgets kept tensors that computing these names does not begin at. */
 PARE_NODISCARD pare_status pare_capture_forget(pare_capture *flow, const char *const *names,
                                                int count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

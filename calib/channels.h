@@ -10,10 +10,6 @@
 #include "calib/calib.h"
 #include "runtime/ops/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 __extension__ typedef __int128 pare_wide; /* a sum, in units of 2^-40 */
 
 enum { PARE_WIDE_SHIFT = 40 };
@@ -50,8 +46,4 @@ static inline bool pare_channels_known(const pare_channels *c)
     return c->count > 0 && c->each > 0 && c->lost == 0;
 }
 double pare_channels_mean(const pare_channels *channels, int64_t c);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 #include "calib/ranges.h"
 #include "runtime/ops/samples.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_device_stats pare_device_stats;
 
 /* Empty statistics of `count` tensors; minmax_only: without bins and channels. */
@@ -29,8 +25,4 @@ PARE_NODISCARD pare_status pare_device_stats_fetch(const pare_device_stats *stat
 
 /* Memory of the device that the statistics of so many tensors take, channels apart. */
 size_t pare_device_stats_bytes(int count, bool minmax_only);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

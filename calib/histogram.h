@@ -11,10 +11,6 @@
 #include "runtime/base/types.h"
 #include "runtime/ops/samples.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_HISTOGRAM_SPREAD = 16 }; /* slots in which zeros are counted while adding */
 
 struct pare_histogram {
@@ -63,8 +59,4 @@ static inline uint64_t pare_histogram_nonzero(const pare_histogram *h)
 {
     return h->count - h->zero - h->nan - h->inf;
 }
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include "runtime/base/ctx.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A part of a matrix: rows `step` numbers apart. */
 typedef struct pare_mat_view {
     double *data;
@@ -58,8 +54,4 @@ void pare_linear_fill_lower(double *a, int64_t n);
 
 /* y -= f x */
 void pare_linear_take(double *y, const double *x, double f, int64_t n);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -15,10 +15,6 @@
 #include "calib/linear.h"
 #include "runtime/ops/window.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How a weighted node meets its input. */
 typedef struct pare_columns {
     bool convolution;
@@ -79,8 +75,4 @@ PARE_NODISCARD pare_status pare_observer_add(pare_observer *observer, int64_t in
 PARE_NODISCARD pare_status pare_observer_finish(pare_observer *observer);
 /* Moments of a group; valid after finish, the observer's own. */
 pare_moments *pare_observer_moments(const pare_observer *observer, int set, int64_t group);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

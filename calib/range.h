@@ -7,10 +7,6 @@
 #include "calib/histogram.h"
 #include "runtime/ops/range.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* --- percentile --- */
 
 /* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
@@ -71,8 +67,4 @@ typedef struct pare_range_work {
  */
 PARE_NODISCARD pare_status pare_range_choose_with(pare_ctx *ctx, pare_range_work *work,
                                                   const pare_range_rule *rule, pare_range *out);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 #include "calib/histogram.h"
 #include "runtime/base/hash.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct pare_ranges {
     char model[33];      /* hash of the model's file */
     pare_hash data;      /* sum of the samples' hashes */
@@ -48,8 +44,4 @@ PARE_NODISCARD pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *cha
 /* Table from memory: what pare_ranges_read does with a file's content; path is for messages. */
 PARE_NODISCARD pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text,
                                              size_t size, const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "runtime/graph/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Samples of a run: the model's fixed batch, 1 where it is free. PARE_UNSUPPORTED: as of
    pare_model_batch. */
 PARE_NODISCARD pare_status pare_calib_run_batch(const pare_model *model, int64_t *unit);
@@ -16,8 +12,4 @@ PARE_NODISCARD pare_status pare_calib_run_batch(const pare_model *model, int64_t
 /* The whole runs that so many samples make; fails where there are none. */
 PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit,
                                            int64_t samples, int64_t *runs);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -16,10 +16,6 @@
 
 #include "runtime/base/ctx.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What must be equal for a run to continue from a checkpoint: hashes of the models and the data,
    options that reach a weight, kernels, instruction set. The value is for people, too. */
 typedef struct pare_checkpoint_fact {
@@ -54,8 +50,4 @@ PARE_NODISCARD pare_status pare_checkpoint_read(pare_ctx *ctx, const char *path,
 /* The same of a file's content in memory; path: for messages. */
 PARE_NODISCARD pare_status pare_checkpoint_parse(pare_ctx *ctx, const char *path, const void *data,
                                                  size_t size, const pare_checkpoint *checkpoint);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What the numbers are for: equal seeds, epochs and samples give others for each. */
 typedef enum pare_random_use {
     PARE_RANDOM_BLOCKS,
@@ -56,8 +52,4 @@ static inline double pare_random_unit(pare_random *r)
 {
     return (double)(pare_random_next(r) >> 11) * 0x1p-53;
 }
-
-#ifdef __cplusplus
-}
-#endif
 #endif

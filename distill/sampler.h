@@ -12,10 +12,6 @@
 
 #include "runtime/base/ctx.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_sampler pare_sampler;
 
 typedef struct pare_sampler_options {
@@ -35,8 +31,4 @@ void pare_sampler_free(pare_sampler *sampler); /* NULL is allowed */
 int64_t pare_sampler_at(pare_sampler *sampler, int64_t position);
 
 size_t pare_sampler_bytes(const pare_sampler *sampler);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

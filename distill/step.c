@@ -193,7 +193,7 @@ static pare_status add_device(learning *l, int slice, const pare_runner *runner)
     void *from;
     PARE_TRY(find_source(l, runner, &from));
     return there->device->training->gather(pare_runner_ctx(runner),
-                                           pare_replicas_queue(l->microbatches->pool),
+                                           pare_replicas_stream(l->microbatches->pool),
                                            &there->blocks, from, l->first && !slice);
 }
 

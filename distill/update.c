@@ -7,7 +7,7 @@
 
 static pare_stream *stream_of(const pare_trainer *t)
 {
-    return pare_replicas_queue(t->learning.pool);
+    return pare_replicas_stream(t->learning.pool);
 }
 
 /* --- the norm --- */

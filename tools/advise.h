@@ -6,10 +6,6 @@
 #include "prune/prune.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_advice_layer {
     const char *node, *weight;
     const char *note; /* why N:M does not fit it, or NULL */
@@ -51,8 +47,4 @@ void pare_advice_judge(pare_advice *advice);
 void pare_advice_print(const pare_advice *advice, const pare_unstructured_options *how,
                        pare_tool *tool, FILE *to);
 json_t *pare_advice_json(const pare_advice *advice);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -11,10 +11,6 @@
 #include "formats/file.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_cache {
     pare_ctx *ctx;
     const char *folder; /* NULL: nothing is found or kept */
@@ -50,8 +46,4 @@ pare_cache_writer *pare_cache_begin(const pare_cache *cache, const pare_hash *ke
 void pare_cache_write(pare_cache_writer *writer, const void *data, size_t bytes);
 void pare_cache_commit(pare_cache_writer *writer);
 void pare_cache_discard(pare_cache_writer *writer);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

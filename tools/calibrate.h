@@ -6,10 +6,6 @@
 #include "calib/calib.h"
 #include "tools/source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_CALIBRATION_SAMPLES = 512 }; /* unless asked otherwise */
 
 typedef struct pare_calibrate_how {
@@ -32,8 +28,4 @@ PARE_NODISCARD pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges *
                                                   const pare_source_options *options,
                                                   const pare_source *source,
                                                   const pare_calibrate_how *how);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

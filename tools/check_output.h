@@ -5,10 +5,6 @@
 
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Can path become a file, and is it none of the inputs? Fails with what is wrong: it is a folder,
    its folder does not exist or cannot be written, it is an input. NULL path is fine. */
 PARE_NODISCARD pare_status pare_check_output(pare_ctx *ctx, const char *path,
@@ -35,8 +31,4 @@ PARE_NODISCARD pare_status pare_need_option(pare_tool *tool, const char *value, 
 
 /* Makes the folder for kernel timings where it is missing; a warning where it cannot be made. */
 void pare_make_cache(pare_ctx *ctx, const char *folder);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

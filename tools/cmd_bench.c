@@ -34,7 +34,7 @@ typedef struct bench_options {
 static const pare_option table[] = {
     {"shapes", 0, PARE_OPTION_LIST, "in:32x1x28x28", offsetof(bench_options, shapes), 0, 0,
      "shape of an input, more with commas between them (unknown dims: 1)"},
-    {"warmUp", 0, PARE_OPTION_REAL, "MS", offsetof(bench_options, warm_up), 0, 1e7,
+    {"warmup", 0, PARE_OPTION_REAL, "MS", offsetof(bench_options, warm_up), 0, 1e7,
      "milliseconds to run before timing (200)"},
     {"duration", 0, PARE_OPTION_REAL, "S", offsetof(bench_options, duration), 0, 1e6,
      "seconds to time, at least (3); up to three times as long until the last three windows agree"},

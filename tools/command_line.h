@@ -6,10 +6,6 @@
 
 #include "runtime/base/ctx.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* From now on the first SIGINT, SIGTERM or SIGHUP asks the work to stop, which removes what it
    began to write; a second one kills. A file over the size limit is an error of the write, not the
    end of the program. Returns what the signal sets, for ctx->interrupted; it is 0 at first. */
@@ -22,8 +18,4 @@ PARE_NODISCARD pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int 
 /* Prints before and line to standard error. Names come from files: what would move a terminal's
    cursor or end the line is printed as '?'. */
 void pare_print_line(const char *before, const char *line);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

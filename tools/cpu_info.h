@@ -6,10 +6,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* {name: "cpu", processor, cores, isa, mhz}: as /proc/cpuinfo has them; mhz is the mean of the
    cores' clocks at this moment, null where the kernel does not tell. NULL: out of memory. */
 json_t *pare_cpu_info_json(void);
@@ -27,8 +23,4 @@ const char *pare_cpu_info_isa(bool *vnni);
 
 /* The value after the first "key ... :" in a file of such lines, or "". */
 void pare_line_value(const char *path, const char *key, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

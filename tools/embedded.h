@@ -3,16 +3,8 @@
 #ifndef PARE_TOOLS_EMBEDDED_H
 #define PARE_TOOLS_EMBEDDED_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 extern const unsigned char pare_embedded_schema[]; /* facts.schema.json */
 extern const unsigned char pare_embedded_style[];  /* report.css */
 extern const unsigned char pare_embedded_script[]; /* report.js */
 extern const unsigned char pare_embedded_chart[];  /* Chart.js; empty: the build had none */
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Reads a file and checks it against facts.schema.json; keys the schema does not know are left
    alone, so that facts of a newer pare can be read. The message names the file, and the line of
    what is no JSON or the place of what is no fact: "a.json: models[1].bytes is a string, expected
@@ -27,8 +23,4 @@ void pare_facts_rules_free(pare_facts_rules *rules);
 /* pare_facts_read by these rules. */
 PARE_NODISCARD pare_status pare_facts_rules_read(const pare_facts_rules *rules, json_t **out,
                                                  const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,17 +7,9 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* {group: [...], stays: [...]} as tools/facts.schema.json says. */
 json_t *pare_groups_json(const pare_groups *groups);
 
 /* The same in words on standard output; all: no list of names is shortened. */
 void pare_groups_print(const json_t *json, bool all);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Bytes of this process that are in memory now; 0 where the system does not say. */
 size_t pare_resident_memory(void);
 
@@ -22,8 +18,4 @@ void pare_log_memory(pare_tool *tool, size_t to_come);
 
 /* The same of the memory of the tool's device, "planned_device_memory_bytes". */
 void pare_log_device_memory(pare_tool *tool, size_t bytes);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

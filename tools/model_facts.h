@@ -8,10 +8,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_model_facts {
     int64_t nodes, parameters;         /* parameters: elements of initializers and Constant nodes */
     int64_t of_type[PARE_DTYPE_COUNT]; /* parameters by element type */
@@ -33,8 +29,4 @@ int64_t pare_model_bytes(const pare_model *model);
 
 /* [{name, type, shape}], symbols as text, unknown dims as "?". */
 json_t *pare_values_json(const pare_values *values, bool without_initializers);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

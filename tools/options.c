@@ -93,12 +93,23 @@ pare_status pare_command_find(pare_ctx *ctx, const pare_command **out, char *con
                      near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
 }
 
+/* Former names of options; they are still accepted. */
+static const struct {
+    const char *old, *name;
+} renamed[] = {{"warmUp", "warmup"}};
+
+static bool is_named(const char *option, const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (strlen(renamed[i].old) == n && !strncmp(renamed[i].old, name, n))
+            return !strcmp(option, renamed[i].name);
+    return strlen(option) == n && !strncmp(option, name, n);
+}
+
 static const pare_option *find_in(const pare_option *table, const char *name, size_t n, char letter)
 {
     for (; table && table->name; table++)
-        if (letter ? table->letter == letter
-                   : strlen(table->name) == n && !strncmp(table->name, name, n))
-            return table;
+        if (letter ? table->letter == letter : is_named(table->name, name, n)) return table;
     return NULL;
 }
 

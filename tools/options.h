@@ -10,10 +10,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What an option takes, and the type of the field it fills. */
 typedef enum pare_option_kind {
     PARE_OPTION_FLAG,   /* bool */
@@ -123,8 +119,4 @@ void pare_completion_bash(FILE *file);
 
 /* The candidate nearest to a word by edit distance, NULL where none is near. */
 const char *pare_nearest(const char *word, const char *const *candidates, int count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

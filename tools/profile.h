@@ -7,10 +7,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Runs the runner some more times with the clock on each step (on a device: with events around it)
    and writes medians over the runs; tools/facts.schema.json says what ("profile"). */
 PARE_NODISCARD pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *model,
@@ -27,8 +23,4 @@ PARE_NODISCARD pare_status pare_profile_seconds(pare_ctx *ctx, pare_runner *runn
    writes copies and steps as a Chrome trace (trace.h). */
 PARE_NODISCARD pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,
                                               const char *model, const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

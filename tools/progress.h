@@ -9,10 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_progress {
     FILE *file; /* NULL: quiet */
     bool terminal;
@@ -38,8 +34,4 @@ const char *pare_duration_text(double seconds, char *text, int size);
 /* The line without its end: "calibrate  128/512 samples  25 %  210/s  2s left". */
 void pare_progress_line(const pare_progress *progress, double now, int64_t done, int64_t all,
                         bool bar, char *text, int size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

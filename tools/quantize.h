@@ -7,10 +7,6 @@
 #include "quant/quant.h"
 #include "tools/source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How a model becomes INT8. */
 typedef struct pare_int8_options {
     const char *method;
@@ -113,8 +109,4 @@ PARE_NODISCARD pare_status pare_tool_quantize(pare_tool *tool, pare_model *model
                                               const pare_quant_options *options,
                                               const pare_quantize_from *from,
                                               pare_quant_facts *facts);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_RANGE_PLOT_BINS = 64, PARE_RANGE_PLOTS = 20 };
 
 /* A histogram in equal bins over [min, max], and the SQNR in dB, 10 log10(sum v^2 / sum (q - v)^2)
@@ -29,8 +25,4 @@ void pare_range_plot_make(pare_range_plot *out, const pare_histogram *histogram,
    least SQNR into facts. */
 PARE_NODISCARD pare_status pare_range_facts(pare_ctx *ctx, json_t *facts, const pare_ranges *ranges,
                                             const pare_range_rule *rule);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 #include "tools/cache.h"
 #include "tools/source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_reference pare_reference;
 
 /* folder NULL: *out is NULL, which the functions below take. model_hash: of the model's file. */
@@ -34,8 +30,4 @@ const pare_rows *pare_reference_next(pare_reference *reference, int count, pare_
 /* Keeps what the model gave for the next batch. */
 void pare_reference_keep(pare_reference *reference, const pare_predictor *predictor, int count,
                          pare_hash seen);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

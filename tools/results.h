@@ -11,10 +11,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The first line and a row for each model of each of the facts (an array); written: the column of
    that name. */
 void pare_results_table(pare_text *text, const json_t *facts, const char *written);
@@ -33,8 +29,4 @@ PARE_NODISCARD pare_status pare_results_check(pare_ctx *ctx, const char *path);
    unfinished is cut off, which a warning says. path NULL: nothing is done. */
 PARE_NODISCARD pare_status pare_results_append(pare_ctx *ctx, const char *path,
                                                const json_t *facts);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,17 +6,9 @@
 #include "runtime/exec/exec.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The shapes asked for, "in:32x1x28x28" each, several separated by commas: in the tool's arena.
    Fails where the model has no such input, or one is given twice. */
 PARE_NODISCARD pare_status pare_shapes_parse(pare_tool *tool, const pare_model *model,
                                              const pare_list *list, pare_input_shape **out,
                                              int *count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

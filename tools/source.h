@@ -7,10 +7,6 @@
 #include "formats/data.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_source_options {
     const char *data, *range; /* range: "A:B", samples A to B - 1 */
     int64_t samples;          /* -1: the command's own number */
@@ -98,8 +94,4 @@ json_t *pare_source_json(const pare_source *source, const pare_source_options *o
 /* Inputs that must be given: those without an initializer. The list lives in the arena; NULL with
    the message set. */
 pare_value **pare_model_inputs(pare_arena *arena, const pare_model *model, int *count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

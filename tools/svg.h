@@ -6,10 +6,6 @@
 
 #include "tools/text.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_CHART_COLOURS = 8 }; /* --c0 to --c7 */
 
 /* Pixels of the drawing and of its plotting area, and the values at the area's ends; of a
@@ -34,8 +30,4 @@ double pare_svg_y(const pare_svg *svg, double y);
 
 /* Grid lines with numbers, and what the axes mean. */
 void pare_svg_axes(const pare_svg *svg, const char *x, const char *y);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_TABLE_COLUMNS = 12 };
 
 typedef struct pare_table {
@@ -40,8 +36,4 @@ void pare_table_markdown(const pare_table *table, pare_text *text);
 const char *pare_bytes_text(double bytes, char *text, size_t size);
 /* "1.2 M" likewise for counts. */
 const char *pare_count_text(double count, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

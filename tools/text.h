@@ -8,10 +8,6 @@
 
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_text {
     pare_ctx *ctx;
     char *data; /* NUL-terminated once something was added; freed with pare_free */
@@ -32,8 +28,4 @@ void pare_text_add_markdown(pare_text *text, const char *plain);
 /* As a CSV field (RFC 4180), in quotes where it needs them. A field that a spreadsheet would run as
    a formula (= + - @ first, and it is no number) gets a ' before it. */
 void pare_text_add_csv(pare_text *text, const char *plain);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

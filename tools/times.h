@@ -8,10 +8,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, latency_interval, runs,
    throughput_per_s, coefficient_of_variation, drift, stable, notes: [...]}, of windows also windows
    and settled; percentiles: (count) in [0, 100], of which those are left out that need more runs
@@ -24,8 +20,4 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
    than one of them also streams: [{latency_ms, runs, throughput_per_s}]. */
 json_t *pare_streams_json(pare_ctx *ctx, const pare_streams *streams, double batch,
                           const double *percentiles, int percentile_count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "runtime/exec/exec.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Writes all spans of a timeline that was read, in microseconds, one named lane for each stream and
    kind of work. plan says what the steps are; NULL: their names alone. */
 PARE_NODISCARD pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
@@ -16,8 +12,4 @@ PARE_NODISCARD pare_status pare_trace_write(pare_ctx *ctx, const char *path, con
 
 /* "copy in", "compute" ... */
 const char *pare_lane_name(pare_lane lane);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 #include "tools/reference.h"
 #include "tools/source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* One model in it; the first is what the others are compared with. */
 typedef struct pare_validated {
     pare_model *model;
@@ -51,8 +47,4 @@ PARE_NODISCARD pare_status pare_validation_time(pare_validation *validation,
 
 /* [{file, precision, bytes, top1, ...}], see facts.schema.json; NULL: out of memory. */
 json_t *pare_validation_json(const pare_validation *validation);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_watch pare_watch;
 
 /* Begins to read the device's meter ten times a second on a thread of its own. device NULL (the
@@ -29,8 +25,4 @@ const char *pare_device_text(const json_t *device, char *text, size_t size);
 /* "312 W of 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 50.0 GB used; slowed by: power limit" into
    text, "" without vitals; returns text. */
 const char *pare_telemetry_text(const json_t *device, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

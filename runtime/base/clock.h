@@ -2,14 +2,6 @@
 #ifndef PARE_RUNTIME_BASE_CLOCK_H
 #define PARE_RUNTIME_BASE_CLOCK_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Seconds of a clock that no one sets back; only differences mean something. */
 double pare_seconds(void);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

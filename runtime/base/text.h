@@ -7,10 +7,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Writes at most size - 1 bytes and a NUL (size 0: nothing); returns the length of the whole text.
    Invalid bytes, control characters and marks that change the direction of text become \n, \t, \r
    or \xNN for each of their bytes; a backslash stays, so escaping twice changes nothing. Text that
@@ -21,8 +17,4 @@ size_t pare_text_escape(char *out, size_t size, const char *bytes, size_t count)
    A character of the format that equals `mark` becomes a NUL (0: none), one in an argument does
    not. Conversions: d i u x X o c e f g p s, with flags, width, precision and l, ll, z, j, t. */
 size_t pare_text_format(char *out, size_t size, char mark, const char *format, va_list args);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -167,15 +167,16 @@ static int place_of(const pare_predictor *p, int i)
 /* --- the plan --- */
 
 /* Stored pixels become floats on the device. */
-static pare_status take_pixels(const pare_predictor *p, pare_runner *runner)
+static pare_status take_pixels(const pare_predictor *p, const pare_replica *replica)
 {
     pare_pixels pixels;
-    for (int i = 0; i < p->input_count; i++) {
+    pare_status st = PARE_OK;
+    for (int i = 0; i < p->input_count && st == PARE_OK; i++) {
         int at = place_of(p, i);
         if (at < pare_plan_input_count(p->plan) && pare_data_has_pixels(p->data, i, &pixels))
-            PARE_TRY(pare_runner_take_pixels(runner, at, &pixels));
+            st = pare_runner_take_pixels(replica->runner, at, &pixels);
     }
-    return PARE_OK;
+    return st == PARE_OK ? st : pare_fail(p->ctx, st, "%s", replica->ctx.message);
 }
 
 static pare_status open_plan(pare_predictor *p)
@@ -186,8 +187,7 @@ static pare_status open_plan(pare_predictor *p)
     PARE_TRY(pare_plan_new(p->ctx, &p->plan, p->model, p->shape, p->input_count, &p->options));
     PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan,
                                &(pare_replicas_options){.threads = p->threads}));
-    return device && device->samples ? take_pixels(p, pare_replicas_at(p->pool, 0)->runner)
-                                     : PARE_OK;
+    return device && device->samples ? take_pixels(p, pare_replicas_at(p->pool, 0)) : PARE_OK;
 }
 
 /* The rows of a plan for batches of `count`. */

@@ -9,10 +9,6 @@
 #include "runtime/base/ctx.h"
 #include "runtime/eval/stats.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Of the units pick[0] to pick[units - 1], each in [0, units). */
 typedef double (*pare_statistic)(void *user, const int *pick, int units);
 
@@ -35,8 +31,4 @@ PARE_NODISCARD pare_status pare_resample_ratio(pare_ctx *ctx, pare_interval *out
 /* Interval of pare_error_sqnr over units of samples: sums (units). */
 PARE_NODISCARD pare_status pare_resample_sqnr(pare_ctx *ctx, pare_interval *out,
                                               const pare_error_stats *sums, int units);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -86,7 +86,7 @@ int pare_replicas_threads(const pare_replicas *r) { return r->threads; }
 
 pare_replica *pare_replicas_at(const pare_replicas *r, int i) { return &r->replica[i]; }
 
-pare_stream *pare_replicas_queue(const pare_replicas *r) { return r->stream; }
+pare_stream *pare_replicas_stream(const pare_replicas *r) { return r->stream; }
 
 /* --- order --- */
 

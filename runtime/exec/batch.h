@@ -31,7 +31,7 @@ typedef struct pare_replicas_options {
     int64_t items; /* most items of a run; 0: not known. There are no more threads than items. */
     bool each;     /* a replica for each item (item i runs on replica i), so that the outputs of all
                       are valid until the next run; else one for each thread */
-    bool share;    /* on a device: all replicas work in one stream, pare_replicas_queue */
+    bool share;    /* on a device: all replicas work in one stream, pare_replicas_stream */
     bool concurrent; /* on a device: threads as on the CPU, each with a replica; else one thread */
     bool overlap; /* on a device: two replicas in turn; while one computes, the inputs of the other
                      are copied. On the CPU: nothing changes. */
@@ -66,7 +66,7 @@ void pare_replicas_free(pare_replicas *replicas);
 int pare_replicas_count(const pare_replicas *replicas);
 int pare_replicas_threads(const pare_replicas *replicas); /* as many as are used */
 pare_replica *pare_replicas_at(const pare_replicas *replicas, int i);
-pare_stream *pare_replicas_queue(const pare_replicas *replicas); /* share; else NULL */
+pare_stream *pare_replicas_stream(const pare_replicas *replicas); /* share; else NULL */
 
 /* Runs items first .. first + count - 1. Of several that fail, the first in order gives status and
    message, whatever the threads; exactly the items before it have been taken, where that is in

@@ -208,7 +208,7 @@ static pare_status segment_play(pare_runner *r, pare_segment *s)
 }
 
 /* The first run goes step by step, because libraries load and choose at their first call; the
-   second is recorded; later ones graph_launch what was recorded. */
+   second is recorded; later ones launch the captured graph. */
 static pare_status steps_play(pare_runner *r)
 {
     pare_runner_device *on = r->device;

@@ -5,10 +5,6 @@
 
 #include "runtime/graph/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The name that patterns see: the node's, else its first output's. */
 const char *pare_pattern_name(const pare_node *node);
 
@@ -17,8 +13,4 @@ const char *pare_pattern_name(const pare_node *node);
 PARE_NODISCARD pare_status pare_pattern_mark(const pare_graph *graph, const char *option,
                                              const char *const *pattern, int count, bool value,
                                              bool *chosen);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -23,7 +23,7 @@ def step(options, folder, net, k, cache, rows, data):
                      *shared])
     validate = call([options.pare, "validate", net.path, model, "--data", data["t10k"], "--samples", 2000,
                      "--any-accuracy", *shared, *(["--append", rows] if rows else [])])
-    bench = call([options.pare, "bench", model, "--duration", "0", "--warmUp", "0", *shared])
+    bench = call([options.pare, "bench", model, "--duration", "0", "--warmup", "0", *shared])
     said = [line for one in (quantize, validate, bench) for line in one.output.splitlines()
             if line.startswith("warning:") and "cache" in line]
     return said, quantize.seconds + validate.seconds, model.read_bytes()

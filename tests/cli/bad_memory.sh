@@ -9,7 +9,7 @@ data_sets || exit 0
     exit 0
 }
 limited() { (ulimit -v "$1" && shift && exec "$@"); }
-bench="$pare bench --quiet --no-tune --warmUp 0 --duration 0 --iterations 1 --threads 1"
+bench="$pare bench --quiet --no-tune --warmup 0 --duration 0 --iterations 1 --threads 1"
 
 refuses activations 1 "resnet.onnx|bytes for activations|tensor '|[100000,16,28,28] of node '|(FusedConv)|--shapes|--threads" \
     limited 1500000 $bench "$zoo/resnet.onnx" --shapes input:100000x1x28x28

@@ -7,7 +7,7 @@ command -v protoc >/dev/null 2>&1 || {
     skip all "protoc is not installed"
     exit 0
 }
-bench="$pare bench --quiet --no-tune --warmUp 0 --duration 0 --iterations 1"
+bench="$pare bench --quiet --no-tune --warmup 0 --duration 0 --iterations 1"
 
 # --- not ONNX ---
 refuses missing_file 1 "none.onnx" "$pare" inspect none.onnx

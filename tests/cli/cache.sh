@@ -95,7 +95,7 @@ for i in 1 2 3 4 5 6 7 8; do
         "$pare" quantize "$cnn" -o "w$i/q.onnx" --data "$train" --samples 128 -q --threads 1 --cache cache &&
             "$pare" validate "$cnn" "w$i/q.onnx" --data "$test" --samples 700 -q --cache cache \
                 --threads 1 --append rows.csv &&
-            "$pare" bench "w$i/q.onnx" --duration 0 --iterations 2 --warmUp 0 --threads 1 -q --cache cache
+            "$pare" bench "w$i/q.onnx" --duration 0 --iterations 2 --warmup 0 --threads 1 -q --cache cache
     ) >"w$i.out" 2>"w$i.err" &
 done
 wait

@@ -4,7 +4,7 @@
 name=devices
 . "$(dirname "$0")/_lib.sh"
 mlp=$zoo/mlp.onnx
-bench="$pare bench $mlp --duration 0 --iterations 1 --warmUp 0"
+bench="$pare bench $mlp --duration 0 --iterations 1 --warmup 0"
 
 for word in gpu cuda: cuda:x cuda:-1 cuda:1000 cuda:0x cuda0 CPU; do
     refuses "word_$word" 2 "--device $word|auto, cpu, cuda or cuda:N" $bench --device $word

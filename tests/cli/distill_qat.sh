@@ -33,7 +33,7 @@ if [ "$(loss after s8.json)" != "$(loss before s8.json)" ]; then pass s8_trained
 works inspect "$pare" inspect s8.onnx
 says inspect_int8 int8
 works runs "$pare" validate -q "$zoo/mlp.onnx" s8.onnx --data "$data/test.h5" --samples 200
-works bench "$pare" bench -q s8.onnx --iterations 3 --duration 0 --warmUp 0
+works bench "$pare" bench -q s8.onnx --iterations 3 --duration 0 --warmup 0
 for part in 'int8 activations=s8' 'distill loss=' 'qat=int8' pare.ranges_hash pare.data_hash pare.source_hash; do
     if grep -aqF -e "$part" s8.onnx; then pass "manifest_$(echo "$part" | tr -c 'a-z0-9\n' _)"; else fail manifest "'$part' is missing"; fi
 done

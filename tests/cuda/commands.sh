@@ -46,7 +46,7 @@ net() {
     done
     check "$1_validate" "$pare" validate "$2" "$1.cuda.onnx" --data test.h5 --samples 4 \
         --device cuda --any-accuracy
-    check "$1_bench" "$pare" bench "$1.cuda.onnx" --iterations 2 --duration 0 --warmUp 0 \
+    check "$1_bench" "$pare" bench "$1.cuda.onnx" --iterations 2 --duration 0 --warmup 0 \
         --device cuda --no-tune
 }
 
@@ -70,7 +70,7 @@ for net in mlp cnn; do
     check "sparse_${net}_prune" "$pare" prune "$zoo/$net.onnx" -o "$net.24.onnx" --nm 2:4
     check "sparse_${net}_quantize" "$pare" quantize "$net.24.onnx" -o "$net.24.int8.onnx" \
         --data train.h5 --samples 4
-    bench="bench $net.24.int8.onnx --iterations 1 --duration 0 --warmUp 0 --device cuda --cache cache.$net"
+    bench="bench $net.24.int8.onnx --iterations 1 --duration 0 --warmup 0 --device cuda --cache cache.$net"
     # shellcheck disable=SC2086 # words
     check "sparse_${net}_tune" "$pare" $bench
     sed -i 's/cuda_\(matmul\|conv\)_[0-9x]*"/cuda_\1_sparse_64x64"/' "cache.$net/timing.json"
@@ -115,7 +115,7 @@ check report_names_device grep -q "on emulated device (sm_90), CUDA 13.0" report
 
 # kernels are timed once; the times are read from then on
 tuned() { # CALLS: what it calls is listed there
-    SIMT_CALLS=$1 "$pare" bench mlp.cuda.onnx --iterations 1 --duration 0 --warmUp 0 --device cuda \
+    SIMT_CALLS=$1 "$pare" bench mlp.cuda.onnx --iterations 1 --duration 0 --warmup 0 --device cuda \
         --cache cache
 }
 launches() { grep -c launch "$1"; }

@@ -25,7 +25,7 @@ says() {
     IFS=$old_ifs
     echo "PASS $name"
 }
-bench="$pare bench $mlp --iterations 1 --duration 0 --warmUp 0"
+bench="$pare bench $mlp --iterations 1 --duration 0 --warmup 0"
 on="$pare run $mlp --data test.h5 --samples 20 --batch 8 --device cuda"
 
 says no_driver 1 "--device cuda: |there is no NVIDIA driver|--device cpu" SIMT_DRIVER=0 $bench --device cuda

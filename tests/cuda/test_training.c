@@ -172,7 +172,7 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
             fail_msg("slice %d, %d: %g, expected %g", slice, i, (double)got[i],
                      (double)b->y[slice][i]);
     assert_int_equal(b->taken++, slice);
-    pare_stream *stream = pare_replicas_queue(b->pool);
+    pare_stream *stream = pare_replicas_stream(b->pool);
     PARE_TRY(b->device->backend->download(pare_runner_ctx(runner), stream, b->seen, there.data,
                                           sizeof b->seen));
     PARE_TRY(b->device->backend->sync(pare_runner_ctx(runner), stream));

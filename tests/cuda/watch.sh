@@ -9,7 +9,7 @@ command -v python3 >/dev/null || { echo "SKIP watch: python3 was not found"; exi
 mlp=$zoo/mlp.onnx
 
 bench() {
-    "$pare" bench "$mlp" --iterations 2 --duration 0 --warmUp 0 --device cuda "$@"
+    "$pare" bench "$mlp" --iterations 2 --duration 0 --warmup 0 --device cuda "$@"
 }
 judge() { # a python expression over the JSON file j
     python3 -c "import json,sys

@@ -243,7 +243,7 @@ net_line() { # NET BATCH TYPE JSON
 net_bench() { # NET FILE TYPE BATCH SHAPES
     log=$1.$3.$4
     pace="--duration $((1 + 2 * long))"
-    [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmUp 0"
+    [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmup 0"
     # shellcheck disable=SC2086 # a list of words
     run_for $((30 + 30 * long)) "bench.$log" bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
         $pace --cache "$work/cache" --json "$out/nets/$log.json"

@@ -202,7 +202,7 @@ static int run(mode how, const char *path)
     if (file && fclose(file)) failed = -1;
     if (failed < 0)
         fprintf(stderr, "simt_selftest: %s: %s\n", path,
-                how == RECORD ? "cannot be written" : "is no captured of this program");
+                how == RECORD ? "cannot be written" : "is no recording of this program");
     return failed < 0 ? 2 : failed > 0;
 }
 

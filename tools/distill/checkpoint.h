@@ -6,10 +6,6 @@
 #include "distill/distill.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_checkpoint_options {
     const char *folder; /* NULL: none */
     int64_t every;      /* steps; 0: at each validation */
@@ -59,8 +55,4 @@ void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *c
    that an ended one had nothing left to do. */
 void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *checkpoint,
                             const pare_distill_result *result);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

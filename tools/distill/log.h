@@ -9,10 +9,6 @@
 
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_distill_log {
     pare_tool *tool;
     const char *path; /* NULL: none is written */
@@ -43,8 +39,4 @@ json_t *pare_distill_score_json(const pare_distill_score *score);
 json_t *pare_distill_zeros_json(const char *const *name, int count);
 /* "loss 0.0312, agreement 97.50 %, top-1 91.20 %"; returns text. */
 const char *pare_distill_score_text(const pare_distill_score *score, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

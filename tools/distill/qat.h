@@ -8,10 +8,6 @@
 #include "runtime/passes/train/fake_quantize.h"
 #include "tools/quantize.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_QAT_FIXED, PARE_QAT_LEARNED }; /* the words of --qat-scales */
 
 typedef struct pare_qat_options {
@@ -61,8 +57,4 @@ PARE_NODISCARD pare_status pare_qat_recipe(const pare_qat *qat, const pare_model
 
 /* What is under "qat" in the facts. */
 json_t *pare_qat_json(const pare_qat *qat, const pare_distill_options *training);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

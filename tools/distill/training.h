@@ -7,10 +7,6 @@
 #include "distill/distill.h"
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A negative number, and 0 of batch and accumulate: as distill.h has it. */
 typedef struct pare_training_options {
     const char *loss, *augment;
@@ -158,8 +154,4 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
 /* {end, steps, best_step, resumed (where it was), zeros_kept (where there are some), before, after}
  */
 json_t *pare_training_json(const pare_distill_result *result);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_prune_latency pare_prune_latency;
 
 /* "0.6" is a fraction that is kept (0 to 1), "3.2ms" a time (us, ms, s): one of the two is above 0
@@ -47,8 +43,4 @@ void pare_prune_latency_log(const pare_prune_latency *l, const json_t *row);
 json_t *pare_prune_latency_facts(const pare_prune_latency *l);
 /* Adds "time_ms" to the row of a layer where its step is known in both plans. */
 void pare_prune_latency_layer(const pare_prune_latency *l, const pare_node *node, json_t *row);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 #include "tools/distill/checkpoint.h"
 #include "tools/distill/training.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_prune_options {
     pare_common common;
     pare_source_options source;
@@ -53,8 +49,4 @@ PARE_NODISCARD pare_status pare_prune_sweep(pare_tool *tool, const pare_prune_op
 PARE_NODISCARD pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o);
 /* "2:4": of m weights n stay, 1 <= n < m. */
 PARE_NODISCARD pare_status pare_prune_parse_nm(pare_ctx *ctx, const char *text, int *n, int *m);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

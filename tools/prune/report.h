@@ -10,10 +10,6 @@
 
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The last part of pare prune: where --report or a sweep with --data asks, compares the models,
    prints the table, writes the report. rows: of the facts, one per file; layers get their times.
    seen: the samples that pruning used; data NULL: none. */
@@ -58,8 +54,4 @@ PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *fa
 void pare_prune_chart_add(pare_text *text, const json_t *facts);
 PARE_NODISCARD pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts,
                                                     const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

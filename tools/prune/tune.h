@@ -9,10 +9,6 @@
 #include "runtime/base/hash.h"
 #include "tools/prune/prune.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_tuning {
     pare_tool *tool;
     const pare_prune_options *o;
@@ -60,8 +56,4 @@ const char *pare_tuning_recipe(const pare_tuning *tuning, const char *recipe);
 void pare_tuning_hash(const pare_tuning *tuning, const char *pruning, char text[33]);
 /* The samples that weights depend on. */
 pare_source pare_tuning_seen(const pare_tuning *tuning, const pare_source *source);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* comparisons: of pare_report_gather. */
 
 /* A wide and a narrow picture, of which the page shows one, and an empty place for the one that a
@@ -25,8 +21,4 @@ void pare_chart_island(pare_text *text, const json_t *comparisons);
 /* The wide one as a file of its own. PARE_INPUT: there is nothing to draw. */
 PARE_NODISCARD pare_status pare_chart_write(pare_ctx *ctx, const json_t *comparisons,
                                             const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

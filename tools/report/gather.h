@@ -7,10 +7,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* facts: an array of objects of facts.schema.json. Returns an array of comparisons, each {command,
    version, data, device, models}: those that validate and prune measured, and one for what another
    command says of models that none of these holds; what other commands say of a model that is there
@@ -46,8 +42,4 @@ typedef struct pare_report_point {
     double ms, y, low, high, ms_low, ms_high;
 } pare_report_point;
 pare_report_point pare_report_point_of(const json_t *model, bool labels);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

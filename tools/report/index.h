@@ -6,10 +6,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_report_index {
     json_t *models;            /* in the order in which they came */
     json_t *by_hash, *by_file; /* the place of the first */
@@ -31,8 +27,4 @@ json_t *pare_report_index_find(const pare_report_index *index, const json_t *lik
 json_t *pare_report_index_same(const pare_report_index *index, const json_t *facts);
 /* The comparison that stands for such facts from now on. */
 void pare_report_index_keep(pare_report_index *index, const json_t *facts, json_t *comparison);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 void pare_page_begin(pare_text *t, const char *title);
 /* Closes the page, writes it and frees the text. */
 PARE_NODISCARD pare_status pare_page_end(pare_text *t, const char *path);
@@ -39,8 +35,4 @@ void pare_page_samples(pare_text *t, const json_t *data);
 void pare_page_device(pare_text *t, const json_t *device);
 /* "2 threads", "the GPU" into text; returns text. */
 const char *pare_page_place(const json_t *device, double threads, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A sentence for each model that is compared with another one: those that calibration alone made
    apart from those that were pruned or tuned. */
 void pare_parts_verdicts(pare_text *t, const json_t *comparisons, double floor);
@@ -29,8 +25,4 @@ void pare_parts_lanes(pare_text *t, const json_t *facts);
 void pare_parts_done(pare_text *t, const json_t *facts);
 /* What is not known of which models. */
 void pare_parts_missing(pare_text *t, const json_t *comparisons);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_REPORT_FLOOR = 99 }; /* percent of the first model's top-1 that should be kept */
 
 /* The text tables. comparisons: of pare_report_gather. */
@@ -56,8 +52,4 @@ const char *pare_report_text(const json_t *model, const char *path, const char *
                              size_t size);
 void pare_report_drop(const json_t *model, char *text, size_t size);
 const char *pare_report_latency(const json_t *model, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

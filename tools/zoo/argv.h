@@ -5,10 +5,6 @@
 
 #include "runtime/base/arena.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Begins with its arena and zeros. After a failed allocation calls do nothing. */
 typedef struct pare_zoo_argv {
     pare_arena *arena;
@@ -22,8 +18,4 @@ void pare_zoo_argv_add(pare_zoo_argv *words, const char *first, const char *seco
 
 /* The words with a NULL after them. PARE_MEMORY where one call failed. */
 PARE_NODISCARD pare_status pare_zoo_argv_end(pare_zoo_argv *words, const char ***out, int *count);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

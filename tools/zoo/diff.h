@@ -5,10 +5,6 @@
 
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Two summaries (of pare_zoo_summary_read), task by task: {regressions, improvements: [{model,
    variant, what, text}], only_before, only_after: [{model, variant}], equal, failing, notes:
    [text]}. what: "class" (a failure now, or no more), "goal", "drop" and "sqnr_db" (outside the
@@ -26,8 +22,4 @@ void pare_zoo_diff_print(pare_arena *arena, const json_t *diff, const char *befo
    are regressions (the facts of --json are written all the same), or a folder holds no whole
    summary of this schema. */
 PARE_NODISCARD pare_status pare_zoo_diff(pare_tool *tool, const char *before, const char *after);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

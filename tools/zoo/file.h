@@ -6,10 +6,6 @@
 
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* One option of a step, as its command's own table read it. */
 typedef struct pare_zoo_option {
     const pare_option *row;
@@ -78,8 +74,4 @@ typedef struct pare_zoo {
    data set that is missing. PARE_IO: the file cannot be read. PARE_UNSUPPORTED: pare was built
    without libcyaml. */
 PARE_NODISCARD pare_status pare_zoo_read(pare_arena *arena, pare_zoo **out, const char *path);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include "tools/zoo/file.h"
 #include "tools/zoo/yaml.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A zoo's file while it is read. */
 typedef struct pare_zoo_reader {
     pare_arena *arena;
@@ -36,8 +32,4 @@ PARE_NODISCARD pare_status pare_zoo_read_step(const pare_zoo_reader *reader, par
 
 /* Can the step do without data? It must have them where it measures something. */
 bool pare_zoo_step_needs_data(const pare_zoo_step *step);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

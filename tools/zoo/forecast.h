@@ -6,10 +6,6 @@
 
 #include "tools/zoo/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_forecast_options {
     const bool *done; /* of each node of the plan: there is nothing to do; NULL: of none */
     int jobs;         /* nodes at once, at least 1 */
@@ -57,8 +53,4 @@ PARE_NODISCARD pare_status pare_zoo_forecast_print(pare_arena *arena, FILE *file
    variant, seconds, memory_bytes, failure}]}; what is not known is null. NULL: out of memory. */
 json_t *pare_zoo_forecast_json(const pare_zoo_forecast *forecast, const pare_zoo *zoo,
                                const pare_zoo_plan *plan);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "tools/zoo/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Those that are set, as the zoo's file has them. */
 json_t *pare_zoo_goals_json(const pare_zoo_goals *goals);
 
@@ -20,8 +16,4 @@ json_t *pare_zoo_goals_missed(const pare_zoo_goals *goals, const json_t *row, co
 
 /* "drop 0.83 points, at most 0.5 wanted (0.33 over)" of one that was missed; returns text. */
 const char *pare_zoo_goal_text(const json_t *missed, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "tools/zoo/process.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The end of a node. */
 typedef struct pare_journal_line {
     const char *key, *verb;
@@ -50,8 +46,4 @@ PARE_NODISCARD pare_status pare_journal_read(pare_ctx *ctx, const char *folder,
                                              void (*take)(void *user,
                                                           const pare_journal_line *line),
                                              void *user);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include "runtime/base/hash.h"
 #include "tools/zoo/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_known_file pare_zoo_known_file;
 
 /* Begins with the first four and zeros; files are read once. */
@@ -29,8 +25,4 @@ PARE_NODISCARD pare_status pare_zoo_key_step(pare_zoo_keys *keys, pare_hash *key
                                              const pare_zoo_model *model);
 PARE_NODISCARD pare_status pare_zoo_key_judge(pare_zoo_keys *keys, pare_hash *key,
                                               const pare_zoo *zoo, const pare_zoo_model *model);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

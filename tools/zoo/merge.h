@@ -5,10 +5,6 @@
 
 #include "tools/zoo/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Reads tasks.json of the zoo's folder and the facts it names, and writes summary.json,
    results.csv, report.md and report.html beside it. They depend on the facts alone, not on the
    order in which they came to be. The tables go to file, NULL: nowhere: what pare report prints,
@@ -16,8 +12,4 @@ extern "C" {
    other. PARE_INPUT: tasks.json is no list of tasks of this zoo. */
 PARE_NODISCARD pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folder,
                                           FILE *file);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 #include "runtime/base/hash.h"
 #include "tools/zoo/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_node {
     char key[33];       /* 32 hex digits: what decides its result, and nothing else */
     int parent;         /* node before it; -1: it starts from the model. Always a smaller index */
@@ -64,8 +60,4 @@ PARE_NODISCARD pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan *
 /* The command line of a node as a shell takes it, quoted where needed: "pare prune a.onnx ...". In
    the arena; NULL with the message set. */
 const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

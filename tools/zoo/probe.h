@@ -6,10 +6,6 @@
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/process.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_counted pare_zoo_counted;
 
 typedef struct pare_zoo_probes {
@@ -35,8 +31,4 @@ PARE_NODISCARD pare_status pare_zoo_probes_node(pare_zoo_probes *trials, int nod
 
 /* Removes what trials of this node wrote. */
 void pare_zoo_probes_drop(pare_zoo_probes *trials, int node);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

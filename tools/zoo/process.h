@@ -8,10 +8,6 @@
 
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What became of work, and the word for it in journals and tables. */
 #define PARE_OUTCOMES(X)                                                                           \
     X(DONE, "done")                                                                                \
@@ -91,8 +87,4 @@ void pare_process_wait(double seconds);
 /* Asks for an end (SIGTERM), which makes the outcome "stopped"; or kills the session. */
 void pare_process_stop(pare_process *process);
 void pare_process_kill(pare_process *process);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 #include "tools/zoo/journal.h"
 #include "tools/zoo/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_record {
     pare_outcome outcome; /* COUNT: it has none yet */
     char *message;        /* of a failure, on the heap; NULL: none */
@@ -44,8 +40,4 @@ bool pare_zoo_records_check(pare_zoo_records *records, int node);
 /* Hash of a model and the external data beside it; hash of facts. "" where there is no file. */
 PARE_NODISCARD pare_status pare_zoo_node_hashes(pare_ctx *ctx, const pare_zoo_node *node,
                                                 char model[33], char facts[33]);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "tools/zoo/records.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_run_options {
     const char *folder; /* of the results; it is open (workdir.h) */
     int jobs;           /* nodes at once, at least 1 */
@@ -36,8 +32,4 @@ bool pare_zoo_is_final(pare_outcome outcome);
 PARE_NODISCARD pare_status pare_zoo_run(pare_ctx *ctx, pare_zoo_run_result *result,
                                         pare_zoo_records *records, const pare_zoo *zoo,
                                         const pare_zoo_run_options *options);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "tools/zoo/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_scheduler {
     const pare_zoo_plan *plan;
     unsigned char *state; /* of each node */
@@ -35,8 +31,4 @@ void pare_zoo_scheduler_leave(pare_zoo_scheduler *turns, int node);
 bool pare_zoo_scheduler_again(pare_zoo_scheduler *turns, int node);
 /* It ended, done or not. */
 bool pare_zoo_scheduler_ended(const pare_zoo_scheduler *turns, int node);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

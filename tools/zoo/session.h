@@ -7,10 +7,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Resident bytes of all processes of a session (pages they share count in each). */
 int64_t pare_session_bytes(pid_t session);
 
@@ -26,8 +22,4 @@ void pare_session_sweep(const pid_t *running, int count);
 
 /* How often the kernel has killed for want of memory since the start; -1: it does not tell. */
 long pare_session_oom_kills(void);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "tools/options.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_batch {
     const char *name;   /* of the zoo */
     const char *folder; /* of results; logs go to its slurm/ */
@@ -32,8 +28,4 @@ PARE_NODISCARD pare_status pare_zoo_batch_submit(pare_arena *arena, const pare_z
 
 /* "0-3,7,9" of ascending numbers less offset, in the arena; NULL with the message set. */
 const char *pare_zoo_batch_ranges(pare_arena *arena, const int *numbers, int count, int offset);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "tools/zoo/records.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The command line as it was given; NULL and 0: not given. */
 typedef struct pare_zoo_submission {
     const pare_zoo *zoo;
@@ -29,8 +25,4 @@ PARE_NODISCARD pare_status pare_zoo_open_tasks(pare_arena *arena, const int **ta
 
 /* Submits them. The errors are pare_zoo_batch_submit's. */
 PARE_NODISCARD pare_status pare_zoo_submit(pare_arena *arena, const pare_zoo_submission *s);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

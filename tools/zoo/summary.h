@@ -6,10 +6,6 @@
 
 #include "tools/zoo/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The summary's row of a task: what tasks.json says of it, and of one that is done what validate
    measured: model and variant as words, file, hash, bytes, smaller (times), top1, drop, sqnr_db,
    latency_ms, speed_up ... with their intervals. A goal that was missed makes its class "goal
@@ -33,8 +29,4 @@ json_t *pare_zoo_ranking(const json_t *rows, const pare_zoo_goals *goals);
 
 /* Reads a folder's summary.json. PARE_INPUT: there is none, it is cut, or of another schema. */
 PARE_NODISCARD pare_status pare_zoo_summary_read(pare_ctx *ctx, json_t **out, const char *folder);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "tools/zoo/records.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The node that ended a task, or its last; *outcome: done, what that node came to, or stopped where
    the task's turn has not come. */
 int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task,
@@ -21,8 +17,4 @@ int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task
 PARE_NODISCARD pare_status pare_zoo_tasks_write(pare_ctx *ctx, const pare_zoo *zoo,
                                                 const pare_zoo_records *records,
                                                 const char *folder);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

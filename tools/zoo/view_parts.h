@@ -5,10 +5,6 @@
 
 #include <jansson.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The text of a key, "" without. */
 const char *pare_zoo_text_of(const json_t *json, const char *key);
 /* The rows that are not done, class by class; to be freed. */
@@ -17,8 +13,4 @@ json_t *pare_zoo_failures(const json_t *summary);
 const char *pare_zoo_met(const json_t *summary);
 /* "1.5 s", "12 min", "" of NaN; returns text. */
 const char *pare_zoo_seconds(double seconds, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include "tools/report/report.h"
 #include "tools/text.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Ranking, then what failed, as text. */
 void pare_zoo_print(pare_arena *arena, const json_t *summary, FILE *file);
 /* The same as Markdown, with the best variant of each model. */
@@ -24,8 +20,4 @@ void pare_zoo_csv(pare_text *t, const json_t *summary, const char *folder);
 
 /* "12 of 15 tasks reach the goals; 1 crash, 2 goal missed" into text; returns text. */
 const char *pare_zoo_outcome(const json_t *summary, char *text, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

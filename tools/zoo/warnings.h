@@ -6,10 +6,6 @@
 #include "tools/progress.h"
 #include "tools/zoo/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARE_ZOO_WARNINGS = 20 };
 
 /* Warnings of a node's log, each after the names of its model, variant and command; the progress's
@@ -17,8 +13,4 @@ enum { PARE_ZOO_WARNINGS = 20 };
    one line says where the others are. */
 void pare_zoo_warnings_tell(pare_ctx *ctx, pare_progress *progress, const pare_zoo *zoo,
                             const pare_zoo_node *node, int *told);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "tools/zoo/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct pare_zoo_work {
     const pare_zoo_node *node;
     const char *input; /* of validate: the model that the link is made of; else NULL */
@@ -30,8 +26,4 @@ void pare_zoo_drop_checkpoints(const pare_zoo_node *node);
 /* Makes link another name of a model, with its external data: a hard link, or a copy where the file
    system has none. What was there is replaced. */
 PARE_NODISCARD pare_status pare_zoo_link(pare_ctx *ctx, const char *link, const char *model);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "runtime/base/ctx.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum pare_zoo_holder {
     PARE_ZOO_ALONE, /* no one else works in the folder */
     PARE_ZOO_BESIDE /* others of this kind do, too: tasks of a batch system */
@@ -20,8 +16,4 @@ typedef enum pare_zoo_holder {
 PARE_NODISCARD pare_status pare_zoo_workdir_open(pare_ctx *ctx, int *lock, const char *folder,
                                                  const char *name, pare_zoo_holder holder,
                                                  bool resume);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

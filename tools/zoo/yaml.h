@@ -6,10 +6,6 @@
 
 #include "runtime/base/arena.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A value of the text with its line, from 1. */
 typedef struct pare_yaml {
     enum { PARE_YAML_SCALAR, PARE_YAML_LIST, PARE_YAML_MAP } kind;
@@ -63,8 +59,4 @@ PARE_NODISCARD pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text 
 const pare_yaml *pare_yaml_find(const pare_yaml *value, const char *key);
 /* The line of value, else of its nearest that exists: `otherwise`. */
 int pare_yaml_line(const pare_yaml *value, int otherwise);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

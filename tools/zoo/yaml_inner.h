@@ -5,16 +5,8 @@
 
 #include "tools/zoo/yaml.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The values of a text; *out NULL: it holds none. PARE_INPUT with path and line: no YAML, or what a
    zoo's file has no use for: aliases, tags, a second document, deep nesting. */
 PARE_NODISCARD pare_status pare_yaml_tree(pare_arena *arena, pare_yaml **out, const char *path,
                                           const char *data, size_t bytes);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

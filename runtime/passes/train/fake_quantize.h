@@ -10,10 +10,6 @@
 
 #include "runtime/graph/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum pare_fake_kind {
     PARE_FAKE_ACTIVATION, /* a pair after a tensor */
     PARE_FAKE_WEIGHT,     /* a constant after a pair, or integers after a DequantizeLinear */
@@ -77,8 +73,4 @@ PARE_NODISCARD pare_status pare_pass_qat_init(pare_model *trained, const pare_fa
    among the numbers, a scale that is not positive, another file. */
 PARE_NODISCARD pare_status pare_pass_qat_export(pare_model *file, const pare_model *trained,
                                                 const pare_fakes *fakes);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

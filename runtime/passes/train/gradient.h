@@ -7,10 +7,6 @@
 
 #include "runtime/graph/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum pare_loss {
     PARE_LOSS_LABELS, /* softmax cross-entropy against labels, a new s64 input [rows] */
     PARE_LOSS_TOP1,   /* the same against each row's own largest logit (the first of equals) */
@@ -45,8 +41,4 @@ typedef struct pare_gradient {
    element; PARE_UNSUPPORTED: an input of unknown size. */
 PARE_NODISCARD pare_status pare_pass_gradient(pare_model *model, pare_gradient *out,
                                               const pare_gradient_options *options);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "runtime/graph/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A node that trains. Names and numbers are the model's. */
 typedef struct pare_trained_norm {
     const char *sums; /* a new output, f64 [3, channels]: pare_trained_norm_moments reads it */
@@ -35,8 +31,4 @@ PARE_NODISCARD pare_status pare_pass_train_batchnorm(pare_model *model, pare_tra
    BatchNormalization 15), from the content of the output `sums` and mean0's. */
 void pare_trained_norm_moments(const double *sums, int64_t channels, int64_t channel, double mean0,
                                double *mean, double *variance);
-
-#ifdef __cplusplus
-}
-#endif
 #endif
