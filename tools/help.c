@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is printed from the option tables: help and completion. */
+/* What is printed from the option tables: help, tools/COMMANDS.md and completion. */
 #include "tools/options.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { COLUMN = 30, WIDTH = 96 };
@@ -40,7 +41,7 @@ static void print_option(FILE *file, const pare_option *o)
     print_wrapped(file, o->help, COLUMN);
 }
 
-/* A command's own row stands in place of the one that all have. */
+/* A command's own row replaces the common one. */
 static bool has_own(const pare_command *command, const char *name)
 {
     for (const pare_option *o = command->options; o && o->name; o++)
@@ -93,7 +94,59 @@ bool pare_help_group(FILE *file, const char *word)
     return false;
 }
 
-/* Words of a choice behind their option; files and folders by what the option takes. */
+/* --- tools/COMMANDS.md --- */
+
+/* The text of a table's cell: '|' and '<' are marks there, but for '<' within backticks. */
+static void print_cell(FILE *file, const char *text, bool code)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            fputs("\\|", file);
+        else if (*text == '<' && !code)
+            fputs("&lt;", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+static void print_row(FILE *file, const pare_option *o)
+{
+    fprintf(file, "| `");
+    if (o->letter) fprintf(file, "-%c, ", o->letter);
+    fprintf(file, "--%s%s", o->name, o->value ? " " : "");
+    if (o->value) print_cell(file, o->value, true);
+    fprintf(file, "` | ");
+    print_cell(file, o->help, false);
+    fprintf(file, " |\n");
+}
+
+static void print_section(FILE *file, const pare_command *command)
+{
+    fprintf(file, "\n## pare %s\n\n%c%s.\n\n```\npare %s%s%s\n```\n", command->name,
+            toupper((unsigned char)command->summary[0]), command->summary + 1, command->name,
+            command->arguments[0] ? " " : "", command->arguments);
+    if (command->detail) fprintf(file, "\n```\n%s\n```\n", command->detail);
+    if (command->options) fprintf(file, "\n| option | meaning |\n|---|---|\n");
+    for (const pare_option *o = command->options; o && o->name; o++) print_row(file, o);
+    fprintf(file, "\nExample:\n\n```\n%s\n```\n", command->example);
+}
+
+void pare_help_markdown(FILE *file)
+{
+    fprintf(file, "# Commands\n\nThis page is the output of `pare help --markdown`. An option's "
+                  "default follows its text in parentheses.\n\n");
+    for (const pare_command *const *c = pare_commands; *c; c++) {
+        fprintf(file, "- [`pare %s`](#pare-", (*c)->name);
+        for (const char *p = (*c)->name; *p; p++) fputc(*p == ' ' ? '-' : *p, file);
+        fprintf(file, "): %s\n", (*c)->summary);
+    }
+    fprintf(file, "\n## Options of every command\n\nA command's own row of the same name "
+                  "replaces the row here.\n\n| option | meaning |\n|---|---|\n");
+    for (const pare_option *o = pare_common_options; o->name; o++) print_row(file, o);
+    for (const pare_command *const *c = pare_commands; *c; c++) print_section(file, *c);
+}
+
+/* Words of a choice after their option; files and folders by what the option takes. */
 static void complete_value(FILE *file, const pare_option *o)
 {
     if (o->kind == PARE_OPTION_FLAG) return;
