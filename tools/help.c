@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is printed from the option tables: help and completion. */
+/* What is printed from the option tables: help, tools/COMMANDS.md and completion. */
 #include "tools/options.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { COLUMN = 30, WIDTH = 96 };
@@ -13,11 +14,11 @@ static void print_wrapped(FILE *file, const char *text, int at)
     while (*text) {
         size_t n = strcspn(text, " ");
         if (at + (int)n > WIDTH) {
-            fprintf(file, "\n%*s", COLUMN, "");
+            pare_print(file, "\n%*s", COLUMN, "");
             at = COLUMN;
             gap = "";
         }
-        fprintf(file, "%s%.*s", gap, (int)n, text);
+        pare_print(file, "%s%.*s", gap, (int)n, text);
         gap = " ";
         at += (int)n + 1;
         text += n + (text[n] == ' ');
@@ -33,14 +34,14 @@ static void print_option(FILE *file, const pare_option *o)
                      o->value ? " " : "", o->value ? o->value : "");
     fputs(left, file);
     if (n >= COLUMN - 1) {
-        fprintf(file, "\n%*s", COLUMN, "");
+        pare_print(file, "\n%*s", COLUMN, "");
     } else {
-        fprintf(file, "%*s", COLUMN - n, "");
+        pare_print(file, "%*s", COLUMN - n, "");
     }
     print_wrapped(file, o->help, COLUMN);
 }
 
-/* A command's own row is in place of the one that all have. */
+/* A command's own row replaces the common one. */
 static bool has_own(const pare_command *command, const char *name)
 {
     for (const pare_option *o = command->options; o && o->name; o++)
@@ -50,15 +51,15 @@ static bool has_own(const pare_command *command, const char *name)
 
 void pare_help_print(FILE *file, const pare_command *command)
 {
-    fprintf(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
-            command->name, command->arguments[0] ? " " : "", command->arguments);
-    if (command->detail) fprintf(file, "\n%s\n", command->detail);
-    fprintf(file, "\n");
+    pare_print(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
+               command->name, command->arguments[0] ? " " : "", command->arguments);
+    if (command->detail) pare_print(file, "\n%s\n", command->detail);
+    pare_print(file, "\n");
     for (const pare_option *o = command->options; o && o->name; o++) print_option(file, o);
-    fprintf(file, "%severywhere:\n", command->options ? "\n" : "");
+    pare_print(file, "%severywhere:\n", command->options ? "\n" : "");
     for (const pare_option *o = pare_common_options; o->name; o++)
         if (!has_own(command, o->name)) print_option(file, o);
-    fprintf(file, "\nexample:\n  %s\n", command->example);
+    pare_print(file, "\nexample:\n  %s\n", command->example);
 }
 
 static bool in_group(const pare_command *command, const char *group)
@@ -70,8 +71,9 @@ static bool in_group(const pare_command *command, const char *group)
 static void print_commands(FILE *file, const char *group)
 {
     for (const pare_command *const *c = pare_commands; *c; c++)
-        if (!group || in_group(*c, group)) fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
-    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+        if (!group || in_group(*c, group))
+            pare_print(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
+    pare_print(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
 }
 
 void pare_help_overview(FILE *file)
@@ -86,61 +88,114 @@ bool pare_help_group(FILE *file, const char *word)
 {
     for (const pare_command *const *c = pare_commands; *c; c++) {
         if (!in_group(*c, word)) continue;
-        fprintf(file, "usage: pare %s COMMAND [OPTION...]\n\n", word);
+        pare_print(file, "usage: pare %s COMMAND [OPTION...]\n\n", word);
         print_commands(file, word);
         return true;
     }
     return false;
 }
 
+/* --- tools/COMMANDS.md --- */
+
+/* The text of a table's cell: '|' and '<' are marks there, but for '<' within backticks. */
+static void print_cell(FILE *file, const char *text, bool code)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            fputs("\\|", file);
+        else if (*text == '<' && !code)
+            fputs("&lt;", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+static void print_row(FILE *file, const pare_option *o)
+{
+    pare_print(file, "| `");
+    if (o->letter) pare_print(file, "-%c, ", o->letter);
+    pare_print(file, "--%s%s", o->name, o->value ? " " : "");
+    if (o->value) print_cell(file, o->value, true);
+    pare_print(file, "` | ");
+    print_cell(file, o->help, false);
+    pare_print(file, " |\n");
+}
+
+static void print_section(FILE *file, const pare_command *command)
+{
+    pare_print(file, "\n## pare %s\n\n%c%s.\n\n```\npare %s%s%s\n```\n", command->name,
+               toupper((unsigned char)command->summary[0]), command->summary + 1, command->name,
+               command->arguments[0] ? " " : "", command->arguments);
+    if (command->detail) pare_print(file, "\n```\n%s\n```\n", command->detail);
+    if (command->options) pare_print(file, "\n| option | meaning |\n|---|---|\n");
+    for (const pare_option *o = command->options; o && o->name; o++) print_row(file, o);
+    pare_print(file, "\nExample:\n\n```\n%s\n```\n", command->example);
+}
+
+void pare_help_markdown(FILE *file)
+{
+    pare_print(file, "# Commands\n\nThis page is the output of `pare help --markdown`. An option's "
+                     "default follows its text in parentheses.\n\n");
+    for (const pare_command *const *c = pare_commands; *c; c++) {
+        pare_print(file, "- [`pare %s`](#pare-", (*c)->name);
+        for (const char *p = (*c)->name; *p; p++) fputc(*p == ' ' ? '-' : *p, file);
+        pare_print(file, "): %s\n", (*c)->summary);
+    }
+    pare_print(file, "\n## Options of every command\n\nA command's own row of the same name "
+                     "replaces the row here.\n\n| option | meaning |\n|---|---|\n");
+    for (const pare_option *o = pare_common_options; o->name; o++) print_row(file, o);
+    for (const pare_command *const *c = pare_commands; *c; c++) print_section(file, *c);
+}
+
 /* Words of a choice after their option; files and folders by what the option takes. */
 static void complete_value(FILE *file, const pare_option *o)
 {
     if (o->kind == PARE_OPTION_FLAG) return;
-    fprintf(file, "        --%s", o->name);
-    if (o->letter) fprintf(file, "|-%c", o->letter);
-    fprintf(file, ") ");
+    pare_print(file, "        --%s", o->name);
+    if (o->letter) pare_print(file, "|-%c", o->letter);
+    pare_print(file, ") ");
     if (strchr(o->value, '|')) {
-        fprintf(file, "COMPREPLY=($(compgen -W '");
+        pare_print(file, "COMPREPLY=($(compgen -W '");
         for (const char *p = o->value; *p; p++) fputc(*p == '|' ? ' ' : *p, file);
-        fprintf(file, "' -- \"$word\"))");
+        pare_print(file, "' -- \"$word\"))");
     } else if (o->kind == PARE_OPTION_FOLDER) {
-        fprintf(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
+        pare_print(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
     } else if (o->kind == PARE_OPTION_FILE || o->kind == PARE_OPTION_OUTPUT) {
-        fprintf(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
+        pare_print(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
     } else {
-        fprintf(file, "COMPREPLY=()");
+        pare_print(file, "COMPREPLY=()");
     }
-    fprintf(file, "; return ;;\n");
+    pare_print(file, "; return ;;\n");
 }
 
 static void complete_command(FILE *file, const pare_command *command)
 {
-    fprintf(file, "    '%s')\n      case $before in\n", command->name);
+    pare_print(file, "    '%s')\n      case $before in\n", command->name);
     for (const pare_option *o = command->options; o && o->name; o++) complete_value(file, o);
     for (const pare_option *o = pare_common_options; o->name; o++) complete_value(file, o);
-    fprintf(file, "      esac\n      names='");
+    pare_print(file, "      esac\n      names='");
     for (const pare_option *o = command->options; o && o->name; o++)
-        fprintf(file, "--%s ", o->name);
-    for (const pare_option *o = pare_common_options; o->name; o++) fprintf(file, "--%s ", o->name);
-    fprintf(file, "' ;;\n");
+        pare_print(file, "--%s ", o->name);
+    for (const pare_option *o = pare_common_options; o->name; o++)
+        pare_print(file, "--%s ", o->name);
+    pare_print(file, "' ;;\n");
 }
 
 void pare_completion_bash(FILE *file)
 {
-    fprintf(file, "# bash completion for pare:  source <(pare completion bash)\n"
-                  "_pare()\n{\n"
-                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                  "  local command=${COMP_WORDS[1]} names=\n  COMPREPLY=()\n"
-                  "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
+    pare_print(file, "# bash completion for pare:  source <(pare completion bash)\n"
+                     "_pare()\n{\n"
+                     "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                     "  local command=${COMP_WORDS[1]} names=\n  COMPREPLY=()\n"
+                     "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
     const char *last = "";
     for (const pare_command *const *c = pare_commands; *c; c++) {
         size_t n = strcspn((*c)->name, " ");
         if (strncmp(last, (*c)->name, n) != 0 || last[n] != ' ')
-            fprintf(file, "%.*s ", (int)n, (*c)->name);
+            pare_print(file, "%.*s ", (int)n, (*c)->name);
         last = (*c)->name;
     }
-    fprintf(file, "' -- \"$word\"))\n    return\n  fi\n");
+    pare_print(file, "' -- \"$word\"))\n    return\n  fi\n");
     for (const pare_command *const *c = pare_commands; *c; c++) {
         const char *space = strchr((*c)->name, ' ');
         if (!space) continue;
@@ -151,11 +206,12 @@ void pare_completion_bash(FILE *file)
             "    elif [ \"${COMP_WORDS[2]}\" = '%s' ]; then\n      command='%s'\n    fi\n  fi\n",
             (int)(space - (*c)->name), (*c)->name, space + 1, space + 1, (*c)->name);
     }
-    fprintf(file, "  case $command in\n");
+    pare_print(file, "  case $command in\n");
     for (const pare_command *const *c = pare_commands; *c; c++) complete_command(file, *c);
-    fprintf(file, "  esac\n"
-                  "  case $word in\n"
-                  "    -*) COMPREPLY=($(compgen -W \"$names\" -- \"$word\")) ;;\n"
-                  "    *) [ -n \"${COMPREPLY[*]}\" ] || COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-                  "  esac\n}\ncomplete -o filenames -F _pare pare\n");
+    pare_print(file,
+               "  esac\n"
+               "  case $word in\n"
+               "    -*) COMPREPLY=($(compgen -W \"$names\" -- \"$word\")) ;;\n"
+               "    *) [ -n \"${COMPREPLY[*]}\" ] || COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+               "  esac\n}\ncomplete -o filenames -F _pare pare\n");
 }

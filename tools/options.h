@@ -113,6 +113,8 @@ double pare_bytes_parse(const char *text);
 
 void pare_help_print(FILE *file, const pare_command *command);
 void pare_help_overview(FILE *file);
+/* All commands with their options as one Markdown page: tools/COMMANDS.md. */
+void pare_help_markdown(FILE *file);
 /* The commands that begin with this word ("data"); prints nothing and is false without any. */
 bool pare_help_group(FILE *file, const char *word);
 void pare_completion_bash(FILE *file);

@@ -25,6 +25,10 @@ int main(int argc, char **argv)
     hold_descriptors();
     pare_ctx_init(&ctx);
     ctx.interrupted = pare_catch_signals();
+    if (argc == 3 && !strcmp(argv[1], "help") && !strcmp(argv[2], "--markdown")) {
+        pare_help_markdown(stdout);
+        return 0;
+    }
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         pare_help_overview(argc < 2 ? stderr : stdout);
