@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is printed from the option tables: help, tools/COMMANDS.md and completion. */
 #include "tools/options.h"
+#include "tools/text.h"
 
 #include <ctype.h>
 #include <string.h>
