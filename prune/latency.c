@@ -83,10 +83,12 @@ static pare_status open_step(pare_latency *l, int i)
     pare_step_info info;
     size_t cells = 1;
     pare_plan_step(l->options.dense, i, &info);
-    PARE_TRY(pare_latency_map(l->groups, pare_plan_node(l->options.dense, i), &l->arena, &s->map));
+    const pare_node *node = pare_plan_node(l->options.dense, i);
+    PARE_TRY(pare_latency_map(l->groups, node, &l->arena, &s->map));
     s->seconds = l->options.seconds[i];
     s->bytes = bytes_at(s, NULL);
-    s->tabled = info.macs > 0 && s->map.known && s->map.variables;
+    s->tabled = pare_quant_kind_of(node) == PARE_QUANT_WEIGHTED && info.macs > 0 && s->map.known &&
+                s->map.variables;
     for (int v = 0; s->tabled && v < s->map.variables; v++) {
         s->counts[v] = pare_latency_counts(s->map.dense[v], s->map.unit[v], s->count[v]);
         cells *= (size_t)s->counts[v];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is printed from the option tables: help, tools/COMMANDS.md and completion. */
 #include "tools/options.h"
-#include "tools/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -15,11 +14,11 @@ static void print_wrapped(FILE *file, const char *text, int at)
     while (*text) {
         size_t n = strcspn(text, " ");
         if (at + (int)n > WIDTH) {
-            pare_print(file, "\n%*s", COLUMN, "");
+            fprintf(file, "\n%*s", COLUMN, "");
             at = COLUMN;
             gap = "";
         }
-        pare_print(file, "%s%.*s", gap, (int)n, text);
+        fprintf(file, "%s%.*s", gap, (int)n, text);
         gap = " ";
         at += (int)n + 1;
         text += n + (text[n] == ' ');
@@ -35,9 +34,9 @@ static void print_option(FILE *file, const pare_option *o)
                      o->value ? " " : "", o->value ? o->value : "");
     fputs(left, file);
     if (n >= COLUMN - 1) {
-        pare_print(file, "\n%*s", COLUMN, "");
+        fprintf(file, "\n%*s", COLUMN, "");
     } else {
-        pare_print(file, "%*s", COLUMN - n, "");
+        fprintf(file, "%*s", COLUMN - n, "");
     }
     print_wrapped(file, o->help, COLUMN);
 }
@@ -52,15 +51,15 @@ static bool has_own(const pare_command *command, const char *name)
 
 void pare_help_print(FILE *file, const pare_command *command)
 {
-    pare_print(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
-               command->name, command->arguments[0] ? " " : "", command->arguments);
-    if (command->detail) pare_print(file, "\n%s\n", command->detail);
-    pare_print(file, "\n");
+    fprintf(file, "pare %s: %s\n\nusage: pare %s%s%s\n", command->name, command->summary,
+            command->name, command->arguments[0] ? " " : "", command->arguments);
+    if (command->detail) fprintf(file, "\n%s\n", command->detail);
+    fprintf(file, "\n");
     for (const pare_option *o = command->options; o && o->name; o++) print_option(file, o);
-    pare_print(file, "%severywhere:\n", command->options ? "\n" : "");
+    fprintf(file, "%severywhere:\n", command->options ? "\n" : "");
     for (const pare_option *o = pare_common_options; o->name; o++)
         if (!has_own(command, o->name)) print_option(file, o);
-    pare_print(file, "\nexample:\n  %s\n", command->example);
+    fprintf(file, "\nexample:\n  %s\n", command->example);
 }
 
 static bool in_group(const pare_command *command, const char *group)
@@ -72,9 +71,8 @@ static bool in_group(const pare_command *command, const char *group)
 static void print_commands(FILE *file, const char *group)
 {
     for (const pare_command *const *c = pare_commands; *c; c++)
-        if (!group || in_group(*c, group))
-            pare_print(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
-    pare_print(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+        if (!group || in_group(*c, group)) fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
+    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
 }
 
 void pare_help_overview(FILE *file)
@@ -89,7 +87,7 @@ bool pare_help_group(FILE *file, const char *word)
 {
     for (const pare_command *const *c = pare_commands; *c; c++) {
         if (!in_group(*c, word)) continue;
-        pare_print(file, "usage: pare %s COMMAND [OPTION...]\n\n", word);
+        fprintf(file, "usage: pare %s COMMAND [OPTION...]\n\n", word);
         print_commands(file, word);
         return true;
     }
@@ -113,37 +111,37 @@ static void print_cell(FILE *file, const char *text, bool code)
 
 static void print_row(FILE *file, const pare_option *o)
 {
-    pare_print(file, "| `");
-    if (o->letter) pare_print(file, "-%c, ", o->letter);
-    pare_print(file, "--%s%s", o->name, o->value ? " " : "");
+    fprintf(file, "| `");
+    if (o->letter) fprintf(file, "-%c, ", o->letter);
+    fprintf(file, "--%s%s", o->name, o->value ? " " : "");
     if (o->value) print_cell(file, o->value, true);
-    pare_print(file, "` | ");
+    fprintf(file, "` | ");
     print_cell(file, o->help, false);
-    pare_print(file, " |\n");
+    fprintf(file, " |\n");
 }
 
 static void print_section(FILE *file, const pare_command *command)
 {
-    pare_print(file, "\n## pare %s\n\n%c%s.\n\n```\npare %s%s%s\n```\n", command->name,
-               toupper((unsigned char)command->summary[0]), command->summary + 1, command->name,
-               command->arguments[0] ? " " : "", command->arguments);
-    if (command->detail) pare_print(file, "\n```\n%s\n```\n", command->detail);
-    if (command->options) pare_print(file, "\n| option | meaning |\n|---|---|\n");
+    fprintf(file, "\n## pare %s\n\n%c%s.\n\n```\npare %s%s%s\n```\n", command->name,
+            toupper((unsigned char)command->summary[0]), command->summary + 1, command->name,
+            command->arguments[0] ? " " : "", command->arguments);
+    if (command->detail) fprintf(file, "\n```\n%s\n```\n", command->detail);
+    if (command->options) fprintf(file, "\n| option | meaning |\n|---|---|\n");
     for (const pare_option *o = command->options; o && o->name; o++) print_row(file, o);
-    pare_print(file, "\nExample:\n\n```\n%s\n```\n", command->example);
+    fprintf(file, "\nExample:\n\n```\n%s\n```\n", command->example);
 }
 
 void pare_help_markdown(FILE *file)
 {
-    pare_print(file, "# Commands\n\nThis page is the output of `pare help --markdown`. An option's "
-                     "default follows its text in parentheses.\n\n");
+    fprintf(file, "# Commands\n\nThis page is the output of `pare help --markdown`. An option's "
+                  "default follows its text in parentheses.\n\n");
     for (const pare_command *const *c = pare_commands; *c; c++) {
-        pare_print(file, "- [`pare %s`](#pare-", (*c)->name);
+        fprintf(file, "- [`pare %s`](#pare-", (*c)->name);
         for (const char *p = (*c)->name; *p; p++) fputc(*p == ' ' ? '-' : *p, file);
-        pare_print(file, "): %s\n", (*c)->summary);
+        fprintf(file, "): %s\n", (*c)->summary);
     }
-    pare_print(file, "\n## Options of every command\n\nA command's own row of the same name "
-                     "replaces the row here.\n\n| option | meaning |\n|---|---|\n");
+    fprintf(file, "\n## Options of every command\n\nA command's own row of the same name "
+                  "replaces the row here.\n\n| option | meaning |\n|---|---|\n");
     for (const pare_option *o = pare_common_options; o->name; o++) print_row(file, o);
     for (const pare_command *const *c = pare_commands; *c; c++) print_section(file, *c);
 }
@@ -152,51 +150,50 @@ void pare_help_markdown(FILE *file)
 static void complete_value(FILE *file, const pare_option *o)
 {
     if (o->kind == PARE_OPTION_FLAG) return;
-    pare_print(file, "        --%s", o->name);
-    if (o->letter) pare_print(file, "|-%c", o->letter);
-    pare_print(file, ") ");
+    fprintf(file, "        --%s", o->name);
+    if (o->letter) fprintf(file, "|-%c", o->letter);
+    fprintf(file, ") ");
     if (strchr(o->value, '|')) {
-        pare_print(file, "COMPREPLY=($(compgen -W '");
+        fprintf(file, "COMPREPLY=($(compgen -W '");
         for (const char *p = o->value; *p; p++) fputc(*p == '|' ? ' ' : *p, file);
-        pare_print(file, "' -- \"$word\"))");
+        fprintf(file, "' -- \"$word\"))");
     } else if (o->kind == PARE_OPTION_FOLDER) {
-        pare_print(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
+        fprintf(file, "COMPREPLY=($(compgen -d -- \"$word\"))");
     } else if (o->kind == PARE_OPTION_FILE || o->kind == PARE_OPTION_OUTPUT) {
-        pare_print(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
+        fprintf(file, "COMPREPLY=($(compgen -f -- \"$word\"))");
     } else {
-        pare_print(file, "COMPREPLY=()");
+        fprintf(file, "COMPREPLY=()");
     }
-    pare_print(file, "; return ;;\n");
+    fprintf(file, "; return ;;\n");
 }
 
 static void complete_command(FILE *file, const pare_command *command)
 {
-    pare_print(file, "    '%s')\n      case $before in\n", command->name);
+    fprintf(file, "    '%s')\n      case $before in\n", command->name);
     for (const pare_option *o = command->options; o && o->name; o++) complete_value(file, o);
     for (const pare_option *o = pare_common_options; o->name; o++) complete_value(file, o);
-    pare_print(file, "      esac\n      names='");
+    fprintf(file, "      esac\n      names='");
     for (const pare_option *o = command->options; o && o->name; o++)
-        pare_print(file, "--%s ", o->name);
-    for (const pare_option *o = pare_common_options; o->name; o++)
-        pare_print(file, "--%s ", o->name);
-    pare_print(file, "' ;;\n");
+        fprintf(file, "--%s ", o->name);
+    for (const pare_option *o = pare_common_options; o->name; o++) fprintf(file, "--%s ", o->name);
+    fprintf(file, "' ;;\n");
 }
 
 void pare_completion_bash(FILE *file)
 {
-    pare_print(file, "# bash completion for pare:  source <(pare completion bash)\n"
-                     "_pare()\n{\n"
-                     "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                     "  local command=${COMP_WORDS[1]} names=\n  COMPREPLY=()\n"
-                     "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
+    fprintf(file, "# bash completion for pare:  source <(pare completion bash)\n"
+                  "_pare()\n{\n"
+                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                  "  local command=${COMP_WORDS[1]} names=\n  COMPREPLY=()\n"
+                  "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
     const char *last = "";
     for (const pare_command *const *c = pare_commands; *c; c++) {
         size_t n = strcspn((*c)->name, " ");
         if (strncmp(last, (*c)->name, n) != 0 || last[n] != ' ')
-            pare_print(file, "%.*s ", (int)n, (*c)->name);
+            fprintf(file, "%.*s ", (int)n, (*c)->name);
         last = (*c)->name;
     }
-    pare_print(file, "' -- \"$word\"))\n    return\n  fi\n");
+    fprintf(file, "' -- \"$word\"))\n    return\n  fi\n");
     for (const pare_command *const *c = pare_commands; *c; c++) {
         const char *space = strchr((*c)->name, ' ');
         if (!space) continue;
@@ -207,12 +204,11 @@ void pare_completion_bash(FILE *file)
             "    elif [ \"${COMP_WORDS[2]}\" = '%s' ]; then\n      command='%s'\n    fi\n  fi\n",
             (int)(space - (*c)->name), (*c)->name, space + 1, space + 1, (*c)->name);
     }
-    pare_print(file, "  case $command in\n");
+    fprintf(file, "  case $command in\n");
     for (const pare_command *const *c = pare_commands; *c; c++) complete_command(file, *c);
-    pare_print(file,
-               "  esac\n"
-               "  case $word in\n"
-               "    -*) COMPREPLY=($(compgen -W \"$names\" -- \"$word\")) ;;\n"
-               "    *) [ -n \"${COMPREPLY[*]}\" ] || COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-               "  esac\n}\ncomplete -o filenames -F _pare pare\n");
+    fprintf(file, "  esac\n"
+                  "  case $word in\n"
+                  "    -*) COMPREPLY=($(compgen -W \"$names\" -- \"$word\")) ;;\n"
+                  "    *) [ -n \"${COMPREPLY[*]}\" ] || COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+                  "  esac\n}\ncomplete -o filenames -F _pare pare\n");
 }

@@ -66,7 +66,7 @@ typedef struct pare_step_info {
     pare_shape shape;   /* of its first output */
     size_t bytes_in, bytes_out;
     size_t live; /* bytes of the activation buffer in use while it runs, its scratch included */
-    double macs; /* multiply-adds of Conv, Gemm, MatMul; else 0 */
+    double macs; /* multiply-adds (pare_node_macs), 0 where there are none */
 } pare_step_info;
 
 int pare_plan_step_count(const pare_plan *plan);

@@ -72,6 +72,19 @@ void gradient_add_floats(gradient_bench *b, const char *name, char kind, const c
     b->x[b->by_count++] = x;
 }
 
+static void add_mask(gradient_bench *b, const char *name, const char *text)
+{
+    int64_t dims[MOST_DIMS], count = 1;
+    bool mask[64];
+    pare_value *v;
+    int rank = parse_dims(text, dims);
+    for (int i = 0; i < rank; i++) count *= dims[i];
+    assert_in_range(count, 1, 64);
+    for (int64_t i = 0; i < count; i++) mask[i] = i % 2 == 0;
+    assert_int_equal(pare_init_new(b->g.model->graph, &v, name, PARE_bool, rank, dims, mask),
+                     PARE_OK);
+}
+
 void gradient_add_operands(gradient_bench *b, const gradient_rule *c, char *names)
 {
     char copy[256], *rest;
@@ -85,6 +98,8 @@ void gradient_add_operands(gradient_bench *b, const gradient_rule *c, char *name
         if (*w == 'i' || *w == 's')
             graph_ints(&b->g, name, *w == 'i', (int64_t[]){parse_dims(w + 1, ints)},
                        (parse_dims(w + 1, ints), ints));
+        else if (*w == 'm')
+            add_mask(b, name, w + 1);
         else if (*w != '-')
             gradient_add_floats(b, name, *w, w + 1);
         strcat(strcat(names, name), " ");
@@ -260,6 +275,10 @@ void gradient_expect_differences(gradient_bench *b, const gradient_rule *c, doub
     }
 }
 
+static bool checked[PARE_OP_COUNT];
+
+bool gradient_was_checked(const pare_op *op) { return checked[op - pare_ops]; }
+
 void gradient_check(const gradient_rule *c)
 {
     gradient_bench exact, fast;
@@ -283,4 +302,8 @@ void gradient_check(const gradient_rule *c)
     }
     gradient_close(&exact);
     gradient_close(&fast);
+    const pare_op *op = pare_op_find("", c->op);
+    if (!op) op = pare_op_find(PARE_DOMAIN, c->op);
+    assert_non_null(op);
+    checked[op - pare_ops] = true;
 }

@@ -5,13 +5,15 @@
 #define PARE_TESTS_PASSES_GRADIENT_CASE_H
 
 #include "runtime/passes/train/gradient.h"
+#include "runtime/ops/ops.h"
 #include "tests/passes/graph_case.h"
 
 enum { GRADIENT_INPUTS = 8 };
 
 /* Operands by their first letter: d2x3 floats around 0, p2x3 in [0.5, 1.5], u2x3 in [-0.9, 0.9],
    b2x3 in [1.5, 2.5]; k2x3 as d and c2x3 as p, constants; i1,2 and s1: constants, s64, a vector and
-   a scalar; "-" absent. Attributes: "axis=i1 pads=l1,1 alpha=f0.5 mode=sx". outputs: how many. */
+   a scalar; m2x3: a constant mask, true and false in turn; "-" absent. Attributes: "axis=i1
+   pads=l1,1 alpha=f0.5 mode=sx". outputs: how many. */
 typedef struct gradient_rule {
     const char *op, *operands, *attributes;
     int outputs;
@@ -34,6 +36,8 @@ typedef struct gradient_bench {
    differences, the loss a weighted sum of the operator's outputs; f32 with the kernels that serve
    within 2e-5 of that. */
 void gradient_check(const gradient_rule *c);
+/* Was a rule of this row of the operator table checked by this program? */
+bool gradient_was_checked(const pare_op *op);
 
 /* Piece by piece, for models of the tests' own: b is zero but for dtype and seed, its graph
    open. */

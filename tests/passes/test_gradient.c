@@ -6,6 +6,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 static void elementwise(void **state)
@@ -36,14 +38,15 @@ static void elementwise(void **state)
 static void broadcasting(void **state)
 {
     static const gradient_rule cases[] = {
-        {"Add", "d2x3x4 d4", "", 1},     {"Add", "d3x1 d1x5", "", 1},
-        {"Sub", "d2x3 d1x3", "", 1},     {"Sub", "d3 d2x3", "", 1},
-        {"Mul", "d2x3x4 d3x1", "", 1},   {"Mul", "d2x3 d2x3", "", 1},
-        {"Div", "d2x3 p3", "", 1},       {"Div", "d1x3 p2x1", "", 1},
-        {"Pow", "p2x3 d2x3", "", 1},     {"Pow", "p2x3 d3", "", 1},
-        {"Min", "d2x3 d2x3", "", 1},     {"Max", "d2x3 d3 d2x1", "", 1},
-        {"Sum", "d2x3 d3 d2x1", "", 1},  {"Mean", "d2x3 d3 d2x1", "", 1},
-        {"PRelu", "d2x3x4 d3x1", "", 1},
+        {"Add", "d2x3x4 d4", "", 1},      {"Add", "d3x1 d1x5", "", 1},
+        {"Sub", "d2x3 d1x3", "", 1},      {"Sub", "d3 d2x3", "", 1},
+        {"Mul", "d2x3x4 d3x1", "", 1},    {"Mul", "d2x3 d2x3", "", 1},
+        {"Div", "d2x3 p3", "", 1},        {"Div", "d1x3 p2x1", "", 1},
+        {"Pow", "p2x3 d2x3", "", 1},      {"Pow", "p2x3 d3", "", 1},
+        {"Min", "d2x3 d2x3", "", 1},      {"Max", "d2x3 d3 d2x1", "", 1},
+        {"Sum", "d2x3 d3 d2x1", "", 1},   {"Mean", "d2x3 d3 d2x1", "", 1},
+        {"PRelu", "d2x3x4 d3x1", "", 1},  {"Where", "m2x3 d2x3 d3", "", 1},
+        {"Where", "m3x1 d1 d3x4", "", 1}, {"Clip", "d3x7 - c", "", 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
@@ -165,6 +168,9 @@ static void moves(void **state)
         {"Gather", "d4x3 i3,0,3", "", 1},
         {"Gather", "d2x4x3 s-1", "axis=i1", 1},
         {"GatherElements", "d4 i3,0,3", "", 1},
+        {"GatherND", "d4x3 i2", "", 1},
+        {"GatherND", "d4x3 i2,1", "", 1},
+        {"CastLike", "d2x3 k1", "", 1},
         {"Trilu", "d4x4", "upper=i0", 1},
         {"Dropout", "d2x3", "", 1},
     };
@@ -172,13 +178,72 @@ static void moves(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
 }
 
+static const char *const steps[] = {"Sign", "Floor", "Ceil", "Round"};
+
+/* Functions that are constant between their steps have gradient 0: of x + f(x) it is that of x. */
+static void steps_have_gradient_0(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        gradient_bench b = {.dtype = PARE_f64, .seed = 3};
+        const gradient_rule c = {steps[i], "d3x7", "", 1};
+        int64_t count;
+        graph_open(&b.g, 21);
+        gradient_add_floats(&b, "x", 'd', "3x7");
+        graph_node(&b.g, c.op, "x", "step");
+        graph_node(&b.g, "Add", "x step", "y");
+        assert_int_equal(
+            pare_node_set_int(graph_node(&b.g, "ReduceSum", "y", "loss"), "keepdims", 0), PARE_OK);
+        graph_output(&b.g, "loss");
+        gradient_open(&b, true);
+        gradient_feed(&b);
+        gradient_loss(&b);
+        double *got = gradient_of(&b, 0, &count);
+        gradient_expect_differences(&b, &c, &got, &count);
+        for (int64_t k = 0; k < count; k++) assert_true(got[k] == 1);
+        free(got);
+        gradient_close(&b);
+    }
+}
+
+/* Every row of the operator table that claims a gradient rule has a case: above, or where
+   the second word says. */
+static void every_rule_has_a_case(void **state)
+{
+    static const char *const elsewhere[][2] = {
+        {"Cast", "the rule is CastLike's"},      {"CrossEntropy", "passes_gradient_losses"},
+        {"SoftmaxKL", "passes_gradient_losses"}, {"BatchNormTrain", "passes_train_batchnorm"},
+        {"SliceSum", "passes_train_batchnorm"},  {"FakeQuantize", "passes_fake_quantize"},
+    };
+    int missing = 0;
+    (void)state;
+    for (int i = 0; i < PARE_OP_COUNT; i++) {
+        const pare_op *op = &pare_ops[i];
+        bool known = op->grad == pare_grad_none || gradient_was_checked(op);
+        for (size_t k = 0; k < sizeof elsewhere / sizeof *elsewhere; k++)
+            known = known || !strcmp(op->name, elsewhere[k][0]);
+        for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
+            known = known || !strcmp(op->name, steps[k]);
+        if (known) continue;
+        print_error("row %s: it claims a gradient, and no case checks it\n", op->name);
+        missing++;
+    }
+    assert_int_equal(missing, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise), cmocka_unit_test(broadcasting),
-        cmocka_unit_test(products),    cmocka_unit_test(convolutions),
-        cmocka_unit_test(pools),       cmocka_unit_test(normalizations),
-        cmocka_unit_test(reductions),  cmocka_unit_test(moves),
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(broadcasting),
+        cmocka_unit_test(products),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(normalizations),
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(moves),
+        cmocka_unit_test(steps_have_gradient_0),
+        cmocka_unit_test(every_rule_has_a_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
