@@ -40,7 +40,7 @@ works import_into_group $import -o group.h5 --npy ok.npy --name gpu_0/data_0
 works map_into_group "$pare" run --quiet "$zoo/mlp.onnx" --data group.h5 --map input=/gpu_0/data_0 -o group_out.h5
 refuses only_in_a_group 1 "group.h5|none outside of groups|--map" $run group.h5
 refuses map_wrong_dataset 1 "ok.h5|/nowhere" $run ok.h5 --map input=/nowhere
-refuses map_wrong_input 1 "mlp.onnx|no one|'input'" $run ok.h5 --map no one=/input
+refuses map_wrong_input 1 "mlp.onnx|nobody|'input'" $run ok.h5 --map nobody=/input
 refuses map_malformed 2 "--map" $run ok.h5 --map input
 
 # --- rank, dims, type, count ---

@@ -25,4 +25,4 @@ cmp "$work/example.onnx" "$work/program.onnx"
 "$work/prune" datasets/zoo/cnn.onnx "$work/half.onnx" |
     awk '{ print } !($2 > 0 && $2 <= 50) { exit 1 }'
 "$work/distill" datasets/zoo/cnn.onnx "$work/half.onnx" data/train.h5 "$work/trained.onnx" |
-    awk '{ print } !($5 + 0 > $7 + 0) { exit 1 }'
+    awk '{ print } !($4 + 0 > $6 + 0) { exit 1 }'
