@@ -40,14 +40,16 @@ match($0, /pare_(cpu|cuda)_[a-z0-9_]+\[\]/) {
     word = substr($0, RSTART, RLENGTH - 2)
     if ($0 !~ /;$/ || $0 ~ /=/) { if (!(word in at)) at[word] = FILENAME ":" FNR }
 }
-/##/ && match($0, /pare_(infer|grad|cpu|cuda|upgrade|prune_bind)_##/) {
+FILENAME !~ /ops\/(table.c|ops.h)$/ && /##/ && match($0, /pare_(infer|grad|cpu|cuda|upgrade|prune_bind)_##/) {
     kind = substr($0, RSTART + 5, RLENGTH - 7)
     makes[kind] = makes[kind] " " FILENAME
+    macro[FILENAME, kind] = FNR
 }
 match($0, /^ *[A-Z_]+\([a-z0-9_]+[,)]/) {
     word = substr($0, RSTART, RLENGTH - 1)
     sub(/.*\(/, "", word)
     line_of[FILENAME, word] = FNR
+    if (FILENAME ~ /\.h$/) listed[word] # in an X-macro
 }
 function find(symbol, kind, rest, i, k, file) {
     if (symbol in at) return at[symbol]
@@ -57,7 +59,10 @@ function find(symbol, kind, rest, i, k, file) {
         if (index(kind, i) != 1) continue
         rest = substr(kind, length(i) + 1)
         k = split(makes[i], file, " ")
-        for (; k > 0; k--) if ((file[k], rest) in line_of) return file[k] ":" line_of[file[k], rest]
+        for (; k > 0; k--) {
+            if ((file[k], rest) in line_of) return file[k] ":" line_of[file[k], rest]
+            if (rest in listed) return file[k] ":" macro[file[k], i]
+        }
     }
     return ""
 }
