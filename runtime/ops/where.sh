@@ -45,6 +45,7 @@ FILENAME !~ /ops\/(table.c|ops.h)$/ && /##/ && match($0, /pare_(infer|grad|cpu|c
     makes[kind] = makes[kind] " " FILENAME
     macro[FILENAME, kind] = FNR
 }
+/^PARE_[A-Z]+\([A-Z]+\)$/ { expands[FILENAME] }
 match($0, /^ *[A-Z_]+\([a-z0-9_]+[,)]/) {
     word = substr($0, RSTART, RLENGTH - 1)
     sub(/.*\(/, "", word)
@@ -61,7 +62,7 @@ function find(symbol, kind, rest, i, k, file) {
         k = split(makes[i], file, " ")
         for (; k > 0; k--) {
             if ((file[k], rest) in line_of) return file[k] ":" line_of[file[k], rest]
-            if (rest in listed) return file[k] ":" macro[file[k], i]
+            if (rest in listed && file[k] in expands) return file[k] ":" macro[file[k], i]
         }
     }
     return ""
