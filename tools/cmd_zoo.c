@@ -198,8 +198,8 @@ static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
         pare_ctx_clear(ctx);
         return PARE_FAIL(
             ctx, INTERRUPTED,
-            "interrupted: %d of %d tasks are done; the same command with --resume goes "
-            "on",
+            "interrupted: %d of %d tasks are done; the same command with --resume "
+            "continues",
             r->done, all);
     }
     if (st != PARE_OK || r->done == all) return st;
