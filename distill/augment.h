@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Augmentations of image inputs that need no labels, for the teacher sees the same image. What
-   happens to a sample is a function of seed, epoch and sample (and, where images are mixed, of who
-   is opposite in the batch). */
+/* Augmentations of image inputs that need no labels, because the teacher sees the same image. What
+   happens to a sample is a function of seed, epoch and sample (and, where images are mixed, of the
+   sample opposite in the batch). */
 #ifndef PARE_DISTILL_AUGMENT_H
 #define PARE_DISTILL_AUGMENT_H
 
+#include "distill/distill.h"
 #include "distill/loader.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-typedef struct pare_augment {
-    bool flip; /* left to right, every other time */
-    int shift; /* up to so many pixels along either axis, evenly; the edge's pixels repeat, which
-                  needs no word about what a black pixel is after normalisation. 0: none */
-    double
-        mixup; /* x = share * x_i + (1 - share) * x_j, share ~ Beta(mixup, mixup) (Zhang et al.
-                  2018, "mixup: Beyond Empirical Risk Minimization", arXiv 1710.09412). 0: none */
-} pare_augment;
-
-/* "flip,shift:PIXELS,mixup:ALPHA", each at most once. PARE_USAGE: anything else. */
-PARE_NODISCARD pare_status pare_augment_parse(pare_ctx *ctx, pare_augment *out, const char *text);
 
 /* The axes of one image. */
 typedef struct pare_image_axes {
@@ -49,7 +34,27 @@ void pare_augment_sample(const pare_augment *augment, const pare_image_axes *axe
                          const pare_loader_batch *batch, int input, int i, float *scratch,
                          float *out);
 
-#ifdef __cplusplus
-}
-#endif
+typedef struct pare_augmented {
+    pare_ctx *ctx;
+    pare_augment augment;
+    uint64_t seed;
+    int inputs, microbatches;
+    int64_t rows;
+    pare_image_axes *axes; /* (inputs) */
+    size_t *floats;        /* (inputs): of an image */
+    float **image; /* (microbatches, inputs): rows of images and one more, which is scratch */
+} pare_augmented;
+
+/* Nothing is augmented where augment asks for nothing. PARE_INPUT: an input holds no images. */
+PARE_NODISCARD pare_status pare_augmented_open(pare_ctx *ctx, pare_augmented *out,
+                                               const pare_augment *augment, uint64_t seed,
+                                               const pare_model *student, const pare_data *data,
+                                               int microbatches, int64_t rows);
+void pare_augmented_free(pare_augmented *pictures);
+
+/* Augments a slice of a batch; input[i] then points to its images. Side by side for different
+   microbatches. */
+void pare_augmented_fill(const pare_augmented *pictures, const pare_loader_batch *batch, int slice,
+                         const void **input);
+
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distill/device_weights.h"
+/* Weights on a device: one allocation for the blocks, one for the tables. */
+#include "distill/weights.h"
 
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #ifndef PARE_DISTILL_DISTILL_H
 #define PARE_DISTILL_DISTILL_H
 
-#include "distill/augment.h"
 #include "formats/data.h"
 #include "runtime/base/arena.h"
 #include "runtime/graph/graph.h"
@@ -42,6 +41,20 @@ typedef struct pare_distill_loss {
    teacher's OTHER; "*W" after a term weighs it. Lives in the arena. PARE_USAGE: anything else. */
 PARE_NODISCARD pare_status pare_distill_parse_loss(pare_arena *arena, const char *text,
                                                    pare_distill_loss *out);
+
+/* --- augmentation of the training images --- */
+
+typedef struct pare_augment {
+    bool flip; /* left to right, every other time */
+    int shift; /* up to so many pixels along either axis, evenly; the edge's pixels repeat, which
+                  needs no word about what a black pixel is after normalisation. 0: none */
+    double
+        mixup; /* x = share * x_i + (1 - share) * x_j, share ~ Beta(mixup, mixup) (Zhang et al.
+                  2018, "mixup: Beyond Empirical Risk Minimization", arXiv 1710.09412). 0: none */
+} pare_augment;
+
+/* "flip,shift:PIXELS,mixup:ALPHA", each at most once. PARE_USAGE: anything else. */
+PARE_NODISCARD pare_status pare_augment_parse(pare_ctx *ctx, pare_augment *out, const char *text);
 
 /* --- how to train --- */
 

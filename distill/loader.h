@@ -7,9 +7,86 @@
 
 #include "formats/data.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+/* --- random numbers --- */
+
+/* Numbers that look random and are a function of a key alone: splitmix64 (Steele, Lea, Flood 2014,
+   "Fast splittable pseudorandom number generators"), started at a mix of the key's parts. Use: what
+   the numbers are for; equal seeds, epochs and samples give others for each. */
+typedef enum pare_random_use {
+    PARE_RANDOM_BLOCKS,
+    PARE_RANDOM_WINDOW,
+    PARE_RANDOM_AUGMENT,
+    PARE_RANDOM_MIX
+} pare_random_use;
+
+typedef struct pare_random {
+    uint64_t state;
+} pare_random;
+
+static inline uint64_t pare_random_next(pare_random *r)
+{
+    uint64_t z = r->state += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+static inline pare_random pare_random_of(uint64_t seed, pare_random_use use, int64_t epoch,
+                                         int64_t item)
+{
+    pare_random r = {seed};
+    r.state = pare_random_next(&r) ^ (uint64_t)use;
+    r.state = pare_random_next(&r) ^ (uint64_t)epoch;
+    r.state = pare_random_next(&r) ^ (uint64_t)item;
+    r.state = pare_random_next(&r);
+    return r;
+}
+
+/* Uniform in 0 .. n - 1, n >= 1, without bias: draws beyond the last whole multiple of n are drawn
+   again. */
+static inline uint64_t pare_random_below(pare_random *r, uint64_t n)
+{
+    uint64_t last = UINT64_MAX - (UINT64_MAX % n + 1) % n, x;
+    do x = pare_random_next(r);
+    while (x > last);
+    return x % n;
+}
+
+/* Uniform in [0, 1), 53 bits. */
+static inline double pare_random_unit(pare_random *r)
+{
+    return (double)(pare_random_next(r) >> 11) * 0x1p-53;
+}
+
+/* --- the order of samples --- */
+
+/* Epoch after epoch, each a permutation of the same samples, so that position p is in epoch
+   p / count. Which sample it is depends on seed, epoch, position, the set of samples, block and
+   window alone.
+
+   Chunks of a data set hold many samples and are inflated whole, so an order that jumps freely
+   inflates a chunk for nearly every sample. Here the chunks are permuted, a window is as many of
+   them as one may keep inflated, and the samples of a window are permuted: each chunk is inflated
+   once an epoch. Windows share the chunks evenly; a window that holds all is a free permutation. */
+typedef struct pare_sampler pare_sampler;
+
+typedef struct pare_sampler_options {
+    uint64_t seed;
+    const int64_t *samples; /* (count), different ones >= 0 in any order; copied */
+    int64_t count;          /* at least 1 */
+    int64_t block;          /* neighbours i / block are in one chunk */
+    int64_t window;         /* samples of whole chunks in one window; at least one chunk */
+} pare_sampler_options;
+
+PARE_NODISCARD pare_status pare_sampler_new(pare_ctx *ctx, pare_sampler **out,
+                                            const pare_sampler_options *options);
+void pare_sampler_free(pare_sampler *sampler); /* NULL is allowed */
+
+/* The sample at a position >= 0. Any order; neighbours are cheap, a jump costs time in proportion
+   to chunks and window. One thread at a time. */
+int64_t pare_sampler_at(pare_sampler *sampler, int64_t position);
+
+/* --- batches --- */
 
 typedef struct pare_loader pare_loader;
 
@@ -43,7 +120,4 @@ pare_hash pare_loader_hash(const pare_loader *stream);
 size_t pare_loader_bytes(const pare_loader *stream);
 void pare_loader_close(pare_loader *stream); /* NULL is allowed */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

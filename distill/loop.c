@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
-#include "distill/estimate.h"
-#include "distill/checkpointer.h"
-#include "distill/device_weights.h"
-#include "distill/update.h"
+#include "distill/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of an optimizer on one tensor of f32 master weights (internal to distill/). Every
-   element is computed by itself: threads change nothing. */
+/* The learning rate of a step, and one step of an optimizer on one tensor of f32 master weights
+   (internal to distill/). Every element is computed by itself: threads change nothing. */
 #ifndef PARE_DISTILL_OPTIMIZER_H
 #define PARE_DISTILL_OPTIMIZER_H
 
 #include "distill/distill.h"
 #include "runtime/ops/optimizer.h"
+
+typedef struct pare_schedule {
+    pare_schedule_kind kind;
+    double rate; /* the highest */
+    int64_t steps, warmup;
+} pare_schedule;
+
+/* The rate of step 0, 1, ... steps - 1. */
+double pare_schedule_rate(const pare_schedule *schedule, int64_t step);
 
 typedef struct pare_optimizer {
     pare_optimizer_kind kind;

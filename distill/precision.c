@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distill/precision.h"
-
+/* bf16 and fp16 in a training graph. */
+#include "distill/graph.h"
 #include "runtime/ops/ops.h"
-
-pare_status pare_precision_check(pare_ctx *ctx, pare_train_precision precision,
-                                 const pare_device *device)
-{
-    if (precision != PARE_TRAIN_FP16 || device) return PARE_OK;
-    return PARE_FAIL(ctx, UNSUPPORTED,
-                     "precision fp16 is for training on a GPU; the CPU trains in f32 or bf16");
-}
 
 /* --- what is stored short --- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distill/teacher.h"
-#include "distill/inputs.h"
+/* The teacher: its copy, its plan, its runs. */
+#include "distill/graph.h"
 #include "runtime/passes/passes.h"
 
 #include <inttypes.h>

@@ -1,12 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that one training holds (internal to distill/). */
+/* A training while it runs (internal to distill/). */
 #ifndef PARE_DISTILL_TRAINER_H
 #define PARE_DISTILL_TRAINER_H
 
-#include "distill/held_out.h"
+#include "distill/augment.h"
+#include "distill/checkpoint.h"
+#include "distill/graph.h"
 #include "distill/optimizer.h"
-#include "distill/schedule.h"
-#include "distill/step.h"
+
+/* --- a graph on the microbatches of a batch --- */
+
+/* Called in order of microbatches, one at a time. teacher[k]: what the teacher gave for the slice.
+ */
+typedef pare_status (*pare_microbatch_fn)(void *user, int slice, const pare_runner *runner,
+                                          void *const *teacher);
+
+typedef struct pare_microbatches {
+    pare_ctx *ctx;
+    const pare_train_graph *graph;
+    pare_teacher *teacher;
+    const pare_weights *weights;
+    pare_replicas *pool;
+    int count;                     /* microbatches of a batch */
+    void **given;                  /* (count, wanted of the teacher) */
+    size_t *sample;                /* (student's inputs): bytes of one sample */
+    int input_count;               /* of the student */
+    const void **input;            /* (count, inputs): where a slice's samples begin */
+    float loss_scale;              /* of FP16; else 1 */
+    pare_batch learnt;             /* what was learnt from last */
+    struct pare_source *source_of; /* (source_count): where runners leave gradients on a device */
+    int source_count;
+    /* of the run in progress */
+    const pare_batch *batch;
+    const pare_augmented *pictures; /* with the batch they are made of; NULL: as read */
+    const pare_loader_batch *source;
+    const float *values;
+    int full; /* microbatches that the batch has data for */
+    pare_microbatch_fn take;
+    void *user;
+} pare_microbatches;
+
+PARE_NODISCARD pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
+                                                  const pare_train_graph *graph,
+                                                  pare_teacher *teacher,
+                                                  const pare_weights *weights,
+                                                  const pare_data *data, int count, int threads);
+void pare_microbatches_free(pare_microbatches *microbatches);
+
+/* Runs a batch with the weights of a block; the last microbatches of it may be missing, not a part
+   of one. */
+PARE_NODISCARD pare_status pare_microbatches_run(pare_microbatches *microbatches,
+                                                 const pare_batch *batch, const float *values,
+                                                 pare_microbatch_fn take, void *user);
+
+/* Gradients and loss of a batch, its images augmented: the loss' sum over microbatches is added to
+ *loss, gradients to the weights' block, or set where first is true. */
+PARE_NODISCARD pare_status pare_microbatches_learn(pare_microbatches *microbatches,
+                                                   pare_weights *weights,
+                                                   const pare_loader_batch *batch,
+                                                   const pare_augmented *pictures, bool first,
+                                                   double *loss);
+
+/* Fails with the first node whose result is not finite when the batch last learnt from is run
+   again; what: the fact that made someone look ("step 3: the loss is NaN"); hint: what to do. */
+PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
+                                                            const char *what, const char *hint);
+
+typedef struct pare_held_out {
+    pare_ctx *ctx;
+    pare_data *data;
+    int64_t *sample, count; /* whole microbatches */
+    bool labels;            /* there are some, and all of them are classes of the output */
+    pare_microbatches *microbatches;
+    int threads;
+} pare_held_out;
+
+/* How well these weights do. */
+PARE_NODISCARD pare_status pare_held_out_score(const pare_held_out *held, const float *values,
+                                               pare_distill_score *out);
+
+/* --- all that a training holds --- */
 
 typedef struct pare_trainer {
     pare_ctx *ctx;
@@ -41,5 +114,79 @@ PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t ste
    statistics of PARE_BATCHNORM_HALF freeze. On failure the trainer can only be freed. */
 PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);
+
+/* Mean and variance of what every BatchNormalization that trains reads, over options.norm_samples
+   of the samples trained on, one layer after the other in the order of the graph: each reads what
+   those before it give with their new statistics. They become the weights' where the held-out loss
+   is lower with them. */
+PARE_NODISCARD pare_status pare_trainer_estimate(pare_trainer *trainer);
+
+/* Norm of all gradients together, times scale. Gradients of weights that stay zero count for
+   nothing. */
+PARE_NODISCARD pare_status pare_update_norm(pare_trainer *trainer, double scale, double *out);
+
+typedef struct pare_update_facts {
+    int64_t step; /* 0, 1, ... */
+    double rate;
+    double scale; /* of gradients */
+    double norm;  /* of pare_update_norm */
+} pare_update_facts;
+
+/* Clips by the norm of all gradients together (Pascanu, Mikolov, Bengio 2013), takes the
+   optimizer's step, and the averages after it. */
+PARE_NODISCARD pare_status pare_update_weights(pare_trainer *trainer,
+                                               const pare_update_facts *facts);
+
+/* --- checkpoints of it --- */
+
+/* All that decides what an opened trainer computes, for checkpoints: versions, models, samples
+   (which ones, and what is stored of up to 512 of them), every option that reaches the result,
+   instruction set, kernels. What changes no result (threads) is not among them. Lives in the arena.
+   PARE_INPUT, PARE_IO: data that cannot be read. */
+PARE_NODISCARD pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer,
+                                                 pare_checkpoint *out);
+
+/* With the blocks of weights, moments and averages all that decides what comes. As in the file:
+   members of 8 bytes, no gaps. */
+typedef struct pare_train_state {
+    int64_t step;            /* done */
+    int64_t told;            /* the last whose event was sent: step, or step - 1 where a stop came
+                                between the two; -1: none */
+    int64_t since_best;      /* validations */
+    int64_t best_step;       /* 0: the student as it came */
+    int64_t estimated;       /* BatchNormalization nodes that began with statistics made again */
+    double loss, norm, rate; /* of the last step */
+    double loss_scale;       /* FP16: for the next step; else 1 */
+    int64_t good, skipped; /* FP16: steps since it was halved or doubled; that changed no weight */
+    pare_distill_score before, best;
+    pare_hash data; /* sum over the samples trained on, with the times each was read */
+} pare_train_state;
+
+typedef struct pare_checkpointer {
+    const pare_trainer *trainer;
+    pare_train_state *state;
+    pare_arena arena;
+    pare_checkpoint checkpoint; /* facts, and where the state is */
+    pare_checkpoint_blob blob[6];
+    int64_t resumed; /* the step it continued from; -1: from the beginning */
+    int64_t kept;    /* step of the checkpoint in the file; -1: none */
+    bool failing;    /* the last write failed */
+} pare_checkpointer;
+
+/* For a trainer that is open, and its state. Asked to resume, it reads the checkpoint, if there is
+   one. A trainer whose options name no checkpoint gets a keeper that does nothing. Fails as
+   pare_checkpoint_read, pare_fingerprint_make. */
+PARE_NODISCARD pare_status pare_checkpointer_open(pare_checkpointer *keeper,
+                                                  const pare_trainer *trainer,
+                                                  pare_train_state *state);
+void pare_checkpointer_free(pare_checkpointer *keeper);
+
+/* Fails where a checkpoint is in the way of a training that does not resume. */
+PARE_NODISCARD pare_status pare_checkpointer_check(pare_ctx *ctx,
+                                                   const pare_distill_checkpoint *checkpoint);
+
+/* Writes a checkpoint, unless the file holds this step. A disk that is full, or no place to write
+   to any more, is a warning, one until it is over. */
+PARE_NODISCARD pare_status pare_checkpointer_save(pare_checkpointer *keeper);
 
 #endif

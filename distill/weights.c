@@ -2,14 +2,13 @@
 /* Which constants can be weights is asked of the operator table on a copy in the newest opset: an
    input that a row reads as a setting, or of an operator without a gradient rule, is none. */
 #include "distill/weights.h"
-#include "distill/batchnorm.h"
-#include "distill/device_weights.h"
 #include "runtime/base/size.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/optimizer.h"
 #include "runtime/passes/passes.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,13 +62,19 @@ const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name)
     return a && a->kind == PARE_ATTR_TENSOR ? a->tensor : NULL;
 }
 
+/* A running mean or variance: no gradient trains it. */
+static bool is_statistic(const pare_node *node, int input)
+{
+    return pare_node_is(node, "BatchNormalization") && (input == 3 || input == 4);
+}
+
 /* Does this input of a node take part in what the node computes? */
 static bool is_operand(const pare_node *node, int input)
 {
     const pare_op *op = pare_op_of(node);
     if (!op || op->grad == pare_grad_none) return false;
     if (op->quant.f32_inputs >> input & 1) return false;
-    return !pare_batchnorm_is_statistic(node, input);
+    return !is_statistic(node, input);
 }
 
 /* Of floats of any type. */
@@ -233,6 +238,36 @@ void pare_weights_choose(pare_weights *w, const bool *keep)
     for (int i = 0; i < w->count; i++)
         if (keep[i]) w->item[kept++] = w->item[i];
     w->trained = w->count = kept;
+}
+
+/* --- zeros that stay: the pattern of a tensor with many zeros is what pruning left --- */
+
+static float number_at(const pare_tensor *t, int64_t i)
+{
+    float v;
+    memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
+    return v;
+}
+
+static pare_status mark(pare_weights *w, pare_weight *item, double from, const char *path)
+{
+    const pare_tensor *t = item->tensor;
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
+    if (t->rank < 2 || !zeros || (double)zeros < from * (double)t->count) return PARE_OK;
+    item->zero = pare_alloc(w->ctx, (size_t)t->count, 1);
+    if (!item->zero) return PARE_MEMORY;
+    for (int64_t i = 0; i < t->count; i++) item->zero[i] = number_at(t, i) == 0;
+    pare_log(w->ctx, PARE_LOG_INFO, "%s: the %" PRId64 " zeros of weight '%s' (%.0f %%) stay zero",
+             path, zeros, item->name, 100 * (double)zeros / (double)t->count);
+    return PARE_OK;
+}
+
+pare_status pare_weights_keep_sparsity(pare_weights *weights, double from, const char *path)
+{
+    for (int i = 0; i < weights->trained; i++)
+        PARE_TRY(mark(weights, &weights->item[i], from, path));
+    return PARE_OK;
 }
 
 /* --- blocks --- */

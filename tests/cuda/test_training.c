@@ -2,7 +2,7 @@
 /* What a device does for training beside running graphs: sums over slices, alone and of a team, and
    the optimizer's step, whose elements have the host's bytes. */
 #include "distill/optimizer.h"
-#include "distill/device_weights.h"
+#include "distill/weights.h"
 #include "runtime/exec/batch.h"
 #include "tests/passes/graph_case.h"
 #include "tests/simt/testing.h"
@@ -272,7 +272,7 @@ static void free_model(model *m)
     for (int k = 0; k < TENSORS; k++) free(m->data[k]);
 }
 
-/* The host's step, as distill/update.c takes it. */
+/* The host's step, as distill/optimizer.c takes it. */
 static double step_here(model *m, const pare_optimizer *o, int step, double keep)
 {
     pare_weights *w = &m->w;

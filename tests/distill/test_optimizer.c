@@ -2,7 +2,6 @@
 /* Optimizers, schedules and the text of a loss: against numbers worked out by hand, and against
    what PyTorch 2.15 gave for the same steps. */
 #include "distill/optimizer.h"
-#include "distill/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

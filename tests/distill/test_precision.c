@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training in bf16: close to f32, the same whatever the threads, with f32 weights; and what is
    rounded. */
-#include "distill/precision.h"
+#include "distill/graph.h"
 #include "tests/distill/distill_case.h"
 
 #include <math.h>

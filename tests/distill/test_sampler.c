@@ -2,8 +2,6 @@
 /* The order of training samples, and the stream that reads in it. */
 #include "tests/formats/hdf5_files.h"
 
-#include "distill/random.h"
-#include "distill/sampler.h"
 #include "distill/loader.h"
 
 /* --- the order --- */

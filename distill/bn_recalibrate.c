@@ -1,14 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan: a copy of the student gets the new statistics node by node; a flow through it keeps what
-   each node reads, so that every node is computed about once a sample. Sums are made sample after
-   sample. */
-#include "distill/estimate.h"
-
+/* Running statistics of BatchNormalization: they follow the batches, and are estimated again before
+   the first step. Plan of the latter: a copy of the student gets the new statistics node by node; a
+   capture of its activations keeps what each node reads, so that every node is computed about once
+   a sample. Sums are made sample after sample. */
 #include "calib/capture.h"
+#include "distill/trainer.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
 #include <string.h>
+
+/* --- following the batches --- */
+
+static void follow(const pare_weights *w, int place, int64_t channel, double batch, double momentum)
+{
+    if (place < 0) return;
+    float *running = w->value + w->item[place].at + channel;
+    *running = (float)((double)*running * momentum + batch * (1 - momentum));
+}
+
+void pare_batchnorm_follow(const pare_batchnorm *norm, const pare_weights *weights,
+                           const pare_runner *runner)
+{
+    const double *sums = pare_runner_output(runner, norm->sums).data;
+    const pare_type_info *type = pare_type(norm->mean0->dtype);
+    if (norm->mean < 0 && norm->variance < 0) return;
+    for (int64_t c = 0; c < norm->channels; c++) {
+        const char *at = (const char *)norm->mean0->data + c * (type->bits / 8);
+        double mean, variance;
+        pare_trained_norm_moments(sums, norm->channels, c, (double)type->to_f32(at), &mean,
+                                  &variance);
+        follow(weights, norm->mean, c, mean, norm->momentum);
+        follow(weights, norm->variance, c, variance, norm->momentum);
+    }
+}
 
 enum { OPSET = 21, ROOM = 128 << 20 };
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan: a replica pool runs the microbatches; who loads one runs the teacher on it first, so that
-   what the teacher gives is used while it is in the cache. Gradients are added in order of
-   microbatches. */
-#include "distill/step.h"
-#include "distill/inputs.h"
-#include "distill/device_weights.h"
+/* Plan: a replica pool runs the microbatches; the thread that loads one runs the teacher on it
+   first, so that its outputs are used while they are in the cache. Gradients are added in order of
+   microbatches. Held-out samples are scored the same way, and a loss that is not finite is looked
+   into by running its batch again. */
+#include "distill/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,7 +111,7 @@ static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, in
 }
 
 /* A slice that there is no data for computes what the last one does, and no one takes it. */
-pare_status pare_microbatches_load(pare_microbatches *s, int slice, pare_runner *runner, int worker)
+static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner *runner, int worker)
 {
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
     const void **input = inputs_of(s, slice);
@@ -127,7 +126,7 @@ pare_status pare_microbatches_load(pare_microbatches *s, int slice, pare_runner 
 
 static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
-    return pare_microbatches_load(user, (int)slice, replica->runner, replica->worker);
+    return load_microbatch(user, (int)slice, replica->runner, replica->worker);
 }
 
 static pare_status take(void *user, int64_t item, pare_replica *replica)
@@ -138,7 +137,7 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
     return s->take(s->user, slice, replica->runner, given_of(s, slice));
 }
 
-void pare_microbatches_select(pare_microbatches *s, const pare_batch *batch, const float *values)
+static void select_batch(pare_microbatches *s, const pare_batch *batch, const float *values)
 {
     s->batch = batch;
     s->values = values;
@@ -149,7 +148,7 @@ pare_status pare_microbatches_run(pare_microbatches *s, const pare_batch *batch,
                                   const float *values, pare_microbatch_fn fn, void *user)
 {
     const pare_batch_work work = {.load = load, .take = take, .user = s};
-    pare_microbatches_select(s, batch, values);
+    select_batch(s, batch, values);
     s->take = fn;
     s->user = user;
     pare_status st = s->full ? pare_replicas_run(s->pool, 0, s->count, &work) : PARE_OK;
@@ -230,4 +229,158 @@ pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
     PARE_TRY(pare_microbatches_run(s, &s->learnt, weights->value, add_slice, &l));
     *loss += l.loss;
     return PARE_OK;
+}
+
+/* --- held-out samples --- */
+
+typedef struct tally {
+    const pare_train_graph *graph;
+    pare_batch batch;
+    double loss; /* sum over microbatches */
+    int64_t microbatches, agreed, right;
+} tally;
+
+/* The first of the largest. */
+static int64_t top1(const float *row, int64_t classes)
+{
+    int64_t best = 0;
+    for (int64_t c = 1; c < classes; c++)
+        if (row[c] > row[best]) best = c;
+    return best;
+}
+
+static pare_status count_slice(void *user, int slice, const pare_runner *runner,
+                               void *const *teacher)
+{
+    tally *t = user;
+    const pare_train_graph *g = t->graph;
+    t->loss += (double)*(const float *)pare_runner_output(runner, g->loss).data;
+    t->microbatches++;
+    if (g->logits < 0) return PARE_OK;
+    const float *mine = pare_runner_output(runner, g->logits).data;
+    const float *its = teacher[g->nodes.teacher_logits];
+    for (int64_t r = 0; r < g->rows; r++) {
+        int64_t best = top1(mine + r * g->nodes.classes, g->nodes.classes);
+        t->agreed += best == top1(its + r * g->nodes.classes, g->nodes.classes);
+        if (t->batch.label) t->right += best == t->batch.label[slice * g->rows + r];
+    }
+    return PARE_OK;
+}
+
+static pare_status run_all(const pare_held_out *h, pare_reader *reader, const float *values,
+                           tally *t)
+{
+    for (;;) {
+        PARE_TRY(pare_ctx_poll(h->ctx));
+        PARE_TRY(pare_reader_next(reader, &t->batch));
+        if (!t->batch.count) return PARE_OK;
+        PARE_TRY(pare_microbatches_run(h->microbatches, &t->batch, values, count_slice, t));
+    }
+}
+
+pare_status pare_held_out_score(const pare_held_out *h, const float *values,
+                                pare_distill_score *out)
+{
+    tally t = {.graph = h->microbatches->graph};
+    pare_reader *reader;
+    const int64_t rows = t.graph->rows;
+    pare_device_weights *there = h->microbatches->weights->there;
+    if (there) PARE_TRY(pare_device_weights_check(there, values));
+    PARE_TRY(pare_reader_open(h->ctx, &reader, h->data, h->sample, h->count,
+                              (int)(h->microbatches->count * rows), h->threads));
+    pare_status st = run_all(h, reader, values, &t);
+    pare_reader_close(reader);
+    const double samples = (double)(t.microbatches * rows);
+    *out =
+        (pare_distill_score){.loss = t.loss / (double)t.microbatches, .agreement = -1, .top1 = -1};
+    if (t.graph->logits < 0) return st;
+    out->agreement = (double)t.agreed / samples;
+    if (h->labels) out->top1 = (double)t.right / samples;
+    return st;
+}
+
+/* --- the first tensor that is not finite --- */
+
+typedef struct search {
+    const pare_value *found;
+    bool nan;
+} search;
+
+static bool row_finite(const float *x, int64_t count, int64_t stride, bool *nan)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(x[i * stride])) {
+            *nan = isnan(x[i * stride]);
+            return false;
+        }
+    return true;
+}
+
+/* f32 alone: what f64 there is, is made of it. */
+static pare_status look(void *user, const pare_value *value, const pare_view *view)
+{
+    search *s = user;
+    int64_t at[PARE_MAX_RANK] = {0}, rows = 1;
+    const int last = view->rank - 1;
+    if (s->found || view->dtype != PARE_f32 || !view->data || !pare_view_count(view))
+        return PARE_OK;
+    for (int k = 0; k < last; k++) rows *= view->dim[k];
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t offset = 0;
+        for (int k = 0; k < last; k++) offset += at[k] * view->stride[k];
+        if (!row_finite((const float *)view->data + offset, last < 0 ? 1 : view->dim[last],
+                        last < 0 ? 1 : view->stride[last], &s->nan)) {
+            s->found = value;
+            return PARE_OK;
+        }
+        for (int k = last - 1; k >= 0 && ++at[k] == view->dim[k]; k--) at[k] = 0;
+    }
+    return PARE_OK;
+}
+
+/* The teacher's tensor that this input of the graph is, or NULL. */
+static const pare_value *of_teacher(const pare_microbatches *s, const pare_value *v)
+{
+    const pare_train_graph *g = s->graph;
+    for (int i = 0; i < pare_plan_input_count(g->plan); i++)
+        if (g->feed[i].kind == PARE_FEED_TEACHER &&
+            !strcmp(pare_plan_input(g->plan, i)->name, v->name))
+            return s->teacher->wanted[g->feed[i].index];
+    return NULL;
+}
+
+static pare_status blame(const pare_microbatches *s, const search *found, const char *what,
+                         const char *hint)
+{
+    const pare_value *v = found->found;
+    const pare_node *n = v ? v->producer : NULL;
+    const char *path = s->graph->student->path, *kind = found->nan ? "NaN" : "infinity";
+    if (!v) return PARE_FAIL(s->ctx, INPUT, "%s: %s; %s", path, what, hint);
+    const pare_value *its = n ? NULL : of_teacher(s, v);
+    if (its)
+        return PARE_FAIL(s->ctx, INPUT, "%s: %s; output '%s' of the teacher, %s, holds %s; %s",
+                         path, what, its->name, s->teacher->file->path, kind, hint);
+    if (!n)
+        return PARE_FAIL(s->ctx, INPUT, "%s: %s; '%s' holds %s; %s", path, what, v->name, kind,
+                         hint);
+    return PARE_FAIL(s->ctx, INPUT,
+                     "%s: %s; node '%s' (%s): its result '%s' is the first to hold %s; %s", path,
+                     what, *n->name ? n->name : v->name, n->op_type, v->name, kind, hint);
+}
+
+pare_status pare_microbatches_find_nonfinite(pare_microbatches *s, const char *what,
+                                             const char *hint)
+{
+    search found = {NULL, false};
+    pare_runner *runner;
+    PARE_TRY(pare_runner_new(s->ctx, &runner, s->graph->plan));
+    pare_runner_observe(runner, look, &found);
+    pare_status st = PARE_OK;
+    select_batch(s, &s->learnt, s->weights->value);
+    for (int slice = 0; slice < s->full && !found.found && st == PARE_OK; slice++) {
+        st = load_microbatch(s, slice, runner, 0);
+        if (st == PARE_OK) st = pare_runner_run(runner);
+    }
+    pare_runner_free(runner);
+    return st == PARE_OK ? blame(s, &found, what, hint) : st;
 }
