@@ -193,7 +193,7 @@ static pare_status choose(estimate *e)
     if (!better) return PARE_OK;
     t->estimated = e->done;
     memcpy(w->value, e->block, w->floats * sizeof *w->value);
-    if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
+    if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
     return PARE_OK;
 }
 
@@ -212,7 +212,8 @@ static pare_status open_estimate(estimate *e)
 pare_status pare_trainer_estimate(pare_trainer *t)
 {
     estimate e = {.t = t};
-    e.count = t->options.norm_samples < t->sample_count ? t->options.norm_samples : t->sample_count;
+    e.count = t->options.bn_recalib_samples < t->sample_count ? t->options.bn_recalib_samples
+                                                              : t->sample_count;
     e.count = e.count / t->rows * t->rows;
     if (!t->learn.norm_count || !e.count) return PARE_OK;
     pare_status st = open_estimate(&e);

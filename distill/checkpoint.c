@@ -308,9 +308,9 @@ static void add_blobs(pare_checkpointer *k)
     const size_t bytes = w->floats * sizeof(float);
     add_blob(k, "state", k->state, sizeof *k->state);
     add_blob(k, "weights", w->value, bytes);
-    add_blob(k, "first moments", w->first, bytes);
-    add_blob(k, "second moments", w->second, bytes);
-    add_blob(k, "average of weights", w->average, bytes);
+    add_blob(k, "first moments", w->exp_avg, bytes);
+    add_blob(k, "second moments", w->exp_avg_sq, bytes);
+    add_blob(k, "average of weights", w->ema, bytes);
     add_blob(k, "best weights", w->best, bytes);
     k->checkpoint.blob = k->blob;
 }

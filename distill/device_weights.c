@@ -89,8 +89,8 @@ static pare_status make_blocks(pare_device_weights *t)
                                             &t->blocks.gradient,
                                             &t->blocks.first,
                                             &t->check,
-                                            w->second ? &t->blocks.second : NULL,
-                                            w->average ? &t->blocks.average : NULL,
+                                            w->exp_avg_sq ? &t->blocks.second : NULL,
+                                            w->ema ? &t->blocks.average : NULL,
                                             has_scales(w) ? &start : NULL};
     size_t count = 0;
     void *memory;
@@ -164,9 +164,9 @@ pare_status pare_device_weights_upload(pare_device_weights *t)
 {
     const pare_weights *w = t->weights;
     PARE_TRY(send(t, t->blocks.value, w->value, 0, w->floats));
-    PARE_TRY(send(t, t->blocks.first, w->first, 0, t->trained));
-    PARE_TRY(send(t, t->blocks.second, w->second, 0, t->trained));
-    PARE_TRY(send(t, t->blocks.average, w->average, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.first, w->exp_avg, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.second, w->exp_avg_sq, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.average, w->ema, 0, t->trained));
     PARE_TRY(t->device->backend->sync(t->ctx, t->device->setup));
     t->sent = true;
     return PARE_OK;
@@ -184,9 +184,9 @@ pare_status pare_device_weights_download(pare_device_weights *t, bool moments)
     const pare_weights *w = t->weights;
     if (!t->sent) return PARE_OK;
     PARE_TRY(fetch(t, w->value, t->blocks.value));
-    PARE_TRY(fetch(t, w->average, t->blocks.average));
-    if (moments) PARE_TRY(fetch(t, w->first, t->blocks.first));
-    if (moments) PARE_TRY(fetch(t, w->second, t->blocks.second));
+    PARE_TRY(fetch(t, w->ema, t->blocks.average));
+    if (moments) PARE_TRY(fetch(t, w->exp_avg, t->blocks.first));
+    if (moments) PARE_TRY(fetch(t, w->exp_avg_sq, t->blocks.second));
     return t->device->backend->sync(t->ctx, t->device->setup);
 }
 

@@ -77,7 +77,8 @@ typedef struct pare_distill_event {
     int64_t step, steps;             /* done, and to be done; 0: before the first */
     int64_t samples;                 /* seen so far */
     double epoch;                    /* passes over the training samples so far */
-    double rate, loss, norm;         /* of this step; norm: of the gradients before clipping */
+    double learning_rate, loss;      /* of this step */
+    double norm;                     /* of the gradients before clipping */
     double loss_scale;               /* FP16, for the next step; else 0 */
     int64_t skipped;                 /* FP16: steps so far that changed no weight */
     const pare_distill_score *score; /* NULL: nothing was validated after this step */
@@ -139,21 +140,22 @@ typedef struct pare_distill_options {
     int64_t batch;  /* samples whose gradients are computed together */
     int accumulate; /* batches that make one step */
     pare_optimizer_kind optimizer;
-    double rate;                  /* the highest learning rate */
+    double learning_rate;         /* the highest */
     double beta1, beta2, epsilon; /* AdamW */
     double momentum;              /* SGD */
-    double decay;                 /* decoupled, of weights of rank 2 and more */
+    double weight_decay;          /* decoupled, of weights of rank 2 and more */
     pare_schedule_kind schedule;
-    int64_t warmup;   /* steps of linear warm-up; -1: 2 % of the steps */
-    double clip;      /* largest norm of all gradients together; 0: no limit */
-    double average;   /* EMA of the weights: the share that stays at each step; 0: none. Where there
+    int64_t warmup;        /* steps of linear warm-up; -1: 2 % of the steps */
+    double grad_clip_norm; /* largest norm of all gradients together; 0: no limit */
+    double ema_decay; /* EMA of the weights: the share that stays at each step; 0: none. Where there
                          is one it is validated and is the result. */
     bool train_zeros; /* else weights of rank 2 and more keep their zeros, */
     double zeros_from; /* those of which at least this part is 0 */
     pare_batchnorm_mode batchnorm;
-    int64_t norm_samples; /* TRAIN: from so many samples the running statistics are estimated again
-                             before the first step, and used where the held-out loss is lower with
-                             them: pruning changes what a layer reads. 0: they are as they came */
+    int64_t
+        bn_recalib_samples; /* TRAIN: from so many samples the running statistics are estimated
+                         again before the first step, and used where the held-out loss is lower with
+                         them: pruning changes what a layer reads. 0: they are as they came */
     pare_train_precision precision;
     pare_augment augment;            /* of the training images */
     const pare_distill_scale *scale; /* scales to learn; others stay */
@@ -182,9 +184,9 @@ typedef struct pare_distill_options {
     void *event_user;
 } pare_distill_options;
 
-/* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, decay 1e-2, cosine,
-   batch 128, one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization estimated
-   from 512 samples. */
+/* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, weight decay 1e-2,
+   cosine, batch 128, one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization
+   estimated from 512 samples. */
 void pare_distill_defaults(pare_distill_options *out);
 /* The learning rate for a float student: 3e-4 where it has attention, a Softmax that other nodes
    read, else 1e-3. Transformers take lower rates than convolutions (DeiT, Touvron and others 2021:

@@ -266,12 +266,12 @@ static pare_status put_schedule(facts *f, const pare_trainer *t)
     static const char *const schedules[] = {"cosine", "step", "constant"};
     const pare_distill_options *o = &t->options;
     PARE_TRY(put_number(f, "number of steps", t->steps));
-    PARE_TRY(put_real(f, "learning rate", o->rate));
+    PARE_TRY(put_real(f, "learning rate", o->learning_rate));
     PARE_TRY(put(f, "schedule", schedules[o->schedule]));
     PARE_TRY(put_number(f, "warm-up", o->warmup));
-    PARE_TRY(put_real(f, "decay", o->decay));
-    PARE_TRY(put_real(f, "clip", o->clip));
-    return put_real(f, "EMA", o->average);
+    PARE_TRY(put_real(f, "decay", o->weight_decay));
+    PARE_TRY(put_real(f, "clip", o->grad_clip_norm));
+    return put_real(f, "EMA", o->ema_decay);
 }
 
 static pare_status put_options(facts *f, const pare_trainer *t)
@@ -288,7 +288,7 @@ static pare_status put_options(facts *f, const pare_trainer *t)
     PARE_TRY(put_zeros(f, o));
     PARE_TRY(put(f, "BatchNormalization", norms[o->batchnorm]));
     PARE_TRY(put(f, "precision", precisions[o->precision]));
-    PARE_TRY(put_number(f, "number of samples for statistics", o->norm_samples));
+    PARE_TRY(put_number(f, "number of samples for statistics", o->bn_recalib_samples));
     PARE_TRY(put_augment(f, &o->augment));
     PARE_TRY(put_scales(f, o));
     PARE_TRY(put(f, "seed", pare_arena_printf(f->arena, "%" PRIu64, o->seed)));

@@ -157,7 +157,8 @@ typedef struct pare_graph_options {
 } pare_graph_options;
 
 /* The student with its loss. Learning, weights that no gradient reaches leave the list: warned of,
-   and PARE_INPUT where none is left; with norms, running statistics enter it. It has no plan yet. */
+   and PARE_INPUT where none is left; with norms, running statistics enter it. It has no plan yet.
+ */
 PARE_NODISCARD pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out,
                                                 const pare_model *student, pare_teacher *teacher,
                                                 pare_weights *weights, const pare_data *data,

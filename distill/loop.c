@@ -24,15 +24,15 @@ void pare_distill_defaults(pare_distill_options *out)
     *out = (pare_distill_options){.epochs = 1,
                                   .batch = 128,
                                   .accumulate = 1,
-                                  .rate = 1e-3,
+                                  .learning_rate = 1e-3,
                                   .beta1 = 0.9,
                                   .beta2 = 0.999,
                                   .epsilon = 1e-8,
                                   .momentum = 0.9,
-                                  .decay = 1e-2,
+                                  .weight_decay = 1e-2,
                                   .warmup = -1,
                                   .zeros_from = 0.2,
-                                  .norm_samples = 512,
+                                  .bn_recalib_samples = 512,
                                   .seed = 1};
 }
 
@@ -50,7 +50,7 @@ double pare_distill_learning_rate(const pare_model *student)
 void pare_distill_defaults_qat(pare_distill_options *out)
 {
     pare_distill_defaults(out);
-    out->rate = 3e-5;
+    out->learning_rate = 3e-5;
     out->batchnorm = PARE_BATCHNORM_HALF;
 }
 
@@ -105,7 +105,7 @@ static pare_status skip(loop *l, const char *what, double value)
 static pare_status change(loop *l, double scale)
 {
     pare_train_state *s = &l->s;
-    const pare_update_facts facts = {s->step - s->skipped, s->rate, scale, s->norm};
+    const pare_update_facts facts = {s->step - s->skipped, s->learning_rate, scale, s->norm};
     PARE_TRY(pare_update_weights(&l->t, &facts));
     if (is_lowp(l) && ++s->good == GOOD) {
         s->loss_scale *= 2;
@@ -118,7 +118,7 @@ static pare_status change_or_skip(loop *l, double loss, double scale)
 {
     pare_train_state *s = &l->s;
     double norm;
-    s->rate = pare_schedule_rate(&l->t.schedule, s->step);
+    s->learning_rate = pare_schedule_rate(&l->t.schedule, s->step);
     if (!isfinite(loss)) return skip(l, "loss", loss);
     PARE_TRY(pare_update_norm(&l->t, scale / s->loss_scale, &norm));
     if (!isfinite(norm)) return skip(l, "norm of the gradients", norm);
@@ -157,7 +157,7 @@ static pare_status tell(loop *l, const pare_distill_score *score, bool best)
                                       .steps = t->steps,
                                       .samples = samples,
                                       .epoch = (double)samples / (double)t->sample_count,
-                                      .rate = l->s.rate,
+                                      .learning_rate = l->s.learning_rate,
                                       .loss = l->s.loss,
                                       .norm = l->s.norm,
                                       .loss_scale = is_lowp(l) ? l->s.loss_scale : 0,
@@ -176,7 +176,7 @@ static pare_status validate(loop *l)
 {
     pare_weights *w = &l->t.weights;
     pare_train_state *s = &l->s;
-    const float *values = w->average ? w->average : w->value;
+    const float *values = w->ema ? w->ema : w->value;
     pare_distill_score score;
     if (w->there) PARE_TRY(pare_device_weights_download(w->there, false));
     PARE_TRY(pare_held_out_score(&l->t.held, values, &score));

@@ -14,16 +14,16 @@
    2016, section 4.2). The part after the warm-up is what they count. */
 double pare_schedule_rate(const pare_schedule *s, int64_t step)
 {
-    if (step < s->warmup) return s->rate * (double)(step + 1) / (double)s->warmup;
+    if (step < s->warmup) return s->learning_rate * (double)(step + 1) / (double)s->warmup;
     int64_t length = s->steps - s->warmup;
     double done = length > 0 ? (double)(step - s->warmup) / (double)length : 1;
     if (done > 1) done = 1;
     switch (s->kind) {
-    case PARE_SCHEDULE_COSINE: return s->rate * 0.5 * (1 + cos(acos(-1) * done));
-    case PARE_SCHEDULE_STEP: return s->rate * (done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01);
+    case PARE_SCHEDULE_COSINE: return s->learning_rate * 0.5 * (1 + cos(acos(-1) * done));
+    case PARE_SCHEDULE_STEP: return s->learning_rate * (done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01);
     case PARE_SCHEDULE_CONSTANT: break;
     }
-    return s->rate;
+    return s->learning_rate;
 }
 
 /* --- one tensor --- */
@@ -53,10 +53,10 @@ static void adamw(const pare_train_rule *rule, const pare_update *u)
     const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
-        pare_train_element e = {u->value[i], u->first[i], u->second[i]};
+        pare_train_element e = {u->value[i], u->exp_avg[i], u->exp_avg_sq[i]};
         e = pare_adamw_step(&r, pace, u->gradient[i], e);
-        u->first[i] = e.first;
-        u->second[i] = e.second;
+        u->exp_avg[i] = e.first;
+        u->exp_avg_sq[i] = e.second;
         u->value[i] = e.value;
     }
 }
@@ -67,9 +67,9 @@ static void sgd(const pare_train_rule *rule, const pare_update *u)
     const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
-        pare_train_element e = {u->value[i], u->first[i], 0};
+        pare_train_element e = {u->value[i], u->exp_avg[i], 0};
         e = pare_sgd_step(&r, pace, u->gradient[i], e);
-        u->first[i] = e.first;
+        u->exp_avg[i] = e.first;
         u->value[i] = e.value;
     }
 }
@@ -79,15 +79,15 @@ static void clear(const pare_update *u)
 {
     for (int64_t i = 0; i < u->count; i++)
         if (u->zero[i]) {
-            u->value[i] = u->first[i] = 0;
-            if (u->second) u->second[i] = 0;
+            u->value[i] = u->exp_avg[i] = 0;
+            if (u->exp_avg_sq) u->exp_avg_sq[i] = 0;
         }
 }
 
 void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update)
 {
-    const pare_train_rule rule =
-        pare_optimizer_rule(optimizer, update->rate, update->decay, update->scale, update->step);
+    const pare_train_rule rule = pare_optimizer_rule(
+        optimizer, update->learning_rate, update->weight_decay, update->scale, update->step);
     if (rule.adamw)
         adamw(&rule, update);
     else
@@ -157,8 +157,8 @@ static void update_part(pare_trainer *t, const pare_weight *item, int64_t from, 
     u.count = count;
     u.value = w->value + at;
     u.gradient = w->gradient + at;
-    u.first = w->first + at;
-    u.second = w->second ? w->second + at : NULL;
+    u.exp_avg = w->exp_avg + at;
+    u.exp_avg_sq = w->exp_avg_sq ? w->exp_avg_sq + at : NULL;
     u.zero = item->zero ? item->zero + from : NULL;
     pare_optimizer_step(&t->optimizer, &u);
 }
@@ -169,7 +169,7 @@ static void update_scales(pare_trainer *t, const pare_weight *item, const pare_u
     const float *start = item->tensor->data;
     for (int64_t i = 0; i < item->tensor->count; i++) {
         pare_update u = *like;
-        u.rate *= fabs((double)start[i]);
+        u.learning_rate *= fabs((double)start[i]);
         update_part(t, item, i, 1, &u);
     }
     pare_weights_hold(item, t->weights.value + item->at);
@@ -181,8 +181,8 @@ static void update_here(pare_trainer *t, const pare_update_facts *f, double scal
     pare_weights *w = &t->weights;
     for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
-        const pare_update u = {.rate = f->rate,
-                               .decay = item->decays ? o->decay : 0,
+        const pare_update u = {.learning_rate = f->learning_rate,
+                               .weight_decay = item->decays ? o->weight_decay : 0,
                                .scale = scale,
                                .step = f->step + 1,
                                .threads = o->threads};
@@ -190,8 +190,8 @@ static void update_here(pare_trainer *t, const pare_update_facts *f, double scal
             update_scales(t, item, &u);
         else
             update_part(t, item, 0, item->tensor->count, &u);
-        if (w->average)
-            pare_ema_step(w->average + item->at, w->value + item->at, item->tensor->count, stays,
+        if (w->ema)
+            pare_ema_step(w->ema + item->at, w->value + item->at, item->tensor->count, stays,
                           item->zero);
     }
 }
@@ -202,7 +202,7 @@ static void update_here(pare_trainer *t, const pare_update_facts *f, double scal
 static void copy_statistics(pare_weights *w)
 {
     const size_t at = w->item[w->trained].at;
-    memcpy(w->average + at, w->value + at, (w->floats - at) * sizeof *w->value);
+    memcpy(w->ema + at, w->value + at, (w->floats - at) * sizeof *w->value);
 }
 
 pare_status pare_update_weights(pare_trainer *t, const pare_update_facts *f)
@@ -211,15 +211,15 @@ pare_status pare_update_weights(pare_trainer *t, const pare_update_facts *f)
     pare_weights *w = &t->weights;
     /* the average forgets its start: at first less than `average` of it stays */
     const double step = (double)f->step, early = (1 + step) / (10 + step);
-    const double stays = o->average < early ? o->average : early;
+    const double stays = o->ema_decay < early ? o->ema_decay : early;
     double scale = f->scale;
-    if (o->clip > 0 && f->norm > o->clip) scale *= o->clip / f->norm;
+    if (o->grad_clip_norm > 0 && f->norm > o->grad_clip_norm) scale *= o->grad_clip_norm / f->norm;
     if (w->there) {
-        const pare_train_rule rule =
-            pare_optimizer_rule(&t->optimizer, f->rate, o->decay, scale, f->step + 1);
+        const pare_train_rule rule = pare_optimizer_rule(&t->optimizer, f->learning_rate,
+                                                         o->weight_decay, scale, f->step + 1);
         PARE_TRY(pare_device_weights_step(w->there, stream_of(t), &rule, (float)(1 - stays)));
     } else
         update_here(t, f, scale, stays);
-    if (w->average && w->trained < w->count) copy_statistics(w);
+    if (w->ema && w->trained < w->count) copy_statistics(w);
     return PARE_OK;
 }

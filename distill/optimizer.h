@@ -9,7 +9,7 @@
 
 typedef struct pare_schedule {
     pare_schedule_kind kind;
-    double rate; /* the highest */
+    double learning_rate; /* the highest */
     int64_t steps, warmup;
 } pare_schedule;
 
@@ -24,11 +24,11 @@ typedef struct pare_optimizer {
 
 typedef struct pare_update {
     int64_t count;
-    float *value;          /* (count) */
-    const float *gradient; /* (count), times scale */
-    float *first, *second; /* (count): moments, 0 before step 1; SGD has no second */
-    const uint8_t *zero;   /* (count): elements that stay 0; NULL: none */
-    double rate, decay, scale;
+    float *value;                /* (count) */
+    const float *gradient;       /* (count), times scale */
+    float *exp_avg, *exp_avg_sq; /* (count): moments, 0 before step 1; SGD has no second */
+    const uint8_t *zero;         /* (count): elements that stay 0; NULL: none */
+    double learning_rate, weight_decay, scale;
     int64_t step; /* 1, 2, ... */
     int threads;
 } pare_update;

@@ -191,7 +191,7 @@ static pare_status choose_steps(pare_trainer *t)
     if (o->warmup < 0) o->warmup = t->steps / 50;
     if (o->validate_every < 1) o->validate_every = (int64_t)ceil(of_epoch / 4);
     t->optimizer = (pare_optimizer){o->optimizer, o->beta1, o->beta2, o->epsilon, o->momentum};
-    t->schedule = (pare_schedule){o->schedule, o->rate, t->steps, o->warmup};
+    t->schedule = (pare_schedule){o->schedule, o->learning_rate, t->steps, o->warmup};
     return PARE_OK;
 }
 
@@ -282,7 +282,7 @@ static size_t running_bytes(const pare_trainer *t)
 
 static void tell_memory(const pare_trainer *t)
 {
-    const int blocks = 4 + (t->weights.second != NULL) + (t->weights.average != NULL);
+    const int blocks = 4 + (t->weights.exp_avg_sq != NULL) + (t->weights.ema != NULL);
     size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)

@@ -115,10 +115,10 @@ PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t ste
 PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);
 
-/* Mean and variance of what every BatchNormalization that trains reads, over options.norm_samples
-   of the samples trained on, one layer after the other in the order of the graph: each reads what
-   those before it give with their new statistics. They become the weights' where the held-out loss
-   is lower with them. */
+/* Mean and variance of what every BatchNormalization that trains reads, over
+   options.bn_recalib_samples of the samples trained on, one layer after the other in the order of
+   the graph: each reads what those before it give with their new statistics. They become the
+   weights' where the held-out loss is lower with them. */
 PARE_NODISCARD pare_status pare_trainer_estimate(pare_trainer *trainer);
 
 /* Norm of all gradients together, times scale. Gradients of weights that stay zero count for
@@ -127,7 +127,7 @@ PARE_NODISCARD pare_status pare_update_norm(pare_trainer *trainer, double scale,
 
 typedef struct pare_update_facts {
     int64_t step; /* 0, 1, ... */
-    double rate;
+    double learning_rate;
     double scale; /* of gradients */
     double norm;  /* of pare_update_norm */
 } pare_update_facts;
@@ -149,14 +149,14 @@ PARE_NODISCARD pare_status pare_fingerprint_make(pare_arena *arena, const pare_t
 /* With the blocks of weights, moments and averages all that decides what comes. As in the file:
    members of 8 bytes, no gaps. */
 typedef struct pare_train_state {
-    int64_t step;            /* done */
-    int64_t told;            /* the last whose event was sent: step, or step - 1 where a stop came
-                                between the two; -1: none */
-    int64_t since_best;      /* validations */
-    int64_t best_step;       /* 0: the student as it came */
-    int64_t estimated;       /* BatchNormalization nodes that began with statistics made again */
-    double loss, norm, rate; /* of the last step */
-    double loss_scale;       /* FP16: for the next step; else 1 */
+    int64_t step;       /* done */
+    int64_t told;       /* the last whose event was sent: step, or step - 1 where a stop came
+                           between the two; -1: none */
+    int64_t since_best; /* validations */
+    int64_t best_step;  /* 0: the student as it came */
+    int64_t estimated;  /* BatchNormalization nodes that began with statistics made again */
+    double loss, norm, learning_rate; /* of the last step */
+    double loss_scale;                /* FP16: for the next step; else 1 */
     int64_t good, skipped; /* FP16: steps since it was halved or doubled; that changed no weight */
     pare_distill_score before, best;
     pare_hash data; /* sum over the samples trained on, with the times each was read */

@@ -218,9 +218,9 @@ void pare_weights_free(pare_weights *w)
     pare_free(w->item);
     pare_free(w->value);
     pare_free(w->gradient);
-    pare_free(w->first);
-    pare_free(w->second);
-    pare_free(w->average);
+    pare_free(w->exp_avg);
+    pare_free(w->exp_avg_sq);
+    pare_free(w->ema);
     pare_free(w->best);
     *w = (pare_weights){0};
 }
@@ -286,15 +286,15 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
     }
     PARE_TRY(block(w, &w->value));
     PARE_TRY(block(w, &w->gradient));
-    PARE_TRY(block(w, &w->first));
+    PARE_TRY(block(w, &w->exp_avg));
     PARE_TRY(block(w, &w->best));
-    if (options->optimizer == PARE_OPTIMIZER_ADAMW) PARE_TRY(block(w, &w->second));
-    if (options->average > 0) PARE_TRY(block(w, &w->average));
+    if (options->optimizer == PARE_OPTIMIZER_ADAMW) PARE_TRY(block(w, &w->exp_avg_sq));
+    if (options->ema_decay > 0) PARE_TRY(block(w, &w->ema));
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
     }
-    if (w->average) memcpy(w->average, w->value, w->floats * sizeof *w->value);
+    if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
     return options->device ? pare_device_weights_open(w->ctx, &w->there, options->device, w)
                            : PARE_OK;
 }
@@ -307,9 +307,9 @@ static void copy_statistics(const pare_weights *w, float *to, const float *from)
     memcpy(to + at, from + at, (w->floats - at) * sizeof *to);
 }
 
-void pare_weights_note_statistics(pare_weights *w) { copy_statistics(w, w->first, w->value); }
+void pare_weights_note_statistics(pare_weights *w) { copy_statistics(w, w->exp_avg, w->value); }
 
-void pare_weights_restore_statistics(pare_weights *w) { copy_statistics(w, w->value, w->first); }
+void pare_weights_restore_statistics(pare_weights *w) { copy_statistics(w, w->value, w->exp_avg); }
 
 /* --- back into the student --- */
 

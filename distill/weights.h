@@ -26,8 +26,8 @@ typedef struct pare_weights {
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
     float *value, *gradient;
-    float *first, *second;             /* moments; second: AdamW only */
-    float *average;                    /* EMA; NULL: none */
+    float *exp_avg, *exp_avg_sq;       /* moments; SGD: the momentum buffer, and none */
+    float *ema;                        /* of the weights; NULL: none */
     float *best;                       /* what was validated as best */
     struct pare_device_weights *there; /* where they are trained on a device; NULL: here */
 } pare_weights;

@@ -167,7 +167,7 @@ static pare_status open_all(job *j)
     PARE_TRY(pare_onnx_read(ctx, &j->teacher, j->o->teacher));
     PARE_TRY(pare_onnx_read(ctx, &j->student, j->o->student));
     if (j->o->qat.on < 0 && j->o->training.rate < 0)
-        j->options.rate = pare_distill_learning_rate(j->student);
+        j->options.learning_rate = pare_distill_learning_rate(j->student);
     PARE_TRY(pare_qat_open(j->tool, &j->qat, j->student, &j->o->source, &j->o->qat));
     PARE_TRY(pare_source_open_first(j->tool, &j->source, j->student, &j->o->source, -1));
     j->options.samples = j->source.samples;

@@ -262,7 +262,8 @@ static void make_model(model *m, pare_device *device, pare_optimizer_kind kind, 
     assert_non_null(m->w.item[3].zero);
     for (int64_t i = 0; i < sizes[3]; i += 3) m->w.item[3].zero[i] = 1, m->data[3][i] = 0;
     m->w.trained = m->w.count = TENSORS;
-    const pare_distill_options options = {.optimizer = kind, .average = average, .device = device};
+    const pare_distill_options options = {
+        .optimizer = kind, .ema_decay = average, .device = device};
     if (pare_weights_open(&m->w, &options) != PARE_OK) fail_msg("%s", ctx.message);
 }
 
@@ -291,19 +292,20 @@ static double step_here(model *m, const pare_optimizer *o, int step, double keep
             const pare_update u = {.count = each,
                                    .value = w->value + at,
                                    .gradient = w->gradient + at,
-                                   .first = w->first + at,
-                                   .second = w->second ? w->second + at : NULL,
+                                   .exp_avg = w->exp_avg + at,
+                                   .exp_avg_sq = w->exp_avg_sq ? w->exp_avg_sq + at : NULL,
                                    .zero = item->zero,
-                                   .rate = 0.3 * (k == 5 ? fabs((double)m->data[5][i]) : 1),
-                                   .decay = item->decays ? 0.1 : 0,
+                                   .learning_rate =
+                                       0.3 * (k == 5 ? fabs((double)m->data[5][i]) : 1),
+                                   .weight_decay = item->decays ? 0.1 : 0,
                                    .scale = 0.5,
                                    .step = step + 1,
                                    .threads = 1};
             pare_optimizer_step(o, &u);
         }
         if (k == 5) pare_weights_hold(item, w->value + item->at);
-        if (w->average)
-            pare_ema_step(w->average + item->at, w->value + item->at, sizes[k], keep, item->zero);
+        if (w->ema)
+            pare_ema_step(w->ema + item->at, w->value + item->at, sizes[k], keep, item->zero);
     }
     return sum;
 }
@@ -354,9 +356,10 @@ static void expect_steps(pare_optimizer_kind kind, double average)
         const size_t at = here.w.item[k].at, bytes = (size_t)sizes[k] * sizeof(float);
         assert_memory_equal(here.w.value + at, there.w.value + at, bytes);
         assert_memory_not_equal(here.w.value + at, here.data[k], bytes);
-        assert_memory_equal(here.w.first + at, there.w.first + at, bytes);
-        if (here.w.second) assert_memory_equal(here.w.second + at, there.w.second + at, bytes);
-        if (average > 0) assert_memory_equal(here.w.average + at, there.w.average + at, bytes);
+        assert_memory_equal(here.w.exp_avg + at, there.w.exp_avg + at, bytes);
+        if (here.w.exp_avg_sq)
+            assert_memory_equal(here.w.exp_avg_sq + at, there.w.exp_avg_sq + at, bytes);
+        if (average > 0) assert_memory_equal(here.w.ema + at, there.w.ema + at, bytes);
     }
     free_model(&here);
     free_model(&there);

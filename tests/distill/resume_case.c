@@ -60,7 +60,7 @@ static pare_status note(void *user, const pare_distill_event *e)
     r->row[e->step] = (resume_row){.step = e->step,
                                    .scored = e->score != NULL,
                                    .best = e->best,
-                                   .rate = e->rate,
+                                   .rate = e->learning_rate,
                                    .loss = e->loss,
                                    .norm = e->norm,
                                    .epoch = e->epoch,
@@ -120,9 +120,9 @@ void resume_same(const resume_run *a, const resume_run *b)
 void resume_adamw(distill_case *c)
 {
     c->options.steps = STEPS;
-    c->options.rate = 0.02;
-    c->options.average = 0.9;
-    c->options.clip = 0.5;
+    c->options.learning_rate = 0.02;
+    c->options.ema_decay = 0.9;
+    c->options.grad_clip_norm = 0.5;
     c->options.validate_every = 2;
 }
 

@@ -62,9 +62,9 @@ static void open_normalized(distill_case *c, pare_batchnorm_mode mode, int threa
     normalized_net(&c->teacher, &c->t, mean[0], variance[0]);
     normalized_net(&c->student, &c->s, mean[1], variance[1]);
     c->options.batchnorm = mode;
-    c->options.norm_samples = 0;
+    c->options.bn_recalib_samples = 0;
     c->options.threads = threads;
-    c->options.rate = 1e-30;
+    c->options.learning_rate = 1e-30;
     c->options.batch = SAMPLES;
     c->options.steps = 2;
 }
@@ -76,7 +76,7 @@ static void statistics_are_estimated_anew(void **state)
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
         open_normalized(&c, PARE_BATCHNORM_TRAIN, threads);
-        c.options.norm_samples = 1000;
+        c.options.bn_recalib_samples = 1000;
         distill_expect_ok(&c, NULL);
         assert_int_equal(c.result.estimated, 1);
         assert_true(c.result.before.loss < 1e-6);
@@ -99,7 +99,7 @@ static void every_allocation_may_fail(void **state)
     long n = 0;
     (void)state;
     open_normalized(&c, PARE_BATCHNORM_HALF, 1);
-    c.options.norm_samples = 1000;
+    c.options.bn_recalib_samples = 1000;
     c.options.precision = PARE_TRAIN_BF16;
     c.options.steps = 2;
     const float *mean = distill_weight(&c.student, "mean0");
@@ -128,7 +128,7 @@ static void worse_statistics_are_not_used(void **state)
     memcpy(mean, distill_weight(&c.student, "mean0"), sizeof mean);
     memcpy(variance, distill_weight(&c.student, "variance"), sizeof variance);
     normalized_net(&c.teacher, &c.t, mean, variance);
-    c.options.norm_samples = 1000;
+    c.options.bn_recalib_samples = 1000;
     c.options.steps = 1;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.estimated, 0);
@@ -169,7 +169,7 @@ static void frozen_statistics_stay(void **state)
     open_normalized(&c, PARE_BATCHNORM_FROZEN, 1);
     float before[HIDDEN];
     memcpy(before, distill_weight(&c.student, "variance"), sizeof before);
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.best_step, 2);
     assert_memory_equal(distill_weight(&c.student, "variance"), before, sizeof before);
@@ -190,7 +190,7 @@ static void statistics_freeze_after_half_of_the_steps(void **state)
         c[i].options.schedule = PARE_SCHEDULE_CONSTANT;
         c[i].options.momentum = 0;
         c[i].options.warmup = 0;
-        c[i].options.rate = 0.01;
+        c[i].options.learning_rate = 0.01;
         c[i].options.steps = i ? 1 : 2;
         distill_expect_ok(&c[i], NULL);
         assert_int_equal(c[i].result.best_step, c[i].options.steps);
@@ -230,11 +230,11 @@ static void statistics_do_not_depend_on_threads(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         open_normalized(&c[i], PARE_BATCHNORM_TRAIN, i + 1);
-        c[i].options.rate = 0.01;
+        c[i].options.learning_rate = 0.01;
         c[i].options.steps = 12;
         c[i].options.batch = 24;
         c[i].options.accumulate = 2;
-        c[i].options.average = 0.8;
+        c[i].options.ema_decay = 0.8;
         distill_expect_ok(&c[i], NULL);
         assert_true(c[i].result.best_step > 0);
     }

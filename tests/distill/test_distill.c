@@ -105,7 +105,7 @@ static void every_term_is_its_formula(void **state)
                  {"ce", want.ce},
                  {"kl:2*0.5,ce*3,feature:h=h", 0.5 * want.kl2 + 3 * want.ce + want.feature}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        c.options.rate = 1e-30; /* the student stays as it is */
+        c.options.learning_rate = 1e-30; /* the student stays as it is */
         distill_expect_ok(&c, cases[i].loss);
         distill_expect_near(c.result.before.loss, cases[i].value, 3e-6 * (1 + cases[i].value));
         distill_expect_near(c.result.before.agreement, want.agreement, 1e-12);
@@ -133,8 +133,8 @@ static void a_step_goes_down_the_gradient(void **state)
     }
     c.options.optimizer = PARE_OPTIMIZER_SGD;
     c.options.schedule = PARE_SCHEDULE_CONSTANT;
-    c.options.decay = 0;
-    c.options.rate = 0.01;
+    c.options.weight_decay = 0;
+    c.options.learning_rate = 0.01;
     c.options.batch = SAMPLES / 2;
     c.options.accumulate = 2;
     distill_expect_ok(&c, "mse");
@@ -158,9 +158,9 @@ static void a_student_learns(void **state)
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
     c.options.epochs = 100;
-    c.options.rate = 0.02;
-    c.options.average = 0.9;
-    c.options.clip = 1;
+    c.options.learning_rate = 0.02;
+    c.options.ema_decay = 0.9;
+    c.options.grad_clip_norm = 1;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.end, PARE_DISTILL_COMPLETE);
     assert_int_equal(c.result.steps, 400);
@@ -182,7 +182,7 @@ static void the_best_is_the_result(void **state)
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
     c.options.steps = 40;
-    c.options.rate = 0.5; /* far too high: later is not better */
+    c.options.learning_rate = 0.5; /* far too high: later is not better */
     c.options.schedule = PARE_SCHEDULE_CONSTANT;
     c.options.validate_every = 1;
     c.options.patience = 6;
@@ -202,7 +202,7 @@ static void train_with(distill_case *c, int threads, uint64_t seed)
     c->options.threads = threads;
     c->options.seed = seed;
     c->options.epochs = 3;
-    c->options.rate = 0.01;
+    c->options.learning_rate = 0.01;
     distill_expect_ok(c, "kl:2,feature:h*0.1");
 }
 
@@ -236,8 +236,8 @@ static void zeros_are_kept(void **state)
         for (int i = 0; i < WIDTH * HIDDEN; i += 3) w1[i] = 0;
         for (int i = 0; i < HIDDEN * CLASSES; i += 8) w2[i] = 0;
         c.options.train_zeros = train;
-        c.options.average = 0.5;
-        c.options.rate = 0.01;
+        c.options.ema_decay = 0.5;
+        c.options.learning_rate = 0.01;
         distill_expect_ok(&c, NULL);
         assert_true(c.result.best_step > 0);
         int kept = 0, kept2 = 0;
@@ -267,7 +267,7 @@ static void few_zeros_are_kept_where_asked(void **state)
     float *w2 = (float *)(uintptr_t)distill_weight(&c.student, "w2");
     for (int i = 0; i < HIDDEN * CLASSES; i += 8) w2[i] = 0;
     c.options.zeros_from = 0;
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     distill_expect_ok(&c, NULL);
     w2 = (float *)(uintptr_t)distill_weight(&c.student, "w2");
     for (int i = 0; i < HIDDEN * CLASSES; i++) kept += w2[i] == 0;
@@ -281,7 +281,7 @@ static void a_stop_gives_the_best_so_far(void **state)
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
     c.options.epochs = 50;
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     c.options.validate_every = 2;
     c.stop_at = 5;
     distill_expect_ok(&c, NULL);
@@ -320,7 +320,7 @@ static void a_fixed_batch_is_used(void **state)
     (void)state;
     distill_open(&c, 5, LABELS_NONE);
     c.options.epochs = 4;
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.batch, 15);
     assert_int_equal(c.result.held_out, 60);
@@ -385,8 +385,8 @@ static void a_training_begins_where_one_ended(void **state)
         distill_open(&c[k], -1, LABELS_NONE);
         c[k].options.optimizer = PARE_OPTIMIZER_SGD;
         c[k].options.schedule = PARE_SCHEDULE_CONSTANT;
-        c[k].options.momentum = c[k].options.decay = 0;
-        c[k].options.rate = 0.01;
+        c[k].options.momentum = c[k].options.weight_decay = 0;
+        c[k].options.learning_rate = 0.01;
         c[k].options.validate_every = 1;
         c[k].options.warmup = 0;
         c[k].options.steps = k ? 3 : 6;

@@ -16,7 +16,7 @@ static void train(distill_case *c, pare_train_precision precision, int threads)
     c->options.precision = precision;
     c->options.threads = threads;
     c->options.epochs = 100;
-    c->options.rate = 0.02;
+    c->options.learning_rate = 0.02;
     distill_expect_ok(c, NULL);
 }
 
@@ -56,8 +56,8 @@ static void weights_stay_f32(void **state)
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
     c.options.precision = PARE_TRAIN_BF16;
-    c.options.rate = 1e-5;
-    c.options.decay = 0;
+    c.options.learning_rate = 1e-5;
+    c.options.weight_decay = 0;
     c.options.warmup = 0;
     c.options.steps = 1;
     distill_expect_ok(&c, NULL);

@@ -189,7 +189,7 @@ static void weights_without_a_rule_freeze(void **state)
     graph_ints(&c.student, "axis", 0, NULL, (int64_t[]){1});
     graph_node(&c.student, "CumSum", "z axis", "sums");
     assert_int_equal(pare_node_set_in(relu, 0, graph_value(&c.student, "sums")), PARE_OK);
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.weights, 2);
     assert_true(c.result.best_step > 0);
@@ -275,7 +275,7 @@ static void a_loss_that_is_not_finite_is_told(void **state)
     distill_open(&c, -1, LABELS_NONE);
     c.options.schedule = PARE_SCHEDULE_CONSTANT;
     c.options.optimizer = PARE_OPTIMIZER_SGD;
-    c.options.rate = 1e38;
+    c.options.learning_rate = 1e38;
     c.options.epochs = 4;
     distill_expect_refusal(&c, "mse", PARE_INPUT, "node '");
     assert_true(c.events > 1);
@@ -324,7 +324,7 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     distill_open(&c, -1, LABELS_NONE);
     c.options.steps = 1;
-    c.options.average = 0.5;
+    c.options.ema_decay = 0.5;
     for (; st != PARE_OK; n++) {
         pare_ctx_clear(c.ctx);
         c.ctx->fail_after = n;

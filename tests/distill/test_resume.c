@@ -30,7 +30,7 @@ static void sgd(distill_case *c)
     c->options.steps = STEPS;
     c->options.optimizer = PARE_OPTIMIZER_SGD;
     c->options.start = 48;
-    c->options.rate = 0.05;
+    c->options.learning_rate = 0.05;
     c->options.accumulate = 3;
     c->options.validate_every = 5;
     c->options.checkpoint.every = 1;
@@ -51,9 +51,9 @@ static void normalized(distill_case *c)
     pare_data_close(c->options.held_out);
     c->options.held_out = NULL;
     c->options.steps = STEPS;
-    c->options.rate = 0.01;
+    c->options.learning_rate = 0.01;
     c->options.accumulate = 2;
-    c->options.average = 0.8;
+    c->options.ema_decay = 0.8;
     c->options.validate_every = 4;
     c->options.checkpoint.every = 3;
 }
@@ -76,7 +76,7 @@ static void scales(distill_case *c)
     c->options.scale = learned;
     c->options.scale_count = 1;
     c->options.steps = STEPS;
-    c->options.rate = 0.01;
+    c->options.learning_rate = 0.01;
     c->options.validate_every = 3;
 }
 
@@ -95,7 +95,7 @@ static void half(distill_case *c)
 static void impatient(distill_case *c)
 {
     c->options.steps = 40;
-    c->options.rate = 0.5;
+    c->options.learning_rate = 0.5;
     c->options.schedule = PARE_SCHEDULE_CONSTANT;
     c->options.validate_every = 1;
     c->options.patience = 5;
@@ -319,7 +319,7 @@ static void a_full_disk_is_a_warning(void **state)
 static void few(distill_case *c)
 {
     c->options.steps = 2;
-    c->options.average = 0.9;
+    c->options.ema_decay = 0.9;
     c->options.checkpoint.every = 1;
 }
 

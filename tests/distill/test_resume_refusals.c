@@ -56,12 +56,12 @@ static void change(pare_distill_options *o, int which)
     case 2: o->accumulate = 2; break;
     case 3: o->optimizer = PARE_OPTIMIZER_SGD; break;
     case 4: o->beta2 = 0.99; break;
-    case 5: o->rate *= 1 + 1e-15; break;
+    case 5: o->learning_rate *= 1 + 1e-15; break;
     case 6: o->schedule = PARE_SCHEDULE_STEP; break;
     case 7: o->warmup = 1; break;
-    case 8: o->decay = 0.5; break;
-    case 9: o->clip = 0; break;
-    case 10: o->average = 0.95; break;
+    case 8: o->weight_decay = 0.5; break;
+    case 9: o->grad_clip_norm = 0; break;
+    case 10: o->ema_decay = 0.95; break;
     case 11: o->train_zeros = true; break;
     case 12: o->batchnorm = PARE_BATCHNORM_FROZEN; break;
     case 13:
@@ -77,7 +77,7 @@ static void change(pare_distill_options *o, int which)
     case 17: o->start = 16; break;
     case 18: o->zeros_from = 0; break;
     case 19: o->precision = PARE_TRAIN_BF16; break;
-    case 20: o->norm_samples = 64; break;
+    case 20: o->bn_recalib_samples = 64; break;
     default: o->patience = 9; break;
     }
 }

@@ -66,7 +66,7 @@ static void scales_are_learned(void **state)
     open_case(&c, start);
     c.options.scale = scales;
     c.options.scale_count = 1;
-    c.options.rate = 0.01;
+    c.options.learning_rate = 0.01;
     distill_expect_ok(&c, NULL);
     assert_int_equal(c.result.weights, 4);
     assert_memory_not_equal(distill_weight(&c.student, "s1"), start, sizeof start);

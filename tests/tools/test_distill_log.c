@@ -49,7 +49,7 @@ static int end(void **state)
 static pare_status tell(int64_t step)
 {
     const pare_distill_event event = {
-        .step = step, .steps = 100, .samples = step, .rate = 0.5, .loss = 0.25, .norm = 1};
+        .step = step, .steps = 100, .samples = step, .learning_rate = 0.5, .loss = 0.25, .norm = 1};
     return pare_distill_log_event(&train_log, &event);
 }
 

@@ -74,8 +74,8 @@ static json_t *line_of(const pare_distill_event *e)
 {
     json_t *row = json_pack("{s:I, s:f}", "step", (json_int_t)e->step, "epoch", e->epoch);
     if (e->step)
-        json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "loss", e->loss, "lr", e->rate,
-                                              "gradient_norm", e->norm));
+        json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "loss", e->loss, "lr",
+                                              e->learning_rate, "gradient_norm", e->norm));
     else if (e->zero_count)
         json_object_set_new(row, "zeros_kept", pare_distill_zeros_json(e->zeros, e->zero_count));
     if (e->loss_scale > 0)

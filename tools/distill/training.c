@@ -29,16 +29,16 @@ pare_status pare_training_read(pare_tool *tool, const pare_training_options *o,
     if (o->augment) PARE_TRY(pare_augment_parse(tool->ctx, &d->augment, o->augment));
     if (o->batch) d->batch = o->batch;
     if (o->accumulate) d->accumulate = (int)o->accumulate;
-    if (o->rate >= 0) d->rate = o->rate;
+    if (o->rate >= 0) d->learning_rate = o->rate;
     if (o->momentum >= 0) d->momentum = o->momentum;
-    if (o->decay >= 0) d->decay = o->decay;
-    if (o->norm_samples >= 0) d->norm_samples = o->norm_samples;
+    if (o->decay >= 0) d->weight_decay = o->decay;
+    if (o->norm_samples >= 0) d->bn_recalib_samples = o->norm_samples;
     if (o->batchnorm >= 0) d->batchnorm = (pare_batchnorm_mode)o->batchnorm;
     d->optimizer = (pare_optimizer_kind)o->optimizer;
     d->schedule = (pare_schedule_kind)o->schedule;
     d->warmup = o->warmup;
-    d->clip = o->clip;
-    d->average = o->average;
+    d->grad_clip_norm = o->clip;
+    d->ema_decay = o->average;
     return PARE_OK;
 }
 
@@ -51,21 +51,24 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
     static const char *const norms[] = {"train", "frozen", "half"};
     const char *text = pare_arena_printf(
         arena, "%s loss=%s optimizer=%s lr=%.10g schedule=%s steps=%lld of=%lld batch=%lld", head,
-        loss, optimizers[d->optimizer], d->rate, schedules[d->schedule], (long long)r->best_step,
-        (long long)r->steps, (long long)r->batch);
+        loss, optimizers[d->optimizer], d->learning_rate, schedules[d->schedule],
+        (long long)r->best_step, (long long)r->steps, (long long)r->batch);
     if (text && d->accumulate > 1)
         text = pare_arena_printf(arena, "%s accumulate=%d", text, d->accumulate);
     if (text && d->warmup >= 0)
         text = pare_arena_printf(arena, "%s warmup=%lld", text, (long long)d->warmup);
     if (text && d->optimizer == PARE_OPTIMIZER_SGD)
         text = pare_arena_printf(arena, "%s momentum=%.10g", text, d->momentum);
-    if (text && d->clip > 0) text = pare_arena_printf(arena, "%s clip=%.10g", text, d->clip);
-    if (text && d->average > 0) text = pare_arena_printf(arena, "%s ema=%.10g", text, d->average);
-    if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->decay);
+    if (text && d->grad_clip_norm > 0)
+        text = pare_arena_printf(arena, "%s clip=%.10g", text, d->grad_clip_norm);
+    if (text && d->ema_decay > 0)
+        text = pare_arena_printf(arena, "%s ema=%.10g", text, d->ema_decay);
+    if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->weight_decay);
     if (text && d->batchnorm != PARE_BATCHNORM_TRAIN)
         text = pare_arena_printf(arena, "%s bn=%s", text, norms[d->batchnorm]);
     if (text && o->norm_samples >= 0)
-        text = pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->norm_samples);
+        text =
+            pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->bn_recalib_samples);
     if (text && o->augment) text = pare_arena_printf(arena, "%s augment=%s", text, o->augment);
     return text ? pare_arena_printf(arena, "%s seed=%llu", text, (unsigned long long)d->seed)
                 : NULL;

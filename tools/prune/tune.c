@@ -91,10 +91,10 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     const pare_prune_options *o = t->o;
     pare_distill_options *d = &t->options;
     pare_distill_defaults(d);
-    d->rate = pare_distill_learning_rate(model);
+    d->learning_rate = pare_distill_learning_rate(model);
     PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
                                 &t->loss));
-    t->rate = d->rate;
+    t->rate = d->learning_rate;
     if (pare_is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
     d->zeros_from = 0;
     d->threads = (int)o->common.threads;
@@ -205,7 +205,7 @@ static double share_of(const pare_tuning *t, int64_t step)
 static void settle_step(pare_tuning *t, int64_t step)
 {
     t->options.epochs = t->o->distill_epochs * share_of(t, step);
-    t->options.rate = t->rate * (share_of(t, step) / share_of(t, t->o->steps));
+    t->options.learning_rate = t->rate * (share_of(t, step) / share_of(t, t->o->steps));
 }
 
 pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_model *student,
