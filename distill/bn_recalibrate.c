@@ -5,6 +5,7 @@
    a sample. Sums are made sample after sample. */
 #include "calib/capture.h"
 #include "distill/trainer.h"
+#include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
@@ -59,7 +60,7 @@ static int place_of(const estimate *e, const pare_node *node, int input)
 
 static bool is_estimated(const estimate *e, const pare_node *node)
 {
-    return pare_node_is(node, "BatchNormalization") && place_of(e, node, 3) >= 0 &&
+    return pare_node_reads_statistic(node, 3) && place_of(e, node, 3) >= 0 &&
            place_of(e, node, 4) >= 0;
 }
 

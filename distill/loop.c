@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
 #include "distill/trainer.h"
+#include "runtime/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,8 +42,8 @@ double pare_distill_learning_rate(const pare_model *student)
     const pare_graph *graph = student->graph;
     for (int i = 0; i < graph->node_count; i++) {
         const pare_node *node = graph->node[i];
-        const bool softmax = !strcmp(node->op_type, "Softmax") && !*node->domain;
-        if (softmax && node->out_count && node->out[0] && node->out[0]->user_count) return 3e-4;
+        const pare_value *out = pare_node_is_softmax(node) && node->out_count ? node->out[0] : NULL;
+        if (out && out->user_count) return 3e-4;
     }
     return 1e-3;
 }

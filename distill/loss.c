@@ -5,6 +5,7 @@
    sum. */
 #include "distill/graph.h"
 #include "runtime/ops/grad.h"
+#include "runtime/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -116,7 +117,7 @@ typedef struct builder {
 static pare_value *logits_of(pare_value *v)
 {
     const pare_node *last = v->producer;
-    if (!last || !pare_node_is(last, "Softmax")) return v;
+    if (!last || !pare_node_is_softmax(last)) return v;
     int64_t axis = pare_node_int(last, "axis", -1);
     return axis == -1 || axis == v->shape.rank - 1 ? last->in[0] : v;
 }

@@ -18,7 +18,7 @@ static bool is_sum(const pare_node *node)
     const pare_op *op = pare_op_of(node);
     if (!op) return false;
     return op->quant.kind == PARE_QUANT_PASS || op->quant.kind == PARE_QUANT_SUM ||
-           op->quant.half == PARE_LOWP_REDUCES || pare_node_is(node, "Sum");
+           op->quant.half == PARE_LOWP_REDUCES || op->grad == pare_grad_add;
 }
 
 /* Is it on its way to an output, with nothing but sums between? */

@@ -19,7 +19,7 @@ enum { ALIGN = 16, OPSET = 21, NAMED = 3 }; /* ALIGN: floats; NAMED: of a list i
 /* The vector that an Identity hands on, or NULL. */
 static const pare_tensor *copied_vector(const pare_node *node)
 {
-    const pare_value *from = node && pare_node_is(node, "Identity") ? node->in[0] : NULL;
+    const pare_value *from = node ? pare_node_copied(node) : NULL;
     if (!from || !from->is_init || !from->data || node->out[0]->is_output) return NULL;
     return from->data->dtype == PARE_f32 && from->data->rank == 1 ? from->data : NULL;
 }
@@ -51,21 +51,14 @@ pare_status pare_weights_separate(pare_model *model)
     return PARE_OK;
 }
 
-const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name)
+/* The constant of this name: an initializer's tensor, that of a Constant node, or a vector that an
+   Identity hands on; or NULL. */
+static const pare_tensor *weight_tensor(const pare_model *model, const char *name)
 {
     const pare_value *v = pare_graph_find_own(model->graph, name);
     if (!v || v->data) return v ? v->data : NULL;
     if (copied_vector(v->producer)) return copied_vector(v->producer);
-    const pare_attr *a = v->producer && pare_node_is(v->producer, "Constant")
-                             ? pare_node_attr(v->producer, "value")
-                             : NULL;
-    return a && a->kind == PARE_ATTR_TENSOR ? a->tensor : NULL;
-}
-
-/* A running mean or variance: no gradient trains it. */
-static bool is_statistic(const pare_node *node, int input)
-{
-    return pare_node_is(node, "BatchNormalization") && (input == 3 || input == 4);
+    return v->producer ? pare_node_constant(v->producer) : NULL;
 }
 
 /* Does this input of a node take part in what the node computes? */
@@ -74,7 +67,7 @@ static bool is_operand(const pare_node *node, int input)
     const pare_op *op = pare_op_of(node);
     if (!op || op->grad == pare_grad_none) return false;
     if (op->quant.f32_inputs >> input & 1) return false;
-    return !is_statistic(node, input);
+    return !pare_node_reads_statistic(node, input);
 }
 
 /* Of floats of any type. */
@@ -120,7 +113,7 @@ static void warn_others(pare_ctx *ctx, const others *o, const char *path)
 
 static pare_status add(pare_weights *w, const pare_model *student, const pare_value *v, others *o)
 {
-    const pare_tensor *t = pare_weight_tensor(student, v->name);
+    const pare_tensor *t = weight_tensor(student, v->name);
     if (!is_weight(v, t)) return PARE_OK;
     if (t->dtype != PARE_f32) {
         note_other(o, v, t);
@@ -146,7 +139,7 @@ static pare_status find(pare_weights *w, const pare_model *student, pare_model *
     PARE_TRY(pare_weights_separate(lifted));
     for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i], &o));
     for (int i = 0; i < g->node_count; i++)
-        if (pare_node_is(g->node[i], "Constant") && g->node[i]->out[0])
+        if (pare_node_constant(g->node[i]) && g->node[i]->out[0])
             PARE_TRY(add(w, student, g->node[i]->out[0], &o));
     if (o.count) warn_others(w->ctx, &o, student->path);
     return PARE_OK;
@@ -166,7 +159,7 @@ pare_status pare_weights_add_statistic(pare_weights *w, const pare_model *studen
                                        int *out)
 {
     const pare_value *v = pare_graph_find_own(student->graph, name);
-    const pare_tensor *t = pare_weight_tensor(student, name);
+    const pare_tensor *t = weight_tensor(student, name);
     *out = pare_weights_place(w, name);
     if (*out >= 0 || !t || t->dtype != PARE_f32) return PARE_OK;
     if (!pare_grow(w->ctx, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))

@@ -79,10 +79,6 @@ void pare_weights_store(const pare_weights *weights, pare_model *student, pare_t
    BatchNormalizations, or a bias and a mean) need not stay equal. */
 PARE_NODISCARD pare_status pare_weights_separate(pare_model *model);
 
-/* The constant of this name: an initializer's tensor, that of a Constant node, or a vector that an
-   Identity hands on; or NULL. */
-const pare_tensor *pare_weight_tensor(const pare_model *model, const char *name);
-
 /* --- on a device --- */
 
 /* The blocks there, and what is done to all of them at once. The host's blocks are copies, made

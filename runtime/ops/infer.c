@@ -120,9 +120,7 @@ const pare_tensor *pare_infer_constant(const pare_node *node, int i)
     const pare_value *v = pare_node_in(node, i);
     if (!v) return NULL;
     if (v->data) return v->data;
-    if (!v->producer || !pare_node_is(v->producer, "Constant")) return NULL;
-    const pare_attr *a = pare_node_attr(v->producer, "value");
-    return a && a->kind == PARE_ATTR_TENSOR ? a->tensor : NULL;
+    return v->producer ? pare_node_constant(v->producer) : NULL;
 }
 
 /* Sign-extends the s4 or gives the u4 at position i: two to a byte, the low half first. */

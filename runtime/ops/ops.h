@@ -116,6 +116,16 @@ double pare_node_macs(const pare_node *node);
 const pare_quant_role *pare_quant_role_of(const pare_node *node);
 pare_quant_kind pare_quant_kind_of(const pare_node *node);
 
+/* What a node is to a pass that trains, where no column says it (roles.c). The tensor that a Constant
+   holds; what an Identity copies; NULL of others. */
+const pare_tensor *pare_node_constant(const pare_node *node);
+pare_value *pare_node_copied(const pare_node *node);
+bool pare_node_is_softmax(const pare_node *node);
+/* Is this input a running mean (3) or variance (4), which no gradient trains? */
+bool pare_node_reads_statistic(const pare_node *node, int input);
+/* QuantizeLinear or DequantizeLinear of any domain. */
+bool pare_node_is_qdq(const pare_node *node);
+
 /* Declarations the rows need. Written once here from the same table. */
 #define PARE_OP(op, dom, first, last, layout, up_, infer_, cpu_, cuda_, grad_, quant, prune)       \
     pare_status pare_upgrade_##up_(pare_node *node, int64_t version);                              \

@@ -2,6 +2,7 @@
 #include "tools/distill/qat.h"
 
 #include "formats/onnx.h"
+#include "runtime/ops/ops.h"
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 
@@ -25,8 +26,7 @@ static const pare_node *quantized_node(const pare_model *model)
 {
     for (int n = 0; n < model->graph->node_count; n++) {
         const pare_node *node = model->graph->node[n];
-        if (!strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear"))
-            return node;
+        if (pare_node_is_qdq(node)) return node;
     }
     return NULL;
 }

@@ -135,7 +135,7 @@ static pare_status find_logits(differ *d, pare_value **out)
     char text[256];
     pare_value *v = *out;
     const pare_node *last = v->producer;
-    bool softmax = last && pare_node_is(last, "Softmax") &&
+    bool softmax = last && pare_node_is_softmax(last) &&
                    (pare_node_int(last, "axis", -1) == -1 || pare_node_int(last, "axis", -1) == 1);
     if (softmax) v = last->in[0];
     const pare_shape *s = &v->shape;
