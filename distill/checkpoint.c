@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERSION = 1, FIXED = 40, FACT = 8, BLOB = 32, HASH = 16 };
@@ -395,5 +396,36 @@ pare_status pare_checkpointer_save(pare_checkpointer *k)
         pare_log(ctx, PARE_LOG_WARNING, "%s: can be written again: checkpoint of step %" PRId64,
                  path_of(k), k->kept);
     k->failing = false;
+    return PARE_OK;
+}
+
+/* --- where it is --- */
+
+pare_status pare_distill_checkpoint_folder(pare_ctx *ctx, const char *folder)
+{
+    struct stat info;
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
+    if (stat(folder, &info) || !S_ISDIR(info.st_mode))
+        return PARE_FAIL(ctx, IO, "%s: is no folder, expected one for checkpoints", folder);
+    if (access(folder, W_OK | X_OK))
+        return PARE_FAIL(ctx, IO, "%s: the folder cannot be written to: %s", folder,
+                         strerror(errno));
+    return PARE_OK;
+}
+
+pare_status pare_distill_checkpoint_file(pare_arena *arena, const char *folder, const char *name,
+                                         const char *const *outputs, int output_count,
+                                         pare_distill_checkpoint *out)
+{
+    const size_t n = strlen(folder);
+    out->path =
+        pare_arena_printf(arena, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+    if (!out->path) return PARE_MEMORY;
+    for (int i = 0; i < output_count; i++)
+        if (outputs[i] && (!strcmp(outputs[i], out->path) || pare_file_same(outputs[i], out->path)))
+            return PARE_FAIL(arena->ctx, INPUT,
+                             "%s: is the checkpoint, too; choose another name for the output",
+                             outputs[i]);
     return PARE_OK;
 }

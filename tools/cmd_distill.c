@@ -95,7 +95,7 @@ typedef struct job {
     pare_model *teacher, *student;
     pare_source source;
     pare_data *held_out;
-    pare_qat qat;
+    pare_qat_job qat;
     const char *loss; /* its words */
     pare_distill_options options;
     pare_distill_log log;
@@ -192,7 +192,7 @@ static const char *recipe_of(job *j)
     pare_arena *arena = &j->tool->arena;
     const char *text =
         pare_training_recipe(arena, "distill", j->loss, &j->o->training, d, &j->result);
-    if (text && j->qat.graph)
+    if (text && j->qat.qat)
         text = pare_arena_printf(arena, "%s qat=int8 scales=%s", text,
                                  d->scale_count ? "learned" : "fixed");
     if (text && d->precision != PARE_TRAIN_F32)
@@ -206,7 +206,7 @@ static pare_status write(job *j)
 {
     pare_onnx_write_options writing = {.external_data = j->o->external_data};
     const char *recipe = recipe_of(j);
-    PARE_TRY(pare_qat_write(&j->qat, j->student));
+    if (j->qat.qat) PARE_TRY(pare_qat_export(j->qat.qat, j->student));
     PARE_TRY(pare_qat_recipe(&j->qat, j->student, &recipe));
     PARE_TRY(pare_onnx_manifest(j->tool->ctx, j->student, recipe, j->result.data_hash));
     return pare_onnx_write(j->tool->ctx, j->student, j->o->output, &writing);
@@ -234,7 +234,7 @@ static pare_status report(job *j)
     PARE_TRY(file_facts(j, "student", j->o->student));
     PARE_TRY(file_facts(j, "output", j->o->output));
     json_object_set_new(facts, "data", pare_source_json(&j->source, &j->o->source));
-    if (j->qat.graph) json_object_set_new(facts, "qat", pare_qat_json(&j->qat, &j->options));
+    if (j->qat.qat) json_object_set_new(facts, "qat", pare_qat_json(&j->qat, &j->options));
     json_object_update_new(facts, pare_training_json(r));
     json_object_update_new(
         facts, json_pack("{s:I, s:I, s:I, s:i, s:f, s:[s]}", "batch", (json_int_t)r->batch,
@@ -289,7 +289,7 @@ static pare_status reserve(job *j, pare_output **room)
 {
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(j->tool->ctx, j->o->student, NULL, &bytes));
-    if (j->qat.graph && !j->qat.came_quantized) bytes /= 4;
+    if (j->qat.qat && !j->qat.came_quantized) bytes /= 4;
     return pare_output_reserve(j->tool->ctx, room, j->o->output, bytes);
 }
 
@@ -305,7 +305,7 @@ static pare_status train(job *j)
 {
     pare_output *room;
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
-    pare_model *student = j->qat.graph ? j->qat.graph : j->student;
+    pare_model *student = j->qat.qat ? pare_qat_graph(j->qat.qat) : j->student;
     PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
     PARE_TRY(pare_checkpoint_at(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
                                 &j->options.checkpoint));

@@ -33,6 +33,7 @@
 
 #include "calib/calib.h"
 #include "distill/distill.h"
+#include "distill/qat.h"
 #include "prune/latency.h"
 #include "prune/prune.h"
 #include "prune/refit.h"

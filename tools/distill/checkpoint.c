@@ -1,33 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --checkpoint DIR of a training: its options, and what is said about it. */
 #include "tools/distill/checkpoint.h"
-#include "formats/file.h"
 #include "tools/check_output.h"
 #include "tools/text.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static pare_status make_folder(pare_ctx *ctx, const char *folder)
-{
-    struct stat info;
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
-    if (stat(folder, &info) || !S_ISDIR(info.st_mode))
-        return PARE_FAIL(ctx, IO, "%s: is no folder, expected one for checkpoints", folder);
-    if (access(folder, W_OK | X_OK))
-        return PARE_FAIL(ctx, IO, "%s: the folder cannot be written to: %s", folder,
-                         strerror(errno));
-    return PARE_OK;
-}
 
 pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_options *o)
 {
     static const char *const rows[] = {"checkpoint-every", "resume", NULL};
     if (!o->folder) return pare_refuse_options(tool, "without --checkpoint", rows);
-    return make_folder(tool->ctx, o->folder);
+    return pare_distill_checkpoint_folder(tool->ctx, o->folder);
 }
 
 pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o, const char *name,
@@ -36,16 +19,7 @@ pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o
 {
     *out = (pare_distill_checkpoint){.every = o->every, .resume = o->resume};
     if (!o->folder) return PARE_OK;
-    const size_t n = strlen(o->folder);
-    out->path = pare_arena_printf(&tool->arena, "%s%s%s", o->folder,
-                                  n && o->folder[n - 1] == '/' ? "" : "/", name);
-    if (!out->path) return PARE_MEMORY;
-    for (int i = 0; i < output_count; i++)
-        if (outputs[i] && (!strcmp(outputs[i], out->path) || pare_file_same(outputs[i], out->path)))
-            return PARE_FAIL(tool->ctx, INPUT,
-                             "%s: is the checkpoint, too; choose another name for the output",
-                             outputs[i]);
-    return PARE_OK;
+    return pare_distill_checkpoint_file(&tool->arena, o->folder, name, outputs, output_count, out);
 }
 
 void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *c)

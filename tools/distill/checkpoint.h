@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --checkpoint DIR of a training: the folder, its file, and what is said about it. */
+/* --checkpoint DIR of a training: its options, and what is said about it (distill.h has the rest).
+ */
 #ifndef PARE_TOOLS_DISTILL_CHECKPOINT_H
 #define PARE_TOOLS_DISTILL_CHECKPOINT_H
 
