@@ -50,11 +50,11 @@ PARE_NODISCARD pare_status pare_augmented_open(pare_ctx *ctx, pare_augmented *ou
                                                const pare_augment *augment, uint64_t seed,
                                                const pare_model *student, const pare_data *data,
                                                int microbatches, int64_t rows);
-void pare_augmented_free(pare_augmented *pictures);
+void pare_augmented_free(pare_augmented *augmented);
 
 /* Augments a slice of a batch; input[i] then points to its images. Side by side for different
    microbatches. */
-void pare_augmented_fill(const pare_augmented *pictures, const pare_loader_batch *batch, int slice,
+void pare_augmented_fill(const pare_augmented *augmented, const pare_loader_batch *batch, int slice,
                          const void **input);
 
 #endif

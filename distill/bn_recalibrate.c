@@ -183,8 +183,8 @@ static pare_status choose(estimate *e)
     pare_weights *w = &t->weights;
     pare_distill_score was, is;
     if (!e->done) return PARE_OK;
-    PARE_TRY(pare_held_out_score(&t->held, w->value, &was));
-    PARE_TRY(pare_held_out_score(&t->held, e->block, &is));
+    PARE_TRY(pare_trainer_score(t, w->value, &was));
+    PARE_TRY(pare_trainer_score(t, e->block, &is));
     const bool better = is.loss < was.loss || (isnan(was.loss) && isfinite(is.loss));
     pare_log(t->ctx, PARE_LOG_INFO,
              "%s: statistics of %d BatchNormalization nodes estimated again: held-out loss %.4g "

@@ -387,8 +387,8 @@ pare_status pare_checkpointer_save(pare_checkpointer *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
     if (!path_of(k) || k->kept == k->state->step) return PARE_OK;
-    pare_device_weights *there = k->trainer->weights.there;
-    if (there) PARE_TRY(pare_device_weights_download(there, true));
+    pare_device_weights *on_device = k->trainer->weights.on_device;
+    if (on_device) PARE_TRY(pare_device_weights_download(on_device, true));
     pare_status st = pare_checkpoint_write(ctx, path_of(k), &k->checkpoint);
     if (st != PARE_OK) return warn(k, st);
     k->kept = k->state->step;

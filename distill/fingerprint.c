@@ -330,7 +330,7 @@ static pare_status make(facts *f, const pare_trainer *t)
     PARE_TRY(put_hash(f, "teacher", "", hash_model(t->teacher_file)));
     PARE_TRY(put_options(f, t));
     PARE_TRY(put_data(f, "training data", t, t->data, t->sample, t->sample_count));
-    PARE_TRY(put_data(f, "held-out data", t, t->held.data, t->held_sample, t->held.count));
+    PARE_TRY(put_data(f, "held-out data", t, t->held_out, t->held_sample, t->held_count));
     return put_place(f, t);
 }
 

@@ -251,19 +251,16 @@ static pare_status set_outputs(pare_train_graph *g)
 
 /* --- the plan --- */
 
-static pare_status find_feed(const pare_train_graph *g, const pare_weights *weights,
-                             const pare_value *v, pare_feed *out)
+static pare_feed feed_of(const pare_train_graph *g, const pare_weights *weights, const char *name)
 {
-    *out = (pare_feed){.kind = PARE_FEED_DATA, .index = pare_inputs_place(g->student, v->name)};
-    if (!pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &out->bytes)) out->bytes = 0;
-    if (g->nodes.labels && !strcmp(v->name, g->nodes.labels)) out->kind = PARE_FEED_LABELS;
-    if (g->loss_scale && !strcmp(v->name, g->loss_scale)) out->kind = PARE_FEED_LOSS_SCALE;
+    const int place = pare_weights_place(weights, name);
+    if (place >= 0) return (pare_feed){PARE_FEED_WEIGHT, place};
     for (int k = 0; k < g->nodes.input_count; k++)
-        if (g->nodes.input[k] && !strcmp(v->name, g->nodes.input[k]->name))
-            *out = (pare_feed){PARE_FEED_TEACHER, k, out->bytes};
-    int place = pare_weights_place(weights, v->name);
-    if (place >= 0) *out = (pare_feed){PARE_FEED_WEIGHT, place, out->bytes};
-    return PARE_OK;
+        if (g->nodes.input[k] && !strcmp(name, g->nodes.input[k]->name))
+            return (pare_feed){PARE_FEED_TEACHER, k};
+    if (g->loss_scale && !strcmp(name, g->loss_scale)) return (pare_feed){PARE_FEED_LOSS_SCALE, 0};
+    if (g->nodes.labels && !strcmp(name, g->nodes.labels)) return (pare_feed){PARE_FEED_LABELS, 0};
+    return (pare_feed){PARE_FEED_DATA, pare_inputs_place(g->student, name)};
 }
 
 static int output_place(const pare_train_graph *g, const char *name)
@@ -277,8 +274,10 @@ static int output_place(const pare_train_graph *g, const char *name)
 static pare_status make_device(pare_train_graph *g, const pare_weights *weights, float *values)
 {
     pare_placed *placed = pare_alloc(g->ctx, 2 * (size_t)weights->count + 1, sizeof *placed);
-    pare_plan_options options = {
-        .threads = 1, .deterministic = true, .device = weights->there->device, .placed = placed};
+    pare_plan_options options = {.threads = 1,
+                                 .deterministic = true,
+                                 .device = weights->on_device->device,
+                                 .placed = placed};
     if (!placed) return PARE_MEMORY;
     for (int i = 0; i < weights->count; i++)
         placed[options.placed_count++] =
@@ -294,7 +293,7 @@ pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weigh
 {
     const bool learn = g->learns;
     const pare_plan_options options = {.threads = 1, .deterministic = true};
-    if (weights->there)
+    if (weights->on_device)
         PARE_TRY(make_device(g, weights, values));
     else
         PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
@@ -303,7 +302,7 @@ pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weigh
     g->gradient_at = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *g->gradient_at);
     if (!g->feed || !g->gradient_at) return PARE_MEMORY;
     for (int i = 0; i < count; i++)
-        PARE_TRY(find_feed(g, weights, pare_plan_input(g->plan, i), &g->feed[i]));
+        g->feed[i] = feed_of(g, weights, pare_plan_input(g->plan, i)->name);
     for (int i = 0; learn && i < weights->trained; i++)
         g->gradient_at[i] = output_place(g, g->gradient.gradient[i]);
     for (int i = 0; i < g->norm_count; i++)

@@ -124,7 +124,6 @@ typedef enum pare_feed_kind {
 typedef struct pare_feed {
     pare_feed_kind kind;
     int index;
-    size_t bytes; /* of it */
 } pare_feed;
 
 typedef struct pare_train_graph {

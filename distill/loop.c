@@ -81,7 +81,7 @@ static pare_status learn(loop *l, double *loss)
         PARE_TRY(pare_ctx_poll(t->ctx));
         PARE_TRY(pare_loader_next(t->stream, &batch));
         PARE_TRY(
-            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->pictures, !i, loss));
+            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, !i, loss));
         if (!isfinite(*loss) && !is_lowp(l)) return blame(l, "loss", *loss);
     }
     return PARE_OK;
@@ -179,8 +179,8 @@ static pare_status validate(loop *l)
     pare_train_state *s = &l->s;
     const float *values = w->ema ? w->ema : w->value;
     pare_distill_score score;
-    if (w->there) PARE_TRY(pare_device_weights_download(w->there, false));
-    PARE_TRY(pare_held_out_score(&l->t.held, values, &score));
+    if (w->on_device) PARE_TRY(pare_device_weights_download(w->on_device, false));
+    PARE_TRY(pare_trainer_score(&l->t, values, &score));
     if (!s->step) s->before = s->best = score;
     bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);
     PARE_TRY(tell(l, &score, better || !s->step));
@@ -276,7 +276,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .best_step = l->s.best_step,
                                .batch = l->t.batch,
                                .train_samples = l->t.sample_count,
-                               .held_out = l->t.held.count,
+                               .held_out = l->t.held_count,
                                .skipped = l->s.skipped,
                                .weights = l->t.weights.trained,
                                .estimated = (int)l->s.estimated,

@@ -69,7 +69,8 @@ pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
 void pare_microbatches_free(pare_microbatches *s)
 {
     for (int i = 0; i < s->source_count; i++)
-        s->weights->there->device->backend->free(s->weights->there->device, s->source_of[i].table);
+        s->weights->on_device->device->backend->free(s->weights->on_device->device,
+                                                     s->source_of[i].table);
     pare_free(s->source_of);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
@@ -116,7 +117,7 @@ static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner 
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
     const void **input = inputs_of(s, slice);
     for (int i = 0; i < s->input_count; i++) input[i] = input_of(s, i, row);
-    if (s->pictures) pare_augmented_fill(s->pictures, s->source, slice, input);
+    if (s->augmented) pare_augmented_fill(s->augmented, s->source, slice, input);
     PARE_TRY(
         pare_teacher_run(s->teacher, worker, pare_runner_ctx(runner), input, given_of(s, slice)));
     for (int i = 0; i < pare_plan_input_count(s->graph->plan); i++)
@@ -144,8 +145,10 @@ static void select_batch(pare_microbatches *s, const pare_batch *batch, const fl
     s->full = (int)(batch->count / s->graph->rows);
 }
 
-pare_status pare_microbatches_run(pare_microbatches *s, const pare_batch *batch,
-                                  const float *values, pare_microbatch_fn fn, void *user)
+/* Runs a batch with the weights of a block; the last microbatches of it may be missing, not a part
+   of one. */
+static pare_status run_batch(pare_microbatches *s, const pare_batch *batch, const float *values,
+                             pare_microbatch_fn fn, void *user)
 {
     const pare_batch_work work = {.load = load, .take = take, .user = s};
     select_batch(s, batch, values);
@@ -179,7 +182,7 @@ static pare_status find_source(learning *l, const pare_runner *runner, void **ou
     if (!from) return PARE_MEMORY;
     for (int k = 0; k < count; k++)
         from[k] = pare_runner_output(runner, l->graph->gradient_at[k]).data;
-    pare_status st = pare_device_copy(s->ctx, l->weights->there->device, out, from,
+    pare_status st = pare_device_copy(s->ctx, l->weights->on_device->device, out, from,
                                       (size_t)count * sizeof *from);
     pare_free(from);
     if (st == PARE_OK) s->source_of[s->source_count++] = (pare_source){runner, *out};
@@ -188,12 +191,12 @@ static pare_status find_source(learning *l, const pare_runner *runner, void **ou
 
 static pare_status add_device(learning *l, int slice, const pare_runner *runner)
 {
-    const pare_device_weights *there = l->weights->there;
+    const pare_device_weights *on_device = l->weights->on_device;
     void *from;
     PARE_TRY(find_source(l, runner, &from));
-    return there->device->training->gather(pare_runner_ctx(runner),
-                                           pare_replicas_stream(l->microbatches->pool),
-                                           &there->blocks, from, l->first && !slice);
+    return on_device->device->training->gather(pare_runner_ctx(runner),
+                                               pare_replicas_stream(l->microbatches->pool),
+                                               &on_device->blocks, from, l->first && !slice);
 }
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
@@ -204,7 +207,7 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
                (double)l->microbatches->loss_scale;
     for (int i = 0; !slice && i < l->graph->norm_count; i++)
         pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
-    if (l->weights->there) return add_device(l, slice, runner);
+    if (l->weights->on_device) return add_device(l, slice, runner);
     for (int k = 0; k < l->weights->trained; k++) {
         const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
         const float *from = view.data;
@@ -219,14 +222,14 @@ static pare_status add_slice(void *user, int slice, const pare_runner *runner, v
 }
 
 pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
-                                    const pare_loader_batch *batch, const pare_augmented *pictures,
+                                    const pare_loader_batch *batch, const pare_augmented *augmented,
                                     bool first, double *loss)
 {
     learning l = {.microbatches = s, .graph = s->graph, .weights = weights, .first = first};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
-    s->pictures = pictures->inputs ? pictures : NULL;
-    PARE_TRY(pare_microbatches_run(s, &s->learnt, weights->value, add_slice, &l));
+    s->augmented = augmented->inputs ? augmented : NULL;
+    PARE_TRY(run_batch(s, &s->learnt, weights->value, add_slice, &l));
     *loss += l.loss;
     return PARE_OK;
 }
@@ -267,35 +270,33 @@ static pare_status count_slice(void *user, int slice, const pare_runner *runner,
     return PARE_OK;
 }
 
-static pare_status run_all(const pare_held_out *h, pare_reader *reader, const float *values,
+static pare_status run_all(pare_trainer *trainer, pare_reader *reader, const float *values,
                            tally *t)
 {
     for (;;) {
-        PARE_TRY(pare_ctx_poll(h->ctx));
+        PARE_TRY(pare_ctx_poll(trainer->ctx));
         PARE_TRY(pare_reader_next(reader, &t->batch));
         if (!t->batch.count) return PARE_OK;
-        PARE_TRY(pare_microbatches_run(h->microbatches, &t->batch, values, count_slice, t));
+        PARE_TRY(run_batch(&trainer->checking, &t->batch, values, count_slice, t));
     }
 }
 
-pare_status pare_held_out_score(const pare_held_out *h, const float *values,
-                                pare_distill_score *out)
+pare_status pare_trainer_score(pare_trainer *trainer, const float *values, pare_distill_score *out)
 {
-    tally t = {.graph = h->microbatches->graph};
+    tally t = {.graph = &trainer->check};
     pare_reader *reader;
-    const int64_t rows = t.graph->rows;
-    pare_device_weights *there = h->microbatches->weights->there;
-    if (there) PARE_TRY(pare_device_weights_check(there, values));
-    PARE_TRY(pare_reader_open(h->ctx, &reader, h->data, h->sample, h->count,
-                              (int)(h->microbatches->count * rows), h->threads));
-    pare_status st = run_all(h, reader, values, &t);
+    pare_device_weights *on_device = trainer->weights.on_device;
+    if (on_device) PARE_TRY(pare_device_weights_check(on_device, values));
+    PARE_TRY(pare_reader_open(trainer->ctx, &reader, trainer->held_out, trainer->held_sample,
+                              trainer->held_count, (int)trainer->batch, trainer->options.threads));
+    const pare_status st = run_all(trainer, reader, values, &t);
     pare_reader_close(reader);
-    const double samples = (double)(t.microbatches * rows);
+    const double samples = (double)(t.microbatches * trainer->rows);
     *out =
         (pare_distill_score){.loss = t.loss / (double)t.microbatches, .agreement = -1, .top1 = -1};
     if (t.graph->logits < 0) return st;
     out->agreement = (double)t.agreed / samples;
-    if (h->labels) out->top1 = (double)t.right / samples;
+    if (trainer->held_labels) out->top1 = (double)t.right / samples;
     return st;
 }
 

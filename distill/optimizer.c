@@ -137,8 +137,8 @@ static double square_sum(const pare_weights *w)
 pare_status pare_update_norm(pare_trainer *t, double scale, double *out)
 {
     double sum;
-    if (t->weights.there)
-        PARE_TRY(pare_device_weights_squares(t->weights.there, stream_of(t), &sum));
+    if (t->weights.on_device)
+        PARE_TRY(pare_device_weights_squares(t->weights.on_device, stream_of(t), &sum));
     else
         sum = square_sum(&t->weights);
     *out = sqrt(sum) * scale;
@@ -214,10 +214,10 @@ pare_status pare_update_weights(pare_trainer *t, const pare_update_facts *f)
     const double stays = o->ema_decay < early ? o->ema_decay : early;
     double scale = f->scale;
     if (o->grad_clip_norm > 0 && f->norm > o->grad_clip_norm) scale *= o->grad_clip_norm / f->norm;
-    if (w->there) {
+    if (w->on_device) {
         const pare_train_rule rule = pare_optimizer_rule(&t->optimizer, f->learning_rate,
                                                          o->weight_decay, scale, f->step + 1);
-        PARE_TRY(pare_device_weights_step(w->there, stream_of(t), &rule, (float)(1 - stays)));
+        PARE_TRY(pare_device_weights_step(w->on_device, stream_of(t), &rule, (float)(1 - stays)));
     } else
         update_here(t, f, scale, stays);
     if (w->ema && w->trained < w->count) copy_statistics(w);

@@ -62,7 +62,8 @@ static pare_status split_samples(pare_trainer *t, const int64_t *all, int64_t co
             t->held_sample[next++] = all ? all[i] : i;
         else
             t->sample[t->sample_count++] = all ? all[i] : i;
-    t->held = (pare_held_out){.data = t->data, .count = held};
+    t->held_out = t->data;
+    t->held_count = held;
     return PARE_OK;
 }
 
@@ -84,7 +85,8 @@ static pare_status take_held_out(pare_trainer *t, pare_data *data, const int64_t
     t->held_sample = pare_alloc(t->ctx, (size_t)count, sizeof *t->held_sample);
     if (!t->held_sample) return PARE_MEMORY;
     for (int64_t i = 0; i < count; i++) t->held_sample[i] = named ? named[i] : i;
-    t->held = (pare_held_out){.data = data, .count = count};
+    t->held_out = data;
+    t->held_count = count;
     return PARE_OK;
 }
 
@@ -115,7 +117,7 @@ static bool are_wanted(const pare_trainer *t)
 
 static pare_status need_labels(const pare_trainer *t)
 {
-    const pare_data *const all[] = {t->data, t->held.data};
+    const pare_data *const all[] = {t->data, t->held_out};
     for (int i = 0; i < 2 && are_wanted(t); i++)
         if (!pare_data_labels(all[i]))
             return PARE_FAIL(t->ctx, INPUT,
@@ -151,15 +153,14 @@ static pare_status check(const pare_trainer *t, const pare_data *data, const int
 /* Labels that the loss does not need may be those of another task. */
 static bool can_judge(const pare_trainer *t)
 {
-    const pare_held_out *h = &t->held;
-    if (!pare_data_has_labels(h->data) || !t->check.nodes.logits) return false;
-    const int64_t wrong = find_wrong(t, h->data, t->held_sample, h->count);
+    if (!pare_data_has_labels(t->held_out) || !t->check.nodes.logits) return false;
+    const int64_t wrong = find_wrong(t, t->held_out, t->held_sample, t->held_count);
     if (wrong >= 0)
         pare_log(t->ctx, PARE_LOG_WARNING,
                  "%s: dataset '/labels': sample %" PRId64 " has label %" PRId64
                  ", but output '%s' of %s has %" PRId64
                  " classes; held-out samples are judged without labels",
-                 pare_data_path(h->data), wrong, pare_data_labels(h->data)[wrong],
+                 pare_data_path(t->held_out), wrong, pare_data_labels(t->held_out)[wrong],
                  t->check.nodes.logits, t->student->path, t->check.nodes.classes);
     return wrong < 0;
 }
@@ -168,9 +169,9 @@ static pare_status check_labels(pare_trainer *t)
 {
     if (are_wanted(t)) {
         PARE_TRY(check(t, t->data, t->sample, t->sample_count));
-        PARE_TRY(check(t, t->held.data, t->held_sample, t->held.count));
+        PARE_TRY(check(t, t->held_out, t->held_sample, t->held_count));
     }
-    t->held.labels = can_judge(t);
+    t->held_labels = can_judge(t);
     return PARE_OK;
 }
 
@@ -208,7 +209,7 @@ static pare_status open_stream(pare_trainer *t, int64_t step)
                                          .end = o->start + t->steps * samples,
                                          .batch = (int)t->batch,
                                          .threads = o->threads};
-    PARE_TRY(pare_augmented_open(t->ctx, &t->pictures, &o->augment, o->seed, t->student, t->data,
+    PARE_TRY(pare_augmented_open(t->ctx, &t->augmented, &o->augment, o->seed, t->student, t->data,
                                  t->microbatch_count, t->rows));
     return pare_loader_open(t->ctx, &t->stream, t->data, &options);
 }
@@ -286,7 +287,7 @@ static void tell_memory(const pare_trainer *t)
     size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)
-        there = running_bytes(t) + t->weights.there->bytes;
+        there = running_bytes(t) + t->weights.on_device->bytes;
     else
         here += running_bytes(t);
     t->options.planned(t->options.planned_user, here, there);
@@ -298,10 +299,10 @@ static pare_status make_plans(pare_trainer *t)
     if (!t->options.train_zeros)
         PARE_TRY(pare_weights_keep_sparsity(w, t->options.zeros_from, t->student->path));
     PARE_TRY(pare_weights_open(w, &t->options));
-    float *trained = w->there ? w->there->blocks.value : NULL;
+    float *trained = w->on_device ? w->on_device->blocks.value : NULL;
     PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
     if (t->late.model) PARE_TRY(pare_train_graph_plan(&t->late, w, trained));
-    return pare_train_graph_plan(&t->check, w, w->there ? w->there->check : NULL);
+    return pare_train_graph_plan(&t->check, w, w->on_device ? w->on_device->check : NULL);
 }
 
 static pare_status make_slices(pare_trainer *t)
@@ -312,10 +313,6 @@ static pare_status make_slices(pare_trainer *t)
                                     t->data, count, threads));
     PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights,
                                     t->data, count, threads));
-    t->held.ctx = t->ctx;
-    t->held.sample = t->held_sample;
-    t->held.microbatches = &t->checking;
-    t->held.threads = threads;
     return PARE_OK;
 }
 
@@ -338,14 +335,14 @@ pare_status pare_trainer_start(pare_trainer *t, int64_t step)
 {
     if (step < t->steps) PARE_TRY(open_stream(t, step));
     if (t->options.planned) tell_memory(t);
-    return t->weights.there ? pare_device_weights_upload(t->weights.there) : PARE_OK;
+    return t->weights.on_device ? pare_device_weights_upload(t->weights.on_device) : PARE_OK;
 }
 
 /* The graph of frozen statistics learns in the other one's place. */
 static pare_status freeze_norms(pare_trainer *t)
 {
     pare_microbatches_free(&t->learning);
-    if (t->weights.there) PARE_TRY(pare_device_weights_upload_statistics(t->weights.there));
+    if (t->weights.on_device) PARE_TRY(pare_device_weights_upload_statistics(t->weights.on_device));
     return pare_microbatches_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
                                   t->microbatch_count, t->options.threads);
 }
@@ -359,7 +356,7 @@ pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
 void pare_trainer_free(pare_trainer *t)
 {
     pare_loader_close(t->stream);
-    pare_augmented_free(&t->pictures);
+    pare_augmented_free(&t->augmented);
     pare_microbatches_free(&t->checking);
     pare_microbatches_free(&t->learning);
     pare_train_graph_free(&t->check);

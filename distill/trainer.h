@@ -32,7 +32,7 @@ typedef struct pare_microbatches {
     int source_count;
     /* of the run in progress */
     const pare_batch *batch;
-    const pare_augmented *pictures; /* with the batch they are made of; NULL: as read */
+    const pare_augmented *augmented; /* with the batch they are made of; NULL: as read */
     const pare_loader_batch *source;
     const float *values;
     int full; /* microbatches that the batch has data for */
@@ -47,37 +47,18 @@ PARE_NODISCARD pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatch
                                                   const pare_data *data, int count, int threads);
 void pare_microbatches_free(pare_microbatches *microbatches);
 
-/* Runs a batch with the weights of a block; the last microbatches of it may be missing, not a part
-   of one. */
-PARE_NODISCARD pare_status pare_microbatches_run(pare_microbatches *microbatches,
-                                                 const pare_batch *batch, const float *values,
-                                                 pare_microbatch_fn take, void *user);
-
 /* Gradients and loss of a batch, its images augmented: the loss' sum over microbatches is added to
  *loss, gradients to the weights' block, or set where first is true. */
 PARE_NODISCARD pare_status pare_microbatches_learn(pare_microbatches *microbatches,
                                                    pare_weights *weights,
                                                    const pare_loader_batch *batch,
-                                                   const pare_augmented *pictures, bool first,
+                                                   const pare_augmented *augmented, bool first,
                                                    double *loss);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
    again; what: the fact that made someone look ("step 3: the loss is NaN"); hint: what to do. */
 PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
                                                             const char *what, const char *hint);
-
-typedef struct pare_held_out {
-    pare_ctx *ctx;
-    pare_data *data;
-    int64_t *sample, count; /* whole microbatches */
-    bool labels;            /* there are some, and all of them are classes of the output */
-    pare_microbatches *microbatches;
-    int threads;
-} pare_held_out;
-
-/* How well these weights do. */
-PARE_NODISCARD pare_status pare_held_out_score(const pare_held_out *held, const float *values,
-                                               pare_distill_score *out);
 
 /* --- all that a training holds --- */
 
@@ -88,8 +69,10 @@ typedef struct pare_trainer {
     pare_data *data;
     int64_t rows, batch; /* of a slice, of a batch */
     int microbatch_count;
-    int64_t *sample, sample_count; /* that are trained on */
-    int64_t *held_sample;
+    int64_t *sample, sample_count;    /* that are trained on */
+    pare_data *held_out;              /* the data that held-out samples are of */
+    int64_t *held_sample, held_count; /* whole microbatches */
+    bool held_labels; /* they have labels, and all of these are classes of the output */
     int64_t steps;
     pare_teacher teacher;
     pare_weights weights;
@@ -97,11 +80,10 @@ typedef struct pare_trainer {
     pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
                               a plan where there is nothing to freeze */
     pare_microbatches learning, checking;
-    pare_held_out held;
     pare_optimizer optimizer;
     pare_schedule schedule;
     pare_loader *stream;
-    pare_augmented pictures;
+    pare_augmented augmented;
     int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
 } pare_trainer;
 
@@ -114,6 +96,10 @@ PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t ste
    statistics of PARE_BATCHNORM_HALF freeze. On failure the trainer can only be freed. */
 PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
 void pare_trainer_free(pare_trainer *trainer);
+
+/* How well these weights do on the held-out samples. */
+PARE_NODISCARD pare_status pare_trainer_score(pare_trainer *trainer, const float *values,
+                                              pare_distill_score *out);
 
 /* Mean and variance of what every BatchNormalization that trains reads, over
    options.bn_recalib_samples of the samples trained on, one layer after the other in the order of

@@ -207,7 +207,7 @@ void pare_weights_hold(const pare_weight *weight, float *value)
 void pare_weights_free(pare_weights *w)
 {
     for (int i = 0; i < w->count; i++) pare_free(w->item[i].zero);
-    pare_device_weights_free(w->there);
+    pare_device_weights_free(w->on_device);
     pare_free(w->item);
     pare_free(w->value);
     pare_free(w->gradient);
@@ -288,7 +288,7 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
     }
     if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
-    return options->device ? pare_device_weights_open(w->ctx, &w->there, options->device, w)
+    return options->device ? pare_device_weights_open(w->ctx, &w->on_device, options->device, w)
                            : PARE_OK;
 }
 

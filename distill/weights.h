@@ -26,10 +26,10 @@ typedef struct pare_weights {
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
     float *value, *gradient;
-    float *exp_avg, *exp_avg_sq;       /* moments; SGD: the momentum buffer, and none */
-    float *ema;                        /* of the weights; NULL: none */
-    float *best;                       /* what was validated as best */
-    struct pare_device_weights *there; /* where they are trained on a device; NULL: here */
+    float *exp_avg, *exp_avg_sq;           /* moments; SGD: the momentum buffer, and none */
+    float *ema;                            /* of the weights; NULL: none */
+    float *best;                           /* what was validated as best */
+    struct pare_device_weights *on_device; /* where they are trained on a device; NULL: here */
 } pare_weights;
 
 /* The constants that can be weights: f32, of rank 1 and more, initializers or results of Constant
@@ -102,23 +102,25 @@ typedef struct pare_device_weights {
 PARE_NODISCARD pare_status pare_device_weights_open(pare_ctx *ctx, pare_device_weights **out,
                                                     pare_device *device,
                                                     const pare_weights *weights);
-void pare_device_weights_free(pare_device_weights *there);
+void pare_device_weights_free(pare_device_weights *on_device);
 
 /* Weights, moments, averages and statistics of the host. */
-PARE_NODISCARD pare_status pare_device_weights_upload(pare_device_weights *there);
-PARE_NODISCARD pare_status pare_device_weights_upload_statistics(pare_device_weights *there);
+PARE_NODISCARD pare_status pare_device_weights_upload(pare_device_weights *on_device);
+PARE_NODISCARD pare_status pare_device_weights_upload_statistics(pare_device_weights *on_device);
 /* Back to the host: weights and averages, with moments where wanted. Nothing before they were sent.
  */
-PARE_NODISCARD pare_status pare_device_weights_download(pare_device_weights *there, bool moments);
+PARE_NODISCARD pare_status pare_device_weights_download(pare_device_weights *on_device,
+                                                        bool moments);
 /* Values for held-out samples, from the host. */
-PARE_NODISCARD pare_status pare_device_weights_check(pare_device_weights *there,
+PARE_NODISCARD pare_status pare_device_weights_check(pare_device_weights *on_device,
                                                      const float *values);
 
 /* After what is in the stream: the gradients' sum of squares, as pare_training_table.squares. */
-PARE_NODISCARD pare_status pare_device_weights_squares(pare_device_weights *there,
+PARE_NODISCARD pare_status pare_device_weights_squares(pare_device_weights *on_device,
                                                        pare_stream *stream, double *out);
 /* One step, complete on return. */
-PARE_NODISCARD pare_status pare_device_weights_step(pare_device_weights *there, pare_stream *stream,
+PARE_NODISCARD pare_status pare_device_weights_step(pare_device_weights *on_device,
+                                                    pare_stream *stream,
                                                     const pare_train_rule *rule, float part);
 
 #endif

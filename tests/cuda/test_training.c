@@ -322,8 +322,8 @@ static void gather(model *m, pare_device *d, int step, float *here)
         float *there = device_copy(x, m->w.floats * sizeof *x);
         for (int k = 0; k < TENSORS; k++) from[k] = there + m->w.item[k].at;
         const float *const *table = device_copy(from, sizeof from);
-        assert_int_equal(d->training->gather(&ctx, d->setup, &m->w.there->blocks, table, !slice),
-                         PARE_OK);
+        assert_int_equal(
+            d->training->gather(&ctx, d->setup, &m->w.on_device->blocks, table, !slice), PARE_OK);
         assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
         for (size_t i = 0; i < m->w.floats; i++) here[i] = slice ? here[i] + x[i] : x[i];
         CUDA_OK(cudaFree((void *)table));
@@ -339,19 +339,20 @@ static void expect_steps(pare_optimizer_kind kind, double average)
     model here, there;
     make_model(&here, NULL, kind, average);
     make_model(&there, d, kind, average);
-    assert_null(here.w.there);
-    assert_int_equal(pare_device_weights_upload(there.w.there), PARE_OK);
+    assert_null(here.w.on_device);
+    assert_int_equal(pare_device_weights_upload(there.w.on_device), PARE_OK);
     for (int step = 0; step < STEPS; step++) {
         double norm;
         const pare_train_rule rule = pare_optimizer_rule(&o, 0.3, 0.1, 0.5, step + 1);
         gather(&there, d, step, here.w.gradient);
-        assert_int_equal(pare_device_weights_squares(there.w.there, d->setup, &norm), PARE_OK);
-        assert_int_equal(pare_device_weights_step(there.w.there, d->setup, &rule, (float)(1 - 0.8)),
-                         PARE_OK);
+        assert_int_equal(pare_device_weights_squares(there.w.on_device, d->setup, &norm), PARE_OK);
+        assert_int_equal(
+            pare_device_weights_step(there.w.on_device, d->setup, &rule, (float)(1 - 0.8)),
+            PARE_OK);
         const double want = step_here(&here, &o, step, 0.8);
         assert_true(fabs(norm - want) <= 1e-12 * want);
     }
-    assert_int_equal(pare_device_weights_download(there.w.there, true), PARE_OK);
+    assert_int_equal(pare_device_weights_download(there.w.on_device, true), PARE_OK);
     for (int k = 0; k < TENSORS; k++) {
         const size_t at = here.w.item[k].at, bytes = (size_t)sizes[k] * sizeof(float);
         assert_memory_equal(here.w.value + at, there.w.value + at, bytes);
