@@ -139,20 +139,24 @@ static pare_status put_number(facts *f, const char *name, int64_t number)
     return put(f, name, pare_arena_printf(f->arena, "%" PRId64, number));
 }
 
-/* The shortest text that reads back as the number. */
-static const char *real(facts *f, double number)
-{
+typedef struct real_text {
     char text[40];
+} real_text;
+
+/* The shortest text that reads back as the number. */
+static real_text real(double number)
+{
+    real_text r;
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) break;
+        snprintf(r.text, sizeof r.text, "%.*g", digits, number);
+        if (strtod(r.text, NULL) == number) break;
     }
-    return pare_arena_strdup(f->arena, text);
+    return r;
 }
 
 static pare_status put_real(facts *f, const char *name, double number)
 {
-    return put(f, name, real(f, number));
+    return put(f, name, pare_arena_strdup(f->arena, real(number).text));
 }
 
 static pare_status put_hash(facts *f, const char *name, const char *before, pare_hash hash)
@@ -207,37 +211,32 @@ static const char *loss_text(facts *f, const pare_distill_loss *loss)
     const char *text = loss->count ? "" : "kl:2";
     for (int i = 0; i < loss->count && text; i++) {
         const pare_distill_term *term = &loss->term[i];
-        const char *number = real(f, term->kind == PARE_TERM_KL ? term->temperature : 0);
-        const char *weight = real(f, term->weight);
-        if (!number || !weight) return NULL;
         text = pare_arena_printf(f->arena, "%s%s%s", text, i ? "," : "", names[term->kind]);
         if (text && term->kind == PARE_TERM_KL)
-            text = pare_arena_printf(f->arena, "%s:%s", text, number);
+            text = pare_arena_printf(f->arena, "%s:%s", text, real(term->temperature).text);
         if (text && term->kind == PARE_TERM_FEATURE)
             text = pare_arena_printf(f->arena, "%s:%s=%s", text, term->student, term->teacher);
-        if (text && term->weight != 1) text = pare_arena_printf(f->arena, "%s*%s", text, weight);
+        if (text && term->weight != 1)
+            text = pare_arena_printf(f->arena, "%s*%s", text, real(term->weight).text);
     }
     return text;
 }
 
 static pare_status put_optimizer(facts *f, const pare_distill_options *o)
 {
-    const bool adamw = o->optimizer == PARE_OPTIMIZER_ADAMW;
-    const char *a = real(f, adamw ? o->beta1 : o->momentum);
-    const char *b = real(f, o->beta2), *c = real(f, o->epsilon);
-    if (!a || !b || !c) return PARE_MEMORY;
+    if (o->optimizer != PARE_OPTIMIZER_ADAMW)
+        return put(f, "optimizer",
+                   pare_arena_printf(f->arena, "sgd momentum %s", real(o->momentum).text));
     return put(f, "optimizer",
-               adamw ? pare_arena_printf(f->arena, "adamw betas %s, %s epsilon %s", a, b, c)
-                     : pare_arena_printf(f->arena, "sgd momentum %s", a));
+               pare_arena_printf(f->arena, "adamw betas %s, %s epsilon %s", real(o->beta1).text,
+                                 real(o->beta2).text, real(o->epsilon).text));
 }
 
 static pare_status put_augment(facts *f, const pare_augment *a)
 {
-    const char *mixup = real(f, a->mixup);
-    if (!mixup) return PARE_MEMORY;
-    return put(
-        f, "augmentation",
-        pare_arena_printf(f->arena, "flip %d, shift %d, mixup %s", a->flip, a->shift, mixup));
+    return put(f, "augmentation",
+               pare_arena_printf(f->arena, "flip %d, shift %d, mixup %s", a->flip, a->shift,
+                                 real(a->mixup).text));
 }
 
 static pare_status put_scales(facts *f, const pare_distill_options *o)
@@ -255,10 +254,10 @@ static pare_status put_scales(facts *f, const pare_distill_options *o)
 
 static pare_status put_zeros(facts *f, const pare_distill_options *o)
 {
-    const char *from = real(f, o->zeros_from);
-    if (!from) return PARE_MEMORY;
     return put(f, "treatment of zeros",
-               o->train_zeros ? "train" : pare_arena_printf(f->arena, "keep from %s on", from));
+               o->train_zeros
+                   ? "train"
+                   : pare_arena_printf(f->arena, "keep from %s on", real(o->zeros_from).text));
 }
 
 static pare_status put_schedule(facts *f, const pare_trainer *t)
