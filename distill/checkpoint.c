@@ -320,8 +320,8 @@ static void add_blobs(pare_checkpointer *k)
 static pare_status check_state(const pare_checkpointer *k)
 {
     const pare_train_state *s = k->state;
-    const bool good = s->step >= 0 && s->step <= k->trainer->steps && s->told <= s->step &&
-                      s->told >= s->step - 1 && s->since_best >= 0 && s->best_step >= 0 &&
+    const bool good = s->step >= 0 && s->step <= k->trainer->steps && s->reported <= s->step &&
+                      s->reported >= s->step - 1 && s->since_best >= 0 && s->best_step >= 0 &&
                       s->best_step <= s->step && s->estimated >= 0 && s->estimated <= INT32_MAX &&
                       isfinite(s->loss_scale) && s->loss_scale >= 1 && s->good >= 0 &&
                       s->skipped >= 0 && s->skipped <= s->step;

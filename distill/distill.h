@@ -128,7 +128,7 @@ typedef struct pare_distill_scale {
 typedef struct pare_distill_checkpoint {
     const char *path; /* of the file, its folder is there; NULL: none */
     int64_t every;    /* steps between two; 0: after each validation. The end, and a stop that
-                         someone asked for, make one, too. */
+                         was asked for, make one, too. */
     bool resume;      /* continue from it; where there is no file, from the beginning */
 } pare_distill_checkpoint;
 
@@ -216,7 +216,7 @@ void pare_distill_defaults_qat(pare_distill_options *out);
 typedef enum pare_distill_end {
     PARE_DISTILL_COMPLETE,
     PARE_DISTILL_PATIENCE,   /* nothing better came for so long */
-    PARE_DISTILL_INTERRUPTED /* someone asked for a stop (ctx.h) */
+    PARE_DISTILL_INTERRUPTED /* a stop was asked for (ctx.h) */
 } pare_distill_end;
 
 typedef struct pare_distill_result {

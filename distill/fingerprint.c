@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What identifies a training. An option that comes to pare_distill_options and reaches a weight
-   gets its row in options(). */
+   gets its row in put_options(). */
 #include "distill/trainer.h"
 #include "runtime/base/version.h"
 

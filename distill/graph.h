@@ -59,8 +59,8 @@ PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads
                                               pare_device *device);
 
 /* Runs a slice on the calling thread, which is this worker of those that load microbatches.
-   input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is told
-   in ctx.
+   input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is
+   reported in ctx.
  */
 PARE_NODISCARD pare_status pare_teacher_run(pare_teacher *teacher, int worker, pare_ctx *ctx,
                                             const void *const *input, void *const *output);

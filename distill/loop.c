@@ -57,7 +57,7 @@ void pare_distill_defaults_qat(pare_distill_options *out)
 
 /* --- a step --- */
 
-static pare_status blame(loop *l, const char *what, double value)
+static pare_status fail_nonfinite(loop *l, const char *what, double value)
 {
     char text[128];
     snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
@@ -82,16 +82,16 @@ static pare_status learn(loop *l, double *loss)
         PARE_TRY(pare_loader_next(t->stream, &batch));
         PARE_TRY(
             pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, !i, loss));
-        if (!isfinite(*loss) && !is_lowp(l)) return blame(l, "loss", *loss);
+        if (!isfinite(*loss) && !is_lowp(l)) return fail_nonfinite(l, "loss", *loss);
     }
     return PARE_OK;
 }
 
-/* What was found is not finite: in FP16 the step changes nothing, and the next one scales less. */
+/* A value is not finite: in FP16 the step changes nothing, and the next one scales less. */
 static pare_status skip(loop *l, const char *what, double value)
 {
     pare_train_state *s = &l->s;
-    if (!is_lowp(l) || s->loss_scale < 2) return blame(l, what, value);
+    if (!is_lowp(l) || s->loss_scale < 2) return fail_nonfinite(l, what, value);
     pare_weights_restore_statistics(&l->t.weights);
     s->loss_scale /= 2;
     s->good = 0;
@@ -128,7 +128,8 @@ static pare_status change_or_skip(loop *l, double loss, double scale)
     return change(l, scale / s->loss_scale);
 }
 
-/* Stopped in the midst of it, all is as before: statistics follow every batch. */
+/* Where it is interrupted, all is as before: running statistics, which follow every batch, are
+   restored. */
 static pare_status step(loop *l)
 {
     pare_trainer *t = &l->t;
@@ -150,7 +151,7 @@ static pare_status step(loop *l)
 
 /* --- validation --- */
 
-static pare_status tell(loop *l, const pare_distill_score *score, bool best)
+static pare_status send_event(loop *l, const pare_distill_score *score, bool best)
 {
     const pare_trainer *t = &l->t;
     const int64_t samples = l->s.step * t->batch * t->options.accumulate;
@@ -168,7 +169,7 @@ static pare_status tell(loop *l, const pare_distill_score *score, bool best)
                                       .zeros = l->zeros,
                                       .zero_count = l->zero_count};
     if (t->options.event) PARE_TRY(t->options.event(t->options.event_user, &event));
-    l->s.told = l->s.step;
+    l->s.reported = l->s.step;
     return PARE_OK;
 }
 
@@ -183,7 +184,7 @@ static pare_status validate(loop *l)
     PARE_TRY(pare_trainer_score(&l->t, values, &score));
     if (!s->step) s->before = s->best = score;
     bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);
-    PARE_TRY(tell(l, &score, better || !s->step));
+    PARE_TRY(send_event(l, &score, better || !s->step));
     if (better) {
         memcpy(w->best, values, w->floats * sizeof *values);
         s->best = score;
@@ -206,19 +207,19 @@ static bool is_kept(const loop *l)
     return every > 0 ? l->s.step % every == 0 : is_validated(l);
 }
 
-static bool unfinished(const loop *l)
+static bool is_unfinished(const loop *l)
 {
     const int patience = l->t.options.patience;
-    return l->s.told < l->s.step ||
+    return l->s.reported < l->s.step ||
            (l->s.step < l->t.steps && (!patience || l->s.since_best < patience));
 }
 
 static pare_status run(loop *l)
 {
-    if (unfinished(l)) PARE_TRY(pare_trainer_start(&l->t, l->s.step));
-    while (unfinished(l)) {
-        if (l->s.told == l->s.step) PARE_TRY(step(l));
-        PARE_TRY(is_validated(l) ? validate(l) : tell(l, NULL, false));
+    if (is_unfinished(l)) PARE_TRY(pare_trainer_start(&l->t, l->s.step));
+    while (is_unfinished(l)) {
+        if (l->s.reported == l->s.step) PARE_TRY(step(l));
+        PARE_TRY(is_validated(l) ? validate(l) : send_event(l, NULL, false));
         if (is_kept(l)) PARE_TRY(pare_checkpointer_save(&l->keeper));
     }
     l->end = l->s.step < l->t.steps ? PARE_DISTILL_PATIENCE : PARE_DISTILL_COMPLETE;
@@ -247,8 +248,10 @@ static pare_status begin(loop *l)
     PARE_TRY(pare_trainer_open(&l->t));
     const pare_weights *w = &l->t.weights;
     memcpy(w->best, w->value, w->floats * sizeof *w->value);
-    l->s = (pare_train_state){
-        .told = -1, .before = unknown, .best = unknown, .loss_scale = is_lowp(l) ? FIRST_SCALE : 1};
+    l->s = (pare_train_state){.reported = -1,
+                              .before = unknown,
+                              .best = unknown,
+                              .loss_scale = is_lowp(l) ? FIRST_SCALE : 1};
     PARE_TRY(pare_checkpointer_open(&l->keeper, &l->t, &l->s));
     l->earlier = l->s.data;
     if (l->keeper.resumed >= 0) return PARE_OK;

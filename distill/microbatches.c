@@ -111,7 +111,8 @@ static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, in
     return s->values + s->weights->item[feed->index].at;
 }
 
-/* A slice that there is no data for computes what the last one does, and no one takes it. */
+/* A slice that there is no data for computes what the last one does, and its results are dropped.
+ */
 static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner *runner, int worker)
 {
     const int64_t row = (slice < s->full ? slice : s->full - 1) * s->graph->rows;
@@ -350,8 +351,8 @@ static const pare_value *of_teacher(const pare_microbatches *s, const pare_value
     return NULL;
 }
 
-static pare_status blame(const pare_microbatches *s, const search *found, const char *what,
-                         const char *hint)
+static pare_status fail_nonfinite(const pare_microbatches *s, const search *found, const char *what,
+                                  const char *hint)
 {
     const pare_value *v = found->found;
     const pare_node *n = v ? v->producer : NULL;
@@ -383,5 +384,5 @@ pare_status pare_microbatches_find_nonfinite(pare_microbatches *s, const char *w
         if (st == PARE_OK) st = pare_runner_run(runner);
     }
     pare_runner_free(runner);
-    return st == PARE_OK ? blame(s, &found, what, hint) : st;
+    return st == PARE_OK ? fail_nonfinite(s, &found, what, hint) : st;
 }

@@ -12,7 +12,7 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 
 /* Of a student with a batch of its own: that. Else the largest number of microbatches up to 8 that
    cuts the batch into equal ones which the teacher can take. */
-static pare_status choose_slices(pare_trainer *t)
+static pare_status choose_microbatches(pare_trainer *t)
 {
     int64_t fixed, teacher;
     PARE_TRY(pare_model_batch(t->student, &fixed));
@@ -281,7 +281,7 @@ static size_t running_bytes(const pare_trainer *t)
     return bytes;
 }
 
-static void tell_memory(const pare_trainer *t)
+static void report_memory(const pare_trainer *t)
 {
     const int blocks = 4 + (t->weights.exp_avg_sq != NULL) + (t->weights.ema != NULL);
     size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
@@ -305,7 +305,7 @@ static pare_status make_plans(pare_trainer *t)
     return pare_train_graph_plan(&t->check, w, w->on_device ? w->on_device->check : NULL);
 }
 
-static pare_status make_slices(pare_trainer *t)
+static pare_status make_microbatches(pare_trainer *t)
 {
     const int threads = t->options.threads, count = t->microbatch_count;
     PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
@@ -321,20 +321,20 @@ pare_status pare_trainer_open(pare_trainer *t)
     if (t->options.threads < 1) t->options.threads = pare_cpu_cores();
     PARE_TRY(check_terms(t));
     PARE_TRY(check_precision(t));
-    PARE_TRY(choose_slices(t));
+    PARE_TRY(choose_microbatches(t));
     PARE_TRY(choose_samples(t));
     PARE_TRY(need_labels(t));
     PARE_TRY(choose_steps(t));
     PARE_TRY(make_graphs(t));
     PARE_TRY(check_labels(t));
     PARE_TRY(make_plans(t));
-    return make_slices(t);
+    return make_microbatches(t);
 }
 
 pare_status pare_trainer_start(pare_trainer *t, int64_t step)
 {
     if (step < t->steps) PARE_TRY(open_stream(t, step));
-    if (t->options.planned) tell_memory(t);
+    if (t->options.planned) report_memory(t);
     return t->weights.on_device ? pare_device_weights_upload(t->weights.on_device) : PARE_OK;
 }
 

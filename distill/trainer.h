@@ -56,7 +56,7 @@ PARE_NODISCARD pare_status pare_microbatches_learn(pare_microbatches *microbatch
                                                    double *loss);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
-   again; what: the fact that made someone look ("step 3: the loss is NaN"); hint: what to do. */
+   again; what: the reason for the search ("step 3: the loss is NaN"); hint: what to do. */
 PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
                                                             const char *what, const char *hint);
 
@@ -132,12 +132,12 @@ PARE_NODISCARD pare_status pare_update_weights(pare_trainer *trainer,
 PARE_NODISCARD pare_status pare_fingerprint_make(pare_arena *arena, const pare_trainer *trainer,
                                                  pare_checkpoint *out);
 
-/* With the blocks of weights, moments and averages all that decides what comes. As in the file:
-   members of 8 bytes, no gaps. */
+/* With the blocks of weights, moments and averages all that decides the following steps. As in the
+   file: members of 8 bytes, no gaps. */
 typedef struct pare_train_state {
     int64_t step;       /* done */
-    int64_t told;       /* the last whose event was sent: step, or step - 1 where a stop came
-                           between the two; -1: none */
+    int64_t reported;   /* the last whose event was sent: step, or step - 1 where a stop came
+                       between the two; -1: none */
     int64_t since_best; /* validations */
     int64_t best_step;  /* 0: the student as it came */
     int64_t estimated;  /* BatchNormalization nodes that began with statistics made again */

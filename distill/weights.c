@@ -130,13 +130,13 @@ static pare_status add(pare_weights *w, const pare_model *student, const pare_va
     return PARE_OK;
 }
 
-static pare_status find(pare_weights *w, const pare_model *student, pare_model *lifted)
+static pare_status find(pare_weights *w, const pare_model *student, pare_model *upgraded)
 {
-    const pare_graph *g = lifted->graph;
+    const pare_graph *g = upgraded->graph;
     others o = {0};
-    PARE_TRY(pare_graph_sort(lifted->graph));
-    PARE_TRY(pare_pass_version_convert(lifted, OPSET));
-    PARE_TRY(pare_weights_separate(lifted));
+    PARE_TRY(pare_graph_sort(upgraded->graph));
+    PARE_TRY(pare_pass_version_convert(upgraded, OPSET));
+    PARE_TRY(pare_weights_separate(upgraded));
     for (int i = 0; i < g->init.count; i++) PARE_TRY(add(w, student, g->init.item[i], &o));
     for (int i = 0; i < g->node_count; i++)
         if (pare_node_constant(g->node[i]) && g->node[i]->out[0])
@@ -147,11 +147,11 @@ static pare_status find(pare_weights *w, const pare_model *student, pare_model *
 
 pare_status pare_weights_find(pare_ctx *ctx, pare_weights *out, const pare_model *student)
 {
-    pare_model *lifted;
+    pare_model *upgraded;
     *out = (pare_weights){.ctx = ctx};
-    PARE_TRY(pare_model_clone(ctx, &lifted, student));
-    pare_status st = find(out, student, lifted);
-    pare_model_free(lifted);
+    PARE_TRY(pare_model_clone(ctx, &upgraded, student));
+    pare_status st = find(out, student, upgraded);
+    pare_model_free(upgraded);
     return st;
 }
 

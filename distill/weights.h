@@ -82,7 +82,7 @@ PARE_NODISCARD pare_status pare_weights_separate(pare_model *model);
 /* --- on a device --- */
 
 /* The blocks there, and what is done to all of them at once. The host's blocks are copies, made
-   where someone reads them: for validation, for a checkpoint, for the result; of running statistics
+   where they are read: for validation, for a checkpoint, for the result; of running statistics
    the host's are the ones that follow. */
 typedef struct pare_device_weights {
     pare_ctx *ctx;

@@ -155,8 +155,8 @@ static void warn_same_data(const job *j)
 {
     if (j->o->held_out && pare_file_same(j->o->held_out, j->o->source.data))
         pare_log(j->tool->ctx, PARE_LOG_WARNING,
-                 "%s: --val and --data name the same file: what decides which weights are best is "
-                 "trained on; without --val 2 %% are held out",
+                 "%s: --val and --data name the same file: the validation data is also "
+                 "training data; without --val 2 %% are held out",
                  j->o->held_out);
 }
 
@@ -260,8 +260,8 @@ static pare_status report(job *j)
     return PARE_OK;
 }
 
-/* A stop that comes before there is anything to write. */
-static pare_status say_untrained(job *j, pare_status st)
+/* An interruption before the first step: there is nothing to write. */
+static pare_status log_untrained(job *j, pare_status st)
 {
     if (st != PARE_INTERRUPTED) return st;
     pare_checkpoint_log(j->tool, &j->options.checkpoint, j->result.checkpoint);
@@ -269,7 +269,7 @@ static pare_status say_untrained(job *j, pare_status st)
                             j->o->output);
 }
 
-/* With what computed, and what a GPU's meter read meanwhile. */
+/* The training, with the device and a GPU's telemetry in the facts. */
 static pare_status distill(job *j, pare_model *student)
 {
     pare_ctx *ctx = j->tool->ctx;
@@ -294,7 +294,7 @@ static pare_status reserve(job *j, pare_output **room)
 }
 
 /* What is trained stays in the checkpoint where it cannot be written. */
-static pare_status write_or_say(job *j)
+static pare_status write_or_log(job *j)
 {
     const pare_status st = write(j);
     if (st == PARE_IO) pare_checkpoint_log(j->tool, &j->options.checkpoint, j->result.checkpoint);
@@ -313,11 +313,11 @@ static pare_status train(job *j)
     PARE_TRY(reserve(j, &room));
     const pare_status st = distill(j, student);
     pare_output_discard(room);
-    PARE_TRY(say_untrained(j, st));
+    PARE_TRY(log_untrained(j, st));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));
-    PARE_TRY(write_or_say(j));
+    PARE_TRY(write_or_log(j));
     return report(j);
 }
 
@@ -326,7 +326,7 @@ static pare_status run(pare_tool *tool, const void *options)
     job j = {.tool = tool, .o = options, .result = {.checkpoint = -1}};
     PARE_TRY(check(tool, options));
     pare_status st = read_options(&j);
-    if (st == PARE_OK) st = say_untrained(&j, open_all(&j));
+    if (st == PARE_OK) st = log_untrained(&j, open_all(&j));
     if (st == PARE_OK) st = train(&j);
     if (pare_distill_log_close(&j.log) != PARE_OK && st == PARE_OK) st = PARE_IO;
     pare_qat_close(&j.qat);
