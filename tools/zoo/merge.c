@@ -22,7 +22,6 @@ typedef struct merge {
     json_t *by_path; /* facts that were read */
     json_t *facts;   /* the same in the order of the tasks, validate's of a task first */
     json_t *summary;
-    pare_facts_rules *rules;
 } merge;
 
 static const char *text_of(const json_t *json, const char *key)
@@ -81,7 +80,7 @@ static json_t *facts_at(merge *m, const char *path)
 {
     json_t *facts = json_object_get(m->by_path, path);
     if (facts) return facts;
-    if (pare_facts_rules_read(m->rules, &facts, path) != PARE_OK) return NULL;
+    if (pare_facts_read(m->arena.ctx, &facts, path) != PARE_OK) return NULL;
     if (m->zoo->model_count > 1) lighten(facts);
     json_object_set_new(m->by_path, path, facts);
     return facts;
@@ -236,8 +235,7 @@ pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folde
     merge m = {.zoo = zoo, .folder = folder, .by_path = json_object(), .facts = json_array()};
     json_t *comparisons = NULL;
     pare_arena_init(&m.arena, ctx);
-    pare_status st = pare_facts_rules_new(ctx, &m.rules);
-    if (st == PARE_OK) st = read_tasks(&m);
+    pare_status st = read_tasks(&m);
     if (st == PARE_OK) st = summarize(&m);
     if (st == PARE_OK) comparisons = gather(&m);
     if (st == PARE_OK) st = write_all(&m, comparisons, file);
@@ -246,7 +244,6 @@ pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folde
     json_decref(m.facts);
     json_decref(m.by_path);
     json_decref(m.tasks);
-    pare_facts_rules_free(m.rules);
     pare_arena_free(&m.arena);
     return st;
 }
