@@ -6,12 +6,11 @@
 #include "tools/commands.h"
 #include "tools/results.h"
 #include "tools/zoo/diff.h"
-#include "tools/zoo/workdir.h"
+#include "tools/zoo/work.h"
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/submit.h"
-#include "tools/zoo/tasks.h"
+#include "tools/zoo/slurm.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
 #include "tools/progress.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/zoo/probe.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef PARE_TOOLS_ZOO_RUN_H
 #define PARE_TOOLS_ZOO_RUN_H
 
-#include "tools/zoo/records.h"
+#include "tools/zoo/journal.h"
 
 typedef struct pare_zoo_run_options {
     const char *folder; /* of the results; it is open (workdir.h) */

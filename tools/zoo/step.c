@@ -4,7 +4,7 @@
 #include "prune/prune.h"
 #include "tools/commands.h"
 #include "tools/zoo/reader.h"
-#include "tools/zoo/argv.h"
+#include "tools/zoo/plan.h"
 
 #include <string.h>
 
