@@ -3,6 +3,7 @@
 #include "tools/zoo/journal.h"
 
 #include "formats/file.h"
+#include "formats/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -96,10 +97,7 @@ pare_status pare_journal_finish(pare_ctx *ctx, pare_journal *journal, const pare
         "cpu_seconds", line->cpu_seconds, "peak_bytes", (json_int_t)line->peak_bytes);
     const char *const names[] = {"message", "model_hash", "facts_hash", "command"};
     const char *const values[] = {line->message, line->model_hash, line->facts_hash, line->command};
-    for (int i = 0; i < 4; i++) { /* a message may hold bytes of a file that are no UTF-8 */
-        json_t *value = json_string(values[i]);
-        json_object_set_new(object, names[i], value ? value : json_string("?"));
-    }
+    for (int i = 0; i < 4; i++) json_object_set_new(object, names[i], pare_json_text(values[i]));
     return add(ctx, journal, object);
 }
 

@@ -57,7 +57,7 @@ static json_t *commands(pare_arena *arena, const pare_zoo_plan *plan, const int 
         const char *one = command_of(arena, &plan->nodes[nodes[i]]);
         pare_text_add(&text, "%s%s", i ? " && " : "", one ? one : "");
     }
-    json_t *json = json_string(text.data ? text.data : "");
+    json_t *json = pare_json_text(text.data ? text.data : "");
     pare_free(text.data);
     return json;
 }
@@ -78,6 +78,13 @@ static const char *message_of(const pare_zoo_record *r, pare_outcome outcome)
     return r->message ? r->message : "";
 }
 
+/* A path that is opened again stays as it is where JSON can hold it. */
+static json_t *path_json(const char *path)
+{
+    json_t *json = json_string(path);
+    return json ? json : pare_json_text(path);
+}
+
 static json_t *task_json(pare_arena *arena, const pare_zoo *zoo, const pare_zoo_records *records,
                          const pare_zoo_task *task)
 {
@@ -94,13 +101,13 @@ static json_t *task_json(pare_arena *arena, const pare_zoo *zoo, const pare_zoo_
         cpu_seconds += r->cpu_seconds;
         if (r->peak_bytes > peak) peak = r->peak_bytes;
         if (r->outcome == PARE_OUTCOME_DONE)
-            json_array_append_new(facts, json_string(plan->nodes[task->nodes[i]].facts));
+            json_array_append_new(facts, path_json(plan->nodes[task->nodes[i]].facts));
     }
-    json_t *message = json_string(message_of(&records->of[end], outcome));
     return json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:I, s:I, s:o}", "model",
-        zoo->models[task->model].name, "variant", zoo->variants[task->variant].name, "class",
-        pare_outcome_text(outcome), "message", message ? message : json_string("?"), "command",
+        "{s:o, s:o, s:s, s:o, s:o, s:f, s:f, s:I, s:I, s:o}", "model",
+        pare_json_text(zoo->models[task->model].name), "variant",
+        pare_json_text(zoo->variants[task->variant].name), "class", pare_outcome_text(outcome),
+        "message", pare_json_text(message_of(&records->of[end], outcome)), "command",
         done ? commands(arena, plan, task->nodes, task->node_count)
              : commands(arena, plan, &end, 1),
         "seconds", seconds, "cpu_seconds", cpu_seconds, "peak_bytes", (json_int_t)peak, "bytes",
@@ -137,8 +144,8 @@ pare_status pare_zoo_tasks_write(pare_ctx *ctx, const pare_zoo *zoo,
     json_t *list = json_array();
     for (int i = 0; st == PARE_OK && i < records->plan->task_count; i++)
         st = add_task(ctx, list, zoo, records, &records->plan->tasks[i]);
-    json_t *json = json_pack("{s:i, s:s, s:s, s:O}", "schema", 1, "zoo", zoo->name, "version",
-                             PARE_VERSION, "tasks", list);
+    json_t *json = json_pack("{s:i, s:o, s:s, s:O}", "schema", 1, "zoo", pare_json_text(zoo->name),
+                             "version", PARE_VERSION, "tasks", list);
     snprintf(path, sizeof path, "%s/tasks.json", folder);
     if (st == PARE_OK)
         st = json ? pare_json_write(ctx, json, path) : PARE_FAIL(ctx, MEMORY, "out of memory");
@@ -176,10 +183,11 @@ static pare_status read_tasks(merge *m)
     const char *name = text_of(json, "zoo");
     m->tasks = json_incref(json_object_get(json, "tasks"));
     const bool known = json_integer_value(json_object_get(json, "schema")) == 1;
-    pare_status st = PARE_OK;
+    json_t *own = pare_json_text(m->zoo->name);
+    pare_status st = own ? PARE_OK : PARE_FAIL(ctx, MEMORY, "out of memory");
     if (!known || !json_is_array(m->tasks))
         st = PARE_FAIL(ctx, INPUT, "%s: holds no tasks of a zoo that this version knows", path);
-    else if (strcmp(name, m->zoo->name) != 0)
+    else if (own && strcmp(name, json_string_value(own)) != 0)
         st = PARE_FAIL(ctx, INPUT, "%s: holds tasks of the zoo '%s', expected '%s'", path, name,
                        m->zoo->name);
     json_array_foreach(m->tasks, i, task)
@@ -188,6 +196,7 @@ static pare_status read_tasks(merge *m)
             (!*text_of(task, "model") || !*text_of(task, "variant") || !*text_of(task, "class")))
             st = PARE_FAIL(ctx, INPUT, "%s: tasks[%zu] lacks model, variant or class", path, i);
     }
+    json_decref(own);
     json_decref(json);
     return st;
 }
@@ -276,7 +285,7 @@ static json_t *row_of(merge *m, const json_t *task, json_t *seen)
         keep_chain(m, chain, task, seen);
     } else {
         json_object_set_new(row, "class", json_string("failed"));
-        json_object_set_new(row, "message", json_string(m->arena.ctx->message));
+        json_object_set_new(row, "message", pare_json_text(m->arena.ctx->message));
         pare_ctx_clear(m->arena.ctx);
     }
     json_decref(chain);
@@ -292,8 +301,8 @@ static pare_status summarize(merge *m)
     json_decref(seen);
     json_t *best = pare_zoo_best(rows, goals), *ranking = pare_zoo_ranking(rows, goals);
     m->summary =
-        json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "schema", 1, "command", "zoo",
-                  "version", PARE_VERSION, "name", m->zoo->name, "goals",
+        json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "command", "zoo",
+                  "version", PARE_VERSION, "name", pare_json_text(m->zoo->name), "goals",
                   pare_zoo_goals_json(goals), "tasks", rows, "ranking", ranking, "best", best);
     return m->summary ? PARE_OK : PARE_FAIL(m->arena.ctx, MEMORY, "out of memory");
 }

@@ -163,8 +163,9 @@ static pare_status check_owner(pare_ctx *ctx, const char *folder, const char *pa
     json_t *json;
     PARE_TRY(pare_json_read(ctx, &json, path));
     const char *owner = text_of(json, "name"), *version = text_of(json, "version");
-    pare_status st = PARE_OK;
-    if (strcmp(owner, name) != 0)
+    json_t *expected = pare_json_text(name);
+    pare_status st = expected ? PARE_OK : PARE_FAIL(ctx, MEMORY, "out of memory");
+    if (expected && strcmp(owner, json_string_value(expected)) != 0)
         st =
             PARE_FAIL(ctx, INPUT,
                       "%s: holds the results of the zoo '%s', expected '%s'; choose another folder",
@@ -174,6 +175,7 @@ static pare_status check_owner(pare_ctx *ctx, const char *folder, const char *pa
         st = PARE_FAIL(ctx, INPUT,
                        "%s: holds results of pare %s, and this is pare %s; choose another folder",
                        folder, version, PARE_VERSION);
+    json_decref(expected);
     json_decref(json);
     return st;
 }
@@ -194,7 +196,8 @@ static pare_status own(pare_ctx *ctx, const char *folder, const char *name)
             "%s: holds files that are no zoo's, expected an empty folder, a new one or "
             "that of an earlier run",
             folder);
-    json_t *json = json_pack("{s:i, s:s, s:s}", "schema", 1, "version", PARE_VERSION, "name", name);
+    json_t *json = json_pack("{s:i, s:s, s:o}", "schema", 1, "version", PARE_VERSION, "name",
+                             pare_json_text(name));
     const pare_status st =
         json ? pare_json_write(ctx, json, path) : PARE_FAIL(ctx, MEMORY, "out of memory");
     json_decref(json);
