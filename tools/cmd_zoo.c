@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare zoo */
+#include "formats/json.h"
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/results.h"
 #include "tools/zoo/diff.h"
-#include "tools/zoo/workdir.h"
+#include "tools/zoo/work.h"
 #include "tools/zoo/forecast.h"
 #include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/submit.h"
-#include "tools/zoo/tasks.h"
+#include "tools/zoo/slurm.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -191,16 +191,15 @@ static pare_status say_end(job *j, const pare_zoo_run_result *r, pare_status st)
     pare_ctx *ctx = j->tool->ctx;
     const int all = r->done + r->failed + r->left;
     json_object_set_new(j->tool->facts, "zoo",
-                        json_pack("{s:s, s:s, s:i, s:i, s:i}", "name", j->zoo->name, "folder",
-                                  j->o->output, "tasks", all, "done", r->done, "steps_run",
-                                  r->nodes));
+                        json_pack("{s:o, s:o, s:i, s:i, s:i}", "name", pare_json_text(j->zoo->name),
+                                  "folder", pare_json_text(j->o->output), "tasks", all, "done",
+                                  r->done, "steps_run", r->nodes));
     if (st == PARE_INTERRUPTED) {
         pare_ctx_clear(ctx);
-        return PARE_FAIL(
-            ctx, INTERRUPTED,
-            "interrupted: %d of %d tasks are done; the same command with --resume "
-            "continues",
-            r->done, all);
+        return PARE_FAIL(ctx, INTERRUPTED,
+                         "interrupted: %d of %d tasks are done; the same command with --resume "
+                         "continues",
+                         r->done, all);
     }
     if (st != PARE_OK || r->done == all) return st;
     if (j->o->task >= 0) return say_task(j);

@@ -3,7 +3,6 @@
 #ifndef PARE_TOOLS_EMBEDDED_H
 #define PARE_TOOLS_EMBEDDED_H
 
-extern const unsigned char pare_embedded_schema[]; /* facts.schema.json */
 extern const unsigned char pare_embedded_style[];  /* report.css */
 extern const unsigned char pare_embedded_script[]; /* report.js */
 extern const unsigned char pare_embedded_chart[];  /* Chart.js; empty: the build had none */

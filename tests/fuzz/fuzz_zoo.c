@@ -2,7 +2,7 @@
 /* Any bytes as ZOO.yaml: a status and, on failure, a message. Each step of what was read goes
    through the tables of its command. The last byte says which allocation fails in a second
    reading. */
-#include "tools/zoo/file_inner.h"
+#include "tools/zoo/reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,29 +22,28 @@ static void expect_place(const pare_ctx *ctx)
            "a failure without its line");
 }
 
-static pare_status read_steps(const pare_zoo_reader *reader)
+static pare_status read_steps(const pare_zoo_reader *r)
 {
-    const pare_zoo_text *text = reader->text;
-    for (unsigned i = 0; i < text->variants_count; i++)
-        for (unsigned j = 0; j < text->variants[i].steps_count; j++) {
+    for (const pare_yaml *entry = r->variants->first; entry; entry = entry->next)
+        for (const pare_yaml *at = pare_yaml_find(entry, "steps")->first; at; at = at->next) {
             pare_zoo_step step;
-            pare_status st = pare_zoo_read_step(reader, &step, text->variants[i].steps[j], 1);
+            pare_status st = pare_zoo_read_step(r, &step, at->text, at->line);
             if (st == PARE_MEMORY) return st;
-            if (st != PARE_OK) expect_place(reader->arena->ctx);
-            pare_ctx_clear(reader->arena->ctx);
+            if (st != PARE_OK) expect_place(r->arena->ctx);
+            pare_ctx_clear(r->arena->ctx);
         }
     return PARE_OK;
 }
 
 static pare_status read_all(pare_arena *arena, const uint8_t *data, size_t size)
 {
-    pare_zoo_text *text;
-    pare_yaml *lines;
-    PARE_TRY(pare_zoo_text_parse(arena, &text, &lines, "zoo.yaml", (const char *)data, size));
-    expect(text->models_count && text->variants_count, "read without its lists");
-    expect(pare_yaml_find(lines, "models") && pare_yaml_find(lines, "variants"), "no lines");
-    const pare_zoo_reader reader = {
-        .arena = arena, .path = "zoo.yaml", .folder = "/", .text = text, .lines = lines};
+    pare_zoo_reader reader = {.arena = arena, .path = "zoo.yaml", .folder = "/"};
+    pare_yaml *root;
+    PARE_TRY(pare_yaml_parse(arena, &root, reader.path, (const char *)data, size));
+    reader.root = root;
+    PARE_TRY(pare_zoo_read_keys(&reader));
+    expect(reader.models && reader.models->first, "read without models");
+    expect(reader.variants && reader.variants->first, "read without variants");
     return read_steps(&reader);
 }
 

@@ -80,7 +80,7 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(s.lines, 2);
     assert_int_equal(s.done, 1);
     assert_string_equal(s.last_hash, a_line.model_hash);
-    assert_string_equal(s.last_message, "?"); /* no text */
+    assert_string_equal(s.last_message, "node \"x\"\\n\\xFF is odd");
 }
 
 /* At every length of the last line. */

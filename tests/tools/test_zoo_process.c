@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work in its own process: what it says, what its limits do, and that nothing of it stays. */
 #include "tools/zoo/process.h"
-#include "tools/zoo/session.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's nodes run by a made-up step: who has its turn when, what a failure ends, what a second
    run does not do again. */
-#include "tools/zoo/workdir.h"
+#include "tools/zoo/work.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/tasks.h"
+#include "tools/zoo/merge.h"
 
 #include <setjmp.h>
 #include <signal.h>

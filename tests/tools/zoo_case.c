@@ -56,9 +56,7 @@ pare_status zoo_case_read_bytes(zoo_case *z, const void *data, size_t bytes)
 {
     zoo_case_write(z, "zoo.yaml", data, bytes);
     pare_ctx_clear(&z->ctx);
-    pare_status st = pare_zoo_read(&z->arena, &z->zoo, z->path);
-    if (st == PARE_UNSUPPORTED) skip();
-    return st;
+    return pare_zoo_read(&z->arena, &z->zoo, z->path);
 }
 
 pare_status zoo_case_read(zoo_case *z, const char *text)

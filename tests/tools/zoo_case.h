@@ -19,8 +19,7 @@ int zoo_case_open(void **state);
 int zoo_case_close(void **state);
 
 void zoo_case_write(zoo_case *z, const char *name, const void *data, size_t bytes);
-/* Reads a text as zoo.yaml; the message of the context is that of this call. Skips the test where
-   pare was built without libcyaml. */
+/* Reads a text as zoo.yaml; the message of the context is that of this call. */
 pare_status zoo_case_read(zoo_case *z, const char *text);
 /* The same of any bytes. */
 pare_status zoo_case_read_bytes(zoo_case *z, const void *data, size_t bytes);

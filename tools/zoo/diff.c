@@ -35,9 +35,9 @@ static void find(comparing *c, bool worse, int kind, const json_t *task, const c
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     json_array_append_new(worse ? c->worse[kind] : c->better[kind],
-                          json_pack("{s:O, s:O, s:s, s:s}", "model", json_object_get(task, "model"),
+                          json_pack("{s:O, s:O, s:s, s:o}", "model", json_object_get(task, "model"),
                                     "variant", json_object_get(task, "variant"), "what",
-                                    kinds[kind], "text", text));
+                                    kinds[kind], "text", pare_json_text(text)));
     c->found++;
 }
 
@@ -320,8 +320,8 @@ static pare_status compare_folders(pare_tool *tool, const json_t *a, const json_
     const size_t count = json_array_size(json_object_get(diff, "regressions"));
     if (!diff) return PARE_FAIL(tool->ctx, MEMORY, "out of memory");
     pare_zoo_diff_print(&tool->arena, diff, before, after, stdout);
-    json_object_set_new(tool->facts, "before", json_string(before));
-    json_object_set_new(tool->facts, "after", json_string(after));
+    json_object_set_new(tool->facts, "before", pare_json_text(before));
+    json_object_set_new(tool->facts, "after", pare_json_text(after));
     json_object_set_new(tool->facts, "diff", diff);
     if (!count) return PARE_OK;
     if (tool->common->json) PARE_TRY(pare_json_write(tool->ctx, tool->facts, tool->common->json));

@@ -1,9 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/zoo/file_inner.h"
+/* The file of a zoo: what its keys mean, its models with a name for each that no other has, its
+   variants. */
+#include "tools/zoo/reader.h"
 
 #include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* --- keys --- */
+
+/* An entry of models, and one of variants. */
+typedef struct models_entry {
+    const char *data, *test;
+    const pare_yaml *files;
+} models_entry;
+
+typedef struct variant_entry {
+    const char *name;
+    const pare_yaml *steps;
+} variant_entry;
+
+static const pare_yaml_key model_keys[] = {
+    {"files", PARE_YAML_ENTRIES, true, offsetof(models_entry, files), NULL},
+    {"data", PARE_YAML_TEXT, false, offsetof(models_entry, data), NULL},
+    {"test", PARE_YAML_TEXT, false, offsetof(models_entry, test), NULL},
+    {0},
+};
+static const pare_yaml_key variant_keys[] = {
+    {"name", PARE_YAML_TEXT, true, offsetof(variant_entry, name), NULL},
+    {"steps", PARE_YAML_ENTRIES, true, offsetof(variant_entry, steps), NULL},
+    {0},
+};
+
+#define FIELD(name) offsetof(pare_zoo_reader, name)
+static const pare_yaml_key limit_keys[] = {
+    {"time", PARE_YAML_POSITIVE, false, FIELD(zoo.limits.seconds), NULL},
+    {"memory", PARE_YAML_SIZE, false, FIELD(zoo.limits.memory_bytes), NULL},
+    {0},
+};
+static const pare_yaml_key goal_keys[] = {
+    {"drop", PARE_YAML_AMOUNT, false, FIELD(zoo.goals.drop), NULL},
+    {"latency", PARE_YAML_POSITIVE, false, FIELD(zoo.goals.latency), NULL},
+    {"speed_up", PARE_YAML_POSITIVE, false, FIELD(zoo.goals.speed_up), NULL},
+    {"size", PARE_YAML_SIZE, false, FIELD(zoo.goals.size), NULL},
+    {0},
+};
+static const pare_yaml_key zoo_keys[] = {
+    {"name", PARE_YAML_TEXT, false, FIELD(zoo.name), NULL},
+    {"models", PARE_YAML_ENTRIES, true, FIELD(models), model_keys},
+    {"data", PARE_YAML_TEXT, false, FIELD(data), NULL},
+    {"test", PARE_YAML_TEXT, false, FIELD(test), NULL},
+    {"samples", PARE_YAML_COUNT, false, FIELD(zoo.samples), NULL},
+    {"latency", PARE_YAML_SWITCH, false, FIELD(zoo.latency), NULL},
+    {"any_accuracy", PARE_YAML_SWITCH, false, FIELD(zoo.any_accuracy), NULL},
+    {"variants", PARE_YAML_ENTRIES, true, FIELD(variants), variant_keys},
+    {"limits", PARE_YAML_PARTS, false, 0, limit_keys},
+    {"goals", PARE_YAML_PARTS, false, 0, goal_keys},
+    {"slurm", PARE_YAML_ENTRIES, false, FIELD(slurm), NULL},
+    {0},
+};
+#undef FIELD
+
+pare_status pare_zoo_read_keys(pare_zoo_reader *r)
+{
+    r->zoo.latency = true;
+    r->zoo.samples = -1;
+    r->zoo.goals = (pare_zoo_goals){-1, -1, -1, -1};
+    PARE_TRY(pare_yaml_fill(r->arena->ctx, r->path, r->root, zoo_keys, r));
+    if (r->zoo.latency || (r->zoo.goals.latency < 0 && r->zoo.goals.speed_up < 0)) return PARE_OK;
+    return PARE_FAIL(r->arena->ctx, INPUT,
+                     "%s:%d: goals: latency and speed_up are not measured with 'latency: false'",
+                     r->path, pare_yaml_find(r->root, "goals")->line);
+}
+
+/* --- paths --- */
 
 const char *pare_zoo_path(const pare_zoo_reader *r, const char *path)
 {
@@ -21,56 +93,203 @@ pare_status pare_zoo_need_file(const pare_zoo_reader *r, int line, const char *k
                      stat(path, &info) ? strerror(errno) : "is a folder, expected a file");
 }
 
-/* A size of one byte or more with its unit; `none` where the file has no such key. */
-static pare_status size_of(const pare_zoo_reader *r, const pare_yaml *of, const char *key,
-                           const char *text, int64_t none, int64_t *out)
+/* --- models --- */
+
+typedef struct found {
+    pare_zoo_model model;
+    int line;
+    int parts; /* of its path that its name has */
+} found;
+
+typedef struct gathered {
+    const pare_zoo_reader *reader;
+    found *item;
+    size_t count, capacity;
+} gathered;
+
+/* The path with what a pattern would take as signs escaped. */
+static char *escaped(pare_arena *arena, const char *folder)
 {
-    *out = none;
-    if (!text) return PARE_OK;
-    double bytes = pare_bytes_parse(text);
-    if (bytes >= 1 && bytes <= 1e18) {
-        *out = (int64_t)bytes;
-        return PARE_OK;
+    char *text = pare_arena_alloc(arena, 2 * strlen(folder) + 1, 1), *to = text;
+    for (; text && *folder; folder++) {
+        if (strchr("*?[]\\", *folder)) *to++ = '\\';
+        *to++ = *folder;
     }
-    return PARE_FAIL(r->arena->ctx, INPUT,
-                     "%s:%d: %s: '%.100s', expected a size with its unit: 512MB, 1.5GB, 2GiB",
-                     r->path, pare_yaml_line(pare_yaml_find(of, key), of->line), key, text);
+    return text;
 }
 
-static pare_status number_of(const pare_zoo_reader *r, const pare_yaml *of, const char *key,
-                             const double *value, bool zero_too, double none, double *out)
+static pare_status add(gathered *m, const pare_zoo_model *like, const char *file, int line)
 {
-    *out = value ? *value : none;
-    if (!value || *value > 0 || (zero_too && *value == 0)) return PARE_OK;
-    return PARE_FAIL(r->arena->ctx, INPUT, "%s:%d: %s: %g, expected %s", r->path,
-                     pare_yaml_line(pare_yaml_find(of, key), of->line), key, *value,
-                     zero_too ? "0 or more" : "more than 0");
+    pare_arena *arena = m->reader->arena;
+    if (!pare_arena_grow(arena, &m->item, &m->capacity, m->count, sizeof *m->item))
+        return PARE_MEMORY;
+    found *f = &m->item[m->count++];
+    *f = (found){.model = *like, .line = line, .parts = 1};
+    f->model.file = pare_arena_strdup(arena, file);
+    return f->model.file ? PARE_OK : PARE_MEMORY;
 }
 
-static pare_status read_limits(const pare_zoo_reader *r, pare_zoo *zoo)
+/* The files of one pattern in the order of strcmp; folders and devices are none. */
+static pare_status add_pattern(gathered *m, const pare_zoo_model *like, const char *pattern,
+                               int line)
 {
-    const pare_yaml *of = pare_yaml_find(r->lines, "limits");
-    const pare_zoo_text_limits *text = r->text->limits;
-    if (!text) return PARE_OK;
-    PARE_TRY(number_of(r, of, "time", text->time, false, 0, &zoo->limits.seconds));
-    return size_of(r, of, "memory", text->memory, 0, &zoo->limits.memory_bytes);
+    pare_ctx *ctx = m->reader->arena->ctx;
+    const size_t before = m->count;
+    glob_t matched;
+    char *folder = escaped(m->reader->arena, *pattern == '/' ? "" : m->reader->folder);
+    const char *dot = folder && !*folder && *pattern == '-' ? "./" : "";
+    char *whole =
+        folder ? pare_arena_printf(m->reader->arena, "%s%s%s", dot, folder, pattern) : NULL;
+    if (!whole) return PARE_MEMORY;
+    int code = glob(whole, 0, NULL, &matched);
+    if (code == GLOB_NOSPACE) return PARE_FAIL(ctx, MEMORY, "out of memory");
+    pare_status st = PARE_OK;
+    for (size_t i = 0; !code && i < matched.gl_pathc && st == PARE_OK; i++) {
+        struct stat info;
+        if (!stat(matched.gl_pathv[i], &info) && S_ISREG(info.st_mode))
+            st = add(m, like, matched.gl_pathv[i], line);
+    }
+    globfree(&matched);
+    if (st != PARE_OK || m->count > before) return st;
+    return PARE_FAIL(ctx, INPUT, "%s:%d: files: '%.300s' matches no file", m->reader->path, line,
+                     pattern);
 }
 
-static pare_status read_goals(const pare_zoo_reader *r, pare_zoo *zoo)
+/* --- names --- */
+
+/* The last parts of a path without its ".onnx", joined by '-'; *all: there are no more of them. */
+static char *tail_name(pare_arena *arena, const char *path, int parts, bool *all)
 {
-    const pare_yaml *of = pare_yaml_find(r->lines, "goals");
-    const pare_zoo_text_goals *text = r->text->goals;
-    zoo->goals = (pare_zoo_goals){-1, -1, -1, -1};
-    if (!text) return PARE_OK;
-    PARE_TRY(number_of(r, of, "drop", text->drop, true, -1, &zoo->goals.drop));
-    PARE_TRY(number_of(r, of, "latency", text->latency, false, -1, &zoo->goals.latency));
-    PARE_TRY(number_of(r, of, "speed_up", text->speed_up, false, -1, &zoo->goals.speed_up));
-    PARE_TRY(size_of(r, of, "size", text->size, -1, &zoo->goals.size));
-    if (zoo->latency || (!text->latency && !text->speed_up)) return PARE_OK;
-    return PARE_FAIL(r->arena->ctx, INPUT,
-                     "%s:%d: goals: latency and speed_up are not measured with 'latency: false'",
-                     r->path, of->line);
+    const char *at = path + strlen(path);
+    for (int had = 0; at > path; at--)
+        if (at[-1] == '/' && ++had == parts) break;
+    *all = at == path || at == path + 1;
+    char *name = pare_arena_strdup(arena, at + strspn(at, "/"));
+    if (!name) return NULL;
+    size_t n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".onnx")) name[n - 5] = 0;
+    for (char *c = name; *c; c++)
+        if (*c == '/') *c = '-';
+    return name;
 }
+
+static int by_name(const void *a, const void *b)
+{
+    const found *x = *(found *const *)a, *y = *(found *const *)b;
+    int order = strcmp(x->model.name, y->model.name);
+    return order ? order : (x > y) - (x < y);
+}
+
+static int by_file(const void *a, const void *b)
+{
+    const found *x = *(found *const *)a, *y = *(found *const *)b;
+    int order = strcmp(x->model.file, y->model.file);
+    return order ? order : (x > y) - (x < y);
+}
+
+static pare_status refuse_twice(const gathered *m, found **list)
+{
+    qsort(list, m->count, sizeof *list, by_file);
+    for (size_t i = 1; i < m->count; i++) {
+        const found *a = list[i - 1], *b = list[i];
+        if (!strcmp(a->model.file, b->model.file))
+            return PARE_FAIL(m->reader->arena->ctx, INPUT,
+                             "%s:%d: files: %s is named twice, first in line %d", m->reader->path,
+                             b->line, b->model.file, a->line);
+    }
+    return PARE_OK;
+}
+
+/* Of `count` that share a name, those that have the most parts of their paths in it get one more,
+ * so that "b-x.onnx" stays what it is and "b/x.onnx" gives way. False: no path has more. */
+static bool grow(const gathered *m, found **list, size_t count, const bool *all)
+{
+    int most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!all[list[i] - m->item] && list[i]->parts > most) most = list[i]->parts;
+    for (size_t i = 0; i < count; i++)
+        if (!all[list[i] - m->item] && list[i]->parts == most) list[i]->parts++;
+    return most > 0;
+}
+
+/* Gives longer names to those that share one; *again: there were such. */
+static pare_status part(const gathered *m, found **list, const bool *all, bool *again)
+{
+    *again = false;
+    qsort(list, m->count, sizeof *list, by_name);
+    for (size_t i = 0, next; i < m->count; i = next) {
+        for (next = i + 1; next < m->count; next++)
+            if (strcmp(list[next]->model.name, list[i]->model.name) != 0) break;
+        if (next == i + 1) continue;
+        *again = true;
+        if (!grow(m, list + i, next - i, all))
+            return PARE_FAIL(m->reader->arena->ctx, INPUT,
+                             "%s:%d: files: %s and %s would both be called '%s'", m->reader->path,
+                             list[i + 1]->line, list[i]->model.file, list[i + 1]->model.file,
+                             list[i]->model.name);
+    }
+    return PARE_OK;
+}
+
+static pare_status name_all(gathered *m)
+{
+    pare_arena *arena = m->reader->arena;
+    found **list = pare_arena_alloc(arena, m->count, sizeof *list);
+    bool *all = pare_arena_alloc(arena, m->count, sizeof *all);
+    if (!list || !all) return PARE_MEMORY;
+    for (size_t i = 0; i < m->count; i++) list[i] = &m->item[i];
+    PARE_TRY(refuse_twice(m, list));
+    for (bool again = true; again;) {
+        for (size_t i = 0; i < m->count; i++) {
+            found *f = &m->item[i];
+            f->model.name = tail_name(arena, f->model.file, f->parts, &all[i]);
+            if (!f->model.name) return PARE_MEMORY;
+        }
+        PARE_TRY(part(m, list, all, &again));
+    }
+    return PARE_OK;
+}
+
+/* --- data sets --- */
+
+/* The data set of a key where the entry, or else the whole zoo, names one. */
+static pare_status data_set(const pare_zoo_reader *r, const pare_yaml *entry, const char *key,
+                            const char *own, const char *of_all, const char **out)
+{
+    *out = NULL;
+    if (!own && !of_all) return PARE_OK;
+    *out = pare_zoo_path(r, own ? own : of_all);
+    if (!*out) return PARE_MEMORY;
+    return pare_zoo_need_file(r, pare_yaml_find(own ? entry : r->root, key)->line, key, *out);
+}
+
+static pare_status read_models(pare_zoo_reader *r)
+{
+    gathered m = {.reader = r};
+    for (const pare_yaml *entry = r->models->first; entry; entry = entry->next) {
+        models_entry says = {0};
+        pare_zoo_model like = {0};
+        PARE_TRY(pare_yaml_fill(r->arena->ctx, r->path, entry, model_keys, &says));
+        PARE_TRY(data_set(r, entry, "data", says.data, r->data, &like.data));
+        PARE_TRY(data_set(r, entry, "test", says.test, r->test, &like.test));
+        if (!like.test)
+            return PARE_FAIL(r->arena->ctx, INPUT,
+                             "%s:%d: models: 'test' is missing here and for the whole zoo: the "
+                             "data set that variants are judged on",
+                             r->path, entry->line);
+        for (const pare_yaml *file = says.files->first; file; file = file->next)
+            PARE_TRY(add_pattern(&m, &like, file->text, file->line));
+    }
+    PARE_TRY(name_all(&m));
+    pare_zoo_model *models = pare_arena_alloc(r->arena, m.count, sizeof *models);
+    if (!models) return PARE_MEMORY;
+    for (size_t i = 0; i < m.count; i++) models[i] = m.item[i].model;
+    r->zoo.models = models;
+    r->zoo.model_count = (int)m.count;
+    return PARE_OK;
+}
+
+/* --- variants --- */
 
 /* The name goes into files' names. */
 static bool is_name(const char *text)
@@ -80,53 +299,78 @@ static bool is_name(const char *text)
     return strchr("-.", *text) == NULL && !text[strspn(text, letters)] && strlen(text) <= 100;
 }
 
-static pare_status check_name(const pare_zoo_reader *r, const pare_yaml *entry,
-                              const pare_zoo_variant *variants, int before, const char *name)
+static pare_status check_name(const pare_zoo_reader *r, const pare_yaml *name,
+                              const pare_zoo_variant *before, int count)
 {
-    const int line = pare_yaml_line(pare_yaml_find(entry, "name"), entry->line);
-    if (!is_name(name))
+    if (!is_name(name->text))
         return PARE_FAIL(r->arena->ctx, INPUT,
                          "%s:%d: name: '%.100s', expected up to 100 letters, digits and _ - + . "
                          "(the last two not first)",
-                         r->path, line, name);
-    for (int i = 0; i < before; i++)
-        if (!strcmp(variants[i].name, name))
+                         r->path, name->line, name->text);
+    for (int i = 0; i < count; i++)
+        if (!strcmp(before[i].name, name->text))
             return PARE_FAIL(r->arena->ctx, INPUT, "%s:%d: name: variant '%s' is there already",
-                             r->path, line, name);
+                             r->path, name->line, name->text);
     return PARE_OK;
 }
 
-static pare_status check_data(const pare_zoo_reader *r, const pare_zoo *zoo,
-                              const pare_zoo_step *step)
+static pare_status check_data(const pare_zoo_reader *r, const pare_zoo_step *step)
 {
-    for (int i = 0; pare_zoo_step_needs_data(step) && i < zoo->model_count; i++)
-        if (!zoo->models[i].data)
+    for (int i = 0; pare_zoo_step_needs_data(step) && i < r->zoo.model_count; i++)
+        if (!r->zoo.models[i].data)
             return PARE_FAIL(r->arena->ctx, INPUT,
                              "%s:%d: step '%.200s' needs data, but there is no 'data' for %s",
-                             r->path, step->line, step->text, zoo->models[i].file);
+                             r->path, step->line, step->text, r->zoo.models[i].file);
     return PARE_OK;
 }
 
-static pare_status read_variants(const pare_zoo_reader *r, pare_zoo *zoo)
+static int count_of(const pare_yaml *list)
 {
-    const pare_yaml *entry = pare_yaml_find(r->lines, "variants")->first;
-    const unsigned count = r->text->variants_count;
-    pare_zoo_variant *variants = pare_arena_alloc(r->arena, count, sizeof *variants);
-    if (!variants) return PARE_MEMORY;
-    for (unsigned i = 0; i < count; i++, entry = entry->next) {
-        const pare_zoo_text_variant *text = &r->text->variants[i];
-        const pare_yaml *line = pare_yaml_find(entry, "steps")->first;
-        pare_zoo_step *steps = pare_arena_alloc(r->arena, text->steps_count, sizeof *steps);
-        if (!steps) return PARE_MEMORY;
-        PARE_TRY(check_name(r, entry, variants, (int)i, text->name));
-        for (unsigned j = 0; j < text->steps_count; j++, line = line->next) {
-            PARE_TRY(pare_zoo_read_step(r, &steps[j], text->steps[j], line->line));
-            PARE_TRY(check_data(r, zoo, &steps[j]));
-        }
-        variants[i] = (pare_zoo_variant){text->name, steps, (int)text->steps_count};
+    int count = 0;
+    for (const pare_yaml *at = list ? list->first : NULL; at; at = at->next) count++;
+    return count;
+}
+
+static pare_status read_variant(const pare_zoo_reader *r, const pare_yaml *entry,
+                                const pare_zoo_variant *before, int count, pare_zoo_variant *out)
+{
+    variant_entry says = {0};
+    PARE_TRY(pare_yaml_fill(r->arena->ctx, r->path, entry, variant_keys, &says));
+    PARE_TRY(check_name(r, pare_yaml_find(entry, "name"), before, count));
+    *out = (pare_zoo_variant){.name = says.name, .step_count = count_of(says.steps)};
+    pare_zoo_step *step = pare_arena_alloc(r->arena, (size_t)out->step_count, sizeof *step);
+    if (!step) return PARE_MEMORY;
+    out->steps = step;
+    for (const pare_yaml *at = says.steps->first; at; at = at->next, step++) {
+        PARE_TRY(pare_zoo_read_step(r, step, at->text, at->line));
+        PARE_TRY(check_data(r, step));
     }
-    zoo->variants = variants;
-    zoo->variant_count = (int)count;
+    return PARE_OK;
+}
+
+static pare_status read_variants(pare_zoo_reader *r)
+{
+    const int count = count_of(r->variants);
+    pare_zoo_variant *variants = pare_arena_alloc(r->arena, (size_t)count, sizeof *variants);
+    if (!variants) return PARE_MEMORY;
+    for (const pare_yaml *entry = r->variants->first; entry; entry = entry->next) {
+        const int i = r->zoo.variant_count++;
+        PARE_TRY(read_variant(r, entry, variants, i, &variants[i]));
+    }
+    r->zoo.variants = variants;
+    return PARE_OK;
+}
+
+/* --- all --- */
+
+static pare_status read_slurm(pare_zoo_reader *r)
+{
+    const int count = count_of(r->slurm);
+    if (!count) return PARE_OK;
+    r->zoo.slurm = pare_arena_alloc(r->arena, (size_t)count, sizeof *r->zoo.slurm);
+    if (!r->zoo.slurm) return PARE_MEMORY;
+    for (const pare_yaml *at = r->slurm->first; at; at = at->next)
+        r->zoo.slurm[r->zoo.slurm_count++] = at->text;
     return PARE_OK;
 }
 
@@ -138,37 +382,22 @@ static const char *stem(pare_arena *arena, const char *path)
     return pare_arena_strndup(arena, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
 }
 
-static pare_status read_zoo(pare_zoo_reader *r, pare_zoo *zoo)
-{
-    const pare_zoo_text *text = r->text;
-    const char *slash = strrchr(r->path, '/');
-    r->folder = pare_arena_strndup(r->arena, r->path, slash ? (size_t)(slash - r->path) + 1 : 0);
-    zoo->file = pare_arena_strdup(r->arena, r->path);
-    zoo->name = text->name ? text->name : stem(r->arena, r->path);
-    if (!r->folder || !zoo->file || !zoo->name) return PARE_MEMORY;
-    zoo->latency = !text->latency || *text->latency;
-    zoo->any_accuracy = text->any_accuracy && *text->any_accuracy;
-    zoo->samples = text->samples ? *text->samples : -1;
-    if (text->samples && *text->samples < 1)
-        return PARE_FAIL(r->arena->ctx, INPUT, "%s:%d: samples: %lld, expected 1 or more", r->path,
-                         pare_yaml_find(r->lines, "samples")->line, (long long)*text->samples);
-    zoo->slurm = (const char **)text->slurm;
-    zoo->slurm_count = (int)text->slurm_count;
-    PARE_TRY(read_limits(r, zoo));
-    PARE_TRY(read_goals(r, zoo));
-    PARE_TRY(pare_zoo_read_models(r, zoo));
-    return read_variants(r, zoo);
-}
-
 pare_status pare_zoo_read(pare_arena *arena, pare_zoo **out, const char *path)
 {
-    pare_zoo_text *text;
-    pare_yaml *lines;
-    pare_zoo *zoo = pare_arena_alloc(arena, 1, sizeof *zoo);
-    if (!zoo) return PARE_MEMORY;
-    PARE_TRY(pare_zoo_text_read(arena, &text, &lines, path));
-    pare_zoo_reader reader = {.arena = arena, .path = path, .text = text, .lines = lines};
-    PARE_TRY(read_zoo(&reader, zoo));
-    *out = zoo;
+    const char *slash = strrchr(path, '/');
+    pare_zoo_reader r = {.arena = arena, .path = path};
+    pare_yaml *root;
+    *out = pare_arena_alloc(arena, 1, sizeof **out);
+    r.folder = pare_arena_strndup(arena, path, slash ? (size_t)(slash - path) + 1 : 0);
+    r.zoo.file = pare_arena_strdup(arena, path);
+    r.zoo.name = stem(arena, path);
+    if (!*out || !r.folder || !r.zoo.file || !r.zoo.name) return PARE_MEMORY;
+    PARE_TRY(pare_yaml_read(arena, &root, path));
+    r.root = root;
+    PARE_TRY(pare_zoo_read_keys(&r));
+    PARE_TRY(read_slurm(&r));
+    PARE_TRY(read_models(&r));
+    PARE_TRY(read_variants(&r));
+    **out = r.zoo;
     return PARE_OK;
 }

@@ -18,10 +18,9 @@ typedef struct pare_zoo_step {
     int option_count;
     const char *text; /* as it is in the file: "prune --macs 0.5" */
     int line;
-    bool
-        takes_data; /* the zoo's data are handed to it: it names none of its own and can use them */
-    bool trains;    /* it is kept while it runs, and continues after a kill */
-    bool times;     /* it measures latency, so that nothing may run beside it */
+    bool takes_data; /* it gets the zoo's data: it names none of its own and can use them */
+    bool trains;     /* it is kept while it runs, and continues after a kill */
+    bool times;      /* it measures latency, so that nothing may run beside it */
 } pare_zoo_step;
 
 typedef struct pare_zoo_variant {
@@ -71,7 +70,6 @@ typedef struct pare_zoo {
    "FILE:LINE: what, expected": text that is no YAML, an alias, an unknown or doubled key, a value
    of another type, no model or variant, a pattern that matches no file, a model named twice, two
    variants of one name, a step that its command would refuse, an option that the zoo sets itself, a
-   data set that is missing. PARE_IO: the file cannot be read. PARE_UNSUPPORTED: pare was built
-   without libcyaml. */
+   data set that is missing. PARE_IO: the file cannot be read. */
 PARE_NODISCARD pare_status pare_zoo_read(pare_arena *arena, pare_zoo **out, const char *path);
 #endif

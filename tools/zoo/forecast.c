@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/zoo/forecast.h"
 
+#include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "tools/progress.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/zoo/probe.h"
 
 #include <string.h>
 
@@ -257,10 +257,11 @@ json_t *pare_zoo_forecast_json(const pare_zoo_forecast *f, const pare_zoo *zoo,
         const pare_zoo_task *task = &plan->tasks[i];
         const share s = share_of(f, plan, task, NULL);
         json_array_append_new(
-            tasks, json_pack("{s:s, s:s, s:o, s:I, s:s?}", "model", zoo->models[task->model].name,
-                             "variant", zoo->variants[task->variant].name, "seconds",
+            tasks, json_pack("{s:o, s:o, s:o, s:I, s:o}", "model",
+                             pare_json_text(zoo->models[task->model].name), "variant",
+                             pare_json_text(zoo->variants[task->variant].name), "seconds",
                              s.known ? json_real(s.seconds) : json_null(), "memory_bytes",
-                             (json_int_t)s.bytes, "failure", s.failure));
+                             (json_int_t)s.bytes, "failure", pare_json_text(s.failure)));
     }
     return json_pack("{s:o, s:o, s:o, s:I, s:i, s:i, s:o}", "seconds",
                      f->whole ? json_real(f->seconds) : json_null(), "elapsed_seconds",

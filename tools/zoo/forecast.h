@@ -5,6 +5,7 @@
 #define PARE_TOOLS_ZOO_FORECAST_H
 
 #include "tools/zoo/plan.h"
+#include "tools/zoo/process.h"
 
 typedef struct pare_zoo_forecast_options {
     const bool *done; /* of each node of the plan: there is nothing to do; NULL: of none */
@@ -53,4 +54,32 @@ PARE_NODISCARD pare_status pare_zoo_forecast_print(pare_arena *arena, FILE *file
    variant, seconds, memory_bytes, failure}]}; what is not known is null. NULL: out of memory. */
 json_t *pare_zoo_forecast_json(const pare_zoo_forecast *forecast, const pare_zoo *zoo,
                                const pare_zoo_plan *plan);
+
+/* --- trials of steps on few samples (probe.c) --- */
+
+typedef struct pare_zoo_counted pare_zoo_counted;
+
+typedef struct pare_zoo_probes {
+    pare_arena *arena;
+    const pare_zoo *zoo;
+    const pare_zoo_plan *plan;
+    const pare_zoo_forecast_options *options;
+    pare_zoo_forecast *forecast;
+    char folder[200];
+    int judged; /* node of the last judgement that was tried; -1: none yet */
+    double samples_seconds, samples_cpu; /* of it: what running samples took */
+    pare_zoo_counted *counted;           /* samples of data sets */
+    size_t counts, capacity;
+} pare_zoo_probes;
+
+/* Begins with arena, zoo, plan, options, forecast, zeros. Makes the folder; close removes it. */
+PARE_NODISCARD pare_status pare_zoo_probes_open(pare_zoo_probes *trials);
+void pare_zoo_probes_close(pare_zoo_probes *trials);
+
+/* Fills in the forecast of a node; those before it were tried, or are done. What it writes stays
+   for those after it. */
+PARE_NODISCARD pare_status pare_zoo_probes_node(pare_zoo_probes *trials, int node);
+
+/* Removes what trials of this node wrote. */
+void pare_zoo_probes_drop(pare_zoo_probes *trials, int node);
 #endif

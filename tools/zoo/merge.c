@@ -1,18 +1,158 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a zoo: tasks.json, then tables and reports of the facts it names. */
 #include "tools/zoo/merge.h"
 
 #include "formats/json.h"
+#include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "tools/facts.h"
-#include "tools/report/report.h"
 #include "tools/report/gather.h"
 #include "tools/report/page.h"
+#include "tools/report/report.h"
 #include "tools/table.h"
+#include "tools/text.h"
 #include "tools/zoo/goals.h"
 #include "tools/zoo/summary.h"
 #include "tools/zoo/views.h"
+#include "tools/zoo/work.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* --- tasks.json --- */
+
+int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task,
+                      pare_outcome *outcome)
+{
+    for (int i = 0; i < task->node_count; i++) {
+        const int node = task->nodes[i];
+        *outcome = records->of[node].outcome;
+        if (*outcome == PARE_OUTCOME_DONE) continue;
+        if (*outcome == PARE_OUTCOME_COUNT) *outcome = PARE_OUTCOME_STOPPED;
+        return node;
+    }
+    return task->nodes[task->node_count - 1];
+}
+
+/* A node's command line but for --threads, which only we give: results are the same on any number,
+   and who makes the tables may have another one than who ran the node. */
+static const char *command_of(pare_arena *arena, const pare_zoo_node *node)
+{
+    pare_zoo_argv w = {.arena = arena};
+    pare_zoo_node plain = {0};
+    for (int i = 0; i < node->word_count; i++)
+        if (!strcmp(node->words[i], "--threads"))
+            i++;
+        else
+            pare_zoo_argv_add(&w, node->words[i], NULL);
+    if (pare_zoo_argv_end(&w, &plain.words, &plain.word_count) != PARE_OK) return NULL;
+    return pare_zoo_node_command(arena, &plain);
+}
+
+/* The command lines of a task's nodes from the first to the last of `count`, "&&" between them. */
+static json_t *commands(pare_arena *arena, const pare_zoo_plan *plan, const int *nodes, int count)
+{
+    pare_text text = {.ctx = arena->ctx};
+    for (int i = 0; i < count; i++) {
+        const char *one = command_of(arena, &plan->nodes[nodes[i]]);
+        pare_text_add(&text, "%s%s", i ? " && " : "", one ? one : "");
+    }
+    json_t *json = pare_json_text(text.data ? text.data : "");
+    pare_free(text.data);
+    return json;
+}
+
+/* Bytes of a model with its external data; 0 where there is none. */
+static uint64_t bytes_of(pare_ctx *ctx, const char *model)
+{
+    uint64_t bytes = 0;
+    if (pare_onnx_hash(ctx, model, NULL, &bytes) == PARE_OK) return bytes;
+    pare_ctx_clear(ctx);
+    return 0;
+}
+
+static const char *message_of(const pare_zoo_record *r, pare_outcome outcome)
+{
+    if (outcome == PARE_OUTCOME_DONE) return "";
+    if (r->outcome == PARE_OUTCOME_COUNT) return "its turn has not come";
+    return r->message ? r->message : "";
+}
+
+/* A path that is opened again stays as it is where JSON can hold it. */
+static json_t *path_json(const char *path)
+{
+    json_t *json = json_string(path);
+    return json ? json : pare_json_text(path);
+}
+
+static json_t *task_json(pare_arena *arena, const pare_zoo *zoo, const pare_zoo_records *records,
+                         const pare_zoo_task *task)
+{
+    const pare_zoo_plan *plan = records->plan;
+    pare_outcome outcome;
+    const int end = pare_zoo_task_end(records, task, &outcome);
+    const bool done = outcome == PARE_OUTCOME_DONE;
+    double seconds = 0, cpu_seconds = 0;
+    int64_t peak = 0;
+    json_t *facts = json_array();
+    for (int i = 0; i < task->node_count; i++) {
+        const pare_zoo_record *r = &records->of[task->nodes[i]];
+        seconds += r->seconds;
+        cpu_seconds += r->cpu_seconds;
+        if (r->peak_bytes > peak) peak = r->peak_bytes;
+        if (r->outcome == PARE_OUTCOME_DONE)
+            json_array_append_new(facts, path_json(plan->nodes[task->nodes[i]].facts));
+    }
+    return json_pack(
+        "{s:o, s:o, s:s, s:o, s:o, s:f, s:f, s:I, s:I, s:o}", "model",
+        pare_json_text(zoo->models[task->model].name), "variant",
+        pare_json_text(zoo->variants[task->variant].name), "class", pare_outcome_text(outcome),
+        "message", pare_json_text(message_of(&records->of[end], outcome)), "command",
+        done ? commands(arena, plan, task->nodes, task->node_count)
+             : commands(arena, plan, &end, 1),
+        "seconds", seconds, "cpu_seconds", cpu_seconds, "peak_bytes", (json_int_t)peak, "bytes",
+        (json_int_t)(done ? bytes_of(arena->ctx, task->link) : 0), "facts", facts);
+}
+
+/* Another run may have made the model again, or someone taken the link away. */
+static pare_status link_done(pare_ctx *ctx, const pare_zoo_records *records,
+                             const pare_zoo_task *task)
+{
+    pare_outcome outcome;
+    pare_zoo_task_end(records, task, &outcome);
+    if (outcome != PARE_OUTCOME_DONE) return PARE_OK;
+    const int last = task->nodes[task->node_count - 2];
+    return pare_zoo_link(ctx, task->link, records->plan->nodes[last].output);
+}
+
+static pare_status add_task(pare_ctx *ctx, json_t *list, const pare_zoo *zoo,
+                            const pare_zoo_records *records, const pare_zoo_task *task)
+{
+    pare_arena arena;
+    PARE_TRY(link_done(ctx, records, task));
+    pare_arena_init(&arena, ctx);
+    json_t *json = task_json(&arena, zoo, records, task);
+    pare_arena_free(&arena);
+    return json_array_append_new(list, json) ? PARE_FAIL(ctx, MEMORY, "out of memory") : PARE_OK;
+}
+
+pare_status pare_zoo_tasks_write(pare_ctx *ctx, const pare_zoo *zoo,
+                                 const pare_zoo_records *records, const char *folder)
+{
+    char path[4096];
+    pare_status st = PARE_OK;
+    json_t *list = json_array();
+    for (int i = 0; st == PARE_OK && i < records->plan->task_count; i++)
+        st = add_task(ctx, list, zoo, records, &records->plan->tasks[i]);
+    json_t *json = json_pack("{s:i, s:o, s:s, s:O}", "schema", 1, "zoo", pare_json_text(zoo->name),
+                             "version", PARE_VERSION, "tasks", list);
+    snprintf(path, sizeof path, "%s/tasks.json", folder);
+    if (st == PARE_OK)
+        st = json ? pare_json_write(ctx, json, path) : PARE_FAIL(ctx, MEMORY, "out of memory");
+    json_decref(list);
+    json_decref(json);
+    return st;
+}
 
 typedef struct merge {
     pare_arena arena;
@@ -22,7 +162,6 @@ typedef struct merge {
     json_t *by_path; /* facts that were read */
     json_t *facts;   /* the same in the order of the tasks, validate's of a task first */
     json_t *summary;
-    pare_facts_rules *rules;
 } merge;
 
 static const char *text_of(const json_t *json, const char *key)
@@ -44,10 +183,11 @@ static pare_status read_tasks(merge *m)
     const char *name = text_of(json, "zoo");
     m->tasks = json_incref(json_object_get(json, "tasks"));
     const bool known = json_integer_value(json_object_get(json, "schema")) == 1;
-    pare_status st = PARE_OK;
+    json_t *own = pare_json_text(m->zoo->name);
+    pare_status st = own ? PARE_OK : PARE_FAIL(ctx, MEMORY, "out of memory");
     if (!known || !json_is_array(m->tasks))
         st = PARE_FAIL(ctx, INPUT, "%s: holds no tasks of a zoo that this version knows", path);
-    else if (strcmp(name, m->zoo->name) != 0)
+    else if (own && strcmp(name, json_string_value(own)) != 0)
         st = PARE_FAIL(ctx, INPUT, "%s: holds tasks of the zoo '%s', expected '%s'", path, name,
                        m->zoo->name);
     json_array_foreach(m->tasks, i, task)
@@ -56,6 +196,7 @@ static pare_status read_tasks(merge *m)
             (!*text_of(task, "model") || !*text_of(task, "variant") || !*text_of(task, "class")))
             st = PARE_FAIL(ctx, INPUT, "%s: tasks[%zu] lacks model, variant or class", path, i);
     }
+    json_decref(own);
     json_decref(json);
     return st;
 }
@@ -81,7 +222,7 @@ static json_t *facts_at(merge *m, const char *path)
 {
     json_t *facts = json_object_get(m->by_path, path);
     if (facts) return facts;
-    if (pare_facts_rules_read(m->rules, &facts, path) != PARE_OK) return NULL;
+    if (pare_facts_read(m->arena.ctx, &facts, path) != PARE_OK) return NULL;
     if (m->zoo->model_count > 1) lighten(facts);
     json_object_set_new(m->by_path, path, facts);
     return facts;
@@ -144,7 +285,7 @@ static json_t *row_of(merge *m, const json_t *task, json_t *seen)
         keep_chain(m, chain, task, seen);
     } else {
         json_object_set_new(row, "class", json_string("failed"));
-        json_object_set_new(row, "message", json_string(m->arena.ctx->message));
+        json_object_set_new(row, "message", pare_json_text(m->arena.ctx->message));
         pare_ctx_clear(m->arena.ctx);
     }
     json_decref(chain);
@@ -160,8 +301,8 @@ static pare_status summarize(merge *m)
     json_decref(seen);
     json_t *best = pare_zoo_best(rows, goals), *ranking = pare_zoo_ranking(rows, goals);
     m->summary =
-        json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "schema", 1, "command", "zoo",
-                  "version", PARE_VERSION, "name", m->zoo->name, "goals",
+        json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "command", "zoo",
+                  "version", PARE_VERSION, "name", pare_json_text(m->zoo->name), "goals",
                   pare_zoo_goals_json(goals), "tasks", rows, "ranking", ranking, "best", best);
     return m->summary ? PARE_OK : PARE_FAIL(m->arena.ctx, MEMORY, "out of memory");
 }
@@ -236,8 +377,7 @@ pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folde
     merge m = {.zoo = zoo, .folder = folder, .by_path = json_object(), .facts = json_array()};
     json_t *comparisons = NULL;
     pare_arena_init(&m.arena, ctx);
-    pare_status st = pare_facts_rules_new(ctx, &m.rules);
-    if (st == PARE_OK) st = read_tasks(&m);
+    pare_status st = read_tasks(&m);
     if (st == PARE_OK) st = summarize(&m);
     if (st == PARE_OK) comparisons = gather(&m);
     if (st == PARE_OK) st = write_all(&m, comparisons, file);
@@ -246,7 +386,6 @@ pare_status pare_zoo_merge(pare_ctx *ctx, const pare_zoo *zoo, const char *folde
     json_decref(m.facts);
     json_decref(m.by_path);
     json_decref(m.tasks);
-    pare_facts_rules_free(m.rules);
     pare_arena_free(&m.arena);
     return st;
 }

@@ -4,6 +4,20 @@
 #define PARE_TOOLS_ZOO_MERGE_H
 
 #include "tools/zoo/file.h"
+#include "tools/zoo/journal.h"
+
+/* The node that ended a task, or its last; *outcome: done, what that node came to, or stopped where
+   the task's turn has not come. */
+int pare_zoo_task_end(const pare_zoo_records *records, const pare_zoo_task *task,
+                      pare_outcome *outcome);
+
+/* {schema, zoo, version, tasks: [{model, variant, class, message, command, seconds, cpu_seconds,
+   peak_bytes, bytes, facts: [paths]}]} in the plan's order, and the links of those that are done.
+   command: of the node that failed; of a done task all of them. seconds and cpu_seconds are sums,
+   peak_bytes the most; bytes: of the variant's file. */
+PARE_NODISCARD pare_status pare_zoo_tasks_write(pare_ctx *ctx, const pare_zoo *zoo,
+                                                const pare_zoo_records *records,
+                                                const char *folder);
 
 /* Reads tasks.json of the zoo's folder and the facts it names, and writes summary.json,
    results.csv, report.md and report.html beside it. They depend on the facts alone, not on the

@@ -1,13 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of a zoo: command lines, keys of nodes, nodes, tasks. A key is a chain: each text that
+   decides is hashed, and the chain with it. */
 #include "tools/zoo/plan.h"
 
+#include "formats/file.h"
+#include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "runtime/exec/exec.h"
-#include "tools/zoo/key.h"
-#include "tools/zoo/argv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- command lines --- */
+
+static void add(pare_zoo_argv *w, const char *word)
+{
+    if (w->failed ||
+        !pare_arena_grow(w->arena, &w->item, &w->capacity, w->count, sizeof *w->item)) {
+        w->failed = true;
+        return;
+    }
+    w->item[w->count++] = word;
+}
+
+void pare_zoo_argv_add(pare_zoo_argv *w, const char *first, const char *second)
+{
+    if (!first) w->failed = true;
+    add(w, first);
+    if (second) add(w, second);
+}
+
+pare_status pare_zoo_argv_end(pare_zoo_argv *w, const char ***out, int *count)
+{
+    const size_t n = w->count;
+    add(w, NULL);
+    *out = w->item;
+    *count = (int)n;
+    return w->failed ? PARE_MEMORY : PARE_OK;
+}
+
+/* Room of a word in single quotes: an inner ' becomes '\''. */
+static size_t quoted_size(const char *word)
+{
+    size_t n = strlen(word) + 3;
+    for (; *word; word++) n += *word == '\'' ? 3 : 0;
+    return n;
+}
+
+static char *put_word(char *to, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+./:,=@%";
+    if (*word && !word[strspn(word, plain)]) {
+        size_t n = strlen(word);
+        memcpy(to, word, n);
+        return to + n;
+    }
+    *to++ = '\'';
+    for (; *word; word++) {
+        if (*word == '\'') {
+            memcpy(to, "'\\'", 3);
+            to += 3;
+        }
+        *to++ = *word;
+    }
+    *to++ = '\'';
+    return to;
+}
+
+const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node)
+{
+    size_t bytes = sizeof "pare";
+    for (int i = 0; i < node->word_count; i++) bytes += 1 + quoted_size(node->words[i]);
+    char *text = pare_arena_alloc(arena, bytes, 1), *to = text;
+    if (!text) return NULL;
+    to = put_word(to, "pare");
+    for (int i = 0; i < node->word_count; i++) {
+        *to++ = ' ';
+        to = put_word(to, node->words[i]);
+    }
+    *to = 0;
+    return text;
+}
+
+/* --- keys --- */
+
+typedef struct known_file {
+    const char *path;
+    pare_hash hash;
+} known_file;
+
+/* Begins with the first four and zeros; files are read once. */
+typedef struct keys {
+    pare_arena *arena;
+    const char *version, *isa, *machine;
+    known_file *known;
+    size_t count, capacity;
+} keys;
+
+static void fold(pare_hash *key, pare_hash with)
+{
+    const pare_hash both[2] = {*key, with};
+    *key = pare_hash_bytes(both, sizeof both);
+}
+
+/* Texts of different lengths cannot be taken for each other: each is hashed apart. */
+static void fold_text(pare_hash *key, const char *text)
+{
+    fold(key, pare_hash_bytes(text, strlen(text)));
+}
+
+static pare_status fold_file(keys *k, pare_hash *key, const char *path)
+{
+    size_t i = 0;
+    while (i < k->count && strcmp(k->known[i].path, path) != 0) i++;
+    if (i == k->count) {
+        pare_hash hash;
+        if (!pare_arena_grow(k->arena, &k->known, &k->capacity, k->count, sizeof *k->known))
+            return PARE_MEMORY;
+        PARE_TRY(pare_file_hash_quick(k->arena->ctx, path, &hash));
+        k->known[k->count++] = (known_file){path, hash};
+    }
+    fold(key, k->known[i].hash);
+    return PARE_OK;
+}
+
+/* A file that is no model, or cannot be read, is for its first step to refuse. */
+static pare_status fold_model(keys *k, pare_hash *key, const char *file)
+{
+    pare_ctx *ctx = k->arena->ctx;
+    char text[33];
+    pare_hash bytes;
+    pare_status st = pare_onnx_hash(ctx, file, text, NULL);
+    if (st == PARE_OK) fold_text(key, text);
+    if (st == PARE_OK || st == PARE_MEMORY || st == PARE_INTERRUPTED) return st;
+    pare_ctx_clear(ctx);
+    fold_text(key, "no model");
+    st = pare_file_hash(ctx, file, &bytes);
+    if (st == PARE_OK) fold(key, bytes);
+    if (st == PARE_OK || st == PARE_MEMORY || st == PARE_INTERRUPTED) return st;
+    pare_ctx_clear(ctx);
+    fold_text(key, file);
+    return PARE_OK;
+}
+
+/* What all steps from a model have in common: program, machine, content of the model. */
+static pare_status key_model(keys *k, pare_hash *key, const char *file)
+{
+    *key = (pare_hash){0};
+    fold_text(key, "pare zoo 1");
+    fold_text(key, k->version);
+    fold_text(key, k->isa);
+    fold_text(key, k->machine);
+    return fold_model(k, key, file);
+}
+
+/* From the key before a step the key after it; the same for the judgement at the end. */
+static pare_status key_step(keys *k, pare_hash *key, const pare_zoo_step *step,
+                            const pare_zoo_model *model)
+{
+    fold_text(key, step->command->name);
+    if (step->takes_data && model->data) {
+        fold_text(key, "data");
+        PARE_TRY(fold_file(k, key, model->data));
+    }
+    for (int i = 0; i < step->option_count; i++) {
+        const pare_zoo_option *o = &step->options[i];
+        fold_text(key, o->row->name);
+        if (o->row->kind == PARE_OPTION_FILE)
+            PARE_TRY(fold_file(k, key, o->value));
+        else if (o->value)
+            fold_text(key, o->value);
+    }
+    return PARE_OK;
+}
+
+static pare_status key_judge(keys *k, pare_hash *key, const pare_zoo *zoo,
+                             const pare_zoo_model *model)
+{
+    char samples[32];
+    snprintf(samples, sizeof samples, "%lld", (long long)zoo->samples);
+    fold_text(key, "validate");
+    fold_text(key, samples);
+    fold_text(key, zoo->latency ? "latency" : "");
+    if (zoo->any_accuracy) fold_text(key, "any accuracy");
+    return fold_file(k, key, model->test);
+}
+
+/* --- nodes --- */
 
 /* The plan while it is made. */
 typedef struct maker {
@@ -16,7 +197,7 @@ typedef struct maker {
     pare_zoo_plan_options o;
     const char *out; /* without '/' at its end */
     pare_zoo_plan *plan;
-    pare_zoo_keys keys;
+    keys keys;
     int *slot; /* hash table of nodes by key: place + 1, 0 where empty */
     size_t slots;
     int *task_nodes; /* of all tasks, one after the other */
@@ -124,7 +305,7 @@ static pare_status add_step(maker *m, const pare_zoo_task *task, const pare_zoo_
     const pare_zoo_model *model = &m->zoo->models[task->model];
     const char *input = *at < 0 ? model->file : m->plan->nodes[*at].output;
     bool fresh;
-    PARE_TRY(pare_zoo_key_step(&m->keys, key, step, model));
+    PARE_TRY(key_step(&m->keys, key, step, model));
     PARE_TRY(need_node(m, *key, *at, task, step->command->name, true, at, &fresh));
     if (!fresh) return PARE_OK;
     pare_zoo_node *node = &m->plan->nodes[*at];
@@ -135,7 +316,7 @@ static pare_status add_step(maker *m, const pare_zoo_task *task, const pare_zoo_
 static pare_status add_judgement(maker *m, const pare_zoo_task *task, pare_hash *key, int *at)
 {
     bool fresh;
-    PARE_TRY(pare_zoo_key_judge(&m->keys, key, m->zoo, &m->zoo->models[task->model]));
+    PARE_TRY(key_judge(&m->keys, key, m->zoo, &m->zoo->models[task->model]));
     PARE_TRY(need_node(m, *key, *at, task, "validate", false, at, &fresh));
     if (!fresh) return PARE_OK;
     pare_zoo_node *node = &m->plan->nodes[*at];
@@ -214,14 +395,14 @@ pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const par
     m.out =
         pare_arena_printf(arena, "%s%.*s", *options->out == '-' ? "./" : "", (int)n, options->out);
     if (!m.out) return PARE_MEMORY;
-    m.keys = (pare_zoo_keys){.arena = arena,
-                             .version = options->version ? options->version : PARE_VERSION,
-                             .isa = options->isa ? options->isa : pare_cpu_isa_name(),
-                             .machine = options->machine ? options->machine : "cpu"};
+    m.keys = (keys){.arena = arena,
+                    .version = options->version ? options->version : PARE_VERSION,
+                    .isa = options->isa ? options->isa : pare_cpu_isa_name(),
+                    .machine = options->machine ? options->machine : "cpu"};
     PARE_TRY(reserve(&m));
     for (int i = 0; i < zoo->model_count; i++) {
         pare_hash key;
-        PARE_TRY(pare_zoo_key_model(&m.keys, &key, zoo->models[i].file));
+        PARE_TRY(key_model(&m.keys, &key, zoo->models[i].file));
         for (int j = 0; j < zoo->variant_count; j++) PARE_TRY(add_task(&m, i, j, key));
     }
     PARE_TRY(check_links(&m));

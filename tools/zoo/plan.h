@@ -4,6 +4,7 @@
 #ifndef PARE_TOOLS_ZOO_PLAN_H
 #define PARE_TOOLS_ZOO_PLAN_H
 
+#include "runtime/base/arena.h"
 #include "runtime/base/hash.h"
 #include "tools/zoo/file.h"
 
@@ -60,4 +61,20 @@ PARE_NODISCARD pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan *
 /* The command line of a node as a shell takes it, quoted where needed: "pare prune a.onnx ...". In
    the arena; NULL with the message set. */
 const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node);
+
+/* --- a command line that grows in an arena --- */
+
+/* Begins with its arena and zeros. After a failed allocation calls do nothing. */
+typedef struct pare_zoo_argv {
+    pare_arena *arena;
+    const char **item;
+    size_t count, capacity;
+    bool failed;
+} pare_zoo_argv;
+
+/* One word or two; the second NULL: none. The first is NULL where its allocation failed. */
+void pare_zoo_argv_add(pare_zoo_argv *words, const char *first, const char *second);
+
+/* The words with a NULL after them. PARE_MEMORY where one call failed. */
+PARE_NODISCARD pare_status pare_zoo_argv_end(pare_zoo_argv *words, const char ***out, int *count);
 #endif

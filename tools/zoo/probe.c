@@ -2,14 +2,14 @@
 /* A step's time is taken as a + b n, n samples (steps of an optimizer, passes of a training), from
    two short runs. Each step starts from what the trial of the one before it wrote: a pruned model
    has its real size after 8 samples, too. */
-#include "tools/zoo/probe.h"
+#include "tools/zoo/forecast.h"
 
 #include "formats/file.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/base/clock.h"
 #include "tools/source.h"
-#include "tools/zoo/argv.h"
+#include "tools/zoo/plan.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,6 @@
 #include "runtime/base/clock.h"
 #include "tools/command_line.h"
 #include "tools/table.h"
-#include "tools/zoo/session.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,19 +1,133 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The work of a zoo: whose turn it is, processes, what became of them. */
 #include "tools/zoo/run.h"
 
 #include "tools/progress.h"
-#include "tools/zoo/tasks.h"
-#include "tools/zoo/scheduler.h"
-#include "tools/zoo/warnings.h"
+#include "tools/zoo/plan.h"
+#include "tools/zoo/merge.h"
 #include "tools/zoo/work.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_WARNINGS = 20 };
+
+/* --- whose turn it is --- */
+
+typedef struct schedule {
+    const pare_zoo_plan *plan;
+    unsigned char *state; /* of each node */
+    int jobs, running;
+    int first;     /* no node before it waits */
+    bool alone;    /* what runs may have nothing beside it */
+    bool draining; /* nodes that run alone come next, all that wait */
+} schedule;
+
+enum { WAITS, RUNS, DONE, FAILED, BLOCKED };
+
+static pare_status turns_init(pare_arena *arena, schedule *turns, const pare_zoo_plan *plan,
+                              int jobs)
+{
+    *turns = (schedule){.plan = plan, .jobs = jobs};
+    turns->state = pare_arena_alloc(arena, (size_t)plan->node_count, 1);
+    return turns->state ? PARE_OK : PARE_MEMORY;
+}
+
+static bool is_ready(const schedule *t, int node)
+{
+    const int parent = t->plan->nodes[node].parent;
+    return t->state[node] == WAITS && (parent < 0 || t->state[parent] == DONE);
+}
+
+/* The node to begin now, -1: none before another one has ended, or at all. Nodes come in the plan's
+   order, so that tasks end early; but those that may have nothing beside them, which let the other
+   jobs idle, come several after each other. */
+static int turns_next(schedule *t)
+{
+    const int most = t->jobs > 1 ? 2 * t->jobs : 1;
+    int beside = -1, alone = -1, waiting = 0;
+    if (t->running == t->jobs || (t->running && t->alone)) return -1;
+    while (t->first < t->plan->node_count && t->state[t->first] >= DONE) t->first++;
+    for (int i = t->first; i < t->plan->node_count && (beside < 0 || waiting < most); i++) {
+        if (!is_ready(t, i)) continue;
+        if (!t->plan->nodes[i].alone) {
+            if (beside < 0) beside = i;
+        } else if (!waiting++) {
+            alone = i;
+        }
+    }
+    if (t->jobs == 1) return alone >= 0 && (beside < 0 || alone < beside) ? alone : beside;
+    if (alone < 0) t->draining = false;
+    if (waiting >= most || beside < 0) t->draining = alone >= 0;
+    if (t->draining) return t->running ? -1 : alone;
+    return beside;
+}
+
+static void turns_begin(schedule *t, int node)
+{
+    t->state[node] = RUNS;
+    t->alone = t->plan->nodes[node].alone;
+    t->running++;
+}
+
+/* It ended, or had before; where it is not done, nodes after it never have their turn. */
+static void turns_end(schedule *t, int node, bool done)
+{
+    if (t->state[node] == RUNS) t->running--;
+    t->state[node] = done ? DONE : FAILED;
+    for (int i = node + 1; !done && i < t->plan->node_count; i++) {
+        const int parent = t->plan->nodes[i].parent;
+        if (parent >= node && t->state[parent] >= FAILED && t->state[i] == WAITS)
+            t->state[i] = BLOCKED;
+    }
+}
+
+/* It is not to be done at all, though others may be that need it. */
+static void turns_leave(schedule *t, int node) { t->state[node] = BLOCKED; }
+
+/* It ended and has its turn again; false where it had not ended. */
+static bool turns_again(schedule *t, int node)
+{
+    if (t->state[node] != DONE && t->state[node] != FAILED) return false;
+    t->state[node] = WAITS;
+    if (node < t->first) t->first = node;
+    return true;
+}
+
+static bool turns_ended(const schedule *t, int node)
+{
+    return t->state[node] == DONE || t->state[node] == FAILED;
+}
+
+/* --- warnings --- */
+
+/* Warnings of a node's log; after the first MOST_WARNINGS of all nodes one line says where the
+   others are. */
+static void tell_warnings(pare_ctx *ctx, pare_progress *progress, const pare_zoo *zoo,
+                          const pare_zoo_node *node, int *told)
+{
+    static const char word[] = "warning: ";
+    char line[1024];
+    FILE *file = fopen(node->log, "r");
+    while (file && *told <= MOST_WARNINGS && fgets(line, sizeof line, file)) {
+        if (strncmp(line, word, sizeof word - 1) != 0) continue;
+        line[strcspn(line, "\n")] = 0;
+        pare_progress_clear(progress);
+        if ((*told)++ < MOST_WARNINGS)
+            pare_log(ctx, PARE_LOG_WARNING, "%s %s: %s: %s", zoo->models[node->model].name,
+                     zoo->variants[node->variant].name, node->verb, line + sizeof word - 1);
+        else
+            pare_log(ctx, PARE_LOG_WARNING,
+                     "steps have more warnings; they are in log.txt of their folders");
+    }
+    if (file) fclose(file);
+}
 
 /* How long one wait takes at most, and what was asked to stop is waited for. */
 static const double WAIT_SECONDS = 0.05, STOP_SECONDS = 60;
@@ -30,7 +144,7 @@ typedef struct runner {
     const pare_zoo_plan *plan;
     const pare_zoo_run_options *o;
     pare_zoo_records *records;
-    pare_zoo_scheduler turns;
+    schedule turns;
     pare_journal journal;
     pare_process *process; /* jobs */
     slot *slot;            /* of each */
@@ -114,7 +228,7 @@ static pare_status start_process(runner *r, int node, pare_process *process)
 static void settle(runner *r, int node)
 {
     const bool done = r->records->of[node].outcome == PARE_OUTCOME_DONE;
-    pare_zoo_scheduler_end(&r->turns, node, done);
+    turns_end(&r->turns, node, done);
 }
 
 static pare_status start(runner *r, int node, pare_process *process, slot *s)
@@ -123,14 +237,14 @@ static pare_status start(runner *r, int node, pare_process *process, slot *s)
     PARE_TRY(make_folder(r->ctx, r->plan->nodes[node].folder));
     if (did_another(r, node, s)) {
         release(s);
-        pare_zoo_scheduler_begin(&r->turns, node);
+        turns_begin(&r->turns, node);
         settle(r, node);
         return PARE_OK;
     }
     PARE_TRY(pare_ctx_poll(r->ctx));
     memcpy(s->old_hash, r->records->of[node].model_hash, sizeof s->old_hash);
     PARE_TRY(start_process(r, node, process));
-    pare_zoo_scheduler_begin(&r->turns, node);
+    turns_begin(&r->turns, node);
     r->nodes++;
     return PARE_OK;
 }
@@ -176,7 +290,7 @@ static void tell_failure(const runner *r, int node)
 static void forget_children(runner *r, int node)
 {
     for (int i = node + 1; i < r->plan->node_count; i++) {
-        if (r->plan->nodes[i].parent != node || !pare_zoo_scheduler_again(&r->turns, i)) continue;
+        if (r->plan->nodes[i].parent != node || !turns_again(&r->turns, i)) continue;
         r->records->of[i].outcome = PARE_OUTCOME_COUNT;
         forget_children(r, i);
     }
@@ -188,7 +302,7 @@ static void finish(runner *r, slot *s, const pare_process_result *result)
     const pare_zoo_record *record = &r->records->of[node];
     const pare_status st = note(r, node, result);
     if (st != PARE_OK && r->trouble == PARE_OK) r->trouble = st;
-    pare_zoo_warnings_tell(r->ctx, &r->progress, r->zoo, &r->plan->nodes[node], &r->told);
+    tell_warnings(r->ctx, &r->progress, r->zoo, &r->plan->nodes[node], &r->told);
     if (result->outcome == PARE_OUTCOME_DONE) {
         if (st == PARE_OK) pare_zoo_drop_checkpoints(&r->plan->nodes[node]);
         if (*s->old_hash && strcmp(s->old_hash, record->model_hash) != 0) forget_children(r, node);
@@ -211,7 +325,7 @@ static void count_tasks(runner *r, pare_zoo_run_result *result)
         const int end = pare_zoo_task_end(r->records, &r->plan->tasks[t], &outcome);
         if (outcome == PARE_OUTCOME_DONE)
             result->done++;
-        else if (pare_zoo_scheduler_ended(&r->turns, end) && outcome != PARE_OUTCOME_STOPPED)
+        else if (turns_ended(&r->turns, end) && outcome != PARE_OUTCOME_STOPPED)
             result->failed++;
         else
             result->left++;
@@ -250,8 +364,8 @@ static void fill(runner *r)
 {
     for (int i = 0; i < r->o->jobs && r->trouble == PARE_OK; i++) {
         if (r->process[i].pid) continue;
-        for (int node; r->trouble == PARE_OK && !r->process[i].pid &&
-                       (node = pare_zoo_scheduler_next(&r->turns)) >= 0;) {
+        for (int node;
+             r->trouble == PARE_OK && !r->process[i].pid && (node = turns_next(&r->turns)) >= 0;) {
             r->trouble = start(r, node, &r->process[i], &r->slot[i]);
             if (r->trouble != PARE_OK) release(&r->slot[i]);
         }
@@ -277,7 +391,7 @@ static void loop(runner *r)
             ask_for_end(r);
         else
             fill(r);
-        if (!running(r) && (r->stopped_at || pare_zoo_scheduler_next(&r->turns) < 0)) return;
+        if (!running(r) && (r->stopped_at || turns_next(&r->turns) < 0)) return;
         if (r->trouble == PARE_OK || running(r)) pare_process_wait(WAIT_SECONDS);
         look(r);
         show(r);
@@ -299,13 +413,13 @@ static void look_back(runner *r)
         bool needed = !only;
         for (int k = 0; only && k < only->node_count; k++) needed |= only->nodes[k] == i;
         if (!needed) {
-            pare_zoo_scheduler_leave(&r->turns, i);
+            turns_leave(&r->turns, i);
             continue;
         }
         pare_zoo_record *record = &r->records->of[i];
         const bool done = pare_zoo_records_check(r->records, i);
         if (!done && !pare_zoo_is_final(record->outcome)) record->outcome = PARE_OUTCOME_COUNT;
-        if (done || pare_zoo_is_final(record->outcome)) pare_zoo_scheduler_end(&r->turns, i, done);
+        if (done || pare_zoo_is_final(record->outcome)) turns_end(&r->turns, i, done);
     }
     r->tasks = only ? 1 : r->plan->task_count;
 }
@@ -313,7 +427,7 @@ static void look_back(runner *r)
 static pare_status prepare(runner *r)
 {
     const size_t jobs = (size_t)r->o->jobs;
-    PARE_TRY(pare_zoo_scheduler_init(&r->arena, &r->turns, r->plan, r->o->jobs));
+    PARE_TRY(turns_init(&r->arena, &r->turns, r->plan, r->o->jobs));
     r->process = pare_arena_alloc(&r->arena, jobs, sizeof *r->process);
     r->slot = pare_arena_alloc(&r->arena, jobs, sizeof *r->slot);
     if (!r->process || !r->slot) return PARE_MEMORY;

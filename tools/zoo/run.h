@@ -4,10 +4,10 @@
 #ifndef PARE_TOOLS_ZOO_RUN_H
 #define PARE_TOOLS_ZOO_RUN_H
 
-#include "tools/zoo/records.h"
+#include "tools/zoo/journal.h"
 
 typedef struct pare_zoo_run_options {
-    const char *folder; /* of the results; it is open (workdir.h) */
+    const char *folder; /* of the results; it is open (work.h) */
     int jobs;           /* nodes at once, at least 1 */
     double seconds;     /* limits of each node; 0: none */
     int64_t bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/zoo/session.h"
+#include "tools/zoo/process.h"
 
 #include <dirent.h>
 #include <fcntl.h>

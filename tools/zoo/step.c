@@ -3,8 +3,8 @@
    would refuse is refused before any work. */
 #include "prune/prune.h"
 #include "tools/commands.h"
-#include "tools/zoo/file_inner.h"
-#include "tools/zoo/argv.h"
+#include "tools/zoo/reader.h"
+#include "tools/zoo/plan.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 #ifndef PARE_TOOLS_ZOO_WORK_H
 #define PARE_TOOLS_ZOO_WORK_H
 
+#include "runtime/base/ctx.h"
 #include "tools/zoo/plan.h"
 
 typedef struct pare_zoo_work {
@@ -26,4 +27,18 @@ void pare_zoo_drop_checkpoints(const pare_zoo_node *node);
 /* Makes link another name of a model, with its external data: a hard link, or a copy where the file
    system has none. What was there is replaced. */
 PARE_NODISCARD pare_status pare_zoo_link(pare_ctx *ctx, const char *link, const char *model);
+
+/* --- the folder: whose it is, and who works in it --- */
+
+typedef enum pare_zoo_holder {
+    PARE_ZOO_ALONE, /* no one else works in the folder */
+    PARE_ZOO_BESIDE /* others of this kind do, too: tasks of a batch system */
+} pare_zoo_holder;
+
+/* Makes the folder and what is in it where it is missing, and holds its lock until *lock is
+   closed. PARE_INPUT: it is another zoo's or another version's, or none of a zoo; it holds work and
+   resume is false; another process works in it. PARE_IO: it cannot be made. */
+PARE_NODISCARD pare_status pare_zoo_workdir_open(pare_ctx *ctx, int *lock, const char *folder,
+                                                 const char *name, pare_zoo_holder holder,
+                                                 bool resume);
 #endif

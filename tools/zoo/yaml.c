@@ -1,298 +1,318 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of a zoo's file as libcyaml's tables. The tree of the text is held against the same
-   tables first, for libcyaml's own refusals carry no line that a program can read, and it takes any
-   word for true. */
-#include "tools/zoo/yaml.h"
+/* YAML as a tree with lines, from libyaml's events, and its maps held against tables of keys.
+   Aliases are refused, so that the tree is no larger than the text, and it is shallow: no file can
+   blow it up. */
+#include "tools/zoo/reader.h"
 
-#ifdef PARE_CYAML
-#include "tools/options.h"
-#include "tools/zoo/yaml_inner.h"
-
-#include <cyaml/cyaml.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
 
-enum { LARGEST = 4 << 20 }; /* bytes of a file; 10,000 models named one by one need 1 MB */
-
-static const cyaml_schema_value_t words = {
-    CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, CYAML_UNLIMITED)};
-
-#define TEXT(key, type, field)                                                                     \
-    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, type, field, 1,          \
-                           CYAML_UNLIMITED)
-#define REAL(key, type, field)                                                                     \
-    CYAML_FIELD_FLOAT_PTR(key, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, type, field)
-
-static const cyaml_schema_field_t model_fields[] = {
-    CYAML_FIELD_SEQUENCE("files", CYAML_FLAG_POINTER, pare_zoo_text_models, files, &words, 1,
-                         CYAML_UNLIMITED),
-    TEXT("data", pare_zoo_text_models, data),
-    TEXT("test", pare_zoo_text_models, test),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t model_value = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, pare_zoo_text_models, model_fields)};
-
-static const cyaml_schema_field_t variant_fields[] = {
-    CYAML_FIELD_STRING_PTR("name", CYAML_FLAG_POINTER, pare_zoo_text_variant, name, 1,
-                           CYAML_UNLIMITED),
-    CYAML_FIELD_SEQUENCE("steps", CYAML_FLAG_POINTER, pare_zoo_text_variant, steps, &words, 1,
-                         CYAML_UNLIMITED),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t variant_value = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, pare_zoo_text_variant, variant_fields)};
-
-static const cyaml_schema_field_t limit_fields[] = {
-    REAL("time", pare_zoo_text_limits, time),
-    TEXT("memory", pare_zoo_text_limits, memory),
-    CYAML_FIELD_END,
+enum {
+    LARGEST = 4 << 20, /* bytes of a file; 10,000 models named one by one need 1 MB */
+    DEEPEST = 8        /* a zoo's file needs 4 */
 };
 
-static const cyaml_schema_field_t goal_fields[] = {
-    REAL("drop", pare_zoo_text_goals, drop),
-    REAL("latency", pare_zoo_text_goals, latency),
-    REAL("speed_up", pare_zoo_text_goals, speed_up),
-    TEXT("size", pare_zoo_text_goals, size),
-    CYAML_FIELD_END,
-};
+/* --- the tree --- */
 
-static const cyaml_schema_field_t zoo_fields[] = {
-    TEXT("name", pare_zoo_text, name),
-    CYAML_FIELD_SEQUENCE("models", CYAML_FLAG_POINTER, pare_zoo_text, models, &model_value, 1,
-                         CYAML_UNLIMITED),
-    TEXT("data", pare_zoo_text, data),
-    TEXT("test", pare_zoo_text, test),
-    CYAML_FIELD_INT_PTR("samples", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
-                        samples),
-    CYAML_FIELD_BOOL_PTR("latency", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
-                         latency),
-    CYAML_FIELD_BOOL_PTR("any_accuracy", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
-                         any_accuracy),
-    CYAML_FIELD_SEQUENCE("variants", CYAML_FLAG_POINTER, pare_zoo_text, variants, &variant_value, 1,
-                         CYAML_UNLIMITED),
-    CYAML_FIELD_MAPPING_PTR("limits", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text,
-                            limits, limit_fields),
-    CYAML_FIELD_MAPPING_PTR("goals", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text, goals,
-                            goal_fields),
-    CYAML_FIELD_SEQUENCE("slurm", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, pare_zoo_text, slurm,
-                         &words, 0, CYAML_UNLIMITED),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t zoo_value = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, pare_zoo_text, zoo_fields)};
+typedef struct walk {
+    pare_arena *arena;
+    const char *path, *data;
+    yaml_parser_t parser;
+    pare_yaml *open[DEEPEST]; /* maps and lists that have begun */
+    int depth;
+    const char *key; /* read, its value not yet */
+    pare_yaml *root;
+} walk;
 
-/* --- the tree against the tables --- */
+static int line_of(const yaml_event_t *event) { return (int)event->start_mark.line + 1; }
 
-typedef struct check {
+/* Bytes that are no text have an offset, but no mark. */
+static pare_status broken(walk *w)
+{
+    const yaml_parser_t *p = &w->parser;
+    if (p->error == YAML_MEMORY_ERROR) return PARE_FAIL(w->arena->ctx, MEMORY, "out of memory");
+    size_t line = p->problem_mark.line + 1;
+    if (p->error == YAML_READER_ERROR) {
+        line = 1;
+        for (size_t i = 0; i < p->problem_offset; i++) line += w->data[i] == '\n';
+    }
+    return PARE_FAIL(w->arena->ctx, INPUT, "%s:%zu: is no YAML: %s%s%s", w->path, line,
+                     p->context ? p->context : "", p->context ? ": " : "",
+                     p->problem ? p->problem : "cannot be read");
+}
+
+/* Puts a value where the last key, or the list it is in, says. */
+static void place(walk *w, pare_yaml *value)
+{
+    pare_yaml *in = w->depth ? w->open[w->depth - 1] : NULL;
+    value->key = w->key;
+    w->key = NULL;
+    if (!in) {
+        w->root = value;
+    } else {
+        *(in->last ? &in->last->next : &in->first) = value;
+        in->last = value;
+    }
+}
+
+static pare_status begin(walk *w, const yaml_event_t *event, int kind)
+{
+    pare_yaml *value = pare_arena_alloc(w->arena, 1, sizeof *value);
+    if (!value) return PARE_MEMORY;
+    *value = (pare_yaml){.kind = kind, .line = line_of(event)};
+    place(w, value);
+    if (w->depth == DEEPEST)
+        return PARE_FAIL(w->arena->ctx, INPUT,
+                         "%s:%d: is nested deeper than %d levels, more than a zoo's file has",
+                         w->path, value->line, DEEPEST);
+    w->open[w->depth++] = value;
+    return PARE_OK;
+}
+
+static pare_status scalar(walk *w, const yaml_event_t *event)
+{
+    const char *bytes = (const char *)event->data.scalar.value;
+    size_t n = event->data.scalar.length;
+    const pare_yaml *in = w->depth ? w->open[w->depth - 1] : NULL;
+    if (memchr(bytes, 0, n))
+        return PARE_FAIL(w->arena->ctx, INPUT, "%s:%d: has a byte 0 in its text", w->path,
+                         line_of(event));
+    char *text = pare_arena_strndup(w->arena, bytes, n);
+    if (!text) return PARE_MEMORY;
+    if (in && in->kind == PARE_YAML_MAP && !w->key) {
+        w->key = text;
+        return PARE_OK;
+    }
+    pare_yaml *value = pare_arena_alloc(w->arena, 1, sizeof *value);
+    if (!value) return PARE_MEMORY;
+    *value = (pare_yaml){.kind = PARE_YAML_SCALAR, .line = line_of(event), .text = text};
+    place(w, value);
+    return PARE_OK;
+}
+
+/* What YAML has and this file has no use for. */
+static pare_status refuse(walk *w, const yaml_event_t *event)
+{
+    const yaml_event_type_t type = event->type;
+    const char *what = NULL;
+    const pare_yaml *in = w->depth ? w->open[w->depth - 1] : NULL;
+    const bool map = type == YAML_MAPPING_START_EVENT, list = type == YAML_SEQUENCE_START_EVENT;
+    const bool text = type == YAML_SCALAR_EVENT;
+    if (type == YAML_ALIAS_EVENT)
+        what = "has an alias (*), expected the text itself";
+    else if ((text && event->data.scalar.anchor) || (map && event->data.mapping_start.anchor) ||
+             (list && event->data.sequence_start.anchor))
+        what = "has an anchor (&), and aliases are not taken";
+    else if ((text && event->data.scalar.tag) || (map && event->data.mapping_start.tag) ||
+             (list && event->data.sequence_start.tag))
+        what = "has a tag (!), expected a plain value";
+    else if (type == YAML_DOCUMENT_START_EVENT && w->root)
+        what = "begins a second document, expected one";
+    else if ((map || list) && in && in->kind == PARE_YAML_MAP && !w->key)
+        what = "has a list or map as its key, expected a name";
+    if (!what) return PARE_OK;
+    return PARE_FAIL(w->arena->ctx, INPUT, "%s:%d: %s", w->path, line_of(event), what);
+}
+
+static pare_status take(walk *w, const yaml_event_t *event)
+{
+    PARE_TRY(refuse(w, event));
+    switch (event->type) {
+    case YAML_SCALAR_EVENT: return scalar(w, event);
+    case YAML_SEQUENCE_START_EVENT: return begin(w, event, PARE_YAML_LIST);
+    case YAML_MAPPING_START_EVENT: return begin(w, event, PARE_YAML_MAP);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT: w->depth--; return PARE_OK;
+    default: return PARE_OK;
+    }
+}
+
+pare_status pare_yaml_parse(pare_arena *arena, pare_yaml **out, const char *path, const char *data,
+                            size_t bytes)
+{
+    walk w = {.arena = arena, .path = path, .data = data};
+    bool more = true;
+    pare_status st = PARE_OK;
+    if (!yaml_parser_initialize(&w.parser)) return PARE_FAIL(arena->ctx, MEMORY, "out of memory");
+    yaml_parser_set_input_string(&w.parser, (const unsigned char *)data, bytes);
+    while (more && st == PARE_OK) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(&w.parser, &event)) {
+            st = broken(&w);
+            break;
+        }
+        more = event.type != YAML_STREAM_END_EVENT;
+        st = take(&w, &event);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&w.parser);
+    *out = w.root;
+    if (st == PARE_OK && !w.root)
+        st = PARE_FAIL(arena->ctx, INPUT, "%s:1: is empty, expected models and variants", path);
+    return st;
+}
+
+pare_status pare_yaml_read(pare_arena *arena, pare_yaml **out, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
+    char *data = pare_arena_alloc(arena, 1, LARGEST + 1);
+    const size_t bytes = data ? fread(data, 1, LARGEST + 1, file) : 0;
+    pare_status st = data ? PARE_OK : PARE_MEMORY;
+    if (st == PARE_OK && ferror(file))
+        st = PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
+    if (st == PARE_OK && bytes > LARGEST)
+        st = PARE_FAIL(arena->ctx, INPUT, "%s: is larger than %d MiB, expected a zoo's YAML", path,
+                       LARGEST >> 20);
+    fclose(file);
+    return st == PARE_OK ? pare_yaml_parse(arena, out, path, data, bytes) : st;
+}
+
+const pare_yaml *pare_yaml_find(const pare_yaml *map, const char *key)
+{
+    const pare_yaml *at = map->first;
+    while (at && strcmp(at->key, key) != 0) at = at->next;
+    return at;
+}
+
+/* --- the tables --- */
+
+typedef struct filling {
     pare_ctx *ctx;
     const char *path;
-} check;
+} filling;
 
-#define REFUSE(c, value, ...) refuse(c, (value)->line, (value)->key, __VA_ARGS__)
-static pare_status refuse(const check *c, int line, const char *key, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static pare_status refuse_value(const filling *f, const pare_yaml *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-static pare_status refuse(const check *c, int line, const char *key, const char *format, ...)
+static pare_status refuse_value(const filling *f, const pare_yaml *at, const char *format, ...)
 {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return PARE_FAIL(c->ctx, INPUT, "%s:%d: %.200s%s%s", c->path, line, key ? key : "",
-                     key ? ": " : "", text);
+    return PARE_FAIL(f->ctx, INPUT, "%s:%d: %.200s%s%s", f->path, at->line, at->key ? at->key : "",
+                     at->key ? ": " : "", text);
 }
 
-static pare_status unknown_key(const check *c, const cyaml_schema_field_t *fields,
-                               const pare_yaml *value)
+static pare_status unknown_key(const filling *f, const pare_yaml_key *keys, const pare_yaml *at)
 {
     const char *names[16], *near;
     char list[256] = "";
     int n = 0;
-    for (; fields->key; fields++) {
-        size_t at = strlen(list);
-        names[n++] = fields->key;
-        snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", fields->key);
+    for (; keys->name; keys++) {
+        const size_t end = strlen(list);
+        names[n++] = keys->name;
+        snprintf(list + end, sizeof list - end, "%s%s", end ? ", " : "", keys->name);
     }
-    near = pare_nearest(value->key, names, n);
-    if (near)
-        return refuse(c, value->line, NULL, "no key '%.200s' here, did you mean '%s'", value->key,
-                      near);
-    return refuse(c, value->line, NULL, "no key '%.200s' here, expected one of %s", value->key,
-                  list);
+    near = pare_nearest(at->key, names, n);
+    return PARE_FAIL(f->ctx, INPUT, "%s:%d: no key '%.200s' here, %s%s%s", f->path, at->line,
+                     at->key, near ? "did you mean '" : "expected one of ", near ? near : list,
+                     near ? "'" : "");
 }
 
-static pare_status check_value(const check *c, const cyaml_schema_value_t *schema,
-                               const pare_yaml *value);
-
-static pare_status check_map(const check *c, const cyaml_schema_field_t *fields,
-                             const pare_yaml *value)
+static pare_status check_kind(const filling *f, const pare_yaml *at, int kind)
 {
-    int line_of[16] = {0}; /* of each field once it was seen */
-    for (const pare_yaml *at = value->first; at; at = at->next) {
-        int i = 0;
-        while (fields[i].key && strcmp(fields[i].key, at->key) != 0) i++;
-        if (!fields[i].key) return unknown_key(c, fields, at);
-        if (line_of[i]) return REFUSE(c, at, "is in line %d already", line_of[i]);
-        line_of[i] = at->line;
-        PARE_TRY(check_value(c, &fields[i].value, at));
-    }
-    for (int i = 0; fields[i].key; i++)
-        if (!line_of[i] && !(fields[i].value.flags & CYAML_FLAG_OPTIONAL))
-            return refuse(c, value->line, value->key, "'%s' is missing", fields[i].key);
-    return PARE_OK;
+    static const char *const has[] = {"is one value", "is a list", "is a map"};
+    static const char *const expected[] = {"one value", "a list: [a, b]", "a map: {key: value}"};
+    if ((int)at->kind == kind) return PARE_OK;
+    return refuse_value(f, at, "%s, expected %s", has[at->kind], expected[kind]);
 }
 
-static pare_status check_list(const check *c, const cyaml_schema_value_t *schema,
-                              const pare_yaml *value)
-{
-    if (!value->first && schema->sequence.min)
-        return REFUSE(c, value, "is empty, expected at least one entry");
-    for (const pare_yaml *at = value->first; at; at = at->next)
-        PARE_TRY(check_value(c, schema->sequence.entry, at));
-    return PARE_OK;
-}
-
-static bool is_number(const char *text, bool whole)
+static bool read_count(const char *text, int64_t *out)
 {
     char *end;
     errno = 0;
-    double value = whole ? (double)strtoll(text, &end, 10) : strtod(text, &end);
-    return end != text && !*end && !errno && isfinite(value);
+    *out = strtoll(text, &end, 10);
+    return end != text && !*end && !errno;
 }
 
-static pare_status check_scalar(const check *c, cyaml_type_e type, const pare_yaml *value)
+static bool read_number(const char *text, double *out)
 {
-    const char *text = value->text, *expected = NULL;
-    if (type == CYAML_STRING && !*text) return REFUSE(c, value, "is empty, expected text");
-    if (type == CYAML_BOOL && strcmp(text, "true") && strcmp(text, "false"))
-        expected = "true or false";
-    if (type == CYAML_INT && !is_number(text, true)) expected = "a whole number";
-    if (type == CYAML_FLOAT && !is_number(text, false)) expected = "a number";
-    if (!expected) return PARE_OK;
-    return REFUSE(c, value, "'%.100s', expected %s", text, expected);
+    char *end;
+    errno = 0;
+    *out = strtod(text, &end);
+    return end != text && !*end && !errno && isfinite(*out);
 }
 
-static pare_status check_value(const check *c, const cyaml_schema_value_t *schema,
-                               const pare_yaml *value)
+/* The value of a text; to NULL: the check alone. */
+static pare_status fill_text(const filling *f, pare_yaml_type type, const pare_yaml *at, void *to)
 {
-    const bool list = schema->type == CYAML_SEQUENCE, map = schema->type == CYAML_MAPPING;
-    const int kind = list ? PARE_YAML_LIST : map ? PARE_YAML_MAP : PARE_YAML_SCALAR;
-    if ((int)value->kind != kind) {
-        static const char *const has[] = {"is one value", "is a list", "is a map"};
-        static const char *const expected[] = {"one value", "a list: [a, b]",
-                                               "a map: {key: value}"};
-        return REFUSE(c, value, "%s, expected %s", has[value->kind], expected[kind]);
+    const char *text = at->text, *expected = NULL, *range = NULL;
+    int64_t count = 0;
+    double number = 0;
+    if (type == PARE_YAML_TEXT && !*text) return refuse_value(f, at, "is empty, expected text");
+    if (type == PARE_YAML_SWITCH) {
+        if (strcmp(text, "true") && strcmp(text, "false")) expected = "true or false";
+    } else if (type == PARE_YAML_COUNT) {
+        if (!read_count(text, &count)) expected = "a whole number";
+        if (count < 1) range = "1 or more";
+    } else if (type == PARE_YAML_POSITIVE || type == PARE_YAML_AMOUNT) {
+        if (!read_number(text, &number)) expected = "a number";
+        if (type == PARE_YAML_AMOUNT ? number < 0 : number <= 0)
+            range = type == PARE_YAML_AMOUNT ? "0 or more" : "more than 0";
+    } else if (type == PARE_YAML_SIZE) {
+        number = pare_bytes_parse(text);
+        count = number >= 1 && number <= 1e18 ? (int64_t)number : 0;
+        if (!count) expected = "a size with its unit: 512MB, 1.5GB, 2GiB";
     }
-    if (map) return check_map(c, schema->mapping.fields, value);
-    if (list) return check_list(c, schema, value);
-    return check_scalar(c, schema->type, value);
+    if (expected) return refuse_value(f, at, "'%.100s', expected %s", text, expected);
+    if (range) return refuse_value(f, at, "%.100s, expected %s", text, range);
+    if (!to) return PARE_OK;
+    if (type == PARE_YAML_TEXT) *(const char **)to = text;
+    if (type == PARE_YAML_SWITCH) *(bool *)to = !strcmp(text, "true");
+    if (type == PARE_YAML_COUNT || type == PARE_YAML_SIZE) *(int64_t *)to = count;
+    if (type == PARE_YAML_POSITIVE || type == PARE_YAML_AMOUNT) *(double *)to = number;
+    return PARE_OK;
 }
 
-/* --- reading --- */
+static pare_status fill_map(const filling *f, const pare_yaml *map, const pare_yaml_key *keys,
+                            char *to);
 
-/* libcyaml's memory is in the arena; it makes lists longer one by one, so each block keeps its
-   size in front and grows by doubling. */
-typedef union block {
-    size_t bytes;
-    max_align_t align;
-} block;
-
-static void *arena_memory(void *user, void *old, size_t bytes)
+static pare_status fill_value(const filling *f, const pare_yaml_key *key, const pare_yaml *at,
+                              char *to)
 {
-    block *before = old ? (block *)old - 1 : NULL, *now;
-    if (!bytes || (before && bytes <= before->bytes)) return bytes ? old : NULL;
-    if (before && bytes < 2 * before->bytes) bytes = 2 * before->bytes;
-    now = pare_arena_alloc(user, 1, sizeof *now + bytes);
-    if (!now) return NULL;
-    now->bytes = bytes;
-    if (before) memcpy(now + 1, old, before->bytes);
-    return now + 1;
-}
-
-static pare_status read_all(pare_arena *arena, const char *path, char **out, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file) return PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
-    char *data = NULL, *more;
-    size_t size = 0;
-    pare_status st = PARE_OK;
-    for (size_t got = 1, capacity = 0; got && size <= LARGEST; size += got) {
-        if (size == capacity) {
-            capacity = capacity ? 2 * capacity : 16384;
-            more = pare_arena_alloc(arena, 1, capacity);
-            st = more ? PARE_OK : PARE_MEMORY;
-            if (st != PARE_OK) break;
-            if (size) memcpy(more, data, size);
-            data = more;
-        }
-        got = fread(data + size, 1, capacity - size, file);
+    if (key->type == PARE_YAML_PARTS) return fill_map(f, at, key->keys, to);
+    if (key->type == PARE_YAML_ENTRIES) {
+        PARE_TRY(check_kind(f, at, PARE_YAML_LIST));
+        if (!at->first && key->needed)
+            return refuse_value(f, at, "is empty, expected at least one entry");
+        const pare_yaml_key text = {.type = PARE_YAML_TEXT};
+        for (const pare_yaml *entry = at->first; entry; entry = entry->next)
+            PARE_TRY(key->keys ? fill_map(f, entry, key->keys, NULL)
+                               : fill_value(f, &text, entry, NULL));
+        if (to) *(const pare_yaml **)(void *)(to + key->field) = at;
+        return PARE_OK;
     }
-    if (st == PARE_OK && ferror(file))
-        st = PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
-    if (st == PARE_OK && size > LARGEST)
-        st = PARE_FAIL(arena->ctx, INPUT, "%s: is larger than %d MiB, expected a zoo's YAML", path,
-                       LARGEST >> 20);
-    fclose(file);
-    *out = data;
-    *bytes = size;
-    return st;
+    PARE_TRY(check_kind(f, at, PARE_YAML_SCALAR));
+    return fill_text(f, key->type, at, to ? to + key->field : NULL);
 }
 
-static pare_status load(pare_arena *arena, pare_zoo_text **out, const char *path, const char *data,
-                        size_t bytes)
+static pare_status fill_map(const filling *f, const pare_yaml *map, const pare_yaml_key *keys,
+                            char *to)
 {
-    const cyaml_config_t config = {.mem_fn = arena_memory,
-                                   .mem_ctx = arena,
-                                   .log_level = CYAML_LOG_ERROR,
-                                   .flags = CYAML_CFG_NO_ALIAS};
-    cyaml_data_t *value = NULL;
-    cyaml_err_t code =
-        cyaml_load_data((const uint8_t *)data, bytes, &config, &zoo_value, &value, NULL);
-    *out = value;
-    if (code == CYAML_ERR_OOM) return PARE_FAIL(arena->ctx, MEMORY, "out of memory");
-    if (code == CYAML_OK && value) return PARE_OK;
-    return PARE_FAIL(arena->ctx, INPUT, "%s:1: %s", path, cyaml_strerror(code));
+    PARE_TRY(check_kind(f, map, PARE_YAML_MAP));
+    for (const pare_yaml *at = map->first; at; at = at->next) {
+        const pare_yaml *before = pare_yaml_find(map, at->key);
+        const pare_yaml_key *key = keys;
+        while (key->name && strcmp(key->name, at->key) != 0) key++;
+        if (!key->name) return unknown_key(f, keys, at);
+        if (before != at) return refuse_value(f, at, "is in line %d already", before->line);
+        PARE_TRY(fill_value(f, key, at, to));
+    }
+    for (const pare_yaml_key *key = keys; key->name; key++)
+        if (key->needed && !pare_yaml_find(map, key->name))
+            return refuse_value(f, map, "'%s' is missing", key->name);
+    return PARE_OK;
 }
 
-pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
-                                const char *path, const char *data, size_t bytes)
+pare_status pare_yaml_fill(pare_ctx *ctx, const char *path, const pare_yaml *map,
+                           const pare_yaml_key *keys, void *to)
 {
-    const check c = {.ctx = arena->ctx, .path = path};
-    PARE_TRY(pare_yaml_tree(arena, lines, path, data, bytes));
-    if (!*lines)
-        return PARE_FAIL(arena->ctx, INPUT, "%s:1: is empty, expected models and variants", path);
-    PARE_TRY(check_value(&c, &zoo_value, *lines));
-    return load(arena, out, path, data, bytes);
+    return fill_map(&(filling){ctx, path}, map, keys, to);
 }
-
-pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
-                               const char *path)
-{
-    char *data = NULL;
-    size_t bytes = 0;
-    PARE_TRY(read_all(arena, path, &data, &bytes));
-    return pare_zoo_text_parse(arena, out, lines, path, data, bytes);
-}
-#else
-pare_status pare_zoo_text_parse(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
-                                const char *path, const char *data, size_t bytes)
-{
-    (void)data;
-    (void)bytes;
-    return pare_zoo_text_read(arena, out, lines, path);
-}
-
-pare_status pare_zoo_text_read(pare_arena *arena, pare_zoo_text **out, pare_yaml **lines,
-                               const char *path)
-{
-    *out = NULL;
-    *lines = NULL;
-    return PARE_FAIL(arena->ctx, UNSUPPORTED,
-                     "%s: pare was built without libcyaml (libcyaml-dev), which reads zoos", path);
-}
-#endif
