@@ -301,6 +301,14 @@ typedef struct pare_unstructured_options {
     pare_device *device;
     uint64_t seed; /* of RANDOM */
     bool refit;    /* with data: what stays is fitted to the dense model's results */
+    int64_t steps; /* to the sparsity, see pare_prune_sparsity_at; 0: one */
+    /* Trains what is left after step 1 .. steps, in place; kept: part of the weights that is not 0.
+       NULL: nothing is trained. */
+    pare_status (*train)(void *user, const pare_model *dense, pare_model *model, int64_t step,
+                         double kept);
+    void *train_user;
+    /* A step's pruning begins (what: "prune", of unit "layers"), moves on, ends (NULL, NULL). */
+    void (*phase)(void *user, const char *what, const char *unit);
     void (*progress)(void *user, int64_t done, int64_t all); /* layers; or NULL */
     void *progress_user;
 } pare_unstructured_options;

@@ -35,6 +35,7 @@
 #include "distill/distill.h"
 #include "prune/latency.h"
 #include "prune/prune.h"
+#include "prune/pruner.h"
 #include "prune/refit.h"
 #include "prune/score.h"
 #include "prune/target.h"
