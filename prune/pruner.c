@@ -5,7 +5,7 @@
 #include "prune/pruner.h"
 
 #include "prune/latency_search.h"
-#include "prune/refit.h"
+#include "prune/score.h"
 #include "prune/target.h"
 #include "runtime/graph/pattern.h"
 

@@ -36,7 +36,6 @@
 #include "prune/latency.h"
 #include "prune/prune.h"
 #include "prune/pruner.h"
-#include "prune/refit.h"
 #include "prune/score.h"
 #include "prune/target.h"
 #include "quant/quant.h"
