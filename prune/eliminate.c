@@ -6,7 +6,7 @@
    are then subtracted in one product. What is read until then is corrected where it is read. Where
    nothing is refitted the block holds the second moments themselves, and a component costs
    W_S H_SS W_S^T. */
-#include "prune/eliminate.h"
+#include "prune/score_inner.h"
 
 #include "calib/linear.h"
 

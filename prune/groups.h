@@ -24,7 +24,7 @@ typedef struct pare_groups_inner {
         *first_term; /* terms of slot s: term_of[first_term[s] .. first_term[s + 1]) */
 } pare_groups_inner;
 
-/* group_parts.c: finds which groups have parts, and turns questions whose evenness cannot be said
+/* groups.c: finds which groups have parts, and turns questions whose evenness cannot be said
    per group to their next way; *again: some were. part: (unit_count) of each set's part; signature:
    which sets have the same slots; count: (signatures) parts of each. */
 typedef struct pare_even_parts {
@@ -42,5 +42,31 @@ PARE_NODISCARD pare_status pare_costs_init(pare_groups *groups);
 /* The prepared model's value and node for those of the sized model; NULL where it has none. */
 pare_value *pare_groups_own_value(const pare_groups *groups, const pare_value *sized);
 pare_node *pare_groups_own_node(const pare_groups *groups, const pare_node *sized);
+
+/* The parts of a surgery: constants sliced or masked, nodes rewritten, the result checked. */
+
+/* Does unit stay? */
+static inline bool pare_prune_plan_keeps(const pare_prune_plan *removal, int slot, int64_t unit)
+{
+    int component = pare_groups_component(removal->groups, slot, unit);
+    return component < 0 || !removal->removed[component];
+}
+
+/* surgery.c: constants of `model`, a clone of the prepared model, lose what is removed (or, masked,
+   have 0 where a product reads it). */
+PARE_NODISCARD pare_status pare_cut_slice(pare_model *model, const pare_prune_plan *removal);
+PARE_NODISCARD pare_status pare_cut_mask(pare_model *model, const pare_prune_plan *removal);
+
+/* The content of a constant of the smaller model back into the prepared model's, which is 0 where a
+   product reads what is removed. */
+PARE_NODISCARD pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
+                                             const pare_prune_plan *removal);
+
+/* rewrite.c: what nodes say about extents. */
+PARE_NODISCARD pare_status pare_cut_rewrite(pare_model *model, const pare_prune_plan *removal);
+
+/* surgery.c: shapes inferred again must be the kept counts; numbers that the model computed from
+   extents and that no shape needs stay what they were. */
+PARE_NODISCARD pare_status pare_cut_verify(pare_model *model, const pare_prune_plan *removal);
 
 #endif

@@ -301,6 +301,14 @@ typedef struct pare_unstructured_options {
     pare_device *device;
     uint64_t seed; /* of RANDOM */
     bool refit;    /* with data: what stays is fitted to the dense model's results */
+    int64_t steps; /* to the sparsity, see pare_prune_sparsity_at; 0: one */
+    /* Trains what is left after step 1 .. steps, in place; kept: part of the weights that is not 0.
+       NULL: nothing is trained. */
+    pare_status (*train)(void *user, const pare_model *dense, pare_model *model, int64_t step,
+                         double kept);
+    void *train_user;
+    /* A step's pruning begins (what: "prune", of unit "layers"), moves on, ends (NULL, NULL). */
+    void (*phase)(void *user, const char *what, const char *unit);
     void (*progress)(void *user, int64_t done, int64_t all); /* layers; or NULL */
     void *progress_user;
 } pare_unstructured_options;
@@ -311,6 +319,22 @@ typedef struct pare_unstructured_options {
 PARE_NODISCARD pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
                                                    const pare_unstructured_options *options,
                                                    pare_unstructured_facts *facts);
+
+/* Refit without training: after channels were removed the weights that stay are fitted to what the
+   dense model computes, layer after layer from the input. */
+
+/* Makes a prepared model one that can be refitted, before its groups are found: BatchNormalization
+   is folded into what is before it, and every layer gets a bias of its own where it can take one.
+   The model computes what it did. */
+PARE_NODISCARD pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model);
+
+/* Fits the layers of removal->groups->model (which is changed in place: weights that read what is
+   removed become 0, the others and biases what was fitted) that read something removed or changed,
+   to what `reference`, the dense model prepared in the same way, computes. facts: of layers that
+   changed; in the model's arena. */
+PARE_NODISCARD pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal,
+                                          const pare_model *reference, const pare_score_data *data,
+                                          pare_unstructured_facts *facts);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 /* The walk of single-weight pruning (unstructured_refit.c) with masks that a removal gives: a
    weight is 0 where it reads a removed unit, and whole rows are where it makes one. Layers that see
    what the dense model sees stay as they are. */
-#include "prune/refit.h"
+#include "prune/score.h"
 #include "prune/unstructured.h"
 #include "runtime/passes/passes.h"
 

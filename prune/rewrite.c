@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes after a removal: the table's cut functions rewrite attributes and integer inputs; tensors
    of the graph get their new extents. */
-#include "prune/cut.h"
+#include "prune/groups.h"
 #include "runtime/ops/infer.h"
 
 #include <stdio.h>

@@ -15,8 +15,7 @@
    what the one before it cost. On the way trials measure what the eliminations so far do to the
    model's outputs, and the scores between two trials are scaled to come to that: groups compare by
    what they do to the outputs. */
-#include "prune/eliminate.h"
-#include "prune/score_trial.h"
+#include "prune/score_inner.h"
 
 #include "calib/capture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trial is a copy of the model whose weights are changed and changed back. */
-#include "prune/score_trial.h"
+#include "prune/score_inner.h"
 
 #include "calib/capture.h"
 

@@ -257,12 +257,54 @@ static pare_status prune(pare_prunables *all)
     return PARE_OK;
 }
 
-pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
-                                    const pare_unstructured_options *options,
-                                    pare_unstructured_facts *facts)
+/* --- in steps --- */
+
+double pare_prune_sparsity_at(double before, double goal, int64_t step, int64_t steps)
+{
+    const double left = 1 - (double)step / (double)steps;
+    if (step >= steps) return goal;
+    return before < goal ? goal + (before - goal) * left * left * left : goal;
+}
+
+double pare_prune_cost_at(double before, double goal, int64_t step, int64_t steps)
+{
+    if (step >= steps || !(before > 0)) return goal;
+    return before * pow(goal / before, (double)step / (double)steps);
+}
+
+static int64_t zeros_of(const pare_prunable *s)
+{
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < s->count; i++) zeros += pare_unstructured_weight(s, i) == 0;
+    return zeros;
+}
+
+pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model, double *out)
+{
+    pare_arena arena;
+    pare_unstructured_options options = {0};
+    pare_unstructured_facts facts = {0};
+    pare_arena_init(&arena, ctx);
+    pare_prunables all = {
+        .ctx = ctx, .model = model, .arena = &arena, .options = &options, .facts = &facts};
+    pare_status st = pare_prunables_find(&all);
+    int64_t count = 0, zeros = 0;
+    for (int i = 0; i < all.count; i++) {
+        count += all.item[i].count;
+        zeros += zeros_of(&all.item[i]);
+    }
+    *out = count ? (double)zeros / (double)count : 0;
+    pare_arena_free(&arena);
+    return st;
+}
+
+static pare_status prune_once(pare_ctx *ctx, pare_model *model,
+                              const pare_unstructured_options *options, double sparsity,
+                              pare_unstructured_facts *facts)
 {
     pare_unstructured_options own = *options;
     pare_arena arena;
+    own.sparsity = sparsity;
     if (own.threads < 1) own.threads = pare_cpu_cores();
     *facts = (pare_unstructured_facts){0};
     if (own.data && own.refit) PARE_TRY(pare_pass_fold_batchnorm(model));
@@ -271,5 +313,34 @@ pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
         .ctx = ctx, .model = model, .arena = &arena, .options = &own, .facts = facts};
     pare_status st = prune(&all);
     pare_arena_free(&arena);
+    return st;
+}
+
+static pare_status train(const pare_unstructured_options *o, const pare_model *dense,
+                         pare_model *model, int64_t step, const pare_unstructured_facts *facts)
+{
+    const double count = (double)facts->count, left = count - (double)facts->zeros;
+    if (!o->train) return PARE_OK;
+    return o->train(o->train_user, dense, model, step, count > 0 ? left / count : 1);
+}
+
+pare_status pare_prune_unstructured(pare_ctx *ctx, pare_model *model,
+                                    const pare_unstructured_options *options,
+                                    pare_unstructured_facts *facts)
+{
+    const int64_t steps = options->steps < 1 ? 1 : options->steps;
+    pare_model *dense = NULL;
+    double before = 0;
+    if (steps > 1) PARE_TRY(pare_prune_sparsity(ctx, model, &before));
+    if (options->train) PARE_TRY(pare_model_clone(ctx, &dense, model));
+    pare_status st = PARE_OK;
+    for (int64_t i = 1; st == PARE_OK && i <= steps; i++) {
+        const double sparsity = pare_prune_sparsity_at(before, options->sparsity, i, steps);
+        if (options->phase) options->phase(options->progress_user, "prune", "layers");
+        st = prune_once(ctx, model, options, sparsity, facts);
+        if (options->phase) options->phase(options->progress_user, NULL, NULL);
+        if (st == PARE_OK) st = train(options, dense, model, i, facts);
+    }
+    pare_model_free(dense);
     return st;
 }

@@ -13,7 +13,7 @@
    flow for what it keeps. */
 enum { PARE_SCORE_ROOM = 1000000000, PARE_BUDGET_ROOM = 500000000, PARE_KEEP_ROOM = 1 << 30 };
 
-/* --- unstructured_weights.c: what can be pruned --- */
+/* --- prunables.c: what can be pruned --- */
 
 /* A constant weight of Conv, ConvTranspose, Gemm or MatMul, with the first node that reads it. */
 typedef struct pare_prunable {
@@ -54,7 +54,7 @@ PARE_NODISCARD pare_status pare_unstructured_put(pare_prunables *all, pare_pruna
 /* The old content with what zero says at 0: every other bit stays. */
 PARE_NODISCARD pare_status pare_unstructured_put_zeros(pare_prunables *all, pare_prunable *s);
 
-/* --- unstructured_select.c: masks by score --- */
+/* --- prunables.c: masks by score --- */
 
 /* The `want` weights of least score of these layers get their zero; ties go by place. user: one
    pointer a layer, or NULL. */
@@ -126,7 +126,7 @@ double pare_layer_normal(const pare_moments *m, bool centred, double ridge, cons
 PARE_NODISCARD pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centred,
                                               double *ridge, int threads, double *inverse);
 
-/* --- unstructured_refit.c, unstructured_budget.c: the walk --- */
+/* --- unstructured_refit.c: the walk --- */
 
 /* Where a weighted node's result is complete: after the addition of its bias, and after that of a
    residual, which it then can make good. */
@@ -147,7 +147,7 @@ PARE_NODISCARD pare_status pare_prunables_budget(pare_prunables *all, int64_t ze
 /* Puts channels into the order in which N:M keeps most magnitude; results stay what they are. */
 PARE_NODISCARD pare_status pare_prunables_permute(pare_prunables *all);
 
-/* --- unstructured_observe.c --- */
+/* --- prunables.c: moments of inputs --- */
 
 /* Is it a layer whose inputs' moments say what its weights are worth? */
 bool pare_unstructured_is_fitted(const pare_prunable *s);

@@ -36,7 +36,7 @@
 #include "distill/qat.h"
 #include "prune/latency.h"
 #include "prune/prune.h"
-#include "prune/refit.h"
+#include "prune/pruner.h"
 #include "prune/score.h"
 #include "prune/target.h"
 #include "quant/quant.h"

@@ -2,11 +2,9 @@
 #include "tools/profile.h"
 
 #include "formats/json.h"
-#include "runtime/eval/stats.h"
+#include "runtime/eval/eval.h"
 #include "tools/commands.h"
 #include "tools/trace.h"
-
-enum { RUNS = 21 };
 
 static json_t *step_json(const pare_step_info *info, double ms, double all_ms)
 {
@@ -44,41 +42,13 @@ static pare_status write_and_free(pare_ctx *ctx, json_t *json, const char *path)
     return st;
 }
 
-/* Times RUNS runs into times (RUNS, steps), seconds. */
-static pare_status time_steps(pare_ctx *ctx, pare_runner *runner, double *times, int steps)
-{
-    for (int r = 0; r < RUNS; r++) {
-        pare_runner_profile(runner, times + (size_t)r * (size_t)steps);
-        PARE_TRY(pare_runner_run(runner));
-        PARE_TRY(pare_ctx_poll(ctx));
-    }
-    return PARE_OK;
-}
-
-pare_status pare_profile_seconds(pare_ctx *ctx, pare_runner *runner, double percentile,
-                                 double *seconds)
-{
-    int steps = pare_plan_step_count(pare_runner_plan(runner));
-    double *times = pare_alloc(ctx, (size_t)steps * RUNS, sizeof *times);
-    pare_status st = times ? time_steps(ctx, runner, times, steps) : PARE_MEMORY;
-    pare_runner_profile(runner, NULL);
-    for (int i = 0; st == PARE_OK && i < steps; i++) {
-        double one[RUNS];
-        for (int r = 0; r < RUNS; r++) one[r] = times[(size_t)r * (size_t)steps + (size_t)i];
-        pare_stats_sort(one, RUNS);
-        seconds[i] = pare_stats_percentile(one, RUNS, percentile);
-    }
-    pare_free(times);
-    return st;
-}
-
 /* The list of steps, and the milliseconds of all. */
 static pare_status profile(pare_ctx *ctx, pare_runner *runner, json_t **out, double *all)
 {
     const pare_plan *plan = pare_runner_plan(runner);
     int steps = pare_plan_step_count(plan);
     double *median = pare_alloc(ctx, (size_t)steps, sizeof *median);
-    pare_status st = median ? pare_profile_seconds(ctx, runner, 50, median) : PARE_MEMORY;
+    pare_status st = median ? pare_measure_steps(ctx, runner, 50, median) : PARE_MEMORY;
     for (int i = 0; st == PARE_OK && i < steps; i++) median[i] *= 1000;
     if (st == PARE_OK) *out = steps_json(plan, median, all);
     pare_free(median);

@@ -15,10 +15,6 @@ PARE_NODISCARD pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner
 /* The same medians as a list: [{node, op_type, ..., time_ms, share}]. */
 PARE_NODISCARD pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out);
 
-/* The same runs: seconds of each step (pare_plan_step_count), this percentile of them. */
-PARE_NODISCARD pare_status pare_profile_seconds(pare_ctx *ctx, pare_runner *runner,
-                                                double percentile, double *seconds);
-
 /* Runs runners of one plan once more, all at once where they are on a device, step by step, and
    writes copies and steps as a Chrome trace (trace.h). */
 PARE_NODISCARD pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,

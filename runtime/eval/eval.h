@@ -100,6 +100,9 @@ PARE_NODISCARD pare_status pare_measure_warm(pare_ctx *ctx, pare_runner *runner,
 PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner,
                                               const pare_measure_options *options,
                                               pare_times *times);
+/* Seconds of each step (pare_plan_step_count), this percentile (in [0, 100]) of 21 runs. */
+PARE_NODISCARD pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percentile,
+                                              double *seconds);
 void pare_times_free(pare_times *times);
 /* Two runners in turn, so that what else continues hits both alike. A number is the mean of as many
    runs on end as last some milliseconds, after one that is not counted: what a runner's own runs

@@ -225,3 +225,35 @@ bool pare_plan_emulates(const pare_plan *plan)
     }
     return false;
 }
+
+/* --- the steps of a plan --- */
+
+enum { STEP_RUNS = 21 };
+
+/* Times STEP_RUNS runs into times (STEP_RUNS, steps), seconds. */
+static pare_status time_steps(pare_ctx *ctx, pare_runner *runner, double *times, int steps)
+{
+    for (int r = 0; r < STEP_RUNS; r++) {
+        pare_runner_profile(runner, times + (size_t)r * (size_t)steps);
+        PARE_TRY(pare_runner_run(runner));
+        PARE_TRY(pare_ctx_poll(ctx));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percentile,
+                               double *seconds)
+{
+    int steps = pare_plan_step_count(pare_runner_plan(runner));
+    double *times = pare_alloc(ctx, (size_t)steps * STEP_RUNS, sizeof *times);
+    pare_status st = times ? time_steps(ctx, runner, times, steps) : PARE_MEMORY;
+    pare_runner_profile(runner, NULL);
+    for (int i = 0; st == PARE_OK && i < steps; i++) {
+        double one[STEP_RUNS];
+        for (int r = 0; r < STEP_RUNS; r++) one[r] = times[(size_t)r * (size_t)steps + (size_t)i];
+        pare_stats_sort(one, STEP_RUNS);
+        seconds[i] = pare_stats_percentile(one, STEP_RUNS, percentile);
+    }
+    pare_free(times);
+    return st;
+}

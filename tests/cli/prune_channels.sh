@@ -42,7 +42,7 @@ refuses latency_zero 2 "--latency 0|3.2ms" $prune -o x.onnx --latency 0
 refuses latency_above_one 2 "--latency 1.5" $prune -o x.onnx --latency 1.5
 refuses latency_unit 2 "--latency 3min" $prune -o x.onnx --latency 3min
 refuses latency_nan 2 "--latency nan" $prune -o x.onnx --latency nan
-refuses latency_met 1 "resnet.onnx|--latency 50s|already" $prune -o x.onnx --latency 50s --threads 1
+refuses latency_met 1 "resnet.onnx|50 s are allowed|already" $prune -o x.onnx --latency 50s --threads 1
 refuses latency_sweep_of_time 2 "--sweep" $prune -o x.onnx --latency 3ms --sweep 0.5
 refuses latency_and_macs 2 "exclude each other" $prune -o x.onnx --latency 0.5 --macs 0.5
 refuses cache_of_macs 2 "--cache|--latency" $prune -o x.onnx --macs 0.5 --cache times

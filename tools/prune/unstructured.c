@@ -25,6 +25,7 @@ typedef struct job {
     pare_advice advice;
     pare_source source;
     pare_tuning tuning;
+    pare_progress bar;
     pare_unstructured_options options;
     pare_unstructured_facts facts;
     char hash[33], data_hash[33]; /* of the model's file; of the samples that weights rest on */
@@ -141,42 +142,38 @@ static const char *recipe_of(const job *j)
     return pare_tuning_recipe(&j->tuning, text);
 }
 
-static pare_status prune_once(job *j)
+static void show_phase(void *user, const char *what, const char *unit)
 {
-    pare_progress bar;
-    pare_progress_begin(&bar, stderr, j->o->common.quiet || !j->options.data, "prune", "layers");
-    j->options.progress = pare_progress_step;
-    j->options.progress_user = &bar;
-    pare_status st = pare_prune_unstructured(j->tool->ctx, j->model, &j->options, &j->facts);
-    pare_progress_end(&bar);
-    if (st == PARE_OK) note_advice(j);
-    return st;
+    job *j = user;
+    if (what)
+        pare_progress_begin(&j->bar, stderr, j->o->common.quiet || !j->options.data, what, unit);
+    else
+        pare_progress_end(&j->bar);
 }
 
-/* In steps: each sets more weights to 0, and those that stay are trained. */
-static pare_status prune_in_steps(job *j, const pare_model *dense)
+static void show_progress(void *user, int64_t done, int64_t all)
 {
-    const double goal = j->options.sparsity;
-    double before = 0;
-    if (j->o->steps > 1) PARE_TRY(pare_prune_sparsity(j->tool->ctx, j->model, &before));
-    for (int64_t i = 1; i <= j->o->steps; i++) {
-        j->options.sparsity = pare_prune_sparsity_at(before, goal, i, j->o->steps);
-        PARE_TRY(prune_once(j));
-        const double count = (double)j->facts.count, left = count - (double)j->facts.zeros;
-        PARE_TRY(pare_tuning_run(&j->tuning, dense, j->model, i, count > 0 ? left / count : 1,
-                                 "weights"));
-    }
-    return PARE_OK;
+    pare_progress_step(&((job *)user)->bar, done, all);
+}
+
+static pare_status train(void *user, const pare_model *dense, pare_model *model, int64_t step,
+                         double kept)
+{
+    job *j = user;
+    return pare_tuning_run(&j->tuning, dense, model, step, kept, "weights");
 }
 
 static pare_status prune(job *j)
 {
-    pare_model *dense = NULL;
-    PARE_TRY(pare_tuning_begin(&j->tuning, j->options.sparsity, j->bytes));
-    if (j->tuning.wanted) PARE_TRY(pare_model_clone(j->tool->ctx, &dense, j->model));
-    pare_status st = prune_in_steps(j, dense);
-    pare_model_free(dense);
-    if (st != PARE_OK) return st;
+    pare_unstructured_options *s = &j->options;
+    s->steps = j->o->steps;
+    s->phase = show_phase;
+    s->progress = show_progress;
+    s->progress_user = s->train_user = j;
+    if (j->tuning.wanted) s->train = train;
+    PARE_TRY(pare_tuning_begin(&j->tuning, s->sparsity, j->bytes));
+    PARE_TRY(pare_prune_unstructured(j->tool->ctx, j->model, s, &j->facts));
+    note_advice(j);
     const char *recipe = recipe_of(j);
     pare_tuning_hash(&j->tuning, j->facts.data_hash, j->data_hash);
     return recipe ? pare_onnx_manifest(j->tool->ctx, j->model, recipe, j->data_hash) : PARE_MEMORY;
