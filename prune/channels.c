@@ -8,13 +8,13 @@
 
 enum { LONGEST = 1 << 22 }; /* axes above it stay whole */
 
-typedef struct pare_unit_entry {
+typedef struct pare_channel_entry {
     const pare_value *value;
     int slot[PARE_MAX_RANK];
     bool constant, known; /* known: all dims are */
 } entry;
 
-static size_t entry_at(const pare_units *u, const pare_value *value)
+static size_t entry_at(const pare_channel_sets *u, const pare_value *value)
 {
     size_t mask = u->entry_count - 1, at = ((uintptr_t)value >> 6) * 0x9E3779B97F4A7C15ULL >> 20;
     for (at &= mask; u->entry[at].value && u->entry[at].value != value; at = (at + 1) & mask) {
@@ -22,41 +22,41 @@ static size_t entry_at(const pare_units *u, const pare_value *value)
     return at;
 }
 
-static const entry *entry_find(const pare_units *u, const pare_value *value)
+static const entry *entry_find(const pare_channel_sets *u, const pare_value *value)
 {
     const entry *e = &u->entry[entry_at(u, value)];
     return e->value ? e : NULL;
 }
 
-int pare_units_slot(const pare_units *units, const pare_value *value, int axis)
+int pare_channel_sets_find_axis(const pare_channel_sets *units, const pare_value *value, int axis)
 {
     const entry *e = entry_find(units, value);
     return e && axis >= 0 && axis < PARE_MAX_RANK ? e->slot[axis] : -1;
 }
 
-bool pare_units_constant(const pare_units *units, const pare_value *value)
+bool pare_channel_sets_constant(const pare_channel_sets *units, const pare_value *value)
 {
     const entry *e = entry_find(units, value);
     return e && e->constant;
 }
 
-static pare_status slot_new(pare_units *u, pare_value *value, int axis, const pare_node *node,
-                            int *out)
+static pare_status slot_new(pare_channel_sets *u, pare_value *value, int axis,
+                            const pare_node *node, int *out)
 {
     if (!pare_arena_grow(u->arena, &u->slot, &u->slot_capacity, (size_t)u->slot_count,
                          sizeof *u->slot))
         return PARE_MEMORY;
     *out = u->slot_count;
-    u->slot[u->slot_count++] = (pare_unit_slot){.value = value,
-                                                .axis = axis,
-                                                .parts = 1,
-                                                .extent = value->shape.dim[axis],
-                                                .constant = value->is_init,
-                                                .node = node};
+    u->slot[u->slot_count++] = (pare_channel_set_axis){.value = value,
+                                                       .axis = axis,
+                                                       .parts = 1,
+                                                       .extent = value->shape.dim[axis],
+                                                       .constant = value->is_init,
+                                                       .node = node};
     return PARE_OK;
 }
 
-static pare_status enter_value(pare_units *u, pare_value *value, const pare_node *node)
+static pare_status enter_value(pare_channel_sets *u, pare_value *value, const pare_node *node)
 {
     if (!value || u->entry[entry_at(u, value)].value) return PARE_OK;
     entry *e = &u->entry[entry_at(u, value)];
@@ -71,19 +71,19 @@ static pare_status enter_value(pare_units *u, pare_value *value, const pare_node
 }
 
 /* A node makes a constant of constants. */
-static bool makes_constant(const pare_units *u, const pare_node *node)
+static bool makes_constant(const pare_channel_sets *u, const pare_node *node)
 {
     bool some = false;
     if (!pare_op_of(node) || pare_node_has_graphs(node)) return false;
     for (int i = 0; i < node->in_count; i++) {
         if (!node->in[i]) continue;
         some = true;
-        if (!pare_units_constant(u, node->in[i])) return false;
+        if (!pare_channel_sets_constant(u, node->in[i])) return false;
     }
     return some;
 }
 
-static pare_status enter_values(pare_units *u)
+static pare_status enter_values(pare_channel_sets *u)
 {
     pare_graph *g = u->sized->graph;
     size_t values = (size_t)g->in.count + (size_t)g->init.count + (size_t)g->out.count;
@@ -108,7 +108,7 @@ static pare_status enter_values(pare_units *u)
 
 /* --- sets --- */
 
-int32_t pare_units_find(pare_units *units, int32_t unit)
+int32_t pare_channel_sets_find(pare_channel_sets *units, int32_t unit)
 {
     int32_t *parent = units->parent;
     while (parent[unit] != unit) unit = parent[unit] = parent[parent[unit]];
@@ -116,10 +116,10 @@ int32_t pare_units_find(pare_units *units, int32_t unit)
 }
 
 /* The lower number stays the set's; so does the earlier reason. */
-static int32_t join(pare_units *u, int32_t a, int32_t b)
+static int32_t join(pare_channel_sets *u, int32_t a, int32_t b)
 {
-    a = pare_units_find(u, a);
-    b = pare_units_find(u, b);
+    a = pare_channel_sets_find(u, a);
+    b = pare_channel_sets_find(u, b);
     if (a == b) return a;
     int32_t low = a < b ? a : b, high = a < b ? b : a;
     int32_t why = u->blocked[low], other = u->blocked[high];
@@ -128,28 +128,29 @@ static int32_t join(pare_units *u, int32_t a, int32_t b)
     return low;
 }
 
-static int slot_of(const pare_units *u, const pare_axis_span *span)
+static int slot_of(const pare_channel_sets *u, const pare_axis_span *span)
 {
-    int at = pare_units_slot(u, span->value, span->axis);
+    int at = pare_channel_sets_find_axis(u, span->value, span->axis);
     return at >= 0 && u->slot[at].parts == span->parts ? at : -1;
 }
 
 /* The same, noting that the node speaks of it. */
-static int slot_spoken(const pare_units *u, const pare_node *node, const pare_axis_span *span)
+static int slot_spoken(const pare_channel_sets *u, const pare_node *node,
+                       const pare_axis_span *span)
 {
-    int at = pare_units_slot(u, span->value, span->axis);
+    int at = pare_channel_sets_find_axis(u, span->value, span->axis);
     if (at >= 0) u->slot[at].spoken = node;
     return slot_of(u, span);
 }
 
 /* Units start .. start + length - 1 of a slot. */
-static pare_status block_units(pare_units *u, int slot, int64_t start, int64_t length,
+static pare_status block_units(pare_channel_sets *u, int slot, int64_t start, int64_t length,
                                const pare_node *node, const char *why)
 {
-    pare_unit_slot *s = &u->slot[slot];
+    pare_channel_set_axis *s = &u->slot[slot];
     bool noted = false;
     for (int64_t i = start; i < start + length; i++) {
-        int32_t root = pare_units_find(u, s->first + (int32_t)i);
+        int32_t root = pare_channel_sets_find(u, s->first + (int32_t)i);
         if (u->blocked[root] >= 0) continue;
         if (!noted && !pare_arena_grow(u->arena, &u->block, &u->block_capacity, u->block_count,
                                        sizeof *u->block))
@@ -161,8 +162,8 @@ static pare_status block_units(pare_units *u, int slot, int64_t start, int64_t l
     return PARE_OK;
 }
 
-pare_status pare_units_block(pare_units *units, const pare_node *node, const pare_value *value,
-                             const char *why)
+pare_status pare_channel_sets_block(pare_channel_sets *units, const pare_node *node,
+                                    const pare_value *value, const char *why)
 {
     const entry *e = value ? entry_find(units, value) : NULL;
     for (int i = 0; e && i < PARE_MAX_RANK; i++)
@@ -174,25 +175,25 @@ pare_status pare_units_block(pare_units *units, const pare_node *node, const par
 /* --- the sink --- */
 
 /* A weight's axis turns out to have parts. */
-static pare_status declare(pare_units *u, const pare_node *node, const pare_axis_span *span)
+static pare_status declare(pare_channel_sets *u, const pare_node *node, const pare_axis_span *span)
 {
     entry *e = &u->entry[entry_at(u, span->value)];
     if (span->parts == 1 || !e->value) return PARE_OK;
     if (e->slot[span->axis] < 0)
         PARE_TRY(slot_new(u, (pare_value *)span->value, span->axis, node, &e->slot[span->axis]));
-    pare_unit_slot *s = &u->slot[e->slot[span->axis]];
+    pare_channel_set_axis *s = &u->slot[e->slot[span->axis]];
     s->parts = span->parts;
     s->extent = span->value->shape.dim[span->axis] * span->parts;
     return PARE_OK;
 }
 
-static bool is_blocked(pare_units *u, int slot, int64_t unit)
+static bool is_blocked(pare_channel_sets *u, int slot, int64_t unit)
 {
-    return u->blocked[pare_units_find(u, u->slot[slot].first + (int32_t)unit)] >= 0;
+    return u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)unit)] >= 0;
 }
 
 /* Are all units of the bound spans blocked, pair by pair? */
-static bool all_blocked(pare_units *u, const pare_axis_span *a, const pare_axis_span *b)
+static bool all_blocked(pare_channel_sets *u, const pare_axis_span *a, const pare_axis_span *b)
 {
     const pare_axis_span *side[] = {a, b};
     int64_t free_count = a->count;
@@ -210,7 +211,7 @@ static bool all_blocked(pare_units *u, const pare_axis_span *a, const pare_axis_
     return free_count == 0;
 }
 
-static void join_spans(pare_units *u, int slot_a, const pare_axis_span *a, int slot_b,
+static void join_spans(pare_channel_sets *u, int slot_a, const pare_axis_span *a, int slot_b,
                        const pare_axis_span *b)
 {
     const pare_axis_span *side[] = {a, b};
@@ -225,7 +226,7 @@ static void join_spans(pare_units *u, int slot_a, const pare_axis_span *a, int s
     }
 }
 
-static bool fits(const pare_units *u, int slot, const pare_axis_span *s)
+static bool fits(const pare_channel_sets *u, int slot, const pare_axis_span *s)
 {
     return s->start >= 0 && s->length >= 0 && s->start + s->length <= u->slot[slot].extent;
 }
@@ -233,12 +234,12 @@ static bool fits(const pare_units *u, int slot, const pare_axis_span *s)
 static pare_status on_bind(void *user, const pare_node *node, const pare_axis_span *a,
                            const pare_axis_span *b)
 {
-    pare_units *u = user;
+    pare_channel_sets *u = user;
     if (u->mode == PARE_UNITS_DECLARE) {
         PARE_TRY(declare(u, node, a));
         return declare(u, node, b);
     }
-    pare_unit_question *q = u->asked >= 0 ? &u->question[u->asked] : NULL;
+    pare_channel_question *q = u->asked >= 0 ? &u->question[u->asked] : NULL;
     int slot_a = slot_spoken(u, node, a), slot_b = slot_spoken(u, node, b);
     bool same = a->count == b->count && a->count <= u->place_count;
     if (q && !q->has_bound) {
@@ -263,9 +264,9 @@ static pare_status on_bind(void *user, const pare_node *node, const pare_axis_sp
 static pare_status on_block(void *user, const pare_node *node, const pare_axis_span *span,
                             const char *why)
 {
-    pare_units *u = user;
+    pare_channel_sets *u = user;
     if (u->mode == PARE_UNITS_DECLARE) return declare(u, node, span);
-    int slot = pare_units_slot(u, span->value, span->axis);
+    int slot = pare_channel_sets_find_axis(u, span->value, span->axis);
     if (u->mode == PARE_UNITS_PROBE || slot < 0) return PARE_OK;
     if (slot_spoken(u, node, span) < 0)
         return block_units(u, slot, 0, u->slot[slot].extent, node, why);
@@ -276,8 +277,8 @@ static pare_status on_block(void *user, const pare_node *node, const pare_axis_s
 static pare_status on_reads(void *user, const pare_node *node, const pare_value *value, int axis,
                             int64_t parts)
 {
-    pare_units *u = user;
-    int slot = pare_units_slot(u, value, axis);
+    pare_channel_sets *u = user;
+    int slot = pare_channel_sets_find_axis(u, value, axis);
     (void)node, (void)parts;
     if (u->mode == PARE_UNITS_NEUTRAL && slot >= 0) u->slot[slot].reads = true;
     return PARE_OK;
@@ -286,21 +287,21 @@ static pare_status on_reads(void *user, const pare_node *node, const pare_value 
 static pare_status on_even(void *user, const pare_node *node, const pare_value *value, int axis,
                            int64_t blocks)
 {
-    pare_units *u = user;
-    int slot = pare_units_slot(u, value, axis);
+    pare_channel_sets *u = user;
+    int slot = pare_channel_sets_find_axis(u, value, axis);
     (void)node;
     if (u->mode != PARE_UNITS_BIND || slot < 0) return PARE_OK;
     if (!pare_arena_grow(u->arena, &u->even, &u->even_capacity, u->even_count, sizeof *u->even))
         return PARE_MEMORY;
-    u->even[u->even_count++] = (pare_unit_even){slot, u->asked, blocks};
+    u->even[u->even_count++] = (pare_channel_even){slot, u->asked, blocks};
     return PARE_OK;
 }
 
 static pare_status on_work(void *user, const pare_node *node, double factor,
                            const pare_axis_span *axes, int count)
 {
-    pare_units *u = user;
-    pare_unit_work w = {.node = node, .factor = factor};
+    pare_channel_sets *u = user;
+    pare_channel_work w = {.node = node, .factor = factor};
     if (u->mode != PARE_UNITS_NEUTRAL) return PARE_OK;
     for (int i = 0; i < count; i++) {
         int slot = slot_of(u, &axes[i]);
@@ -315,10 +316,10 @@ static pare_status on_work(void *user, const pare_node *node, double factor,
     return PARE_OK;
 }
 
-static pare_unit_question *question_of(pare_units *u, const pare_node *node, int part)
+static pare_channel_question *question_of(pare_channel_sets *u, const pare_node *node, int part)
 {
     for (size_t i = (size_t)node->mark; i > 0 && i <= u->question_count; i++) {
-        pare_unit_question *q = &u->question[i - 1];
+        pare_channel_question *q = &u->question[i - 1];
         if (q->node != node) return NULL;
         if (q->part == part) return q;
     }
@@ -327,19 +328,19 @@ static pare_unit_question *question_of(pare_units *u, const pare_node *node, int
 
 static int on_choose(void *user, const pare_node *node, int part, int count)
 {
-    pare_units *u = user;
+    pare_channel_sets *u = user;
     u->asked = -1;
     if (u->mode == PARE_UNITS_DECLARE || count > 32) return -1;
     if (u->mode == PARE_UNITS_NEUTRAL) {
         if (!pare_arena_grow(u->arena, &u->question, &u->question_capacity, u->question_count,
                              sizeof *u->question))
             return -1;
-        u->question[u->question_count++] = (pare_unit_question){
+        u->question[u->question_count++] = (pare_channel_question){
             .node = node, .part = part, .count = count, .possible = (1U << count) - 1};
         if (!node->mark) ((pare_node *)node)->mark = (int)u->question_count;
         return -1;
     }
-    pare_unit_question *q = question_of(u, node, part);
+    pare_channel_question *q = question_of(u, node, part);
     if (!q) return -1;
     u->asked = (int)(q - u->question);
     q->has_bound = false;
@@ -348,12 +349,12 @@ static int on_choose(void *user, const pare_node *node, int part, int count)
 
 static bool on_constant(void *user, const pare_value *value)
 {
-    return pare_units_constant(user, value);
+    return pare_channel_sets_constant(user, value);
 }
 
 /* --- walks --- */
 
-static bool knows_shapes(const pare_units *u, const pare_node *node)
+static bool knows_shapes(const pare_channel_sets *u, const pare_node *node)
 {
     for (int i = 0; i < node->in_count + node->out_count; i++) {
         const pare_value *v = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
@@ -363,27 +364,28 @@ static bool knows_shapes(const pare_units *u, const pare_node *node)
     return node->out_count > 0 && node->out[0];
 }
 
-static pare_status stop(pare_units *u, const pare_node *node, const char *why)
+static pare_status stop(pare_channel_sets *u, const pare_node *node, const char *why)
 {
-    for (int i = 0; i < node->in_count; i++) PARE_TRY(pare_units_block(u, node, node->in[i], why));
+    for (int i = 0; i < node->in_count; i++)
+        PARE_TRY(pare_channel_sets_block(u, node, node->in[i], why));
     for (int i = 0; i < node->out_count; i++)
-        PARE_TRY(pare_units_block(u, node, node->out[i], why));
+        PARE_TRY(pare_channel_sets_block(u, node, node->out[i], why));
     return PARE_OK;
 }
 
 /* What a node reads without saying how its units follow others, it reads as a whole. */
-static pare_status block_unspoken(pare_units *u, const pare_node *node)
+static pare_status block_unspoken(pare_channel_sets *u, const pare_node *node)
 {
     for (int i = 0; i < node->in_count; i++)
         for (int axis = 0; node->in[i] && axis < node->in[i]->shape.rank; axis++) {
-            int s = pare_units_slot(u, node->in[i], axis);
+            int s = pare_channel_sets_find_axis(u, node->in[i], axis);
             if (s < 0 || u->slot[s].spoken == node) continue;
             PARE_TRY(block_units(u, s, 0, u->slot[s].extent, node, "reads it as a whole"));
         }
     return PARE_OK;
 }
 
-static pare_status bind_node(pare_units *u, const pare_node *node)
+static pare_status bind_node(pare_channel_sets *u, const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
     bool declares = u->mode == PARE_UNITS_DECLARE;
@@ -399,7 +401,7 @@ static pare_status bind_node(pare_units *u, const pare_node *node)
     return u->mode == PARE_UNITS_NEUTRAL && !asks ? block_unspoken(u, node) : PARE_OK;
 }
 
-static pare_status bind_nodes(pare_units *u, pare_unit_mode mode)
+static pare_status bind_nodes(pare_channel_sets *u, pare_channel_mode mode)
 {
     pare_graph *g = u->sized->graph;
     u->mode = mode;
@@ -407,11 +409,11 @@ static pare_status bind_nodes(pare_units *u, pare_unit_mode mode)
     return pare_ctx_poll(u->ctx);
 }
 
-static pare_status number_units(pare_units *u)
+static pare_status number_units(pare_channel_sets *u)
 {
     int64_t count = 0, longest = 1;
     for (int i = 0; i < u->slot_count; i++) {
-        pare_unit_slot *s = &u->slot[i];
+        pare_channel_set_axis *s = &u->slot[i];
         s->first = (int32_t)count;
         count += s->extent;
         longest = s->extent > longest ? s->extent : longest;
@@ -440,36 +442,36 @@ static pare_status number_units(pare_units *u)
 /* Values that a nested graph returns without a node of its own. */
 static pare_status block_returned(pare_graph *graph, void *user)
 {
-    pare_units *u = user;
+    pare_channel_sets *u = user;
     for (int i = 0; graph->parent && i < graph->out.count; i++)
         if (graph->out.item[i]->graph == u->sized->graph)
-            PARE_TRY(
-                pare_units_block(u, NULL, graph->out.item[i], "is returned by a nested graph"));
+            PARE_TRY(pare_channel_sets_block(u, NULL, graph->out.item[i],
+                                             "is returned by a nested graph"));
     return PARE_OK;
 }
 
-static pare_status block_edges(pare_units *u)
+static pare_status block_edges(pare_channel_sets *u)
 {
     pare_graph *g = u->sized->graph;
     for (int i = 0; i < g->in.count; i++)
-        PARE_TRY(pare_units_block(u, NULL, g->in.item[i], "is an input of the model"));
+        PARE_TRY(pare_channel_sets_block(u, NULL, g->in.item[i], "is an input of the model"));
     bool outputs = u->options && u->options->outputs;
     for (int i = 0; i < g->out.count && !outputs; i++)
-        PARE_TRY(pare_units_block(u, NULL, g->out.item[i], "is an output of the model"));
+        PARE_TRY(pare_channel_sets_block(u, NULL, g->out.item[i], "is an output of the model"));
     for (size_t i = 0; i < u->entry_count; i++) {
         const pare_value *v = u->entry[i].value;
         for (int k = 0; v && k < v->user_count; k++)
             if (v->user[k]->graph != g)
-                PARE_TRY(pare_units_block(u, NULL, v, "is read inside a nested graph"));
+                PARE_TRY(pare_channel_sets_block(u, NULL, v, "is read inside a nested graph"));
     }
     return pare_graph_each(g, block_returned, u);
 }
 
 /* What only the sized model holds as a constant is computed in the other. */
-static pare_status block_foreign(pare_units *u)
+static pare_status block_foreign(pare_channel_sets *u)
 {
     for (int i = 0; i < u->slot_count; i++) {
-        const pare_unit_slot *s = &u->slot[i];
+        const pare_channel_set_axis *s = &u->slot[i];
         const pare_value *own = pare_graph_find_own(u->model->graph, s->value->name);
         if (own && own->is_init == s->value->is_init) continue;
         PARE_TRY(block_units(u, i, 0, s->extent, s->value->producer, "is made from sizes alone"));
@@ -477,21 +479,22 @@ static pare_status block_foreign(pare_units *u)
     return PARE_OK;
 }
 
-static pare_status block_kept(pare_units *u)
+static pare_status block_kept(pare_channel_sets *u)
 {
     const pare_groups_options *o = u->options;
     pare_graph *g = u->sized->graph;
     for (int n = 0; o && o->keep && n < g->node_count; n++) {
         if (!o->keep(o->keep_user, g->node[n])) continue;
         for (int i = 0; i < g->node[n]->out_count; i++)
-            PARE_TRY(pare_units_block(u, g->node[n], g->node[n]->out[i], "is kept as asked"));
+            PARE_TRY(
+                pare_channel_sets_block(u, g->node[n], g->node[n]->out[i], "is kept as asked"));
     }
     return PARE_OK;
 }
 
-pare_status pare_units_init(pare_units *units)
+pare_status pare_channel_sets_init(pare_channel_sets *units)
 {
-    pare_units *u = units;
+    pare_channel_sets *u = units;
     u->sink = (pare_prune_units){u,       on_bind, on_block,  on_reads,
                                  on_even, on_work, on_choose, on_constant};
     for (int n = 0; n < u->sized->graph->node_count; n++) u->sized->graph->node[n]->mark = 0;
@@ -509,9 +512,9 @@ pare_status pare_units_init(pare_units *units)
     return PARE_OK;
 }
 
-pare_status pare_units_ask(pare_units *units, pare_unit_mode mode)
+pare_status pare_channel_sets_ask(pare_channel_sets *units, pare_channel_mode mode)
 {
-    pare_units *u = units;
+    pare_channel_sets *u = units;
     u->mode = mode;
     for (size_t i = 0; i < u->question_count; i++)
         if (!i || u->question[i].node != u->question[i - 1].node)

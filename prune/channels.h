@@ -11,7 +11,7 @@
 #include "prune/prune.h"
 #include "runtime/ops/ops.h"
 
-typedef struct pare_unit_slot {
+typedef struct pare_channel_set_axis {
     pare_value *value; /* of the sized model */
     int axis;
     int64_t parts, extent;
@@ -19,45 +19,45 @@ typedef struct pare_unit_slot {
     const pare_node *spoken; /* the last node that said something of it */
     bool reads, constant;    /* constant: an initializer of both models */
     const pare_node *node;   /* makes the value; of constants: uses it first */
-} pare_unit_slot;
+} pare_channel_set_axis;
 
 /* A node that can bind in several ways. bound: the units of the first bind of its present way. */
-typedef struct pare_unit_question {
+typedef struct pare_channel_question {
     const pare_node *node;
     int part, count, way;
     unsigned possible; /* bit w: way w is not ruled out */
     pare_axis_span bound;
     bool has_bound;
-} pare_unit_question;
+} pare_channel_question;
 
-typedef struct pare_unit_even {
+typedef struct pare_channel_even {
     int slot, question;
     int64_t blocks;
-} pare_unit_even;
+} pare_channel_even;
 
 /* A node's multiply-adds: factor times the units of these slots. */
-typedef struct pare_unit_work {
+typedef struct pare_channel_work {
     const pare_node *node;
     double factor;
     int slot[PARE_MAX_RANK + 1], count;
-} pare_unit_work;
+} pare_channel_work;
 
-typedef enum pare_unit_mode {
+typedef enum pare_channel_mode {
     PARE_UNITS_DECLARE, /* only find which weights have parts, and constants */
     PARE_UNITS_NEUTRAL, /* bind all that has one way */
     PARE_UNITS_PROBE,   /* rule out ways whose units are blocked already */
     PARE_UNITS_BIND     /* bind the questions' present ways */
-} pare_unit_mode;
+} pare_channel_mode;
 
-typedef struct pare_units {
+typedef struct pare_channel_sets {
     pare_ctx *ctx;
     pare_arena *arena;
     const pare_model *model; /* the prepared one */
     pare_model *sized;
     const pare_groups_options *options;
-    struct pare_unit_entry *entry; /* by value: its slots */
+    struct pare_channel_entry *entry; /* by value: its slots */
     size_t entry_count, entry_used;
-    pare_unit_slot *slot;
+    pare_channel_set_axis *slot;
     int slot_count;
     size_t slot_capacity;
     int32_t unit_count;
@@ -65,35 +65,35 @@ typedef struct pare_units {
     int32_t *base_parent, *base_blocked;
     pare_block *block;
     size_t block_count, base_block_count, block_capacity;
-    pare_unit_question *question;
+    pare_channel_question *question;
     size_t question_count, question_capacity;
-    pare_unit_even *even;
+    pare_channel_even *even;
     size_t even_count, even_capacity;
-    pare_unit_work *work;
+    pare_channel_work *work;
     size_t work_count, work_capacity;
-    pare_unit_mode mode;
+    pare_channel_mode mode;
     int asked;      /* the question whose binds follow, or -1 */
     int32_t *place; /* scratch: the set of each coordinate */
     int64_t place_count;
     pare_prune_units sink;
-} pare_units;
+} pare_channel_sets;
 
 /* Registers slots and binds everything that has one way. */
-PARE_NODISCARD pare_status pare_units_init(pare_units *units);
+PARE_NODISCARD pare_status pare_channel_sets_init(pare_channel_sets *units);
 /* Runs the bind functions of the nodes that ask. */
-PARE_NODISCARD pare_status pare_units_ask(pare_units *units, pare_unit_mode mode);
+PARE_NODISCARD pare_status pare_channel_sets_ask(pare_channel_sets *units, pare_channel_mode mode);
 /* Answers the questions: prefers outer factors, and ways that leave more units free. */
-PARE_NODISCARD pare_status pare_units_choose(pare_units *units);
+PARE_NODISCARD pare_status pare_channel_sets_choose(pare_channel_sets *units);
 /* Binds the questions' present ways again. */
-PARE_NODISCARD pare_status pare_units_rebind(pare_units *units);
+PARE_NODISCARD pare_status pare_channel_sets_rebind(pare_channel_sets *units);
 
-int32_t pare_units_find(pare_units *units, int32_t unit); /* the unit's set */
+int32_t pare_channel_sets_find(pare_channel_sets *units, int32_t unit); /* the unit's set */
 /* The slot of an axis of a value of the sized model, or -1. */
-int pare_units_slot(const pare_units *units, const pare_value *value, int axis);
-bool pare_units_constant(const pare_units *units, const pare_value *value);
+int pare_channel_sets_find_axis(const pare_channel_sets *units, const pare_value *value, int axis);
+bool pare_channel_sets_constant(const pare_channel_sets *units, const pare_value *value);
 /* Blocks all units of a value. */
-PARE_NODISCARD pare_status pare_units_block(pare_units *units, const pare_node *node,
-                                            const pare_value *value, const char *why);
+PARE_NODISCARD pare_status pare_channel_sets_block(pare_channel_sets *units, const pare_node *node,
+                                                   const pare_value *value, const char *why);
 
 /* sized_model.c: the copy with every dim known, by options or as said there; open: whether the
    model left any dim open; larger: with other sizes for these, *out is NULL where it takes no

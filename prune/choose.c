@@ -9,79 +9,80 @@
 
 #include <string.h>
 
-pare_status pare_units_rebind(pare_units *units)
+pare_status pare_channel_sets_rebind(pare_channel_sets *units)
 {
-    pare_units *u = units;
+    pare_channel_sets *u = units;
     size_t bytes = (size_t)u->unit_count * sizeof *u->parent;
     memcpy(u->parent, u->base_parent, bytes);
     memcpy(u->blocked, u->base_blocked, bytes);
     u->block_count = u->base_block_count;
     u->even_count = 0;
-    return pare_units_ask(u, PARE_UNITS_BIND);
+    return pare_channel_sets_ask(u, PARE_UNITS_BIND);
 }
 
-static int64_t free_units(pare_units *u)
+static int64_t free_units(pare_channel_sets *u)
 {
     int64_t n = 0;
-    for (int32_t i = 0; i < u->unit_count; i++) n += u->blocked[pare_units_find(u, i)] < 0;
+    for (int32_t i = 0; i < u->unit_count; i++) n += u->blocked[pare_channel_sets_find(u, i)] < 0;
     return n;
 }
 
-static bool is_stuck(pare_units *u, const pare_unit_question *q)
+static bool is_stuck(pare_channel_sets *u, const pare_channel_question *q)
 {
-    int slot = q->has_bound ? pare_units_slot(u, q->bound.value, q->bound.axis) : -1;
+    int slot = q->has_bound ? pare_channel_sets_find_axis(u, q->bound.value, q->bound.axis) : -1;
     for (int64_t i = 0; slot >= 0 && i < q->bound.length; i++) {
         int32_t unit = u->slot[slot].first + (int32_t)(q->bound.start + i);
-        if (u->blocked[pare_units_find(u, unit)] < 0) return false;
+        if (u->blocked[pare_channel_sets_find(u, unit)] < 0) return false;
     }
     return slot >= 0;
 }
 
-static int ways_left(const pare_unit_question *q) { return __builtin_popcount(q->possible); }
+static int ways_left(const pare_channel_question *q) { return __builtin_popcount(q->possible); }
 
 /* Rules out what the rest of the graph blocks whatever the other answers are. */
-static pare_status rule_out(pare_units *u)
+static pare_status rule_out(pare_channel_sets *u)
 {
     int most = 0;
     for (size_t i = 0; i < u->question_count; i++)
         if (u->question[i].count > most) most = u->question[i].count;
     for (int way = 0; way < most; way++) {
         for (size_t i = 0; i < u->question_count; i++) {
-            pare_unit_question *q = &u->question[i];
+            pare_channel_question *q = &u->question[i];
             q->way = way < q->count ? way : q->count - 1;
         }
-        PARE_TRY(pare_units_ask(u, PARE_UNITS_PROBE));
+        PARE_TRY(pare_channel_sets_ask(u, PARE_UNITS_PROBE));
     }
     for (size_t i = 0; i < u->question_count; i++) {
-        pare_unit_question *q = &u->question[i];
+        pare_channel_question *q = &u->question[i];
         q->way = q->possible ? __builtin_ctz(q->possible) : 0;
     }
     return PARE_OK;
 }
 
 /* The other ways of one question that is stuck: the one that frees most units, if any does. */
-static pare_status improve(pare_units *u, pare_unit_question *q, int64_t *best, bool *better)
+static pare_status improve(pare_channel_sets *u, pare_channel_question *q, int64_t *best,
+                           bool *better)
 {
     int kept = q->way;
     for (int way = 0; way < q->count; way++) {
         if (way == kept || !(q->possible >> way & 1)) continue;
         int before = q->way;
         q->way = way;
-        PARE_TRY(pare_units_rebind(u));
+        PARE_TRY(pare_channel_sets_rebind(u));
         int64_t n = free_units(u);
         *better = *better || n > *best;
         q->way = n > *best ? way : before;
         *best = n > *best ? n : *best;
     }
-    return pare_units_rebind(u);
+    return pare_channel_sets_rebind(u);
 }
 
-pare_status pare_units_choose(pare_units *units)
+pare_status pare_channel_sets_choose(pare_channel_sets *units)
 {
-    pare_units *u = units;
+    pare_channel_sets *u = units;
     bool better = true;
     PARE_TRY(rule_out(u));
-    PARE_TRY(pare_units_rebind(u));
+    PARE_TRY(pare_channel_sets_rebind(u));
     int64_t best = free_units(u);
     for (int round = 0; round < 8 && better; round++) {
         better = false;

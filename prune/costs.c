@@ -24,11 +24,11 @@ static pare_status tensor_term(pare_groups *g, size_t *capacity, const pare_valu
     double elements = 1, size = t->count ? (double)t->bytes / (double)t->count : 0;
     pare_cost_term term = {0};
     for (int axis = 0; axis < t->rank; axis++) {
-        int slot =
-            value->graph == g->model->graph && axis < PARE_MAX_RANK
-                ? pare_units_slot(&g->inner->units,
-                                  pare_graph_find_own(g->inner->sized->graph, value->name), axis)
-                : -1;
+        int slot = value->graph == g->model->graph && axis < PARE_MAX_RANK
+                       ? pare_channel_sets_find_axis(
+                             &g->inner->units,
+                             pare_graph_find_own(g->inner->sized->graph, value->name), axis)
+                       : -1;
         if (slot < 0) {
             elements *= (double)t->dims[axis];
             continue;
@@ -81,7 +81,7 @@ pare_status pare_costs_init(pare_groups *groups)
     pare_groups_inner *inner = groups->inner;
     size_t capacity = 0;
     for (size_t i = 0; i < inner->units.work_count; i++) {
-        const pare_unit_work *w = &inner->units.work[i];
+        const pare_channel_work *w = &inner->units.work[i];
         pare_cost_term term = {.macs = w->factor, .count = w->count};
         term.node = pare_groups_own_node(groups, w->node);
         memcpy(term.slot, w->slot, sizeof term.slot);
@@ -168,7 +168,7 @@ void pare_prune_plan_free(pare_prune_plan *removal)
 }
 
 /* Counts the terms of the component's slots in (sign 1) or out (-1), each once. */
-static void add_terms(pare_prune_plan *r, const pare_component *c, double sign)
+static void add_terms(pare_prune_plan *r, const pare_coupled_channels *c, double sign)
 {
     const pare_groups_inner *inner = r->groups->inner;
     int now = ++r->inner->now;
@@ -186,7 +186,7 @@ static void add_terms(pare_prune_plan *r, const pare_component *c, double sign)
 
 static void change(pare_prune_plan *r, int component, int by)
 {
-    const pare_component *c = &r->groups->component[component];
+    const pare_coupled_channels *c = &r->groups->component[component];
     add_terms(r, c, -1);
     for (int i = 0; i < c->unit_count; i++) r->kept[c->unit[i].slot] -= by;
     add_terms(r, c, 1);
@@ -199,8 +199,8 @@ static void change(pare_prune_plan *r, int component, int by)
 bool pare_prune_plan_add(pare_prune_plan *removal, int component, int64_t floor)
 {
     const pare_groups *g = removal->groups;
-    const pare_component *c = &g->component[component];
-    const pare_group *group = &g->group[c->group];
+    const pare_coupled_channels *c = &g->component[component];
+    const pare_dependency_group *group = &g->group[c->group];
     if (removal->removed[component]) return false;
     if (group->count - removal->inner->group_removed[c->group] <= floor) return false;
     int64_t of_part = pare_prune_plan_of_part(removal, c->group, c->part) + 1;
@@ -258,7 +258,7 @@ pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_val
     PARE_TRY(pare_groups_shape(g, value, out));
     const pare_value *sized = pare_graph_find_own(g->inner->sized->graph, value->name);
     for (int axis = 0; axis < out->rank; axis++) {
-        int slot = pare_units_slot(&g->inner->units, sized, axis);
+        int slot = pare_channel_sets_find_axis(&g->inner->units, sized, axis);
         if (slot >= 0) out->dim[axis] = removal->kept[slot] / g->slot[slot].parts;
     }
     return PARE_OK;

@@ -31,7 +31,7 @@ typedef struct block {
 struct pare_elimination {
     pare_ctx *ctx;
     const pare_groups *groups;
-    const pare_group *group;
+    const pare_dependency_group *group;
     bool refits;
     int threads;
     block *block;
@@ -84,7 +84,7 @@ static pare_status list_columns(pare_elimination *e, block *b, const pare_prunab
     }
     for (int64_t k = 0; k < b->d; k++) {
         int64_t unit = group * s->columns.channels + k % s->columns.channels;
-        int c = pare_groups_component(e->groups, slot, unit) - e->group->first;
+        int c = pare_groups_coupled(e->groups, slot, unit) - e->group->first;
         of[k] = c >= 0 && c < components ? c : -1;
         if (of[k] >= 0) b->first[of[k] + 1]++;
     }

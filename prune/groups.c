@@ -22,11 +22,11 @@ pare_node *pare_groups_own_node(const pare_groups *groups, const pare_node *size
 
 typedef struct build {
     pare_groups *g;
-    pare_units *u;
+    pare_channel_sets *u;
     pare_even_parts parts;
-    pare_slot *slot;
-    pare_component *component;
-    pare_group *group;
+    pare_channel_axis *slot;
+    pare_coupled_channels *component;
+    pare_dependency_group *group;
     pare_block *block;
     int32_t *number; /* (units): of roots, the component's */
 } build;
@@ -36,10 +36,11 @@ static void mark_sources(build *b, const pare_value *value, int32_t root)
 {
     if (value->is_init) {
         for (int axis = 0; axis < value->shape.rank; axis++) {
-            int s = pare_units_slot(b->u, value, axis);
-            pare_unit_slot *slot = s < 0 ? NULL : &b->u->slot[s];
+            int s = pare_channel_sets_find_axis(b->u, value, axis);
+            pare_channel_set_axis *slot = s < 0 ? NULL : &b->u->slot[s];
             for (int64_t i = 0; slot && i < slot->extent; i++)
-                if (pare_units_find(b->u, slot->first + (int32_t)i) == root) slot->reads = true;
+                if (pare_channel_sets_find(b->u, slot->first + (int32_t)i) == root)
+                    slot->reads = true;
         }
         return;
     }
@@ -49,23 +50,23 @@ static void mark_sources(build *b, const pare_value *value, int32_t root)
 
 static pare_status make_slots(build *b)
 {
-    pare_units *u = b->u;
+    pare_channel_sets *u = b->u;
     b->slot = pare_arena_alloc(u->arena, (size_t)u->slot_count + 1, sizeof *b->slot);
     if (!b->slot) return PARE_MEMORY;
     for (int i = 0; i < u->slot_count; i++)
         if (u->slot[i].reads && !u->slot[i].value->is_init)
-            mark_sources(b, u->slot[i].value, pare_units_find(u, u->slot[i].first));
+            mark_sources(b, u->slot[i].value, pare_channel_sets_find(u, u->slot[i].first));
     for (int i = 0; i < u->slot_count; i++) {
-        const pare_unit_slot *s = &u->slot[i];
-        pare_slot_role role = !s->constant ? PARE_SLOT_FLOWS
-                              : s->reads   ? PARE_SLOT_READS
-                                           : PARE_SLOT_MAKES;
-        b->slot[i] = (pare_slot){.value = pare_groups_own_value(b->g, s->value),
-                                 .axis = s->axis,
-                                 .parts = s->parts,
-                                 .extent = s->extent,
-                                 .role = role,
-                                 .node = pare_groups_own_node(b->g, s->node)};
+        const pare_channel_set_axis *s = &u->slot[i];
+        pare_channel_axis_role role = !s->constant ? PARE_AXIS_FLOWS
+                                      : s->reads   ? PARE_AXIS_READS
+                                                   : PARE_AXIS_MAKES;
+        b->slot[i] = (pare_channel_axis){.value = pare_groups_own_value(b->g, s->value),
+                                         .axis = s->axis,
+                                         .parts = s->parts,
+                                         .extent = s->extent,
+                                         .role = role,
+                                         .node = pare_groups_own_node(b->g, s->node)};
     }
     b->g->slot = b->slot;
     b->g->slot_count = u->slot_count;
@@ -74,7 +75,7 @@ static pare_status make_slots(build *b)
 
 static pare_status make_blocks(build *b)
 {
-    pare_units *u = b->u;
+    pare_channel_sets *u = b->u;
     b->block = pare_arena_alloc(u->arena, u->block_count + 1, sizeof *b->block);
     if (!b->block) return PARE_MEMORY;
     for (size_t i = 0; i < u->block_count; i++) {
@@ -90,7 +91,7 @@ static pare_status make_blocks(build *b)
 /* Components in order of their group, then of their first unit; groups in order of theirs. */
 static pare_status number_components(build *b)
 {
-    pare_units *u = b->u;
+    pare_channel_sets *u = b->u;
     const pare_even_parts *p = &b->parts;
     size_t groups = (size_t)p->signatures;
     b->group = pare_arena_alloc(u->arena, groups + 1, sizeof *b->group);
@@ -125,19 +126,19 @@ static pare_status number_components(build *b)
 /* Each component's units, ascending because slots and indices are walked in order. */
 static pare_status list_units(build *b)
 {
-    pare_units *u = b->u;
+    pare_channel_sets *u = b->u;
     pare_groups_inner *inner = b->g->inner;
     int32_t *component = pare_arena_alloc(u->arena, (size_t)u->unit_count + 1, sizeof *component);
     if (!component) return PARE_MEMORY;
     inner->component = component;
     int64_t used = 0;
     for (int32_t i = 0; i < u->unit_count; i++) {
-        component[i] = b->number[pare_units_find(u, i)];
+        component[i] = b->number[pare_channel_sets_find(u, i)];
         if (component[i] < 0) continue;
         b->component[component[i]].unit_count++;
         used++;
     }
-    pare_unit *all = pare_arena_alloc(u->arena, (size_t)used + 1, sizeof *all);
+    pare_channel *all = pare_arena_alloc(u->arena, (size_t)used + 1, sizeof *all);
     if (!all) return PARE_MEMORY;
     for (int c = 0; c < b->g->component_count; c++) {
         b->component[c].unit = all;
@@ -148,17 +149,17 @@ static pare_status list_units(build *b)
         for (int32_t i = 0; i < u->slot[s].extent; i++) {
             int32_t c = component[u->slot[s].first + i];
             if (c < 0) continue;
-            pare_component *to = &b->component[c];
-            ((pare_unit *)to->unit)[to->unit_count++] = (pare_unit){s, i};
+            pare_coupled_channels *to = &b->component[c];
+            ((pare_channel *)to->unit)[to->unit_count++] = (pare_channel){s, i};
         }
     return PARE_OK;
 }
 
 /* The slots of a group are those of any of its components; it is called after the first weight's
  * node. */
-static pare_status name_group(build *b, pare_group *group)
+static pare_status name_group(build *b, pare_dependency_group *group)
 {
-    const pare_component *c = &b->component[group->first];
+    const pare_coupled_channels *c = &b->component[group->first];
     int32_t *slot = pare_arena_alloc(b->u->arena, (size_t)c->unit_count + 1, sizeof *slot);
     const pare_node *node = NULL;
     if (!slot) return PARE_MEMORY;
@@ -167,7 +168,7 @@ static pare_status name_group(build *b, pare_group *group)
         int s = c->unit[i].slot;
         if (i && c->unit[i - 1].slot == s) continue;
         slot[group->slot_count++] = s;
-        if (!node && b->slot[s].role == PARE_SLOT_MAKES) node = b->slot[s].node;
+        if (!node && b->slot[s].role == PARE_AXIS_MAKES) node = b->slot[s].node;
     }
     for (int i = 0; !node && i < group->slot_count; i++) node = b->slot[slot[i]].node;
     group->name = !node || !node->out_count ? "" : *node->name ? node->name : node->out[0]->name;
@@ -176,10 +177,10 @@ static pare_status name_group(build *b, pare_group *group)
 
 static pare_status build_groups(pare_groups *groups)
 {
-    pare_units *u = &groups->inner->units;
+    pare_channel_sets *u = &groups->inner->units;
     build b = {.g = groups, .u = u};
-    PARE_TRY(pare_units_init(u));
-    PARE_TRY(pare_units_choose(u));
+    PARE_TRY(pare_channel_sets_init(u));
+    PARE_TRY(pare_channel_sets_choose(u));
     PARE_TRY(pare_even_find(u, &b.parts));
     PARE_TRY(make_slots(&b));
     PARE_TRY(make_blocks(&b));
@@ -232,7 +233,7 @@ pare_status pare_groups_new(pare_ctx *ctx, pare_groups **out, const pare_model *
     if (st == PARE_OK) st = size_models(ctx, groups);
     if (st == PARE_OK) {
         pare_groups_inner *inner = groups->inner;
-        inner->units = (pare_units){.ctx = ctx, .arena = &inner->arena, .model = model};
+        inner->units = (pare_channel_sets){.ctx = ctx, .arena = &inner->arena, .model = model};
         inner->units.sized = inner->sized;
         inner->units.options = inner->options;
         st = build_groups(groups);
@@ -258,15 +259,15 @@ void pare_groups_free(pare_groups *groups)
 
 /* --- looking --- */
 
-int pare_groups_slot(const pare_groups *groups, const pare_value *value, int axis, int64_t parts)
+int pare_groups_axis(const pare_groups *groups, const pare_value *value, int axis, int64_t parts)
 {
     const pare_groups_inner *inner = groups->inner;
     const pare_value *sized = pare_graph_find_own(inner->sized->graph, value->name);
-    int slot = sized ? pare_units_slot(&inner->units, sized, axis) : -1;
+    int slot = sized ? pare_channel_sets_find_axis(&inner->units, sized, axis) : -1;
     return slot >= 0 && groups->slot[slot].parts == parts ? slot : -1;
 }
 
-int pare_groups_component(const pare_groups *groups, int slot, int64_t unit)
+int pare_groups_coupled(const pare_groups *groups, int slot, int64_t unit)
 {
     const pare_groups_inner *inner = groups->inner;
     return inner->component[inner->units.slot[slot].first + (int32_t)unit];
@@ -274,8 +275,8 @@ int pare_groups_component(const pare_groups *groups, int slot, int64_t unit)
 
 const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t unit)
 {
-    pare_units *u = &groups->inner->units;
-    int32_t why = u->blocked[pare_units_find(u, u->slot[slot].first + (int32_t)unit)];
+    pare_channel_sets *u = &groups->inner->units;
+    int32_t why = u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)unit)];
     return why < 0 ? NULL : &groups->block[why];
 }
 
@@ -299,15 +300,16 @@ pare_status pare_groups_shape(const pare_groups *groups, const pare_value *value
    way, which ties its groups to each other, and all is bound again. */
 
 /* Sets that hold a whole axis cannot go; sets without a weight are of no use. */
-static pare_status drop_wholes(pare_units *u, bool *useful)
+static pare_status drop_wholes(pare_channel_sets *u, bool *useful)
 {
     for (int s = 0; s < u->slot_count; s++) {
-        const pare_unit_slot *slot = &u->slot[s];
-        bool weight = pare_units_constant(u, slot->value) && pare_type_is_float(slot->value->dtype);
-        int32_t first = pare_units_find(u, slot->first);
+        const pare_channel_set_axis *slot = &u->slot[s];
+        bool weight =
+            pare_channel_sets_constant(u, slot->value) && pare_type_is_float(slot->value->dtype);
+        int32_t first = pare_channel_sets_find(u, slot->first);
         bool whole = true;
         for (int32_t i = 0; i < slot->extent; i++) {
-            int32_t root = pare_units_find(u, slot->first + i);
+            int32_t root = pare_channel_sets_find(u, slot->first + i);
             whole = whole && root == first;
             useful[root] = useful[root] || weight;
         }
@@ -335,7 +337,7 @@ typedef struct signature_slot {
 } signature_slot;
 
 /* Numbers the signatures in order of their first set. */
-static pare_status number_signatures(pare_units *u, const uint64_t *key, const bool *useful,
+static pare_status number_signatures(pare_channel_sets *u, const uint64_t *key, const bool *useful,
                                      pare_even_parts *out)
 {
     size_t count = 64, mask;
@@ -361,11 +363,11 @@ static pare_status number_signatures(pare_units *u, const uint64_t *key, const b
 }
 
 /* The sum of a set's slots' hashes, each slot once. */
-static void hash_slots(pare_units *u, uint64_t *key, int32_t *seen)
+static void hash_slots(pare_channel_sets *u, uint64_t *key, int32_t *seen)
 {
     for (int s = 0; s < u->slot_count; s++)
         for (int32_t i = 0; i < u->slot[s].extent; i++) {
-            int32_t root = pare_units_find(u, u->slot[s].first + i);
+            int32_t root = pare_channel_sets_find(u, u->slot[s].first + i);
             if (seen[root] == s + 1) continue;
             seen[root] = s + 1;
             key[root] += mix((uint64_t)s + 1);
@@ -375,16 +377,17 @@ static void hash_slots(pare_units *u, uint64_t *key, int32_t *seen)
 /* --- evenness --- */
 
 /* Notes each set's block of this axis in place; false where the rule cannot be said. */
-static bool blocks_of(pare_units *u, const pare_unit_even *e, const pare_even_parts *p,
+static bool blocks_of(pare_channel_sets *u, const pare_channel_even *e, const pare_even_parts *p,
                       int32_t *place, int32_t *signature)
 {
-    const pare_unit_slot *slot = &u->slot[e->slot];
+    const pare_channel_set_axis *slot = &u->slot[e->slot];
     int64_t length = slot->extent / e->blocks, in_first = 0, in_block = 0;
     *signature = -1;
     for (int64_t i = 0; i < slot->extent; i++)
-        place[pare_units_find(u, slot->first + (int32_t)i)] = -1;
+        place[pare_channel_sets_find(u, slot->first + (int32_t)i)] = -1;
     for (int64_t i = 0; i < slot->extent; i++) {
-        int32_t root = pare_units_find(u, slot->first + (int32_t)i), block = (int32_t)(i / length);
+        int32_t root = pare_channel_sets_find(u, slot->first + (int32_t)i),
+                block = (int32_t)(i / length);
         if (i % length == 0) {
             if (i > length && in_block != in_first) return false;
             if (i == length) in_first = in_block;
@@ -401,8 +404,9 @@ static bool blocks_of(pare_units *u, const pare_unit_even *e, const pare_even_pa
 }
 
 /* Is each part of `fine` inside one part of `coarse`? Both are of sets with this signature. */
-static bool refines(pare_units *u, const pare_even_parts *p, int32_t signature, const int32_t *fine,
-                    int32_t fine_count, const int32_t *coarse, int32_t *scratch)
+static bool refines(pare_channel_sets *u, const pare_even_parts *p, int32_t signature,
+                    const int32_t *fine, int32_t fine_count, const int32_t *coarse,
+                    int32_t *scratch)
 {
     for (int32_t i = 0; i < fine_count; i++) scratch[i] = -1;
     for (int32_t i = 0; i < u->unit_count; i++) {
@@ -415,7 +419,7 @@ static bool refines(pare_units *u, const pare_even_parts *p, int32_t signature, 
 }
 
 /* The finer of what is known of this signature and the new blocks becomes its parts. */
-static bool adopt(pare_units *u, pare_even_parts *p, int32_t signature, const int32_t *place,
+static bool adopt(pare_channel_sets *u, pare_even_parts *p, int32_t signature, const int32_t *place,
                   int32_t blocks, int32_t *scratch)
 {
     int32_t known = p->parts[signature];
@@ -427,15 +431,16 @@ static bool adopt(pare_units *u, pare_even_parts *p, int32_t signature, const in
     return true;
 }
 
-static pare_status find_parts(pare_units *u, pare_even_parts *p, int32_t *place, bool *turned)
+static pare_status find_parts(pare_channel_sets *u, pare_even_parts *p, int32_t *place,
+                              bool *turned)
 {
     int32_t *scratch = pare_alloc(u->ctx, (size_t)u->unit_count + 1, sizeof *scratch);
     if (!scratch) return PARE_MEMORY;
     for (int32_t i = 0; i < u->unit_count; i++) p->part[i] = 0;
     for (int32_t i = 0; i < p->signatures; i++) p->parts[i] = 1;
     for (size_t i = 0; i < u->even_count; i++) {
-        const pare_unit_even *e = &u->even[i];
-        pare_unit_question *q = &u->question[e->question];
+        const pare_channel_even *e = &u->even[i];
+        pare_channel_question *q = &u->question[e->question];
         int32_t signature;
         if (q->way) continue; /* turned by its other side */
         bool fits = blocks_of(u, e, p, place, &signature);
@@ -449,7 +454,7 @@ static pare_status find_parts(pare_units *u, pare_even_parts *p, int32_t *place,
     return PARE_OK;
 }
 
-static pare_status find_once(pare_units *u, pare_even_parts *p, bool *turned)
+static pare_status find_once(pare_channel_sets *u, pare_even_parts *p, bool *turned)
 {
     size_t n = (size_t)u->unit_count + 1;
     uint64_t *key = pare_alloc(u->ctx, n, sizeof *key);
@@ -472,7 +477,7 @@ static pare_status find_once(pare_units *u, pare_even_parts *p, bool *turned)
     return st;
 }
 
-pare_status pare_even_find(pare_units *units, pare_even_parts *out)
+pare_status pare_even_find(pare_channel_sets *units, pare_even_parts *out)
 {
     size_t n = (size_t)units->unit_count + 1;
     bool turned = true;
@@ -481,7 +486,7 @@ pare_status pare_even_find(pare_units *units, pare_even_parts *out)
     if (!out->signature || !out->part) return PARE_MEMORY;
     while (turned) {
         PARE_TRY(find_once(units, out, &turned));
-        if (turned) PARE_TRY(pare_units_rebind(units));
+        if (turned) PARE_TRY(pare_channel_sets_rebind(units));
     }
     return PARE_OK;
 }

@@ -14,7 +14,7 @@ typedef struct pare_cost_term {
 
 typedef struct pare_groups_inner {
     pare_arena arena;
-    pare_units units;
+    pare_channel_sets units;
     pare_model *sized, *larger;   /* larger: NULL where the model has no open dims */
     pare_groups_options *options; /* a copy: shapes and outputs */
     int32_t *component;           /* (units): of each unit, or -1 */
@@ -34,7 +34,7 @@ typedef struct pare_even_parts {
     int32_t *parts; /* (signatures) */
 } pare_even_parts;
 
-PARE_NODISCARD pare_status pare_even_find(pare_units *units, pare_even_parts *out);
+PARE_NODISCARD pare_status pare_even_find(pare_channel_sets *units, pare_even_parts *out);
 
 /* costs.c */
 PARE_NODISCARD pare_status pare_costs_init(pare_groups *groups);
@@ -48,7 +48,7 @@ pare_node *pare_groups_own_node(const pare_groups *groups, const pare_node *size
 /* Does unit stay? */
 static inline bool pare_prune_plan_keeps(const pare_prune_plan *removal, int slot, int64_t unit)
 {
-    int component = pare_groups_component(removal->groups, slot, unit);
+    int component = pare_groups_coupled(removal->groups, slot, unit);
     return component < 0 || !removal->removed[component];
 }
 

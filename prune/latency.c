@@ -93,7 +93,7 @@ static const pare_value *tensor_of(const pare_node *n, int tensor)
 static double bytes_at(const timed_step *s, const pare_prune_plan *removal)
 {
     const pare_node *n = s->map.node;
-    const pare_slot *slot = removal ? removal->groups->slot : NULL;
+    const pare_channel_axis *slot = removal ? removal->groups->slot : NULL;
     double sum = 0;
     for (int t = 0; t < n->in_count + n->out_count; t++) {
         const pare_value *v = tensor_of(n, t);
@@ -330,7 +330,8 @@ static pare_status add_tensor(mapper *m, int tensor, const pare_value *v, bool *
     const pare_value *sized = sized_of(m->groups, v);
     *found = sized != NULL;
     for (int axis = 0; sized && axis < sized->shape.rank; axis++)
-        PARE_TRY(add_axis(m, tensor, axis, pare_units_slot(&m->groups->inner->units, sized, axis)));
+        PARE_TRY(add_axis(m, tensor, axis,
+                          pare_channel_sets_find_axis(&m->groups->inner->units, sized, axis)));
     return PARE_OK;
 }
 
@@ -351,9 +352,9 @@ static pare_status add_vector(mapper *m, int tensor, const pare_value *v, bool *
     *found = axis != -2;
     if (axis < 0) return PARE_OK;
     for (int i = 0; i < s->axis_count; i++) {
-        const pare_slot *slot = &m->groups->slot[s->axis[i].slot];
+        const pare_channel_axis *slot = &m->groups->slot[s->axis[i].slot];
         if (slot->extent != v->shape.dim[axis] || slot->parts != 1) continue;
-        if (slot->role == PARE_SLOT_MAKES || (best < 0 && s->axis[i].tensor >= s->node->in_count))
+        if (slot->role == PARE_AXIS_MAKES || (best < 0 && s->axis[i].tensor >= s->node->in_count))
             best = s->axis[i].slot;
     }
     return add_axis(m, tensor, axis, best);

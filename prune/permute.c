@@ -14,7 +14,7 @@ static const double WORK_LIMIT = 4e9; /* numbers looked at in one group of chann
 typedef struct search {
     pare_prunables *all;
     const pare_groups *groups;
-    const pare_group *group;
+    const pare_dependency_group *group;
     int64_t channels, rows;
     float *size;    /* (channels, rows): magnitudes in all readers */
     int32_t *order; /* (channels): the component at each place */
@@ -27,9 +27,9 @@ typedef struct search {
 /* --- what can be ordered --- */
 
 /* Unit j of a slot in each component: the first one of the slot, and how many there are. */
-static const pare_unit *units_of(const pare_component *c, int slot, int *count)
+static const pare_channel *units_of(const pare_coupled_channels *c, int slot, int *count)
 {
-    const pare_unit *first = NULL;
+    const pare_channel *first = NULL;
     *count = 0;
     for (int i = 0; i < c->unit_count; i++) {
         if (c->unit[i].slot != slot) continue;
@@ -40,12 +40,12 @@ static const pare_unit *units_of(const pare_component *c, int slot, int *count)
 }
 
 /* Do all components have their units of the slot in one pattern? */
-static bool is_even(const pare_groups *groups, const pare_group *g, int slot)
+static bool is_even(const pare_groups *groups, const pare_dependency_group *g, int slot)
 {
     int count, other;
-    const pare_unit *first = units_of(&groups->component[g->first], slot, &count);
+    const pare_channel *first = units_of(&groups->component[g->first], slot, &count);
     for (int c = 1; c < g->count; c++) {
-        const pare_unit *unit = units_of(&groups->component[g->first + c], slot, &other);
+        const pare_channel *unit = units_of(&groups->component[g->first + c], slot, &other);
         if (!unit || other != count) return false;
         for (int i = 1; i < count; i++)
             if (unit[i].index - unit[0].index != first[i].index - first[0].index) return false;
@@ -53,12 +53,12 @@ static bool is_even(const pare_groups *groups, const pare_group *g, int slot)
     return first;
 }
 
-static bool can_order(const pare_groups *groups, const pare_group *g)
+static bool can_order(const pare_groups *groups, const pare_dependency_group *g)
 {
     if (g->parts != 1) return false;
     for (int i = 0; i < g->slot_count; i++) {
-        const pare_slot *s = &groups->slot[g->slot[i]];
-        bool constant = s->role != PARE_SLOT_FLOWS;
+        const pare_channel_axis *s = &groups->slot[g->slot[i]];
+        bool constant = s->role != PARE_AXIS_FLOWS;
         if (s->parts != 1 || !is_even(groups, g, g->slot[i])) return false;
         if (constant &&
             (!s->value->is_init || !s->value->data || pare_type(s->value->data->dtype)->bits < 8))
@@ -71,11 +71,11 @@ static bool can_order(const pare_groups *groups, const pare_group *g)
  */
 static const pare_prunable *reader_of(const search *s, int slot)
 {
-    const pare_slot *at = &s->groups->slot[slot];
-    if (at->role != PARE_SLOT_READS || at->extent != s->group->count) return NULL;
+    const pare_channel_axis *at = &s->groups->slot[slot];
+    if (at->role != PARE_AXIS_READS || at->extent != s->group->count) return NULL;
     for (int c = 0; c < s->group->count; c++) {
         int count;
-        const pare_unit *u = units_of(&s->groups->component[s->group->first + c], slot, &count);
+        const pare_channel *u = units_of(&s->groups->component[s->group->first + c], slot, &count);
         if (count != 1 || u->index != c) return NULL;
     }
     for (int i = 0; i < s->all->count; i++) {
@@ -178,7 +178,7 @@ static pare_status find_order(search *s)
 /* Units of component order[i] move to the places of component i along the slot's axis. */
 static pare_status reorder(const search *s, int slot)
 {
-    const pare_slot *at = &s->groups->slot[slot];
+    const pare_channel_axis *at = &s->groups->slot[slot];
     pare_value *value = (pare_value *)at->value; /* of the model that is pruned in place */
     const pare_tensor *old = value->data;
     size_t element = (size_t)pare_type(old->dtype)->bits / 8, outer = 1, inner = element;
@@ -190,9 +190,9 @@ static pare_status reorder(const search *s, int slot)
     memcpy(data, old->data, old->bytes);
     for (int64_t i = 0; i < s->channels; i++) {
         int count;
-        const pare_component *c = s->groups->component + s->group->first;
-        const pare_unit *to = units_of(&c[i], slot, &count);
-        const pare_unit *from = units_of(&c[s->order[i]], slot, &count);
+        const pare_coupled_channels *c = s->groups->component + s->group->first;
+        const pare_channel *to = units_of(&c[i], slot, &count);
+        const pare_channel *from = units_of(&c[s->order[i]], slot, &count);
         for (int u = 0; u < count; u++)
             for (size_t o = 0; o < outer; o++)
                 memcpy(data + o * row + (size_t)to[u].index * inner,
@@ -224,12 +224,13 @@ static pare_status order_group(search *s)
     if (!(sum_of(s) > before)) return PARE_OK;
     facts->reordered++;
     for (int i = 0; i < s->group->slot_count; i++)
-        if (s->groups->slot[s->group->slot[i]].role != PARE_SLOT_FLOWS)
+        if (s->groups->slot[s->group->slot[i]].role != PARE_AXIS_FLOWS)
             PARE_TRY(reorder(s, s->group->slot[i]));
     return PARE_OK;
 }
 
-static pare_status search_group(pare_prunables *all, const pare_groups *groups, const pare_group *g)
+static pare_status search_group(pare_prunables *all, const pare_groups *groups,
+                                const pare_dependency_group *g)
 {
     search s = {.all = all, .groups = groups, .group = g, .channels = g->count};
     s.n = all->options->n, s.m = all->options->m;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structured pruning: what can be removed from a model, what that saves, and the removal.
 
-   Words. A *slot* is one axis of one tensor; an index along it is a *unit*. Units that can only be
-   removed together are a *component* (one channel of a convolution with its bias, its
-   BatchNormalization's four numbers and the slice of the next weight that reads it; one attention
-   head). Components with the same slots are a *group* (all channels of that convolution). A
-   *pruning plan* (pare_prune_plan) is a set of components to remove.
+   Words. A channel axis (pare_channel_axis; fields and arguments `slot`) is one axis of one tensor.
+   An index along it is a channel (pare_channel; `unit`). Channels that can only be removed together
+   are coupled channels (pare_coupled_channels; `component`): one output channel of a convolution
+   with its bias, its BatchNormalization's four numbers and the slice of the next weight that reads
+   it, or one attention head. Coupled channels on the same axes are a dependency group
+   (pare_dependency_group, as in Torch-Pruning): all channels of that convolution. A pruning plan
+   (pare_prune_plan) is a set of coupled channels to remove.
 
    Order of work: pare_prune_prepare, pare_groups_new, pare_prune_plan_new, pare_prune_plan_add ...,
    pare_prune_remove (the smaller model) or pare_prune_masked (the same numbers at the old size). */
@@ -34,42 +36,42 @@ PARE_NODISCARD pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model);
 /* --- what falls together --- */
 
 /* What the units of a slot are. */
-typedef enum pare_slot_role {
-    PARE_SLOT_FLOWS, /* of an activation */
-    PARE_SLOT_MAKES, /* of a constant: they make channels (output channels, biases, scales) */
-    PARE_SLOT_READS  /* of a constant: a product sums over them; masking sets them to 0 */
-} pare_slot_role;
+typedef enum pare_channel_axis_role {
+    PARE_AXIS_FLOWS, /* of an activation */
+    PARE_AXIS_MAKES, /* of a constant: they make channels (output channels, biases, scales) */
+    PARE_AXIS_READS  /* of a constant: a product sums over them; masking sets them to 0 */
+} pare_channel_axis_role;
 
-typedef struct pare_slot {
+typedef struct pare_channel_axis {
     const pare_value *value; /* of the prepared model */
     int axis;
     int64_t parts; /* see pare_axis_span: 1 but for a weight of a convolution with groups, axis 1 */
     int64_t extent; /* units: dim * parts */
-    pare_slot_role role;
+    pare_channel_axis_role role;
     const pare_node *node; /* activations: what makes it; constants: what uses it first */
-} pare_slot;
+} pare_channel_axis;
 
-typedef struct pare_unit {
+typedef struct pare_channel {
     int32_t slot;
     int32_t index; /* below the slot's extent */
-} pare_unit;
+} pare_channel;
 
-typedef struct pare_component {
+typedef struct pare_coupled_channels {
     int group;
-    int part;              /* of the group: see there */
-    const pare_unit *unit; /* ascending by slot, then index */
+    int part;                 /* of the group: see there */
+    const pare_channel *unit; /* ascending by slot, then index */
     int unit_count;
-} pare_component;
+} pare_coupled_channels;
 
 /* Components first .. first + count - 1. parts above 1: equally many components must be removed of
    each part (channels of a convolution with groups). */
-typedef struct pare_group {
+typedef struct pare_dependency_group {
     const char *name; /* the node that makes its units, the first one in the graph */
     int first, count;
     int parts;
     const int32_t *slot; /* ascending: in order of the graph */
     int slot_count;
-} pare_group;
+} pare_dependency_group;
 
 /* Why units stay. */
 typedef struct pare_block {
@@ -81,11 +83,11 @@ typedef struct pare_block {
 
 typedef struct pare_groups {
     const pare_model *model; /* borrowed */
-    const pare_slot *slot;
+    const pare_channel_axis *slot;
     int slot_count;
-    const pare_component *component;
+    const pare_coupled_channels *component;
     int component_count;
-    const pare_group *group;
+    const pare_dependency_group *group;
     int group_count;
     const pare_block *block;
     int block_count;
@@ -113,9 +115,9 @@ void pare_groups_free(pare_groups *groups);
 
 /* The slot of an axis, or -1 (extent 1, unknown, not of the main graph). With parts above 1: the
    slot of a grouped convolution's weight; else the plain axis. */
-int pare_groups_slot(const pare_groups *groups, const pare_value *value, int axis, int64_t parts);
+int pare_groups_axis(const pare_groups *groups, const pare_value *value, int axis, int64_t parts);
 /* The component a unit belongs to, or -1 where it is blocked. */
-int pare_groups_component(const pare_groups *groups, int slot, int64_t unit);
+int pare_groups_coupled(const pare_groups *groups, int slot, int64_t unit);
 /* Why the unit stays, or NULL where it can be removed (or nothing would be gained). */
 const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t unit);
 /* The shape the analysis assumed: unknown dims of inputs replaced (see options). */

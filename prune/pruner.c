@@ -128,14 +128,14 @@ static pare_status nothing(const pare_pruner *p)
 /* The component of the unfolded model's groups that has one of this component's units. A unit is
    known by the name of its tensor, which folding leaves. -1: none has. */
 static int find_unfolded(const pare_pruner *p, const pare_groups *groups,
-                         const pare_component *component)
+                         const pare_coupled_channels *component)
 {
     for (int u = 0; u < component->unit_count; u++) {
-        const pare_slot *slot = &p->groups->slot[component->unit[u].slot];
+        const pare_channel_axis *slot = &p->groups->slot[component->unit[u].slot];
         const pare_value *v = pare_graph_find_own(p->unfolded->graph, slot->value->name);
-        const int there = v ? pare_groups_slot(groups, v, slot->axis, slot->parts) : -1;
+        const int there = v ? pare_groups_axis(groups, v, slot->axis, slot->parts) : -1;
         const int other =
-            there < 0 ? -1 : pare_groups_component(groups, there, component->unit[u].index);
+            there < 0 ? -1 : pare_groups_coupled(groups, there, component->unit[u].index);
         if (other >= 0) return other;
     }
     return -1;

@@ -62,7 +62,7 @@ pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model)
 
 static bool is_gone(const pare_prune_plan *r, int slot, int64_t unit)
 {
-    int c = slot < 0 ? -1 : pare_groups_component(r->groups, slot, unit);
+    int c = slot < 0 ? -1 : pare_groups_coupled(r->groups, slot, unit);
     return c >= 0 && r->removed[c];
 }
 
@@ -71,8 +71,8 @@ static void mask(const pare_prune_plan *r, pare_prunable *s, bool *any)
 {
     const pare_tensor *t = s->value->data;
     const int64_t parts = s->matrix ? s->columns.groups : pare_node_int(s->node, "group", 1);
-    const int made = pare_groups_slot(r->groups, s->value, s->part.axis, 1),
-              read = pare_groups_slot(r->groups, s->value, 1 - s->part.axis, parts);
+    const int made = pare_groups_axis(r->groups, s->value, s->part.axis, 1),
+              read = pare_groups_axis(r->groups, s->value, 1 - s->part.axis, parts);
     int64_t inner = 1;
     for (int i = 2; i < t->rank; i++) inner *= t->dims[i];
     for (int64_t at = 0; at < t->count; at++) {

@@ -16,7 +16,7 @@ typedef struct rewriter {
 static int64_t on_kept(void *user, const pare_value *value, int axis, int64_t start, int64_t length)
 {
     const rewriter *r = user;
-    int slot = pare_units_slot(&r->removal->groups->inner->units, value, axis);
+    int slot = pare_channel_sets_find_axis(&r->removal->groups->inner->units, value, axis);
     int64_t kept = 0;
     if (slot < 0) return length;
     for (int64_t i = start; i < start + length; i++)
@@ -130,7 +130,7 @@ static const pare_node *node_in(const pare_model *model, const pare_node *node)
 static bool lost_units(const pare_prune_plan *r, const pare_value *value)
 {
     for (int axis = 0; value && axis < value->shape.rank; axis++) {
-        int slot = pare_units_slot(&r->groups->inner->units, value, axis);
+        int slot = pare_channel_sets_find_axis(&r->groups->inner->units, value, axis);
         if (slot >= 0 && r->kept[slot] != r->groups->slot[slot].extent) return true;
     }
     return false;
@@ -165,8 +165,8 @@ static void resize_values(pare_model *model, const pare_prune_plan *removal)
 {
     const pare_groups *g = removal->groups;
     for (int s = 0; s < g->slot_count; s++) {
-        const pare_slot *slot = &g->slot[s];
-        if (removal->kept[s] == slot->extent || slot->role != PARE_SLOT_FLOWS) continue;
+        const pare_channel_axis *slot = &g->slot[s];
+        if (removal->kept[s] == slot->extent || slot->role != PARE_AXIS_FLOWS) continue;
         pare_value *v = pare_graph_find_own(model->graph, slot->value->name);
         if (!v || v->shape.rank <= slot->axis || v->shape.dim[slot->axis] < 0) continue;
         pare_shape shape = v->shape;

@@ -76,7 +76,7 @@ typedef struct units {
     int64_t outer, dim, inner, parts;
 } units;
 
-static units units_of(const pare_slot *slot)
+static units units_of(const pare_channel_axis *slot)
 {
     const pare_tensor *t = slot->value->data;
     units u = {1, t->dims[slot->axis], 1, slot->parts};
@@ -85,7 +85,7 @@ static units units_of(const pare_slot *slot)
     return u;
 }
 
-void pare_score_add_units(double *sum, const pare_slot *slot, const float *value,
+void pare_score_add_units(double *sum, const pare_channel_axis *slot, const float *value,
                           double (*fn)(double))
 {
     const units u = units_of(slot);
@@ -106,16 +106,16 @@ static double absolute(double x) { return fabs(x); }
 
 static double square(double x) { return x * x; }
 
-static bool is_weight(const pare_slot *slot)
+static bool is_weight(const pare_channel_axis *slot)
 {
     const pare_tensor *t = slot->value ? slot->value->data : NULL;
-    return slot->role != PARE_SLOT_FLOWS && t && t->rank > 1 && pare_type_is_float(t->dtype);
+    return slot->role != PARE_AXIS_FLOWS && t && t->rank > 1 && pare_type_is_float(t->dtype);
 }
 
 /* The scale of a BatchNormalization: its second input. */
-static bool is_scale(const pare_slot *slot)
+static bool is_scale(const pare_channel_axis *slot)
 {
-    return slot->role == PARE_SLOT_MAKES && slot->node && slot->value->data &&
+    return slot->role == PARE_AXIS_MAKES && slot->node && slot->value->data &&
            pare_op_of(slot->node) == &pare_ops[PARE_OP_BatchNormalization] &&
            pare_node_in(slot->node, 1) == slot->value;
 }
@@ -124,7 +124,7 @@ static bool is_scale(const pare_slot *slot)
 static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *groups, int slot,
                             bool squares)
 {
-    const pare_slot *s = &groups->slot[slot];
+    const pare_channel_axis *s = &groups->slot[slot];
     double *sum = pare_alloc(ctx, (size_t)s->extent, sizeof *sum);
     float *value = pare_alloc(ctx, (size_t)s->value->data->count, sizeof *value);
     if (!sum || !value) {
@@ -135,7 +135,7 @@ static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *gro
     pare_score_read(value, s->value->data, 0, s->value->data->count);
     pare_score_add_units(sum, s, value, squares ? square : absolute);
     for (int64_t u = 0; u < s->extent; u++) {
-        int c = pare_groups_component(groups, slot, u);
+        int c = pare_groups_coupled(groups, slot, u);
         if (c >= 0) score[c] += sum[u];
     }
     pare_free(sum);
@@ -144,7 +144,7 @@ static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *gro
 }
 
 static pare_status add_slots(pare_ctx *ctx, double *score, const pare_groups *groups,
-                             bool (*takes)(const pare_slot *), bool squares)
+                             bool (*takes)(const pare_channel_axis *), bool squares)
 {
     for (int s = 0; s < groups->slot_count; s++) {
         if (takes(&groups->slot[s])) PARE_TRY(add_slot(ctx, score, groups, s, squares));
@@ -181,7 +181,7 @@ static double random_at(uint64_t seed, uint64_t i)
 void pare_score_normalise(double *score, const pare_groups *groups)
 {
     for (int g = 0; g < groups->group_count; g++) {
-        const pare_group *group = &groups->group[g];
+        const pare_dependency_group *group = &groups->group[g];
         double sum = 0;
         for (int c = group->first; c < group->first + group->count; c++) sum += score[c];
         double mean = sum / group->count;
@@ -272,25 +272,25 @@ pare_status pare_channel_score_activation(pare_ctx *ctx, double *score, const pa
 
 /* Filters of a group as rows of one matrix. */
 typedef struct filters {
-    const pare_slot *slot;
+    const pare_channel_axis *slot;
     int64_t width; /* numbers of one unit */
     int units;     /* of a component in the slot */
     int64_t row;   /* units * width */
     float *data;   /* (components of the group, row) */
 } filters;
 
-static int making_slot(const pare_groups *groups, const pare_group *group)
+static int making_slot(const pare_groups *groups, const pare_dependency_group *group)
 {
     for (int i = 0; i < group->slot_count; i++) {
-        const pare_slot *s = &groups->slot[group->slot[i]];
-        if (s->role == PARE_SLOT_MAKES && s->value->data && s->value->data->rank > 1)
+        const pare_channel_axis *s = &groups->slot[group->slot[i]];
+        if (s->role == PARE_AXIS_MAKES && s->value->data && s->value->data->rank > 1)
             return group->slot[i];
     }
     return -1;
 }
 
 /* Unit u's elements: every outer index, then the inner ones. */
-static void copy_unit(float *to, const pare_slot *slot, int64_t unit)
+static void copy_unit(float *to, const pare_channel_axis *slot, int64_t unit)
 {
     const pare_tensor *t = slot->value->data;
     const int64_t dim = t->dims[slot->axis], d = unit % dim, part = unit / dim;
@@ -302,17 +302,18 @@ static void copy_unit(float *to, const pare_slot *slot, int64_t unit)
         pare_score_read(to, t, (o * dim + d) * inner, inner);
 }
 
-static int units_in(const pare_component *c, int slot)
+static int units_in(const pare_coupled_channels *c, int slot)
 {
     int n = 0;
     for (int i = 0; i < c->unit_count; i++) n += c->unit[i].slot == slot;
     return n;
 }
 
-static void read_filters(filters *f, const pare_groups *groups, const pare_group *group, int slot)
+static void read_filters(filters *f, const pare_groups *groups, const pare_dependency_group *group,
+                         int slot)
 {
     for (int k = 0; k < group->count; k++) {
-        const pare_component *c = &groups->component[group->first + k];
+        const pare_coupled_channels *c = &groups->component[group->first + k];
         float *to = f->data + k * f->row;
         int n = 0;
         for (int i = 0; i < c->unit_count && n < f->units; i++) {
@@ -332,7 +333,7 @@ static double distance(const float *a, const float *b, int64_t n)
     return sqrt(sum);
 }
 
-static void add_distances(double *score, const filters *f, const pare_component *component,
+static void add_distances(double *score, const filters *f, const pare_coupled_channels *component,
                           int count)
 {
 #pragma omp parallel for schedule(dynamic, 8)
@@ -345,7 +346,7 @@ static void add_distances(double *score, const filters *f, const pare_component 
 static pare_status score_distances(pare_ctx *ctx, double *score, const pare_groups *groups)
 {
     for (int g = 0; g < groups->group_count; g++) {
-        const pare_group *group = &groups->group[g];
+        const pare_dependency_group *group = &groups->group[g];
         int slot = making_slot(groups, group);
         if (slot < 0) continue;
         filters f = {.slot = &groups->slot[slot]};
@@ -355,7 +356,7 @@ static pare_status score_distances(pare_ctx *ctx, double *score, const pare_grou
         f.data = pare_alloc(ctx, (size_t)group->count * (size_t)f.row, sizeof *f.data);
         if (!f.data) return PARE_MEMORY;
         read_filters(&f, groups, group, slot);
-        const pare_component *component = groups->component + group->first;
+        const pare_coupled_channels *component = groups->component + group->first;
         add_distances(score + group->first, &f, component, group->count);
         pare_free(f.data);
         PARE_TRY(pare_ctx_poll(ctx));

@@ -52,7 +52,7 @@ void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64
 
 /* Adds fn(element) over each unit of a slot of a constant: sum (extent). value: as many numbers as
    the constant has elements, in its order. */
-void pare_score_add_units(double *sum, const pare_slot *slot, const float *value,
+void pare_score_add_units(double *sum, const pare_channel_axis *slot, const float *value,
                           double (*fn)(double));
 
 #ifdef __cplusplus

@@ -49,15 +49,15 @@ typedef struct scoring {
 /* Does the reader's result leave with what it reads (a depthwise convolution)? */
 static bool leaves_too(const scoring *s, const pare_prunable *single, int slot)
 {
-    int made = pare_groups_slot(s->groups, single->value, single->part.axis, 1);
+    int made = pare_groups_axis(s->groups, single->value, single->part.axis, 1);
     if (single->columns.groups == 1 || made < 0) return false;
-    return pare_groups_component(s->groups, made, 0) == pare_groups_component(s->groups, slot, 0);
+    return pare_groups_coupled(s->groups, made, 0) == pare_groups_coupled(s->groups, slot, 0);
 }
 
 static int group_read(const scoring *s, int slot)
 {
     for (int64_t u = 0; u < s->groups->slot[slot].extent; u++) {
-        int c = pare_groups_component(s->groups, slot, u);
+        int c = pare_groups_coupled(s->groups, slot, u);
         if (c >= 0) return s->groups->component[c].group;
     }
     return -1;
@@ -72,7 +72,7 @@ static pare_status find_readers(scoring *s)
         pare_prunable *single = &s->all.item[i];
         if (!single->matrix) continue;
         const int64_t parts = single->columns.groups;
-        int slot = pare_groups_slot(s->groups, single->value, 1 - single->part.axis, parts);
+        int slot = pare_groups_axis(s->groups, single->value, 1 - single->part.axis, parts);
         if (slot < 0 || group_read(s, slot) < 0 || leaves_too(s, single, slot)) continue;
         reader *r = &s->reader[s->count];
         *r = (reader){.single = single, .slot = slot};
@@ -82,10 +82,10 @@ static pare_status find_readers(scoring *s)
     return PARE_OK;
 }
 
-static bool reads(const scoring *s, const reader *r, const pare_group *g)
+static bool reads(const scoring *s, const reader *r, const pare_dependency_group *g)
 {
     for (int64_t u = 0; u < s->groups->slot[r->slot].extent; u++) {
-        int c = pare_groups_component(s->groups, r->slot, u);
+        int c = pare_groups_coupled(s->groups, r->slot, u);
         if (c >= g->first && c < g->first + g->count) return true;
     }
     return false;
@@ -254,7 +254,7 @@ static pare_status begin_trials(const elimination *e)
     return pare_trial_begin(e->s->trial, layer, e->count);
 }
 
-static pare_status eliminate(elimination *e, pare_elimination *run, const pare_group *g)
+static pare_status eliminate(elimination *e, pare_elimination *run, const pare_dependency_group *g)
 {
     scoring *s = e->s;
     int left = g->count;
@@ -276,7 +276,7 @@ static pare_status eliminate(elimination *e, pare_elimination *run, const pare_g
     return tried ? scale(e, s->score + g->first, g->count) : PARE_OK;
 }
 
-static pare_status score_group(scoring *s, const pare_group *g)
+static pare_status score_group(scoring *s, const pare_dependency_group *g)
 {
     elimination e = {.s = s};
     pare_elimination *run;

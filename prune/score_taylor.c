@@ -25,13 +25,13 @@ typedef struct taylor {
     float *product;    /* (largest weight) */
 } taylor;
 
-static bool reads(const pare_slot *s)
+static bool reads(const pare_channel_axis *s)
 {
-    return s->role == PARE_SLOT_READS && s->value && s->value->data &&
+    return s->role == PARE_AXIS_READS && s->value && s->value->data &&
            s->value->data->dtype == PARE_f32;
 }
 
-static int place_of(taylor *t, const pare_slot *s)
+static int place_of(taylor *t, const pare_channel_axis *s)
 {
     for (int i = 0; i < t->count; i++)
         if (!strcmp(t->names[i], s->value->name)) return i;
@@ -50,7 +50,7 @@ static pare_status list_readers(taylor *t)
     t->reader = pare_alloc(t->ctx, most, sizeof *t->reader);
     if (!t->names || !t->tensor || !t->weight || !t->reader) return PARE_MEMORY;
     for (int s = 0; s < t->groups->slot_count; s++) {
-        const pare_slot *slot = &t->groups->slot[s];
+        const pare_channel_axis *slot = &t->groups->slot[s];
         if (!reads(slot)) continue;
         t->reader[t->reader_count++] = (reader){s, place_of(t, slot)};
         if (slot->extent > extent) extent = slot->extent;
@@ -80,14 +80,14 @@ static void add_run(const taylor *t, double *score, const float *const *gradient
     memset(t->run, 0, (size_t)groups->component_count * sizeof *t->run);
     for (int i = 0; i < t->reader_count; i++) {
         const reader *r = &t->reader[i];
-        const pare_slot *slot = &groups->slot[r->slot];
+        const pare_channel_axis *slot = &groups->slot[r->slot];
         const float *d = gradient[r->weight], *w = t->weight[r->weight];
         if (!d) continue;
         for (int64_t k = 0; k < slot->value->data->count; k++) t->product[k] = d[k] * w[k];
         memset(t->sum, 0, (size_t)slot->extent * sizeof *t->sum);
         pare_score_add_units(t->sum, slot, t->product, itself);
         for (int64_t u = 0; u < slot->extent; u++) {
-            int c = pare_groups_component(groups, r->slot, u);
+            int c = pare_groups_coupled(groups, r->slot, u);
             if (c >= 0) t->run[c] += t->sum[u];
         }
     }

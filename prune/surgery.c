@@ -62,7 +62,7 @@ static bool sliced_init(sliced *s, const pare_prune_plan *removal, const pare_va
     if (!sized || !sized->is_init || t->rank > PARE_MAX_RANK || !size) return false;
     int64_t stride = (int64_t)size;
     for (int i = t->rank - 1; i >= 0; i--) {
-        int slot = pare_units_slot(&g->inner->units, sized, i);
+        int slot = pare_channel_sets_find_axis(&g->inner->units, sized, i);
         s->slot[i] = slot;
         s->parts[i] = slot < 0 ? 1 : g->slot[slot].parts;
         s->dim[i] = slot < 0 ? t->dims[i] : removal->kept[slot] / s->parts[i];
@@ -134,7 +134,7 @@ static bool is_masked(const sliced *s, int axis)
 {
     const pare_prune_plan *r = s->removal;
     int slot = s->slot[axis];
-    return slot >= 0 && r->groups->slot[slot].role == PARE_SLOT_READS &&
+    return slot >= 0 && r->groups->slot[slot].role == PARE_AXIS_READS &&
            r->kept[slot] != r->groups->slot[slot].extent;
 }
 
@@ -185,7 +185,7 @@ pare_status pare_cut_put_back(pare_value *value, const pare_tensor *small,
 /* A weight that nodes make of constants is multiplied by ones and zeros where it is made. */
 static pare_status mask_made(pare_model *model, const pare_prune_plan *removal, int slot_number)
 {
-    const pare_slot *slot = &removal->groups->slot[slot_number];
+    const pare_channel_axis *slot = &removal->groups->slot[slot_number];
     pare_value *v = pare_graph_find_own(model->graph, slot->value->name), *mask, *out;
     const pare_shape *shape = &removal->groups->inner->units.slot[slot_number].value->shape;
     pare_shape dims = {.rank = shape->rank};
@@ -230,7 +230,7 @@ pare_status pare_cut_mask(pare_model *model, const pare_prune_plan *removal)
     for (int i = 0; i < model->graph->init.count; i++)
         PARE_TRY(mask_value(model->graph->init.item[i], removal));
     for (int i = 0; i < removal->groups->slot_count; i++) {
-        const pare_unit_slot *s = &removal->groups->inner->units.slot[i];
+        const pare_channel_set_axis *s = &removal->groups->inner->units.slot[i];
         if (s->reads && !s->constant && removal->kept[i] != s->extent)
             PARE_TRY(mask_made(model, removal, i));
     }
@@ -292,7 +292,7 @@ static pare_status check_shapes(const pare_model *result, const pare_prune_plan 
 {
     const pare_groups *g = removal->groups;
     for (int s = 0; s < g->slot_count; s++) {
-        const pare_slot *slot = &g->slot[s];
+        const pare_channel_axis *slot = &g->slot[s];
         const pare_value *v =
             slot->value ? pare_graph_find_own(result->graph, slot->value->name) : NULL;
         int64_t want = removal->kept[s] / slot->parts;

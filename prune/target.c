@@ -69,13 +69,13 @@ static int compare(const void *a, const void *b)
 }
 
 /* Channels of one component: the units it has of the first slot that makes channels. */
-static int64_t channels_of(const pare_groups *groups, const pare_component *c)
+static int64_t channels_of(const pare_groups *groups, const pare_coupled_channels *c)
 {
     int64_t n = 0;
     int slot = -1;
     for (int i = 0; i < c->unit_count; i++) {
         int s = c->unit[i].slot;
-        if (slot < 0 && groups->slot[s].role == PARE_SLOT_MAKES) slot = s;
+        if (slot < 0 && groups->slot[s].role == PARE_AXIS_MAKES) slot = s;
         n += s == slot;
     }
     return n ? n : 1;
@@ -92,7 +92,7 @@ static int64_t round_of(const pare_prune_target *t, const queue *q)
 
 static pare_status fill_queue(reach *r, int g)
 {
-    const pare_group *group = &r->groups->group[g];
+    const pare_dependency_group *group = &r->groups->group[g];
     queue *q = &r->queue[g];
     q->parts = group->parts;
     q->each = group->count / group->parts;

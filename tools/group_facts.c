@@ -37,31 +37,31 @@ static void add_node(json_t *list, const pare_node *node)
 }
 
 /* The nodes that use the group's constants, and those that hand its channels on. */
-static void add_nodes(const pare_groups *g, const pare_group *group, json_t *makes, json_t *reads,
-                      json_t *passes)
+static void add_nodes(const pare_groups *g, const pare_dependency_group *group, json_t *makes,
+                      json_t *reads, json_t *passes)
 {
     for (int i = 0; i < group->slot_count; i++) {
-        const pare_slot *s = &g->slot[group->slot[i]];
-        json_t *to = s->role == PARE_SLOT_MAKES ? makes : reads;
-        for (int k = 0; s->role != PARE_SLOT_FLOWS && k < s->value->user_count; k++)
+        const pare_channel_axis *s = &g->slot[group->slot[i]];
+        json_t *to = s->role == PARE_AXIS_MAKES ? makes : reads;
+        for (int k = 0; s->role != PARE_AXIS_FLOWS && k < s->value->user_count; k++)
             add_node(to, s->value->user[k]);
     }
     for (int i = 0; i < group->slot_count; i++) {
-        const pare_slot *s = &g->slot[group->slot[i]];
+        const pare_channel_axis *s = &g->slot[group->slot[i]];
         json_t *name =
-            s->role == PARE_SLOT_FLOWS && s->node ? pare_json_text(name_of(s->node)) : NULL;
+            s->role == PARE_AXIS_FLOWS && s->node ? pare_json_text(name_of(s->node)) : NULL;
         if (name && !lists(makes, json_string_value(name))) add_node(passes, s->node);
         json_decref(name);
     }
 }
 
-static json_t *slots_json(const pare_groups *g, const pare_group *group)
+static json_t *slots_json(const pare_groups *g, const pare_dependency_group *group)
 {
     static const char *const role[] = {"flows", "makes", "reads"};
-    const pare_component *c = &g->component[group->first];
+    const pare_coupled_channels *c = &g->component[group->first];
     json_t *list = json_array();
     for (int i = 0; i < c->unit_count;) {
-        const pare_slot *s = &g->slot[c->unit[i].slot];
+        const pare_channel_axis *s = &g->slot[c->unit[i].slot];
         int n = 0, at = c->unit[i].slot;
         for (; i < c->unit_count && c->unit[i].slot == at; i++) n++;
         json_array_append_new(list, json_pack("{s:o, s:i, s:I, s:i, s:s}", "tensor",
@@ -72,7 +72,7 @@ static json_t *slots_json(const pare_groups *g, const pare_group *group)
     return list;
 }
 
-static json_t *group_json(const pare_groups *g, const pare_group *group)
+static json_t *group_json(const pare_groups *g, const pare_dependency_group *group)
 {
     json_t *makes = json_array(), *reads = json_array(), *passes = json_array();
     add_nodes(g, group, makes, reads, passes);
@@ -88,7 +88,7 @@ static int any_slot(const pare_groups *g, const pare_node *node)
         const pare_value *v = node->in[i];
         if (!v || !v->is_init || !pare_type_is_float(v->dtype)) continue;
         if (v->shape.rank < 2) continue;
-        int slot = pare_groups_slot(g, v, v->shape.rank - 2, 1);
+        int slot = pare_groups_axis(g, v, v->shape.rank - 2, 1);
         if (slot >= 0) return slot;
     }
     return -1;
@@ -103,8 +103,8 @@ static int made_slot(const pare_groups *g, const pare_node *node)
     if (op->quant.kind != PARE_QUANT_WEIGHTED || op->quant.weighted(node, &w) != PARE_OK) return -1;
     const pare_value *weight = pare_node_in(node, w.w);
     if (!weight || !weight->is_init || weight->shape.rank < 2) return -1;
-    int slot = pare_groups_slot(g, weight, w.axis, 1);
-    return slot >= 0 ? slot : pare_groups_slot(g, weight, w.axis, pare_node_int(node, "group", 1));
+    int slot = pare_groups_axis(g, weight, w.axis, 1);
+    return slot >= 0 ? slot : pare_groups_axis(g, weight, w.axis, pare_node_int(node, "group", 1));
 }
 
 /* A weighted node, all or some of whose output channels stay, and the first reason. */
@@ -113,7 +113,7 @@ static json_t *stays_json(const pare_groups *g, const pare_node *node, int slot)
     const pare_block *why = NULL;
     int64_t stay = 0;
     for (int64_t u = 0; u < g->slot[slot].extent; u++) {
-        if (pare_groups_component(g, slot, u) >= 0) continue;
+        if (pare_groups_coupled(g, slot, u) >= 0) continue;
         if (!stay++) why = pare_groups_why(g, slot, u);
     }
     if (!stay) return NULL;

@@ -21,7 +21,7 @@ static uint64_t next(uint64_t *state)
 static int remove_some(pare_prune_plan *r, int group, int part, int count, bool force,
                        uint64_t *state)
 {
-    const pare_group *g = &r->groups->group[group];
+    const pare_dependency_group *g = &r->groups->group[group];
     int *item = malloc((size_t)g->count * sizeof *item), n = 0, done = 0;
     for (int i = g->first; item && i < g->first + g->count; i++)
         if (r->groups->component[i].part == part) item[n++] = i;
@@ -50,11 +50,11 @@ static void print_outputs(const pare_prune_plan *r)
 {
     const pare_groups *g = r->groups;
     for (int s = 0; s < g->slot_count; s++) {
-        const pare_slot *slot = &g->slot[s];
+        const pare_channel_axis *slot = &g->slot[s];
         if (!slot->value || !slot->value->is_output || r->kept[s] == slot->extent) continue;
         printf("output %s %d", slot->value->name, slot->axis);
         for (int64_t u = 0; u < slot->extent; u++) {
-            int component = pare_groups_component(g, s, u);
+            int component = pare_groups_coupled(g, s, u);
             if (component < 0 || !r->removed[component]) printf(" %d", (int)u);
         }
         printf("\n");

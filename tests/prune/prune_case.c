@@ -58,7 +58,7 @@ static int slot_of(const graph_case *g, const pare_groups *groups, const char *v
     assert_non_null(v);
     int slot = -1;
     for (int64_t parts = 1; slot < 0 && parts < 16; parts++)
-        slot = pare_groups_slot(groups, v, axis, parts);
+        slot = pare_groups_axis(groups, v, axis, parts);
     if (slot < 0) fail_msg("'%s' has no slot on axis %d", value, axis);
     return slot;
 }
@@ -66,7 +66,7 @@ static int slot_of(const graph_case *g, const pare_groups *groups, const char *v
 int prune_component(const graph_case *g, const pare_groups *groups, const char *value, int axis,
                     int64_t unit)
 {
-    return pare_groups_component(groups, slot_of(g, groups, value, axis), unit);
+    return pare_groups_coupled(groups, slot_of(g, groups, value, axis), unit);
 }
 
 const char *prune_why(const graph_case *g, const pare_groups *groups, const char *value, int axis,

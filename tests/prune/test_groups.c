@@ -66,10 +66,10 @@ static void a_chain_is_one_group(void **state)
     assert_string_equal(prune_why(&g, groups, "w_a", 1, 0), "is an input of the model");
     assert_string_equal(prune_why(&g, groups, "w_y", 0, 4), "is an output of the model");
     assert_string_equal(prune_why(&g, groups, "w_a", 2, 1), "is as wide as its window");
-    int slot = pare_groups_slot(groups, graph_value(&g, "w_y"), 1, 1);
-    assert_int_equal(groups->slot[slot].role, PARE_SLOT_READS);
-    slot = pare_groups_slot(groups, graph_value(&g, "gamma_b"), 0, 1);
-    assert_int_equal(groups->slot[slot].role, PARE_SLOT_MAKES);
+    int slot = pare_groups_axis(groups, graph_value(&g, "w_y"), 1, 1);
+    assert_int_equal(groups->slot[slot].role, PARE_AXIS_READS);
+    slot = pare_groups_axis(groups, graph_value(&g, "gamma_b"), 0, 1);
+    assert_int_equal(groups->slot[slot].role, PARE_AXIS_MAKES);
     pare_groups_free(groups);
     graph_close(&g);
 }

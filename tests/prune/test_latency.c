@@ -96,7 +96,7 @@ static void open_chain(world *w)
 /* The first `count` components of a group. */
 static void drop_some(world *w, int group, int count)
 {
-    const pare_group *g = &w->groups->group[group];
+    const pare_dependency_group *g = &w->groups->group[group];
     for (int c = g->first; c < g->first + count; c++)
         assert_true(pare_prune_plan_add(w->removal, c, 1));
 }
@@ -210,7 +210,7 @@ static void shapes_are_those_of_the_smaller_plan(void **state)
     open_latency(&w);
     assert_true(w.groups->group_count >= 2);
     for (int g = 0; g < w.groups->group_count; g++) {
-        const pare_group *group = &w.groups->group[g];
+        const pare_dependency_group *group = &w.groups->group[g];
         int each = group->count / group->parts;
         for (int c = group->first; c < group->first + group->count; c++) {
             int part = w.groups->component[c].part;

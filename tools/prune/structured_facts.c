@@ -38,7 +38,7 @@ static json_t *groups_json(const pare_structured *s)
 {
     json_t *list = json_array();
     for (int g = 0; g < s->facts->groups->group_count; g++) {
-        const pare_group *group = &s->facts->groups->group[g];
+        const pare_dependency_group *group = &s->facts->groups->group[g];
         int left = 0;
         for (int c = group->first; c < group->first + group->count; c++)
             left += !s->facts->plan->removed[c];
