@@ -18,16 +18,18 @@ typedef struct calibrate_options {
     bool merge;
 } calibrate_options;
 
+#define OPTIONS calibrate_options
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "ranges.json", offsetof(calibrate_options, output), 0, 0,
-     "table to write"},
-    PARE_SOURCE_ROWS(calibrate_options, "samples to read, evenly spaced (512)"),
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(calibrate_options, cache), 0, 0,
-     "keep statistics here, for whoever calibrates the same model on the same samples"},
-    {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(calibrate_options, trace), 0, 0,
-     "write the first 16 runs of calibration as a Chrome trace"},
-    {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(calibrate_options, merge), 0, 0,
-     "add up the tables A.json B.json ... instead, as if their samples had been read together"},
+    PARE_OPT_SHORT('o', OUTPUT, "output", "ranges.json", output, "table to write"),
+    PARE_SOURCE_ROWS("samples to read, evenly spaced (512)"),
+    PARE_OPT_FOLDER(
+        "cache", "DIR", cache,
+        "keep statistics here, for whoever calibrates the same model on the same samples"),
+    PARE_OPT_OUTPUT("trace", "t.json", trace,
+                    "write the first 16 runs of calibration as a Chrome trace"),
+    PARE_OPT_FLAG(
+        "merge", merge,
+        "add up the tables A.json B.json ... instead, as if their samples had been read together"),
     {0},
 };
 

@@ -19,11 +19,13 @@ typedef struct fashion_options {
     const char *output, *source;
 } fashion_options;
 
+#define OPTIONS fashion_options
 static const pare_option fashion_table[] = {
-    {"output", 'o', PARE_OPTION_FOLDER, "DIR", offsetof(fashion_options, output), 0, 0,
-     "folder for train.h5 and test.h5 (made where missing)"},
-    {"source", 0, PARE_OPTION_FOLDER, "DIR", offsetof(fashion_options, source), 0, 0,
-     "folder with the four IDX files (where Debian's package dataset-fashion-mnist puts them)"},
+    PARE_OPT_SHORT('o', FOLDER, "output", "DIR", output,
+                   "folder for train.h5 and test.h5 (made where missing)"),
+    PARE_OPT_FOLDER(
+        "source", "DIR", source,
+        "folder with the four IDX files (where Debian's package dataset-fashion-mnist puts them)"),
     {0},
 };
 
@@ -71,27 +73,24 @@ typedef struct import_options {
     int64_t resize, crop;
 } import_options;
 
+#undef OPTIONS
+#define OPTIONS import_options
 static const pare_option import_table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "F.h5", offsetof(import_options, output), 0, 0,
-     "data set to write"},
-    {"images", 0, PARE_OPTION_FOLDER, "DIR", offsetof(import_options, images), 0, 0,
-     "folder of class folders of PNG and JPEG files; a label is the number of the sorted folder"},
-    {"idx", 0, PARE_OPTION_FLAG, NULL, offsetof(import_options, idx), 0, 0,
-     "X and Y are IDX files (may be .gz): values, labels"},
-    {"npy", 0, PARE_OPTION_FLAG, NULL, offsetof(import_options, npy), 0, 0,
-     "X and Y are NPY files: values, labels (Y may be left out)"},
-    {"resize", 0, PARE_OPTION_INT, "N", offsetof(import_options, resize), 1, 65535,
-     "shorter side of each image after resizing (256)"},
-    {"crop", 0, PARE_OPTION_INT, "N", offsetof(import_options, crop), 1, 65535,
-     "side of the square cut from the middle (224)"},
-    {"mean", 0, PARE_OPTION_TEXT, "R,G,B", offsetof(import_options, mean), 0, 0,
-     "mean of each channel of v/255, kept in the file and used when reading (0)"},
-    {"std", 0, PARE_OPTION_TEXT, "R,G,B", offsetof(import_options, std), 0, 0,
-     "standard deviation of each channel likewise (1)"},
-    {"layout", 0, PARE_OPTION_CHOICE, "nchw|nhwc", offsetof(import_options, layout), 0, 0,
-     "order of the axes in the file (nchw)"},
-    {"name", 0, PARE_OPTION_TEXT, "NAME", offsetof(import_options, name), 0, 0,
-     "name of the dataset, best that of the model's input (input)"},
+    PARE_OPT_SHORT('o', OUTPUT, "output", "F.h5", output, "data set to write"),
+    PARE_OPT_FOLDER("images", "DIR", images,
+                    "folder of class folders of PNG and JPEG files; a label is the number of the "
+                    "sorted folder"),
+    PARE_OPT_FLAG("idx", idx, "X and Y are IDX files (may be .gz): values, labels"),
+    PARE_OPT_FLAG("npy", npy, "X and Y are NPY files: values, labels (Y may be left out)"),
+    PARE_OPT_INT("resize", "N", resize, 1, 65535,
+                 "shorter side of each image after resizing (256)"),
+    PARE_OPT_INT("crop", "N", crop, 1, 65535, "side of the square cut from the middle (224)"),
+    PARE_OPT_TEXT("mean", "R,G,B", mean,
+                  "mean of each channel of v/255, kept in the file and used when reading (0)"),
+    PARE_OPT_TEXT("std", "R,G,B", std, "standard deviation of each channel likewise (1)"),
+    PARE_OPT_CHOICE("layout", "nchw|nhwc", layout, "order of the axes in the file (nchw)"),
+    PARE_OPT_TEXT("name", "NAME", name,
+                  "name of the dataset, best that of the model's input (input)"),
     {0},
 };
 

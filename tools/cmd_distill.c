@@ -29,57 +29,52 @@ typedef struct distill_options {
     bool external_data;
 } distill_options;
 
+#define OPTIONS distill_options
 static const pare_option table[] = {
-    {"teacher", 0, PARE_OPTION_FILE, "T.onnx", offsetof(distill_options, teacher), 0, 0,
-     "float model whose outputs are to be learned"},
-    {"student", 0, PARE_OPTION_FILE, "S.onnx", offsetof(distill_options, student), 0, 0,
-     "float model that learns: pruned, or another one with the same inputs and outputs"},
-    {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(distill_options, output), 0, 0,
-     "model to write: the student with new weights"},
-    {"data", 0, PARE_OPTION_FILE, "F.h5", offsetof(distill_options, source.data), 0, 0,
-     "data set to train on: HDF5, one dataset per model input; labels are not needed"},
-    {"val", 0, PARE_OPTION_FILE, "F.h5", offsetof(distill_options, held_out), 0, 0,
-     "data set that decides which weights are best (2 % of --data, not trained on)"},
-    {"epochs", 0, PARE_OPTION_REAL, "N", offsetof(distill_options, epochs), 1e-6, 1e6,
-     "passes over the data (1)"},
-    {"steps", 0, PARE_OPTION_INT, "N", offsetof(distill_options, steps), 1, 1e12,
-     "steps of the optimizer, in place of --epochs"},
-    PARE_TRAINING_ROWS(distill_options, training, "", "", "kl:2; with --qat kl:2,mse",
+    PARE_OPT_FILE("teacher", "T.onnx", teacher, "float model whose outputs are to be learned"),
+    PARE_OPT_FILE(
+        "student", "S.onnx", student,
+        "float model that learns: pruned, or another one with the same inputs and outputs"),
+    PARE_OPT_SHORT('o', OUTPUT, "output", "OUT", output,
+                   "model to write: the student with new weights"),
+    PARE_OPT_FILE("data", "F.h5", source.data,
+                  "data set to train on: HDF5, one dataset per model input; labels are not needed"),
+    PARE_OPT_FILE("val", "F.h5", held_out,
+                  "data set that decides which weights are best (2 % of --data, not trained on)"),
+    PARE_OPT_REAL("epochs", "N", epochs, 1e-6, 1e6, "passes over the data (1)"),
+    PARE_OPT_INT("steps", "N", steps, 1, 1e12, "steps of the optimizer, in place of --epochs"),
+    PARE_TRAINING_ROWS(training, "kl:2; with --qat kl:2,mse",
                        "1e-3, with attention 3e-4; with --qat 3e-5",
                        "train; with --qat half, of those that quantization does not fold"),
-    {"zeros", 0, PARE_OPTION_CHOICE, "keep|train", offsetof(distill_options, zeros), 0, 0,
-     "zeros of weights that have at least 20 % of them stay zeros, or are trained (keep; train "
-     "where "
-     "the student is quantized)"},
-    {"precision", 0, PARE_OPTION_CHOICE, "f32|bf16|fp16", offsetof(distill_options, precision), 0,
-     0,
-     "what tensors between operators are rounded to in training; weights and sums stay f32 (f32); "
-     "fp16 needs a GPU, and scales the loss"},
-    {"qat", 0, PARE_OPTION_CHOICE, "int8", offsetof(distill_options, qat.on), 0, 0,
-     "quantize the student as 'pare quantize' does, or take one that is quantized, and train it "
-     "so"},
-    {"qat-scales", 0, PARE_OPTION_CHOICE, "fixed|learned", offsetof(distill_options, qat.scales), 0,
-     0, "--qat: steps of the integers stay what calibration chose, or are learned (learned)"},
-    {"qat-samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, qat.samples), 1, 1e15,
-     "--qat: samples of --data to calibrate on, evenly spaced (512)"},
-    PARE_INT8_ROWS(distill_options, qat.int8, "--qat: "),
-    {"validate-every", 0, PARE_OPTION_INT, "N", offsetof(distill_options, validate_every), 1, 1e12,
-     "steps between two looks at the held-out samples (a quarter of an epoch)"},
-    {"patience", 0, PARE_OPTION_INT, "N", offsetof(distill_options, patience), 1, 1e9,
-     "end after so many looks without a better one (none)"},
-    {"seed", 0, PARE_OPTION_INT, "N", offsetof(distill_options, seed), 0, 9e15,
-     "of the order of samples (1)"},
-    {"log", 0, PARE_OPTION_OUTPUT, "F.jsonl", offsetof(distill_options, log), 0, 0,
-     "write a line of JSON for every step; with --resume it continues, too"},
-    PARE_CHECKPOINT_ROWS(distill_options, "DIR/checkpoint.pare"),
-    {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(distill_options, external_data), 0, 0,
-     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
-    {"samples", 0, PARE_OPTION_INT, "N", offsetof(distill_options, source.samples), 0, 1e15,
-     "samples to use, evenly spaced (all)"},
-    {"range", 0, PARE_OPTION_TEXT, "A:B", offsetof(distill_options, source.range), 0, 0,
-     "take samples from A to B-1 only"},
-    {"map", 0, PARE_OPTION_LIST, "INPUT=/path", offsetof(distill_options, source.map), 0, 0,
-     "dataset in the file for a model input (the one of its name)"},
+    PARE_OPT_CHOICE("zeros", "keep|train", zeros,
+                    "zeros of weights that have at least 20 % of them stay zeros, or are trained "
+                    "(keep; train where the student is quantized)"),
+    PARE_OPT_CHOICE("precision", "f32|bf16|fp16", precision,
+                    "what tensors between operators are rounded to in training; weights and sums "
+                    "stay f32 (f32); fp16 needs a GPU, and scales the loss"),
+    PARE_OPT_CHOICE("qat", "int8", qat.on,
+                    "quantize the student as 'pare quantize' does, or take one that is quantized, "
+                    "and train it so"),
+    PARE_OPT_CHOICE(
+        "qat-scales", "fixed|learned", qat.scales,
+        "--qat: steps of the integers stay what calibration chose, or are learned (learned)"),
+    PARE_OPT_INT("qat-samples", "N", qat.samples, 1, 1e15,
+                 "--qat: samples of --data to calibrate on, evenly spaced (512)"),
+    PARE_INT8_ROWS(qat.int8, "--qat: "),
+    PARE_OPT_INT("validate-every", "N", validate_every, 1, 1e12,
+                 "steps between two looks at the held-out samples (a quarter of an epoch)"),
+    PARE_OPT_INT("patience", "N", patience, 1, 1e9,
+                 "end after so many looks without a better one (none)"),
+    PARE_OPT_INT("seed", "N", seed, 0, 9e15, "of the order of samples (1)"),
+    PARE_OPT_OUTPUT("log", "F.jsonl", log,
+                    "write a line of JSON for every step; with --resume it continues, too"),
+    PARE_CHECKPOINT_ROWS("DIR/checkpoint.pare"),
+    PARE_OPT_FLAG("external-data", external_data,
+                  "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
+    PARE_OPT_INT("samples", "N", source.samples, 0, 1e15, "samples to use, evenly spaced (all)"),
+    PARE_OPT_TEXT("range", "A:B", source.range, "take samples from A to B-1 only"),
+    PARE_OPT_LIST("map", "INPUT=/path", source.map,
+                  "dataset in the file for a model input (the one of its name)"),
     {0},
 };
 
@@ -109,7 +104,7 @@ static pare_status check(pare_tool *tool, const void *options)
     PARE_TRY(pare_need_option(tool, o->student, "--student S.onnx", "the model that learns"));
     PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
-    PARE_TRY(pare_training_check(tool, &o->training, ""));
+    PARE_TRY(pare_training_check(tool, &o->training, false));
     PARE_TRY(pare_qat_check(tool, &o->qat));
     if (o->qat.on >= 0 && o->precision != PARE_TRAIN_F32)
         return PARE_FAIL(tool->ctx, USAGE,

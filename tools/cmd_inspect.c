@@ -19,15 +19,16 @@ typedef struct inspect_options {
     pare_list shapes;
 } inspect_options;
 
+#define OPTIONS inspect_options
 static const pare_option table[] = {
-    {"nodes", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, nodes), 0, 0,
-     "list every node with its inputs and outputs, too"},
-    {"groups", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, groups), 0, 0,
-     "list which channels can be pruned and what falls together with them, and why others stay"},
-    {"outputs", 0, PARE_OPTION_FLAG, NULL, offsetof(inspect_options, outputs), 0, 0,
-     "with --groups: the model's outputs may lose channels, too"},
-    {"shapes", 0, PARE_OPTION_LIST, "in:1x3x224x224", offsetof(inspect_options, shapes), 0, 0,
-     "with --groups: sizes of inputs that the model leaves open (batch 1, else 128 where it fits)"},
+    PARE_OPT_FLAG("nodes", nodes, "list every node with its inputs and outputs, too"),
+    PARE_OPT_FLAG(
+        "groups", groups,
+        "list which channels can be pruned and what falls together with them, and why others stay"),
+    PARE_OPT_FLAG("outputs", outputs, "with --groups: the model's outputs may lose channels, too"),
+    PARE_OPT_LIST("shapes", "in:1x3x224x224", shapes,
+                  "with --groups: sizes of inputs that the model leaves open (batch 1, else 128 "
+                  "where it fits)"),
     {0},
 };
 

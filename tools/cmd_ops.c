@@ -12,9 +12,9 @@ typedef struct ops_options {
     bool kernels;
 } ops_options;
 
+#define OPTIONS ops_options
 static const pare_option table[] = {
-    {"kernels", 0, PARE_OPTION_FLAG, NULL, offsetof(ops_options, kernels), 0, 0,
-     "name the kernels, fastest first"},
+    PARE_OPT_FLAG("kernels", kernels, "name the kernels, fastest first"),
     {0},
 };
 

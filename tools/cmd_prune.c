@@ -2,6 +2,7 @@
 /* pare prune: its options and which of them go together. */
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/distill/training.h"
 #include "tools/prune/prune.h"
 #include "tools/prune/latency.h"
 #include "tools/prune/report.h"
@@ -10,66 +11,64 @@
 
 #include <string.h>
 
+#define OPTIONS pare_prune_options
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(pare_prune_options, output), 0, 0,
-     "model to write"},
-    {"sparsity", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, sparsity), 0, 1,
-     "set this part of the weights to 0, biases not counted"},
-    {"nm", 0, PARE_OPTION_TEXT, "N:M", offsetof(pare_prune_options, nm), 0, 0,
-     "of M input channels side by side leave N at each kernel position: 2:4"},
-    {"macs", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, macs), 1e-6, 1,
-     "remove channels until this part of the multiply-adds is left"},
-    {"params", 0, PARE_OPTION_REAL, "F", offsetof(pare_prune_options, params), 1e-6, 1,
-     "remove channels until this part of the parameters is left"},
-    {"size", 0, PARE_OPTION_BYTES, "2MB", offsetof(pare_prune_options, size), 1, 1e15,
-     "remove channels until the file is no larger"},
-    {"latency", 0, PARE_OPTION_TEXT, "F|3.2ms", offsetof(pare_prune_options, latency), 0, 0,
-     "remove channels until this part of the time of a run is left, or this time"},
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(pare_prune_options, cache), 0, 0,
-     "with --latency: keep times per shape and kernel timings here, for all models"},
-    {"score", 0, PARE_OPTION_CHOICE, pare_score_names + 1, offsetof(pare_prune_options, score), 0,
-     0,
-     "what says how much a channel or weight matters (l2; with --data activation of channels, "
-     "second order of weights)"},
-    {"seed", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, seed), 0, 9e15,
-     "of --score random (0), and of the order of samples in training (1)"},
-    {"scope", 0, PARE_OPTION_CHOICE, "global|layer", offsetof(pare_prune_options, scope), 0, 0,
-     "one budget for all layers, or the same fraction of each (global)"},
-    {"sweep", 0, PARE_OPTION_TEXT, "A,B,...", offsetof(pare_prune_options, sweep), 0, 0,
-     "prune once to each of these in place of the target's number, into OUT-A.onnx, OUT-B.onnx"},
-    {"steps", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, steps), 1, 100,
-     "come to the target in N steps, scored, refitted and (--distill-epochs) trained again each "
-     "time "
-     "(1)"},
-    {"distill-epochs", 0, PARE_OPTION_REAL, "N", offsetof(pare_prune_options, distill_epochs), 1e-6,
-     1e6,
-     "train what is left to give what the dense model gives: so many passes over --data, three "
-     "quarters of them after the last step"},
-    PARE_TRAINING_ROWS(
-        pare_prune_options, training, "distill-", "training: ", "kl:2 of a classifier, else mse",
-        "1e-3, with attention 3e-4; less in the shorter steps before the last", "train"),
-    PARE_CHECKPOINT_ROWS(pare_prune_options, "DIR/step-1.pare, ..."),
-    {"min-channels", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, min_channels), 1, 1e9,
-     "fewest channels that a layer keeps (1)"},
-    {"round", 0, PARE_OPTION_INT, "N", offsetof(pare_prune_options, round), 1, 1024,
-     "layers of N channels or more keep a multiple of N (1)"},
-    {"keep", 0, PARE_OPTION_LIST, "PATTERN", offsetof(pare_prune_options, keep), 0, 0,
-     "leave what these nodes make as it is: a glob on node names, or op:TYPE; may be repeated"},
-    {"outputs", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, outputs), 0, 0,
-     "channels of the model's outputs may go, too"},
-    {"advise", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, advise), 0, 0,
-     "with --nm: time dense against sparse on the device, prune only where that is faster; without "
-     "-o only say so"},
-    {"no-permutation", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, no_permutation), 0,
-     0, "with --nm: leave channels in their order, do not search one that keeps more magnitude"},
-    {"no-refit", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, no_refit), 0, 0,
-     "leave the weights that stay as they are; without --data they are left anyway"},
-    {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(pare_prune_options, report), 0, 0,
-     "write what became of each layer as one HTML file, of a sweep with its picture (report.svg: "
-     "the picture alone); measures latency, and accuracy on samples not used"},
-    {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(pare_prune_options, external_data), 0, 0,
-     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
-    PARE_SOURCE_ROWS(pare_prune_options, "samples to score and refit on, evenly spaced (512)"),
+    PARE_OPT_SHORT('o', OUTPUT, "output", "OUT", output, "model to write"),
+    PARE_OPT_REAL("sparsity", "F", sparsity, 0, 1,
+                  "set this part of the weights to 0, biases not counted"),
+    PARE_OPT_TEXT("nm", "N:M", nm,
+                  "of M input channels side by side leave N at each kernel position: 2:4"),
+    PARE_OPT_REAL("macs", "F", macs, 1e-6, 1,
+                  "remove channels until this part of the multiply-adds is left"),
+    PARE_OPT_REAL("params", "F", params, 1e-6, 1,
+                  "remove channels until this part of the parameters is left"),
+    PARE_OPT_BYTES("size", "2MB", size, 1, 1e15, "remove channels until the file is no larger"),
+    PARE_OPT_TEXT("latency", "F|3.2ms", latency,
+                  "remove channels until this part of the time of a run is left, or this time"),
+    PARE_OPT_FOLDER("cache", "DIR", cache,
+                    "with --latency: keep times per shape and kernel timings here, for all models"),
+    PARE_OPT_CHOICE("score", pare_score_names + 1, score,
+                    "what says how much a channel or weight matters (l2; with --data activation of "
+                    "channels, second order of weights)"),
+    PARE_OPT_INT("seed", "N", seed, 0, 9e15,
+                 "of --score random (0), and of the order of samples in training (1)"),
+    PARE_OPT_CHOICE("scope", "global|layer", scope,
+                    "one budget for all layers, or the same fraction of each (global)"),
+    PARE_OPT_TEXT(
+        "sweep", "A,B,...", sweep,
+        "prune once to each of these in place of the target's number, into OUT-A.onnx, OUT-B.onnx"),
+    PARE_OPT_INT("steps", "N", steps, 1, 100,
+                 "come to the target in N steps, scored, refitted and (--distill) trained "
+                 "again each time (1)"),
+    PARE_OPT_TEXT(
+        "distill", "SPEC", distill,
+        "train what is left to give what the dense model gives: kl:2,lr=1e-3,epochs=1, terms of "
+        "the loss and options of 'pare distill' (kl:2 of a classifier, else mse; one epoch over "
+        "--data)"),
+    PARE_CHECKPOINT_ROWS("DIR/step-1.pare, ..."),
+    PARE_OPT_INT("min-channels", "N", min_channels, 1, 1e9,
+                 "fewest channels that a layer keeps (1)"),
+    PARE_OPT_INT("round", "N", round, 1, 1024,
+                 "layers of N channels or more keep a multiple of N (1)"),
+    PARE_OPT_LIST(
+        "keep", "PATTERN", keep,
+        "leave what these nodes make as it is: a glob on node names, or op:TYPE; may be repeated"),
+    PARE_OPT_FLAG("outputs", outputs, "channels of the model's outputs may go, too"),
+    PARE_OPT_FLAG("advise", advise,
+                  "with --nm: time dense against sparse on the device, prune only where that is "
+                  "faster; without -o only say so"),
+    PARE_OPT_FLAG(
+        "no-permutation", no_permutation,
+        "with --nm: leave channels in their order, do not search one that keeps more magnitude"),
+    PARE_OPT_FLAG("no-refit", no_refit,
+                  "leave the weights that stay as they are; without --data they are left anyway"),
+    PARE_OPT_OUTPUT(
+        "report", "report.html", report,
+        "write what became of each layer as one HTML file, of a sweep with its picture "
+        "(report.svg: the picture alone); measures latency, and accuracy on samples not used"),
+    PARE_OPT_FLAG("external-data", external_data,
+                  "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
+    PARE_SOURCE_ROWS("samples to score and refit on, evenly spaced (512)"),
     {0},
 };
 
@@ -77,7 +76,7 @@ static const pare_prune_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                             .sparsity = -1,
                                             .score = -1,
                                             .steps = 1,
-                                            .training = PARE_TRAINING_DEFAULTS,
+
                                             .min_channels = 1,
                                             .round = 1};
 
@@ -113,32 +112,22 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
     return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5", row->name);
 }
 
-/* Options of a training that is not asked for. */
-static pare_status refuse_training(pare_tool *tool)
-{
-    static const char *const of_checkpoint[] = {"checkpoint", "checkpoint-every", "resume", NULL};
-    const pare_list *given = &tool->common->given;
-    for (int i = 0; i < given->count; i++) {
-        const char *const names[] = {given->item[i], NULL};
-        if (!strncmp(given->item[i], "distill-", strlen("distill-")))
-            PARE_TRY(pare_refuse_options(tool, "without --distill-epochs", names));
-    }
-    return pare_refuse_options(tool, "without --distill-epochs", of_checkpoint);
-}
-
 /* Training, and what it does not go with. */
 static pare_status check_distill(pare_tool *tool, const pare_prune_options *o)
 {
-    if (!(o->distill_epochs > 0)) return refuse_training(tool);
-    PARE_TRY(pare_training_check(tool, &o->training, "distill-"));
+    static const char *const of_checkpoint[] = {"checkpoint", "checkpoint-every", "resume", NULL};
+    pare_training_spec spec;
+    if (!o->distill) return pare_refuse_options(tool, "without --distill", of_checkpoint);
+    PARE_TRY(pare_training_parse(tool, o->distill, &spec));
+    PARE_TRY(pare_training_check(tool, &spec.training, true));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));
     if (o->latency)
         return PARE_FAIL(tool->ctx, USAGE,
-                         "prune: --distill-epochs does not go with --latency, which times models "
+                         "prune: --distill does not go with --latency, which times models "
                          "between its steps; prune first, then train with pare distill");
     if (o->outputs)
         return PARE_FAIL(tool->ctx, USAGE,
-                         "prune: --distill-epochs does not go with --outputs: outputs with fewer "
+                         "prune: --distill does not go with --outputs: outputs with fewer "
                          "channels have nothing to be compared with");
     return PARE_OK;
 }
@@ -152,9 +141,8 @@ static pare_status check_weights(pare_tool *tool, const pare_prune_options *o)
     PARE_TRY(pare_refuse_options(tool, "with --sparsity and --nm", of_channels));
     PARE_TRY(pare_refuse_options(tool, o->nm ? "with --nm" : "with --sparsity",
                                  o->nm ? of_nm : of_sparsity));
-    if (!(o->distill_epochs > 0))
-        PARE_TRY(
-            pare_refuse_options(tool, "with --sparsity without --distill-epochs", of_training));
+    if (!o->distill)
+        PARE_TRY(pare_refuse_options(tool, "with --sparsity without --distill", of_training));
     return check_data(tool, o);
 }
 
@@ -171,7 +159,7 @@ static pare_status check_channels(pare_tool *tool, const pare_prune_options *o)
     if (o->latency) PARE_TRY(pare_prune_parse_latency(tool->ctx, o->latency, &fraction, &seconds));
     if (o->latency && seconds > 0)
         PARE_TRY(pare_refuse_options(tool, "with --latency in seconds", of_size));
-    if (pare_prune_score(o) != PARE_SCORE_RANDOM && !(o->distill_epochs > 0))
+    if (pare_prune_score(o) != PARE_SCORE_RANDOM && !o->distill)
         PARE_TRY(pare_refuse_options(tool, "without --score random", of_random));
     return check_data(tool, o);
 }
@@ -228,9 +216,13 @@ const pare_command pare_command_prune = {
         "--macs, --params and --latency are what is kept, --sparsity is what becomes 0. The\n"
         "result is plain ONNX. With --data, what stays is fitted to what the dense model\n"
         "computes, without training. Where --nm --advise finds no layer that becomes faster,\n"
-        "no file is written. With --distill-epochs it is trained, too, step by step; Ctrl-C\n"
-        "in the last step writes the best so far, before it nothing. With --checkpoint, what\n"
-        "was stopped or killed continues by the same command with --resume, to the same bytes.",
+        "no file is written. --distill trains it, too, step by step, three quarters of the\n"
+        "epochs after the last one. Its list takes terms of the loss and KEY=VALUE: epochs,\n"
+        "and lr, schedule, warmup, optimizer, momentum, decay, clip, ema, batch, accumulate,\n"
+        "bn, bn-estimate and augment (words joined by +) as 'pare distill --help' has them.\n"
+        "Ctrl-C in the last step writes the best so far, before it nothing. With --checkpoint,\n"
+        "what was stopped or killed continues by the same command with --resume, to the same\n"
+        "bytes.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),

@@ -20,25 +20,25 @@ typedef struct quantize_options {
     bool bf16_compute, external_data;
 } quantize_options;
 
+#define OPTIONS quantize_options
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "OUT", offsetof(quantize_options, output), 0, 0,
-     "model to write"},
-    {"ranges", 0, PARE_OPTION_FILE, "ranges.json", offsetof(quantize_options, ranges), 0, 0,
-     "ranges that 'pare calibrate' measured, in place of --data"},
-    {"precision", 0, PARE_OPTION_CHOICE, "int8|fp16|bf16", offsetof(quantize_options, precision), 0,
-     0, "number format of the result (int8)"},
-    PARE_INT8_ROWS(quantize_options, int8, ""),
-    {"io", 0, PARE_OPTION_CHOICE, "f32|same", offsetof(quantize_options, io), 0, 0,
-     "type of inputs and outputs of fp16 and bf16 models (f32)"},
-    {"bf16-compute", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, bf16_compute), 0, 0,
-     "typed bf16 operators (opset 22) in place of stored bf16 weights"},
-    {"external-data", 0, PARE_OPTION_FLAG, NULL, offsetof(quantize_options, external_data), 0, 0,
-     "write weights to OUT.<hash>.data beside it; needed above 2 GiB"},
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(quantize_options, cache), 0, 0,
-     "keep statistics here: other methods and activations of this model calibrate no more"},
-    {"trace", 0, PARE_OPTION_OUTPUT, "t.json", offsetof(quantize_options, trace), 0, 0,
-     "write the first 16 runs of calibration as a Chrome trace"},
-    PARE_SOURCE_ROWS(quantize_options, "samples to calibrate on, evenly spaced (512)"),
+    PARE_OPT_SHORT('o', OUTPUT, "output", "OUT", output, "model to write"),
+    PARE_OPT_FILE("ranges", "ranges.json", ranges,
+                  "ranges that 'pare calibrate' measured, in place of --data"),
+    PARE_OPT_CHOICE("precision", "int8|fp16|bf16", precision, "number format of the result (int8)"),
+    PARE_INT8_ROWS(int8, ""),
+    PARE_OPT_CHOICE("io", "f32|same", io,
+                    "type of inputs and outputs of fp16 and bf16 models (f32)"),
+    PARE_OPT_FLAG("bf16-compute", bf16_compute,
+                  "typed bf16 operators (opset 22) in place of stored bf16 weights"),
+    PARE_OPT_FLAG("external-data", external_data,
+                  "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
+    PARE_OPT_FOLDER(
+        "cache", "DIR", cache,
+        "keep statistics here: other methods and activations of this model calibrate no more"),
+    PARE_OPT_OUTPUT("trace", "t.json", trace,
+                    "write the first 16 runs of calibration as a Chrome trace"),
+    PARE_SOURCE_ROWS("samples to calibrate on, evenly spaced (512)"),
     {0},
 };
 

@@ -16,15 +16,15 @@ typedef struct report_options {
     double floor;
 } report_options;
 
+#define OPTIONS report_options
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_OUTPUT, "report.html", offsetof(report_options, output), 0, 0,
-     "HTML file to write; .svg: the picture alone"},
-    {"csv", 0, PARE_OPTION_OUTPUT, "rows.csv", offsetof(report_options, csv), 0, 0,
-     "write a row for each model, with the columns of --append"},
-    {"md", 0, PARE_OPTION_OUTPUT, "report.md", offsetof(report_options, markdown), 0, 0,
-     "write verdicts and tables as Markdown"},
-    {"floor", 0, PARE_OPTION_REAL, "PERCENT", offsetof(report_options, floor), 0, 1000,
-     "how much of the first model's top-1 a verdict asks for (99)"},
+    PARE_OPT_SHORT('o', OUTPUT, "output", "report.html", output,
+                   "HTML file to write; .svg: the picture alone"),
+    PARE_OPT_OUTPUT("csv", "rows.csv", csv,
+                    "write a row for each model, with the columns of --append"),
+    PARE_OPT_OUTPUT("md", "report.md", markdown, "write verdicts and tables as Markdown"),
+    PARE_OPT_REAL("floor", "PERCENT", floor, 0, 1000,
+                  "how much of the first model's top-1 a verdict asks for (99)"),
     {0},
 };
 

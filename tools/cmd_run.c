@@ -24,20 +24,19 @@ typedef struct run_options {
     bool reference, no_tune;
 } run_options;
 
+#define OPTIONS run_options
 static const pare_option table[] = {
-    {"input", 0, PARE_OPTION_LIST, "NAME=x.npy", offsetof(run_options, input), 0, 0,
-     "tensor for an input; more may follow, or be given with --input again"},
-    {"output", 'o', PARE_OPTION_FILE, "DIR|F.h5", offsetof(run_options, output), 0, 0,
-     "folder for NAME.npy files; with --data the HDF5 file to write"},
-    {"reference", 0, PARE_OPTION_FLAG, NULL, offsetof(run_options, reference), 0, 0,
-     "use the plain C kernels only, which define what is correct"},
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(run_options, cache), 0, 0,
-     "time the kernels that can, once per shape, and keep the times here; without it the first "
-     "that "
-     "can is taken"},
-    {"no-tune", 0, PARE_OPTION_FLAG, NULL, offsetof(run_options, no_tune), 0, 0,
-     "only read the times of --cache"},
-    PARE_SOURCE_ROWS(run_options, "samples to run, evenly spaced (all)"),
+    PARE_OPT_LIST("input", "NAME=x.npy", input,
+                  "tensor for an input; more may follow, or be given with --input again"),
+    PARE_OPT_SHORT('o', FILE, "output", "DIR|F.h5", output,
+                   "folder for NAME.npy files; with --data the HDF5 file to write"),
+    PARE_OPT_FLAG("reference", reference,
+                  "use the plain C kernels only, which define what is correct"),
+    PARE_OPT_FOLDER("cache", "DIR", cache,
+                    "time the kernels that can, once per shape, and keep the times here; without "
+                    "it the first that can is taken"),
+    PARE_OPT_FLAG("no-tune", no_tune, "only read the times of --cache"),
+    PARE_SOURCE_ROWS("samples to run, evenly spaced (all)"),
     {0},
 };
 

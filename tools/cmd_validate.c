@@ -18,19 +18,22 @@ typedef struct validate_options {
     bool latency, any_accuracy;
 } validate_options;
 
+#define OPTIONS validate_options
 static const pare_option table[] = {
-    PARE_SOURCE_ROWS(validate_options, "samples to compare on, evenly spaced (all)"),
-    {"report", 0, PARE_OPTION_OUTPUT, "report.html", offsetof(validate_options, report), 0, 0,
-     "write table and picture as one HTML file, the picture alone as .svg; measures latency, too"},
-    {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(validate_options, append), 0, 0,
-     "add a row for each model to a table that grows"},
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(validate_options, cache), 0, 0,
-     "keep the first model's outputs here, for the next model that is compared with it"},
-    {"latency", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, latency), 0, 0,
-     "measure the latency of one sample, all models in turns; on one thread unless --threads says "
-     "more"},
-    {"any-accuracy", 0, PARE_OPTION_FLAG, NULL, offsetof(validate_options, any_accuracy), 0, 0,
-     "continue where the first model's accuracy is near chance"},
+    PARE_SOURCE_ROWS("samples to compare on, evenly spaced (all)"),
+    PARE_OPT_OUTPUT("report", "report.html", report,
+                    "write table and picture as one HTML file, the picture alone as .svg; measures "
+                    "latency, too"),
+    PARE_OPT_OUTPUT("append", "results.csv", append,
+                    "add a row for each model to a table that grows"),
+    PARE_OPT_FOLDER(
+        "cache", "DIR", cache,
+        "keep the first model's outputs here, for the next model that is compared with it"),
+    PARE_OPT_FLAG("latency", latency,
+                  "measure the latency of one sample, all models in turns; on one thread unless "
+                  "--threads says more"),
+    PARE_OPT_FLAG("any-accuracy", any_accuracy,
+                  "continue where the first model's accuracy is near chance"),
     {0},
 };
 

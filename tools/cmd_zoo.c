@@ -26,37 +26,42 @@ typedef struct zoo_options {
     const char *keys;
 } zoo_options;
 
+#define OPTIONS zoo_options
 static const pare_option table[] = {
-    {"output", 'o', PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, output), 0, 0,
-     "folder for models, facts, tables and report"},
-    {"jobs", 'j', PARE_OPTION_INT, "N", offsetof(zoo_options, jobs), 1, 1024,
-     "steps at once, each in a process of its own, each on --threads (a quarter of the cores)"},
-    {"resume", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, resume), 0, 0,
-     "continue with the work in the folder: what is done is not done again, what failed is tried "
-     "again, but for bad models and unsupported operators"},
-    {"dry-run", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, dry_run), 0, 0,
-     "do nothing but forecast time and memory, from short runs of each step"},
-    {"time-limit", 0, PARE_OPTION_REAL, "S", offsetof(zoo_options, time_limit), 1e-3, 1e9,
-     "seconds that each step may take, in place of the file's"},
-    {"memory-limit", 0, PARE_OPTION_BYTES, "SIZE", offsetof(zoo_options, memory_limit), 1e6, 1e15,
-     "resident memory that each step may have, in place of the file's: 4GB"},
-    {"cache", 0, PARE_OPTION_FOLDER, "DIR", offsetof(zoo_options, cache), 0, 0,
-     "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"},
-    {"append", 0, PARE_OPTION_OUTPUT, "results.csv", offsetof(zoo_options, append), 0, 0,
-     "add a row for each model that a validation compares to a table that grows"},
-    {"diff", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, diff), 0, 0,
-     "compare two folders of results, regressions first; exit status 1 where there are any"},
-    {"slurm", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, slurm), 0, 0,
-     "submit the tasks as job arrays of Slurm, with a job after them that makes the tables; with "
-     "--resume those that are not done. They share the folder, and nothing else"},
-    {"sbatch", 0, PARE_OPTION_LIST, "WORDS", offsetof(zoo_options, sbatch), 0, 0,
-     "--slurm: words for sbatch, beside those of the file's slurm: --sbatch=--gres=gpu"},
-    {"task", 0, PARE_OPTION_INT, "K", offsetof(zoo_options, task), 0, 1e9,
-     "internal, what a batch system's job runs: task K alone, no tables"},
-    {"merge", 0, PARE_OPTION_FLAG, NULL, offsetof(zoo_options, merge), 0, 0,
-     "run nothing: make tables and report of what is done"},
-    {"keys", 0, PARE_OPTION_TEXT, "ISA,DEVICE", offsetof(zoo_options, keys), 0, 0,
-     "internal: what steps count as made on, the same for all of a batch's machines"},
+    PARE_OPT_SHORT('o', FOLDER, "output", "DIR", output,
+                   "folder for models, facts, tables and report"),
+    PARE_OPT_ROW(
+        'j', INT, "jobs", "N", jobs, 1, 1024,
+        "steps at once, each in a process of its own, each on --threads (a quarter of the cores)"),
+    PARE_OPT_FLAG("resume", resume,
+                  "continue with the work in the folder: what is done is not done again, what "
+                  "failed is tried again, but for bad models and unsupported operators"),
+    PARE_OPT_FLAG("dry-run", dry_run,
+                  "do nothing but forecast time and memory, from short runs of each step"),
+    PARE_OPT_REAL("time-limit", "S", time_limit, 1e-3, 1e9,
+                  "seconds that each step may take, in place of the file's"),
+    PARE_OPT_BYTES("memory-limit", "SIZE", memory_limit, 1e6, 1e15,
+                   "resident memory that each step may have, in place of the file's: 4GB"),
+    PARE_OPT_FOLDER(
+        "cache", "DIR", cache,
+        "timings and statistics that steps share; zoos may share it, too (DIR of -o/cache)"),
+    PARE_OPT_OUTPUT("append", "results.csv", append,
+                    "add a row for each model that a validation compares to a table that grows"),
+    PARE_OPT_FLAG(
+        "diff", diff,
+        "compare two folders of results, regressions first; exit status 1 where there are any"),
+    PARE_OPT_FLAG(
+        "slurm", slurm,
+        "submit the tasks as job arrays of Slurm, with a job after them that makes the tables; "
+        "with --resume those that are not done. They share the folder, and nothing else"),
+    PARE_OPT_LIST(
+        "sbatch", "WORDS", sbatch,
+        "--slurm: words for sbatch, beside those of the file's slurm: --sbatch=--gres=gpu"),
+    PARE_OPT_INT("task", "K", task, 0, 1e9,
+                 "internal, what a batch system's job runs: task K alone, no tables"),
+    PARE_OPT_FLAG("merge", merge, "run nothing: make tables and report of what is done"),
+    PARE_OPT_TEXT("keys", "ISA,DEVICE", keys,
+                  "internal: what steps count as made on, the same for all of a batch's machines"),
     {0},
 };
 

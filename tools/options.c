@@ -9,20 +9,17 @@
 #include <string.h>
 #include <strings.h>
 
+#define OPTIONS pare_common
 const pare_option pare_common_options[] = {
-    {"json", 0, PARE_OPTION_OUTPUT, "FILE", offsetof(pare_common, json), 0, 0,
-     "write the command's facts as JSON"},
-    {"quiet", 'q', PARE_OPTION_FLAG, NULL, offsetof(pare_common, quiet), 0, 0,
-     "no progress and no notes, only results and errors"},
-    {"verbose", 'v', PARE_OPTION_FLAG, NULL, offsetof(pare_common, verbose), 0, 0,
-     "say more about what is done and why"},
-    {"device", 0, PARE_OPTION_TEXT, "auto|cpu|cuda[:N]", offsetof(pare_common, device), 0, 0,
-     "where to compute (auto)"},
-    {"memory-limit", 0, PARE_OPTION_BYTES, "SIZE", offsetof(pare_common, memory_limit), 1e6, 1e15,
-     "GPU memory to use at most: 2GB, 512MiB (all of it)"},
-    {"threads", 0, PARE_OPTION_INT, "N", offsetof(pare_common, threads), 1, 4096,
-     "threads to use (all cores)"},
-    {"help", 'h', PARE_OPTION_FLAG, NULL, offsetof(pare_common, help), 0, 0, "show this text"},
+    PARE_OPT_OUTPUT("json", "FILE", json, "write the command's facts as JSON"),
+    PARE_OPT_SHORT('q', FLAG, "quiet", NULL, quiet,
+                   "no progress and no notes, only results and errors"),
+    PARE_OPT_SHORT('v', FLAG, "verbose", NULL, verbose, "say more about what is done and why"),
+    PARE_OPT_TEXT("device", "auto|cpu|cuda[:N]", device, "where to compute (auto)"),
+    PARE_OPT_BYTES("memory-limit", "SIZE", memory_limit, 1e6, 1e15,
+                   "GPU memory to use at most: 2GB, 512MiB (all of it)"),
+    PARE_OPT_INT("threads", "N", threads, 1, 4096, "threads to use (all cores)"),
+    PARE_OPT_SHORT('h', FLAG, "help", NULL, help, "show this text"),
     {NULL, 0, PARE_OPTION_FLAG, NULL, 0, 0, 0, NULL},
 };
 
@@ -130,7 +127,7 @@ static pare_status unknown(pare_ctx *ctx, const pare_command *command, const cha
 
 /* --- values --- */
 
-static pare_status parse_choice(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+static pare_status parse_choice(pare_ctx *ctx, const char *what, const pare_option *o,
                                 const char *text, int *out)
 {
     const char *at = o->value;
@@ -144,11 +141,10 @@ static pare_status parse_choice(pare_ctx *ctx, const pare_command *command, cons
         if (!at[len]) break;
         at += len + 1;
     }
-    return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected one of %s", command->name, o->name, text,
-                     o->value);
+    return PARE_FAIL(ctx, USAGE, "%s: expected one of %s", what, o->value);
 }
 
-static pare_status parse_number(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+static pare_status parse_number(pare_ctx *ctx, const char *what, const pare_option *o,
                                 const char *text, void *field)
 {
     char *end;
@@ -157,8 +153,8 @@ static pare_status parse_number(pare_ctx *ctx, const pare_command *command, cons
     long long i = whole ? strtoll(text, &end, 10) : 0;
     double value = whole ? (double)i : strtod(text, &end);
     if (errno || end == text || *end || !(value >= o->low && value <= o->high))
-        return PARE_FAIL(ctx, USAGE, "%s: --%s %s: expected %s from %.16g to %.16g", command->name,
-                         o->name, text, whole ? "a whole number" : "a number", o->low, o->high);
+        return PARE_FAIL(ctx, USAGE, "%s: expected %s from %.16g to %.16g", what,
+                         whole ? "a whole number" : "a number", o->low, o->high);
     if (whole)
         *(int64_t *)field = i;
     else
@@ -182,17 +178,15 @@ double pare_bytes_parse(const char *text)
     return NAN;
 }
 
-static pare_status parse_bytes(pare_ctx *ctx, const pare_command *command, const pare_option *o,
+static pare_status parse_bytes(pare_ctx *ctx, const char *what, const pare_option *o,
                                const char *text, int64_t *out)
 {
     double bytes = pare_bytes_parse(text);
     if (!(bytes >= o->low && bytes <= o->high)) {
         char low[32], high[32];
-        return PARE_FAIL(ctx, USAGE,
-                         "%s: --%s %s: expected a size from %s to %s with its unit: 512MB, 1.5GB, "
-                         "2GiB",
-                         command->name, o->name, text, pare_bytes_text(o->low, low, sizeof low),
-                         pare_bytes_text(o->high, high, sizeof high));
+        return PARE_FAIL(
+            ctx, USAGE, "%s: expected a size from %s to %s with its unit: 512MB, 1.5GB, 2GiB", what,
+            pare_bytes_text(o->low, low, sizeof low), pare_bytes_text(o->high, high, sizeof high));
     }
     *out = (int64_t)bytes;
     return PARE_OK;
@@ -212,16 +206,16 @@ static pare_status append(pare_arena *arena, pare_list *list, const char *text)
     return PARE_OK;
 }
 
-static pare_status set(pare_arena *arena, const pare_command *command, const pare_option *o,
-                       void *options, const char *text)
+pare_status pare_option_set(pare_arena *arena, const char *what, const pare_option *o,
+                            void *options, const char *text)
 {
     void *field = (char *)options + o->offset;
     switch (o->kind) {
     case PARE_OPTION_FLAG: *(bool *)field = true; return PARE_OK;
     case PARE_OPTION_INT:
-    case PARE_OPTION_REAL: return parse_number(arena->ctx, command, o, text, field);
-    case PARE_OPTION_BYTES: return parse_bytes(arena->ctx, command, o, text, field);
-    case PARE_OPTION_CHOICE: return parse_choice(arena->ctx, command, o, text, field);
+    case PARE_OPTION_REAL: return parse_number(arena->ctx, what, o, text, field);
+    case PARE_OPTION_BYTES: return parse_bytes(arena->ctx, what, o, text, field);
+    case PARE_OPTION_CHOICE: return parse_choice(arena->ctx, what, o, text, field);
     case PARE_OPTION_LIST: return append(arena, field, text);
     case PARE_OPTION_TEXT:
     case PARE_OPTION_FILE:
@@ -274,7 +268,9 @@ static pare_status take(pare_arena *arena, const pare_command *command, void *op
         return PARE_FAIL(arena->ctx, USAGE, "%s: --%s was given nothing, expected --%s %s",
                          command->name, o->name, o->name, o->value);
     PARE_TRY(append(arena, &((pare_common *)options)->given, o->name));
-    return set(arena, command, o, options, value);
+    const char *what =
+        value ? pare_arena_printf(arena, "%s: --%s %s", command->name, o->name, value) : "";
+    return what ? pare_option_set(arena, what, o, options, value) : PARE_MEMORY;
 }
 
 static pare_status check_arguments(pare_ctx *ctx, const pare_command *command,

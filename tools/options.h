@@ -39,6 +39,35 @@ typedef struct pare_option {
     const char *help;
 } pare_option;
 
+/* Rows of a table whose options are in the struct OPTIONS, which the file defines before it: name,
+   what is after it in the help, field, the limits of numbers, help. */
+#define PARE_OPT_ROW(letter, kind, name, value, field, low, high, help)                            \
+    {                                                                                              \
+        name, letter, PARE_OPTION_##kind, value, offsetof(OPTIONS, field), low, high, help         \
+    }
+#define PARE_OPT_FLAG(name, field, help) PARE_OPT_ROW(0, FLAG, name, NULL, field, 0, 0, help)
+#define PARE_OPT_INT(name, value, field, low, high, help)                                          \
+    PARE_OPT_ROW(0, INT, name, value, field, low, high, help)
+#define PARE_OPT_REAL(name, value, field, low, high, help)                                         \
+    PARE_OPT_ROW(0, REAL, name, value, field, low, high, help)
+#define PARE_OPT_BYTES(name, value, field, low, high, help)                                        \
+    PARE_OPT_ROW(0, BYTES, name, value, field, low, high, help)
+#define PARE_OPT_TEXT(name, value, field, help)                                                    \
+    PARE_OPT_ROW(0, TEXT, name, value, field, 0, 0, help)
+#define PARE_OPT_FILE(name, value, field, help)                                                    \
+    PARE_OPT_ROW(0, FILE, name, value, field, 0, 0, help)
+#define PARE_OPT_OUTPUT(name, value, field, help)                                                  \
+    PARE_OPT_ROW(0, OUTPUT, name, value, field, 0, 0, help)
+#define PARE_OPT_FOLDER(name, value, field, help)                                                  \
+    PARE_OPT_ROW(0, FOLDER, name, value, field, 0, 0, help)
+#define PARE_OPT_CHOICE(name, words, field, help)                                                  \
+    PARE_OPT_ROW(0, CHOICE, name, words, field, 0, 0, help)
+#define PARE_OPT_LIST(name, value, field, help)                                                    \
+    PARE_OPT_ROW(0, LIST, name, value, field, 0, 0, help)
+/* With a short form: letter and kind before. */
+#define PARE_OPT_SHORT(letter, kind, name, value, field, help)                                     \
+    PARE_OPT_ROW(letter, kind, name, value, field, 0, 0, help)
+
 /* What every command's options begin with. */
 typedef struct pare_common {
     pare_list given; /* names of the options on the command line, for those that exclude others */
@@ -107,6 +136,10 @@ PARE_NODISCARD pare_status pare_options_parse(pare_arena *arena, const pare_comm
    after it in the word, or NULL. NULL where the command has no such option. */
 const pare_option *pare_option_find(const pare_command *command, const char *word,
                                     const char **value);
+
+/* Puts a value into the row's field. what: begins the message of one that does not fit. */
+PARE_NODISCARD pare_status pare_option_set(pare_arena *arena, const char *what,
+                                           const pare_option *row, void *options, const char *text);
 
 /* A size with its unit, "2GB" or "512MiB", in bytes; NAN where it is none. */
 double pare_bytes_parse(const char *text);

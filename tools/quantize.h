@@ -21,71 +21,28 @@ typedef struct pare_int8_options {
         .method = "auto", .target = -1                                                             \
     }
 
-/* Rows for a command whose options have a pare_int8_options named field; where: words that begin
+/* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin
    the help of each. */
-#define PARE_INT8_ROWS(type, field, where)                                                         \
-    {"method",                                                                                     \
-     0,                                                                                            \
-     PARE_OPTION_TEXT,                                                                             \
-     "minmax|percentile:99.99|entropy|mse|auto",                                                   \
-     offsetof(type, field.method),                                                                 \
-     0,                                                                                            \
-     0,                                                                                            \
-     where "how a range is chosen (auto: the best per tensor)"},                                   \
-        {"activations",                                                                            \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "s8|u8",                                                                                  \
-         offsetof(type, field.activations),                                                        \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"},                \
-        {"target",                                                                                 \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "tensorrt|onnxruntime",                                                                   \
-         offsetof(type, field.target),                                                             \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "where Q/DQ pairs are (tensorrt with s8, onnxruntime with u8)"},                    \
-        {"weights",                                                                                \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "channel|tensor",                                                                         \
-         offsetof(type, field.weights),                                                            \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "one scale per output channel, or one per weight (channel)"},                       \
-        {"no-bias-correction",                                                                     \
-         0,                                                                                        \
-         PARE_OPTION_FLAG,                                                                         \
-         NULL,                                                                                     \
-         offsetof(type, field.no_bias_correction),                                                 \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "leave biases as they are: do not take out what rounded weights shift outputs by "  \
-               "(int8)"},                                                                          \
-        {"no-equalization",                                                                        \
-         0,                                                                                        \
-         PARE_OPTION_FLAG,                                                                         \
-         NULL,                                                                                     \
-         offsetof(type, field.no_equalization),                                                    \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "leave the channels before depthwise convolutions as they are (int8 with --method " \
-               "auto)"},                                                                           \
-        {"skip",                                                                                   \
-         0,                                                                                        \
-         PARE_OPTION_LIST,                                                                         \
-         "PATTERN",                                                                                \
-         offsetof(type, field.skip),                                                               \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"},       \
-    {                                                                                              \
-        "only", 0, PARE_OPTION_LIST, "PATTERN", offsetof(type, field.only), 0, 0,                  \
-            where "quantize these nodes only; may be repeated"                                     \
-    }
+#define PARE_INT8_ROWS(field, where)                                                               \
+    PARE_OPT_TEXT("method", "minmax|percentile:99.99|entropy|mse|auto", field.method,              \
+                  where "how a range is chosen (auto: the best per tensor)"),                      \
+        PARE_OPT_CHOICE("activations", "s8|u8", field.activations,                                 \
+                        where "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"), \
+        PARE_OPT_CHOICE("target", "tensorrt|onnxruntime", field.target,                            \
+                        where "where Q/DQ pairs are (tensorrt with s8, onnxruntime with u8)"),     \
+        PARE_OPT_CHOICE("weights", "channel|tensor", field.weights,                                \
+                        where "one scale per output channel, or one per weight (channel)"),        \
+        PARE_OPT_FLAG("no-bias-correction", field.no_bias_correction,                              \
+                      where "leave biases as they are: do not take out what rounded weights "      \
+                            "shift outputs by (int8)"),                                            \
+        PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
+                      where "leave the channels before depthwise convolutions as they are (int8 "  \
+                            "with --method auto)"),                                                \
+        PARE_OPT_LIST(                                                                             \
+            "skip", "PATTERN", field.skip,                                                         \
+            where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"),    \
+        PARE_OPT_LIST("only", "PATTERN", field.only,                                               \
+                      where "quantize these nodes only; may be repeated")
 
 /* Fills in what these options decide, the precision INT8. PARE_USAGE: a method that is none. */
 PARE_NODISCARD pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *options,

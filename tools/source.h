@@ -19,45 +19,18 @@ typedef struct pare_source_options {
         .samples = -1, .batch = 64, .shuffle = -1                                                  \
     }
 
-/* Rows for a command whose options have a pare_source_options named source. */
-#define PARE_SOURCE_ROWS(type, how_many)                                                           \
-    {"data",                                                                                       \
-     0,                                                                                            \
-     PARE_OPTION_FILE,                                                                             \
-     "F.h5",                                                                                       \
-     offsetof(type, source.data),                                                                  \
-     0,                                                                                            \
-     0,                                                                                            \
-     "data set: HDF5, one dataset per model input, first axis samples"},                           \
-        {"samples", 0, PARE_OPTION_INT, "N", offsetof(type, source.samples), 0, 1e15, how_many},   \
-        {"range",                                                                                  \
-         0,                                                                                        \
-         PARE_OPTION_TEXT,                                                                         \
-         "A:B",                                                                                    \
-         offsetof(type, source.range),                                                             \
-         0,                                                                                        \
-         0,                                                                                        \
-         "take samples from A to B-1 only"},                                                       \
-        {"batch",                                                                                  \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, source.batch),                                                             \
-         1,                                                                                        \
-         65536,                                                                                    \
-         "samples read and run side by side (64); changes no result"},                             \
-        {"shuffle",                                                                                \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "SEED",                                                                                   \
-         offsetof(type, source.shuffle),                                                           \
-         0,                                                                                        \
-         9e15,                                                                                     \
-         "change the order of the samples; changes no result"},                                    \
-    {                                                                                              \
-        "map", 0, PARE_OPTION_LIST, "INPUT=/path", offsetof(type, source.map), 0, 0,               \
-            "dataset in the file for a model input (the one of its name)"                          \
-    }
+/* Rows for a command whose OPTIONS have a pare_source_options named source. */
+#define PARE_SOURCE_ROWS(how_many)                                                                 \
+    PARE_OPT_FILE("data", "F.h5", source.data,                                                     \
+                  "data set: HDF5, one dataset per model input, first axis samples"),              \
+        PARE_OPT_INT("samples", "N", source.samples, 0, 1e15, how_many),                           \
+        PARE_OPT_TEXT("range", "A:B", source.range, "take samples from A to B-1 only"),            \
+        PARE_OPT_INT("batch", "N", source.batch, 1, 65536,                                         \
+                     "samples read and run side by side (64); changes no result"),                 \
+        PARE_OPT_INT("shuffle", "SEED", source.shuffle, 0, 9e15,                                   \
+                     "change the order of the samples; changes no result"),                        \
+        PARE_OPT_LIST("map", "INPUT=/path", source.map,                                            \
+                      "dataset in the file for a model input (the one of its name)")
 
 typedef struct pare_source {
     pare_data *data;

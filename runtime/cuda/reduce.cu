@@ -52,9 +52,9 @@ SIMT_INLINE void exp_join(part<double> *p, double v, double w)
     if (w == p->w) {
         p->v += v;
     } else if (w < p->w) {
-        p->v += v * (double)expf((float)(w - p->w));
+        p->v += v * exp(w - p->w);
     } else {
-        p->v = p->v * (double)expf((float)(p->w - w)) + v;
+        p->v = p->v * exp(p->w - w) + v;
         p->w = w;
     }
 }

@@ -4,12 +4,11 @@
 set(CUDA
   attention.cu
   batchnorm_train.cu
+  binary.cu
   cast.cu
   channel_sums.cu
   compare.cu
   constant.cu
-  elementwise.cu
-  elementwise_unary.cu
   gather.cu
   index_copy.cu
   loss.cu
@@ -23,6 +22,7 @@ set(CUDA
   shape.cu
   softmax.cu
   sort.cu
+  unary.cu
   calib/channels.cu
   calib/histogram.cu
   calib/pixels.cu

@@ -116,8 +116,8 @@ double pare_node_macs(const pare_node *node);
 const pare_quant_role *pare_quant_role_of(const pare_node *node);
 pare_quant_kind pare_quant_kind_of(const pare_node *node);
 
-/* What a node is to a pass that trains, where no column says it (roles.c). The tensor that a Constant
-   holds; what an Identity copies; NULL of others. */
+/* What a node is to a pass that trains, where no column says it (roles.c). The tensor that a
+   Constant holds; what an Identity copies; NULL of others. */
 const pare_tensor *pare_node_constant(const pare_node *node);
 pare_value *pare_node_copied(const pare_node *node);
 bool pare_node_is_softmax(const pare_node *node);
@@ -141,23 +141,24 @@ bool pare_node_is_qdq(const pare_node *node);
 #define PARE_RULES(bind_, cut_)                                                                    \
     pare_status pare_prune_bind_##bind_(const pare_node *node, const pare_prune_units *units);     \
     pare_status pare_prune_cut_##cut_(const pare_prune_cut *cut, pare_node *node);
-#define STOPS                                                                           PARE_RULES(stops, none)
-#define TIES                                                                            PARE_RULES(ties, none)
-#define PASS                                                                            PARE_RULES(same, none)
-#define MAKES(bind, cut)                                                                PARE_RULES(bind, cut)
-#define JOINS(bind, cut)                                                                PARE_RULES(bind, cut)
-#define MAPS(bind, cut)                                                                 PARE_RULES(bind, cut)
-#define WORKS(bind, cut)                                                                PARE_RULES(bind, cut)
-#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune) prune
+#define PRUNE_STOPS            PARE_RULES(stops, none)
+#define PRUNE_TIES             PARE_RULES(ties, none)
+#define PRUNE_PASS             PARE_RULES(same, none)
+#define PRUNE_MAKES(bind, cut) PARE_RULES(bind, cut)
+#define PRUNE_JOINS(bind, cut) PARE_RULES(bind, cut)
+#define PRUNE_MAPS(bind, cut)  PARE_RULES(bind, cut)
+#define PRUNE_WORKS(bind, cut) PARE_RULES(bind, cut)
+#define PARE_OP(op, dom, first, last, layout, up, infer, cpu, cuda, grad, quant, prune)            \
+    PRUNE_##prune
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
-#undef STOPS
-#undef TIES
-#undef PASS
-#undef MAKES
-#undef JOINS
-#undef MAPS
-#undef WORKS
+#undef PRUNE_STOPS
+#undef PRUNE_TIES
+#undef PRUNE_PASS
+#undef PRUNE_MAKES
+#undef PRUNE_JOINS
+#undef PRUNE_MAPS
+#undef PRUNE_WORKS
 #undef PARE_RULES
 
 /* Weighted operators' functions (the quant column). */

@@ -5,30 +5,30 @@
 #include <string.h>
 
 /* clang-format off */
-/* Short words for the quant and prune columns. */
-#define NONE {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0, PARE_LOWP_YES, 0}
-#define OWN {PARE_QUANT_OWN, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high, PARE_LOWP_YES, 0}
-#define KEEPS {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define JOINED {PARE_QUANT_JOIN, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define CLAMPS {PARE_QUANT_CLAMP, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define SUMS {PARE_QUANT_SUM, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define MULTIPLIES {PARE_QUANT_PRODUCT, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define MEANS {PARE_QUANT_MEAN, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
-#define INTEGER {PARE_QUANT_INTEGER, NULL, 0, 0, PARE_LOWP_YES, 0}
-#define REDUCES {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
-#define STAYS_F32 {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, 0}
-#define STAYS_F32_INPUTS(mask) {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, mask}
-#define CASTS {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_CAST, 0}
-#define KEEPS_F32_INPUTS(mask) {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, mask}
-#define STOPS {PARE_PRUNE_STOPS, pare_prune_bind_stops, pare_prune_cut_none}
-#define TIES {PARE_PRUNE_TIES, pare_prune_bind_ties, pare_prune_cut_none}
-#define MAKES(bind, cut) {PARE_PRUNE_MAKES, pare_prune_bind_##bind, pare_prune_cut_##cut}
-#define JOINS(bind, cut) {PARE_PRUNE_JOINS, pare_prune_bind_##bind, pare_prune_cut_##cut}
-#define PASS {PARE_PRUNE_PASS, pare_prune_bind_same, pare_prune_cut_none}
-#define MAPS(bind, cut) {PARE_PRUNE_PASS, pare_prune_bind_##bind, pare_prune_cut_##cut}
-#define WORKS(bind, cut) {PARE_PRUNE_WORKS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+/* The words of the quant and prune columns. */
+#define QUANT_NONE {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_WEIGHTED(fn) {PARE_QUANT_WEIGHTED, pare_weighted_##fn, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_OWN {PARE_QUANT_OWN, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_FIXED(low, high) {PARE_QUANT_FIXED, NULL, low, high, PARE_LOWP_YES, 0}
+#define QUANT_PASS {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_JOIN {PARE_QUANT_JOIN, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_CLAMP {PARE_QUANT_CLAMP, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_SUM {PARE_QUANT_SUM, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_PRODUCT {PARE_QUANT_PRODUCT, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_MEAN {PARE_QUANT_MEAN, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
+#define QUANT_INTEGER {PARE_QUANT_INTEGER, NULL, 0, 0, PARE_LOWP_YES, 0}
+#define QUANT_REDUCES {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_REDUCES, 0}
+#define QUANT_STAYS_F32 {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, 0}
+#define QUANT_STAYS_F32_INPUTS(mask) {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_NEVER, mask}
+#define QUANT_CASTS {PARE_QUANT_NONE, NULL, 0, 0, PARE_LOWP_CAST, 0}
+#define QUANT_PASS_F32_INPUTS(mask) {PARE_QUANT_PASS, NULL, 0, 0, PARE_LOWP_YES, mask}
+#define PRUNE_STOPS {PARE_PRUNE_STOPS, pare_prune_bind_stops, pare_prune_cut_none}
+#define PRUNE_TIES {PARE_PRUNE_TIES, pare_prune_bind_ties, pare_prune_cut_none}
+#define PRUNE_MAKES(bind, cut) {PARE_PRUNE_MAKES, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define PRUNE_JOINS(bind, cut) {PARE_PRUNE_JOINS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define PRUNE_PASS {PARE_PRUNE_PASS, pare_prune_bind_same, pare_prune_cut_none}
+#define PRUNE_MAPS(bind, cut) {PARE_PRUNE_PASS, pare_prune_bind_##bind, pare_prune_cut_##cut}
+#define PRUNE_WORKS(bind, cut) {PARE_PRUNE_WORKS, pare_prune_bind_##bind, pare_prune_cut_##cut}
 /* clang-format on */
 
 #if defined PARE_CUDA && PARE_CUDA
@@ -49,8 +49,8 @@ const pare_op pare_ops[PARE_OP_COUNT] = {
                       pare_cpu_##cpu,                                                              \
                       CUDA_COLUMN(cuda),                                                           \
                       pare_grad_##grad,                                                            \
-                      quant,                                                                       \
-                      prune},
+                      QUANT_##quant,                                                               \
+                      PRUNE_##prune},
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 };

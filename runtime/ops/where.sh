@@ -3,10 +3,26 @@
 # Where an operator's parts are: file and line of its shape rule, version conversion, gradient, pruning rule
 # and lists of kernels. Exit status 1 where a part is not found.
 #
-#   sh runtime/ops/where.sh [OPERATOR...]      default: every row of ops.inc
+#   sh runtime/ops/where.sh [OPERATOR...]      default: every row of ops.inc and unary.inc
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC2046 # paths of the tree have no blanks
 awk -v only=" $* " '
+FILENAME ~ /unary\.inc$/ { # rows of three lines; ops.inc includes them
+    if (!match($0, /^PARE_UNARY(_INTS|_VECTOR)?\([A-Z]/)) next
+    row = $0
+    sub(/.*\(/, "", row)
+    gsub(/ /, "", row)
+    split(row, c, ",")
+    listed[c[2]]
+    if (only ~ /[^ ]/ && index(only, " " c[1] " ") == 0) next
+    n++
+    name[n] = c[1]
+    wanted[n, 1] = "infer pare_infer_same"
+    wanted[n, 3] = "gradient pare_grad_" ($0 ~ /, zero,/ ? "zero" : "unary")
+    wanted[n, 5] = "cpu pare_cpu_" c[2]
+    wanted[n, 6] = "cuda pare_cuda_" c[2]
+    next
+}
 FILENAME ~ /ops\.inc$/ {
     if (!/^PARE_OP\(/) next
     row = $0
@@ -45,7 +61,7 @@ FILENAME !~ /ops\/(table.c|ops.h)$/ && /##/ && match($0, /pare_(infer|grad|cpu|c
     makes[kind] = makes[kind] " " FILENAME
     macro[FILENAME, kind] = FNR
 }
-/^PARE_[A-Z]+\([A-Z]+\)$/ { expands[FILENAME] }
+/^PARE_[A-Z]+\([A-Z]+\)$/ || /^#include "runtime.ops.unary.inc"/ { expands[FILENAME] }
 match($0, /^ *[A-Z_]+\([a-z0-9_]+[,)]/) {
     word = substr($0, RSTART, RLENGTH - 1)
     sub(/.*\(/, "", word)
@@ -81,4 +97,4 @@ END {
     }
     if (!n) print "no such operator" > "/dev/stderr"
     exit missing > 0 || !n
-}' runtime/ops/ops.inc $(find runtime/ops runtime/cpu runtime/cuda -name '*.c' -o -name '*.cu' -o -name '*.h' -path '*runtime*' | sort)
+}' runtime/ops/unary.inc runtime/ops/ops.inc $(find runtime/ops runtime/cpu runtime/cuda -name '*.c' -o -name '*.cu' -o -name '*.h' -path '*runtime*' | sort)

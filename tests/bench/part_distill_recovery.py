@@ -61,8 +61,8 @@ def add_one_command(options, results, net, folder, way):
     path = folder / f"{net.name}_{word.strip('-')}_{amount}_one.onnx"
     path.unlink(missing_ok=True)
     outcome = call([options.pare, "prune", net.path, "-o", path, word, amount,
-                    "--data", nets.data_file(options, net, "train"), "--distill-epochs", epochs, "--quiet"])
-    case = f"{net.name} {word} {amount} --distill-epochs {epochs}"
+                    "--data", nets.data_file(options, net, "train"), "--distill", f"epochs={epochs}", "--quiet"])
+    case = f"{net.name} {word} {amount} --distill epochs={epochs}"
     results.add(PART, case, "top-1 drop", round(drop_of(options, net, path), 2), "points",
                 None if limit is None else f"<= {limit}")
     results.add(PART, case, "time", round(outcome.seconds, 1), "s")

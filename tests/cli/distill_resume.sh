@@ -47,7 +47,7 @@ for training in 1 2 3 4; do
         [ $? = 137 ] && kills=$((kills + 1))
         [ -e out.onnx ] || early=$((early + 1))
     done
-    works "goes_on_$training" $distill -q -o out.onnx --log out.jsonl --checkpoint ck --checkpoint-every 3 --resume
+    works "continues_$training" $distill -q -o out.onnx --log out.jsonl --checkpoint ck --checkpoint-every 3 --resume
     same "same_bytes_$training"
 done
 [ $kills -ge 16 ] && [ $early -ge 16 ] && pass kills_came_before_the_end ||
@@ -108,7 +108,7 @@ $qat -o out.onnx --log out.jsonl --checkpoint of_qat --threads 1 >.test.out 2>.t
 while [ "$(lines out.jsonl)" -le 9 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
 kill -KILL $! 2>/dev/null
 wait $! 2>/dev/null
-works qat_goes_on $qat -o out.onnx --log out.jsonl --checkpoint of_qat --resume --json facts.json
+works qat_continues $qat -o out.onnx --log out.jsonl --checkpoint of_qat --resume --json facts.json
 if cmp -s qat.onnx out.onnx && cmp -s qat.jsonl out.jsonl && has '"resumed": ' facts.json; then
     pass qat_same_bytes
 else

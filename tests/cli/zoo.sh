@@ -143,11 +143,11 @@ if grep -q ',stopped,' slow/results.csv; then pass interrupt_leaves_tables; else
 # trainings continue where they were stopped or killed, and keep nothing after their end
 resumed() { grep -l '"resumed"' "$1"/steps/*/facts.json 2>/dev/null | wc -l; }
 kept() { find "$1/steps" -name '*.pare' | wc -l; }
-works interrupt_goes_on quick slow.yaml -o slow --resume
+works interrupt_continues quick slow.yaml -o slow --resume
 if [ "$(resumed slow) $(kept slow)" = "1 0" ]; then pass interrupt_repeats_no_step; else fail interrupt_repeats_no_step "$(resumed slow) resumed, $(kept slow) checkpoints left"; fi
 zoo_of gradual.yaml "models: [{files: [$zoo/mlp.onnx]}]" 'variants:
   - name: half
-    steps: [prune --params 0.5 --steps 2 --distill-epochs 40 --range 0:2000 --samples 40]'
+    steps: [prune --params 0.5 --steps 2 --distill epochs=40 --range 0:2000 --samples 40]'
 works gradual quick gradual.yaml -o gradual
 "$pare" zoo gradual.yaml -o killed-gradual --threads 1 >.test.out2 2>.test.err2 &
 parent=$!
@@ -156,9 +156,9 @@ kill -9 $parent
 wait $parent 2>/dev/null
 cp -r killed-gradual damaged
 for file in damaged/steps/*/*.pare; do echo "no checkpoint" >"$file"; done
-works damaged_begins_anew quick gradual.yaml -o damaged --resume
+works damaged_starts_over quick gradual.yaml -o damaged --resume
 if [ "$(resumed damaged) $(kept damaged)" = "0 0" ] && cmp -s gradual/models/mlp.half.onnx damaged/models/mlp.half.onnx; then pass damaged_same_bytes; else fail damaged_same_bytes "$(resumed damaged) resumed, $(kept damaged) checkpoints left"; fi
-works gradual_goes_on quick gradual.yaml -o killed-gradual --resume
+works gradual_continues quick gradual.yaml -o killed-gradual --resume
 if [ "$(resumed killed-gradual) $(kept killed-gradual)" = "1 0" ] && cmp -s gradual/models/mlp.half.onnx killed-gradual/models/mlp.half.onnx; then pass gradual_same_bytes; else fail gradual_same_bytes "$(resumed killed-gradual) resumed, $(kept killed-gradual) checkpoints left"; fi
 
 # tasks of a batch that begin at once: the step they share is made by one of them

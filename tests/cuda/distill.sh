@@ -49,7 +49,7 @@ wait $! 2>/dev/null
 check was_killed test $? = 137
 check resumed $resumed --resume
 cp out said
-check goes_on grep -q 'training continues after step' said
+check continues grep -q 'training continues after step' said
 check resumed_bytes cmp cuda.onnx part.onnx
 check resumed_log cmp cuda.jsonl part.jsonl
 
@@ -71,5 +71,5 @@ last qat.cpu.jsonl
 last qat.cuda.jsonl
 check qat_near_the_cpu near qat.cuda.jsonl.last qat.cpu.jsonl.last 1e-4
 check prune_distill "$pare" prune "$zoo/mlp.onnx" -o tuned.onnx --macs 0.5 --data train.h5 \
-    --range 0:200 --distill-epochs 0.1 --distill-batch 8 --device cuda
+    --range 0:200 --distill epochs=0.1,batch=8 --device cuda
 exit $status

@@ -36,7 +36,7 @@ static void sgd(distill_case *c)
 {
     c->options.steps = STEPS;
     c->options.optimizer = PARE_OPTIMIZER_SGD;
-    c->options.rate = 0.05;
+    c->options.learning_rate = 0.05;
     c->options.accumulate = 3;
     c->options.validate_every = 5;
     c->options.checkpoint.every = 1;
@@ -69,8 +69,8 @@ static void normalized(distill_case *c)
     graph_node(g, "BatchNormalization", "z scale bias mean variance", "n");
     assert_int_equal(pare_node_set_in(relu, 0, graph_value(g, "n")), PARE_OK);
     c->options.steps = STEPS;
-    c->options.rate = 0.01;
-    c->options.average = 0.8;
+    c->options.learning_rate = 0.01;
+    c->options.ema_decay = 0.8;
     c->options.batchnorm = PARE_BATCHNORM_HALF;
     c->options.validate_every = 4;
     c->options.checkpoint.every = 3;
@@ -188,7 +188,7 @@ static void steps_that_overflow_are_skipped(void **state)
         c.options.device = device;
         c.options.precision = PARE_TRAIN_FP16;
         c.options.steps = steps;
-        c.options.rate = 0.02;
+        c.options.learning_rate = 0.02;
         c.options.event = note_scale;
         distill_expect_ok(&c, "kl:2*10000");
         assert_int_equal(c.events, steps + 1);
@@ -228,7 +228,7 @@ static void a_loss_that_is_not_finite_is_blamed(void **state)
     open_device();
     distill_open(&c, -1, LABELS_NONE);
     c.options.device = device;
-    c.options.rate = 1e30;
+    c.options.learning_rate = 1e30;
     c.options.steps = 8;
     distill_expect_refusal(&c, NULL, PARE_INPUT, "is the first to hold");
     assert_memory_equal(distill_weight(&c.student, "w1"), c.s.w1, sizeof c.s.w1);
@@ -243,7 +243,7 @@ static pare_status short_training(uint64_t fail_at, int code)
     c.options.device = device;
     c.options.steps = 2;
     c.options.batch = 4;
-    c.options.average = 0.5;
+    c.options.ema_decay = 0.5;
     simt_fail_at(fail_at, code, false);
     pare_status st = distill_run(&c, NULL);
     simt_fail_at(0, 0, false);

@@ -64,6 +64,6 @@ fails no_driver "--device cuda: cudaGetDeviceCount: there is no NVIDIA driver" \
 check nothing_made test ! -e none
 fails too_small "0 of 1 tasks are done; out of memory: 1" env SIMT_MEMORY=4096 "$pare" zoo one.yaml -o small $on
 fails lost "0 of 1 tasks are done; failed: 1" env SIMT_FAIL=60:700:sticky "$pare" zoo one.yaml -o lost $on
-check lost_goes_on "$pare" zoo one.yaml -o lost $on --resume
+check lost_continues "$pare" zoo one.yaml -o lost $on --resume
 check lost_is_equal cmp lost/models/mlp.int8.onnx all/models/mlp.int8.onnx
 exit $status

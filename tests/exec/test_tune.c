@@ -248,7 +248,7 @@ static void count_warning(void *user, pare_log_level level, const char *line)
 }
 
 /* Cut after every byte: said once, timed again, and whole again afterwards. */
-static void a_file_cut_anywhere_is_made_anew(void **state)
+static void a_file_cut_anywhere_is_rebuilt(void **state)
 {
     fixture *f = *state;
     char whole[512], now[512];
@@ -322,7 +322,7 @@ int main(void)
         WITH_FOLDER(kernels_that_are_close_run_in_turn),
         WITH_FOLDER(the_file_is_an_input_and_its_key_holds_the_shape),
         WITH_FOLDER(a_damaged_file_costs_only_time),
-        WITH_FOLDER(a_file_cut_anywhere_is_made_anew),
+        WITH_FOLDER(a_file_cut_anywhere_is_rebuilt),
         WITH_FOLDER(other_versions_and_machines_are_said_once),
         WITH_FOLDER(without_the_stopwatch_the_file_alone_decides),
     };

@@ -115,8 +115,8 @@ def main():
         run('distill_qat_again', 'distill', '--teacher', mlp, '--student', 'lq.onnx', '--data', 'e.h5', '-o', 'lqq.onnx', '--steps',
             '2', '--batch', '16', '--qat', 'int8')
         check('distill_held_out', learned.get('held_out', 0) > 0 and learned['held_out'] + learned['train_samples'] == 64)
-        tuned = run('prune_distill', 'prune', mlp, '-o', 'g.onnx', '--macs', '0.5', '--data', 'e.h5', '--distill-epochs', '1',
-                    '--distill-batch', '8', '--steps', '2', '--no-refit')
+        tuned = run('prune_distill', 'prune', mlp, '-o', 'g.onnx', '--macs', '0.5', '--data', 'e.h5', '--distill', 'epochs=1,batch=8',
+                    '--steps', '2', '--no-refit')
         check('prune_distill_steps', len(tuned['smaller'][0]['distilled']['steps']) == 2)
         run('prune_latency', 'prune', mlp, '-o', 't.onnx', '--latency', '0.7', '--threads', '1', '--cache', 'times')
         run('prune_weights', 'prune', mlp, '-o', 'w.onnx', '--sparsity', '0.5', '--data', 'd.h5')

@@ -84,12 +84,12 @@ static void commands_are_what_a_shell_takes(void **state)
 static void trainings_are_kept_while_they_run(void **state)
 {
     zoo_case *z = *state;
-    zoo_case_plan(z, HEAD "variants: [{name: v, steps: [prune --macs 0.5 --distill-epochs 1]}]\n",
+    zoo_case_plan(z, HEAD "variants: [{name: v, steps: [prune --macs 0.5 --distill epochs=1]}]\n",
                   (pare_zoo_plan_options){0});
     expect_command(z, 0, 0,
                    "pare prune @/b/x.onnx --checkpoint @/out/steps/# --resume -o "
                    "@/out/steps/#/model.onnx --data @/train.h5 --json @/out/steps/#/facts.json "
-                   "--macs 0.5 --distill-epochs 1");
+                   "--macs 0.5 --distill epochs=1");
 }
 
 /* Keys of the first model's nodes: prune, quantize, validate. */

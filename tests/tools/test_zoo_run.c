@@ -275,7 +275,7 @@ static void two_at_one_task_do_a_node_once(void **state)
 
 static void on_signal(int number) { shared->interrupted = number; }
 
-static void an_interrupted_run_goes_on_later(void **state)
+static void an_interrupted_run_continues_later(void **state)
 {
     (void)state;
     pare_zoo_run_result result;
@@ -322,7 +322,7 @@ int main(void)
         CASE(files_that_were_changed_are_made_again),
         CASE(one_task_alone_does_its_own_nodes),
         CASE(two_at_one_task_do_a_node_once),
-        CASE(an_interrupted_run_goes_on_later),
+        CASE(an_interrupted_run_continues_later),
         CASE(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,27 +15,13 @@ typedef struct pare_checkpoint_options {
 
 /* Rows for a command whose options have a pare_checkpoint_options named checkpoint. files: what is
    kept in DIR, in words. */
-#define PARE_CHECKPOINT_ROWS(type, files)                                                          \
-    {"checkpoint",                                                                                 \
-     0,                                                                                            \
-     PARE_OPTION_FOLDER,                                                                           \
-     "DIR",                                                                                        \
-     offsetof(type, checkpoint.folder),                                                            \
-     0,                                                                                            \
-     0,                                                                                            \
-     "keep the training in " files " while it runs, for --resume"},                                \
-        {"checkpoint-every",                                                                       \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, checkpoint.every),                                                         \
-         1,                                                                                        \
-         1e12,                                                                                     \
-         "steps between two checkpoints (one at each look at the held-out samples)"},              \
-    {                                                                                              \
-        "resume", 0, PARE_OPTION_FLAG, NULL, offsetof(type, checkpoint.resume), 0, 0,              \
-            "continue from the checkpoint in DIR, as if nothing had happened"                      \
-    }
+#define PARE_CHECKPOINT_ROWS(files)                                                                \
+    PARE_OPT_FOLDER("checkpoint", "DIR", checkpoint.folder,                                        \
+                    "keep the training in " files " while it runs, for --resume"),                 \
+        PARE_OPT_INT("checkpoint-every", "N", checkpoint.every, 1, 1e12,                           \
+                     "steps between two checkpoints (one at each look at the held-out samples)"),  \
+        PARE_OPT_FLAG("resume", checkpoint.resume,                                                 \
+                      "continue from the checkpoint in DIR, as if nothing had happened")
 
 /* Makes the folder where it is missing. PARE_USAGE: rows without --checkpoint; PARE_IO: a place
    that cannot be written to. */

@@ -1,23 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/distill/training.h"
-#include "tools/check_output.h"
 #include "tools/distill/log.h"
 
-/* word: "with", "without"; beside: what it does nothing with. */
-static pare_status refuse(pare_tool *tool, const char *prefix, const char *name, const char *word,
-                          const char *beside)
+#include <stdlib.h>
+#include <string.h>
+
+/* --- as one word --- */
+
+#define OPTIONS pare_training_spec
+static const pare_option keys[] = {PARE_OPT_REAL("epochs", "N", epochs, 1e-6, 1e6, NULL),
+                                   PARE_TRAINING_ROWS(training, "", "", ""),
+                                   {0}};
+enum { KEYS = sizeof keys / sizeof *keys - 1 };
+
+static pare_status no_key(pare_tool *tool, const char *item, int length)
 {
-    const char *const names[] = {pare_arena_printf(&tool->arena, "%s%s", prefix, name), NULL};
-    const char *where = pare_arena_printf(&tool->arena, "%s --%s%s", word, prefix, beside);
-    return names[0] && where ? pare_refuse_options(tool, where, names) : PARE_MEMORY;
+    const char *names[KEYS], *list = "a term of the loss";
+    char name[64];
+    for (int i = 0; i < KEYS && list; i++) {
+        names[i] = keys[i].name;
+        list = pare_arena_printf(&tool->arena, "%s, %s", list, names[i]);
+    }
+    snprintf(name, sizeof name, "%.*s", length, item);
+    const char *near = pare_nearest(name, names, KEYS);
+    return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: no key '%.*s'%s%s%s; expected %s",
+                     tool->command->name, item, length, item, near ? ", did you mean '" : "",
+                     near ? near : "", near ? "'" : "", list ? list : "");
 }
 
-pare_status pare_training_check(pare_tool *tool, const pare_training_options *o, const char *prefix)
+/* KEY=VALUE, the key of `length` letters. */
+static pare_status parse_key(pare_tool *tool, char *item, int length, uint64_t *seen,
+                             pare_training_spec *out)
 {
-    if (o->optimizer != PARE_OPTIMIZER_SGD)
-        PARE_TRY(refuse(tool, prefix, "momentum", "without", "optimizer sgd"));
-    if (o->batchnorm == PARE_BATCHNORM_FROZEN)
-        PARE_TRY(refuse(tool, prefix, "bn-estimate", "with", "bn frozen"));
+    int k = 0;
+    char *value = item + length + 1;
+    while (k < KEYS && (strlen(keys[k].name) != (size_t)length ||
+                        strncmp(keys[k].name, item, (size_t)length) != 0))
+        k++;
+    if (k == KEYS) return no_key(tool, item, length);
+    const char *what =
+        pare_arena_printf(&tool->arena, "%s: --distill %s", tool->command->name, item);
+    if (!what) return PARE_MEMORY;
+    if (*seen >> k & 1) return PARE_FAIL(tool->ctx, USAGE, "%s: the key stands twice", what);
+    if (!*value)
+        return PARE_FAIL(tool->ctx, USAGE, "%s: expected %s=%s", what, keys[k].name, keys[k].value);
+    *seen |= (uint64_t)1 << k;
+    if (!strcmp(keys[k].name, "augment"))
+        for (char *c = value; *c; c++)
+            if (*c == '+') *c = ',';
+    return pare_option_set(&tool->arena, what, &keys[k], out, value);
+}
+
+pare_status pare_training_parse(pare_tool *tool, const char *text, pare_training_spec *out)
+{
+    char *item = pare_arena_printf(&tool->arena, "%s", text), *next;
+    const char *loss = NULL;
+    uint64_t seen = 0;
+    *out = (pare_training_spec){.training = PARE_TRAINING_DEFAULTS, .epochs = 1};
+    for (; item; item = next) {
+        next = strchr(item, ',');
+        if (next) *next++ = 0;
+        size_t key = strcspn(item, ":*=");
+        if (!*item)
+            return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: a part of the list is empty",
+                             tool->command->name, text);
+        if (item[key] == '=') {
+            PARE_TRY(parse_key(tool, item, (int)key, &seen, out));
+            continue;
+        }
+        loss = loss ? pare_arena_printf(&tool->arena, "%s,%s", loss, item) : item;
+        if (!loss) return PARE_MEMORY;
+    }
+    if (loss && out->training.loss)
+        return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: the loss stands twice",
+                         tool->command->name, text);
+    if (loss) out->training.loss = loss;
+    return PARE_OK;
+}
+
+static const char *find_epochs(const char *text)
+{
+    const char *at = text;
+    while (at && strncmp(at, "epochs=", strlen("epochs=")) != 0) {
+        at = strchr(at, ',');
+        if (at) at++;
+    }
+    return at;
+}
+
+double pare_training_epochs(const char *text)
+{
+    const char *at = find_epochs(text);
+    return at ? atof(at + strlen("epochs=")) : 1;
+}
+
+const char *pare_training_with_epochs(pare_arena *arena, const char *text, double epochs)
+{
+    const char *at = find_epochs(text), *after = at ? strchr(at, ',') : NULL;
+    if (!at) return pare_arena_printf(arena, "%s,epochs=%.17g", text, epochs);
+    return pare_arena_printf(arena, "%.*sepochs=%.17g%s", (int)(at - text), text, epochs,
+                             after ? after : "");
+}
+
+/* --- what they decide --- */
+
+/* word: "with", "without" `other`, whose value is this. */
+static pare_status refuse(pare_tool *tool, bool in_spec, const char *name, const char *word,
+                          const char *other, const char *value)
+{
+    return PARE_FAIL(tool->ctx, USAGE, "%s: --%s%s does nothing %s %s%s%s%s; leave it out",
+                     tool->command->name, in_spec ? "distill " : "", name, word,
+                     in_spec ? "" : "--", other, in_spec ? "=" : " ", value);
+}
+
+pare_status pare_training_check(pare_tool *tool, const pare_training_options *o, bool in_spec)
+{
+    if (o->optimizer != PARE_OPTIMIZER_SGD && o->momentum >= 0)
+        return refuse(tool, in_spec, "momentum", "without", "optimizer", "sgd");
+    if (o->batchnorm == PARE_BATCHNORM_FROZEN && o->norm_samples >= 0)
+        return refuse(tool, in_spec, "bn-estimate", "with", "bn", "frozen");
     return PARE_OK;
 }
 

@@ -20,123 +20,61 @@ typedef struct pare_training_options {
         .rate = -1, .momentum = -1, .decay = -1, .warmup = -1, .norm_samples = -1, .batchnorm = -1 \
     }
 
-/* Rows for a command whose options have a pare_training_options `field`. prefix: what their names
-   begin with; where: what their help begins with; own_...: the values without them. */
-#define PARE_TRAINING_ROWS(type, field, prefix, where, own_loss, own_rate, own_norms)              \
-    {prefix "loss",                                                                                \
-     0,                                                                                            \
-     PARE_OPTION_TEXT,                                                                             \
-     "TERM,...",                                                                                   \
-     offsetof(type, field.loss),                                                                   \
-     0,                                                                                            \
-     0,                                                                                            \
-     where "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce (with "  \
-           "labels); TERM*W weighs one (" own_loss ")"},                                           \
-        {prefix "lr",                                                                              \
-         0,                                                                                        \
-         PARE_OPTION_REAL,                                                                         \
-         "F",                                                                                      \
-         offsetof(type, field.rate),                                                               \
-         0,                                                                                        \
-         1e3,                                                                                      \
-         where "highest learning rate (" own_rate ")"},                                            \
-        {prefix "schedule",                                                                        \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "cosine|step|constant",                                                                   \
-         offsetof(type, field.schedule),                                                           \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "what becomes of it (cosine, down to 0)"},                                          \
-        {prefix "warmup",                                                                          \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, field.warmup),                                                             \
-         0,                                                                                        \
-         1e12,                                                                                     \
-         where "steps over which it rises from 0 (2 % of them)"},                                  \
-        {prefix "optimizer",                                                                       \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "adamw|sgd",                                                                              \
-         offsetof(type, field.optimizer),                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "how a step is made of gradients (adamw)"},                                         \
-        {prefix "momentum",   0, PARE_OPTION_REAL, "F", offsetof(type, field.momentum), 0, 1,      \
-         where "of sgd (0.9)"},                                                                    \
-        {prefix "decay",                                                                           \
-         0,                                                                                        \
-         PARE_OPTION_REAL,                                                                         \
-         "F",                                                                                      \
-         offsetof(type, field.decay),                                                              \
-         0,                                                                                        \
-         1,                                                                                        \
-         where "weight decay apart from the gradient, of weights of two axes and more (0.01)"},    \
-        {prefix "clip",                                                                            \
-         0,                                                                                        \
-         PARE_OPTION_REAL,                                                                         \
-         "F",                                                                                      \
-         offsetof(type, field.clip),                                                               \
-         0,                                                                                        \
-         1e9,                                                                                      \
-         where "largest norm of all gradients together; 0: no limit (0)"},                         \
-        {prefix "ema",                                                                             \
-         0,                                                                                        \
-         PARE_OPTION_REAL,                                                                         \
-         "F",                                                                                      \
-         offsetof(type, field.average),                                                            \
-         0,                                                                                        \
-         1,                                                                                        \
-         where "result is a running mean of the weights that keeps this share at each step; 0: "   \
-               "none (0)"},                                                                        \
-        {prefix "batch",                                                                           \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, field.batch),                                                              \
-         1,                                                                                        \
-         65536,                                                                                    \
-         where "samples of one batch (128)"},                                                      \
-        {prefix "accumulate",                                                                      \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, field.accumulate),                                                         \
-         1,                                                                                        \
-         65536,                                                                                    \
-         where "batches whose gradients make one step (1)"},                                       \
-        {prefix "bn",                                                                              \
-         0,                                                                                        \
-         PARE_OPTION_CHOICE,                                                                       \
-         "train|frozen|half",                                                                      \
-         offsetof(type, field.batchnorm),                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         where "BatchNormalization with the statistics of each batch, or with the file's, or "     \
-               "frozen after half of the steps (" own_norms ")"},                                  \
-        {prefix "bn-estimate",                                                                     \
-         0,                                                                                        \
-         PARE_OPTION_INT,                                                                          \
-         "N",                                                                                      \
-         offsetof(type, field.norm_samples),                                                       \
-         0,                                                                                        \
-         1e9,                                                                                      \
-         where "samples from which statistics of BatchNormalization are estimated again before "   \
-               "the first step, for use where the held-out loss is lower with them; 0: none "      \
-               "(512)"},                                                                           \
-    {                                                                                              \
-        prefix "augment", 0, PARE_OPTION_TEXT, "flip,shift:N,mixup:A",                             \
-            offsetof(type, field.augment), 0, 0,                                                   \
-            where "change training images, for student and teacher alike: mirrored, moved, mixed " \
-                  "(nothing)"                                                                      \
-    }
+/* Rows for a command whose OPTIONS have a pare_training_options `field`. own_...: the values
+   without them. */
+#define PARE_TRAINING_ROWS(field, own_loss, own_rate, own_norms)                                   \
+    PARE_OPT_TEXT("loss", "TERM,...", field.loss,                                                  \
+                  "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce " \
+                  "(with labels); TERM*W weighs one (" own_loss ")"),                              \
+        PARE_OPT_REAL("lr", "F", field.rate, 0, 1e3, "highest learning rate (" own_rate ")"),      \
+        PARE_OPT_CHOICE("schedule", "cosine|step|constant", field.schedule,                        \
+                        "what becomes of it (cosine, down to 0)"),                                 \
+        PARE_OPT_INT("warmup", "N", field.warmup, 0, 1e12,                                         \
+                     "steps over which it rises from 0 (2 % of them)"),                            \
+        PARE_OPT_CHOICE("optimizer", "adamw|sgd", field.optimizer,                                 \
+                        "how a step is made of gradients (adamw)"),                                \
+        PARE_OPT_REAL("momentum", "F", field.momentum, 0, 1, "of sgd (0.9)"),                      \
+        PARE_OPT_REAL(                                                                             \
+            "decay", "F", field.decay, 0, 1,                                                       \
+            "weight decay apart from the gradient, of weights of two axes and more (0.01)"),       \
+        PARE_OPT_REAL("clip", "F", field.clip, 0, 1e9,                                             \
+                      "largest norm of all gradients together; 0: no limit (0)"),                  \
+        PARE_OPT_REAL("ema", "F", field.average, 0, 1,                                             \
+                      "result is a running mean of the weights that keeps this share at each "     \
+                      "step; 0: none (0)"),                                                        \
+        PARE_OPT_INT("batch", "N", field.batch, 1, 65536, "samples of one batch (128)"),           \
+        PARE_OPT_INT("accumulate", "N", field.accumulate, 1, 65536,                                \
+                     "batches whose gradients make one step (1)"),                                 \
+        PARE_OPT_CHOICE("bn", "train|frozen|half", field.batchnorm,                                \
+                        "BatchNormalization with the statistics of each batch, or with the "       \
+                        "file's, or frozen after half of the steps (" own_norms ")"),              \
+        PARE_OPT_INT(                                                                              \
+            "bn-estimate", "N", field.norm_samples, 0, 1e9,                                        \
+            "samples from which statistics of BatchNormalization are estimated again before the "  \
+            "first step, for use where the held-out loss is lower with them; 0: none (512)"),      \
+        PARE_OPT_TEXT("augment", "flip,shift:N,mixup:A", field.augment,                            \
+                      "change training images, for student and teacher alike: mirrored, moved, "   \
+                      "mixed (nothing)")
 
-/* Fails where one of them was given that does nothing beside the others. */
+/* The same options as one word, "kl:2,lr=1e-3,epochs=1": terms of the loss, and KEY=VALUE of the
+   rows above and of epochs (1). Words of augment are separated by +. */
+typedef struct pare_training_spec {
+    pare_training_options training;
+    double epochs;
+} pare_training_spec;
+
+/* PARE_USAGE: a key that is none or stands twice, a value that does not fit. */
+PARE_NODISCARD pare_status pare_training_parse(pare_tool *tool, const char *text,
+                                               pare_training_spec *out);
+
+/* The list's epochs, 1 without the key; the list with others. NULL: out of memory. */
+double pare_training_epochs(const char *text);
+const char *pare_training_with_epochs(pare_arena *arena, const char *text, double epochs);
+
+/* Fails where one of them was given that does nothing beside the others. in_spec: as
+   pare_training_parse takes them. */
 PARE_NODISCARD pare_status pare_training_check(pare_tool *tool,
-                                               const pare_training_options *options,
-                                               const char *prefix);
+                                               const pare_training_options *options, bool in_spec);
 
 /* Puts them over what *out has; without a loss among them own_loss is taken. *loss: its words,
    which live as long as the command. */

@@ -7,7 +7,6 @@
 #include "tools/options.h"
 #include "tools/source.h"
 #include "tools/distill/checkpoint.h"
-#include "tools/distill/training.h"
 
 typedef struct pare_prune_options {
     pare_common common;
@@ -23,8 +22,7 @@ typedef struct pare_prune_options {
     const char *nm;      /* "2:4", or NULL */
     const char *sweep;   /* "0.9,0.7", or NULL */
     int64_t steps, min_channels, round, seed;
-    double distill_epochs; /* 0: no training */
-    pare_training_options training;
+    const char *distill; /* "kl:2,lr=1e-3,epochs=1" (pare_training_parse), or NULL: no training */
     pare_checkpoint_options checkpoint;
     pare_list keep;
     bool outputs, no_refit, no_permutation, external_data, advise;

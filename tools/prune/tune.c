@@ -92,8 +92,8 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     pare_distill_options *d = &t->options;
     pare_distill_defaults(d);
     d->learning_rate = pare_distill_learning_rate(model);
-    PARE_TRY(pare_training_read(t->tool, &o->training, is_classifier(model) ? "kl:2" : "mse", d,
-                                &t->loss));
+    PARE_TRY(pare_training_read(t->tool, &t->spec.training, is_classifier(model) ? "kl:2" : "mse",
+                                d, &t->loss));
     t->rate = d->learning_rate;
     if (pare_is_given(t->tool, "seed")) d->seed = (uint64_t)o->seed;
     d->zeros_from = 0;
@@ -110,7 +110,8 @@ pare_status pare_tuning_open(pare_tuning *t, pare_tool *tool, const pare_prune_o
     enum { DEFAULT_SAMPLES = 512 };
     pare_source_options options = o->source;
     const int64_t wanted = options.samples >= 0 ? options.samples : DEFAULT_SAMPLES;
-    *t = (pare_tuning){.tool = tool, .o = o, .wanted = o->distill_epochs > 0};
+    *t = (pare_tuning){.tool = tool, .o = o, .wanted = o->distill != NULL};
+    if (o->distill) PARE_TRY(pare_training_parse(tool, o->distill, &t->spec));
     if (!o->source.data) return PARE_OK;
     if (t->wanted && wanted) options.samples = options.shuffle = -1;
     PARE_TRY(pare_source_open(tool, source, model, &options, t->wanted ? -1 : DEFAULT_SAMPLES));
@@ -204,7 +205,7 @@ static double share_of(const pare_tuning *t, int64_t step)
    farther away than the steps that are left bring it back: shorter ones get less in proportion. */
 static void settle_step(pare_tuning *t, int64_t step)
 {
-    t->options.epochs = t->o->distill_epochs * share_of(t, step);
+    t->options.epochs = t->spec.epochs * share_of(t, step);
     t->options.learning_rate = t->rate * (share_of(t, step) / share_of(t, t->o->steps));
 }
 
@@ -248,8 +249,8 @@ void pare_tuning_put(const pare_tuning *t, json_t *row)
     if (!t->wanted) return;
     json_object_set_new(
         row, "distilled",
-        json_pack("{s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:O}", "epochs", t->o->distill_epochs,
-                  "loss", t->loss, "lr", t->rate, "batch", (json_int_t)t->last.batch, "seed",
+        json_pack("{s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:O}", "epochs", t->spec.epochs, "loss",
+                  t->loss, "lr", t->rate, "batch", (json_int_t)t->last.batch, "seed",
                   (json_int_t)t->options.seed, "train_samples", (json_int_t)t->last.train_samples,
                   "held_out", (json_int_t)t->last.held_out, "samples_per_s",
                   t->seconds > 0 ? (double)t->trained / t->seconds : 0.0, "steps", t->steps));
@@ -260,8 +261,9 @@ const char *pare_tuning_recipe(const pare_tuning *t, const char *recipe)
     pare_arena *arena = &t->tool->arena;
     if (!json_array_size(t->steps) || !recipe) return recipe;
     const char *head = pare_arena_printf(arena, "%s distill epochs=%.10g in=%lld", recipe,
-                                         t->o->distill_epochs, (long long)t->o->steps);
-    return head ? pare_training_recipe(arena, head, t->loss, &t->o->training, &t->options, &t->last)
+                                         t->spec.epochs, (long long)t->o->steps);
+    return head ? pare_training_recipe(arena, head, t->loss, &t->spec.training, &t->options,
+                                       &t->last)
                 : NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training after every step of pruning (--distill-epochs): what is left learns to give what the
+/* Training after every step of pruning (--distill): what is left learns to give what the
    dense model gives. */
 #ifndef PARE_TOOLS_PRUNE_TUNE_H
 #define PARE_TOOLS_PRUNE_TUNE_H
@@ -7,6 +7,7 @@
 #include "distill/distill.h"
 #include "formats/file.h"
 #include "runtime/base/hash.h"
+#include "tools/distill/training.h"
 #include "tools/prune/prune.h"
 
 typedef struct pare_tuning {
@@ -15,6 +16,7 @@ typedef struct pare_tuning {
     bool wanted; /* else nothing is trained */
     pare_data *data;
     int64_t *sample, sample_count, *held, held_count; /* trained on; held out. Ascending */
+    pare_training_spec spec;
     const char *loss;
     pare_distill_options options; /* of the step in work */
     double rate;                  /* of the last step */

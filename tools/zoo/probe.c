@@ -2,6 +2,7 @@
 /* A step's time is taken as a + b n, n samples (steps of an optimizer, passes of a training), from
    two short runs. Each step starts from what the trial of the one before it wrote: a pruned model
    has its real size after 8 samples, too. */
+#include "tools/distill/training.h"
 #include "tools/zoo/forecast.h"
 
 #include "formats/file.h"
@@ -187,7 +188,9 @@ static pare_status run_once(trial *r, const char *set, double value, bool latenc
 {
     call c;
     pare_zoo_cost *cost = &r->t->forecast->node[r->index];
-    const char *text = pare_arena_printf(r->t->arena, "%.17g", value);
+    const char *text = strcmp(set, "--distill") != 0
+                           ? pare_arena_printf(r->t->arena, "%.17g", value)
+                           : pare_training_with_epochs(r->t->arena, value_of(r->node, set), value);
     if (!text) return PARE_MEMORY;
     PARE_TRY(trial_words(r, set, text, latency, &c));
     pare_process_job job = {.work = run_call, .user = &c};
@@ -315,11 +318,11 @@ static pare_status try_samples(trial *r, pare_zoo_cost *cost)
    optimizer, and three times as many. */
 static pare_status try_passes(trial *r, pare_zoo_cost *cost)
 {
-    const double asked = atof(value_of(r->node, "--distill-epochs"));
+    const double asked = pare_training_epochs(value_of(r->node, "--distill"));
     double n[2] = {asked < 0.01 ? asked / 3 : 0.01, asked < 0.01 ? asked : 0.03};
     pare_process_result run[2];
     bool good;
-    PARE_TRY(run_twice(r, "--distill-epochs", n, asked, run, &good));
+    PARE_TRY(run_twice(r, "--distill", n, asked, run, &good));
     if (good) draw_out(cost, n, run, asked, 0);
     return PARE_OK;
 }
@@ -382,7 +385,7 @@ pare_status pare_zoo_probes_node(pare_zoo_probes *t, int index)
     trial r = {.t = t, .index = index, .node = node};
     if (!node->output && is_judged(t, index)) return PARE_OK;
     if (!strcmp(node->verb, "distill")) return try_training(&r, cost);
-    if (value_of(node, "--distill-epochs")) return try_passes(&r, cost);
+    if (value_of(node, "--distill")) return try_passes(&r, cost);
     if (!value_of(node, "--data")) return try_whole(&r, cost);
     return try_samples(&r, cost);
 }

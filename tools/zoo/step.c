@@ -196,6 +196,6 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     const bool bf16 = step->command == &pare_command_quantize && says(step, "precision", "bf16");
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !bf16;
     step->times = has(step, "latency");
-    step->trains = step->command == &pare_command_distill || has(step, "distill-epochs");
+    step->trains = step->command == &pare_command_distill || has(step, "distill");
     return fail(r, step, check_whole(r, step, words + 1, count - 1));
 }

@@ -40,6 +40,7 @@ bool pare_dnnl_weight_desc(const pare_view *w, int64_t group, bool any, dnnl_mem
     static const dnnl_format_tag_t plain[] = {dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     dnnl_dims_t dim;
     int rank = 0;
+    if (!pare_view_rowmajor(w)) return false;
     if (group > 1) dim[rank++] = group;
     dim[rank++] = w->dim[0] / group;
     for (int i = 1; i < w->rank; i++) dim[rank++] = w->dim[i];

@@ -1,87 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Q whose input is a function of one int8 tensor, element by element, becomes a table of 256
-   entries, made in double. Between the leaf and the Q may be any tree of the functions below,
-   scalar constants, earlier tables and inner Q/DQ pairs (SiLU and GELU spelled out, for example).
+   entries, made in double. Between the leaf and the Q may be any tree of the functions of
+   ops/unary.inc, Clip, arithmetic, scalar constants, earlier tables and inner Q/DQ pairs (SiLU and
+   GELU spelled out, for example).
  */
 #include "runtime/passes/int8/fold_qdq.h"
+#include "runtime/ops/unary.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { DEPTH = 24 };
 
-/* --- functions of one number (ONNX operators of opset 13 to 21) --- */
+/* --- functions of one number --- */
 
-static double clip(const pare_node *n, double x);
+#define real    double
+#define EXP(x)  exp(x)
+#define ERF(x)  erf(x)
+#define TANH(x) tanh(x)
 
-static double gelu(const pare_node *node, double x)
+#define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \
+    case PARE_UNARY_##name: return f;
+/* A row of ops/unary.inc. */
+static double unary(pare_unary row, double x, double a, double b)
 {
-    if (!strcmp(pare_node_string(node, "approximate", "none"), "tanh"))
-        return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    return 0.5 * x * (1 + erf(x / sqrt(2)));
-}
-
-static double hard_sigmoid(double x, double alpha, double beta)
-{
-    return fmax(0, fmin(1, alpha * x + beta));
-}
-
-typedef double (*plain_fn)(double);
-
-static double relu(double x) { return x > 0 ? x : 0; }
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double hard_swish(double x) { return x * hard_sigmoid(x, 1.0 / 6, 0.5); }
-static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
-static double softsign(double x) { return x / (1 + fabs(x)); }
-static double mish(double x) { return x * tanh(softplus(x)); }
-static double reciprocal(double x) { return 1 / x; }
-static double negate(double x) { return -x; }
-static double identity(double x) { return x; }
-
-static const struct {
-    const char *name;
-    plain_fn fn;
-} plain[] = {{"Relu", relu},
-             {"Sigmoid", sigmoid},
-             {"Tanh", tanh},
-             {"HardSwish", hard_swish},
-             {"Softplus", softplus},
-             {"Softsign", softsign},
-             {"Mish", mish},
-             {"Erf", erf},
-             {"Exp", exp},
-             {"Log", log},
-             {"Sqrt", sqrt},
-             {"Abs", fabs},
-             {"Neg", negate},
-             {"Floor", floor},
-             {"Ceil", ceil},
-             {"Round", rint},
-             {"Reciprocal", reciprocal},
-             {"Sin", sin},
-             {"Cos", cos},
-             {"Identity", identity},
-             {"Dropout", identity}};
-
-/* Functions with attributes; NAN where the operator is not one of them. */
-static bool with_attributes(const pare_node *n, double x, double *out)
-{
-    const char *type = n->op_type;
-    double alpha = (double)pare_node_float(n, "alpha", 1);
-    if (!strcmp(type, "LeakyRelu"))
-        *out = x < 0 ? (double)pare_node_float(n, "alpha", 0.01f) * x : x;
-    else if (!strcmp(type, "Elu"))
-        *out = x < 0 ? alpha * expm1(x) : x;
-    else if (!strcmp(type, "HardSigmoid"))
-        *out = hard_sigmoid(x, (double)pare_node_float(n, "alpha", 0.2f),
-                            (double)pare_node_float(n, "beta", 0.5f));
-    else if (!strcmp(type, "Gelu"))
-        *out = gelu(n, x);
-    else if (!strcmp(type, "Clip"))
-        *out = clip(n, x);
-    else
-        return false;
-    return true;
+    switch (row) {
+#include "runtime/ops/unary.inc"
+    default: return NAN;
+    }
 }
 
 static double clip(const pare_node *n, double x)
@@ -94,12 +40,10 @@ static double clip(const pare_node *n, double x)
 
 static bool is_function(const pare_node *n)
 {
-    static const char *const attributed[] = {"LeakyRelu", "Elu", "HardSigmoid", "Gelu"};
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (pare_node_is(n, plain[i].name)) return true;
-    for (size_t i = 0; i < sizeof attributed / sizeof *attributed; i++)
-        if (pare_node_is(n, attributed[i])) return true;
-    if (!pare_node_is(n, "Clip")) return false;
+    if (*n->domain) return false;
+    if (!strcmp(n->op_type, "Identity") || !strcmp(n->op_type, "Dropout")) return true;
+    pare_unary row = pare_unary_of(n);
+    if (row != PARE_UNARY_Clip) return row != PARE_UNARY_COUNT;
     for (int i = 1; i < n->in_count; i++)
         if (n->in[i] &&
             (!n->in[i]->data || n->in[i]->data->dtype != PARE_f32 || n->in[i]->data->count != 1))
@@ -109,10 +53,10 @@ static bool is_function(const pare_node *n)
 
 static double apply(const pare_node *n, double x)
 {
-    double y;
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (!strcmp(n->op_type, plain[i].name)) return plain[i].fn(x);
-    return with_attributes(n, x, &y) ? y : NAN;
+    pare_unary row = pare_unary_of(n);
+    if (row == PARE_UNARY_COUNT) return x;
+    if (row == PARE_UNARY_Clip) return clip(n, x);
+    return unary(row, x, (double)pare_unary_attr(n, row, 0), (double)pare_unary_attr(n, row, 1));
 }
 
 static bool is_arithmetic(const pare_node *n)

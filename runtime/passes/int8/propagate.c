@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs move. An operator that only moves or selects elements (quant column KEEPS, JOINED) commutes
+/* Pairs move. An operator that only moves or selects elements (quant column PASS, JOIN) commutes
    with Q and with DQ of one scale: Q(op(x)) = op(Q(x)) and op(DQ(q)) = DQ(op(q)), exactly. */
 #include "runtime/passes/int8/fold_qdq.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that work element by element: shapes, version conversion, gradients. */
 #include "runtime/ops/grad.h"
-#include "runtime/ops/grad_unary.h"
 #include "runtime/ops/infer.h"
 
 #include <math.h>
@@ -96,80 +95,6 @@ pare_status pare_upgrade_dropout(pare_node *node, int64_t version)
     if (version >= 12) return PARE_OK;
     PARE_TRY(pare_upgrade_float(node, "ratio", 1, PARE_f32));
     return pare_upgrade_opset(node, 12);
-}
-
-#define ATTR(name, missing)                                                                        \
-    {                                                                                              \
-        name, missing                                                                              \
-    }
-#define NO                                                                                         \
-    {                                                                                              \
-        NULL, 0                                                                                    \
-    }
-const pare_unary_row pare_unary_rows[PARE_UNARY_GRADS] = {
-#define PARE_UNARY_GRAD(op, reads, a, b, dx)                                                       \
-    [PARE_UNARY_GRAD_##op] = {#op, PARE_READS_##reads, a, b},
-#include "runtime/ops/grad_unary.inc"
-#undef PARE_UNARY_GRAD
-};
-
-pare_unary_grad pare_unary_find(const char *name)
-{
-    int i = 0;
-    while (i < PARE_UNARY_GRADS && strcmp(pare_unary_rows[i].name, name)) i++;
-    return (pare_unary_grad)i;
-}
-
-static pare_node *unary_begin(pare_grad *g, const pare_node *node, pare_unary_grad row)
-{
-    pare_unary_reads reads = pare_unary_rows[row].reads;
-    pare_value *in[3] = {pare_grad_of(g, node->out[0]), reads == PARE_READS_X ? node->in[0] : NULL,
-                         reads == PARE_READS_Y ? node->out[0] : NULL};
-    pare_node *made = pare_grad_begin(g, "UnaryGrad", in, 3, 1);
-    pare_grad_string(g, made, "of", pare_unary_rows[row].name);
-    return made;
-}
-
-pare_status pare_grad_unary(pare_grad *g, const pare_node *node)
-{
-    const char *tanh_form = pare_node_string(node, "approximate", "none");
-    const char *name = strcmp(tanh_form, "tanh") ? node->op_type : "GeluTanh";
-    pare_unary_grad row = pare_unary_find(name);
-    pare_node *made = unary_begin(g, node, row);
-    const pare_unary_attr attr[2] = {pare_unary_rows[row].a, pare_unary_rows[row].b};
-    for (int i = 0; i < 2; i++)
-        if (attr[i].name)
-            pare_grad_float(g, made, attr[i].name,
-                            pare_node_float(node, attr[i].name, attr[i].missing));
-    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
-    return g->status;
-}
-
-/* Clip (13): limits must be constant. */
-pare_status pare_grad_clip(pare_grad *g, const pare_node *node)
-{
-    static const char *const name[2] = {"low", "high"};
-    const float *limit[2] = {NULL, NULL};
-    for (int i = 0; i < 2; i++) {
-        int count = 0;
-        if (!pare_node_in(node, 1 + i)) continue;
-        PARE_TRY(pare_infer_floats(node, 1 + i, &limit[i], &count));
-        if (!limit[i] || count != 1)
-            return PARE_FAIL_NODE(node, UNSUPPORTED,
-                                  "it has no gradient rule for limits that are computed");
-    }
-    pare_node *made = unary_begin(g, node, PARE_UNARY_GRAD_Clip);
-    for (int i = 0; i < 2; i++)
-        if (limit[i]) pare_grad_float(g, made, name[i], *limit[i]);
-    pare_grad_give(g, node->in[0], pare_grad_end(g, made));
-    return g->status;
-}
-
-/* Functions whose derivative is 0 wherever it exists. */
-pare_status pare_grad_zero(pare_grad *g, const pare_node *node)
-{
-    (void)node;
-    return g->status;
 }
 
 /* y = x under the same shape: Identity, Dropout (inference). */
@@ -287,16 +212,4 @@ pare_status pare_grad_prelu(pare_grad *g, const pare_node *node)
         pare_grad_give_sum(g, slope,
                            PARE_EMIT(g, "Where", above, none, PARE_EMIT(g, "Mul", dy, x)));
     return g->status;
-}
-
-pare_status pare_infer_unary_grad(pare_node *node)
-{
-    const pare_attr *attr = pare_node_attr(node, "of");
-    const char *of = pare_node_string(node, "of", NULL);
-    if (!of && attr && attr->kind == PARE_ATTR_STRING) return PARE_MEMORY;
-    if (pare_unary_find(of ? of : "") == PARE_UNARY_GRADS)
-        return PARE_FAIL_NODE(node, INPUT,
-                              "attribute of is '%s', expected an operator with a derivative",
-                              of ? of : "");
-    return pare_infer_same(node);
 }
