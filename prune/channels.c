@@ -28,15 +28,15 @@ static const entry *entry_find(const pare_channel_sets *u, const pare_value *val
     return e->value ? e : NULL;
 }
 
-int pare_channel_sets_find_axis(const pare_channel_sets *units, const pare_value *value, int axis)
+int pare_channel_sets_find_axis(const pare_channel_sets *sets, const pare_value *value, int axis)
 {
-    const entry *e = entry_find(units, value);
+    const entry *e = entry_find(sets, value);
     return e && axis >= 0 && axis < PARE_MAX_RANK ? e->slot[axis] : -1;
 }
 
-bool pare_channel_sets_constant(const pare_channel_sets *units, const pare_value *value)
+bool pare_channel_sets_constant(const pare_channel_sets *sets, const pare_value *value)
 {
-    const entry *e = entry_find(units, value);
+    const entry *e = entry_find(sets, value);
     return e && e->constant;
 }
 
@@ -108,11 +108,11 @@ static pare_status enter_values(pare_channel_sets *u)
 
 /* --- sets --- */
 
-int32_t pare_channel_sets_find(pare_channel_sets *units, int32_t unit)
+int32_t pare_channel_sets_find(pare_channel_sets *sets, int32_t channel)
 {
-    int32_t *parent = units->parent;
-    while (parent[unit] != unit) unit = parent[unit] = parent[parent[unit]];
-    return unit;
+    int32_t *parent = sets->parent;
+    while (parent[channel] != channel) channel = parent[channel] = parent[parent[channel]];
+    return channel;
 }
 
 /* The lower number stays the set's; so does the earlier reason. */
@@ -143,9 +143,9 @@ static int slot_spoken(const pare_channel_sets *u, const pare_node *node,
     return slot_of(u, span);
 }
 
-/* Units start .. start + length - 1 of a slot. */
-static pare_status block_units(pare_channel_sets *u, int slot, int64_t start, int64_t length,
-                               const pare_node *node, const char *why)
+/* Channels start .. start + length - 1 of a slot. */
+static pare_status block_channels(pare_channel_sets *u, int slot, int64_t start, int64_t length,
+                                  const pare_node *node, const char *why)
 {
     pare_channel_set_axis *s = &u->slot[slot];
     bool noted = false;
@@ -162,13 +162,13 @@ static pare_status block_units(pare_channel_sets *u, int slot, int64_t start, in
     return PARE_OK;
 }
 
-pare_status pare_channel_sets_block(pare_channel_sets *units, const pare_node *node,
+pare_status pare_channel_sets_block(pare_channel_sets *sets, const pare_node *node,
                                     const pare_value *value, const char *why)
 {
-    const entry *e = value ? entry_find(units, value) : NULL;
+    const entry *e = value ? entry_find(sets, value) : NULL;
     for (int i = 0; e && i < PARE_MAX_RANK; i++)
         if (e->slot[i] >= 0)
-            PARE_TRY(block_units(units, e->slot[i], 0, units->slot[e->slot[i]].extent, node, why));
+            PARE_TRY(block_channels(sets, e->slot[i], 0, sets->slot[e->slot[i]].extent, node, why));
     return PARE_OK;
 }
 
@@ -187,12 +187,12 @@ static pare_status declare(pare_channel_sets *u, const pare_node *node, const pa
     return PARE_OK;
 }
 
-static bool is_blocked(pare_channel_sets *u, int slot, int64_t unit)
+static bool is_blocked(pare_channel_sets *u, int slot, int64_t channel)
 {
-    return u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)unit)] >= 0;
+    return u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)channel)] >= 0;
 }
 
-/* Are all units of the bound spans blocked, pair by pair? */
+/* Are all channels of the bound spans blocked, pair by pair? */
 static bool all_blocked(pare_channel_sets *u, const pare_axis_span *a, const pare_axis_span *b)
 {
     const pare_axis_span *side[] = {a, b};
@@ -235,7 +235,7 @@ static pare_status on_bind(void *user, const pare_node *node, const pare_axis_sp
                            const pare_axis_span *b)
 {
     pare_channel_sets *u = user;
-    if (u->mode == PARE_UNITS_DECLARE) {
+    if (u->mode == PARE_CHANNELS_DECLARE) {
         PARE_TRY(declare(u, node, a));
         return declare(u, node, b);
     }
@@ -245,19 +245,19 @@ static pare_status on_bind(void *user, const pare_node *node, const pare_axis_sp
     if (q && !q->has_bound) {
         q->bound = *a;
         q->has_bound = true;
-        if (u->mode == PARE_UNITS_PROBE && (!same || all_blocked(u, a, b)))
+        if (u->mode == PARE_CHANNELS_PROBE && (!same || all_blocked(u, a, b)))
             q->possible &= ~(1U << q->way);
     }
-    if (u->mode == PARE_UNITS_PROBE) return PARE_OK;
+    if (u->mode == PARE_CHANNELS_PROBE) return PARE_OK;
     if (slot_a >= 0 && slot_b >= 0 && same && fits(u, slot_a, a) && fits(u, slot_b, b)) {
         join_spans(u, slot_a, a, slot_b, b);
         return PARE_OK;
     }
     const char *why = "has a single one on its other side";
     if (slot_a >= 0 && fits(u, slot_a, a))
-        PARE_TRY(block_units(u, slot_a, a->start, a->length, node, why));
+        PARE_TRY(block_channels(u, slot_a, a->start, a->length, node, why));
     if (slot_b >= 0 && fits(u, slot_b, b))
-        PARE_TRY(block_units(u, slot_b, b->start, b->length, node, why));
+        PARE_TRY(block_channels(u, slot_b, b->start, b->length, node, why));
     return PARE_OK;
 }
 
@@ -265,12 +265,12 @@ static pare_status on_block(void *user, const pare_node *node, const pare_axis_s
                             const char *why)
 {
     pare_channel_sets *u = user;
-    if (u->mode == PARE_UNITS_DECLARE) return declare(u, node, span);
+    if (u->mode == PARE_CHANNELS_DECLARE) return declare(u, node, span);
     int slot = pare_channel_sets_find_axis(u, span->value, span->axis);
-    if (u->mode == PARE_UNITS_PROBE || slot < 0) return PARE_OK;
+    if (u->mode == PARE_CHANNELS_PROBE || slot < 0) return PARE_OK;
     if (slot_spoken(u, node, span) < 0)
-        return block_units(u, slot, 0, u->slot[slot].extent, node, why);
-    return fits(u, slot, span) ? block_units(u, slot, span->start, span->length, node, why)
+        return block_channels(u, slot, 0, u->slot[slot].extent, node, why);
+    return fits(u, slot, span) ? block_channels(u, slot, span->start, span->length, node, why)
                                : PARE_OK;
 }
 
@@ -280,7 +280,7 @@ static pare_status on_reads(void *user, const pare_node *node, const pare_value 
     pare_channel_sets *u = user;
     int slot = pare_channel_sets_find_axis(u, value, axis);
     (void)node, (void)parts;
-    if (u->mode == PARE_UNITS_NEUTRAL && slot >= 0) u->slot[slot].reads = true;
+    if (u->mode == PARE_CHANNELS_NEUTRAL && slot >= 0) u->slot[slot].reads = true;
     return PARE_OK;
 }
 
@@ -290,7 +290,7 @@ static pare_status on_even(void *user, const pare_node *node, const pare_value *
     pare_channel_sets *u = user;
     int slot = pare_channel_sets_find_axis(u, value, axis);
     (void)node;
-    if (u->mode != PARE_UNITS_BIND || slot < 0) return PARE_OK;
+    if (u->mode != PARE_CHANNELS_BIND || slot < 0) return PARE_OK;
     if (!pare_arena_grow(u->arena, &u->even, &u->even_capacity, u->even_count, sizeof *u->even))
         return PARE_MEMORY;
     u->even[u->even_count++] = (pare_channel_even){slot, u->asked, blocks};
@@ -302,7 +302,7 @@ static pare_status on_work(void *user, const pare_node *node, double factor,
 {
     pare_channel_sets *u = user;
     pare_channel_work w = {.node = node, .factor = factor};
-    if (u->mode != PARE_UNITS_NEUTRAL) return PARE_OK;
+    if (u->mode != PARE_CHANNELS_NEUTRAL) return PARE_OK;
     for (int i = 0; i < count; i++) {
         int slot = slot_of(u, &axes[i]);
         if (slot >= 0)
@@ -330,8 +330,8 @@ static int on_choose(void *user, const pare_node *node, int part, int count)
 {
     pare_channel_sets *u = user;
     u->asked = -1;
-    if (u->mode == PARE_UNITS_DECLARE || count > 32) return -1;
-    if (u->mode == PARE_UNITS_NEUTRAL) {
+    if (u->mode == PARE_CHANNELS_DECLARE || count > 32) return -1;
+    if (u->mode == PARE_CHANNELS_NEUTRAL) {
         if (!pare_arena_grow(u->arena, &u->question, &u->question_capacity, u->question_count,
                              sizeof *u->question))
             return -1;
@@ -373,14 +373,14 @@ static pare_status stop(pare_channel_sets *u, const pare_node *node, const char 
     return PARE_OK;
 }
 
-/* What a node reads without saying how its units follow others, it reads as a whole. */
+/* What a node reads without saying how its channels follow others, it reads as a whole. */
 static pare_status block_unspoken(pare_channel_sets *u, const pare_node *node)
 {
     for (int i = 0; i < node->in_count; i++)
         for (int axis = 0; node->in[i] && axis < node->in[i]->shape.rank; axis++) {
             int s = pare_channel_sets_find_axis(u, node->in[i], axis);
             if (s < 0 || u->slot[s].spoken == node) continue;
-            PARE_TRY(block_units(u, s, 0, u->slot[s].extent, node, "reads it as a whole"));
+            PARE_TRY(block_channels(u, s, 0, u->slot[s].extent, node, "reads it as a whole"));
         }
     return PARE_OK;
 }
@@ -388,7 +388,7 @@ static pare_status block_unspoken(pare_channel_sets *u, const pare_node *node)
 static pare_status bind_node(pare_channel_sets *u, const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
-    bool declares = u->mode == PARE_UNITS_DECLARE;
+    bool declares = u->mode == PARE_CHANNELS_DECLARE;
     u->asked = -1;
     if (!op) return declares ? PARE_OK : stop(u, node, "is an operator without a rule for pruning");
     if (pare_node_has_graphs(node))
@@ -398,7 +398,7 @@ static pare_status bind_node(pare_channel_sets *u, const pare_node *node)
     PARE_TRY(op->prune.bind(node, &u->sink));
     u->asked = -1;
     bool asks = node->mark > 0; /* and what it will say is not known yet */
-    return u->mode == PARE_UNITS_NEUTRAL && !asks ? block_unspoken(u, node) : PARE_OK;
+    return u->mode == PARE_CHANNELS_NEUTRAL && !asks ? block_unspoken(u, node) : PARE_OK;
 }
 
 static pare_status bind_nodes(pare_channel_sets *u, pare_channel_mode mode)
@@ -409,7 +409,7 @@ static pare_status bind_nodes(pare_channel_sets *u, pare_channel_mode mode)
     return pare_ctx_poll(u->ctx);
 }
 
-static pare_status number_units(pare_channel_sets *u)
+static pare_status number_channels(pare_channel_sets *u)
 {
     int64_t count = 0, longest = 1;
     for (int i = 0; i < u->slot_count; i++) {
@@ -419,7 +419,7 @@ static pare_status number_units(pare_channel_sets *u)
         longest = s->extent > longest ? s->extent : longest;
         if (count > INT32_MAX / 2)
             return PARE_FAIL(u->ctx, UNSUPPORTED,
-                             "%s: its tensors' axes have more than %d units together",
+                             "%s: its tensors' axes have more than %d channels together",
                              u->model->path, INT32_MAX / 2);
     }
     size_t n = (size_t)count + 1;
@@ -429,8 +429,8 @@ static pare_status number_units(pare_channel_sets *u)
     u->place = pare_arena_alloc(u->arena, (size_t)longest + 1, sizeof *u->place);
     if (!u->place) return PARE_MEMORY;
     u->place_count = longest;
-    u->unit_count = (int32_t)count;
-    for (int32_t i = 0; i < u->unit_count; i++) {
+    u->channel_count = (int32_t)count;
+    for (int32_t i = 0; i < u->channel_count; i++) {
         u->parent[i] = i;
         u->blocked[i] = -1;
     }
@@ -474,7 +474,8 @@ static pare_status block_foreign(pare_channel_sets *u)
         const pare_channel_set_axis *s = &u->slot[i];
         const pare_value *own = pare_graph_find_own(u->model->graph, s->value->name);
         if (own && own->is_init == s->value->is_init) continue;
-        PARE_TRY(block_units(u, i, 0, s->extent, s->value->producer, "is made from sizes alone"));
+        PARE_TRY(
+            block_channels(u, i, 0, s->extent, s->value->producer, "is made from sizes alone"));
     }
     return PARE_OK;
 }
@@ -492,29 +493,29 @@ static pare_status block_kept(pare_channel_sets *u)
     return PARE_OK;
 }
 
-pare_status pare_channel_sets_init(pare_channel_sets *units)
+pare_status pare_channel_sets_init(pare_channel_sets *sets)
 {
-    pare_channel_sets *u = units;
-    u->sink = (pare_prune_units){u,       on_bind, on_block,  on_reads,
-                                 on_even, on_work, on_choose, on_constant};
+    pare_channel_sets *u = sets;
+    u->sink = (pare_prune_binder){u,       on_bind, on_block,  on_reads,
+                                  on_even, on_work, on_choose, on_constant};
     for (int n = 0; n < u->sized->graph->node_count; n++) u->sized->graph->node[n]->mark = 0;
     PARE_TRY(enter_values(u));
-    PARE_TRY(bind_nodes(u, PARE_UNITS_DECLARE));
-    PARE_TRY(number_units(u));
+    PARE_TRY(bind_nodes(u, PARE_CHANNELS_DECLARE));
+    PARE_TRY(number_channels(u));
     PARE_TRY(block_kept(u));
     PARE_TRY(block_edges(u));
     PARE_TRY(block_foreign(u));
-    PARE_TRY(bind_nodes(u, PARE_UNITS_NEUTRAL));
-    size_t bytes = (size_t)u->unit_count * sizeof *u->parent;
+    PARE_TRY(bind_nodes(u, PARE_CHANNELS_NEUTRAL));
+    size_t bytes = (size_t)u->channel_count * sizeof *u->parent;
     memcpy(u->base_parent, u->parent, bytes);
     memcpy(u->base_blocked, u->blocked, bytes);
     u->base_block_count = u->block_count;
     return PARE_OK;
 }
 
-pare_status pare_channel_sets_ask(pare_channel_sets *units, pare_channel_mode mode)
+pare_status pare_channel_sets_ask(pare_channel_sets *sets, pare_channel_mode mode)
 {
-    pare_channel_sets *u = units;
+    pare_channel_sets *u = sets;
     u->mode = mode;
     for (size_t i = 0; i < u->question_count; i++)
         if (!i || u->question[i].node != u->question[i - 1].node)

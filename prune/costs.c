@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Removals, and costs as functions of the kept counts: a sum of terms, each a factor times the
-   units that stay of a few slots. A component changes only the terms of its slots. */
+   channels that stay of a few slots. A coupled set changes only the terms of its slots. */
 #include "prune/groups.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static pare_status tensor_term(pare_groups *g, size_t *capacity, const pare_valu
     for (int axis = 0; axis < t->rank; axis++) {
         int slot = value->graph == g->model->graph && axis < PARE_MAX_RANK
                        ? pare_channel_sets_find_axis(
-                             &g->inner->units,
+                             &g->inner->sets,
                              pare_graph_find_own(g->inner->sized->graph, value->name), axis)
                        : -1;
         if (slot < 0) {
@@ -80,8 +80,8 @@ pare_status pare_costs_init(pare_groups *groups)
 {
     pare_groups_inner *inner = groups->inner;
     size_t capacity = 0;
-    for (size_t i = 0; i < inner->units.work_count; i++) {
-        const pare_channel_work *w = &inner->units.work[i];
+    for (size_t i = 0; i < inner->sets.work_count; i++) {
+        const pare_channel_work *w = &inner->sets.work[i];
         pare_cost_term term = {.macs = w->factor, .count = w->count};
         term.node = pare_groups_own_node(groups, w->node);
         memcpy(term.slot, w->slot, sizeof term.slot);
@@ -97,7 +97,7 @@ pare_status pare_costs_init(pare_groups *groups)
 struct pare_prune_plan_inner {
     int64_t *part_removed; /* of group g's part p: at part_first[g] + p */
     int *part_first, *group_removed;
-    int *stamp, now; /* (terms): seen while one component changes */
+    int *stamp, now; /* (terms): seen while one coupled set changes */
 };
 
 static double product(const pare_prune_plan *r, const pare_cost_term *term)
@@ -122,7 +122,7 @@ static pare_status removal_alloc(pare_ctx *ctx, pare_prune_plan *r)
     r->inner = pare_alloc(ctx, 1, sizeof *r->inner);
     if (!r->inner) return PARE_MEMORY;
     for (int i = 0; i < g->group_count; i++) parts += (size_t)g->group[i].parts;
-    r->removed = pare_alloc(ctx, (size_t)g->component_count, sizeof *r->removed);
+    r->removed = pare_alloc(ctx, (size_t)g->coupled_count, sizeof *r->removed);
     r->kept = pare_alloc(ctx, (size_t)g->slot_count, sizeof *r->kept);
     r->inner->part_removed = pare_alloc(ctx, parts, sizeof *r->inner->part_removed);
     r->inner->part_first = pare_alloc(ctx, (size_t)g->group_count, sizeof *r->inner->part_first);
@@ -167,14 +167,14 @@ void pare_prune_plan_free(pare_prune_plan *removal)
     pare_free(removal);
 }
 
-/* Counts the terms of the component's slots in (sign 1) or out (-1), each once. */
+/* Counts the terms of the coupled set's slots in (sign 1) or out (-1), each once. */
 static void add_terms(pare_prune_plan *r, const pare_coupled_channels *c, double sign)
 {
     const pare_groups_inner *inner = r->groups->inner;
     int now = ++r->inner->now;
-    for (int i = 0; i < c->unit_count; i++) {
-        int s = c->unit[i].slot;
-        if (i && c->unit[i - 1].slot == s) continue;
+    for (int i = 0; i < c->channel_count; i++) {
+        int s = c->channel[i].slot;
+        if (i && c->channel[i - 1].slot == s) continue;
         for (int k = inner->first_term[s]; k < inner->first_term[s + 1]; k++) {
             int t = inner->term_of[k];
             if (r->inner->stamp[t] == now) continue;
@@ -184,39 +184,39 @@ static void add_terms(pare_prune_plan *r, const pare_coupled_channels *c, double
     }
 }
 
-static void change(pare_prune_plan *r, int component, int by)
+static void change(pare_prune_plan *r, int coupled, int by)
 {
-    const pare_coupled_channels *c = &r->groups->component[component];
+    const pare_coupled_channels *c = &r->groups->coupled[coupled];
     add_terms(r, c, -1);
-    for (int i = 0; i < c->unit_count; i++) r->kept[c->unit[i].slot] -= by;
+    for (int i = 0; i < c->channel_count; i++) r->kept[c->channel[i].slot] -= by;
     add_terms(r, c, 1);
-    r->removed[component] = by > 0;
+    r->removed[coupled] = by > 0;
     r->count += by;
     r->inner->group_removed[c->group] += by;
     r->inner->part_removed[r->inner->part_first[c->group] + c->part] += by;
 }
 
-bool pare_prune_plan_add(pare_prune_plan *removal, int component, int64_t floor)
+bool pare_prune_plan_add(pare_prune_plan *removal, int coupled, int64_t floor)
 {
     const pare_groups *g = removal->groups;
-    const pare_coupled_channels *c = &g->component[component];
+    const pare_coupled_channels *c = &g->coupled[coupled];
     const pare_dependency_group *group = &g->group[c->group];
-    if (removal->removed[component]) return false;
+    if (removal->removed[coupled]) return false;
     if (group->count - removal->inner->group_removed[c->group] <= floor) return false;
     int64_t of_part = pare_prune_plan_of_part(removal, c->group, c->part) + 1;
     if (group->parts > 1 && of_part >= group->count / group->parts) return false;
-    for (int i = 0; i < c->unit_count;) {
-        int s = c->unit[i].slot, n = 0;
-        for (; i < c->unit_count && c->unit[i].slot == s; i++) n++;
+    for (int i = 0; i < c->channel_count;) {
+        int s = c->channel[i].slot, n = 0;
+        for (; i < c->channel_count && c->channel[i].slot == s; i++) n++;
         if (removal->kept[s] <= n) return false;
     }
-    change(removal, component, 1);
+    change(removal, coupled, 1);
     return true;
 }
 
-void pare_prune_plan_drop(pare_prune_plan *removal, int component)
+void pare_prune_plan_drop(pare_prune_plan *removal, int coupled)
 {
-    if (removal->removed[component]) change(removal, component, -1);
+    if (removal->removed[coupled]) change(removal, coupled, -1);
 }
 
 int64_t pare_prune_plan_of_part(const pare_prune_plan *removal, int group, int part)
@@ -258,7 +258,7 @@ pare_status pare_prune_plan_shape(const pare_prune_plan *removal, const pare_val
     PARE_TRY(pare_groups_shape(g, value, out));
     const pare_value *sized = pare_graph_find_own(g->inner->sized->graph, value->name);
     for (int axis = 0; axis < out->rank; axis++) {
-        int slot = pare_channel_sets_find_axis(&g->inner->units, sized, axis);
+        int slot = pare_channel_sets_find_axis(&g->inner->sets, sized, axis);
         if (slot >= 0) out->dim[axis] = removal->kept[slot] / g->slot[slot].parts;
     }
     return PARE_OK;

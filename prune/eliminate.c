@@ -4,7 +4,7 @@
    W - W_S P inv_S:, inv - inv_:S P inv_S:, with P = (inv_SS)^-1 = u^-1 u^-T. With y = u^-T inv_S:
    and v = u^-T W_S^T that is W - v^T y, inv - y^T y: rows of y and v wait until there are some, and
    are then subtracted in one product. What is read until then is corrected where it is read. Where
-   nothing is refitted the block holds the second moments themselves, and a component costs
+   nothing is refitted the block holds the second moments themselves, and a coupled set costs
    W_S H_SS W_S^T. */
 #include "prune/score_inner.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 static const double RIDGE = 1e-2; /* of the mean diagonal */
-enum { WAITING = 64 };            /* rows that may wait, beside those of one component */
+enum { WAITING = 64 };            /* rows that may wait, beside those of one coupled set */
 
 typedef struct block {
     int64_t d, n;
@@ -25,7 +25,7 @@ typedef struct block {
     int32_t *out;    /* (waiting) columns that go with them */
     int64_t waiting;
     double weight;
-    int32_t *first, *column; /* columns of component k: column[first[k] .. first[k + 1]) */
+    int32_t *first, *column; /* columns of coupled set k: column[first[k] .. first[k + 1]) */
 } block;
 
 struct pare_elimination {
@@ -70,12 +70,13 @@ void pare_elimination_free(pare_elimination *e)
 
 /* --- blocks --- */
 
-/* Lists the columns of each component; channel_of: units of the slot for the block's channels. */
+/* Lists the columns of each coupled set; channel_of: channels of the slot for the block's channels.
+ */
 static pare_status list_columns(pare_elimination *e, block *b, const pare_prunable *s, int slot,
                                 int64_t group)
 {
-    const int components = e->group->count;
-    b->first = pare_alloc(e->ctx, (size_t)components + 2, sizeof *b->first);
+    const int coupled_sets = e->group->count;
+    b->first = pare_alloc(e->ctx, (size_t)coupled_sets + 2, sizeof *b->first);
     b->column = pare_alloc(e->ctx, (size_t)b->d + 1, sizeof *b->column);
     int32_t *of = pare_alloc(e->ctx, (size_t)b->d + 1, sizeof *of);
     if (!b->first || !b->column || !of) {
@@ -83,18 +84,18 @@ static pare_status list_columns(pare_elimination *e, block *b, const pare_prunab
         return PARE_MEMORY;
     }
     for (int64_t k = 0; k < b->d; k++) {
-        int64_t unit = group * s->columns.channels + k % s->columns.channels;
-        int c = pare_groups_coupled(e->groups, slot, unit) - e->group->first;
-        of[k] = c >= 0 && c < components ? c : -1;
+        int64_t channel = group * s->columns.channels + k % s->columns.channels;
+        int c = pare_groups_coupled(e->groups, slot, channel) - e->group->first;
+        of[k] = c >= 0 && c < coupled_sets ? c : -1;
         if (of[k] >= 0) b->first[of[k] + 1]++;
     }
-    for (int c = 0; c < components; c++) b->first[c + 1] += b->first[c];
+    for (int c = 0; c < coupled_sets; c++) b->first[c + 1] += b->first[c];
     for (int64_t k = b->d - 1; k >= 0; k--)
         if (of[k] >= 0) b->column[--b->first[of[k] + 1]] = (int32_t)k;
     /* first[c + 1] has been counted down to the start of c */
-    memmove(b->first, b->first + 1, (size_t)components * sizeof *b->first);
-    b->first[components] = 0;
-    for (int64_t k = 0; k < b->d; k++) b->first[components] += of[k] >= 0;
+    memmove(b->first, b->first + 1, (size_t)coupled_sets * sizeof *b->first);
+    b->first[coupled_sets] = 0;
+    for (int64_t k = 0; k < b->d; k++) b->first[coupled_sets] += of[k] >= 0;
     pare_free(of);
     return PARE_OK;
 }
@@ -163,7 +164,7 @@ static double weight_at(const block *b, int64_t o, int64_t k)
     return x;
 }
 
-/* u^T u = the block's inverse over component c's columns, upper triangle; false where it is not
+/* u^T u = the block's inverse over coupled set c's columns, upper triangle; false where it is not
    positive definite (a dead input). */
 static bool factor(const block *b, int c, double *u)
 {
@@ -249,7 +250,7 @@ static pare_status settle_all(pare_elimination *e)
     return PARE_OK;
 }
 
-/* Row i of the component's part of the inverse, times u^-T. */
+/* Row i of the coupled set's part of the inverse, times u^-T. */
 static void add_row(const block *b, const int32_t *s, int n, int i, const double *u, double *y)
 {
     double *row = y + i * b->d;
@@ -281,7 +282,7 @@ static pare_status eliminate_in(const pare_elimination *e, block *b, int c, doub
     return b->waiting > WAITING ? settle(e, b) : PARE_OK;
 }
 
-/* Scratch of one thread: a component's triangle and one right-hand side. */
+/* Scratch of one thread: a coupled set's triangle and one right-hand side. */
 static size_t scratch_size(const pare_elimination *e)
 {
     size_t most = 1;
@@ -338,7 +339,7 @@ static pare_status take(pare_elimination *e, turns *t, int c)
 }
 
 /* In a few turns all costs are found again; of each turn's cheapest as many go as there are more
-   components than TURNS. */
+   coupled sets than TURNS. */
 static pare_status eliminate(pare_elimination *e, turns *t)
 {
     enum { TURNS = 96 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of units become components, components with the same slots become groups. */
+/* Sets of channels become coupled sets, coupled sets with the same slots become groups. */
 #include "prune/groups.h"
 
 #include <string.h>
@@ -25,10 +25,10 @@ typedef struct build {
     pare_channel_sets *u;
     pare_even_parts parts;
     pare_channel_axis *slot;
-    pare_coupled_channels *component;
+    pare_coupled_channels *coupled;
     pare_dependency_group *group;
     pare_block *block;
-    int32_t *number; /* (units): of roots, the component's */
+    int32_t *number; /* (channels): of roots, the coupled set's */
 } build;
 
 /* A product may read what is made of a constant by moves alone: the constant's own axis is read. */
@@ -88,16 +88,16 @@ static pare_status make_blocks(build *b)
     return PARE_OK;
 }
 
-/* Components in order of their group, then of their first unit; groups in order of theirs. */
-static pare_status number_components(build *b)
+/* Coupled sets in order of their group, then of their first channel; groups in order of theirs. */
+static pare_status number_coupled_sets(build *b)
 {
     pare_channel_sets *u = b->u;
     const pare_even_parts *p = &b->parts;
     size_t groups = (size_t)p->signatures;
     b->group = pare_arena_alloc(u->arena, groups + 1, sizeof *b->group);
-    b->number = pare_arena_alloc(u->arena, (size_t)u->unit_count + 1, sizeof *b->number);
+    b->number = pare_arena_alloc(u->arena, (size_t)u->channel_count + 1, sizeof *b->number);
     if (!b->group || !b->number) return PARE_MEMORY;
-    for (int32_t i = 0; i < u->unit_count; i++)
+    for (int32_t i = 0; i < u->channel_count; i++)
         if (p->signature[i] >= 0) b->group[p->signature[i]].count++;
     int count = 0;
     for (size_t i = 0; i < groups; i++) {
@@ -106,67 +106,67 @@ static pare_status number_components(build *b)
         count += b->group[i].count;
         b->group[i].count = 0;
     }
-    b->component = pare_arena_alloc(u->arena, (size_t)count + 1, sizeof *b->component);
-    if (!b->component) return PARE_MEMORY;
-    for (int32_t i = 0; i < u->unit_count; i++) {
+    b->coupled = pare_arena_alloc(u->arena, (size_t)count + 1, sizeof *b->coupled);
+    if (!b->coupled) return PARE_MEMORY;
+    for (int32_t i = 0; i < u->channel_count; i++) {
         int group = p->signature[i];
         b->number[i] = -1;
         if (group < 0) continue;
         b->number[i] = b->group[group].first + b->group[group].count++;
-        b->component[b->number[i]].group = group;
-        b->component[b->number[i]].part = p->part[i];
+        b->coupled[b->number[i]].group = group;
+        b->coupled[b->number[i]].part = p->part[i];
     }
-    b->g->component = b->component;
-    b->g->component_count = count;
+    b->g->coupled = b->coupled;
+    b->g->coupled_count = count;
     b->g->group = b->group;
     b->g->group_count = (int)groups;
     return PARE_OK;
 }
 
-/* Each component's units, ascending because slots and indices are walked in order. */
-static pare_status list_units(build *b)
+/* Each coupled set's channels, ascending because slots and indices are walked in order. */
+static pare_status list_channels(build *b)
 {
     pare_channel_sets *u = b->u;
     pare_groups_inner *inner = b->g->inner;
-    int32_t *component = pare_arena_alloc(u->arena, (size_t)u->unit_count + 1, sizeof *component);
-    if (!component) return PARE_MEMORY;
-    inner->component = component;
+    int32_t *coupled = pare_arena_alloc(u->arena, (size_t)u->channel_count + 1, sizeof *coupled);
+    if (!coupled) return PARE_MEMORY;
+    inner->coupled = coupled;
     int64_t used = 0;
-    for (int32_t i = 0; i < u->unit_count; i++) {
-        component[i] = b->number[pare_channel_sets_find(u, i)];
-        if (component[i] < 0) continue;
-        b->component[component[i]].unit_count++;
+    for (int32_t i = 0; i < u->channel_count; i++) {
+        coupled[i] = b->number[pare_channel_sets_find(u, i)];
+        if (coupled[i] < 0) continue;
+        b->coupled[coupled[i]].channel_count++;
         used++;
     }
     pare_channel *all = pare_arena_alloc(u->arena, (size_t)used + 1, sizeof *all);
     if (!all) return PARE_MEMORY;
-    for (int c = 0; c < b->g->component_count; c++) {
-        b->component[c].unit = all;
-        all += b->component[c].unit_count;
-        b->component[c].unit_count = 0;
+    for (int c = 0; c < b->g->coupled_count; c++) {
+        b->coupled[c].channel = all;
+        all += b->coupled[c].channel_count;
+        b->coupled[c].channel_count = 0;
     }
     for (int s = 0; s < u->slot_count; s++)
         for (int32_t i = 0; i < u->slot[s].extent; i++) {
-            int32_t c = component[u->slot[s].first + i];
+            int32_t c = coupled[u->slot[s].first + i];
             if (c < 0) continue;
-            pare_coupled_channels *to = &b->component[c];
-            ((pare_channel *)to->unit)[to->unit_count++] = (pare_channel){s, i};
+            pare_coupled_channels *to = &b->coupled[c];
+            ((pare_channel *)to->channel)[to->channel_count++] = (pare_channel){s, i};
         }
     return PARE_OK;
 }
 
-/* The slots of a group are those of any of its components; it is called after the first weight's
+/* The slots of a group are those of any of its coupled sets; it is called after the first weight's
  * node. */
 static pare_status name_group(build *b, pare_dependency_group *group)
 {
-    const pare_coupled_channels *c = &b->component[group->first];
-    int32_t *slot = pare_arena_alloc(b->u->arena, (size_t)c->unit_count + 1, sizeof *slot);
+    const pare_coupled_channels *c = &b->coupled[group->first];
+    int32_t *slot = pare_arena_alloc(b->u->arena, (size_t)c->channel_count + 1, sizeof *slot);
     const pare_node *node = NULL;
     if (!slot) return PARE_MEMORY;
     group->slot = slot;
-    for (int i = 0; i < c->unit_count; i++) {
-        int s = c->unit[i].slot;
-        if (i && c->unit[i - 1].slot == s) continue;
+    for (int i = 0; i < c->channel_count; i++) {
+        int s = c->channel[i].slot;
+        if (i && c->channel[i - 1].slot == s) continue;
         slot[group->slot_count++] = s;
         if (!node && b->slot[s].role == PARE_AXIS_MAKES) node = b->slot[s].node;
     }
@@ -177,15 +177,15 @@ static pare_status name_group(build *b, pare_dependency_group *group)
 
 static pare_status build_groups(pare_groups *groups)
 {
-    pare_channel_sets *u = &groups->inner->units;
+    pare_channel_sets *u = &groups->inner->sets;
     build b = {.g = groups, .u = u};
     PARE_TRY(pare_channel_sets_init(u));
     PARE_TRY(pare_channel_sets_choose(u));
     PARE_TRY(pare_even_find(u, &b.parts));
     PARE_TRY(make_slots(&b));
     PARE_TRY(make_blocks(&b));
-    PARE_TRY(number_components(&b));
-    PARE_TRY(list_units(&b));
+    PARE_TRY(number_coupled_sets(&b));
+    PARE_TRY(list_channels(&b));
     for (int i = 0; i < groups->group_count; i++) PARE_TRY(name_group(&b, &b.group[i]));
     return pare_costs_init(groups);
 }
@@ -233,9 +233,9 @@ pare_status pare_groups_new(pare_ctx *ctx, pare_groups **out, const pare_model *
     if (st == PARE_OK) st = size_models(ctx, groups);
     if (st == PARE_OK) {
         pare_groups_inner *inner = groups->inner;
-        inner->units = (pare_channel_sets){.ctx = ctx, .arena = &inner->arena, .model = model};
-        inner->units.sized = inner->sized;
-        inner->units.options = inner->options;
+        inner->sets = (pare_channel_sets){.ctx = ctx, .arena = &inner->arena, .model = model};
+        inner->sets.sized = inner->sized;
+        inner->sets.options = inner->options;
         st = build_groups(groups);
     }
     if (st == PARE_OK)
@@ -263,20 +263,20 @@ int pare_groups_axis(const pare_groups *groups, const pare_value *value, int axi
 {
     const pare_groups_inner *inner = groups->inner;
     const pare_value *sized = pare_graph_find_own(inner->sized->graph, value->name);
-    int slot = sized ? pare_channel_sets_find_axis(&inner->units, sized, axis) : -1;
+    int slot = sized ? pare_channel_sets_find_axis(&inner->sets, sized, axis) : -1;
     return slot >= 0 && groups->slot[slot].parts == parts ? slot : -1;
 }
 
-int pare_groups_coupled(const pare_groups *groups, int slot, int64_t unit)
+int pare_groups_coupled(const pare_groups *groups, int slot, int64_t channel)
 {
     const pare_groups_inner *inner = groups->inner;
-    return inner->component[inner->units.slot[slot].first + (int32_t)unit];
+    return inner->coupled[inner->sets.slot[slot].first + (int32_t)channel];
 }
 
-const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t unit)
+const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t channel)
 {
-    pare_channel_sets *u = &groups->inner->units;
-    int32_t why = u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)unit)];
+    pare_channel_sets *u = &groups->inner->sets;
+    int32_t why = u->blocked[pare_channel_sets_find(u, u->slot[slot].first + (int32_t)channel)];
     return why < 0 ? NULL : &groups->block[why];
 }
 
@@ -284,14 +284,14 @@ pare_status pare_groups_shape(const pare_groups *groups, const pare_value *value
 {
     const pare_value *sized = pare_graph_find_own(groups->inner->sized->graph, value->name);
     if (!sized)
-        return PARE_FAIL(groups->inner->units.ctx, INPUT,
+        return PARE_FAIL(groups->inner->sets.ctx, INPUT,
                          "%s: tensor '%s' is not known to the analysis of groups",
                          groups->model->path, value->name);
     *out = sized->shape;
     return PARE_OK;
 }
 
-/* Which sets of units form a group, and into which parts groups with an evenness rule fall.
+/* Which sets of channels form a group, and into which parts groups with an evenness rule fall.
 
    Sets with the same slots have the same signature. A convolution with several groups of channels
    asks that equally many channels leave each of its groups. That can be said where all channels of
@@ -342,7 +342,7 @@ static pare_status number_signatures(pare_channel_sets *u, const uint64_t *key, 
 {
     size_t count = 64, mask;
     int32_t sets = 0;
-    for (int32_t i = 0; i < u->unit_count; i++)
+    for (int32_t i = 0; i < u->channel_count; i++)
         sets += u->parent[i] == i && u->blocked[i] < 0 && useful[i];
     while (count < 2 * (size_t)sets + 2) count *= 2;
     mask = count - 1;
@@ -350,7 +350,7 @@ static pare_status number_signatures(pare_channel_sets *u, const uint64_t *key, 
     if (!table) return PARE_MEMORY;
     for (size_t i = 0; i < count; i++) table[i].number = -1;
     out->signatures = 0;
-    for (int32_t i = 0; i < u->unit_count; i++) {
+    for (int32_t i = 0; i < u->channel_count; i++) {
         out->signature[i] = -1;
         if (u->parent[i] != i || u->blocked[i] >= 0 || !useful[i]) continue;
         size_t at = key[i] & mask;
@@ -409,7 +409,7 @@ static bool refines(pare_channel_sets *u, const pare_even_parts *p, int32_t sign
                     int32_t *scratch)
 {
     for (int32_t i = 0; i < fine_count; i++) scratch[i] = -1;
-    for (int32_t i = 0; i < u->unit_count; i++) {
+    for (int32_t i = 0; i < u->channel_count; i++) {
         if (p->signature[i] != signature) continue;
         int32_t *in = &scratch[fine[i]];
         if (*in >= 0 && *in != coarse[i]) return false;
@@ -425,7 +425,7 @@ static bool adopt(pare_channel_sets *u, pare_even_parts *p, int32_t signature, c
     int32_t known = p->parts[signature];
     if (known > 1 && refines(u, p, signature, p->part, known, place, scratch)) return true;
     if (known > 1 && !refines(u, p, signature, place, blocks, p->part, scratch)) return false;
-    for (int32_t i = 0; i < u->unit_count; i++)
+    for (int32_t i = 0; i < u->channel_count; i++)
         if (p->signature[i] == signature) p->part[i] = place[i];
     p->parts[signature] = blocks;
     return true;
@@ -434,9 +434,9 @@ static bool adopt(pare_channel_sets *u, pare_even_parts *p, int32_t signature, c
 static pare_status find_parts(pare_channel_sets *u, pare_even_parts *p, int32_t *place,
                               bool *turned)
 {
-    int32_t *scratch = pare_alloc(u->ctx, (size_t)u->unit_count + 1, sizeof *scratch);
+    int32_t *scratch = pare_alloc(u->ctx, (size_t)u->channel_count + 1, sizeof *scratch);
     if (!scratch) return PARE_MEMORY;
-    for (int32_t i = 0; i < u->unit_count; i++) p->part[i] = 0;
+    for (int32_t i = 0; i < u->channel_count; i++) p->part[i] = 0;
     for (int32_t i = 0; i < p->signatures; i++) p->parts[i] = 1;
     for (size_t i = 0; i < u->even_count; i++) {
         const pare_channel_even *e = &u->even[i];
@@ -456,7 +456,7 @@ static pare_status find_parts(pare_channel_sets *u, pare_even_parts *p, int32_t 
 
 static pare_status find_once(pare_channel_sets *u, pare_even_parts *p, bool *turned)
 {
-    size_t n = (size_t)u->unit_count + 1;
+    size_t n = (size_t)u->channel_count + 1;
     uint64_t *key = pare_alloc(u->ctx, n, sizeof *key);
     int32_t *seen = pare_alloc(u->ctx, n, sizeof *seen);
     bool *useful = pare_alloc(u->ctx, n, sizeof *useful);
@@ -477,16 +477,16 @@ static pare_status find_once(pare_channel_sets *u, pare_even_parts *p, bool *tur
     return st;
 }
 
-pare_status pare_even_find(pare_channel_sets *units, pare_even_parts *out)
+pare_status pare_even_find(pare_channel_sets *sets, pare_even_parts *out)
 {
-    size_t n = (size_t)units->unit_count + 1;
+    size_t n = (size_t)sets->channel_count + 1;
     bool turned = true;
-    out->signature = pare_arena_alloc(units->arena, n, sizeof *out->signature);
-    out->part = pare_arena_alloc(units->arena, n, sizeof *out->part);
+    out->signature = pare_arena_alloc(sets->arena, n, sizeof *out->signature);
+    out->part = pare_arena_alloc(sets->arena, n, sizeof *out->part);
     if (!out->signature || !out->part) return PARE_MEMORY;
     while (turned) {
-        PARE_TRY(find_once(units, out, &turned));
-        if (turned) PARE_TRY(pare_channel_sets_rebind(units));
+        PARE_TRY(find_once(sets, out, &turned));
+        if (turned) PARE_TRY(pare_channel_sets_rebind(sets));
     }
     return PARE_OK;
 }

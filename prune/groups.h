@@ -14,10 +14,10 @@ typedef struct pare_cost_term {
 
 typedef struct pare_groups_inner {
     pare_arena arena;
-    pare_channel_sets units;
+    pare_channel_sets sets;
     pare_model *sized, *larger;   /* larger: NULL where the model has no open dims */
     pare_groups_options *options; /* a copy: shapes and outputs */
-    int32_t *component;           /* (units): of each unit, or -1 */
+    int32_t *coupled;             /* (channels): of each channel, or -1 */
     pare_cost_term *term;
     int term_count;
     int32_t *term_of,
@@ -34,7 +34,7 @@ typedef struct pare_even_parts {
     int32_t *parts; /* (signatures) */
 } pare_even_parts;
 
-PARE_NODISCARD pare_status pare_even_find(pare_channel_sets *units, pare_even_parts *out);
+PARE_NODISCARD pare_status pare_even_find(pare_channel_sets *sets, pare_even_parts *out);
 
 /* costs.c */
 PARE_NODISCARD pare_status pare_costs_init(pare_groups *groups);
@@ -45,11 +45,11 @@ pare_node *pare_groups_own_node(const pare_groups *groups, const pare_node *size
 
 /* The parts of a surgery: constants sliced or masked, nodes rewritten, the result checked. */
 
-/* Does unit stay? */
-static inline bool pare_prune_plan_keeps(const pare_prune_plan *removal, int slot, int64_t unit)
+/* Does channel stay? */
+static inline bool pare_prune_plan_keeps(const pare_prune_plan *removal, int slot, int64_t channel)
 {
-    int component = pare_groups_coupled(removal->groups, slot, unit);
-    return component < 0 || !removal->removed[component];
+    int coupled = pare_groups_coupled(removal->groups, slot, channel);
+    return coupled < 0 || !removal->removed[coupled];
 }
 
 /* surgery.c: constants of `model`, a clone of the prepared model, lose what is removed (or, masked,

@@ -298,15 +298,15 @@ static const pare_value *sized_of(const pare_groups *g, const pare_value *v)
     return source && equal_dims(&source->shape, &v->shape) ? sized_of(g, source) : NULL;
 }
 
-static int32_t component(const pare_groups *g, int slot, int64_t unit)
+static int32_t coupled(const pare_groups *g, int slot, int64_t channel)
 {
-    return g->inner->component[g->inner->units.slot[slot].first + unit];
+    return g->inner->coupled[g->inner->sets.slot[slot].first + channel];
 }
 
 static bool shrinks(const pare_groups *g, int slot)
 {
     for (int64_t u = 0; u < g->slot[slot].extent; u++)
-        if (component(g, slot, u) >= 0) return true;
+        if (coupled(g, slot, u) >= 0) return true;
     return false;
 }
 
@@ -331,7 +331,7 @@ static pare_status add_tensor(mapper *m, int tensor, const pare_value *v, bool *
     *found = sized != NULL;
     for (int axis = 0; sized && axis < sized->shape.rank; axis++)
         PARE_TRY(add_axis(m, tensor, axis,
-                          pare_channel_sets_find_axis(&m->groups->inner->units, sized, axis)));
+                          pare_channel_sets_find_axis(&m->groups->inner->sets, sized, axis)));
     return PARE_OK;
 }
 
@@ -381,7 +381,7 @@ static pare_status map_tensors(mapper *m)
 
 /* --- variables --- */
 
-/* How many units of slot a fall with one of b, in rows or side by side; 0: they do not. */
+/* How many channels of slot a fall with one of b, in rows or side by side; 0: they do not. */
 static int64_t times_of(const pare_groups *g, int a, int b)
 {
     int64_t ea = g->slot[a].extent, eb = g->slot[b].extent;
@@ -389,14 +389,14 @@ static int64_t times_of(const pare_groups *g, int a, int b)
     int64_t times = ea / eb;
     bool rows = true, sides = true;
     for (int64_t u = 0; u < ea && (rows || sides); u++) {
-        int32_t c = component(g, a, u);
-        rows = rows && c == component(g, b, u / times);
-        sides = sides && c == component(g, b, u % eb);
+        int32_t c = coupled(g, a, u);
+        rows = rows && c == coupled(g, b, u / times);
+        sides = sides && c == coupled(g, b, u % eb);
     }
     return rows || sides ? times : 0;
 }
 
-/* The axis without a variable that has the fewest units. */
+/* The axis without a variable that has the fewest channels. */
 static pare_latency_axis *smallest(const pare_groups *g, const pare_latency_step *s, int tensors)
 {
     pare_latency_axis *best = NULL;

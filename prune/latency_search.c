@@ -340,12 +340,12 @@ typedef struct attempt {
     const pare_latency_goal *goal;
     pair pair[MOST_SEARCHES + 1];
     int pairs;
-    bool *first, *best; /* (components) removed as given, and in the nearest attempt */
+    bool *first, *best; /* (coupled sets) removed as given, and in the nearest attempt */
 } attempt;
 
 static void restore(attempt *a, const bool *removed)
 {
-    const int n = a->removal->groups->component_count;
+    const int n = a->removal->groups->coupled_count;
     for (int c = 0; c < n; c++)
         if (a->removal->removed[c] && !removed[c]) pare_prune_plan_drop(a->removal, c);
     for (int c = 0; c < n; c++)
@@ -406,7 +406,7 @@ static pare_status rounds(attempt *a, const double *score, const pare_prune_targ
 {
     pare_prune_target target = *given;
     const pare_latency_goal *goal = a->goal;
-    const size_t bytes = (size_t)a->removal->groups->component_count * sizeof *a->best;
+    const size_t bytes = (size_t)a->removal->groups->coupled_count * sizeof *a->best;
     const int most = goal->rounds < MOST_ROUNDS ? goal->rounds : MOST_ROUNDS;
     double nearest = INFINITY, wanted = goal->ratio, reached;
     bool repeated;
@@ -440,7 +440,7 @@ pare_status pare_latency_reach(pare_ctx *ctx, pare_prune_plan *removal, const do
                                const pare_prune_target *target, const pare_latency_goal *goal,
                                pare_latency_facts *facts)
 {
-    const size_t n = (size_t)removal->groups->component_count;
+    const size_t n = (size_t)removal->groups->coupled_count;
     attempt a = {.ctx = ctx, .removal = removal, .goal = goal};
     *facts = (pare_latency_facts){0};
     a.first = pare_alloc(ctx, n, sizeof *a.first);

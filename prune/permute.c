@@ -17,7 +17,7 @@ typedef struct search {
     const pare_dependency_group *group;
     int64_t channels, rows;
     float *size;    /* (channels, rows): magnitudes in all readers */
-    int32_t *order; /* (channels): the component at each place */
+    int32_t *order; /* (channels): the coupled set at each place */
     double *kept;   /* (channels / m): magnitude that a place of M keeps */
     int *changed;   /* (channels / m): pass in which it changed last */
     int n, m;
@@ -26,29 +26,30 @@ typedef struct search {
 
 /* --- what can be ordered --- */
 
-/* Unit j of a slot in each component: the first one of the slot, and how many there are. */
-static const pare_channel *units_of(const pare_coupled_channels *c, int slot, int *count)
+/* Channel j of a slot in each coupled set: the first one of the slot, and how many there are. */
+static const pare_channel *channel_span_of(const pare_coupled_channels *c, int slot, int *count)
 {
     const pare_channel *first = NULL;
     *count = 0;
-    for (int i = 0; i < c->unit_count; i++) {
-        if (c->unit[i].slot != slot) continue;
-        if (!first) first = &c->unit[i];
+    for (int i = 0; i < c->channel_count; i++) {
+        if (c->channel[i].slot != slot) continue;
+        if (!first) first = &c->channel[i];
         ++*count;
     }
     return first;
 }
 
-/* Do all components have their units of the slot in one pattern? */
+/* Do all coupled sets have their channels of the slot in one pattern? */
 static bool is_even(const pare_groups *groups, const pare_dependency_group *g, int slot)
 {
     int count, other;
-    const pare_channel *first = units_of(&groups->component[g->first], slot, &count);
+    const pare_channel *first = channel_span_of(&groups->coupled[g->first], slot, &count);
     for (int c = 1; c < g->count; c++) {
-        const pare_channel *unit = units_of(&groups->component[g->first + c], slot, &other);
-        if (!unit || other != count) return false;
+        const pare_channel *channel = channel_span_of(&groups->coupled[g->first + c], slot, &other);
+        if (!channel || other != count) return false;
         for (int i = 1; i < count; i++)
-            if (unit[i].index - unit[0].index != first[i].index - first[0].index) return false;
+            if (channel[i].index - channel[0].index != first[i].index - first[0].index)
+                return false;
     }
     return first;
 }
@@ -75,7 +76,8 @@ static const pare_prunable *reader_of(const search *s, int slot)
     if (at->role != PARE_AXIS_READS || at->extent != s->group->count) return NULL;
     for (int c = 0; c < s->group->count; c++) {
         int count;
-        const pare_channel *u = units_of(&s->groups->component[s->group->first + c], slot, &count);
+        const pare_channel *u =
+            channel_span_of(&s->groups->coupled[s->group->first + c], slot, &count);
         if (count != 1 || u->index != c) return NULL;
     }
     for (int i = 0; i < s->all->count; i++) {
@@ -175,7 +177,7 @@ static pare_status find_order(search *s)
 
 /* --- into the model --- */
 
-/* Units of component order[i] move to the places of component i along the slot's axis. */
+/* Channels of coupled set order[i] move to the places of coupled set i along the slot's axis. */
 static pare_status reorder(const search *s, int slot)
 {
     const pare_channel_axis *at = &s->groups->slot[slot];
@@ -190,9 +192,9 @@ static pare_status reorder(const search *s, int slot)
     memcpy(data, old->data, old->bytes);
     for (int64_t i = 0; i < s->channels; i++) {
         int count;
-        const pare_coupled_channels *c = s->groups->component + s->group->first;
-        const pare_channel *to = units_of(&c[i], slot, &count);
-        const pare_channel *from = units_of(&c[s->order[i]], slot, &count);
+        const pare_coupled_channels *c = s->groups->coupled + s->group->first;
+        const pare_channel *to = channel_span_of(&c[i], slot, &count);
+        const pare_channel *from = channel_span_of(&c[s->order[i]], slot, &count);
         for (int u = 0; u < count; u++)
             for (size_t o = 0; o < outer; o++)
                 memcpy(data + o * row + (size_t)to[u].index * inner,

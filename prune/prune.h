@@ -2,10 +2,10 @@
 /* Structured pruning: what can be removed from a model, what that saves, and the removal.
 
    Words. A channel axis (pare_channel_axis; fields and arguments `slot`) is one axis of one tensor.
-   An index along it is a channel (pare_channel; `unit`). Channels that can only be removed together
-   are coupled channels (pare_coupled_channels; `component`): one output channel of a convolution
-   with its bias, its BatchNormalization's four numbers and the slice of the next weight that reads
-   it, or one attention head. Coupled channels on the same axes are a dependency group
+   An index along it is a channel (pare_channel). Channels that can only be removed together are
+   coupled channels, a coupled set (pare_coupled_channels): one output channel of a convolution with
+   its bias, its BatchNormalization's four numbers and the slice of the next weight that reads it,
+   or one attention head. Coupled channels on the same axes are a dependency group
    (pare_dependency_group, as in Torch-Pruning): all channels of that convolution. A pruning plan
    (pare_prune_plan) is a set of coupled channels to remove.
 
@@ -35,7 +35,7 @@ PARE_NODISCARD pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model);
 
 /* --- what falls together --- */
 
-/* What the units of a slot are. */
+/* What the channels of a slot are. */
 typedef enum pare_channel_axis_role {
     PARE_AXIS_FLOWS, /* of an activation */
     PARE_AXIS_MAKES, /* of a constant: they make channels (output channels, biases, scales) */
@@ -46,7 +46,7 @@ typedef struct pare_channel_axis {
     const pare_value *value; /* of the prepared model */
     int axis;
     int64_t parts; /* see pare_axis_span: 1 but for a weight of a convolution with groups, axis 1 */
-    int64_t extent; /* units: dim * parts */
+    int64_t extent; /* channels: dim * parts */
     pare_channel_axis_role role;
     const pare_node *node; /* activations: what makes it; constants: what uses it first */
 } pare_channel_axis;
@@ -58,22 +58,22 @@ typedef struct pare_channel {
 
 typedef struct pare_coupled_channels {
     int group;
-    int part;                 /* of the group: see there */
-    const pare_channel *unit; /* ascending by slot, then index */
-    int unit_count;
+    int part;                    /* of the group: see there */
+    const pare_channel *channel; /* ascending by slot, then index */
+    int channel_count;
 } pare_coupled_channels;
 
-/* Components first .. first + count - 1. parts above 1: equally many components must be removed of
-   each part (channels of a convolution with groups). */
+/* Coupled sets first .. first + count - 1. parts above 1: equally many coupled sets must be removed
+   of each part (channels of a convolution with groups). */
 typedef struct pare_dependency_group {
-    const char *name; /* the node that makes its units, the first one in the graph */
+    const char *name; /* the node that makes its channels, the first one in the graph */
     int first, count;
     int parts;
     const int32_t *slot; /* ascending: in order of the graph */
     int slot_count;
 } pare_dependency_group;
 
-/* Why units stay. */
+/* Why channels stay. */
 typedef struct pare_block {
     const pare_node *node; /* NULL: a graph input or output */
     const pare_value *value;
@@ -85,8 +85,8 @@ typedef struct pare_groups {
     const pare_model *model; /* borrowed */
     const pare_channel_axis *slot;
     int slot_count;
-    const pare_coupled_channels *component;
-    int component_count;
+    const pare_coupled_channels *coupled;
+    int coupled_count;
     const pare_dependency_group *group;
     int group_count;
     const pare_block *block;
@@ -95,7 +95,7 @@ typedef struct pare_groups {
 } pare_groups;
 
 typedef struct pare_groups_options {
-    bool outputs; /* units of graph outputs may be removed */
+    bool outputs; /* channels of graph outputs may be removed */
     /* What these nodes make stays (--keep); or NULL. */
     bool (*keep)(void *user, const pare_node *node);
     void *keep_user;
@@ -116,10 +116,10 @@ void pare_groups_free(pare_groups *groups);
 /* The slot of an axis, or -1 (extent 1, unknown, not of the main graph). With parts above 1: the
    slot of a grouped convolution's weight; else the plain axis. */
 int pare_groups_axis(const pare_groups *groups, const pare_value *value, int axis, int64_t parts);
-/* The component a unit belongs to, or -1 where it is blocked. */
-int pare_groups_coupled(const pare_groups *groups, int slot, int64_t unit);
-/* Why the unit stays, or NULL where it can be removed (or nothing would be gained). */
-const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t unit);
+/* The coupled set a channel belongs to, or -1 where it is blocked. */
+int pare_groups_coupled(const pare_groups *groups, int slot, int64_t channel);
+/* Why the channel stays, or NULL where it can be removed (or nothing would be gained). */
+const pare_block *pare_groups_why(const pare_groups *groups, int slot, int64_t channel);
 /* The shape the analysis assumed: unknown dims of inputs replaced (see options). */
 PARE_NODISCARD pare_status pare_groups_shape(const pare_groups *groups, const pare_value *value,
                                              pare_shape *out);
@@ -134,10 +134,10 @@ typedef struct pare_prune_cost {
 
 typedef struct pare_prune_plan {
     const pare_groups *groups;
-    bool *removed;        /* (component_count) */
-    int64_t *kept;        /* (slot_count): units that stay */
+    bool *removed;        /* (coupled_count) */
+    int64_t *kept;        /* (slot_count): channels that stay */
     pare_prune_cost cost; /* at these kept counts */
-    int count;            /* components removed */
+    int count;            /* coupled sets removed */
     struct pare_prune_plan_inner *inner;
 } pare_prune_plan;
 
@@ -145,13 +145,13 @@ typedef struct pare_prune_plan {
 PARE_NODISCARD pare_status pare_prune_plan_new(pare_ctx *ctx, pare_prune_plan **out,
                                                const pare_groups *groups);
 void pare_prune_plan_free(pare_prune_plan *removal);
-/* Adds a component; false, and nothing changed, where it is in already, its group would be left
-   with fewer than `floor` components, one of the group's parts with none, or a slot with no unit.
-   Takes time in proportion to its units. */
-bool pare_prune_plan_add(pare_prune_plan *removal, int component, int64_t floor);
-/* Takes a component out again. */
-void pare_prune_plan_drop(pare_prune_plan *removal, int component);
-/* Components removed of one part of a group. */
+/* Adds a coupled set; false, and nothing changed, where it is in already, its group would be left
+   with fewer than `floor` coupled sets, one of the group's parts with none, or a slot with no
+   channel. Takes time in proportion to its channels. */
+bool pare_prune_plan_add(pare_prune_plan *removal, int coupled, int64_t floor);
+/* Takes a coupled set out again. */
+void pare_prune_plan_drop(pare_prune_plan *removal, int coupled);
+/* Coupled sets removed of one part of a group. */
 int64_t pare_prune_plan_of_part(const pare_prune_plan *removal, int group, int part);
 /* PARE_INPUT naming the group where its parts are uneven. */
 PARE_NODISCARD pare_status pare_prune_plan_check(pare_ctx *ctx, const pare_prune_plan *removal);
@@ -164,7 +164,7 @@ PARE_NODISCARD pare_status pare_prune_plan_shape(const pare_prune_plan *removal,
 
 /* --- models --- */
 
-/* The dense model in which every weight that reads a removed unit is 0 there: what the smaller
+/* The dense model in which every weight that reads a removed channel is 0 there: what the smaller
    model's outputs equal. A clone of groups->model; the caller frees it, and the original later. */
 PARE_NODISCARD pare_status pare_prune_masked(pare_ctx *ctx, pare_model **out,
                                              const pare_prune_plan *removal);
@@ -188,14 +188,14 @@ double pare_prune_cost_at(double before, double goal, int64_t step, int64_t step
 PARE_NODISCARD pare_status pare_prune_sparsity(pare_ctx *ctx, pare_model *model, double *out);
 
 /* The smaller model of the removal was trained: its weights become those of the removal's own
-   model, in place, whose weights that read a removed unit are then 0. */
+   model, in place, whose weights that read a removed channel are then 0. */
 PARE_NODISCARD pare_status pare_prune_put_back(const pare_prune_plan *removal,
                                                const pare_model *smaller);
 
 /* --- scores: how much a channel or a weight matters --- */
 
 /* Those of scores.inc:
-   L1          sum of |w| over the component's weights; of single weights |w|
+   L1          sum of |w| over the coupled set's weights; of single weights |w|
    L2          root of the sum of w^2; of single weights the same order as L1
    TAYLOR      mean |sum of w * dloss/dw|: what removal changes the loss by
    BN          sum of |scale| of BatchNormalization; channels only
@@ -256,7 +256,7 @@ const pare_score_row *pare_score_find(const char *name);
 /* What BEST means for channels; another score is itself. */
 pare_score pare_score_of_channels(pare_score score, bool has_data);
 
-/* score: (component_count of the groups), the least go first. PARE_USAGE: a score that needs data
+/* score: (coupled_count of the groups), the least go first. PARE_USAGE: a score that needs data
    without them; PARE_INPUT: weights that are not finite, a group that the score does not fit. */
 PARE_NODISCARD pare_status pare_score_channels(pare_ctx *ctx, double *score, pare_score kind,
                                                const pare_score_request *request);

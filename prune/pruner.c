@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Channels to a goal in steps: score, choose and refit until the goal is reached, then remove.
    Until then the model has its old size, and weights that read what is chosen are 0, so that
-   scores, groups and what is refitted to all speak of the same units. */
+   scores, groups and what is refitted to all speak of the same channels. */
 #include "prune/pruner.h"
 
 #include "prune/latency_search.h"
@@ -23,7 +23,7 @@ struct pare_pruner {
     pare_groups *groups;
     bool *kept; /* (nodes of the model's graph): what the patterns name */
     pare_score_data data;
-    double *score; /* (components) */
+    double *score; /* (coupled sets) */
     bool scored;   /* score is of the dense model */
     bool in_phase;
     pare_latency_search *latency; /* NULL: no such goal */
@@ -125,17 +125,17 @@ static pare_status nothing(const pare_pruner *p)
 
 /* --- scores --- */
 
-/* The component of the unfolded model's groups that has one of this component's units. A unit is
-   known by the name of its tensor, which folding leaves. -1: none has. */
+/* The coupled set of the unfolded model's groups that has one of this coupled set's channels. A
+   channel is known by the name of its tensor, which folding leaves. -1: none has. */
 static int find_unfolded(const pare_pruner *p, const pare_groups *groups,
-                         const pare_coupled_channels *component)
+                         const pare_coupled_channels *coupled)
 {
-    for (int u = 0; u < component->unit_count; u++) {
-        const pare_channel_axis *slot = &p->groups->slot[component->unit[u].slot];
+    for (int u = 0; u < coupled->channel_count; u++) {
+        const pare_channel_axis *slot = &p->groups->slot[coupled->channel[u].slot];
         const pare_value *v = pare_graph_find_own(p->unfolded->graph, slot->value->name);
         const int there = v ? pare_groups_axis(groups, v, slot->axis, slot->parts) : -1;
         const int other =
-            there < 0 ? -1 : pare_groups_coupled(groups, there, component->unit[u].index);
+            there < 0 ? -1 : pare_groups_coupled(groups, there, coupled->channel[u].index);
         if (other >= 0) return other;
     }
     return -1;
@@ -147,12 +147,12 @@ static pare_status score_norms(pare_pruner *p)
     pare_groups *groups;
     const pare_groups_options options = {.outputs = p->o.outputs};
     PARE_TRY(pare_groups_new(p->ctx, &groups, p->unfolded, &options));
-    double *own = pare_alloc(p->ctx, (size_t)groups->component_count, sizeof *own);
+    double *own = pare_alloc(p->ctx, (size_t)groups->coupled_count, sizeof *own);
     pare_status st = own ? pare_score_channels(p->ctx, own, PARE_SCORE_BN,
                                                &(pare_score_request){.groups = groups})
                          : PARE_MEMORY;
-    for (int c = 0; st == PARE_OK && c < p->groups->component_count; c++) {
-        const int other = find_unfolded(p, groups, &p->groups->component[c]);
+    for (int c = 0; st == PARE_OK && c < p->groups->coupled_count; c++) {
+        const int other = find_unfolded(p, groups, &p->groups->coupled[c]);
         if (other >= 0) p->score[c] = own[other];
     }
     pare_free(own);
@@ -197,10 +197,10 @@ static pare_status open_model(pare_pruner *p)
     if (refits || p->o.train) PARE_TRY(pare_model_clone(p->ctx, &p->dense, p->model));
     PARE_TRY(find_groups(p));
     p->facts.groups = p->groups;
-    if (!p->groups->component_count) return nothing(p);
+    if (!p->groups->coupled_count) return nothing(p);
     if (by_latency(p))
         PARE_TRY(pare_latency_search_new(p->ctx, &p->latency, p->groups, &p->o, progress, p));
-    p->score = pare_arena_alloc(&p->arena, (size_t)p->groups->component_count, sizeof *p->score);
+    p->score = pare_arena_alloc(&p->arena, (size_t)p->groups->coupled_count, sizeof *p->score);
     return p->score ? PARE_OK : PARE_MEMORY;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The walk of single-weight pruning (unstructured_refit.c) with masks that a removal gives: a
-   weight is 0 where it reads a removed unit, and whole rows are where it makes one. Layers that see
-   what the dense model sees stay as they are. */
+   weight is 0 where it reads a removed channel, and whole rows are where it makes one. Layers that
+   see what the dense model sees stay as they are. */
 #include "prune/score.h"
 #include "prune/unstructured.h"
 #include "runtime/passes/passes.h"
@@ -60,9 +60,9 @@ pare_status pare_refit_prepare(pare_ctx *ctx, pare_model *model)
 
 /* --- masks --- */
 
-static bool is_gone(const pare_prune_plan *r, int slot, int64_t unit)
+static bool is_gone(const pare_prune_plan *r, int slot, int64_t channel)
 {
-    int c = slot < 0 ? -1 : pare_groups_coupled(r->groups, slot, unit);
+    int c = slot < 0 ? -1 : pare_groups_coupled(r->groups, slot, channel);
     return c >= 0 && r->removed[c];
 }
 

@@ -16,7 +16,7 @@ typedef struct rewriter {
 static int64_t on_kept(void *user, const pare_value *value, int axis, int64_t start, int64_t length)
 {
     const rewriter *r = user;
-    int slot = pare_channel_sets_find_axis(&r->removal->groups->inner->units, value, axis);
+    int slot = pare_channel_sets_find_axis(&r->removal->groups->inner->sets, value, axis);
     int64_t kept = 0;
     if (slot < 0) return length;
     for (int64_t i = start; i < start + length; i++)
@@ -127,10 +127,10 @@ static const pare_node *node_in(const pare_model *model, const pare_node *node)
     return NULL;
 }
 
-static bool lost_units(const pare_prune_plan *r, const pare_value *value)
+static bool lost_channels(const pare_prune_plan *r, const pare_value *value)
 {
     for (int axis = 0; value && axis < value->shape.rank; axis++) {
-        int slot = pare_channel_sets_find_axis(&r->groups->inner->units, value, axis);
+        int slot = pare_channel_sets_find_axis(&r->groups->inner->sets, value, axis);
         if (slot >= 0 && r->kept[slot] != r->groups->slot[slot].extent) return true;
     }
     return false;
@@ -139,9 +139,9 @@ static bool lost_units(const pare_prune_plan *r, const pare_value *value)
 static bool is_touched(const pare_prune_plan *r, const pare_node *node)
 {
     for (int i = 0; i < node->in_count; i++)
-        if (lost_units(r, node->in[i])) return true;
+        if (lost_channels(r, node->in[i])) return true;
     for (int i = 0; i < node->out_count; i++)
-        if (lost_units(r, node->out[i])) return true;
+        if (lost_channels(r, node->out[i])) return true;
     return false;
 }
 

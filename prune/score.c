@@ -52,8 +52,8 @@ pare_status pare_score_channels(pare_ctx *ctx, double *score, pare_score kind,
     return row->channels(ctx, score, request);
 }
 
-/* Scores that need weights only. Each slot of a constant is summed up per unit in one walk over its
-   elements; the units' sums are added up per component. */
+/* Scores that need weights only. Each slot of a constant is summed up per channel in one walk over
+   its elements; the channels' sums are added up per coupled set. */
 
 void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64_t count)
 {
@@ -72,23 +72,23 @@ void pare_score_read(float *out, const pare_tensor *tensor, int64_t first, int64
 }
 
 /* A slot's constant as its axis sees it: (outer, dim, inner). */
-typedef struct units {
+typedef struct channel_span {
     int64_t outer, dim, inner, parts;
-} units;
+} channel_span;
 
-static units units_of(const pare_channel_axis *slot)
+static channel_span channel_span_of(const pare_channel_axis *slot)
 {
     const pare_tensor *t = slot->value->data;
-    units u = {1, t->dims[slot->axis], 1, slot->parts};
+    channel_span u = {1, t->dims[slot->axis], 1, slot->parts};
     for (int i = 0; i < slot->axis; i++) u.outer *= t->dims[i];
     for (int i = slot->axis + 1; i < t->rank; i++) u.inner *= t->dims[i];
     return u;
 }
 
-void pare_score_add_units(double *sum, const pare_channel_axis *slot, const float *value,
-                          double (*fn)(double))
+void pare_score_add_channels(double *sum, const pare_channel_axis *slot, const float *value,
+                             double (*fn)(double))
 {
-    const units u = units_of(slot);
+    const channel_span u = channel_span_of(slot);
     const int64_t dim = u.dim, outer = u.outer, inner = u.inner;
     for (int64_t o = 0; o < outer; o++) {
         /* an axis in parts: the first axis says which part an element belongs to */
@@ -120,7 +120,7 @@ static bool is_scale(const pare_channel_axis *slot)
            pare_node_in(slot->node, 1) == slot->value;
 }
 
-/* Sums of magnitudes, or squares, over each unit. */
+/* Sums of magnitudes, or squares, over each channel. */
 static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *groups, int slot,
                             bool squares)
 {
@@ -133,7 +133,7 @@ static pare_status add_slot(pare_ctx *ctx, double *score, const pare_groups *gro
         return PARE_MEMORY;
     }
     pare_score_read(value, s->value->data, 0, s->value->data->count);
-    pare_score_add_units(sum, s, value, squares ? square : absolute);
+    pare_score_add_channels(sum, s, value, squares ? square : absolute);
     for (int64_t u = 0; u < s->extent; u++) {
         int c = pare_groups_coupled(groups, slot, u);
         if (c >= 0) score[c] += sum[u];
@@ -192,12 +192,12 @@ void pare_score_normalise(double *score, const pare_groups *groups)
 
 static pare_status check_finite(pare_ctx *ctx, const double *score, const pare_groups *groups)
 {
-    for (int c = 0; c < groups->component_count; c++)
+    for (int c = 0; c < groups->coupled_count; c++)
         if (!isfinite(score[c]))
             return PARE_FAIL(ctx, INPUT,
                              "%s: group '%s' has weights that are NaN or infinite; expected finite "
                              "ones",
-                             groups->model->path, groups->group[groups->component[c].group].name);
+                             groups->model->path, groups->group[groups->coupled[c].group].name);
     return PARE_OK;
 }
 
@@ -211,7 +211,7 @@ static pare_status finish(pare_ctx *ctx, double *score, const pare_groups *group
 
 static void clear(double *score, const pare_groups *groups)
 {
-    memset(score, 0, (size_t)groups->component_count * sizeof *score);
+    memset(score, 0, (size_t)groups->coupled_count * sizeof *score);
 }
 
 pare_status pare_channel_score_l1(pare_ctx *ctx, double *score, const pare_score_request *r)
@@ -225,7 +225,7 @@ pare_status pare_channel_score_l2(pare_ctx *ctx, double *score, const pare_score
 {
     clear(score, r->groups);
     PARE_TRY(add_slots(ctx, score, r->groups, is_weight, true));
-    for (int c = 0; c < r->groups->component_count; c++) score[c] = sqrt(score[c]);
+    for (int c = 0; c < r->groups->coupled_count; c++) score[c] = sqrt(score[c]);
     return finish(ctx, score, r->groups);
 }
 
@@ -246,7 +246,7 @@ pare_status pare_channel_score_fpgm(pare_ctx *ctx, double *score, const pare_sco
 
 pare_status pare_channel_score_random(pare_ctx *ctx, double *score, const pare_score_request *r)
 {
-    for (int c = 0; c < r->groups->component_count; c++) score[c] = random_at(r->seed, (uint64_t)c);
+    for (int c = 0; c < r->groups->coupled_count; c++) score[c] = random_at(r->seed, (uint64_t)c);
     return finish(ctx, score, r->groups);
 }
 
@@ -266,17 +266,17 @@ pare_status pare_channel_score_activation(pare_ctx *ctx, double *score, const pa
 }
 
 /* Distances between filters: a filter near to all others says what they say already (He et al.
-   2019, "Filter Pruning via Geometric Median", arXiv 1811.00250, equation 5). A component's filter
-   is what its units hold of the first weight that makes the group; filters are compared within a
-   part. */
+   2019, "Filter Pruning via Geometric Median", arXiv 1811.00250, equation 5). A coupled set's
+   filter is what its channels hold of the first weight that makes the group; filters are compared
+   within a part. */
 
 /* Filters of a group as rows of one matrix. */
 typedef struct filters {
     const pare_channel_axis *slot;
-    int64_t width; /* numbers of one unit */
-    int units;     /* of a component in the slot */
-    int64_t row;   /* units * width */
-    float *data;   /* (components of the group, row) */
+    int64_t width; /* numbers of one channel */
+    int channels;  /* of a coupled set in the slot */
+    int64_t row;   /* channels * width */
+    float *data;   /* (coupled sets of the group, row) */
 } filters;
 
 static int making_slot(const pare_groups *groups, const pare_dependency_group *group)
@@ -289,11 +289,11 @@ static int making_slot(const pare_groups *groups, const pare_dependency_group *g
     return -1;
 }
 
-/* Unit u's elements: every outer index, then the inner ones. */
-static void copy_unit(float *to, const pare_channel_axis *slot, int64_t unit)
+/* Channel u's elements: every outer index, then the inner ones. */
+static void copy_channel(float *to, const pare_channel_axis *slot, int64_t channel)
 {
     const pare_tensor *t = slot->value->data;
-    const int64_t dim = t->dims[slot->axis], d = unit % dim, part = unit / dim;
+    const int64_t dim = t->dims[slot->axis], d = channel % dim, part = channel / dim;
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < slot->axis; i++) outer *= t->dims[i];
     for (int i = slot->axis + 1; i < t->rank; i++) inner *= t->dims[i];
@@ -302,10 +302,10 @@ static void copy_unit(float *to, const pare_channel_axis *slot, int64_t unit)
         pare_score_read(to, t, (o * dim + d) * inner, inner);
 }
 
-static int units_in(const pare_coupled_channels *c, int slot)
+static int channels_in(const pare_coupled_channels *c, int slot)
 {
     int n = 0;
-    for (int i = 0; i < c->unit_count; i++) n += c->unit[i].slot == slot;
+    for (int i = 0; i < c->channel_count; i++) n += c->channel[i].slot == slot;
     return n;
 }
 
@@ -313,12 +313,12 @@ static void read_filters(filters *f, const pare_groups *groups, const pare_depen
                          int slot)
 {
     for (int k = 0; k < group->count; k++) {
-        const pare_coupled_channels *c = &groups->component[group->first + k];
+        const pare_coupled_channels *c = &groups->coupled[group->first + k];
         float *to = f->data + k * f->row;
         int n = 0;
-        for (int i = 0; i < c->unit_count && n < f->units; i++) {
-            if (c->unit[i].slot != slot) continue;
-            copy_unit(to + n++ * f->width, f->slot, c->unit[i].index);
+        for (int i = 0; i < c->channel_count && n < f->channels; i++) {
+            if (c->channel[i].slot != slot) continue;
+            copy_channel(to + n++ * f->width, f->slot, c->channel[i].index);
         }
     }
 }
@@ -333,13 +333,13 @@ static double distance(const float *a, const float *b, int64_t n)
     return sqrt(sum);
 }
 
-static void add_distances(double *score, const filters *f, const pare_coupled_channels *component,
+static void add_distances(double *score, const filters *f, const pare_coupled_channels *coupled,
                           int count)
 {
 #pragma omp parallel for schedule(dynamic, 8)
     for (int a = 0; a < count; a++)
         for (int b = 0; b < count; b++)
-            if (a != b && component[a].part == component[b].part)
+            if (a != b && coupled[a].part == coupled[b].part)
                 score[a] += distance(f->data + a * f->row, f->data + b * f->row, f->row);
 }
 
@@ -351,13 +351,13 @@ static pare_status score_distances(pare_ctx *ctx, double *score, const pare_grou
         if (slot < 0) continue;
         filters f = {.slot = &groups->slot[slot]};
         f.width = f.slot->value->data->count / f.slot->extent;
-        f.units = units_in(&groups->component[group->first], slot);
-        f.row = f.units * f.width;
+        f.channels = channels_in(&groups->coupled[group->first], slot);
+        f.row = f.channels * f.width;
         f.data = pare_alloc(ctx, (size_t)group->count * (size_t)f.row, sizeof *f.data);
         if (!f.data) return PARE_MEMORY;
         read_filters(&f, groups, group, slot);
-        const pare_coupled_channels *component = groups->component + group->first;
-        add_distances(score + group->first, &f, component, group->count);
+        const pare_coupled_channels *coupled = groups->coupled + group->first;
+        add_distances(score + group->first, &f, coupled, group->count);
         pare_free(f.data);
         PARE_TRY(pare_ctx_poll(ctx));
     }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What removing a component changes its readers' results by, once their other weights make up for
+/* What removing a coupled set changes its readers' results by, once their other weights make up for
    it.
 
-   A reader is a convolution or matrix product whose weight reads the component's units. With C the
-   covariance of its inputs in the dense model (a bias takes up the means), W its weight and S the
-   columns that the component holds, the least that removal can cost, the other columns refitted, is
-   trace(W_S (C^-1_SS)^-1 W_S^T): the optimal brain surgeon for a set of weights (Hassibi, Stork
-   1992, "Second order derivatives for network pruning"; for sets Kurtic et al. 2022, arXiv
-   2203.07259). The error is taken as a part of the variance of the tensor that the result ends in,
-   after the addition of a residual, so that layers compare.
+   A reader is a convolution or matrix product whose weight reads the coupled set's channels. With C
+   the covariance of its inputs in the dense model (a bias takes up the means), W its weight and S
+   the columns that the coupled set holds, the least that removal can cost, the other columns
+   refitted, is trace(W_S (C^-1_SS)^-1 W_S^T): the optimal brain surgeon for a set of weights
+   (Hassibi, Stork 1992, "Second order derivatives for network pruning"; for sets Kurtic et al.
+   2022, arXiv 2203.07259). The error is taken as a part of the variance of the tensor that the
+   result ends in, after the addition of a residual, so that layers compare.
 
-   Components of a group are eliminated one after the other, the cheapest first, C^-1 and W brought
-   up to date each time; the score of a component is what its elimination cost, and not less than
-   what the one before it cost. On the way trials measure what the eliminations so far do to the
-   model's outputs, and the scores between two trials are scaled to come to that: groups compare by
-   what they do to the outputs. */
+   Coupled sets of a group are eliminated one after the other, the cheapest first, C^-1 and W
+   brought up to date each time; the score of a coupled set is what its elimination cost, and not
+   less than what the one before it cost. On the way trials measure what the eliminations so far do
+   to the model's outputs, and the scores between two trials are scaled to come to that: groups
+   compare by what they do to the outputs. */
 #include "prune/score_inner.h"
 
 #include "calib/capture.h"
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One reader of a group's components. */
+/* One reader of a group's coupled sets. */
 typedef struct reader {
     pare_prunable *single;
     pare_unstructured_end end;
@@ -58,7 +58,7 @@ static int group_read(const scoring *s, int slot)
 {
     for (int64_t u = 0; u < s->groups->slot[slot].extent; u++) {
         int c = pare_groups_coupled(s->groups, slot, u);
-        if (c >= 0) return s->groups->component[c].group;
+        if (c >= 0) return s->groups->coupled[c].group;
     }
     return -1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of scores share: the rows of the table, trials of changed weights, elimination of
-   a group's components. Private to prune/. */
+   a group's coupled sets. Private to prune/. */
 #ifndef PARE_PRUNE_SCORE_INNER_H
 #define PARE_PRUNE_SCORE_INNER_H
 
@@ -45,7 +45,7 @@ PARE_NODISCARD pare_status pare_trial_run(pare_trial *trial, double *damage);
 /* Takes all back that was put. */
 PARE_NODISCARD pare_status pare_trial_reset(pare_trial *trial);
 
-/* Eliminates the components of a group one after the other from the weights that read them. */
+/* Eliminates the coupled sets of a group one after the other from the weights that read them. */
 
 typedef struct pare_elimination pare_elimination;
 
@@ -64,14 +64,14 @@ PARE_NODISCARD pare_status pare_elimination_add(pare_elimination *elimination,
 
 /* What is after some eliminations. */
 typedef struct pare_elimination_state {
-    int gone;               /* components */
+    int gone;               /* coupled sets */
     double cost, level;     /* their scores, added up; the last one's */
     const double *const *w; /* of each reader added, of each of its groups: (outputs, columns) */
 } pare_elimination_state;
 
-/* score: (components of the group) what each costs when its turn comes; without readers infinite.
-   before: (components) gone before the first; or NULL. stops (ascending, stop_count): after so many
-   eliminations visit is called. */
+/* score: (coupled sets of the group) what each costs when its turn comes; without readers infinite.
+   before: (coupled sets) gone before the first; or NULL. stops (ascending, stop_count): after so
+   many eliminations visit is called. */
 typedef pare_status (*pare_elimination_visit)(void *user, int stop,
                                               const pare_elimination_state *state);
 PARE_NODISCARD pare_status pare_elimination_run(pare_elimination *elimination, double *score,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* First-order Taylor score (Molchanov et al. 2019, "Importance Estimation for Neural Network
-   Pruning", arXiv 1906.10771): to first order, setting the weights that read a unit to 0 changes
-   the loss of a run by minus the sum of w dloss/dw over them. A component's score is the mean over
-   runs of that sum's absolute value; signs cancel inside a run, not between runs. */
+   Pruning", arXiv 1906.10771): to first order, setting the weights that read a channel to 0 changes
+   the loss of a run by minus the sum of w dloss/dw over them. A coupled set's score is the mean
+   over runs of that sum's absolute value; signs cancel inside a run, not between runs. */
 #include "prune/score.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct taylor {
     int count;
     reader *reader;
     int reader_count;
-    double *run, *sum; /* (component_count); (largest extent) */
+    double *run, *sum; /* (coupled_count); (largest extent) */
     float *product;    /* (largest weight) */
 } taylor;
 
@@ -56,7 +56,7 @@ static pare_status list_readers(taylor *t)
         if (slot->extent > extent) extent = slot->extent;
         if (slot->value->data->count > elements) elements = slot->value->data->count;
     }
-    t->run = pare_alloc(t->ctx, (size_t)t->groups->component_count + 1, sizeof *t->run);
+    t->run = pare_alloc(t->ctx, (size_t)t->groups->coupled_count + 1, sizeof *t->run);
     t->sum = pare_alloc(t->ctx, (size_t)extent, sizeof *t->sum);
     t->product = pare_alloc(t->ctx, (size_t)elements, sizeof *t->product);
     return t->run && t->sum && t->product ? PARE_OK : PARE_MEMORY;
@@ -77,7 +77,7 @@ static double itself(double x) { return x; }
 static void add_run(const taylor *t, double *score, const float *const *gradient)
 {
     const pare_groups *groups = t->groups;
-    memset(t->run, 0, (size_t)groups->component_count * sizeof *t->run);
+    memset(t->run, 0, (size_t)groups->coupled_count * sizeof *t->run);
     for (int i = 0; i < t->reader_count; i++) {
         const reader *r = &t->reader[i];
         const pare_channel_axis *slot = &groups->slot[r->slot];
@@ -85,13 +85,13 @@ static void add_run(const taylor *t, double *score, const float *const *gradient
         if (!d) continue;
         for (int64_t k = 0; k < slot->value->data->count; k++) t->product[k] = d[k] * w[k];
         memset(t->sum, 0, (size_t)slot->extent * sizeof *t->sum);
-        pare_score_add_units(t->sum, slot, t->product, itself);
+        pare_score_add_channels(t->sum, slot, t->product, itself);
         for (int64_t u = 0; u < slot->extent; u++) {
             int c = pare_groups_coupled(groups, r->slot, u);
             if (c >= 0) t->run[c] += t->sum[u];
         }
     }
-    for (int c = 0; c < groups->component_count; c++) score[c] += fabs(t->run[c]);
+    for (int c = 0; c < groups->coupled_count; c++) score[c] += fabs(t->run[c]);
 }
 
 static pare_status add_runs(const taylor *t, double *score, pare_data *data,
@@ -108,7 +108,7 @@ static pare_status add_runs(const taylor *t, double *score, pare_data *data,
         st = pare_gradients_next(gradients, &batch);
         for (int r = 0; st == PARE_OK && r < batch.count; r++) add_run(t, score, batch.of[r]);
     }
-    for (int c = 0; c < t->groups->component_count; c++)
+    for (int c = 0; c < t->groups->coupled_count; c++)
         score[c] /= (double)pare_gradients_runs(gradients);
     pare_gradients_free(gradients);
     return st;
@@ -118,7 +118,7 @@ pare_status pare_score_from_gradients(pare_ctx *ctx, double *score, const pare_g
                                       pare_data *data, const pare_gradients_options *options)
 {
     taylor t = {.ctx = ctx, .groups = groups};
-    memset(score, 0, (size_t)groups->component_count * sizeof *score);
+    memset(score, 0, (size_t)groups->coupled_count * sizeof *score);
     pare_status st = list_readers(&t);
     if (st == PARE_OK) st = read_weights(&t);
     if (st == PARE_OK) st = add_runs(&t, score, data, options);

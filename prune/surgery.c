@@ -40,16 +40,16 @@ pare_status pare_prune_remove(pare_ctx *ctx, pare_model **out, const pare_prune_
     return clone_and(ctx, out, removal, cut_model);
 }
 
-/* Constants after a removal: sliced along every axis that lost units, or masked. */
+/* Constants after a removal: sliced along every axis that lost channels, or masked. */
 
-/* A constant, its slots by axis (-1: none), and which units of each stay. */
+/* A constant, its slots by axis (-1: none), and which channels of each stay. */
 typedef struct sliced {
     const pare_prune_plan *removal;
     const pare_tensor *old;
     int slot[PARE_MAX_RANK];
     int64_t dim[PARE_MAX_RANK], parts[PARE_MAX_RANK];
     int64_t stride[PARE_MAX_RANK]; /* bytes */
-    int last;                      /* the innermost axis that lost units */
+    int last;                      /* the innermost axis that lost channels */
 } sliced;
 
 static bool sliced_init(sliced *s, const pare_prune_plan *removal, const pare_value *value)
@@ -62,7 +62,7 @@ static bool sliced_init(sliced *s, const pare_prune_plan *removal, const pare_va
     if (!sized || !sized->is_init || t->rank > PARE_MAX_RANK || !size) return false;
     int64_t stride = (int64_t)size;
     for (int i = t->rank - 1; i >= 0; i--) {
-        int slot = pare_channel_sets_find_axis(&g->inner->units, sized, i);
+        int slot = pare_channel_sets_find_axis(&g->inner->sets, sized, i);
         s->slot[i] = slot;
         s->parts[i] = slot < 0 ? 1 : g->slot[slot].parts;
         s->dim[i] = slot < 0 ? t->dims[i] : removal->kept[slot] / s->parts[i];
@@ -73,16 +73,16 @@ static bool sliced_init(sliced *s, const pare_prune_plan *removal, const pare_va
     return s->last >= 0;
 }
 
-/* With parts, index i of axis 1 is unit (block * dim + i), block that of the row. */
+/* With parts, index i of axis 1 is channel (block * dim + i), block that of the row. */
 static bool index_stays(const sliced *s, int axis, int64_t i, int64_t row)
 {
     if (s->slot[axis] < 0) return true;
-    int64_t unit = i;
+    int64_t channel = i;
     if (s->parts[axis] > 1) {
         int64_t rows = s->old->dims[0] / s->parts[axis];
-        unit += row / rows * s->old->dims[axis];
+        channel += row / rows * s->old->dims[axis];
     }
-    return pare_prune_plan_keeps(s->removal, s->slot[axis], unit);
+    return pare_prune_plan_keeps(s->removal, s->slot[axis], channel);
 }
 
 /* From the dense tensor to the smaller one, or back. Returns the end of what the smaller has. */
@@ -187,7 +187,7 @@ static pare_status mask_made(pare_model *model, const pare_prune_plan *removal, 
 {
     const pare_channel_axis *slot = &removal->groups->slot[slot_number];
     pare_value *v = pare_graph_find_own(model->graph, slot->value->name), *mask, *out;
-    const pare_shape *shape = &removal->groups->inner->units.slot[slot_number].value->shape;
+    const pare_shape *shape = &removal->groups->inner->sets.slot[slot_number].value->shape;
     pare_shape dims = {.rank = shape->rank};
     pare_tensor *t;
     if (!v || !v->producer) return PARE_OK;
@@ -230,7 +230,7 @@ pare_status pare_cut_mask(pare_model *model, const pare_prune_plan *removal)
     for (int i = 0; i < model->graph->init.count; i++)
         PARE_TRY(mask_value(model->graph->init.item[i], removal));
     for (int i = 0; i < removal->groups->slot_count; i++) {
-        const pare_channel_set_axis *s = &removal->groups->inner->units.slot[i];
+        const pare_channel_set_axis *s = &removal->groups->inner->sets.slot[i];
         if (s->reads && !s->constant && removal->kept[i] != s->extent)
             PARE_TRY(mask_made(model, removal, i));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group shrinks in *lumps*: the fewest components that keep its parts even and its channels a
+/* A group shrinks in *lumps*: the fewest coupled sets that keep its parts even and its channels a
    multiple of `round`. Each turn the lump that is cheapest for what it saves goes. Scores of one
    group are taken in ascending order; groups compete by (score of the lump) / (cost it saves).
    After the last turn, which can save more than was asked, lumps that fit come back, the dearest
@@ -12,20 +12,20 @@
 
 typedef struct ranked {
     double score;
-    int component;
+    int coupled;
 } ranked;
 
 typedef struct queue {
     ranked *item; /* (count) of all parts: part p at p * each, ascending by score */
     int parts;
-    int64_t each;  /* components of a part, at most */
+    int64_t each;  /* coupled sets of a part, at most */
     int64_t *gone; /* (each + 1) how many of each part were gone before lump i */
-    int64_t taken; /* components of each part that are gone */
+    int64_t taken; /* coupled sets of each part that are gone */
     int64_t first; /* of them, gone from the start */
     int lumps;
-    int64_t width;            /* channels of a component */
+    int64_t width;            /* channels of a coupled set */
     int64_t round;            /* channels that stay are a multiple of it */
-    int64_t stop;             /* components of each part that are gone after the next lump */
+    int64_t stop;             /* coupled sets of each part that are gone after the next lump */
     bool stuck;               /* no further lump */
     double key, saves, score; /* of the next lump */
 } queue;
@@ -65,23 +65,24 @@ static int compare(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->score != y->score) return x->score < y->score ? -1 : 1;
-    return x->component < y->component ? -1 : x->component > y->component;
+    return x->coupled < y->coupled ? -1 : x->coupled > y->coupled;
 }
 
-/* Channels of one component: the units it has of the first slot that makes channels. */
+/* Channels of one coupled set: the channels it has of the first slot that makes channels. */
 static int64_t channels_of(const pare_groups *groups, const pare_coupled_channels *c)
 {
     int64_t n = 0;
     int slot = -1;
-    for (int i = 0; i < c->unit_count; i++) {
-        int s = c->unit[i].slot;
+    for (int i = 0; i < c->channel_count; i++) {
+        int s = c->channel[i].slot;
         if (slot < 0 && groups->slot[s].role == PARE_AXIS_MAKES) slot = s;
         n += s == slot;
     }
     return n ? n : 1;
 }
 
-/* Where all parts lose one component, multiples of the round may be too rare: then of its half. */
+/* Where all parts lose one coupled set, multiples of the round may be too rare: then of its half.
+ */
 static int64_t round_of(const pare_prune_target *t, const queue *q)
 {
     const int64_t step = q->parts * q->width, dense = q->each * step;
@@ -96,7 +97,7 @@ static pare_status fill_queue(reach *r, int g)
     queue *q = &r->queue[g];
     q->parts = group->parts;
     q->each = group->count / group->parts;
-    q->width = channels_of(r->groups, &r->groups->component[group->first]);
+    q->width = channels_of(r->groups, &r->groups->coupled[group->first]);
     q->round = round_of(r->target, q);
     q->item = pare_alloc(r->ctx, (size_t)group->count, sizeof *q->item);
     q->gone = pare_alloc(r->ctx, (size_t)q->each + 1, sizeof *q->gone);
@@ -105,7 +106,7 @@ static pare_status fill_queue(reach *r, int g)
     int64_t *used = pare_alloc(r->ctx, (size_t)q->parts, sizeof *used);
     if (!used) return PARE_MEMORY;
     for (int c = group->first; c < group->first + group->count; c++) {
-        int part = r->groups->component[c].part;
+        int part = r->groups->coupled[c].part;
         if (r->removal->removed[c] || used[part] == q->each) continue;
         q->item[part * q->each + used[part]++] = (ranked){r->score[c], c};
     }
@@ -117,7 +118,7 @@ static pare_status fill_queue(reach *r, int g)
     return PARE_OK;
 }
 
-/* The number of gone components of each part, above `gone`, that a lump may end at; 0: none. */
+/* The number of gone coupled sets of each part, above `gone`, that a lump may end at; 0: none. */
 static int64_t next_stop(const reach *r, const queue *q, int64_t gone)
 {
     const pare_prune_target *t = r->target;
@@ -135,7 +136,7 @@ static void give_back(reach *r, queue *q, int64_t from, int64_t to)
 {
     for (int p = 0; p < q->parts; p++)
         for (int64_t i = from; i < to; i++)
-            pare_prune_plan_drop(r->removal, q->item[p * q->each + i - q->first].component);
+            pare_prune_plan_drop(r->removal, q->item[p * q->each + i - q->first].coupled);
 }
 
 /* Removes lump from .. to of every part; false, and nothing changed, where a slot would be empty.
@@ -144,7 +145,7 @@ static bool take(reach *r, queue *q, int64_t from, int64_t to)
 {
     for (int p = 0; p < q->parts; p++)
         for (int64_t i = from; i < to; i++) {
-            int c = q->item[p * q->each + i - q->first].component;
+            int c = q->item[p * q->each + i - q->first].coupled;
             if (pare_prune_plan_add(r->removal, c, 0)) continue;
             give_back(r, q, from, to);
             return false;
@@ -167,7 +168,7 @@ static double saved_by(reach *r, queue *q, int64_t stop)
 static void weigh(reach *r, queue *q)
 {
     enum { LOOK_AHEAD = 32 };
-    const double all = r->groups->component_count;
+    const double all = r->groups->coupled_count;
     q->stop = next_stop(r, q, q->taken);
     if (!q->stop || (q->saves = saved_by(r, q, q->stop)) < 0) {
         q->stuck = true;

@@ -58,12 +58,12 @@ static void add_nodes(const pare_groups *g, const pare_dependency_group *group, 
 static json_t *slots_json(const pare_groups *g, const pare_dependency_group *group)
 {
     static const char *const role[] = {"flows", "makes", "reads"};
-    const pare_coupled_channels *c = &g->component[group->first];
+    const pare_coupled_channels *c = &g->coupled[group->first];
     json_t *list = json_array();
-    for (int i = 0; i < c->unit_count;) {
-        const pare_channel_axis *s = &g->slot[c->unit[i].slot];
-        int n = 0, at = c->unit[i].slot;
-        for (; i < c->unit_count && c->unit[i].slot == at; i++) n++;
+    for (int i = 0; i < c->channel_count;) {
+        const pare_channel_axis *s = &g->slot[c->channel[i].slot];
+        int n = 0, at = c->channel[i].slot;
+        for (; i < c->channel_count && c->channel[i].slot == at; i++) n++;
         json_array_append_new(list, json_pack("{s:o, s:i, s:I, s:i, s:s}", "tensor",
                                               pare_json_text(s->value->name), "axis", s->axis,
                                               "units", (json_int_t)s->extent, "units_each", n,
@@ -137,8 +137,8 @@ json_t *pare_groups_json(const pare_groups *groups)
         json_t *item = slot < 0 ? NULL : stays_json(groups, graph->node[n], slot);
         if (item) json_array_append_new(stays, item);
     }
-    return json_pack("{s:i, s:o, s:o}", "components", groups->component_count, "group", list,
-                     "stays", stays);
+    return json_pack("{s:i, s:o, s:o}", "components", groups->coupled_count, "group", list, "stays",
+                     stays);
 }
 
 /* --- words --- */
@@ -173,8 +173,8 @@ static void print_list(const char *title, const json_t *list, bool all)
     pare_print(stdout, "\n");
 }
 
-/* How many units of its first weight a component holds: 64 of a head. */
-static long long units_each(const json_t *group)
+/* How many channels of its first weight a coupled set holds: 64 of a head. */
+static long long channels_each(const json_t *group)
 {
     size_t i;
     json_t *slot;
@@ -186,7 +186,7 @@ static long long units_each(const json_t *group)
 
 static void print_group(size_t number, const json_t *group, bool all)
 {
-    long long each = units_each(group), parts = int_of(group, "parts");
+    long long each = channels_each(group), parts = int_of(group, "parts");
     char title[32];
     snprintf(title, sizeof title, "group %zu", number);
     pare_print(stdout, "%-*s%lld %s", INDENT, title, int_of(group, "components"),

@@ -199,10 +199,10 @@ pare_status pare_grad_trilu(pare_grad *g, const pare_node *node)
 }
 
 /* Trilu (14) cuts by row and column. */
-pare_status pare_prune_bind_trilu(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_trilu(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
-    PARE_TRY(pare_block_from(units, node, x, x->shape.rank - 2, pare_along));
-    PARE_TRY(pare_block_from(units, node, y, x->shape.rank - 2, pare_along));
-    return pare_bind_range(units, node, x, 0, x->shape.rank - 2, y, 0);
+    PARE_TRY(pare_block_from(binder, node, x, x->shape.rank - 2, pare_along));
+    PARE_TRY(pare_block_from(binder, node, y, x->shape.rank - 2, pare_along));
+    return pare_bind_range(binder, node, x, 0, x->shape.rank - 2, y, 0);
 }

@@ -197,7 +197,7 @@ typedef struct conv_parts {
     bool transposed, constant;
 } conv_parts;
 
-static conv_parts conv_read(const pare_node *node, const pare_prune_units *units, bool transposed)
+static conv_parts conv_read(const pare_node *node, const pare_prune_binder *binder, bool transposed)
 {
     conv_parts c = {.x = node->in[0], .w = node->in[1], .b = pare_node_in(node, 2)};
     c.y = node->out[0];
@@ -205,7 +205,7 @@ static conv_parts conv_read(const pare_node *node, const pare_prune_units *units
     c.in = c.x->shape.dim[1] / c.group;
     c.out = c.y->shape.dim[1] / c.group;
     c.transposed = transposed;
-    c.constant = units->constant(units->user, c.w);
+    c.constant = binder->constant(binder->user, c.w);
     return c;
 }
 
@@ -216,7 +216,7 @@ static pare_axis_span grouped_span(const conv_parts *c)
     return (pare_axis_span){c->w, 1, c->group, 0, n, 1, n};
 }
 
-static pare_status conv_work(const pare_node *node, const pare_prune_units *units,
+static pare_status conv_work(const pare_node *node, const pare_prune_binder *binder,
                              const conv_parts *c)
 {
     const pare_value *over = c->transposed ? c->x : c->y;
@@ -226,77 +226,78 @@ static pare_status conv_work(const pare_node *node, const pare_prune_units *unit
     if (depthwise) axis[1] = pare_axis_all(c->w, 1), factor *= (double)c->group;
     for (int i = 2; i < over->shape.rank; i++)
         factor *= (double)over->shape.dim[i] * (double)c->w->shape.dim[i];
-    return units->work(units->user, node, factor, axis, 2);
+    return binder->work(binder->user, node, factor, axis, 2);
 }
 
 /* Input channel g with all that it alone makes. */
-static pare_status bind_depthwise(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_depthwise(const pare_node *node, const pare_prune_binder *binder,
                                   const conv_parts *c)
 {
     pare_axis_span x = pare_axis_all(c->x, 1), y = pare_axis_all(c->y, 1);
     y.inner = c->out;
     y.count = c->group;
-    PARE_TRY(units->bind(units->user, node, &x, &y));
-    if (!c->transposed) return pare_bind_axes(units, node, c->w, 0, c->y, 1);
-    PARE_TRY(pare_bind_axes(units, node, c->w, 0, c->x, 1));
-    return pare_block_axis(units, node, c->w, 1, "makes equally many channels of each group");
+    PARE_TRY(binder->bind(binder->user, node, &x, &y));
+    if (!c->transposed) return pare_bind_axes(binder, node, c->w, 0, c->y, 1);
+    PARE_TRY(pare_bind_axes(binder, node, c->w, 0, c->x, 1));
+    return pare_block_axis(binder, node, c->w, 1, "makes equally many channels of each group");
 }
 
-/* Units of equal place in their group fall together. */
-static pare_status tie_groups(const pare_node *node, const pare_prune_units *units,
+/* Channels of equal place in their group fall together. */
+static pare_status tie_groups(const pare_node *node, const pare_prune_binder *binder,
                               const pare_value *value, int64_t in_group)
 {
     pare_axis_span span = pare_axis_all(value, 1);
     span.count = in_group;
-    return units->bind(units->user, node, &span, &span);
+    return binder->bind(binder->user, node, &span, &span);
 }
 
 /* Several channels a group: either any of them, equally many of each group, or, where the graph
    cannot say so (its groups are joined with other channels), the same places in all groups. */
-static pare_status bind_grouped(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_grouped(const pare_node *node, const pare_prune_binder *binder,
                                 const conv_parts *c)
 {
     const pare_value *plain = c->transposed ? c->x : c->y, *other = c->transposed ? c->y : c->x;
     pare_axis_span w = grouped_span(c), o = pare_axis_all(other, 1);
-    PARE_TRY(pare_bind_axes(units, node, c->w, 0, plain, 1));
-    PARE_TRY(units->bind(units->user, node, &w, &o));
+    PARE_TRY(pare_bind_axes(binder, node, c->w, 0, plain, 1));
+    PARE_TRY(binder->bind(binder->user, node, &w, &o));
     if (!c->constant)
-        return pare_block_axis(units, node, c->x, 1, "no constant weight reads its groups");
-    PARE_TRY(units->reads(units->user, node, c->w, !c->transposed, c->transposed ? 1 : c->group));
-    int way = units->choose(units->user, node, 0, 2);
+        return pare_block_axis(binder, node, c->x, 1, "no constant weight reads its groups");
+    PARE_TRY(binder->reads(binder->user, node, c->w, !c->transposed, c->transposed ? 1 : c->group));
+    int way = binder->choose(binder->user, node, 0, 2);
     if (way < 0) return PARE_OK;
     if (way == 0) {
-        PARE_TRY(units->even(units->user, node, c->x, 1, c->group));
-        return units->even(units->user, node, c->y, 1, c->group);
+        PARE_TRY(binder->even(binder->user, node, c->x, 1, c->group));
+        return binder->even(binder->user, node, c->y, 1, c->group);
     }
-    PARE_TRY(tie_groups(node, units, c->x, c->in));
-    return tie_groups(node, units, c->y, c->out);
+    PARE_TRY(tie_groups(node, binder, c->x, c->in));
+    return tie_groups(node, binder, c->y, c->out);
 }
 
 /* Conv (1 .. 22): W [M, C / group, ...]. ConvTranspose (1 .. 22): W [C, M / group, ...]. */
-static pare_status bind_conv(const pare_node *node, const pare_prune_units *units, bool transposed)
+static pare_status bind_conv(const pare_node *node, const pare_prune_binder *binder,
+                             bool transposed)
 {
-    conv_parts c = conv_read(node, units, transposed);
-    PARE_TRY(conv_work(node, units, &c));
-    PARE_TRY(pare_bind_axes(units, node, c.x, 0, c.y, 0));
-    PARE_TRY(pare_block_from(units, node, c.x, 2, slides));
-    PARE_TRY(pare_block_from(units, node, c.y, 2, slides));
-    PARE_TRY(pare_block_from(units, node, c.w, 2, "is as wide as its window"));
-    if (c.b) PARE_TRY(pare_bind_axes(units, node, c.b, 0, c.y, 1));
-    if (c.group > 1 && c.in == 1) return bind_depthwise(node, units, &c);
-    if (c.group > 1) return bind_grouped(node, units, &c);
-    PARE_TRY(pare_bind_axes(units, node, c.w, transposed, c.y, 1));
-    return pare_bind_summed(units, node, c.x, 1, c.w, !transposed);
+    conv_parts c = conv_read(node, binder, transposed);
+    PARE_TRY(conv_work(node, binder, &c));
+    PARE_TRY(pare_bind_axes(binder, node, c.x, 0, c.y, 0));
+    PARE_TRY(pare_block_from(binder, node, c.x, 2, slides));
+    PARE_TRY(pare_block_from(binder, node, c.y, 2, slides));
+    PARE_TRY(pare_block_from(binder, node, c.w, 2, "is as wide as its window"));
+    if (c.b) PARE_TRY(pare_bind_axes(binder, node, c.b, 0, c.y, 1));
+    if (c.group > 1 && c.in == 1) return bind_depthwise(node, binder, &c);
+    if (c.group > 1) return bind_grouped(node, binder, &c);
+    PARE_TRY(pare_bind_axes(binder, node, c.w, transposed, c.y, 1));
+    return pare_bind_summed(binder, node, c.x, 1, c.w, !transposed);
 }
 
-pare_status pare_prune_bind_conv(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_conv(const pare_node *node, const pare_prune_binder *binder)
 {
-    return bind_conv(node, units, false);
+    return bind_conv(node, binder, false);
 }
 
-pare_status pare_prune_bind_conv_transpose(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_conv_transpose(const pare_node *node, const pare_prune_binder *binder)
 {
-    return bind_conv(node, units, true);
+    return bind_conv(node, binder, true);
 }
 
 /* A group of one input channel leaves with it. */

@@ -197,29 +197,30 @@ pare_status pare_grad_gather_nd(pare_grad *g, const pare_node *node)
     return scatter(g, node, "ScatterND", false);
 }
 
-/* Gather (1 .. 13). Constant indices: a single one pins its unit, a list picks its units one by
-   one. Computed ones (a table of words) may ask for any. */
-pare_status pare_prune_bind_gather(const pare_node *node, const pare_prune_units *units)
+/* Gather (1 .. 13). Constant indices: a single one pins its channel, a list picks its channels one
+   by one. Computed ones (a table of words) may ask for any. */
+pare_status pare_prune_bind_gather(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *at = node->in[1], *y = node->out[0];
     const int64_t *index;
     int axis, count, rank = at->shape.rank;
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
-    PARE_TRY(pare_bind_range(units, node, x, 0, axis, y, 0));
-    PARE_TRY(pare_bind_range(units, node, x, axis + 1, x->shape.rank - axis - 1, y, axis + rank));
+    PARE_TRY(pare_bind_range(binder, node, x, 0, axis, y, 0));
+    PARE_TRY(pare_bind_range(binder, node, x, axis + 1, x->shape.rank - axis - 1, y, axis + rank));
     PARE_TRY(pare_infer_ints(node, 1, &index, &count));
     if (!index || rank > 1) {
         PARE_TRY(
-            pare_block_axis(units, node, x, axis, "looks it up by numbers of its other input"));
-        return pare_bind_range(units, node, at, 0, rank, y, axis);
+            pare_block_axis(binder, node, x, axis, "looks it up by numbers of its other input"));
+        return pare_bind_range(binder, node, at, 0, rank, y, axis);
     }
-    if (rank && count > 1) PARE_TRY(pare_bind_axes(units, node, at, 0, y, axis));
+    if (rank && count > 1) PARE_TRY(pare_bind_axes(binder, node, at, 0, y, axis));
     for (int i = 0; i < count; i++) {
-        int64_t n = x->shape.dim[axis], unit = index[i] < 0 ? index[i] + n : index[i];
-        if (unit < 0 || unit >= n) return pare_block_all(units, node, "looks up what is not there");
-        pare_axis_span a = {x, axis, 1, unit, 1, 1, 1}, b = {y, axis, 1, i, 1, 1, 1};
-        PARE_TRY(rank && count > 1 ? units->bind(units->user, node, &a, &b)
-                                   : units->block(units->user, node, &a, "takes this one out"));
+        int64_t n = x->shape.dim[axis], channel = index[i] < 0 ? index[i] + n : index[i];
+        if (channel < 0 || channel >= n)
+            return pare_block_all(binder, node, "looks up what is not there");
+        pare_axis_span a = {x, axis, 1, channel, 1, 1, 1}, b = {y, axis, 1, i, 1, 1, 1};
+        PARE_TRY(rank && count > 1 ? binder->bind(binder->user, node, &a, &b)
+                                   : binder->block(binder->user, node, &a, "takes this one out"));
     }
     return PARE_OK;
 }
@@ -237,9 +238,9 @@ pare_status pare_prune_cut_gather(const pare_prune_cut *cut, pare_node *node)
     if (!to) return PARE_MEMORY;
     bool list = cut->before->in[1]->shape.rank == 1 && count > 1;
     for (int i = 0; i < count; i++) {
-        int64_t unit = index[i] < 0 ? index[i] + x->shape.dim[axis] : index[i];
+        int64_t channel = index[i] < 0 ? index[i] + x->shape.dim[axis] : index[i];
         if (list && !cut->kept(cut->user, y, axis, i, 1)) continue;
-        to[kept++] = cut->kept(cut->user, x, axis, 0, unit);
+        to[kept++] = cut->kept(cut->user, x, axis, 0, channel);
     }
     return cut->set_ints(cut->user, node, 1, to, NULL, kept);
 }

@@ -248,21 +248,21 @@ pare_status pare_grad_gemm(pare_grad *g, const pare_node *node)
 }
 
 /* Gemm (7 .. 13): Y [M, N] = alpha * A' * B' + beta * C. */
-pare_status pare_prune_bind_gemm(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_gemm(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *a = node->in[0], *b = node->in[1], *c = pare_node_in(node, 2);
     const pare_value *y = node->out[0];
     int summed_a = !pare_node_int(node, "transA", 0), summed_b = !!pare_node_int(node, "transB", 0);
     pare_axis_span axis[] = {pare_axis_all(y, 0), pare_axis_all(y, 1), pare_axis_all(a, summed_a)};
-    PARE_TRY(units->work(units->user, node, 1, axis, 3));
-    PARE_TRY(pare_bind_axes(units, node, a, !summed_a, y, 0));
-    PARE_TRY(pare_bind_axes(units, node, b, !summed_b, y, 1));
-    if (c) PARE_TRY(pare_bind_broadcast(units, node, c, y));
-    return pare_bind_summed(units, node, a, summed_a, b, summed_b);
+    PARE_TRY(binder->work(binder->user, node, 1, axis, 3));
+    PARE_TRY(pare_bind_axes(binder, node, a, !summed_a, y, 0));
+    PARE_TRY(pare_bind_axes(binder, node, b, !summed_b, y, 1));
+    if (c) PARE_TRY(pare_bind_broadcast(binder, node, c, y));
+    return pare_bind_summed(binder, node, a, summed_a, b, summed_b);
 }
 
 /* MatMul (1 .. 13), numpy's rules: leading axes broadcast, vectors have no row or column axis. */
-pare_status pare_prune_bind_matmul(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_matmul(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *a = node->in[0], *b = node->in[1], *y = node->out[0];
     int ra = a->shape.rank, rb = b->shape.rank, n = y->shape.rank;
@@ -272,10 +272,10 @@ pare_status pare_prune_bind_matmul(const pare_node *node, const pare_prune_units
     pare_axis_span axis[PARE_MAX_RANK + 1];
     for (int i = 0; i < n; i++) axis[i] = pare_axis_all(y, i);
     axis[n] = pare_axis_all(a, summed_a);
-    PARE_TRY(units->work(units->user, node, 1, axis, n + 1));
-    PARE_TRY(pare_bind_range(units, node, a, 0, leading_a, y, leading - leading_a));
-    PARE_TRY(pare_bind_range(units, node, b, 0, leading_b, y, leading - leading_b));
-    if (rows) PARE_TRY(pare_bind_axes(units, node, a, ra - 2, y, leading));
-    if (columns) PARE_TRY(pare_bind_axes(units, node, b, rb - 1, y, n - 1));
-    return pare_bind_summed(units, node, a, summed_a, b, summed_b);
+    PARE_TRY(binder->work(binder->user, node, 1, axis, n + 1));
+    PARE_TRY(pare_bind_range(binder, node, a, 0, leading_a, y, leading - leading_a));
+    PARE_TRY(pare_bind_range(binder, node, b, 0, leading_b, y, leading - leading_b));
+    if (rows) PARE_TRY(pare_bind_axes(binder, node, a, ra - 2, y, leading));
+    if (columns) PARE_TRY(pare_bind_axes(binder, node, b, rb - 1, y, n - 1));
+    return pare_bind_summed(binder, node, a, summed_a, b, summed_b);
 }

@@ -220,73 +220,73 @@ pare_status pare_infer_layer_norm_grad(pare_node *node)
 }
 
 /* LayerNormalization (17): axes from `axis` on are worked along. */
-pare_status pare_prune_bind_layer_norm(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_layer_norm(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0];
     int axis;
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), x->shape.rank, &axis));
-    PARE_TRY(pare_block_from(units, node, x, axis, pare_along));
+    PARE_TRY(pare_block_from(binder, node, x, axis, pare_along));
     for (int i = 0; i < node->out_count; i++) {
         if (!node->out[i]) continue;
-        PARE_TRY(pare_bind_range(units, node, x, 0, axis, node->out[i], 0));
-        PARE_TRY(pare_block_from(units, node, node->out[i], axis, pare_along));
+        PARE_TRY(pare_bind_range(binder, node, x, 0, axis, node->out[i], 0));
+        PARE_TRY(pare_block_from(binder, node, node->out[i], axis, pare_along));
     }
     for (int i = 1; i < node->in_count; i++)
-        PARE_TRY(pare_block_from(units, node, node->in[i], 0, pare_along));
+        PARE_TRY(pare_block_from(binder, node, node->in[i], 0, pare_along));
     return PARE_OK;
 }
 
 /* BatchNormalization (15, inference): four numbers a channel, everything else element by element.
  */
-pare_status pare_prune_bind_batch_norm(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_batch_norm(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     if (x->shape.rank < 2 || pare_node_int(node, "training_mode", 0))
-        return pare_block_all(units, node, "normalizes over what it is given");
-    PARE_TRY(pare_bind_range(units, node, x, 0, x->shape.rank, y, 0));
-    for (int i = 1; i < 5; i++) PARE_TRY(pare_bind_axes(units, node, node->in[i], 0, y, 1));
+        return pare_block_all(binder, node, "normalizes over what it is given");
+    PARE_TRY(pare_bind_range(binder, node, x, 0, x->shape.rank, y, 0));
+    for (int i = 1; i < 5; i++) PARE_TRY(pare_bind_axes(binder, node, node->in[i], 0, y, 1));
     return PARE_OK;
 }
 
 /* Samples pass, channels in blocks of `block` with their scale and bias, the rest is worked along.
  */
-static pare_status bind_norm(const pare_node *node, const pare_prune_units *units, int64_t block)
+static pare_status bind_norm(const pare_node *node, const pare_prune_binder *binder, int64_t block)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     pare_axis_span to = pare_axis_all(y, 1);
     to.inner = block;
     to.count /= block;
     const pare_value *with[] = {x, node->in[1], node->in[2]};
-    PARE_TRY(pare_bind_axes(units, node, x, 0, y, 0));
+    PARE_TRY(pare_bind_axes(binder, node, x, 0, y, 0));
     for (int i = 0; i < 3; i++) {
         pare_axis_span from = pare_axis_all(with[i], i == 0);
         from.inner = from.count / to.count; /* 1: one number a group (GroupNormalization 18) */
         from.count = to.count;
-        PARE_TRY(units->bind(units->user, node, &from, &to));
+        PARE_TRY(binder->bind(binder->user, node, &from, &to));
     }
-    PARE_TRY(pare_block_from(units, node, x, 2, pare_along));
-    return pare_block_from(units, node, y, 2, pare_along);
+    PARE_TRY(pare_block_from(binder, node, x, 2, pare_along));
+    return pare_block_from(binder, node, y, 2, pare_along);
 }
 
 /* InstanceNormalization (6) normalizes each channel by itself. */
-pare_status pare_prune_bind_instance_norm(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_instance_norm(const pare_node *node, const pare_prune_binder *binder)
 {
-    return bind_norm(node, units, 1);
+    return bind_norm(node, binder, 1);
 }
 
 /* GroupNormalization (18, 21): a whole group of channels leaves or none of it. */
-pare_status pare_prune_bind_group_norm(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_group_norm(const pare_node *node, const pare_prune_binder *binder)
 {
     int64_t groups = pare_node_int(node, "num_groups", 1), c = node->in[0]->shape.dim[1];
-    if (groups < 1 || c % groups) return pare_block_all(units, node, pare_along);
+    if (groups < 1 || c % groups) return pare_block_all(binder, node, pare_along);
     if (groups == 1) {
-        PARE_TRY(pare_block_from(units, node, node->in[0], 1, pare_along));
-        PARE_TRY(pare_block_from(units, node, node->out[0], 1, pare_along));
+        PARE_TRY(pare_block_from(binder, node, node->in[0], 1, pare_along));
+        PARE_TRY(pare_block_from(binder, node, node->out[0], 1, pare_along));
         for (int i = 1; i < 3; i++)
-            PARE_TRY(pare_block_from(units, node, node->in[i], 0, pare_along));
-        return pare_bind_axes(units, node, node->in[0], 0, node->out[0], 0);
+            PARE_TRY(pare_block_from(binder, node, node->in[i], 0, pare_along));
+        return pare_bind_axes(binder, node, node->in[0], 0, node->out[0], 0);
     }
-    return bind_norm(node, units, c / groups);
+    return bind_norm(node, binder, c / groups);
 }
 
 pare_status pare_prune_cut_group_norm(const pare_prune_cut *cut, pare_node *node)

@@ -139,7 +139,7 @@ bool pare_node_is_qdq(const pare_node *node);
 /* The prune column's functions, by the words of table.c: bind_NAME and cut_NAME (none: nothing to
    rewrite). */
 #define PARE_RULES(bind_, cut_)                                                                    \
-    pare_status pare_prune_bind_##bind_(const pare_node *node, const pare_prune_units *units);     \
+    pare_status pare_prune_bind_##bind_(const pare_node *node, const pare_prune_binder *binder);   \
     pare_status pare_prune_cut_##cut_(const pare_prune_cut *cut, pare_node *node);
 #define PRUNE_STOPS            PARE_RULES(stops, none)
 #define PRUNE_TIES             PARE_RULES(ties, none)

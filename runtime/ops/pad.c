@@ -195,23 +195,23 @@ pare_status pare_grad_pad(pare_grad *g, const pare_node *node)
 
 /* Pad (11 .. 19). Zeros around the channels (the short cut of a residual net) belong to the output.
  */
-pare_status pare_prune_bind_pad(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_pad(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     pare_pad pad;
     PARE_TRY(pare_pad_read(node, x->shape.rank, &pad));
-    if (!pad.known) return pare_block_all(units, node, "pads by what only a run says");
+    if (!pad.known) return pare_block_all(binder, node, "pads by what only a run says");
     for (int i = 0; i < x->shape.rank; i++) {
         bool none = !pad.begin[i] && !pad.end[i], cuts = pad.begin[i] < 0 || pad.end[i] < 0;
         pare_axis_span a = pare_axis_all(y, i), b = pare_axis_all(x, i);
         if (!none && (cuts || pad.mode != PARE_PAD_CONSTANT)) {
-            PARE_TRY(pare_block_axis(units, node, x, i, "pads it with what is beside"));
-            PARE_TRY(pare_block_axis(units, node, y, i, "pads it with what is beside"));
+            PARE_TRY(pare_block_axis(binder, node, x, i, "pads it with what is beside"));
+            PARE_TRY(pare_block_axis(binder, node, y, i, "pads it with what is beside"));
             continue;
         }
         a.start = pad.begin[i];
         a.length = a.count = b.count;
-        PARE_TRY(units->bind(units->user, node, &a, &b));
+        PARE_TRY(binder->bind(binder->user, node, &a, &b));
     }
     return PARE_OK;
 }

@@ -95,18 +95,18 @@ pare_status pare_grad_global_average_pool(pare_grad *g, const pare_node *node)
 }
 
 /* LRN (1 .. 13) sums over neighbouring channels. */
-pare_status pare_prune_bind_lrn(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_lrn(const pare_node *node, const pare_prune_binder *binder)
 {
-    return pare_pass_beside(node, units, 1);
+    return pare_pass_beside(node, binder, 1);
 }
 
 /* Pools: samples and channels pass. Indices of MaxPool count through the whole tensor. */
-pare_status pare_prune_bind_pool(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_pool(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     if (node->out_count > 1 && node->out[1])
-        return pare_block_all(units, node, "makes indices into the whole tensor");
-    PARE_TRY(pare_bind_range(units, node, x, 0, 2, y, 0));
-    PARE_TRY(pare_block_from(units, node, x, 2, "slides its window over it"));
-    return pare_block_from(units, node, y, 2, "slides its window over it");
+        return pare_block_all(binder, node, "makes indices into the whole tensor");
+    PARE_TRY(pare_bind_range(binder, node, x, 0, 2, y, 0));
+    PARE_TRY(pare_block_from(binder, node, x, 2, "slides its window over it"));
+    return pare_block_from(binder, node, y, 2, "slides its window over it");
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operator means for structured pruning: the `prune` column of the table.
 
-   Each index along an axis of a tensor is a unit. A node binds units of its inputs and outputs that
-   can only be removed together, blocks those that cannot be removed at all, and says which
-   constants make or read them. bind() says so to a sink; cut() rewrites what the node's attributes
-   and integer constants say about extents, after units were removed. Both see shapes without
-   unknown dims. */
+   Each index along an axis of a tensor is a channel. A node binds channels of its inputs and
+   outputs that can only be removed together, blocks those that cannot be removed at all, and says
+   which constants make or read them. bind() says so to a sink; cut() rewrites what the node's
+   attributes and integer constants say about extents, after channels were removed. Both see shapes
+   without unknown dims. */
 #ifndef PARE_RUNTIME_OPS_PRUNE_H
 #define PARE_RUNTIME_OPS_PRUNE_H
 
@@ -26,36 +26,36 @@ typedef enum pare_prune_kind {
     PARE_PRUNE_WORKS /* passes along every axis but those it computes along, which are blocked */
 } pare_prune_kind;
 
-/* Units of one axis, with a coordinate each: unit start + k has coordinate (k / inner) % count,
-   k < length. Two spans that are bound agree in count; units of equal coordinates fall together.
-   parts: 1, but for the weight of a convolution with groups, whose input channels (Conv axis 1,
-   ConvTranspose: the output channels, axis 1) are parts times as many as the axis is long: unit u
-   is in part u / dim at index u % dim. */
+/* Channels of one axis, with a coordinate each: channel start + k has coordinate (k / inner) %
+   count, k < length. Two spans that are bound agree in count; channels of equal coordinates fall
+   together. parts: 1, but for the weight of a convolution with groups, whose input channels (Conv
+   axis 1, ConvTranspose: the output channels, axis 1) are parts times as many as the axis is long:
+   channel u is in part u / dim at index u % dim. */
 typedef struct pare_axis_span {
     const pare_value *value;
     int axis;
     int64_t parts, start, length, inner, count;
 } pare_axis_span;
 
-typedef struct pare_prune_units pare_prune_units;
+typedef struct pare_prune_binder pare_prune_binder;
 
-/* Where bind functions speak to. What is said about axes of extent 1, which have no units, is
+/* Where bind functions speak to. What is said about axes of extent 1, which have no channels, is
    ignored. */
-struct pare_prune_units {
+struct pare_prune_binder {
     void *user;
     pare_status (*bind)(void *user, const pare_node *node, const pare_axis_span *a,
                         const pare_axis_span *b);
-    /* These units cannot be removed; why, after the node's name: "computes along this axis". The
+    /* These channels cannot be removed; why, after the node's name: "computes along this axis". The
        text is kept as it is. */
     pare_status (*block)(void *user, const pare_node *node, const pare_axis_span *span,
                          const char *why);
     /* A product sums over this axis of a value that is known before the model runs. */
     pare_status (*reads)(void *user, const pare_node *node, const pare_value *value, int axis,
                          int64_t parts);
-    /* Of each of `blocks` equal consecutive blocks of an axis equally many units must stay. */
+    /* Of each of `blocks` equal consecutive blocks of an axis equally many channels must stay. */
     pare_status (*even)(void *user, const pare_node *node, const pare_value *value, int axis,
                         int64_t blocks);
-    /* The node makes factor * (product of these axes' units) multiply-adds. */
+    /* The node makes factor * (product of these axes' channels) multiply-adds. */
     pare_status (*work)(void *user, const pare_node *node, double factor,
                         const pare_axis_span *axes, int count);
     /* The node can bind in `count` ways: which one now? -1: in none, say nothing of this part. part
@@ -65,7 +65,7 @@ struct pare_prune_units {
     bool (*constant)(void *user, const pare_value *value);
 };
 
-typedef pare_status (*pare_prune_bind_fn)(const pare_node *node, const pare_prune_units *units);
+typedef pare_status (*pare_prune_bind_fn)(const pare_node *node, const pare_prune_binder *binder);
 
 /* What cut functions ask. `before` is the node with shapes and integer inputs as they were; `again`
    the same with other sizes for the dims that the model leaves open (NULL: it leaves none open).
@@ -73,7 +73,7 @@ typedef pare_status (*pare_prune_bind_fn)(const pare_node *node, const pare_prun
 typedef struct pare_prune_cut {
     void *user;
     const pare_node *before, *again;
-    /* Of units start .. start + length - 1 of an axis, how many stay. value: of `before`. */
+    /* Of channels start .. start + length - 1 of an axis, how many stay. value: of `before`. */
     int64_t (*kept)(void *user, const pare_value *value, int axis, int64_t start, int64_t length);
     /* Elements of integer input i become ints where `changed`; the others stay. */
     pare_status (*set_ints)(void *user, pare_node *node, int i, const int64_t *ints,

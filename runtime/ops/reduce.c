@@ -223,45 +223,45 @@ pare_status pare_grad_reduce_log_sum_exp(pare_grad *g, const pare_node *node)
 }
 
 /* CumSum (11, 14): the axis is an input. */
-pare_status pare_prune_bind_cum_sum(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_cum_sum(const pare_node *node, const pare_prune_binder *binder)
 {
     const int64_t *axis;
     int count;
     PARE_TRY(pare_infer_ints(node, 1, &axis, &count));
-    if (count != 1) return pare_block_all(units, node, "its axis is known only while it runs");
-    return pare_pass_beside(node, units, axis[0]);
+    if (count != 1) return pare_block_all(binder, node, "its axis is known only while it runs");
+    return pare_pass_beside(node, binder, axis[0]);
 }
 
-static pare_status bind_reduced(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_reduced(const pare_node *node, const pare_prune_binder *binder,
                                 const pare_reduce *r)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     for (int i = 0, to = 0; i < x->shape.rank; i++) {
         if (r->axis[i] && !r->noop) {
-            PARE_TRY(pare_block_axis(units, node, x, i, pare_along));
+            PARE_TRY(pare_block_axis(binder, node, x, i, pare_along));
             to += r->keepdims;
         } else {
-            PARE_TRY(pare_bind_axes(units, node, x, i, y, to++));
+            PARE_TRY(pare_bind_axes(binder, node, x, i, y, to++));
         }
     }
     return PARE_OK;
 }
 
 /* ReduceSum, ReduceMean ... (1 .. 18). */
-pare_status pare_prune_bind_reduce(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_reduce(const pare_node *node, const pare_prune_binder *binder)
 {
     pare_reduce r;
     PARE_TRY(pare_reduce_read(node, node->in[0]->shape.rank, &r));
-    if (!r.known) return pare_block_all(units, node, "its axes are known only while it runs");
-    return bind_reduced(node, units, &r);
+    if (!r.known) return pare_block_all(binder, node, "its axes are known only while it runs");
+    return bind_reduced(node, binder, &r);
 }
 
 /* ArgMax, ArgMin (1 .. 13). */
-pare_status pare_prune_bind_arg_extreme(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_arg_extreme(const pare_node *node, const pare_prune_binder *binder)
 {
     pare_reduce r = {.known = true, .keepdims = pare_node_int(node, "keepdims", 1) != 0};
     int axis, rank = node->in[0]->shape.rank;
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), rank, &axis));
     r.axis[axis] = true;
-    return bind_reduced(node, units, &r);
+    return bind_reduced(node, binder, &r);
 }

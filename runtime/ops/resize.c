@@ -279,19 +279,19 @@ pare_status pare_upgrade_upsample(pare_node *node, int64_t version)
 }
 
 /* Resize (10 .. 19): axes that stay as long as they are. */
-pare_status pare_prune_bind_resize(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_resize(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     pare_resize r;
     PARE_TRY(pare_resize_read(node, &x->shape, &r));
     if (!r.known || r.coord == PARE_TF_CROP_AND_RESIZE)
-        return pare_block_all(units, node, "resizes it");
+        return pare_block_all(binder, node, "resizes it");
     for (int i = 0; i < x->shape.rank; i++) {
         if (r.in[i] == r.out[i] && r.scale[i] == 1.0F) {
-            PARE_TRY(pare_bind_axes(units, node, x, i, y, i));
+            PARE_TRY(pare_bind_axes(binder, node, x, i, y, i));
         } else {
-            PARE_TRY(pare_block_axis(units, node, x, i, "resizes it"));
-            PARE_TRY(pare_block_axis(units, node, y, i, "resizes it"));
+            PARE_TRY(pare_block_axis(binder, node, x, i, "resizes it"));
+            PARE_TRY(pare_block_axis(binder, node, y, i, "resizes it"));
         }
     }
     return PARE_OK;

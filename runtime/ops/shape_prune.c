@@ -5,35 +5,35 @@
    stretches with equally many elements on both sides; within one the places where an axis ends, on
    either side, cut it into factors, outermost first. (768) -> (12, 64) has the factors 12 and 64:
    an index i of the long axis is i / 64 in the first and i % 64 in the second. One factor of a
-   stretch carries the units (attention heads, the channels of a flattened image); axes without it
-   stay. */
+   stretch carries the channels (attention heads, the channels of a flattened image); axes without
+   it stay. */
 #include "runtime/ops/pad.h"
 #include "runtime/ops/prune_bind.h"
 #include "runtime/ops/resize.h"
 
 /* All axes of x but one against the same of y. */
-static pare_status bind_beside(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_beside(const pare_node *node, const pare_prune_binder *binder,
                                const pare_value *x, const pare_value *y, int axis)
 {
     for (int i = 0; i < x->shape.rank; i++)
-        if (i != axis) PARE_TRY(pare_bind_axes(units, node, x, i, y, i));
+        if (i != axis) PARE_TRY(pare_bind_axes(binder, node, x, i, y, i));
     return PARE_OK;
 }
 
-/* A part of length n, the units of `whole` from start on. */
-static pare_status bind_part(const pare_node *node, const pare_prune_units *units,
+/* A part of length n, the channels of `whole` from start on. */
+static pare_status bind_part(const pare_node *node, const pare_prune_binder *binder,
                              const pare_value *whole, int64_t start, const pare_value *part,
                              int axis)
 {
     pare_axis_span a = pare_axis_all(whole, axis), b = pare_axis_all(part, axis);
     a.start = start;
     a.length = a.count = b.count;
-    PARE_TRY(units->bind(units->user, node, &a, &b));
-    return bind_beside(node, units, part, whole, axis);
+    PARE_TRY(binder->bind(binder->user, node, &a, &b));
+    return bind_beside(node, binder, part, whole, axis);
 }
 
 /* Concat (4 .. 13). */
-pare_status pare_prune_bind_concat(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_concat(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *y = node->out[0];
     int64_t start = 0;
@@ -41,22 +41,22 @@ pare_status pare_prune_bind_concat(const pare_node *node, const pare_prune_units
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), y->shape.rank, &axis));
     for (int i = 0; i < node->in_count; i++) {
         if (!node->in[i]) continue;
-        PARE_TRY(bind_part(node, units, y, start, node->in[i], axis));
+        PARE_TRY(bind_part(node, binder, y, start, node->in[i], axis));
         start += node->in[i]->shape.dim[axis];
     }
     return PARE_OK;
 }
 
 /* Split (2 .. 18). */
-pare_status pare_prune_bind_split(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_split(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0];
     int64_t start = 0;
     int axis;
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", 0), x->shape.rank, &axis));
     for (int i = 0; i < node->out_count; i++) {
-        if (!node->out[i]) return pare_block_all(units, node, "leaves a part out");
-        PARE_TRY(bind_part(node, units, x, start, node->out[i], axis));
+        if (!node->out[i]) return pare_block_all(binder, node, "leaves a part out");
+        PARE_TRY(bind_part(node, binder, x, start, node->out[i], axis));
         start += node->out[i]->shape.dim[axis];
     }
     return PARE_OK;
@@ -111,32 +111,32 @@ static pare_status sliced_axes(const pare_node *node, slice_axis *out, int *coun
     return PARE_OK;
 }
 
-pare_status pare_prune_bind_slice(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_slice(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     slice_axis s[PARE_MAX_RANK];
     bool sliced[PARE_MAX_RANK] = {false};
     int count;
     PARE_TRY(sliced_axes(node, s, &count));
-    if (count < 0) return pare_block_all(units, node, "cuts where only a run says");
+    if (count < 0) return pare_block_all(binder, node, "cuts where only a run says");
     for (int i = 0; i < count; i++) {
         pare_axis_span a = pare_axis_all(x, s[i].axis), b = pare_axis_all(y, s[i].axis);
         sliced[s[i].axis] = true;
         a.start = s[i].start;
         a.length = a.count = b.count;
         if (s[i].step == 1) {
-            PARE_TRY(units->bind(units->user, node, &a, &b));
+            PARE_TRY(binder->bind(binder->user, node, &a, &b));
         } else {
-            PARE_TRY(pare_block_axis(units, node, x, s[i].axis, "cuts it in steps"));
-            PARE_TRY(pare_block_axis(units, node, y, s[i].axis, "cuts it in steps"));
+            PARE_TRY(pare_block_axis(binder, node, x, s[i].axis, "cuts it in steps"));
+            PARE_TRY(pare_block_axis(binder, node, y, s[i].axis, "cuts it in steps"));
         }
     }
     for (int i = 0; i < x->shape.rank; i++)
-        if (!sliced[i]) PARE_TRY(pare_bind_axes(units, node, x, i, y, i));
+        if (!sliced[i]) PARE_TRY(pare_bind_axes(binder, node, x, i, y, i));
     return PARE_OK;
 }
 
-/* Starts and ends move to where their units are now. */
+/* Starts and ends move to where their channels are now. */
 pare_status pare_prune_cut_slice(const pare_prune_cut *cut, pare_node *node)
 {
     const pare_value *x = cut->before->in[0];
@@ -157,43 +157,43 @@ pare_status pare_prune_cut_slice(const pare_prune_cut *cut, pare_node *node)
 }
 
 /* Tile (6, 13): copy after copy. */
-pare_status pare_prune_bind_tile(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_tile(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     for (int i = 0; i < x->shape.rank; i++) {
         pare_axis_span a = pare_axis_all(y, i), b = pare_axis_all(x, i);
-        if (!b.count) return pare_block_all(units, node, "has no elements");
+        if (!b.count) return pare_block_all(binder, node, "has no elements");
         a.count = b.count;
-        PARE_TRY(units->bind(units->user, node, &a, &b));
+        PARE_TRY(binder->bind(binder->user, node, &a, &b));
     }
     return PARE_OK;
 }
 
 /* deep [N, C * b * b, H, W], wide [N, C, H * b, W * b]; inner: of the deep channels' coordinate. */
-static pare_status bind_blocks(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_blocks(const pare_node *node, const pare_prune_binder *binder,
                                const pare_value *deep, const pare_value *wide, int64_t inner)
 {
     pare_axis_span a = pare_axis_all(deep, 1), b = pare_axis_all(wide, 1);
     a.inner = inner;
     a.count = b.count;
-    PARE_TRY(units->bind(units->user, node, &a, &b));
-    PARE_TRY(pare_bind_axes(units, node, deep, 0, wide, 0));
-    PARE_TRY(pare_block_from(units, node, deep, 2, "exchanges it with channels"));
-    return pare_block_from(units, node, wide, 2, "exchanges it with channels");
+    PARE_TRY(binder->bind(binder->user, node, &a, &b));
+    PARE_TRY(pare_bind_axes(binder, node, deep, 0, wide, 0));
+    PARE_TRY(pare_block_from(binder, node, deep, 2, "exchanges it with channels"));
+    return pare_block_from(binder, node, wide, 2, "exchanges it with channels");
 }
 
 /* DepthToSpace (11, 13): channel k * C + c (DCR) or c * b * b + k (CRD). */
-pare_status pare_prune_bind_depth_to_space(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_depth_to_space(const pare_node *node, const pare_prune_binder *binder)
 {
     const char *mode = pare_node_string(node, "mode", "DCR");
     int64_t b = pare_node_int(node, "blocksize", 1);
-    return bind_blocks(node, units, node->in[0], node->out[0], mode[0] == 'C' ? b * b : 1);
+    return bind_blocks(node, binder, node->in[0], node->out[0], mode[0] == 'C' ? b * b : 1);
 }
 
 /* SpaceToDepth (1, 13): channel k * C + c. */
-pare_status pare_prune_bind_space_to_depth(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_space_to_depth(const pare_node *node, const pare_prune_binder *binder)
 {
-    return bind_blocks(node, units, node->out[0], node->in[0], 1);
+    return bind_blocks(node, binder, node->out[0], node->in[0], 1);
 }
 
 /* Axes first .. last - 1 of the input, from .. to - 1 of the output. */
@@ -250,7 +250,7 @@ static bool find_factors(const pare_shape *x, const pare_shape *y, const stretch
     return f->count > 0;
 }
 
-/* The axis of [first, last) that holds the factor, with its units' coordinates. */
+/* The axis of [first, last) that holds the factor, with its channels' coordinates. */
 static bool span_of(const pare_value *v, int first, int last, int64_t outer, int64_t inner,
                     pare_axis_span *out)
 {
@@ -268,43 +268,43 @@ static bool span_of(const pare_value *v, int first, int last, int64_t outer, int
     return false;
 }
 
-static pare_status block_others(const pare_node *node, const pare_prune_units *units,
+static pare_status block_others(const pare_node *node, const pare_prune_binder *binder,
                                 const pare_value *v, int first, int last, int carrier)
 {
     for (int d = first; d < last; d++)
         if (d != carrier)
-            PARE_TRY(pare_block_axis(units, node, v, d, "merges or splits it with another axis"));
+            PARE_TRY(pare_block_axis(binder, node, v, d, "merges or splits it with another axis"));
     return PARE_OK;
 }
 
-static pare_status bind_stretch(const pare_node *node, const pare_prune_units *units,
+static pare_status bind_stretch(const pare_node *node, const pare_prune_binder *binder,
                                 const stretch *s, int part)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     pare_axis_span a, b;
     factors f;
     if (!find_factors(&x->shape, &y->shape, s, &f)) {
-        PARE_TRY(block_others(node, units, x, s->first, s->last, -1));
-        return block_others(node, units, y, s->from, s->to, -1);
+        PARE_TRY(block_others(node, binder, x, s->first, s->last, -1));
+        return block_others(node, binder, y, s->from, s->to, -1);
     }
-    int t = f.count > 1 ? units->choose(units->user, node, part, f.count) : 0;
+    int t = f.count > 1 ? binder->choose(binder->user, node, part, f.count) : 0;
     if (t < 0) return PARE_OK;
     if (!span_of(x, s->first, s->last, f.outer[t], f.inner[t], &a) ||
         !span_of(y, s->from, s->to, f.outer[t], f.inner[t], &b))
-        return pare_block_all(units, node, "merges or splits its axes");
-    PARE_TRY(units->bind(units->user, node, &a, &b));
-    PARE_TRY(block_others(node, units, x, s->first, s->last, a.axis));
-    return block_others(node, units, y, s->from, s->to, b.axis);
+        return pare_block_all(binder, node, "merges or splits its axes");
+    PARE_TRY(binder->bind(binder->user, node, &a, &b));
+    PARE_TRY(block_others(node, binder, x, s->first, s->last, a.axis));
+    return block_others(node, binder, y, s->from, s->to, b.axis);
 }
 
 /* Reshape (5 .. 21), Flatten, Squeeze, Unsqueeze: shapes say it all. */
-pare_status pare_prune_bind_reshape(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_reshape(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_shape *x = &node->in[0]->shape, *y = &node->out[0]->shape;
     stretch s = {0};
     int part = 0;
-    if (pare_shape_count(x) < 1) return pare_block_all(units, node, "has no elements");
-    while (next_stretch(x, y, &s)) PARE_TRY(bind_stretch(node, units, &s, part++));
+    if (pare_shape_count(x) < 1) return pare_block_all(binder, node, "has no elements");
+    while (next_stretch(x, y, &s)) PARE_TRY(bind_stretch(node, binder, &s, part++));
     return PARE_OK;
 }
 
@@ -373,22 +373,22 @@ pare_status pare_prune_cut_reshape(const pare_prune_cut *cut, pare_node *node)
 }
 
 /* Transpose (1 .. 21). */
-pare_status pare_prune_bind_transpose(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_transpose(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
     int count, rank = x->shape.rank;
     const int64_t *perm = pare_node_ints(node, "perm", &count);
     for (int i = 0; i < rank; i++) {
         int from = perm && i < count ? (int)perm[i] : rank - 1 - i;
-        PARE_TRY(pare_bind_axes(units, node, x, from, y, i));
+        PARE_TRY(pare_bind_axes(binder, node, x, from, y, i));
     }
     return PARE_OK;
 }
 
 /* Expand (8, 13): axes that are there already. Those it makes hold copies of one. */
-pare_status pare_prune_bind_expand(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_expand(const pare_node *node, const pare_prune_binder *binder)
 {
-    return pare_bind_broadcast(units, node, node->in[0], node->out[0]);
+    return pare_bind_broadcast(binder, node, node->in[0], node->out[0]);
 }
 
 pare_status pare_prune_cut_expand(const pare_prune_cut *cut, pare_node *node)
@@ -409,10 +409,11 @@ pare_status pare_prune_cut_expand(const pare_prune_cut *cut, pare_node *node)
 }
 
 /* ConstantOfShape (9 .. 21): a weight, all of one number, whose axes others bind. */
-pare_status pare_prune_bind_constant_of_shape(const pare_node *node, const pare_prune_units *units)
+pare_status pare_prune_bind_constant_of_shape(const pare_node *node,
+                                              const pare_prune_binder *binder)
 {
-    bool known = units->constant(units->user, node->in[0]);
-    return known ? PARE_OK : pare_block_all(units, node, "is made from sizes alone");
+    bool known = binder->constant(binder->user, node->in[0]);
+    return known ? PARE_OK : pare_block_all(binder, node, "is made from sizes alone");
 }
 
 pare_status pare_prune_cut_constant_of_shape(const pare_prune_cut *cut, pare_node *node)

@@ -185,7 +185,7 @@ static void scores(double *score, int threads)
     open_net(&g, -1);
     assert_int_equal(pare_prune_prepare(&g.ctx, g.model), PARE_OK);
     assert_int_equal(pare_groups_new(&g.ctx, &groups, g.model, NULL), PARE_OK);
-    assert_int_equal(groups->component_count, HIDDEN);
+    assert_int_equal(groups->coupled_count, HIDDEN);
     pare_data *data = open_data(&g.ctx, labelled);
     pare_gradients_options options = options_of(SAMPLES, threads, false);
     if (pare_score_from_gradients(&g.ctx, score, groups, data, &options) != PARE_OK)

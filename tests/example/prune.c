@@ -22,7 +22,7 @@ static pare_status prune(pare_ctx *ctx, const char *path, const char *out)
     const double before = plan->cost.macs;
     const pare_prune_target target = {
         .cost = pare_target_macs, .goal = before / 2, .by_score = true, .floor = 1, .round = 1};
-    score = pare_alloc(ctx, (size_t)groups->component_count, sizeof *score);
+    score = pare_alloc(ctx, (size_t)groups->coupled_count, sizeof *score);
     st = score ? pare_score_channels(ctx, score, PARE_SCORE_L2, &request) : PARE_MEMORY;
     if (st == PARE_OK) st = pare_target_reach(ctx, plan, score, &target, &left);
     if (st == PARE_OK) st = pare_prune_remove(ctx, &smaller, plan);

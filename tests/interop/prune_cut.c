@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that tests/interop/prune.py runs: removes a random part of what can be removed.
    usage: prune_cut MODEL SMALLER MASKED FRACTION SEED [outputs]
-   Prints "groups G components C removed R macs BEFORE AFTER params BEFORE AFTER seconds S", then
-   for each axis of an output that lost units "output NAME AXIS" and the indices that stay. */
+   Prints "groups G coupled sets C removed R macs BEFORE AFTER params BEFORE AFTER seconds S", then
+   for each axis of an output that lost channels "output NAME AXIS" and the indices that stay. */
 #include "formats/onnx.h"
 #include "prune/prune.h"
 
@@ -17,14 +17,14 @@ static uint64_t next(uint64_t *state)
     return *state >> 33;
 }
 
-/* Removes count components of one part of a group, at random. */
+/* Removes count coupled sets of one part of a group, at random. */
 static int remove_some(pare_prune_plan *r, int group, int part, int count, bool force,
                        uint64_t *state)
 {
     const pare_dependency_group *g = &r->groups->group[group];
     int *item = malloc((size_t)g->count * sizeof *item), n = 0, done = 0;
     for (int i = g->first; item && i < g->first + g->count; i++)
-        if (r->groups->component[i].part == part) item[n++] = i;
+        if (r->groups->coupled[i].part == part) item[n++] = i;
     for (int i = 0; i < n && done < count; i++) {
         int other = i + (int)(next(state) % (uint64_t)(n - i)), swap = item[i];
         item[i] = item[other];
@@ -54,8 +54,8 @@ static void print_outputs(const pare_prune_plan *r)
         if (!slot->value || !slot->value->is_output || r->kept[s] == slot->extent) continue;
         printf("output %s %d", slot->value->name, slot->axis);
         for (int64_t u = 0; u < slot->extent; u++) {
-            int component = pare_groups_coupled(g, s, u);
-            if (component < 0 || !r->removed[component]) printf(" %d", (int)u);
+            int coupled = pare_groups_coupled(g, s, u);
+            if (coupled < 0 || !r->removed[coupled]) printf(" %d", (int)u);
         }
         printf("\n");
     }
@@ -86,7 +86,7 @@ static pare_status work(pare_ctx *ctx, char **arg, int count)
         pare_prune_cost dense = removal->cost;
         remove_random(removal, strtod(arg[4], NULL), &state);
         printf("groups %d components %d removed %d macs %.0f %.0f params %.0f %.0f seconds %.3f\n",
-               groups->group_count, groups->component_count, removal->count, dense.macs,
+               groups->group_count, groups->coupled_count, removal->count, dense.macs,
                removal->cost.macs, dense.params, removal->cost.params, end - start);
         print_outputs(removal);
         st = pare_prune_remove(ctx, &smaller, removal);

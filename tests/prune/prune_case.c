@@ -63,25 +63,24 @@ static int slot_of(const graph_case *g, const pare_groups *groups, const char *v
     return slot;
 }
 
-int prune_component(const graph_case *g, const pare_groups *groups, const char *value, int axis,
-                    int64_t unit)
+int prune_coupled(const graph_case *g, const pare_groups *groups, const char *value, int axis,
+                  int64_t channel)
 {
-    return pare_groups_coupled(groups, slot_of(g, groups, value, axis), unit);
+    return pare_groups_coupled(groups, slot_of(g, groups, value, axis), channel);
 }
 
 const char *prune_why(const graph_case *g, const pare_groups *groups, const char *value, int axis,
-                      int64_t unit)
+                      int64_t channel)
 {
-    const pare_block *block = pare_groups_why(groups, slot_of(g, groups, value, axis), unit);
+    const pare_block *block = pare_groups_why(groups, slot_of(g, groups, value, axis), channel);
     return block ? block->why : "";
 }
 
 void prune_take(const graph_case *g, pare_prune_plan *r, const char *value, int axis, int count,
-                const int64_t *units)
+                const int64_t *sets)
 {
     for (int i = 0; i < count; i++)
-        assert_true(
-            pare_prune_plan_add(r, prune_component(g, r->groups, value, axis, units[i]), 1));
+        assert_true(pare_prune_plan_add(r, prune_coupled(g, r->groups, value, axis, sets[i]), 1));
 }
 
 static float *run(graph_case *g, pare_model *model, int rank, const int64_t *dims, int64_t outputs)

@@ -21,14 +21,14 @@ pare_node *prune_conv(graph_case *g, const char *in, const char *out, int64_t c,
 
 /* Prepares and analyses; failures fail the test. */
 pare_groups *prune_groups(graph_case *g, const pare_groups_options *options);
-/* The component of a unit of a tensor's axis, and why there is none ("" where there is). */
-int prune_component(const graph_case *g, const pare_groups *groups, const char *value, int axis,
-                    int64_t unit);
+/* The coupled set of a channel of a tensor's axis, and why there is none ("" where there is). */
+int prune_coupled(const graph_case *g, const pare_groups *groups, const char *value, int axis,
+                  int64_t channel);
 const char *prune_why(const graph_case *g, const pare_groups *groups, const char *value, int axis,
-                      int64_t unit);
-/* Removes the components of these units of an axis. */
+                      int64_t channel);
+/* Removes the coupled sets of these channels of an axis. */
 void prune_take(const graph_case *g, pare_prune_plan *r, const char *value, int axis, int count,
-                const int64_t *units);
+                const int64_t *sets);
 
 /* The smaller model gives what the masked dense one gives, on an input of this shape, in the plain
    kernels; and that is not what the dense model gives. The smaller one is the caller's. */

@@ -48,20 +48,20 @@ static void a_chain_is_one_group(void **state)
     chain(&g);
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(groups->group_count, 1);
-    assert_int_equal(groups->component_count, 8);
+    assert_int_equal(groups->coupled_count, 8);
     assert_int_equal(groups->group[0].count, 8);
     assert_int_equal(groups->group[0].parts, 1);
     assert_string_equal(groups->group[0].name, "a");
     /* w_a, four of BatchNormalization, w_y; a, b, c */
     assert_int_equal(groups->group[0].slot_count, 9);
-    assert_int_equal(groups->component[0].unit_count, 9);
+    assert_int_equal(groups->coupled[0].channel_count, 9);
     for (int64_t i = 0; i < 8; i++) {
-        int c = prune_component(&g, groups, "w_a", 0, i);
+        int c = prune_coupled(&g, groups, "w_a", 0, i);
         assert_true(c >= 0);
-        assert_int_equal(prune_component(&g, groups, "gamma_b", 0, i), c);
-        assert_int_equal(prune_component(&g, groups, "var_b", 0, i), c);
-        assert_int_equal(prune_component(&g, groups, "c", 1, i), c);
-        assert_int_equal(prune_component(&g, groups, "w_y", 1, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "gamma_b", 0, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "var_b", 0, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "c", 1, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "w_y", 1, i), c);
     }
     assert_string_equal(prune_why(&g, groups, "w_a", 1, 0), "is an input of the model");
     assert_string_equal(prune_why(&g, groups, "w_y", 0, 4), "is an output of the model");
@@ -96,12 +96,12 @@ static void costs_follow_the_kept_counts(void **state)
     assert_int_equal(shape.dim[1], 5);
     /* at least two stay, and at least one whatever is asked */
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){1, 2});
-    assert_true(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 4), 2));
-    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 5), 2));
-    assert_true(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 5), 0));
-    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 6), 0));
+    assert_true(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 4), 2));
+    assert_false(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 5), 2));
+    assert_true(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 5), 0));
+    assert_false(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 6), 0));
     assert_int_equal(r->count, 7);
-    for (int c = 0; c < groups->component_count; c++) pare_prune_plan_drop(r, c);
+    for (int c = 0; c < groups->coupled_count; c++) pare_prune_plan_drop(r, c);
     assert_int_equal(r->count, 0);
     assert_true(r->cost.macs == 8 * 27 * 16 + 5 * 8 * 16);
     pare_prune_plan_free(r);
@@ -124,18 +124,18 @@ static void an_addition_ties(void **state)
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(groups->group_count, 2);
     for (int64_t i = 0; i < 6; i++) {
-        int c = prune_component(&g, groups, "w_a", 0, i);
-        assert_int_equal(prune_component(&g, groups, "w_c", 0, i), c);
-        assert_int_equal(prune_component(&g, groups, "w_b", 1, i), c);
-        assert_int_equal(prune_component(&g, groups, "w_y", 1, i), c);
+        int c = prune_coupled(&g, groups, "w_a", 0, i);
+        assert_int_equal(prune_coupled(&g, groups, "w_c", 0, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "w_b", 1, i), c);
+        assert_int_equal(prune_coupled(&g, groups, "w_y", 1, i), c);
     }
-    assert_int_not_equal(prune_component(&g, groups, "w_b", 0, 0),
-                         prune_component(&g, groups, "w_a", 0, 0));
+    assert_int_not_equal(prune_coupled(&g, groups, "w_b", 0, 0),
+                         prune_coupled(&g, groups, "w_a", 0, 0));
     pare_groups_free(groups);
     graph_close(&g);
 }
 
-/* Concat: unit i of b is unit 4 + i of the joined axis. Split hands the halves on. */
+/* Concat: channel i of b is channel 4 + i of the joined axis. Split hands the halves on. */
 static void joins_and_splits_shift(void **state)
 {
     (void)state;
@@ -155,13 +155,13 @@ static void joins_and_splits_shift(void **state)
     /* channels of a; of b that go to d; of b that go to e */
     assert_int_equal(groups->group_count, 3);
     for (int64_t i = 0; i < 4; i++)
-        assert_int_equal(prune_component(&g, groups, "w_a", 0, i),
-                         prune_component(&g, groups, "w_f", 1, i));
+        assert_int_equal(prune_coupled(&g, groups, "w_a", 0, i),
+                         prune_coupled(&g, groups, "w_f", 1, i));
     for (int64_t i = 0; i < 6; i++) {
-        int c = prune_component(&g, groups, "w_b", 0, i);
-        assert_int_equal(prune_component(&g, groups, "c", 1, 4 + i), c);
-        assert_int_equal(i < 3 ? prune_component(&g, groups, "w_f", 1, 4 + i)
-                               : prune_component(&g, groups, "w_h", 1, i - 3),
+        int c = prune_coupled(&g, groups, "w_b", 0, i);
+        assert_int_equal(prune_coupled(&g, groups, "c", 1, 4 + i), c);
+        assert_int_equal(i < 3 ? prune_coupled(&g, groups, "w_f", 1, 4 + i)
+                               : prune_coupled(&g, groups, "w_h", 1, i - 3),
                          c);
     }
     pare_groups_free(groups);
@@ -180,10 +180,10 @@ static void flattened_pixels_go_with_their_channel(void **state)
     graph_node(&g, "Gemm", "b w", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(groups->component_count, 5);
+    assert_int_equal(groups->coupled_count, 5);
     for (int64_t i = 0; i < 80; i++)
-        assert_int_equal(prune_component(&g, groups, "w", 0, i),
-                         prune_component(&g, groups, "w_a", 0, i / 16));
+        assert_int_equal(prune_coupled(&g, groups, "w", 0, i),
+                         prune_coupled(&g, groups, "w_a", 0, i / 16));
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -204,10 +204,10 @@ static void flattened_channels_may_be_inner(void **state)
     graph_node(&g, "MatMul", "c w", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(groups->component_count, 5);
+    assert_int_equal(groups->coupled_count, 5);
     for (int64_t i = 0; i < 80; i++)
-        assert_int_equal(prune_component(&g, groups, "w", 0, i),
-                         prune_component(&g, groups, "w_a", 0, i % 5));
+        assert_int_equal(prune_coupled(&g, groups, "w", 0, i),
+                         prune_coupled(&g, groups, "w_a", 0, i % 5));
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -261,14 +261,14 @@ static void heads_leave_whole(void **state)
     attention(&g);
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(groups->group_count, 1);
-    assert_int_equal(groups->component_count, 3);
+    assert_int_equal(groups->coupled_count, 3);
     for (int64_t i = 0; i < 12; i++) {
-        int head = prune_component(&g, groups, "scores", 1, i / 4);
+        int head = prune_coupled(&g, groups, "scores", 1, i / 4);
         assert_true(head >= 0);
-        assert_int_equal(prune_component(&g, groups, "wq", 1, i), head);
-        assert_int_equal(prune_component(&g, groups, "bk", 0, i), head);
-        assert_int_equal(prune_component(&g, groups, "wv", 1, i), head);
-        assert_int_equal(prune_component(&g, groups, "wo", 0, i), head);
+        assert_int_equal(prune_coupled(&g, groups, "wq", 1, i), head);
+        assert_int_equal(prune_coupled(&g, groups, "bk", 0, i), head);
+        assert_int_equal(prune_coupled(&g, groups, "wv", 1, i), head);
+        assert_int_equal(prune_coupled(&g, groups, "wo", 0, i), head);
     }
     assert_string_equal(prune_why(&g, groups, "k", 2, 0),
                         "sums over it between two activations, so that no weight reads it");
@@ -305,9 +305,9 @@ static void groups_of_a_convolution_are_parts(void **state)
     assert_int_equal(groups->group[0].parts, 2);
     assert_int_equal(groups->group[1].parts, 2);
     for (int64_t i = 0; i < 8; i++) {
-        int c = prune_component(&g, groups, "w_a", 0, i);
-        assert_int_equal(groups->component[c].part, i / 4);
-        assert_int_equal(prune_component(&g, groups, "w_b", 1, i), c);
+        int c = prune_coupled(&g, groups, "w_a", 0, i);
+        assert_int_equal(groups->coupled[c].part, i / 4);
+        assert_int_equal(prune_coupled(&g, groups, "w_b", 1, i), c);
     }
     assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     assert_true(r->cost.macs == 16 * (3 * 8 + 6 * 4 * 9 + 2 * 6));
@@ -320,9 +320,9 @@ static void groups_of_a_convolution_are_parts(void **state)
     assert_true(r->cost.macs == 16 * (3 * 6 + 4 * 3 * 9 + 2 * 4));
     /* each part keeps one of its four */
     prune_take(&g, r, "w_a", 0, 2, (int64_t[]){0, 2});
-    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 3), 0));
+    assert_false(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 3), 0));
     for (int64_t i = 0; i < 3; i += 2)
-        pare_prune_plan_drop(r, prune_component(&g, groups, "w_a", 0, i));
+        pare_prune_plan_drop(r, prune_coupled(&g, groups, "w_a", 0, i));
     pare_model *smaller = prune_compare(&g, r, 4, picture, 32);
     const pare_shape *w = &pare_graph_find_own(smaller->graph, "w_b")->shape;
     assert_int_equal(w->dim[0], 4);
@@ -347,10 +347,10 @@ static void mixed_groups_are_tied(void **state)
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
     for (int64_t i = 0; i < 4; i++)
-        assert_int_equal(prune_component(&g, groups, "w_a", 0, i),
-                         prune_component(&g, groups, "w_b", 0, i));
+        assert_int_equal(prune_coupled(&g, groups, "w_a", 0, i),
+                         prune_coupled(&g, groups, "w_b", 0, i));
     for (int i = 0; i < groups->group_count; i++) assert_int_equal(groups->group[i].parts, 1);
-    assert_int_equal(groups->component_count, 4 + 3);
+    assert_int_equal(groups->coupled_count, 4 + 3);
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -369,8 +369,8 @@ static void depthwise_channels_fall_together(void **state)
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(groups->group_count, 1);
     for (int64_t i = 0; i < 8; i++)
-        assert_int_equal(prune_component(&g, groups, "w_b", 0, i),
-                         prune_component(&g, groups, "w_a", 0, i / 2));
+        assert_int_equal(prune_coupled(&g, groups, "w_b", 0, i),
+                         prune_coupled(&g, groups, "w_a", 0, i / 2));
     assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     prune_take(&g, r, "w_a", 0, 1, (int64_t[]){2});
     pare_model *smaller = prune_compare(&g, r, 4, picture, 32);
@@ -398,11 +398,11 @@ static void a_shared_weight_binds_its_users(void **state)
     graph_node(&g, "Add", "e f", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
-    assert_int_equal(prune_component(&g, groups, "w_a", 0, 3),
-                     prune_component(&g, groups, "w_b", 0, 3));
-    assert_int_equal(prune_component(&g, groups, "w_e", 1, 2),
-                     prune_component(&g, groups, "w_f", 1, 2));
-    assert_int_equal(groups->component_count, 4 + 5);
+    assert_int_equal(prune_coupled(&g, groups, "w_a", 0, 3),
+                     prune_coupled(&g, groups, "w_b", 0, 3));
+    assert_int_equal(prune_coupled(&g, groups, "w_e", 1, 2),
+                     prune_coupled(&g, groups, "w_f", 1, 2));
+    assert_int_equal(groups->coupled_count, 4 + 5);
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -427,8 +427,7 @@ static void what_is_kept_says_so(void **state)
     pare_groups_free(groups);
     groups = prune_groups(&g, &outputs);
     assert_int_equal(groups->group_count, 2);
-    assert_int_equal(prune_component(&g, groups, "w_y", 0, 4),
-                     prune_component(&g, groups, "y", 1, 4));
+    assert_int_equal(prune_coupled(&g, groups, "w_y", 0, 4), prune_coupled(&g, groups, "y", 1, 4));
     pare_groups_free(groups);
     graph_close(&g);
 }
@@ -481,7 +480,7 @@ static void nested_graphs_stop_what_they_touch(void **state)
     graph_output(&g, "d");
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(groups->group_count, 1);
-    assert_true(prune_component(&g, groups, "w_a", 0, 0) >= 0);
+    assert_true(prune_coupled(&g, groups, "w_a", 0, 0) >= 0);
     assert_string_equal(prune_why(&g, groups, "w_b", 0, 0), "is read inside a nested graph");
     pare_groups_free(groups);
     graph_close(&g);

@@ -56,13 +56,13 @@ static void open_latency(world *w)
     assert_int_equal(pare_step_times_open(&w->g.ctx, &w->times, &table), PARE_OK);
     const int steps = pare_plan_step_count(w->plan);
     w->seconds = calloc((size_t)steps + 1, sizeof *w->seconds);
-    w->score = calloc((size_t)w->groups->component_count + 1, sizeof *w->score);
+    w->score = calloc((size_t)w->groups->coupled_count + 1, sizeof *w->score);
     for (int i = 0; i < steps; i++) {
         pare_step_info info;
         pare_plan_step(w->plan, i, &info);
         w->seconds[i] = info.macs > 0;
     }
-    for (int c = 0; c < w->groups->component_count; c++) w->score[c] = 1 + c % 7;
+    for (int c = 0; c < w->groups->coupled_count; c++) w->score[c] = 1 + c % 7;
     pare_latency_options options = {.dense = w->plan, .seconds = w->seconds, .times = w->times};
     assert_int_equal(pare_latency_new(&w->g.ctx, &w->latency, w->groups, &options), PARE_OK);
 }
@@ -93,7 +93,7 @@ static void open_chain(world *w)
     open_latency(w);
 }
 
-/* The first `count` components of a group. */
+/* The first `count` coupled sets of a group. */
 static void drop_some(world *w, int group, int count)
 {
     const pare_dependency_group *g = &w->groups->group[group];
@@ -115,7 +115,7 @@ static void counts_are_blocks(void **state)
 {
     (void)state;
     static const struct {
-        int64_t n, unit;
+        int64_t n, channel;
         int count;
         int64_t want[PARE_LATENCY_COUNTS];
     } row[] = {
@@ -128,7 +128,7 @@ static void counts_are_blocks(void **state)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         int64_t got[PARE_LATENCY_COUNTS];
-        assert_int_equal(pare_latency_counts(row[i].n, row[i].unit, got), row[i].count);
+        assert_int_equal(pare_latency_counts(row[i].n, row[i].channel, got), row[i].count);
         for (int k = 0; k < row[i].count; k++) assert_int_equal(got[k], row[i].want[k]);
     }
     for (int64_t n = 1; n < 3000; n += 13) {
@@ -213,7 +213,7 @@ static void shapes_are_those_of_the_smaller_plan(void **state)
         const pare_dependency_group *group = &w.groups->group[g];
         int each = group->count / group->parts;
         for (int c = group->first; c < group->first + group->count; c++) {
-            int part = w.groups->component[c].part;
+            int part = w.groups->coupled[c].part;
             if (pare_prune_plan_of_part(w.removal, g, part) < each / 2)
                 pare_prune_plan_add(w.removal, c, 1);
         }

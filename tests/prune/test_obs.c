@@ -49,9 +49,9 @@ static void make(problem *p, uint64_t seed)
             p->a[i * D + j] = sum;
         }
     for (int k = 0; k < D; k++) {
-        double unit[D] = {0}, z[D];
-        unit[k] = 1;
-        eliminate(p->a, unit, D, z);
+        double channel[D] = {0}, z[D];
+        channel[k] = 1;
+        eliminate(p->a, channel, D, z);
         for (int i = 0; i < D; i++) p->inverse[i * D + k] = z[i];
     }
     for (int i = 0; i < ROWS * D; i++) {

@@ -140,7 +140,7 @@ static void open_elements_are_picked(void **state)
 }
 
 /* Slices with ends far after and negative starts, and a Split without sizes. */
-static void parts_keep_their_units(void **state)
+static void parts_keep_their_channels(void **state)
 {
     (void)state;
     graph_case g;
@@ -164,8 +164,8 @@ static void parts_keep_their_units(void **state)
     assert_int_equal(ints_of(smaller, "b", 2, 1)[0], 4);
     assert_int_equal(ints_of(smaller, "c", 1, 2)[0], 1);
     assert_int_equal(ints_of(smaller, "c", 1, 2)[1], 2);
-    /* a slot that would lose its last unit stays */
-    assert_false(pare_prune_plan_add(r, prune_component(&g, groups, "w_a", 0, 2), 0));
+    /* a slot that would lose its last channel stays */
+    assert_false(pare_prune_plan_add(r, prune_coupled(&g, groups, "w_a", 0, 2), 0));
     finish(&g, groups, r, smaller);
 }
 
@@ -318,7 +318,7 @@ static void made_weights_are_cut_where_they_are_made(void **state)
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
     pare_prune_plan *r = removal_of(&g, groups);
-    assert_int_equal(groups->component_count, 300 + 200);
+    assert_int_equal(groups->coupled_count, 300 + 200);
     prune_take(&g, r, "w", 0, 2, (int64_t[]){7, 299});
     prune_take(&g, r, "w_y", 0, 1, (int64_t[]){1});
     pare_model *smaller = prune_compare(&g, r, 2, (const int64_t[]){2, 80}, 2 * 3);
@@ -366,7 +366,7 @@ int main(void)
         cmocka_unit_test(weights_lose_their_slices),
         cmocka_unit_test(computed_shapes_are_written_out),
         cmocka_unit_test(open_elements_are_picked),
-        cmocka_unit_test(parts_keep_their_units),
+        cmocka_unit_test(parts_keep_their_channels),
         cmocka_unit_test(padded_channels_can_go),
         cmocka_unit_test(numbers_made_of_extents_stay),
         cmocka_unit_test(numbers_of_channels_move),

@@ -47,7 +47,7 @@ static void open_net(net *n, bool norm)
     assert_int_equal(pare_prune_prepare(&n->g.ctx, n->g.model), PARE_OK);
     assert_int_equal(pare_groups_new(&n->g.ctx, &n->groups, n->g.model, NULL), PARE_OK);
     assert_int_equal(pare_prune_plan_new(&n->g.ctx, &n->removal, n->groups), PARE_OK);
-    assert_int_equal(n->groups->component_count, 3);
+    assert_int_equal(n->groups->coupled_count, 3);
 }
 
 static void close_net(net *n)
@@ -179,7 +179,7 @@ static void even_parts(void **state)
     assert_int_equal(pare_prune_prepare(&g.ctx, g.model), PARE_OK);
     assert_int_equal(pare_groups_new(&g.ctx, &groups, g.model, NULL), PARE_OK);
     assert_int_equal(pare_prune_plan_new(&g.ctx, &removal, groups), PARE_OK);
-    assert_int_equal(groups->component_count, 8);
+    assert_int_equal(groups->coupled_count, 8);
     assert_int_equal(from_weights(&g.ctx, score, groups, PARE_SCORE_L1, 0), PARE_OK);
     pare_prune_target target = {.cost = pare_target_macs, .goal = 6, .round = 1};
     assert_int_equal(pare_target_reach(&g.ctx, removal, score, &target, &reached), PARE_OK);

@@ -136,7 +136,7 @@ pare_status pare_structured_report(pare_structured *s, const char *path)
             s->bytes ? 100 * (double)bytes / (double)s->bytes : 0.0,
             s->facts->before.macs > 0 ? 100 * now->macs / s->facts->before.macs : 0.0,
             s->facts->before.params > 0 ? 100 * now->params / s->facts->before.params : 0.0,
-            s->facts->plan->count, s->facts->groups->component_count);
+            s->facts->plan->count, s->facts->groups->coupled_count);
     json_t *row = row_json(s, path, hash, bytes, none);
     if (s->o->latency) {
         json_object_set_new(row, "latency", pare_prune_latency_json(s));
