@@ -100,20 +100,22 @@ static void pruning_counts_the_same(void **state)
     assert_int_equal(pare_node_set_int(t, "group", 2), PARE_OK);
     graph_node(&g, "GlobalAveragePool", "t", "p");
     graph_node(&g, "Flatten", "p", "f");
-    PRUNE_WEIGHT(&g, "w_y", 10, 7);
-    graph_node(&g, "Gemm", "f w_y", "y");
+    PRUNE_WEIGHT(&g, "w_m", 10, 9);
+    graph_node(&g, "MatMul", "f w_m", "m");
+    PRUNE_WEIGHT(&g, "w_y", 9, 7);
+    graph_node(&g, "Gemm", "m w_y", "y");
     graph_output(&g, "y");
     pare_groups *groups = prune_groups(&g, NULL);
     assert_int_equal(pare_prune_plan_new(&g.ctx, &r, groups), PARE_OK);
     const pare_graph *sized = groups->model->graph;
-    const double by_hand[] = {8 * 64 * 27, 8 * 64 * 9, 12 * 64 * 36, 12 * 64 * 20, 70};
+    const double by_hand[] = {8 * 64 * 27, 8 * 64 * 9, 12 * 64 * 36, 12 * 64 * 20, 90, 63};
     int n = 0;
     for (int i = 0; i < sized->node_count; i++) {
         double macs = pare_prune_plan_macs(r, sized->node[i]);
         sum += macs;
         if (macs > 0) assert_true(macs == by_hand[n++]);
     }
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 6);
     assert_true(r->cost.macs == sum);
     pare_prune_plan_free(r);
     pare_groups_free(groups);
