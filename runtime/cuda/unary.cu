@@ -150,8 +150,7 @@ static pare_status unary_prepare(pare_prep *p)
 {
     unary_state *u = (unary_state *)pare_arena_alloc(p->arena, 1, sizeof *u);
     pare_unary row = pare_unary_of(p->node);
-    if (!u || row == PARE_UNARY_COUNT)
-        return PARE_MEMORY; /* the shape rule knows that it is there */
+    if (!u) return PARE_MEMORY;
     u->row = row;
     u->a = pare_unary_attr(p->node, row, 0);
     u->b = pare_unary_attr(p->node, row, 1);

@@ -116,7 +116,7 @@ double pare_node_macs(const pare_node *node);
 const pare_quant_role *pare_quant_role_of(const pare_node *node);
 pare_quant_kind pare_quant_kind_of(const pare_node *node);
 
-/* What a node is to a pass that trains, where no column says it (roles.c). The tensor that a
+/* What a node is to a pass that trains, where no column says it. The tensor that a
    Constant holds; what an Identity copies; NULL of others. */
 const pare_tensor *pare_node_constant(const pare_node *node);
 pare_value *pare_node_copied(const pare_node *node);

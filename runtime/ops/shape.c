@@ -3,6 +3,7 @@
    of these and of Expand, Tile and the blocks of pixels. */
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -300,5 +301,92 @@ pare_status pare_grad_space_to_depth(pare_grad *g, const pare_node *node)
         pare_grad_begin(g, "DepthToSpace", (pare_value *[]){pare_grad_of(g, node->out[0])}, 1, 1);
     pare_grad_int(g, made, "blocksize", pare_node_int(node, "blocksize", 1));
     pare_grad_give(g, node->in[0], pare_grad_end(g, made));
+    return g->status;
+}
+
+int64_t pare_view_count(const pare_view *view)
+{
+    int64_t n = 1;
+    for (int i = 0; i < view->rank; i++) n *= view->dim[i];
+    return n;
+}
+
+size_t pare_view_bytes(const pare_view *view)
+{
+    size_t bytes;
+    return pare_type_bytes(view->dtype, pare_view_count(view), &bytes) ? bytes : 0;
+}
+
+/* Dense when walked with axis[rank - 1] fastest? Axes of length 1 may have any stride. */
+static bool dense(const pare_view *v, const int *axis)
+{
+    int64_t expected = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        int a = axis ? axis[i] : i;
+        if (v->dim[a] == 1) continue;
+        if (v->stride[a] != expected) return false;
+        expected *= v->dim[a];
+    }
+    return true;
+}
+
+bool pare_view_rowmajor(const pare_view *view) { return dense(view, NULL); }
+
+bool pare_view_nhwc(const pare_view *view)
+{
+    static const int order[4] = {0, 2, 3, 1};
+    return view->rank == 4 && dense(view, order);
+}
+
+bool pare_view_same_order(const pare_view *a, const pare_view *b)
+{
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i] || (a->dim[i] != 1 && a->stride[i] != b->stride[i]))
+            return false;
+    return true;
+}
+
+void pare_view_set(pare_view *view, pare_dtype dtype, const pare_shape *shape, bool nhwc)
+{
+    static const int channels_last[4] = {0, 2, 3, 1};
+    view->dtype = dtype;
+    view->rank = shape->rank;
+    int64_t stride = 1;
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        int a = nhwc && shape->rank == 4 ? channels_last[i] : i;
+        view->dim[a] = shape->dim[a];
+        view->stride[a] = stride;
+        stride *= shape->dim[a];
+    }
+}
+
+/* SliceSum (X...) -> (Y...): where microbatches run side by side (pare_replicas), Y is the sum of X
+   over all of them, the same in each; in a plain run it is X. f32 or f64, any shapes. */
+
+pare_status pare_infer_slice_sum(pare_node *node)
+{
+    if (node->out_count > node->in_count)
+        return PARE_FAIL_NODE(node, INPUT, "it has %d inputs and %d outputs, expected as many",
+                              node->in_count, node->out_count);
+    for (int i = 0; i < node->out_count; i++) {
+        pare_value *x;
+        PARE_TRY(pare_infer_need(node, i, &x));
+        if (x->dtype != PARE_NOTYPE && x->dtype != PARE_f32 && x->dtype != PARE_f64)
+            return PARE_FAIL_NODE(node, INPUT, "its input %d has type %s, expected f32 or f64", i,
+                                  pare_type(x->dtype)->name);
+        pare_infer_out(node, i, x->dtype, &x->shape);
+    }
+    return PARE_OK;
+}
+
+/* Every slice's loss depends on each slice's X by way of the one sum: dX = SliceSum(dY), of the sum
+   of all slices' losses. */
+pare_status pare_grad_slice_sum(pare_grad *g, const pare_node *node)
+{
+    for (int i = 0; i < node->out_count; i++) {
+        pare_value *dy = pare_grad_of(g, node->out[i]);
+        if (dy) pare_grad_give(g, node->in[i], PARE_EMIT(g, "SliceSum", dy));
+    }
     return g->status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/ops/ops.h"
+#include "runtime/ops/device.h"
 #include "runtime/ops/prune_bind.h"
 
 #include <string.h>
@@ -93,4 +94,45 @@ pare_quant_kind pare_quant_kind_of(const pare_node *node)
 {
     const pare_quant_role *role = pare_quant_role_of(node);
     return role ? role->kind : PARE_QUANT_NONE;
+}
+
+/* What a node is to a pass that trains, where no column of the table says it. */
+
+const pare_tensor *pare_node_constant(const pare_node *node)
+{
+    const pare_attr *a = pare_node_is(node, "Constant") ? pare_node_attr(node, "value") : NULL;
+    return a && a->kind == PARE_ATTR_TENSOR ? a->tensor : NULL;
+}
+
+pare_value *pare_node_copied(const pare_node *node)
+{
+    return pare_node_is(node, "Identity") ? node->in[0] : NULL;
+}
+
+bool pare_node_is_softmax(const pare_node *node) { return pare_node_is(node, "Softmax"); }
+
+bool pare_node_reads_statistic(const pare_node *node, int input)
+{
+    return pare_node_is(node, "BatchNormalization") && (input == 3 || input == 4);
+}
+
+bool pare_node_is_qdq(const pare_node *node)
+{
+    return !strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear");
+}
+
+pare_status pare_device_copy(pare_ctx *ctx, pare_device *device, void **out, const void *data,
+                             size_t bytes)
+{
+    const pare_backend *b = device->backend;
+    void *memory;
+    PARE_TRY(b->alloc(ctx, device, &memory, bytes));
+    pare_status st = b->upload(ctx, device->setup, memory, data, bytes);
+    if (st == PARE_OK) st = b->sync(ctx, device->setup);
+    if (st != PARE_OK) {
+        b->free(device, memory);
+        return st;
+    }
+    *out = memory;
+    return PARE_OK;
 }

@@ -15,23 +15,25 @@ const pare_unary_row pare_unary_rows[PARE_UNARY_COUNT] = {
 #include "runtime/ops/unary.inc"
 };
 
-pare_unary pare_unary_find(const char *name)
+static pare_unary find(const char *name, size_t length)
 {
     int i = 0;
-    while (i < PARE_UNARY_COUNT && strcmp(pare_unary_rows[i].name, name)) i++;
+    while (i < PARE_UNARY_COUNT && (strlen(pare_unary_rows[i].name) != length ||
+                                    memcmp(pare_unary_rows[i].name, name, length) != 0))
+        i++;
     return (pare_unary)i;
 }
 
+/* Without a copy of the attribute: kernels ask for it where nothing may be allocated. */
 pare_unary pare_unary_of(const pare_node *node)
 {
-    if (!strcmp(node->op_type, "UnaryGrad")) {
-        const char *of = pare_node_string(node, "of", NULL);
-        return pare_unary_find(of ? of : "");
-    }
-    pare_unary row = pare_unary_find(node->op_type);
-    if (row == PARE_UNARY_Gelu && !strcmp(pare_node_string(node, "approximate", "none"), "tanh"))
-        return PARE_UNARY_GeluTanh;
-    return row;
+    const bool grad = !strcmp(node->op_type, "UnaryGrad");
+    pare_unary row = grad ? PARE_UNARY_COUNT : find(node->op_type, strlen(node->op_type));
+    const char *name = grad ? "of" : row == PARE_UNARY_Gelu ? "approximate" : NULL;
+    const pare_attr *a = name ? pare_node_attr(node, name) : NULL;
+    if (!a || a->kind != PARE_ATTR_STRING) return row;
+    if (grad) return find(a->s.data, a->s.size);
+    return a->s.size == 4 && !memcmp(a->s.data, "tanh", 4) ? PARE_UNARY_GeluTanh : row;
 }
 
 float pare_unary_attr(const pare_node *node, pare_unary row, int i)
@@ -91,12 +93,9 @@ pare_status pare_grad_zero(pare_grad *g, const pare_node *node)
 
 pare_status pare_infer_unary_grad(pare_node *node)
 {
-    const pare_attr *attr = pare_node_attr(node, "of");
-    const char *of = pare_node_string(node, "of", NULL);
-    if (!of && attr && attr->kind == PARE_ATTR_STRING) return PARE_MEMORY;
     if (pare_unary_of(node) == PARE_UNARY_COUNT)
         return PARE_FAIL_NODE(node, INPUT,
                               "attribute of is '%s', expected an operator with a derivative",
-                              of ? of : "");
+                              pare_node_string(node, "of", ""));
     return pare_infer_same(node);
 }

@@ -30,9 +30,8 @@ typedef struct pare_unary_row {
 
 extern const pare_unary_row pare_unary_rows[PARE_UNARY_COUNT];
 
-/* The row of this name, PARE_UNARY_COUNT where there is none. */
-pare_unary pare_unary_find(const char *name);
-/* The row of an operator: Gelu's by its attribute `approximate`, UnaryGrad's by `of`. */
+/* The row of an operator, PARE_UNARY_COUNT where there is none: Gelu's by its attribute
+   `approximate`, UnaryGrad's by `of`. */
 pare_unary pare_unary_of(const pare_node *node);
 /* Attribute 0 or 1 of the row, 0 where it has none. */
 float pare_unary_attr(const pare_node *node, pare_unary row, int i);
