@@ -58,20 +58,12 @@ void pare_text_add_plain(pare_text *text, const char *plain)
     text->size += n;
 }
 
-/* Escapes the text, and what stands for a byte of it (NULL: the byte itself) instead of that. */
-static void add_replaced(pare_text *text, const char *plain, const char *(*replaced)(char))
+/* --- what a medium writes for a byte; NULL: the byte itself --- */
+
+static const char *in_plain(char c)
 {
-    pare_text shown = {.ctx = text->ctx};
-    pare_text_add_plain(&shown, plain);
-    text->failed |= shown.failed;
-    for (const char *p = shown.data; p && *p; p++) {
-        const char *other = replaced(*p);
-        if (other)
-            pare_text_add(text, "%s", other);
-        else
-            pare_text_add(text, "%c", *p);
-    }
-    pare_free(shown.data);
+    (void)c;
+    return NULL;
 }
 
 static const char *in_html(char c)
@@ -86,11 +78,6 @@ static const char *in_html(char c)
     }
 }
 
-void pare_text_add_escaped(pare_text *text, const char *plain)
-{
-    if (plain) add_replaced(text, plain, in_html);
-}
-
 static const char *in_markdown(char c)
 {
     static const char special[] = "\\`*_[]<>|~";
@@ -100,12 +87,98 @@ static const char *in_markdown(char c)
     return at ? escaped[at - special] : NULL;
 }
 
-void pare_text_add_markdown(pare_text *text, const char *plain)
+static const char *in_csv(char c) { return c == '"' ? "\"\"" : NULL; }
+
+/* Adds escaped text; where the medium writes a character in another way, that. */
+static void add_replaced(pare_text *text, pare_medium medium, const char *shown)
 {
-    add_replaced(text, plain, in_markdown);
+    static const char *(*const replaced[])(char) = {in_plain, in_markdown, in_html, in_csv};
+    for (const char *p = shown; *p; p++) {
+        const char *other = replaced[medium](*p);
+        const size_t n = other ? strlen(other) : 1;
+        if (!reserve(text, n)) return;
+        memcpy(text->data + text->size, other ? other : p, n);
+        text->size += n;
+        text->data[text->size] = 0;
+    }
 }
 
-static const char *in_csv(char c) { return c == '"' ? "\"\"" : NULL; }
+static void add_as(pare_text *text, pare_medium medium, const char *plain)
+{
+    pare_text shown = {.ctx = text->ctx};
+    pare_text_add_plain(&shown, plain);
+    text->failed |= shown.failed;
+    if (shown.data) add_replaced(text, medium, shown.data);
+    pare_free(shown.data);
+}
+
+void pare_text_add_escaped(pare_text *text, const char *plain)
+{
+    if (plain) add_as(text, PARE_HTML, plain);
+}
+
+void pare_text_add_markdown(pare_text *text, const char *plain)
+{
+    add_as(text, PARE_MARKDOWN, plain);
+}
+
+/* --- formats --- */
+
+enum { MARK = 1 }; /* before and after each text argument */
+
+/* The format with a mark before and after each %s; at least twice its length fits. */
+static void mark_texts(char *out, const char *format)
+{
+    while (*format) {
+        const size_t n = *format == '%' ? 2 + strspn(format + 1, "-+ #0123456789.*lzjt") : 1;
+        const bool text = n > 1 && format[n - 1] == 's';
+        if (text) *out++ = MARK;
+        memcpy(out, format, n);
+        out += n;
+        if (text) *out++ = MARK;
+        format += n;
+    }
+    *out = 0;
+}
+
+/* The arguments come escaped as bytes, between two NULs each. */
+static void put_list(pare_text *text, pare_medium medium, const char *format, va_list args)
+{
+    char *marked = pare_alloc(text->ctx, 2 * strlen(format) + 1, 1), *all = NULL;
+    size_t n = 0;
+    if (marked) {
+        mark_texts(marked, format);
+        n = pare_text_format(NULL, 0, MARK, marked, args);
+        all = pare_alloc(text->ctx, n + 1, 1);
+    }
+    text->failed |= !all;
+    if (all) pare_text_format(all, n + 1, MARK, marked, args);
+    const char *at = all;
+    for (bool argument = false; at && at <= all + n; argument = !argument) {
+        add_replaced(text, argument ? medium : PARE_PLAIN, at);
+        at += strlen(at) + 1;
+    }
+    pare_free(marked);
+    pare_free(all);
+}
+
+void pare_text_put(pare_text *text, pare_medium medium, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_list(text, medium, format, args);
+    va_end(args);
+}
+
+void pare_text_html(pare_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_list(text, PARE_HTML, format, args);
+    va_end(args);
+}
+
+/* --- CSV --- */
 
 /* A decimal number, as strtod reads it to its end, and no name that strtod knows. */
 static bool is_number(const char *text)
@@ -120,6 +193,6 @@ void pare_text_add_csv(pare_text *text, const char *plain)
     const bool quoted = strpbrk(plain, ",\"") != NULL;
     if (quoted) pare_text_add(text, "\"");
     if (*plain && strchr("=+-@", *plain) && !is_number(plain)) pare_text_add(text, "'");
-    add_replaced(text, plain, in_csv);
+    add_as(text, PARE_CSV, plain);
     if (quoted) pare_text_add(text, "\"");
 }

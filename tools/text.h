@@ -15,7 +15,14 @@ typedef struct pare_text {
     bool failed;
 } pare_text;
 
+/* Where text is shown, which decides how it is escaped and how signs of numbers look. */
+typedef enum pare_medium { PARE_PLAIN, PARE_MARKDOWN, PARE_HTML, PARE_CSV } pare_medium;
+
 void pare_text_add(pare_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Text arguments (%s; not NULL) are escaped for the medium, the format itself is not. */
+void pare_text_put(pare_text *text, pare_medium medium, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void pare_text_html(pare_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* fprintf with escaped text arguments (runtime/base/text.h); returns the bytes written. */
 int pare_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

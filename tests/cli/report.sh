@@ -32,6 +32,8 @@ has '\u003cb' island.json && ! has '<' island.json && pass island_escaped || fai
 [ "$(cut -d , -f 1 r.csv | sort -u | tr '\n' ' ')" = "pare_results_1 validate " ] && has ',4321,' r.csv && has '"b&<b>|""*.int8.onnx"' r.csv &&
     pass csv || fail csv "$(cat r.csv)"
 has '(calibrated only)' r.md && has '|---|---|--:' r.md && has '| b&\<b\>/"\* |' r.md && pass markdown || fail markdown "$(cat r.md)"
+has '- **b&\<b\>\|"\*.int8** keeps 99.90 % [99.20, 100.50] of the top-1 of a: the floor of 99 % is met; 1.0x smaller; 2.00x as fast. (calibrated only)' r.md &&
+    ! grep -q '^- .*&[a-z]*;' r.md && pass markdown_verdict || fail markdown_verdict "$(grep '^- ' r.md)"
 works another_floor "$pare" report v.json -o f.html --floor 90
 has 'the floor of 90 % is met' f.html && ! has 'is missed' f.html && pass floor_said || fail floor_said "$(grep -c floor f.html)"
 works picture "$pare" report v.json -o r.svg

@@ -3,7 +3,6 @@
    JSON hold valid UTF-8 without control characters, and the name cannot end a cell. */
 #include "formats/json.h"
 #include "runtime/base/text.h"
-#include "tools/results.h"
 #include "tools/table.h"
 
 #include <stdlib.h>
@@ -122,24 +121,28 @@ static const char *read_field(const char *text, char *field)
 
 static void try_csv(pare_ctx *ctx, const char *name, const char *other)
 {
+    static const pare_column columns[] = {
+        PARE_COLUMN("name", NULL, "0", pare_cell_value),
+        PARE_COLUMN("other", NULL, "1", pare_cell_value),
+        {0},
+    };
     pare_text text = {.ctx = ctx};
-    json_t *value = pare_json_text(other);
-    pare_text_add_csv(&text, name);
-    pare_text_add(&text, ",");
-    pare_results_value(&text, value);
-    pare_text_add(&text, "\n");
+    pare_grid grid;
+    json_t *row = json_pack("[o, o]", pare_json_text(name), pare_json_text(other));
+    pare_grid_csv(&grid, &text, columns);
+    pare_grid_row(&grid, row, NULL, NULL);
     expect_printable(text.data, text.size, "\n");
     char *field = malloc(text.size + 1), *stop;
     const char *at = text.data;
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < 4; c++) {
         at = read_field(at, field);
         strtod(field, &stop);
         expect(!*field || !strchr("=+-@", *field) || !*stop, "a formula");
-        expect(*at++ == ",\n"[c], "other than two fields");
+        expect(*at++ == ",\n"[c & 1], "other than two fields");
     }
-    expect(!*at, "more than a line");
+    expect(!*at, "more than two lines");
     free(field);
-    json_decref(value);
+    json_decref(row);
     pare_free(text.data);
 }
 

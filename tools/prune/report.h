@@ -45,8 +45,8 @@ const char *pare_prune_name(const json_t *model, char *text, size_t size);
 /* Which samples were compared: "that pruning did not see". */
 const char *pare_prune_seen_text(const json_t *facts);
 
-/* What was trained, step by step, into a page; nothing where nothing was. */
-void pare_prune_tune_add(pare_text *text, const json_t *rows);
+/* The table of models into a page. */
+void pare_prune_models_add(pare_text *text, const json_t *facts);
 PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts,
                                                  const char *path);
 /* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure; nothing where

@@ -6,7 +6,6 @@
 #include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "tools/facts.h"
-#include "tools/report/gather.h"
 #include "tools/report/page.h"
 #include "tools/report/report.h"
 #include "tools/table.h"
@@ -335,8 +334,8 @@ static pare_status write_page(merge *m, const json_t *comparisons)
     pare_status st =
         !path || title.failed || section.failed || failed.failed ? PARE_MEMORY : PARE_OK;
     if (st == PARE_OK)
-        st = pare_report_write_with(m->arena.ctx, m->facts, comparisons, PARE_REPORT_FLOOR, path,
-                                    &(pare_report_lead){title.data, section.data, failed.data});
+        st = pare_report_write(m->arena.ctx, m->facts, comparisons, PARE_REPORT_FLOOR, path,
+                               &(pare_report_lead){title.data, section.data, failed.data});
     pare_free(title.data);
     pare_free(section.data);
     pare_free(failed.data);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which variant is best: of each model, and over all. */
 #include "tools/report/report.h"
-#include "tools/report/gather.h"
 #include "tools/zoo/summary.h"
 
 #include <math.h>
