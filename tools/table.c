@@ -225,20 +225,20 @@ static void add_html(const pare_grid *grid, const pare_cell *cell)
 {
     pare_text *t = grid->text;
     pare_text_add(t, "<td");
-    if (cell->class) pare_text_add(t, " class=\"%s\"", cell->class);
+    if (cell->kind) pare_text_add(t, " class=\"%s\"", cell->kind);
     if (cell->title) pare_text_html(t, " title=\"%s\"", cell->title);
     if (grid->sorts && !isnan(cell->sort))
         pare_text_add(t, " data-v=\"%.*f\"", cell->sort_digits, cell->sort);
     pare_text_add(t, ">%s</td>", cell->text->data ? cell->text->data : "");
 }
 
-void pare_grid_row(pare_grid *grid, const json_t *row, const void *extra, const char *class)
+void pare_grid_row(pare_grid *grid, const json_t *row, const void *extra, const char *kind)
 {
     pare_ctx *ctx = grid->text ? grid->text->ctx : grid->table.arena->ctx;
     pare_text words = {.ctx = ctx};
     const bool html = grid->medium == PARE_HTML;
-    if (html && class)
-        pare_text_add(grid->text, "<tr class=\"%s\">", class);
+    if (html && kind)
+        pare_text_add(grid->text, "<tr class=\"%s\">", kind);
     else if (html)
         pare_text_add(grid->text, "<tr>");
     for (const pare_column *c = grid->columns; c->cell; c++) {

@@ -47,7 +47,7 @@ typedef struct pare_cell {
     const void *extra; /* of pare_grid_row */
     size_t number;     /* of the row, from 0 */
     /* of HTML */
-    const char *class, *title;
+    const char *kind, *title;
     double sort; /* what a column is sorted by; NAN: the words */
     int sort_digits;
 } pare_cell;
@@ -102,8 +102,8 @@ void pare_grid_html(pare_grid *grid, pare_text *text, const pare_column *columns
 void pare_grid_table(pare_grid *grid, pare_arena *arena, const pare_column *columns,
                      unsigned parts);
 void pare_grid_csv(pare_grid *grid, pare_text *text, const pare_column *columns);
-/* class: of HTML's row, or NULL. */
-void pare_grid_row(pare_grid *grid, const json_t *row, const void *extra, const char *class);
+/* kind: class of HTML's row, or NULL. */
+void pare_grid_row(pare_grid *grid, const json_t *row, const void *extra, const char *kind);
 void pare_grid_end(pare_grid *grid, const char *after); /* of HTML */
 /* All three for rows in an array. */
 void pare_grid_html_all(pare_text *text, const pare_column *columns, unsigned parts,

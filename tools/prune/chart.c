@@ -291,27 +291,22 @@ void pare_prune_chart_add(pare_text *text, const json_t *facts)
 }
 
 /* Two panels a row. */
-pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts, const char *path)
+bool pare_prune_picture_add(pare_text *text, const json_t *facts)
 {
-    pare_text text = {.ctx = ctx};
     char place[96];
     int count = 0, found = 0;
     const char *const(*panels)[2] = panels_of(facts);
-    if (!has_picture(facts))
-        return PARE_FAIL(ctx, INPUT,
-                         "%s: there is no picture: it needs a sweep of two models or more and what "
-                         "they compute of --data",
-                         path);
+    if (!has_picture(facts)) return false;
     while (panels[count][0]) count++;
     if (isnan(pare_report_number(models_of(facts), "0.latency_ms.median", NAN)) && count == 4)
         count = 3;
     const int wide = 2 * WIDTH + 3 * GAP, high = (count + 1) / 2 * (HEIGHT + GAP) + GAP;
-    pare_page_picture(&text, wide, high);
+    pare_page_picture(text, wide, high);
     for (int i = 0; i < count; i++) {
         snprintf(place, sizeof place, " x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"",
                  GAP + found % 2 * (WIDTH + GAP), GAP + found / 2 * (HEIGHT + GAP), WIDTH, HEIGHT);
-        found += add_panel(&text, facts, panels[i], "", place, "");
+        found += add_panel(text, facts, panels[i], "", place, "");
     }
-    pare_text_add(&text, "</svg>\n");
-    return pare_page_write(&text, path);
+    pare_text_add(text, "</svg>\n");
+    return true;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct page {
-    pare_text text;
+    pare_text *text;
     const json_t *facts, *compared, *models, *rows;
     bool channels; /* were removed; else single weights became 0 */
     bool labels;   /* top-1 is known */
@@ -24,7 +24,7 @@ static const json_t *row_of(const page *p, size_t model)
 
 static void headline(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     const json_t *data = json_object_get(p->compared, "data");
     size_t count = json_array_size(p->rows);
     pare_text_html(t, "<h1>What pruning cost</h1>\n<p class=\"soft\">%s, %zu pruned model%s",
@@ -65,7 +65,7 @@ static void card_accuracy(pare_text *t, const json_t *model)
 
 static void card(page *p, const json_t *model, const json_t *row)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char name[128];
     const json_t *dense = json_array_get(p->models, 0);
     const char *size = p->channels ? "bytes" : "zlib_bytes";
@@ -88,12 +88,12 @@ static void cards(page *p)
     size_t i;
     json_t *model;
     if (json_array_size(p->models) > MOST + 1) return;
-    pare_text_add(&p->text, "<div class=\"cards\">\n");
+    pare_text_add(p->text, "<div class=\"cards\">\n");
     json_array_foreach((json_t *)p->models, i, model)
     {
         if (i) card(p, model, row_of(p, i));
     }
-    pare_text_add(&p->text, "</div>\n");
+    pare_text_add(p->text, "</div>\n");
 }
 
 /* --- training --- */
@@ -120,7 +120,7 @@ static const pare_column step_columns[] = {
 /* What was trained, step by step; nothing where nothing was. */
 static void training(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char name[128];
     size_t i;
     json_t *row;
@@ -224,11 +224,11 @@ static void layers_of(page *p, const json_t *row)
     char name[128];
     size_t i;
     json_t *layer;
-    pare_text_html(&p->text, "<details%s><summary>%s</summary>\n",
+    pare_text_html(p->text, "<details%s><summary>%s</summary>\n",
                    json_array_size(p->rows) == 1 ? " open" : "",
                    pare_prune_name(row, name, sizeof name));
-    pare_grid_html(&grid, &p->text, layer_columns, p->channels ? CHANNELS : WEIGHTS,
-                   "numbers words", NULL);
+    pare_grid_html(&grid, p->text, layer_columns, p->channels ? CHANNELS : WEIGHTS, "numbers words",
+                   NULL);
     json_array_foreach(json_object_get(row, "layers"), i, layer)
         pare_grid_row(&grid, layer, NULL, NULL);
     if (json_object_get(row, "other_time_ms")) {
@@ -244,7 +244,7 @@ static void layers(page *p)
 {
     size_t i;
     json_t *row;
-    pare_text_add(&p->text, "<h2>Layer by layer</h2>\n");
+    pare_text_add(p->text, "<h2>Layer by layer</h2>\n");
     json_array_foreach((json_t *)p->rows, i, row) layers_of(p, row);
 }
 
@@ -252,7 +252,7 @@ static void layers(page *p)
 
 static void notes(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char place[64];
     pare_text_add(t, "<h2>How to read it</h2>\n");
     if (p->labels)
@@ -284,21 +284,20 @@ static void notes(page *p)
                         pare_report_number(p->models, "0.threads", 1), place, sizeof place));
 }
 
-pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts, const char *path)
+void pare_prune_page_add(pare_text *t, const json_t *facts)
 {
-    page p = {.text = {.ctx = ctx}, .facts = facts, .compared = json_object_get(facts, "compared")};
+    page p = {.text = t, .facts = facts, .compared = json_object_get(facts, "compared")};
     p.models = json_object_get(p.compared, "models");
     p.rows = pare_prune_rows(facts, &p.channels);
     p.labels = pare_report_any(p.models, "top1");
-    pare_page_begin(&p.text, "pare prune");
+    pare_page_begin(t, "pare prune");
     headline(&p);
     cards(&p);
-    pare_prune_chart_add(&p.text, facts);
-    pare_text_add(&p.text, "<h2>Every model</h2>\n");
-    pare_prune_models_add(&p.text, facts);
+    pare_prune_chart_add(t, facts);
+    pare_text_add(t, "<h2>Every model</h2>\n");
+    pare_prune_models_add(t, facts);
     training(&p);
     layers(&p);
     notes(&p);
-    pare_page_end(&p.text);
-    return pare_page_write(&p.text, path);
+    pare_page_end(t);
 }

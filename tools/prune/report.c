@@ -166,9 +166,16 @@ static void print_models(pare_arena *arena, const json_t *facts, FILE *file)
 pare_status pare_prune_show(pare_tool *tool, const json_t *facts, FILE *file, const char *path)
 {
     if (file) print_models(&tool->arena, facts, file);
+    pare_text text = {.ctx = tool->ctx};
     if (!path) return PARE_OK;
-    return pare_page_is_picture(path) ? pare_prune_picture_write(tool->ctx, facts, path)
-                                      : pare_prune_page_write(tool->ctx, facts, path);
+    if (!pare_page_is_picture(path))
+        pare_prune_page_add(&text, facts);
+    else if (!pare_prune_picture_add(&text, facts))
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: there is no picture: it needs a sweep of two models or more and what "
+                         "they compute of --data",
+                         path);
+    return pare_page_write(&text, path);
 }
 
 pare_status pare_prune_finish(pare_tool *tool, const pare_prune_options *o, const pare_source *seen,

@@ -47,11 +47,9 @@ const char *pare_prune_seen_text(const json_t *facts);
 
 /* The table of models into a page. */
 void pare_prune_models_add(pare_text *text, const json_t *facts);
-PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts,
-                                                 const char *path);
-/* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure; nothing where
-   fewer than two pruned models were compared. */
+void pare_prune_page_add(pare_text *text, const json_t *facts);
+/* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure, into a page or
+   as a picture of its own; nothing, and false, where fewer than two pruned models were compared. */
 void pare_prune_chart_add(pare_text *text, const json_t *facts);
-PARE_NODISCARD pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts,
-                                                    const char *path);
+bool pare_prune_picture_add(pare_text *text, const json_t *facts);
 #endif

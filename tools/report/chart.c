@@ -288,19 +288,14 @@ bool pare_parts_chart(pare_text *text, const json_t *comparisons)
     return true;
 }
 
-pare_status pare_parts_picture_write(pare_ctx *ctx, const json_t *comparisons, const char *path)
+bool pare_parts_picture(pare_text *text, const json_t *comparisons)
 {
     enum { WIDTH = 980, HEIGHT = 470 };
     const bool labels = by_accuracy(comparisons);
-    pare_text text = {.ctx = ctx};
-    if (!any_point(comparisons, labels))
-        return PARE_FAIL(ctx, INPUT,
-                         "%s: there is no picture: no model has a latency beside its accuracy or "
-                         "error",
-                         path);
-    pare_page_picture(&text, WIDTH, HEIGHT);
-    add_chart(&text, comparisons, "", WIDTH, HEIGHT, labels);
-    return pare_page_write(&text, path);
+    if (!any_point(comparisons, labels)) return false;
+    pare_page_picture(text, WIDTH, HEIGHT);
+    add_chart(text, comparisons, "", WIDTH, HEIGHT, labels);
+    return true;
 }
 
 /* --- the island --- */

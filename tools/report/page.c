@@ -202,7 +202,12 @@ pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *
                               double floor, const char *path, const pare_report_lead *lead)
 {
     pare_text t = {.ctx = ctx};
-    if (pare_page_is_picture(path)) return pare_parts_picture_write(ctx, comparisons, path);
-    pare_report_page_add(&t, facts, comparisons, floor, lead);
+    if (!pare_page_is_picture(path))
+        pare_report_page_add(&t, facts, comparisons, floor, lead);
+    else if (!pare_parts_picture(&t, comparisons))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: there is no picture: no model has a latency beside its accuracy or "
+                         "error",
+                         path);
     return pare_page_write(&t, path);
 }

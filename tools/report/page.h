@@ -54,7 +54,6 @@ void pare_parts_missing(pare_text *t, const json_t *comparisons);
 bool pare_parts_chart(pare_text *text, const json_t *comparisons);
 /* What the script draws: the page's one data island. */
 void pare_parts_island(pare_text *text, const json_t *comparisons);
-/* The wide picture as a file of its own. PARE_INPUT: there is nothing to draw. */
-PARE_NODISCARD pare_status pare_parts_picture_write(pare_ctx *ctx, const json_t *comparisons,
-                                                    const char *path);
+/* The wide picture alone; false, and nothing, where there is nothing to draw. */
+bool pare_parts_picture(pare_text *text, const json_t *comparisons);
 #endif

@@ -99,7 +99,7 @@ void pare_cell_drop(pare_cell *cell)
         pare_text_add(t, "%+.2f [%+.2f, %+.2f]", drop, low, high);
         return;
     }
-    cell->class = pare_report_loss(cell->row);
+    cell->kind = pare_report_loss(cell->row);
     pare_number_signed(t, PARE_HTML, drop);
     pare_text_add(t, " <span class=\"soft\">[");
     pare_number_signed(t, PARE_HTML, low);

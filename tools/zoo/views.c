@@ -121,7 +121,7 @@ static void best_cell(pare_cell *cell)
 {
     pare_cell_words(cell);
     if (json_object_get(cell->row, "variant")) return;
-    cell->class = "soft";
+    cell->kind = "soft";
     pare_text_add(cell->text, "none");
 }
 
