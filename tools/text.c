@@ -23,6 +23,14 @@ static bool reserve(pare_text *text, size_t more)
     return true;
 }
 
+static void add_bytes(pare_text *text, const char *bytes, size_t n)
+{
+    if (!n || !reserve(text, n)) return;
+    memcpy(text->data + text->size, bytes, n);
+    text->size += n;
+    text->data[text->size] = 0;
+}
+
 void pare_text_add(pare_text *text, const char *format, ...)
 {
     va_list args;
@@ -58,13 +66,7 @@ void pare_text_add_plain(pare_text *text, const char *plain)
     text->size += n;
 }
 
-/* --- what a medium writes for a byte; NULL: the byte itself --- */
-
-static const char *in_plain(char c)
-{
-    (void)c;
-    return NULL;
-}
+/* What a medium writes for a byte; NULL: the byte itself. */
 
 static const char *in_html(char c)
 {
@@ -92,14 +94,13 @@ static const char *in_csv(char c) { return c == '"' ? "\"\"" : NULL; }
 /* Adds escaped text; where the medium writes a character in another way, that. */
 static void add_replaced(pare_text *text, pare_medium medium, const char *shown)
 {
-    static const char *(*const replaced[])(char) = {in_plain, in_markdown, in_html, in_csv};
-    for (const char *p = shown; *p; p++) {
-        const char *other = replaced[medium](*p);
-        const size_t n = other ? strlen(other) : 1;
-        if (!reserve(text, n)) return;
-        memcpy(text->data + text->size, other ? other : p, n);
-        text->size += n;
-        text->data[text->size] = 0;
+    static const char *(*const replaced[])(char) = {NULL, in_markdown, in_html, in_csv};
+    while (*shown) {
+        const char *end = shown, *other = NULL;
+        while (*end && !(replaced[medium] && (other = replaced[medium](*end)))) end++;
+        add_bytes(text, shown, (size_t)(end - shown));
+        if (other) add_bytes(text, other, strlen(other));
+        shown = end + (other != NULL);
     }
 }
 

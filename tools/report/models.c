@@ -148,7 +148,7 @@ static bool look_alike(const json_t *models)
         stem_of(model, key, 128);
         const size_t n = strlen(key);
         snprintf(key + n, sizeof key - n, "\n%s", pare_report_words(model, "precision"));
-        json_object_set_new(seen, key, json_true());
+        json_object_set_new_nocheck(seen, key, json_true());
     }
     const bool alike = json_object_size(seen) < json_array_size(models);
     json_decref(seen);

@@ -159,7 +159,7 @@ static int row_of(const json_t *span, json_t *rows)
     snprintf(key, sizeof key, "stream %.0f: %.24s", number_of(span, "stream"),
              pare_report_words(span, "lane"));
     if (!json_object_get(rows, key))
-        json_object_set_new(rows, key, json_integer((json_int_t)json_object_size(rows)));
+        json_object_set_new_nocheck(rows, key, json_integer((json_int_t)json_object_size(rows)));
     return (int)json_integer_value(json_object_get(rows, key));
 }
 

@@ -39,7 +39,7 @@ static json_t *index_channels(const json_t *model)
     json_t *index = json_object(), *step;
     char name[256];
     size_t i;
-    json_array_foreach(json_object_get(model, "steps"), i, step) json_object_set_new(
+    json_array_foreach(json_object_get(model, "steps"), i, step) json_object_set_new_nocheck(
         index, output_of(step, name, sizeof name), json_integer(channels_of(step)));
     return index;
 }
