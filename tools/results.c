@@ -57,6 +57,7 @@ static void device_cell(pare_cell *cell)
 }
 
 #define VALUE(name, path) PARE_COLUMN(name, NULL, path, value_cell)
+#define ENDS(name, path)  VALUE(name "_low", path ".0"), VALUE(name "_high", path ".1")
 static const pare_column columns[] = {
     PARE_COLUMN("pare_results_1", NULL, "command", facts_cell),
     PARE_COLUMN("version", NULL, "version", facts_cell),
@@ -71,20 +72,16 @@ static const pare_column columns[] = {
     VALUE("data", "data.file"),
     VALUE("samples", "data.samples"),
     VALUE("top1", "top1"),
-    VALUE("top1_low", "top1_interval.0"),
-    VALUE("top1_high", "top1_interval.1"),
+    ENDS("top1", "top1_interval"),
     VALUE("drop", "drop"),
-    VALUE("drop_low", "drop_interval.0"),
-    VALUE("drop_high", "drop_interval.1"),
+    ENDS("drop", "drop_interval"),
     VALUE("mcnemar_p", "mcnemar.p"),
     VALUE("kept", "kept"),
-    VALUE("kept_low", "kept_interval.0"),
-    VALUE("kept_high", "kept_interval.1"),
+    ENDS("kept", "kept_interval"),
     VALUE("agreement", "agreement"),
     VALUE("sqnr_db", "outputs.0.sqnr_db"),
     VALUE("latency_ms", "latency_ms.median"),
-    VALUE("latency_low", "latency_interval.0"),
-    VALUE("latency_high", "latency_interval.1"),
+    ENDS("latency", "latency_interval"),
     VALUE("p99_ms", "latency_ms.p99"),
     VALUE("speed_up", "speed_up"),
     VALUE("throughput_per_s", "throughput_per_s"),

@@ -70,6 +70,11 @@ typedef struct pare_column {
         .title = t, .head = h, .path = p, .cell = __VA_ARGS__                                      \
     }
 
+/* A value of CSV; and with the ends of its interval, of columns NAME_low and NAME_high. */
+#define PARE_CSV_VALUE(name, path) PARE_COLUMN(name, NULL, path, pare_cell_value)
+#define PARE_CSV_ENDS(name, path)                                                                  \
+    PARE_CSV_VALUE(name "_low", path ".0"), PARE_CSV_VALUE(name "_high", path ".1")
+
 /* Functions of columns; without a value the cell is empty. */
 void pare_cell_words(pare_cell *cell);
 void pare_cell_fixed(pare_cell *cell);       /* `digits` after the point */

@@ -353,7 +353,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_html(&ctx, name);
     try_csv(&ctx, name, other);
     try_json(name);
-    if (*name) try_writer(&ctx, (int)((size + data[0]) % WRITERS), name);
+    if (*name && name[1]) try_writer(&ctx, data[0] % WRITERS, name + 1); /* one: they are slow */
     try_cut(name, size);
     free(name);
     return 0;

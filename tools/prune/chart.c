@@ -233,7 +233,7 @@ static const char *const of_weights[][2] = {
 
 /* One panel; place: attributes of its place in a picture, or "". False where it has no points. */
 static bool add_panel(pare_text *text, const json_t *facts, const char *const *what,
-                      const char *before, const char *place, const char *behind)
+                      const char *before, const char *place, const char *after)
 {
     panel p = {.frame = {.text = text,
                          .width = WIDTH,
@@ -254,7 +254,7 @@ static bool add_panel(pare_text *text, const json_t *facts, const char *const *w
             snprintf(p.axis, sizeof p.axis, "%s", what[1]);
         pare_text_add(text, "%s", before);
         draw(&p, place);
-        pare_text_add(text, "%s", behind);
+        pare_text_add(text, "%s", after);
     }
     free(p.point);
     free(p.taken);

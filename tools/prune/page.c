@@ -84,7 +84,7 @@ static void card(page *p, const json_t *model, const json_t *row)
 
 static void cards(page *p)
 {
-    enum { MOST = 8 }; /* more than these are a table's matter */
+    enum { MOST = 8 }; /* of more the table alone tells */
     size_t i;
     json_t *model;
     if (json_array_size(p->models) > MOST + 1) return;

@@ -18,7 +18,7 @@ typedef struct plot {
     bool many;  /* small points of one colour; intervals only of those on a front */
 } plot;
 
-enum { MOST_NAMES = 12 }; /* more are a table's matter */
+enum { MOST_NAMES = 12 }; /* with more the table alone names them */
 enum { MANY = 200 };      /* models that would cover one another */
 
 static size_t count_models(const json_t *comparisons)

@@ -105,21 +105,6 @@ static char *key_of(const json_t *facts)
     return text;
 }
 
-static json_t *catalog_same(const catalog *index, const json_t *facts)
-{
-    char *key = key_of(facts);
-    json_t *found = key ? json_object_get(index->comparisons, key) : NULL;
-    free(key);
-    return found;
-}
-
-static void catalog_keep(catalog *index, const json_t *facts, json_t *comparison)
-{
-    char *key = key_of(facts);
-    if (key) json_object_set(index->comparisons, key, comparison);
-    free(key);
-}
-
 /* --- models --- */
 
 /* What is gathered. */
@@ -128,17 +113,22 @@ typedef struct gathering {
     catalog index;
 } gathering;
 
+/* Those of the keys that are there. */
+static void copy_keys(json_t *to, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys)) json_object_set(to, *keys, json_object_get(from, *keys));
+}
+
 /* A comparison of models (stolen) that some facts are about. */
 static json_t *add_comparison(gathering *g, const json_t *facts, const json_t *body, json_t *models)
 {
-    static const char *const keys[] = {"data", "device", "held_out"};
+    static const char *const keys[] = {"data", "device", "held_out", NULL};
     json_t *one = json_object(), *model;
     size_t k;
     json_object_set(one, "command", json_object_get(facts, "command"));
     json_object_set(one, "version", json_object_get(facts, "version"));
-    for (int i = 0; i < 3; i++)
-        if (json_object_get(body, keys[i]))
-            json_object_set(one, keys[i], json_object_get(body, keys[i]));
+    copy_keys(one, body, keys);
     json_object_set_new(one, "models", models);
     json_array_append_new(g->comparisons, one);
     json_array_foreach(models, k, model) catalog_add(&g->index, model);
@@ -159,7 +149,7 @@ static bool holds(const gathering *g, const json_t *models, const json_t *model)
 {
     size_t i;
     json_t *one;
-    if (!catalog_find(&g->index, model)) return false; /* as a rule */
+    if (!catalog_find(&g->index, model)) return false;
     json_array_foreach((json_t *)models, i, one)
     {
         if (json_equal(one, model)) return true;
@@ -176,7 +166,7 @@ static void note_drift(json_t *comparison, const json_t *first, const json_t *ag
 }
 
 /* More models that were compared with the first of a comparison. Readings of a GPU's meter and
-   clocks are of one run: of several none stands for all. */
+   clocks are of one run: of several runs none is kept. */
 static void join(gathering *g, json_t *comparison, const json_t *body)
 {
     json_t *models = json_object_get(comparison, "models"), *one, *copy;
@@ -208,12 +198,14 @@ static void take_compared(gathering *g, const json_t *facts)
 {
     const json_t *compared = json_object_get(facts, "compared");
     const json_t *body = compared ? compared : facts;
-    json_t *same = is_command(facts, "validate") ? catalog_same(&g->index, facts) : NULL;
+    char *key = is_command(facts, "validate") ? key_of(facts) : NULL;
+    json_t *same = key ? json_object_get(g->index.comparisons, key) : NULL;
     if (same)
         join(g, same, body);
     else
         same = add_comparison(g, facts, body, copies(json_object_get(body, "models")));
-    if (is_command(facts, "validate")) catalog_keep(&g->index, facts, same);
+    if (key) json_object_set(g->index.comparisons, key, same);
+    free(key);
 }
 
 /* Models that were made from one another: those not known yet, the first in front of them. */
@@ -236,15 +228,13 @@ static void take_made(gathering *g, const json_t *facts, const json_t *first, co
 /* file, hash, bytes and precision of rows that hold more. */
 static json_t *files_of(const json_t *rows)
 {
-    static const char *const keys[] = {"file", "hash", "bytes", "precision", "recipe"};
+    static const char *const keys[] = {"file", "hash", "bytes", "precision", "recipe", NULL};
     json_t *list = json_array(), *row;
     size_t i;
     json_array_foreach((json_t *)rows, i, row)
     {
         json_t *file = json_object();
-        for (int k = 0; k < 5; k++)
-            if (json_object_get(row, keys[k]))
-                json_object_set(file, keys[k], json_object_get(row, keys[k]));
+        copy_keys(file, row, keys);
         json_array_append_new(list, file);
     }
     return list;
@@ -282,7 +272,7 @@ static void take_output(gathering *g, const json_t *facts, const char *from)
     json_decref(made);
 }
 
-/* What is said of one model: to the model that is there, else as one of its own. */
+/* Facts of one model: added to the model that is there, else a comparison of its own. */
 static void take_model(gathering *g, const json_t *facts, json_t *said)
 {
     json_t *model = catalog_find(&g->index, said);
@@ -308,13 +298,10 @@ static json_t *bench_model(const json_t *facts)
 
 static json_t *inspect_model(const json_t *facts)
 {
-    static const char *const keys[] = {"file", "bytes", "precision", "parameters",
-                                       "macs_per_sample"};
+    static const char *const keys[] = {"file",       "bytes",           "precision",
+                                       "parameters", "macs_per_sample", NULL};
     json_t *said = json_object();
-    const json_t *model = json_object_get(facts, "model");
-    for (int i = 0; i < 5; i++)
-        if (json_object_get(model, keys[i]))
-            json_object_set(said, keys[i], json_object_get(model, keys[i]));
+    copy_keys(said, json_object_get(facts, "model"), keys);
     return said;
 }
 
@@ -354,8 +341,7 @@ static void mark_made(const json_t *comparisons)
         json_object_set_new(m.model, "made", pare_json_text(made_of(m.model)));
 }
 
-/* The SQNR of the tensors that steps make, from what calibrated them, by name; an integer twin's
-   name ends with "_quantized". */
+/* The SQNR of the tensors that steps make, from what calibrated them, by name. */
 static void put_sqnr(const json_t *ranges, json_t *steps)
 {
     json_t *by_name = json_object(), *one;
@@ -365,10 +351,7 @@ static void put_sqnr(const json_t *ranges, json_t *steps)
     json_array_foreach(steps, i, one)
     {
         char name[256];
-        snprintf(name, sizeof name, "%s", text_of(one, "output"));
-        char *end = strstr(name, "_quantized");
-        if (end && !strcmp(end, "_quantized")) *end = 0;
-        const json_t *db = json_object_get(by_name, name);
+        const json_t *db = json_object_get(by_name, pare_report_output(one, name, sizeof name));
         if (json_is_number(db)) json_object_set(one, "sqnr_db", (json_t *)db);
     }
     json_decref(by_name);

@@ -37,6 +37,16 @@ const char *pare_report_name(const json_t *model, char *text, size_t size)
     return text;
 }
 
+const char *pare_report_output(const json_t *step, char *text, size_t size)
+{
+    static const char twin[] = "_quantized";
+    const size_t end = sizeof twin - 1;
+    snprintf(text, size, "%s", pare_report_words(step, "output"));
+    const size_t n = strlen(text);
+    if (n > end && !strcmp(text + n - end, twin)) text[n - end] = 0;
+    return text;
+}
+
 const json_t *pare_report_find(const json_t *json, const char *path)
 {
     char key[64];

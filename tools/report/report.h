@@ -96,6 +96,10 @@ const char *pare_report_stem(const char *path, char *text, size_t size);
    "out/half.int8.onnx"; returns text. */
 const char *pare_report_name(const json_t *model, char *text, size_t size);
 
+/* The name of the tensor that a step makes, an integer twin's without its "_quantized"; returns
+   text. */
+const char *pare_report_output(const json_t *step, char *text, size_t size);
+
 /* What is at a path of keys and indices ("latency_ms.median", "outputs.0.sqnr_db"), or NULL; a NULL
    path leads nowhere. */
 const json_t *pare_report_find(const json_t *json, const char *path);

@@ -22,17 +22,6 @@ static long long channels_of(const json_t *step)
     return (long long)json_integer_value(json_array_get(shape, second ? 1 : rank - 1));
 }
 
-/* The name of what a step makes; an integer twin's ends with "_quantized". */
-static const char *output_of(const json_t *step, char *text, size_t size)
-{
-    static const char twin[] = "_quantized";
-    const size_t end = sizeof twin - 1;
-    snprintf(text, size, "%s", pare_report_words(step, "output"));
-    const size_t n = strlen(text);
-    if (n > end && !strcmp(text + n - end, twin)) text[n - end] = 0;
-    return text;
-}
-
 /* Channels by what the steps make. */
 static json_t *index_channels(const json_t *model)
 {
@@ -40,7 +29,7 @@ static json_t *index_channels(const json_t *model)
     char name[256];
     size_t i;
     json_array_foreach(json_object_get(model, "steps"), i, step) json_object_set_new_nocheck(
-        index, output_of(step, name, sizeof name), json_integer(channels_of(step)));
+        index, pare_report_output(step, name, sizeof name), json_integer(channels_of(step)));
     return index;
 }
 
@@ -49,7 +38,8 @@ static void channels_cell(pare_cell *cell)
 {
     char name[256];
     const long long now = channels_of(cell->row);
-    const json_t *known = json_object_get(cell->extra, output_of(cell->row, name, sizeof name));
+    const json_t *known =
+        json_object_get(cell->extra, pare_report_output(cell->row, name, sizeof name));
     const long long before = known ? (long long)json_integer_value(known) : now;
     if (!now) return;
     pare_text_add(cell->text, "%lld", now);
