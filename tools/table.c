@@ -83,10 +83,8 @@ void pare_table_markdown(const pare_table *table, pare_text *text)
     pare_text_add(text, "\n");
     for (size_t r = 0; r < table->count; r++) {
         for (const char *a = table->align; *a; a++) {
-            pare_text_add(text, "| ");
             const char *cell = table->row[r][a - table->align];
-            if (cell) pare_text_add_markdown(text, cell);
-            pare_text_add(text, " ");
+            pare_text_put(text, PARE_MARKDOWN, "| %s ", cell ? cell : "");
         }
         pare_text_add(text, "|\n");
         if (r) continue;

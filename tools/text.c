@@ -58,14 +58,6 @@ int pare_print(FILE *file, const char *format, ...)
     return (int)n;
 }
 
-void pare_text_add_plain(pare_text *text, const char *plain)
-{
-    const size_t count = strlen(plain), n = pare_text_escape(NULL, 0, plain, count);
-    if (!reserve(text, n)) return;
-    pare_text_escape(text->data + text->size, n + 1, plain, count);
-    text->size += n;
-}
-
 /* What a medium writes for a byte; NULL: the byte itself. */
 
 static const char *in_html(char c)
@@ -102,25 +94,6 @@ static void add_replaced(pare_text *text, pare_medium medium, const char *shown)
         if (other) add_bytes(text, other, strlen(other));
         shown = end + (other != NULL);
     }
-}
-
-static void add_as(pare_text *text, pare_medium medium, const char *plain)
-{
-    pare_text shown = {.ctx = text->ctx};
-    pare_text_add_plain(&shown, plain);
-    text->failed |= shown.failed;
-    if (shown.data) add_replaced(text, medium, shown.data);
-    pare_free(shown.data);
-}
-
-void pare_text_add_escaped(pare_text *text, const char *plain)
-{
-    if (plain) add_as(text, PARE_HTML, plain);
-}
-
-void pare_text_add_markdown(pare_text *text, const char *plain)
-{
-    add_as(text, PARE_MARKDOWN, plain);
 }
 
 /* --- formats --- */
@@ -194,6 +167,6 @@ void pare_text_add_csv(pare_text *text, const char *plain)
     const bool quoted = strpbrk(plain, ",\"") != NULL;
     if (quoted) pare_text_add(text, "\"");
     if (*plain && strchr("=+-@", *plain) && !is_number(plain)) pare_text_add(text, "'");
-    add_as(text, PARE_CSV, plain);
+    pare_text_put(text, PARE_CSV, "%s", plain);
     if (quoted) pare_text_add(text, "\"");
 }

@@ -105,7 +105,7 @@ static void try_table(pare_ctx *ctx, const char *name, const char *other)
 static void try_html(pare_ctx *ctx, const char *name)
 {
     pare_text text = {.ctx = ctx};
-    pare_text_add_escaped(&text, name);
+    pare_text_html(&text, "%s", name);
     if (text.size) {
         expect_printable(text.data, text.size, "");
         expect(!strpbrk(text.data, "<>\"'"), "markup of a name");

@@ -70,7 +70,7 @@ static void card(page *p, const json_t *model, const json_t *row)
     const json_t *dense = json_array_get(p->models, 0);
     const char *size = p->channels ? "bytes" : "zlib_bytes";
     pare_text_html(t, "<div class=\"card\"><h3>%s</h3><table>",
-                   pare_prune_name(model, name, sizeof name));
+                   pare_report_name(model, name, sizeof name));
     card_line(t, "multiply-adds that are left", p->channels ? pare_prune_left(row, "macs") : NAN,
               "%");
     card_line(t, "weights that are not 0", p->channels ? NAN : pare_prune_left(row, "weights"),
@@ -139,7 +139,7 @@ static void training(page *p)
     {
         const json_t *distilled = json_object_get(row, "distilled");
         if (!distilled) continue;
-        pare_text_html(t, "<h3>%s</h3>\n", pare_prune_name(row, name, sizeof name));
+        pare_text_html(t, "<h3>%s</h3>\n", pare_report_name(row, name, sizeof name));
         pare_grid_html_all(t, step_columns, 0, "numbers", NULL,
                            json_object_get(distilled, "steps"));
     }
@@ -226,7 +226,7 @@ static void layers_of(page *p, const json_t *row)
     json_t *layer;
     pare_text_html(p->text, "<details%s><summary>%s</summary>\n",
                    json_array_size(p->rows) == 1 ? " open" : "",
-                   pare_prune_name(row, name, sizeof name));
+                   pare_report_name(row, name, sizeof name));
     pare_grid_html(&grid, p->text, layer_columns, p->channels ? CHANNELS : WEIGHTS, "numbers words",
                    NULL);
     json_array_foreach(json_object_get(row, "layers"), i, layer)

@@ -48,15 +48,6 @@ double pare_prune_left(const json_t *row, const char *what)
     return before > 0 ? 100 * pare_report_number(row, path, NAN) / before : NAN;
 }
 
-const char *pare_prune_name(const json_t *model, char *text, size_t size)
-{
-    const char *path = json_string_value(json_object_get(model, "file"));
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    snprintf(text, size, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
-    return text;
-}
-
 const char *pare_prune_seen_text(const json_t *facts)
 {
     bool channels;
@@ -76,7 +67,7 @@ const char *pare_prune_seen_text(const json_t *facts)
 static void name_cell(pare_cell *cell)
 {
     char name[128];
-    pare_prune_name(cell->row, name, sizeof name);
+    pare_report_name(cell->row, name, sizeof name);
     if (cell->medium == PARE_HTML) cell->title = pare_report_words(cell->row, "file");
     for (char *c = name; *c && cell->medium != PARE_HTML; c++)
         if (*c == '|') *c = '/';

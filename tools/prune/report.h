@@ -39,8 +39,6 @@ json_t *pare_prune_rows(const json_t *facts, bool *channels);
 /* Parts of the multiply-adds and parameters that row k left, in percent; of single weights those
    that are not 0. NAN where they are not there. */
 double pare_prune_left(const json_t *row, const char *what);
-/* "resnet-0.50" from "out/resnet-0.50.onnx". */
-const char *pare_prune_name(const json_t *model, char *text, size_t size);
 
 /* Which samples were compared: "that pruning did not see". */
 const char *pare_prune_seen_text(const json_t *facts);

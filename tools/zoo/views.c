@@ -181,7 +181,7 @@ static void mark_failure(pare_text *t, const json_t *row)
                *command = pare_report_words(row, "command");
     pare_text_put(t, PARE_MARKDOWN, "- **%s.%s**: ", pare_report_words(row, "model"),
                   pare_report_words(row, "variant"));
-    pare_text_add_plain(t, pare_report_words(row, "class"));
+    pare_text_put(t, PARE_PLAIN, "%s", pare_report_words(row, "class"));
     pare_text_put(t, PARE_MARKDOWN, "%s%s\n", *message ? ": " : "", message);
     if (*command) pare_text_put(t, PARE_PLAIN, "\n      %s\n\n", command);
 }
