@@ -118,22 +118,21 @@ static void mark_texts(char *out, const char *format)
 /* The arguments come escaped as bytes, between two NULs each. */
 static void put_list(pare_text *text, pare_medium medium, const char *format, va_list args)
 {
-    char *marked = pare_alloc(text->ctx, 2 * strlen(format) + 1, 1), *all = NULL;
-    size_t n = 0;
-    if (marked) {
-        mark_texts(marked, format);
-        n = pare_text_format(NULL, 0, MARK, marked, args);
-        all = pare_alloc(text->ctx, n + 1, 1);
-    }
-    text->failed |= !all;
-    if (all) pare_text_format(all, n + 1, MARK, marked, args);
+    char small_format[512], small[1024], *marked = small_format, *all = small;
+    if (2 * strlen(format) >= sizeof small_format)
+        marked = pare_alloc(text->ctx, 2 * strlen(format) + 1, 1);
+    if (marked) mark_texts(marked, format);
+    const size_t n = marked ? pare_text_format(small, sizeof small, MARK, marked, args) : 0;
+    if (n >= sizeof small) all = pare_alloc(text->ctx, n + 1, 1);
+    text->failed |= !marked || !all;
+    if (marked && all && all != small) pare_text_format(all, n + 1, MARK, marked, args);
     const char *at = all;
-    for (bool argument = false; at && at <= all + n; argument = !argument) {
+    for (bool argument = false; marked && at && at <= all + n; argument = !argument) {
         add_replaced(text, argument ? medium : PARE_PLAIN, at);
         at += strlen(at) + 1;
     }
-    pare_free(marked);
-    pare_free(all);
+    if (marked != small_format) pare_free(marked);
+    if (all != small) pare_free(all);
 }
 
 void pare_text_put(pare_text *text, pare_medium medium, const char *format, ...)
