@@ -42,15 +42,6 @@ void pare_table_add(pare_table *table, const char *format, ...)
     add_row(table, line, n < sizeof line ? n : sizeof line - 1);
 }
 
-void pare_table_add_line(pare_table *table, const char *line)
-{
-    char cells[4096];
-    const size_t n = strlen(line);
-    if (n >= sizeof cells) return;
-    for (size_t i = 0; i <= n; i++) cells[i] = line[i] == '|' ? 0 : line[i];
-    add_row(table, cells, n);
-}
-
 /* Characters of UTF-8 text: its bytes without the continuing ones. */
 static int width_of(const char *text)
 {

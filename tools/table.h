@@ -27,9 +27,6 @@ void pare_table_init(pare_table *table, pare_arena *arena, const char *align);
 void pare_table_add(pare_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A row of our own words, separated by '|'. */
-void pare_table_add_line(pare_table *table, const char *line);
-
 void pare_table_print(const pare_table *table, FILE *file);
 /* As a table of GitHub's Markdown, an empty line before it. */
 void pare_table_markdown(const pare_table *table, pare_text *text);

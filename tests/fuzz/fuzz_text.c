@@ -87,7 +87,7 @@ static void try_table(pare_ctx *ctx, const char *name, const char *other)
     size_t size;
     pare_arena_init(&arena, ctx);
     pare_table_init(&table, &arena, "lr");
-    pare_table_add_line(&table, "name|other");
+    pare_table_add(&table, "name|other");
     pare_table_add(&table, "%.500s|%.500s", name, other);
     FILE *file = open_memstream(&printed, &size);
     pare_table_print(&table, file);

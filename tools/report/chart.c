@@ -215,7 +215,7 @@ static double add_legend(const plot *c, const json_t *comparisons)
     {
         char stem[128], colour[16];
         const json_t *first = json_array_get(json_object_get(facts, "models"), 0);
-        pare_report_stem(json_string_value(json_object_get(first, "file")), stem, sizeof stem);
+        pare_report_stem(pare_report_words(first, "file"), stem, sizeof stem);
         double wide = 34 + 7.2 * (double)strlen(stem);
         if (x + wide > c->frame.width && x > 14) {
             x = 14;

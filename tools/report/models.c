@@ -61,7 +61,7 @@ typedef struct place {
 static void stem_of(const json_t *model, char *text, size_t size)
 {
     const char *name = json_string_value(json_object_get(model, "name"));
-    pare_report_stem(name ? name : json_string_value(json_object_get(model, "file")), text, size);
+    pare_report_stem(name ? name : pare_report_words(model, "file"), text, size);
 }
 
 /* In text the network's name, which precisions tell apart; where they do not, the file's of all
