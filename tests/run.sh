@@ -126,7 +126,7 @@ fuzz_runs() {
     fuzz_chunks) echo 50000 ;;
     fuzz_onnx) echo 45000 ;;
     fuzz_ranges) echo 600 ;;
-    fuzz_text) echo 100000 ;;
+    fuzz_text) echo 7000 ;;
     fuzz_zoo) echo 100000 ;;
     *) echo 20000 ;;
     esac

@@ -57,7 +57,7 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_table text;
     int shown = 0;
     pare_table_init(&text, &tool->arena, o->kernels ? "lrll" : "lrl");
-    pare_table_add_line(&text, o->kernels ? "operator|opset|INT8|kernels" : "operator|opset|INT8");
+    pare_table_add(&text, "operator|opset|INT8|kernels");
     for (int i = 0; i < PARE_OP_COUNT; i++) {
         const pare_op *op = &pare_ops[i];
         char kernels[512];

@@ -4,7 +4,6 @@
 #include "tools/facts.h"
 #include "tools/prune/report.h"
 #include "tools/report/report.h"
-#include "tools/report/gather.h"
 #include "tools/report/page.h"
 #include "tools/results.h"
 
@@ -65,7 +64,7 @@ static pare_status write_all(pare_tool *tool, const report_options *o, const jso
     if (pruning) return pare_prune_show(tool, first, stdout, o->output);
     pare_report_print(&tool->arena, comparisons, stdout);
     if (!o->output) return PARE_OK;
-    return pare_report_write(tool->ctx, facts, comparisons, o->floor, o->output);
+    return pare_report_write(tool->ctx, facts, comparisons, o->floor, o->output, NULL);
 }
 
 static pare_status run(pare_tool *tool, const void *options)

@@ -4,7 +4,6 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/report/report.h"
-#include "tools/report/gather.h"
 #include "tools/results.h"
 #include "tools/validate.h"
 #include "tools/vitals.h"
@@ -80,7 +79,7 @@ static pare_status show(pare_tool *tool, const char *report)
     json_t *facts = json_pack("[O]", tool->facts), *comparisons = pare_report_gather(facts);
     pare_report_print(&tool->arena, comparisons, stdout);
     const pare_status st =
-        report ? pare_report_write(tool->ctx, facts, comparisons, PARE_REPORT_FLOOR, report)
+        report ? pare_report_write(tool->ctx, facts, comparisons, PARE_REPORT_FLOOR, report, NULL)
                : PARE_OK;
     json_decref(comparisons);
     json_decref(facts);

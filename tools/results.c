@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The columns of results, and the file that rows are added to. */
 #include "tools/results.h"
 
 #include "tools/cpu_info.h"
@@ -13,121 +14,114 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where a column's value is found: in the model's part of the facts, else in the whole. */
-typedef struct column {
-    const char *name, *path;
-} column;
+/* Beside a row, the model's part of the facts. */
+typedef struct whole {
+    const json_t *facts, *first;
+    const char *written;
+} whole;
 
-static const column columns[] = {
-    {"pare_results_1", NULL}, /* the command */
-    {"version", NULL},
-    {"written", NULL}, /* UTC */
-    {"model", "file"},
-    {"hash", "hash"},
-    {"recipe", "recipe"},
-    {"precision", "precision"},
-    {"bytes", "bytes"},
-    {"parameters", "parameters"},
-    {"reference", NULL}, /* the first model's hash */
-    {"data", "data.file"},
-    {"samples", "data.samples"},
-    {"top1", "top1"},
-    {"top1_low", "top1_interval.0"},
-    {"top1_high", "top1_interval.1"},
-    {"drop", "drop"},
-    {"drop_low", "drop_interval.0"},
-    {"drop_high", "drop_interval.1"},
-    {"mcnemar_p", "mcnemar.p"},
-    {"kept", "kept"},
-    {"kept_low", "kept_interval.0"},
-    {"kept_high", "kept_interval.1"},
-    {"agreement", "agreement"},
-    {"sqnr_db", "outputs.0.sqnr_db"},
-    {"latency_ms", "latency_ms.median"},
-    {"latency_low", "latency_interval.0"},
-    {"latency_high", "latency_interval.1"},
-    {"p99_ms", "latency_ms.p99"},
-    {"speed_up", "speed_up"},
-    {"throughput_per_s", "throughput_per_s"},
-    {"runs", "runs"},
-    {"stable", "stable"},
-    {"emulated", "emulated"},
-    {"batch", "batch"},
-    {"threads", "threads"},
-    {"activation_bytes", "activation_bytes"},
-    {"peak_memory_bytes", "peak_memory_bytes"},
-    {"device", NULL},
-    {"driver", "device.driver"},
+/* In the model's part of the facts, else in the whole. */
+static void value_cell(pare_cell *cell)
+{
+    const whole *w = cell->extra;
+    if (!pare_report_find(cell->row, cell->column->path)) cell->row = w->facts;
+    pare_cell_value(cell);
+}
+
+static void facts_cell(pare_cell *cell)
+{
+    cell->row = ((const whole *)cell->extra)->facts;
+    pare_cell_value(cell);
+}
+
+static void written_cell(pare_cell *cell)
+{
+    pare_text_add_csv(cell->text, ((const whole *)cell->extra)->written);
+}
+
+/* The first model's hash. */
+static void reference_cell(pare_cell *cell)
+{
+    const whole *w = cell->extra;
+    if (cell->row == w->first) return;
+    cell->row = w->first;
+    pare_cell_value(cell);
+}
+
+static void device_cell(pare_cell *cell)
+{
+    const whole *w = cell->extra;
+    char label[320];
+    const json_t *device = json_object_get(w->facts, "device");
+    pare_text_add_csv(cell->text, pare_device_label(device, label, sizeof label));
+}
+
+#define VALUE(name, path) PARE_COLUMN(name, NULL, path, value_cell)
+#define ENDS(name, path)  VALUE(name "_low", path ".0"), VALUE(name "_high", path ".1")
+static const pare_column columns[] = {
+    PARE_COLUMN("pare_results_1", NULL, "command", facts_cell),
+    PARE_COLUMN("version", NULL, "version", facts_cell),
+    PARE_COLUMN("written", NULL, NULL, written_cell), /* UTC */
+    VALUE("model", "file"),
+    VALUE("hash", "hash"),
+    VALUE("recipe", "recipe"),
+    VALUE("precision", "precision"),
+    VALUE("bytes", "bytes"),
+    VALUE("parameters", "parameters"),
+    PARE_COLUMN("reference", NULL, "hash", reference_cell),
+    VALUE("data", "data.file"),
+    VALUE("samples", "data.samples"),
+    VALUE("top1", "top1"),
+    ENDS("top1", "top1_interval"),
+    VALUE("drop", "drop"),
+    ENDS("drop", "drop_interval"),
+    VALUE("mcnemar_p", "mcnemar.p"),
+    VALUE("kept", "kept"),
+    ENDS("kept", "kept_interval"),
+    VALUE("agreement", "agreement"),
+    VALUE("sqnr_db", "outputs.0.sqnr_db"),
+    VALUE("latency_ms", "latency_ms.median"),
+    ENDS("latency", "latency_interval"),
+    VALUE("p99_ms", "latency_ms.p99"),
+    VALUE("speed_up", "speed_up"),
+    VALUE("throughput_per_s", "throughput_per_s"),
+    VALUE("runs", "runs"),
+    VALUE("stable", "stable"),
+    VALUE("emulated", "emulated"),
+    VALUE("batch", "batch"),
+    VALUE("threads", "threads"),
+    VALUE("activation_bytes", "activation_bytes"),
+    VALUE("peak_memory_bytes", "peak_memory_bytes"),
+    PARE_COLUMN("device", NULL, NULL, device_cell),
+    VALUE("driver", "device.driver"),
+    {0},
 };
-enum { COLUMNS = sizeof columns / sizeof *columns, HEADER = 1024 };
+enum { HEADER = 1024 };
 
 static size_t header_line(char *line)
 {
     size_t n = 0;
-    for (int c = 0; c < COLUMNS; c++)
-        n += (size_t)snprintf(line + n, HEADER - n, "%s%s", c ? "," : "", columns[c].name);
+    for (const pare_column *c = columns; c->cell; c++)
+        n += (size_t)snprintf(line + n, HEADER - n, "%s%s", n ? "," : "", c->title);
     return n + (size_t)snprintf(line + n, HEADER - n, "\n");
 }
 
 /* --- rows --- */
 
-void pare_results_value(pare_text *t, const json_t *value)
-{
-    if (json_is_string(value))
-        pare_text_add_csv(t, json_string_value(value));
-    else if (json_is_integer(value))
-        pare_text_add(t, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        pare_text_add(t, "%.9g", json_real_value(value));
-    else if (json_is_boolean(value))
-        pare_text_add(t, json_is_true(value) ? "true" : "false");
-}
-
-static void add_row(pare_text *t, const json_t *facts, const json_t *model, const json_t *first,
-                    const char *written)
-{
-    char label[320];
-    for (int c = 0; c < COLUMNS; c++) {
-        const char *path = columns[c].path;
-        const json_t *value = path ? pare_report_find(model, path) : NULL;
-        if (path && !value) value = pare_report_find(facts, path);
-        if (c) pare_text_add(t, ",");
-        if (c == 0)
-            value = json_object_get(facts, "command");
-        else if (!strcmp(columns[c].name, "version"))
-            value = json_object_get(facts, "version");
-        else if (!strcmp(columns[c].name, "written"))
-            pare_text_add_csv(t, written);
-        else if (!strcmp(columns[c].name, "device"))
-            pare_text_add_csv(
-                t, pare_device_label(json_object_get(facts, "device"), label, sizeof label));
-        else if (!strcmp(columns[c].name, "reference") && model != first)
-            value = json_object_get(first, "hash");
-        pare_results_value(t, value);
-    }
-    pare_text_add(t, "\n");
-}
-
-static void add_rows(pare_text *t, const json_t *facts, const char *written)
-{
-    const json_t *models = json_object_get(facts, "models"), *first = json_array_get(models, 0);
-    size_t i;
-    json_t *model;
-    json_array_foreach((json_t *)models, i, model) add_row(t, facts, model, first, written);
-    if (!models) {
-        first = json_object_get(facts, "model");
-        add_row(t, facts, first, first, written);
-    }
-}
-
 void pare_results_table(pare_text *t, const json_t *facts, const char *written)
 {
-    char line[HEADER];
-    size_t i;
-    json_t *one;
-    header_line(line);
-    pare_text_add(t, "%s", line);
-    json_array_foreach((json_t *)facts, i, one) add_rows(t, one, written);
+    pare_grid grid;
+    size_t i, k;
+    json_t *one, *model;
+    pare_grid_csv(&grid, t, columns);
+    json_array_foreach((json_t *)facts, i, one)
+    {
+        const json_t *models = json_object_get(one, "models"),
+                     *only = json_object_get(one, "model");
+        const whole w = {one, models ? json_array_get(models, 0) : only, written};
+        json_array_foreach((json_t *)models, k, model) pare_grid_row(&grid, model, &w, NULL);
+        if (!models) pare_grid_row(&grid, only, &w, NULL);
+    }
 }
 
 /* --- the file --- */

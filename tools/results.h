@@ -15,10 +15,6 @@
    that name. */
 void pare_results_table(pare_text *text, const json_t *facts, const char *written);
 
-/* One field: text by pare_text_add_csv, numbers with 9 digits; nothing where the value is no text,
-   number or truth. */
-void pare_results_value(pare_text *text, const json_t *value);
-
 /* Can rows be added, as far as is known before the work? PARE_INPUT: the file is there and begins
    with other columns, or is none. path NULL is fine. */
 PARE_NODISCARD pare_status pare_results_check(pare_ctx *ctx, const char *path);

@@ -23,6 +23,14 @@ static bool reserve(pare_text *text, size_t more)
     return true;
 }
 
+static void add_bytes(pare_text *text, const char *bytes, size_t n)
+{
+    if (!n || !reserve(text, n)) return;
+    memcpy(text->data + text->size, bytes, n);
+    text->size += n;
+    text->data[text->size] = 0;
+}
+
 void pare_text_add(pare_text *text, const char *format, ...)
 {
     va_list args;
@@ -50,29 +58,7 @@ int pare_print(FILE *file, const char *format, ...)
     return (int)n;
 }
 
-void pare_text_add_plain(pare_text *text, const char *plain)
-{
-    const size_t count = strlen(plain), n = pare_text_escape(NULL, 0, plain, count);
-    if (!reserve(text, n)) return;
-    pare_text_escape(text->data + text->size, n + 1, plain, count);
-    text->size += n;
-}
-
-/* Escapes the text, and what stands for a byte of it (NULL: the byte itself) instead of that. */
-static void add_replaced(pare_text *text, const char *plain, const char *(*replaced)(char))
-{
-    pare_text shown = {.ctx = text->ctx};
-    pare_text_add_plain(&shown, plain);
-    text->failed |= shown.failed;
-    for (const char *p = shown.data; p && *p; p++) {
-        const char *other = replaced(*p);
-        if (other)
-            pare_text_add(text, "%s", other);
-        else
-            pare_text_add(text, "%c", *p);
-    }
-    pare_free(shown.data);
-}
+/* What a medium writes for a byte; NULL: the byte itself. */
 
 static const char *in_html(char c)
 {
@@ -86,11 +72,6 @@ static const char *in_html(char c)
     }
 }
 
-void pare_text_add_escaped(pare_text *text, const char *plain)
-{
-    if (plain) add_replaced(text, plain, in_html);
-}
-
 static const char *in_markdown(char c)
 {
     static const char special[] = "\\`*_[]<>|~";
@@ -100,12 +81,77 @@ static const char *in_markdown(char c)
     return at ? escaped[at - special] : NULL;
 }
 
-void pare_text_add_markdown(pare_text *text, const char *plain)
+static const char *in_csv(char c) { return c == '"' ? "\"\"" : NULL; }
+
+/* Adds escaped text; where the medium writes a character in another way, that. */
+static void add_replaced(pare_text *text, pare_medium medium, const char *shown)
 {
-    add_replaced(text, plain, in_markdown);
+    static const char *(*const replaced[])(char) = {NULL, in_markdown, in_html, in_csv};
+    while (*shown) {
+        const char *end = shown, *other = NULL;
+        while (*end && !(replaced[medium] && (other = replaced[medium](*end)))) end++;
+        add_bytes(text, shown, (size_t)(end - shown));
+        if (other) add_bytes(text, other, strlen(other));
+        shown = end + (other != NULL);
+    }
 }
 
-static const char *in_csv(char c) { return c == '"' ? "\"\"" : NULL; }
+/* --- formats --- */
+
+enum { MARK = 1 }; /* before and after each text argument */
+
+/* The format with a mark before and after each %s; at least twice its length fits. */
+static void mark_texts(char *out, const char *format)
+{
+    while (*format) {
+        const size_t n = *format == '%' ? 2 + strspn(format + 1, "-+ #0123456789.*lzjt") : 1;
+        const bool text = n > 1 && format[n - 1] == 's';
+        if (text) *out++ = MARK;
+        memcpy(out, format, n);
+        out += n;
+        if (text) *out++ = MARK;
+        format += n;
+    }
+    *out = 0;
+}
+
+/* The arguments come escaped as bytes, between two NULs each. */
+static void put_list(pare_text *text, pare_medium medium, const char *format, va_list args)
+{
+    char small_format[512], small[1024], *marked = small_format, *all = small;
+    if (2 * strlen(format) >= sizeof small_format)
+        marked = pare_alloc(text->ctx, 2 * strlen(format) + 1, 1);
+    if (marked) mark_texts(marked, format);
+    const size_t n = marked ? pare_text_format(small, sizeof small, MARK, marked, args) : 0;
+    if (n >= sizeof small) all = pare_alloc(text->ctx, n + 1, 1);
+    text->failed |= !marked || !all;
+    if (marked && all && all != small) pare_text_format(all, n + 1, MARK, marked, args);
+    const char *at = all;
+    for (bool argument = false; marked && at && at <= all + n; argument = !argument) {
+        add_replaced(text, argument ? medium : PARE_PLAIN, at);
+        at += strlen(at) + 1;
+    }
+    if (marked != small_format) pare_free(marked);
+    if (all != small) pare_free(all);
+}
+
+void pare_text_put(pare_text *text, pare_medium medium, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_list(text, medium, format, args);
+    va_end(args);
+}
+
+void pare_text_html(pare_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_list(text, PARE_HTML, format, args);
+    va_end(args);
+}
+
+/* --- CSV --- */
 
 /* A decimal number, as strtod reads it to its end, and no name that strtod knows. */
 static bool is_number(const char *text)
@@ -120,6 +166,6 @@ void pare_text_add_csv(pare_text *text, const char *plain)
     const bool quoted = strpbrk(plain, ",\"") != NULL;
     if (quoted) pare_text_add(text, "\"");
     if (*plain && strchr("=+-@", *plain) && !is_number(plain)) pare_text_add(text, "'");
-    add_replaced(text, plain, in_csv);
+    pare_text_put(text, PARE_CSV, "%s", plain);
     if (quoted) pare_text_add(text, "\"");
 }

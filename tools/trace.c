@@ -53,8 +53,7 @@ static void lane_add(json_t *events, const pare_timeline *t, int i)
                                              json_integer(lane_number(s))));
 }
 
-pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
-                             const pare_timeline *timeline, const pare_plan *plan)
+json_t *pare_trace_json(const char *title, const pare_timeline *timeline, const pare_plan *plan)
 {
     json_t *events = json_array();
     json_array_append_new(events, lane_event("process_name", 0, "name", pare_json_text(title)));
@@ -62,7 +61,13 @@ pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
         lane_add(events, timeline, i);
         json_array_append_new(events, span_event(pare_timeline_span(timeline, i), plan));
     }
-    json_t *json = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
+    return json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
+}
+
+pare_status pare_trace_write(pare_ctx *ctx, const char *path, const char *title,
+                             const pare_timeline *timeline, const pare_plan *plan)
+{
+    json_t *json = pare_trace_json(title, timeline, plan);
     pare_status st =
         json ? pare_json_write(ctx, json, path) : PARE_FAIL(ctx, MEMORY, "%s: out of memory", path);
     json_decref(json);

@@ -32,6 +32,15 @@ has '\u003cb' island.json && ! has '<' island.json && pass island_escaped || fai
 [ "$(cut -d , -f 1 r.csv | sort -u | tr '\n' ' ')" = "pare_results_1 validate " ] && has ',4321,' r.csv && has '"b&<b>|""*.int8.onnx"' r.csv &&
     pass csv || fail csv "$(cat r.csv)"
 has '(calibrated only)' r.md && has '|---|---|--:' r.md && has '| b&\<b\>/"\* |' r.md && pass markdown || fail markdown "$(cat r.md)"
+has '- **b&\<b\>\|"\*.int8** keeps 99.90 % [99.20, 100.50] of the top-1 of a: the floor of 99 % is met; 1.0x smaller; 2.00x as fast. (calibrated only)' r.md &&
+    ! grep -q '^- .*&[a-z]*;' r.md && pass markdown_verdict || fail markdown_verdict "$(grep '^- ' r.md)"
+validate "$(model 'a\u009b.onnx' aa "$timed"), $(model 'b\u202e\u007f.onnx' bb "$kept")" >odd_names.json
+works odd_names "$pare" report odd_names.json -o odd_names.html --md odd_names.md --csv odd_names.csv
+odd=$(printf '\302\233|\342\200\256|\177')
+sed -n 's/.*id="facts">\(.*\)<\/script>/\1/p' odd_names.html >odd_island.json
+cat .test.out odd_names.md odd_names.csv odd_island.json >odd_views
+grep -v '^<script>' odd_names.html >>odd_views
+has 'b\\xE2\\x80\\xAE\\x7F' odd_island.json && ! grep -qE "$odd" odd_views && pass odd_names_escaped || fail odd_names_escaped "$(grep -E "$odd" odd_views)"
 works another_floor "$pare" report v.json -o f.html --floor 90
 has 'the floor of 90 % is met' f.html && ! has 'is missed' f.html && pass floor_said || fail floor_said "$(grep -c floor f.html)"
 works picture "$pare" report v.json -o r.svg

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts of many commands as comparisons: one for all that was compared with one model on one data
    set, each model found by hash or file. */
-#include "tools/report/gather.h"
+#include "tools/report/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

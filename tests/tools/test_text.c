@@ -83,14 +83,9 @@ static void each_writer_escapes_its_own(void **state)
         void (*add)(pare_text *, const char *);
         const char *plain, *wanted;
     } cases[] = {
-        {pare_text_add_escaped, "<b a=\"'&\x1b", "&lt;b a=&quot;&#39;&amp;\\x1B"},
-        {pare_text_add_markdown, "a|b`<i>\n", "a\\|b\\`\\<i\\>\\\\n"},
-        {pare_text_add_csv, "=1+1", "'=1+1"},
-        {pare_text_add_csv, "@a,\"b\"", "\"'@a,\"\"b\"\"\""},
-        {pare_text_add_csv, "\t=1", "\\t=1"},
-        {pare_text_add_csv, "-1.5", "-1.5"},
-        {pare_text_add_csv, "+2e-3", "+2e-3"},
-        {pare_text_add_csv, "-x.onnx", "'-x.onnx"},
+        {pare_text_add_csv, "=1+1", "'=1+1"},  {pare_text_add_csv, "@a,\"b\"", "\"'@a,\"\"b\"\"\""},
+        {pare_text_add_csv, "\t=1", "\\t=1"},  {pare_text_add_csv, "-1.5", "-1.5"},
+        {pare_text_add_csv, "+2e-3", "+2e-3"}, {pare_text_add_csv, "-x.onnx", "'-x.onnx"},
         {pare_text_add_csv, "-inf", "'-inf"},
     };
     (void)state;
@@ -105,6 +100,83 @@ static void each_writer_escapes_its_own(void **state)
     json_t *json = pare_json_text("n\xff\x01");
     assert_string_equal(json_string_value(json), "n\\xFF\\x01");
     json_decref(json);
+}
+
+static void arguments_are_escaped_for_their_medium(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    static const struct {
+        pare_medium medium;
+        const char *plain, *wanted;
+    } cases[] = {
+        {PARE_PLAIN, "<a>|\x1b", "<b>   7% [<a>|\\x1B]  1.50"},
+        {PARE_HTML, "<b a=\"'&\x1b", "<b>   7% [&lt;b a=&quot;&#39;&amp;\\x1B]  1.50"},
+        {PARE_MARKDOWN, "a|b`<i>\n", "<b>   7% [a\\|b\\`\\<i\\>\\\\n]  1.50"},
+        {PARE_HTML, "\x01\x01", "<b>   7% [\\x01\\x01]  1.50"},
+        {PARE_HTML, "", "<b>   7% []  1.50"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pare_text text = {.ctx = &ctx};
+        pare_text_put(&text, cases[i].medium, "<b>%*d%% [%s]%6.2f", 4, 7, cases[i].plain, 1.5);
+        assert_string_equal(text.data, cases[i].wanted);
+        pare_free(text.data);
+    }
+}
+
+/* One list of columns in every medium. */
+static void columns_are_shown_in_every_medium(void **state)
+{
+    static const pare_column columns[] = {
+        PARE_COLUMN("net", "network", "name", pare_cell_words),
+        PARE_COLUMN("drop", "drop", "drop", pare_cell_signed),
+        PARE_COLUMN("speed-up", "speed-up", "speed", pare_cell_times),
+        PARE_COLUMN("size", "size", "bytes", pare_cell_bytes),
+        PARE_COLUMN("dB", NULL, "db", pare_cell_fixed, 1),
+        PARE_COLUMN(NULL, "SQNR", "db", pare_cell_fixed, 1, " dB"),
+        PARE_COLUMN("hidden", "hidden", "name", pare_cell_words, .when = 2),
+        {0},
+    };
+    static const pare_column fields[] = {
+        PARE_CSV_VALUE("net", "name"),
+        PARE_CSV_ENDS("db", "ends"),
+        PARE_CSV_VALUE("none", "none"),
+        {0},
+    };
+    (void)state;
+    pare_ctx ctx;
+    pare_arena arena;
+    pare_grid grid;
+    pare_ctx_init(&ctx);
+    pare_arena_init(&arena, &ctx);
+    pare_text text = {.ctx = &ctx}, csv = text, down = text;
+    json_t *row = json_pack("{s:s, s:f, s:f, s:i, s:f, s:[f, i]}", "name", "a|<b>", "drop", -0.25,
+                            "speed", 2.0, "bytes", 1500, "db", 31.25, "ends", 0.5, 2);
+    json_t *rows = json_pack("[o]", row);
+    pare_grid_html_all(&text, columns, 1, "sort", "All", rows);
+    assert_string_equal(
+        text.data,
+        "<div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"All\"><table "
+        "class=\"sort\"><thead><tr><th scope=\"col\">network</th><th scope=\"col\">drop</th><th "
+        "scope=\"col\">speed-up</th><th scope=\"col\">size</th><th scope=\"col\">SQNR</th></tr>"
+        "</thead><tbody>\n<tr><td>a|&lt;b&gt;</td><td>&minus;0.25</td><td>2.00&times;</td>"
+        "<td data-v=\"1500\">1.5 kB</td><td>31.2 dB</td></tr>\n</tbody></table></div>\n");
+    pare_grid_table(&grid, &arena, columns, 1);
+    pare_grid_row(&grid, row, NULL, NULL);
+    assert_string_equal(grid.table.align, "lrrrr");
+    pare_table_markdown(&grid.table, &down);
+    assert_string_equal(down.data,
+                        "\n| net | drop | speed-up | size | dB |\n|---|--:|--:|--:|--:|\n"
+                        "| a\\|\\<b\\> | -0.25 | 2.00x | 1.5 kB | 31.2 |\n");
+    pare_grid_csv(&grid, &csv, fields);
+    pare_grid_row(&grid, row, NULL, NULL);
+    assert_string_equal(csv.data, "net,db_low,db_high,none\na|<b>,0.5,2,\n");
+    json_decref(rows);
+    pare_free(text.data);
+    pare_free(csv.data);
+    pare_free(down.data);
+    pare_arena_free(&arena);
 }
 
 static void a_bar_in_a_name_is_no_new_cell(void **state)
@@ -127,9 +199,14 @@ static void a_bar_in_a_name_is_no_new_cell(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(bytes_become_printable),      CASE(what_does_not_fit_ends_whole),
-        CASE(formats_are_those_of_printf), CASE(messages_escape_arguments_only),
-        CASE(each_writer_escapes_its_own), CASE(a_bar_in_a_name_is_no_new_cell),
+        CASE(bytes_become_printable),
+        CASE(what_does_not_fit_ends_whole),
+        CASE(formats_are_those_of_printf),
+        CASE(messages_escape_arguments_only),
+        CASE(each_writer_escapes_its_own),
+        CASE(a_bar_in_a_name_is_no_new_cell),
+        CASE(arguments_are_escaped_for_their_medium),
+        CASE(columns_are_shown_in_every_medium),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static void markup_in_names_is_text(void **state)
     pare_ctx_init(&ctx);
     pare_text text = {.ctx = &ctx};
     pare_text_add(&text, "%d ", 7);
-    pare_text_add_escaped(&text, "<b a=\"x\">&'");
+    pare_text_html(&text, "%s", "<b a=\"x\">&'");
     assert_string_equal(text.data, "7 &lt;b a=&quot;x&quot;&gt;&amp;&#39;");
     pare_free(text.data);
 }

@@ -287,6 +287,34 @@ static void the_ranking(void **state)
     json_decref(summary);
 }
 
+/* Marks that change the direction of text, and control characters, reach no view as they are. */
+static void odd_names_are_escaped(void **state)
+{
+    static const char *const files[] = {"summary.json", "report.html", "report.md", "results.csv",
+                                        "stdout"};
+    const measured odd[] = {{"a\xc2\x9b", "v\xe2\x80\xae", 500, 0.1, 1.5},
+                            {"b\x7f", "v\xe2\x80\xae", 500, 0.5, 1.2}};
+    (void)state;
+    json_t *tasks = json_array();
+    for (int i = 0; i < 2; i++) json_array_append_new(tasks, measured_task(&odd[i]));
+    json_array_append_new(tasks, task_json("c\x7f", "w\xc2\x9b", "crash", "\xe2\x80\xae"));
+    put_tasks("demo", tasks);
+    assert_int_equal(merge_with(&none), PARE_OK);
+    for (int i = 0; i < 5; i++) {
+        const char *words = content(files[i]);
+        assert_null(strstr(words, "\xc2\x9b"));
+        assert_null(strstr(words, "\xe2\x80\xae"));
+        assert_null(strchr(words, 0x7f));
+        assert_non_null(strstr(words, "\\x7F"));
+    }
+    json_t *summary = summary_with(&none), *ranking = json_object_get(summary, "ranking");
+    assert_string_equal(text(ranking, 0, "variant"), "v\\xE2\\x80\\xAE");
+    assert_string_equal(text(ranking, 0, "worst_model"), "b\\x7F");
+    assert_string_equal(text(json_object_get(summary, "best"), 0, "model"), "a\\xC2\\x9B");
+    json_decref(summary);
+    put_usual();
+}
+
 /* --- views --- */
 
 static void tables_name_everything(void **state)
@@ -442,6 +470,7 @@ int main(void)
         cmocka_unit_test(prunings_that_fell_short),
         cmocka_unit_test(the_best_of_a_model),
         cmocka_unit_test(the_ranking),
+        cmocka_unit_test(odd_names_are_escaped),
         cmocka_unit_test(tables_name_everything),
         cmocka_unit_test(the_same_bytes),
         cmocka_unit_test(a_thousand_models),

@@ -5,7 +5,7 @@
 #include "tools/prune/report.h"
 #include "tools/report/report.h"
 #include "tools/report/page.h"
-#include "tools/svg.h"
+#include "tools/chart.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct box {
 } box;
 
 typedef struct panel {
-    pare_svg svg;
+    pare_chart frame;
     const json_t *facts;
     const char *measure; /* "macs", "parameters", "weights", "bytes", "zlib_bytes", "latency" */
     char axis[64];
@@ -133,7 +133,8 @@ static bool overlap(const box *a, const box *b)
 
 static bool is_free(const panel *p, const box *b)
 {
-    if (b->x0 < p->svg.left || b->x1 > p->svg.right || b->y0 < p->svg.top || b->y1 > p->svg.bottom)
+    if (b->x0 < p->frame.left || b->x1 > p->frame.right || b->y0 < p->frame.top ||
+        b->y1 > p->frame.bottom)
         return false;
     for (int i = 0; i < p->taken_count; i++)
         if (overlap(&p->taken[i], b)) return false;
@@ -143,7 +144,7 @@ static bool is_free(const panel *p, const box *b)
 /* Beside, above or below its point; left out where there is no room: the table has it. */
 static void add_label(panel *p, const point *q)
 {
-    const double x = pare_svg_x(&p->svg, q->x), y = pare_svg_y(&p->svg, q->y);
+    const double x = pare_chart_x(&p->frame, q->x), y = pare_chart_y(&p->frame, q->y);
     const double wide = CHARACTER * (double)strlen(q->label);
     const double at[][2] = {{x - 4 - wide, y - 8}, {x - wide / 2, y - 9},    {x + 6, y - 8},
                             {x + 6, y + LINE + 6}, {x - 6 - wide, y + LINE}, {x + 9, y + 4},
@@ -152,7 +153,7 @@ static void add_label(panel *p, const point *q)
         box b = {at[i][0], at[i][1] - LINE + 2, at[i][0] + wide, at[i][1] + 2};
         if (!is_free(p, &b)) continue;
         p->taken[p->taken_count++] = b;
-        pare_text_add(p->svg.text, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
+        pare_text_add(p->frame.text, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
                       at[i][0], at[i][1], q->label);
         return;
     }
@@ -161,27 +162,25 @@ static void add_label(panel *p, const point *q)
 static void add_curve(const panel *p)
 {
     bool begun = false;
-    pare_text_add(p->svg.text, "<path fill=\"none\" stroke=\"var(--c0)\" stroke-width=\"1.5\" "
-                               "stroke-opacity=\".55\" d=\"");
+    pare_text_add(p->frame.text, "<path fill=\"none\" stroke=\"var(--c0)\" stroke-width=\"1.5\" "
+                                 "stroke-opacity=\".55\" d=\"");
     for (int k = 0; k < p->count; k++) {
         const point *q = &p->point[k];
         if (!q->best) continue;
-        pare_text_add(p->svg.text, "%c%.1f %.1f", begun ? 'L' : 'M', pare_svg_x(&p->svg, q->x),
-                      pare_svg_y(&p->svg, q->y));
+        pare_text_add(p->frame.text, "%c%.1f %.1f", begun ? 'L' : 'M',
+                      pare_chart_x(&p->frame, q->x), pare_chart_y(&p->frame, q->y));
         begun = true;
     }
-    pare_text_add(p->svg.text, "\"/>\n");
+    pare_text_add(p->frame.text, "\"/>\n");
 }
 
 static void add_point(panel *p, const point *q)
 {
-    double x = pare_svg_x(&p->svg, q->x), y = pare_svg_y(&p->svg, q->y);
+    double x = pare_chart_x(&p->frame, q->x), y = pare_chart_y(&p->frame, q->y);
     if (!isnan(q->low))
-        pare_text_add(p->svg.text,
-                      "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                      "stroke=\"var(--c0)\" stroke-opacity=\".3\" stroke-width=\"2\"/>",
-                      x, x, pare_svg_y(&p->svg, q->low), pare_svg_y(&p->svg, q->high));
-    pare_text_add(p->svg.text,
+        pare_chart_interval(p->frame.text, x, x, pare_chart_y(&p->frame, q->low),
+                            pare_chart_y(&p->frame, q->high), "var(--c0)", ".3");
+    pare_text_add(p->frame.text,
                   "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\" stroke=\"%s\" "
                   "stroke-width=\"1.5\"><title>%s: %.2f, %.4g</title></circle>\n",
                   x, y,
@@ -194,17 +193,17 @@ static void add_point(panel *p, const point *q)
 
 static void draw(panel *p, const char *place)
 {
-    pare_svg *s = &p->svg;
-    pare_svg_clear(s);
+    pare_chart *s = &p->frame;
+    pare_chart_clear(s);
     for (int k = 0; k < p->count; k++) {
         const point *q = &p->point[k];
-        pare_svg_include(s, q->x, q->y, q->low, q->high);
+        pare_chart_include(s, q->x, q->y, q->low, q->high);
     }
-    (void)pare_svg_widen(s, 0.02 * s->x1 + 1e-9, 0.1);
+    (void)pare_chart_widen(s, 0.02 * s->x1 + 1e-9, 0.1);
     pare_text_add(s->text,
                   "<svg%s viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s against %s\">\n",
                   place, WIDTH, HEIGHT, p->y_axis, p->axis);
-    pare_svg_axes(s, p->axis, p->y_axis);
+    pare_chart_axes(s, p->axis, p->y_axis);
     add_curve(p);
     for (int k = 0; k < p->count; k++) add_point(p, &p->point[k]);
     for (int k = p->count - 1; k >= 0; k--) add_label(p, &p->point[k]);
@@ -234,15 +233,15 @@ static const char *const of_weights[][2] = {
 
 /* One panel; place: attributes of its place in a picture, or "". False where it has no points. */
 static bool add_panel(pare_text *text, const json_t *facts, const char *const *what,
-                      const char *before, const char *place, const char *behind)
+                      const char *before, const char *place, const char *after)
 {
-    panel p = {.svg = {.text = text,
-                       .width = WIDTH,
-                       .height = HEIGHT,
-                       .left = 54,
-                       .right = WIDTH - 14,
-                       .top = 36,
-                       .bottom = HEIGHT - 48},
+    panel p = {.frame = {.text = text,
+                         .width = WIDTH,
+                         .height = HEIGHT,
+                         .left = 54,
+                         .right = WIDTH - 14,
+                         .top = 36,
+                         .bottom = HEIGHT - 48},
                .facts = facts,
                .measure = what[0],
                .unit = 1};
@@ -255,7 +254,7 @@ static bool add_panel(pare_text *text, const json_t *facts, const char *const *w
             snprintf(p.axis, sizeof p.axis, "%s", what[1]);
         pare_text_add(text, "%s", before);
         draw(&p, place);
-        pare_text_add(text, "%s", behind);
+        pare_text_add(text, "%s", after);
     }
     free(p.point);
     free(p.taken);
@@ -292,27 +291,22 @@ void pare_prune_chart_add(pare_text *text, const json_t *facts)
 }
 
 /* Two panels a row. */
-pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts, const char *path)
+bool pare_prune_picture_add(pare_text *text, const json_t *facts)
 {
-    pare_text text = {.ctx = ctx};
     char place[96];
     int count = 0, found = 0;
     const char *const(*panels)[2] = panels_of(facts);
-    if (!has_picture(facts))
-        return PARE_FAIL(ctx, INPUT,
-                         "%s: there is no picture: it needs a sweep of two models or more and what "
-                         "they compute of --data",
-                         path);
+    if (!has_picture(facts)) return false;
     while (panels[count][0]) count++;
     if (isnan(pare_report_number(models_of(facts), "0.latency_ms.median", NAN)) && count == 4)
         count = 3;
     const int wide = 2 * WIDTH + 3 * GAP, high = (count + 1) / 2 * (HEIGHT + GAP) + GAP;
-    pare_page_picture(&text, wide, high);
+    pare_page_picture(text, wide, high);
     for (int i = 0; i < count; i++) {
         snprintf(place, sizeof place, " x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"",
                  GAP + found % 2 * (WIDTH + GAP), GAP + found / 2 * (HEIGHT + GAP), WIDTH, HEIGHT);
-        found += add_panel(&text, facts, panels[i], "", place, "");
+        found += add_panel(text, facts, panels[i], "", place, "");
     }
-    pare_text_add(&text, "</svg>\n");
-    return pare_page_write(&text, path);
+    pare_text_add(text, "</svg>\n");
+    return true;
 }

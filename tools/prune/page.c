@@ -1,30 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of pare prune --report: headline, a card per model, picture, table, layers, notes. */
+/* The page of pare prune --report: headline, a card per model, picture, table, training, layers,
+   notes. */
 #include "tools/prune/report.h"
-#include "tools/report/report.h"
 #include "tools/report/page.h"
-#include "tools/table.h"
+#include "tools/report/report.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct page {
-    pare_text text;
+    pare_text *text;
     const json_t *facts, *compared, *models, *rows;
     bool channels; /* were removed; else single weights became 0 */
     bool labels;   /* top-1 is known */
 } page;
-
-static bool any_number(const page *p, const char *path)
-{
-    size_t i;
-    json_t *model;
-    json_array_foreach((json_t *)p->models, i, model)
-    {
-        if (!isnan(pare_report_number(model, path, NAN))) return true;
-    }
-    return false;
-}
 
 static const json_t *row_of(const page *p, size_t model)
 {
@@ -35,13 +24,11 @@ static const json_t *row_of(const page *p, size_t model)
 
 static void headline(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     const json_t *data = json_object_get(p->compared, "data");
     size_t count = json_array_size(p->rows);
-    pare_text_add(t, "<h1>What pruning cost</h1>\n<p class=\"soft\">");
-    pare_text_add_escaped(
-        t, json_string_value(json_object_get(json_object_get(p->facts, "model"), "file")));
-    pare_text_add(t, ", %zu pruned model%s", count, count == 1 ? "" : "s");
+    pare_text_html(t, "<h1>What pruning cost</h1>\n<p class=\"soft\">%s, %zu pruned model%s",
+                   pare_report_words(p->facts, "model.file"), count, count == 1 ? "" : "s");
     if (data) {
         pare_text_add(t, ", ");
         pare_page_samples(t, data);
@@ -71,20 +58,19 @@ static void card_accuracy(pare_text *t, const json_t *model)
         return;
     }
     pare_text_add(t, "<tr><td class=\"soft\">top-1, points</td><td class=\"%s\">",
-                  pare_page_verdict(model));
-    pare_page_signed(t, -drop);
+                  pare_report_loss(model));
+    pare_number_signed(t, PARE_HTML, -drop);
     pare_text_add(t, "</td></tr>");
 }
 
 static void card(page *p, const json_t *model, const json_t *row)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char name[128];
     const json_t *dense = json_array_get(p->models, 0);
     const char *size = p->channels ? "bytes" : "zlib_bytes";
-    pare_text_add(t, "<div class=\"card\"><h3>");
-    pare_text_add_escaped(t, pare_prune_name(model, name, sizeof name));
-    pare_text_add(t, "</h3><table>");
+    pare_text_html(t, "<div class=\"card\"><h3>%s</h3><table>",
+                   pare_report_name(model, name, sizeof name));
     card_line(t, "multiply-adds that are left", p->channels ? pare_prune_left(row, "macs") : NAN,
               "%");
     card_line(t, "weights that are not 0", p->channels ? NAN : pare_prune_left(row, "weights"),
@@ -98,212 +84,175 @@ static void card(page *p, const json_t *model, const json_t *row)
 
 static void cards(page *p)
 {
-    enum { MOST = 8 }; /* more than these are a table's matter */
+    enum { MOST = 8 }; /* of more the table alone tells */
     size_t i;
     json_t *model;
     if (json_array_size(p->models) > MOST + 1) return;
-    pare_text_add(&p->text, "<div class=\"cards\">\n");
+    pare_text_add(p->text, "<div class=\"cards\">\n");
     json_array_foreach((json_t *)p->models, i, model)
     {
         if (i) card(p, model, row_of(p, i));
     }
-    pare_text_add(&p->text, "</div>\n");
+    pare_text_add(p->text, "</div>\n");
 }
 
-/* --- models --- */
+/* --- training --- */
 
-static void percent_cell(pare_text *t, double value)
-{
-    if (isnan(value))
-        pare_text_add(t, "<td></td>");
-    else
-        pare_text_add(t, "<td>%.1f&nbsp;%%</td>", value);
-}
+static void number_cell(pare_cell *cell) { pare_text_add(cell->text, "%zu", cell->number + 1); }
 
-static void bytes_cell(pare_text *t, const json_t *json, const char *key)
-{
-    char text[24];
-    double value = pare_report_number(json, key, NAN);
-    pare_text_add(t, "<td>%s</td>", isnan(value) ? "" : pare_bytes_text(value, text, sizeof text));
-}
+/* A part of 1 in percent. */
+static void part_cell(pare_cell *cell) { pare_cell_percent(cell, 100 * pare_cell_number(cell)); }
 
-static void model_row(page *p, const json_t *model, const json_t *row)
+static const pare_column step_columns[] = {
+    PARE_COLUMN(NULL, "step", NULL, number_cell),
+    PARE_COLUMN(NULL, "left", "kept", part_cell),
+    PARE_COLUMN(NULL, "loss before", "before.loss", pare_cell_fixed, 4),
+    PARE_COLUMN(NULL, "after", "after.loss", pare_cell_fixed, 4),
+    PARE_COLUMN(NULL, "agreement before", "before.agreement", pare_cell_fixed, 2, " %"),
+    PARE_COLUMN(NULL, "after", "after.agreement", pare_cell_fixed, 2, " %"),
+    PARE_COLUMN(NULL, "top-1 before", "before.top1", pare_cell_fixed, 2, " %"),
+    PARE_COLUMN(NULL, "after", "after.top1", pare_cell_fixed, 2, " %"),
+    PARE_COLUMN(NULL, "steps", "steps", pare_cell_fixed, 0),
+    PARE_COLUMN(NULL, "best", "best_step", pare_cell_fixed, 0),
+    {0},
+};
+
+/* What was trained, step by step; nothing where nothing was. */
+static void training(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char name[128];
-    pare_text_add(t, "<tr><td title=\"");
-    pare_text_add_escaped(t, json_string_value(json_object_get(model, "file")));
-    pare_text_add(t, "\">");
-    pare_text_add_escaped(t, pare_prune_name(model, name, sizeof name));
-    pare_text_add(t, "</td>");
-    if (p->channels) {
-        percent_cell(t, row ? pare_prune_left(row, "macs") : 100);
-        percent_cell(t, row ? pare_prune_left(row, "parameters") : 100);
-    } else {
-        percent_cell(t, row ? pare_prune_left(row, "weights") : NAN);
-    }
-    bytes_cell(t, model, "bytes");
-    bytes_cell(t, model, "zlib_bytes");
-    if (!p->channels) bytes_cell(t, row, "csr_bytes");
-    if (p->labels) {
-        pare_page_cell(t, model, "top1", "", 2, " %");
-        pare_page_drop(t, model);
-    }
-    if (any_number(p, "agreement")) pare_page_cell(t, model, "agreement", "", 2, " %");
-    if (!p->labels && any_number(p, "outputs.0.sqnr_db"))
-        pare_page_cell(t, model, "outputs.0.sqnr_db", "", 1, " dB");
-    pare_page_latency(t, model);
-    if (p->channels) pare_page_cell(t, model, "speed_up", "", 2, "&times;");
-    pare_text_add(t, "</tr>\n");
-}
-
-static void models(page *p)
-{
     size_t i;
-    json_t *model;
-    pare_text_add(&p->text,
-                  "<h2>Every model</h2>\n<div class=\"box\"><table class=\"numbers\"><thead><tr>"
-                  "<th>model</th>%s<th>size</th><th>through zlib</th>%s%s%s%s<th>latency</th>%s"
-                  "</tr></thead><tbody>\n",
-                  p->channels ? "<th>multiply-adds</th><th>parameters</th>"
-                              : "<th>weights not 0</th>",
-                  p->channels ? "" : "<th>sparse rows</th>",
-                  p->labels ? "<th>top-1</th><th>drop [95&nbsp;%]</th>" : "",
-                  any_number(p, "agreement") ? "<th>agreement</th>" : "",
-                  !p->labels && any_number(p, "outputs.0.sqnr_db") ? "<th>SQNR</th>" : "",
-                  p->channels ? "<th>speed-up</th>" : "");
-    json_array_foreach((json_t *)p->models, i, model) model_row(p, model, row_of(p, i));
-    pare_text_add(&p->text, "</tbody></table></div>\n");
+    json_t *row;
+    const json_t *first = json_object_get(json_array_get(p->rows, 0), "distilled");
+    if (!first) return;
+    pare_text_html(
+        t,
+        "<h2>Training</h2>\n<p class=\"soft\">After each step of pruning what was left learned to "
+        "give what the dense model gives: in all %g passes over %.0f samples, batch %.0f, loss %s. "
+        "Before and after: on %.0f samples that were held out, which decide after how many of the "
+        "optimizer&#39;s steps the weights were best; 0: they were best as they came.</p>\n",
+        pare_report_number(first, "epochs", NAN), pare_report_number(first, "train_samples", 0),
+        pare_report_number(first, "batch", 0), pare_report_words(first, "loss"),
+        pare_report_number(first, "held_out", 0));
+    json_array_foreach((json_t *)p->rows, i, row)
+    {
+        const json_t *distilled = json_object_get(row, "distilled");
+        if (!distilled) continue;
+        pare_text_html(t, "<h3>%s</h3>\n", pare_report_name(row, name, sizeof name));
+        pare_grid_html_all(t, step_columns, 0, "numbers", NULL,
+                           json_object_get(distilled, "steps"));
+    }
 }
 
 /* --- layers --- */
 
-/* "64&times;32&times;3&times;3" */
-static void shape_text(pare_text *t, const json_t *dims)
+static void shape_cell(pare_cell *cell)
 {
-    size_t i;
-    json_t *dim;
-    json_array_foreach((json_t *)dims, i, dim)
-        pare_text_add(t, "%s%lld", i ? "&times;" : "", (long long)json_integer_value(dim));
+    pare_page_shape(cell->text, pare_report_find(cell->row, cell->column->path));
 }
 
-static void shape_cells(pare_text *t, const json_t *layer)
+static void count_cell(pare_cell *cell)
 {
-    const json_t *shape = json_object_get(layer, "shape");
-    pare_text_add(t, "<td>");
-    shape_text(t, json_object_get(shape, "before"));
-    pare_text_add(t, "</td><td>");
-    shape_text(t, json_object_get(shape, "after"));
-    pare_text_add(t, "</td>");
+    char text[24];
+    const double after = pare_cell_number(cell);
+    if (!isnan(after)) pare_text_add(cell->text, "%s", pare_count_text(after, text, sizeof text));
+}
+
+static void left_cell(pare_cell *cell)
+{
+    const double before = pare_report_number(cell->row, "before", NAN);
+    pare_cell_percent(cell, before > 0 ? 100 * pare_report_number(cell->row, "after", NAN) / before
+                                       : NAN);
+}
+
+static void zeros_cell(pare_cell *cell)
+{
+    pare_cell_percent(cell, 100 * pare_report_number(cell->row, "zeros", NAN) /
+                                pare_report_number(cell->row, "weights", NAN));
 }
 
 /* Microseconds: a layer takes few. */
-static void time_cells(pare_text *t, const json_t *json, const char *path)
+static void time_cell(pare_cell *cell)
 {
-    static const char *const keys[] = {"before", "after"};
-    for (int k = 0; k < 2; k++) {
-        double ms = pare_report_number(json_object_get(json, path), keys[k], NAN);
-        if (isnan(ms))
-            pare_text_add(t, "<td></td>");
-        else
-            pare_text_add(t, "<td>%.*f&nbsp;&micro;s</td>", ms < 0.01 ? 1 : 0, 1000 * ms);
-    }
+    const double ms = pare_cell_number(cell);
+    if (!isnan(ms)) pare_text_add(cell->text, "%.*f&nbsp;&micro;s", ms < 0.01 ? 1 : 0, 1000 * ms);
 }
 
 /* Two digits that count, whatever their size. */
-static void error_cell(pare_text *t, double part)
+static void error_cell(pare_cell *cell)
 {
-    double value = 100 * part;
-    if (isnan(value))
-        pare_text_add(t, "<td></td>");
-    else
-        pare_text_add(t, "<td>%.*f&nbsp;%%</td>",
-                      value >= 10    ? 0
-                      : value >= 1   ? 1
-                      : value >= 0.1 ? 2
-                                     : 3,
-                      value);
+    const double value = 100 * pare_cell_number(cell);
+    const int digits = value >= 10 ? 0 : value >= 1 ? 1 : value >= 0.1 ? 2 : 3;
+    if (!isnan(value)) pare_text_add(cell->text, "%.*f&nbsp;%%", digits, value);
 }
 
-/* Errors of the weights that stay as they were, and as fitted; what was kept. */
-static void refit_cells(pare_text *t, const json_t *layer)
+/* What was kept of the fitted weights. */
+static void refit_cell(pare_cell *cell)
 {
-    double masked = pare_report_number(layer, "held_out.masked", NAN),
-           fitted = pare_report_number(layer, "held_out.fitted", NAN),
-           ridge = pare_report_number(layer, "ridge", NAN);
-    const char *note = json_string_value(json_object_get(layer, "note"));
-    error_cell(t, masked);
-    error_cell(t, fitted);
-    pare_text_add(t, "<td>");
+    const double ridge = pare_report_number(cell->row, "ridge", NAN);
+    const char *note = pare_report_words(cell->row, "note");
     if (!isnan(ridge))
-        pare_text_add(t, "ridge %g", ridge);
-    else if (note)
-        pare_text_add_escaped(t, note);
-    else if (!isnan(masked))
-        pare_text_add(t, "only the means");
-    pare_text_add(t, "</td></tr>\n");
+        pare_text_add(cell->text, "ridge %g", ridge);
+    else if (json_object_get(cell->row, "note"))
+        pare_text_html(cell->text, "%s", note);
+    else if (!isnan(pare_report_number(cell->row, "held_out.masked", NAN)))
+        pare_text_add(cell->text, "only the means");
 }
 
-static void layer_row(const page *p, pare_text *t, const json_t *layer)
-{
-    pare_text_add(t, "<tr><td>");
-    pare_text_add_escaped(t, json_string_value(json_object_get(layer, "node")));
-    pare_text_add(t, "</td>");
-    if (p->channels) {
-        char text[24];
-        double before = pare_report_number(layer, "before", NAN),
-               after = pare_report_number(layer, "after", NAN);
-        shape_cells(t, layer);
-        pare_text_add(t, "<td>%s</td>", pare_count_text(after, text, sizeof text));
-        percent_cell(t, before > 0 ? 100 * after / before : NAN);
-        time_cells(t, layer, "time_ms");
-    } else {
-        double weights = pare_report_number(layer, "weights", NAN);
-        pare_page_cell(t, layer, "weights", "", 0, "");
-        percent_cell(t, 100 * pare_report_number(layer, "zeros", NAN) / weights);
-    }
-    refit_cells(t, layer);
-}
+enum { CHANNELS = 1, WEIGHTS = 2 };
 
-static void layers_of(page *p, const json_t *row, bool open)
+static const pare_column layer_columns[] = {
+    PARE_COLUMN(NULL, "layer", "node", pare_cell_words),
+    PARE_COLUMN(NULL, "weight", "shape.before", shape_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "pruned", "shape.after", shape_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "multiply-adds", "after", count_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "left", NULL, left_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "time", "time_ms.before", time_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "pruned", "time_ms.after", time_cell, .when = CHANNELS),
+    PARE_COLUMN(NULL, "weights", "weights", pare_cell_fixed, .when = WEIGHTS),
+    PARE_COLUMN(NULL, "are 0", NULL, zeros_cell, .when = WEIGHTS),
+    PARE_COLUMN(NULL, "error, not fitted", "held_out.masked", error_cell),
+    PARE_COLUMN(NULL, "fitted", "held_out.fitted", error_cell),
+    PARE_COLUMN(NULL, "refit", NULL, refit_cell),
+    {0},
+};
+
+static void layers_of(page *p, const json_t *row)
 {
-    pare_text *t = &p->text;
+    pare_grid grid;
     char name[128];
     size_t i;
     json_t *layer;
-    pare_text_add(t, "<details%s><summary>", open ? " open" : "");
-    pare_text_add_escaped(t, pare_prune_name(row, name, sizeof name));
-    pare_text_add(t, "</summary>\n<div class=\"box\"><table class=\"numbers words\"><thead><tr>"
-                     "<th>layer</th>");
-    if (p->channels)
-        pare_text_add(t, "<th>weight</th><th>pruned</th><th>multiply-adds</th><th>left</th>"
-                         "<th>time</th><th>pruned</th>");
-    else
-        pare_text_add(t, "<th>weights</th><th>are 0</th>");
-    pare_text_add(t,
-                  "<th>error, not fitted</th><th>fitted</th><th>refit</th></tr></thead><tbody>\n");
-    json_array_foreach(json_object_get(row, "layers"), i, layer) layer_row(p, t, layer);
+    pare_text_html(p->text, "<details%s><summary>%s</summary>\n",
+                   json_array_size(p->rows) == 1 ? " open" : "",
+                   pare_report_name(row, name, sizeof name));
+    pare_grid_html(&grid, p->text, layer_columns, p->channels ? CHANNELS : WEIGHTS, "numbers words",
+                   NULL);
+    json_array_foreach(json_object_get(row, "layers"), i, layer)
+        pare_grid_row(&grid, layer, NULL, NULL);
     if (json_object_get(row, "other_time_ms")) {
-        pare_text_add(t, "<tr><td>everything else</td><td></td><td></td><td></td><td></td>");
-        time_cells(t, row, "other_time_ms");
-        pare_text_add(t, "<td></td><td></td><td></td></tr>\n");
+        layer = json_pack("{s:s, s:O}", "node", "everything else", "time_ms",
+                          json_object_get(row, "other_time_ms"));
+        pare_grid_row(&grid, layer, NULL, NULL);
+        json_decref(layer);
     }
-    pare_text_add(t, "</tbody></table></div></details>\n");
+    pare_grid_end(&grid, "</details>");
 }
 
 static void layers(page *p)
 {
     size_t i;
     json_t *row;
-    pare_text_add(&p->text, "<h2>Layer by layer</h2>\n");
-    json_array_foreach((json_t *)p->rows, i, row) layers_of(p, row, json_array_size(p->rows) == 1);
+    pare_text_add(p->text, "<h2>Layer by layer</h2>\n");
+    json_array_foreach((json_t *)p->rows, i, row) layers_of(p, row);
 }
 
 /* --- notes --- */
 
 static void notes(page *p)
 {
-    pare_text *t = &p->text;
+    pare_text *t = p->text;
     char place[64];
     pare_text_add(t, "<h2>How to read it</h2>\n");
     if (p->labels)
@@ -315,7 +264,7 @@ static void notes(page *p)
                       "that no smaller one equals or beats; others are hollow, the dense one is "
                       "grey. Samples from what the model was trained on understate a loss: "
                       "pare validate with others has the last word.</p>\n");
-    if (any_number(p, "agreement"))
+    if (pare_report_any(p->models, "agreement"))
         pare_text_add(t, "<p class=\"soft\">Agreement: same first class as the dense model.</p>\n");
     pare_text_add(t, "<p class=\"soft\">Errors of a layer: squared error of its result against the "
                      "dense model&#39;s on a fifth of the samples that its weights were not fitted "
@@ -335,19 +284,20 @@ static void notes(page *p)
                         pare_report_number(p->models, "0.threads", 1), place, sizeof place));
 }
 
-pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts, const char *path)
+void pare_prune_page_add(pare_text *t, const json_t *facts)
 {
-    page p = {.text = {.ctx = ctx}, .facts = facts, .compared = json_object_get(facts, "compared")};
+    page p = {.text = t, .facts = facts, .compared = json_object_get(facts, "compared")};
     p.models = json_object_get(p.compared, "models");
     p.rows = pare_prune_rows(facts, &p.channels);
-    p.labels = any_number(&p, "top1");
-    pare_page_begin(&p.text, "pare prune");
+    p.labels = pare_report_any(p.models, "top1");
+    pare_page_begin(t, "pare prune");
     headline(&p);
     cards(&p);
-    pare_prune_chart_add(&p.text, facts);
-    models(&p);
-    pare_prune_tune_add(&p.text, p.rows);
+    pare_prune_chart_add(t, facts);
+    pare_text_add(t, "<h2>Every model</h2>\n");
+    pare_prune_models_add(t, facts);
+    training(&p);
     layers(&p);
     notes(&p);
-    return pare_page_end(&p.text, path);
+    pare_page_end(t);
 }

@@ -5,8 +5,6 @@
 #include "formats/file.h"
 #include "tools/report/report.h"
 #include "tools/report/page.h"
-#include "tools/table.h"
-#include "tools/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -50,15 +48,6 @@ double pare_prune_left(const json_t *row, const char *what)
     return before > 0 ? 100 * pare_report_number(row, path, NAN) / before : NAN;
 }
 
-const char *pare_prune_name(const json_t *model, char *text, size_t size)
-{
-    const char *path = json_string_value(json_object_get(model, "file"));
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    snprintf(text, size, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
-    return text;
-}
-
 const char *pare_prune_seen_text(const json_t *facts)
 {
     bool channels;
@@ -72,89 +61,112 @@ const char *pare_prune_seen_text(const json_t *facts)
 
 /* --- the table --- */
 
-static bool any_number(const json_t *models, const char *path)
+/* The rows of a grid are the compared models; extra: what pruning says of them, NULL of the dense
+   one. */
+
+static void name_cell(pare_cell *cell)
 {
+    char name[128];
+    pare_report_name(cell->row, name, sizeof name);
+    if (cell->medium == PARE_HTML) cell->title = pare_report_words(cell->row, "file");
+    for (char *c = name; *c && cell->medium != PARE_HTML; c++)
+        if (*c == '|') *c = '/';
+    pare_text_put(cell->text, cell->medium, "%s", name);
+}
+
+static void left_cell(pare_cell *cell)
+{
+    const char *what = cell->column->path;
+    pare_cell_percent(cell, cell->extra               ? pare_prune_left(cell->extra, what)
+                            : strcmp(what, "weights") ? 100
+                                                      : NAN);
+}
+
+static void csr_cell(pare_cell *cell)
+{
+    cell->row = cell->extra;
+    pare_cell_bytes(cell);
+}
+
+enum { CHANNELS = 1, WEIGHTS = 2, LABELS = 4, AGREEMENT = 8, SQNR = 16 };
+
+static const pare_column columns[] = {
+    PARE_COLUMN("model", "model", NULL, name_cell, .left = true),
+    PARE_COLUMN("MACs %", "multiply-adds", "macs", left_cell, .when = CHANNELS),
+    PARE_COLUMN("params %", "parameters", "parameters", left_cell, .when = CHANNELS),
+    PARE_COLUMN("weights %", "weights not 0", "weights", left_cell, .when = WEIGHTS),
+    PARE_COLUMN("zlib", NULL, "zlib_bytes", pare_cell_bytes, .when = WEIGHTS),
+    PARE_COLUMN("size", "size", "bytes", pare_cell_bytes),
+    PARE_COLUMN(NULL, "through zlib", "zlib_bytes", pare_cell_bytes),
+    PARE_COLUMN(NULL, "sparse rows", "csr_bytes", csr_cell, .when = WEIGHTS),
+    PARE_COLUMN("top-1 %", "top-1", "top1", pare_cell_fixed, 2, " %", LABELS),
+    PARE_COLUMN("drop [95 %]", "drop [95&nbsp;%]", NULL, pare_cell_drop, .when = LABELS),
+    PARE_COLUMN("agree %", NULL, "agreement", pare_cell_fixed, 2),
+    PARE_COLUMN(NULL, "agreement", "agreement", pare_cell_fixed, 2, " %", AGREEMENT),
+    PARE_COLUMN("SQNR dB", NULL, "outputs.0.sqnr_db", pare_cell_fixed, 1),
+    PARE_COLUMN(NULL, "SQNR", "outputs.0.sqnr_db", pare_cell_fixed, 1, " dB", SQNR),
+    PARE_COLUMN("latency ms", "latency", NULL, pare_cell_latency),
+    PARE_COLUMN("speed-up", NULL, "speed_up", pare_cell_times),
+    PARE_COLUMN(NULL, "speed-up", "speed_up", pare_cell_times, .when = CHANNELS),
+    {0},
+};
+
+static unsigned parts_of(const json_t *facts)
+{
+    const json_t *models = pare_report_find(facts, "compared.models");
+    bool channels;
+    (void)pare_prune_rows(facts, &channels);
+    unsigned parts = channels ? CHANNELS : WEIGHTS;
+    if (pare_report_any(models, "agreement")) parts |= AGREEMENT;
+    if (pare_report_any(models, "top1")) return parts | LABELS;
+    return pare_report_any(models, "outputs.0.sqnr_db") ? parts | SQNR : parts;
+}
+
+static void add_rows(pare_grid *grid, const json_t *facts)
+{
+    bool channels;
+    const json_t *models = pare_report_find(facts, "compared.models");
+    const json_t *rows = pare_prune_rows(facts, &channels);
     size_t i;
     json_t *model;
     json_array_foreach((json_t *)models, i, model)
-    {
-        if (!isnan(pare_report_number(model, path, NAN))) return true;
-    }
-    return false;
+        pare_grid_row(grid, model, i ? json_array_get(rows, i - 1) : NULL, NULL);
 }
 
-/* "49.8", or "" */
-static const char *percent(double value, char *text, size_t size)
+void pare_prune_models_add(pare_text *text, const json_t *facts)
 {
-    *text = 0;
-    if (!isnan(value)) snprintf(text, size, "%.1f", value);
-    return text;
-}
-
-static const char *bytes(const json_t *json, const char *key, char *text, size_t size)
-{
-    double value = pare_report_number(json, key, NAN);
-    *text = 0;
-    return isnan(value) ? text : pare_bytes_text(value, text, size);
-}
-
-static void add_row(pare_table *table, const json_t *model, const json_t *row, bool channels,
-                    bool labels)
-{
-    char name[96], size[24], a[24], b[24], top1[16], drop[48], agree[16], db[16], ms[16], speed[16];
-    for (char *c = (char *)pare_prune_name(model, name, sizeof name); *c; c++)
-        if (*c == '|') *c = '/';
-    if (channels) {
-        percent(row ? pare_prune_left(row, "macs") : 100, a, sizeof a);
-        percent(row ? pare_prune_left(row, "parameters") : 100, b, sizeof b);
-    } else {
-        percent(row ? pare_prune_left(row, "weights") : NAN, a, sizeof a);
-        bytes(model, "zlib_bytes", b, sizeof b);
-    }
-    pare_report_drop(model, drop, sizeof drop);
-    pare_report_text(model, "top1", "%.2f", top1, sizeof top1);
-    pare_report_text(model, "agreement", "%.2f", agree, sizeof agree);
-    pare_report_text(model, "outputs.0.sqnr_db", "%.1f", db, sizeof db);
-    pare_report_latency(model, ms, sizeof ms);
-    pare_report_text(model, "speed_up", "%.2fx", speed, sizeof speed);
-    bytes(model, "bytes", size, sizeof size);
-    if (labels)
-        pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", name, a, b, size, top1, drop, agree,
-                       db, ms, speed);
-    else
-        pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s", name, a, b, size, agree, db, ms, speed);
+    pare_grid grid;
+    pare_grid_html(&grid, text, columns, parts_of(facts), "numbers", NULL);
+    add_rows(&grid, facts);
+    pare_grid_end(&grid, "");
 }
 
 static void print_models(pare_arena *arena, const json_t *facts, FILE *file)
 {
-    const json_t *compared = json_object_get(facts, "compared");
-    const json_t *models = json_object_get(compared, "models");
-    bool channels, labels = any_number(models, "top1");
-    const json_t *rows = pare_prune_rows(facts, &channels);
-    pare_table table;
-    char heads[128];
-    size_t i;
-    json_t *model;
-    pare_table_init(&table, arena, labels ? "lrrrrrrrrr" : "lrrrrrrr");
-    snprintf(heads, sizeof heads, "model|%s|size|%sagree %%|SQNR dB|latency ms|speed-up",
-             channels ? "MACs %|params %" : "weights %|zlib", labels ? "top-1 %|drop [95 %]|" : "");
-    pare_table_add_line(&table, heads);
-    json_array_foreach((json_t *)models, i, model)
-        add_row(&table, model, i ? json_array_get(rows, i - 1) : NULL, channels, labels);
-    pare_table_print(&table, file);
-    const json_t *data = json_object_get(compared, "data");
+    const json_t *data = pare_report_find(facts, "compared.data");
+    pare_grid grid;
+    pare_grid_table(&grid, arena, columns, parts_of(facts));
+    add_rows(&grid, facts);
+    pare_table_print(&grid.table, file);
     if (data)
         pare_print(file, "on %lld samples of %s %s\n",
                    (long long)pare_report_number(data, "samples", 0),
-                   json_string_value(json_object_get(data, "file")), pare_prune_seen_text(facts));
+                   pare_report_words(data, "file"), pare_prune_seen_text(facts));
 }
 
 pare_status pare_prune_show(pare_tool *tool, const json_t *facts, FILE *file, const char *path)
 {
     if (file) print_models(&tool->arena, facts, file);
+    pare_text text = {.ctx = tool->ctx};
     if (!path) return PARE_OK;
-    return pare_page_is_picture(path) ? pare_prune_picture_write(tool->ctx, facts, path)
-                                      : pare_prune_page_write(tool->ctx, facts, path);
+    if (!pare_page_is_picture(path))
+        pare_prune_page_add(&text, facts);
+    else if (!pare_prune_picture_add(&text, facts))
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: there is no picture: it needs a sweep of two models or more and what "
+                         "they compute of --data",
+                         path);
+    return pare_page_write(&text, path);
 }
 
 pare_status pare_prune_finish(pare_tool *tool, const pare_prune_options *o, const pare_source *seen,

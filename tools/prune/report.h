@@ -39,19 +39,15 @@ json_t *pare_prune_rows(const json_t *facts, bool *channels);
 /* Parts of the multiply-adds and parameters that row k left, in percent; of single weights those
    that are not 0. NAN where they are not there. */
 double pare_prune_left(const json_t *row, const char *what);
-/* "resnet-0.50" from "out/resnet-0.50.onnx". */
-const char *pare_prune_name(const json_t *model, char *text, size_t size);
 
 /* Which samples were compared: "that pruning did not see". */
 const char *pare_prune_seen_text(const json_t *facts);
 
-/* What was trained, step by step, into a page; nothing where nothing was. */
-void pare_prune_tune_add(pare_text *text, const json_t *rows);
-PARE_NODISCARD pare_status pare_prune_page_write(pare_ctx *ctx, const json_t *facts,
-                                                 const char *path);
-/* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure; nothing where
-   fewer than two pruned models were compared. */
+/* The table of models into a page. */
+void pare_prune_models_add(pare_text *text, const json_t *facts);
+void pare_prune_page_add(pare_text *text, const json_t *facts);
+/* Accuracy (or agreement, or SQNR) against what is left, a panel for each measure, into a page or
+   as a picture of its own; nothing, and false, where fewer than two pruned models were compared. */
 void pare_prune_chart_add(pare_text *text, const json_t *facts);
-PARE_NODISCARD pare_status pare_prune_picture_write(pare_ctx *ctx, const json_t *facts,
-                                                    const char *path);
+bool pare_prune_picture_add(pare_text *text, const json_t *facts);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/gather.h"
-
+/* One list of comparisons from the facts of any commands. */
 #include "tools/report/report.h"
-#include "tools/report/index.h"
+
+#include "formats/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,28 +13,125 @@ static const char *text_of(const json_t *json, const char *key)
     return json_string_value(json_object_get(json, key));
 }
 
+/* --- models and comparisons by what they are known by --- */
+
+/* So that a report over thousands of facts finds them without looking through all. */
+typedef struct catalog {
+    json_t *models;            /* in the order in which they came */
+    json_t *by_hash, *by_file; /* the place of the first */
+    json_t *nameless;          /* of those without a hash by file */
+    json_t *comparisons;       /* by what was compared with what; borrowed by the caller */
+} catalog;
+
+/* NULL where there are none. */
+static const char *words_of(const json_t *json, const char *key)
+{
+    const char *text = text_of(json, key);
+    return text && *text ? text : NULL;
+}
+
+static void catalog_init(catalog *index)
+{
+    *index = (catalog){json_array(), json_object(), json_object(), json_object(), json_object()};
+}
+
+static void catalog_clear(catalog *index)
+{
+    json_decref(index->models);
+    json_decref(index->by_hash);
+    json_decref(index->by_file);
+    json_decref(index->nameless);
+    json_decref(index->comparisons);
+}
+
+static void put(json_t *map, const char *key, size_t place)
+{
+    if (key && !json_object_get(map, key))
+        json_object_set_new(map, key, json_integer((json_int_t)place));
+}
+
+/* The place that a map has under a key, or else. */
+static size_t place_of(const json_t *map, const char *key, size_t other)
+{
+    const json_t *place = key ? json_object_get(map, key) : NULL;
+    return place ? (size_t)json_integer_value(place) : other;
+}
+
+static void catalog_add(catalog *index, json_t *model)
+{
+    const char *hash = words_of(model, "hash"), *file = words_of(model, "file");
+    const size_t end = json_array_size(index->models);
+    size_t place = place_of(index->nameless, file, end);
+    if (place < end && json_array_get(index->models, place) == model) {
+        if (!hash) return;
+        json_object_del(index->nameless, file);
+    } else {
+        place = end;
+        json_array_append(index->models, model);
+        put(index->by_file, file, place);
+        if (!hash) put(index->nameless, file, place);
+    }
+    put(index->by_hash, hash, place);
+}
+
+static json_t *catalog_find(const catalog *index, const json_t *like)
+{
+    const char *hash = words_of(like, "hash"), *file = words_of(like, "file");
+    const size_t none = json_array_size(index->models);
+    size_t by_name = place_of(hash ? index->nameless : index->by_file, file, none);
+    const size_t by_hash = place_of(index->by_hash, hash, none);
+    if (by_hash < by_name) by_name = by_hash;
+    return json_array_get(index->models, by_name);
+}
+
+/* What makes two of validate's facts parts of one comparison, as text. NULL: out of memory. */
+static char *key_of(const json_t *facts)
+{
+    static const char *const parts[] = {"file", "samples", "range", "classes"};
+    static const char *const machine[] = {"name", "cuda", "driver", "processor", "isa"};
+    const json_t *first = json_array_get(json_object_get(facts, "models"), 0);
+    const json_t *data = json_object_get(facts, "data"), *device = json_object_get(facts, "device");
+    json_t *key = json_array();
+    json_array_append(key, json_object_get(facts, "version"));
+    json_array_append(key, json_object_get(first, "file"));
+    json_array_append_new(key, json_pack("s?", words_of(first, "hash")));
+    for (int i = 0; i < 4; i++)
+        json_array_append_new(key, json_pack("[s, O?]", parts[i], json_object_get(data, parts[i])));
+    for (int i = 0; i < 5; i++)
+        json_array_append_new(
+            key, json_pack("[s, O?]", machine[i], json_object_get(device, machine[i])));
+    char *text = json_dumps(key, JSON_COMPACT | JSON_ENCODE_ANY);
+    json_decref(key);
+    return text;
+}
+
 /* --- models --- */
 
 /* What is gathered. */
 typedef struct gathering {
     json_t *comparisons;
-    pare_report_index index;
+    catalog index;
 } gathering;
+
+/* Those of the keys that are there. */
+static void copy_keys(json_t *to, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys)) json_object_set(to, *keys, json_object_get(from, *keys));
+}
 
 /* A comparison of models (stolen) that some facts are about. */
 static json_t *add_comparison(gathering *g, const json_t *facts, const json_t *body, json_t *models)
 {
-    static const char *const keys[] = {"data", "device", "held_out"};
+    static const char *const keys[] = {"data", "device", "held_out", NULL};
     json_t *one = json_object(), *model;
     size_t k;
     json_object_set(one, "command", json_object_get(facts, "command"));
     json_object_set(one, "version", json_object_get(facts, "version"));
-    for (int i = 0; i < 3; i++)
-        if (json_object_get(body, keys[i]))
-            json_object_set(one, keys[i], json_object_get(body, keys[i]));
+    copy_keys(one, body, keys);
     json_object_set_new(one, "models", models);
     json_array_append_new(g->comparisons, one);
-    json_array_foreach(models, k, model) pare_report_index_add(&g->index, model);
+    json_array_foreach(models, k, model) catalog_add(&g->index, model);
     return one;
 }
 
@@ -52,7 +149,7 @@ static bool holds(const gathering *g, const json_t *models, const json_t *model)
 {
     size_t i;
     json_t *one;
-    if (!pare_report_index_find(&g->index, model)) return false; /* as a rule */
+    if (!catalog_find(&g->index, model)) return false;
     json_array_foreach((json_t *)models, i, one)
     {
         if (json_equal(one, model)) return true;
@@ -69,7 +166,7 @@ static void note_drift(json_t *comparison, const json_t *first, const json_t *ag
 }
 
 /* More models that were compared with the first of a comparison. Readings of a GPU's meter and
-   clocks are of one run: of several none stands for all. */
+   clocks are of one run: of several runs none is kept. */
 static void join(gathering *g, json_t *comparison, const json_t *body)
 {
     json_t *models = json_object_get(comparison, "models"), *one, *copy;
@@ -83,7 +180,7 @@ static void join(gathering *g, json_t *comparison, const json_t *body)
         }
         if (!i || holds(g, models, one)) continue;
         json_array_append_new(models, copy = json_copy(one));
-        pare_report_index_add(&g->index, copy);
+        catalog_add(&g->index, copy);
     }
     if (json_equal(device, json_object_get(body, "device"))) return;
     copy = json_copy((json_t *)device);
@@ -101,12 +198,14 @@ static void take_compared(gathering *g, const json_t *facts)
 {
     const json_t *compared = json_object_get(facts, "compared");
     const json_t *body = compared ? compared : facts;
-    json_t *same = is_command(facts, "validate") ? pare_report_index_same(&g->index, facts) : NULL;
+    char *key = is_command(facts, "validate") ? key_of(facts) : NULL;
+    json_t *same = key ? json_object_get(g->index.comparisons, key) : NULL;
     if (same)
         join(g, same, body);
     else
         same = add_comparison(g, facts, body, copies(json_object_get(body, "models")));
-    if (is_command(facts, "validate")) pare_report_index_keep(&g->index, facts, same);
+    if (key) json_object_set(g->index.comparisons, key, same);
+    free(key);
 }
 
 /* Models that were made from one another: those not known yet, the first in front of them. */
@@ -116,7 +215,7 @@ static void take_made(gathering *g, const json_t *facts, const json_t *first, co
     size_t i;
     json_array_foreach((json_t *)made, i, one)
     {
-        if (!pare_report_index_find(&g->index, one)) json_array_append_new(models, json_copy(one));
+        if (!catalog_find(&g->index, one)) json_array_append_new(models, json_copy(one));
     }
     if (!json_array_size(models)) {
         json_decref(models);
@@ -129,15 +228,13 @@ static void take_made(gathering *g, const json_t *facts, const json_t *first, co
 /* file, hash, bytes and precision of rows that hold more. */
 static json_t *files_of(const json_t *rows)
 {
-    static const char *const keys[] = {"file", "hash", "bytes", "precision", "recipe"};
+    static const char *const keys[] = {"file", "hash", "bytes", "precision", "recipe", NULL};
     json_t *list = json_array(), *row;
     size_t i;
     json_array_foreach((json_t *)rows, i, row)
     {
         json_t *file = json_object();
-        for (int k = 0; k < 5; k++)
-            if (json_object_get(row, keys[k]))
-                json_object_set(file, keys[k], json_object_get(row, keys[k]));
+        copy_keys(file, row, keys);
         json_array_append_new(list, file);
     }
     return list;
@@ -165,7 +262,7 @@ static const char *made_of(const json_t *model)
 static void take_output(gathering *g, const json_t *facts, const char *from)
 {
     const json_t *first = json_object_get(facts, from);
-    const json_t *known = pare_report_index_find(&g->index, first);
+    const json_t *known = catalog_find(&g->index, first);
     const bool tuned =
         strcmp(from, "model") != 0 || (known && !strcmp(made_of(known), "pruned or tuned"));
     json_t *made = json_pack("[o]", json_copy(json_object_get(facts, "output")));
@@ -175,14 +272,14 @@ static void take_output(gathering *g, const json_t *facts, const char *from)
     json_decref(made);
 }
 
-/* What is said of one model: to the model that is there, else as one of its own. */
+/* Facts of one model: added to the model that is there, else a comparison of its own. */
 static void take_model(gathering *g, const json_t *facts, json_t *said)
 {
-    json_t *model = pare_report_index_find(&g->index, said);
+    json_t *model = catalog_find(&g->index, said);
     if (model) {
         const bool nameless = !text_of(model, "hash");
         json_object_update_missing(model, said);
-        if (nameless) pare_report_index_add(&g->index, model);
+        if (nameless) catalog_add(&g->index, model);
     } else
         add_comparison(g, facts, facts, json_pack("[O]", said));
     json_decref(said);
@@ -201,13 +298,10 @@ static json_t *bench_model(const json_t *facts)
 
 static json_t *inspect_model(const json_t *facts)
 {
-    static const char *const keys[] = {"file", "bytes", "precision", "parameters",
-                                       "macs_per_sample"};
+    static const char *const keys[] = {"file",       "bytes",           "precision",
+                                       "parameters", "macs_per_sample", NULL};
     json_t *said = json_object();
-    const json_t *model = json_object_get(facts, "model");
-    for (int i = 0; i < 5; i++)
-        if (json_object_get(model, keys[i]))
-            json_object_set(said, keys[i], json_object_get(model, keys[i]));
+    copy_keys(said, json_object_get(facts, "model"), keys);
     return said;
 }
 
@@ -241,98 +335,13 @@ static void take_rest(gathering *g, const json_t *facts)
                              json_object_get(facts, "steps")));
 }
 
-/* --- judgement --- */
-
-const char *pare_report_made(const char *recipe)
-{
-    static const char *const converting[] = {"int8", "fp16", "bf16"};
-    if (!recipe) return "original";
-    for (const char *step = recipe; step;) {
-        bool converted = false;
-        for (int i = 0; i < 3; i++) converted |= !strncmp(step, converting[i], 4);
-        if (!converted) return "pruned or tuned";
-        const char *next = strstr(step, "; ");
-        step = next ? next + 2 : NULL;
-    }
-    return "calibrated only";
-}
-
-pare_report_point pare_report_point_of(const json_t *m, bool labels)
-{
-    return (pare_report_point){
-        .ms = pare_report_number(m, "latency_ms.median", NAN),
-        .y = pare_report_number(m, labels ? "top1" : "outputs.0.sqnr_db", NAN),
-        .low = pare_report_number(m, labels ? "top1_interval.0" : "outputs.0.sqnr_interval.0", NAN),
-        .high =
-            pare_report_number(m, labels ? "top1_interval.1" : "outputs.0.sqnr_interval.1", NAN),
-        .ms_low = pare_report_number(m, "latency_interval.0", NAN),
-        .ms_high = pare_report_number(m, "latency_interval.1", NAN),
-    };
-}
-
-typedef struct candidate {
-    json_t *model;
-    const char *data;
-    pare_report_point at;
-    size_t place;
-} candidate;
-
-/* By data set, then from the quickest on, the better first among equals, then in the
-   order of the facts. */
-static int by_data_and_time(const void *x, const void *y)
-{
-    const candidate *a = x, *b = y;
-    const int data = strcmp(a->data, b->data);
-    if (data) return data;
-    if (a->at.ms != b->at.ms) return a->at.ms < b->at.ms ? -1 : 1;
-    if (a->at.y != b->at.y) return a->at.y > b->at.y ? -1 : 1;
-    return a->place < b->place ? -1 : 1;
-}
-
-static size_t collect(const json_t *comparisons, bool labels, candidate *out)
-{
-    size_t n = 0, i, k;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-    {
-        const char *data = text_of(json_object_get(one, "data"), "file");
-        const pare_report_point at = pare_report_point_of(model, labels);
-        if (!(at.ms > 0) || !isfinite(at.y)) continue;
-        if (out) out[n] = (candidate){model, data ? data : "", at, n};
-        n++;
-    }
-    return n;
-}
-
-/* No other model on the same data is as quick and more accurate, or as accurate and quicker. */
-static void mark_front(const json_t *comparisons, bool labels)
-{
-    const size_t n = collect(comparisons, labels, NULL);
-    candidate *all = n ? calloc(n, sizeof *all) : NULL;
-    if (!all) return;
-    collect(comparisons, labels, all);
-    qsort(all, n, sizeof *all, by_data_and_time);
-    double best = -INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        if (i && strcmp(all[i].data, all[i - 1].data) != 0) best = -INFINITY;
-        if (all[i].at.y > best) json_object_set_new(all[i].model, "front", json_true());
-        best = fmax(best, all[i].at.y);
-    }
-    free(all);
-}
-
 static void mark_made(const json_t *comparisons)
 {
-    size_t i, k;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-            json_object_set_new(model, "made", json_string(made_of(model)));
+    for (pare_models m = {.of = comparisons}; pare_models_next(&m);)
+        json_object_set_new(m.model, "made", pare_json_text(made_of(m.model)));
 }
 
-/* The SQNR of the tensors that steps make, from what calibrated them, by name; an integer twin's
-   name ends with "_quantized". */
+/* The SQNR of the tensors that steps make, from what calibrated them, by name. */
 static void put_sqnr(const json_t *ranges, json_t *steps)
 {
     json_t *by_name = json_object(), *one;
@@ -342,10 +351,7 @@ static void put_sqnr(const json_t *ranges, json_t *steps)
     json_array_foreach(steps, i, one)
     {
         char name[256];
-        snprintf(name, sizeof name, "%s", text_of(one, "output"));
-        char *end = strstr(name, "_quantized");
-        if (end && !strcmp(end, "_quantized")) *end = 0;
-        const json_t *db = json_object_get(by_name, name);
+        const json_t *db = json_object_get(by_name, pare_report_output(one, name, sizeof name));
         if (json_is_number(db)) json_object_set(one, "sqnr_db", (json_t *)db);
     }
     json_decref(by_name);
@@ -355,10 +361,8 @@ static void put_sqnr(const json_t *ranges, json_t *steps)
 static void take_ranges(const gathering *g, const json_t *facts)
 {
     const json_t *ranges = json_object_get(facts, "ranges");
-    json_t *model =
-        ranges ? pare_report_index_find(&g->index, json_object_get(facts, "output")) : NULL;
-    if (ranges && !model)
-        model = pare_report_index_find(&g->index, json_object_get(facts, "model"));
+    json_t *model = ranges ? catalog_find(&g->index, json_object_get(facts, "output")) : NULL;
+    if (ranges && !model) model = catalog_find(&g->index, json_object_get(facts, "model"));
     const json_t *steps = json_object_get(model, "steps");
     if (!steps) return;
     json_t *own = json_deep_copy(steps); /* the facts stay as they were read */
@@ -371,13 +375,12 @@ json_t *pare_report_gather(const json_t *facts)
     gathering g = {.comparisons = json_array()};
     json_t *one;
     size_t i;
-    pare_report_index_init(&g.index);
+    catalog_init(&g.index);
     json_array_foreach((json_t *)facts, i, one) take_first(&g, one);
     json_array_foreach((json_t *)facts, i, one) take_rest(&g, one);
     json_array_foreach((json_t *)facts, i, one) take_ranges(&g, one);
-    pare_report_index_clear(&g.index);
+    catalog_clear(&g.index);
     mark_made(g.comparisons);
-    mark_front(g.comparisons, true);
-    if (!collect(g.comparisons, true, NULL)) mark_front(g.comparisons, false);
+    pare_report_mark_fronts(g.comparisons);
     return g.comparisons;
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pages: what all of them share, and the report's own: verdicts, picture, tables, what was done and
+   what was not measured. All of it is there without scripts; nothing is fetched. */
 #include "tools/report/page.h"
 
 #include "formats/file.h"
@@ -21,71 +23,7 @@ static const char colours[] =
     "c493ea;"
     "--c4:#dcb564;--c5:#ee83a8;--c6:#69c5d4;--c7:#a2a8b2}}";
 
-/* --- cells --- */
-
-/* Two digits with a sign, a true minus, and no sign on what rounds to zero. */
-void pare_page_signed(pare_text *t, double value)
-{
-    if (fabs(value) < 0.005)
-        pare_text_add(t, "0.00");
-    else
-        pare_text_add(t, "%s%.2f", value < 0 ? "&minus;" : "+", fabs(value));
-}
-
-void pare_page_cell(pare_text *t, const json_t *model, const char *path, const char *kind,
-                    int digits, const char *unit)
-{
-    double value = pare_report_number(model, path, NAN);
-    pare_text_add(t, "<td%s%s%s>", *kind ? " class=\"" : "", kind, *kind ? "\"" : "");
-    if (!isnan(value)) pare_text_add(t, "%.*f%s", digits, value, unit);
-    pare_text_add(t, "</td>");
-}
-
-/* Milliseconds with three significant digits, without an exponent. */
-void pare_page_latency(pare_text *t, const json_t *model)
-{
-    double ms = pare_report_number(model, "latency_ms.median", NAN);
-    if (isnan(ms)) {
-        pare_text_add(t, "<td></td>");
-        return;
-    }
-    int digits = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : ms >= 0.1 ? 3 : 4;
-    pare_text_add(t, "<td>%.*f ms<span class=\"soft\">%s%s</span></td>", digits, ms,
-                  json_is_true(json_object_get(model, "emulated")) ? "&nbsp;&dagger;" : "",
-                  json_is_false(json_object_get(model, "stable")) ? "&nbsp;*" : "");
-}
-
-/* A drop is called a loss only where its interval excludes zero. */
-const char *pare_page_verdict(const json_t *model)
-{
-    if (pare_report_number(model, "drop_interval.0", 0) > 0) return "bad";
-    if (pare_report_number(model, "drop_interval.1", 0) < 0) return "good";
-    return "";
-}
-
-void pare_page_drop(pare_text *t, const json_t *model)
-{
-    double drop = pare_report_number(model, "drop", NAN);
-    if (isnan(drop)) {
-        pare_text_add(t, "<td></td>");
-        return;
-    }
-    pare_text_add(t, "<td class=\"%s\">", pare_page_verdict(model));
-    pare_page_signed(t, drop);
-    pare_text_add(t, " <span class=\"soft\">[");
-    pare_page_signed(t, pare_report_number(model, "drop_interval.0", 0));
-    pare_text_add(t, ", ");
-    pare_page_signed(t, pare_report_number(model, "drop_interval.1", 0));
-    pare_text_add(t, "]</span></td>");
-}
-
-void pare_page_factor(pare_text *t, double factor)
-{
-    if (isfinite(factor) && factor > 0)
-        pare_text_add(t, "<td>%.1f&times;</td>", factor);
-    else
-        pare_text_add(t, "<td></td>");
-}
+/* --- words --- */
 
 void pare_page_samples(pare_text *t, const json_t *data)
 {
@@ -94,19 +32,15 @@ void pare_page_samples(pare_text *t, const json_t *data)
         pare_text_add(t, "%ld,%03ld samples of ", samples / 1000, samples % 1000);
     else
         pare_text_add(t, "%ld sample%s of ", samples, samples == 1 ? "" : "s");
-    pare_text_add_escaped(t, json_string_value(json_object_get(data, "file")));
+    pare_text_html(t, "%s", pare_report_words(data, "file"));
 }
 
 void pare_page_device(pare_text *t, const json_t *device)
 {
     char text[512];
     if (!json_object_get(device, "cuda")) return;
-    pare_text_add(t, ", on ");
-    pare_text_add_escaped(t, pare_device_text(device, text, sizeof text));
-    if (!*pare_telemetry_text(device, text, sizeof text)) return;
-    pare_text_add(t, " (");
-    pare_text_add_escaped(t, text);
-    pare_text_add(t, ")");
+    pare_text_html(t, ", on %s", pare_device_text(device, text, sizeof text));
+    if (*pare_telemetry_text(device, text, sizeof text)) pare_text_html(t, " (%s)", text);
 }
 
 const char *pare_page_place(const json_t *device, double threads, char *text, size_t size)
@@ -116,6 +50,14 @@ const char *pare_page_place(const json_t *device, double threads, char *text, si
     else
         snprintf(text, size, "%.0f thread%s", threads, threads > 1 ? "s" : "");
     return text;
+}
+
+void pare_page_shape(pare_text *t, const json_t *dims)
+{
+    size_t i;
+    json_t *dim;
+    json_array_foreach((json_t *)dims, i, dim)
+        pare_text_add(t, "%s%lld", i ? "&times;" : "", (long long)json_integer_value(dim));
 }
 
 /* --- the file --- */
@@ -147,10 +89,9 @@ void pare_page_picture(pare_text *t, int width, int height)
                   width, height, width, height, colours, width, height);
 }
 
-pare_status pare_page_end(pare_text *t, const char *path)
+void pare_page_end(pare_text *t)
 {
     pare_text_add(t, "<p class=\"soft\">pare %s</p>\n</main></body></html>\n", PARE_VERSION);
-    return pare_page_write(t, path);
 }
 
 pare_status pare_page_write(pare_text *t, const char *path)
@@ -158,4 +99,115 @@ pare_status pare_page_write(pare_text *t, const char *path)
     pare_status st = t->failed ? PARE_MEMORY : pare_file_write(t->ctx, path, t->data, t->size);
     pare_free(t->data);
     return st;
+}
+
+/* --- the report --- */
+
+static bool any_labels(const json_t *comparisons)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)comparisons, i, one)
+    {
+        if (pare_report_any(json_object_get(one, "models"), "top1")) return true;
+    }
+    return false;
+}
+
+static void headline(pare_text *t, const json_t *comparisons, const char *title)
+{
+    const size_t nets = json_array_size(comparisons);
+    size_t models = 0, i;
+    json_t *one;
+    const json_t *first = NULL;
+    json_array_foreach((json_t *)comparisons, i, one)
+    {
+        models += json_array_size(json_object_get(one, "models"));
+        if (!first && json_object_get(one, "data")) first = one;
+    }
+    pare_text_add(t, "<h1>%s</h1>\n<p class=\"soft\">", title);
+    pare_text_add(t, "%zu network%s, %zu model%s", nets, nets == 1 ? "" : "s", models,
+                  models == 1 ? "" : "s");
+    if (first) {
+        pare_text_add(t, ", ");
+        pare_page_samples(t, json_object_get(first, "data"));
+    }
+    pare_page_device(t, json_object_get(first, "device"));
+    pare_text_add(t, "</p>\n");
+}
+
+static void notes(pare_text *t, const json_t *comparisons)
+{
+    const double threads = pare_report_number(comparisons, "0.models.0.threads", 1);
+    const json_t *device = json_object_get(json_array_get(comparisons, 0), "device");
+    char place[64];
+    pare_text_add(t, "<h2>How to read it</h2>\n");
+    if (any_labels(comparisons))
+        pare_text_add(
+            t,
+            "<p class=\"soft\">Drop: top-1 of the first model minus that of this one, in points, "
+            "on the same samples, with Newcombe&#39;s paired 95&nbsp;%% interval (method 10, "
+            "1998). An interval that holds zero means that no loss was measured. Kept: this "
+            "top-1 over the first model&#39;s, with the interval of Bonett and Price (2006); a "
+            "floor is met or missed where the whole interval says so. McNemar p: how likely such a "
+            "difference is "
+            "where both are equally good. Agreement: same first class as the first model.</p>\n");
+    pare_text_add(
+        t,
+        "<p class=\"soft\">SQNR: power of the first model&#39;s outputs over that of the "
+        "difference. Latency: median of one sample on %s, all models of a network in "
+        "turns, with bootstrap intervals over stretches of runs; * marks one that was unstable, "
+        "&dagger; one whose 16-bit arithmetic the CPU emulates: its accuracy is that of hardware "
+        "with such arithmetic, its latency is not. The dashed line joins the models that no other "
+        "one beats in both; circles are fp32, squares int8, triangles fp16, diamonds bf16.</p>\n",
+        pare_page_place(device, threads, place, sizeof place));
+    if (pare_report_drifted(comparisons))
+        pare_text_add(t, "<p class=\"soft\">The first model was timed with each other one in "
+                         "turns, and its latency changed by more than 5&nbsp;%% in between: it is "
+                         "shown as it was at first; each speed-up is against its own.</p>\n");
+}
+
+static void scripts(pare_text *t, const json_t *comparisons, bool picture)
+{
+    if (picture) {
+        pare_parts_island(t, comparisons);
+        if (*pare_embedded_chart)
+            pare_text_add(t, "<script>%s</script>\n", (const char *)pare_embedded_chart);
+    }
+    pare_text_add(t, "<script>%s</script>\n", (const char *)pare_embedded_script);
+}
+
+void pare_report_page_add(pare_text *t, const json_t *facts, const json_t *comparisons,
+                          double floor, const pare_report_lead *lead)
+{
+    pare_page_begin(t, "pare report");
+    headline(t, comparisons, lead ? lead->title : "What smaller and faster cost");
+    if (lead && lead->below) pare_text_add(t, "%s", lead->below);
+    pare_parts_verdicts(t, comparisons, floor);
+    if (lead && lead->after) pare_text_add(t, "%s", lead->after);
+    const bool picture = pare_parts_chart(t, comparisons);
+    pare_parts_models(t, comparisons, any_labels(comparisons));
+    pare_parts_layers(t, comparisons);
+    if (json_array_size(comparisons) <= 1) pare_parts_histograms(t, facts);
+    pare_parts_memory(t, comparisons);
+    pare_parts_lanes(t, facts);
+    pare_parts_done(t, facts);
+    pare_parts_missing(t, comparisons);
+    notes(t, comparisons);
+    scripts(t, comparisons, picture);
+    pare_page_end(t);
+}
+
+pare_status pare_report_write(pare_ctx *ctx, const json_t *facts, const json_t *comparisons,
+                              double floor, const char *path, const pare_report_lead *lead)
+{
+    pare_text t = {.ctx = ctx};
+    if (!pare_page_is_picture(path))
+        pare_report_page_add(&t, facts, comparisons, floor, lead);
+    else if (!pare_parts_picture(&t, comparisons))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: there is no picture: no model has a latency beside its accuracy or "
+                         "error",
+                         path);
+    return pare_page_write(&t, path);
 }

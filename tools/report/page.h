@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pages of reports share: head and style, light and dark, and cells of their tables. Facts are
-   those of facts.schema.json. */
+/* What pages of reports share, and the parts of the report's own page. Facts are those of
+   facts.schema.json; comparisons: of pare_report_gather. */
 #ifndef PARE_TOOLS_REPORT_PAGE_H
 #define PARE_TOOLS_REPORT_PAGE_H
 
@@ -9,8 +9,7 @@
 #include <jansson.h>
 
 void pare_page_begin(pare_text *t, const char *title);
-/* Closes the page, writes it and frees the text. */
-PARE_NODISCARD pare_status pare_page_end(pare_text *t, const char *path);
+void pare_page_end(pare_text *t);
 /* Writes and frees the text as it is. */
 PARE_NODISCARD pare_status pare_page_write(pare_text *t, const char *path);
 
@@ -19,20 +18,42 @@ bool pare_page_is_picture(const char *path);
 /* Begins a picture that is alone, to be ended by "</svg>" and pare_page_write. */
 void pare_page_picture(pare_text *t, int width, int height);
 
-/* Two digits with a sign, a true minus, and no sign on what rounds to zero. */
-void pare_page_signed(pare_text *t, double value);
-/* Table cells: empty where the number is not there. path: of pare_report_number. */
-void pare_page_cell(pare_text *t, const json_t *model, const char *path, const char *kind,
-                    int digits, const char *unit);
-void pare_page_latency(pare_text *t, const json_t *model);
-void pare_page_drop(pare_text *t, const json_t *model);
-void pare_page_factor(pare_text *t, double factor); /* "2.1x" */
-/* "bad" or "good", or "" where a drop's interval holds zero. */
-const char *pare_page_verdict(const json_t *model);
 /* "1,000 samples of test.h5" from facts of samples. */
 void pare_page_samples(pare_text *t, const json_t *data);
 /* ", on NVIDIA H200 ..." from facts of a device; nothing for the CPU. */
 void pare_page_device(pare_text *t, const json_t *device);
 /* "2 threads", "the GPU" into text; returns text. */
 const char *pare_page_place(const json_t *device, double threads, char *text, size_t size);
+/* "64&times;32&times;3" from dims. */
+void pare_page_shape(pare_text *t, const json_t *dims);
+
+/* --- parts of the report's page --- */
+
+/* A sentence for each model that is compared with another one: those that calibration alone made
+   apart from those that were pruned or tuned. */
+void pare_parts_verdicts(pare_text *t, const json_t *comparisons, double floor);
+/* The table of all models. */
+void pare_parts_models(pare_text *t, const json_t *comparisons, bool labels);
+/* Layers of models whose steps were timed; of many models none. */
+void pare_parts_layers(pare_text *t, const json_t *comparisons);
+/* Of what calibrated or quantized: histograms of the tensors that 8 bits cost most, with the chosen
+   range. */
+void pare_parts_histograms(pare_text *t, const json_t *facts);
+/* Memory in use at each step, of models whose steps are known; of many models none. */
+void pare_parts_memory(pare_text *t, const json_t *comparisons);
+/* Of bench's --profile: what ran when. */
+void pare_parts_lanes(pare_text *t, const json_t *facts);
+/* A row for each of the facts: command, what it read and made, how, with what. */
+void pare_parts_done(pare_text *t, const json_t *facts);
+/* What is not known of which models. */
+void pare_parts_missing(pare_text *t, const json_t *comparisons);
+
+/* Accuracy (or SQNR) against latency: a wide and a narrow picture, of which the page shows one, and
+   an empty place for the one that a script draws; nothing, and false, where no model has a latency
+   beside its accuracy or error. */
+bool pare_parts_chart(pare_text *text, const json_t *comparisons);
+/* What the script draws: the page's one data island. */
+void pare_parts_island(pare_text *text, const json_t *comparisons);
+/* The wide picture alone; false, and nothing, where there is nothing to draw. */
+bool pare_parts_picture(pare_text *text, const json_t *comparisons);
 #endif

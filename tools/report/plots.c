@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small pictures of a report: histograms of tensors, memory of plans, lanes of a profile. */
+#include "tools/chart.h"
+#include "tools/report/page.h"
 #include "tools/report/report.h"
-#include "tools/report/gather.h"
-#include "tools/report/parts.h"
-#include "tools/svg.h"
-#include "tools/table.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *text_of(const json_t *json, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json, key));
-    return text ? text : "";
-}
-
 static double number_of(const json_t *json, const char *key)
 {
     return pare_report_number(json, key, 0);
-}
-
-static void add_rect(pare_text *t, double x, double y, double width, double height,
-                     const char *look)
-{
-    pare_text_add(t, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" %s/>", x, y, width,
-                  height, look);
 }
 
 /* --- histograms --- */
@@ -50,7 +35,8 @@ static void add_bins(pare_text *t, const json_t *bins)
         const double count = json_number_value(bin);
         const double height = most > 0 ? HIGH * log1p(count) / log1p(most) : 0;
         if (count > 0)
-            add_rect(t, (double)i * each, HIGH - height, each * 0.9, height, "fill=\"var(--c0)\"");
+            pare_chart_rect(t, (double)i * each, HIGH - height, each * 0.9, height,
+                            "fill=\"var(--c0)\"");
     }
 }
 
@@ -59,7 +45,8 @@ static void add_range(pare_text *t, const json_t *h)
 {
     const double low = number_of(h, "low"), high = number_of(h, "high");
     const double from = place(h, low), to = place(h, high);
-    add_rect(t, from, 0, fmax(to - from, 1), HIGH, "fill=\"var(--c2)\" fill-opacity=\".16\"");
+    pare_chart_rect(t, from, 0, fmax(to - from, 1), HIGH,
+                    "fill=\"var(--c2)\" fill-opacity=\".16\"");
     for (int end = 0; end < 2; end++) {
         const double value = end ? high : low, x = end ? to : from;
         if (value >= number_of(h, "min") && value <= number_of(h, "max"))
@@ -72,15 +59,12 @@ static void add_range(pare_text *t, const json_t *h)
 
 static void histogram(pare_text *t, const json_t *h)
 {
-    pare_text_add(t, "<figure class=\"card\"><figcaption><b>");
-    pare_text_add_escaped(t, text_of(h, "name"));
-    pare_text_add(t, "</b><br><span class=\"soft\">%.1f dB, range %.3g to %.3g (",
-                  number_of(h, "sqnr_db"), number_of(h, "low"), number_of(h, "high"));
-    pare_text_add_escaped(t, text_of(h, "method"));
-    pare_text_add(t,
-                  ")</span></figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" "
-                  "aria-label=\"Histogram with its range\">",
-                  WIDE, HIGH + FOOT);
+    pare_text_html(t,
+                   "<figure class=\"card\"><figcaption><b>%s</b><br><span class=\"soft\">%.1f dB, "
+                   "range %.3g to %.3g (%s)</span></figcaption><svg viewBox=\"0 0 %d %d\" "
+                   "role=\"img\" aria-label=\"Histogram with its range\">",
+                   pare_report_words(h, "name"), number_of(h, "sqnr_db"), number_of(h, "low"),
+                   number_of(h, "high"), pare_report_words(h, "method"), WIDE, HIGH + FOOT);
     add_range(t, h);
     add_bins(t, json_object_get(h, "bins"));
     pare_text_add(t,
@@ -97,13 +81,14 @@ void pare_parts_histograms(pare_text *t, const json_t *facts)
     {
         const json_t *list = json_object_get(one, "histograms");
         if (!json_array_size(list)) continue;
-        pare_text_add(t, "<h2>Tensors that 8 bits cost most</h2>\n<p class=\"soft\">");
-        pare_text_add_escaped(t, text_of(json_object_get(one, "model"), "file"));
-        pare_text_add(t,
-                      ": the %zu of %zu that were calibrated with the least SQNR. Counts are "
-                      "logarithmic; green is the range that was chosen, what is outside is "
-                      "clipped.</p>\n<div class=\"panels small\">\n",
-                      json_array_size(list), json_array_size(json_object_get(one, "ranges")));
+        pare_text_html(
+            t,
+            "<h2>Tensors that 8 bits cost most</h2>\n<p class=\"soft\">%s: the %zu of %zu "
+            "that were calibrated with the least SQNR. Counts are "
+            "logarithmic; green is the range that was chosen, what is outside is "
+            "clipped.</p>\n<div class=\"panels small\">\n",
+            pare_report_words(one, "model.file"), json_array_size(list),
+            json_array_size(json_object_get(one, "ranges")));
         json_array_foreach((json_t *)list, k, h) histogram(t, h);
         pare_text_add(t, "</div>\n");
     }
@@ -123,22 +108,22 @@ static void memory_of(pare_text *t, const json_t *model)
     json_t *step;
     json_array_foreach((json_t *)steps, i, step) most = fmax(most, number_of(step, "live_bytes"));
     if (!(most > 0)) return;
-    pare_text_add(t, "<figure class=\"card\"><figcaption><b>");
-    pare_text_add_escaped(t, pare_report_name(model, name, sizeof name));
-    pare_text_add(t,
-                  "</b> <span class=\"soft\">at most %s</span></figcaption><svg viewBox=\"0 0 %d "
-                  "%d\" role=\"img\" aria-label=\"Memory in use at each step\">",
-                  pare_bytes_text(most, most_text, sizeof most_text), PLOT_WIDE, PLOT_HIGH);
+    pare_text_html(
+        t,
+        "<figure class=\"card\"><figcaption><b>%s</b> <span class=\"soft\">at most %s</span>"
+        "</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+        "aria-label=\"Memory in use at each step\">",
+        pare_report_name(model, name, sizeof name),
+        pare_bytes_text(most, most_text, sizeof most_text), PLOT_WIDE, PLOT_HIGH);
     json_array_foreach((json_t *)steps, i, step)
     {
         const double bytes = number_of(step, "live_bytes"), height = PLOT_HIGH * bytes / most;
         char size[24];
         pare_text_add(t, "<g>");
-        add_rect(t, (double)i * each, PLOT_HIGH - height, each * 0.94, height,
-                 bytes == most ? "fill=\"var(--c1)\"" : "fill=\"var(--c0)\"");
-        pare_text_add(t, "<title>");
-        pare_text_add_escaped(t, text_of(step, "node"));
-        pare_text_add(t, ": %s</title></g>", pare_bytes_text(bytes, size, sizeof size));
+        pare_chart_rect(t, (double)i * each, PLOT_HIGH - height, each * 0.94, height,
+                        bytes == most ? "fill=\"var(--c1)\"" : "fill=\"var(--c0)\"");
+        pare_text_html(t, "<title>%s: %s</title></g>", pare_report_words(step, "node"),
+                       pare_bytes_text(bytes, size, sizeof size));
     }
     pare_text_add(t, "</svg></figure>\n");
 }
@@ -152,20 +137,15 @@ static bool has_memory(const json_t *model)
 void pare_parts_memory(pare_text *t, const json_t *comparisons)
 {
     enum { MOST = 8 };
-    size_t i, k, n = 0;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model) n += has_memory(model);
+    size_t n = 0;
+    for (pare_models m = {.of = comparisons}; pare_models_next(&m);) n += has_memory(m.model);
     if (!n || n > MOST) return;
     pare_text_add(t,
                   "<h2>Memory of the plan</h2>\n<p class=\"soft\">Bytes of the activation buffer "
                   "in use at each step, from the first to the last; weights come on top.</p>\n"
                   "<div class=\"panels\">\n");
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-    {
-        if (has_memory(model)) memory_of(t, model);
-    }
+    for (pare_models m = {.of = comparisons}; pare_models_next(&m);)
+        if (has_memory(m.model)) memory_of(t, m.model);
     pare_text_add(t, "</div>\n");
 }
 
@@ -177,9 +157,9 @@ static int row_of(const json_t *span, json_t *rows)
 {
     char key[64];
     snprintf(key, sizeof key, "stream %.0f: %.24s", number_of(span, "stream"),
-             text_of(span, "lane"));
+             pare_report_words(span, "lane"));
     if (!json_object_get(rows, key))
-        json_object_set_new(rows, key, json_integer((json_int_t)json_object_size(rows)));
+        json_object_set_new_nocheck(rows, key, json_integer((json_int_t)json_object_size(rows)));
     return (int)json_integer_value(json_object_get(rows, key));
 }
 
@@ -191,10 +171,8 @@ static void add_labels(pare_text *t, json_t *rows)
     json_t *row;
     json_object_foreach(rows, key, row)
     {
-        pare_text_add(t, "<text x=\"8\" y=\"%lld\">",
-                      (long long)json_integer_value(row) * ROW + 22);
-        pare_text_add_escaped(t, key);
-        pare_text_add(t, "</text>");
+        pare_text_html(t, "<text x=\"8\" y=\"%lld\">%s</text>",
+                       (long long)json_integer_value(row) * ROW + 22, key);
     }
 }
 
@@ -208,11 +186,9 @@ static void add_spans(pare_text *t, const json_t *lanes, json_t *rows, double be
         char look[48];
         snprintf(look, sizeof look, "fill=\"var(--c%zu)\"", i % PARE_CHART_COLOURS);
         pare_text_add(t, "<g>");
-        add_rect(t, LABEL + (number_of(span, "start_ms") - begin) * scale,
-                 (double)row_of(span, rows) * ROW + 6, fmax(ms * scale, 0.5), ROW - 8, look);
-        pare_text_add(t, "<title>");
-        pare_text_add_escaped(t, text_of(span, "name"));
-        pare_text_add(t, ": %.4g ms</title></g>", ms);
+        pare_chart_rect(t, LABEL + (number_of(span, "start_ms") - begin) * scale,
+                        (double)row_of(span, rows) * ROW + 6, fmax(ms * scale, 0.5), ROW - 8, look);
+        pare_text_html(t, "<title>%s: %.4g ms</title></g>", pare_report_words(span, "name"), ms);
     }
 }
 
@@ -229,12 +205,12 @@ static void lanes_of(pare_text *t, const json_t *facts)
         end = fmax(end, number_of(span, "start_ms") + number_of(span, "time_ms"));
     }
     const double scale = end > begin ? (WIDTH - LABEL) / (end - begin) : 0;
-    pare_text_add(t, "<p class=\"soft\">");
-    pare_text_add_escaped(t, text_of(facts, "model"));
-    pare_text_add(t,
-                  ", one run of %.3g ms</p>\n<div class=\"box\"><svg viewBox=\"0 0 %d %zu\" "
-                  "role=\"img\" aria-label=\"Lanes of one run\">",
-                  end - begin, WIDTH, ROW * json_object_size(rows) + 8);
+    pare_text_html(t,
+                   "<p class=\"soft\">%s, one run of %.3g ms</p>\n<div class=\"box\"><svg "
+                   "viewBox=\"0 0 %d %zu\" "
+                   "role=\"img\" aria-label=\"Lanes of one run\">",
+                   pare_report_words(facts, "model"), end - begin, WIDTH,
+                   ROW * json_object_size(rows) + 8);
     add_labels(t, rows);
     add_spans(t, lanes, rows, begin, scale);
     pare_text_add(t, "</svg></div>\n");

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text tables and Markdown, and what all views share. */
+/* What all views read from facts, and what is judged about a model. */
 #include "tools/report/report.h"
 
-#include "tools/report/gather.h"
-#include "tools/report/page.h"
-#include "tools/table.h"
-#include "tools/text.h"
-#include "tools/vitals.h"
+#include "runtime/eval/stats.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- names and numbers --- */
 
 const char *pare_report_stem(const char *path, char *text, size_t size)
 {
@@ -24,9 +22,35 @@ const char *pare_report_stem(const char *path, char *text, size_t size)
     return text;
 }
 
+const char *pare_report_name(const json_t *model, char *text, size_t size)
+{
+    const char *own = json_string_value(json_object_get(model, "name"));
+    const char *path = json_string_value(json_object_get(model, "file"));
+    if (own) {
+        snprintf(text, size, "%s", own);
+        return text;
+    }
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+    const char *dot = name ? strrchr(name, '.') : NULL;
+    snprintf(text, size, "%.*s", dot && dot != name ? (int)(dot - name) : (int)size - 1,
+             name ? name : "a model");
+    return text;
+}
+
+const char *pare_report_output(const json_t *step, char *text, size_t size)
+{
+    static const char twin[] = "_quantized";
+    const size_t end = sizeof twin - 1;
+    snprintf(text, size, "%s", pare_report_words(step, "output"));
+    const size_t n = strlen(text);
+    if (n > end && !strcmp(text + n - end, twin)) text[n - end] = 0;
+    return text;
+}
+
 const json_t *pare_report_find(const json_t *json, const char *path)
 {
     char key[64];
+    if (!path) return NULL;
     while (*path) {
         size_t n = strcspn(path, ".");
         snprintf(key, sizeof key, "%.*s", (int)n, path);
@@ -43,75 +67,102 @@ double pare_report_number(const json_t *json, const char *path, double missing)
     return json_is_number(value) ? json_number_value(value) : missing;
 }
 
-void pare_report_drop(const json_t *model, char *text, size_t size)
+const char *pare_report_words(const json_t *json, const char *path)
 {
-    double drop = pare_report_number(model, "drop", NAN);
-    *text = 0;
-    if (!isnan(drop))
-        snprintf(text, size, "%+.2f [%+.2f, %+.2f]", drop,
-                 pare_report_number(model, "drop_interval.0", 0),
-                 pare_report_number(model, "drop_interval.1", 0));
+    const char *words = json_string_value(pare_report_find(json, path));
+    return words ? words : "";
 }
 
-const char *pare_report_text(const json_t *model, const char *path, const char *format, char *text,
-                             size_t size)
+bool pare_report_any(const json_t *rows, const char *path)
 {
-    double value = pare_report_number(model, path, NAN);
-    *text = 0;
-    if (isnan(value)) return text;
-    if (!strcmp(format, "%.2f"))
-        snprintf(text, size, "%.2f", value);
-    else if (!strcmp(format, "%.1f"))
-        snprintf(text, size, "%.1f", value);
-    else if (!strcmp(format, "%.2g"))
-        snprintf(text, size, "%.2g", value);
-    else if (!strcmp(format, "%.2fx"))
-        snprintf(text, size, "%.2fx", value);
-    else
-        snprintf(text, size, "%.3g", value);
-    return text;
-}
-
-/* The median in milliseconds, marked as print_marks explains. */
-const char *pare_report_latency(const json_t *model, char *text, size_t size)
-{
-    pare_report_text(model, "latency_ms.median", "%.3g", text, size);
-    size_t n = strlen(text);
-    if (n)
-        snprintf(text + n, size - n, "%s%s",
-                 json_is_true(json_object_get(model, "emulated")) ? "~" : "",
-                 json_is_false(json_object_get(model, "stable")) ? "*" : "");
-    return text;
-}
-
-static bool any_model(const json_t *comparisons, const char *key, bool value)
-{
-    size_t i, k;
-    json_t *facts, *model, *found;
-    json_array_foreach((json_t *)comparisons, i, facts)
-        json_array_foreach(json_object_get(facts, "models"), k,
-                           model) if ((found = json_object_get(model, key)) != NULL &&
-                                      json_is_true(found) == value) return true;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (!isnan(pare_report_number(json_array_get(rows, i), path, NAN))) return true;
     return false;
 }
 
-/* A line for each GPU; the CPU is not named. */
-static void print_devices(const json_t *comparisons, FILE *file)
+bool pare_models_next(pare_models *m)
 {
-    char name[320], last[320] = "", vitals[512];
-    size_t i;
-    json_t *facts;
-    json_array_foreach((json_t *)comparisons, i, facts)
-    {
-        const json_t *device = json_object_get(facts, "device");
-        if (!json_object_get(device, "cuda")) continue;
-        pare_device_text(device, name, sizeof name);
-        if (!strcmp(name, last)) continue;
-        memcpy(last, name, sizeof last);
-        pare_telemetry_text(device, vitals, sizeof vitals);
-        pare_print(file, "on %s%s%s\n", name, *vitals ? ": " : "", vitals);
-    }
+    if (m->model) m->k++;
+    for (; (m->one = json_array_get(m->of, m->group)); m->group++, m->k = 0)
+        if ((m->model = json_array_get(json_object_get(m->one, "models"), m->k))) return true;
+    return false;
 }
+
+/* --- cells --- */
+
+/* A drop is called a loss only where its interval excludes zero. */
+const char *pare_report_loss(const json_t *model)
+{
+    if (pare_report_number(model, "drop_interval.0", 0) > 0) return "bad";
+    if (pare_report_number(model, "drop_interval.1", 0) < 0) return "good";
+    return "";
+}
+
+void pare_cell_drop(pare_cell *cell)
+{
+    pare_text *t = cell->text;
+    const double drop = pare_report_number(cell->row, "drop", NAN),
+                 low = pare_report_number(cell->row, "drop_interval.0", 0),
+                 high = pare_report_number(cell->row, "drop_interval.1", 0);
+    if (isnan(drop)) return;
+    if (cell->medium != PARE_HTML) {
+        pare_text_add(t, "%+.2f [%+.2f, %+.2f]", drop, low, high);
+        return;
+    }
+    cell->kind = pare_report_loss(cell->row);
+    pare_number_signed(t, PARE_HTML, drop);
+    pare_text_add(t, " <span class=\"soft\">[");
+    pare_number_signed(t, PARE_HTML, low);
+    pare_text_add(t, ", ");
+    pare_number_signed(t, PARE_HTML, high);
+    pare_text_add(t, "]</span>");
+}
+
+/* Milliseconds with three significant digits, in HTML without an exponent. */
+void pare_cell_latency(pare_cell *cell)
+{
+    const double ms = pare_report_number(cell->row, "latency_ms.median", NAN);
+    const bool emulated = json_is_true(json_object_get(cell->row, "emulated"));
+    const bool unstable = json_is_false(json_object_get(cell->row, "stable"));
+    if (isnan(ms)) return;
+    if (cell->medium == PARE_HTML) {
+        const int digits = ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : ms >= 0.1 ? 3 : 4;
+        pare_text_add(cell->text, "%.*f ms<span class=\"soft\">%s%s</span>", digits, ms,
+                      emulated ? "&nbsp;&dagger;" : "", unstable ? "&nbsp;*" : "");
+    } else
+        pare_text_add(cell->text, "%.3g%s%s", ms, emulated ? "~" : "", unstable ? "*" : "");
+}
+
+/* --- judgement --- */
+
+const char *pare_report_made(const char *recipe)
+{
+    static const char *const converting[] = {"int8", "fp16", "bf16"};
+    if (!recipe) return "original";
+    for (const char *step = recipe; step;) {
+        bool converted = false;
+        for (int i = 0; i < 3; i++) converted |= !strncmp(step, converting[i], 4);
+        if (!converted) return "pruned or tuned";
+        const char *next = strstr(step, "; ");
+        step = next ? next + 2 : NULL;
+    }
+    return "calibrated only";
+}
+
+pare_report_point pare_report_point_of(const json_t *m, bool labels)
+{
+    return (pare_report_point){
+        .ms = pare_report_number(m, "latency_ms.median", NAN),
+        .y = pare_report_number(m, labels ? "top1" : "outputs.0.sqnr_db", NAN),
+        .low = pare_report_number(m, labels ? "top1_interval.0" : "outputs.0.sqnr_interval.0", NAN),
+        .high =
+            pare_report_number(m, labels ? "top1_interval.1" : "outputs.0.sqnr_interval.1", NAN),
+        .ms_low = pare_report_number(m, "latency_interval.0", NAN),
+        .ms_high = pare_report_number(m, "latency_interval.1", NAN),
+    };
+}
+
+bool pare_report_has_point(const pare_report_point *p) { return p->ms > 0 && isfinite(p->y); }
 
 bool pare_report_drifted(const json_t *comparisons)
 {
@@ -124,180 +175,135 @@ bool pare_report_drifted(const json_t *comparisons)
     return false;
 }
 
-static void print_marks(const json_t *comparisons, FILE *file)
+/* Is there an interval of what is kept? */
+static bool kept_of(const json_t *model, pare_interval *out)
 {
-    if (any_model(comparisons, "emulated", true))
-        pare_print(file, "~ the CPU emulates this 16-bit arithmetic: the latency predicts no other "
-                         "hardware\n");
-    if (any_model(comparisons, "stable", false))
-        pare_print(file,
-                   "* unstable: other work shared the cores, or too few runs; 'notes' of --json "
-                   "say why\n");
-    if (pare_report_drifted(comparisons))
-        pare_print(file,
-                   "the first model's latency changed by more than 5 %% between comparisons: it "
-                   "is shown as it was\nat first; each speed-up is against the one measured in "
-                   "turns with that model\n");
+    *out = (pare_interval){pare_report_number(model, "kept_interval.0", NAN),
+                           pare_report_number(model, "kept_interval.1", NAN)};
+    return !isnan(out->low);
 }
 
-static const char *precision_of(const json_t *model)
+const char *pare_report_floor(const json_t *model, double floor)
 {
-    const char *text = json_string_value(json_object_get(model, "precision"));
-    return text ? text : "";
-}
-
-/* Bytes of the file, "" where nothing says so. */
-static const char *size_of(const json_t *model, char *text, size_t size)
-{
-    const double bytes = pare_report_number(model, "bytes", NAN);
-    *text = 0;
-    return isnan(bytes) ? text : pare_bytes_text(bytes, text, size);
-}
-
-static void add_labelled(pare_table *table, const json_t *m, const char *net)
-{
-    char size[24], top1[16], drop[48], p[16], agree[16], ms[16], speed[16], db[16];
-    pare_report_drop(m, drop, sizeof drop);
-    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", net, precision_of(m),
-                   size_of(m, size, sizeof size),
-                   pare_report_text(m, "top1", "%.2f", top1, sizeof top1), drop,
-                   pare_report_text(m, "mcnemar.p", "%.2g", p, sizeof p),
-                   pare_report_text(m, "agreement", "%.2f", agree, sizeof agree),
-                   pare_report_text(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db),
-                   pare_report_latency(m, ms, sizeof ms),
-                   pare_report_text(m, "speed_up", "%.2fx", speed, sizeof speed));
-}
-
-static void add_unlabelled(pare_table *table, const json_t *m, const char *net)
-{
-    char size[24], db[16], cosine[24], mse[16], worst[16], ms[16], speed[16];
-    double c = pare_report_number(m, "outputs.0.cosine", NAN);
-    snprintf(cosine, sizeof cosine, isnan(c) ? "" : "%.6f", c);
-    pare_table_add(table, "%s|%s|%s|%s|%s|%s|%s|%s|%s", net, precision_of(m),
-                   size_of(m, size, sizeof size),
-                   pare_report_text(m, "outputs.0.sqnr_db", "%.1f", db, sizeof db), cosine,
-                   pare_report_text(m, "outputs.0.mse", "%.3g", mse, sizeof mse),
-                   pare_report_text(m, "outputs.0.max_abs_error", "%.3g", worst, sizeof worst),
-                   pare_report_latency(m, ms, sizeof ms),
-                   pare_report_text(m, "speed_up", "%.2fx", speed, sizeof speed));
-}
-
-/* Comparisons with labels and without have different columns: one table each. */
-static bool has_labels(const json_t *facts)
-{
-    return !isnan(pare_report_number(facts, "models.0.top1", NAN));
-}
-
-static void stem_of(const json_t *model, char *text, size_t size)
-{
-    const char *name = json_string_value(json_object_get(model, "name"));
-    pare_report_stem(name ? name : json_string_value(json_object_get(model, "file")), text, size);
-}
-
-/* Are there two models of one network and precision? */
-static bool look_alike(const json_t *models)
-{
-    char key[192];
-    json_t *seen = json_object(), *model;
-    size_t i;
-    json_array_foreach((json_t *)models, i, model)
-    {
-        stem_of(model, key, 128);
-        const size_t n = strlen(key);
-        snprintf(key + n, sizeof key - n, "\n%s", precision_of(model));
-        json_object_set_new(seen, key, json_true());
+    pare_interval kept;
+    if (!kept_of(model, &kept)) return "";
+    switch (pare_stats_floor(kept, floor)) {
+    case PARE_FLOOR_MET: return "good";
+    case PARE_FLOOR_MISSED: return "bad";
+    default: return "";
     }
-    const bool alike = json_object_size(seen) < json_array_size(models);
-    json_decref(seen);
-    return alike;
 }
 
-/* The name of a model in the text tables: the network's, which precisions tell apart; where they do
-   not, the file's of all that are compared with the first. */
-static void label_of(const json_t *model, bool whole, char *text, size_t size)
+/* --- fronts --- */
+
+typedef struct candidate {
+    json_t *model;
+    const char *data;
+    pare_report_point at;
+    size_t place;
+} candidate;
+
+/* By data set, then from the quickest on, the better first among equals, then in the
+   order of the facts. */
+static int by_data_and_time(const void *x, const void *y)
 {
-    if (whole)
-        pare_report_name(model, text, size);
+    const candidate *a = x, *b = y;
+    const int data = strcmp(a->data, b->data);
+    if (data) return data;
+    if (a->at.ms != b->at.ms) return a->at.ms < b->at.ms ? -1 : 1;
+    if (a->at.y != b->at.y) return a->at.y > b->at.y ? -1 : 1;
+    return a->place < b->place ? -1 : 1;
+}
+
+static size_t collect(const json_t *comparisons, bool labels, candidate *out)
+{
+    size_t n = 0;
+    for (pare_models m = {.of = comparisons}; pare_models_next(&m);) {
+        const pare_report_point at = pare_report_point_of(m.model, labels);
+        if (!pare_report_has_point(&at)) continue;
+        if (out) out[n] = (candidate){m.model, pare_report_words(m.one, "data.file"), at, n};
+        n++;
+    }
+    return n;
+}
+
+/* No other model on the same data is as quick and more accurate, or as accurate and quicker. */
+static void mark_front(const json_t *comparisons, bool labels)
+{
+    const size_t n = collect(comparisons, labels, NULL);
+    candidate *all = n ? calloc(n, sizeof *all) : NULL;
+    if (!all) return;
+    collect(comparisons, labels, all);
+    qsort(all, n, sizeof *all, by_data_and_time);
+    double best = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if (i && strcmp(all[i].data, all[i - 1].data) != 0) best = -INFINITY;
+        if (all[i].at.y > best) json_object_set_new(all[i].model, "front", json_true());
+        best = fmax(best, all[i].at.y);
+    }
+    free(all);
+}
+
+void pare_report_mark_fronts(json_t *comparisons)
+{
+    mark_front(comparisons, true);
+    if (!collect(comparisons, true, NULL)) mark_front(comparisons, false);
+}
+
+/* --- verdicts --- */
+
+static void add_accuracy(pare_text *t, pare_medium medium, const json_t *model, const char *than,
+                         double floor)
+{
+    const double kept = pare_report_number(model, "kept", NAN);
+    const double db = pare_report_number(model, "outputs.0.sqnr_db", NAN);
+    const char *word = pare_report_floor(model, floor);
+    pare_interval i;
+    if (!isnan(kept) && kept_of(model, &i))
+        pare_text_put(t, medium,
+                      " keeps %.2f %% [%.2f, %.2f] of the top-1 of %s: the floor of %g %% is %s",
+                      kept, i.low, i.high, than, floor,
+                      !strcmp(word, "good")  ? "met"
+                      : !strcmp(word, "bad") ? "missed"
+                                             : "neither met nor missed on so few samples");
+    else if (!isnan(db))
+        pare_text_put(t, medium, " differs from %s with an SQNR of %.1f dB", than, db);
     else
-        stem_of(model, text, size);
-    for (char *c = text; *c; c++)
-        if (*c == '|') *c = '/';
+        pare_text_add(t, ": its accuracy was not measured");
 }
 
-static void fill(pare_table *table, pare_arena *arena, const json_t *comparisons, bool labels)
+static void add_time(pare_text *t, pare_medium medium, const json_t *model)
 {
-    size_t i, k;
-    json_t *facts, *model;
-    pare_table_init(table, arena, labels ? "llrrrrrrrr" : "llrrrrrrr");
-    pare_table_add_line(table, labels
-                                   ? "net|precision|size|top-1 %|drop [95 %]|McNemar p|agree %|"
-                                     "SQNR dB|latency ms|speed-up"
-                                   : "net|precision|size|SQNR dB|cosine|MSE|max error|latency ms|"
-                                     "speed-up");
-    json_array_foreach((json_t *)comparisons, i, facts)
-    {
-        if (has_labels(facts) != labels) continue;
-        const bool alike = look_alike(json_object_get(facts, "models"));
-        json_array_foreach(json_object_get(facts, "models"), k, model)
-        {
-            char name[128];
-            label_of(model, alike && k, name, sizeof name);
-            if (labels)
-                add_labelled(table, model, name);
-            else
-                add_unlabelled(table, model, name);
-        }
+    const double speed = pare_report_number(model, "speed_up", NAN);
+    const double ms = pare_report_number(model, "latency_ms.median", NAN);
+    if (isnan(ms)) {
+        pare_text_add(t, "; its latency was not measured");
+        return;
     }
+    if (isnan(speed))
+        pare_text_add(t, "; a run takes %.3g ms", ms);
+    else
+        pare_text_add(t, "; %.2f%s as fast", speed, pare_number_times(medium));
+    if (!isnan(pare_report_number(model, "speed_up_interval.0", NAN)))
+        pare_text_add(t, " [%.2f, %.2f]", pare_report_number(model, "speed_up_interval.0", 0),
+                      pare_report_number(model, "speed_up_interval.1", 0));
+    if (json_is_true(json_object_get(model, "emulated"))) pare_text_add(t, " (emulated)");
+    if (json_is_false(json_object_get(model, "stable"))) pare_text_add(t, " (unstable)");
 }
 
-static void print_some(pare_arena *arena, const json_t *comparisons, FILE *file, bool labels)
+void pare_report_verdict(pare_text *t, pare_medium medium, const json_t *first, const json_t *model,
+                         double floor)
 {
-    pare_table table;
-    fill(&table, arena, comparisons, labels);
-    if (table.count > 1) pare_table_print(&table, file);
-}
-
-/* --- Markdown --- */
-
-static void mark_down(pare_text *t, pare_arena *arena, const json_t *comparisons, bool labels)
-{
-    pare_table table;
-    fill(&table, arena, comparisons, labels);
-    if (table.count > 1) pare_table_markdown(&table, t);
-}
-
-void pare_report_markdown_add(pare_text *t, pare_arena *arena, const json_t *comparisons,
-                              double floor)
-{
-    size_t i, k;
-    json_t *one, *model;
-    json_array_foreach((json_t *)comparisons, i, one)
-        json_array_foreach(json_object_get(one, "models"), k, model)
-    {
-        if (!k) continue;
-        pare_text_add(t, "- ");
-        pare_report_verdict(t, json_array_get(json_object_get(one, "models"), 0), model, floor);
-        pare_text_add(t, " (%s)\n", json_string_value(json_object_get(model, "made")));
-    }
-    mark_down(t, arena, comparisons, true);
-    mark_down(t, arena, comparisons, false);
-}
-
-pare_status pare_report_markdown(pare_arena *arena, const json_t *comparisons, double floor,
-                                 const char *path)
-{
-    pare_text t = {.ctx = arena->ctx};
-    pare_text_add(&t, "# What smaller and faster cost\n\n");
-    pare_report_markdown_add(&t, arena, comparisons, floor);
-    return pare_page_write(&t, path);
-}
-
-/* --- all of it --- */
-
-void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file)
-{
-    print_some(arena, comparisons, file, true);
-    print_some(arena, comparisons, file, false);
-    print_devices(comparisons, file);
-    print_marks(comparisons, file);
+    char name[128], than[128];
+    const double smaller =
+        pare_report_number(first, "bytes", NAN) / pare_report_number(model, "bytes", NAN);
+    pare_report_name(model, name, sizeof name);
+    if (medium == PARE_HTML)
+        pare_text_html(t, "<b>%s</b>", name);
+    else
+        pare_text_put(t, medium, "**%s**", name);
+    add_accuracy(t, medium, model, pare_report_name(first, than, sizeof than), floor);
+    if (isfinite(smaller)) pare_text_add(t, "; %.1f%s smaller", smaller, pare_number_times(medium));
+    add_time(t, medium, model);
+    pare_text_add(t, ".");
 }

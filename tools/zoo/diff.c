@@ -7,7 +7,6 @@
 #include "tools/text.h"
 #include "tools/zoo/goals.h"
 #include "tools/zoo/summary.h"
-#include "tools/zoo/view_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -61,7 +60,7 @@ static double number_of(const json_t *row, const char *path)
 
 static bool has_failed(const json_t *row)
 {
-    const char *class = pare_zoo_text_of(row, "class");
+    const char *class = pare_report_words(row, "class");
     return strcmp(class, "done") != 0 && strcmp(class, "goal missed") != 0;
 }
 
@@ -73,7 +72,8 @@ static const char *name_of(const char *path)
 
 static bool same_data(comparing *c, const json_t *a, const json_t *b)
 {
-    const char *x = name_of(pare_zoo_text_of(a, "data")), *y = name_of(pare_zoo_text_of(b, "data"));
+    const char *x = name_of(pare_report_words(a, "data")),
+               *y = name_of(pare_report_words(b, "data"));
     if (!strcmp(x, y) && number_of(a, "samples") == number_of(b, "samples")) return true;
     note(c, "accuracy is not compared where it was measured on other data");
     return false;
@@ -95,7 +95,7 @@ static const json_t *find_goal(const json_t *row, const char *goal)
     json_t *one;
     json_array_foreach(json_object_get(row, "goals"), i, one)
     {
-        if (!strcmp(pare_zoo_text_of(one, "goal"), goal)) return one;
+        if (!strcmp(pare_report_words(one, "goal"), goal)) return one;
     }
     return NULL;
 }
@@ -108,7 +108,7 @@ static void compare_goals(comparing *c, const json_t *task, const json_t *misses
     json_t *one;
     json_array_foreach(json_object_get(misses, "goals"), i, one)
     {
-        const char *goal = pare_zoo_text_of(one, "goal");
+        const char *goal = pare_report_words(one, "goal");
         char text[192];
         if (find_goal(other, goal) || !same_goal(c, goal)) continue;
         find(c, worse, GOAL, task, "%s: %s", worse ? "missed now" : "reached now, was",
@@ -147,7 +147,7 @@ static void compare_latency(comparing *c, const json_t *a, const json_t *b)
     const bool slower = number_of(b, "latency_interval.0") > number_of(a, "latency_interval.1");
     const bool faster = number_of(b, "latency_interval.1") < number_of(a, "latency_interval.0");
     if (!slower && !faster) return;
-    if (strcmp(pare_zoo_text_of(a, "device"), pare_zoo_text_of(b, "device")) != 0)
+    if (strcmp(pare_report_words(a, "device"), pare_report_words(b, "device")) != 0)
         note(c, "latency is not compared where it was measured on another device");
     else
         find(c, slower, LATENCY, b, "%.3g -> %.3g ms (%+.0f %%), the intervals do not touch", was,
@@ -166,9 +166,9 @@ static void compare_task(comparing *c, const json_t *a, const json_t *b)
     const bool failed = has_failed(a), fails = has_failed(b);
     c->found = 0;
     if (failed != fails)
-        find(c, fails, CLASS, b, "%s -> %s%s%.256s", pare_zoo_text_of(a, "class"),
-             pare_zoo_text_of(b, "class"), fails ? ": " : "",
-             fails ? pare_zoo_text_of(b, "message") : "");
+        find(c, fails, CLASS, b, "%s -> %s%s%.256s", pare_report_words(a, "class"),
+             pare_report_words(b, "class"), fails ? ": " : "",
+             fails ? pare_report_words(b, "message") : "");
     if (failed || fails) return;
     compare_goals(c, b, b, a, true);
     compare_goals(c, b, a, b, false);
@@ -189,8 +189,8 @@ static json_t *index_rows(const json_t *summary)
     size_t i;
     json_array_foreach(json_object_get(summary, "tasks"), i, row)
     {
-        json_t *key = json_sprintf("%s\n%s", pare_zoo_text_of(row, "model"),
-                                   pare_zoo_text_of(row, "variant"));
+        json_t *key = json_sprintf("%s\n%s", pare_report_words(row, "model"),
+                                   pare_report_words(row, "variant"));
         json_object_set(index, json_string_value(key), row);
         json_decref(key);
     }
@@ -210,8 +210,8 @@ static json_t *only_in(const json_t *summary, const json_t *index)
     size_t i;
     json_array_foreach(json_object_get(summary, "tasks"), i, row)
     {
-        json_t *key = json_sprintf("%s\n%s", pare_zoo_text_of(row, "model"),
-                                   pare_zoo_text_of(row, "variant"));
+        json_t *key = json_sprintf("%s\n%s", pare_report_words(row, "model"),
+                                   pare_report_words(row, "variant"));
         if (!json_object_get(index, json_string_value(key)))
             json_array_append_new(list, task_json(row));
         json_decref(key);
@@ -238,8 +238,8 @@ json_t *pare_zoo_compare(const json_t *before, const json_t *after)
     for (int k = 0; k < KINDS; k++) c.worse[k] = json_array(), c.better[k] = json_array();
     json_array_foreach(json_object_get(after, "tasks"), i, row)
     {
-        json_t *key = json_sprintf("%s\n%s", pare_zoo_text_of(row, "model"),
-                                   pare_zoo_text_of(row, "variant"));
+        json_t *key = json_sprintf("%s\n%s", pare_report_words(row, "model"),
+                                   pare_report_words(row, "variant"));
         const json_t *old = json_object_get(was, json_string_value(key));
         json_decref(key);
         if (!old) continue;
@@ -267,9 +267,9 @@ static void print_findings(pare_arena *arena, const json_t *list, const char *wh
     pare_table_init(&table, arena, "lll");
     json_array_foreach((json_t *)list, i, one)
     {
-        pare_table_add(&table, "%.128s.%.128s|%s|%s", pare_zoo_text_of(one, "model"),
-                       pare_zoo_text_of(one, "variant"), pare_zoo_text_of(one, "what"),
-                       pare_zoo_text_of(one, "text"));
+        pare_table_add(&table, "%.128s.%.128s|%s|%s", pare_report_words(one, "model"),
+                       pare_report_words(one, "variant"), pare_report_words(one, "what"),
+                       pare_report_words(one, "text"));
     }
     pare_print(file, "%zu %s%s:\n", json_array_size(list), what,
                json_array_size(list) == 1 ? "" : "s");
@@ -288,8 +288,8 @@ static void print_only(const json_t *list, const char *folder, FILE *file)
     json_array_foreach((json_t *)list, i, one)
     {
         if (i < MOST)
-            pare_print(file, "%s%s.%s", i ? ", " : "", pare_zoo_text_of(one, "model"),
-                       pare_zoo_text_of(one, "variant"));
+            pare_print(file, "%s%s.%s", i ? ", " : "", pare_report_words(one, "model"),
+                       pare_report_words(one, "variant"));
     }
     if (count > MOST) pare_print(file, " and %zu more", count - MOST);
     fputc('\n', file);

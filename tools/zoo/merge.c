@@ -6,7 +6,6 @@
 #include "formats/onnx.h"
 #include "runtime/base/version.h"
 #include "tools/facts.h"
-#include "tools/report/gather.h"
 #include "tools/report/page.h"
 #include "tools/report/report.h"
 #include "tools/table.h"
@@ -328,15 +327,14 @@ static pare_status write_page(merge *m, const json_t *comparisons)
 {
     pare_text title = {.ctx = m->arena.ctx}, section = title, failed = title;
     const char *path = path_of(m, "report.html");
-    pare_text_add(&title, "Zoo ");
-    pare_text_add_escaped(&title, m->zoo->name);
+    pare_text_html(&title, "Zoo %s", m->zoo->name);
     pare_zoo_section(&section, m->summary);
     pare_zoo_failed_section(&failed, m->summary);
     pare_status st =
         !path || title.failed || section.failed || failed.failed ? PARE_MEMORY : PARE_OK;
     if (st == PARE_OK)
-        st = pare_report_write_with(m->arena.ctx, m->facts, comparisons, PARE_REPORT_FLOOR, path,
-                                    &(pare_report_lead){title.data, section.data, failed.data});
+        st = pare_report_write(m->arena.ctx, m->facts, comparisons, PARE_REPORT_FLOOR, path,
+                               &(pare_report_lead){title.data, section.data, failed.data});
     pare_free(title.data);
     pare_free(section.data);
     pare_free(failed.data);
@@ -348,9 +346,7 @@ static pare_status write_texts(merge *m, const json_t *comparisons)
     pare_text csv = {.ctx = m->arena.ctx}, down = csv;
     const char *results = path_of(m, "results.csv"), *report = path_of(m, "report.md");
     pare_zoo_csv(&csv, m->summary, m->folder);
-    pare_text_add(&down, "# Zoo ");
-    pare_text_add_markdown(&down, m->zoo->name);
-    pare_text_add(&down, "\n");
+    pare_text_put(&down, PARE_MARKDOWN, "# Zoo %s\n", m->zoo->name);
     pare_zoo_markdown(&down, &m->arena, m->summary);
     pare_text_add(&down, "\n## Every model\n\n");
     pare_report_markdown_add(&down, &m->arena, comparisons, PARE_REPORT_FLOOR);

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which variant is best: of each model, and over all. */
+#include "formats/json.h"
 #include "tools/report/report.h"
-#include "tools/report/gather.h"
 #include "tools/zoo/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text_of(const json_t *json, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json, key));
-    return text ? text : "";
-}
-
-static bool is_done(const json_t *row) { return !strcmp(text_of(row, "class"), "done"); }
+static bool is_done(const json_t *row) { return !strcmp(pare_report_words(row, "class"), "done"); }
 static bool is_measured(const json_t *row) { return json_object_get(row, "bytes") != NULL; }
 
 /* Points of top-1, of data without labels 0; what was not measured is worse than all. */
@@ -74,12 +68,12 @@ json_t *pare_zoo_best(json_t *rows, const pare_zoo_goals *goals)
     json_t *list = json_array();
     const size_t count = json_array_size(rows);
     for (size_t begin = 0, end; begin < count; begin = end) {
-        const char *model = text_of(json_array_get(rows, begin), "model");
+        const char *model = pare_report_words(json_array_get(rows, begin), "model");
         for (end = begin; end < count; end++)
-            if (strcmp(text_of(json_array_get(rows, end), "model"), model) != 0) break;
+            if (strcmp(pare_report_words(json_array_get(rows, end), "model"), model) != 0) break;
         json_t *best = best_of(rows, begin, end, goals);
         if (best) json_object_set_new(best, "best", json_true());
-        json_array_append_new(list, json_pack("{s:s, s:O?}", "model", model, "best",
+        json_array_append_new(list, json_pack("{s:o, s:O?}", "model", pare_json_text(model), "best",
                                               json_object_get(best, "variant")));
     }
     return list;
@@ -111,7 +105,7 @@ static void add_drop(sums *s, const json_t *row)
     if (isnan(drop)) return;
     if (!s->drops++ || drop > s->worst) {
         s->worst = drop;
-        s->worst_model = text_of(row, "model");
+        s->worst_model = pare_report_words(row, "model");
     }
     s->drop += drop;
 }
@@ -154,12 +148,12 @@ static void put(json_t *json, const char *key, double value)
 
 static json_t *sums_json(const sums *s)
 {
-    json_t *json = json_pack("{s:s, s:i, s:i, s:i}", "variant", s->variant, "tasks", s->tasks,
-                             "done", s->done, "met", s->met);
+    json_t *json = json_pack("{s:o, s:i, s:i, s:i}", "variant", pare_json_text(s->variant), "tasks",
+                             s->tasks, "done", s->done, "met", s->met);
     put(json, "mean_drop", mean(s->drop, s->drops));
     if (s->drops) {
         put(json, "worst_drop", s->worst);
-        json_object_set_new(json, "worst_model", json_string(s->worst_model));
+        json_object_set_new(json, "worst_model", pare_json_text(s->worst_model));
     }
     put(json, "mean_sqnr_db", mean(s->sqnr, s->sqnrs));
     put(json, "smaller", exp(mean(s->size, s->sizes)));
@@ -178,7 +172,7 @@ json_t *pare_zoo_ranking(const json_t *rows, const pare_zoo_goals *goals)
     size_t i, count = 0;
     json_array_foreach((json_t *)rows, i, row)
     {
-        const char *variant = text_of(row, "variant");
+        const char *variant = pare_report_words(row, "variant");
         const json_t *known = json_object_get(places, variant);
         const size_t at = known ? (size_t)json_integer_value(known) : count;
         if (!all) break;

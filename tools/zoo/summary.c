@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/zoo/summary.h"
 
+#include "formats/json.h"
 #include "tools/facts.h"
 #include "tools/cpu_info.h"
 #include "tools/report/report.h"
@@ -50,7 +51,10 @@ static const source times[] = {
 static void take(json_t *row, const char *key, const json_t *from, const char *path)
 {
     const json_t *value = pare_report_find(from, path);
-    if (value) json_object_set(row, key, (json_t *)value);
+    if (json_is_string(value))
+        json_object_set_new(row, key, pare_json_text(json_string_value(value)));
+    else if (value)
+        json_object_set(row, key, (json_t *)value);
 }
 
 static void take_all(json_t *row, const source *list, const json_t *model)
@@ -77,9 +81,9 @@ static void take_results(json_t *row, const json_t *facts)
     take(row, "data", facts, "data.file");
     take(row, "samples", facts, "data.samples");
     if (json_object_get(facts, "device"))
-        json_object_set_new(
-            row, "device",
-            json_string(pare_device_label(json_object_get(facts, "device"), label, sizeof label)));
+        json_object_set_new(row, "device",
+                            pare_json_text(pare_device_label(json_object_get(facts, "device"),
+                                                             label, sizeof label)));
     take_all(row, times, model);
 }
 
@@ -96,7 +100,7 @@ static void put_missed(json_t *row, json_t *missed)
                  pare_zoo_goal_text(goal, one, sizeof one));
     }
     json_object_set_new(row, "class", json_string("goal missed"));
-    json_object_set_new(row, "message", json_string(text));
+    json_object_set_new(row, "message", pare_json_text(text));
     json_object_set(row, "goals", missed);
 }
 
