@@ -34,7 +34,7 @@ void pare_entropy_prepare(pare_entropy_sums *sums);
 PARE_NODISCARD pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h,
                                               bool symmetric, pare_range *out);
 
-/* --- mean squared error (range_error.c, range_mse.c) --- */
+/* --- mean squared error (range_mse.c) --- */
 
 PARE_NODISCARD pare_status pare_error_sums_new(pare_ctx *ctx, pare_error_sums *out,
                                                const pare_histogram *h);
