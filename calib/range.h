@@ -7,13 +7,6 @@
 #include "calib/histogram.h"
 #include "runtime/ops/range.h"
 
-/* --- percentile --- */
-
-/* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
-   half of the rest cut off at each end), never beyond the minmax_only. */
-void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric,
-                           pare_range *out);
-
 /* --- entropy (range_entropy.c) --- */
 
 /* What the method cannot see: the divergence compares how often values occur, not how far they are
