@@ -7,6 +7,18 @@
 #include "calib/device.h"
 #include "runtime/exec/batch.h"
 
+/* --- how many samples one run of a model takes --- */
+
+/* Samples of a run: the model's fixed batch, 1 where it is free. PARE_UNSUPPORTED: as of
+   pare_model_batch. */
+PARE_NODISCARD pare_status pare_calib_run_batch(const pare_model *model, int64_t *unit);
+
+/* The whole runs that so many samples make; fails where there are none. */
+PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit,
+                                           int64_t samples, int64_t *runs);
+
+/* --- one calibration --- */
+
 typedef struct pare_calib_job pare_calib_job;
 
 /* What a replica counts. */
@@ -45,9 +57,6 @@ int pare_calib_source(const pare_calib_job *job, int i);
 
 /* Where a run's data of the plan's input i, so many bytes, are in the batch. */
 const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run, size_t bytes);
-
-/* Adds the runners' counts up in a table; tensors that no run computed leave it. */
-PARE_NODISCARD pare_status pare_calib_add_up(const pare_calib_job *job, pare_ranges *out);
 
 /* --- on a device that can count --- */
 

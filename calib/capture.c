@@ -3,7 +3,7 @@
    outputs, and the rest is swept away. Its plan is deterministic and serves one sample (or the
    model's own batch); a replica pool runs what the reader has ready. */
 #include "calib/capture.h"
-#include "calib/run_batch.h"
+#include "calib/calibrate.h"
 #include "runtime/exec/batch.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 
    Planes are turned, channels side by side; products take rows by their addresses. Every product is
    done by one thread. */
-#include "calib/conv_gram.h"
+#include "calib/moments.h"
 
 #include <string.h>
 

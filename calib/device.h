@@ -23,6 +23,4 @@ PARE_NODISCARD pare_status pare_device_stats_add(pare_device_stats *stats, int t
 /* Adds all of it to a table of that many tensors; the streams it was put into must be empty. */
 PARE_NODISCARD pare_status pare_device_stats_fetch(const pare_device_stats *stats, pare_ranges *to);
 
-/* Memory of the device that the statistics of so many tensors take, channels apart. */
-size_t pare_device_stats_bytes(int count, bool minmax_only);
 #endif

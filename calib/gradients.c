@@ -2,7 +2,7 @@
 /* One plan of the gradient graph with a replica for each run of a batch. The caller adds up in
    order of runs, so that its sums do not depend on threads. */
 #include "calib/gradients.h"
-#include "calib/run_batch.h"
+#include "calib/calibrate.h"
 #include "runtime/exec/batch.h"
 #include "runtime/passes/train/gradient.h"
 

@@ -2,7 +2,7 @@
 /* Rows are collected in a panel of some hundred, [x | t] in double; a full panel is multiplied into
    the sums. How many that are, the width of a row decides alone. A panel is filled column by
    column, so that threads share the columns. */
-#include "calib/conv_gram.h"
+#include "calib/moments.h"
 #include "runtime/ops/ops.h"
 
 #include <string.h>

@@ -75,4 +75,25 @@ PARE_NODISCARD pare_status pare_observer_add(pare_observer *observer, int64_t in
 PARE_NODISCARD pare_status pare_observer_finish(pare_observer *observer);
 /* Moments of a group; valid after finish, the observer's own. */
 pare_moments *pare_observer_moments(const pare_observer *observer, int set, int64_t group);
+
+/* --- conv_gram.c: second moments of what a convolution with stride 1 sees, without its columns
+   --- */
+
+/* Moments of one group on their way. */
+typedef struct pare_conv_gram pare_conv_gram;
+
+/* Is it quicker that way? Of convolutions with stride 1, more than one tap and enough channels. */
+bool pare_conv_gram_can(const pare_columns *columns);
+/* What pare_conv_gram_new asks for. */
+size_t pare_conv_gram_bytes(const pare_columns *columns, bool targets);
+PARE_NODISCARD pare_status pare_conv_gram_new(pare_ctx *ctx, pare_conv_gram **out,
+                                              const pare_columns *columns, bool targets,
+                                              int threads);
+void pare_conv_gram_free(pare_conv_gram *shifts);
+/* Adds a run as pare_observer_add does; what a full portion comes to goes into sum. */
+PARE_NODISCARD pare_status pare_conv_gram_add(pare_conv_gram *shifts, int64_t group, const float *x,
+                                              const float *t, const float *s, pare_moments *sum);
+/* Adds what is still waiting, and what shifted planes came to; once, after the last run. */
+PARE_NODISCARD pare_status pare_conv_gram_finish(pare_conv_gram *shifts, pare_moments *sum);
+
 #endif

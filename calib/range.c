@@ -67,7 +67,10 @@ static float end_of(const pare_histogram *h, int sign, double cut)
     return passed > cut ? pare_histogram_edge(h, 0) : 0;
 }
 
-void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric, pare_range *out)
+/* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
+   half of the rest cut off at each end), never beyond the minmax_only. */
+static void percentile_range(const pare_histogram *h, double percent, bool symmetric,
+                             pare_range *out)
 {
     double n = (double)(h->count - h->nan - h->inf);
     double cut = pare_percentile_cut(n, percent, symmetric);
@@ -114,7 +117,7 @@ static pare_status pare_method_auto(pare_ctx *ctx, pare_range_work *w, const par
     tried[n++] = whole_range(w->histogram, w->symmetric, PARE_METHOD_MINMAX);
     for (int i = 0; i < 2; i++) {
         tried[n].chosen = PARE_METHOD_PERCENTILE;
-        pare_range_percentile(w->histogram, percents[i], w->symmetric, &tried[n++]);
+        percentile_range(w->histogram, percents[i], w->symmetric, &tried[n++]);
     }
     PARE_TRY(need_entropy(ctx, w));
     tried[n++] = w->entropy;
@@ -141,7 +144,7 @@ static pare_status pare_method_percentile(pare_ctx *ctx, pare_range_work *w,
                                           const pare_range_rule *rule, pare_range *out)
 {
     (void)ctx;
-    pare_range_percentile(w->histogram, rule->percentile, w->symmetric, out);
+    percentile_range(w->histogram, rule->percentile, w->symmetric, out);
     return PARE_OK;
 }
 

@@ -7,13 +7,6 @@
 #include "calib/histogram.h"
 #include "runtime/ops/range.h"
 
-/* --- percentile --- */
-
-/* The upper edge of the bin in which the sorted values reach that many percent (of |x|; or for u8
-   half of the rest cut off at each end), never beyond the minmax_only. */
-void pare_range_percentile(const pare_histogram *h, double percent, bool symmetric,
-                           pare_range *out);
-
 /* --- entropy (range_entropy.c) --- */
 
 /* What the method cannot see: the divergence compares how often values occur, not how far they are
@@ -34,7 +27,7 @@ void pare_entropy_prepare(pare_entropy_sums *sums);
 PARE_NODISCARD pare_status pare_range_entropy(pare_ctx *ctx, const pare_histogram *h,
                                               bool symmetric, pare_range *out);
 
-/* --- mean squared error (range_error.c, range_mse.c) --- */
+/* --- mean squared error (range_mse.c) --- */
 
 PARE_NODISCARD pare_status pare_error_sums_new(pare_ctx *ctx, pare_error_sums *out,
                                                const pare_histogram *h);

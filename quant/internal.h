@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* --- pattern.c: --skip and --only --- */
+/* --- quantize.c: --skip and --only --- */
 
 /* chosen[i] says whether node i of the graph may be quantized. A pattern without a match is
    PARE_USAGE and lists names that are near. */
@@ -71,24 +71,12 @@ typedef struct pare_quant_scheme {
 
 /* place.c: which tensors. */
 PARE_NODISCARD pare_status pare_quant_place(pare_quant_scheme *s);
-/* place_tensorrt.c, place_onnxruntime.c */
-PARE_NODISCARD pare_status pare_quant_place_tensorrt(pare_quant_scheme *s);
-PARE_NODISCARD pare_status pare_quant_place_onnxruntime(pare_quant_scheme *s);
 
-PARE_NODISCARD pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at);
 int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value);
-PARE_NODISCARD pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input);
-bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node);
-/* Float, not constant. */
-bool pare_quant_is_activation(const pare_value *value);
 /* The job of this node, or NULL. */
 pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node);
 /* The addition of a constant after a weighted node that only it reads, or NULL. */
 pare_node *pare_quant_bias_node(const pare_node *node);
-/* The tensor after a weighted node's bias addition and clamp, where each is the only reader. */
-pare_value *pare_quant_chain_end(const pare_node *node);
-/* The weighted node whose output, or bias addition's output, this is; else NULL. */
-pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value);
 
 /* scales.c: a range per point; whether one scale may serve two; scales and zero points per group.
  */
@@ -129,14 +117,6 @@ void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale
    equal range; the range is set again. */
 PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 
-/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded
-   to q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena;
-   NULL where the input's channel means are not known or the layout is none that this serves. */
-PARE_NODISCARD pare_status pare_quant_bias_shift(pare_quant_scheme *s, const pare_quant_job *job,
-                                                 const pare_tensor *w, const int8_t *q,
-                                                 const float *scale, int64_t scales,
-                                                 const double **out, int64_t *count);
-
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
 
@@ -151,7 +131,7 @@ PARE_NODISCARD pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options,
                                               pare_quant_facts *facts);
 
-/* manifest.c */
+/* quantize.c: the manifest */
 PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
                                                const char *ranges_hash);
 

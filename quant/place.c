@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors become int8: the weighted nodes, then what the target wants around them. */
+/* Which tensors become int8: the weighted nodes, then what the target wants around them.
+
+   TensorRT: Q/DQ on the inputs of weighted nodes and on the skip input of a residual addition;
+   nothing between a convolution and the addition it is fused with, nothing around float operators,
+   nothing on graph outputs.
+
+   ONNX Runtime: Q/DQ after every Conv, Gemm, MatMul + Add with its clamp, and from every int8
+   tensor backwards through what can compute on int8: views, pools, joins, additions, products. */
 #include "quant/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-bool pare_quant_is_activation(const pare_value *value)
+/* Float, not constant. */
+static bool is_activation(const pare_value *value)
 {
     return value && value->dtype == PARE_f32 && !value->data;
 }
 
-bool pare_quant_is_chosen(const pare_quant_scheme *s, const pare_node *node)
+static bool is_chosen(const pare_quant_scheme *s, const pare_node *node)
 {
     int at = pare_ptr_map_find(&s->node_at, node);
     return at >= 0 && s->chosen[at];
@@ -22,7 +30,7 @@ int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value)
     return pare_ptr_map_find(&s->point_at, value);
 }
 
-pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *at)
+static pare_status point_add(pare_quant_scheme *s, pare_value *value, int *at)
 {
     *at = pare_quant_point_find(s, value);
     if (*at >= 0) return PARE_OK;
@@ -34,10 +42,10 @@ pare_status pare_quant_point_add(pare_quant_scheme *s, pare_value *value, int *a
     return pare_ptr_map_put(&s->point_at, value, *at);
 }
 
-pare_status pare_quant_use_add(pare_quant_scheme *s, pare_node *node, int input)
+static pare_status use_add(pare_quant_scheme *s, pare_node *node, int input)
 {
     int at;
-    PARE_TRY(pare_quant_point_add(s, node->in[input], &at));
+    PARE_TRY(point_add(s, node->in[input], &at));
     if (!pare_arena_grow(s->arena, &s->use, &s->use_capacity, (size_t)s->use_count, sizeof *s->use))
         return PARE_MEMORY;
     s->use[s->use_count++] = (pare_quant_use){node, input, at};
@@ -65,7 +73,7 @@ static const char *obstacle(const pare_quant_scheme *s, const pare_node *node,
                             const pare_weighted *part)
 {
     const pare_value *x = pare_node_in(node, part->x), *w = pare_node_in(node, part->w);
-    if (!pare_quant_is_chosen(s, node)) return "skipped by a pattern";
+    if (!is_chosen(s, node)) return "skipped by a pattern";
     if (!x || !w) return "an input is missing";
     if (x->dtype != PARE_f32 || w->dtype != PARE_f32) return "its inputs are not f32";
     if (x->data) return "both inputs are constant";
@@ -101,7 +109,8 @@ static pare_node *bias_reader(const pare_value *value)
 
 pare_node *pare_quant_bias_node(const pare_node *node) { return bias_reader(node->out[0]); }
 
-pare_value *pare_quant_chain_end(const pare_node *node)
+/* The tensor after a weighted node's bias addition and clamp, where each is the only reader. */
+static pare_value *chain_end(const pare_node *node)
 {
     pare_value *end = node->out[0];
     pare_node *next = bias_reader(end);
@@ -112,7 +121,8 @@ pare_value *pare_quant_chain_end(const pare_node *node)
     return end;
 }
 
-pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *value)
+/* The weighted node whose output, or bias addition's output, this is; else NULL. */
+static pare_quant_job *chain_start(pare_quant_scheme *s, const pare_value *value)
 {
     const pare_node *node = value->producer;
     if (!node) return NULL;
@@ -123,6 +133,127 @@ pare_quant_job *pare_quant_chain_start(pare_quant_scheme *s, const pare_value *v
             job = pare_quant_job_of(s, before);
     }
     return job;
+}
+
+/* --- TensorRT --- */
+
+/* The tensor after the addition's clamp, where it has one. */
+static const pare_value *after_clamp(const pare_node *sum)
+{
+    const pare_value *y = sum->out[0];
+    const pare_node *next = pare_value_only_user(y);
+    return next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP ? next->out[0] : y;
+}
+
+/* The input of a residual addition that is not computed by the weighted node it is fused with, or
+   -1. Where two weighted nodes meet, the second input is the skip. */
+static int skip_input(pare_quant_scheme *s, const pare_node *sum)
+{
+    bool main[2];
+    for (int i = 0; i < 2; i++)
+        main[i] = pare_value_only_user(sum->in[i]) && chain_start(s, sum->in[i]);
+    return main[0] ? 1 : main[1] ? 0 : -1;
+}
+
+/* A skip tensor is worth its rounding only where the sum, or the tensor itself, is int8 anyway: in
+   a float residual stream (LayerNorm after the addition) it stays float. */
+static pare_status place_skip(pare_quant_scheme *s, pare_node *sum)
+{
+    if (sum->in_count != 2 || !is_chosen(s, sum)) return PARE_OK;
+    if (!is_activation(sum->in[0]) || !is_activation(sum->in[1])) return PARE_OK;
+    if (sum->in[0] == sum->in[1] || !pare_shape_equal(&sum->in[0]->shape, &sum->in[1]->shape))
+        return PARE_OK;
+    int skip = skip_input(s, sum);
+    if (skip < 0) return PARE_OK;
+    bool is_int8 = pare_quant_point_find(s, after_clamp(sum)) >= 0 ||
+                   pare_quant_point_find(s, sum->in[skip]) >= 0;
+    return is_int8 ? use_add(s, sum, skip) : PARE_OK;
+}
+
+static pare_status place_tensorrt(pare_quant_scheme *s)
+{
+    for (int i = 0; i < s->job_count; i++) {
+        const pare_quant_job *job = &s->job[i];
+        PARE_TRY(use_add(s, job->node, job->part.x));
+        if (!job->part.constant) PARE_TRY(use_add(s, job->node, job->part.w));
+    }
+    for (int n = 0; n < s->graph->node_count; n++)
+        if (pare_quant_kind_of(s->graph->node[n]) == PARE_QUANT_SUM)
+            PARE_TRY(place_skip(s, s->graph->node[n]));
+    return PARE_OK;
+}
+
+/* --- ONNX Runtime --- */
+
+static pare_status add_point(pare_quant_scheme *s, pare_value *value)
+{
+    int at;
+    if (!is_activation(value)) return PARE_OK;
+    PARE_TRY(point_add(s, value, &at));
+    s->point[at].everyone = true;
+    return PARE_OK;
+}
+
+/* Does a value reach graph outputs only, through nodes that move it? Then it stays float. */
+static bool leaves(const pare_value *value)
+{
+    for (int hops = 0; hops < 64; hops++) {
+        if (value->user_count == 0) return true;
+        if (value->user_count > 1) return false;
+        const pare_node *user = value->user[0];
+        if (pare_quant_kind_of(user) != PARE_QUANT_PASS || user->in[0] != value) return false;
+        value = user->out[0];
+    }
+    return false;
+}
+
+static pare_status place_job(pare_quant_scheme *s, const pare_quant_job *job)
+{
+    PARE_TRY(add_point(s, job->node->in[job->part.x]));
+    if (!job->part.constant) return add_point(s, job->node->in[job->part.w]);
+    pare_value *end = chain_end(job->node);
+    return leaves(end) ? PARE_OK : add_point(s, end);
+}
+
+/* Two computed tensors of one rank: a factor or addend for all, constant or not, stays float. */
+static bool joins_tensors(const pare_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (!is_activation(node->in[i]) || node->in[i]->shape.rank == 0 ||
+            node->in[i]->shape.rank != node->in[0]->shape.rank)
+            return false;
+    return true;
+}
+
+/* Inputs of the node that makes an int8 tensor, where that node can compute on int8. */
+static pare_status place_before(pare_quant_scheme *s, pare_value *value)
+{
+    pare_node *node = value->producer;
+    if (node && pare_quant_kind_of(node) == PARE_QUANT_CLAMP &&
+        pare_value_only_user(node->in[0]) == node)
+        node = node->in[0]->producer;
+    if (!node || !is_chosen(s, node)) return PARE_OK;
+    int first = 0, last = -1;
+    switch (pare_quant_kind_of(node)) {
+    case PARE_QUANT_PASS:
+    case PARE_QUANT_MEAN: last = 0; break;
+    case PARE_QUANT_JOIN: last = node->in_count - 1; break;
+    case PARE_QUANT_SUM:
+    case PARE_QUANT_PRODUCT:
+        if (!joins_tensors(node)) return PARE_OK;
+        last = node->in_count - 1;
+        break;
+    default: break;
+    }
+    for (int i = first; i <= last && i < node->in_count; i++) PARE_TRY(add_point(s, node->in[i]));
+    return PARE_OK;
+}
+
+static pare_status place_onnxruntime(pare_quant_scheme *s)
+{
+    for (int i = 0; i < s->job_count; i++) PARE_TRY(place_job(s, &s->job[i]));
+    for (int i = 0; i < s->point_count; i++) PARE_TRY(place_before(s, s->point[i].value));
+    return PARE_OK;
 }
 
 /* --- tensors that share a scale --- */
@@ -147,7 +278,7 @@ static void unite(pare_quant_scheme *s, int a, int b)
 static pare_value *root_of(pare_value *value)
 {
     while (value->producer && pare_quant_kind_of(value->producer) == PARE_QUANT_PASS &&
-           pare_quant_is_activation(pare_node_in(value->producer, 0)))
+           is_activation(pare_node_in(value->producer, 0)))
         value = value->producer->in[0];
     return value;
 }
@@ -188,8 +319,8 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
-    PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? pare_quant_place_onnxruntime(s)
-                                                           : pare_quant_place_tensorrt(s));
+    PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
+                                                           : place_tensorrt(s));
     PARE_TRY(pare_quant_choose_ranges(s));
     PARE_TRY(unite_points(s));
     for (int i = 0; i < s->job_count; i++)

@@ -1,6 +1,220 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a float model and samples to a quantized model in one call. */
+/* From a float model and its ranges, or samples, to a quantized model: the preparation of the float
+   graph, the choice of nodes (--skip, --only), INT8, and the manifest in the file's metadata_props,
+   which suffices to make the same file again. There is no clock in it. */
+#include "formats/onnx.h"
+#include "quant/internal.h"
 #include "quant/quant.h"
+#include "runtime/base/hash.h"
+#include "runtime/graph/pattern.h"
+#include "runtime/passes/passes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the float graph that is calibrated and then quantized --- */
+
+/* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), Cast to
+   bf16 (13), bf16 in every operator (22). */
+static int64_t wanted_opset(const pare_quant_options *options)
+{
+    return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
+}
+
+/* The IR version that came with an opset (ONNX's Versioning.md). */
+static int64_t ir_of_opset(int64_t opset)
+{
+    static const struct {
+        int64_t opset, ir;
+    } rows[] = {{23, 11}, {21, 10}, {19, 9}, {15, 8}, {13, 7}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (opset >= rows[i].opset) return rows[i].ir;
+    return 6;
+}
+
+/* An operator that computes in f16 or bf16; conversions do not. */
+static const pare_value *short_input(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    if (op && op->quant.half == PARE_LOWP_CAST) return NULL;
+    for (int i = 0; i < node->in_count; i++) {
+        const pare_value *v = node->in[i];
+        if (v && (v->dtype == PARE_f16 || v->dtype == PARE_bf16)) return v;
+    }
+    return NULL;
+}
+
+static pare_status refuse_graph(pare_graph *graph, void *user)
+{
+    (void)user;
+    for (int n = 0; n < graph->node_count; n++) {
+        const pare_node *node = graph->node[n];
+        if (pare_quant_kind_of(node) == PARE_QUANT_INTEGER)
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "the model is quantized already, expected a float model; start "
+                                  "from the f32 model it was made from");
+        const pare_value *v = short_input(node);
+        if (v)
+            return PARE_FAIL_NODE(
+                node, INPUT,
+                "tensor '%s' is %s: the model computes in it already, expected an "
+                "f32 model; start from the f32 model it was made from",
+                v->name, pare_type(v->dtype)->name);
+    }
+    return PARE_OK;
+}
+
+/* The opset of the file that the model came from, for the written file's reader. */
+static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
+{
+    PARE_TRY(pare_onnx_manifest(ctx, model, NULL, NULL));
+    const int64_t after = pare_model_opset(model, "");
+    if (before == after) return PARE_OK;
+    const char *text = pare_arena_printf(&model->arena, "%" PRId64 " to %" PRId64, before, after);
+    return text ? pare_model_set_meta(model, "pare.opset_lifted", text) : PARE_MEMORY;
+}
+
+pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quant_options *options,
+                               pare_quant_facts *facts)
+{
+    int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
+    PARE_TRY(pare_graph_sort(model->graph));
+    if (before < wanted) PARE_TRY(pare_pass_version_convert(model, wanted));
+    pare_graph_clear_inputs(model->graph);
+    pare_infer_options infer = {.fold = true, .lenient = true};
+    PARE_TRY(pare_pass_infer(model, &infer));
+    PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
+    PARE_TRY(pare_pass_fold_batchnorm(model));
+    pare_graph_sweep(model->graph);
+    int64_t ir = ir_of_opset(pare_model_opset(model, ""));
+    if (model->ir_version < ir) model->ir_version = ir;
+    if (facts)
+        *facts =
+            (pare_quant_facts){.opset_before = before, .opset_after = pare_model_opset(model, "")};
+    return note_source(ctx, model, before);
+}
+
+/* --- patterns --- */
+
+const char *pare_quant_node_name(const pare_node *node) { return pare_pattern_name(node); }
+
+pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options, bool *chosen)
+{
+    for (int n = 0; n < graph->node_count; n++) chosen[n] = options->only_count == 0;
+    PARE_TRY(pare_pattern_mark(graph, "--only", options->only, options->only_count, true, chosen));
+    return pare_pattern_mark(graph, "--skip", options->skip, options->skip_count, false, chosen);
+}
+
+/* --- the manifest --- */
+
+static const char *method_text(const pare_range_rule *rule, char *text, size_t size)
+{
+    const int n = snprintf(text, size, "%s", pare_method_name(rule->method));
+    if (rule->method == PARE_METHOD_PERCENTILE)
+        snprintf(text + n, size - (size_t)n, ":%.10g", rule->percentile);
+    return text;
+}
+
+static char *with_patterns(pare_model *model, char *recipe, const char *word,
+                           const char *const *pattern, int count)
+{
+    for (int i = 0; i < count && recipe; i++)
+        recipe = pare_arena_printf(&model->arena, "%s %s=%s", recipe, word, pattern[i]);
+    return recipe;
+}
+
+static char *recipe_of(pare_model *model, const pare_quant_options *o)
+{
+    char method[40];
+    char *recipe;
+    if (o->precision == PARE_PRECISION_INT8)
+        recipe = pare_arena_printf(
+            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s%s",
+            o->unsigned_activations ? "u8" : "s8",
+            o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
+            o->per_tensor_weights ? "tensor" : "channel",
+            method_text(&o->rule, method, sizeof method),
+            o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no");
+    else
+        recipe = pare_arena_printf(
+            &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
+            o->io_same ? "same" : "f32", o->bf16_compute ? " bf16-compute" : "");
+    recipe = with_patterns(model, recipe, "skip", o->skip, o->skip_count);
+    return with_patterns(model, recipe, "only", o->only, o->only_count);
+}
+
+pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
+                                const char *ranges_hash)
+{
+    char *recipe = recipe_of(model, options);
+    if (!recipe) return PARE_MEMORY;
+    PARE_TRY(pare_onnx_recipe(model, recipe));
+    if (options->device) PARE_TRY(pare_model_set_meta(model, "pare.device", options->device));
+    return ranges_hash ? pare_model_set_meta(model, "pare.ranges_hash", ranges_hash) : PARE_OK;
+}
+
+/* --- INT8, and the entry to every precision --- */
+
+/* Hash of what was taken from the ranges: name, scale and zero point of every point, and the
+   corrected biases, order-free. */
+static void hash_points(const pare_quant_scheme *s, char text[33])
+{
+    pare_hash sum = s->shifts;
+    for (int i = 0; i < s->point_count; i++) {
+        const pare_quant_point *p = &s->point[i];
+        pare_hash name = pare_hash_bytes(p->value->name, strlen(p->value->name));
+        struct {
+            uint64_t low, high;
+            float scale;
+            int32_t zero;
+        } row = {name.low, name.high, p->scale, p->zero};
+        sum = pare_hash_sum(sum, pare_hash_bytes(&row, sizeof row));
+    }
+    pare_hash_text(sum, text);
+}
+
+static pare_status to_int8(pare_quant_scheme *s)
+{
+    char hash[33];
+    PARE_TRY(pare_quant_place(s));
+    if (s->job_count == 0)
+        return PARE_FAIL(s->ctx, INPUT,
+                         "%s: no node can become int8; expected a float Conv, Gemm or MatMul that "
+                         "--skip and --only leave to quantize",
+                         s->model->path);
+    PARE_TRY(pare_quant_equalize(s));
+    PARE_TRY(pare_quant_scales(s));
+    PARE_TRY(pare_quant_emit(s));
+    hash_points(s, hash);
+    pare_graph_sweep(s->graph);
+    return pare_quant_manifest(s->model, s->options, hash);
+}
+
+pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
+                          const pare_quant_options *options, pare_quant_facts *facts)
+{
+    pare_quant_facts none = {0};
+    if (!facts) facts = &none;
+    if (options->precision != PARE_PRECISION_INT8)
+        return pare_quant_to_lowp(ctx, model, ranges, options, facts);
+    pare_arena arena;
+    pare_arena_init(&arena, ctx);
+    pare_quant_scheme s = {.ctx = ctx,
+                           .model = model,
+                           .graph = model->graph,
+                           .arena = &arena,
+                           .ranges = ranges,
+                           .options = options,
+                           .facts = facts};
+    pare_ptr_map_init(&s.node_at, &arena);
+    pare_ptr_map_init(&s.point_at, &arena);
+    pare_status st = to_int8(&s);
+    pare_arena_free(&arena);
+    return st;
+}
+
+/* --- calibration and quantization in one call --- */
 
 void pare_quant_options_init(pare_quant_options *out)
 {

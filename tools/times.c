@@ -3,7 +3,7 @@
 
 #include "formats/json.h"
 
-#include "runtime/eval/resample.h"
+#include "runtime/eval/stats.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 
 #include "formats/json.h"
 #include "formats/onnx.h"
-#include "runtime/eval/resample.h"
+#include "runtime/eval/stats.h"
 #include "tools/memory.h"
 #include "tools/profile.h"
 #include "tools/times.h"

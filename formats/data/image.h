@@ -13,10 +13,6 @@ typedef struct pare_image {
 /* Decodes a PNG or JPEG file (told by its content). Alpha is dropped, grey and palettes become RGB.
    A file that is neither, cut or damaged: PARE_INPUT naming it. Free rgb with pare_free. */
 PARE_NODISCARD pare_status pare_image_read(pare_ctx *ctx, pare_image *out, const char *path);
-PARE_NODISCARD pare_status pare_png_decode(pare_ctx *ctx, pare_image *out, const char *path,
-                                           const uint8_t *data, size_t bytes);
-PARE_NODISCARD pare_status pare_jpeg_decode(pare_ctx *ctx, pare_image *out, const char *path,
-                                            const uint8_t *data, size_t bytes);
 
 /* Resizes to exactly these sides: bilinear, antialiased (a triangle as wide as the source's pixels
    are many), first along rows, then along columns, rounded to 8 bits after each. */

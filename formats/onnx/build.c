@@ -20,7 +20,8 @@ static ProtobufCBinaryData put_bytes(pare_bytes bytes)
     return (ProtobufCBinaryData){bytes.size, (uint8_t *)bytes.data};
 }
 
-pare_status pare_onnx_stand_in(pare_onnx_builder *b, ProtobufCBinaryData *out, pare_bytes range)
+/* 16 bytes that stand for a range until it is spliced in. */
+static pare_status stand_in(pare_onnx_builder *b, ProtobufCBinaryData *out, pare_bytes range)
 {
     *out =
         (ProtobufCBinaryData){sizeof range, pare_arena_memdup(&b->scratch, &range, sizeof range)};
@@ -32,7 +33,7 @@ pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out_count, Protobu
 {
     *out_count = (size_t)count;
     if (!NEW(b, *out, (size_t)count)) return PARE_MEMORY;
-    for (int i = 0; i < count; i++) PARE_TRY(pare_onnx_stand_in(b, &(*out)[i], range[i]));
+    for (int i = 0; i < count; i++) PARE_TRY(stand_in(b, &(*out)[i], range[i]));
     return PARE_OK;
 }
 
@@ -137,11 +138,11 @@ static pare_status put_content(pare_onnx_builder *b, Onnx__Attribute *m, const p
     case PARE_ATTR_GRAPHS: return put_graphs(b, m, attr);
     case PARE_ATTR_SPARSE_TENSOR:
         m->has_sparse_tensor = 1;
-        return pare_onnx_stand_in(b, &m->sparse_tensor, attr->raw[0]);
+        return stand_in(b, &m->sparse_tensor, attr->raw[0]);
     case PARE_ATTR_SPARSE_TENSORS:
         return pare_onnx_stand_ins(b, &m->n_sparse_tensors, &m->sparse_tensors, attr->raw,
                                    attr->count);
-    case PARE_ATTR_TYPE_PROTO: m->has_tp = 1; return pare_onnx_stand_in(b, &m->tp, attr->raw[0]);
+    case PARE_ATTR_TYPE_PROTO: m->has_tp = 1; return stand_in(b, &m->tp, attr->raw[0]);
     default:
         return pare_onnx_stand_ins(b, &m->n_type_protos, &m->type_protos, attr->raw, attr->count);
     }
@@ -279,7 +280,7 @@ static pare_status put_infos(pare_onnx_builder *b, size_t *out_count, ProtobufCB
         pare_bytes bytes = m ? m->origin : v->origin;
         if (!bytes.size && list == &g->info && v->dtype == PARE_NOTYPE) continue;
         if (!bytes.size) PARE_TRY(encode_info(b, &bytes, v));
-        PARE_TRY(pare_onnx_stand_in(b, &(*out)[(*out_count)++], bytes));
+        PARE_TRY(stand_in(b, &(*out)[(*out_count)++], bytes));
     }
     return PARE_OK;
 }

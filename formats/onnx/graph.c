@@ -30,8 +30,9 @@ static pare_status read_type(pare_onnx_reader *r, const char *name, const Onnx__
     return PARE_OK;
 }
 
-pare_status pare_onnx_value_info(pare_onnx_reader *r, pare_bytes bytes, const char **name,
-                                 pare_dtype *dtype, pare_shape *shape)
+/* Name, type and shape of an encoded ValueInfoProto; name NULL after a reported problem. */
+static pare_status value_info(pare_onnx_reader *r, pare_bytes bytes, const char **name,
+                              pare_dtype *dtype, pare_shape *shape)
 {
     ProtobufCMessage *message;
     *name = NULL;
@@ -72,7 +73,7 @@ static pare_status read_inputs(pare_onnx_reader *r, pare_graph *g, const Onnx__G
         pare_dtype dtype;
         pare_shape shape;
         pare_bytes origin = pare_onnx_range(m->input[i]);
-        PARE_TRY(pare_onnx_value_info(r, origin, &name, &dtype, &shape));
+        PARE_TRY(value_info(r, origin, &name, &dtype, &shape));
         if (!name) continue;
         if (pare_graph_find_own(g, name)) {
             PARE_TRY(pare_onnx_problem(r, PARE_INPUT, "two graph inputs are called '%s'", name));
@@ -280,7 +281,7 @@ static pare_status read_list(pare_onnx_reader *r, pare_graph *g, pare_values *li
         pare_dtype dtype;
         pare_shape shape;
         pare_bytes origin = pare_onnx_range(field[i]);
-        PARE_TRY(pare_onnx_value_info(r, origin, &name, &dtype, &shape));
+        PARE_TRY(value_info(r, origin, &name, &dtype, &shape));
         if (!name) continue;
         pare_value *v = pare_graph_find(g, name);
         if (!v) PARE_TRY(pare_value_new(g, &v, name));

@@ -108,11 +108,6 @@ PARE_NODISCARD pare_status pare_onnx_tensor(pare_onnx_reader *r, pare_tensor **o
 PARE_NODISCARD pare_status pare_onnx_sparse(pare_onnx_reader *r, pare_tensor **out,
                                             pare_bytes bytes);
 
-/* Name, type and shape of an encoded ValueInfoProto; name NULL after a reported problem. */
-PARE_NODISCARD pare_status pare_onnx_value_info(pare_onnx_reader *r, pare_bytes bytes,
-                                                const char **name, pare_dtype *dtype,
-                                                pare_shape *shape);
-
 PARE_NODISCARD pare_status pare_onnx_attr(pare_onnx_reader *r, pare_graph *graph, pare_attr *out,
                                           const Onnx__Attribute *message);
 /* One writing: messages in scratch, and what goes to the external file. */
@@ -133,9 +128,6 @@ PARE_NODISCARD pare_status pare_onnx_build(pare_onnx_builder *b, Onnx__Model **o
 PARE_NODISCARD pare_status pare_onnx_build_tensor(pare_onnx_builder *b, Onnx__Tensor **out,
                                                   const pare_tensor *t, const char *name,
                                                   bool is_init);
-/* 16 bytes that stand for a range until it is spliced in. */
-PARE_NODISCARD pare_status pare_onnx_stand_in(pare_onnx_builder *b, ProtobufCBinaryData *out,
-                                              pare_bytes range);
 PARE_NODISCARD pare_status pare_onnx_stand_ins(pare_onnx_builder *b, size_t *out_count,
                                                ProtobufCBinaryData **out, const pare_bytes *range,
                                                int count);

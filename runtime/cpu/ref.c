@@ -20,8 +20,8 @@ void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without,
 
 typedef struct loop {
     pare_tensor_iterator walk;
-    int64_t size[PARE_WALK_OPERANDS]; /* bytes of one element */
-    char *data[PARE_WALK_OPERANDS];
+    int64_t size[PARE_ITERATOR_OPERANDS]; /* bytes of one element */
+    char *data[PARE_ITERATOR_OPERANDS];
 } loop;
 
 static void loop_init(loop *l, const pare_view *const *v, int operands)
@@ -39,14 +39,14 @@ static void loop_rows(const loop *l, int64_t first, int64_t last, int64_t from, 
 {
     const pare_tensor_iterator *w = &l->walk;
     int inner = w->rank - 1;
-    int64_t index[PARE_MAX_RANK], strides[PARE_WALK_OPERANDS], left = first;
+    int64_t index[PARE_MAX_RANK], strides[PARE_ITERATOR_OPERANDS], left = first;
     for (int k = 0; k < w->operands; k++) strides[k] = w->stride[k][inner];
     for (int i = inner - 1; i >= 0; i--) {
         index[i] = left % w->dim[i];
         left /= w->dim[i];
     }
     for (int64_t r = first; r < last; r++) {
-        char *p[PARE_WALK_OPERANDS];
+        char *p[PARE_ITERATOR_OPERANDS];
         for (int k = 0; k < w->operands; k++) {
             int64_t at = from * strides[k];
             for (int i = 0; i < inner; i++) at += index[i] * w->stride[k][i];
@@ -84,8 +84,8 @@ static void loop_run(const loop *l, int threads, pare_ref_row row, const void *a
 void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_count, int threads,
                    pare_ref_row row, const void *arg)
 {
-    pare_view wide[PARE_WALK_OPERANDS];
-    const pare_view *all[PARE_WALK_OPERANDS] = {out};
+    pare_view wide[PARE_ITERATOR_OPERANDS];
+    const pare_view *all[PARE_ITERATOR_OPERANDS] = {out};
     if (pare_view_count(out) == 0) return;
     for (int i = 0; i < in_count; i++) {
         wide[i] = pare_view_stretch(in[i], out);
@@ -98,7 +98,7 @@ void pare_ref_each(const pare_view *out, const pare_view *const *in, int in_coun
 
 void pare_ref_each_call(const pare_call *call, int in_count, pare_ref_row row, const void *arg)
 {
-    const pare_view *in[PARE_WALK_OPERANDS];
+    const pare_view *in[PARE_ITERATOR_OPERANDS];
     for (int i = 0; i < in_count; i++) in[i] = &call->in[i];
     pare_ref_each(&call->out[0], in, in_count, call->threads, row, arg);
 }
@@ -119,9 +119,9 @@ static void widen_strided(float *dst, const uint16_t *src, int64_t stride, pare_
 void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pare_dtype half,
                      pare_ref_row row, const void *arg)
 {
-    float wide[PARE_WALK_OPERANDS][HALF_CHUNK];
-    char *q[PARE_WALK_OPERANDS];
-    int64_t step[PARE_WALK_OPERANDS];
+    float wide[PARE_ITERATOR_OPERANDS][HALF_CHUNK];
+    char *q[PARE_ITERATOR_OPERANDS];
+    int64_t step[PARE_ITERATOR_OPERANDS];
     for (int k = 0; k <= inputs; k++) {
         q[k] = (char *)wide[k];
         step[k] = k && s[k] == 0 ? 0 : 1;

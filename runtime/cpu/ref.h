@@ -11,7 +11,7 @@
 
 #include "runtime/base/clones.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 /* n elements; p[0] is the output, p[1..] the inputs; s[k] the stride of operand k in elements. */
 typedef void (*pare_ref_row)(int64_t n, char *const *p, const int64_t *s, const void *arg);

@@ -194,8 +194,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
              float divisor)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[PARE_WALK_OPERANDS];
-        pare_iterator_at<PARE_WALK_OPERANDS>(w.walk, i, at);
+        int64_t at[PARE_ITERATOR_OPERANDS];
+        pare_iterator_at<PARE_ITERATOR_OPERANDS>(w.walk, i, at);
         float sum = pare_number_at(w.data[1], begun ? PARE_f32 : type, at[1]);
         for (int k = 2; k <= inputs; k++) sum += pare_number_at(w.data[k], type, at[k]);
         pare_number_store(w.data[0], more ? PARE_f32 : type, at[0], sum / divisor);
@@ -385,7 +385,7 @@ MANY(max)
 
 /* Sum and Mean (13): up to four inputs a launch, the sum between launches kept in scratch as f32.
  */
-enum { AT_ONCE = PARE_WALK_OPERANDS - 1 };
+enum { AT_ONCE = PARE_ITERATOR_OPERANDS - 1 };
 
 static pare_status sum_prepare(pare_prep *p)
 {
@@ -404,7 +404,7 @@ static pare_status sum_floats(const pare_call *c, float divisor)
         while (inputs < AT_ONCE && next < c->in_count)
             wide[inputs++] = pare_view_stretch(&c->in[next++], &c->out[0]);
         const bool more = next < c->in_count;
-        const pare_view *all[PARE_WALK_OPERANDS] = {more ? &sum : &c->out[0]};
+        const pare_view *all[PARE_ITERATOR_OPERANDS] = {more ? &sum : &c->out[0]};
         pare_cuda_iterator w = {.data = {all[0]->data}};
         for (int i = 0; i < inputs; i++) all[i + 1] = &wide[i], w.data[i + 1] = wide[i].data;
         pare_iterator_init(&w.walk, all, inputs + 1);

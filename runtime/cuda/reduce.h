@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_REDUCE_H
 #define PARE_RUNTIME_CUDA_REDUCE_H
 
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 #include <cuda_runtime_api.h>
 

@@ -12,7 +12,7 @@
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/constant.h"
 #include "runtime/ops/infer.h"
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 #include <limits.h>
 

@@ -3,8 +3,8 @@
 
 void pare_cuda_iterator_call(pare_cuda_iterator *out, const pare_call *call, int inputs)
 {
-    pare_view wide[PARE_WALK_OPERANDS];
-    const pare_view *all[PARE_WALK_OPERANDS] = {&call->out[0]};
+    pare_view wide[PARE_ITERATOR_OPERANDS];
+    const pare_view *all[PARE_ITERATOR_OPERANDS] = {&call->out[0]};
     for (int i = 0; i < inputs; i++) {
         wide[i] = pare_view_stretch(&call->in[i], &call->out[0]);
         all[i + 1] = &wide[i];

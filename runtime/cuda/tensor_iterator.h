@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_TENSOR_ITERATOR_H
 #define PARE_RUNTIME_CUDA_TENSOR_ITERATOR_H
 
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct pare_cuda_iterator {
     pare_tensor_iterator walk;
-    void *data[PARE_WALK_OPERANDS];
+    void *data[PARE_ITERATOR_OPERANDS];
 } pare_cuda_iterator;
 
 /* Operand 0 is output 0, operands 1.. the inputs 0..inputs-1, stretched to it. */

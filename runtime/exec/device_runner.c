@@ -182,7 +182,7 @@ pare_status pare_runner_device_mark(pare_runner *r, int at)
     return d->streams->event_mark(r->ctx, on->stream, on->event[at]);
 }
 
-pare_status pare_runner_device_times(pare_runner *r)
+static pare_status device_times(pare_runner *r)
 {
     const pare_stream_table *q = r->plan->options.device->streams;
     for (int i = 0; i < r->plan->step_count; i++)
@@ -366,6 +366,6 @@ pare_status pare_runner_device_wait(pare_runner *r)
 {
     pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->stream);
     if (st == PARE_OK) st = fault_tell(r);
-    if (st == PARE_OK && r->times) st = pare_runner_device_times(r);
+    if (st == PARE_OK && r->times) st = device_times(r);
     return name_run(r, st);
 }

@@ -35,9 +35,4 @@ PARE_NODISCARD pare_status pare_kernel_benchmark_run(const pare_kernel_benchmark
 PARE_NODISCARD pare_status pare_kernel_benchmark_time(const pare_kernel_benchmark *t, double rival,
                                                       double *best);
 
-/* autotune.c: seconds (count) of a run of each kernel, INFINITY where a device has no memory left
-   for it. Those that are close were run in turn, so that what disturbs one disturbs all. */
-PARE_NODISCARD pare_status pare_autotune(const pare_kernel *const *kernel, int count,
-                                         const pare_prep *prep, double *seconds);
-
 #endif

@@ -2,16 +2,7 @@
 #include "runtime/exec/plan.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
-
-int pare_cpu_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set)) return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
-}
 
 /* Strings the options point to must outlive the call. */
 static pare_status options_keep(pare_plan *plan, const pare_plan_options *options)

@@ -64,6 +64,8 @@ struct pare_plan {
    sets plan->buffer_bytes. Greedy by size into the first gap (Pisarchyk, Lee 2020: "Efficient
    memory management for deep neural net inference", greedy by size for offset calculation). */
 PARE_NODISCARD pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan);
+/* Gives constants and inputs their place on the plan's device. */
+PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
 /* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
 PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);
@@ -74,10 +76,7 @@ PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);
 /* host_step.c: the last in every device's list of kernels. */
 extern const pare_kernel pare_host_step;
 
-/* device_plan.c: gives constants and inputs their place on the plan's device. */
-PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
-
-/* tune.c: the fastest of the kernels that can, by the cache or, with options->tune, by the
+/* autotune.c: the fastest of the kernels that can, by the cache or, with options->tune, by the
    stopwatch; the first where neither says. */
 enum { PARE_MOST_KERNELS = 32 }; /* of a row's list */
 typedef struct pare_tuner pare_tuner;

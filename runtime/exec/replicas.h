@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a replica pool, shared by batch.c, its threads in workers.c and microbatch.c. */
+/* The inside of a replica pool, shared by batch.c, its threads in threads.c and microbatch.c. */
 #ifndef PARE_RUNTIME_EXEC_REPLICAS_H
 #define PARE_RUNTIME_EXEC_REPLICAS_H
 
@@ -41,7 +41,7 @@ struct pare_replicas {
     int failed_replica;
 };
 
-/* workers.c: `count` threads beside the caller's; started at the first round. */
+/* threads.c: `count` threads beside the caller's; started at the first round. */
 PARE_NODISCARD pare_status pare_workers_new(pare_ctx *ctx, pare_workers **out, int count,
                                             void (*work)(void *user, int worker), void *user);
 void pare_workers_free(pare_workers *workers);

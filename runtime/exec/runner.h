@@ -79,7 +79,6 @@ PARE_NODISCARD pare_status pare_runner_device_wait(pare_runner *runner);
 /* Brings a tensor down, complete, for an observer. */
 PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
-PARE_NODISCARD pare_status pare_runner_device_times(pare_runner *runner);
 
 /* A run in parts, between which the sums over microbatches are made. The first part brings inputs
    up, the last one waits for outputs. */

@@ -1,33 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step per node: where its tensors are and which kernel serves it. Lifetimes are positions of
    nodes; a root dies at the position of its last reader. */
+#include "runtime/base/ptr_map.h"
 #include "runtime/exec/plan.h"
 
 #include <string.h>
 
-typedef struct placing {
-    const pare_value *value;
-    int root;
-} placing;
-
 typedef struct maker {
     pare_plan *plan;
     pare_tuner *tuner;
-    placing *known; /* open addressing by value */
-    size_t mask;
+    pare_ptr_map root; /* of a value */
 } maker;
-
-static placing *place_of(const maker *m, const pare_value *v)
-{
-    size_t at = ((uintptr_t)v >> 4) * 0x9E3779B97F4A7C15u >> 20 & m->mask;
-    while (m->known[at].value && m->known[at].value != v) at = (at + 1) & m->mask;
-    return &m->known[at];
-}
-
-static void set_storage(const maker *m, const pare_value *v, int root)
-{
-    *place_of(m, v) = (placing){v, root};
-}
 
 static int storage_new(maker *m, pare_storage root)
 {
@@ -42,11 +25,8 @@ static int storage_new(maker *m, pare_storage root)
 /* Constants get their root at first sight; everything else has one by then. */
 static pare_status storage_find(maker *m, const pare_value *v, int *out)
 {
-    placing *known = place_of(m, v);
-    if (known->value) {
-        *out = known->root;
-        return PARE_OK;
-    }
+    *out = pare_ptr_map_find(&m->root, v);
+    if (*out >= 0) return PARE_OK;
     if (!v->data)
         return PARE_FAIL(m->plan->ctx, INPUT, "%s: tensor '%s' is computed by no node",
                          m->plan->model->path, v->name);
@@ -54,8 +34,7 @@ static pare_status storage_find(maker *m, const pare_value *v, int *out)
                                          .constant = (void *)v->data->data,
                                          .bytes = v->data->bytes});
     if (*out < 0) return PARE_MEMORY;
-    set_storage(m, v, *out);
-    return PARE_OK;
+    return pare_ptr_map_put(&m->root, v, *out);
 }
 
 static pare_status view_of(const pare_node *node, const pare_value *v, pare_view *out)
@@ -231,7 +210,7 @@ static pare_status outputs_place(maker *m, pare_step *s, int share)
             if (root < 0) return PARE_MEMORY;
         }
         s->out[i].root = root;
-        set_storage(m, n->out[i], root);
+        PARE_TRY(pare_ptr_map_put(&m->root, n->out[i], root));
     }
     return PARE_OK;
 }
@@ -259,7 +238,7 @@ static pare_status step_make(maker *m, pare_node *node)
     *s = (pare_step){.node = node};
     PARE_TRY(step_places(m, s));
     if (is_alias(node)) { /* same bytes under another shape: nothing runs */
-        set_storage(m, node->out[0], s->in[0].root);
+        PARE_TRY(pare_ptr_map_put(&m->root, node->out[0], s->in[0].root));
         return PARE_OK;
     }
     pare_prep prep;
@@ -311,7 +290,7 @@ static pare_status inputs_place(maker *m)
         pare_place *place = &p->input_place[i];
         place->root = storage_new(m, (pare_storage){.where = PARE_AT_INPUT, .index = i});
         if (place->root < 0) return PARE_MEMORY;
-        set_storage(m, p->input[i], place->root);
+        PARE_TRY(pare_ptr_map_put(&m->root, p->input[i], place->root));
         pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape, false);
     }
     return PARE_OK;
@@ -334,22 +313,12 @@ static pare_status steps_fill(maker *m)
     return p->options.device ? pare_device_place(p) : PARE_OK;
 }
 
-/* Values of a graph, to size the table: each is an output, an input or an initializer. */
-static size_t value_count(const pare_graph *g)
-{
-    size_t n = (size_t)(g->in.count + g->init.count + g->out.count);
-    for (int i = 0; i < g->node_count; i++)
-        n += (size_t)(g->node[i]->in_count + g->node[i]->out_count);
-    return n;
-}
-
 pare_status pare_steps_make(pare_plan *plan)
 {
-    size_t slots = 64, values = value_count(plan->model->graph);
-    while (slots < 2 * values) slots *= 2;
-    maker m = {.plan = plan, .mask = slots - 1};
-    m.known = pare_alloc(plan->ctx, slots, sizeof *m.known);
-    if (!m.known) return PARE_MEMORY;
+    pare_arena arena;
+    pare_arena_init(&arena, plan->ctx);
+    maker m = {.plan = plan};
+    pare_ptr_map_init(&m.root, &arena);
     pare_status st = PARE_OK;
     const pare_plan_options *o = &plan->options;
     if ((o->tune || o->cache_dir) && !o->reference) st = pare_tuner_open(plan->ctx, &m.tuner, o);
@@ -358,6 +327,6 @@ pare_status pare_steps_make(pare_plan *plan)
         st = pare_tuner_close(m.tuner);
     else
         pare_tuner_discard(m.tuner);
-    pare_free(m.known);
+    pare_arena_free(&arena);
     return st;
 }

@@ -4,28 +4,20 @@
 
 /* --- gradients of values --- */
 
-static pare_grad_entry *entry_of(const pare_grad *g, const pare_value *v)
-{
-    size_t at = ((uintptr_t)v >> 4) * 0x9E3779B97F4A7C15u >> 20 & g->mask;
-    while (g->entry[at].value && g->entry[at].value != v) at = (at + 1) & g->mask;
-    return &g->entry[at];
-}
-
 bool pare_grad_wants(const pare_grad *g, const pare_value *v)
 {
-    return v && entry_of(g, v)->wanted;
+    return v && pare_ptr_map_find(&g->wanted, v) >= 0;
 }
 
 pare_value *pare_grad_of(const pare_grad *g, const pare_value *v)
 {
-    return v ? entry_of(g, v)->grad : NULL;
+    return pare_grad_wants(g, v) ? g->grad[pare_ptr_map_find(&g->wanted, v)] : NULL;
 }
 
 void pare_grad_want(pare_grad *g, const pare_value *v)
 {
-    pare_grad_entry *e = entry_of(g, v);
-    e->value = v;
-    e->wanted = true;
+    if (g->status != PARE_OK || pare_grad_wants(g, v)) return;
+    g->status = pare_ptr_map_put(&g->wanted, v, (int)g->wanted.count);
 }
 
 void pare_grad_give(pare_grad *g, const pare_value *v, pare_value *d)
@@ -33,7 +25,7 @@ void pare_grad_give(pare_grad *g, const pare_value *v, pare_value *d)
     if (!pare_grad_wants(g, v) || g->status != PARE_OK || !d) return;
     pare_value *sum = pare_grad_of(g, v);
     sum = sum ? PARE_EMIT(g, "Add", sum, d) : d;
-    entry_of(g, v)->grad = sum;
+    g->grad[pare_ptr_map_find(&g->wanted, v)] = sum;
 }
 
 void pare_grad_give_sum(pare_grad *g, const pare_value *v, pare_value *d)

@@ -9,20 +9,15 @@
 #ifndef PARE_RUNTIME_OPS_GRAD_H
 #define PARE_RUNTIME_OPS_GRAD_H
 
+#include "runtime/base/ptr_map.h"
 #include "runtime/ops/infer.h"
-
-typedef struct pare_grad_entry {
-    const pare_value *value;
-    pare_value *grad; /* NULL: none has reached it */
-    bool wanted;      /* a tensor to differentiate by, or computed from one */
-} pare_grad_entry;
 
 struct pare_grad {
     pare_graph *graph;
     pare_status status;
-    pare_grad_entry *entry; /* of the forward graph's values; open addressing */
-    size_t mask;
-    int serial; /* of emitted values, for their names */
+    pare_ptr_map wanted; /* tensor to differentiate by, or computed from one -> place in grad */
+    pare_value **grad;   /* of the wanted tensors; NULL: none has reached it */
+    int serial;          /* of emitted values, for their names */
     const char *base;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/ops/moves.h"
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Second moments by shifted planes against the definition, sums over every output place, with
    numbers whose sums are exact in any order. */
-#include "calib/conv_gram.h"
+#include "calib/moments.h"
 #include "tests/passes/graph_case.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intervals of which the distribution of all sets is known: two or three units by hand, a
    proportion by the binomial. */
-#include "runtime/eval/resample.h"
+#include "runtime/eval/stats.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #define PARE_RUNTIME_CUDA_GEMM_GEMM_H
 
 #include "runtime/ops/epilogue.h"
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 #include <cuda_runtime_api.h>
 

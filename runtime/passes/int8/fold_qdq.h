@@ -27,7 +27,6 @@ typedef struct pare_qweight {
 /* True where the node is a QuantizeLinear (DequantizeLinear) of one scale and zero point per
    tensor, both constant. */
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out);
-bool pare_qdq_is_dq(const pare_node *node, pare_qparam *out);
 bool pare_qdq_equal(const pare_qparam *a, const pare_qparam *b);
 /* The int8 tensor after a float value that a DequantizeLinear makes, or NULL. */
 pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out);
@@ -45,14 +44,12 @@ PARE_NODISCARD pare_status pare_qdq_value(pare_graph *graph, pare_value **out,
 PARE_NODISCARD pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *in,
                                          pare_value *out, const pare_qparam *param);
 
-/* lower_qlinear.c: QLinearConv and QLinearMatMul into Q/DQ form. */
-PARE_NODISCARD pare_status pare_qdq_lower_qlinear(pare_graph *graph);
 /* zero_point.c: an s8 weight with zero points into one without, twice as deep along depth_axis,
    and x beside itself along x_axis to match. *done is false where that cannot be. */
 PARE_NODISCARD pare_status pare_qdq_widen(pare_node *node, const pare_qweight *w, int depth_axis,
                                           int x_axis, int64_t groups, pare_value **xq,
                                           pare_value **wq, bool *done);
-/* fold_qdq_constant.c: constants are quantized, u8 weights become s8; at the end constants that
+/* constants.c: constants are quantized, u8 weights become s8; at the end constants that
    only float nodes read are dequantized. */
 PARE_NODISCARD pare_status pare_qdq_constants(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_float_constants(pare_graph *graph);

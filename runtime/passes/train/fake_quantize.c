@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order: pairs after tensors and after float constants; integers after a DequantizeLinear;
    activations of one scale share its constant; biases, which need to know both scales. */
-#include "runtime/passes/train/fake_quantize.h"
-#include "runtime/passes/train/qat_bias.h"
-#include "runtime/passes/train/qat_weights.h"
+#include "runtime/passes/train/qat.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 

@@ -184,12 +184,10 @@ static pare_status check_loss(differ *d, pare_value **of)
 
 static pare_status table_make(differ *d)
 {
-    size_t slots = 64, values = (size_t)d->options->by_count + 16;
+    size_t values = (size_t)d->options->by_count + 1;
     for (int i = 0; i < d->forward; i++) values += (size_t)d->graph->node[i]->out_count;
-    while (slots < 2 * values) slots *= 2;
-    d->grad.mask = slots - 1;
-    d->grad.entry = pare_alloc(d->model->ctx, slots, sizeof *d->grad.entry);
-    return d->grad.entry ? PARE_OK : PARE_MEMORY;
+    d->grad.grad = pare_arena_alloc(d->grad.wanted.arena, values, sizeof *d->grad.grad);
+    return d->grad.grad ? PARE_OK : PARE_MEMORY;
 }
 
 static bool any_wanted(const differ *d, const pare_node *node)
@@ -308,6 +306,7 @@ static pare_status differentiate(differ *d, pare_gradient *out)
     d->forward = d->graph->node_count;
     PARE_TRY(table_make(d));
     mark(d);
+    PARE_TRY(d->grad.status);
     PARE_TRY(make_loss(d, of));
     PARE_TRY(backwards(d));
     PARE_TRY(make_outputs(d, out));
@@ -324,8 +323,11 @@ pare_status pare_pass_gradient(pare_model *model, pare_gradient *out,
                 .graph = model->graph,
                 .options = options,
                 .grad = {.graph = model->graph, .base = "loss"}};
+    pare_arena arena;
+    pare_arena_init(&arena, model->ctx);
+    pare_ptr_map_init(&d.grad.wanted, &arena);
     *out = (pare_gradient){0};
     pare_status st = differentiate(&d, out);
-    pare_free(d.grad.entry);
+    pare_arena_free(&arena);
     return st;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order: the scales as they will be, raised where a bias needs it; then weights, biases and scales
    by them; then the floats that no pair concerns. */
-#include "runtime/passes/train/qat_levels.h"
-#include "runtime/passes/train/fake_quantize.h"
+#include "runtime/passes/train/qat.h"
 
 #include <float.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/ops/walk.h"
+#include "runtime/ops/tensor_iterator.h"
 
 pare_view pare_view_stretch(const pare_view *in, const pare_view *to)
 {

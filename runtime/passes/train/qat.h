@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What making and writing of fake-quantized constants share: where each scale serves, and the
-   rounding. */
-#ifndef PARE_RUNTIME_PASSES_TRAIN_QAT_LEVELS_H
-#define PARE_RUNTIME_PASSES_TRAIN_QAT_LEVELS_H
+/* What the files of quantization-aware training share: the pass that makes float constants of a
+   file's integers, where each scale serves, and the rounding. */
+#ifndef PARE_RUNTIME_PASSES_TRAIN_QAT_H
+#define PARE_RUNTIME_PASSES_TRAIN_QAT_H
 
 #include "runtime/ops/ops.h"
+#include "runtime/passes/train/fake_quantize.h"
 
 #include <math.h>
+
+/* --- rounding --- */
 
 /* A constant seen as (outer, channels, inner), a scale for each channel. */
 typedef struct pare_qat_grid {
@@ -54,5 +57,27 @@ static inline int pare_qat_zero(const pare_tensor *z, int64_t c)
 {
     return z ? pare_qat_int(z, z->count == 1 ? 0 : c) : 0;
 }
+
+/* --- qat_weights.c: the float constants after integers --- */
+
+typedef struct pare_qat_pass {
+    pare_model *model;
+    pare_graph *graph;
+    const pare_model *f32; /* or NULL */
+    pare_fakes list;
+    size_t capacity;
+} pare_qat_pass;
+
+PARE_NODISCARD pare_status pare_fake_add(pare_qat_pass *p, const pare_fake *fake);
+
+/* A fresh name for the floats of an integer constant: "w" of "w_quantized", else with _float. */
+const char *pare_qat_name(pare_qat_pass *p, const char *integers);
+
+/* An f32 constant that rounds to the integers of a DequantizeLinear. Sets low and from_f32. */
+PARE_NODISCARD pare_status pare_qat_weight(pare_qat_pass *p, const pare_node *dq, pare_fake *f,
+                                           pare_value **out);
+
+/* s32 biases after a DequantizeLinear become f32 constants; these and float ones are listed. */
+PARE_NODISCARD pare_status pare_qat_biases(pare_qat_pass *p);
 
 #endif
