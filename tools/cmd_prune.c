@@ -4,7 +4,7 @@
 #include "tools/commands.h"
 #include "tools/distill/training.h"
 #include "tools/prune/prune.h"
-#include "tools/prune/latency.h"
+#include "tools/prune/structured.h"
 #include "tools/prune/report.h"
 #include "tools/report/page.h"
 #include "tools/vitals.h"

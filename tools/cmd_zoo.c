@@ -6,10 +6,9 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/results.h"
-#include "tools/zoo/diff.h"
+#include "tools/zoo/tables.h"
 #include "tools/zoo/work.h"
 #include "tools/zoo/forecast.h"
-#include "tools/zoo/merge.h"
 #include "tools/zoo/run.h"
 #include "tools/zoo/slurm.h"
 

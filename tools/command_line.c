@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/command_line.h"
-
 #include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/options.h"
 #include "tools/text.h"
 
 #include <errno.h>
@@ -142,4 +142,17 @@ done:
     ctx->log = NULL;
     pare_free(options);
     return st;
+}
+
+pare_status pare_tool_open_device(pare_tool *tool)
+{
+    const pare_common *common = tool->common;
+    const char *name = common->device ? common->device : "auto";
+    if (tool->device_chosen) return PARE_OK;
+    tool->device_chosen = true;
+    pare_status st =
+        pare_device_open_within(tool->ctx, &tool->device, name, (size_t)common->memory_limit);
+    if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", name);
+    if (tool->device) pare_log(tool->ctx, PARE_LOG_INFO, "on %s", tool->device->name);
+    return PARE_OK;
 }

@@ -25,12 +25,10 @@ set(CUDA
   unary.cu
   calib/channels.cu
   calib/histogram.cu
-  calib/pixels.cu
   calib/search.cu
   conv/conv_direct.cu
   conv/conv_float.cu
   gemm/gemm.cu
-  gemm/gemm_f32.cu
   gemm/pack.cu
   gemm/sparse.cu
   train/optimizer.cu
@@ -41,12 +39,10 @@ set(CUDA_HOST
   matmul_blas.c
   matmul_dynamic.c
   pad.c
-  tensor_iterator.c
   calib/samples.c
   conv/conv.c
   device/device.c
   device/error.c
-  device/facts.c
   device/nvml.c
   device/nvtx.c
   device/stream.c

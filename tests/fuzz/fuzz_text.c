@@ -9,7 +9,7 @@
 #include "tools/report/report.h"
 #include "tools/results.h"
 #include "tools/trace.h"
-#include "tools/zoo/views.h"
+#include "tools/zoo/tables.h"
 #include "tools/table.h"
 
 #include <stdlib.h>

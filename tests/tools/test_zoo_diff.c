@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What changed between two zoos: which changes are regressions, which are none, and their order. */
-#include "tools/zoo/diff.h"
+#include "tools/zoo/tables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

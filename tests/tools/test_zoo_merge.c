@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From tasks.json and facts to summary, tables and page: goals, the best variant, the ranking,
    failures; the same bytes in whatever order the facts came to be. */
-#include "tools/zoo/goals.h"
-#include "tools/zoo/merge.h"
-#include "tools/zoo/summary.h"
+#include "tools/zoo/tables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

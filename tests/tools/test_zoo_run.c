@@ -3,7 +3,7 @@
    run does not do again. */
 #include "tools/zoo/work.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/merge.h"
+#include "tools/zoo/tables.h"
 
 #include <setjmp.h>
 #include <signal.h>

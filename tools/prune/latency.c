@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare prune --latency: the option's text, and what is said of the times of the smaller model. */
-#include "tools/prune/latency.h"
+#include "tools/prune/structured.h"
 
 #include "tools/text.h"
 

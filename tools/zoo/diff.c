@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/zoo/diff.h"
+#include "tools/zoo/tables.h"
 
 #include "formats/json.h"
 #include "tools/report/report.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/zoo/goals.h"
-#include "tools/zoo/summary.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a zoo: tasks.json, then tables and reports of the facts it names. */
-#include "tools/zoo/merge.h"
+#include "tools/zoo/tables.h"
 
 #include "formats/json.h"
 #include "formats/onnx.h"
@@ -10,9 +10,6 @@
 #include "tools/report/report.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/zoo/goals.h"
-#include "tools/zoo/summary.h"
-#include "tools/zoo/views.h"
 #include "tools/zoo/work.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Which variant is best: of each model, and over all. */
 #include "formats/json.h"
 #include "tools/report/report.h"
-#include "tools/zoo/summary.h"
+#include "tools/zoo/tables.h"
 
 #include <math.h>
 #include <stdlib.h>

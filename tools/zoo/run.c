@@ -4,7 +4,7 @@
 
 #include "tools/progress.h"
 #include "tools/zoo/plan.h"
-#include "tools/zoo/merge.h"
+#include "tools/zoo/tables.h"
 #include "tools/zoo/work.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "tools/text.h"
 #include "tools/zoo/plan.h"
 #include "tools/zoo/run.h"
-#include "tools/zoo/merge.h"
+#include "tools/zoo/tables.h"
 
 #include <ctype.h>
 #include <errno.h>

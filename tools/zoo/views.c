@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A zoo's summary as text, Markdown, CSV, and as parts of the report's page. */
-#include "tools/zoo/views.h"
+#include "tools/zoo/tables.h"
 
 #include "formats/json.h"
 #include "tools/report/report.h"
