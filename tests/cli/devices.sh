@@ -26,6 +26,9 @@ if grep -qE '^(GPU code: sm_[0-9]+.*PTX of compute_[0-9]+|no GPU code)$' .test.o
 else
     fail version_says_gpu "$(cat .test.out)"
 fi
+# the name of a kernel is in the program where its code is
+if grep -q '^GPU code' .test.out; then linked=1; else linked=0; fi
+if [ "$(grep -acm1 cuda_trilu "$pare")" = $linked ]; then pass gpu_kernels_are_linked; else fail gpu_kernels_are_linked "$(cat .test.out)"; fi
 works doctor "$pare" doctor --json doctor.json
 for word in CUDA; do says "doctor_$word" "$word"; done
 if "$pare" version | grep -q '^GPU code'; then
