@@ -42,7 +42,7 @@ static pare_status parse_part(pare_ctx *ctx, pare_augment *out, const char *text
     } else {
         return PARE_FAIL(ctx, USAGE,
                          "augmentation '%.*s': expected flip, shift:PIXELS (1 to 4096) or "
-                         "mixup:ALPHA (0.001 to 100), joined by commas",
+                         "mixup:ALPHA (0.001 to 100)",
                          (int)(size < 64 ? size : 64), text);
     }
     if (again)

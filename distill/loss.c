@@ -17,7 +17,7 @@
 static pare_status refuse(const pare_arena *arena, const char *text, const char *why)
 {
     return PARE_FAIL(arena->ctx, USAGE,
-                     "--loss %s: %s; expected terms of kl:T, feature:NAME, mse, cosine, ce between "
+                     "loss '%s': %s; expected terms of kl:T, feature:NAME, mse, cosine, ce between "
                      "commas, each with *WEIGHT after it or without",
                      text, why);
 }

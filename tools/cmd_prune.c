@@ -76,7 +76,6 @@ static const pare_prune_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                             .sparsity = -1,
                                             .score = -1,
                                             .steps = 1,
-
                                             .min_channels = 1,
                                             .round = 1};
 

@@ -51,13 +51,15 @@ refuses outputs 2 "--outputs" $prune -o x.onnx --macs 0.5 --outputs $train
 refuses unknown_key 2 "--distill rate=1|no key 'rate'|epochs, loss, lr, schedule" $prune -o x.onnx --macs 0.5 $few --distill rate=1
 refuses nearest_key 2 "did you mean 'epochs'" $prune -o x.onnx --macs 0.5 $few --distill epoch=1
 refuses no_value 2 "--distill lr=|expected lr=F" $prune -o x.onnx --macs 0.5 $few --distill lr=
-refuses key_twice 2 "--distill lr=2|stands twice" $prune -o x.onnx --macs 0.5 $few --distill lr=1,lr=2
-refuses loss_twice 2 "the loss stands twice" $prune -o x.onnx --macs 0.5 $few --distill kl:2,loss=mse
+refuses key_twice 2 "--distill lr=2|given twice" $prune -o x.onnx --macs 0.5 $few --distill lr=1,lr=2
+refuses loss_twice 2 "the loss is given twice" $prune -o x.onnx --macs 0.5 $few --distill kl:2,loss=mse
 refuses empty_part 2 "--distill kl:2,,lr=1|is empty" $prune -o x.onnx --macs 0.5 $few --distill kl:2,,lr=1
 refuses not_a_choice 2 "--distill optimizer=adam|adamw|sgd" $prune -o x.onnx --macs 0.5 $few --distill optimizer=adam
 refuses not_a_number 2 "--distill lr=fast|a number from" $prune -o x.onnx --macs 0.5 $few --distill lr=fast
 refuses momentum_of_adamw 2 "--distill momentum|optimizer=sgd" $prune -o x.onnx --macs 0.5 $few --distill momentum=0.5
-refuses loss_words 2 "kl2" $prune -o x.onnx --macs 0.5 $few --distill kl2
+refuses key_alone 2 "--distill lr|expected lr=F" $prune -o x.onnx --macs 0.5 $few --distill lr,epochs=1
+refuses augment_words 2 "augmentation 'turn'" $prune -o x.onnx --macs 0.5 --data none.h5 --distill augment=turn
+refuses loss_words 2 "loss 'kl2'|kl:T" $prune -o x.onnx --macs 0.5 --data none.h5 --distill kl2
 refuses steps_of_nm 2 "--steps|--nm" $prune -o x.onnx --nm 2:4 --steps 2 $train
 refuses steps_of_sparsity 2 "--steps|--distill" $prune -o x.onnx --sparsity 0.5 --steps 2 $few
 refuses no_samples 1 "0 samples" $prune -o x.onnx --macs 0.5 --data "$data/train.h5" --samples 0 --distill epochs=1

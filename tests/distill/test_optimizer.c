@@ -204,7 +204,7 @@ static void wrong_losses_are_refused(void **unused)
         pare_arena_init(&arena, &ctx);
         if (pare_distill_parse_loss(&arena, wrong[i], &loss) != PARE_USAGE)
             fail_msg("\"%s\" was taken", wrong[i]);
-        assert_non_null(strstr(ctx.message, "--loss"));
+        assert_non_null(strstr(ctx.message, "loss '"));
         assert_non_null(strstr(ctx.message, "expected"));
         pare_arena_free(&arena);
     }

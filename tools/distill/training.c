@@ -28,20 +28,27 @@ static pare_status no_key(pare_tool *tool, const char *item, int length)
                      near ? near : "", near ? "'" : "", list ? list : "");
 }
 
+/* The row of a key of `length` letters, KEYS where there is none. */
+static int find_key(const char *item, int length)
+{
+    int k = 0;
+    while (k < KEYS && (strlen(keys[k].name) != (size_t)length ||
+                        strncmp(keys[k].name, item, (size_t)length) != 0))
+        k++;
+    return k;
+}
+
 /* KEY=VALUE, the key of `length` letters. */
 static pare_status parse_key(pare_tool *tool, char *item, int length, uint64_t *seen,
                              pare_training_spec *out)
 {
-    int k = 0;
-    char *value = item + length + 1;
-    while (k < KEYS && (strlen(keys[k].name) != (size_t)length ||
-                        strncmp(keys[k].name, item, (size_t)length) != 0))
-        k++;
+    const int k = find_key(item, length);
+    char *value = item + length + (item[length] == '=');
     if (k == KEYS) return no_key(tool, item, length);
     const char *what =
         pare_arena_printf(&tool->arena, "%s: --distill %s", tool->command->name, item);
     if (!what) return PARE_MEMORY;
-    if (*seen >> k & 1) return PARE_FAIL(tool->ctx, USAGE, "%s: the key stands twice", what);
+    if (*seen >> k & 1) return PARE_FAIL(tool->ctx, USAGE, "%s: the key is given twice", what);
     if (!*value)
         return PARE_FAIL(tool->ctx, USAGE, "%s: expected %s=%s", what, keys[k].name, keys[k].value);
     *seen |= (uint64_t)1 << k;
@@ -64,7 +71,7 @@ pare_status pare_training_parse(pare_tool *tool, const char *text, pare_training
         if (!*item)
             return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: a part of the list is empty",
                              tool->command->name, text);
-        if (item[key] == '=') {
+        if (item[key] == '=' || (!item[key] && find_key(item, (int)key) < KEYS)) {
             PARE_TRY(parse_key(tool, item, (int)key, &seen, out));
             continue;
         }
@@ -72,7 +79,7 @@ pare_status pare_training_parse(pare_tool *tool, const char *text, pare_training
         if (!loss) return PARE_MEMORY;
     }
     if (loss && out->training.loss)
-        return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: the loss stands twice",
+        return PARE_FAIL(tool->ctx, USAGE, "%s: --distill %s: the loss is given twice",
                          tool->command->name, text);
     if (loss) out->training.loss = loss;
     return PARE_OK;
@@ -119,7 +126,10 @@ pare_status pare_training_check(pare_tool *tool, const pare_training_options *o,
         return refuse(tool, in_spec, "momentum", "without", "optimizer", "sgd");
     if (o->batchnorm == PARE_BATCHNORM_FROZEN && o->norm_samples >= 0)
         return refuse(tool, in_spec, "bn-estimate", "with", "bn", "frozen");
-    return PARE_OK;
+    pare_distill_loss loss;
+    pare_augment augment;
+    if (o->loss) PARE_TRY(pare_distill_parse_loss(&tool->arena, o->loss, &loss));
+    return o->augment ? pare_augment_parse(tool->ctx, &augment, o->augment) : PARE_OK;
 }
 
 pare_status pare_training_read(pare_tool *tool, const pare_training_options *o,

@@ -63,7 +63,7 @@ typedef struct pare_training_spec {
     double epochs;
 } pare_training_spec;
 
-/* PARE_USAGE: a key that is none or stands twice, a value that does not fit. */
+/* PARE_USAGE: a key that is none or is given twice, a value that does not fit. */
 PARE_NODISCARD pare_status pare_training_parse(pare_tool *tool, const char *text,
                                                pare_training_spec *out);
 
@@ -71,7 +71,8 @@ PARE_NODISCARD pare_status pare_training_parse(pare_tool *tool, const char *text
 double pare_training_epochs(const char *text);
 const char *pare_training_with_epochs(pare_arena *arena, const char *text, double epochs);
 
-/* Fails where one of them was given that does nothing beside the others. in_spec: as
+/* Fails where a word of the loss or of augment is none, and where one of them was given that does
+   nothing beside the others. in_spec: as
    pare_training_parse takes them. */
 PARE_NODISCARD pare_status pare_training_check(pare_tool *tool,
                                                const pare_training_options *options, bool in_spec);
