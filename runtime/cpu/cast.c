@@ -4,7 +4,7 @@
    (ONNX leaves out-of-range open); integer to integer keeps the low bits; float to 4 bits rounds to
    nearest even and saturates; anything to bool is x != 0. */
 #include "runtime/cpu/ref.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
      GroupNormalization (18, 21)  one sample's group of channels; per channel, or per group (18)
    Plain kernels compute in double and round once; the vector kernel takes dense rows of f32, f16
    and bf16 and normalizes in f32. */
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 

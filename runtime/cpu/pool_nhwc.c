@@ -4,7 +4,7 @@
    output. f16 and bf16 are widened into scratch, and their results rounded from there. Sums run in
    f32 over taps in row-major order, whatever the batch and the threads. */
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/cpu/gemm/int8_rows.h"
 #include "runtime/ops/window.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cpu/ref.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/ops/number.h"
 
 #include <math.h>

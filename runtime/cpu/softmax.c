@@ -3,7 +3,7 @@
      softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
    The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16
    with the axis innermost and computes in f32. */
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/softmax_rows.h"
 #include "runtime/cpu/vmath.h"

@@ -4,7 +4,7 @@
    first of the operator's own list that can. Tensors of other types pass through as they are. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/ops/ops.h"
 
 typedef struct widened {

@@ -34,7 +34,7 @@ static inline pare_score pare_prune_score(const pare_prune_options *o)
     return (pare_score)(o->score + 1);
 }
 
-/* Whole channels to a target: prune_structured.c. */
+/* Whole channels to a target: structured.c. */
 PARE_NODISCARD pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o);
 
 /* Calls each for every number of --sweep with the path of its file; all are read before. */
@@ -43,7 +43,7 @@ PARE_NODISCARD pare_status pare_prune_sweep(pare_tool *tool, const pare_prune_op
                                                                 const char *path),
                                             void *user);
 
-/* Single weights: prune_single.c. */
+/* Single weights: unstructured.c. */
 PARE_NODISCARD pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o);
 /* "2:4": of m weights n stay, 1 <= n < m. */
 PARE_NODISCARD pare_status pare_prune_parse_nm(pare_ctx *ctx, const char *text, int *n, int *m);

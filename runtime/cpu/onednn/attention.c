@@ -3,7 +3,7 @@
    cache, with two oneDNN products (scale * Q K^T, then scores x V) and a softmax between them.
    Every head is one thread's work: results do not depend on batch or threads. */
 #include "runtime/cpu/fast.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/cpu/onednn/onednn.h"
 #include "runtime/cpu/softmax_rows.h"
 

@@ -6,7 +6,7 @@
 #define PARE_RUNTIME_CPU_ONEDNN_ONEDNN_H
 
 #include "runtime/ops/product.h"
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 
 #include <dnnl.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dense rows between f32 and f16 or bf16; the same bits as pare_f16_to_f32 and its kin. */
-#include "runtime/cpu/half.h"
+#include "runtime/cpu/float16.h"
 
 #include <string.h>
 
