@@ -62,7 +62,7 @@ typedef struct pare_channel_sets {
     int slot_count;
     size_t slot_capacity;
     int32_t channel_count;
-    int32_t *parent, *blocked; /* (unit_count): blocked is of roots: a block's number, or -1 */
+    int32_t *parent, *blocked; /* (channel_count): blocked is of roots: a block's number, or -1 */
     int32_t *base_parent, *base_blocked;
     pare_block *block;
     size_t block_count, base_block_count, block_capacity;

@@ -25,12 +25,12 @@ typedef struct pare_groups_inner {
 } pare_groups_inner;
 
 /* groups.c: finds which groups have parts, and turns questions whose evenness cannot be said
-   per group to their next way; *again: some were. part: (unit_count) of each set's part; signature:
-   which sets have the same slots; count: (signatures) parts of each. */
+   per group to their next way; *again: some were. part: (channel_count) of each set's part;
+   signature: which sets have the same slots; count: (signatures) parts of each. */
 typedef struct pare_even_parts {
-    int32_t *signature; /* (unit_count): of roots; -1: blocked, or of no weight */
+    int32_t *signature; /* (channel_count): of roots; -1: blocked, or of no weight */
     int32_t signatures;
-    int32_t *part;  /* (unit_count): of roots */
+    int32_t *part;  /* (channel_count): of roots */
     int32_t *parts; /* (signatures) */
 } pare_even_parts;
 

@@ -86,13 +86,13 @@ static void mask(const pare_prune_plan *r, pare_prunable *s, bool *any)
 }
 
 /* Marks the nodes after a layer: what they compute changes. */
-static void mark_behind(pare_node *node)
+static void mark_after(pare_node *node)
 {
     if (node->mark) return;
     node->mark = 1;
     for (int o = 0; o < node->out_count; o++)
         for (int u = 0; node->out[o] && u < node->out[o]->user_count; u++)
-            mark_behind(node->out[o]->user[u]);
+            mark_after(node->out[o]->user[u]);
 }
 
 /* Masks; layers that nothing changes for stay. */
@@ -104,7 +104,7 @@ static void mask_all(pare_prunables *all, const pare_prune_plan *removal)
         pare_prunable *s = &all->item[i];
         bool any = false;
         if (s->value->data->rank >= 2) mask(removal, s, &any);
-        if (any) mark_behind(s->node);
+        if (any) mark_after(s->node);
         s->dense = !s->node->mark;
     }
 }

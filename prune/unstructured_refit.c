@@ -17,7 +17,7 @@ static bool is_bias(const pare_value *v, int64_t outputs)
 }
 
 /* The addition that alone reads v, or NULL; *other: the position of its other operand. */
-static pare_node *sum_behind(const pare_value *v, int *other)
+static pare_node *sum_after(const pare_value *v, int *other)
 {
     pare_node *next = pare_value_only_user(v);
     const pare_op *op = next ? pare_op_of(next) : NULL;
@@ -37,7 +37,7 @@ void pare_unstructured_end_find(const pare_prunable *s, pare_unstructured_end *o
         if ((bias && !is_bias(bias, outputs)) || s->part.alpha == 0 || s->part.beta == 0) return;
         out->bias_node = s->node;
     } else {
-        pare_node *sum = sum_behind(v, &other);
+        pare_node *sum = sum_after(v, &other);
         if (sum && is_bias(sum->in[other], outputs)) {
             out->bias_node = sum;
             out->bias_at = other;
@@ -45,7 +45,7 @@ void pare_unstructured_end_find(const pare_prunable *s, pare_unstructured_end *o
         }
     }
     out->target = v;
-    pare_node *sum = sum_behind(v, &other);
+    pare_node *sum = sum_after(v, &other);
     if (!sum || !sum->in[other] || sum->in[other]->data) return;
     if (v->shape.rank < 0 || !pare_shape_equal(&v->shape, &sum->in[other]->shape)) return;
     out->skip = sum->in[other];
