@@ -44,10 +44,6 @@ typedef struct unary {
         pare_ref_halves(n, p, s, 1, PARE_##half, fn##_f32, arg);                                   \
     }
 
-#define EXP(x)  exp(x)
-#define ERF(x)  erf(x)
-#define TANH(x) tanh(x)
-
 #define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \
     LOOP(fn##_f32, float, PARE_CLONES, f)                                                          \
     LOOP(fn##_f64, double, , f)                                                                    \
@@ -78,9 +74,6 @@ static const pare_ref_row ref_rows[PARE_UNARY_COUNT][PARE_DTYPE_COUNT] = {
 #include "runtime/ops/unary.inc"
 };
 
-#undef EXP
-#undef ERF
-#undef TANH
 #define EXP(x)  pare_vexp(x)
 #define ERF(x)  pare_verf(x)
 #define TANH(x) pare_vtanh(x)
@@ -119,20 +112,16 @@ static const pare_ref_row vec_rows[PARE_UNARY_COUNT] = {
             }                                                                                      \
     }
 
-#define real float
+#define EXP(x)  pare_vexp(x)
+#define ERF(x)  pare_verf(x)
+#define TANH(x) pare_vtanh(x)
+#define real    float
 #define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \
     GRAD_LOOP(grad_f32_##name, PARE_CLONES, dx)
 #define PARE_UNARY_SLOPE(name, a_, a0, b_, b0, reads, dx)                                          \
     GRAD_LOOP(grad_f32_##name, PARE_CLONES, dx)
 #include "runtime/ops/unary.inc"
 #undef real
-
-#undef EXP
-#undef ERF
-#undef TANH
-#define EXP(x)  exp(x)
-#define ERF(x)  erf(x)
-#define TANH(x) tanh(x)
 
 #define real double
 #define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \

@@ -204,39 +204,18 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, ...)                                                                        \
-    SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
-                ##__VA_ARGS__)
-
 /* One of three kernels by float type, else the last statement. */
 #define BY_FLOAT(kernel, other, ...)                                                               \
     do {                                                                                           \
         if (w->walk.count == 0) return cudaSuccess;                                                \
         if (dtype == PARE_f32)                                                                     \
-            LAUNCH((kernel<float>), ##__VA_ARGS__);                                                \
+            PARE_ITERATOR_LAUNCH((kernel<float>), ##__VA_ARGS__);                                  \
         else if (dtype == PARE_f16)                                                                \
-            LAUNCH((kernel<__half>), ##__VA_ARGS__);                                               \
+            PARE_ITERATOR_LAUNCH((kernel<__half>), ##__VA_ARGS__);                                 \
         else if (dtype == PARE_bf16)                                                               \
-            LAUNCH((kernel<__nv_bfloat16>), ##__VA_ARGS__);                                        \
+            PARE_ITERATOR_LAUNCH((kernel<__nv_bfloat16>), ##__VA_ARGS__);                          \
         else                                                                                       \
             other;                                                                                 \
-        return cudaGetLastError();                                                                 \
-    } while (0)
-
-/* One of four by the size of an element. */
-#define BY_BYTES(kernel)                                                                           \
-    do {                                                                                           \
-        if (w->walk.count == 0) return cudaSuccess;                                                \
-        if (bytes == 1)                                                                            \
-            LAUNCH((kernel<uint8_t>));                                                             \
-        else if (bytes == 2)                                                                       \
-            LAUNCH((kernel<uint16_t>));                                                            \
-        else if (bytes == 4)                                                                       \
-            LAUNCH((kernel<uint32_t>));                                                            \
-        else if (bytes == 8)                                                                       \
-            LAUNCH((kernel<uint64_t>));                                                            \
-        else                                                                                       \
-            return cudaErrorInvalidValue;                                                          \
         return cudaGetLastError();                                                                 \
     } while (0)
 
@@ -244,10 +223,10 @@ static cudaError_t binary_launch(const pare_cuda_iterator *w, pare_dtype dtype, 
                                  cudaStream_t stream)
 {
     if (w->walk.count != 0 && dtype == PARE_f64) {
-        LAUNCH(binary_each<double>, (int)op);
+        PARE_ITERATOR_LAUNCH(binary_each<double>, (int)op);
         return cudaGetLastError();
     }
-    BY_FLOAT(binary_each, LAUNCH(binary_ints, dtype, (int)op), (int)op);
+    BY_FLOAT(binary_each, PARE_ITERATOR_LAUNCH(binary_ints, dtype, (int)op), (int)op);
 }
 
 /* Pow (15) of any two types of numbers, computed as the base's type asks. */
@@ -257,11 +236,11 @@ static cudaError_t power_launch(const pare_cuda_iterator *w, pare_dtype base, pa
     if (w->walk.count == 0) return cudaSuccess;
     bool whole_base = base != PARE_f64 && !pare_type_is_float(base);
     if (whole_base && !pare_type_is_float(exponent))
-        LAUNCH(power_ints, base, exponent);
+        PARE_ITERATOR_LAUNCH(power_ints, base, exponent);
     else if (whole_base || base == PARE_f64)
-        LAUNCH(power_doubles, base, exponent);
+        PARE_ITERATOR_LAUNCH(power_doubles, base, exponent);
     else
-        LAUNCH(power_floats, base, exponent);
+        PARE_ITERATOR_LAUNCH(power_floats, base, exponent);
     return cudaGetLastError();
 }
 
@@ -269,7 +248,7 @@ template <class T>
 static cudaError_t clip(const pare_cuda_iterator *w, const void *low, const void *high,
                         cudaStream_t stream)
 {
-    LAUNCH(clip_each<T>, static_cast<const T *>(low), static_cast<const T *>(high));
+    PARE_ITERATOR_LAUNCH(clip_each<T>, static_cast<const T *>(low), static_cast<const T *>(high));
     return cudaGetLastError();
 }
 
@@ -282,14 +261,14 @@ static cudaError_t clip_launch(const pare_cuda_iterator *w, pare_dtype dtype, co
     case PARE_f32: return clip<float>(w, low, high, stream);
     case PARE_f16: return clip<__half>(w, low, high, stream);
     case PARE_bf16: return clip<__nv_bfloat16>(w, low, high, stream);
-    default: LAUNCH(clip_any, dtype, low, high); return cudaGetLastError();
+    default: PARE_ITERATOR_LAUNCH(clip_any, dtype, low, high); return cudaGetLastError();
     }
 }
 
 /* Operands: y, condition (bool), x, z; elements of `bytes` bytes. */
 static cudaError_t where_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
 {
-    BY_BYTES(where_each);
+    PARE_ITERATOR_LAUNCH_BYTES(where_each);
 }
 
 /* y = (x + z + ...) / divisor over operands 1 to inputs, in float. begun: operand 1 is what an
@@ -298,7 +277,7 @@ static cudaError_t sum_launch(const pare_cuda_iterator *w, pare_dtype dtype, int
                               bool more, float divisor, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
-    LAUNCH(sum_each, dtype, inputs, begun, more, divisor);
+    PARE_ITERATOR_LAUNCH(sum_each, dtype, inputs, begun, more, divisor);
     return cudaGetLastError();
 }
 

@@ -21,31 +21,10 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_it
 
 /* --- launcher --- */
 
-#define LAUNCH(kernel, ...)                                                                        \
-    SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
-                ##__VA_ARGS__)
-
-/* One of four by the size of an element. */
-#define BY_BYTES(kernel)                                                                           \
-    do {                                                                                           \
-        if (w->walk.count == 0) return cudaSuccess;                                                \
-        if (bytes == 1)                                                                            \
-            LAUNCH((kernel<uint8_t>));                                                             \
-        else if (bytes == 2)                                                                       \
-            LAUNCH((kernel<uint16_t>));                                                            \
-        else if (bytes == 4)                                                                       \
-            LAUNCH((kernel<uint32_t>));                                                            \
-        else if (bytes == 8)                                                                       \
-            LAUNCH((kernel<uint64_t>));                                                            \
-        else                                                                                       \
-            return cudaErrorInvalidValue;                                                          \
-        return cudaGetLastError();                                                                 \
-    } while (0)
-
 /* y = x, elements of `bytes` bytes: every copy between memory orders. */
 static cudaError_t copy_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
 {
-    BY_BYTES(copy_each);
+    PARE_ITERATOR_LAUNCH_BYTES(copy_each);
 }
 
 pare_status pare_cuda_copy(const pare_call *c, const pare_view *dst, const pare_view *src)

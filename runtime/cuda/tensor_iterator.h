@@ -24,4 +24,28 @@ void pare_cuda_iterator_set(pare_cuda_iterator *out, const pare_view *const *vie
 #ifdef __cplusplus
 }
 #endif
+
+/* In a launcher of (const pare_cuda_iterator *w, ..., cudaStream_t stream): the kernel on a grid
+   for all elements, the walk as its first argument. */
+#define PARE_ITERATOR_LAUNCH(kernel, ...)                                                          \
+    SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
+                ##__VA_ARGS__)
+
+/* The end of such a launcher: the kernel for elements of `bytes`, 1, 2, 4 or 8. */
+#define PARE_ITERATOR_LAUNCH_BYTES(kernel)                                                         \
+    do {                                                                                           \
+        if (w->walk.count == 0) return cudaSuccess;                                                \
+        if (bytes == 1)                                                                            \
+            PARE_ITERATOR_LAUNCH((kernel<uint8_t>));                                               \
+        else if (bytes == 2)                                                                       \
+            PARE_ITERATOR_LAUNCH((kernel<uint16_t>));                                              \
+        else if (bytes == 4)                                                                       \
+            PARE_ITERATOR_LAUNCH((kernel<uint32_t>));                                              \
+        else if (bytes == 8)                                                                       \
+            PARE_ITERATOR_LAUNCH((kernel<uint64_t>));                                              \
+        else                                                                                       \
+            return cudaErrorInvalidValue;                                                          \
+        return cudaGetLastError();                                                                 \
+    } while (0)
+
 #endif

@@ -10,10 +10,7 @@
 
 #include <math.h>
 
-#define real    float
-#define EXP(x)  expf(x)
-#define ERF(x)  erff(x)
-#define TANH(x) tanhf(x)
+#define real float
 
 #define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \
     case PARE_UNARY_##name: return f;
@@ -93,10 +90,6 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, ...)                                                                        \
-    SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
-                ##__VA_ARGS__)
-
 /* dtype: of all operands; f32, f16 and bf16 compute in float, integers (of the rows that have a
    form for them) in 64 bits. The walk has 2 operands. */
 static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, int row, float a,
@@ -104,10 +97,10 @@ static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, i
 {
     if (w->walk.count == 0) return cudaSuccess;
     switch (dtype) {
-    case PARE_f32: LAUNCH(unary_each<float>, row, a, b); break;
-    case PARE_f16: LAUNCH(unary_each<__half>, row, a, b); break;
-    case PARE_bf16: LAUNCH(unary_each<__nv_bfloat16>, row, a, b); break;
-    default: LAUNCH(unary_ints, dtype, row);
+    case PARE_f32: PARE_ITERATOR_LAUNCH(unary_each<float>, row, a, b); break;
+    case PARE_f16: PARE_ITERATOR_LAUNCH(unary_each<__half>, row, a, b); break;
+    case PARE_bf16: PARE_ITERATOR_LAUNCH(unary_each<__nv_bfloat16>, row, a, b); break;
+    default: PARE_ITERATOR_LAUNCH(unary_ints, dtype, row);
     }
     return cudaGetLastError();
 }

@@ -14,10 +14,7 @@ enum { DEPTH = 24 };
 
 /* --- functions of one number --- */
 
-#define real    double
-#define EXP(x)  exp(x)
-#define ERF(x)  erf(x)
-#define TANH(x) tanh(x)
+#define real double
 
 #define PARE_UNARY(name, fn, since, q, grad, a_, a0, b_, b0, f, reads, dx)                         \
     case PARE_UNARY_##name: return f;
