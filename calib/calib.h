@@ -7,7 +7,7 @@
 #include "formats/data.h"
 #include "runtime/exec/exec.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -118,6 +118,9 @@ typedef struct pare_calib_options {
     pare_status (*traced)(void *user, const pare_timeline *timeline, const pare_plan *plan);
     void *traced_user;
 } pare_calib_options;
+
+/* The CPU; samples, batch and threads are still to be set. */
+void pare_calib_options_init(pare_calib_options *out);
 
 /* Runs the model (float, prepared as quantization will write it) over the samples. */
 PARE_NODISCARD pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,

@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+void pare_calib_options_init(pare_calib_options *out) { *out = (pare_calib_options){0}; }
+
 pare_status pare_calib_run_batch(const pare_model *model, int64_t *unit)
 {
     PARE_TRY(pare_model_batch(model, unit));

@@ -8,7 +8,7 @@
 
 #include "formats/data.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 typedef struct pare_capture pare_capture;
 

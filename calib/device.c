@@ -18,12 +18,12 @@ struct pare_device_stats {
     pare_device *device;
     bool minmax_only;
     int count;
-    char *tally; /* (count) of the device, `step` bytes each */
+    char *histogram; /* (count) of the device, `step` bytes each */
     size_t step;
     channel_block *channels; /* (count) */
 };
 
-static size_t tally_bytes(bool minmax_only)
+static size_t histogram_bytes(bool minmax_only)
 {
     return minmax_only ? sizeof(pare_histogram_dev) : sizeof(pare_histogram_dev_bins);
 }
@@ -31,7 +31,7 @@ static size_t tally_bytes(bool minmax_only)
 /* Memory of the device that the statistics of so many tensors take, channels apart. */
 static size_t stats_bytes(int count, bool minmax_only)
 {
-    return (size_t)count * tally_bytes(minmax_only);
+    return (size_t)count * histogram_bytes(minmax_only);
 }
 
 static pare_status open_tallies(pare_device_stats *s)
@@ -40,8 +40,8 @@ static pare_status open_tallies(pare_device_stats *s)
     void *memory;
     pare_status st = d->backend->alloc(s->ctx, d, &memory, s->step * (size_t)s->count);
     if (st != PARE_OK) return pare_fail_prefix(s->ctx, st, "statistics of %d tensors", s->count);
-    s->tally = memory;
-    PARE_TRY(d->samples->histogram_clear(s->ctx, d->setup, s->tally, s->step, s->count));
+    s->histogram = memory;
+    PARE_TRY(d->samples->histogram_clear(s->ctx, d->setup, s->histogram, s->step, s->count));
     return d->backend->sync(s->ctx, d->setup);
 }
 
@@ -54,7 +54,7 @@ pare_status pare_device_stats_open(pare_ctx *ctx, pare_device_stats **out, pare_
                              .device = device,
                              .minmax_only = minmax_only,
                              .count = count,
-                             .step = tally_bytes(minmax_only)};
+                             .step = histogram_bytes(minmax_only)};
     s->channels = pare_alloc(ctx, (size_t)count, sizeof *s->channels);
     pare_status st = s->channels ? open_tallies(s) : PARE_MEMORY;
     if (st != PARE_OK) {
@@ -70,7 +70,7 @@ void pare_device_stats_close(pare_device_stats *s)
     if (!s) return;
     for (int i = 0; s->channels && i < s->count; i++)
         s->device->backend->free(s->device, s->channels[i].memory);
-    s->device->backend->free(s->device, s->tally);
+    s->device->backend->free(s->device, s->histogram);
     pare_free(s->channels);
     pare_free(s);
 }
@@ -119,13 +119,13 @@ pare_status pare_device_stats_add(pare_device_stats *s, int tensor, const pare_v
                                   int64_t samples, pare_stream *stream)
 {
     int64_t n = pare_view_count(view);
-    pare_histogram_dev *tally = (void *)(s->tally + (size_t)tensor * s->step);
+    pare_histogram_dev *histogram = (void *)(s->histogram + (size_t)tensor * s->step);
     if (n == 0) return PARE_OK;
     if (!is_packed(view))
         return PARE_FAIL(s->ctx, UNSUPPORTED, "it has gaps in memory, expected a whole tensor");
     PARE_TRY(add_channels(s, tensor, view, samples, stream));
-    return s->device->samples->histogram_add(s->ctx, stream, tally, !s->minmax_only, view->dtype,
-                                             view->data, n);
+    return s->device->samples->histogram_add(s->ctx, stream, histogram, !s->minmax_only,
+                                             view->dtype, view->data, n);
 }
 
 /* --- bringing it down --- */
@@ -138,11 +138,11 @@ static float extreme(int ordered)
     return value + 0.0f; /* -0 becomes 0 */
 }
 
-/* A tally as a histogram, added to another one. */
-static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_histogram_dev_bins *from,
-                             bool minmax_only)
+/* A histogram of the device, added to another one. */
+static pare_status add_histogram(pare_ctx *ctx, pare_histogram *to,
+                                 const pare_histogram_dev_bins *from, bool minmax_only)
 {
-    const pare_histogram_dev *t = &from->tally;
+    const pare_histogram_dev *t = &from->histogram;
     pare_histogram *h;
     PARE_TRY(pare_histogram_new(ctx, &h));
     bool finite = t->low <= t->high, negative = finite && t->low < -1; /* -1 is -0 */
@@ -164,7 +164,7 @@ static pare_status add_tally(pare_ctx *ctx, pare_histogram *to, const pare_histo
 }
 
 static pare_status fetch_channels(const pare_device_stats *s, const channel_block *c,
-                                  const pare_histogram_dev *tally, pare_channels *to)
+                                  const pare_histogram_dev *histogram, pare_channels *to)
 {
     const pare_backend *b = s->device->backend;
     size_t bytes = channel_bytes(c->sums.count), count = (size_t)c->sums.count;
@@ -178,7 +178,7 @@ static pare_status fetch_channels(const pare_device_stats *s, const channel_bloc
         memcpy(&sums->lost, here, sizeof sums->lost);
         memcpy(sums->sum, here + sizeof sums->lost, count * sizeof *sums->sum);
         memcpy(sums->largest, here + bytes - count * sizeof(float), count * sizeof(float));
-        sums->each = tally->count / count;
+        sums->each = histogram->count / count;
         st = pare_channels_merge(s->ctx, to, sums);
     }
     if (st != PARE_OK)
@@ -192,11 +192,12 @@ static pare_status fetch_tensor(const pare_device_stats *s, int i, pare_histogra
                                 pare_stats *to)
 {
     const pare_backend *b = s->device->backend;
-    PARE_TRY(b->download(s->ctx, s->device->setup, here, s->tally + (size_t)i * s->step, s->step));
+    PARE_TRY(
+        b->download(s->ctx, s->device->setup, here, s->histogram + (size_t)i * s->step, s->step));
     PARE_TRY(b->sync(s->ctx, s->device->setup));
-    PARE_TRY(add_tally(s->ctx, to->histogram, here, s->minmax_only));
+    PARE_TRY(add_histogram(s->ctx, to->histogram, here, s->minmax_only));
     if (!s->channels[i].memory) return PARE_OK;
-    return fetch_channels(s, &s->channels[i], &here->tally, to->channels);
+    return fetch_channels(s, &s->channels[i], &here->histogram, to->channels);
 }
 
 pare_status pare_device_stats_fetch(const pare_device_stats *s, pare_ranges *to)

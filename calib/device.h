@@ -5,7 +5,8 @@
 #define PARE_CALIB_DEVICE_H
 
 #include "calib/ranges.h"
-#include "runtime/ops/samples.h"
+#include "runtime/device/samples.h"
+#include "runtime/ops/kernel.h"
 
 typedef struct pare_device_stats pare_device_stats;
 

@@ -8,6 +8,11 @@
 
 #include <string.h>
 
+void pare_gradients_options_init(pare_gradients_options *out)
+{
+    *out = (pare_gradients_options){0};
+}
+
 struct pare_gradients {
     pare_ctx *ctx;
     pare_data *data;

@@ -7,7 +7,7 @@
 
 #include "formats/data.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +25,9 @@ typedef struct pare_gradients_options {
                             kernels there run on the CPU between copies. */
     bool top1;           /* against the net's own top-1 even where the data have labels */
 } pare_gradients_options;
+
+/* The CPU, all cores. */
+void pare_gradients_options_init(pare_gradients_options *out);
 
 /* The model is borrowed and not changed; a run is one sample, or the model's own fixed batch (its
    loss is the mean). PARE_INPUT: the output is no classifier's ([samples, classes] of floats), or

@@ -6,7 +6,7 @@
  */
 #include "calib/histogram.h"
 #include "runtime/base/clones.h"
-#include "runtime/ops/range.h"
+#include "runtime/device/range.h"
 
 #include <string.h>
 

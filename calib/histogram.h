@@ -9,7 +9,7 @@
 
 #include "calib/calib.h"
 #include "runtime/base/types.h"
-#include "runtime/ops/samples.h"
+#include "runtime/device/samples.h"
 
 enum { PARE_HISTOGRAM_SPREAD = 16 }; /* slots in which zeros are counted while adding */
 

@@ -112,23 +112,23 @@ static pare_status pare_method_auto(pare_ctx *ctx, pare_range_work *w, const par
 {
     (void)rule;
     static const double percents[] = {99.99, 99.999};
-    pare_range tried[5];
+    pare_range candidate[5];
     int n = 0;
-    tried[n++] = whole_range(w->histogram, w->symmetric, PARE_METHOD_MINMAX);
+    candidate[n++] = whole_range(w->histogram, w->symmetric, PARE_METHOD_MINMAX);
     for (int i = 0; i < 2; i++) {
-        tried[n].chosen = PARE_METHOD_PERCENTILE;
-        percentile_range(w->histogram, percents[i], w->symmetric, &tried[n++]);
+        candidate[n].chosen = PARE_METHOD_PERCENTILE;
+        percentile_range(w->histogram, percents[i], w->symmetric, &candidate[n++]);
     }
     PARE_TRY(need_entropy(ctx, w));
-    tried[n++] = w->entropy;
+    candidate[n++] = w->entropy;
     PARE_TRY(need_sums(ctx, w));
-    tried[n].chosen = PARE_METHOD_MSE;
-    pare_range_least_error(&w->sums, w->symmetric, PARE_AUTO_CLIP_WEIGHT, &tried[n++]);
+    candidate[n].chosen = PARE_METHOD_MSE;
+    pare_range_least_error(&w->sums, w->symmetric, PARE_AUTO_CLIP_WEIGHT, &candidate[n++]);
     double best = INFINITY;
     for (int i = 0; i < n; i++) {
-        pare_quantizer q = pare_range_quantizer(tried[i].low, tried[i].high, w->symmetric);
+        pare_quantizer q = pare_range_quantizer(candidate[i].low, candidate[i].high, w->symmetric);
         double error = pare_error_of(&w->sums, &q, PARE_AUTO_CLIP_WEIGHT);
-        if (error < best) best = error, *out = tried[i];
+        if (error < best) best = error, *out = candidate[i];
     }
     return PARE_OK;
 }

@@ -5,7 +5,7 @@
 #define PARE_CALIB_RANGE_H
 
 #include "calib/histogram.h"
-#include "runtime/ops/range.h"
+#include "runtime/device/range.h"
 
 /* --- entropy (range_entropy.c) --- */
 

@@ -50,31 +50,31 @@ void pare_error_sums_free(pare_error_sums *s)
 
 enum { ENDS = PARE_RANGE_ENDS };
 
-void pare_range_decay(double *fall)
+void pare_range_decay(double *decay)
 {
-    for (int i = 0; i < PARE_RANGE_DECAY; i++) fall[i] = exp2(-(double)i / PARE_RANGE_FINE);
+    for (int i = 0; i < PARE_RANGE_DECAY; i++) decay[i] = exp2(-(double)i / PARE_RANGE_FINE);
 }
 
-static void search_one(const pare_error_sums *s, const double *fall, bool symmetric,
+static void search_one(const pare_error_sums *s, const double *decay, bool symmetric,
                        double clip_weight, pare_range *out)
 {
     float low = out->low, high = out->high;
     double best = INFINITY;
     for (int i = 0; i < ENDS; i++) {
-        float a = pare_range_end(fall, low, i), b = pare_range_end(fall, high, i);
+        float a = pare_range_end(decay, low, i), b = pare_range_end(decay, high, i);
         double error = pare_range_cost(s, a, b, symmetric, clip_weight);
         if (error < best) best = error, out->low = a, out->high = b;
     }
 }
 
-static double cost_two(const pare_error_sums *s, const double *fall, float low, int i, float high,
+static double cost_two(const pare_error_sums *s, const double *decay, float low, int i, float high,
                        int k, double clip_weight)
 {
-    float a = pare_range_end(fall, low, i), b = pare_range_end(fall, high, k);
+    float a = pare_range_end(decay, low, i), b = pare_range_end(decay, high, k);
     return pare_range_cost(s, a, b, false, clip_weight);
 }
 
-static void search_two(const pare_error_sums *s, const double *fall, double clip_weight,
+static void search_two(const pare_error_sums *s, const double *decay, double clip_weight,
                        pare_range *out)
 {
     float low = out->low, high = out->high;
@@ -82,7 +82,7 @@ static void search_two(const pare_error_sums *s, const double *fall, double clip
     double best = INFINITY;
     for (int i = 0; i < ENDS; i += step)
         for (int k = 0; k < ENDS; k += step) {
-            double error = cost_two(s, fall, low, i, high, k, clip_weight);
+            double error = cost_two(s, decay, low, i, high, k, clip_weight);
             if (error < best) best = error, at_low = i, at_high = k;
         }
     for (; step >= 1; step /= 2)
@@ -92,26 +92,26 @@ static void search_two(const pare_error_sums *s, const double *fall, double clip
                 for (int dk = -1; dk <= 1; dk++) {
                     int i = i0 + di * step, k = k0 + dk * step;
                     if (i < 0 || k < 0) continue;
-                    double error = cost_two(s, fall, low, i, high, k, clip_weight);
+                    double error = cost_two(s, decay, low, i, high, k, clip_weight);
                     if (error < best) best = error, at_low = i, at_high = k;
                 }
             if (at_low == i0 && at_high == k0) break;
         }
-    out->low = pare_range_end(fall, low, at_low);
-    out->high = pare_range_end(fall, high, at_high);
+    out->low = pare_range_end(decay, low, at_low);
+    out->high = pare_range_end(decay, high, at_high);
 }
 
 void pare_range_least_error(const pare_error_sums *s, bool symmetric, double clip_weight,
                             pare_range *out)
 {
-    double fall[PARE_RANGE_DECAY];
+    double decay[PARE_RANGE_DECAY];
     float largest = fmaxf(-s->min, s->max);
     out->low = symmetric ? -largest : fminf(s->min, 0);
     out->high = symmetric ? largest : fmaxf(s->max, 0);
     if (s->min == 0 && s->max == 0) return;
-    pare_range_decay(fall);
+    pare_range_decay(decay);
     if (!symmetric && s->min < 0 && s->max > 0)
-        search_two(s, fall, clip_weight, out);
+        search_two(s, decay, clip_weight, out);
     else
-        search_one(s, fall, symmetric, clip_weight, out);
+        search_one(s, decay, symmetric, clip_weight, out);
 }

@@ -72,9 +72,9 @@ typedef struct device_search {
     int *tensor;     /* tensors that are searched */
     int count, room; /* of tensors; at once */
     pare_histogram_dev_bins *staging; /* (room) */
-    pare_search_result *found;        /* (room, RULES, PARE_SEARCH_COUNT) */
-    double fall[PARE_RANGE_DECAY];
-    void *block; /* on the device: tallies, work, found, fall */
+    pare_search_result *result;       /* (room, RULES, PARE_SEARCH_COUNT) */
+    double decay[PARE_RANGE_DECAY];
+    void *block; /* on the device: histograms, work, results, decay */
 } device_search;
 
 /* The first two percents are those that `auto` tries. */
@@ -126,22 +126,22 @@ static int ordered(float value)
 
 static void stage(pare_histogram_dev_bins *to, const pare_histogram *h)
 {
-    to->tally = (pare_histogram_dev){.count = h->count,
-                                     .zero = h->zero,
-                                     .nan = h->nan,
-                                     .inf = h->inf,
-                                     .low = ordered(h->min),
-                                     .high = ordered(h->max),
-                                     .first = h->first,
-                                     .top = h->top,
-                                     .negative = h->negative};
+    to->histogram = (pare_histogram_dev){.count = h->count,
+                                         .zero = h->zero,
+                                         .nan = h->nan,
+                                         .inf = h->inf,
+                                         .low = ordered(h->min),
+                                         .high = ordered(h->max),
+                                         .first = h->first,
+                                         .top = h->top,
+                                         .negative = h->negative};
     for (int sign = 0; sign < 2; sign++) {
         const uint64_t *bins = pare_histogram_bins(h, sign);
         if (bins) memcpy(to->slot[sign], bins - 1, sizeof to->slot[sign]);
     }
 }
 
-static size_t found_bytes(int tensors)
+static size_t result_bytes(int tensors)
 {
     return (size_t)tensors * RULES * PARE_SEARCH_COUNT * sizeof(pare_search_result);
 }
@@ -150,37 +150,38 @@ static size_t found_bytes(int tensors)
 static pare_status make_room(device_search *d)
 {
     pare_ctx *ctx = d->s->ctx;
-    size_t each = sizeof *d->staging + d->device->samples->work_bytes + found_bytes(1);
+    size_t each = sizeof *d->staging + d->device->samples->work_bytes + result_bytes(1);
     void *block = NULL;
     pare_status st = PARE_MEMORY;
     for (d->room = d->count < AT_ONCE ? d->count : AT_ONCE; d->room; d->room /= 2) {
         pare_ctx_clear(ctx);
         st = d->device->backend->alloc(ctx, d->device, &block,
-                                       each * (size_t)d->room + sizeof d->fall);
+                                       each * (size_t)d->room + sizeof d->decay);
         if (st != PARE_MEMORY) break;
     }
     PARE_TRY(st);
     d->block = block;
     d->staging = pare_alloc(ctx, (size_t)d->room, sizeof *d->staging);
-    d->found = pare_alloc(ctx, found_bytes(d->room), 1);
-    if (!d->staging || !d->found) return PARE_MEMORY;
+    d->result = pare_alloc(ctx, result_bytes(d->room), 1);
+    if (!d->staging || !d->result) return PARE_MEMORY;
     char *at = d->block;
-    d->what.tally = (void *)at;
+    d->what.histogram = (void *)at;
     d->what.work = at += sizeof *d->staging * (size_t)d->room;
-    d->what.found = (void *)(at += d->device->samples->work_bytes * (size_t)d->room);
-    d->what.fall = (void *)(at += found_bytes(d->room));
-    pare_range_decay(d->fall);
-    return d->device->backend->upload(ctx, d->device->setup, at, d->fall, sizeof d->fall);
+    d->what.result = (void *)(at += d->device->samples->work_bytes * (size_t)d->room);
+    d->what.decay = (void *)(at += result_bytes(d->room));
+    pare_range_decay(d->decay);
+    return d->device->backend->upload(ctx, d->device->setup, at, d->decay, sizeof d->decay);
 }
 
-static pare_range range_found(const device_search *d, const pare_search_result *of_tensor, int rule)
+static pare_range range_of_result(const device_search *d, const pare_search_result *of_tensor,
+                                  int rule)
 {
-    static const pare_method tried[PARE_CANDIDATE] = {PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE,
-                                                      PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY,
-                                                      PARE_METHOD_MSE};
+    static const pare_method candidate[PARE_CANDIDATE] = {
+        PARE_METHOD_MINMAX, PARE_METHOD_PERCENTILE, PARE_METHOD_PERCENTILE, PARE_METHOD_ENTROPY,
+        PARE_METHOD_MSE};
     const pare_range_rule *r = &d->s->rules[rule];
     const pare_search_result *f = of_tensor + r->symmetric * PARE_SEARCH_COUNT + d->slot[rule];
-    pare_method chosen = r->method == PARE_METHOD_AUTO ? tried[f->tried] : r->method;
+    pare_method chosen = r->method == PARE_METHOD_AUTO ? candidate[f->candidate] : r->method;
     return (pare_range){f->low, f->high, chosen};
 }
 
@@ -194,17 +195,17 @@ static pare_status search_some(device_search *d, int first, int count)
     for (int i = 0; i < count; i++)
         stage(&d->staging[i], d->s->ranges->stats[d->tensor[first + i]].histogram);
     d->what.tensors = count;
-    PARE_TRY(b->upload(ctx, stream, (void *)d->what.tally, d->staging,
+    PARE_TRY(b->upload(ctx, stream, (void *)d->what.histogram, d->staging,
                        (size_t)count * sizeof *d->staging));
-    PARE_TRY(b->fill(ctx, stream, d->what.found, 0, found_bytes(count)));
+    PARE_TRY(b->fill(ctx, stream, d->what.result, 0, result_bytes(count)));
     PARE_TRY(d->device->samples->search(ctx, stream, &d->what));
-    PARE_TRY(b->download(ctx, stream, d->found, d->what.found, found_bytes(count)));
+    PARE_TRY(b->download(ctx, stream, d->result, d->what.result, result_bytes(count)));
     PARE_TRY(b->sync(ctx, stream));
     for (int i = 0; i < count; i++)
         for (int rule = 0; rule < d->s->rule_count; rule++)
             if (d->slot[rule] >= 0)
                 out_of(d->s, d->tensor[first + i])[rule] =
-                    range_found(d, d->found + (size_t)i * RULES * PARE_SEARCH_COUNT, rule);
+                    range_of_result(d, d->result + (size_t)i * RULES * PARE_SEARCH_COUNT, rule);
     return PARE_OK;
 }
 
@@ -253,7 +254,7 @@ static pare_status choose_on_device(const search *s, bool *done)
     pare_free(d.slot);
     pare_free(d.tensor);
     pare_free(d.staging);
-    pare_free(d.found);
+    pare_free(d.result);
     return st;
 }
 

@@ -13,7 +13,7 @@ typedef struct layout {
 
 static int pieces_of(const pare_weight *w)
 {
-    return (int)((w->tensor->count + PARE_TRAIN_PIECE - 1) / PARE_TRAIN_PIECE);
+    return (int)((w->tensor->count + PARE_TRAIN_CHUNK - 1) / PARE_TRAIN_CHUNK);
 }
 
 static size_t up(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -28,7 +28,7 @@ static layout lay_out(const pare_weights *w)
     }
     l.tensors = up(masks);
     l.pieces = l.tensors + up((size_t)w->trained * sizeof(pare_train_tensor));
-    l.sums = l.pieces + up((size_t)l.piece_count * sizeof(pare_train_piece));
+    l.sums = l.pieces + up((size_t)l.piece_count * sizeof(pare_train_chunk));
     l.bytes = l.sums + ((size_t)l.piece_count + 1) * sizeof(double);
     return l;
 }
@@ -36,7 +36,7 @@ static layout lay_out(const pare_weights *w)
 static void fill_tables(const pare_weights *w, const layout *l, char *to)
 {
     pare_train_tensor *tensor = (pare_train_tensor *)(void *)(to + l->tensors);
-    pare_train_piece *piece = (pare_train_piece *)(void *)(to + l->pieces);
+    pare_train_chunk *piece = (pare_train_chunk *)(void *)(to + l->pieces);
     int64_t mask = 0;
     for (int k = 0; k < w->trained; k++) {
         const pare_weight *item = &w->item[k];
@@ -47,9 +47,9 @@ static void fill_tables(const pare_weights *w, const layout *l, char *to)
                                         .decays = item->decays};
         if (item->zero) memcpy(to + mask, item->zero, (size_t)count);
         if (item->zero) mask += count;
-        for (int64_t at = 0; at < count; at += PARE_TRAIN_PIECE)
-            *piece++ = (pare_train_piece){
-                at, (int)(count - at < PARE_TRAIN_PIECE ? count - at : PARE_TRAIN_PIECE), k};
+        for (int64_t at = 0; at < count; at += PARE_TRAIN_CHUNK)
+            *piece++ = (pare_train_chunk){
+                at, (int)(count - at < PARE_TRAIN_CHUNK ? count - at : PARE_TRAIN_CHUNK), k};
     }
 }
 
@@ -66,8 +66,8 @@ static pare_status make_tables(pare_device_weights *t)
     t->bytes += l.bytes;
     t->blocks.zero = (const uint8_t *)at;
     t->blocks.tensor = (const pare_train_tensor *)(const void *)(at + l.tensors);
-    t->blocks.piece = (const pare_train_piece *)(const void *)(at + l.pieces);
-    t->blocks.pieces = l.piece_count;
+    t->blocks.chunk = (const pare_train_chunk *)(const void *)(at + l.pieces);
+    t->blocks.chunks = l.piece_count;
     t->blocks.sum = (double *)(void *)((char *)t->tables + l.sums);
     return PARE_OK;
 }
@@ -87,10 +87,10 @@ static pare_status make_blocks(pare_device_weights *t)
     const pare_backend *b = t->device->backend;
     float *start = NULL, **const block[] = {&t->blocks.value,
                                             &t->blocks.gradient,
-                                            &t->blocks.first,
+                                            &t->blocks.exp_avg,
                                             &t->check,
-                                            w->exp_avg_sq ? &t->blocks.second : NULL,
-                                            w->ema ? &t->blocks.average : NULL,
+                                            w->exp_avg_sq ? &t->blocks.exp_avg_sq : NULL,
+                                            w->ema ? &t->blocks.ema : NULL,
                                             has_scales(w) ? &start : NULL};
     size_t count = 0;
     void *memory;
@@ -164,9 +164,9 @@ pare_status pare_device_weights_upload(pare_device_weights *t)
 {
     const pare_weights *w = t->weights;
     PARE_TRY(send(t, t->blocks.value, w->value, 0, w->floats));
-    PARE_TRY(send(t, t->blocks.first, w->exp_avg, 0, t->trained));
-    PARE_TRY(send(t, t->blocks.second, w->exp_avg_sq, 0, t->trained));
-    PARE_TRY(send(t, t->blocks.average, w->ema, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.exp_avg, w->exp_avg, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.exp_avg_sq, w->exp_avg_sq, 0, t->trained));
+    PARE_TRY(send(t, t->blocks.ema, w->ema, 0, t->trained));
     PARE_TRY(t->device->backend->sync(t->ctx, t->device->setup));
     t->sent = true;
     return PARE_OK;
@@ -184,9 +184,9 @@ pare_status pare_device_weights_download(pare_device_weights *t, bool moments)
     const pare_weights *w = t->weights;
     if (!t->sent) return PARE_OK;
     PARE_TRY(fetch(t, w->value, t->blocks.value));
-    PARE_TRY(fetch(t, w->ema, t->blocks.average));
-    if (moments) PARE_TRY(fetch(t, w->exp_avg, t->blocks.first));
-    if (moments) PARE_TRY(fetch(t, w->exp_avg_sq, t->blocks.second));
+    PARE_TRY(fetch(t, w->ema, t->blocks.ema));
+    if (moments) PARE_TRY(fetch(t, w->exp_avg, t->blocks.exp_avg));
+    if (moments) PARE_TRY(fetch(t, w->exp_avg_sq, t->blocks.exp_avg_sq));
     return t->device->backend->sync(t->ctx, t->device->setup);
 }
 

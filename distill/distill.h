@@ -9,7 +9,7 @@
 #include "formats/data.h"
 #include "runtime/base/arena.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -197,7 +197,7 @@ typedef struct pare_distill_options {
 /* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, weight decay 1e-2,
    cosine, batch 128, one epoch, seed 1, zeros kept from 20 % on, statistics of BatchNormalization
    estimated from 512 samples. */
-void pare_distill_defaults(pare_distill_options *out);
+void pare_distill_options_init(pare_distill_options *out);
 /* The learning rate for a float student: 3e-4 where it has attention, a Softmax that other nodes
    read, else 1e-3. Transformers take lower rates than convolutions (DeiT, Touvron and others 2021:
    5e-4 for 512 samples, that is 1.25e-4 for 128). The nearer a student is, the less it takes: a
@@ -210,7 +210,7 @@ double pare_distill_learning_rate(const pare_model *student);
    nearly right: rate 3e-5, BatchNormalization (where quantization did not fold it)
    PARE_BATCHNORM_HALF. The loss for it holds the logits themselves, too, of which KL sees
    differences alone. */
-void pare_distill_defaults_qat(pare_distill_options *out);
+void pare_distill_options_init_qat(pare_distill_options *out);
 #define PARE_DISTILL_QAT_LOSS "kl:2,mse"
 
 typedef enum pare_distill_end {

@@ -20,7 +20,7 @@ typedef struct loop {
     pare_distill_end end;
 } loop;
 
-void pare_distill_defaults(pare_distill_options *out)
+void pare_distill_options_init(pare_distill_options *out)
 {
     *out = (pare_distill_options){.epochs = 1,
                                   .batch = 128,
@@ -48,9 +48,9 @@ double pare_distill_learning_rate(const pare_model *student)
     return 1e-3;
 }
 
-void pare_distill_defaults_qat(pare_distill_options *out)
+void pare_distill_options_init_qat(pare_distill_options *out)
 {
-    pare_distill_defaults(out);
+    pare_distill_options_init(out);
     out->learning_rate = 3e-5;
     out->batchnorm = PARE_BATCHNORM_HALF;
 }

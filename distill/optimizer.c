@@ -30,13 +30,13 @@ double pare_schedule_rate(const pare_schedule *s, int64_t step)
 
 enum { PARALLEL = 1 << 14 }; /* elements from which threads pay */
 
-pare_train_rule pare_optimizer_rule(const pare_optimizer *o, double rate, double decay,
-                                    double scale, int64_t step)
+pare_train_rule pare_optimizer_rule(const pare_optimizer *o, double learning_rate,
+                                    double weight_decay, double scale, int64_t step)
 {
     const double t = (double)step;
     return (pare_train_rule){.adamw = o->kind == PARE_OPTIMIZER_ADAMW,
-                             .rate = rate,
-                             .decay = decay,
+                             .learning_rate = learning_rate,
+                             .weight_decay = weight_decay,
                              .correction = 1 - pow(o->beta1, t),
                              .root = (float)sqrt(1 - pow(o->beta2, t)),
                              .scale = (float)scale,
@@ -50,13 +50,13 @@ pare_train_rule pare_optimizer_rule(const pare_optimizer *o, double rate, double
 static void adamw(const pare_train_rule *rule, const pare_update *u)
 {
     const pare_train_rule r = *rule;
-    const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
+    const pare_train_step step = pare_train_step_of(rule, r.learning_rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
         pare_train_element e = {u->value[i], u->exp_avg[i], u->exp_avg_sq[i]};
-        e = pare_adamw_step(&r, pace, u->gradient[i], e);
-        u->exp_avg[i] = e.first;
-        u->exp_avg_sq[i] = e.second;
+        e = pare_adamw_step(&r, step, u->gradient[i], e);
+        u->exp_avg[i] = e.exp_avg;
+        u->exp_avg_sq[i] = e.exp_avg_sq;
         u->value[i] = e.value;
     }
 }
@@ -64,12 +64,12 @@ static void adamw(const pare_train_rule *rule, const pare_update *u)
 static void sgd(const pare_train_rule *rule, const pare_update *u)
 {
     const pare_train_rule r = *rule;
-    const pare_train_pace pace = pare_train_pace_of(rule, r.rate, true);
+    const pare_train_step step = pare_train_step_of(rule, r.learning_rate, true);
 #pragma omp parallel for schedule(static) num_threads(u->threads) if (u->count >= PARALLEL)
     for (int64_t i = 0; i < u->count; i++) {
         pare_train_element e = {u->value[i], u->exp_avg[i], 0};
-        e = pare_sgd_step(&r, pace, u->gradient[i], e);
-        u->exp_avg[i] = e.first;
+        e = pare_sgd_step(&r, step, u->gradient[i], e);
+        u->exp_avg[i] = e.exp_avg;
         u->value[i] = e.value;
     }
 }

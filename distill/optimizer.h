@@ -5,7 +5,7 @@
 #define PARE_DISTILL_OPTIMIZER_H
 
 #include "distill/distill.h"
-#include "runtime/ops/optimizer.h"
+#include "runtime/device/training.h"
 
 typedef struct pare_schedule {
     pare_schedule_kind kind;
@@ -34,10 +34,10 @@ typedef struct pare_update {
 } pare_update;
 
 /* What its elements have in common in a step (1, 2, ...). */
-pare_train_rule pare_optimizer_rule(const pare_optimizer *optimizer, double rate, double decay,
-                                    double scale, int64_t step);
+pare_train_rule pare_optimizer_rule(const pare_optimizer *optimizer, double learning_rate,
+                                    double weight_decay, double scale, int64_t step);
 
-/* Elements as runtime/ops/optimizer.h has them. */
+/* Elements as runtime/device/training.h has them. */
 void pare_optimizer_step(const pare_optimizer *optimizer, const pare_update *update);
 
 /* average += (1 - keep) (value - average), 0 where zero says so. */

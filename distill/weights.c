@@ -5,7 +5,7 @@
 #include "runtime/base/size.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/optimizer.h"
+#include "runtime/device/training.h"
 #include "runtime/passes/passes.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #define PARE_DISTILL_WEIGHTS_H
 
 #include "distill/distill.h"
-#include "runtime/ops/training.h"
+#include "runtime/device/training.h"
 
 typedef struct pare_weight {
     const char *name;          /* of the tensor in the student's graph */

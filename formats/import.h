@@ -23,6 +23,9 @@ typedef struct pare_import_options {
     void *progress_user;
 } pare_import_options;
 
+/* One thread, mean 0, std 1. */
+void pare_import_options_init(pare_import_options *out);
+
 /* IDX files (.gz allowed), values then labels; labels may be NULL. Images (N, H, W) get a channel
    axis: (N, 1, H, W). PARE_INPUT: not IDX, cut, different counts. */
 PARE_NODISCARD pare_status pare_import_idx(pare_ctx *ctx, const char *path, const char *values,

@@ -35,6 +35,9 @@ typedef struct pare_onnx_write_options {
                            2 GiB. The data of a model that is replaced are removed at the end. */
 } pare_onnx_write_options;
 
+/* All in one file. */
+void pare_onnx_write_options_init(pare_onnx_write_options *out);
+
 /* Writes beside and renames. A model above protobuf's 2 GiB without external_data is PARE_INPUT
    with the hint. Tensors that were external stay so only with external_data. */
 PARE_NODISCARD pare_status pare_onnx_write(pare_ctx *ctx, const pare_model *model, const char *path,

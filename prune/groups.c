@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+void pare_groups_options_init(pare_groups_options *out) { *out = (pare_groups_options){0}; }
+
 pare_value *pare_groups_own_value(const pare_groups *groups, const pare_value *sized)
 {
     return pare_graph_find_own(groups->model->graph, sized->name);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+void pare_latency_options_init(pare_latency_options *out) { *out = (pare_latency_options){0}; }
+
 /* Which extents of a compiled step's tensors follow which kept counts. */
 
 enum { PARE_LATENCY_VARIABLES = 3 };

@@ -25,6 +25,9 @@ typedef struct pare_latency_options {
     void *progress_user;
 } pare_latency_options;
 
+/* Plan, seconds and times are still to be set. */
+void pare_latency_options_init(pare_latency_options *out);
+
 /* Groups, plan and times must outlive it; seconds are copied. */
 PARE_NODISCARD pare_status pare_latency_new(pare_ctx *ctx, pare_latency **out,
                                             const pare_groups *groups,

@@ -105,6 +105,9 @@ typedef struct pare_groups_options {
     int shape_count;
 } pare_groups_options;
 
+/* Graph outputs keep their channels. */
+void pare_groups_options_init(pare_groups_options *out);
+
 /* The groups of a prepared model. options may be NULL. The model must outlive them, unchanged but
    for the contents of its weights. A graph where nothing can be pruned is no failure: group_count
    is 0 and blocks say why. */
@@ -314,6 +317,9 @@ typedef struct pare_unstructured_options {
     void (*progress)(void *user, int64_t done, int64_t all); /* layers; or NULL */
     void *progress_user;
 } pare_unstructured_options;
+
+/* No sparsity, over all layers, without data; the CPU. */
+void pare_unstructured_options_init(pare_unstructured_options *out);
 
 /* Prunes single weights of a prepared model in place. Without refit every weight that stays keeps
    its bits; with it BatchNormalization is folded into what is before it, biases may be added.

@@ -9,6 +9,11 @@
 #include <math.h>
 #include <string.h>
 
+void pare_unstructured_options_init(pare_unstructured_options *out)
+{
+    *out = (pare_unstructured_options){0};
+}
+
 /* --- scores --- */
 
 static float magnitude(const pare_prunable *s, int64_t i, const void *user)

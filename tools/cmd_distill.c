@@ -126,9 +126,9 @@ static pare_status read_options(job *j)
     const distill_options *o = j->o;
     pare_distill_options *d = &j->options;
     if (o->qat.on >= 0)
-        pare_distill_defaults_qat(d);
+        pare_distill_options_init_qat(d);
     else
-        pare_distill_defaults(d);
+        pare_distill_options_init(d);
     PARE_TRY(pare_training_read(j->tool, &o->training,
                                 o->qat.on >= 0 ? PARE_DISTILL_QAT_LOSS : "kl:2", d, &j->loss));
     if (o->epochs > 0) d->epochs = o->epochs;

@@ -5,7 +5,7 @@
 #define PARE_TOOLS_OPTIONS_H
 
 #include "runtime/base/arena.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "calib/histogram.h"
 #include "formats/json.h"
-#include "runtime/ops/range.h"
+#include "runtime/device/range.h"
 
 #include <math.h>
 #include <stdlib.h>

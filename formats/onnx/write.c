@@ -10,6 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+void pare_onnx_write_options_init(pare_onnx_write_options *out)
+{
+    *out = (pare_onnx_write_options){0};
+}
+
 static const char *find(const pare_model *model, const char *key)
 {
     for (int i = 0; i < model->meta.count; i++)

@@ -43,6 +43,18 @@ static inline bool pare_type_is_float(pare_dtype t)
     return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16 || t == PARE_f64;
 }
 
+enum { PARE_MAX_RANK = 8 }; /* of tensors that are computed with; stored tensors may have more */
+
+/* A tensor in memory. Strides are in elements, per logical axis: an NHWC tensor keeps the logical
+   dims N, C, H, W and strides {HWC, 1, WC, C}. An absent optional input has dtype PARE_NOTYPE. */
+typedef struct pare_view {
+    pare_dtype dtype;
+    int rank;
+    int64_t dim[PARE_MAX_RANK];
+    int64_t stride[PARE_MAX_RANK];
+    void *data; /* while preparing: non-NULL for constants only, and in host memory */
+} pare_view;
+
 /* Conversions between f32 and its shorter forms, IEEE 754 round to nearest even; NaN stays NaN. */
 float pare_f16_to_f32(uint16_t half);
 uint16_t pare_f32_to_f16(float value);

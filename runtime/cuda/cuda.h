@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_CUDA_H
 #define PARE_RUNTIME_CUDA_CUDA_H
 
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 /* Opens GPU `index`. memory_limit: bytes its pool may grow to; 0: all of the GPU's.
    PARE_DEVICE where there is no driver, no such GPU, or no code for it, with what to do. */

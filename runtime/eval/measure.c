@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+void pare_measure_options_init(pare_measure_options *out)
+{
+    *out = (pare_measure_options){.warm_up = 200, .duration = 3, .iterations = 10};
+}
+
 enum { MOST_RUNS = 1 << 24, AGREEING = 3 };
 
 void pare_measure_fill(pare_runner *runner)

@@ -7,6 +7,11 @@
 #include <omp.h>
 #include <string.h>
 
+void pare_replicas_options_init(pare_replicas_options *out)
+{
+    *out = (pare_replicas_options){0};
+}
+
 /* --- making a pool --- */
 
 static void items_work(void *user, int worker);

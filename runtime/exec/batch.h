@@ -37,6 +37,9 @@ typedef struct pare_replicas_options {
                      are copied. On the CPU: nothing changes. */
 } pare_replicas_options;
 
+/* All cores, one replica for each. */
+void pare_replicas_options_init(pare_replicas_options *out);
+
 /* What is done with an item; each function may be NULL. A failure is noted in replica->ctx. */
 typedef struct pare_batch_work {
     /* Sets the runner's inputs, all of them: the runner may have run another item. Called side by

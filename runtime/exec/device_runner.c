@@ -4,7 +4,7 @@
    is the only synchronisation; the host waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
-#include "runtime/ops/samples.h"
+#include "runtime/device/samples.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "runtime/base/pixels.h"
 #include "runtime/graph/graph.h"
 #include "runtime/ops/kernel.h"
-#include "runtime/ops/telemetry.h"
+#include "runtime/device/telemetry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +48,9 @@ typedef struct pare_plan_options {
     void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);
     void *timed_user;
 } pare_plan_options;
+
+/* The CPU, all cores, nothing tuned. */
+void pare_plan_options_init(pare_plan_options *out);
 
 /* Compiles a copy of the model for these input shapes: lifts the opset, folds constants, fuses,
    infers shapes, chooses kernels, plans memory. Every input without a known shape must be listed.

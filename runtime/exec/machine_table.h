@@ -8,7 +8,7 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #include <jansson.h>
 

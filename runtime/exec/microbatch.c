@@ -4,7 +4,7 @@
    the stream is that of the work: no thread waits between two phases. */
 #include "runtime/exec/replicas.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/training.h"
+#include "runtime/device/training.h"
 
 #include <string.h>
 

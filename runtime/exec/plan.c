@@ -4,6 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
+void pare_plan_options_init(pare_plan_options *out)
+{
+    *out = (pare_plan_options){0};
+}
+
 /* Strings the options point to must outlive the call. */
 static pare_status options_keep(pare_plan *plan, const pare_plan_options *options)
 {

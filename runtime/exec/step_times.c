@@ -7,6 +7,11 @@
 #include <math.h>
 #include <string.h>
 
+void pare_step_times_options_init(pare_step_times_options *out)
+{
+    *out = (pare_step_times_options){0};
+}
+
 enum { WRITE_AFTER = 64, MIN_RUNS = 5, MAX_RUNS = 25, FEW_RUNS = 3 };
 static const double ENOUGH_SECONDS = 4e-3, LONG_SECONDS = 0.25;
 

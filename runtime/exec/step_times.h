@@ -27,6 +27,9 @@ typedef struct pare_step_times_options {
     void *measure_user;
 } pare_step_times_options;
 
+/* The CPU, all cores, nothing on disk. */
+void pare_step_times_options_init(pare_step_times_options *out);
+
 PARE_NODISCARD pare_status pare_step_times_open(pare_ctx *ctx, pare_step_times **out,
                                                 const pare_step_times_options *options);
 /* step: of a plan, see pare_plan_node. in: (its inputs). An attribute `group` that was the channels

@@ -14,8 +14,6 @@
 extern "C" {
 #endif
 
-enum { PARE_MAX_RANK = 8 }; /* of tensors that are computed with; stored tensors may have more */
-
 typedef struct pare_model pare_model;
 typedef struct pare_graph pare_graph;
 typedef struct pare_node pare_node;

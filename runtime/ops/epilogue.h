@@ -12,7 +12,7 @@
 #ifndef PARE_RUNTIME_OPS_EPILOGUE_H
 #define PARE_RUNTIME_OPS_EPILOGUE_H
 
-#include "runtime/ops/both.h"
+#include "runtime/base/both.h"
 #include "runtime/ops/fused.h"
 
 #include <math.h>

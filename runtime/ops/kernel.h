@@ -4,22 +4,12 @@
 #ifndef PARE_RUNTIME_OPS_KERNEL_H
 #define PARE_RUNTIME_OPS_KERNEL_H
 
+#include "runtime/device/device.h"
 #include "runtime/graph/graph.h"
-#include "runtime/ops/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A tensor in memory. Strides are in elements, per logical axis: an NHWC tensor keeps the logical
-   dims N, C, H, W and strides {HWC, 1, WC, C}. An absent optional input has dtype PARE_NOTYPE. */
-typedef struct pare_view {
-    pare_dtype dtype;
-    int rank;
-    int64_t dim[PARE_MAX_RANK];
-    int64_t stride[PARE_MAX_RANK];
-    void *data; /* while preparing: non-NULL for constants only, and in host memory */
-} pare_view;
 
 /* What a kernel sees of its node, and what it asks for, when a plan is made. */
 typedef struct pare_prep {

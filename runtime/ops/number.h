@@ -6,7 +6,7 @@
 #define PARE_RUNTIME_OPS_NUMBER_H
 
 #include "runtime/base/types.h"
-#include "runtime/ops/both.h"
+#include "runtime/base/both.h"
 
 /* x / 0 gives 0. */
 PARE_BOTH int64_t pare_int_divide(int64_t x, int64_t y)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/ops/ops.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 #include "runtime/ops/prune_bind.h"
 
 #include <string.h>

@@ -23,6 +23,9 @@ typedef struct pare_infer_options {
     bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
     size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
 } pare_infer_options;
+
+/* Shapes only, strict. */
+void pare_infer_options_init(pare_infer_options *out);
 PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
 
 /* Folds BatchNormalization (inference form) into the Conv, ConvTranspose or Gemm before it where

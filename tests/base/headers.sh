@@ -44,6 +44,13 @@ for header in $(find runtime formats calib quant prune distill tools -name '*.h'
     [ -z "$cxx" ] || compiles "$header" cxx "$header" "$@" $cuda
 done
 
+# The options of a call are made by an _init function, so that they can grow.
+for name in $(sed -n '/^set(PUBLIC_HEADERS/,/^)/s/^ *\(.*\.h\)$/\1/p' CMakeLists.txt |
+    xargs sed -n 's/^} \(pare_[a-z_]*_options\);$/\1/p'); do
+    # shellcheck disable=SC2086
+    grep -q "^void ${name}_init(" $all || { echo "FAIL $name: no ${name}_init"; status=1; }
+done
+
 # Two headers may not use one name for two things.
 for header in $all; do
     case $header in */simt.h) ;; *) echo "#include \"$header\"" ;; esac

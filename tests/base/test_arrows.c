@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 /* What every room above exec may include: backends are after exec. */
-#define LIBRARY "runtime/base runtime/graph runtime/ops runtime/passes "
+#define LIBRARY "runtime/base runtime/device runtime/graph runtime/ops runtime/passes "
 
 /* A folder, and the folders it may include beside itself. */
 static const struct arrow {
@@ -20,13 +20,12 @@ static const struct arrow {
 } arrows[] = {
     {"runtime/base", ""},
     {"runtime/graph", "runtime/base"},
-    {"runtime/ops", "runtime/base runtime/graph"},
-    {"runtime/passes", "runtime/base runtime/graph runtime/ops"},
-    {"runtime/cpu", "runtime/base runtime/graph runtime/ops"},
-    {"runtime/cuda", "runtime/base runtime/graph runtime/ops"},
-    {"runtime/exec",
-     "runtime/base runtime/graph runtime/ops runtime/passes runtime/cpu runtime/cuda "
-     "formats"},
+    {"runtime/device", "runtime/base"},
+    {"runtime/ops", "runtime/base runtime/graph runtime/device"},
+    {"runtime/passes", "runtime/base runtime/graph runtime/device runtime/ops"},
+    {"runtime/cpu", "runtime/base runtime/graph runtime/device runtime/ops"},
+    {"runtime/cuda", "runtime/base runtime/graph runtime/device runtime/ops"},
+    {"runtime/exec", LIBRARY "runtime/cpu runtime/cuda formats"},
     {"runtime/eval", LIBRARY "runtime/exec formats"},
     {"formats", "runtime/base runtime/graph"},
     {"calib", LIBRARY "runtime/exec formats"},

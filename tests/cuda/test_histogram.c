@@ -16,7 +16,7 @@ static float extreme(int ordered)
 
 static void assert_same(const pare_histogram_dev_bins *bins_of, const pare_histogram *h)
 {
-    const pare_histogram_dev *d = &bins_of->tally;
+    const pare_histogram_dev *d = &bins_of->histogram;
     assert_true(d->count == h->count && d->zero == h->zero);
     assert_true(d->nan == h->nan && d->inf == h->inf);
     bool empty = h->count == h->nan + h->inf;
@@ -48,7 +48,7 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
     pare_ctx_init(&ctx);
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
-    CUDA_OK(pare_cuda_tally_clear(d, sizeof *d, 1, NULL));
+    CUDA_OK(pare_cuda_histogram_clear(d, sizeof *d, 1, NULL));
     for (int i = 0; i < count; i++) {
         size_t size = (size_t)pare_type(dtype)->bits / 8;
         size_t bytes = (size_t)pieces[i].n * size, skip = (size_t)pieces[i].skip * size;
@@ -56,7 +56,7 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
         CUDA_OK(cudaMalloc((void **)&values, bytes + skip + !bytes));
         CUDA_OK(cudaMemcpy(values + skip, pieces[i].values, bytes, cudaMemcpyHostToDevice));
         CUDA_OK(
-            pare_cuda_tally_add(&d->tally, true, dtype, values + skip, pieces[i].n, blocks, NULL));
+            pare_cuda_histogram_add(&d->histogram, true, dtype, values + skip, pieces[i].n, blocks, NULL));
         CUDA_OK(cudaDeviceSynchronize());
         CUDA_OK(cudaFree(values));
         assert_int_equal(pare_histogram_add(&ctx, h, dtype, pieces[i].values, pieces[i].n),
@@ -158,8 +158,8 @@ static void other_types_are_refused(void **state)
     (void)state;
     pare_histogram_dev_bins *d;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
-    CUDA_OK(pare_cuda_tally_clear(d, sizeof *d, 1, NULL));
-    CUDA_IS(cudaErrorInvalidValue, pare_cuda_tally_add(&d->tally, true, PARE_s8, d, 4, 1, NULL));
+    CUDA_OK(pare_cuda_histogram_clear(d, sizeof *d, 1, NULL));
+    CUDA_IS(cudaErrorInvalidValue, pare_cuda_histogram_add(&d->histogram, true, PARE_s8, d, 4, 1, NULL));
     CUDA_OK(cudaFree(d));
 }
 
@@ -176,8 +176,8 @@ static void failing_calls_are_passed_on(void **state)
     int turns = 0;
     for (uint64_t n = 1; failed; n++, turns++) {
         simt_fail_at(n, cudaErrorLaunchFailure, false);
-        cudaError_t e = pare_cuda_tally_clear(d, sizeof *d, 1, NULL);
-        if (!e) e = pare_cuda_tally_add(&d->tally, true, PARE_f32, x, 100, 1, NULL);
+        cudaError_t e = pare_cuda_histogram_clear(d, sizeof *d, 1, NULL);
+        if (!e) e = pare_cuda_histogram_add(&d->histogram, true, PARE_f32, x, 100, 1, NULL);
         uint64_t calls = simt_calls();
         simt_fail_at(0, 0, false);
         failed = e != cudaSuccess;

@@ -117,7 +117,7 @@ void distill_open(distill_case *c, int64_t batch, distill_labels labels)
     c->ctx->log_user = c;
     c->ctx->interrupted = &c->stop;
     c->data = distill_data(c->ctx, labels);
-    pare_distill_defaults(&c->options);
+    pare_distill_options_init(&c->options);
     c->options.held_out = distill_data(c->ctx, labels);
     c->options.threads = 1;
     c->options.batch = 16;

@@ -10,7 +10,8 @@ static pare_status distill(pare_ctx *ctx, char **path)
     pare_data *data = NULL;
     pare_distill_options options;
     pare_distill_result result;
-    const pare_onnx_write_options writing = {0};
+    pare_onnx_write_options writing;
+    pare_onnx_write_options_init(&writing);
     pare_status st = pare_onnx_read(ctx, &teacher, path[1]);
     if (st == PARE_OK) st = pare_onnx_read(ctx, &student, path[2]);
     if (st != PARE_OK) goto done;
@@ -18,7 +19,7 @@ static pare_status distill(pare_ctx *ctx, char **path)
     const pare_value *in = student->graph->in.item[0];
     const pare_data_input input = {.name = in->name, .dtype = in->dtype, .shape = in->shape};
     if ((st = pare_data_open(ctx, &data, path[3], &input, 1)) != PARE_OK) goto done;
-    pare_distill_defaults(&options);
+    pare_distill_options_init(&options);
     options.steps = 20;
     st = pare_distill(ctx, &result, teacher, student, data, &options);
     if (st == PARE_OK) st = pare_onnx_write(ctx, student, path[4], &writing);

@@ -11,7 +11,8 @@ static pare_status prune(pare_ctx *ctx, const char *path, const char *out)
     pare_groups *groups = NULL;
     pare_prune_plan *plan = NULL;
     double *score = NULL, left = 0;
-    const pare_onnx_write_options writing = {0};
+    pare_onnx_write_options writing;
+    pare_onnx_write_options_init(&writing);
     pare_status st = pare_onnx_read(ctx, &model, path);
     if (st == PARE_OK) st = pare_prune_prepare(ctx, model);
     if (st == PARE_OK) st = pare_groups_new(ctx, &groups, model, NULL);

@@ -11,9 +11,10 @@ static pare_status prune(pare_ctx *ctx, char **argument)
     pare_model *model = NULL, *smaller = NULL;
     pare_pruner *pruner = NULL;
     pare_pruner_options options;
-    const pare_onnx_write_options writing = {0};
+    pare_onnx_write_options writing;
     pare_pruner_options_init(&options);
     options.by = PARE_PRUNE_BY_LATENCY;
+    pare_onnx_write_options_init(&writing);
     pare_status st = pare_onnx_read(ctx, &model, argument[1]);
     if (st == PARE_OK) st = pare_prune_prepare(ctx, model);
     if (st == PARE_OK) st = pare_pruner_new(ctx, &pruner, model, &options);

@@ -12,8 +12,9 @@ static pare_status quantize(pare_ctx *ctx, const char *path, const char *samples
     pare_data *data = NULL;
     pare_quant_facts facts;
     pare_quant_options options;
-    const pare_onnx_write_options writing = {0};
+    pare_onnx_write_options writing;
     pare_quant_options_init(&options);
+    pare_onnx_write_options_init(&writing);
     pare_status st = pare_onnx_read(ctx, &model, path);
     if (st != PARE_OK) goto done;
 

@@ -5,7 +5,7 @@
 #ifndef PARE_TESTS_EXEC_FAKE_DEVICE_H
 #define PARE_TESTS_EXEC_FAKE_DEVICE_H
 
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 typedef struct fake_counts {
     long blocks, streams, pinned, events, uploads, downloads;

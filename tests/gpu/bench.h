@@ -6,7 +6,7 @@
 #include "runtime/base/ctx.h"
 #include "runtime/base/types.h"
 #include "runtime/cuda/gemm/blas_api.h"
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@ static pare_status histogram_once(bench *b, void *user, int run)
 {
     streaming *s = user;
     (void)run;
-    BENCH_CUDA(b, pare_cuda_tally_add(&s->histogram->tally, true, s->type, s->values, s->n,
+    BENCH_CUDA(b, pare_cuda_histogram_add(&s->histogram->histogram, true, s->type, s->values, s->n,
                                       s->blocks, b->stream));
     return PARE_OK;
 }
@@ -47,7 +47,7 @@ static pare_status streaming_run(bench *b, streaming *s)
     PARE_TRY(bench_random(b, &s->values, s->type, s->bytes));
     BENCH_CUDA(b, cudaMalloc(&s->other, s->bytes));
     BENCH_CUDA(b, cudaMalloc((void **)&s->histogram, sizeof *s->histogram));
-    BENCH_CUDA(b, pare_cuda_tally_clear(s->histogram, sizeof *s->histogram, 1, b->stream));
+    BENCH_CUDA(b, pare_cuda_histogram_clear(s->histogram, sizeof *s->histogram, 1, b->stream));
     streaming_line(b, s, copy_once, "copy", "cudaMemcpy", 2);
     streaming_line(b, s, histogram_once, "histogram and range", "pare", 1);
     return PARE_OK;

@@ -90,7 +90,7 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
 {
     const pare_prune_options *o = t->o;
     pare_distill_options *d = &t->options;
-    pare_distill_defaults(d);
+    pare_distill_options_init(d);
     d->learning_rate = pare_distill_learning_rate(model);
     PARE_TRY(pare_training_read(t->tool, &t->spec.training, is_classifier(model) ? "kl:2" : "mse",
                                 d, &t->loss));

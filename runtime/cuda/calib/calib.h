@@ -4,8 +4,9 @@
 #ifndef PARE_RUNTIME_CUDA_CALIB_CALIB_H
 #define PARE_RUNTIME_CUDA_CALIB_CALIB_H
 
-#include "runtime/ops/range.h"
-#include "runtime/ops/samples.h"
+#include "runtime/device/range.h"
+#include "runtime/device/samples.h"
+#include "runtime/ops/kernel.h"
 
 #include <cuda_runtime_api.h>
 
@@ -16,14 +17,15 @@ extern "C" {
 /* --- histogram.cu: the counts that calib/histogram.h keeps, equal to the last one for the same
  * values --- */
 
-/* Makes `count` tallies, `step` bytes apart, empty. */
-cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int count, cudaStream_t stream);
+/* Makes `count` histograms, `step` bytes apart, empty. */
+cudaError_t pare_cuda_histogram_clear(void *histograms, size_t step, int count,
+                                      cudaStream_t stream);
 
 /* Adds n values of type f32, f16, bf16 or f64 in device memory, aligned to their size; about
-   `blocks` blocks work on it (two a multiprocessor fill the device). bins: the tally is a
+   `blocks` blocks work on it (two a multiprocessor fill the device). bins: the histogram is a
    pare_histogram_dev_bins. Allocates nothing. cudaErrorInvalidValue for other types. */
-cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype,
-                                const void *values, int64_t n, int blocks, cudaStream_t stream);
+cudaError_t pare_cuda_histogram_add(pare_histogram_dev *histogram, bool bins, pare_dtype dtype,
+                                    const void *values, int64_t n, int blocks, cudaStream_t stream);
 
 /* --- channels.cu --- */
 

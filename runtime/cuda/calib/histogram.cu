@@ -142,7 +142,7 @@ SIMT_INLINE void fold(unsigned long long *slot, int by, unsigned long long *belo
 // One block. The place in an octave is the thread's number: THREADS is PARE_OCTAVE_BINS.
 static __global__ void __launch_bounds__(THREADS) move_window(pare_histogram_dev_bins *bins)
 {
-    pare_histogram_dev *h = &bins->tally;
+    pare_histogram_dev *h = &bins->histogram;
     int octave = h->largest >> PARE_OCTAVE_SHIFT, top = h->top;
     int first = octave < PARE_OCTAVES ? 0 : octave - PARE_OCTAVES + 1;
     int by = first - h->first;
@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(THREADS)
     SIMT_DYN_SHARED(unsigned, bins); // (2, SLOTS)
     for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x) bins[i] = 0;
     __syncthreads();
-    int base = h->tally.first * PARE_OCTAVE_BINS - 1;
+    int base = h->histogram.first * PARE_OCTAVE_BINS - 1;
     visit<TYPE>(values, n, [&](unsigned bits) {
         int v = (int)bits, magnitude = v & 0x7fffffff;
         if (magnitude == 0 || magnitude >= INFINITE) return;
@@ -176,26 +176,26 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    make_empty(unsigned char *tallies, size_t step, int count)
+    make_empty(unsigned char *histograms, size_t step, int count)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= count) return;
-    pare_histogram_dev *h = (pare_histogram_dev *)(tallies + i * step);
+    pare_histogram_dev *h = (pare_histogram_dev *)(histograms + i * step);
     h->low = INT32_MAX;
     h->high = INT32_MIN;
     h->top = -1;
 }
 
 template <int TYPE>
-static cudaError_t add(pare_histogram_dev *tally, bool bins, const void *values, int64_t n,
+static cudaError_t add(pare_histogram_dev *histogram, bool bins, const void *values, int64_t n,
                        int blocks, cudaStream_t stream)
 {
     const size_t shared = 2 * SLOTS * sizeof(unsigned);
     const int64_t per_block = THREADS * 16; // so many that they outweigh a block's empty bins
-    pare_histogram_dev_bins *h = (pare_histogram_dev_bins *)tally;
+    pare_histogram_dev_bins *h = (pare_histogram_dev_bins *)histogram;
     int64_t most = (n + per_block - 1) / per_block;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
-    SIMT_LAUNCH(look<TYPE>, grid, dim3(THREADS), 0, stream, tally, values, n);
+    SIMT_LAUNCH(look<TYPE>, grid, dim3(THREADS), 0, stream, histogram, values, n);
     cudaError_t error = cudaGetLastError();
     if (error || !bins) return error;
     error = SIMT_ALLOW_SHARED(count<TYPE>, shared);
@@ -207,29 +207,29 @@ static cudaError_t add(pare_histogram_dev *tally, bool bins, const void *values,
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t pare_cuda_tally_clear(void *tallies, size_t step, int count,
-                                             cudaStream_t stream)
+extern "C" cudaError_t pare_cuda_histogram_clear(void *histograms, size_t step, int count,
+                                                 cudaStream_t stream)
 {
-    cudaError_t error = cudaMemsetAsync(tallies, 0, step * (size_t)count, stream);
+    cudaError_t error = cudaMemsetAsync(histograms, 0, step * (size_t)count, stream);
     if (error || count == 0) return error;
     SIMT_LAUNCH(make_empty, dim3((unsigned)((count + THREADS - 1) / THREADS)), dim3(THREADS), 0,
-                stream, (unsigned char *)tallies, step, count);
+                stream, (unsigned char *)histograms, step, count);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t pare_cuda_tally_add(pare_histogram_dev *tally, bool bins, pare_dtype dtype,
-                                           const void *values, int64_t n, int blocks,
-                                           cudaStream_t stream)
+extern "C" cudaError_t pare_cuda_histogram_add(pare_histogram_dev *histogram, bool bins,
+                                               pare_dtype dtype, const void *values, int64_t n,
+                                               int blocks, cudaStream_t stream)
 {
     const int64_t size = dtype == PARE_f64 ? 8 : dtype == PARE_f32 ? 4 : 2;
     for (int64_t at = 0; at < n; at += PART) {
         const void *from = (const unsigned char *)values + at * size;
         int64_t part = n - at < PART ? n - at : PART;
         cudaError_t error = cudaErrorInvalidValue;
-        if (dtype == PARE_f32) error = add<PARE_f32>(tally, bins, from, part, blocks, stream);
-        if (dtype == PARE_f16) error = add<PARE_f16>(tally, bins, from, part, blocks, stream);
-        if (dtype == PARE_bf16) error = add<PARE_bf16>(tally, bins, from, part, blocks, stream);
-        if (dtype == PARE_f64) error = add<PARE_f64>(tally, bins, from, part, blocks, stream);
+        if (dtype == PARE_f32) error = add<PARE_f32>(histogram, bins, from, part, blocks, stream);
+        if (dtype == PARE_f16) error = add<PARE_f16>(histogram, bins, from, part, blocks, stream);
+        if (dtype == PARE_bf16) error = add<PARE_bf16>(histogram, bins, from, part, blocks, stream);
+        if (dtype == PARE_f64) error = add<PARE_f64>(histogram, bins, from, part, blocks, stream);
         if (error) return error;
     }
     return cudaSuccess;

@@ -25,23 +25,25 @@ static pare_status pixels(pare_ctx *ctx, pare_stream *stream, float *out, const 
                     "pare_cuda_pixels_launch");
 }
 
-static pare_status histogram_clear(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
-                                   int count)
+static pare_status histogram_clear(pare_ctx *ctx, pare_stream *stream, void *histograms,
+                                   size_t step, int count)
 {
     PARE_TRY(on_device(ctx, stream));
-    return launched(ctx, pare_cuda_tally_clear(tallies, step, count, pare_cuda_stream(stream)),
-                    "pare_cuda_tally_clear");
+    return launched(ctx,
+                    pare_cuda_histogram_clear(histograms, step, count, pare_cuda_stream(stream)),
+                    "pare_cuda_histogram_clear");
 }
 
-static pare_status histogram_add(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally,
+static pare_status histogram_add(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *histogram,
                                  bool bins, pare_dtype dtype, const void *values, int64_t n)
 {
     if (!pare_type_is_float(dtype) || pare_type(dtype)->bits < 16)
         return PARE_FAIL(ctx, UNSUPPORTED, "histograms count floats, not %s",
                          pare_type(dtype)->name);
-    return launched(
-        ctx, pare_cuda_tally_add(tally, bins, dtype, values, n, BLOCKS, pare_cuda_stream(stream)),
-        "pare_cuda_tally_add");
+    return launched(ctx,
+                    pare_cuda_histogram_add(histogram, bins, dtype, values, n, BLOCKS,
+                                            pare_cuda_stream(stream)),
+                    "pare_cuda_histogram_add");
 }
 
 /* Axes of one sample but the channels', those of size 1 left out, neighbours that are one in memory

@@ -21,7 +21,7 @@ SIMT_INLINE bool is_wanted(const pare_search &s, int what, int rule)
 
 SIMT_INLINE pare_search_result *found_of(const pare_search &s, int tensor, int rule, int what)
 {
-    return s.found + ((int64_t)tensor * RULES + rule) * PARE_SEARCH_COUNT + what;
+    return s.result + ((int64_t)tensor * RULES + rule) * PARE_SEARCH_COUNT + what;
 }
 
 SIMT_INLINE pare_cuda_work *work_of(const pare_search &s, int tensor)
@@ -36,7 +36,7 @@ SIMT_INLINE pare_search_result whole_of(const pare_histogram_dev &t, bool symmet
     pare_search_result f;
     f.low = symmetric ? -largest : min < 0 ? min : 0;
     f.high = symmetric ? largest : max > 0 ? max : 0;
-    f.tried = PARE_CANDIDATE_WHOLE;
+    f.candidate = PARE_CANDIDATE_WHOLE;
     return f;
 }
 
@@ -97,7 +97,7 @@ SIMT_INLINE float end_of(const pare_histogram_dev_bins *t, bool positive, bool n
     enum { SHARE = BINS / THREADS };
     SIMT_SHARED(unsigned long long, part, [THREADS]);
     const int me = (int)threadIdx.x;
-    negative = negative && t->tally.negative;
+    negative = negative && t->histogram.negative;
     unsigned long long sum = 0;
     for (int i = BINS - SHARE * (me + 1); i < BINS - SHARE * me; i++)
         sum += (positive ? t->slot[0][1 + i] : 0) + (negative ? t->slot[1][1 + i] : 0);
@@ -109,21 +109,21 @@ SIMT_INLINE float end_of(const pare_histogram_dev_bins *t, bool positive, bool n
     while (share < THREADS && (double)(passed + part[share]) <= cut) passed += part[share++];
     for (int i = BINS - SHARE * share - 1; i >= 0; i--) {
         passed += (positive ? t->slot[0][1 + i] : 0) + (negative ? t->slot[1][1 + i] : 0);
-        if ((double)passed > cut) return pare_bin_edge(t->tally.first, i + 1);
+        if ((double)passed > cut) return pare_bin_edge(t->histogram.first, i + 1);
     }
     passed += (positive ? t->slot[0][0] : 0) + (negative ? t->slot[1][0] : 0);
-    return (double)passed > cut ? pare_bin_edge(t->tally.first, 0) : 0;
+    return (double)passed > cut ? pare_bin_edge(t->histogram.first, 0) : 0;
 }
 
 static __global__ void __launch_bounds__(THREADS) find_percentile(pare_search s)
 {
     const int tensor = (int)blockIdx.x, which = (int)blockIdx.y, rule = (int)blockIdx.z;
     if (!is_wanted(s, PARE_SEARCH_PERCENT + which, rule)) return; // the whole block
-    const pare_histogram_dev_bins *t = s.tally + tensor;
+    const pare_histogram_dev_bins *t = s.histogram + tensor;
     const bool symmetric = rule == 1;
-    const double n = (double)(t->tally.count - t->tally.nan - t->tally.inf);
+    const double n = (double)(t->histogram.count - t->histogram.nan - t->histogram.inf);
     const double cut = pare_percentile_cut(n, s.percent[which], symmetric);
-    pare_search_result f = whole_of(t->tally, symmetric);
+    pare_search_result f = whole_of(t->histogram, symmetric);
     if (symmetric) {
         float end = end_of(t, true, true, cut);
         if (end < f.high) f.high = end;
@@ -148,10 +148,10 @@ SIMT_INLINE int make_grid(const pare_histogram_dev_bins *t, bool positive, bool 
     if (me == 0) used[0] = 0;
     __syncthreads();
     for (int sign = 0; sign < 2; sign++)
-        for (int i = me; i <= BINS && (sign ? negative && t->tally.negative : positive);
+        for (int i = me; i <= BINS && (sign ? negative && t->histogram.negative : positive);
              i += THREADS) {
             unsigned long long n = t->slot[sign][i];
-            int at = i ? pare_grid_place(t->tally.first, t->tally.top, i - 1) : 0;
+            int at = i ? pare_grid_place(t->histogram.first, t->histogram.top, i - 1) : 0;
             if (n == 0) continue;
             atomicAdd(&grid[at], n);
             atomicMax(&used[0], at + 1);
@@ -247,10 +247,10 @@ static __global__ void __launch_bounds__(THREADS, 1) find_entropy(pare_search s)
 {
     const int tensor = (int)blockIdx.x, rule = (int)blockIdx.y;
     if (!is_wanted(s, PARE_SEARCH_ENTROPY, rule)) return;
-    const pare_histogram_dev_bins *t = s.tally + tensor;
-    const double width = pare_grid_width(t->tally.top);
+    const pare_histogram_dev_bins *t = s.histogram + tensor;
+    const double width = pare_grid_width(t->histogram.top);
     pare_cuda_search_grid *g = &work_of(s, tensor)->grid[rule];
-    pare_search_result f = whole_of(t->tally, rule == 1);
+    pare_search_result f = whole_of(t->histogram, rule == 1);
     const bool both = rule == 0 && f.low < 0 && f.high > 0;
     int up = make_grid(t, true, !both, g->grid[0]);
     int down = both ? make_grid(t, false, true, g->grid[1]) : 0;
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(THREADS, 1) find_entropy(pare_search s)
 
 SIMT_INLINE pare_error_sums errors_of(const pare_search &s, int tensor)
 {
-    const pare_histogram_dev &t = s.tally[tensor].tally;
+    const pare_histogram_dev &t = s.histogram[tensor].histogram;
     pare_cuda_work *w = work_of(s, tensor);
     pare_error_sums e;
     e.count = w->count;
@@ -292,12 +292,12 @@ SIMT_INLINE pare_error_sums errors_of(const pare_search &s, int tensor)
 
 static __global__ void __launch_bounds__(THREADS) sum_errors(pare_search s)
 {
-    const pare_histogram_dev_bins *t = s.tally + blockIdx.x;
+    const pare_histogram_dev_bins *t = s.histogram + blockIdx.x;
     const pare_error_sums e = errors_of(s, (int)blockIdx.x);
     sum_up(e.bins, e.count, e.sum, e.square, [&](int i, double *term) {
         int sign = i < e.zero, bin = sign ? e.zero - 1 - i : i - e.zero - 1;
-        unsigned long long n = bin < 0 ? t->tally.zero + t->slot[0][0] : t->slot[sign][1 + bin];
-        if (bin < 0 && t->tally.negative) n += t->slot[1][0];
+        unsigned long long n = bin < 0 ? t->histogram.zero + t->slot[0][0] : t->slot[sign][1 + bin];
+        if (bin < 0 && t->histogram.negative) n += t->slot[1][0];
         double v = bin < 0 || n == 0 ? 0 : pare_bin_middle(e.first, e.min, e.max, sign, bin);
         term[0] = (double)n;
         term[1] = (double)n * v;
@@ -312,8 +312,8 @@ typedef struct pair {
 SIMT_INLINE double pair_cost(const pare_search &s, const pare_error_sums &e,
                              const pare_search_result &whole, pair p, bool symmetric, double weight)
 {
-    float low = pare_range_end(s.fall, whole.low, p.low);
-    float high = pare_range_end(s.fall, whole.high, p.high);
+    float low = pare_range_end(s.decay, whole.low, p.low);
+    float high = pare_range_end(s.decay, whole.high, p.high);
     return pare_range_cost(&e, low, high, symmetric, weight);
 }
 
@@ -380,11 +380,11 @@ static __global__ void __launch_bounds__(THREADS, 1) find_least_error(pare_searc
     const pare_error_sums e = errors_of(s, tensor);
     const double weight = what == PARE_SEARCH_WEIGHED ? s.clip_weight : 1;
     const bool symmetric = rule == 1;
-    pare_search_result f = whole_of(s.tally[tensor].tally, symmetric);
+    pare_search_result f = whole_of(s.histogram[tensor].histogram, symmetric);
     pair at = !symmetric && f.low < 0 && f.high > 0 ? search_pairs(s, e, f, weight)
                                                     : search_equal(s, e, f, symmetric, weight);
-    f.low = pare_range_end(s.fall, f.low, at.low);
-    f.high = pare_range_end(s.fall, f.high, at.high);
+    f.low = pare_range_end(s.decay, f.low, at.low);
+    f.high = pare_range_end(s.decay, f.high, at.high);
     if (threadIdx.x == 0) *found_of(s, tensor, rule, what) = f;
 }
 
@@ -397,7 +397,7 @@ static __global__ void __launch_bounds__(THREADS) find_best(pare_search s)
                                        PARE_SEARCH_ENTROPY, PARE_SEARCH_WEIGHED};
     if (!is_wanted(s, PARE_SEARCH_AUTO, rule)) return;
     const pare_error_sums e = errors_of(s, tensor);
-    const pare_search_result whole = whole_of(s.tally[tensor].tally, rule == 1);
+    const pare_search_result whole = whole_of(s.histogram[tensor].histogram, rule == 1);
     candidate c;
     c.value = INFINITY;
     c.rank = me;
@@ -408,7 +408,7 @@ static __global__ void __launch_bounds__(THREADS) find_best(pare_search s)
     c = best_of(c);
     if (me) return;
     pare_search_result f = c.rank ? *found_of(s, tensor, rule, slots[c.rank]) : whole;
-    f.tried = (int)c.rank;
+    f.candidate = (int)c.rank;
     *found_of(s, tensor, rule, PARE_SEARCH_AUTO) = f;
 }
 

@@ -4,7 +4,7 @@
 #define PARE_RUNTIME_CUDA_DEVICE_NVML_H
 
 #include "runtime/base/ctx.h"
-#include "runtime/ops/telemetry.h"
+#include "runtime/device/telemetry.h"
 
 /* The meter of the GPU on this bus ("00000000:65:00.0"); library: its path, NULL is the driver's
    own name. PARE_UNSUPPORTED where it is absent, lacks a function or does not know the GPU. */

@@ -2,7 +2,7 @@
 #ifndef PARE_RUNTIME_CUDA_DEVICE_STREAM_H
 #define PARE_RUNTIME_CUDA_DEVICE_STREAM_H
 
-#include "runtime/ops/device.h"
+#include "runtime/device/device.h"
 
 #include <cuda_runtime_api.h>
 

@@ -8,7 +8,7 @@
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 #include "runtime/cuda/device/stream.h"
-#include "runtime/ops/training.h"
+#include "runtime/device/training.h"
 
 enum { PARE_CUDA_SLICES = 16 }; /* of one launch */
 
@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) slices_each(pare_cuda_
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     gather_piece(pare_train_blocks b, const float *const *from, bool set)
 {
-    const pare_train_piece p = b.piece[blockIdx.x];
+    const pare_train_chunk p = b.chunk[blockIdx.x];
     const float *x = from[p.tensor] + p.at;
     float *to = b.gradient + b.tensor[p.tensor].at + p.at;
     for (int i = (int)threadIdx.x; i < p.count; i += PARE_CUDA_BLOCK)
@@ -64,7 +64,7 @@ SIMT_INLINE double block_sum(double *held, double mine)
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) square_piece(pare_train_blocks b)
 {
     SIMT_SHARED(double, held, [PARE_CUDA_BLOCK]);
-    const pare_train_piece p = b.piece[blockIdx.x];
+    const pare_train_chunk p = b.chunk[blockIdx.x];
     const pare_train_tensor t = b.tensor[p.tensor];
     const uint8_t *zero = t.zero < 0 ? NULL : b.zero + t.zero + p.at;
     float *g = b.gradient + t.at + p.at;
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) square_all(pare_train_
 {
     SIMT_SHARED(double, held, [PARE_CUDA_BLOCK]);
     double sum = 0;
-    for (int i = (int)threadIdx.x; i < b.pieces; i += PARE_CUDA_BLOCK) sum += b.sum[1 + i];
+    for (int i = (int)threadIdx.x; i < b.chunks; i += PARE_CUDA_BLOCK) sum += b.sum[1 + i];
     sum = block_sum(held, sum);
     if (!threadIdx.x) b.sum[0] = sum;
 }
@@ -93,28 +93,29 @@ template <bool ADAMW>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     step_piece(pare_train_blocks b, pare_train_rule r, float part)
 {
-    const pare_train_piece p = b.piece[blockIdx.x];
+    const pare_train_chunk p = b.chunk[blockIdx.x];
     const pare_train_tensor t = b.tensor[p.tensor];
     const bool learned = t.gradient_scale > 0;
-    pare_train_pace pace = pare_train_pace_of(&r, r.rate, t.decays);
+    pare_train_step step = pare_train_step_of(&r, r.learning_rate, t.decays);
     for (int i = (int)threadIdx.x; i < p.count; i += PARE_CUDA_BLOCK) {
         const int64_t at = t.at + p.at + i;
         pare_train_element e;
         e.value = b.value[at];
-        e.first = b.first[at];
-        e.second = ADAMW ? b.second[at] : 0;
-        if (learned) pace = pare_train_pace_of(&r, r.rate * fabs((double)b.start[at]), t.decays);
-        e = ADAMW ? pare_adamw_step(&r, pace, b.gradient[at], e)
-                  : pare_sgd_step(&r, pace, b.gradient[at], e);
+        e.exp_avg = b.exp_avg[at];
+        e.exp_avg_sq = ADAMW ? b.exp_avg_sq[at] : 0;
+        if (learned)
+            step = pare_train_step_of(&r, r.learning_rate * fabs((double)b.start[at]), t.decays);
+        e = ADAMW ? pare_adamw_step(&r, step, b.gradient[at], e)
+                  : pare_sgd_step(&r, step, b.gradient[at], e);
         const bool zero = t.zero >= 0 && b.zero[t.zero + p.at + i];
-        if (zero) e.value = e.first = e.second = 0;
+        if (zero) e.value = e.exp_avg = e.exp_avg_sq = 0;
         if (learned) e.value = pare_train_hold(e.value, b.start[at]);
         b.value[at] = e.value;
-        b.first[at] = e.first;
-        if (ADAMW) b.second[at] = e.second;
-        if (b.average) {
-            const float a = b.average[at];
-            b.average[at] = zero ? 0 : a + part * (e.value - a);
+        b.exp_avg[at] = e.exp_avg;
+        if (ADAMW) b.exp_avg_sq[at] = e.exp_avg_sq;
+        if (b.ema) {
+            const float a = b.ema[at];
+            b.ema[at] = zero ? 0 : a + part * (e.value - a);
         }
     }
 }
@@ -130,14 +131,14 @@ static cudaError_t slices_launch(const pare_cuda_slices *s, cudaStream_t stream)
 static cudaError_t gather_gradients_launch(const pare_train_blocks *b, const float *const *from,
                                            bool set, cudaStream_t stream)
 {
-    SIMT_LAUNCH(gather_piece, dim3((unsigned)b->pieces), dim3(PARE_CUDA_BLOCK), 0, stream, *b, from,
+    SIMT_LAUNCH(gather_piece, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream, *b, from,
                 set);
     return cudaGetLastError();
 }
 
 static cudaError_t squares_launch(const pare_train_blocks *b, cudaStream_t stream)
 {
-    SIMT_LAUNCH(square_piece, dim3((unsigned)b->pieces), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
+    SIMT_LAUNCH(square_piece, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     SIMT_LAUNCH(square_all, dim3(1), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
@@ -148,10 +149,10 @@ static cudaError_t step_launch(const pare_train_blocks *b, const pare_train_rule
                                cudaStream_t stream)
 {
     if (rule->adamw)
-        SIMT_LAUNCH(step_piece<true>, dim3((unsigned)b->pieces), dim3(PARE_CUDA_BLOCK), 0, stream,
+        SIMT_LAUNCH(step_piece<true>, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream,
                     *b, *rule, part);
     else
-        SIMT_LAUNCH(step_piece<false>, dim3((unsigned)b->pieces), dim3(PARE_CUDA_BLOCK), 0, stream,
+        SIMT_LAUNCH(step_piece<false>, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream,
                     *b, *rule, part);
     return cudaGetLastError();
 }

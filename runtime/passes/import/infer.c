@@ -7,6 +7,11 @@
 
 #include <string.h>
 
+void pare_infer_options_init(pare_infer_options *out)
+{
+    *out = (pare_infer_options){0};
+}
+
 /* --- constant folding of one node --- */
 
 static pare_status tensor_like(pare_value *value, pare_tensor **out)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a range costs: the arithmetic of searches, one text for every backend, so that all choose
    the same. Numbers are double; nothing here rounds otherwise on one machine than on another. */
-#ifndef PARE_RUNTIME_OPS_RANGE_H
-#define PARE_RUNTIME_OPS_RANGE_H
+#ifndef PARE_RUNTIME_DEVICE_RANGE_H
+#define PARE_RUNTIME_DEVICE_RANGE_H
 
-#include "runtime/ops/both.h"
-#include "runtime/ops/samples.h"
+#include "runtime/base/both.h"
+#include "runtime/device/samples.h"
 
 #include <math.h>
 #include <string.h>
@@ -232,10 +232,10 @@ enum {
     PARE_RANGE_DECAY = PARE_RANGE_ENDS + PARE_RANGE_FINE /* the later looks reach a little lower */
 };
 
-/* Candidate i of an end; fall[i] is 2^(-i / PARE_RANGE_FINE), (PARE_RANGE_DECAY). */
-PARE_BOTH float pare_range_end(const double *fall, float extreme, int i)
+/* Candidate i of an end; decay[i] is 2^(-i / PARE_RANGE_FINE), (PARE_RANGE_DECAY). */
+PARE_BOTH float pare_range_end(const double *decay, float extreme, int i)
 {
-    return i <= 0 ? extreme : (float)((double)extreme * fall[i]);
+    return i <= 0 ? extreme : (float)((double)extreme * decay[i]);
 }
 
 PARE_BOTH double pare_range_cost(const pare_error_sums *s, float low, float high, bool symmetric,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an accelerator says about itself while it works: a meter is opened on a device and read as
    often as wanted (some milliseconds each). */
-#ifndef PARE_RUNTIME_OPS_TELEMETRY_H
-#define PARE_RUNTIME_OPS_TELEMETRY_H
+#ifndef PARE_RUNTIME_DEVICE_TELEMETRY_H
+#define PARE_RUNTIME_DEVICE_TELEMETRY_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
    is done; sync waits for all of it. Memory of a device is not readable by the host. Every call can
    fail with PARE_DEVICE (message: the call and the driver's words) or PARE_MEMORY.
  */
-#ifndef PARE_RUNTIME_OPS_DEVICE_H
-#define PARE_RUNTIME_OPS_DEVICE_H
+#ifndef PARE_RUNTIME_DEVICE_DEVICE_H
+#define PARE_RUNTIME_DEVICE_DEVICE_H
 
 #include "runtime/base/ctx.h"
 

@@ -3,11 +3,12 @@
    tensors are counted where they are, ranges are searched in the counts. Everything is put into a
    stream and exact: results depend on neither order nor pieces. Memory named here is the device's.
  */
-#ifndef PARE_RUNTIME_OPS_SAMPLES_H
-#define PARE_RUNTIME_OPS_SAMPLES_H
+#ifndef PARE_RUNTIME_DEVICE_SAMPLES_H
+#define PARE_RUNTIME_DEVICE_SAMPLES_H
 
 #include "runtime/base/pixels.h"
-#include "runtime/ops/kernel.h"
+#include "runtime/base/types.h"
+#include "runtime/device/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,8 +27,8 @@ enum {
 /* Counts of one tensor. */
 typedef struct pare_histogram_dev {
     unsigned long long count, zero, nan, inf;
-    int low, high;  /* finite minmax_only; a negative number's bits below the sign are inverted, so
-                       that  integers order as numbers do; low > high: none */
+    int low, high;  /* of finite values; a negative number's bits below the sign are inverted, so
+                       integers order as numbers do; low > high: none */
     int largest;    /* bits of the largest finite magnitude */
     int first, top; /* octave of bin 0, highest octave seen (-1: none) */
     int negative;   /* set for searches: the negative half is there */
@@ -35,7 +36,7 @@ typedef struct pare_histogram_dev {
 
 /* The same with bins. */
 typedef struct pare_histogram_dev_bins {
-    pare_histogram_dev tally;                            /* first */
+    pare_histogram_dev histogram;                        /* first */
     unsigned long long slot[2][1 + PARE_HISTOGRAM_BINS]; /* a sign (positive first): below, bins */
 } pare_histogram_dev_bins;
 
@@ -69,19 +70,19 @@ enum {
 
 typedef struct pare_search_result {
     float low, high;
-    int tried; /* of AUTO */
+    int candidate; /* of AUTO: PARE_CANDIDATE_... */
 } pare_search_result;
 
 typedef struct pare_search {
-    const pare_histogram_dev_bins *tally; /* (tensors), each with a number other than 0 */
+    const pare_histogram_dev_bins *histogram; /* (tensors), each with a number other than 0 */
     int tensors;
-    unsigned wanted; /* bit i: PARE_SEARCH_i of each; AUTO needs the others that it tries */
+    unsigned wanted; /* bit i: PARE_SEARCH_i of each; AUTO needs its candidates */
     unsigned rules;  /* bit 0: with a zero point, bit 1: symmetric */
     double percent[PARE_SEARCH_PERCENTS];
-    double clip_weight;        /* of WEIGHED and AUTO */
-    const double *fall;        /* (PARE_RANGE_DECAY), see range.h */
-    void *work;                /* (tensors) times work_bytes */
-    pare_search_result *found; /* (tensors, 2, PARE_SEARCH_COUNT): with a zero point, symmetric */
+    double clip_weight;         /* of WEIGHED and AUTO */
+    const double *decay;        /* (PARE_RANGE_DECAY), see range.h */
+    void *work;                 /* (tensors) times work_bytes */
+    pare_search_result *result; /* (tensors, 2, PARE_SEARCH_COUNT): with a zero point, symmetric */
 } pare_search;
 
 struct pare_sample_table {
@@ -89,13 +90,13 @@ struct pare_sample_table {
        device's. */
     pare_status (*pixels)(pare_ctx *ctx, pare_stream *stream, float *out, const uint8_t *raw,
                           const pare_pixels *pixels, int64_t samples);
-    /* Makes `count` tallies, `step` bytes apart, empty. */
-    pare_status (*histogram_clear)(pare_ctx *ctx, pare_stream *stream, void *tallies, size_t step,
-                                   int count);
-    /* Adds n values of type f32, f16, bf16 or f64 (rounded to f32). bins: the tally is a
+    /* Makes `count` histograms, `step` bytes apart, empty. */
+    pare_status (*histogram_clear)(pare_ctx *ctx, pare_stream *stream, void *histograms,
+                                   size_t step, int count);
+    /* Adds n values of type f32, f16, bf16 or f64 (rounded to f32). bins: the histogram is a
        pare_histogram_dev_bins; else neither bins nor octaves are kept. PARE_UNSUPPORTED: other
        types. */
-    pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *tally,
+    pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *histogram,
                                  bool bins, pare_dtype dtype, const void *values, int64_t n);
     /* Adds an f32 tensor whose axis `axis` holds the channels; its first axis holds `samples`
        samples of equal size, each of which becomes a whole number on its own. */
