@@ -3,7 +3,6 @@
    computes and counts, the inputs of the other are copied. The counts are the host's integers; only
    they come down, at the end. */
 #include "calib/calibrate.h"
-#include "calib/device.h"
 
 #include <string.h>
 

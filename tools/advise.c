@@ -268,7 +268,7 @@ json_t *pare_advice_json(const pare_advice *a)
         const pare_advice_layer *l = &a->layer[i];
         json_t *row = json_pack("{s:o, s:o, s:b}", "node", pare_json_text(l->node), "weight",
                                 pare_json_text(l->weight), "pays", l->pays);
-        if (l->note) json_object_set_new(row, "note", json_string(l->note));
+        if (l->note) json_object_set_new(row, "note", pare_json_text(l->note));
         if (l->dense >= 0) json_object_set_new(row, "dense_us", json_real(1e6 * l->dense));
         if (l->sparse >= 0) json_object_set_new(row, "sparse_us", json_real(1e6 * l->sparse));
         json_array_append_new(list, row);

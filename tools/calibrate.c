@@ -3,10 +3,9 @@
 
 #include "formats/onnx.h"
 #include "tools/cache.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/progress.h"
 #include "tools/trace.h"
-#include "tools/vitals.h"
 
 /* Where a trace goes. */
 typedef struct trace_file {

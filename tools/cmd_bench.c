@@ -7,7 +7,7 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/times.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/model_facts.h"
 #include "tools/profile.h"
 #include "tools/progress.h"
@@ -16,7 +16,6 @@
 #include "tools/source.h"
 #include "tools/table.h"
 #include "tools/text.h"
-#include "tools/vitals.h"
 
 #include <stdlib.h>
 #include <string.h>

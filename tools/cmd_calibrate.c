@@ -7,7 +7,7 @@
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/range_facts.h"
 #include "tools/text.h"
 
@@ -44,7 +44,7 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const
                    (long long)pare_ranges_samples(ranges));
     const pare_range_rule rule = {.method = PARE_METHOD_AUTO, .symmetric = true};
     if (tool->common->json) PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule));
-    json_object_set_new(tool->facts, "outputs", json_pack("[s]", path));
+    json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(path)));
     json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
     json_object_set_new(tool->facts, "samples", json_integer(pare_ranges_samples(ranges)));
     json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));

@@ -5,14 +5,12 @@
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/distill/checkpoint.h"
+#include "tools/distill/training.h"
 #include "tools/distill/log.h"
 #include "tools/distill/qat.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/source.h"
-#include "tools/distill/training.h"
 #include "tools/text.h"
-#include "tools/vitals.h"
 
 #include <string.h>
 
@@ -161,7 +159,7 @@ static pare_status open_all(job *j)
     pare_ctx *ctx = j->tool->ctx;
     PARE_TRY(pare_onnx_read(ctx, &j->teacher, j->o->teacher));
     PARE_TRY(pare_onnx_read(ctx, &j->student, j->o->student));
-    if (j->o->qat.on < 0 && j->o->training.rate < 0)
+    if (j->o->qat.on < 0 && j->o->training.learning_rate < 0)
         j->options.learning_rate = pare_distill_learning_rate(j->student);
     PARE_TRY(pare_qat_open(j->tool, &j->qat, j->student, &j->o->source, &j->o->qat));
     PARE_TRY(pare_source_open_first(j->tool, &j->source, j->student, &j->o->source, -1));
@@ -232,11 +230,11 @@ static pare_status report(job *j)
     if (j->qat.qat) json_object_set_new(facts, "qat", pare_qat_json(&j->qat, &j->options));
     json_object_update_new(facts, pare_training_json(r));
     json_object_update_new(
-        facts, json_pack("{s:I, s:I, s:I, s:i, s:f, s:[s]}", "batch", (json_int_t)r->batch,
+        facts, json_pack("{s:I, s:I, s:I, s:i, s:f, s:[o]}", "batch", (json_int_t)r->batch,
                          "train_samples", (json_int_t)r->train_samples, "held_out",
                          (json_int_t)r->held_out, "weights", r->weights, "samples_per_s",
                          j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
-                         "outputs", j->o->output));
+                         "outputs", pare_json_text(j->o->output)));
     if (j->options.precision == PARE_TRAIN_FP16)
         json_object_set_new(facts, "skipped_steps", json_integer(r->skipped));
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));

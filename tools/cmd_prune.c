@@ -7,7 +7,7 @@
 #include "tools/prune/structured.h"
 #include "tools/prune/report.h"
 #include "tools/report/page.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <string.h>
 

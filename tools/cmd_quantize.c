@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare quantize: read, prepare, calibrate where data are given, quantize, write. */
+#include "formats/json.h"
 #include "formats/onnx.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
@@ -116,7 +117,7 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     PARE_TRY(pare_onnx_hash(tool->ctx, o->output, hash_after, &bytes));
     json_t *notes = json_array();
     for (int i = 0; i < facts->note_count; i++) {
-        json_array_append_new(notes, json_string(facts->note[i]));
+        json_array_append_new(notes, pare_json_text(facts->note[i]));
         pare_log(tool->ctx, PARE_LOG_INFO, "%s", facts->note[i]);
     }
     pare_print(stdout, "%s\n", o->output);
@@ -135,13 +136,13 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     json_object_update_new(
         tool->facts,
         json_pack(
-            "{s:{s:s, s:s, s:I}, s:{s:s, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[s]}",
-            "model", "file", tool->arg[0], "hash", hash, "bytes", (json_int_t)bytes_before,
-            "output", "file", o->output, "hash", hash_after, "bytes", (json_int_t)bytes,
+            "{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[o]}",
+            "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes", (json_int_t)bytes_before,
+            "output", "file", pare_json_text(o->output), "hash", hash_after, "bytes", (json_int_t)bytes,
             "precision", precisions[o->precision], "converted_nodes", facts->quantized_nodes,
             "float_nodes", facts->float_nodes, "quantize_nodes", facts->q_nodes, "dequantize_nodes",
             facts->dq_nodes, "opset_before", (json_int_t)facts->opset_before, "opset_after",
-            (json_int_t)facts->opset_after, "notes", notes, "outputs", o->output));
+            (json_int_t)facts->opset_after, "notes", notes, "outputs", pare_json_text(o->output)));
     return PARE_OK;
 }
 

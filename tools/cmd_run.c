@@ -6,7 +6,7 @@
 #include "runtime/eval/eval.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/progress.h"
 #include "tools/source.h"
 #include "tools/text.h"

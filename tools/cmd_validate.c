@@ -6,7 +6,7 @@
 #include "tools/report/report.h"
 #include "tools/results.h"
 #include "tools/validate.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands, one per row of commands.c and one or two per cmd_*.c. */
+/* The commands, one per row of help.c and one or two per cmd_*.c. */
 #ifndef PARE_TOOLS_COMMANDS_H
 #define PARE_TOOLS_COMMANDS_H
 

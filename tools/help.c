@@ -1,9 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is printed from the option tables: help, tools/COMMANDS.md and completion. */
-#include "tools/options.h"
+/* The commands in order, and what is printed from their option tables: help, tools/COMMANDS.md and
+   completion. */
+#include "tools/commands.h"
 
 #include <ctype.h>
 #include <string.h>
+
+const pare_command *const pare_commands[] = {
+    &pare_command_data_fashion_mnist,
+    &pare_command_data_import,
+    &pare_command_inspect,
+    &pare_command_check,
+    &pare_command_calibrate,
+    &pare_command_quantize,
+    &pare_command_prune,
+    &pare_command_distill,
+    &pare_command_run,
+    &pare_command_validate,
+    &pare_command_bench,
+    &pare_command_report,
+    &pare_command_zoo,
+    &pare_command_ops,
+    &pare_command_doctor,
+    &pare_command_version,
+    &pare_command_completion,
+    NULL,
+};
 
 enum { COLUMN = 30, WIDTH = 96 };
 

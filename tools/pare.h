@@ -9,7 +9,6 @@
 #include "runtime/base/ctx.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/size.h"
-#include "runtime/base/status.h"
 #include "runtime/base/types.h"
 
 #include "runtime/graph/graph.h"

@@ -177,6 +177,6 @@ json_t *pare_source_json(const pare_source *source, const pare_source_options *o
 {
     json_t *json = json_pack("{s:o, s:I}", "file", pare_json_text(options->data), "samples",
                              (json_int_t)source->count);
-    if (options->range) json_object_set_new(json, "range", json_string(options->range));
+    if (options->range) json_object_set_new(json, "range", pare_json_text(options->range));
     return json;
 }

@@ -4,7 +4,7 @@
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/eval/stats.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/profile.h"
 #include "tools/times.h"
 
@@ -239,7 +239,7 @@ static pare_status model_json(const pare_validation *v, int k, json_t *list)
         (json_int_t)pare_model_bytes(one->model), "parameters", (json_int_t)one->facts.parameters,
         "macs_per_sample", one->facts.macs < 0 ? json_null() : json_real(one->facts.macs));
     if (json_array_append_new(list, json)) return PARE_MEMORY;
-    if (recipes) json_object_set_new(json, "recipe", json_string(recipes));
+    if (recipes) json_object_set_new(json, "recipe", pare_json_text(recipes));
     if (pare_comparison_candidate(v->comparison, k)->predictor) PARE_TRY(add_results(json, v, k));
     return add_latency(json, v, k);
 }

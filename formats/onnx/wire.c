@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Protobuf encoding: a message is a row of fields, each a key (number << 3 | wire type) and a
    value; lengths and keys are varints of 7 bits a byte. */
-#include "formats/onnx/wire.h"
+#include "formats/onnx/inner.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SoftmaxKL (ops/loss.c): the plain kernel in double, f32 with float exponentials and sums in
-   double. With s = student / T less its largest, t likewise, and sums S, U of e^s, e^t:
-     KL = sum e^t (t - s) / U - ln U + ln S */
+/* Softmax cross-entropy with its gradient, and SoftmaxKL (ops/loss.c): the plain kernel in double,
+   f32 with float exponentials and sums in double. With s = student / T less its largest, t
+   likewise, and sums S, U of e^s, e^t: KL = sum e^t (t - s) / U - ln U + ln S */
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/vmath.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static double temperature_of(const pare_node *node)
@@ -136,3 +137,58 @@ static const pare_kernel softmax_kl_f32 = {
 static const pare_kernel ref_softmax_kl = {
     .name = "ref_softmax_kl", .can = kl_can, .run = ref_run, .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_softmax_kl[] = {&softmax_kl_f32, &ref_softmax_kl, NULL};
+
+/* --- cross-entropy --- */
+
+/* The label of a row: given, or the first largest logit. */
+static pare_status label_of(const pare_call *c, int64_t row, int64_t *out)
+{
+    const pare_view *x = &c->in[0];
+    int64_t classes = x->dim[1];
+    if (c->in_count > 1 && c->in[1].dtype) {
+        *out = pare_ref_get_int(&c->in[1], row * c->in[1].stride[0]);
+        if (*out >= 0 && *out < classes) return PARE_OK;
+        return PARE_FAIL_NODE(c->node, INPUT,
+                              "label %" PRId64 " of sample %" PRId64 " is outside the %" PRId64
+                              " classes of '%s'",
+                              *out, row, classes, c->node->in[0]->name);
+    }
+    double best = -INFINITY;
+    *out = 0;
+    for (int64_t i = 0; i < classes; i++) {
+        double v = pare_ref_get(x, row * x->stride[0] + i * x->stride[1]);
+        if (v > best) best = v, *out = i;
+    }
+    return PARE_OK;
+}
+
+/* loss = mean over rows of ln sum e^x - x[label]; dx = (softmax x - 1[label]) / rows */
+static pare_status cross_entropy_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0], *dx = &c->out[1];
+    const int64_t rows = x->dim[0], classes = x->dim[1];
+    double loss = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t label, at = r * x->stride[0];
+        double top = -INFINITY, sum = 0;
+        PARE_TRY(label_of(c, r, &label));
+        for (int64_t i = 0; i < classes; i++)
+            top = fmax(top, pare_ref_get(x, at + i * x->stride[1]));
+        for (int64_t i = 0; i < classes; i++)
+            sum += exp(pare_ref_get(x, at + i * x->stride[1]) - top);
+        loss += top + log(sum) - pare_ref_get(x, at + label * x->stride[1]);
+        for (int64_t i = 0; dx->dtype && i < classes; i++) {
+            double p = exp(pare_ref_get(x, at + i * x->stride[1]) - top) / sum;
+            pare_ref_set(dx, r * dx->stride[0] + i * dx->stride[1],
+                         (p - (i == label)) / (double)rows);
+        }
+    }
+    pare_ref_set(&c->out[0], 0, loss / (double)rows);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_cross_entropy = {.name = "ref_cross_entropy",
+                                              .can = pare_ref_can_f32_f64,
+                                              .run = cross_entropy_run,
+                                              .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_cross_entropy[] = {&ref_cross_entropy, NULL};

@@ -371,3 +371,120 @@ static bool lp_norm_can(const pare_prep *p) { return pare_ref_can_floats(p) && p
 static const pare_kernel ref_lp_norm = {
     .name = "ref_lp_norm", .can = lp_norm_can, .run = lp_norm_run, .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_lp_norm[] = {&ref_lp_norm, NULL};
+
+/* --- gradient of LayerNormalization: with X' = (X - mean) inv, g = dY scale,
+       dX = inv (g - mean g - X' mean (g X')), dScale = sum dY X', dBias = sum dY. Sums over
+       rows are made in a fixed number of slices, one after the other, and added in slice order, so
+       that results do not depend on threads. --- */
+
+enum { SLICES = 8 };
+
+typedef struct layer_grad {
+    int64_t rows, size;
+    double epsilon;
+} layer_grad;
+
+static bool layer_grad_can(const pare_prep *p)
+{
+    if (p->in[0].dtype != PARE_f32 && p->in[0].dtype != PARE_f64) return false;
+    for (int i = 0; i < 3; i++)
+        if (p->in[i].dtype != p->in[0].dtype || !pare_view_rowmajor(&p->in[i]) ||
+            (p->out[i].dtype && !pare_view_rowmajor(&p->out[i])))
+            return false;
+    return true;
+}
+
+static pare_status layer_grad_prepare(pare_prep *p)
+{
+    layer_grad *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->size = 1;
+    s->epsilon = (double)pare_node_float(p->node, "epsilon", 1e-5f);
+    for (int i = (int)pare_node_int(p->node, "axis", 0); i < p->in[1].rank; i++)
+        s->size *= p->in[1].dim[i];
+    s->rows = s->size ? pare_view_count(&p->in[1]) / s->size : 0;
+    p->scratch = sizeof(double) * 2 * SLICES * (size_t)s->size;
+    p->state = s;
+    return PARE_OK;
+}
+
+#define ROWS(type, ctype)                                                                          \
+    PARE_CLONES static void layer_grad_row_##type(ctype *dx, const ctype *dy, const ctype *x,      \
+                                                  const ctype *scale, const layer_grad *s,         \
+                                                  double *dscale, double *dbias)                   \
+    {                                                                                              \
+        const int64_t n = s->size;                                                                 \
+        double sum = 0, squares = 0, g_sum = 0, gx_sum = 0;                                        \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=              \
+            (double)x[i];                                                                          \
+        const double mean = sum / (double)n;                                                       \
+        _Pragma("omp simd reduction(+ : squares)") for (int64_t i = 0; i < n; i++) squares +=      \
+            ((double)x[i] - mean) * ((double)x[i] - mean);                                         \
+        const double inv = 1 / sqrt(squares / (double)n + s->epsilon);                             \
+        _Pragma("omp simd reduction(+ : g_sum, gx_sum)") for (int64_t i = 0; i < n; i++)           \
+        {                                                                                          \
+            const double unit = ((double)x[i] - mean) * inv, d = (double)dy[i];                    \
+            const double g = d * (double)scale[i];                                                 \
+            g_sum += g;                                                                            \
+            gx_sum += g * unit;                                                                    \
+            dscale[i] += d * unit;                                                                 \
+            dbias[i] += d;                                                                         \
+        }                                                                                          \
+        if (!dx) return;                                                                           \
+        g_sum /= (double)n;                                                                        \
+        gx_sum /= (double)n;                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const double unit = ((double)x[i] - mean) * inv;                                       \
+            dx[i] = (ctype)(inv * ((double)dy[i] * (double)scale[i] - g_sum - unit * gx_sum));     \
+        }                                                                                          \
+    }
+ROWS(f32, float)
+ROWS(f64, double)
+
+/* Rows of one slice. */
+static void layer_grad_slice(const pare_call *c, int slice)
+{
+    const layer_grad *s = c->state;
+    double *dscale = (double *)c->scratch + (int64_t)slice * 2 * s->size, *dbias = dscale + s->size;
+    const bool wide = c->in[0].dtype == PARE_f64, has = c->out[0].dtype != PARE_NOTYPE;
+    memset(dscale, 0, sizeof(double) * 2 * (size_t)s->size);
+    for (int64_t r = s->rows * slice / SLICES; r < s->rows * (slice + 1) / SLICES; r++) {
+        const int64_t at = r * s->size;
+        if (wide)
+            layer_grad_row_f64(has ? (double *)c->out[0].data + at : NULL,
+                               (const double *)c->in[0].data + at,
+                               (const double *)c->in[1].data + at, c->in[2].data, s, dscale, dbias);
+        else
+            layer_grad_row_f32(has ? (float *)c->out[0].data + at : NULL,
+                               (const float *)c->in[0].data + at, (const float *)c->in[1].data + at,
+                               c->in[2].data, s, dscale, dbias);
+    }
+}
+
+static pare_status layer_grad_run(const pare_call *c)
+{
+    const layer_grad *s = c->state;
+#pragma omp parallel for num_threads(c->threads) schedule(static) if (c->threads > 1)
+    for (int slice = 0; slice < SLICES; slice++) layer_grad_slice(c, slice);
+    for (int which = 0; which < 2; which++) {
+        const pare_view *to = &c->out[1 + which];
+        if (!to->dtype) continue;
+        for (int64_t i = 0; i < s->size; i++) {
+            double sum = 0;
+            for (int k = 0; k < SLICES; k++)
+                sum += ((const double *)c->scratch)[((int64_t)k * 2 + which) * s->size + i];
+            if (to->dtype == PARE_f64)
+                ((double *)to->data)[i] = sum;
+            else
+                ((float *)to->data)[i] = (float)sum;
+        }
+    }
+    return PARE_OK;
+}
+
+static const pare_kernel ref_layer_norm_grad = {.name = "ref_layer_norm_grad",
+                                                .can = layer_grad_can,
+                                                .prepare = layer_grad_prepare,
+                                                .run = layer_grad_run,
+                                                .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_layer_norm_grad[] = {&ref_layer_norm_grad, NULL};

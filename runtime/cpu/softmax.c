@@ -2,13 +2,14 @@
 /* Softmax and LogSoftmax (13) along one axis, the maximum subtracted:
      softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
    The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16
-   with the axis innermost and computes in f32. */
+   with the axis innermost and computes in f32. Gradients sum in double. */
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/softmax_rows.h"
 #include "runtime/cpu/vmath.h"
 #include "runtime/ops/infer.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct softmax {
@@ -150,3 +151,92 @@ static const pare_kernel ref_softmax = {.name = "ref_softmax",
                                         .run = softmax_run,
                                         .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_softmax[] = {&vec_softmax, &ref_softmax, NULL};
+
+/* --- gradient: dX = Y (dY - sum dY Y); log form: dX = dY - e^Y sum dY --- */
+
+#define GRAD_LANE(type, ctype, exponential)                                                        \
+    static void grad_lane_##type(ctype *dx, int64_t sx, const ctype *dy, int64_t sd,               \
+                                 const ctype *y, int64_t sy, int64_t n, bool log)                  \
+    {                                                                                              \
+        double sum = 0;                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            sum += log ? (double)dy[i * sd] : (double)dy[i * sd] * (double)y[i * sy];              \
+        const ctype s = (ctype)sum;                                                                \
+        if (log)                                                                                   \
+            for (int64_t i = 0; i < n; i++) dx[i * sx] = dy[i * sd] - exponential(y[i * sy]) * s;  \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++) dx[i * sx] = y[i * sy] * (dy[i * sd] - s);             \
+    }
+GRAD_LANE(f32, float, expf)
+GRAD_LANE(f64, double, exp)
+
+static pare_status grad_run(const pare_call *c)
+{
+    const pare_view *dy = &c->in[0], *y = &c->in[1], *dx = &c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0};
+    pare_view walk = *dx;
+    bool log = pare_node_int(c->node, "log", 0) != 0;
+    int a = 0;
+    if (!pare_view_count(dx)) return PARE_OK;
+    if (dx->rank)
+        PARE_TRY(pare_infer_axis(c->node, pare_node_int(c->node, "axis", -1), dx->rank, &a));
+    int64_t n = dx->rank ? dx->dim[a] : 1;
+    if (dx->rank) walk.dim[a] = 1;
+    do {
+        void *to = pare_ref_at(dx, pare_ref_offset(dx, index));
+        const void *d = pare_ref_at(dy, pare_ref_offset(dy, index));
+        const void *v = pare_ref_at(y, pare_ref_offset(y, index));
+        if (dx->dtype == PARE_f64)
+            grad_lane_f64(to, dx->stride[a], d, dy->stride[a], v, y->stride[a], n, log);
+        else
+            grad_lane_f32(to, dx->stride[a], d, dy->stride[a], v, y->stride[a], n, log);
+    } while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+/* Lanes that are whole, one after another, in vectors. */
+PARE_CLONES static void grad_rows(float *restrict dx, const float *dy, const float *y, int64_t rows,
+                                  int64_t n, bool log)
+{
+    for (int64_t r = 0; r < rows; r++, dx += n, dy += n, y += n) {
+        double sum = 0;
+        if (log)
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
+                (double)dy[i];
+        else
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
+                (double)dy[i] * (double)y[i];
+        const float s = (float)sum;
+        if (log)
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - pare_vexp(y[i]) * s;
+        else
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - s);
+    }
+}
+
+static bool grad_rows_can(const pare_prep *p)
+{
+    const int rank = p->in[0].rank;
+    const int64_t axis = pare_node_int(p->node, "axis", -1);
+    if (rank < 1 || (axis != -1 && axis != rank - 1) || p->out[0].dtype != PARE_f32) return false;
+    for (int i = 0; i < 2; i++)
+        if (p->in[i].dtype != PARE_f32 || !pare_view_rowmajor(&p->in[i])) return false;
+    return pare_view_rowmajor(&p->out[0]);
+}
+
+static pare_status grad_rows_run(const pare_call *c)
+{
+    const int64_t n = c->out[0].dim[c->out[0].rank - 1];
+    const int64_t rows = n ? pare_view_count(&c->out[0]) / n : 0;
+    grad_rows(c->out[0].data, c->in[0].data, c->in[1].data, rows, n,
+              pare_node_int(c->node, "log", 0) != 0);
+    return PARE_OK;
+}
+
+static const pare_kernel vec_softmax_grad = {
+    .name = "vec_softmax_grad", .can = grad_rows_can, .run = grad_rows_run};
+static const pare_kernel ref_softmax_grad = {.name = "ref_softmax_grad",
+                                             .can = pare_ref_can_f32_f64,
+                                             .run = grad_run,
+                                             .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_softmax_grad[] = {&vec_softmax_grad, &ref_softmax_grad, NULL};

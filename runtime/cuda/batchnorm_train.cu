@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* BatchNormalization in training (ops/train_batchnorm.c): what channels have from their sums. */
+/* BatchNormalization in training (ops/batchnorm_train.c): what channels have from their sums. */
 typedef struct pare_cuda_moments {
     const double *sums, *gsums; /* (3, channels), (2, channels) or NULL */
     const void *mean0, *scale;  /* (channels) of dtype; scale: with gsums */

@@ -150,6 +150,18 @@ done
 if [ -z "$wrong" ]; then pass names_are_escaped; else fail names_are_escaped "$wrong"; fi
 rm -f escapes.json
 
+# --- a file whose name is not UTF-8: results name it escaped, and lose nothing ---
+odd=$(printf 'odd\377.onnx')
+cp "$zoo/mlp.onnx" "$odd"
+wrong=
+for command in "quantize --precision fp16 -o $odd.fp16" "inspect" "check" "bench --duration 0.01 --warmup 0"; do
+    # shellcheck disable=SC2086 # words of a command
+    "$pare" $command "$odd" --json odd.json >.test.out 2>&1 || wrong="$wrong '$command' fails;"
+    grep -q '"model"' odd.json && grep -qF 'odd\\xFF.onnx' odd.json || wrong="$wrong '$command' leaves the name out;"
+done
+if [ -z "$wrong" ]; then pass file_name_of_any_bytes; else fail file_name_of_any_bytes "$wrong"; fi
+rm -f "$odd" "$odd.fp16" odd.json
+
 # --- check lists all problems at once ---
 model many 17 "node { op_type: \"Frobnicate\" name: \"odd\" input: \"x\" output: \"p\" }
     node { op_type: \"Relu\" domain: \"com.other\" name: \"far\" input: \"p\" output: \"q\" }

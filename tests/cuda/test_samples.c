@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What calibration counts on the device against what it counts on the host: histograms and
    channels, bit for bit, whatever the memory order; pixels against the formula. */
-#include "calib/device.h"
+#include "calib/calibrate.h"
 #include "runtime/cuda/cuda.h"
 #include "tests/simt/testing.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said about times, from times made up here. */
 #include "runtime/eval/eval.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/times.h"
 #include "tools/report/report.h"
 

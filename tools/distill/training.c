@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/distill/training.h"
+#include "tools/check_output.h"
 #include "tools/distill/log.h"
+#include "tools/text.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- as one word --- */
 
@@ -124,7 +127,7 @@ pare_status pare_training_check(pare_tool *tool, const pare_training_options *o,
 {
     if (o->optimizer != PARE_OPTIMIZER_SGD && o->momentum >= 0)
         return refuse(tool, in_spec, "momentum", "without", "optimizer", "sgd");
-    if (o->batchnorm == PARE_BATCHNORM_FROZEN && o->norm_samples >= 0)
+    if (o->batchnorm == PARE_BATCHNORM_FROZEN && o->bn_recalib_samples >= 0)
         return refuse(tool, in_spec, "bn-estimate", "with", "bn", "frozen");
     pare_distill_loss loss;
     pare_augment augment;
@@ -140,16 +143,16 @@ pare_status pare_training_read(pare_tool *tool, const pare_training_options *o,
     if (o->augment) PARE_TRY(pare_augment_parse(tool->ctx, &d->augment, o->augment));
     if (o->batch) d->batch = o->batch;
     if (o->accumulate) d->accumulate = (int)o->accumulate;
-    if (o->rate >= 0) d->learning_rate = o->rate;
+    if (o->learning_rate >= 0) d->learning_rate = o->learning_rate;
     if (o->momentum >= 0) d->momentum = o->momentum;
-    if (o->decay >= 0) d->weight_decay = o->decay;
-    if (o->norm_samples >= 0) d->bn_recalib_samples = o->norm_samples;
+    if (o->weight_decay >= 0) d->weight_decay = o->weight_decay;
+    if (o->bn_recalib_samples >= 0) d->bn_recalib_samples = o->bn_recalib_samples;
     if (o->batchnorm >= 0) d->batchnorm = (pare_batchnorm_mode)o->batchnorm;
     d->optimizer = (pare_optimizer_kind)o->optimizer;
     d->schedule = (pare_schedule_kind)o->schedule;
     d->warmup = o->warmup;
-    d->grad_clip_norm = o->clip;
-    d->ema_decay = o->average;
+    d->grad_clip_norm = o->grad_clip_norm;
+    d->ema_decay = o->ema_decay;
     return PARE_OK;
 }
 
@@ -177,7 +180,7 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
     if (text) text = pare_arena_printf(arena, "%s decay=%.10g", text, d->weight_decay);
     if (text && d->batchnorm != PARE_BATCHNORM_TRAIN)
         text = pare_arena_printf(arena, "%s bn=%s", text, norms[d->batchnorm]);
-    if (text && o->norm_samples >= 0)
+    if (text && o->bn_recalib_samples >= 0)
         text =
             pare_arena_printf(arena, "%s bn-estimate=%lld", text, (long long)d->bn_recalib_samples);
     if (text && o->augment) text = pare_arena_printf(arena, "%s augment=%s", text, o->augment);
@@ -196,4 +199,57 @@ json_t *pare_training_json(const pare_distill_result *r)
     json_object_set_new(facts, "before", pare_distill_score_json(&r->before));
     json_object_set_new(facts, "after", pare_distill_score_json(&r->after));
     return facts;
+}
+
+/* --- checkpoints --- */
+
+pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_options *o)
+{
+    static const char *const rows[] = {"checkpoint-every", "resume", NULL};
+    if (!o->folder) return pare_refuse_options(tool, "without --checkpoint", rows);
+    return pare_distill_checkpoint_folder(tool->ctx, o->folder);
+}
+
+pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o, const char *name,
+                               const char *const *outputs, int output_count,
+                               pare_distill_checkpoint *out)
+{
+    *out = (pare_distill_checkpoint){.every = o->every, .resume = o->resume};
+    if (!o->folder) return PARE_OK;
+    return pare_distill_checkpoint_file(&tool->arena, o->folder, name, outputs, output_count, out);
+}
+
+void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *c)
+{
+    if (c->path && c->resume && access(c->path, F_OK) && !tool->common->quiet)
+        pare_print(stderr, "%s: there is no checkpoint yet; training starts from the beginning\n",
+                   c->path);
+}
+
+void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *c, int64_t step)
+{
+    if (c->path && step >= 0 && !tool->common->quiet)
+        pare_print(stderr,
+                   "%s: holds step %lld; the same command with --resume continues after it\n",
+                   c->path, (long long)step);
+}
+
+static void say(const pare_tool *tool, const pare_distill_checkpoint *c,
+                const pare_distill_result *r)
+{
+    if (r->end != PARE_DISTILL_INTERRUPTED && r->resumed == r->steps)
+        pare_print(stderr, "%s: training had ended before; nothing was left to train\n", c->path);
+    if (r->end == PARE_DISTILL_INTERRUPTED) pare_checkpoint_log(tool, c, r->checkpoint);
+    if (r->end == PARE_DISTILL_INTERRUPTED && r->checkpoint < 0)
+        pare_print(stderr, "%s: could not be written; there is nothing to resume from\n", c->path);
+}
+
+void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *c,
+                            const pare_distill_result *r)
+{
+    if (!c->path) return;
+    json_t *row = json_pack("{s:s}", "file", c->path);
+    if (r->checkpoint >= 0) json_object_set_new(row, "step", json_integer(r->checkpoint));
+    json_object_set_new(tool->facts, "checkpoint", row);
+    if (!tool->common->quiet) say(tool, c, r);
 }

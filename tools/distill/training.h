@@ -10,36 +10,36 @@
 /* A negative number, and 0 of batch and accumulate: as distill.h has it. */
 typedef struct pare_training_options {
     const char *loss, *augment;
-    double rate, momentum, decay, clip, average;
-    int64_t batch, accumulate, warmup, norm_samples;
+    double learning_rate, momentum, weight_decay, grad_clip_norm, ema_decay;
+    int64_t batch, accumulate, warmup, bn_recalib_samples;
     int optimizer, schedule, batchnorm;
 } pare_training_options;
 
 #define PARE_TRAINING_DEFAULTS                                                                     \
     {                                                                                              \
-        .rate = -1, .momentum = -1, .decay = -1, .warmup = -1, .norm_samples = -1, .batchnorm = -1 \
+        .learning_rate = -1, .momentum = -1, .weight_decay = -1, .warmup = -1,                     \
+        .bn_recalib_samples = -1, .batchnorm = -1                                                  \
     }
 
 /* Rows for a command whose OPTIONS have a pare_training_options `field`. own_...: the values
    without them. */
 #define PARE_TRAINING_ROWS(field, own_loss, own_rate, own_norms)                                   \
     PARE_OPT_TEXT("loss", "TERM,...", field.loss,                                                  \
-                  "what is made small: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce " \
-                  "(with labels); TERM*W weighs one (" own_loss ")"),                              \
-        PARE_OPT_REAL("lr", "F", field.rate, 0, 1e3, "highest learning rate (" own_rate ")"),      \
+                  "terms to minimize: kl:TEMPERATURE, mse, cosine, feature:NAME[=TEACHER'S], ce "  \
+                  "(with labels); TERM*W weights one (" own_loss ")"),                             \
+        PARE_OPT_REAL("lr", "F", field.learning_rate, 0, 1e3,                                      \
+                      "highest learning rate (" own_rate ")"),                                     \
         PARE_OPT_CHOICE("schedule", "cosine|step|constant", field.schedule,                        \
-                        "what becomes of it (cosine, down to 0)"),                                 \
+                        "how the learning rate changes (cosine, down to 0)"),                      \
         PARE_OPT_INT("warmup", "N", field.warmup, 0, 1e12,                                         \
-                     "steps over which it rises from 0 (2 % of them)"),                            \
-        PARE_OPT_CHOICE("optimizer", "adamw|sgd", field.optimizer,                                 \
-                        "how a step is made of gradients (adamw)"),                                \
-        PARE_OPT_REAL("momentum", "F", field.momentum, 0, 1, "of sgd (0.9)"),                      \
-        PARE_OPT_REAL(                                                                             \
-            "decay", "F", field.decay, 0, 1,                                                       \
-            "weight decay apart from the gradient, of weights of two axes and more (0.01)"),       \
-        PARE_OPT_REAL("clip", "F", field.clip, 0, 1e9,                                             \
-                      "largest norm of all gradients together; 0: no limit (0)"),                  \
-        PARE_OPT_REAL("ema", "F", field.average, 0, 1,                                             \
+                     "steps over which the learning rate rises from 0 (2 % of them)"),             \
+        PARE_OPT_CHOICE("optimizer", "adamw|sgd", field.optimizer, "the optimizer (adamw)"),       \
+        PARE_OPT_REAL("momentum", "F", field.momentum, 0, 1, "momentum of sgd (0.9)"),             \
+        PARE_OPT_REAL("decay", "F", field.weight_decay, 0, 1,                                      \
+                      "decoupled weight decay of weights of two axes and more (0.01)"),            \
+        PARE_OPT_REAL("clip", "F", field.grad_clip_norm, 0, 1e9,                                   \
+                      "clip the norm of all gradients together; 0: no limit (0)"),                 \
+        PARE_OPT_REAL("ema", "F", field.ema_decay, 0, 1,                                           \
                       "result is a running mean of the weights that keeps this share at each "     \
                       "step; 0: none (0)"),                                                        \
         PARE_OPT_INT("batch", "N", field.batch, 1, 65536, "samples of one batch (128)"),           \
@@ -49,7 +49,7 @@ typedef struct pare_training_options {
                         "BatchNormalization with the statistics of each batch, or with the "       \
                         "file's, or frozen after half of the steps (" own_norms ")"),              \
         PARE_OPT_INT(                                                                              \
-            "bn-estimate", "N", field.norm_samples, 0, 1e9,                                        \
+            "bn-estimate", "N", field.bn_recalib_samples, 0, 1e9,                                  \
             "samples from which statistics of BatchNormalization are estimated again before the "  \
             "first step, for use where the held-out loss is lower with them; 0: none (512)"),      \
         PARE_OPT_TEXT("augment", "flip,shift:N,mixup:A", field.augment,                            \
@@ -93,4 +93,43 @@ const char *pare_training_recipe(pare_arena *arena, const char *head, const char
 /* {end, steps, best_step, resumed (where it was), zeros_kept (where there are some), before, after}
  */
 json_t *pare_training_json(const pare_distill_result *result);
+
+/* --- --checkpoint DIR of a training: its options, and what is said about it --- */
+
+typedef struct pare_checkpoint_options {
+    const char *folder; /* NULL: none */
+    int64_t every;      /* steps; 0: at each validation */
+    bool resume;
+} pare_checkpoint_options;
+
+/* Rows for a command whose options have a pare_checkpoint_options named checkpoint. files: what is
+   kept in DIR, in words. */
+#define PARE_CHECKPOINT_ROWS(files)                                                                \
+    PARE_OPT_FOLDER("checkpoint", "DIR", checkpoint.folder,                                        \
+                    "keep the training in " files " while it runs, for --resume"),                 \
+        PARE_OPT_INT("checkpoint-every", "N", checkpoint.every, 1, 1e12,                           \
+                     "steps between two checkpoints (one at each look at the held-out samples)"),  \
+        PARE_OPT_FLAG("resume", checkpoint.resume,                                                 \
+                      "continue from the checkpoint in DIR, as if nothing had happened")
+
+/* Makes the folder where it is missing. PARE_USAGE: rows without --checkpoint; PARE_IO: a place
+   that cannot be written to. */
+PARE_NODISCARD pare_status pare_checkpoint_prepare(pare_tool *tool,
+                                                   const pare_checkpoint_options *options);
+/* A training's checkpoint, DIR/name. PARE_INPUT: one of outputs (NULL: not asked for) is it. */
+PARE_NODISCARD pare_status pare_checkpoint_at(pare_tool *tool,
+                                              const pare_checkpoint_options *options,
+                                              const char *name, const char *const *outputs,
+                                              int output_count, pare_distill_checkpoint *out);
+
+/* A line on standard error where there is nothing to resume from yet. */
+void pare_checkpoint_log_none(const pare_tool *tool, const pare_distill_checkpoint *checkpoint);
+/* How a stopped training continues after a step, on standard error; negative: it cannot. */
+void pare_checkpoint_log(const pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+                         int64_t step);
+/* "checkpoint" of the facts, and a line on standard error: how a stopped training continues, or
+   that an ended one had nothing left to do. */
+void pare_checkpoint_report(pare_tool *tool, const pare_distill_checkpoint *checkpoint,
+                            const pare_distill_result *result);
+
 #endif

@@ -7,7 +7,7 @@
 #include "tools/prune/prune.h"
 #include "tools/prune/report.h"
 #include "tools/validate.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <stdlib.h>
 #include <string.h>

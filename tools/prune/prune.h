@@ -6,7 +6,7 @@
 #include "prune/score.h"
 #include "tools/options.h"
 #include "tools/source.h"
-#include "tools/distill/checkpoint.h"
+#include "tools/distill/training.h"
 
 typedef struct pare_prune_options {
     pare_common common;

@@ -6,7 +6,7 @@
 #include "formats/onnx.h"
 #include "prune/score.h"
 #include "runtime/graph/pattern.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/prune/report.h"
 #include "tools/table.h"
 #include "tools/text.h"

@@ -4,7 +4,7 @@
 #include "runtime/ops/infer.h"
 #include "tools/check_output.h"
 #include "tools/distill/log.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/text.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "formats/json.h"
 #include "runtime/graph/pattern.h"
 #include "tools/advise.h"
-#include "tools/memory.h"
+#include "tools/telemetry.h"
 #include "tools/progress.h"
 #include "tools/prune/prune.h"
 #include "tools/prune/report.h"

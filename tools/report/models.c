@@ -3,7 +3,7 @@
 #include "tools/chart.h"
 #include "tools/report/page.h"
 #include "tools/report/report.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <math.h>
 #include <string.h>

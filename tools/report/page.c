@@ -5,12 +5,16 @@
 
 #include "formats/file.h"
 #include "tools/commands.h"
-#include "tools/embedded.h"
 #include "tools/report/report.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Files that the build puts into the program (embed.cmake), NUL-ended. */
+extern const unsigned char pare_embedded_style[];  /* report.css */
+extern const unsigned char pare_embedded_script[]; /* report.js */
+extern const unsigned char pare_embedded_chart[];  /* Chart.js; empty: the build had none */
 
 static const char colours[] =
     ":root{color-scheme:light "

@@ -4,7 +4,7 @@
 #include "tools/cpu_info.h"
 #include "tools/report/page.h"
 #include "tools/report/report.h"
-#include "tools/vitals.h"
+#include "tools/telemetry.h"
 
 #include <math.h>
 #include <string.h>

@@ -46,7 +46,7 @@ static void note(comparing *c, const char *text)
     {
         if (!strcmp(json_string_value(one), text)) return;
     }
-    json_array_append_new(c->notes, json_string(text));
+    json_array_append_new(c->notes, pare_json_text(text));
 }
 
 static double number_of(const json_t *row, const char *path)

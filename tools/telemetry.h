@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device computed, and how it was meanwhile: power, clocks, temperature, memory. */
-#ifndef PARE_TOOLS_VITALS_H
-#define PARE_TOOLS_VITALS_H
+/* Which device computed, and how it was meanwhile: power, clocks, temperature, memory; and the
+   process' own memory. */
+#ifndef PARE_TOOLS_TELEMETRY_H
+#define PARE_TOOLS_TELEMETRY_H
 
 #include "runtime/exec/exec.h"
+#include "tools/options.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -25,4 +27,21 @@ const char *pare_device_text(const json_t *device, char *text, size_t size);
 /* "312 W of 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 50.0 GB used; slowed by: power limit" into
    text, "" without vitals; returns text. */
 const char *pare_telemetry_text(const json_t *device, char *text, size_t size);
+
+/* --- memory, said before long work begins: what the process holds once its plans are made, and what
+   they will touch when they run --- */
+
+/* Bytes of this process that are in memory now; 0 where the system does not say. */
+size_t pare_resident_memory(void);
+
+/* Greatest resident size of this process so far, bytes. */
+int64_t pare_peak_memory(void);
+
+/* One line, "needs about 240 MB of memory", unless quiet, and "planned_memory_bytes" in the facts.
+   to_come: bytes that will be touched beyond those that are resident now. */
+void pare_log_memory(pare_tool *tool, size_t to_come);
+
+/* The same of the memory of the tool's device, "planned_device_memory_bytes". */
+void pare_log_device_memory(pare_tool *tool, size_t bytes);
+
 #endif
