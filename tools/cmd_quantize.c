@@ -137,12 +137,13 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
         tool->facts,
         json_pack(
             "{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[o]}",
-            "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes", (json_int_t)bytes_before,
-            "output", "file", pare_json_text(o->output), "hash", hash_after, "bytes", (json_int_t)bytes,
-            "precision", precisions[o->precision], "converted_nodes", facts->quantized_nodes,
-            "float_nodes", facts->float_nodes, "quantize_nodes", facts->q_nodes, "dequantize_nodes",
-            facts->dq_nodes, "opset_before", (json_int_t)facts->opset_before, "opset_after",
-            (json_int_t)facts->opset_after, "notes", notes, "outputs", pare_json_text(o->output)));
+            "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes",
+            (json_int_t)bytes_before, "output", "file", pare_json_text(o->output), "hash",
+            hash_after, "bytes", (json_int_t)bytes, "precision", precisions[o->precision],
+            "converted_nodes", facts->quantized_nodes, "float_nodes", facts->float_nodes,
+            "quantize_nodes", facts->q_nodes, "dequantize_nodes", facts->dq_nodes, "opset_before",
+            (json_int_t)facts->opset_before, "opset_after", (json_int_t)facts->opset_after, "notes",
+            notes, "outputs", pare_json_text(o->output)));
     return PARE_OK;
 }
 

@@ -28,8 +28,8 @@ const char *pare_device_text(const json_t *device, char *text, size_t size);
    text, "" without vitals; returns text. */
 const char *pare_telemetry_text(const json_t *device, char *text, size_t size);
 
-/* --- memory, said before long work begins: what the process holds once its plans are made, and what
-   they will touch when they run --- */
+/* --- memory, said before long work begins: what the process holds once its plans are made, and
+   what they will touch when they run --- */
 
 /* Bytes of this process that are in memory now; 0 where the system does not say. */
 size_t pare_resident_memory(void);

@@ -14,10 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-void pare_import_options_init(pare_import_options *out)
-{
-    *out = (pare_import_options){0};
-}
+void pare_import_options_init(pare_import_options *out) { *out = (pare_import_options){0}; }
 
 enum { BLOCK_BYTES = 1 << 20 };
 

@@ -7,10 +7,7 @@
 #include <omp.h>
 #include <string.h>
 
-void pare_replicas_options_init(pare_replicas_options *out)
-{
-    *out = (pare_replicas_options){0};
-}
+void pare_replicas_options_init(pare_replicas_options *out) { *out = (pare_replicas_options){0}; }
 
 /* --- making a pool --- */
 

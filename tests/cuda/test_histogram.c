@@ -55,8 +55,8 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
         unsigned char *values;
         CUDA_OK(cudaMalloc((void **)&values, bytes + skip + !bytes));
         CUDA_OK(cudaMemcpy(values + skip, pieces[i].values, bytes, cudaMemcpyHostToDevice));
-        CUDA_OK(
-            pare_cuda_histogram_add(&d->histogram, true, dtype, values + skip, pieces[i].n, blocks, NULL));
+        CUDA_OK(pare_cuda_histogram_add(&d->histogram, true, dtype, values + skip, pieces[i].n,
+                                        blocks, NULL));
         CUDA_OK(cudaDeviceSynchronize());
         CUDA_OK(cudaFree(values));
         assert_int_equal(pare_histogram_add(&ctx, h, dtype, pieces[i].values, pieces[i].n),
@@ -159,7 +159,8 @@ static void other_types_are_refused(void **state)
     pare_histogram_dev_bins *d;
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
     CUDA_OK(pare_cuda_histogram_clear(d, sizeof *d, 1, NULL));
-    CUDA_IS(cudaErrorInvalidValue, pare_cuda_histogram_add(&d->histogram, true, PARE_s8, d, 4, 1, NULL));
+    CUDA_IS(cudaErrorInvalidValue,
+            pare_cuda_histogram_add(&d->histogram, true, PARE_s8, d, 4, 1, NULL));
     CUDA_OK(cudaFree(d));
 }
 

@@ -17,7 +17,7 @@ static pare_status histogram_once(bench *b, void *user, int run)
     streaming *s = user;
     (void)run;
     BENCH_CUDA(b, pare_cuda_histogram_add(&s->histogram->histogram, true, s->type, s->values, s->n,
-                                      s->blocks, b->stream));
+                                          s->blocks, b->stream));
     return PARE_OK;
 }
 

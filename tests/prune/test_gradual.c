@@ -113,9 +113,8 @@ static void weights_come_back(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sparsity_follows_a_cubic),
-                                       cmocka_unit_test(costs_fall_by_equal_factors),
-                                       cmocka_unit_test(zeros_are_counted),
-                                       cmocka_unit_test(weights_come_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sparsity_follows_a_cubic), cmocka_unit_test(costs_fall_by_equal_factors),
+        cmocka_unit_test(zeros_are_counted), cmocka_unit_test(weights_come_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

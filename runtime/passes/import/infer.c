@@ -7,10 +7,7 @@
 
 #include <string.h>
 
-void pare_infer_options_init(pare_infer_options *out)
-{
-    *out = (pare_infer_options){0};
-}
+void pare_infer_options_init(pare_infer_options *out) { *out = (pare_infer_options){0}; }
 
 /* --- constant folding of one node --- */
 
