@@ -14,18 +14,10 @@ typedef struct pare_channel_entry {
     bool constant, known; /* known: all dims are */
 } entry;
 
-static size_t entry_at(const pare_channel_sets *u, const pare_value *value)
+static entry *entry_find(const pare_channel_sets *u, const pare_value *value)
 {
-    size_t mask = u->entry_count - 1, at = ((uintptr_t)value >> 6) * 0x9E3779B97F4A7C15ULL >> 20;
-    for (at &= mask; u->entry[at].value && u->entry[at].value != value; at = (at + 1) & mask) {
-    }
-    return at;
-}
-
-static const entry *entry_find(const pare_channel_sets *u, const pare_value *value)
-{
-    const entry *e = &u->entry[entry_at(u, value)];
-    return e->value ? e : NULL;
+    const int at = pare_ptr_map_find(&u->places, value);
+    return at < 0 ? NULL : &u->entry[at];
 }
 
 int pare_channel_sets_find_axis(const pare_channel_sets *sets, const pare_value *value, int axis)
@@ -58,8 +50,9 @@ static pare_status slot_new(pare_channel_sets *u, pare_value *value, int axis,
 
 static pare_status enter_value(pare_channel_sets *u, pare_value *value, const pare_node *node)
 {
-    if (!value || u->entry[entry_at(u, value)].value) return PARE_OK;
-    entry *e = &u->entry[entry_at(u, value)];
+    if (!value || entry_find(u, value)) return PARE_OK;
+    PARE_TRY(pare_ptr_map_put(&u->places, value, (int)u->entry_count));
+    entry *e = &u->entry[u->entry_count++];
     *e = (entry){.value = value, .known = pare_shape_known(&value->shape)};
     e->constant = value->is_init;
     for (int i = 0; i < PARE_MAX_RANK; i++) e->slot[i] = -1;
@@ -88,8 +81,9 @@ static pare_status enter_values(pare_channel_sets *u)
     pare_graph *g = u->sized->graph;
     size_t values = (size_t)g->in.count + (size_t)g->init.count + (size_t)g->out.count;
     for (int n = 0; n < g->node_count; n++) values += (size_t)g->node[n]->out_count;
-    for (u->entry_count = 64; u->entry_count < 2 * values;) u->entry_count *= 2;
-    u->entry = pare_arena_alloc(u->arena, u->entry_count, sizeof *u->entry);
+    for (int n = 0; n < g->node_count; n++) values += (size_t)g->node[n]->in_count;
+    pare_ptr_map_init(&u->places, u->arena);
+    u->entry = pare_arena_alloc(u->arena, values, sizeof *u->entry);
     if (!u->entry) return PARE_MEMORY;
     for (int i = 0; i < g->in.count; i++) PARE_TRY(enter_value(u, g->in.item[i], NULL));
     for (int n = 0; n < g->node_count; n++) {
@@ -99,7 +93,7 @@ static pare_status enter_values(pare_channel_sets *u)
         for (int i = 0; i < node->out_count; i++) {
             PARE_TRY(enter_value(u, node->out[i], node));
             if (node->out[i] && makes_constant(u, node))
-                u->entry[entry_at(u, node->out[i])].constant = true;
+                entry_find(u, node->out[i])->constant = true;
         }
     }
     for (int i = 0; i < g->out.count; i++) PARE_TRY(enter_value(u, g->out.item[i], NULL));
@@ -177,8 +171,8 @@ pare_status pare_channel_sets_block(pare_channel_sets *sets, const pare_node *no
 /* A weight's axis turns out to have parts. */
 static pare_status declare(pare_channel_sets *u, const pare_node *node, const pare_axis_span *span)
 {
-    entry *e = &u->entry[entry_at(u, span->value)];
-    if (span->parts == 1 || !e->value) return PARE_OK;
+    entry *e = entry_find(u, span->value);
+    if (span->parts == 1 || !e) return PARE_OK;
     if (e->slot[span->axis] < 0)
         PARE_TRY(slot_new(u, (pare_value *)span->value, span->axis, node, &e->slot[span->axis]));
     pare_channel_set_axis *s = &u->slot[e->slot[span->axis]];

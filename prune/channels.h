@@ -9,6 +9,7 @@
 #define PARE_PRUNE_CHANNELS_H
 
 #include "prune/prune.h"
+#include "runtime/base/ptr_map.h"
 #include "runtime/ops/ops.h"
 
 typedef struct pare_channel_set_axis {
@@ -56,8 +57,9 @@ typedef struct pare_channel_sets {
     const pare_model *model; /* the prepared one */
     pare_model *sized;
     const pare_groups_options *options;
-    struct pare_channel_entry *entry; /* by value: its slots */
-    size_t entry_count, entry_used;
+    struct pare_channel_entry *entry; /* (entry_count): of a value, its slots */
+    size_t entry_count;
+    pare_ptr_map places; /* value -> its entry */
     pare_channel_set_axis *slot;
     int slot_count;
     size_t slot_capacity;
