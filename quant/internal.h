@@ -27,6 +27,7 @@ typedef struct pare_quant_point {
     pare_value *value;
     bool everyone; /* all its users read the pair; else those of its pare_quant_use entries */
     int group;     /* first point of those that share scale and zero point */
+    bool unknown;  /* nothing is known of its range: it cannot become int8 */
     float low, high, scale;
     int zero;
     const float *divided; /* per channel: what the tensor was divided by to equalize it; or NULL */
@@ -58,6 +59,7 @@ typedef struct pare_quant_scheme {
     bool *chosen;         /* (node_count) before anything is inserted */
     pare_ptr_map node_at; /* node -> position in chosen */
     pare_ptr_map point_at;
+    pare_ptr_map unknown; /* values without statistics, which stay float -> 1 */
     pare_quant_point *point;
     int point_count;
     size_t point_capacity;
@@ -78,7 +80,8 @@ pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node);
 /* The addition of a constant after a weighted node that only it reads, or NULL. */
 pare_node *pare_quant_bias_node(const pare_node *node);
 
-/* scales.c: a range per point; whether one scale may serve two; scales and zero points per group.
+/* scales.c: a range per point, or `unknown` where calibration saw nothing of it; whether one scale
+ * may serve two; scales and zero points per group.
  */
 PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
 bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);

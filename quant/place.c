@@ -30,6 +30,11 @@ int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value)
     return pare_ptr_map_find(&s->point_at, value);
 }
 
+static bool is_unknown(const pare_quant_scheme *s, const pare_value *value)
+{
+    return pare_ptr_map_find(&s->unknown, value) >= 0;
+}
+
 static pare_status point_add(pare_quant_scheme *s, pare_value *value, int *at)
 {
     *at = pare_quant_point_find(s, value);
@@ -45,6 +50,7 @@ static pare_status point_add(pare_quant_scheme *s, pare_value *value, int *at)
 static pare_status use_add(pare_quant_scheme *s, pare_node *node, int input)
 {
     int at;
+    if (is_unknown(s, node->in[input])) return PARE_OK;
     PARE_TRY(point_add(s, node->in[input], &at));
     if (!pare_arena_grow(s->arena, &s->use, &s->use_capacity, (size_t)s->use_count, sizeof *s->use))
         return PARE_MEMORY;
@@ -79,6 +85,7 @@ static const char *obstacle(const pare_quant_scheme *s, const pare_node *node,
     if (x->data) return "both inputs are constant";
     if (w->data && w->data->rank < 2) return "its weight is a vector";
     if (w->data && w->data->count == 0) return "its weight is empty";
+    if (is_unknown(s, x) || is_unknown(s, w)) return "calibration saw nothing of its input";
     return NULL;
 }
 
@@ -188,7 +195,7 @@ static pare_status place_tensorrt(pare_quant_scheme *s)
 static pare_status add_point(pare_quant_scheme *s, pare_value *value)
 {
     int at;
-    if (!is_activation(value)) return PARE_OK;
+    if (!is_activation(value) || is_unknown(s, value)) return PARE_OK;
     PARE_TRY(point_add(s, value, &at));
     s->point[at].everyone = true;
     return PARE_OK;
@@ -310,18 +317,39 @@ static pare_status unite_points(pare_quant_scheme *s)
     return PARE_OK;
 }
 
-pare_status pare_quant_place(pare_quant_scheme *s)
+/* Jobs and points; *known: a range was found for each. What has none stays float in the next
+   placement. */
+static pare_status place_known(pare_quant_scheme *s, bool *known)
 {
-    pare_graph *g = s->graph;
-    s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
-    if (!s->chosen) return PARE_MEMORY;
-    PARE_TRY(pare_quant_select(g, s->options, s->chosen));
-    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
+    const pare_quant_facts before = *s->facts;
+    const pare_graph *g = s->graph;
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
                                                            : place_tensorrt(s));
     PARE_TRY(pare_quant_choose_ranges(s));
+    *known = true;
+    for (int i = 0; i < s->point_count; i++) {
+        if (!s->point[i].unknown) continue;
+        *known = false;
+        PARE_TRY(pare_ptr_map_put(&s->unknown, s->point[i].value, 1));
+    }
+    if (*known) return PARE_OK;
+    *s->facts = before;
+    s->job_count = s->point_count = s->use_count = 0;
+    pare_ptr_map_init(&s->point_at, s->arena);
+    return PARE_OK;
+}
+
+pare_status pare_quant_place(pare_quant_scheme *s)
+{
+    const pare_graph *g = s->graph;
+    s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
+    if (!s->chosen) return PARE_MEMORY;
+    PARE_TRY(pare_quant_select(s->graph, s->options, s->chosen));
+    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
+    pare_ptr_map_init(&s->unknown, s->arena);
+    for (bool known = false; !known;) PARE_TRY(place_known(s, &known));
     PARE_TRY(unite_points(s));
     for (int i = 0; i < s->job_count; i++)
         s->job[i].x = pare_quant_point_find(s, s->job[i].node->in[s->job[i].part.x]);

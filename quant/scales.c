@@ -7,6 +7,19 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* What calibration saw of a value, or of the one it was moved from: the elements are the same.
+   NULL: nothing, as where its shape made it constant in the runs. */
+static const pare_stats *stats_of(const pare_quant_scheme *s, const pare_value *value)
+{
+    while (value && s->ranges) {
+        const pare_stats *stats = pare_ranges_find(s->ranges, value->name);
+        if (stats && stats->histogram->count) return stats;
+        const pare_node *maker = value->producer;
+        value = pare_quant_kind_of(maker) == PARE_QUANT_PASS ? pare_node_in(maker, 0) : NULL;
+    }
+    return NULL;
+}
+
 /* chosen: of every tensor of the table. */
 static pare_status choose(pare_quant_scheme *s, pare_quant_point *p, const pare_range *chosen)
 {
@@ -17,13 +30,9 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p, const pare_
         p->high = role->high;
         return PARE_OK;
     }
-    const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
-    if (!stats || stats->histogram->count == 0)
-        return PARE_FAIL(
-            s->ctx, INPUT,
-            "%s: tensor '%s' has no statistics; calibrate this model with the version of "
-            "pare that quantizes it, or keep its reader float with --skip",
-            s->model->path, p->value->name);
+    const pare_stats *stats = stats_of(s, p->value);
+    p->unknown = !stats;
+    if (!stats) return PARE_OK;
     const pare_histogram *h = stats->histogram;
     pare_range range = chosen[stats - pare_ranges_at(s->ranges, 0)];
     if (h->count == h->nan + h->inf) {

@@ -26,7 +26,8 @@ static const pare_quant_options u8 = {.rule = {.method = PARE_METHOD_MINMAX},
                                       .bias_correction = true,
                                       .equalize = true};
 
-static void quantize(graph_case *g, const span *spans, int count, const pare_quant_options *options)
+static void quantize_with(graph_case *g, const span *spans, int count,
+                          const pare_quant_options *options, pare_quant_facts *facts)
 {
     pare_ranges *ranges = NULL;
     const char *names[8];
@@ -39,9 +40,14 @@ static void quantize(graph_case *g, const span *spans, int count, const pare_qua
         pare_histogram *h = ranges->stats[i].histogram;
         assert_int_equal(pare_histogram_add(&g->ctx, h, PARE_f32, ends, 2), PARE_OK);
     }
-    if (pare_quantize(&g->ctx, g->model, ranges, options, NULL) != PARE_OK)
+    if (pare_quantize(&g->ctx, g->model, ranges, options, facts) != PARE_OK)
         fail_msg("%s", g->ctx.message);
     pare_ranges_free(ranges);
+}
+
+static void quantize(graph_case *g, const span *spans, int count, const pare_quant_options *options)
+{
+    quantize_with(g, spans, count, options, NULL);
 }
 
 static const float *floats_of(const pare_value *v) { return v->data->data; }
@@ -50,6 +56,21 @@ static void assert_near(float got, double want)
 {
     if (!(fabs((double)got - want) <= 1e-6 * fabs(want)))
         fail_msg("%.9g, not %.9g", (double)got, want);
+}
+
+/* x, moved by a Transpose, times w; and a factor of two computed tensors, a, which calibration did
+   not see. */
+static void moved_and_unseen(graph_case *g)
+{
+    const float w[] = {127, -1, 2, 254, 0, 4};
+    graph_open(g, 17);
+    graph_input(g, "x", PARE_f32, 2, (int64_t[]){3, 1});
+    graph_input(g, "a", PARE_f32, 2, (int64_t[]){2, 2});
+    graph_floats(g, "w", 2, (int64_t[]){3, 2}, w);
+    graph_node(g, "Transpose", "x", "moved");
+    graph_node(g, "MatMul", "moved w", "p");
+    graph_node(g, "MatMul", "p a", "y");
+    graph_output(g, "y");
 }
 
 /* The one node of an operator that reads this tensor, or NULL. */
@@ -116,6 +137,28 @@ static void zero_is_always_inside(void **state)
 }
 
 /* Sigmoid's range is [0, 1] whatever was seen, Tanh's [-1, 1]. */
+/* A moved tensor has its source's range; the reader of a tensor that nothing is known of stays
+   float, and a note says so. */
+static void unseen_tensors_stay_float(void **state)
+{
+    const span spans[] = {{"x", -1.27f, 0.635f}, {"p", -1, 1}};
+    const pare_quant_options *const schemes[] = {&s8, &u8};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        graph_case g;
+        pare_quant_facts facts = {0};
+        moved_and_unseen(&g);
+        quantize_with(&g, spans, 2, schemes[i], &facts);
+        assert_pair(&g, "moved", i ? 1.905 / 255 : 0.01, i ? 170 : 0);
+        assert_null(reader(&g, "a", "QuantizeLinear"));
+        assert_int_equal(facts.quantized_nodes, 1);
+        assert_int_equal(facts.float_nodes, 1);
+        assert_int_equal(facts.note_count, 1);
+        assert_non_null(strstr(facts.note[0], "calibration saw nothing of its input"));
+        graph_close(&g);
+    }
+}
+
 static void some_ranges_are_fixed(void **state)
 {
     (void)state;
@@ -324,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_and_zero_points),
         cmocka_unit_test(zero_is_always_inside),
+        cmocka_unit_test(unseen_tensors_stay_float),
         cmocka_unit_test(some_ranges_are_fixed),
         cmocka_unit_test(a_join_shares_one_scale),
         cmocka_unit_test(a_view_shares_its_source_s_scale),
