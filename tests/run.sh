@@ -13,7 +13,7 @@
 #                   a folder of the test; where it is not set no daemon is installed
 # PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
 #                   installed, and one that is there already serves
-# PARE_PYTHON=FILE  a Python with onnx 1.16.1, onnxruntime, numpy and h5py; else build/venv is made
+# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
@@ -89,7 +89,7 @@ python_ready() {
         }
     fi
     "$python" -c 'import onnx, onnxruntime, numpy, h5py' 2>/dev/null && return 0
-    "$python" -m pip install -q onnx==1.16.1 onnxruntime numpy h5py >"$log/pip.log" 2>&1 || {
+    "$python" -m pip install -q onnx==1.20.1 onnxruntime numpy h5py >"$log/pip.log" 2>&1 || {
         why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
         return 1
     }

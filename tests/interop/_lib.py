@@ -68,15 +68,19 @@ def pare_outputs(model, inputs):
         return {name: np.load(os.path.join(out, file_name(name) + '.npy')) for name in names}
 
 
+ONNX_VERSION = '1.20.1'
+
+
 def onnx_nodes(program, *words):
-    """Ends the script with what a build of onnx_nodes.c makes of ONNX's node tests."""
+    """Ends the script with what a build of onnx_nodes.c makes of ONNX's operator tests."""
     import onnx
-    nodes = pathlib.Path(onnx.__file__).parent / 'backend' / 'test' / 'data' / 'node'
+    data = pathlib.Path(onnx.__file__).parent / 'backend' / 'test' / 'data'
+    folders = [data / name for name in ('node', 'simple', 'pytorch-converted', 'pytorch-operator')]
     path = pathlib.Path(PARE).parent / program
-    if onnx.__version__ != '1.16.1' or not nodes.is_dir() or not os.access(path, os.X_OK):
-        report('SKIP', path.name, f'needs onnx 1.16.1 with its test data and {path}')
+    if onnx.__version__ != ONNX_VERSION or not folders[0].is_dir() or not os.access(path, os.X_OK):
+        report('SKIP', path.name, f'needs onnx {ONNX_VERSION} with its test data and {path}')
         finish()
-    sys.exit(subprocess.run([str(path), str(nodes), *words]).returncode)
+    sys.exit(subprocess.run([str(path), *words, *map(str, folders)]).returncode)
 
 
 def file_name(tensor):

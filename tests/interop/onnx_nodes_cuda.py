@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnx_nodes.py on the emulated GPU, and after the shares what its kernels computed and what the host
+"""onnx_nodes.py on the emulated GPU, and after each row what its kernels computed and what the host
 did for it. One test: SIMT_SCHEDULE=random onnx_nodes_cuda.py --only reduce_sum_keepdims."""
 import os
 import sys
