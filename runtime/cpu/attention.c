@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in plain C, any strides: Y = softmax(scale * Q K^T + mask) V along the last axis, sums
-   in double, rounded once to Y's type ("Attention Is All You Need", Vaswani et al. 2017,
-   section 3.2.1). The scores of one row live in scratch. */
+/* pare.FusedAttention and Attention (23, 24) in plain C, any strides: Y = softmax(scale * Q K^T +
+   mask) V along the last axis, sums in double, rounded once to Y's type ("Attention Is All You
+   Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/attention.h"
 
 #include <math.h>
 
@@ -110,3 +111,168 @@ const pare_kernel pare_ref_attention = {.name = "ref_attention",
 const pare_kernel *const pare_cpu_attention[] = {PARE_WITH_ONEDNN(&pare_onednn_attention) &
                                                      pare_attention_f32,
                                                  &pare_widened, &pare_ref_attention, NULL};
+
+/* --- Attention: with heads that share keys, masks, a cache, a cap; the scores in this order:
+       s = scale Q K^T, + mask, s = cap tanh (s / cap), softmax --- */
+
+enum { MODE_PRODUCT, MODE_MASKED, MODE_CAPPED, MODE_SOFTMAX }; /* qk_matmul_output_mode */
+
+typedef struct sdpa {
+    int64_t q_heads, kv_heads; /* attributes; 0: by rank 4 */
+    double scale, cap;
+    int mode;
+    bool causal;
+} sdpa;
+
+static pare_status sdpa_prepare(pare_prep *p)
+{
+    sdpa *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    s->q_heads = pare_node_int(p->node, "q_num_heads", 0);
+    s->kv_heads = pare_node_int(p->node, "kv_num_heads", 0);
+    const pare_view q = pare_attention_heads(&p->in[0], s->q_heads);
+    const pare_view k = pare_attention_heads(&p->in[1], s->kv_heads);
+    const int64_t past = p->in_count > 4 && p->in[4].dtype ? p->in[4].dim[2] : 0;
+    s->scale = (double)pare_node_float(p->node, "scale", 0);
+    if (!pare_node_attr(p->node, "scale")) s->scale = 1 / sqrt((double)q.dim[3]);
+    s->cap = (double)pare_node_float(p->node, "softcap", 0);
+    s->mode = (int)pare_node_int(p->node, "qk_matmul_output_mode", 0);
+    s->causal = pare_node_int(p->node, "is_causal", 0) != 0;
+    p->scratch = sizeof(double) * (size_t)p->threads * (size_t)(k.dim[2] + past);
+    p->state = s;
+    return PARE_OK;
+}
+
+/* Inputs as four axes each; past ones and the mask may be absent. */
+typedef struct sdpa_views {
+    pare_view q, y;
+    pare_view key[2], value[2]; /* past, then present */
+    int64_t past, keys;         /* how many are past; all */
+    const pare_view *mask, *valid, *scores;
+} sdpa_views;
+
+static const pare_view *given(const pare_call *c, int i)
+{
+    return c->in_count > i && c->in[i].dtype ? &c->in[i] : NULL;
+}
+
+static sdpa_views sdpa_views_of(const pare_call *c)
+{
+    const sdpa *s = c->state;
+    sdpa_views v = {.q = pare_attention_heads(&c->in[0], s->q_heads),
+                    .y = pare_attention_heads(&c->out[0], s->q_heads),
+                    .mask = given(c, 3),
+                    .valid = given(c, 6)};
+    v.key[1] = pare_attention_heads(&c->in[1], s->kv_heads);
+    v.value[1] = pare_attention_heads(&c->in[2], s->kv_heads);
+    v.keys = v.key[1].dim[2];
+    if (given(c, 4)) {
+        v.key[0] = c->in[4];
+        v.value[0] = c->in[5];
+        v.past = c->in[4].dim[2];
+        v.keys += v.past;
+    }
+    v.scores = c->out_count > 3 && c->out[3].dtype ? &c->out[3] : NULL;
+    return v;
+}
+
+/* Number j of (batch, head) along the length of past and present, column d. */
+static double cached(const pare_view *view, int64_t past, const int64_t at[2], int64_t j, int64_t d)
+{
+    const pare_view *x = &view[j >= past];
+    if (j >= past) j -= past;
+    return pare_ref_get(x, at[0] * x->stride[0] + at[1] * x->stride[1] + j * x->stride[2] +
+                               d * x->stride[3]);
+}
+
+/* What is added to a score. */
+static double mask_at(const sdpa_views *v, const int64_t at[3], int64_t j)
+{
+    const pare_view *m = v->mask;
+    int64_t offset = 0;
+    for (int d = 0; d < m->rank; d++) {
+        const int axis = 4 - m->rank + d;
+        const int64_t i = axis == 3 ? j : at[axis];
+        if (axis == 3 && m->dim[d] > 1 && i >= m->dim[d]) return -INFINITY;
+        if (m->dim[d] != 1) offset += i * m->stride[d];
+    }
+    const double x = pare_ref_get(m, offset);
+    return m->dtype != PARE_bool ? x : x != 0 ? 0 : -INFINITY;
+}
+
+static void sdpa_show(const sdpa_views *v, bool wanted, const int64_t at[3], const double *score)
+{
+    if (!v->scores || !wanted) return;
+    const pare_view *to = v->scores;
+    const int64_t row = at[0] * to->stride[0] + at[1] * to->stride[1] + at[2] * to->stride[2];
+    for (int64_t j = 0; j < v->keys; j++) pare_ref_set(to, row + j * to->stride[3], score[j]);
+}
+
+/* One query: at is (batch, head, place). */
+static void sdpa_row(const sdpa *s, const sdpa_views *v, const int64_t at[3], double *score)
+{
+    const int64_t kv[2] = {at[0], at[1] / (v->q.dim[1] / v->key[1].dim[1])};
+    const int64_t q = at[0] * v->q.stride[0] + at[1] * v->q.stride[1] + at[2] * v->q.stride[2];
+    const int64_t y = at[0] * v->y.stride[0] + at[1] * v->y.stride[1] + at[2] * v->y.stride[2];
+    const int64_t valid =
+        v->valid ? pare_ref_get_int(v->valid, at[0] * v->valid->stride[0]) : v->keys;
+    double high = -INFINITY, total = 0;
+    for (int64_t j = 0; j < v->keys; j++) {
+        double sum = 0;
+        for (int64_t d = 0; d < v->q.dim[3]; d++)
+            sum += pare_ref_get(&v->q, q + d * v->q.stride[3]) * cached(v->key, v->past, kv, j, d);
+        score[j] = sum * s->scale;
+    }
+    sdpa_show(v, s->mode == MODE_PRODUCT, at, score);
+    for (int64_t j = 0; j < v->keys; j++) {
+        if (v->mask) score[j] += mask_at(v, at, j);
+        if (j >= valid || (s->causal && j > v->past + at[2])) score[j] = -INFINITY;
+    }
+    sdpa_show(v, s->mode == MODE_MASKED, at, score);
+    for (int64_t j = 0; s->cap > 0 && j < v->keys; j++) score[j] = s->cap * tanh(score[j] / s->cap);
+    sdpa_show(v, s->mode == MODE_CAPPED, at, score);
+    for (int64_t j = 0; j < v->keys; j++) high = fmax(high, score[j]);
+    for (int64_t j = 0; j < v->keys; j++) total += score[j] = exp(score[j] - high);
+    for (int64_t j = 0; j < v->keys; j++) score[j] /= total;
+    sdpa_show(v, s->mode == MODE_SOFTMAX, at, score);
+    for (int64_t d = 0; d < v->y.dim[3]; d++) {
+        double sum = 0;
+        for (int64_t j = 0; j < v->keys; j++) sum += score[j] * cached(v->value, v->past, kv, j, d);
+        pare_ref_set(&v->y, y + d * v->y.stride[3], sum);
+    }
+}
+
+/* The cache with what came to it. */
+static void sdpa_present(const pare_view *to, const pare_view *from, int64_t past)
+{
+    pare_view part = *to;
+    if (!to->dtype) return;
+    part.dim[2] = past;
+    if (past) pare_ref_copy(&part, &from[0], 1);
+    part.dim[2] = to->dim[2] - past;
+    part.data = pare_ref_at(to, past * to->stride[2]);
+    pare_ref_copy(&part, &from[1], 1);
+}
+
+static pare_status sdpa_run(const pare_call *c)
+{
+    const sdpa *s = c->state;
+    const sdpa_views v = sdpa_views_of(c);
+    const int64_t places = v.q.dim[2], q_heads = v.q.dim[1], rows = v.q.dim[0] * q_heads * places;
+    const int threads = rows > 1 ? c->threads : 1;
+    if (c->out_count > 1) sdpa_present(&c->out[1], v.key, v.past);
+    if (c->out_count > 2) sdpa_present(&c->out[2], v.value, v.past);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int t = 0; t < threads; t++)
+        for (int64_t i = rows * t / threads; i < rows * (t + 1) / threads; i++)
+            sdpa_row(s, &v, (int64_t[]){i / places / q_heads, i / places % q_heads, i % places},
+                     (double *)c->scratch + t * v.keys);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_sdpa = {.name = "ref_sdpa",
+                                     .can = pare_ref_can_floats,
+                                     .prepare = sdpa_prepare,
+                                     .run = sdpa_run,
+                                     .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_sdpa[] = {&ref_sdpa, NULL};

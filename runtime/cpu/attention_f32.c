@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare.Attention in f32, one head and a block of its rows at a time: Y = softmax(scale * Q K^T +
-   mask) V. A task packs K^T and V of its head into rows padded to 16 columns, then takes 6 rows of
-   Q at a time: their scores, their exponentials, their sums, their part of Y, all while they are in
-   the cache. Every sum runs in one order whatever the threads. Tiles of 6 x 16 fill the registers
-   of AVX2 and AVX-512. */
+/* pare.FusedAttention in f32, one head and a block of its rows at a time: Y = softmax(scale * Q K^T
+   + mask) V. A task packs K^T and V of its head into rows padded to 16 columns, then takes 6 rows
+   of Q at a time: their scores, their exponentials, their sums, their part of Y, all while they are
+   in the cache. Every sum runs in one order whatever the threads. Tiles of 6 x 16 fill the
+   registers of AVX2 and AVX-512. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"

@@ -30,7 +30,8 @@ static int64_t filter_size(const pare_value *w)
 static double attention_macs(const pare_node *node)
 {
     const pare_value *q = pare_node_in(node, 0), *k = pare_node_in(node, 1);
-    int64_t keys = dim_of(k, -2);
+    const pare_value *past = pare_node_in(node, 4); /* of Attention: a cache before K */
+    int64_t keys = past ? dim_of(k, -2) + dim_of(past, -2) : dim_of(k, -2);
     double scores = times(q, keys), sums = times(node->out[0], keys);
     return scores < 0 || sums < 0 ? -1 : scores + sums;
 }
@@ -52,7 +53,8 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_MatMul:
     case PARE_OP_MatMulInteger:
     case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));
-    case PARE_OP_Attention: return attention_macs(node);
+    case PARE_OP_Attention:
+    case PARE_OP_FusedAttention: return attention_macs(node);
     default: return 0;
     }
 }

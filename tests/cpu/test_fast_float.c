@@ -204,7 +204,7 @@ static void long_products_agree(void **state)
 static int attention_case(uint64_t seed)
 {
     kernel_case k;
-    case_open(&k, "pare", "Attention", seed);
+    case_open(&k, "pare", "FusedAttention", seed);
     int64_t n = case_between(&k, 1, 3), h = case_between(&k, 1, 4), s = case_between(&k, 1, 60);
     int64_t t = case_between(&k, 1, 60), d = case_between(&k, 1, 40), w = case_between(&k, 1, 40);
     int64_t q[4] = {n, h, s, d}, key[4] = {n, h, t, d}, v[4] = {n, h, t, w};

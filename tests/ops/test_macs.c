@@ -45,7 +45,7 @@ static const row rows[] = {
     {"MatMulInteger", "", 2, {{2, 3, 4}, {2, 4, 5}}, {2, 3, 5}, NULL, 15 * 4},
     {"QLinearMatMul", "", 4, {{2, 3, 4}, {1, 1}, {1, 1}, {2, 4, 5}}, {2, 3, 5}, NULL, 15 * 4},
     /* 2 heads: 6 x 9 scores of 4, 6 x 3 sums of 9 */
-    {"Attention",
+    {"FusedAttention",
      "pare",
      3,
      {{4, 1, 2, 6, 4}, {4, 1, 2, 9, 4}, {4, 1, 2, 9, 3}},

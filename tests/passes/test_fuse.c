@@ -305,7 +305,7 @@ static void attention_is_recognized(void **state)
     graph_node(&g, "MatMul", "p v", "y");
     graph_output(&g, "y");
     same_answer(&g, NULL, 0);
-    assert_int_equal(graph_count(&g, "Attention"), 1);
+    assert_int_equal(graph_count(&g, "FusedAttention"), 1);
     assert_int_equal(graph_count(&g, "MatMul") + graph_count(&g, "Softmax"), 0);
     graph_close(&g);
 }
@@ -366,7 +366,7 @@ static void sample_nets(void **state)
         int products = graph_count(&g, "FusedConv") + graph_count(&g, "FusedMatMul");
         if (products != fused[k])
             fail_msg("%s: %d fused products, expected %d", net[k], products, fused[k]);
-        assert_int_equal(graph_count(&g, "Attention"), k == 4 ? 5 : 0);
+        assert_int_equal(graph_count(&g, "FusedAttention"), k == 4 ? 5 : 0);
         free(x);
         free(before);
         free(after);

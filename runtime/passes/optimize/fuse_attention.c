@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax(scale * Q K^T + mask) V in small operators becomes pare.Attention (Vaswani et al. 2017).
-   The scale may be on Q, on K (before or after its transpose) or on the product; K's transpose
-   is undone in the Transpose that made it. */
+/* softmax(scale * Q K^T + mask) V in small operators becomes pare.FusedAttention (Vaswani et al.
+   2017). The scale may be on Q, on K (before or after its transpose) or on the product; K's
+   transpose is undone in the Transpose that made it. */
 #include "runtime/ops/infer.h"
 #include "runtime/passes/optimize/fuse.h"
 
@@ -148,7 +148,7 @@ pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
     PARE_TRY(untransposed(f, &a, &k));
     pare_value *in[] = {a.q, k, a.v, a.mask};
     pare_node *fresh;
-    PARE_TRY(pare_fuse_replace(a.last, "Attention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
+    PARE_TRY(pare_fuse_replace(a.last, "FusedAttention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
     PARE_TRY(pare_node_set_float(fresh, "scale", (float)a.scale));
     *changed = true;
     return PARE_OK;

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention (23, 24): shapes. Q is (batch, q heads, q length, head size) or (batch, q length,
+   q heads x head size); K and V likewise with the kv heads, of which each serves as many q heads.
+   With a cache, past_key and past_value come before K and V along their length. */
+#include "runtime/ops/attention.h"
+#include "runtime/ops/infer.h"
+
+#include <inttypes.h>
+
+/* (batch, heads, length, size) of an input; dims that are not known are -1. */
+static pare_status split_heads(const pare_node *node, int i, const char *attr, pare_shape *out)
+{
+    const pare_shape *x = &node->in[i]->shape;
+    const int64_t heads = pare_node_int(node, attr, 0);
+    *out = pare_shape_unknown(4);
+    if (x->rank < 0) return PARE_OK;
+    if (x->rank == 4) {
+        *out = *x;
+        if (heads > 0 && x->dim[1] >= 0 && x->dim[1] != heads)
+            return PARE_FAIL_NODE(node, INPUT, "'%s' has %" PRId64 " heads, %s says %" PRId64,
+                                  node->in[i]->name, x->dim[1], attr, heads);
+        return PARE_OK;
+    }
+    if (x->rank != 3)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has rank %d, expected 3 or 4", node->in[i]->name,
+                              x->rank);
+    if (heads <= 0)
+        return PARE_FAIL_NODE(node, INPUT, "%s is missing, which '%s' of rank 3 needs", attr,
+                              node->in[i]->name);
+    if (x->dim[2] >= 0 && x->dim[2] % heads)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has %" PRId64 " columns for %" PRId64 " heads",
+                              node->in[i]->name, x->dim[2], heads);
+    out->dim[0] = x->dim[0];
+    out->dim[1] = heads;
+    out->dim[2] = x->dim[1];
+    out->dim[3] = x->dim[2] < 0 ? -1 : x->dim[2] / heads;
+    return PARE_OK;
+}
+
+/* The past's length added to the present one; 0 where there is no past. */
+static pare_status with_past(const pare_node *node, int i, const pare_shape *now, int64_t *length)
+{
+    const pare_value *past = pare_node_in(node, i);
+    *length = now->dim[2];
+    if (!past) return PARE_OK;
+    const pare_shape *p = &past->shape;
+    if (p->rank >= 0 && p->rank != 4)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has rank %d, expected 4", past->name, p->rank);
+    for (int d = 0; p->rank == 4 && d < 4; d++)
+        if (d != 2 && p->dim[d] >= 0 && now->dim[d] >= 0 && p->dim[d] != now->dim[d])
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "axis %d of '%s' is %" PRId64 ", expected %" PRId64 " as of '%s'",
+                                  d, past->name, p->dim[d], now->dim[d], node->in[i - 3]->name);
+    *length = p->rank != 4 || p->dim[2] < 0 || now->dim[2] < 0 ? -1 : now->dim[2] + p->dim[2];
+    return PARE_OK;
+}
+
+static bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
+
+static pare_status check_agree(const pare_node *node, const pare_shape *q, const pare_shape *k,
+                               const pare_shape *v)
+{
+    if (differ(q->dim[0], k->dim[0]) || differ(k->dim[0], v->dim[0]))
+        return PARE_FAIL_NODE(node, INPUT, "Q, K and V have batches of different size");
+    if (differ(q->dim[3], k->dim[3]))
+        return PARE_FAIL_NODE(node, INPUT, "heads of Q have %" PRId64 " columns, of K %" PRId64,
+                              q->dim[3], k->dim[3]);
+    if (differ(k->dim[1], v->dim[1]) || differ(k->dim[2], v->dim[2]))
+        return PARE_FAIL_NODE(node, INPUT, "K and V differ in heads or length");
+    if (k->dim[1] == 0 || (q->dim[1] >= 0 && k->dim[1] > 0 && q->dim[1] % k->dim[1]))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "%" PRId64 " heads of Q are no multiple of %" PRId64 " heads of K",
+                              q->dim[1], k->dim[1]);
+    return PARE_OK;
+}
+
+/* A mask broadcasts to the scores; its last axis may be shorter from version 24 on. */
+static pare_status check_mask(const pare_node *node, const pare_shape *scores)
+{
+    const pare_value *mask = pare_node_in(node, 3);
+    if (!mask || mask->shape.rank < 0) return PARE_OK;
+    const int rank = mask->shape.rank;
+    bool fits = rank <= 4;
+    for (int d = 0; fits && d < rank; d++) {
+        const int64_t m = mask->shape.dim[d], s = scores->dim[4 - rank + d];
+        fits = m < 0 || s < 0 || m == s || m == 1 || (d == rank - 1 && m < s);
+    }
+    if (fits) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "attn_mask '%s' does not broadcast to the scores",
+                          mask->name);
+}
+
+pare_status pare_infer_sdpa(pare_node *node)
+{
+    pare_value *x;
+    pare_shape q, k, v, y;
+    int64_t length, v_length;
+    for (int i = 0; i < 3; i++) PARE_TRY(pare_infer_need(node, i, &x));
+    PARE_TRY(split_heads(node, 0, "q_num_heads", &q));
+    PARE_TRY(split_heads(node, 1, "kv_num_heads", &k));
+    PARE_TRY(split_heads(node, 2, "kv_num_heads", &v));
+    PARE_TRY(check_agree(node, &q, &k, &v));
+    PARE_TRY(with_past(node, 4, &k, &length));
+    PARE_TRY(with_past(node, 5, &v, &v_length));
+    if (!pare_node_in(node, 4) != !pare_node_in(node, 5))
+        return PARE_FAIL_NODE(node, INPUT, "past_key and past_value come together or not at all");
+    const pare_dtype type = node->in[0]->dtype;
+    y = q;
+    y.dim[3] = length;
+    PARE_TRY(check_mask(node, &y));
+    pare_infer_out(node, 3, type, &y);
+    y.dim[3] = v.dim[3];
+    if (node->in[0]->shape.rank == 3) {
+        y = node->in[0]->shape;
+        y.dim[2] = v.dim[3] < 0 ? -1 : q.dim[1] * v.dim[3];
+        y.name[2] = NULL;
+    }
+    if (node->in[0]->shape.rank < 0) y = pare_shape_unknown(-1);
+    pare_infer_out(node, 0, type, &y);
+    k.dim[2] = length;
+    v.dim[2] = v_length;
+    pare_infer_out(node, 1, node->in[1]->dtype, &k);
+    pare_infer_out(node, 2, node->in[2]->dtype, &v);
+    return PARE_OK;
+}
+
+/* --- what a kernel reads --- */
+
+pare_view pare_attention_heads(const pare_view *x, int64_t heads)
+{
+    pare_view y = *x;
+    if (x->rank == 4) return y;
+    y.rank = 4;
+    y.dim[1] = heads;
+    y.dim[2] = x->dim[1];
+    y.dim[3] = x->dim[2] / heads;
+    y.stride[1] = y.dim[3] * x->stride[2];
+    y.stride[2] = x->stride[1];
+    y.stride[3] = x->stride[2];
+    return y;
+}
