@@ -36,12 +36,12 @@ def save(model, name):
     return path
 
 
-def convert(source, form, *options):
+def convert(source, form, *options, checked=True):
     out = source.with_suffix(f'.{form}.onnx')
     out.unlink(missing_ok=True)
     pare('quantize', source, '-o', out, '--quiet', *FORMATS[form], *options)
     model = onnx.load(out)
-    if model.opset_import[0].version <= onnx.defs.onnx_opset_version():
+    if checked and model.opset_import[0].version <= onnx.defs.onnx_opset_version():
         onnx.checker.check_model(str(out), full_check=True)
     return out, model
 
@@ -364,8 +364,8 @@ def bodies():
         h = Mul(x, x)
         y = If (c) < then_branch = yes () => (float[2,4] h) {},
                      else_branch = no () => (float[2,4] e) { e = Neg(h) }> }'''), 'direct')
-    for io in ('f32', 'same'):  # ONNX Runtime loads no body that returns an outer tensor; the checker does
-        ends = types(convert(direct, 'fp16', '--io', io)[1])
+    for io in ('f32', 'same'):  # neither ONNX Runtime nor the checker takes a body that returns an outer tensor
+        ends = types(convert(direct, 'fp16', '--io', io, checked=False)[1])
         check(f'if/direct/{io}', ends['h'] == F32 and ends['e'] == F32, str(ends))
     known = [v for g in graphs(onnx.load(source).graph) if g.name == 'turn' for v in g.value_info if v.name == 't']
     check('loop/info', len(known) == 1, 'the body says no type of t: the case below tests nothing')
