@@ -15,7 +15,9 @@ static bool is_quantized(const pare_value *v)
     switch (v->dtype) {
     case PARE_s8:
     case PARE_s4:
-    case PARE_u4: return true;
+    case PARE_u4:
+    case PARE_s2:
+    case PARE_u2: return true;
     case PARE_u8: return v->data || v->producer;
     default: return false;
     }

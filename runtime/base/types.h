@@ -35,8 +35,23 @@ const pare_type_info *pare_type(pare_dtype dtype);
 pare_dtype pare_type_find(const char *name);
 
 /* Bytes of count elements, packed (two 4-bit elements share a byte, the last byte may be half
-   full); false on a negative count, overflow or a type without a size. */
+   full; four of 2 bits); false on a negative count, overflow or a type without a size. */
 bool pare_type_bytes(pare_dtype dtype, int64_t count, size_t *out);
+
+/* Integers of 4 and 2 bits, two and four to a byte, the low ones first. */
+static inline bool pare_type_is_packed(pare_dtype t)
+{
+    return t == PARE_s4 || t == PARE_u4 || t == PARE_s2 || t == PARE_u2;
+}
+
+/* Number i of a packed type. */
+static inline int pare_packed_get(pare_dtype t, const void *data, int64_t i)
+{
+    const int bits = t == PARE_s4 || t == PARE_u4 ? 4 : 2, each = 8 / bits;
+    const int v = ((const uint8_t *)data)[i / each] >> i % each * bits & ((1 << bits) - 1);
+    const bool has_sign = t == PARE_s4 || t == PARE_s2;
+    return has_sign && v >> (bits - 1) ? v - (1 << bits) : v;
+}
 
 static inline bool pare_type_is_float(pare_dtype t)
 {

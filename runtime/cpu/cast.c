@@ -101,19 +101,29 @@ static void cast_row(int64_t n, char *const *p, const int64_t *s, const void *ar
     }
 }
 
-/* 4-bit types are packed and row-major: one element after the other. */
-static void cast_packed(const pare_view *out, const pare_view *in)
+/* Types of fewer than 8 bits, which are packed and row-major, and minifloats: one element after the
+   other. */
+static void cast_elements(const pare_node *node, const pare_view *out, const pare_view *in)
 {
     int64_t index[PARE_MAX_RANK] = {0};
-    bool from_float = pare_type_is_float(in->dtype), to_float = pare_type_is_float(out->dtype);
+    const char *mode = pare_node_string(node, "round_mode", "up");
+    const bool saturate = pare_node_int(node, "saturate", 1) != 0;
+    const pare_minifloat_round round = !strcmp(mode, "down")      ? PARE_ROUND_DOWN
+                                       : !strcmp(mode, "nearest") ? PARE_ROUND_NEAREST
+                                                                  : PARE_ROUND_UP;
+    bool from_float = pare_type_is_float(in->dtype) || pare_is_minifloat(in->dtype);
     if (pare_view_count(out) == 0) return;
-    memset(out->data, 0, pare_view_bytes(out)); /* an odd count leaves half a byte */
+    memset(out->data, 0, pare_view_bytes(out)); /* an odd count leaves part of a byte */
     do {
         int64_t from = pare_ref_offset(in, index), to = pare_ref_offset(out, index);
-        if (from_float)
-            pare_ref_set(out, to, rint(pare_ref_get(in, from)));
-        else if (to_float)
+        if (pare_is_minifloat(out->dtype))
+            pare_ref_set_minifloat(out, to, (float)pare_ref_get(in, from), saturate, round);
+        else if (pare_type_is_float(out->dtype))
             pare_ref_set(out, to, pare_ref_get(in, from));
+        else if (from_float)
+            pare_ref_set(out, to,
+                         pare_type_is_packed(out->dtype) ? rint(pare_ref_get(in, from))
+                                                         : pare_ref_get(in, from));
         else
             pare_ref_set_int(out, to, pare_ref_get_int(in, from));
     } while (pare_ref_next(out, index));
@@ -134,12 +144,13 @@ static bool cast_dense(const pare_call *c)
     return true;
 }
 
-static bool packed(pare_dtype t) { return t == PARE_s4 || t == PARE_u4; }
+/* Not of whole bytes, or no type of C. */
+static bool by_element(pare_dtype t) { return pare_type_is_packed(t) || pare_is_minifloat(t); }
 
 static bool castable(const pare_view *v)
 {
     return pare_ref_in_set(v->dtype, PARE_SET_ALL) ||
-           (packed(v->dtype) && (v->rank == 0 || pare_view_rowmajor(v)));
+           (by_element(v->dtype) && (v->rank == 0 || pare_view_rowmajor(v)));
 }
 
 static bool cast_can(const pare_prep *p) { return castable(&p->in[0]) && castable(&p->out[0]); }
@@ -150,8 +161,8 @@ static pare_status cast_run(const pare_call *c)
     if (cast_dense(c)) return PARE_OK;
     if (out->dtype == in->dtype)
         pare_ref_copy(out, in, c->threads);
-    else if (packed(out->dtype) || packed(in->dtype))
-        cast_packed(out, in);
+    else if (by_element(out->dtype) || by_element(in->dtype))
+        cast_elements(c->node, out, in);
     else
         pare_ref_each_call(c, 1, cast_row, &(cast){out->dtype, in->dtype});
     return PARE_OK;

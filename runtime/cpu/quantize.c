@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QuantizeLinear (21): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the
-   lowest. DequantizeLinear (21): y = (float)(x - z) * s, rounded to the scale's type.
+/* QuantizeLinear (25): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the
+   lowest. DequantizeLinear (25): y = (float)(x - z) * s, rounded to the scale's type.
    DynamicQuantizeLinear (11): u8 with the range of the data itself.
 
    Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks
    are taken one index of the block axis at a time, so that inside each they are again such views.
-   Packed 4-bit tensors go element by element. */
+   Packed and minifloat tensors go element by element. */
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 
@@ -26,6 +26,8 @@ static limits limits_of(pare_dtype type)
     case PARE_s16: return (limits){-32768, 32767};
     case PARE_u16: return (limits){0, 65535};
     case PARE_s4: return (limits){-8, 7};
+    case PARE_s2: return (limits){-2, 1};
+    case PARE_u2: return (limits){0, 3};
     default: return (limits){0, 15}; /* u4 */
     }
 }
@@ -168,7 +170,7 @@ static void dequantize_row(int64_t n, char *const *p, const int64_t *stride, con
 typedef struct scaling {
     int axis;
     int64_t block;
-    bool quantize;
+    bool quantize, saturate;
 } scaling;
 
 static pare_status scaling_prepare(pare_prep *p)
@@ -176,6 +178,7 @@ static pare_status scaling_prepare(pare_prep *p)
     scaling *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     s->quantize = pare_node_is(p->node, "QuantizeLinear");
+    s->saturate = pare_node_int(p->node, "saturate", 1) != 0;
     if (pare_view_count(&p->in[1]) != 1) {
         s->block = pare_node_int(p->node, "block_size", 0);
         PARE_TRY(
@@ -200,7 +203,11 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
     return w;
 }
 
-static bool is_packed(const pare_view *v) { return v->dtype == PARE_s4 || v->dtype == PARE_u4; }
+/* Not of whole bytes, or no type of C. */
+static bool by_element(const pare_view *v)
+{
+    return pare_type_is_packed(v->dtype) || pare_is_minifloat(v->dtype);
+}
 
 /* One element; the index in scale and zero point is divided by the block on its axis. */
 static void one_element(const scaling *k, const pare_view *y, const pare_view *x,
@@ -216,6 +223,11 @@ static void one_element(const scaling *k, const pare_view *y, const pare_view *x
     double v = pare_ref_get(x, pare_ref_offset(x, index));
     if (!k->quantize) {
         pare_ref_set(y, pare_ref_offset(y, index), (double)((float)(v - zero) * scale));
+        return;
+    }
+    if (pare_is_minifloat(y->dtype)) {
+        pare_ref_set_minifloat(y, pare_ref_offset(y, index), (float)v / scale + (float)zero,
+                               k->saturate, PARE_ROUND_UP);
         return;
     }
     const limits l = limits_of(y->dtype);
@@ -246,8 +258,9 @@ static pare_status scaling_run(const pare_call *c)
     pare_ref_row row = k->quantize ? quantize_row : dequantize_row;
     int64_t index[PARE_MAX_RANK] = {0};
     if (pare_view_count(y) == 0) return PARE_OK;
-    if (is_packed(x) || is_packed(y)) {
-        if (is_packed(y)) memset(y->data, 0, pare_view_bytes(y)); /* odd counts leave half a byte */
+    if (by_element(x) || by_element(y) || by_element(&s)) {
+        if (by_element(y))
+            memset(y->data, 0, pare_view_bytes(y)); /* a part of a byte may be left */
         do one_element(k, y, x, &s, &z, index);
         while (pare_ref_next(x, index));
         return PARE_OK;
@@ -268,24 +281,28 @@ static pare_status scaling_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool in_order(const pare_view *v) { return !is_packed(v) || pare_view_rowmajor(v); }
+static bool in_order(const pare_view *v) { return !by_element(v) || pare_view_rowmajor(v); }
+
+static bool is_level(const pare_view *v)
+{
+    return pare_ref_in_set(v->dtype, PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16)) ||
+           by_element(v);
+}
 
 static bool quantize_can(const pare_prep *p)
 {
     unsigned from = PARE_BIT(f32) | PARE_BIT(f16) | PARE_BIT(bf16) | PARE_BIT(s32);
-    unsigned to =
-        PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) | PARE_BIT(u4);
-    return pare_ref_in_set(p->in[0].dtype, from) && pare_ref_in_set(p->in[1].dtype, from) &&
-           pare_ref_in_set(p->out[0].dtype, to) && in_order(&p->out[0]);
+    return pare_ref_in_set(p->in[0].dtype, from) &&
+           pare_ref_in_set(p->in[1].dtype, from | PARE_BIT(f8e8m0)) && is_level(&p->out[0]) &&
+           in_order(&p->out[0]);
 }
 
 static bool dequantize_can(const pare_prep *p)
 {
     unsigned to = PARE_BIT(f32) | PARE_BIT(f16) | PARE_BIT(bf16);
-    unsigned from = PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) | PARE_BIT(s4) |
-                    PARE_BIT(u4) | PARE_BIT(s32);
-    return pare_ref_in_set(p->in[0].dtype, from) && pare_ref_in_set(p->in[1].dtype, to) &&
-           in_order(&p->in[0]);
+    return (is_level(&p->in[0]) || p->in[0].dtype == PARE_s32) &&
+           pare_ref_in_set(p->in[1].dtype, to | PARE_BIT(f8e8m0)) &&
+           pare_ref_in_set(p->out[0].dtype, to) && in_order(&p->in[0]);
 }
 
 static const pare_kernel ref_quantize = {.name = "ref_quantize",

@@ -214,16 +214,26 @@ bool pare_ref_next(const pare_view *view, int64_t *index)
     return false;
 }
 
-static int nibble_get(const pare_view *view, int64_t offset)
+/* The code of an element of fewer than 8 bits, or of a minifloat. */
+static uint8_t code_get(const pare_view *view, int64_t offset)
 {
-    int v = ((const uint8_t *)view->data)[offset / 2] >> (offset % 2 ? 4 : 0) & 15;
-    return view->dtype == PARE_s4 && v > 7 ? v - 16 : v;
+    const int bits = pare_type(view->dtype)->bits, each = 8 / bits;
+    return (uint8_t)(((const uint8_t *)view->data)[offset / each] >> offset % each * bits &
+                     ((1 << bits) - 1));
 }
 
-static void nibble_set(const pare_view *view, int64_t offset, int value)
+static void code_set(const pare_view *view, int64_t offset, int code)
 {
-    uint8_t *byte = (uint8_t *)view->data + offset / 2;
-    *byte = (uint8_t)(offset % 2 ? (*byte & 15) | (value & 15) << 4 : (*byte & 240) | (value & 15));
+    const int bits = pare_type(view->dtype)->bits, each = 8 / bits;
+    const int mask = (1 << bits) - 1, shift = (int)(offset % each) * bits;
+    uint8_t *byte = (uint8_t *)view->data + offset / each;
+    *byte = (uint8_t)((*byte & ~(mask << shift)) | (code & mask) << shift);
+}
+
+void pare_ref_set_minifloat(const pare_view *view, int64_t offset, float value, bool saturate,
+                            pare_minifloat_round round)
+{
+    code_set(view, offset, pare_minifloat_from_f32(view->dtype, value, saturate, round));
 }
 
 /* A large constant's payload is at any address (graph.h). */
@@ -240,9 +250,12 @@ double pare_ref_get(const pare_view *view, int64_t offset)
     switch (view->dtype) {
         PARE_REF_NUMBERS(CASE_GET)
     case PARE_bool: return *(const uint8_t *)pare_ref_at(view, offset) != 0;
-    case PARE_s4:
-    case PARE_u4: return nibble_get(view, offset);
-    default: return NAN;
+    default:
+        if (pare_type_is_packed(view->dtype))
+            return pare_packed_get(view->dtype, view->data, offset);
+        return pare_is_minifloat(view->dtype)
+                   ? (double)pare_minifloat_to_f32(view->dtype, code_get(view, offset))
+                   : NAN;
     }
 #undef RESULT
 }
@@ -253,9 +266,9 @@ int64_t pare_ref_get_int(const pare_view *view, int64_t offset)
     switch (view->dtype) {
         PARE_REF_INTS(CASE_GET)
     case PARE_bool: return *(const uint8_t *)pare_ref_at(view, offset) != 0;
-    case PARE_s4:
-    case PARE_u4: return nibble_get(view, offset);
     default: {
+        if (pare_type_is_packed(view->dtype))
+            return pare_packed_get(view->dtype, view->data, offset);
         double v = pare_ref_get(view, offset);
         return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : 0;
     }
@@ -285,9 +298,11 @@ void pare_ref_set(const pare_view *view, int64_t offset, double value)
         CASE_SET_INT(u32, uint32_t)
         CASE_SET_INT(s64, int64_t)
         CASE_SET_INT(u64, uint64_t)
-    case PARE_s4: nibble_set(view, offset, (int)pare_int_of(value, PARE_s4)); break;
-    case PARE_u4: nibble_set(view, offset, (int)pare_int_of(value, PARE_u4)); break;
-    default: break;
+    default:
+        if (pare_type_is_packed(view->dtype))
+            code_set(view, offset, (int)pare_int_of(value, view->dtype));
+        else if (pare_is_minifloat(view->dtype))
+            pare_ref_set_minifloat(view, offset, (float)value, true, PARE_ROUND_UP);
     }
 }
 
@@ -299,9 +314,11 @@ void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value)
     switch (view->dtype) {
         PARE_REF_INTS(CASE_SET_BITS)
     case PARE_bool: *(uint8_t *)pare_ref_at(view, offset) = value != 0; break;
-    case PARE_s4:
-    case PARE_u4: nibble_set(view, offset, (int)(value & 15)); break;
-    default: pare_ref_set(view, offset, (double)value);
+    default:
+        if (pare_type_is_packed(view->dtype))
+            code_set(view, offset, (int)(value & 15));
+        else
+            pare_ref_set(view, offset, (double)value);
     }
 }
 

@@ -10,6 +10,7 @@
 #define PARE_RUNTIME_CPU_REF_H
 
 #include "runtime/base/clones.h"
+#include "runtime/base/minifloat.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/tensor_iterator.h"
 
@@ -32,7 +33,8 @@ void pare_ref_halves(int64_t n, char *const *p, const int64_t *s, int inputs, pa
    along axes walk the first and run along the second. */
 void pare_ref_split(const pare_view *view, const bool *flag, pare_view *without, pare_view *with);
 
-/* dst = src, same type and dims, any strides. 4-bit types only where both are row-major. */
+/* dst = src, same type and dims, any strides. Types of fewer than 8 bits only where both are
+ * row-major. */
 void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads);
 
 /* --- single elements, for kernels that walk by index --- */
@@ -48,10 +50,14 @@ static inline void *pare_ref_at(const pare_view *view, int64_t offset)
 }
 
 /* Reads and writes one element as a double; writing rounds floats to nearest even (f16, bf16
-   through f32) and truncates towards zero for integers, saturating; bool is value != 0. 4-bit types
-   work where the view is row-major. */
+   through f32) and truncates towards zero for integers, saturating; bool is value != 0. Types of
+   fewer bits work where the view is row-major. */
 double pare_ref_get(const pare_view *view, int64_t offset);
 void pare_ref_set(const pare_view *view, int64_t offset, double value);
+
+/* Writes one element of a minifloat type. */
+void pare_ref_set_minifloat(const pare_view *view, int64_t offset, float value, bool saturate,
+                            pare_minifloat_round round);
 
 /* The same exactly for integers and bool (floats are truncated); writing keeps the low bits. */
 int64_t pare_ref_get_int(const pare_view *view, int64_t offset);

@@ -43,7 +43,7 @@ static bool copy_can(const pare_prep *p)
 {
     int bits = pare_type(p->in[0].dtype)->bits;
     return bits == 8 || bits == 16 || bits == 32 || bits == 64 ||
-           (bits == 4 && pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]));
+           (bits < 8 && pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]));
 }
 
 static const pare_kernel alias_identity = {.name = "alias_identity",

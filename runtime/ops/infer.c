@@ -123,13 +123,6 @@ const pare_tensor *pare_infer_constant(const pare_node *node, int i)
     return v->producer ? pare_node_constant(v->producer) : NULL;
 }
 
-/* Sign-extends the s4 or gives the u4 at position i: two to a byte, the low half first. */
-static int nibble(const pare_tensor *t, int64_t i)
-{
-    int v = ((const uint8_t *)t->data)[i / 2] >> (i % 2 ? 4 : 0) & 15;
-    return t->dtype == PARE_s4 && v > 7 ? v - 16 : v;
-}
-
 static const void *element(const pare_tensor *t, int64_t i)
 {
     return (const char *)t->data + i * (pare_type(t->dtype)->bits / 8);
@@ -166,16 +159,17 @@ int64_t pare_tensor_int(const pare_tensor *tensor, int64_t i)
         PARE_READ(s64, int64_t)
         PARE_READ(u64, uint64_t)
     case PARE_bool: return *(const uint8_t *)element(tensor, i) != 0;
-    case PARE_s4:
-    case PARE_u4: return nibble(tensor, i);
-    default: return pare_type_is_float(tensor->dtype) ? (int64_t)pare_tensor_number(tensor, i) : 0;
+    default:
+        if (pare_type_is_packed(tensor->dtype))
+            return pare_packed_get(tensor->dtype, tensor->data, i);
+        return pare_type_is_float(tensor->dtype) ? (int64_t)pare_tensor_number(tensor, i) : 0;
     }
 #undef PARE_READ
 }
 
 static bool readable(const pare_tensor *t)
 {
-    return pare_type(t->dtype)->to_f32 || t->dtype == PARE_s4 || t->dtype == PARE_u4;
+    return pare_type(t->dtype)->to_f32 || pare_type_is_packed(t->dtype);
 }
 
 static pare_status constant_of(const pare_node *node, int i, const pare_tensor **out)

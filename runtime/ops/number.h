@@ -43,7 +43,8 @@ PARE_BOTH int64_t pare_int_hold(double value, int64_t low, int64_t high)
                                    : (int64_t)value;
 }
 
-/* Cast (19): truncated towards zero and held inside the type; NaN gives 0. */
+/* Cast (25): truncated towards zero and held inside the type; of 4 and 2 bits the low ones are
+   kept. NaN gives 0. */
 PARE_BOTH int64_t pare_int_of(double value, pare_dtype type)
 {
     switch (type) {
@@ -54,8 +55,10 @@ PARE_BOTH int64_t pare_int_of(double value, pare_dtype type)
     case PARE_s32: return pare_int_hold(value, INT32_MIN, INT32_MAX);
     case PARE_u32: return pare_int_hold(value, 0, UINT32_MAX);
     case PARE_s64: return pare_int_hold(value, INT64_MIN, INT64_MAX);
-    case PARE_s4: return pare_int_hold(value, -8, 7);
-    case PARE_u4: return pare_int_hold(value, 0, 15);
+    case PARE_s4: return ((pare_int_hold(value, INT32_MIN, INT32_MAX) + 8) & 15) - 8;
+    case PARE_u4: return pare_int_hold(value, INT32_MIN, INT32_MAX) & 15;
+    case PARE_s2: return ((pare_int_hold(value, INT32_MIN, INT32_MAX) + 2) & 3) - 2;
+    case PARE_u2: return pare_int_hold(value, INT32_MIN, INT32_MAX) & 3;
     case PARE_bool: return value != 0;
     case PARE_u64:
         return value != value || value <= 0 ? 0

@@ -66,7 +66,8 @@ pare_status pare_infer_dequantize(pare_node *node)
     PARE_TRY(pare_infer_need(node, 1, &s));
     PARE_TRY(pare_infer_same_type(node, 0, 2));
     PARE_TRY(check_scale(node));
-    pare_infer_out(node, 0, s->dtype, &x->shape);
+    const pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", 0);
+    pare_infer_out(node, 0, to ? to : s->dtype, &x->shape);
     return PARE_OK;
 }
 
