@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* QuantizeLinear and DequantizeLinear: values worked out by hand. */
+#include "tests/cpu/kernel_case.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void quantize(const float *x, int64_t n, float scale, pare_dtype type, int zero, void *y)
+{
+    kernel_case k;
+    case_open(&k, "", "QuantizeLinear", 1);
+    memcpy(case_input(&k, PARE_f32, 1, &n, false, 0, 1), x, (size_t)n * sizeof *x);
+    *(float *)case_input(&k, PARE_f32, 0, NULL, true, 0, 1) = scale;
+    case_input(&k, type, 0, NULL, true, zero, zero);
+    case_infer(&k);
+    assert_int_equal(k.out.dtype, type);
+    assert_true(case_run(&k, case_plain(&k), y));
+    case_close(&k);
+}
+
+static void quantization_rounds_ties_to_even_before_the_zero_point(void **state)
+{
+    (void)state;
+    const float x[] = {1.25f, 1.75f, -1.25f, -1.75f, 1000, -1000, NAN, INFINITY};
+    const int8_t s8[] = {2, 4, -2, -4, 127, -128, -128, 127};
+    const uint8_t u8[] = {5, 7, 1, 0, 255, 0, 0, 255};
+    int8_t y[8];
+    quantize(x, 8, 0.5f, PARE_s8, 0, y);
+    assert_memory_equal(y, s8, sizeof y);
+    quantize(x, 8, 0.5f, PARE_u8, 3, y);
+    assert_memory_equal(y, u8, sizeof y);
+}
+
+/* 2.25 / 0.3f is just below 7.5 and rounds to 7; times 1 / 0.3f it would be the tie 7.5, thus 8. */
+static void quantization_divides(void **state)
+{
+    (void)state;
+    const float x = 2.25f;
+    int8_t y;
+    quantize(&x, 1, 0.3f, PARE_s8, 0, &y);
+    assert_int_equal(y, 7);
+}
+
+static void dequantization_per_axis(void **state)
+{
+    (void)state;
+    const int8_t x[6] = {-128, 0, 127, 1, 2, 3}, zero[2] = {0, 1};
+    const float scale[2] = {0.5f, 2}, want[6] = {-64, 0, 63.5f, 0, 2, 4};
+    kernel_case k;
+    float y[6];
+    case_open(&k, "", "DequantizeLinear", 1);
+    assert_int_equal(pare_node_set_int(k.node, "axis", 0), PARE_OK);
+    memcpy(case_input(&k, PARE_s8, 2, (int64_t[]){2, 3}, false, 0, 1), x, sizeof x);
+    memcpy(case_input(&k, PARE_f32, 1, (int64_t[]){2}, true, 0, 1), scale, sizeof scale);
+    memcpy(case_input(&k, PARE_s8, 1, (int64_t[]){2}, true, 0, 1), zero, sizeof zero);
+    case_infer(&k);
+    assert_true(case_run(&k, case_plain(&k), y));
+    assert_memory_equal(y, want, sizeof y);
+    case_close(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantization_rounds_ties_to_even_before_the_zero_point),
+        cmocka_unit_test(quantization_divides),
+        cmocka_unit_test(dequantization_per_axis),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
