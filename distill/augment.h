@@ -5,7 +5,7 @@
 #ifndef PARE_DISTILL_AUGMENT_H
 #define PARE_DISTILL_AUGMENT_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "distill/loader.h"
 
 /* The axes of one image. */

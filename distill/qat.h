@@ -5,7 +5,7 @@
 #ifndef PARE_DISTILL_QAT_H
 #define PARE_DISTILL_QAT_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 #ifndef PARE_DISTILL_WEIGHTS_H
 #define PARE_DISTILL_WEIGHTS_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "runtime/device/training.h"
 
 typedef struct pare_weight {

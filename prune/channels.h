@@ -8,7 +8,7 @@
 #ifndef PARE_PRUNE_CHANNELS_H
 #define PARE_PRUNE_CHANNELS_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "runtime/base/ptr_map.h"
 #include "runtime/ops/ops.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which input channels lie side by side, before N:M. A group of channels (prune.h: all that falls
+/* Which input channels lie side by side, before N:M. A group of channels (plan.h: all that falls
    together, residual additions included) can be put into any order: what makes them, what they pass
    and what reads them changes alike, and the model computes the same. The order is searched that
    leaves most magnitude in the layers that read the channels: swaps of two channels of different

@@ -2,7 +2,7 @@
 /* The model that pruning starts from. It stays what it is where it can: only old forms are lifted
    and small constants folded, so that shapes and attributes can be read and rewritten in one form.
  */
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "prune/channels.h"
 #include "runtime/passes/passes.h"
 

@@ -12,7 +12,7 @@
 #ifndef PARE_PRUNE_PRUNER_H
 #define PARE_PRUNE_PRUNER_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

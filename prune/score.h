@@ -4,7 +4,7 @@
 #define PARE_PRUNE_SCORE_H
 
 #include "calib/gradients.h"
-#include "prune/prune.h"
+#include "prune/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

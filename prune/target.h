@@ -4,7 +4,7 @@
 #ifndef PARE_PRUNE_TARGET_H
 #define PARE_PRUNE_TARGET_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

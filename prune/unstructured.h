@@ -6,7 +6,7 @@
 
 #include "calib/capture.h"
 #include "calib/moments.h"
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "runtime/ops/ops.h"
 
 /* Bytes that one pass may take for moments of one set, of scoring channels and of weights; and a

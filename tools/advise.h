@@ -3,7 +3,7 @@
 #ifndef PARE_TOOLS_ADVISE_H
 #define PARE_TOOLS_ADVISE_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "tools/options.h"
 
 typedef struct pare_advice_layer {

@@ -3,7 +3,7 @@
 #ifndef PARE_TOOLS_GROUP_FACTS_H
 #define PARE_TOOLS_GROUP_FACTS_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 
 #include <jansson.h>
 

@@ -4,7 +4,7 @@
 #ifndef PARE_TESTS_DISTILL_DISTILL_CASE_H
 #define PARE_TESTS_DISTILL_DISTILL_CASE_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "tests/passes/graph_case.h"
 
 enum { SAMPLES = 64, WIDTH = 6, HIDDEN = 8, CLASSES = 3 };

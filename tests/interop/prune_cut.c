@@ -4,7 +4,7 @@
    Prints "groups G coupled sets C removed R macs BEFORE AFTER params BEFORE AFTER seconds S", then
    for each axis of an output that lost channels "output NAME AXIS" and the indices that stay. */
 #include "formats/onnx.h"
-#include "prune/prune.h"
+#include "prune/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

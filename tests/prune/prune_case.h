@@ -3,7 +3,7 @@
 #ifndef PARE_TESTS_PRUNE_PRUNE_CASE_H
 #define PARE_TESTS_PRUNE_PRUNE_CASE_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "tests/passes/graph_case.h"
 
 /* A constant of this shape with numbers in [-1, 1) that its name chooses. */

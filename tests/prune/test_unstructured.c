@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks of single weights on nets of a few numbers, worked out by hand. */
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "tests/passes/graph_case.h"
 
 #include <setjmp.h>

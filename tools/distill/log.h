@@ -3,7 +3,7 @@
 #ifndef PARE_TOOLS_DISTILL_LOG_H
 #define PARE_TOOLS_DISTILL_LOG_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 

@@ -4,10 +4,10 @@
 #ifndef PARE_TOOLS_DISTILL_TRAINING_H
 #define PARE_TOOLS_DISTILL_TRAINING_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "tools/options.h"
 
-/* A negative number, and 0 of batch and accumulate: as distill.h has it. */
+/* A negative number, and 0 of batch and accumulate: as distill/training.h has it. */
 typedef struct pare_training_options {
     const char *loss, *augment;
     double learning_rate, momentum, weight_decay, grad_clip_norm, ema_decay;

@@ -4,7 +4,7 @@
 #ifndef PARE_TOOLS_PRUNE_REPORT_H
 #define PARE_TOOLS_PRUNE_REPORT_H
 
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "tools/prune/prune.h"
 #include "tools/text.h"
 

@@ -4,7 +4,7 @@
 #ifndef PARE_TOOLS_PRUNE_TUNE_H
 #define PARE_TOOLS_PRUNE_TUNE_H
 
-#include "distill/distill.h"
+#include "distill/training.h"
 #include "formats/file.h"
 #include "runtime/base/hash.h"
 #include "tools/distill/training.h"

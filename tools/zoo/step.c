@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step: the words of a command line, read with the command's own table, so that what the command
    would refuse is refused before any work. */
-#include "prune/prune.h"
+#include "prune/plan.h"
 #include "tools/commands.h"
 #include "tools/zoo/reader.h"
 #include "tools/zoo/plan.h"
