@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static double temperature_of(const pare_node *node)
 {
@@ -192,3 +193,96 @@ static const pare_kernel ref_cross_entropy = {.name = "ref_cross_entropy",
                                               .run = cross_entropy_run,
                                               .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_cross_entropy[] = {&ref_cross_entropy, NULL};
+
+/* --- NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss: -w[label] x[label] of each position, x
+   the logarithm of the probability; mean divides by the sum of the weights. A label that is
+       ignore_index counts for nothing. --- */
+
+typedef struct nll {
+    bool softmax, each, mean;
+    bool ignores;
+    int64_t ignored;
+} nll;
+
+static pare_status nll_prepare(pare_prep *p)
+{
+    nll *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    const char *reduction = pare_node_string(p->node, "reduction", "mean");
+    s->softmax = pare_node_is(p->node, "SoftmaxCrossEntropyLoss");
+    s->each = !strcmp(reduction, "none");
+    s->mean = !strcmp(reduction, "mean");
+    s->ignores = pare_node_attr(p->node, "ignore_index") != NULL;
+    s->ignored = pare_node_int(p->node, "ignore_index", 0);
+    p->state = s;
+    return PARE_OK;
+}
+
+/* ln sum e^x of the classes at an offset. */
+static double log_sum(const pare_view *x, int64_t at)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < x->dim[1]; k++) top = fmax(top, pare_ref_get(x, at + k * x->stride[1]));
+    for (int64_t k = 0; k < x->dim[1]; k++)
+        sum += exp(pare_ref_get(x, at + k * x->stride[1]) - top);
+    return top + log(sum);
+}
+
+/* The weight of a label, 0 where it is ignored. */
+static pare_status nll_weight(const pare_call *c, int64_t label, double *out)
+{
+    const nll *s = c->state;
+    *out = 0;
+    if (s->ignores && label == s->ignored) return PARE_OK;
+    if (label < 0 || label >= c->in[0].dim[1])
+        return PARE_FAIL_NODE(
+            c->node, INPUT, "label %" PRId64 " in '%s' is outside the %" PRId64 " classes of '%s'",
+            label, c->node->in[1]->name, c->in[0].dim[1], c->node->in[0]->name);
+    *out =
+        c->in_count > 2 && c->in[2].dtype ? pare_ref_get(&c->in[2], label * c->in[2].stride[0]) : 1;
+    return PARE_OK;
+}
+
+static pare_status nll_run(const pare_call *c)
+{
+    const nll *s = c->state;
+    const pare_view *x = &c->in[0], *labels = &c->in[1];
+    const pare_view *logs = c->out_count > 1 && c->out[1].dtype ? &c->out[1] : NULL;
+    int64_t index[PARE_MAX_RANK] = {0};
+    double sum = 0, weights = 0;
+    if (pare_view_count(labels)) do {
+            int64_t at = index[0] * x->stride[0], to = logs ? index[0] * logs->stride[0] : 0;
+            for (int i = 1; i < labels->rank; i++) {
+                at += index[i] * x->stride[i + 1];
+                if (logs) to += index[i] * logs->stride[i + 1];
+            }
+            const double base = s->softmax ? log_sum(x, at) : 0;
+            const int64_t label = pare_ref_get_int(labels, pare_ref_offset(labels, index));
+            double weight;
+            PARE_TRY(nll_weight(c, label, &weight));
+            const double loss =
+                weight == 0 ? 0 : weight * (base - pare_ref_get(x, at + label * x->stride[1]));
+            for (int64_t k = 0; logs && k < x->dim[1]; k++)
+                pare_ref_set(logs, to + k * logs->stride[1],
+                             pare_ref_get(x, at + k * x->stride[1]) - base);
+            if (s->each) pare_ref_set(&c->out[0], pare_ref_offset(&c->out[0], index), loss);
+            sum += loss;
+            weights += weight;
+        } while (pare_ref_next(labels, index));
+    if (!s->each) pare_ref_set(&c->out[0], 0, s->mean ? sum / weights : sum);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_nll_loss = {.name = "ref_nll_loss",
+                                         .can = pare_ref_can_floats,
+                                         .prepare = nll_prepare,
+                                         .run = nll_run,
+                                         .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_nll_loss[] = {&ref_nll_loss, NULL};
+static const pare_kernel ref_softmax_cross_entropy_loss = {.name = "ref_softmax_cross_entropy_loss",
+                                                           .can = pare_ref_can_floats,
+                                                           .prepare = nll_prepare,
+                                                           .run = nll_run,
+                                                           .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_softmax_cross_entropy_loss[] = {&ref_softmax_cross_entropy_loss,
+                                                                  NULL};

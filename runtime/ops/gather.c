@@ -101,6 +101,14 @@ pare_status pare_infer_gather_nd(pare_node *node)
     return PARE_OK;
 }
 
+/* Scatter (9) became ScatterElements (11). */
+pare_status pare_upgrade_scatter(pare_node *node, int64_t version)
+{
+    (void)version;
+    node->op_type = "ScatterElements";
+    return PARE_OK;
+}
+
 /* ScatterND and ScatterElements: data with some elements replaced. */
 pare_status pare_infer_scatter(pare_node *node)
 {

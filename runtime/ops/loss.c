@@ -6,6 +6,8 @@
    network"; T^2 keeps gradients as large as at T = 1). By student it is T (q - p) / rows. */
 #include "runtime/ops/grad.h"
 
+#include <string.h>
+
 pare_status pare_infer_softmax_kl(pare_node *node)
 {
     pare_value *student, *teacher;
@@ -27,6 +29,44 @@ pare_status pare_infer_softmax_kl(pare_node *node)
                               teacher->name, pare_shape_text(&teacher->shape, b, sizeof b));
     pare_infer_out(node, 0, student->dtype, &one);
     pare_infer_out(node, 1, student->dtype, &student->shape);
+    return PARE_OK;
+}
+
+/* NegativeLogLikelihoodLoss (13, 22) and SoftmaxCrossEntropyLoss (13): of x (N, C, d...) and labels
+   (N, d...) one number, or with reduction none one for each label; of the latter the logarithms of
+   the probabilities, too. */
+pare_status pare_infer_nll_loss(pare_node *node)
+{
+    pare_value *x, *labels;
+    const pare_shape one = {.rank = 0};
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &labels));
+    PARE_TRY(pare_infer_same_type(node, 0, 2));
+    const char *reduction = pare_node_string(node, "reduction", "mean");
+    const bool all = !strcmp(reduction, "none");
+    if (!all && strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0)
+        return PARE_FAIL_NODE(node, INPUT, "reduction is '%s', expected none, mean or sum",
+                              reduction);
+    const pare_shape *s = &x->shape, *l = &labels->shape;
+    const pare_value *weight = pare_node_in(node, 2);
+    if (s->rank >= 0 && l->rank >= 0) {
+        bool fits = s->rank >= 2 && l->rank == s->rank - 1;
+        for (int i = 0; fits && i < l->rank; i++) {
+            const int64_t a = s->dim[i ? i + 1 : 0], b = l->dim[i];
+            fits = a < 0 || b < 0 || a == b;
+        }
+        if (!fits)
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "labels '%s' do not fit '%s': expected its shape without axis 1",
+                                  labels->name, x->name);
+    }
+    if (weight && weight->shape.rank >= 0 && s->rank >= 2 &&
+        (weight->shape.rank != 1 ||
+         (weight->shape.dim[0] >= 0 && s->dim[1] >= 0 && weight->shape.dim[0] != s->dim[1])))
+        return PARE_FAIL_NODE(node, INPUT, "weight '%s' must have one number for each class",
+                              weight->name);
+    pare_infer_out(node, 0, x->dtype, all ? l : &one);
+    pare_infer_out(node, 1, x->dtype, s);
     return PARE_OK;
 }
 

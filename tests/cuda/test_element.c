@@ -12,12 +12,13 @@ static void functions_of_one_tensor(void **state)
 {
     (void)state;
     static const char *const ops[] = {
-        "Relu",        "Abs",       "Neg",   "Sign",    "Sqrt",     "Reciprocal",
-        "Floor",       "Ceil",      "Round", "Exp",     "Log",      "Erf",
-        "Sin",         "Cos",       "Tan",   "Asin",    "Acos",     "Atan",
-        "Sinh",        "Cosh",      "Asinh", "Acosh",   "Atanh",    "LeakyRelu",
-        "Elu",         "Celu",      "Selu",  "Sigmoid", "Tanh",     "ThresholdedRelu",
-        "HardSigmoid", "HardSwish", "Gelu",  "Mish",    "Softplus", "Softsign"};
+        "Relu",        "Abs",       "Neg",    "Sign",    "Sqrt",  "Reciprocal",
+        "Floor",       "Ceil",      "Round",  "Exp",     "Log",   "Erf",
+        "Sin",         "Cos",       "Tan",    "Asin",    "Acos",  "Atan",
+        "Sinh",        "Cosh",      "Asinh",  "Acosh",   "Atanh", "LeakyRelu",
+        "Elu",         "Celu",      "Selu",   "Sigmoid", "Tanh",  "ThresholdedRelu",
+        "HardSigmoid", "HardSwish", "Shrink", "Gelu",    "Mish",  "Softplus",
+        "Softsign"};
     static const int64_t sizes[] = {0, 1, 31, 257};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int t = 0; t < 3; t++)
