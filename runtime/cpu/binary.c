@@ -6,6 +6,7 @@
 #include "runtime/ops/number.h"
 
 #include <math.h>
+#include <string.h>
 #include <tgmath.h>
 
 /* z = expr of x, y; the loops a compiler can vectorize are those with strides 0 and 1. */
@@ -130,6 +131,62 @@ static const pare_kernel ref_mod = {.name = "ref_mod",
                                     .run = mod_run,
                                     .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE_ANY};
 const pare_kernel *const pare_cpu_mod[] = {&ref_mod, NULL};
+
+/* --- bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot (18), BitShift (11) --- */
+
+#define TABLE_INTS(op)                                                                             \
+    static const pare_ref_row op##_rows[PARE_DTYPE_COUNT] = {                                      \
+        ENTRY(op, s8),  ENTRY(op, u8),  ENTRY(op, s16), ENTRY(op, u16),                            \
+        ENTRY(op, s32), ENTRY(op, u32), ENTRY(op, s64), ENTRY(op, u64)};
+#define ROWS_BITS(op, expr) ROWS_SIGNED(op, expr) ROWS_UNSIGNED(op, expr) TABLE_INTS(op)
+
+ROWS_BITS(bitwise_and, x &y)
+ROWS_BITS(bitwise_or, x | y)
+ROWS_BITS(bitwise_xor, x ^ y)
+/* Of one input: y is x again. */
+ROWS_BITS(bitwise_not, ~x | (y & 0))
+/* A shift by the type's bits or more leaves 0. */
+ROWS_BITS(shift_left, (uint64_t)y >= 8 * sizeof(real) ? 0 : (real)((uint64_t)x << y))
+ROWS_BITS(shift_right, (uint64_t)y >= 8 * sizeof(real) ? 0 : (real)(x >> y))
+
+static bool bits_can(const pare_prep *p)
+{
+    const pare_dtype type = p->in[0].dtype;
+    return pare_ref_in_set(type, PARE_SET_INTS) && (p->in_count < 2 || p->in[1].dtype == type);
+}
+
+static bool shift_can(const pare_prep *p)
+{
+    const unsigned types = PARE_BIT(u8) | PARE_BIT(u16) | PARE_BIT(u32) | PARE_BIT(u64);
+    return bits_can(p) && pare_ref_in_set(p->in[0].dtype, types);
+}
+
+static pare_status bits_run(const pare_call *c, const pare_ref_row *rows)
+{
+    const pare_view *in[] = {&c->in[0], &c->in[c->in_count > 1]};
+    pare_ref_each(&c->out[0], in, 2, c->threads, rows[c->in[0].dtype], NULL);
+    return PARE_OK;
+}
+
+#define BITS(op)                                                                                   \
+    static pare_status op##_run(const pare_call *c) { return bits_run(c, op##_rows); }             \
+    static const pare_kernel ref_##op = {                                                          \
+        .name = "ref_" #op, .can = bits_can, .run = op##_run, .flags = PARE_KERNEL_REF};           \
+    const pare_kernel *const pare_cpu_##op[] = {&ref_##op, NULL};
+BITS(bitwise_and)
+BITS(bitwise_or)
+BITS(bitwise_xor)
+BITS(bitwise_not)
+
+static pare_status bit_shift_run(const pare_call *c)
+{
+    const bool left = !strcmp(pare_node_string(c->node, "direction", ""), "LEFT");
+    return bits_run(c, left ? shift_left_rows : shift_right_rows);
+}
+
+static const pare_kernel ref_bit_shift = {
+    .name = "ref_bit_shift", .can = shift_can, .run = bit_shift_run, .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_bit_shift[] = {&ref_bit_shift, NULL};
 
 /* --- kernels of any number of inputs --- */
 

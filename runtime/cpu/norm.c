@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalizations: y = (x - mean) / sqrt(variance + epsilon) * scale + bias over a set of elements.
      LayerNormalization (17)      the axes from `axis` on; scale and bias broadcast to X
+     RMSNormalization (23)        the same with a mean of 0 and without bias
      InstanceNormalization (6)    one sample's channel; scale and bias per channel
      GroupNormalization (18, 21)  one sample's group of channels; per channel, or per group (18)
    Plain kernels compute in double and round once; the vector kernel takes dense rows of f32, f16
@@ -17,13 +18,13 @@ typedef struct stats {
 } stats;
 
 /* Of the region's elements at base + offset; the variance from the differences to the mean. */
-static stats stats_of(const pare_view *region, int64_t base, double epsilon)
+static stats stats_of(const pare_view *region, int64_t base, double epsilon, bool centred)
 {
     double sum = 0, squares = 0, n = (double)pare_view_count(region);
     int64_t index[PARE_MAX_RANK] = {0};
     do sum += pare_ref_get(region, base + pare_ref_offset(region, index));
     while (pare_ref_next(region, index));
-    const double mean = sum / n;
+    const double mean = centred ? sum / n : 0;
     do {
         double d = pare_ref_get(region, base + pare_ref_offset(region, index)) - mean;
         squares += d * d;
@@ -33,6 +34,7 @@ static stats stats_of(const pare_view *region, int64_t base, double epsilon)
 
 typedef struct norm {
     int axis;
+    bool rms; /* the mean stays in: RMSNormalization */
     float epsilon;
     int64_t groups;
 } norm;
@@ -42,7 +44,8 @@ static pare_status norm_prepare(pare_prep *p)
     norm *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     s->epsilon = pare_node_float(p->node, "epsilon", 1e-5f);
-    if (pare_node_is(p->node, "LayerNormalization"))
+    s->rms = pare_node_is(p->node, "RMSNormalization");
+    if (s->rms || pare_node_is(p->node, "LayerNormalization"))
         PARE_TRY(
             pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, &s->axis));
     s->groups = pare_node_int(p->node, "num_groups", p->in[0].rank > 1 ? p->in[0].dim[1] : 1);
@@ -73,7 +76,7 @@ static pare_status layer_norm_run(const pare_call *c)
     pare_ref_split(x, flag, &kept, &region);
     if (pare_view_count(x) == 0) return PARE_OK;
     do {
-        stats st = stats_of(&region, pare_ref_offset(x, index), (double)s->epsilon);
+        stats st = stats_of(&region, pare_ref_offset(x, index), (double)s->epsilon, !s->rms);
         int64_t inner[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
         memcpy(inner, index, sizeof inner);
         stash(c, 1, index, st.mean);
@@ -204,12 +207,18 @@ static const pare_kernel vec_layer_norm = {.name = "vec_layer_norm",
                                            .prepare = vec_layer_norm_prepare,
                                            .run = vec_layer_norm_run,
                                            .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel ref_rms_norm = {.name = "ref_rms_norm",
+                                         .can = pare_ref_can_floats,
+                                         .prepare = norm_prepare,
+                                         .run = layer_norm_run,
+                                         .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_layer_norm = {.name = "ref_layer_norm",
                                            .can = pare_ref_can_floats,
                                            .prepare = norm_prepare,
                                            .run = layer_norm_run,
                                            .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_layer_norm[] = {&vec_layer_norm, &ref_layer_norm, NULL};
+const pare_kernel *const pare_cpu_rms_norm[] = {&ref_rms_norm, NULL};
 
 /* --- groups of channels --- */
 
@@ -229,7 +238,7 @@ static void group_one(const pare_call *c, int64_t n, int64_t first, int64_t coun
     pare_view x = channels_of(&c->in[0], n, first, count),
               y = channels_of(&c->out[0], n, first, count);
     const pare_view *scale = &c->in[1], *bias = &c->in[2];
-    stats st = stats_of(&x, 0, epsilon);
+    stats st = stats_of(&x, 0, epsilon, true);
     int64_t index[PARE_MAX_RANK] = {0};
     do {
         int64_t k = per_group ? first / count : first + index[1];

@@ -150,6 +150,39 @@ static const pare_kernel ref_softmax = {.name = "ref_softmax",
                                         .prepare = softmax_prepare,
                                         .run = softmax_run,
                                         .flags = PARE_KERNEL_REF};
+/* Hardmax (13): 1 at the first largest number of a lane, else 0. */
+static void hard_lane(const pare_view *out, int64_t to, int64_t out_stride, const pare_view *in,
+                      int64_t from, int64_t in_stride, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (pare_ref_get(in, from + i * in_stride) > pare_ref_get(in, from + best * in_stride))
+            best = i;
+    for (int64_t i = 0; i < n; i++) pare_ref_set(out, to + i * out_stride, i == best);
+}
+
+static pare_status hardmax_run(const pare_call *c)
+{
+    const softmax *s = c->state;
+    const pare_view *in = &c->in[0], *out = &c->out[0];
+    int64_t index[PARE_MAX_RANK] = {0};
+    pare_view walk = *out;
+    if (pare_view_count(out) == 0) return PARE_OK;
+    if (out->rank) walk.dim[s->axis] = 1;
+    do
+        hard_lane(out, pare_ref_offset(out, index), out->rank ? out->stride[s->axis] : 0, in,
+                  pare_ref_offset(in, index), out->rank ? in->stride[s->axis] : 0,
+                  out->rank ? out->dim[s->axis] : 1);
+    while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+static const pare_kernel ref_hardmax = {.name = "ref_hardmax",
+                                        .can = pare_ref_can_floats,
+                                        .prepare = softmax_prepare,
+                                        .run = hardmax_run,
+                                        .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_hardmax[] = {&ref_hardmax, NULL};
 const pare_kernel *const pare_cpu_softmax[] = {&vec_softmax, &ref_softmax, NULL};
 
 /* --- gradient: dX = Y (dY - sum dY Y); log form: dX = dY - e^Y sum dY --- */

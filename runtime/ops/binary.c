@@ -78,6 +78,15 @@ pare_status pare_upgrade_clip(pare_node *node, int64_t version)
     return pare_upgrade_opset(node, 11);
 }
 
+/* BitShift (11): its direction has no default. */
+pare_status pare_infer_bit_shift(pare_node *node)
+{
+    const char *direction = pare_node_string(node, "direction", "");
+    if (strcmp(direction, "LEFT") != 0 && strcmp(direction, "RIGHT") != 0)
+        return PARE_FAIL_NODE(node, INPUT, "direction is '%s', expected LEFT or RIGHT", direction);
+    return pare_infer_broadcasting(node);
+}
+
 /* Dropout outside training hands its input on; the optional mask is all true. */
 pare_status pare_infer_dropout(pare_node *node)
 {

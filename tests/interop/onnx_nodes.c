@@ -332,16 +332,26 @@ static void print_row(const tally *row, bool device)
 static const char *hosted(const char *op)
 {
     static const char *const rows[][2] = {
+        {"Attention", "the host computes it so far"},
+        {"BitShift", "no exported net has it"},
+        {"BitwiseAnd", "the host computes it so far"},
+        {"BitwiseNot", "the host computes it so far"},
+        {"BitwiseOr", "the host computes it so far"},
+        {"BitwiseXor", "the host computes it so far"},
         {"ConvInteger", "no exported net has it"},
         {"EyeLike", "no exported net has it"},
         {"GlobalLpPool", "no exported net has it"},
+        {"Hardmax", "no exported net has it"},
         {"LpNormalization", "no exported net has it"},
         {"LpPool", "no exported net has it"},
         {"MatMulInteger", "no exported net has it"},
+        {"NegativeLogLikelihoodLoss", "no exported net has it"},
         {"NonZero", "how much it makes depends on its values"},
         {"QLinearConv", "no exported net has it"},
         {"QLinearMatMul", "no exported net has it"},
+        {"RMSNormalization", "the host computes it so far"},
         {"ReverseSequence", "no exported net has it"},
+        {"SoftmaxCrossEntropyLoss", "no exported net has it"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], op)) return rows[i][1];
