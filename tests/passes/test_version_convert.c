@@ -180,10 +180,10 @@ static void refusals_name_the_node(void **state)
     refused(&g, 13, "m.onnx: node 'y' (NoSuchThing): the operator is unknown");
 
     graph_open(&g, 99);
-    graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
-    graph_node(&g, "Relu", "x", "y");
+    graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 1, 2, 2});
+    graph_node(&g, "SpaceToDepth", "x", "y");
     graph_output(&g, "y");
-    refused(&g, 13, "m.onnx: node 'y' (Relu): the model's opset 99 is newer");
+    refused(&g, 13, "m.onnx: node 'y' (SpaceToDepth): its form of opset 99 is newer than 25");
 
     graph_open(&g, 8);
     graph_input(&g, "x", PARE_f32, 3, (int64_t[]){1, 2, 3});
@@ -194,6 +194,23 @@ static void refusals_name_the_node(void **state)
     assert_int_equal(pare_node_set_int(n, "spatial", 0), PARE_OK);
     graph_output(&g, "y");
     refused(&g, 13, "m.onnx: node 'y' (BatchNormalization): spatial = 0");
+}
+
+static void an_opset_beyond_the_known_ones_holds_what_was_not_redefined(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 99);
+    graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
+    graph_node(&g, "Relu", "x", "y");
+    graph_output(&g, "y");
+    lift(&g, 21);
+    assert_int_equal(opset(&g), 99);
+    const float x[4] = {-1, 0, 1, 2}, want[4] = {0, 0, 1, 2};
+    float y[4];
+    graph_run(&g, 1, (int64_t[]){4}, x, y, 4);
+    assert_memory_equal(y, want, sizeof y);
+    graph_close(&g);
 }
 
 static void a_new_enough_model_stays_as_it_is(void **state)
@@ -222,6 +239,7 @@ int main(void)
         cmocka_unit_test(top_k_and_dropout_take_inputs),
         cmocka_unit_test(group_norm_is_spread_over_channels),
         cmocka_unit_test(refusals_name_the_node),
+        cmocka_unit_test(an_opset_beyond_the_known_ones_holds_what_was_not_redefined),
         cmocka_unit_test(a_new_enough_model_stays_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

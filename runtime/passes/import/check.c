@@ -205,7 +205,7 @@ static void check_operator(checker *c, const pare_node *node, int64_t opset)
     else if (!op)
         say(c, node, "the operator%s%s is unknown; `pare ops` lists those that are known",
             node->domain[0] ? " of domain " : "", node->domain);
-    else if (!node->domain[0] && opset > 0 && (opset < op->first || opset > op->last))
+    else if (!node->domain[0] && opset > 0 && !pare_op_covers(op, opset))
         say(c, node,
             "its form of opset %" PRId64 " is not known, expected %d to %d; export the model for "
             "one of these",

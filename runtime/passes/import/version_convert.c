@@ -21,10 +21,10 @@ static pare_status covered(pare_graph *graph, void *user)
     for (int n = 0; n < graph->node_count; n++) {
         const pare_node *node = graph->node[n];
         const pare_op *op = node->domain[0] ? NULL : pare_op_of(node);
-        if (op && l->from > op->last)
+        if (op && l->from > op->last && !pare_op_covers(op, l->from))
             return PARE_FAIL_NODE(node, UNSUPPORTED,
-                                  "the model's opset %" PRId64 " is newer than %d, the newest this "
-                                  "operator is known in: export the model at opset %d",
+                                  "its form of opset %" PRId64 " is newer than %d, the newest that "
+                                  "is understood: export the model at opset %d",
                                   l->from, op->last, op->last);
         if (op && l->from < op->first)
             return PARE_FAIL_NODE(node, UNSUPPORTED,
