@@ -3,6 +3,24 @@
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 
+#include <ctype.h>
+
+/* Cast (1): `to` is the type's name; (6): its number. */
+pare_status pare_upgrade_cast(pare_node *node, int64_t version)
+{
+    const pare_attr *to = pare_node_attr(node, "to");
+    char name[16] = "";
+    if (version >= 6 || !to || to->kind != PARE_ATTR_STRING) return PARE_OK;
+    for (size_t i = 0; i < to->s.size && i + 1 < sizeof name; i++)
+        name[i] = (char)tolower(((const unsigned char *)to->s.data)[i]);
+    pare_dtype dtype = pare_type_find(name);
+    if (!dtype)
+        return PARE_FAIL_NODE(node, INPUT, "attribute 'to' names no type: '%s'",
+                              pare_node_string(node, "to", ""));
+    PARE_TRY(pare_node_set_int(node, "to", (int64_t)dtype));
+    return pare_upgrade_opset(node, 6);
+}
+
 pare_status pare_infer_cast(pare_node *node)
 {
     pare_value *x;

@@ -251,7 +251,8 @@ static pare_status check_shapes(checker *c)
 pare_status pare_pass_check(pare_model *model, pare_check_report report, void *user, int *count)
 {
     checker c = {model, report, user, 0};
-    if (pare_model_opset(model, "") <= 0 && model->graph->node_count)
+    bool imports = model->ir_version < 1 || model->ir_version >= 3; /* they began with IR 3 */
+    if (pare_model_opset(model, "") <= 0 && model->graph->node_count && imports)
         say(&c, NULL, "the model imports no version of ONNX's operators");
     PARE_TRY(pare_graph_each(model->graph, check_names, &c));
     PARE_TRY(pare_graph_each(model->graph, check_cycles, &c));

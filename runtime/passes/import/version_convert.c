@@ -64,6 +64,7 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
     for (int n = 0; n < count && st == PARE_OK; n++) {
         const pare_op *op = pare_op_of(old[n]);
         st = lift_bodies(old[n], l);
+        if (l->from < 6 && !old[n]->domain[0]) pare_node_remove_attr(old[n], "consumed_inputs");
         if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], l->from);
         for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
             op = pare_op_of(graph->node[at]);
@@ -77,6 +78,8 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
 pare_status pare_pass_version_convert(pare_model *model, int64_t version)
 {
     lift l = {pare_model_opset(model, ""), version};
+    if (l.from <= 0 && model->ir_version > 0 && model->ir_version < 3)
+        l.from = 1; /* imports began with IR 3 */
     if (l.from <= 0 && model->graph->node_count > 0)
         return PARE_FAIL(model->ctx, INPUT, "%s: the model imports no version of ONNX's operators",
                          model->path);
