@@ -90,10 +90,17 @@ static pare_status move(const pare_call *c, const pare_view *dst, const pare_vie
     return PARE_OK;
 }
 
+/* A part of a tensor may begin inside a byte of packed elements; Transpose takes no parts. */
+static bool move_can(const pare_prep *p)
+{
+    return pare_copy_can(p) ||
+           (pare_node_is(p->node, "Transpose") && p->in[0].dtype != PARE_string);
+}
+
 #define MOVES(op)                                                                                  \
     static pare_status op##_run(const pare_call *c) { return pare_moves_##op(c, move); }           \
     static const pare_kernel copy_##op = {                                                         \
-        .name = "copy_" #op, .can = pare_copy_can, .run = op##_run, .flags = PARE_KERNEL_REF};     \
+        .name = "copy_" #op, .can = move_can, .run = op##_run, .flags = PARE_KERNEL_REF};          \
     const pare_kernel *const pare_cpu_##op[] = {&copy_##op, NULL};
 PARE_MOVES(MOVES)
 

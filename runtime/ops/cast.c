@@ -4,6 +4,7 @@
 #include "runtime/ops/infer.h"
 
 #include <ctype.h>
+#include <string.h>
 
 /* Cast (1): `to` is the type's name; (6): its number. */
 pare_status pare_upgrade_cast(pare_node *node, int64_t version)
@@ -21,10 +22,19 @@ pare_status pare_upgrade_cast(pare_node *node, int64_t version)
     return pare_upgrade_opset(node, 6);
 }
 
+/* Cast, CastLike (24): how floats become FLOAT8E8M0. */
+static pare_status check_round_mode(const pare_node *node)
+{
+    const char *mode = pare_node_string(node, "round_mode", "up");
+    if (!strcmp(mode, "up") || !strcmp(mode, "down") || !strcmp(mode, "nearest")) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "round_mode is '%s', it must be up, down or nearest", mode);
+}
+
 pare_status pare_infer_cast(pare_node *node)
 {
     pare_value *x;
     PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(check_round_mode(node));
     int64_t to = pare_node_int(node, "to", 0);
     if (to <= 0 || to >= PARE_DTYPE_COUNT)
         return PARE_FAIL_NODE(node, INPUT, "attribute 'to' must name a type");
@@ -37,6 +47,7 @@ pare_status pare_infer_cast_like(pare_node *node)
     pare_value *x, *like;
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &like));
+    PARE_TRY(check_round_mode(node));
     pare_infer_out(node, 0, like->dtype, &x->shape);
     return PARE_OK;
 }
