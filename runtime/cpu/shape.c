@@ -71,13 +71,8 @@ static pare_status dropout_run(const pare_call *c)
     return copy_run(c);
 }
 
-static bool dropout_can(const pare_prep *p)
-{
-    return copy_can(p) && pare_ref_in_set(p->in[0].dtype, PARE_SET_FLOATS);
-}
-
 static const pare_kernel ref_dropout = {.name = "ref_dropout",
-                                        .can = dropout_can,
+                                        .can = copy_can,
                                         .run = dropout_run,
                                         .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_dropout[] = {&ref_dropout, NULL};
