@@ -69,6 +69,18 @@ pare_status pare_infer_clip(pare_node *node)
     return pare_infer_same(node);
 }
 
+/* A constant with other dims: under its own name where the node alone reads it. */
+static pare_status constant_reshape(pare_node *node, const pare_tensor *t, int rank,
+                                    const int64_t *dims)
+{
+    pare_value *v = node->in[1];
+    pare_tensor *made;
+    if (!v->is_init || v->user_count > 1 || v->is_output || v->graph != node->graph)
+        return pare_upgrade_constant(node, 1, "b", t->dtype, rank, dims, t->data);
+    PARE_TRY(pare_tensor_new(v->graph->model, &made, v->name, t->dtype, rank, dims, t->data));
+    return pare_value_set_init(v, made);
+}
+
 /* Gives input 1 `after` more axes of one element at its end. */
 static pare_status axes_append(pare_node *node, int after)
 {
@@ -80,7 +92,7 @@ static pare_status axes_append(pare_node *node, int after)
         return PARE_FAIL_NODE(node, UNSUPPORTED, "a rank of %d is above %d", rank + after,
                               PARE_MAX_RANK);
     for (int i = 0; i < rank + after; i++) dims[i] = i < rank ? v->shape.dim[i] : 1;
-    if (t) return pare_upgrade_constant(node, 1, "b", t->dtype, rank + after, dims, t->data);
+    if (t) return constant_reshape(node, t, rank + after, dims);
     pare_node *made;
     pare_value *axes;
     const char *name = pare_upgrade_name(node, "axes");
