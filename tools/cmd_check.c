@@ -41,7 +41,7 @@ static bool can_infer(const pare_node *node)
 {
     const pare_op *row = pare_op_of(node);
     int64_t version = pare_model_opset(node->graph->model, node->domain);
-    if (!row || version < row->first || version > row->last) return false;
+    if (!row || !pare_op_covers(row, version)) return false;
     for (int i = 0; i < node->in_count; i++)
         if (node->in[i] && node->in[i]->dtype == PARE_NOTYPE) return false;
     return true;

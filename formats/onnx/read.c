@@ -168,6 +168,11 @@ static pare_status read_model(pare_onnx_reader *r, pare_model *model, const Onnx
     PARE_TRY(pare_onnx_ranges(r, &model->training_info, m->n_training_info, m->training_info));
     model->training_info_count = (int)m->n_training_info;
     PARE_TRY(read_opsets(r, model, m));
+    if (pare_model_opset(model, "") > PARE_NEWEST_OPSET)
+        pare_log(r->ctx, PARE_LOG_WARNING,
+                 "%s: its opset %" PRId64 " is newer than %d, the newest that is known; operators "
+                 "are read by their definition of opset %d",
+                 model->path, pare_model_opset(model, ""), PARE_NEWEST_OPSET, PARE_NEWEST_OPSET);
     return pare_onnx_graph(r, model->graph, m->graph);
 }
 

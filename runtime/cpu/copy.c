@@ -159,13 +159,17 @@ void pare_copy_view(const pare_view *dst, const pare_view *src, int threads)
     int bits = pare_type(dst->dtype)->bits;
     plan p;
     if (!pare_view_count(dst)) return;
+    if (bits < 8) {
+        pare_ref_copy(dst, src, threads);
+        return;
+    }
     plan_init(&p, dst, src);
-    int a = bits < 8 ? -1 : tile_axis(&p);
+    int a = tile_axis(&p);
     if (a >= 0)
         tiled(&p, a, dst->data, src->data, bits / 8, threads);
-    else if (bits >= 8 && has_short_rows(&p, bits / 8))
+    else if (has_short_rows(&p, bits / 8))
         short_rows(&p, dst->data, src->data, bits / 8, threads);
-    else if (p.rank == 0 && bits >= 8)
+    else if (p.rank == 0)
         memcpy(dst->data, src->data, (size_t)bits / 8);
     else
         pare_ref_copy(dst, src, threads);

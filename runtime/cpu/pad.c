@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pad (11 to 21) and ReverseSequence (10).
+/* Pad (11 to 25) and ReverseSequence (10).
    Constant: the output is filled, then what is left of the input is copied into it. Reflect, edge,
    wrap: one table of input positions an axis, elements copied. */
 #include "runtime/cpu/copy.h"
@@ -34,6 +34,26 @@ static void pad_constant(const pare_call *c, const pare_pad *p)
     if (pare_pad_inside(p, &to, &from)) pare_copy_view(&to, &from, c->threads);
 }
 
+/* Elements of fewer than 8 bits. */
+static void pad_codes(const pad_state *s, const pare_call *c)
+{
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    const bool given = c->in_count > 2 && c->in[2].dtype;
+    int64_t index[PARE_MAX_RANK] = {0};
+    memset(y->data, 0, pare_view_bytes(y)); /* a part of the last byte may be left */
+    do {
+        int64_t from = 0;
+        bool inside = true;
+        for (int a = 0; a < y->rank; a++) {
+            int64_t i = s->at[a] ? s->at[a][index[a]] : index[a] - s->pad.begin[a];
+            inside = inside && i >= 0 && i < x->dim[a];
+            from += i * x->stride[a];
+        }
+        uint8_t code = inside ? pare_ref_code(x, from) : given ? pare_ref_code(&c->in[2], 0) : 0;
+        pare_ref_set_code(y, pare_ref_offset(y, index), code);
+    } while (pare_ref_next(y, index));
+}
+
 static pare_status pad_run(const pare_call *c)
 {
     const pad_state *s = c->state;
@@ -41,6 +61,10 @@ static pare_status pad_run(const pare_call *c)
     int64_t index[PARE_MAX_RANK] = {0};
     size_t bytes = (size_t)pare_type(y->dtype)->bits / 8;
     if (!pare_view_count(y)) return PARE_OK;
+    if (!bytes) {
+        pad_codes(s, c);
+        return PARE_OK;
+    }
     if (s->pad.mode == PARE_PAD_CONSTANT) {
         pad_constant(c, &s->pad);
         return PARE_OK;
@@ -73,8 +97,10 @@ static pare_status reverse_sequence_run(const pare_call *c)
     return PARE_OK;
 }
 
+static bool pad_can(const pare_prep *p) { return p->in[0].dtype != PARE_string; }
+
 static const pare_kernel copy_pad = {.name = "copy_pad",
-                                     .can = pare_copy_can,
+                                     .can = pad_can,
                                      .prepare = pad_prepare,
                                      .run = pad_run,
                                      .flags = PARE_KERNEL_REF};

@@ -160,11 +160,27 @@ COPY_ROW(16)
 COPY_ROW(32)
 COPY_ROW(64)
 
+/* Elements of fewer than 8 bits. */
+static void copy_codes(const pare_view *dst, const pare_view *src)
+{
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (!pare_view_count(dst)) return;
+    if (pare_view_rowmajor(dst) && pare_view_rowmajor(src)) {
+        memcpy(dst->data, src->data, pare_view_bytes(dst));
+        return;
+    }
+    memset(dst->data, 0, pare_view_bytes(dst)); /* a part of the last byte may be left */
+    do
+        pare_ref_set_code(dst, pare_ref_offset(dst, index),
+                          pare_ref_code(src, pare_ref_offset(src, index)));
+    while (pare_ref_next(dst, index));
+}
+
 void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads)
 {
     int bits = pare_type(dst->dtype)->bits;
     if (bits < 8) {
-        memcpy(dst->data, src->data, pare_view_bytes(dst));
+        copy_codes(dst, src);
         return;
     }
     pare_ref_row row = bits == 8    ? copy_row_8
@@ -214,15 +230,14 @@ bool pare_ref_next(const pare_view *view, int64_t *index)
     return false;
 }
 
-/* The code of an element of fewer than 8 bits, or of a minifloat. */
-static uint8_t code_get(const pare_view *view, int64_t offset)
+uint8_t pare_ref_code(const pare_view *view, int64_t offset)
 {
     const int bits = pare_type(view->dtype)->bits, each = 8 / bits;
     return (uint8_t)(((const uint8_t *)view->data)[offset / each] >> offset % each * bits &
                      ((1 << bits) - 1));
 }
 
-static void code_set(const pare_view *view, int64_t offset, int code)
+void pare_ref_set_code(const pare_view *view, int64_t offset, int code)
 {
     const int bits = pare_type(view->dtype)->bits, each = 8 / bits;
     const int mask = (1 << bits) - 1, shift = (int)(offset % each) * bits;
@@ -233,7 +248,7 @@ static void code_set(const pare_view *view, int64_t offset, int code)
 void pare_ref_set_minifloat(const pare_view *view, int64_t offset, float value, bool saturate,
                             pare_minifloat_round round)
 {
-    code_set(view, offset, pare_minifloat_from_f32(view->dtype, value, saturate, round));
+    pare_ref_set_code(view, offset, pare_minifloat_from_f32(view->dtype, value, saturate, round));
 }
 
 /* A large constant's payload is at any address (graph.h). */
@@ -254,7 +269,7 @@ double pare_ref_get(const pare_view *view, int64_t offset)
         if (pare_type_is_packed(view->dtype))
             return pare_packed_get(view->dtype, view->data, offset);
         return pare_is_minifloat(view->dtype)
-                   ? (double)pare_minifloat_to_f32(view->dtype, code_get(view, offset))
+                   ? (double)pare_minifloat_to_f32(view->dtype, pare_ref_code(view, offset))
                    : NAN;
     }
 #undef RESULT
@@ -300,7 +315,7 @@ void pare_ref_set(const pare_view *view, int64_t offset, double value)
         CASE_SET_INT(u64, uint64_t)
     default:
         if (pare_type_is_packed(view->dtype))
-            code_set(view, offset, (int)pare_int_of(value, view->dtype));
+            pare_ref_set_code(view, offset, (int)pare_int_of(value, view->dtype));
         else if (pare_is_minifloat(view->dtype))
             pare_ref_set_minifloat(view, offset, (float)value, true, PARE_ROUND_UP);
     }
@@ -316,7 +331,7 @@ void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value)
     case PARE_bool: *(uint8_t *)pare_ref_at(view, offset) = value != 0; break;
     default:
         if (pare_type_is_packed(view->dtype))
-            code_set(view, offset, (int)(value & 15));
+            pare_ref_set_code(view, offset, (int)(value & 15));
         else
             pare_ref_set(view, offset, (double)value);
     }

@@ -63,6 +63,10 @@ void pare_ref_set_minifloat(const pare_view *view, int64_t offset, float value, 
 int64_t pare_ref_get_int(const pare_view *view, int64_t offset);
 void pare_ref_set_int(const pare_view *view, int64_t offset, int64_t value);
 
+/* The code of an element of at most 8 bits, in the low bits. */
+uint8_t pare_ref_code(const pare_view *view, int64_t offset);
+void pare_ref_set_code(const pare_view *view, int64_t offset, int code);
+
 /* A dense row-major float copy of a view's elements (f32, f16, bf16, f64, integers), and back. */
 void pare_ref_to_f32(float *dst, const pare_view *src);
 void pare_ref_from_f32(const pare_view *dst, const float *src);

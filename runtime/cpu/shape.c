@@ -71,13 +71,8 @@ static pare_status dropout_run(const pare_call *c)
     return copy_run(c);
 }
 
-static bool dropout_can(const pare_prep *p)
-{
-    return copy_can(p) && pare_ref_in_set(p->in[0].dtype, PARE_SET_FLOATS);
-}
-
 static const pare_kernel ref_dropout = {.name = "ref_dropout",
-                                        .can = dropout_can,
+                                        .can = copy_can,
                                         .run = dropout_run,
                                         .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_dropout[] = {&ref_dropout, NULL};
@@ -90,10 +85,17 @@ static pare_status move(const pare_call *c, const pare_view *dst, const pare_vie
     return PARE_OK;
 }
 
+/* A part of a tensor may begin inside a byte of packed elements; Transpose takes no parts. */
+static bool move_can(const pare_prep *p)
+{
+    return pare_copy_can(p) ||
+           (pare_node_is(p->node, "Transpose") && p->in[0].dtype != PARE_string);
+}
+
 #define MOVES(op)                                                                                  \
     static pare_status op##_run(const pare_call *c) { return pare_moves_##op(c, move); }           \
     static const pare_kernel copy_##op = {                                                         \
-        .name = "copy_" #op, .can = pare_copy_can, .run = op##_run, .flags = PARE_KERNEL_REF};     \
+        .name = "copy_" #op, .can = move_can, .run = op##_run, .flags = PARE_KERNEL_REF};          \
     const pare_kernel *const pare_cpu_##op[] = {&copy_##op, NULL};
 PARE_MOVES(MOVES)
 

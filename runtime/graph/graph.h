@@ -213,6 +213,9 @@ void pare_model_free(pare_model *model);
 PARE_NODISCARD pare_status pare_model_clone(pare_ctx *ctx, pare_model **out,
                                             const pare_model *model);
 
+/* The newest opset of ONNX that is known; a model of a newer one is read with a warning. */
+enum { PARE_NEWEST_OPSET = 25 };
+
 /* The version imported for a domain ("" is ONNX's own), 0 where it is not imported. */
 int64_t pare_model_opset(const pare_model *model, const char *domain);
 PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain,

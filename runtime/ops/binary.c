@@ -3,6 +3,7 @@
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -68,6 +69,86 @@ pare_status pare_infer_clip(pare_node *node)
     return pare_infer_same(node);
 }
 
+/* A constant with other dims: under its own name where the node alone reads it. */
+static pare_status constant_reshape(pare_node *node, const pare_tensor *t, int rank,
+                                    const int64_t *dims)
+{
+    pare_value *v = node->in[1];
+    pare_tensor *made;
+    if (!v->is_init || v->user_count > 1 || v->is_output || v->graph != node->graph)
+        return pare_upgrade_constant(node, 1, "b", t->dtype, rank, dims, t->data);
+    PARE_TRY(pare_tensor_new(v->graph->model, &made, v->name, t->dtype, rank, dims, t->data));
+    return pare_value_set_init(v, made);
+}
+
+/* Gives input 1 `after` more axes of one element at its end. */
+static pare_status axes_append(pare_node *node, int after)
+{
+    const pare_value *v = node->in[1];
+    const pare_tensor *t = pare_infer_constant(node, 1);
+    int rank = v->shape.rank;
+    int64_t dims[PARE_MAX_RANK];
+    if (rank + after > PARE_MAX_RANK)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "a rank of %d is above %d", rank + after,
+                              PARE_MAX_RANK);
+    for (int i = 0; i < rank + after; i++) dims[i] = i < rank ? v->shape.dim[i] : 1;
+    if (t) return constant_reshape(node, t, rank + after, dims);
+    pare_node *made;
+    pare_value *axes;
+    const char *name = pare_upgrade_name(node, "axes");
+    if (!name) return PARE_MEMORY;
+    for (int i = 0; i < after; i++) dims[i] = rank + i;
+    PARE_TRY(pare_init_new(node->graph, &axes, name, PARE_s64, 1, &(int64_t){after}, dims));
+    PARE_TRY(pare_upgrade_opset(node, 13));
+    return pare_upgrade_before(node, 1, "Unsqueeze", &axes, 1, &made);
+}
+
+/* Add, Sub, Mul, Div, And, Or, Xor, Equal, Less, Greater, Pow (1, 6): with `broadcast`, input 1 is
+   one number or has the axes of input 0 from `axis` on (missing: its last ones); (7): the last
+   ones, so axes of one element are appended. */
+pare_status pare_upgrade_broadcast(pare_node *node, int64_t version)
+{
+    pare_value *a, *b;
+    if (version >= 7) return PARE_OK;
+    const pare_attr *axis = pare_node_attr(node, "axis");
+    int64_t from = pare_node_int(node, "axis", 0);
+    bool placed = axis && pare_node_int(node, "broadcast", 0);
+    PARE_TRY(pare_infer_need(node, 0, &a));
+    PARE_TRY(pare_infer_need(node, 1, &b));
+    pare_node_remove_attr(node, "broadcast");
+    pare_node_remove_attr(node, "axis");
+    PARE_TRY(pare_upgrade_opset(node, 7));
+    if (!placed || b->shape.rank == 0 || pare_shape_count(&b->shape) == 1) return PARE_OK;
+    if (a->shape.rank < 0 || b->shape.rank < 0)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "its attribute axis needs inputs of known rank: export the model at "
+                              "opset 7 or newer");
+    if (from < 0) from += a->shape.rank;
+    int64_t after = a->shape.rank - b->shape.rank - from;
+    if (from < 0 || after < 0)
+        return PARE_FAIL_NODE(node, INPUT,
+                              "axis %" PRId64 " leaves no room in rank %d for '%s' of rank %d",
+                              from, a->shape.rank, b->name, b->shape.rank);
+    return after ? axes_append(node, (int)after) : PARE_OK;
+}
+
+/* PRelu (1, 6): one slope, or one a channel (axis 1); (7): a tensor that is broadcast to the last
+   axes. */
+pare_status pare_upgrade_prelu(pare_node *node, int64_t version)
+{
+    pare_value *x, *slope;
+    if (version >= 7) return PARE_OK;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &slope));
+    PARE_TRY(pare_upgrade_opset(node, 7));
+    if (slope->shape.rank != 1 || slope->shape.dim[0] == 1) return PARE_OK;
+    if (x->shape.rank < 0)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "its slopes need an input of known rank: export the model at opset 7 "
+                              "or newer");
+    return x->shape.rank > 2 ? axes_append(node, x->shape.rank - 2) : PARE_OK;
+}
+
 /* Clip (6): attributes min and max; (11): inputs 1 and 2. */
 pare_status pare_upgrade_clip(pare_node *node, int64_t version)
 {
@@ -97,11 +178,12 @@ pare_status pare_infer_dropout(pare_node *node)
     return PARE_OK;
 }
 
-/* Dropout (7, 10): attribute ratio; (12): inputs ratio and training_mode. Only the inference form
-   is run, so the ratio is dropped. */
+/* Dropout (1, 6): attribute is_test; (7, 10): ratio alone; (12): inputs ratio and training_mode.
+   Only the inference form is run. */
 pare_status pare_upgrade_dropout(pare_node *node, int64_t version)
 {
     if (version >= 12) return PARE_OK;
+    if (version < 7) pare_node_remove_attr(node, "is_test");
     PARE_TRY(pare_upgrade_float(node, "ratio", 1, PARE_f32));
     return pare_upgrade_opset(node, 12);
 }

@@ -75,6 +75,14 @@ pare_status pare_infer_qlinear_matmul(pare_node *node)
     return PARE_OK;
 }
 
+/* Gemm (1, 6): C is stretched where `broadcast` says so; (7): wherever its shape asks for it. */
+pare_status pare_upgrade_gemm(pare_node *node, int64_t version)
+{
+    if (version >= 7) return PARE_OK;
+    pare_node_remove_attr(node, "broadcast");
+    return pare_upgrade_opset(node, 7);
+}
+
 /* Gemm (13): Y = alpha A' B' + beta C, A' [M, K], B' [K, N], C broadcasts to [M, N]. */
 pare_status pare_infer_gemm(pare_node *node)
 {

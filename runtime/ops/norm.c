@@ -121,12 +121,14 @@ pare_status pare_infer_batch_norm(pare_node *node)
     return pare_infer_same(node);
 }
 
-/* BatchNormalization (7): attribute spatial (0: one statistic an element, refused), up to five
-   outputs; (9): no spatial; (14): three outputs and training_mode. */
+/* BatchNormalization (1, 6): attribute is_test, which with one output makes no difference;
+   (1 to 8): attribute spatial (0: one statistic an element: refused where that is not one a
+   channel), up to five outputs; (9): no spatial; (14): three outputs and training_mode. */
 pare_status pare_upgrade_batch_norm(pare_node *node, int64_t version)
 {
     if (version >= 14) return PARE_OK;
-    if (!pare_node_int(node, "spatial", 1))
+    const pare_value *x = pare_node_in(node, 0);
+    if (!pare_node_int(node, "spatial", 1) && !(x && x->shape.rank == 2))
         return PARE_FAIL_NODE(node, UNSUPPORTED, "spatial = 0 has no newer form");
     for (int i = 1; i < node->out_count; i++)
         if (node->out[i] && (node->out[i]->user_count || node->out[i]->is_output))
@@ -134,6 +136,7 @@ pare_status pare_upgrade_batch_norm(pare_node *node, int64_t version)
                                   "its training form (more than one output) is not supported");
     if (node->out_count > 1) node->out_count = 1;
     pare_node_remove_attr(node, "spatial");
+    if (version < 7) pare_node_remove_attr(node, "is_test");
     return pare_upgrade_opset(node, 14);
 }
 
@@ -144,6 +147,12 @@ pare_status pare_infer_lp_norm(pare_node *node)
     if (p != 1 && p != 2)
         return PARE_FAIL_NODE(node, INPUT, "p is %" PRId64 ", it must be 1 or 2", p);
     return pare_infer_softmax(node);
+}
+
+/* ONNX Runtime and tools around it write LayerNormalization (17) into models of older opsets. */
+pare_status pare_upgrade_layer_norm(pare_node *node, int64_t version)
+{
+    return version >= 17 ? PARE_OK : pare_upgrade_opset(node, 17);
 }
 
 /* LayerNormalization (17) with scale and bias of exactly the normalized axes. */

@@ -83,7 +83,7 @@ typedef struct pare_quant_role {
 
 typedef struct pare_op {
     const char *name, *domain;
-    int first, last; /* opsets: oldest form `up` understands, newest version the rule covers */
+    int first, last; /* opsets: oldest form `up` understands, newest version that is covered */
     pare_layout layout;
     pare_upgrade_fn up;
     pare_infer_fn infer;
@@ -107,6 +107,9 @@ extern const pare_op pare_ops[PARE_OP_COUNT];
 /* The row of an operator, or NULL. */
 const pare_op *pare_op_find(const char *domain, const char *op_type);
 const pare_op *pare_op_of(const pare_node *node);
+
+/* Does the row hold for a model of this opset? From its first form on, until ONNX redefines it. */
+bool pare_op_covers(const pare_op *op, int64_t opset);
 
 /* Multiply-adds of a node: of convolutions, matrix products and attention, quantized and fused ones
    among them; 0 of all others, -1 where a shape is unknown. */

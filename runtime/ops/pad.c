@@ -96,11 +96,11 @@ pare_status pare_infer_pad(pare_node *node)
     return PARE_OK;
 }
 
-/* Pad 11: pads and value became inputs. */
+/* Pad 2: paddings are called pads. 11: pads and value became inputs. */
 pare_status pare_upgrade_pad(pare_node *node, int64_t version)
 {
     if (version >= 11) return PARE_OK;
-    PARE_TRY(pare_upgrade_ints(node, "pads", 1));
+    PARE_TRY(pare_upgrade_ints(node, version < 2 ? "paddings" : "pads", 1));
     pare_dtype dtype = node->in[0] ? node->in[0]->dtype : PARE_NOTYPE;
     PARE_TRY(pare_upgrade_float(node, "value", 2, dtype));
     return pare_upgrade_opset(node, 11);

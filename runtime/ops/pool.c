@@ -8,6 +8,18 @@
 #include "runtime/ops/reduce.h"
 #include "runtime/ops/window.h"
 
+/* LpPool, GlobalLpPool (1): p is a float; (2): an int. */
+pare_status pare_upgrade_lp_pool(pare_node *node, int64_t version)
+{
+    const pare_attr *p = pare_node_attr(node, "p");
+    if (version >= 2 || !p || p->kind != PARE_ATTR_FLOAT) return PARE_OK;
+    float f = pare_node_float(node, "p", 2);
+    if (!(f >= 1 && f <= 1024 && f == (float)(int)f))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "p is %g, it must be a whole number from 1 on",
+                              (double)f);
+    return pare_node_set_int(node, "p", (int64_t)f);
+}
+
 /* Outputs: y, and (MaxPool) the indices. */
 pare_status pare_infer_pool(pare_node *node)
 {

@@ -44,12 +44,55 @@ static pare_status check_scale(const pare_node *node)
     return PARE_OK;
 }
 
+/* Types that QuantizeLinear (25) makes. */
+static bool is_level(int64_t dtype)
+{
+    switch (dtype) {
+    case PARE_s8:
+    case PARE_u8:
+    case PARE_s16:
+    case PARE_u16:
+    case PARE_f8e4m3:
+    case PARE_f8e4m3fnuz:
+    case PARE_f8e5m2:
+    case PARE_f8e5m2fnuz:
+    case PARE_f4e2m1:
+    case PARE_s4:
+    case PARE_u4:
+    case PARE_s2:
+    case PARE_u2: return true;
+    default: return false;
+    }
+}
+
+/* output_dtype (21): one of those, and the zero point's. precision (23): of the division, which is
+   in f32 here. */
+static pare_status check_quantize(const pare_node *node)
+{
+    const int64_t to = pare_node_int(node, "output_dtype", 0),
+                  precision = pare_node_int(node, "precision", 0);
+    const pare_dtype zero = pare_infer_dtype(node, 2);
+    if (to && !is_level(to))
+        return PARE_FAIL_NODE(node, INPUT, "output_dtype %" PRId64 " is no type to quantize to",
+                              to);
+    if (to && zero && to != (int64_t)zero)
+        return PARE_FAIL_NODE(node, INPUT, "output_dtype is %s, zero point '%s' is %s",
+                              pare_type((pare_dtype)to)->name, node->in[2]->name,
+                              pare_type(zero)->name);
+    if (precision && precision != PARE_f32)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "precision %" PRId64 " is not supported: it must be 1 (float)",
+                              precision);
+    return PARE_OK;
+}
+
 pare_status pare_infer_quantize(pare_node *node)
 {
     pare_value *x, *s;
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &s));
     PARE_TRY(check_scale(node));
+    PARE_TRY(check_quantize(node));
     pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", 0);
     if (pare_node_in(node, 2))
         to = pare_infer_dtype(node, 2);
@@ -66,8 +109,13 @@ pare_status pare_infer_dequantize(pare_node *node)
     PARE_TRY(pare_infer_need(node, 1, &s));
     PARE_TRY(pare_infer_same_type(node, 0, 2));
     PARE_TRY(check_scale(node));
-    const pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", 0);
-    pare_infer_out(node, 0, to ? to : s->dtype, &x->shape);
+    const int64_t to = pare_node_int(node, "output_dtype", 0);
+    if (to && to != PARE_f32 && to != PARE_f16 && to != PARE_bf16)
+        return PARE_FAIL_NODE(node, INPUT,
+                              "output_dtype %" PRId64 " must be 1 (float), 10 (float16) or 16 "
+                              "(bfloat16)",
+                              to);
+    pare_infer_out(node, 0, to ? (pare_dtype)to : s->dtype, &x->shape);
     return PARE_OK;
 }
 

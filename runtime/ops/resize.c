@@ -262,9 +262,21 @@ pare_status pare_upgrade_resize(pare_node *node, int64_t version)
     return version >= 11 ? PARE_OK : to_resize_11(node);
 }
 
+/* Upsample 1 scales rows and columns of images by two attributes. */
+static pare_status upsample_1(pare_node *node)
+{
+    const float scales[4] = {1, 1, pare_node_float(node, "height_scale", 1),
+                             pare_node_float(node, "width_scale", 1)};
+    PARE_TRY(pare_upgrade_constant(node, 1, "scales", PARE_f32, 1, &(int64_t){4}, scales));
+    pare_node_remove_attr(node, "height_scale");
+    pare_node_remove_attr(node, "width_scale");
+    return PARE_OK;
+}
+
 /* Upsample 7 has its scales in an attribute, 9 as an input; both are Resize 10 by another name. */
 pare_status pare_upgrade_upsample(pare_node *node, int64_t version)
 {
+    if (version < 7 && !pare_node_attr(node, "scales")) PARE_TRY(upsample_1(node));
     const pare_attr *scales = pare_node_attr(node, "scales");
     if (version < 9 && scales && scales->kind == PARE_ATTR_FLOATS) {
         int64_t count = scales->count;

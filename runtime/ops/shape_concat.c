@@ -91,10 +91,26 @@ pare_status pare_infer_split(pare_node *node)
     return PARE_OK;
 }
 
+/* Split 1: sizes as an input of x's type, or an attribute; they become what 13 takes. */
+static pare_status split_1(pare_node *node)
+{
+    const pare_tensor *t = pare_infer_constant(node, 1);
+    int64_t *sizes, count = t ? t->count : 0;
+    if (!pare_node_in(node, 1)) return PARE_OK;
+    if (!t || t->rank > 1 || count > node->out_count)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "its sizes are not constant");
+    if (!(sizes = pare_arena_alloc(&node->graph->model->arena, (size_t)count + 1, sizeof *sizes)))
+        return PARE_MEMORY;
+    for (int i = 0; i < count; i++) sizes[i] = pare_tensor_int(t, i);
+    PARE_TRY(pare_upgrade_constant(node, 1, "split", PARE_s64, 1, &count, sizes));
+    return pare_upgrade_opset(node, 13);
+}
+
 /* Split 13: split became an input. 18: equal parts ask for num_outputs. The rule of another node
    may yet raise the opset to 18: sizes written out hold in both. */
 pare_status pare_upgrade_split(pare_node *node, int64_t version)
 {
+    if (version < 2) PARE_TRY(split_1(node));
     if (version < 13 && pare_node_attr(node, "split")) {
         PARE_TRY(pare_upgrade_ints(node, "split", 1));
         return pare_upgrade_opset(node, 13);
@@ -234,6 +250,28 @@ pare_status pare_infer_expand(pare_node *node)
 }
 
 /* Tile 6: each dim times its repeats. */
+/* Tile (1): how often along which axis, as two numbers; (6): repeats of all axes. */
+pare_status pare_upgrade_tile(pare_node *node, int64_t version)
+{
+    pare_value *x;
+    int64_t repeats[PARE_MAX_RANK], rank;
+    int axis;
+    if (version >= 6) return PARE_OK;
+    const pare_tensor *tiles = pare_infer_constant(node, 1), *along = pare_infer_constant(node, 2);
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    if (!tiles || !along || tiles->count != 1 || along->count != 1 || x->shape.rank < 0)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "its form of opset 1 is only understood with constant tiles and axis "
+                              "and a known rank: export the model at opset 6 or newer");
+    rank = x->shape.rank;
+    PARE_TRY(pare_infer_axis(node, pare_tensor_int(along, 0), x->shape.rank, &axis));
+    for (int i = 0; i < rank; i++) repeats[i] = i == axis ? pare_tensor_int(tiles, 0) : 1;
+    PARE_TRY(pare_upgrade_constant(node, 1, "repeats", PARE_s64, 1, &rank, repeats));
+    PARE_TRY(pare_node_set_in(node, 2, NULL));
+    node->in_count = 2;
+    return pare_upgrade_opset(node, 6);
+}
+
 pare_status pare_infer_tile(pare_node *node)
 {
     pare_value *x;

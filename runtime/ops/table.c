@@ -121,6 +121,26 @@ bool pare_node_is_qdq(const pare_node *node)
     return !strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear");
 }
 
+/* Operators that ONNX redefined after the newest version of their row, and the opset that did, up
+   to opset 28. Types of tensors that we do not read are no change. */
+static const struct {
+    const char *name;
+    int opset;
+} redefined[] = {
+    {"Upsample", 10}, {"Attention", 24},    {"Range", 27},           {"Mod", 28},
+    {"Celu", 28},     {"ReduceLogSum", 28}, {"ReduceLogSumExp", 28}, {"SpaceToDepth", 28},
+};
+
+bool pare_op_covers(const pare_op *op, int64_t opset)
+{
+    if (opset < op->first) return false;
+    for (size_t i = 0; i < sizeof redefined / sizeof *redefined; i++)
+        if (opset >= redefined[i].opset && op->last < redefined[i].opset &&
+            !strcmp(op->name, redefined[i].name) && !op->domain[0])
+            return false;
+    return true;
+}
+
 pare_status pare_device_copy(pare_ctx *ctx, pare_device *device, void **out, const void *data,
                              size_t bytes)
 {

@@ -15,6 +15,14 @@ const pare_unary_row pare_unary_rows[PARE_UNARY_COUNT] = {
 #include "runtime/ops/unary.inc"
 };
 
+/* Selu (1): its constants are shorter than those of (6). */
+pare_status pare_upgrade_unary(pare_node *node, int64_t version)
+{
+    if (version >= 6 || !pare_node_is(node, "Selu")) return PARE_OK;
+    PARE_TRY(pare_node_set_float(node, "alpha", pare_node_float(node, "alpha", 1.6732F)));
+    return pare_node_set_float(node, "gamma", pare_node_float(node, "gamma", 1.0507F));
+}
+
 static pare_unary find(const char *name, size_t length)
 {
     int i = 0;

@@ -243,6 +243,40 @@ static void rows_of_every_length(void **state)
     free(to);
 }
 
+/* Cast, Transpose, Pad, Cast in a type of fewer than 8 bits. */
+static void packed(pare_dtype type, bool reflect, const float *x, const float *want)
+{
+    graph_case g;
+    float y[15];
+    graph_open(&g, 25);
+    graph_input(&g, "x", PARE_f32, 2, DIMS(2, 3));
+    assert_int_equal(pare_node_set_int(graph_node(&g, "Cast", "x", "a"), "to", type), PARE_OK);
+    graph_node(&g, "Transpose", "a", "b");
+    graph_ints(&g, "pads", 1, DIMS(4), DIMS(0, 1, 2, 0));
+    pare_node *pad = graph_node(&g, "Pad", "b pads", "c");
+    if (reflect) assert_int_equal(pare_node_set_string(pad, "mode", "reflect"), PARE_OK);
+    assert_int_equal(pare_node_set_int(graph_node(&g, "Cast", "c", "y"), "to", PARE_f32), PARE_OK);
+    graph_output(&g, "y");
+    graph_run(&g, 2, DIMS(2, 3), x, y, 15);
+    assert_memory_equal(y, want, sizeof y);
+    graph_close(&g);
+}
+
+static void packed_elements_are_moved(void **state)
+{
+    (void)state;
+    const float small[] = {1, -2, 0, -1, 1, -2},
+                small_padded[] = {0, 1, -1, 0, -2, 1, 0, 0, -2, 0, 0, 0, 0, 0, 0},
+                small_mirrored[] = {-1, 1, -1, 1, -2, 1, -2, 0, -2, 1, -2, 1, -1, 1, -1};
+    packed(PARE_s2, false, small, small_padded);
+    packed(PARE_s4, false, small, small_padded);
+    packed(PARE_s4, true, small, small_mirrored);
+    packed(PARE_f4e2m1, false, FLOATS(0.5f, 6, -3, 1.5f, -0.5f, 4),
+           FLOATS(0, 0.5f, 1.5f, 0, 6, -0.5f, 0, -3, 4, 0, 0, 0, 0, 0, 0));
+    packed(PARE_u4, false, FLOATS(15, 1, 2, 3, 4, 5),
+           FLOATS(0, 15, 3, 0, 1, 4, 0, 2, 5, 0, 0, 0, 0, 0, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +289,7 @@ int main(void)
         cmocka_unit_test(scatter_adds_up),
         cmocka_unit_test(old_forms_are_lifted),
         cmocka_unit_test(rows_of_every_length),
+        cmocka_unit_test(packed_elements_are_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

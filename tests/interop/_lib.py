@@ -52,8 +52,9 @@ def ort_session(path, literal=False):
     return onnxruntime.InferenceSession(str(path), options, providers=['CPUExecutionProvider'])
 
 
-def pare_outputs(model, inputs):
-    """name -> array for the given name -> array, by `pare run`."""
+def pare_outputs(model, inputs, names=None):
+    """name -> array for the given name -> array, by `pare run`. names: the outputs; else asked of ONNX
+    Runtime."""
     with tempfile.TemporaryDirectory() as folder:
         words = []
         for i, (name, array) in enumerate(inputs.items()):
@@ -64,7 +65,7 @@ def pare_outputs(model, inputs):
         os.mkdir(out)
         facts = os.path.join(folder, 'facts.json')
         pare('run', model, *words, '-o', out, '--json', facts, '--quiet')
-        names = [o.name for o in ort_session(model).get_outputs()]
+        names = names or [o.name for o in ort_session(model).get_outputs()]
         return {name: np.load(os.path.join(out, file_name(name) + '.npy')) for name in names}
 
 

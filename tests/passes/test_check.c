@@ -128,10 +128,12 @@ static void opsets_are_checked(void **state)
 {
     rig *r = *state;
     input(r, "x", 4);
-    node(r, "Relu", "", "a", "x", NULL, "y");
+    node(r, "Relu", "", "a", "x", NULL, "r");
+    node(r, "Mod", "", "b", "r", "x", "y");
     assert_int_equal(pare_model_set_opset(r->model, "", 99), PARE_OK);
     check(r);
-    assert_non_null(strstr(r->said, "node 'a' (Relu): its form of opset 99 is not known"));
+    assert_int_equal(r->count, 1);
+    assert_non_null(strstr(r->said, "node 'b' (Mod): its form of opset 99 is not known"));
     r->model->opset_count = 0;
     check(r);
     assert_string_equal(r->said, "the model imports no version of ONNX's operators\n");

@@ -160,6 +160,49 @@ static void group_norm_is_spread_over_channels(void **state)
     graph_close(&g);
 }
 
+/* Add 6: the axes of a computed input 1 are those of input 0 from `axis` on. */
+static void an_old_add_appends_axes(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 6);
+    graph_input(&g, "x", PARE_f32, 3, (int64_t[]){-1, 2, 2});
+    pare_node *mean = graph_node(&g, "ReduceMean", "x", "m");
+    assert_int_equal(pare_node_set_ints(mean, "axes", (int64_t[]){0, 2}, 2), PARE_OK);
+    assert_int_equal(pare_node_set_int(mean, "keepdims", 0), PARE_OK);
+    pare_node *add = graph_node(&g, "Add", "x m", "y");
+    assert_int_equal(pare_node_set_int(add, "broadcast", 1), PARE_OK);
+    assert_int_equal(pare_node_set_int(add, "axis", 1), PARE_OK);
+    graph_output(&g, "y");
+    lift(&g, 13);
+    assert_int_equal(graph_count(&g, "Unsqueeze"), 1);
+    assert_null(pare_node_attr(add, "axis"));
+    assert_null(pare_node_attr(add, "broadcast"));
+    const float x[4] = {1, 3, 10, 30}, want[4] = {3, 5, 30, 50};
+    float y[4];
+    graph_run(&g, 3, (int64_t[]){1, 2, 2}, x, y, 4);
+    assert_memory_equal(y, want, sizeof y);
+    graph_close(&g);
+}
+
+/* LayerNormalization began with opset 17; tools write it into older models. */
+static void layer_norm_raises_the_opset(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 11);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 2});
+    graph_floats(&g, "s", 1, (int64_t[]){2}, (float[]){2, 3});
+    graph_node(&g, "LayerNormalization", "x s", "y");
+    graph_output(&g, "y");
+    lift(&g, 13);
+    assert_int_equal(opset(&g), 17);
+    float y[2];
+    graph_run(&g, 2, (int64_t[]){1, 2}, (const float[]){-100, 100}, y, 2);
+    assert_true(fabsf(y[0] + 2) < 1e-5f && fabsf(y[1] - 3) < 1e-5f);
+    graph_close(&g);
+}
+
 /* --- refusals --- */
 
 static void refused(graph_case *g, int64_t version, const char *words)
@@ -180,10 +223,10 @@ static void refusals_name_the_node(void **state)
     refused(&g, 13, "m.onnx: node 'y' (NoSuchThing): the operator is unknown");
 
     graph_open(&g, 99);
-    graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
-    graph_node(&g, "Relu", "x", "y");
+    graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 1, 2, 2});
+    graph_node(&g, "SpaceToDepth", "x", "y");
     graph_output(&g, "y");
-    refused(&g, 13, "m.onnx: node 'y' (Relu): the model's opset 99 is newer");
+    refused(&g, 13, "m.onnx: node 'y' (SpaceToDepth): its form of opset 99 is newer than 25");
 
     graph_open(&g, 8);
     graph_input(&g, "x", PARE_f32, 3, (int64_t[]){1, 2, 3});
@@ -194,6 +237,48 @@ static void refusals_name_the_node(void **state)
     assert_int_equal(pare_node_set_int(n, "spatial", 0), PARE_OK);
     graph_output(&g, "y");
     refused(&g, 13, "m.onnx: node 'y' (BatchNormalization): spatial = 0");
+
+    graph_open(&g, 1);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 2});
+    graph_node(&g, "Tile", "x x x", "y");
+    graph_output(&g, "y");
+    refused(&g, 13, "m.onnx: node 'y' (Tile): its form of opset 1");
+
+    graph_open(&g, 6);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 2});
+    n = graph_node(&g, "Add", "x x", "y");
+    assert_int_equal(pare_node_set_int(n, "broadcast", 1), PARE_OK);
+    assert_int_equal(pare_node_set_int(n, "axis", 1), PARE_OK);
+    graph_output(&g, "y");
+    assert_int_equal(pare_pass_version_convert(g.model, 13), PARE_INPUT);
+    assert_non_null(strstr(g.ctx.message, "m.onnx: node 'y' (Add): axis 1 leaves no room"));
+    graph_close(&g);
+
+    graph_open(&g, 1);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 2});
+    n = graph_node(&g, "Cast", "x", "y");
+    assert_int_equal(pare_node_set_string(n, "to", "FLOAT99"), PARE_OK);
+    graph_output(&g, "y");
+    assert_int_equal(pare_pass_version_convert(g.model, 13), PARE_INPUT);
+    assert_non_null(strstr(g.ctx.message, "m.onnx: node 'y' (Cast): attribute 'to' names no type"));
+    graph_close(&g);
+}
+
+static void an_opset_beyond_the_known_ones_holds_what_was_not_redefined(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 99);
+    graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
+    graph_node(&g, "Relu", "x", "y");
+    graph_output(&g, "y");
+    lift(&g, 21);
+    assert_int_equal(opset(&g), 99);
+    const float x[4] = {-1, 0, 1, 2}, want[4] = {0, 0, 1, 2};
+    float y[4];
+    graph_run(&g, 1, (int64_t[]){4}, x, y, 4);
+    assert_memory_equal(y, want, sizeof y);
+    graph_close(&g);
 }
 
 static void a_new_enough_model_stays_as_it_is(void **state)
@@ -221,7 +306,10 @@ int main(void)
         cmocka_unit_test(reductions_raise_the_opset_where_their_form_is_newer),
         cmocka_unit_test(top_k_and_dropout_take_inputs),
         cmocka_unit_test(group_norm_is_spread_over_channels),
+        cmocka_unit_test(an_old_add_appends_axes),
+        cmocka_unit_test(layer_norm_raises_the_opset),
         cmocka_unit_test(refusals_name_the_node),
+        cmocka_unit_test(an_opset_beyond_the_known_ones_holds_what_was_not_redefined),
         cmocka_unit_test(a_new_enough_model_stays_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

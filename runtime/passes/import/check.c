@@ -205,7 +205,7 @@ static void check_operator(checker *c, const pare_node *node, int64_t opset)
     else if (!op)
         say(c, node, "the operator%s%s is unknown; `pare ops` lists those that are known",
             node->domain[0] ? " of domain " : "", node->domain);
-    else if (!node->domain[0] && opset > 0 && (opset < op->first || opset > op->last))
+    else if (!node->domain[0] && opset > 0 && !pare_op_covers(op, opset))
         say(c, node,
             "its form of opset %" PRId64 " is not known, expected %d to %d; export the model for "
             "one of these",
@@ -251,7 +251,8 @@ static pare_status check_shapes(checker *c)
 pare_status pare_pass_check(pare_model *model, pare_check_report report, void *user, int *count)
 {
     checker c = {model, report, user, 0};
-    if (pare_model_opset(model, "") <= 0 && model->graph->node_count)
+    bool imports = model->ir_version < 1 || model->ir_version >= 3; /* they began with IR 3 */
+    if (pare_model_opset(model, "") <= 0 && model->graph->node_count && imports)
         say(&c, NULL, "the model imports no version of ONNX's operators");
     PARE_TRY(pare_graph_each(model->graph, check_names, &c));
     PARE_TRY(pare_graph_each(model->graph, check_cycles, &c));

@@ -21,10 +21,10 @@ static pare_status covered(pare_graph *graph, void *user)
     for (int n = 0; n < graph->node_count; n++) {
         const pare_node *node = graph->node[n];
         const pare_op *op = node->domain[0] ? NULL : pare_op_of(node);
-        if (op && l->from > op->last)
+        if (op && l->from > op->last && !pare_op_covers(op, l->from))
             return PARE_FAIL_NODE(node, UNSUPPORTED,
-                                  "the model's opset %" PRId64 " is newer than %d, the newest this "
-                                  "operator is known in: export the model at opset %d",
+                                  "its form of opset %" PRId64 " is newer than %d, the newest that "
+                                  "is understood: export the model at opset %d",
                                   l->from, op->last, op->last);
         if (op && l->from < op->first)
             return PARE_FAIL_NODE(node, UNSUPPORTED,
@@ -64,6 +64,7 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
     for (int n = 0; n < count && st == PARE_OK; n++) {
         const pare_op *op = pare_op_of(old[n]);
         st = lift_bodies(old[n], l);
+        if (l->from < 6 && !old[n]->domain[0]) pare_node_remove_attr(old[n], "consumed_inputs");
         if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], l->from);
         for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
             op = pare_op_of(graph->node[at]);
@@ -77,6 +78,8 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
 pare_status pare_pass_version_convert(pare_model *model, int64_t version)
 {
     lift l = {pare_model_opset(model, ""), version};
+    if (l.from <= 0 && model->ir_version > 0 && model->ir_version < 3)
+        l.from = 1; /* imports began with IR 3 */
     if (l.from <= 0 && model->graph->node_count > 0)
         return PARE_FAIL(model->ctx, INPUT, "%s: the model imports no version of ONNX's operators",
                          model->path);
