@@ -124,8 +124,8 @@ pare_status pare_upgrade_broadcast(pare_node *node, int64_t version)
                               "its attribute axis needs inputs of known rank: export the model at "
                               "opset 7 or newer");
     if (from < 0) from += a->shape.rank;
-    int64_t after = a->shape.rank - b->shape.rank - from;
-    if (from < 0 || after < 0)
+    int64_t after = from < 0 ? -1 : a->shape.rank - b->shape.rank - from;
+    if (after < 0)
         return PARE_FAIL_NODE(node, INPUT,
                               "axis %" PRId64 " leaves no room in rank %d for '%s' of rank %d",
                               from, a->shape.rank, b->name, b->shape.rank);

@@ -127,8 +127,8 @@ static const struct {
     const char *name;
     int opset;
 } redefined[] = {
-    {"Upsample", 10}, {"Attention", 24},    {"Range", 27},           {"Mod", 28},
-    {"Celu", 28},     {"ReduceLogSum", 28}, {"ReduceLogSumExp", 28}, {"SpaceToDepth", 28},
+    {"Upsample", 10},     {"Range", 27},           {"Mod", 28},          {"Celu", 28},
+    {"ReduceLogSum", 28}, {"ReduceLogSumExp", 28}, {"SpaceToDepth", 28},
 };
 
 bool pare_op_covers(const pare_op *op, int64_t opset)

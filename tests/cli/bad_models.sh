@@ -48,7 +48,7 @@ refuses unknown_operator 1 "operator.onnx|node 'odd' (Frobnicate)" $bench operat
 model domain 17 "node { op_type: \"Relu\" domain: \"com.other\" name: \"far\" input: \"x\" output: \"y\" } $ends"
 refuses unknown_domain 1 "domain.onnx|node 'far'|com.other" $bench domain.onnx
 
-model opset 999 "node { op_type: \"Relu\" name: \"r\" input: \"x\" output: \"y\" } $ends"
+model opset 999 "node { op_type: \"Mod\" name: \"r\" input: \"x\" input: \"x\" output: \"y\" } $ends"
 refuses unknown_opset 1 "opset.onnx|999" $bench opset.onnx
 
 model type 17 "node { op_type: \"Relu\" name: \"r\" input: \"x\" output: \"y\" }
