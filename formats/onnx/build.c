@@ -3,6 +3,7 @@
    that say where they are stand for them (wire.h). */
 #include "formats/onnx/inner.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define NEW(b, list, count)                                                                        \
@@ -185,6 +186,12 @@ static pare_status build_node(pare_onnx_builder *b, Onnx__Node *m, const pare_no
     if (!strcmp(node->domain, "pare"))
         return PARE_FAIL_NODE(node, UNSUPPORTED,
                               "it exists at run time only and cannot be written");
+    if (node->opset)
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "it comes from a function that imports another opset (%" PRId64
+                              ") than the model and cannot be written as it is; export the model "
+                              "without functions",
+                              node->opset);
     onnx__node__init(m);
     PARE_TRY(put_names(b, &m->n_input, &m->input, node->in, node->in_count));
     PARE_TRY(put_names(b, &m->n_output, &m->output, node->out, node->out_count));

@@ -47,7 +47,8 @@ typedef enum pare_wire_kind {
     PARE_WIRE_VALUE_INFO,
     PARE_WIRE_TYPE,
     PARE_WIRE_TENSOR_TYPE,
-    PARE_WIRE_SHAPE
+    PARE_WIRE_SHAPE,
+    PARE_WIRE_FUNCTION
 } pare_wire_kind;
 
 /* Copies a message into scratch, without its payloads: each field that onnx.proto marks as cut
@@ -218,5 +219,9 @@ PARE_NODISCARD pare_status pare_onnx_put_unknown(pare_onnx_builder *b, ProtobufC
 
 PARE_NODISCARD pare_status pare_onnx_graph(pare_onnx_reader *r, pare_graph *graph,
                                            const Onnx__Graph *message);
+
+/* function.c: every call of one of the model's own functions becomes the function's nodes. Functions
+   that nothing calls stay as they were. */
+PARE_NODISCARD pare_status pare_onnx_inline_functions(pare_onnx_reader *r, pare_model *model);
 
 #endif

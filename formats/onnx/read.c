@@ -173,7 +173,8 @@ static pare_status read_model(pare_onnx_reader *r, pare_model *model, const Onnx
                  "%s: its opset %" PRId64 " is newer than %d, the newest that is known; operators "
                  "are read by their definition of opset %d",
                  model->path, pare_model_opset(model, ""), PARE_NEWEST_OPSET, PARE_NEWEST_OPSET);
-    return pare_onnx_graph(r, model->graph, m->graph);
+    PARE_TRY(pare_onnx_graph(r, model->graph, m->graph));
+    return pare_onnx_inline_functions(r, model);
 }
 
 /* Takes files over: they are freed with the model, or here on failure. */

@@ -121,6 +121,8 @@ struct pare_node {
     pare_bytes unknown;
     unsigned present; /* which optional fields the file had (formats/onnx only) */
     int mark;         /* scratch of whoever walks the graph; means nothing between walks */
+    int64_t opset;    /* the opset it is written for where that is not the model's, else 0: a node of
+                         a function with an import of its own, until the model is lifted */
     pare_graph *graph;
 };
 
@@ -137,6 +139,7 @@ struct pare_value {
     size_t user_capacity;
     bool is_input, is_output, is_init;
     bool nhwc;         /* runtime: a rank-4 tensor whose memory order is N, H, W, C */
+    int mark;          /* scratch of whoever walks the graph; means nothing between walks */
     pare_bytes origin; /* its ValueInfoProto as read; emptied when type or shape are changed */
 };
 

@@ -165,6 +165,7 @@ static pare_status clone_node(pare_model *m, pare_graph *to, const pare_node *fr
     n->meta = from->meta;
     n->unknown = from->unknown;
     n->present = from->present;
+    n->opset = from->opset;
     return clone_attrs(m, to, from, n);
 }
 

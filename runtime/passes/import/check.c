@@ -195,6 +195,7 @@ static pare_status check_cycles(pare_graph *graph, void *user)
 static void check_operator(checker *c, const pare_node *node, int64_t opset)
 {
     const pare_op *op = pare_op_of(node);
+    if (node->opset) opset = node->opset;
     if (!strcmp(node->domain, PARE_DOMAIN)) op = NULL; /* not a name files may use */
     if (!pare_model_opset(c->model, node->domain) && (node->domain[0] || opset > 0))
         say(c, node, "the model imports no opset of its domain '%s'", node->domain);

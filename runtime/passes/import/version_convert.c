@@ -4,7 +4,9 @@
    Plan: nodes in topological order, each lifted and then given its shapes, because some rules need
    the rank or type of their inputs (Softmax, Clip). A rule rewrites its node to the newest form the
    table knows and raises the import itself where that form began later than the version asked for
-   (pare_upgrade_opset): all other nodes are in their newest form then, too, so the import holds. */
+   (pare_upgrade_opset): all other nodes are in their newest form then, too, so the import holds.
+   Nodes that a function brought along with another opset (pare_node.opset) are lifted from that
+   one; the model is lifted to the newest of them. */
 #include "runtime/ops/infer.h"
 #include "runtime/passes/passes.h"
 
@@ -13,7 +15,25 @@
 
 typedef struct lift {
     int64_t from, to;
+    int marked; /* nodes with an opset of their own */
 } lift;
+
+static int64_t opset_of(const pare_node *node, const lift *l)
+{
+    return node->opset ? node->opset : l->from;
+}
+
+/* Counts what brought its opset along, and raises the opset to reach to the newest. */
+static pare_status newest(pare_graph *graph, void *user)
+{
+    lift *l = user;
+    for (int n = 0; n < graph->node_count; n++) {
+        const pare_node *node = graph->node[n];
+        l->marked += node->opset != 0;
+        if (node->opset > l->to) l->to = node->opset;
+    }
+    return PARE_OK;
+}
 
 static pare_status covered(pare_graph *graph, void *user)
 {
@@ -21,17 +41,18 @@ static pare_status covered(pare_graph *graph, void *user)
     for (int n = 0; n < graph->node_count; n++) {
         const pare_node *node = graph->node[n];
         const pare_op *op = node->domain[0] ? NULL : pare_op_of(node);
-        if (op && l->from > op->last && !pare_op_covers(op, l->from))
+        const int64_t from = opset_of(node, l);
+        if (op && from > op->last && !pare_op_covers(op, from))
             return PARE_FAIL_NODE(node, UNSUPPORTED,
                                   "its form of opset %" PRId64 " is newer than %d, the newest that "
                                   "is understood: export the model at opset %d",
-                                  l->from, op->last, op->last);
-        if (op && l->from < op->first)
+                                  from, op->last, op->last);
+        if (op && from < op->first)
             return PARE_FAIL_NODE(node, UNSUPPORTED,
                                   "its form of opset %" PRId64 " is older than %d, the oldest that "
                                   "is understood: export the model at opset 13 or newer",
-                                  l->from, op->first);
-        if (!op && !node->domain[0] && l->from < l->to)
+                                  from, op->first);
+        if (!op && !node->domain[0] && from < l->to)
             return PARE_FAIL_NODE(node, UNSUPPORTED,
                                   "the operator is unknown; `pare ops` lists those that are known");
     }
@@ -64,8 +85,10 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
     for (int n = 0; n < count && st == PARE_OK; n++) {
         const pare_op *op = pare_op_of(old[n]);
         st = lift_bodies(old[n], l);
-        if (l->from < 6 && !old[n]->domain[0]) pare_node_remove_attr(old[n], "consumed_inputs");
-        if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], l->from);
+        if (opset_of(old[n], l) < 6 && !old[n]->domain[0])
+            pare_node_remove_attr(old[n], "consumed_inputs");
+        if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], opset_of(old[n], l));
+        old[n]->opset = 0;
         for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
             op = pare_op_of(graph->node[at]);
             if (op) st = op->infer(graph->node[at]);
@@ -77,15 +100,17 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
 
 pare_status pare_pass_version_convert(pare_model *model, int64_t version)
 {
-    lift l = {pare_model_opset(model, ""), version};
+    lift l = {.from = pare_model_opset(model, ""), .to = version};
     if (l.from <= 0 && model->ir_version > 0 && model->ir_version < 3)
         l.from = 1; /* imports began with IR 3 */
     if (l.from <= 0 && model->graph->node_count > 0)
         return PARE_FAIL(model->ctx, INPUT, "%s: the model imports no version of ONNX's operators",
                          model->path);
     PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_graph_each(model->graph, newest, &l));
+    if (l.marked && l.from > l.to) l.to = l.from;
     PARE_TRY(pare_graph_each(model->graph, covered, &l));
-    if (l.from >= version) return PARE_OK;
-    PARE_TRY(pare_model_set_opset(model, "", version));
+    if (l.from >= l.to && !l.marked) return PARE_OK;
+    PARE_TRY(pare_model_set_opset(model, "", l.to));
     return lift_graph(model->graph, &l);
 }
