@@ -83,6 +83,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     PARE_TRY(pare_pass_infer(m, &first));
     PARE_TRY(kept_exist(plan));
     pare_graph_sweep(m->graph);
+    PARE_TRY(pare_dynamic_split(plan));
     if (optimise) {
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
         PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));

@@ -65,6 +65,9 @@ typedef struct pare_kernel {
     void (*release)(void *state); /* frees what prepare got outside the arena; or NULL */
     /* Fails with the message for a wrong value that run's work noted at call->fault; or NULL. */
     pare_status (*fault)(const pare_call *call, int64_t value);
+    /* The shapes of all outputs, of operators whose shapes depend on the values of inputs (how many
+       are not zero): asked before prepare where the row's shape rule cannot say. Or NULL. */
+    pare_status (*measure)(const pare_call *call, pare_shape *out);
     unsigned flags;
 } pare_kernel;
 

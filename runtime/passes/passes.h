@@ -21,6 +21,7 @@ PARE_NODISCARD pare_status pare_pass_version_convert(pare_model *model, int64_t 
 typedef struct pare_infer_options {
     bool fold, lenient;
     bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
+    bool fold_bodies;     /* also in bodies of If, Loop and Scan */
     size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
 } pare_infer_options;
 
