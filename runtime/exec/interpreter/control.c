@@ -6,7 +6,7 @@
 #include <string.h>
 
 static pare_status body_find(const pare_item *item, const char *attr, int in, int out,
-                             pare_block **body)
+                             pare_scope **body)
 {
     *body = pare_item_body(item, attr);
     if (!*body) return PARE_FAIL_NODE(item->node, INPUT, "%s is missing", attr);
@@ -17,7 +17,7 @@ static pare_status body_find(const pare_item *item, const char *attr, int in, in
     return PARE_OK;
 }
 
-static pare_object body_out(pare_interpreter *it, const pare_block *body, int i)
+static pare_object body_out(pare_interpreter *it, const pare_scope *body, int i)
 {
     return pare_object_hold(&it->slot[body->out[i]]);
 }
@@ -35,13 +35,13 @@ static pare_status condition(const pare_node *node, const pare_object *x, bool *
 static pare_status run_if(pare_interpreter *it, pare_item *item)
 {
     const pare_object *cond;
-    pare_block *body;
+    pare_scope *body;
     bool then = false;
     PARE_TRY(pare_item_tensor(it, item, 0, &cond));
     PARE_TRY(condition(item->node, cond, &then));
     PARE_TRY(
         body_find(item, then ? "then_branch" : "else_branch", 0, item->node->out_count, &body));
-    PARE_TRY(pare_block_run(it, body));
+    PARE_TRY(pare_scope_run(it, body));
     for (int i = 0; i < item->node->out_count; i++)
         pare_item_give(it, item, i, body_out(it, body, i));
     return PARE_OK;
@@ -110,13 +110,13 @@ static pare_status scalar(pare_interpreter *it, pare_dtype dtype, int64_t value,
 }
 
 /* One turn: the body's inputs are set but for the number of the turn; its outputs become them. */
-static pare_status loop_turn(pare_interpreter *it, const pare_item *item, pare_block *body,
+static pare_status loop_turn(pare_interpreter *it, const pare_item *item, pare_scope *body,
                              int64_t turn, int states, collected *scan, bool *again)
 {
     pare_object number;
     PARE_TRY(scalar(it, PARE_s64, turn, &number));
     pare_slot_set(it, body->in[0], number);
-    PARE_TRY(pare_block_run(it, body));
+    PARE_TRY(pare_scope_run(it, body));
     PARE_TRY(condition(item->node, &it->slot[body->out[0]], again));
     for (int i = 1 + states; i < body->out_count; i++)
         PARE_TRY(collect(it, item->node, &scan[i - 1 - states], body_out(it, body, i)));
@@ -129,7 +129,7 @@ static pare_status loop_turn(pare_interpreter *it, const pare_item *item, pare_b
     return PARE_OK;
 }
 
-static pare_status loop_turns(pare_interpreter *it, pare_item *item, pare_block *body, int states,
+static pare_status loop_turns(pare_interpreter *it, pare_item *item, pare_scope *body, int states,
                               collected *scan)
 {
     const pare_object *cond = pare_item_in(it, item, 1);
@@ -155,7 +155,7 @@ static pare_status loop_turns(pare_interpreter *it, pare_item *item, pare_block 
 static pare_status run_loop(pare_interpreter *it, pare_item *item)
 {
     const pare_node *n = item->node;
-    pare_block *body;
+    pare_scope *body;
     int states = n->in_count - 2, scans = n->out_count - states;
     if (states < 0 || scans < 0)
         return PARE_FAIL_NODE(n, INPUT, "it has %d inputs and %d outputs", n->in_count,
@@ -178,7 +178,7 @@ static pare_status run_loop(pare_interpreter *it, pare_item *item)
 
 typedef struct scan {
     const pare_node *node;
-    pare_block *body;
+    pare_scope *body;
     int states, inputs, outputs;
     int64_t turns;
     collected *made;
@@ -232,7 +232,7 @@ static pare_status scan_turn(pare_interpreter *it, const pare_item *item, const 
         PARE_TRY(pare_object_part(it->ctx, &part, x, axis, at, 1, true));
         pare_slot_set(it, s->body->in[s->states + i], part);
     }
-    PARE_TRY(pare_block_run(it, s->body));
+    PARE_TRY(pare_scope_run(it, s->body));
     for (int i = 0; i < s->outputs; i++)
         PARE_TRY(collect(it, s->node, &s->made[i], body_out(it, s->body, s->states + i)));
     pare_object *next = pare_alloc(it->ctx, (size_t)s->states + 1, sizeof *next);
@@ -288,7 +288,7 @@ static pare_status run_scan(pare_interpreter *it, pare_item *item)
 
 /* --- SequenceMap --- */
 
-static pare_status map_turn(pare_interpreter *it, const pare_item *item, pare_block *body, int at,
+static pare_status map_turn(pare_interpreter *it, const pare_item *item, pare_scope *body, int at,
                             pare_object *made)
 {
     for (int i = 0; i < item->node->in_count; i++) {
@@ -300,7 +300,7 @@ static pare_status map_turn(pare_interpreter *it, const pare_item *item, pare_bl
         const pare_object *one = x->kind == PARE_OBJECT_SEQUENCE ? &x->sequence->item[at] : x;
         pare_slot_set(it, body->in[i], pare_object_hold(one));
     }
-    PARE_TRY(pare_block_run(it, body));
+    PARE_TRY(pare_scope_run(it, body));
     for (int i = 0; i < item->node->out_count; i++)
         made[i].sequence->item[at] = body_out(it, body, i);
     return PARE_OK;
@@ -310,7 +310,7 @@ static pare_status run_map(pare_interpreter *it, pare_item *item)
 {
     const pare_node *n = item->node;
     const pare_object *first;
-    pare_block *body;
+    pare_scope *body;
     PARE_TRY(pare_item_sequence(it, item, 0, &first));
     PARE_TRY(body_find(item, "body", n->in_count, n->out_count, &body));
     pare_object *made = pare_alloc(it->ctx, (size_t)n->out_count + 1, sizeof *made);

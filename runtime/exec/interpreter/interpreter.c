@@ -73,7 +73,7 @@ static pare_status slots_of(pare_interpreter *it, pare_value *const *values, int
     return PARE_OK;
 }
 
-static pare_status block_new(pare_interpreter *it, pare_block **out, pare_graph *graph);
+static pare_status block_new(pare_interpreter *it, pare_scope **out, pare_graph *graph);
 
 static pare_status body_add(pare_interpreter *it, pare_item *item, pare_graph *graph)
 {
@@ -117,7 +117,7 @@ static void reads_note(const pare_interpreter *it, const pare_item *item, int *l
     for (int i = 0; i < item->node->in_count; i++)
         if (item->in[i] >= 0 && last[item->in[i]] != -2) last[item->in[i]] = at;
     for (int b = 0; b < item->body_count; b++) {
-        const pare_block *body = item->body[b];
+        const pare_scope *body = item->body[b];
         for (int i = 0; i < body->item_count; i++) reads_note(it, &body->item[i], last, at);
         for (int i = 0; i < body->out_count; i++)
             if (last[body->out[i]] != -2) last[body->out[i]] = at;
@@ -125,7 +125,7 @@ static void reads_note(const pare_interpreter *it, const pare_item *item, int *l
 }
 
 /* After which item each slot of this block can be emptied. last: -2 for slots of others. */
-static pare_status lasts_find(pare_interpreter *it, pare_block *b, int *last)
+static pare_status lasts_find(pare_interpreter *it, pare_scope *b, int *last)
 {
     for (int s = 0; s < it->slot_count; s++) last[s] = -2;
     for (int i = 0; i < b->item_count; i++)
@@ -151,9 +151,9 @@ static pare_status lasts_find(pare_interpreter *it, pare_block *b, int *last)
     return st;
 }
 
-static pare_status block_new(pare_interpreter *it, pare_block **out, pare_graph *graph)
+static pare_status block_new(pare_interpreter *it, pare_scope **out, pare_graph *graph)
 {
-    pare_block *b = pare_arena_alloc(&it->arena, 1, sizeof *b);
+    pare_scope *b = pare_arena_alloc(&it->arena, 1, sizeof *b);
     if (!b) return PARE_MEMORY;
     b->graph = graph;
     b->in_count = graph->in.count;
@@ -202,7 +202,7 @@ pare_status pare_interpreter_new(pare_ctx *ctx, pare_interpreter **out, const pa
     return PARE_OK;
 }
 
-static void block_free(pare_block *b)
+static void block_free(pare_scope *b)
 {
     for (int i = 0; b && i < b->item_count; i++) {
         for (int k = 0; k < PARE_PREPARED_KEPT; k++) pare_prepared_free(b->item[i].prepared[k]);
@@ -233,7 +233,7 @@ static pare_status item_shown(pare_interpreter *it, const pare_item *item)
     return PARE_OK;
 }
 
-pare_status pare_block_run(pare_interpreter *it, pare_block *block)
+pare_status pare_scope_run(pare_interpreter *it, pare_scope *block)
 {
     for (int i = 0; i < block->item_count; i++) {
         pare_item *item = &block->item[i];
@@ -251,7 +251,7 @@ pare_status pare_interpreter_run(pare_interpreter *it, const pare_view *inputs)
 {
     for (int i = 0; i < it->main->in_count; i++)
         pare_slot_set(it, it->main->in[i], pare_object_borrow(&inputs[i]));
-    return pare_block_run(it, it->main);
+    return pare_scope_run(it, it->main);
 }
 
 const pare_object *pare_interpreter_output(const pare_interpreter *it, int i)
@@ -314,7 +314,7 @@ void pare_item_give(pare_interpreter *it, const pare_item *item, int i, pare_obj
     pare_slot_set(it, i < item->node->out_count ? item->out[i] : -1, object);
 }
 
-pare_block *pare_item_body(const pare_item *item, const char *attr)
+pare_scope *pare_item_body(const pare_item *item, const char *attr)
 {
     const pare_attr *a = pare_node_attr(item->node, attr);
     for (int i = 0; i < item->body_count; i++)

@@ -13,7 +13,7 @@
 #include "runtime/ops/ops.h"
 
 typedef struct pare_interpreter pare_interpreter;
-typedef struct pare_block pare_block;
+typedef struct pare_scope pare_scope;
 typedef struct pare_item pare_item;
 typedef struct pare_prepared pare_prepared;
 
@@ -31,14 +31,14 @@ struct pare_item {
     int *in, *out;
     int *last; /* slots that nothing reads after it */
     int last_count;
-    pare_block **body; /* of its attributes that are graphs, in their order */
+    pare_scope **body; /* of its attributes that are graphs, in their order */
     int body_count;
     pare_prepared *prepared[PARE_PREPARED_KEPT];
     double seconds; /* of the last run */
 };
 
 /* A graph: the model's, or a body. */
-struct pare_block {
+struct pare_scope {
     pare_graph *graph;
     pare_item *item;
     int item_count;
@@ -55,7 +55,7 @@ struct pare_interpreter {
     pare_ptr_map index; /* slot of a value */
     pare_object *slot;
     int slot_count;
-    pare_block *main;
+    pare_scope *main;
     void *scratch;
     size_t scratch_bytes;
     unsigned long long clock; /* counts runs of nodes */
@@ -78,7 +78,7 @@ const pare_object *pare_interpreter_output(const pare_interpreter *it, int i);
 /* --- for handlers --- */
 
 /* Runs a body once on what its input slots hold; its output slots are set. */
-PARE_NODISCARD pare_status pare_block_run(pare_interpreter *it, pare_block *block);
+PARE_NODISCARD pare_status pare_scope_run(pare_interpreter *it, pare_scope *block);
 /* Sets a slot, and takes the reference. */
 void pare_slot_set(pare_interpreter *it, int slot, pare_object object);
 /* The object of input i; NULL where it is absent. */
@@ -94,7 +94,7 @@ PARE_NODISCARD pare_status pare_item_int(const pare_interpreter *it, const pare_
 /* Output i becomes the object, whose reference is taken. */
 void pare_item_give(pare_interpreter *it, const pare_item *item, int i, pare_object object);
 /* The body of this attribute, or NULL. */
-pare_block *pare_item_body(const pare_item *item, const char *attr);
+pare_scope *pare_item_body(const pare_item *item, const char *attr);
 
 /* control.c, sequence.c: the handler of a node; NULL: kernels run it. */
 pare_handler pare_control_handler(const pare_node *node);
