@@ -103,7 +103,7 @@ static pare_status non_zero_run(const pare_call *c)
     return PARE_OK;
 }
 
-static pare_status non_zero_measure(const pare_call *c, pare_shape *out)
+static pare_status non_zero_measure(pare_call *c, pare_shape *out)
 {
     const pare_view *x = &c->in[0];
     int64_t index[PARE_MAX_RANK] = {0}, found = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compress (11), Unique (11) and NonMaxSuppression (11). What each selects is found twice: when its
-   outputs are measured, and when they are written. */
+/* Compress (11), Unique (11) and NonMaxSuppression (11). What each selects is found when its
+   outputs are measured. */
 #include "runtime/cpu/copy.h"
 #include "runtime/ops/infer.h"
 
@@ -66,7 +66,7 @@ static int64_t compress(const pare_call *c, int axis, const pare_view *y)
     return found;
 }
 
-static pare_status compress_measure(const pare_call *c, pare_shape *out)
+static pare_status compress_measure(pare_call *c, pare_shape *out)
 {
     int axis = axis_of(c->node, c->in[0].rank);
     out[0] = slices_shape(&c->in[0], axis, compress(c, axis, NULL));
@@ -177,28 +177,29 @@ static void groups_find(const slices *s, bool sorted, int64_t n, int64_t *memory
 
 enum { UNIQUE_LISTS = 5 }; /* of as many numbers as there are slices */
 
-static pare_status unique_find(const pare_call *c, int axis, groups *g, int64_t **memory)
+/* The groups, and after them the memory of their lists. */
+static pare_status unique_find(const pare_call *c, int axis, groups **out)
 {
     const pare_view *x = &c->in[0];
     const slices s = {x, axis, pare_type_is_float(x->dtype)};
     int64_t n = slices_of(x, axis);
-    *memory = pare_alloc(c->ctx, UNIQUE_LISTS * (size_t)n + 1, sizeof **memory);
-    if (!*memory) return PARE_MEMORY;
-    groups_find(&s, pare_node_int(c->node, "sorted", 1), n, *memory, g);
+    groups *g = pare_alloc(c->ctx, 1, sizeof *g + UNIQUE_LISTS * (size_t)n * sizeof(int64_t));
+    if (!g) return PARE_MEMORY;
+    groups_find(&s, pare_node_int(c->node, "sorted", 1), n, (int64_t *)(g + 1), g);
+    *out = g;
     return PARE_OK;
 }
 
-static pare_status unique_measure(const pare_call *c, pare_shape *out)
+static pare_status unique_measure(pare_call *c, pare_shape *out)
 {
     int axis = axis_of(c->node, c->in[0].rank);
-    int64_t *memory;
-    groups g;
-    PARE_TRY(unique_find(c, axis, &g, &memory));
-    pare_free(memory);
-    out[0] = slices_shape(&c->in[0], axis, g.count);
-    const pare_shape lists[] = {pare_shape_vector(g.count),
+    groups *g;
+    PARE_TRY(unique_find(c, axis, &g));
+    c->bound = g;
+    out[0] = slices_shape(&c->in[0], axis, g->count);
+    const pare_shape lists[] = {pare_shape_vector(g->count),
                                 pare_shape_vector(slices_of(&c->in[0], axis)),
-                                pare_shape_vector(g.count)};
+                                pare_shape_vector(g->count)};
     for (int i = 1; i < c->out_count && i < 4; i++) out[i] = lists[i - 1];
     return PARE_OK;
 }
@@ -212,84 +213,114 @@ static void list_write(const pare_call *c, int i, const int64_t *list, int64_t n
 static pare_status unique_run(const pare_call *c)
 {
     int axis = axis_of(c->node, c->in[0].rank);
-    int64_t *memory;
-    groups g;
-    PARE_TRY(unique_find(c, axis, &g, &memory));
-    for (int64_t i = 0; i < g.count && c->out[0].dtype != PARE_NOTYPE; i++)
-        slice_copy(&c->out[0], i, &c->in[0], g.first[i], axis);
-    list_write(c, 1, g.first, g.count);
-    list_write(c, 2, g.of, slices_of(&c->in[0], axis));
-    list_write(c, 3, g.size, g.count);
-    pare_free(memory);
+    groups *g = c->bound;
+    if (!g) PARE_TRY(unique_find(c, axis, &g));
+    for (int64_t i = 0; i < g->count && c->out[0].dtype != PARE_NOTYPE; i++)
+        slice_copy(&c->out[0], i, &c->in[0], g->first[i], axis);
+    list_write(c, 1, g->first, g->count);
+    list_write(c, 2, g->of, slices_of(&c->in[0], axis));
+    list_write(c, 3, g->size, g->count);
+    if (!c->bound) pare_free(g);
     return PARE_OK;
 }
 
 /* --- NonMaxSuppression 11 --- */
 
-typedef struct corners {
-    float low[2], high[2];
-} corners;
+/* Boxes as lists of their edges. */
+typedef struct edges {
+    float *low[2], *high[2], *area;
+} edges;
 
 typedef struct suppression {
     const pare_view *boxes, *scores;
-    int64_t most;
+    int64_t most, count; /* count: boxes of a batch */
     float overlap, least;
     bool centers, limited; /* scores must be above `least` */
-    int64_t *chosen;       /* (boxes) of one class */
-    int64_t *order;        /* (boxes) candidates, best first, and as many for sorting */
+    edges all, kept;       /* of a batch; of those of one class that are kept, in order */
+    float *score;          /* (count) of one class */
+    int64_t *chosen;       /* (count) of one class */
+    int64_t *order;        /* (count) candidates, best first, and as many for sorting */
 } suppression;
 
-/* corners [y1,x1,y2,x2] in any order of the two, or [x_center,y_center,width,height]. */
-static corners corners_of(const suppression *s, int64_t batch, int64_t i)
+static void edges_set(edges *e, int64_t i, const float *low, const float *high)
+{
+    e->area[i] = (high[0] - low[0]) * (high[1] - low[1]);
+    for (int k = 0; k < 2; k++) {
+        e->low[k][i] = low[k];
+        e->high[k][i] = high[k];
+    }
+}
+
+/* Corners [y1,x1,y2,x2] in any order of the two, or [x_center,y_center,width,height]. */
+static void edges_read(suppression *s, int64_t batch)
 {
     const pare_view *b = s->boxes;
-    const float *at = pare_ref_at(b, batch * b->stride[0] + i * b->stride[1]);
     const int64_t step = b->stride[2];
-    corners c;
-    for (int k = 0; k < 2; k++) {
-        float one = at[k * step], two = at[(k + 2) * step];
-        c.low[k] = s->centers ? one - two / 2 : fminf(one, two);
-        c.high[k] = s->centers ? one + two / 2 : fmaxf(one, two);
+    for (int64_t i = 0; i < s->count; i++) {
+        const float *at = pare_ref_at(b, batch * b->stride[0] + i * b->stride[1]);
+        float low[2], high[2];
+        for (int k = 0; k < 2; k++) {
+            float one = at[k * step], two = at[(k + 2) * step];
+            low[k] = s->centers ? one - two / 2 : fminf(one, two);
+            high[k] = s->centers ? one + two / 2 : fmaxf(one, two);
+        }
+        edges_set(&s->all, i, low, high);
     }
-    return c;
 }
 
-/* Is the intersection over union of two boxes above the threshold? Boxes without area overlap
-   nothing. */
-static bool overlaps(const suppression *s, int64_t batch, int64_t i, int64_t j)
+/* Of kept boxes [from, to): is the intersection over union of one with the box above the
+   threshold? Boxes without area overlap nothing. */
+PARE_CLONES
+static bool overlaps_some(const edges *k, int64_t from, int64_t to, const float *low,
+                          const float *high, float area, float threshold)
 {
-    const corners a = corners_of(s, batch, i), b = corners_of(s, batch, j);
-    float common = 1, first = 1, second = 1;
-    for (int k = 0; k < 2; k++) {
-        float length = fminf(a.high[k], b.high[k]) - fmaxf(a.low[k], b.low[k]);
-        if (length <= 0) return false;
-        common *= length;
-        first *= a.high[k] - a.low[k];
-        second *= b.high[k] - b.low[k];
+    int hits = 0;
+    for (int64_t i = from; i < to; i++) {
+        float bottom = k->low[0][i] > low[0] ? k->low[0][i] : low[0];
+        float left = k->low[1][i] > low[1] ? k->low[1][i] : low[1];
+        float top = k->high[0][i] < high[0] ? k->high[0][i] : high[0];
+        float right = k->high[1][i] < high[1] ? k->high[1][i] : high[1];
+        float height = top - bottom, width = right - left;
+        float common = height * width, either = area + k->area[i] - common;
+        hits |= (height > 0) & (width > 0) & (k->area[i] > 0) & (either > 0) &
+                (common / either > threshold);
     }
-    float either = first + second - common;
-    return first > 0 && second > 0 && either > 0 && common / either > s->overlap;
+    return hits;
 }
 
-static float score_at(const suppression *s, int64_t batch, int64_t class, int64_t i)
+static bool suppressed(const suppression *s, int64_t box, int64_t kept)
+{
+    enum { BLOCK = 64 };
+    const edges *e = &s->all;
+    const float low[2] = {e->low[0][box], e->low[1][box]},
+                high[2] = {e->high[0][box], e->high[1][box]};
+    if (!(e->area[box] > 0)) return false;
+    for (int64_t from = 0; from < kept; from += BLOCK) {
+        int64_t to = from + BLOCK < kept ? from + BLOCK : kept;
+        if (overlaps_some(&s->kept, from, to, low, high, e->area[box], s->overlap)) return true;
+    }
+    return false;
+}
+
+static void scores_read(const suppression *s, int64_t batch, int64_t class)
 {
     const int64_t *step = s->scores->stride;
-    return *(const float *)pare_ref_at(s->scores, batch * step[0] + class * step[1] + i * step[2]);
+    const float *at = pare_ref_at(s->scores, batch * step[0] + class * step[1]);
+    for (int64_t i = 0; i < s->count; i++) s->score[i] = at[i * step[2]];
 }
 
 /* Candidates by falling score, equal ones in their own order. */
-static int64_t *candidates(const suppression *s, int64_t batch, int64_t class, int64_t *count)
+static int64_t *candidates(const suppression *s, int64_t *count)
 {
-    int64_t n = 0, boxes = s->boxes->dim[1], *list = s->order, *spare = s->order + boxes;
-    for (int64_t i = 0; i < boxes; i++)
-        if (!s->limited || score_at(s, batch, class, i) > s->least) list[n++] = i;
+    int64_t n = 0, *list = s->order, *spare = s->order + s->count;
+    for (int64_t i = 0; i < s->count; i++)
+        if (!s->limited || s->score[i] > s->least) list[n++] = i;
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t from = 0; from < n; from += 2 * width) {
             int64_t mid = from + width < n ? from + width : n;
             int64_t end = from + 2 * width < n ? from + 2 * width : n, i = from, j = mid;
             for (int64_t k = from; k < end; k++) {
-                bool left = i < mid && (j >= end || score_at(s, batch, class, list[i]) >=
-                                                        score_at(s, batch, class, list[j]));
+                bool left = i < mid && (j >= end || s->score[list[i]] >= s->score[list[j]]);
                 spare[k] = left ? list[i++] : list[j++];
             }
         }
@@ -302,14 +333,18 @@ static int64_t *candidates(const suppression *s, int64_t batch, int64_t class, i
 }
 
 /* The boxes of one class that are kept; how many. */
-static int64_t class_choose(const suppression *s, int64_t batch, int64_t class)
+static int64_t class_choose(suppression *s, int64_t batch, int64_t class)
 {
-    int64_t count, chosen = 0, *list = candidates(s, batch, class, &count);
+    int64_t count, chosen = 0;
+    scores_read(s, batch, class);
+    const int64_t *list = candidates(s, &count);
     for (int64_t k = 0; k < count && chosen < s->most; k++) {
-        bool free_of_all = true;
-        for (int64_t i = 0; i < chosen && free_of_all; i++)
-            free_of_all = !overlaps(s, batch, list[k], s->chosen[i]);
-        if (free_of_all) s->chosen[chosen++] = list[k];
+        const int64_t box = list[k];
+        if (suppressed(s, box, chosen)) continue;
+        const float low[2] = {s->all.low[0][box], s->all.low[1][box]},
+                    high[2] = {s->all.high[0][box], s->all.high[1][box]};
+        edges_set(&s->kept, chosen, low, high);
+        s->chosen[chosen++] = box;
     }
     return chosen;
 }
@@ -320,49 +355,97 @@ static float threshold(const pare_call *c, int i, float missing)
     return there ? (float)pare_ref_get(&c->in[i], 0) : missing;
 }
 
-/* All that are kept, into y where it is given; *total: how many. */
-static pare_status suppress(const pare_call *c, const pare_view *y, int64_t *total)
+/* The rows of the output. */
+typedef struct selection {
+    int64_t count, *row; /* (count, 3) */
+    size_t capacity;
+} selection;
+
+static void selection_free(void *bound)
 {
-    const pare_view *boxes = &c->in[0], *scores = &c->in[1];
-    suppression s = {.boxes = boxes,
-                     .scores = scores,
-                     .overlap = threshold(c, 3, 0),
-                     .least = threshold(c, 4, 0),
-                     .centers = pare_node_int(c->node, "center_point_box", 0),
-                     .limited = c->in_count > 4 && c->in[4].dtype};
-    if (c->in_count > 2 && c->in[2].dtype && pare_view_count(&c->in[2]))
-        s.most = pare_ref_get_int(&c->in[2], 0);
-    s.chosen = pare_alloc(c->ctx, 3 * (size_t)boxes->dim[1] + 1, sizeof *s.chosen);
-    if (!s.chosen) return PARE_MEMORY;
-    s.order = s.chosen + boxes->dim[1];
-    *total = 0;
-    for (int64_t b = 0; b < scores->dim[0]; b++)
-        for (int64_t k = 0; k < scores->dim[1]; k++) {
-            int64_t n = class_choose(&s, b, k);
-            for (int64_t i = 0; i < n && y; i++) {
-                const int64_t row = (*total + i) * y->stride[0], step = y->stride[1];
-                pare_ref_set_int(y, row, b);
-                pare_ref_set_int(y, row + step, k);
-                pare_ref_set_int(y, row + 2 * step, s.chosen[i]);
-            }
-            *total += n;
-        }
-    pare_free(s.chosen);
+    selection *found = bound;
+    if (found) pare_free(found->row);
+    pare_free(found);
+}
+
+static pare_status selection_add(pare_ctx *ctx, selection *f, int64_t batch, int64_t class,
+                                 const int64_t *box, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!pare_grow(ctx, &f->row, &f->capacity, (size_t)f->count, 3 * sizeof *f->row))
+            return PARE_MEMORY;
+        int64_t *row = f->row + 3 * f->count++;
+        row[0] = batch;
+        row[1] = class;
+        row[2] = box[i];
+    }
     return PARE_OK;
 }
 
-static pare_status non_max_suppression_measure(const pare_call *c, pare_shape *out)
+enum { FLOAT_LISTS = 11, INT_LISTS = 3 }; /* of as many as there are boxes */
+
+static pare_status suppression_open(const pare_call *c, suppression *s)
 {
-    int64_t total;
-    PARE_TRY(suppress(c, NULL, &total));
-    out[0] = (pare_shape){.rank = 2, .dim = {total, 3}};
+    *s = (suppression){.boxes = &c->in[0],
+                       .scores = &c->in[1],
+                       .count = c->in[0].dim[1],
+                       .overlap = threshold(c, 3, 0),
+                       .least = threshold(c, 4, 0),
+                       .centers = pare_node_int(c->node, "center_point_box", 0),
+                       .limited = c->in_count > 4 && c->in[4].dtype};
+    if (c->in_count > 2 && c->in[2].dtype && pare_view_count(&c->in[2]))
+        s->most = pare_ref_get_int(&c->in[2], 0);
+    size_t each = INT_LISTS * sizeof(int64_t) + FLOAT_LISTS * sizeof(float);
+    s->chosen = pare_alloc(c->ctx, (size_t)s->count + 1, each);
+    if (!s->chosen) return PARE_MEMORY;
+    s->order = s->chosen + s->count;
+    float *next = (float *)(s->chosen + INT_LISTS * s->count);
+    float **const lists[FLOAT_LISTS] = {&s->score,        &s->all.low[0],  &s->all.low[1],
+                                        &s->all.high[0],  &s->all.high[1], &s->all.area,
+                                        &s->kept.low[0],  &s->kept.low[1], &s->kept.high[0],
+                                        &s->kept.high[1], &s->kept.area};
+    for (int i = 0; i < FLOAT_LISTS; i++, next += s->count) *lists[i] = next;
+    return PARE_OK;
+}
+
+static pare_status suppress(const pare_call *c, selection **out)
+{
+    suppression s;
+    selection *found = pare_alloc(c->ctx, 1, sizeof *found);
+    if (!found) return PARE_MEMORY;
+    pare_status st = suppression_open(c, &s);
+    for (int64_t b = 0; b < s.scores->dim[0] && st == PARE_OK; b++) {
+        edges_read(&s, b);
+        for (int64_t k = 0; k < s.scores->dim[1] && st == PARE_OK; k++) {
+            int64_t n = class_choose(&s, b, k);
+            st = selection_add(c->ctx, found, b, k, s.chosen, n);
+        }
+    }
+    pare_free(s.chosen);
+    *out = found;
+    if (st != PARE_OK) selection_free(found);
+    return st;
+}
+
+static pare_status non_max_suppression_measure(pare_call *c, pare_shape *out)
+{
+    selection *found;
+    PARE_TRY(suppress(c, &found));
+    c->bound = found;
+    out[0] = (pare_shape){.rank = 2, .dim = {found->count, 3}};
     return PARE_OK;
 }
 
 static pare_status non_max_suppression_run(const pare_call *c)
 {
-    int64_t total;
-    return suppress(c, &c->out[0], &total);
+    const pare_view *y = &c->out[0];
+    selection *found = c->bound;
+    if (!found) PARE_TRY(suppress(c, &found));
+    for (int64_t i = 0; i < found->count; i++)
+        for (int k = 0; k < 3; k++)
+            pare_ref_set_int(y, i * y->stride[0] + k * y->stride[1], found->row[3 * i + k]);
+    if (!c->bound) selection_free(found);
+    return PARE_OK;
 }
 
 static const pare_kernel ref_compress = {.name = "ref_compress",
@@ -374,10 +457,12 @@ static const pare_kernel ref_unique = {.name = "ref_unique",
                                        .can = pare_ref_can_all,
                                        .run = unique_run,
                                        .measure = unique_measure,
+                                       .unbind = pare_free,
                                        .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_non_max_suppression = {.name = "ref_non_max_suppression",
                                                     .run = non_max_suppression_run,
                                                     .measure = non_max_suppression_measure,
+                                                    .unbind = selection_free,
                                                     .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_compress[] = {&ref_compress, NULL};
 const pare_kernel *const pare_cpu_unique[] = {&ref_unique, NULL};

@@ -66,8 +66,9 @@ typedef struct pare_kernel {
     /* Fails with the message for a wrong value that run's work noted at call->fault; or NULL. */
     pare_status (*fault)(const pare_call *call, int64_t value);
     /* The shapes of all outputs, of operators whose shapes depend on the values of inputs (how many
-       are not zero): asked before prepare where the row's shape rule cannot say. Or NULL. */
-    pare_status (*measure)(const pare_call *call, pare_shape *out);
+       are not zero): asked before prepare where the row's shape rule cannot say. What it found may
+       stay in call->bound for the run that follows; unbind frees it. Or NULL. */
+    pare_status (*measure)(pare_call *call, pare_shape *out);
     unsigned flags;
 } pare_kernel;
 

@@ -202,13 +202,14 @@ static bool measure(row_case *r)
 {
     const pare_kernel *k = r->op->cpu[0];
     pare_shape shape[ROW_OUTPUTS];
-    const pare_call call = {.ctx = &r->ctx,
-                            .node = r->node,
-                            .in = r->in,
-                            .in_count = r->in_count,
-                            .out_count = r->out_count,
-                            .threads = 1};
+    pare_call call = {.ctx = &r->ctx,
+                      .node = r->node,
+                      .in = r->in,
+                      .in_count = r->in_count,
+                      .out_count = r->out_count,
+                      .threads = 1};
     if (!k->measure || k->measure(&call, shape) != PARE_OK) return false;
+    if (k->unbind) k->unbind(call.bound);
     for (int i = 0; i < r->out_count; i++) r->node->out[i]->shape = shape[i];
     return true;
 }

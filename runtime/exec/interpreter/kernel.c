@@ -14,9 +14,10 @@ struct pare_prepared {
     const pare_kernel *kernel;
     void *state;
     size_t scratch;
-    pare_view *in, *out;   /* data NULL but of the model's constants and of content */
-    pare_tensor **content; /* (in_count): copies; NULL: the input may hold anything */
-    bool measured;         /* the shapes of outputs hold for this run only */
+    pare_view *in, *out;         /* data NULL but of the model's constants and of content */
+    pare_tensor **content;       /* (in_count): copies; NULL: the input may hold anything */
+    const pare_kernel *measured; /* by it: the shapes of outputs hold for this run only */
+    void *found;                 /* by measuring */
     unsigned long long used;
 };
 
@@ -24,6 +25,7 @@ void pare_prepared_free(pare_prepared *p)
 {
     if (!p) return;
     if (p->kernel && p->kernel->release && p->state) p->kernel->release(p->state);
+    if (p->found && p->measured->unbind) p->measured->unbind(p->found);
     pare_arena_free(&p->arena);
     pare_free(p);
 }
@@ -153,17 +155,18 @@ static pare_status measure(pare_interpreter *it, const pare_item *item, pare_pre
     const pare_node *n = item->node;
     pare_shape *shape = pare_arena_alloc(&p->arena, (size_t)n->out_count + 1, sizeof *shape);
     if (!shape) return PARE_MEMORY;
-    const pare_call call = {.ctx = it->ctx,
-                            .node = n,
-                            .in = in,
-                            .in_count = n->in_count,
-                            .out_count = n->out_count,
-                            .threads = it->threads};
-    PARE_TRY(kernel->measure(&call, shape));
-    for (int i = 0; i < n->out_count; i++)
+    pare_call call = {.ctx = it->ctx,
+                      .node = n,
+                      .in = in,
+                      .in_count = n->in_count,
+                      .out_count = n->out_count,
+                      .threads = it->threads};
+    p->measured = kernel;
+    pare_status st = kernel->measure(&call, shape);
+    p->found = call.bound;
+    for (int i = 0; i < n->out_count && st == PARE_OK; i++)
         if (n->out[i]) n->out[i]->shape = shape[i];
-    p->measured = true;
-    return PARE_OK;
+    return st;
 }
 
 static pare_status fail_unknown(const pare_node *n)
@@ -303,7 +306,9 @@ static pare_status kernel_call(pare_interpreter *it, pare_item *item, pare_prepa
                       .out_count = item->node->out_count,
                       .threads = it->threads,
                       .state = p->state,
+                      .bound = p->found,
                       .scratch = it->scratch};
+    p->found = NULL;
     pare_arena_init(&arena, it->ctx);
     pare_status st = p->kernel->bind ? p->kernel->bind(&call, &arena) : PARE_OK;
     if (st == PARE_OK) {
