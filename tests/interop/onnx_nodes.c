@@ -351,7 +351,9 @@ static const char *hosted(const char *op)
         {"QLinearMatMul", "no exported net has it"},
         {"RMSNormalization", "the host computes it so far"},
         {"ReverseSequence", "no exported net has it"},
+        {"RotaryEmbedding", "the host computes it so far"},
         {"SoftmaxCrossEntropyLoss", "no exported net has it"},
+        {"TensorScatter", "the host computes it so far"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], op)) return rows[i][1];
