@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TfIdfVectorizer (9) of integers. A row's n-grams of every length and distance between tokens are
-   looked up in the pool, whose n-grams of one length are sorted; each that is found counts for its
-   column. An IDF column is its weight where it was found, a TFIDF column count times weight. */
+   looked up in the pool, whose n-grams of one length are sorted, and counted. To its column an
+   n-gram gives its count (TF), its weight where it was found (IDF), or their product (TFIDF). */
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/tfidf.h"
 
@@ -63,20 +63,20 @@ static pare_status tfidf_prepare(pare_prep *p)
                                       "its pool has the same %" PRId64 "-gram twice", n);
         list += count;
     }
-    p->scratch = (size_t)s->t.longest * sizeof(int64_t);
+    p->scratch = (room + (size_t)s->t.longest) * sizeof(int64_t);
     p->state = s;
     return PARE_OK;
 }
 
-/* The column of an n-gram, -1 where the pool does not have it; first: n-grams of shorter ones. */
-static int64_t column_of(const tfidf *s, int64_t n, int64_t first, const int64_t *gram)
+/* The number of an n-gram, -1 where the pool does not have it; first: n-grams of shorter ones. */
+static int64_t ngram_of(const tfidf *s, int64_t n, int64_t first, const int64_t *gram)
 {
     const pare_tfidf *t = &s->t;
     int64_t low = 0, high = (pare_tfidf_end(t, n) - t->start[n - 1]) / n;
     while (low < high) {
         const int64_t mid = low + (high - low) / 2, k = s->order[first + mid];
         const int order = compare(gram, tokens(t, n, k), n);
-        if (!order) return t->column[first + k];
+        if (!order) return first + k;
         if (order < 0)
             high = mid;
         else
@@ -85,27 +85,29 @@ static int64_t column_of(const tfidf *s, int64_t n, int64_t first, const int64_t
     return -1;
 }
 
-/* N-grams of length n of a row of `count` tokens at `at`, `distance` apart. */
+/* Counts the n-grams of length n of a row of `count` tokens at `at`, `distance` apart. */
 static void count_ngrams(const pare_call *c, int64_t n, int64_t first, int64_t distance, int64_t at,
-                         int64_t count, float *row)
+                         int64_t count)
 {
+    const tfidf *s = c->state;
     const pare_view *x = &c->in[0];
-    const int64_t step = x->stride[x->rank - 1];
-    int64_t *gram = c->scratch;
-    for (int64_t i = 0; n == 1 ? i < count : distance <= (count - 1 - i) / (n - 1) && i < count;
-         i++) {
+    const int64_t step = x->stride[x->rank - 1], starts = count - (n - 1) * distance;
+    int64_t *counts = c->scratch, *gram = counts + s->t.ngrams;
+    for (int64_t i = 0; i < starts; i++) {
         for (int64_t k = 0; k < n; k++)
             gram[k] = pare_ref_get_int(x, at + (i + k * distance) * step);
-        const int64_t column = column_of(c->state, n, first, gram);
-        if (column >= 0) row[column] += 1;
+        const int64_t found = ngram_of(s, n, first, gram);
+        if (found >= 0) counts[found]++;
     }
 }
 
-static void weigh(const pare_tfidf *t, float *row)
+/* Columns of a row from the counts of its n-grams. */
+static void weigh(const pare_tfidf *t, const int64_t *counts, float *row)
 {
-    for (int64_t i = 0; i < t->columns; i++) {
-        if (t->mode == PARE_IDF && row[i] > 1) row[i] = 1;
-        if (t->mode != PARE_TF && t->weight) row[i] *= t->weight[i];
+    for (int64_t i = 0; i < t->ngrams; i++) {
+        const float weight = t->mode != PARE_TF && t->weight ? t->weight[i] : 1;
+        const int64_t n = t->mode == PARE_IDF ? counts[i] > 0 : counts[i];
+        row[t->column[i]] += (float)n * weight;
     }
 }
 
@@ -118,14 +120,14 @@ static pare_status tfidf_run(const pare_call *c)
     if (pare_view_count(&c->out[0])) memset(y, 0, pare_view_bytes(&c->out[0]));
     for (int64_t r = 0; r < rows; r++) {
         int64_t first = 0;
+        memset(c->scratch, 0, (size_t)t->ngrams * sizeof(int64_t));
         for (int64_t n = 1; n <= t->longest; n++) {
             const int64_t last = n == 1 ? 1 : t->skips + 1 < count ? t->skips + 1 : count;
             for (int64_t distance = 1; n >= t->shortest && distance <= last; distance++)
-                count_ngrams(c, n, first, distance, r * x->stride[0] * (x->rank == 2), count,
-                             y + r * t->columns);
+                count_ngrams(c, n, first, distance, x->rank == 2 ? r * x->stride[0] : 0, count);
             first += (pare_tfidf_end(t, n) - t->start[n - 1]) / n;
         }
-        weigh(t, y + r * t->columns);
+        weigh(t, c->scratch, y + r * t->columns);
     }
     return PARE_OK;
 }

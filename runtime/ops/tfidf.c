@@ -72,9 +72,9 @@ pare_status pare_tfidf_of(const pare_node *node, pare_tfidf *t)
         if (t->column[i] >= t->columns) t->columns = t->column[i] + 1;
     }
     if (!weights) return PARE_OK;
-    if (weights->kind != PARE_ATTR_FLOATS || weights->count < t->columns)
-        return PARE_FAIL_NODE(node, INPUT, "weights has %d numbers for %" PRId64 " columns",
-                              weights->count, t->columns);
+    if (weights->kind != PARE_ATTR_FLOATS || weights->count != t->ngrams)
+        return PARE_FAIL_NODE(node, INPUT, "weights has %d numbers for %d n-grams", weights->count,
+                              t->ngrams);
     t->weight = weights->floats;
     return PARE_OK;
 }

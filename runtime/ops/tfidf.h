@@ -16,7 +16,7 @@ typedef struct pare_tfidf {
     pare_tfidf_mode mode;
     int64_t shortest, longest, skips; /* n-grams to count; most tokens left out in between */
     const int64_t *pool, *start, *column;
-    const float *weight; /* of the output's columns; NULL: 1 */
+    const float *weight; /* of the n-grams; NULL: 1 */
     int pool_count, lengths, ngrams;
     int64_t columns; /* of the output: the largest column and 1 */
 } pare_tfidf;
