@@ -361,6 +361,7 @@ static const char *hosted(const char *op)
         {"BitwiseXor", "the host computes it so far"},
         {"ConvInteger", "no exported net has it"},
         {"DFT", "the host computes it so far"},
+        {"Einsum", "what is left of it is no matrix product"},
         {"EyeLike", "no exported net has it"},
         {"GlobalLpPool", "no exported net has it"},
         {"HammingWindow", "the host computes it so far"},
