@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare.FusedAttention and Attention (23, 24) in plain C, any strides: Y = softmax(scale * Q K^T +
    mask) V along the last axis, sums in double, rounded once to Y's type ("Attention Is All You
-   Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch.
-   RotaryEmbedding (23): pairs of columns of each head turned by the angle of their place. */
+   Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/attention.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 typedef struct attention_args {
@@ -278,92 +276,3 @@ static const pare_kernel ref_sdpa = {.name = "ref_sdpa",
                                      .run = sdpa_run,
                                      .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_sdpa[] = {&ref_sdpa, NULL};
-
-/* --- RotaryEmbedding (23): of columns a and b, b half of the rotated ones further on or, where
-   interleaved, the next: a cos - b sin and a sin + b cos --- */
-
-typedef struct rotary {
-    int64_t heads, half; /* half of the columns that are rotated */
-    bool interleaved;
-} rotary;
-
-static pare_status rotary_prepare(pare_prep *p)
-{
-    rotary *r = pare_arena_alloc(p->arena, 1, sizeof *r);
-    const pare_view *cosine = &p->in[1];
-    if (!r) return PARE_MEMORY;
-    *r = (rotary){.heads = pare_node_int(p->node, "num_heads", 0),
-                  .half = cosine->dim[cosine->rank - 1],
-                  .interleaved = pare_node_int(p->node, "interleaved", 0) != 0};
-    p->state = r;
-    return PARE_OK;
-}
-
-/* Positions are rows of the cosines. */
-static pare_status rotary_check(const pare_call *c)
-{
-    const pare_view *at = given(c, 3);
-    int64_t index[PARE_MAX_RANK] = {0};
-    if (!at || !pare_view_count(at)) return PARE_OK;
-    do {
-        const int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
-        if (i < 0 || i >= c->in[1].dim[0])
-            return PARE_FAIL_NODE(c->node, INPUT,
-                                  "position %" PRId64 " in '%s' is outside the %" PRId64 " of '%s'",
-                                  i, c->node->in[3]->name, c->in[1].dim[0], c->node->in[1]->name);
-    } while (pare_ref_next(at, index));
-    return PARE_OK;
-}
-
-/* One head's columns at one place: at is (batch, head, place). */
-static void rotary_row(const pare_call *c, const pare_view *x, const pare_view *y,
-                       const int64_t at[3])
-{
-    const rotary *r = c->state;
-    const pare_view *ids = given(c, 3);
-    int64_t turn[2], from = 0, to = 0;
-    const int64_t position =
-        ids ? pare_ref_get_int(ids, at[0] * ids->stride[0] + at[2] * ids->stride[1]) : 0;
-    for (int i = 0; i < 2; i++) {
-        const pare_view *t = &c->in[1 + i];
-        turn[i] = ids ? position * t->stride[0] : at[0] * t->stride[0] + at[2] * t->stride[1];
-    }
-    for (int i = 0; i < 3; i++) {
-        from += at[i] * x->stride[i];
-        to += at[i] * y->stride[i];
-    }
-    for (int64_t d = 0; d < r->half; d++) {
-        const double cosine =
-            pare_ref_get(&c->in[1], turn[0] + d * c->in[1].stride[c->in[1].rank - 1]);
-        const double sine =
-            pare_ref_get(&c->in[2], turn[1] + d * c->in[2].stride[c->in[2].rank - 1]);
-        const int64_t i = r->interleaved ? 2 * d : d, j = r->interleaved ? i + 1 : d + r->half;
-        const double a = pare_ref_get(x, from + i * x->stride[3]);
-        const double b = pare_ref_get(x, from + j * x->stride[3]);
-        pare_ref_set(y, to + i * y->stride[3], a * cosine - b * sine);
-        pare_ref_set(y, to + j * y->stride[3], a * sine + b * cosine);
-    }
-    for (int64_t d = 2 * r->half; d < x->dim[3]; d++)
-        pare_ref_set(y, to + d * y->stride[3], pare_ref_get(x, from + d * x->stride[3]));
-}
-
-static pare_status rotary_run(const pare_call *c)
-{
-    const rotary *r = c->state;
-    const pare_view x = pare_attention_heads(&c->in[0], r->heads);
-    const pare_view y = pare_attention_heads(&c->out[0], r->heads);
-    const int64_t count = x.dim[1], places = x.dim[2], rows = x.dim[0] * count * places;
-    const int threads = rows * x.dim[3] > 32768 ? c->threads : 1;
-    PARE_TRY(rotary_check(c));
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++)
-        rotary_row(c, &x, &y, (int64_t[]){i / places / count, i / places % count, i % places});
-    return PARE_OK;
-}
-
-static const pare_kernel ref_rotary_embedding = {.name = "ref_rotary_embedding",
-                                                 .can = pare_ref_can_floats,
-                                                 .prepare = rotary_prepare,
-                                                 .run = rotary_run,
-                                                 .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_rotary_embedding[] = {&ref_rotary_embedding, NULL};

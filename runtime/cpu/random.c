@@ -16,7 +16,7 @@
 enum { UNSEEDED = 20200101, WORTH = 4096 }; /* WORTH: elements for which threads are started */
 
 typedef struct draw {
-    pare_random random;
+    pare_philox_stream random;
     double a, b; /* low and high, or mean and scale */
 } draw;
 
@@ -49,7 +49,7 @@ static pare_status random_uniform_run(const pare_call *c)
     const int64_t n = pare_view_count(&c->out[0]);
 #pragma omp parallel for num_threads(threads_for(c, n)) schedule(static)
     for (int64_t i = 0; i < n; i++)
-        pare_ref_set(&c->out[0], i, d->a + (d->b - d->a) * pare_random_unit(&d->random, i));
+        pare_ref_set(&c->out[0], i, d->a + (d->b - d->a) * pare_philox_unit(&d->random, i));
     return PARE_OK;
 }
 
@@ -57,7 +57,7 @@ static pare_status random_uniform_run(const pare_call *c)
 static double normal_at(const draw *d, int64_t i)
 {
     double u[2];
-    pare_random_pair(&d->random, i, u);
+    pare_philox_pair(&d->random, i, u);
     return d->a + d->b * sqrt(-2 * log(1 - u[0])) * cos(2 * 3.14159265358979323846 * u[1]);
 }
 
@@ -84,7 +84,7 @@ static pare_status bernoulli_run(const pare_call *c)
     }
 #pragma omp parallel for num_threads(threads_for(c, n)) schedule(static)
     for (int64_t i = 0; i < n; i++)
-        pare_ref_set(y, i, pare_random_unit(&d->random, i) < pare_ref_get(x, i));
+        pare_ref_set(y, i, pare_philox_unit(&d->random, i) < pare_ref_get(x, i));
     return PARE_OK;
 }
 
@@ -120,7 +120,7 @@ static pare_status multinomial_run(const pare_call *c)
         for (int64_t s = 0; s < samples; s++)
             pare_ref_set_int(
                 y, r * samples + s,
-                class_at(x, row, top, sum * pare_random_unit(&d->random, r * samples + s)));
+                class_at(x, row, top, sum * pare_philox_unit(&d->random, r * samples + s)));
     }
     return PARE_OK;
 }

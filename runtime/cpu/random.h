@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-typedef struct pare_random {
+typedef struct pare_philox_stream {
     uint64_t key, stream;
-} pare_random;
+} pare_philox_stream;
 
 /* The block of four words for a counter (low word first) and a key. */
 static inline void pare_philox(uint32_t x[4], uint64_t key)
@@ -28,7 +28,7 @@ static inline void pare_philox(uint32_t x[4], uint64_t key)
 }
 
 /* Two numbers of 53 bits in [0, 1): those of element i. */
-static inline void pare_random_pair(const pare_random *r, int64_t i, double out[2])
+static inline void pare_philox_pair(const pare_philox_stream *r, int64_t i, double out[2])
 {
     uint32_t x[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), (uint32_t)r->stream,
                      (uint32_t)(r->stream >> 32)};
@@ -38,10 +38,10 @@ static inline void pare_random_pair(const pare_random *r, int64_t i, double out[
 }
 
 /* The first of them. */
-static inline double pare_random_unit(const pare_random *r, int64_t i)
+static inline double pare_philox_unit(const pare_philox_stream *r, int64_t i)
 {
     double pair[2];
-    pare_random_pair(r, i, pair);
+    pare_philox_pair(r, i, pair);
     return pair[0];
 }
 
