@@ -1,36 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transform of n = p m numbers is p transforms of m numbers, each p-th one, and m of p numbers
-   (Cooley, Tukey 1965, "An algorithm for the machine calculation of complex Fourier series"). */
+   (Cooley, Tukey 1965, "An algorithm for the machine calculation of complex Fourier series"). Where
+   p is a large prime the whole is a convolution with a chirp, by transforms of a power of 2
+   (Bluestein 1970, "A linear filtering approach to the computation of discrete Fourier
+   transform"): j k = (j j + k k - (k - j)(k - j)) / 2. */
 #include "runtime/cpu/fft.h"
 
 #include <math.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
 
 static void factor(pare_fft *f)
 {
     int64_t left = f->n;
-    f->largest = 1;
+    f->spare = 1;
     for (int64_t p = 4; left > 1; p = p == 4 ? 2 : p == 2 ? 3 : p + 2) {
         if (p > 4 && p > left / p) p = left;
         for (; left % p == 0; left /= p) {
             f->factor[f->factors++] = p;
-            if (p > f->largest) f->largest = p;
+            if (p > f->spare) f->spare = p;
         }
     }
-}
-
-pare_status pare_fft_new(pare_arena *arena, pare_fft **out, int64_t n, bool inverse)
-{
-    pare_fft *f = pare_arena_alloc(arena, 1, sizeof *f);
-    if (!f) return PARE_MEMORY;
-    *f = (pare_fft){.n = n, .inverse = inverse};
-    f->root = pare_arena_alloc(arena, (size_t)n, sizeof *f->root);
-    if (!f->root) return PARE_MEMORY;
-    const double turn = (inverse ? 2 : -2) * 3.14159265358979323846 / (double)n;
-    for (int64_t k = 0; k < n; k++)
-        f->root[k] = (pare_complex){cos(turn * (double)k), sin(turn * (double)k)};
-    factor(f);
-    *out = f;
-    return PARE_OK;
 }
 
 static inline pare_complex times(pare_complex a, pare_complex b)
@@ -112,10 +103,73 @@ static void transform(const pare_fft *f, const pare_complex *in, int64_t stride,
         radix_any(f, out, m, stride, p, spare);
 }
 
+/* --- by a chirp --- */
+
+/* c[j] = e^(-pi i j j / n), or + where inverse: a[j] = in[j] c[j] convolved with the conjugate of
+   c, which is even, times c is the transform. */
+static pare_status with_chirp(pare_arena *arena, pare_fft *f)
+{
+    int64_t m = 1;
+    while (m < 2 * f->n - 1) m *= 2;
+    PARE_TRY(pare_fft_new(arena, &f->there, m, false));
+    PARE_TRY(pare_fft_new(arena, &f->back, m, true));
+    f->chirp = pare_arena_alloc(arena, (size_t)f->n, sizeof *f->chirp);
+    f->filter = pare_arena_alloc(arena, (size_t)m, sizeof *f->filter);
+    pare_complex *even = pare_arena_alloc(arena, (size_t)m, sizeof *even), spare[4];
+    if (!f->chirp || !f->filter || !even) return PARE_MEMORY;
+    memset(even, 0, (size_t)m * sizeof *even);
+    int64_t square = 0; /* j j mod 2 n */
+    for (int64_t j = 0; j < f->n; j++) {
+        const double angle = (f->inverse ? PI : -PI) * (double)square / (double)f->n;
+        f->chirp[j] = (pare_complex){cos(angle), sin(angle)};
+        even[j] = even[j ? m - j : 0] = (pare_complex){cos(angle), -sin(angle)};
+        square = (square + 2 * j + 1) % (2 * f->n);
+    }
+    transform(f->there, even, 1, f->filter, m, 0, spare);
+    f->spare = 2 * m + 4;
+    return PARE_OK;
+}
+
+static void transform_by_chirp(const pare_fft *f, const pare_complex *in, pare_complex *out,
+                               pare_complex *spare)
+{
+    const int64_t m = f->there->n;
+    pare_complex *a = spare, *b = spare + m, *rest = spare + 2 * m;
+    memset(a, 0, (size_t)m * sizeof *a);
+    for (int64_t j = 0; j < f->n; j++) a[j] = times(in[j], f->chirp[j]);
+    transform(f->there, a, 1, b, m, 0, rest);
+    for (int64_t j = 0; j < m; j++) b[j] = times(b[j], f->filter[j]);
+    transform(f->back, b, 1, a, m, 0, rest);
+    for (int64_t k = 0; k < f->n; k++) {
+        out[k] = times(a[k], f->chirp[k]);
+        out[k].re /= (double)m;
+        out[k].im /= (double)m;
+    }
+}
+
+pare_status pare_fft_new(pare_arena *arena, pare_fft **out, int64_t n, bool inverse)
+{
+    enum { LARGE = 64 }; /* a prime factor from which on a chirp is faster */
+    pare_fft *f = pare_arena_alloc(arena, 1, sizeof *f);
+    if (!f) return PARE_MEMORY;
+    *f = (pare_fft){.n = n, .inverse = inverse};
+    f->root = pare_arena_alloc(arena, (size_t)n, sizeof *f->root);
+    if (!f->root) return PARE_MEMORY;
+    const double turn = (inverse ? 2 : -2) * PI / (double)n;
+    for (int64_t k = 0; k < n; k++)
+        f->root[k] = (pare_complex){cos(turn * (double)k), sin(turn * (double)k)};
+    factor(f);
+    *out = f;
+    return f->spare > LARGE ? with_chirp(arena, f) : PARE_OK;
+}
+
 void pare_fft_fast(const pare_fft *f, const pare_complex *in, pare_complex *out,
                    pare_complex *spare)
 {
-    transform(f, in, 1, out, f->n, 0, spare);
+    if (f->chirp)
+        transform_by_chirp(f, in, out, spare);
+    else
+        transform(f, in, 1, out, f->n, 0, spare);
 }
 
 void pare_fft_plain(const pare_fft *f, const pare_complex *in, pare_complex *out,

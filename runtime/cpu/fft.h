@@ -13,14 +13,18 @@ typedef struct pare_complex {
 
 enum { PARE_FFT_FACTORS = 64 };
 
-typedef struct pare_fft {
+typedef struct pare_fft pare_fft;
+struct pare_fft {
     int64_t n;
     bool inverse;
     int64_t factor[PARE_FFT_FACTORS]; /* of n: 4s, then primes in order */
     int factors;
-    int64_t largest;    /* of the factors, at least 1 */
+    int64_t spare;      /* numbers of scratch that a transform needs */
     pare_complex *root; /* e^(-2 pi i k / n), or + where inverse; k < n */
-} pare_fft;
+    /* where n has a large prime factor; else NULL */
+    pare_complex *chirp, *filter; /* n numbers, and the transform of a filter of them */
+    pare_fft *there, *back;       /* of a power of 2 */
+};
 
 /* A transform of n >= 1 numbers, in the arena. */
 PARE_NODISCARD pare_status pare_fft_new(pare_arena *arena, pare_fft **out, int64_t n, bool inverse);

@@ -24,7 +24,7 @@ static pare_status spectrum_prepare(pare_prep *p, int64_t n, bool inverse, spect
     if (!s) return PARE_MEMORY;
     PARE_TRY(pare_fft_new(p->arena, &s->fft, n, inverse));
     s->threads = p->threads;
-    s->room = 2 * (size_t)n + (size_t)s->fft->largest;
+    s->room = 2 * (size_t)n + (size_t)s->fft->spare;
     p->scratch = (size_t)p->threads * s->room * sizeof(pare_complex);
     p->state = s;
     return PARE_OK;
