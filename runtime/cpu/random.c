@@ -130,7 +130,7 @@ static pare_status multinomial_run(const pare_call *c)
                                            .can = can_fn,                                          \
                                            .prepare = draw_prepare,                                \
                                            .run = stem##_run,                                      \
-                                           .flags = PARE_KERNEL_REF};
+                                           .flags = PARE_KERNEL_REF | PARE_KERNEL_DRAWS};
 RANDOM_KERNEL(random_uniform, NULL)
 RANDOM_KERNEL(random_normal, NULL)
 RANDOM_KERNEL(bernoulli, pare_ref_can_floats)
