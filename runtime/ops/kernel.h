@@ -77,8 +77,9 @@ enum {
     PARE_KERNEL_ALIAS = 2,       /* out 0 is in 0 seen with another shape: nothing to run */
     PARE_KERNEL_REF = 4,         /* the plain C definition */
     PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
-    PARE_KERNEL_HOST = 16,  /* a device's step that the host runs between copies: never recorded */
-    PARE_KERNEL_SPARSE = 32 /* takes only weights of which two of each four are 0 (2:4) */
+    PARE_KERNEL_HOST = 16,   /* a device's step that the host runs between copies: never recorded */
+    PARE_KERNEL_SPARSE = 32, /* takes only weights of which two of each four are 0 (2:4) */
+    PARE_KERNEL_DRAWS = 64   /* draws random numbers: its node is never folded into a constant */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */

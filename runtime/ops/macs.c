@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
+#include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
 
 static int64_t dim_of(const pare_value *v, int i)
@@ -36,6 +37,21 @@ static double attention_macs(const pare_node *node)
     return scores < 0 || sums < 0 ? -1 : scores + sums;
 }
 
+/* Einsum: a product for every index of all labels; of one input there is nothing to multiply. */
+static double einsum_macs(const pare_node *node)
+{
+    pare_einsum e;
+    bool known;
+    double macs = 1;
+    if (node->in_count < 2) return 0;
+    if (pare_einsum_of(node, &e, &known) != PARE_OK || !known) return -1;
+    for (int i = 0; i < e.labels; i++) {
+        if (e.dim[i] < 0) return -1;
+        macs *= (double)e.dim[i];
+    }
+    return macs * (e.inputs - 1);
+}
+
 double pare_node_macs(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
@@ -55,6 +71,7 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));
     case PARE_OP_Attention:
     case PARE_OP_FusedAttention: return attention_macs(node);
+    case PARE_OP_Einsum: return einsum_macs(node);
     default: return 0;
     }
 }

@@ -29,6 +29,11 @@ typedef struct pare_infer_options {
 void pare_infer_options_init(pare_infer_options *out);
 PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
 
+/* Einsum of one or two float inputs becomes MatMul, Mul, ReduceSum, Transpose and Reshape where it
+   is a product without diagonals and stretched axes; shapes must be inferred. Its output keeps its
+   name. *changed: was there one? Then constants are to be folded again. */
+PARE_NODISCARD pare_status pare_pass_expand_einsum(pare_model *model, bool *changed);
+
 /* Folds BatchNormalization (inference form) into the Conv, ConvTranspose or Gemm before it where
    nothing else reads in between; value names of the BatchNormalization's output survive. */
 PARE_NODISCARD pare_status pare_pass_fold_batchnorm(pare_model *model);

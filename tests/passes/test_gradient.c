@@ -13,11 +13,11 @@
 static void elementwise(void **state)
 {
     static const char *const plain[] = {
-        "Relu",   "Abs",     "Neg",      "Erf",      "Sin",         "Cos",
-        "Atan",   "Sinh",    "Cosh",     "Asinh",    "LeakyRelu",   "ThresholdedRelu",
-        "Elu",    "Celu",    "Selu",     "Sigmoid",  "HardSigmoid", "HardSwish",
-        "Shrink", "Tanh",    "Softplus", "Softsign", "Gelu",        "Mish",
-        "Exp",    "Identity"};
+        "Relu",   "Abs",      "Neg",      "Erf",      "Sin",         "Cos",
+        "Atan",   "Sinh",     "Cosh",     "Asinh",    "LeakyRelu",   "ThresholdedRelu",
+        "Elu",    "Celu",     "Selu",     "Sigmoid",  "HardSigmoid", "HardSwish",
+        "Shrink", "Tanh",     "Softplus", "Softsign", "Gelu",        "Mish",
+        "Exp",    "Identity", "Swish"};
     static const char *const positive[] = {"Sqrt", "Reciprocal", "Log"};
     static const char *const unit[] = {"Tan", "Asin", "Acos", "Atanh"};
     (void)state;
