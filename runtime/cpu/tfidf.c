@@ -122,7 +122,7 @@ static pare_status tfidf_run(const pare_call *c)
         int64_t first = 0;
         memset(c->scratch, 0, (size_t)t->ngrams * sizeof(int64_t));
         for (int64_t n = 1; n <= t->longest; n++) {
-            const int64_t last = n == 1 ? 1 : t->skips + 1 < count ? t->skips + 1 : count;
+            const int64_t last = n == 1 ? 1 : t->skips < count ? t->skips + 1 : count;
             for (int64_t distance = 1; n >= t->shortest && distance <= last; distance++)
                 count_ngrams(c, n, first, distance, x->rank == 2 ? r * x->stride[0] : 0, count);
             first += (pare_tfidf_end(t, n) - t->start[n - 1]) / n;

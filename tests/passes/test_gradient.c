@@ -75,6 +75,20 @@ static void products(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
 }
 
+/* By the operators that they are rewritten to. */
+static void einsums(void **state)
+{
+    static const gradient_rule cases[] = {
+        {"Einsum", "d3x4 d4x5", "equation=sij,jk->ki", 1},
+        {"Einsum", "d2x3x4 d4x2x5", "equation=sbsd,dhk->bshk", 1},
+        {"Einsum", "d2x4x3x5 d2x6x3x5", "equation=sbqhd,bkhd->bhqk", 1},
+        {"Einsum", "d2x3 d3", "equation=s...i,i->...i", 1},
+        {"Einsum", "d2x3x4", "equation=sabc->ca", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
+}
+
 static void convolutions(void **state)
 {
     static const gradient_rule cases[] = {
@@ -237,6 +251,7 @@ int main(void)
         cmocka_unit_test(elementwise),
         cmocka_unit_test(broadcasting),
         cmocka_unit_test(products),
+        cmocka_unit_test(einsums),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(pools),
         cmocka_unit_test(normalizations),
