@@ -2,6 +2,7 @@
 /* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
 #include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/recurrent.h"
 
 static int64_t dim_of(const pare_value *v, int i)
 {
@@ -52,6 +53,17 @@ static double einsum_macs(const pare_node *node)
     return macs * (e.inputs - 1);
 }
 
+/* RNN, GRU, LSTM: each gate's row meets X and the state at each step. */
+static double recurrent_macs(const pare_node *node)
+{
+    pare_recurrent r;
+    if (pare_recurrent_read(node, &r) != PARE_OK || r.length < 0 || r.batch < 0 || r.size < 0 ||
+        r.hidden < 0)
+        return -1;
+    return (double)r.length * (double)r.batch * r.directions * r.gates * (double)r.hidden *
+           (double)(r.size + r.hidden);
+}
+
 double pare_node_macs(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
@@ -72,6 +84,9 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_Attention:
     case PARE_OP_FusedAttention: return attention_macs(node);
     case PARE_OP_Einsum: return einsum_macs(node);
+    case PARE_OP_RNN:
+    case PARE_OP_GRU:
+    case PARE_OP_LSTM: return recurrent_macs(node);
     default: return 0;
     }
 }
