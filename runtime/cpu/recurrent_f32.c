@@ -35,7 +35,8 @@ typedef struct state {
     int64_t padded;        /* units, padded */
     int64_t columns;       /* gates x padded */
     int threads;
-    bool side_by_side;                  /* two directions */
+    bool usual[2];     /* of each direction: sigmoid and tanh, nothing clipped or coupled */
+    bool side_by_side; /* two directions */
     size_t product, sums, hidden, room; /* floats of a direction: X W, H R, one state; all */
     size_t input; /* floats: X, where it is not f32 and row-major along its last axis */
     direction of[2];
@@ -116,6 +117,15 @@ static void rooms_set(pare_prep *p, state *s)
     p->scratch = (s->input + s->room * (size_t)r->directions) * sizeof(float);
 }
 
+static bool is_usual(const pare_prep *p, const pare_recurrent *r, int d)
+{
+    const pare_cell_function *f = r->f[d];
+    bool peephole = p->in_count > 7 && p->in[7].dtype;
+    bool tanh_last = r->cell != PARE_CELL_LSTM || f[2].act == PARE_CELL_TANH;
+    return f[0].act == PARE_CELL_SIGMOID && f[1].act == PARE_CELL_TANH && tanh_last && !peephole &&
+           !(r->clip > 0) && !r->coupled;
+}
+
 static void threads_set(pare_prep *p, state *s)
 {
     const pare_recurrent *r = &s->r;
@@ -144,7 +154,9 @@ static pare_status prepare(pare_prep *p)
     state *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     PARE_TRY(pare_recurrent_read(p->node, &s->r));
-    pare_float_gemm_init(&s->h, pare_cpu_isa(), s->r.hidden, s->r.hidden);
+    /* a block's width depends on whether all columns fit one */
+    pare_float_gemm_init(&s->h, pare_cpu_isa(), s->r.hidden,
+                         s->r.gates > 1 ? s->r.hidden + MOST_BLOCK : s->r.hidden);
     s->block = s->h.block;
     s->blocks = (s->r.hidden + s->block - 1) / s->block;
     s->padded = s->blocks * s->block;
@@ -156,6 +168,7 @@ static pare_status prepare(pare_prep *p)
         PARE_TRY(weights_pack(p, s, &s->h, 2, d, &s->of[d].r));
         PARE_TRY(bias_keep(p, s, d));
         PARE_TRY(peepholes_keep(p, s, d));
+        s->usual[d] = is_usual(p, &s->r, d);
     }
     rooms_set(p, s);
     threads_set(p, s);
@@ -249,14 +262,14 @@ static void product_make(const pass *p, int64_t first, int64_t last)
     const int64_t batch = s->r.batch, many = CHUNK * PARE_TILE_ROWS;
     for (int64_t chunk = first; chunk < last; chunk += many) {
         const int64_t end = chunk + many < last ? chunk + many : last;
-        for (int64_t block = 0; block < s->w.blocks; block += s->r.gates)
+        for (int64_t block = 0; block < s->w.blocks; block++)
             for (int64_t i = chunk; i < end; i += PARE_TILE_ROWS) {
                 const float *row[PARE_TILE_ROWS];
                 int rows = (int)(end - i < PARE_TILE_ROWS ? end - i : PARE_TILE_ROWS);
                 for (int k = 0; k < rows; k++)
                     row[k] = p->x + (i + k) / batch * p->x_length + (i + k) % batch * p->x_batch;
-                product_rows(&s->w, row, rows, p->d->w, block, s->r.gates,
-                             p->product + i * s->columns, s->columns);
+                product_rows(&s->w, row, rows, p->d->w, block, 1, p->product + i * s->columns,
+                             s->columns);
             }
         for (int64_t i = chunk; i < end; i++)
             for (int64_t k = 0; k < s->columns; k++)
@@ -264,23 +277,31 @@ static void product_make(const pass *p, int64_t first, int64_t last)
     }
 }
 
-/* H R of the gates [first, first + gates) of blocks of units [from, to): into sums. */
-static void past_make(const pass *p, const float *h, int64_t from, int64_t to, int first, int gates)
+/* H R of `count` blocks of columns: one stretch of R meets all rows, shared out evenly among tiles,
+   before the next does. */
+static void past_blocks(const pass *p, const float *h, int64_t from, int64_t count)
 {
     const state *s = p->s;
-    for (int64_t b = 0; b < s->r.batch; b += PARE_TILE_ROWS) {
-        const float *row[PARE_TILE_ROWS];
-        int rows = (int)(s->r.batch - b < PARE_TILE_ROWS ? s->r.batch - b : PARE_TILE_ROWS);
-        for (int k = 0; k < rows; k++) row[k] = h + (b + k) * s->padded;
-        if (gates == s->r.gates) {
-            product_rows(&s->h, row, rows, p->d->r, from * gates, (to - from) * gates,
-                         p->sums + b * s->columns, s->columns);
-            continue;
+    const int64_t batch = s->r.batch, tiles = (batch + PARE_TILE_ROWS - 1) / PARE_TILE_ROWS;
+    const int64_t stretch = tiles > 1 ? 1 : count;
+    for (int64_t at = from; at < from + count; at += stretch)
+        for (int64_t t = 0; t < tiles; t++) {
+            const float *row[PARE_TILE_ROWS];
+            const int64_t first = batch * t / tiles, end = batch * (t + 1) / tiles;
+            for (int64_t b = first; b < end; b++) row[b - first] = h + b * s->padded;
+            product_rows(&s->h, row, (int)(end - first), p->d->r, at, stretch,
+                         p->sums + first * s->columns, s->columns);
         }
-        for (int64_t u = from; u < to; u++)
-            product_rows(&s->h, row, rows, p->d->r, u * s->r.gates + first, gates,
-                         p->sums + b * s->columns, s->columns);
-    }
+}
+
+/* The same of the gates [first, first + gates) of blocks of units [from, to): into sums. */
+static void past_make(const pass *p, const float *h, int64_t from, int64_t to, int first, int gates)
+{
+    const int all = p->s->r.gates;
+    if (gates == all)
+        past_blocks(p, h, from * all, (to - from) * all);
+    else
+        for (int64_t u = from; u < to; u++) past_blocks(p, h, u * all + first, gates);
 }
 
 /* A gate's place in a row of columns. */
@@ -314,12 +335,31 @@ static void rnn_units(const pass *p, const float *x, const float *past, int64_t 
     gate_end(p, 0, to);
 }
 
+/* The usual LSTM, sigmoid and tanh without peepholes, in one loop; gates x and past: i o f c, each
+   n apart. */
+PARE_CLONES static void lstm_usual(int64_t n, const float *restrict x, const float *restrict past,
+                                   float *restrict cell, float *restrict to)
+{
+    for (int64_t k = 0; k < n; k++) {
+        float i = pare_vsigmoid(x[k] + past[k]), o = pare_vsigmoid(x[n + k] + past[n + k]);
+        float f = pare_vsigmoid(x[2 * n + k] + past[2 * n + k]);
+        float c = pare_vtanh(x[3 * n + k] + past[3 * n + k]);
+        float s = f * cell[k] + i * c;
+        cell[k] = s;
+        to[k] = pare_vtanh(s) * o;
+    }
+}
+
 static void lstm_units(const pass *p, const float *x, const float *past, int64_t u, float *cell,
                        float *to)
 {
     const state *s = p->s;
     const int64_t n = s->block, at = u * n;
     float i[MOST_BLOCK], o[MOST_BLOCK], f[MOST_BLOCK], c[MOST_BLOCK];
+    if (s->usual[p->which]) {
+        lstm_usual(n, x + gate_at(s, u, 0), past + gate_at(s, u, 0), cell, to);
+        return;
+    }
     gate_begin(p, x, past, gate_at(s, u, 0), i);
     gate_begin(p, x, past, gate_at(s, u, 1), o);
     gate_begin(p, x, past, gate_at(s, u, 2), f);
@@ -353,6 +393,18 @@ static void gru_reset(const pass *p, const float *x, float *past, int64_t u, con
 static void gate_begin_at(const pass *p, int64_t at, const float *x, const float *past, float *to)
 {
     for (int64_t i = 0; i < p->s->block; i++) to[i] = x[at + i] + past[i];
+}
+
+/* The usual GRU that resets after its product, in one loop; own: the bias of that product. */
+PARE_CLONES static void gru_usual(int64_t n, const float *restrict x, const float *restrict past,
+                                  const float *restrict own, const float *restrict h,
+                                  float *restrict to)
+{
+    for (int64_t k = 0; k < n; k++) {
+        float z = pare_vsigmoid(x[k] + past[k]), r = pare_vsigmoid(x[n + k] + past[n + k]);
+        float y = pare_vtanh(x[2 * n + k] + r * (past[2 * n + k] + own[k]));
+        to[k] = (1 - z) * y + z * h[k];
+    }
 }
 
 static void gru_units(const pass *p, const float *x, float *past, int64_t u, const float *h,
@@ -406,6 +458,9 @@ static void units_step(const pass *p, int64_t n, int64_t from, int64_t to, bool 
                 rnn_units(p, x, past, u, p->next + at);
             else if (s->r.cell == PARE_CELL_LSTM)
                 lstm_units(p, x, past, u, p->cell + at, p->next + at);
+            else if (s->r.linear_before && s->usual[p->which])
+                gru_usual(s->block, x + gate_at(s, u, 0), past + gate_at(s, u, 0),
+                          p->d->past + gate_at(s, u, 2), p->h + at, p->next + at);
             else
                 gru_units(p, x, past, u, p->h + at, p->next + at);
         }
@@ -427,11 +482,12 @@ static void share_run(pass p, int thread, int threads)
     const int64_t rows = s->r.length * s->r.batch;
     const int64_t from = s->blocks * thread / threads, to = s->blocks * (thread + 1) / threads;
     const bool gru = s->r.cell == PARE_CELL_GRU, late = gru && !s->r.linear_before;
+    const bool reset = late || (gru && !s->usual[p.which]);
     product_make(&p, rows * thread / threads, rows * (thread + 1) / threads);
     meet(threads);
     for (int64_t n = 0; n < s->r.length; n++) {
         past_make(&p, p.h, from, to, 0, late ? 2 : s->r.gates);
-        if (gru) units_step(&p, n, from, to, true);
+        if (reset) units_step(&p, n, from, to, true);
         if (late) {
             meet(threads);
             past_make(&p, p.reset, from, to, 2, 1);
