@@ -15,21 +15,22 @@ typedef struct cell {
     double *next, *x; /* (hidden); (size) */
 } cell;
 
-static double act(const pare_cell_function *f, double x)
+static double act(const pare_recurrent_function *f, double x)
 {
     switch (f->act) {
-    case PARE_CELL_RELU: return x > 0 ? x : 0;
-    case PARE_CELL_TANH: return tanh(x);
-    case PARE_CELL_SIGMOID: return 1 / (1 + exp(-x));
-    case PARE_CELL_AFFINE: return (double)f->alpha * x + (double)f->beta;
-    case PARE_CELL_LEAKY_RELU: return x < 0 ? (double)f->alpha * x : x;
-    case PARE_CELL_THRESHOLDED_RELU: return x >= (double)f->alpha ? x : 0;
-    case PARE_CELL_SCALED_TANH: return (double)f->alpha * tanh((double)f->beta * x);
-    case PARE_CELL_HARD_SIGMOID: return fmin(1, fmax(0, (double)f->alpha * x + (double)f->beta));
-    case PARE_CELL_ELU: return x < 0 ? (double)f->alpha * expm1(x) : x;
-    case PARE_CELL_SOFTSIGN: return x / (1 + fabs(x));
-    case PARE_CELL_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-    case PARE_CELL_ACTS: break;
+    case PARE_RECURRENT_RELU: return x > 0 ? x : 0;
+    case PARE_RECURRENT_TANH: return tanh(x);
+    case PARE_RECURRENT_SIGMOID: return 1 / (1 + exp(-x));
+    case PARE_RECURRENT_AFFINE: return (double)f->alpha * x + (double)f->beta;
+    case PARE_RECURRENT_LEAKY_RELU: return x < 0 ? (double)f->alpha * x : x;
+    case PARE_RECURRENT_THRESHOLDED_RELU: return x >= (double)f->alpha ? x : 0;
+    case PARE_RECURRENT_SCALED_TANH: return (double)f->alpha * tanh((double)f->beta * x);
+    case PARE_RECURRENT_HARD_SIGMOID:
+        return fmin(1, fmax(0, (double)f->alpha * x + (double)f->beta));
+    case PARE_RECURRENT_ELU: return x < 0 ? (double)f->alpha * expm1(x) : x;
+    case PARE_RECURRENT_SOFTSIGN: return x / (1 + fabs(x));
+    case PARE_RECURRENT_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    case PARE_RECURRENT_ACTS: break;
     }
     return x;
 }
@@ -146,14 +147,14 @@ static void sequence(cell *k, int64_t b)
         const int64_t t = k->r.backwards[k->d] ? steps - 1 - n : n;
         const int64_t at = pare_recurrent_x_at(&k->r, x, t, b);
         for (int64_t i = 0; i < k->r.size; i++) k->x[i] = pare_ref_get(x, at + i * x->stride[2]);
-        if (k->r.cell == PARE_CELL_RNN) step_rnn(k);
-        if (k->r.cell == PARE_CELL_GRU) step_gru(k);
-        if (k->r.cell == PARE_CELL_LSTM) step_lstm(k);
+        if (k->r.cell == PARE_RECURRENT_RNN) step_rnn(k);
+        if (k->r.cell == PARE_RECURRENT_GRU) step_gru(k);
+        if (k->r.cell == PARE_RECURRENT_LSTM) step_lstm(k);
         memcpy(k->h, k->next, (size_t)k->r.hidden * sizeof *k->h);
         y_write(k, t, b, k->h);
     }
     state_write(k, 1, b, k->h);
-    if (k->r.cell == PARE_CELL_LSTM) state_write(k, 2, b, k->s);
+    if (k->r.cell == PARE_RECURRENT_LSTM) state_write(k, 2, b, k->s);
 }
 
 static pare_status prepare(pare_prep *p)

@@ -96,7 +96,7 @@ static pare_status bias_keep(pare_prep *p, state *s, int d)
             int64_t other = at + s->r.gates * s->r.hidden * b->stride[1];
             float x = pare_float_at(b->data, b->dtype, at),
                   h = pare_float_at(b->data, b->dtype, other);
-            bool apart = s->r.cell == PARE_CELL_GRU && g == 2 && s->r.linear_before;
+            bool apart = s->r.cell == PARE_RECURRENT_GRU && g == 2 && s->r.linear_before;
             to->bias[column_of(s, g, u)] = apart ? x : x + h;
             to->past[column_of(s, g, u)] = apart ? h : 0;
         }
@@ -119,11 +119,11 @@ static void rooms_set(pare_prep *p, state *s)
 
 static bool is_usual(const pare_prep *p, const pare_recurrent *r, int d)
 {
-    const pare_cell_function *f = r->f[d];
+    const pare_recurrent_function *f = r->f[d];
     bool peephole = p->in_count > 7 && p->in[7].dtype;
-    bool tanh_last = r->cell != PARE_CELL_LSTM || f[2].act == PARE_CELL_TANH;
-    return f[0].act == PARE_CELL_SIGMOID && f[1].act == PARE_CELL_TANH && tanh_last && !peephole &&
-           !(r->clip > 0) && !r->coupled;
+    bool tanh_last = r->cell != PARE_RECURRENT_LSTM || f[2].act == PARE_RECURRENT_TANH;
+    return f[0].act == PARE_RECURRENT_SIGMOID && f[1].act == PARE_RECURRENT_TANH && tanh_last &&
+           !peephole && !(r->clip > 0) && !r->coupled;
 }
 
 static void threads_set(pare_prep *p, state *s)
@@ -200,20 +200,20 @@ ROW_OF(row_elu, x < 0 ? alpha * expm1f(x) : x)
 ROW_OF(row_softsign, x / (1 + fabsf(x)))
 ROW_OF(row_softplus, x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x)))
 
-static void act_row(const pare_cell_function *f, float *v, int64_t n)
+static void act_row(const pare_recurrent_function *f, float *v, int64_t n)
 {
-    static void (*const rows[PARE_CELL_ACTS])(float *, int64_t, float, float) = {
-        [PARE_CELL_RELU] = row_relu,
-        [PARE_CELL_TANH] = row_tanh,
-        [PARE_CELL_SIGMOID] = row_sigmoid,
-        [PARE_CELL_AFFINE] = row_affine,
-        [PARE_CELL_LEAKY_RELU] = row_leaky_relu,
-        [PARE_CELL_THRESHOLDED_RELU] = row_thresholded_relu,
-        [PARE_CELL_SCALED_TANH] = row_scaled_tanh,
-        [PARE_CELL_HARD_SIGMOID] = row_hard_sigmoid,
-        [PARE_CELL_ELU] = row_elu,
-        [PARE_CELL_SOFTSIGN] = row_softsign,
-        [PARE_CELL_SOFTPLUS] = row_softplus,
+    static void (*const rows[PARE_RECURRENT_ACTS])(float *, int64_t, float, float) = {
+        [PARE_RECURRENT_RELU] = row_relu,
+        [PARE_RECURRENT_TANH] = row_tanh,
+        [PARE_RECURRENT_SIGMOID] = row_sigmoid,
+        [PARE_RECURRENT_AFFINE] = row_affine,
+        [PARE_RECURRENT_LEAKY_RELU] = row_leaky_relu,
+        [PARE_RECURRENT_THRESHOLDED_RELU] = row_thresholded_relu,
+        [PARE_RECURRENT_SCALED_TANH] = row_scaled_tanh,
+        [PARE_RECURRENT_HARD_SIGMOID] = row_hard_sigmoid,
+        [PARE_RECURRENT_ELU] = row_elu,
+        [PARE_RECURRENT_SOFTSIGN] = row_softsign,
+        [PARE_RECURRENT_SOFTPLUS] = row_softplus,
     };
     rows[f->act](v, n, f->alpha, f->beta);
 }
@@ -454,9 +454,9 @@ static void units_step(const pass *p, int64_t n, int64_t from, int64_t to, bool 
             const int64_t at = row + u * s->block;
             if (reset)
                 gru_reset(p, x, past, u, p->h + at, p->reset + at);
-            else if (s->r.cell == PARE_CELL_RNN)
+            else if (s->r.cell == PARE_RECURRENT_RNN)
                 rnn_units(p, x, past, u, p->next + at);
-            else if (s->r.cell == PARE_CELL_LSTM)
+            else if (s->r.cell == PARE_RECURRENT_LSTM)
                 lstm_units(p, x, past, u, p->cell + at, p->next + at);
             else if (s->r.linear_before && s->usual[p->which])
                 gru_usual(s->block, x + gate_at(s, u, 0), past + gate_at(s, u, 0),
@@ -481,7 +481,7 @@ static void share_run(pass p, int thread, int threads)
     const state *s = p.s;
     const int64_t rows = s->r.length * s->r.batch;
     const int64_t from = s->blocks * thread / threads, to = s->blocks * (thread + 1) / threads;
-    const bool gru = s->r.cell == PARE_CELL_GRU, late = gru && !s->r.linear_before;
+    const bool gru = s->r.cell == PARE_RECURRENT_GRU, late = gru && !s->r.linear_before;
     const bool reset = late || (gru && !s->usual[p.which]);
     product_make(&p, rows * thread / threads, rows * (thread + 1) / threads);
     meet(threads);
@@ -568,7 +568,7 @@ static void pass_run(const pare_call *c, const state *s, int which, const float 
     direction_run(&p);
     ends_clear(&p);
     state_write(&p, 1, s->r.length % 2 ? p.next : p.h);
-    if (s->r.cell == PARE_CELL_LSTM) state_write(&p, 2, p.cell);
+    if (s->r.cell == PARE_RECURRENT_LSTM) state_write(&p, 2, p.cell);
 }
 
 static const float *input_read(const pare_call *c, const state *s, float *to)

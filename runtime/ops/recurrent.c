@@ -14,28 +14,29 @@ static const struct {
     const char *name;
     int parameters;
     float alpha, beta;
-} functions[PARE_CELL_ACTS] = {
-    [PARE_CELL_RELU] = {"Relu", 0, 0, 0},
-    [PARE_CELL_TANH] = {"Tanh", 0, 0, 0},
-    [PARE_CELL_SIGMOID] = {"Sigmoid", 0, 0, 0},
-    [PARE_CELL_AFFINE] = {"Affine", 2, 1, 0},
-    [PARE_CELL_LEAKY_RELU] = {"LeakyRelu", 1, 0.01f, 0},
-    [PARE_CELL_THRESHOLDED_RELU] = {"ThresholdedRelu", 1, 1, 0},
-    [PARE_CELL_SCALED_TANH] = {"ScaledTanh", 2, 1, 1},
-    [PARE_CELL_HARD_SIGMOID] = {"HardSigmoid", 2, 0.2f, 0.5f},
-    [PARE_CELL_ELU] = {"Elu", 1, 1, 0},
-    [PARE_CELL_SOFTSIGN] = {"Softsign", 0, 0, 0},
-    [PARE_CELL_SOFTPLUS] = {"Softplus", 0, 0, 0},
+} functions[PARE_RECURRENT_ACTS] = {
+    [PARE_RECURRENT_RELU] = {"Relu", 0, 0, 0},
+    [PARE_RECURRENT_TANH] = {"Tanh", 0, 0, 0},
+    [PARE_RECURRENT_SIGMOID] = {"Sigmoid", 0, 0, 0},
+    [PARE_RECURRENT_AFFINE] = {"Affine", 2, 1, 0},
+    [PARE_RECURRENT_LEAKY_RELU] = {"LeakyRelu", 1, 0.01f, 0},
+    [PARE_RECURRENT_THRESHOLDED_RELU] = {"ThresholdedRelu", 1, 1, 0},
+    [PARE_RECURRENT_SCALED_TANH] = {"ScaledTanh", 2, 1, 1},
+    [PARE_RECURRENT_HARD_SIGMOID] = {"HardSigmoid", 2, 0.2f, 0.5f},
+    [PARE_RECURRENT_ELU] = {"Elu", 1, 1, 0},
+    [PARE_RECURRENT_SOFTSIGN] = {"Softsign", 0, 0, 0},
+    [PARE_RECURRENT_SOFTPLUS] = {"Softplus", 0, 0, 0},
 };
 
 static pare_status function_find(const pare_node *node, const pare_bytes *name,
-                                 pare_cell_function *out)
+                                 pare_recurrent_function *out)
 {
-    for (int i = 0; i < PARE_CELL_ACTS; i++) {
+    for (int i = 0; i < PARE_RECURRENT_ACTS; i++) {
         size_t n = strlen(functions[i].name);
         if (name->size != n || strncasecmp((const char *)name->data, functions[i].name, n))
             continue;
-        *out = (pare_cell_function){(pare_cell_act)i, functions[i].alpha, functions[i].beta};
+        *out =
+            (pare_recurrent_function){(pare_recurrent_act)i, functions[i].alpha, functions[i].beta};
         return PARE_OK;
     }
     return PARE_FAIL_NODE(node, INPUT, "activation '%.*s' is unknown", (int)name->size,
@@ -53,10 +54,10 @@ static const float *listed(const pare_node *node, const char *attr, int *count)
 
 static pare_status functions_read(const pare_node *node, pare_recurrent *r)
 {
-    static const pare_cell_act usual[3][PARE_CELL_FUNCTIONS] = {
-        [PARE_CELL_RNN] = {PARE_CELL_TANH},
-        [PARE_CELL_GRU] = {PARE_CELL_SIGMOID, PARE_CELL_TANH},
-        [PARE_CELL_LSTM] = {PARE_CELL_SIGMOID, PARE_CELL_TANH, PARE_CELL_TANH}};
+    static const pare_recurrent_act usual[3][PARE_RECURRENT_FUNCTIONS] = {
+        [PARE_RECURRENT_RNN] = {PARE_RECURRENT_TANH},
+        [PARE_RECURRENT_GRU] = {PARE_RECURRENT_SIGMOID, PARE_RECURRENT_TANH},
+        [PARE_RECURRENT_LSTM] = {PARE_RECURRENT_SIGMOID, PARE_RECURRENT_TANH, PARE_RECURRENT_TANH}};
     const pare_attr *names = pare_node_attr(node, "activations");
     int each = 1 + (int)r->cell, alphas, betas, a = 0, b = 0;
     const float *alpha = listed(node, "activation_alpha", &alphas);
@@ -64,8 +65,8 @@ static pare_status functions_read(const pare_node *node, pare_recurrent *r)
     if (names && (names->kind != PARE_ATTR_STRINGS || names->count != each * r->directions))
         return PARE_FAIL_NODE(node, INPUT, "activations must be %d names", each * r->directions);
     for (int i = 0; i < each * r->directions; i++) {
-        pare_cell_function *f = &r->f[i / each][i % each];
-        *f = (pare_cell_function){usual[r->cell][i % each], 0, 0};
+        pare_recurrent_function *f = &r->f[i / each][i % each];
+        *f = (pare_recurrent_function){usual[r->cell][i % each], 0, 0};
         if (names) PARE_TRY(function_find(node, &names->strings[i], f));
         if (functions[f->act].parameters > 0 && a < alphas) f->alpha = alpha[a++];
         if (functions[f->act].parameters > 1 && b < betas) f->beta = beta[b++];
@@ -113,7 +114,7 @@ static pare_status sizes_read(const pare_node *node, pare_recurrent *r)
 {
     static const int ranks[] = {3, 3, 3, 2, 1, 3, 3, 2};
     int64_t directions = r->directions, gates = r->gates;
-    if (node->in_count > (r->cell == PARE_CELL_LSTM ? 8 : 6))
+    if (node->in_count > (r->cell == PARE_RECURRENT_LSTM ? 8 : 6))
         return PARE_FAIL_NODE(node, INPUT, "it has %d inputs", node->in_count);
     for (int i = 0; i < node->in_count; i++) PARE_TRY(rank_check(node, i, ranks[i]));
     PARE_TRY(types_check(node));
@@ -141,9 +142,9 @@ static pare_status sizes_read(const pare_node *node, pare_recurrent *r)
 
 pare_status pare_recurrent_read(const pare_node *node, pare_recurrent *out)
 {
-    *out = (pare_recurrent){.cell = PARE_CELL_RNN, .gates = 1, .directions = 1};
-    if (pare_node_is(node, "GRU")) out->cell = PARE_CELL_GRU, out->gates = 3;
-    if (pare_node_is(node, "LSTM")) out->cell = PARE_CELL_LSTM, out->gates = 4;
+    *out = (pare_recurrent){.cell = PARE_RECURRENT_RNN, .gates = 1, .directions = 1};
+    if (pare_node_is(node, "GRU")) out->cell = PARE_RECURRENT_GRU, out->gates = 3;
+    if (pare_node_is(node, "LSTM")) out->cell = PARE_RECURRENT_LSTM, out->gates = 4;
     const char *direction = pare_node_string(node, "direction", "forward");
     if (!strcmp(direction, "bidirectional"))
         out->directions = 2;
@@ -180,6 +181,6 @@ pare_status pare_infer_recurrent(pare_node *node)
     const pare_dtype dtype = pare_infer_dtype(node, 0);
     pare_infer_out(node, 0, dtype, &y);
     pare_infer_out(node, 1, dtype, &state);
-    if (r.cell == PARE_CELL_LSTM) pare_infer_out(node, 2, dtype, &state);
+    if (r.cell == PARE_RECURRENT_LSTM) pare_infer_out(node, 2, dtype, &state);
     return PARE_OK;
 }
