@@ -53,6 +53,17 @@ static void raise_ir(pare_model *model)
     }
 }
 
+/* Bytes, at least FOLD_LIMIT. */
+static size_t largest_weight(const pare_graph *graph)
+{
+    size_t largest = FOLD_LIMIT;
+    for (int i = 0; i < graph->init.count; i++) {
+        const pare_tensor *t = graph->init.item[i]->data;
+        if (t && t->bytes > largest) largest = t->bytes;
+    }
+    return largest;
+}
+
 pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
 {
     (void)ctx;
@@ -60,8 +71,12 @@ pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
     PARE_TRY(pare_pass_version_convert(model, OLDEST_OPSET));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true, .keep_dequantize = true};
+    bool expanded;
     infer.fold_limit = FOLD_LIMIT;
     PARE_TRY(pare_pass_infer(model, &infer));
+    PARE_TRY(pare_pass_expand_einsum(model, &expanded));
+    infer.fold_limit = largest_weight(model->graph); /* Einsum's, in the order a MatMul reads */
+    if (expanded) PARE_TRY(pare_pass_infer(model, &infer));
     PARE_TRY(pare_graph_each(model->graph, refuse_quantized, NULL));
     raise_ir(model);
     return PARE_OK;

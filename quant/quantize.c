@@ -83,7 +83,10 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_pass_version_convert(model, before < wanted ? wanted : before));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
+    bool expanded;
     PARE_TRY(pare_pass_infer(model, &infer));
+    PARE_TRY(pare_pass_expand_einsum(model, &expanded));
+    if (expanded) PARE_TRY(pare_pass_infer(model, &infer));
     PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     pare_graph_sweep(model->graph);

@@ -103,6 +103,17 @@ static pare_status non_zero_run(const pare_call *c)
     return PARE_OK;
 }
 
+static pare_status non_zero_measure(pare_call *c, pare_shape *out)
+{
+    const pare_view *x = &c->in[0];
+    int64_t index[PARE_MAX_RANK] = {0}, found = 0;
+    if (pare_view_count(x)) do
+            found += pare_ref_get(x, pare_ref_offset(x, index)) != 0;
+        while (pare_ref_next(x, index));
+    out[0] = (pare_shape){.rank = 2, .dim = {x->rank, found}};
+    return PARE_OK;
+}
+
 /* Trilu 14: the upper or lower triangle of the last two axes, zeros elsewhere. */
 static pare_status trilu_run(const pare_call *c)
 {
@@ -140,7 +151,11 @@ PLAIN_KERNEL(shape, NULL)
 PLAIN_KERNEL(size, NULL)
 PLAIN_KERNEL(range, pare_ref_can_numbers)
 PLAIN_KERNEL(eye_like, NULL)
-PLAIN_KERNEL(non_zero, pare_ref_can_all)
+static const pare_kernel ref_non_zero = {.name = "ref_non_zero",
+                                         .can = pare_ref_can_all,
+                                         .run = non_zero_run,
+                                         .measure = non_zero_measure,
+                                         .flags = PARE_KERNEL_REF};
 PLAIN_KERNEL(trilu, pare_copy_can)
 
 const pare_kernel *const pare_cpu_constant[] = {&ref_constant, NULL};

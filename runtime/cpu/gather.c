@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather (1), GatherElements (11), GatherND (12), ScatterND (18), ScatterElements (18), OneHot
-   (11). Indices are checked before anything is written; a negative one counts from the end. */
+/* Gather (1), GatherElements (11), GatherND (12), ScatterND (18), ScatterElements (18),
+   TensorScatter (24), OneHot (11). Indices are checked before anything is written; a negative one
+   counts from the end. */
 #include "runtime/cpu/copy.h"
 
 #include <inttypes.h>
@@ -215,6 +216,66 @@ static pare_status scatter_nd_run(const pare_call *c)
     return PARE_OK;
 }
 
+typedef struct cache_write {
+    int axis;
+    bool circular;
+} cache_write;
+
+static pare_status tensor_scatter_prepare(pare_prep *p)
+{
+    cache_write *w = pare_arena_alloc(p->arena, 1, sizeof *w);
+    if (!w) return PARE_MEMORY;
+    w->axis = pare_node_axis(p->node, -2, p->in[0].rank);
+    w->circular = !strcmp(pare_node_string(p->node, "mode", "linear"), "circular");
+    p->state = w;
+    return PARE_OK;
+}
+
+/* Where the update of batch b begins. */
+static pare_status write_index(const pare_call *c, int64_t b, int64_t *out)
+{
+    const cache_write *w = c->state;
+    const pare_view *at = c->in_count > 2 && c->in[2].dtype ? &c->in[2] : NULL;
+    const int64_t length = c->out[0].dim[w->axis], written = c->in[1].dim[w->axis];
+    const int64_t i = at ? pare_ref_get_int(at, b * at->stride[0]) : 0;
+    *out = i;
+    if (w->circular) {
+        *out = length ? (i % length + length) % length : 0;
+        return PARE_OK;
+    }
+    if (i >= 0 && i <= length - written) return PARE_OK;
+    return PARE_FAIL_NODE(c->node, INPUT,
+                          "%" PRId64 " places from write index %" PRId64
+                          " on do not fit into a cache of %" PRId64 " ('%s')",
+                          written, i, length, c->node->in[0]->name);
+}
+
+/* TensorScatter 24: each of the batch in one run, or in two where it wraps around. */
+static pare_status tensor_scatter_run(const pare_call *c)
+{
+    const cache_write *w = c->state;
+    const pare_view *u = &c->in[1], *y = &c->out[0];
+    const int64_t length = y->dim[w->axis], written = u->dim[w->axis];
+    int64_t start;
+    for (int64_t b = 0; b < y->dim[0]; b++) PARE_TRY(write_index(c, b, &start));
+    if (y->data != c->in[0].data) pare_copy_view(y, &c->in[0], c->threads);
+    for (int64_t b = 0; b < y->dim[0]; b++) {
+        PARE_TRY(write_index(c, b, &start));
+        for (int64_t done = 0; done < written;) {
+            const int64_t at = (start + done) % length;
+            const int64_t n = written - done < length - at ? written - done : length - at;
+            pare_view to = *y, from = *u;
+            to.dim[0] = from.dim[0] = 1;
+            to.dim[w->axis] = from.dim[w->axis] = n;
+            to.data = pare_ref_at(y, b * y->stride[0] + at * y->stride[w->axis]);
+            from.data = pare_ref_at(u, b * u->stride[0] + done * u->stride[w->axis]);
+            pare_copy_view(&to, &from, c->threads);
+            done += n;
+        }
+    }
+    return PARE_OK;
+}
+
 /* OneHot 11: values[1] where the index along the new axis equals the (wrapped) index, else
    values[0]; an index outside the depth gives no 1. */
 static pare_status one_hot_run(const pare_call *c)
@@ -249,6 +310,7 @@ GATHER_KERNEL(gather_elements, pare_copy_can, NULL)
 GATHER_KERNEL(gather_nd, pare_copy_can, NULL)
 GATHER_KERNEL(scatter_elements, pare_copy_can, scatter_prepare)
 GATHER_KERNEL(scatter_nd, pare_copy_can, scatter_prepare)
+GATHER_KERNEL(tensor_scatter, pare_copy_can, tensor_scatter_prepare)
 GATHER_KERNEL(one_hot, one_hot_can, NULL)
 
 const pare_kernel *const pare_cpu_gather[] = {&copy_gather, NULL};
@@ -256,4 +318,5 @@ const pare_kernel *const pare_cpu_gather_elements[] = {&copy_gather_elements, NU
 const pare_kernel *const pare_cpu_gather_nd[] = {&copy_gather_nd, NULL};
 const pare_kernel *const pare_cpu_scatter_elements[] = {&copy_scatter_elements, NULL};
 const pare_kernel *const pare_cpu_scatter_nd[] = {&copy_scatter_nd, NULL};
+const pare_kernel *const pare_cpu_tensor_scatter[] = {&copy_tensor_scatter, NULL};
 const pare_kernel *const pare_cpu_one_hot[] = {&copy_one_hot, NULL};

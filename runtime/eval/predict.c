@@ -296,12 +296,27 @@ static pare_status load(void *user, int64_t unit, pare_replica *replica)
     return PARE_OK;
 }
 
+/* Of a plan whose outputs' shapes only a run knows: is this one's that of the first run? */
+static pare_status check_shape(const pare_predictor *p, pare_replica *replica, int i)
+{
+    const output_rows *out = &p->out[i];
+    const pare_view y = pare_runner_output(replica->runner, i);
+    bool same = y.dtype == out->dtype && y.rank == out->shape.rank + 1 && y.dim[0] == p->rows;
+    for (int d = 1; same && d < y.rank; d++) same = y.dim[d] == out->shape.dim[d - 1];
+    if (same) return PARE_OK;
+    return PARE_FAIL(&replica->ctx, INPUT,
+                     "%s: output '%s' has another shape for other samples; outputs that are "
+                     "collected must have one",
+                     p->model->path, out->name);
+}
+
 static pare_status take(void *user, int64_t unit, pare_replica *replica)
 {
     const pare_predictor *p = user;
     for (int i = 0; i < p->output_count; i++) {
         const output_rows *out = &p->out[i];
         size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
+        PARE_TRY(check_shape(p, replica, i));
         memcpy(out->data + (size_t)(unit * p->rows) * row,
                pare_runner_output(replica->runner, i).data, (size_t)rows_of_unit(p, unit) * row);
     }
@@ -336,9 +351,9 @@ static pare_status make_room(const pare_predictor *p, output_rows *out, int coun
     return PARE_OK;
 }
 
-static pare_status open_output(const pare_predictor *p, int i)
+static pare_status open_output(const pare_predictor *p, const pare_runner *runner, int i)
 {
-    const pare_view view = pare_runner_output(pare_replicas_at(p->pool, 0)->runner, i);
+    const pare_view view = pare_runner_output(runner, i);
     output_rows *out = &p->out[i];
     out->name = p->model->graph->out.item[i]->name;
     if (!view.rank || view.dim[0] != p->rows)
@@ -354,13 +369,25 @@ static pare_status open_output(const pare_predictor *p, int i)
     return make_room(p, out, p->count);
 }
 
+/* The outputs' shapes: a dynamic plan tells them by running the first unit. */
+static pare_status open_outputs(pare_predictor *p)
+{
+    pare_replica *first = pare_replicas_at(p->pool, 0);
+    const pare_batch_work work = {.load = load, .user = p};
+    pare_status st = PARE_OK;
+    if (pare_plan_is_dynamic(p->plan)) st = pare_replica_run(first, 0, 1, &work);
+    if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", first->ctx.message);
+    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, first->runner, i));
+    return PARE_OK;
+}
+
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
     const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = p};
     PARE_TRY(find_plan(p, count));
     p->inputs = inputs;
     p->count = count;
-    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, i));
+    PARE_TRY(open_outputs(p));
     PARE_TRY(pare_replicas_run(p->pool, 0, units_of(p, count), &work));
     for (int i = 0; i < p->output_count; i++)
         if (p->out[i].f32)

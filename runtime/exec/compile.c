@@ -74,6 +74,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
 {
     pare_model *m = plan->model;
     const pare_plan_options *o = &plan->options;
+    bool expanded = false;
     bool optimise = !o->reference && !o->keep_all;
     pare_infer_options first = {.fold = true, .keep_dequantize = optimise};
     pare_infer_options again = {.fold = true};
@@ -81,8 +82,11 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     PARE_TRY(inputs_set(plan, shapes, count));
     PARE_TRY(pare_pass_version_convert(m, RUNTIME_OPSET));
     PARE_TRY(pare_pass_infer(m, &first));
+    if (!o->reference) PARE_TRY(pare_pass_expand_einsum(m, &expanded));
+    if (expanded) PARE_TRY(pare_pass_infer(m, &first));
     PARE_TRY(kept_exist(plan));
     pare_graph_sweep(m->graph);
+    PARE_TRY(pare_dynamic_split(plan));
     if (optimise) {
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
         PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));

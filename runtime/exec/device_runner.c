@@ -295,7 +295,7 @@ static pare_status outputs_download(pare_runner *r)
         const pare_view *there = &r->device->output[i];
         size_t bytes = there->data ? pare_view_bytes(there) : 0;
         if (!bytes) continue;
-        PARE_TRY(copy_begin(r, PARE_LANE_OUT, pare_plan_output(r->plan, i), bytes));
+        PARE_TRY(copy_begin(r, PARE_LANE_OUT, r->plan->model->graph->out.item[i], bytes));
         PARE_TRY(b->download(r->ctx, r->device->stream, r->output[i].data, there->data, bytes));
         PARE_TRY(copy_end(r));
     }

@@ -84,6 +84,10 @@ size_t pare_plan_weight_bytes(const pare_plan *plan); /* packed copies made by k
 /* Graph inputs (initializers not among them) and outputs, with the plan's dtypes and shapes. */
 int pare_plan_input_count(const pare_plan *plan);
 int pare_plan_output_count(const pare_plan *plan);
+/* Does the model have a part whose shapes only a run knows, or control flow? The host interprets it
+   after the plan's steps. Outputs it makes may have unknown dims here, and another shape in each
+   run: pare_runner_output says which. */
+bool pare_plan_is_dynamic(const pare_plan *plan);
 const pare_value *pare_plan_input(const pare_plan *plan, int i);
 const pare_value *pare_plan_output(const pare_plan *plan, int i);
 

@@ -107,7 +107,7 @@ static pare_status outputs_place(pare_plan *p)
     p->stays = pare_arena_alloc(&p->arena, (size_t)p->output_count + 1, sizeof *p->stays);
     if (!p->stays) return PARE_MEMORY;
     for (int i = 0; i < p->output_count; i++) {
-        p->stays[i] = find_placed(p, pare_plan_output(p, i)->name) != NULL;
+        p->stays[i] = find_placed(p, p->model->graph->out.item[i]->name) != NULL;
         if (p->stays[i]) p->root[p->output_place[i].root].uploaded = true;
     }
     return PARE_OK;

@@ -57,16 +57,42 @@ void pare_plan_free(pare_plan *plan)
         if (plan->step[i].kernel->release) plan->step[i].kernel->release(plan->step[i].state);
     if (plan->device_constants)
         plan->options.device->backend->free(plan->options.device, plan->device_constants);
+    if (plan->dynamic) pare_model_free(plan->dynamic->model);
     pare_arena_free(&plan->arena);
     pare_model_free(plan->model);
     pare_free(plan);
 }
 
-int pare_plan_step_count(const pare_plan *plan) { return plan->step_count; }
-const pare_node *pare_plan_node(const pare_plan *plan, int i) { return plan->step[i].node; }
+int pare_plan_step_count(const pare_plan *plan)
+{
+    return plan->step_count + (plan->dynamic ? plan->dynamic->model->graph->node_count : 0);
+}
+
+const pare_node *pare_plan_node(const pare_plan *plan, int i)
+{
+    return i < plan->step_count ? plan->step[i].node
+                                : plan->dynamic->model->graph->node[i - plan->step_count];
+}
+
+static void dynamic_step(const pare_plan *plan, int i, pare_step_info *out)
+{
+    const pare_node *n = pare_plan_node(plan, i);
+    const pare_value *y = n->out_count ? n->out[0] : NULL;
+    *out = (pare_step_info){.node = n->name,
+                            .op_type = n->op_type,
+                            .kernel = "interpreter",
+                            .output = y ? y->name : "",
+                            .dtype = y ? y->dtype : PARE_NOTYPE,
+                            .shape = {.rank = -1}};
+    if (y) out->shape = y->shape;
+}
 
 void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
 {
+    if (i >= plan->step_count) {
+        dynamic_step(plan, i, out);
+        return;
+    }
     const pare_step *s = &plan->step[i];
     const pare_value *y = s->out_count ? s->node->out[0] : NULL;
     *out = (pare_step_info){.node = s->node->name,
@@ -116,12 +142,18 @@ size_t pare_plan_activation_bytes(const pare_plan *plan)
 
 size_t pare_plan_weight_bytes(const pare_plan *plan) { return plan->weight_bytes; }
 int pare_plan_input_count(const pare_plan *plan) { return plan->input_count; }
-int pare_plan_output_count(const pare_plan *plan) { return plan->output_count; }
+int pare_plan_output_count(const pare_plan *plan)
+{
+    return plan->dynamic ? plan->dynamic->output_count : plan->output_count;
+}
+bool pare_plan_is_dynamic(const pare_plan *plan) { return plan->dynamic != NULL; }
 const pare_value *pare_plan_input(const pare_plan *plan, int i) { return plan->input[i]; }
 
 const pare_value *pare_plan_output(const pare_plan *plan, int i)
 {
-    return plan->model->graph->out.item[i];
+    const pare_dynamic *d = plan->dynamic;
+    if (!d) return plan->model->graph->out.item[i];
+    return (d->late[i] ? d->model : plan->model)->graph->out.item[d->at[i]];
 }
 
 /* A session: the plans of one model, one per set of input shapes. */

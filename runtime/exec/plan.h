@@ -41,10 +41,20 @@ typedef struct pare_step {
     pare_place *in, *out;
 } pare_step;
 
+/* The part of a model that only a run can give shapes: interpreter/ runs it after the plan. */
+typedef struct pare_dynamic {
+    pare_model *model;
+    int first_input;  /* the plan's outputs from here on are the model's inputs */
+    int output_count; /* of the whole model; for each: */
+    bool *late;       /* the interpreter makes it, else the plan */
+    int *at;          /* which of the outputs of either it is */
+} pare_dynamic;
+
 struct pare_plan {
     pare_ctx *ctx;
     pare_arena arena;
-    pare_model *model; /* compiled copy */
+    pare_model *model;     /* compiled copy */
+    pare_dynamic *dynamic; /* NULL: the plan is the whole model */
     pare_plan_options options;
     pare_step *step;
     int step_count;
@@ -69,6 +79,9 @@ PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
 /* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
 PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);
+
+/* interpreter/split.c: takes out of the plan's model what only a run can give shapes. */
+PARE_NODISCARD pare_status pare_dynamic_split(pare_plan *plan);
 
 /* steps.c: kernels and places of every node. */
 PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);

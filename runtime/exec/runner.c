@@ -2,6 +2,7 @@
 /* A runner: one buffer for all activations, one call record per step with every pointer set. A run
    only walks the records. */
 #include "runtime/base/size.h"
+#include "runtime/exec/interpreter/interpreter.h"
 #include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
 #include "runtime/base/clock.h"
@@ -141,7 +142,10 @@ static pare_status runner_fill(pare_runner *r)
         PARE_TRY(own_input_new(r, i));
         r->input[i] = r->own_input[i];
     }
-    return calls_make(r);
+    PARE_TRY(calls_make(r));
+    return p->dynamic
+               ? pare_interpreter_new(r->ctx, &r->interpreter, p->dynamic->model, &p->options)
+               : PARE_OK;
 }
 
 pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan)
@@ -176,6 +180,7 @@ void pare_runner_free(pare_runner *runner)
         if (k->unbind) k->unbind(runner->call[i].bound);
     }
     pare_runner_device_close(runner);
+    pare_interpreter_free(runner->interpreter);
     pare_arena_free(&runner->arena);
     free(runner->buffer);
     pare_free(runner);
@@ -207,7 +212,13 @@ void pare_runner_set_input(pare_runner *runner, int i, const void *data)
     input_point(runner, i, (void *)data);
 }
 
-pare_view pare_runner_output(const pare_runner *runner, int i) { return runner->output[i]; }
+pare_view pare_runner_output(const pare_runner *runner, int i)
+{
+    const pare_dynamic *d = runner->plan->dynamic;
+    if (!d) return runner->output[i];
+    return d->late[i] ? pare_interpreter_output(runner->interpreter, d->at[i])->view
+                      : runner->output[d->at[i]];
+}
 
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user)
 {
@@ -335,6 +346,44 @@ pare_status pare_runner_steps(pare_runner *runner, int first, int count)
     return PARE_OK;
 }
 
+/* --- the part that is interpreted --- */
+
+static pare_status dynamic_made(void *user, const pare_value *value, const pare_view *view)
+{
+    pare_runner *r = user;
+    return r->observe(r->observe_user, value, view);
+}
+
+/* Its outputs must be tensors: pare_runner_output has no other form. */
+static pare_status dynamic_outputs_check(const pare_runner *r)
+{
+    const pare_values *out = &r->plan->dynamic->model->graph->out;
+    for (int i = 0; i < out->count; i++)
+        if (pare_interpreter_output(r->interpreter, i)->kind != PARE_OBJECT_TENSOR)
+            return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: output '%s' is not a tensor",
+                             r->plan->model->path, out->item[i]->name);
+    return PARE_OK;
+}
+
+static pare_status dynamic_run(pare_runner *r)
+{
+    const pare_dynamic *d = r->plan->dynamic;
+    pare_interpreter *it = r->interpreter;
+    if (!d) return PARE_OK;
+    if (r->observe_device)
+        return PARE_FAIL(r->ctx, UNSUPPORTED,
+                         "%s: the model has a part whose shapes only a run knows, which the host "
+                         "runs: its tensors cannot be observed on the device; use --device cpu",
+                         r->plan->model->path);
+    it->made = r->observe ? dynamic_made : NULL;
+    it->user = r;
+    it->timed = r->times != NULL;
+    PARE_TRY(pare_interpreter_run(it, r->output + d->first_input));
+    for (int i = 0; i < it->main->item_count && r->times; i++)
+        r->times[r->plan->step_count + i] = it->main->item[i].seconds;
+    return dynamic_outputs_check(r);
+}
+
 void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int track)
 {
     runner->timeline = timeline;
@@ -345,13 +394,16 @@ pare_status pare_runner_start(pare_runner *runner)
 {
     const pare_plan *p = runner->plan;
     if (omp_get_max_threads() != p->options.threads) omp_set_num_threads(p->options.threads);
-    return runner->device ? pare_runner_device_start(runner)
-                          : pare_runner_steps(runner, 0, p->step_count);
+    if (runner->device) return pare_runner_device_start(runner);
+    PARE_TRY(pare_runner_steps(runner, 0, p->step_count));
+    return dynamic_run(runner);
 }
 
 pare_status pare_runner_wait(pare_runner *runner)
 {
-    return runner->device ? pare_runner_device_wait(runner) : PARE_OK;
+    if (!runner->device) return PARE_OK;
+    PARE_TRY(pare_runner_device_wait(runner));
+    return dynamic_run(runner);
 }
 
 pare_status pare_runner_run(pare_runner *runner)

@@ -6,6 +6,7 @@
 #include "runtime/exec/plan.h"
 
 typedef struct pare_runner_device pare_runner_device;
+typedef struct pare_interpreter pare_interpreter;
 
 /* A pointer that follows a graph input. */
 typedef struct pare_input_use {
@@ -29,6 +30,7 @@ struct pare_runner {
     pare_observe_device_fn observe_device;
     void *observe_user;
     double *times;
+    pare_interpreter *interpreter; /* of the plan's dynamic part; NULL: it has none */
     pare_timeline *timeline;
     int track;                  /* this runner's number in the timeline */
     pare_stream *stream;        /* on a device: that it shares; NULL: it has its own */

@@ -46,7 +46,11 @@ static pare_status view_of(const pare_node *node, const pare_value *v, pare_view
                               pare_shape_text(&v->shape, text, sizeof text));
     size_t bytes;
     int64_t n = pare_shape_count(&v->shape);
-    if (n < 0 || (v->dtype != PARE_string && !pare_type_bytes(v->dtype, n, &bytes)))
+    const bool sized = pare_type(v->dtype)->bits > 0;
+    if (n < 0 || (sized && !pare_type_bytes(v->dtype, n, &bytes)))
+        return PARE_FAIL_NODE(node, INPUT, "the size of tensor '%s' %s overflows", v->name,
+                              pare_shape_text(&v->shape, text, sizeof text));
+    if (v->dtype != PARE_string && !sized)
         return PARE_FAIL_NODE(node, UNSUPPORTED,
                               "tensor '%s' has type %s, which cannot be computed with", v->name,
                               pare_type(v->dtype)->name);

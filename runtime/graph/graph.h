@@ -138,6 +138,7 @@ struct pare_value {
     int user_count;
     size_t user_capacity;
     bool is_input, is_output, is_init;
+    bool asked;        /* runtime: a shape rule wanted its content, which is not constant */
     bool nhwc;         /* runtime: a rank-4 tensor whose memory order is N, H, W, C */
     int mark;          /* scratch of whoever walks the graph; means nothing between walks */
     pare_bytes origin; /* its ValueInfoProto as read; emptied when type or shape are changed */

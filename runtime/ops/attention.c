@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention (23, 24): shapes. Q is (batch, q heads, q length, head size) or (batch, q length,
-   q heads x head size); K and V likewise with the kv heads, of which each serves as many q heads.
-   With a cache, past_key and past_value come before K and V along their length. */
+/* Attention (23, 24) and RotaryEmbedding (23): shapes. Q is (batch, q heads, q length, head size)
+   or (batch, q length, q heads x head size); K and V likewise with the kv heads, of which each
+   serves as many q heads. With a cache, past_key and past_value come before K and V along their
+   length. */
 #include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 
@@ -121,6 +122,68 @@ pare_status pare_infer_sdpa(pare_node *node)
     v.dim[2] = v_length;
     pare_infer_out(node, 1, node->in[1]->dtype, &k);
     pare_infer_out(node, 2, node->in[2]->dtype, &v);
+    return PARE_OK;
+}
+
+/* --- RotaryEmbedding --- */
+
+/* Sizes of X: batch, heads, length, head size and how many columns are rotated; -1: unknown. */
+typedef struct rotary_sizes {
+    pare_shape x;
+    int64_t rotated;
+} rotary_sizes;
+
+static pare_status rotary_sizes_of(const pare_node *node, rotary_sizes *out)
+{
+    PARE_TRY(split_heads(node, 0, "num_heads", &out->x));
+    const int64_t size = out->x.dim[3], some = pare_node_int(node, "rotary_embedding_dim", 0);
+    out->rotated = some ? some : size;
+    if (some < 0 || (size >= 0 && (out->rotated > size || out->rotated % 2)))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "%" PRId64 " columns of a head of %" PRId64
+                              " are to be rotated, expected an even number of them",
+                              out->rotated, size);
+    return PARE_OK;
+}
+
+/* Is the shape of input i as wanted (-1: any size)? */
+static pare_status rotary_check(const pare_node *node, int i, int rank, const int64_t *wanted)
+{
+    const pare_value *v = node->in[i];
+    char text[128];
+    bool fits = v->shape.rank < 0 || v->shape.rank == rank;
+    for (int d = 0; fits && d < v->shape.rank; d++) fits = !differ(v->shape.dim[d], wanted[d]);
+    if (fits) return PARE_OK;
+    pare_shape want = {.rank = rank};
+    for (int d = 0; d < rank; d++) want.dim[d] = wanted[d];
+    char has[128];
+    return PARE_FAIL_NODE(node, INPUT, "'%s' has shape %s, expected %s", v->name,
+                          pare_shape_text(&v->shape, has, sizeof has),
+                          pare_shape_text(&want, text, sizeof text));
+}
+
+/* cos and sin are (batch, length, half), or with positions (most positions, half). */
+pare_status pare_infer_rotary_embedding(pare_node *node)
+{
+    pare_value *x;
+    rotary_sizes s;
+    for (int i = 0; i < 3; i++) PARE_TRY(pare_infer_need(node, i, &x));
+    for (int i = 1; i < 3; i++) PARE_TRY(pare_infer_same_type(node, 0, i));
+    PARE_TRY(rotary_sizes_of(node, &s));
+    const pare_value *positions = pare_node_in(node, 3);
+    const int64_t half = s.rotated < 0 ? -1 : s.rotated / 2, batch = s.x.dim[0];
+    const int64_t by_place[] = {batch, s.x.dim[2], half}, by_position[] = {-1, half};
+    for (int i = 1; i < 3; i++)
+        PARE_TRY(rotary_check(node, i, positions ? 2 : 3, positions ? by_position : by_place));
+    if (positions) PARE_TRY(rotary_check(node, 3, 2, by_place));
+    const pare_shape *c = &node->in[1]->shape, *n = &node->in[2]->shape;
+    if (positions && c->rank == 2 && n->rank == 2 && differ(c->dim[0], n->dim[0]))
+        return PARE_FAIL_NODE(node, INPUT, "'%s' and '%s' have different numbers of positions",
+                              node->in[1]->name, node->in[2]->name);
+    if (positions && positions->dtype && positions->dtype != PARE_s64)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected s64", positions->name,
+                              pare_type(positions->dtype)->name);
+    pare_infer_out(node, 0, node->in[0]->dtype, &node->in[0]->shape);
     return PARE_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather, Scatter, OneHot: shapes, gradients, prune rules. Gather's gradient rule emits
-     GatherGrad (dY, indices) -> dX                    attributes axis, `shape` of X */
+/* Gather, Scatter, TensorScatter, OneHot: shapes, gradients, prune rules. Gather's gradient rule
+   emits GatherGrad (dY, indices) -> dX                    attributes axis, `shape` of X */
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/pad.h"
@@ -8,6 +8,7 @@
 #include "runtime/ops/resize.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Puts dims [from, to) of s at the end of y. */
 static void append(pare_shape *y, const pare_shape *s, int from, int to)
@@ -145,6 +146,42 @@ pare_status pare_infer_scatter(pare_node *node)
         if (r >= 0 && q >= 0) PARE_TRY(check_inside(node, &at->shape, &x->shape, axis));
     }
     pare_infer_out(node, 0, x->dtype, &x->shape);
+    return PARE_OK;
+}
+
+/* TensorScatter (24): past_cache with update written along one axis, from write_indices on. */
+pare_status pare_infer_tensor_scatter(pare_node *node)
+{
+    pare_value *x, *u;
+    int axis;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_infer_need(node, 1, &u));
+    PARE_TRY(pare_infer_same_type(node, 0, 1));
+    const char *mode = pare_node_string(node, "mode", "linear");
+    if (strcmp(mode, "linear") != 0 && strcmp(mode, "circular") != 0)
+        return PARE_FAIL_NODE(node, INPUT, "mode is '%s', expected linear or circular", mode);
+    const pare_value *at = pare_node_in(node, 2);
+    const pare_shape *s = &x->shape, *n = &u->shape;
+    if (s->rank >= 0) {
+        PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -2), s->rank, &axis));
+        if (axis == 0) return PARE_FAIL_NODE(node, INPUT, "axis 0 is the batch, expected another");
+        bool fits = n->rank < 0 || n->rank == s->rank;
+        for (int i = 0; fits && i < n->rank; i++)
+            fits = s->dim[i] < 0 || n->dim[i] < 0 || n->dim[i] == s->dim[i] ||
+                   (i == axis && n->dim[i] < s->dim[i]);
+        if (!fits)
+            return PARE_FAIL_NODE(node, INPUT, "update '%s' does not fit into '%s' along axis %d",
+                                  u->name, x->name, axis);
+        if (at && at->shape.rank >= 0 &&
+            (at->shape.rank != 1 ||
+             (at->shape.dim[0] >= 0 && s->dim[0] >= 0 && at->shape.dim[0] != s->dim[0])))
+            return PARE_FAIL_NODE(node, INPUT, "'%s' must have one index for each of the batch",
+                                  at->name);
+    }
+    if (at && at->dtype && at->dtype != PARE_s64)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected s64", at->name,
+                              pare_type(at->dtype)->name);
+    pare_infer_out(node, 0, x->dtype, s);
     return PARE_OK;
 }
 

@@ -117,10 +117,12 @@ int64_t pare_shape_product(const pare_shape *shape, int first, int last)
 
 const pare_tensor *pare_infer_constant(const pare_node *node, int i)
 {
-    const pare_value *v = pare_node_in(node, i);
+    pare_value *v = pare_node_in(node, i);
     if (!v) return NULL;
     if (v->data) return v->data;
-    return v->producer ? pare_node_constant(v->producer) : NULL;
+    const pare_tensor *t = v->producer ? pare_node_constant(v->producer) : NULL;
+    if (!t && !v->asked) v->asked = true;
+    return t;
 }
 
 static const void *element(const pare_tensor *t, int64_t i)

@@ -65,6 +65,10 @@ typedef struct pare_kernel {
     void (*release)(void *state); /* frees what prepare got outside the arena; or NULL */
     /* Fails with the message for a wrong value that run's work noted at call->fault; or NULL. */
     pare_status (*fault)(const pare_call *call, int64_t value);
+    /* The shapes of all outputs, of operators whose shapes depend on the values of inputs (how many
+       are not zero): asked before prepare where the row's shape rule cannot say. What it found may
+       stay in call->bound for the run that follows; unbind frees it. Or NULL. */
+    pare_status (*measure)(pare_call *call, pare_shape *out);
     unsigned flags;
 } pare_kernel;
 
@@ -73,8 +77,9 @@ enum {
     PARE_KERNEL_ALIAS = 2,       /* out 0 is in 0 seen with another shape: nothing to run */
     PARE_KERNEL_REF = 4,         /* the plain C definition */
     PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
-    PARE_KERNEL_HOST = 16,  /* a device's step that the host runs between copies: never recorded */
-    PARE_KERNEL_SPARSE = 32 /* takes only weights of which two of each four are 0 (2:4) */
+    PARE_KERNEL_HOST = 16,   /* a device's step that the host runs between copies: never recorded */
+    PARE_KERNEL_SPARSE = 32, /* takes only weights of which two of each four are 0 (2:4) */
+    PARE_KERNEL_DRAWS = 64   /* draws random numbers: its node is never folded into a constant */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */

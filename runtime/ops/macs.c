@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
+#include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/recurrent.h"
 
 static int64_t dim_of(const pare_value *v, int i)
 {
@@ -36,6 +38,32 @@ static double attention_macs(const pare_node *node)
     return scores < 0 || sums < 0 ? -1 : scores + sums;
 }
 
+/* Einsum: a product for every index of all labels; of one input there is nothing to multiply. */
+static double einsum_macs(const pare_node *node)
+{
+    pare_einsum e;
+    bool known;
+    double macs = 1;
+    if (node->in_count < 2) return 0;
+    if (pare_einsum_of(node, &e, &known) != PARE_OK || !known) return -1;
+    for (int i = 0; i < e.labels; i++) {
+        if (e.dim[i] < 0) return -1;
+        macs *= (double)e.dim[i];
+    }
+    return macs * (e.inputs - 1);
+}
+
+/* RNN, GRU, LSTM: each gate's row meets X and the state at each step. */
+static double recurrent_macs(const pare_node *node)
+{
+    pare_recurrent r;
+    if (pare_recurrent_read(node, &r) != PARE_OK || r.length < 0 || r.batch < 0 || r.size < 0 ||
+        r.hidden < 0)
+        return -1;
+    return (double)r.length * (double)r.batch * r.directions * r.gates * (double)r.hidden *
+           (double)(r.size + r.hidden);
+}
+
 double pare_node_macs(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
@@ -55,6 +83,10 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));
     case PARE_OP_Attention:
     case PARE_OP_FusedAttention: return attention_macs(node);
+    case PARE_OP_Einsum: return einsum_macs(node);
+    case PARE_OP_RNN:
+    case PARE_OP_GRU:
+    case PARE_OP_LSTM: return recurrent_macs(node);
     default: return 0;
     }
 }

@@ -139,6 +139,9 @@ bool pare_node_is_qdq(const pare_node *node);
 #include "runtime/ops/ops.inc"
 #undef PARE_OP
 
+/* The kernels of operators that the interpreter runs, not a plan. */
+extern const pare_kernel *const pare_cpu_interpreter[];
+
 /* The prune column's functions, by the words of table.c: bind_NAME and cut_NAME (none: nothing to
    rewrite). */
 #define PARE_RULES(bind_, cut_)                                                                    \

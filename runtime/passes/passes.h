@@ -21,12 +21,18 @@ PARE_NODISCARD pare_status pare_pass_version_convert(pare_model *model, int64_t 
 typedef struct pare_infer_options {
     bool fold, lenient;
     bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
+    bool fold_bodies;     /* also in bodies of If, Loop and Scan */
     size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
 } pare_infer_options;
 
 /* Shapes only, strict. */
 void pare_infer_options_init(pare_infer_options *out);
 PARE_NODISCARD pare_status pare_pass_infer(pare_model *model, const pare_infer_options *options);
+
+/* Einsum of one or two float inputs becomes MatMul, Mul, ReduceSum, Transpose and Reshape where it
+   is a product without diagonals and stretched axes; shapes must be inferred. Its output keeps its
+   name. *changed: was there one? Then constants are to be folded again. */
+PARE_NODISCARD pare_status pare_pass_expand_einsum(pare_model *model, bool *changed);
 
 /* Folds BatchNormalization (inference form) into the Conv, ConvTranspose or Gemm before it where
    nothing else reads in between; value names of the BatchNormalization's output survive. */

@@ -197,9 +197,27 @@ static void give_constants(row_case *r)
     }
 }
 
+/* Shapes that depend on values: the kernel that measures says them. */
+static bool measure(row_case *r)
+{
+    const pare_kernel *k = r->op->cpu[0];
+    pare_shape shape[ROW_OUTPUTS];
+    pare_call call = {.ctx = &r->ctx,
+                      .node = r->node,
+                      .in = r->in,
+                      .in_count = r->in_count,
+                      .out_count = r->out_count,
+                      .threads = 1};
+    if (!k->measure || k->measure(&call, shape) != PARE_OK) return false;
+    if (k->unbind) k->unbind(call.bound);
+    for (int i = 0; i < r->out_count; i++) r->node->out[i]->shape = shape[i];
+    return true;
+}
+
 static bool infer(row_case *r, bool nhwc)
 {
     if (r->refused || r->op->infer(r->node) != PARE_OK) return false;
+    if (!pare_shape_known(&r->node->out[0]->shape) && !measure(r)) return false;
     for (int i = 0; i < r->out_count; i++) {
         const pare_value *y = r->node->out[i];
         if (!pare_shape_known(&y->shape) || y->dtype == PARE_NOTYPE) return false;
@@ -261,6 +279,9 @@ void row_copy_values(row_case *r, const row_case *from)
         while (pare_ref_next(a, index));
     }
     give_constants(r);
+    if (!r->op->cpu[0]->measure) return;
+    for (int i = 0; i < r->out_count; i++) free(r->out[i].data);
+    assert_true(infer(r, false));
 }
 
 /* --- on a device --- */

@@ -82,6 +82,28 @@ static void every_form_counts_as_by_hand(void **state)
     }
 }
 
+static void einsum_multiplies_over_all_labels(void **state)
+{
+    static const struct {
+        const char *equation, *in;
+        double macs;
+    } einsum[] = {{"bij,jk->bik", "a b", 2 * 3 * 4 * 5},
+                  {"bij,jk,k->b", "a b c", 2. * 2 * 3 * 4 * 5},
+                  {"bij->ji", "a", 0}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        graph_case g;
+        graph_open(&g, 17);
+        graph_input(&g, "a", PARE_f32, 3, (int64_t[]){2, 3, 4});
+        graph_input(&g, "b", PARE_f32, 2, (int64_t[]){4, 5});
+        graph_input(&g, "c", PARE_f32, 1, (int64_t[]){5});
+        pare_node *node = graph_node(&g, "Einsum", einsum[i].in, "y");
+        assert_int_equal(pare_node_set_string(node, "equation", einsum[i].equation), PARE_OK);
+        assert_true(pare_node_macs(node) == einsum[i].macs);
+        graph_close(&g);
+    }
+}
+
 /* Pruning counts in products of kept channels: with all of them the number is the same. */
 static void pruning_counts_the_same(void **state)
 {
@@ -126,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_counts_as_by_hand),
+        cmocka_unit_test(einsum_multiplies_over_all_labels),
         cmocka_unit_test(pruning_counts_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

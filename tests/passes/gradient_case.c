@@ -153,11 +153,12 @@ static void build(gradient_bench *b, const gradient_rule *c, pare_dtype dtype)
     memset(b, 0, sizeof *b);
     b->dtype = dtype;
     b->seed = 42;
-    graph_open(&b->g, 21);
+    const pare_op *op = pare_op_find("", c->op);
+    graph_open(&b->g, op && op->first > 21 ? op->first : 21);
     gradient_add_operands(b, c, names);
     for (int i = 0; i < c->outputs; i++) sprintf(outs + strlen(outs), "y%d ", i);
     pare_node *node = graph_node(&b->g, c->op, names, outs);
-    if (!pare_op_find("", c->op)) node->domain = PARE_DOMAIN;
+    if (!op) node->domain = PARE_DOMAIN;
     snprintf(copy, sizeof copy, "%s", c->attributes);
     for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
         gradient_set_attribute(node, w);

@@ -13,11 +13,11 @@
 static void elementwise(void **state)
 {
     static const char *const plain[] = {
-        "Relu",   "Abs",     "Neg",      "Erf",      "Sin",         "Cos",
-        "Atan",   "Sinh",    "Cosh",     "Asinh",    "LeakyRelu",   "ThresholdedRelu",
-        "Elu",    "Celu",    "Selu",     "Sigmoid",  "HardSigmoid", "HardSwish",
-        "Shrink", "Tanh",    "Softplus", "Softsign", "Gelu",        "Mish",
-        "Exp",    "Identity"};
+        "Relu",   "Abs",      "Neg",      "Erf",      "Sin",         "Cos",
+        "Atan",   "Sinh",     "Cosh",     "Asinh",    "LeakyRelu",   "ThresholdedRelu",
+        "Elu",    "Celu",     "Selu",     "Sigmoid",  "HardSigmoid", "HardSwish",
+        "Shrink", "Tanh",     "Softplus", "Softsign", "Gelu",        "Mish",
+        "Exp",    "Identity", "Swish"};
     static const char *const positive[] = {"Sqrt", "Reciprocal", "Log"};
     static const char *const unit[] = {"Tan", "Asin", "Acos", "Atanh"};
     (void)state;
@@ -70,6 +70,20 @@ static void products(void **state)
         {"Gemm", "d4x3 d4x5", "transA=i1", 1},
         {"Gemm", "d4x3 d5x4 d3x5", "transA=i1 transB=i1 alpha=f1.5", 1},
         {"Gemm", "d3x4 d4x5 -", "alpha=f2", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
+}
+
+/* By the operators that they are rewritten to. */
+static void einsums(void **state)
+{
+    static const gradient_rule cases[] = {
+        {"Einsum", "d3x4 d4x5", "equation=sij,jk->ki", 1},
+        {"Einsum", "d2x3x4 d4x2x5", "equation=sbsd,dhk->bshk", 1},
+        {"Einsum", "d2x4x3x5 d2x6x3x5", "equation=sbqhd,bkhd->bhqk", 1},
+        {"Einsum", "d2x3 d3", "equation=s...i,i->...i", 1},
+        {"Einsum", "d2x3x4", "equation=sabc->ca", 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) gradient_check(&cases[i]);
@@ -237,6 +251,7 @@ int main(void)
         cmocka_unit_test(elementwise),
         cmocka_unit_test(broadcasting),
         cmocka_unit_test(products),
+        cmocka_unit_test(einsums),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(pools),
         cmocka_unit_test(normalizations),

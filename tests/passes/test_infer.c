@@ -48,6 +48,24 @@ static void shape_arithmetic_folds(void **state)
     graph_close(&g);
 }
 
+/* A node that draws random numbers stays, whatever its inputs are. */
+static void draws_are_not_folded(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 17);
+    graph_floats(&g, "c", 1, (int64_t[]){2}, (float[]){0.25f, 0.5f});
+    graph_node(&g, "Neg", "c", "folds");
+    graph_node(&g, "RandomNormalLike", "folds", "drawn");
+    graph_node(&g, "Bernoulli", "c", "also");
+    graph_node(&g, "Add", "drawn also", "y");
+    graph_output(&g, "y");
+    infer(&g, (pare_infer_options){.fold = true});
+    assert_int_equal(g.model->graph->node_count, 3);
+    assert_int_equal(graph_count(&g, "Neg"), 0);
+    graph_close(&g);
+}
+
 static void unknown_sizes_stay_unknown(void **state)
 {
     (void)state;
@@ -255,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shape_arithmetic_folds),
+        cmocka_unit_test(draws_are_not_folded),
         cmocka_unit_test(unknown_sizes_stay_unknown),
         cmocka_unit_test(constants_need_no_alignment),
         cmocka_unit_test(weights_stay_quantized_when_asked),

@@ -49,6 +49,31 @@ static void finish(graph_case *g, pare_groups *groups, pare_prune_plan *r, pare_
     graph_close(g);
 }
 
+/* Einsum's are those of the matrix products that it becomes. */
+static void weights_of_einsum_lose_their_slices(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){-1, 3});
+    PRUNE_WEIGHT(&g, "w_a", 4, 3);
+    PRUNE_WEIGHT(&g, "w_y", 4, 2);
+    pare_node *first = graph_node(&g, "Einsum", "x w_a", "a");
+    graph_node(&g, "Relu", "a", "r");
+    pare_node *second = graph_node(&g, "Einsum", "r w_y", "y");
+    assert_int_equal(pare_node_set_string(first, "equation", "bd,fd->bf"), PARE_OK);
+    assert_int_equal(pare_node_set_string(second, "equation", "bf,fc->bc"), PARE_OK);
+    graph_output(&g, "y");
+    pare_groups *groups = prune_groups(&g, NULL);
+    pare_prune_plan *r = removal_of(&g, groups);
+    prune_take(&g, r, "a", 1, 2, (int64_t[]){0, 2});
+    pare_model *smaller = prune_compare(&g, r, 2, two, 2 * 2);
+    const pare_node *node = pare_graph_find_own(smaller->graph, "y")->producer;
+    assert_string_equal(node->op_type, "MatMul");
+    assert_int_equal(node->in[1]->data->dims[0], 2);
+    finish(&g, groups, r, smaller);
+}
+
 static void weights_lose_their_slices(void **state)
 {
     (void)state;
@@ -363,6 +388,7 @@ static void failing_allocations_are_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_of_einsum_lose_their_slices),
         cmocka_unit_test(weights_lose_their_slices),
         cmocka_unit_test(computed_shapes_are_written_out),
         cmocka_unit_test(open_elements_are_picked),

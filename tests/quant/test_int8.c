@@ -362,6 +362,28 @@ static void what_is_no_number_is_refused(void **state)
         }
 }
 
+/* The prepared model has a matrix product in its place, with a weight. */
+static void einsum_is_a_weighted_node(void **state)
+{
+    (void)state;
+    graph_case g;
+    const pare_quant_options options = {0};
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 3, (int64_t[]){-1, 5, 2});
+    graph_floats(&g, "w", 3, (int64_t[]){2, 1, 3}, (float[]){1, 2, 3, 4, 5, 6});
+    pare_node *node = graph_node(&g, "Einsum", "x w", "y");
+    assert_int_equal(pare_node_set_string(node, "equation", "bsd,dhk->bshk"), PARE_OK);
+    graph_output(&g, "y");
+    assert_int_equal(pare_quant_prepare(&g.ctx, g.model, &options, NULL), PARE_OK);
+    assert_int_equal(g.model->graph->node_count, 2);
+    const pare_weighted_fn weighted = pare_quant_role_of(g.model->graph->node[0])->weighted;
+    pare_weighted parts;
+    assert_non_null(weighted);
+    assert_int_equal(weighted(g.model->graph->node[0], &parts), PARE_OK);
+    assert_true(parts.constant);
+    graph_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +398,7 @@ int main(void)
         cmocka_unit_test(alpha_and_beta_are_folded),
         cmocka_unit_test(a_large_bias_raises_its_weight_s_scale),
         cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(einsum_is_a_weighted_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

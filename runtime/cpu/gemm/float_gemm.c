@@ -69,13 +69,74 @@ rows_avx512(float *acc, int64_t acc_step, const pare_tile *a, const float *b, in
     }
 }
 
-static PARE_TILE_BY_ROWS(tile_avx2, rows_avx2, "avx2,fma", float,
-                         float) static PARE_TILE_BY_ROWS(tile_avx512, rows_avx512, "avx512f", float,
+/* One row has too few sums to keep the multipliers busy: four blocks of columns together. */
+enum { TOGETHER = 4 };
+
+__attribute__((target("avx2,fma"))) static void one_row_avx2(float *acc, const pare_tile *a,
+                                                             const float *b)
+{
+    const int64_t step = a->runs * a->length * 16;
+    __m256 s[2 * TOGETHER];
+#pragma GCC unroll 8
+    for (int j = 0; j < 2 * TOGETHER; j++) s[j] = _mm256_setzero_ps();
+    for (int64_t i = 0; i < a->runs; i++) {
+        const float *x = (const float *)a->row[0] + a->run[i];
+        for (int64_t k = 0; k < a->length; k++, b += 16) {
+            const __m256 v = _mm256_broadcast_ss(x + k * a->step);
+#pragma GCC unroll 8
+            for (int j = 0; j < 2 * TOGETHER; j++) {
+                __m256 w = _mm256_loadu_ps(b + j / 2 * step + j % 2 * 8);
+                FMA(s[j], "x"(v), "x"(w), "+x");
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 2 * TOGETHER; j++) _mm256_storeu_ps(acc + j * 8, s[j]);
+}
+
+__attribute__((target("avx512f"))) static void one_row_avx512(float *acc, const pare_tile *a,
+                                                              const float *b)
+{
+    const int64_t step = a->runs * a->length * 32;
+    __m512 s[2 * TOGETHER];
+#pragma GCC unroll 8
+    for (int j = 0; j < 2 * TOGETHER; j++) s[j] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < a->runs; i++) {
+        const float *x = (const float *)a->row[0] + a->run[i];
+        for (int64_t k = 0; k < a->length; k++, b += 32) {
+            const __m512 v = _mm512_set1_ps(x[k * a->step]);
+#pragma GCC unroll 8
+            for (int j = 0; j < 2 * TOGETHER; j++) {
+                __m512 w = _mm512_loadu_ps(b + j / 2 * step + j % 2 * 16);
+                FMA(s[j], "v"(v), "v"(w), "+v");
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 2 * TOGETHER; j++) _mm512_storeu_ps(acc + j * 16, s[j]);
+}
+
+static PARE_TILE_BY_ROWS(many_avx2, rows_avx2, "avx2,fma", float,
+                         float) static PARE_TILE_BY_ROWS(many_avx512, rows_avx512, "avx512f", float,
                                                          float)
+
+#define TILE(isa, width)                                                                           \
+    static void tile_##isa(float *acc, int64_t acc_step, const pare_tile *a, const float *b,       \
+                           int64_t blocks)                                                         \
+    {                                                                                              \
+        const int64_t step = a->runs * a->length * width;                                          \
+        for (; a->count == 1 && blocks >= TOGETHER; blocks -= TOGETHER) {                          \
+            one_row_##isa(acc, a, b);                                                              \
+            acc += TOGETHER * width;                                                               \
+            b += TOGETHER * step;                                                                  \
+        }                                                                                          \
+        if (blocks) many_##isa(acc, acc_step, a, b, blocks);                                       \
+    }
+    TILE(avx2, 16) TILE(avx512, 32)
 #endif
 
-    static void tile_portable(float *acc, int64_t acc_step, const pare_tile *a, const float *b,
-                              int64_t blocks)
+        static void tile_portable(float *acc, int64_t acc_step, const pare_tile *a, const float *b,
+                                  int64_t blocks)
 {
     enum { BLOCK = 16 };
     for (; blocks; blocks--, acc += BLOCK, b += a->runs * a->length * BLOCK)

@@ -175,7 +175,7 @@ static bool can_run(const pare_node *node, const pare_infer_options *options)
 {
     const pare_op *op = pare_op_of(node);
     bool some = false;
-    if (!op || !op->cpu[0]) return false;
+    if (!op || !op->cpu[0] || op->cpu[0]->flags & PARE_KERNEL_DRAWS) return false;
     if (options->keep_dequantize && pare_node_is(node, "DequantizeLinear")) return false;
     for (int i = 0; i < node->in_count; i++) {
         const pare_value *v = node->in[i];
@@ -280,10 +280,12 @@ static pare_status fold_node(pare_node *node, const pare_infer_options *options,
 
 static pare_status infer_graph(pare_graph *graph, const pare_infer_options *options);
 
-/* Bodies of If, Loop and Scan: their inputs may stay unknown, and nothing is folded in them. */
-static pare_status infer_bodies(pare_node *node)
+/* Bodies of If, Loop and Scan: their inputs may stay unknown. */
+static pare_status infer_bodies(pare_node *node, const pare_infer_options *options)
 {
-    const pare_infer_options body = {.lenient = true};
+    const pare_infer_options body = {.lenient = true,
+                                     .fold = options->fold_bodies,
+                                     .fold_bodies = options->fold_bodies};
     for (int a = 0; a < node->attr_count; a++) {
         const pare_attr *attr = &node->attr[a];
         if (attr->ref) continue;
@@ -297,7 +299,7 @@ static pare_status infer_bodies(pare_node *node)
 static pare_status infer_node(pare_node *node, const pare_infer_options *options)
 {
     const pare_op *op = pare_op_of(node);
-    PARE_TRY(infer_bodies(node));
+    PARE_TRY(infer_bodies(node, options));
     if (op) return op->infer(node);
     if (options->lenient) return PARE_OK;
     return PARE_FAIL_NODE(node, UNSUPPORTED, "operator '%s%s%s' is not supported", node->domain,

@@ -296,11 +296,15 @@ static pare_status make_outputs(differ *d, pare_gradient *out)
 
 static pare_status differentiate(differ *d, pare_gradient *out)
 {
+    const pare_infer_options infer = {.fold = true, .lenient = true};
     pare_value *of;
+    bool expanded;
     PARE_TRY(open_parameters(d));
     PARE_TRY(check_inputs(d));
     PARE_TRY(pare_pass_version_convert(d->model, GRADIENT_OPSET));
-    PARE_TRY(pare_pass_infer(d->model, &(pare_infer_options){.fold = true, .lenient = true}));
+    PARE_TRY(pare_pass_infer(d->model, &infer));
+    PARE_TRY(pare_pass_expand_einsum(d->model, &expanded));
+    if (expanded) PARE_TRY(pare_pass_infer(d->model, &infer));
     PARE_TRY(check_parameters(d));
     PARE_TRY(check_loss(d, &of));
     d->forward = d->graph->node_count;
