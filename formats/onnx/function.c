@@ -15,7 +15,7 @@
 
 enum {
     DEPTH_MAX = 64,        /* calls inside calls */
-    INLINED_MAX = 1 << 20, /* nodes that all calls become: a small file can ask for 2^64 */
+    INLINED_MAX = 1 << 16, /* nodes that all calls become: a small file can ask for 2^64 */
 };
 
 typedef struct function {
@@ -36,6 +36,7 @@ typedef struct inliner {
     function *function; /* sorted by id */
     size_t count;
     int depth;
+    const pare_node *outermost; /* the call of depth 0 that is being expanded */
     int64_t inlined;
     bool stopped; /* after a problem that was only reported */
 } inliner;
@@ -301,7 +302,7 @@ static pare_status copy_node(instance *c, pare_graph *to, int at, const pare_nod
     pare_node *node;
     if (!in || !made || !name) return PARE_MEMORY;
     if (++x->inlined > INLINED_MAX)
-        return PARE_FAIL_NODE(c->call, UNSUPPORTED,
+        return PARE_FAIL_NODE(x->outermost, UNSUPPORTED,
                               "the model's functions become more than %d nodes; export the model "
                               "without functions",
                               INLINED_MAX);
@@ -356,6 +357,7 @@ static pare_status inline_call(inliner *x, function *f, pare_node *call)
     const char *title = call->name;
     for (int i = call->out_count - 1; i >= 0 && !call->name[0]; i--)
         if (call->out[i]) title = call->out[i]->name;
+    if (!x->depth) x->outermost = call;
     instance c = {x, f, call, call->in_count, call->out_count, title, NULL};
     c.map = pare_arena_alloc(&x->r->scratch, (size_t)f->values + 1, sizeof *c.map);
     pare_node **made =
