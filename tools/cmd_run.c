@@ -218,13 +218,13 @@ static pare_status run_loaded(pare_tool *tool, const pare_model *model, const ru
     for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
     PARE_TRY(pare_session_new(tool->ctx, &session, model, &options));
     pare_status st = pare_session_runner(session, &runner, shapes, count);
-    if (st != PARE_OK) st = say_samples(tool, model, shapes, count, st);
     const pare_plan *plan = st == PARE_OK ? pare_runner_plan(runner) : NULL;
     for (int i = 0; plan && i < count; i++)
         for (int k = 0; k < pare_plan_input_count(plan); k++)
             if (!strcmp(pare_plan_input(plan, k)->name, list[i].name))
                 pare_runner_set_input(runner, k, list[i].data);
     if (st == PARE_OK) st = pare_runner_run(runner);
+    if (st != PARE_OK) st = say_samples(tool, model, shapes, count, st);
     if (st == PARE_OK) st = pare_ctx_poll(tool->ctx);
     if (st == PARE_OK) st = save_outputs(tool, runner, model->graph, o->output);
     pare_session_free(session);
