@@ -39,20 +39,6 @@ static pare_status refuse_quantized(pare_graph *graph, void *user)
     return PARE_OK;
 }
 
-/* IR 4 let initializers be no inputs; opset 13 came with IR 7 (ONNX's Versioning.md). */
-static void raise_ir(pare_model *model)
-{
-    static const struct {
-        int64_t opset, ir;
-    } rows[] = {{23, 11}, {21, 10}, {19, 9}, {15, 8}, {13, 7}};
-    int64_t opset = pare_model_opset(model, "");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (opset < rows[i].opset) continue;
-        if (model->ir_version < rows[i].ir) model->ir_version = rows[i].ir;
-        return;
-    }
-}
-
 /* Bytes, at least FOLD_LIMIT. */
 static size_t largest_weight(const pare_graph *graph)
 {
@@ -78,7 +64,7 @@ pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
     infer.fold_limit = largest_weight(model->graph); /* Einsum's, in the order a MatMul reads */
     if (expanded) PARE_TRY(pare_pass_infer(model, &infer));
     PARE_TRY(pare_graph_each(model->graph, refuse_quantized, NULL));
-    raise_ir(model);
+    pare_model_raise_ir(model);
     return PARE_OK;
 }
 

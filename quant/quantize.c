@@ -22,17 +22,6 @@ static int64_t wanted_opset(const pare_quant_options *options)
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
 }
 
-/* The IR version that came with an opset (ONNX's Versioning.md). */
-static int64_t ir_of_opset(int64_t opset)
-{
-    static const struct {
-        int64_t opset, ir;
-    } rows[] = {{23, 11}, {21, 10}, {19, 9}, {15, 8}, {13, 7}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (opset >= rows[i].opset) return rows[i].ir;
-    return 6;
-}
-
 /* An operator that computes in f16 or bf16; conversions do not. */
 static const pare_value *short_input(const pare_node *node)
 {
@@ -90,8 +79,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     pare_graph_sweep(model->graph);
-    int64_t ir = ir_of_opset(pare_model_opset(model, ""));
-    if (model->ir_version < ir) model->ir_version = ir;
+    pare_model_raise_ir(model);
     if (facts)
         *facts =
             (pare_quant_facts){.opset_before = before, .opset_after = pare_model_opset(model, "")};

@@ -79,32 +79,13 @@ static pare_status parse_percentiles(pare_ctx *ctx, const char *text, double *ou
 
 /* --- shapes --- */
 
-/* Shapes of all inputs: those asked for, the others as the model has them, unknown dims 1. */
 static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const bench_options *o,
                                  pare_input_shape **out, int *count)
 {
-    pare_value **inputs = pare_model_inputs(&tool->arena, model, count);
-    pare_input_shape *shapes = pare_arena_alloc(&tool->arena, (size_t)*count, sizeof *shapes);
     pare_input_shape *given;
     int given_count;
-    if (!inputs || !shapes) return PARE_MEMORY;
-    for (int i = 0; i < *count; i++) {
-        if (inputs[i]->shape.rank < 0 && !o->shapes.count)
-            return PARE_FAIL(tool->ctx, INPUT,
-                             "%s: input '%s' has no known rank; give --shapes %s:AxB", model->path,
-                             inputs[i]->name, inputs[i]->name);
-        shapes[i] = (pare_input_shape){inputs[i]->name, inputs[i]->shape};
-        for (int d = 0; d < shapes[i].shape.rank; d++)
-            if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = 1;
-    }
-    PARE_TRY(pare_shapes_parse(tool, model, &o->shapes, &given, &given_count));
-    for (int g = 0; g < given_count; g++)
-        for (int i = 0; i < *count; i++)
-            if (!strcmp(shapes[i].name, given[g].name)) shapes[i].shape = given[g].shape;
-    for (int i = 0; i < *count; i++)
-        PARE_TRY(pare_check_samples(tool->ctx, model, shapes[i].name, &shapes[i].shape));
-    *out = shapes;
-    return PARE_OK;
+    PARE_TRY(pare_shapes_parse(tool, model, "--shapes", &o->shapes, &given, &given_count));
+    return pare_shapes_choose(tool, model, given, given_count, out, count);
 }
 
 static json_t *shapes_json(const pare_input_shape *shapes, int count)

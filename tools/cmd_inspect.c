@@ -176,8 +176,8 @@ static pare_status show_groups(pare_tool *tool, const pare_model *model, const i
     pare_groups_options options = {.outputs = o->outputs};
     pare_model *copy;
     pare_groups *groups = NULL;
-    PARE_TRY(pare_shapes_parse(tool, model, &o->shapes, (pare_input_shape **)&options.shape,
-                               &options.shape_count));
+    PARE_TRY(pare_shapes_parse(tool, model, "--shapes", &o->shapes,
+                               (pare_input_shape **)&options.shape, &options.shape_count));
     PARE_TRY(pare_model_clone(tool->ctx, &copy, model));
     pare_status st = pare_prune_prepare(tool->ctx, copy);
     if (st == PARE_OK) st = pare_groups_new(tool->ctx, &groups, copy, &options);

@@ -11,6 +11,7 @@ const pare_command *const pare_commands[] = {
     &pare_command_data_import,
     &pare_command_inspect,
     &pare_command_check,
+    &pare_command_simplify,
     &pare_command_calibrate,
     &pare_command_quantize,
     &pare_command_prune,

@@ -50,6 +50,16 @@ pare_rows pare_predictor_rows(const pare_predictor *predictor, int i);
 /* The batch a model is made for: the first dim of its inputs, 0 where it takes any. */
 int pare_model_fixed_batch(const pare_model *model);
 
+/* Runs both models, which have the same inputs, once on inputs as pare_measure_fill makes them,
+   with integers 0 and 1 mixed, or 0 where the models do not take these. *apart: the largest
+   difference of two outputs over the output's largest magnitude; INFINITY where integers, shapes,
+   types or non-finite numbers differ. *output: the output where that is, a's. Strings are not read.
+ */
+PARE_NODISCARD pare_status pare_models_apart(pare_ctx *ctx, const pare_model *a,
+                                             const pare_model *b, const pare_input_shape *shapes,
+                                             int count, const pare_plan_options *options,
+                                             double *apart, const char **output);
+
 /* --- latency of one plan: warm-up, many runs, and whether the number can be trusted --- */
 
 typedef struct pare_measure_options {

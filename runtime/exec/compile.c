@@ -88,6 +88,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     pare_graph_sweep(m->graph);
     PARE_TRY(pare_dynamic_split(plan));
     if (optimise) {
+        PARE_TRY(pare_pass_deduplicate(m, o->keep, o->keep_count, &expanded));
         if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
         PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
         PARE_TRY(pare_pass_infer(m, &first));

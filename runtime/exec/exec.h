@@ -23,6 +23,10 @@ typedef struct pare_input_shape {
     pare_shape shape;
 } pare_input_shape;
 
+/* The shape given for an input, or NULL. */
+const pare_shape *pare_input_shape_find(const pare_input_shape *shapes, int count,
+                                        const char *name);
+
 /* A graph input that is on the plan's device already, or an output that stays there. */
 typedef struct pare_placed {
     const char *name;

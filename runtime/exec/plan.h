@@ -110,8 +110,4 @@ PARE_NODISCARD pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_p
    "; the largest is tensor 'y' [8,10] of node 'fc' (Gemm), 320 bytes", or "". Returns text. */
 const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size);
 
-/* The shape given for an input, or NULL. */
-const pare_shape *pare_input_shape_find(const pare_input_shape *shapes, int count,
-                                        const char *name);
-
 #endif

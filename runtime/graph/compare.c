@@ -90,6 +90,13 @@ static bool same_attr(differ *d, const pare_attr *a, const pare_attr *b)
     return same || DIFFER(d, "attribute '%s' has another content", a->name);
 }
 
+bool pare_attr_equal(const pare_attr *a, const pare_attr *b)
+{
+    char text[128];
+    differ d = {text, sizeof text};
+    return same_attr(&d, a, b);
+}
+
 static bool same_names(differ *d, const char *what, pare_value *const *a, int a_count,
                        pare_value *const *b, int b_count)
 {

@@ -227,6 +227,8 @@ PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *d
 /* Rows of a run: the fixed size of the inputs' first axis (inputs where it is free follow); 0: free
    in all. PARE_UNSUPPORTED: two differ. */
 PARE_NODISCARD pare_status pare_model_batch(const pare_model *model, int64_t *out);
+/* Raises the IR version to the one that came with the model's opset (ONNX's Versioning.md). */
+void pare_model_raise_ir(pare_model *model);
 /* Sets or replaces an entry of metadata_props; both texts are copied. */
 PARE_NODISCARD pare_status pare_model_set_meta(pare_model *model, const char *key,
                                                const char *value);
@@ -348,6 +350,9 @@ void pare_graph_clear_inputs(pare_graph *graph);
 PARE_NODISCARD pare_status pare_graph_each(pare_graph *graph,
                                            pare_status (*fn)(pare_graph *graph, void *user),
                                            void *user);
+
+/* Do both attributes say the same, names of tensors and graphs among it? */
+bool pare_attr_equal(const pare_attr *a, const pare_attr *b);
 
 /* NULL where both models say the same (order, names, attributes, payloads), else the first
    difference in words, in text. */

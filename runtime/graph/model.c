@@ -82,6 +82,18 @@ pare_status pare_model_set_opset(pare_model *model, const char *domain, int64_t 
     return PARE_OK;
 }
 
+/* IR 4 let initializers be no inputs. */
+void pare_model_raise_ir(pare_model *model)
+{
+    static const struct {
+        int64_t opset, ir;
+    } rows[] = {{25, 13}, {24, 12}, {23, 11}, {21, 10}, {19, 9}, {15, 8}, {13, 7}, {0, 6}};
+    const int64_t opset = pare_model_opset(model, "");
+    size_t i = 0;
+    while (opset < rows[i].opset) i++;
+    if (model->ir_version < rows[i].ir) model->ir_version = rows[i].ir;
+}
+
 /* --- clone --- */
 
 static pare_status clone_graph(pare_model *m, pare_graph *parent, const pare_graph *from,

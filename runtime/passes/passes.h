@@ -23,6 +23,7 @@ typedef struct pare_infer_options {
     bool keep_dequantize; /* DequantizeLinear of a constant (a quantized weight) is not folded */
     bool fold_bodies;     /* also in bodies of If, Loop and Scan */
     size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
+    bool fold_smaller;    /* also a larger one where constants of as many bytes go with the node */
 } pare_infer_options;
 
 /* Shapes only, strict. */
@@ -37,6 +38,18 @@ PARE_NODISCARD pare_status pare_pass_expand_einsum(pare_model *model, bool *chan
 /* Folds BatchNormalization (inference form) into the Conv, ConvTranspose or Gemm before it where
    nothing else reads in between; value names of the BatchNormalization's output survive. */
 PARE_NODISCARD pare_status pare_pass_fold_batchnorm(pare_model *model);
+
+/* Merges equal constants, and nodes of equal operator, inputs and attributes. keep: names that must
+   survive. *changed: was there anything? */
+PARE_NODISCARD pare_status pare_pass_deduplicate(pare_model *model, const char *const *keep,
+                                                 int keep_count, bool *changed);
+
+/* What exporters leave and no result depends on goes, from the graph and the bodies of control
+   flow: shape arithmetic, casts and reshapes that change nothing, transposes that cancel, constant
+   subgraphs, equal constants and nodes, outputs that nothing reads. Lifts opsets below 13 to 13.
+   Inputs and outputs stay; results stay equal. keep as above. */
+PARE_NODISCARD pare_status pare_pass_simplify(pare_model *model, const char *const *keep,
+                                              int keep_count);
 
 /* Conv/Gemm/MatMul + bias + activation + residual Add into one node of domain pare; LayerNorm, GELU
    and attention spelled out in small operators into one. keep: names that must survive. */

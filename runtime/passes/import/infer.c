@@ -170,6 +170,19 @@ static bool is_small(const pare_value *v, size_t limit)
            (!limit || bytes <= limit);
 }
 
+/* Do constants of at least so many bytes leave the graph with the node? */
+static bool makes_smaller(const pare_node *node, const pare_value *made)
+{
+    size_t gone = 0, bytes;
+    for (int i = 0; i < node->in_count; i++) {
+        const pare_value *v = node->in[i];
+        if (v && v->data && v->user_count == 1 && !v->is_input && !v->is_output)
+            gone += v->data->bytes;
+    }
+    return is_small(made, 0) &&
+           pare_type_bytes(made->dtype, pare_shape_count(&made->shape), &bytes) && bytes <= gone;
+}
+
 /* All inputs constant, at least one of them there, all results known in type and size. */
 static bool can_run(const pare_node *node, const pare_infer_options *options)
 {
@@ -184,7 +197,9 @@ static bool can_run(const pare_node *node, const pare_infer_options *options)
         some = true;
     }
     for (int i = 0; i < node->out_count; i++)
-        if (node->out[i] && !is_small(node->out[i], options->fold_limit)) return false;
+        if (node->out[i] && !is_small(node->out[i], options->fold_limit) &&
+            !(options->fold_smaller && makes_smaller(node, node->out[i])))
+            return false;
     for (int i = 0; i < node->attr_count; i++)
         if (node->attr[i].kind == PARE_ATTR_GRAPH || node->attr[i].kind == PARE_ATTR_GRAPHS)
             return false;
@@ -283,9 +298,9 @@ static pare_status infer_graph(pare_graph *graph, const pare_infer_options *opti
 /* Bodies of If, Loop and Scan: their inputs may stay unknown. */
 static pare_status infer_bodies(pare_node *node, const pare_infer_options *options)
 {
-    const pare_infer_options body = {.lenient = true,
-                                     .fold = options->fold_bodies,
-                                     .fold_bodies = options->fold_bodies};
+    pare_infer_options body = *options;
+    body.lenient = true;
+    body.fold = options->fold_bodies;
     for (int a = 0; a < node->attr_count; a++) {
         const pare_attr *attr = &node->attr[a];
         if (attr->ref) continue;

@@ -104,6 +104,32 @@ pare_status pare_fuse_insert(pare_node *before, const char *op_type, const char 
     return PARE_OK;
 }
 
+/* x's node makes y from now on, y's does not. */
+static void take_over(pare_value *x, pare_value *y)
+{
+    pare_node *maker = x->producer;
+    int i = 0;
+    while (maker->out[i] != x) i++;
+    pare_node_set_out(maker, i, y);
+}
+
+pare_status pare_fuse_bypass(pare_fuse *f, pare_node *node, pare_value *x, bool *changed)
+{
+    pare_value *y = node->out[0];
+    if (pare_fuse_may_vanish(f, y)) {
+        if (!y->user_count) return PARE_OK;
+        *changed = true;
+        return pare_value_replace(y, x, false);
+    }
+    if (!y->is_output || y->graph != f->graph || !x->producer || !pare_fuse_may_vanish(f, x))
+        return PARE_OK;
+    *changed = true;
+    pare_node_remove(node);
+    PARE_TRY(pare_value_replace(x, y, false));
+    take_over(x, y);
+    return PARE_OK;
+}
+
 pare_status pare_fuse_vector(pare_graph *graph, const pare_value *from, pare_value **out)
 {
     const char *name = pare_graph_fresh_name(graph, from->name);
@@ -136,9 +162,8 @@ static pare_status rule_run(pare_fuse *f, pare_fuse_fn rule, bool *changed)
     return st;
 }
 
-/* Each rule until it changes nothing more. */
-static pare_status rules_run(pare_graph *graph, const pare_fuse *given, const pare_fuse_fn *rule,
-                             size_t count)
+pare_status pare_fuse_run(pare_graph *graph, const pare_fuse *given, const pare_fuse_fn *rule,
+                          size_t count, bool *any)
 {
     pare_fuse f = *given;
     f.graph = graph;
@@ -147,21 +172,24 @@ static pare_status rules_run(pare_graph *graph, const pare_fuse *given, const pa
             changed = false;
             PARE_TRY(rule_run(&f, rule[r], &changed));
             if (changed) pare_graph_sweep(graph);
+            *any = *any || changed;
         }
     return PARE_OK;
 }
 
 static pare_status fuse_graph(pare_graph *graph, void *user)
 {
-    static const pare_fuse_fn rule[] = {pare_fuse_shapes, pare_fuse_norm, pare_fuse_gelu,
-                                        pare_fuse_attention, pare_fuse_weighted};
-    return rules_run(graph, user, rule, sizeof rule / sizeof *rule);
+    static const pare_fuse_fn rule[] = {pare_fuse_noops, pare_fuse_shapes,    pare_fuse_norm,
+                                        pare_fuse_gelu,  pare_fuse_attention, pare_fuse_weighted};
+    bool changed = false;
+    return pare_fuse_run(graph, user, rule, sizeof rule / sizeof *rule, &changed);
 }
 
 static pare_status spread_graph(pare_graph *graph, void *user)
 {
     static const pare_fuse_fn rule[] = {pare_fuse_concat};
-    return rules_run(graph, user, rule, 1);
+    bool changed = false;
+    return pare_fuse_run(graph, user, rule, 1, &changed);
 }
 
 pare_status pare_pass_fuse(pare_model *model, const char *const *keep, int keep_count)

@@ -50,15 +50,29 @@ PARE_NODISCARD pare_status pare_fuse_insert(pare_node *before, const char *op_ty
 PARE_NODISCARD pare_status pare_fuse_vector(pare_graph *graph, const pare_value *from,
                                             pare_value **out);
 
+/* What reads the node's first output reads x; where that is a graph output and x may vanish, x's
+   node makes it. The node is left to the sweep. *changed stays where neither can be. */
+PARE_NODISCARD pare_status pare_fuse_bypass(pare_fuse *f, pare_node *node, pare_value *x,
+                                            bool *changed);
+
 /* The passes, in the order they run; each takes one node and may remove it and nodes before it. */
 typedef pare_status (*pare_fuse_fn)(pare_fuse *f, pare_node *node, bool *changed);
+pare_status pare_fuse_noops(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_shapes(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_norm(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_gelu(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_weighted(pare_fuse *f, pare_node *node, bool *changed);
 
+/* Of simplify alone: fuse_targets.c. */
+pare_status pare_fuse_targets(pare_fuse *f, pare_node *node, bool *changed);
+
 /* Of the pass after them: distribute_concat.c. */
 pare_status pare_fuse_concat(pare_fuse *f, pare_node *node, bool *changed);
+
+/* Each rule over the nodes of the graph until it changes nothing more, in order; sweeps. *changed:
+   did one change something? f's graph is set. */
+PARE_NODISCARD pare_status pare_fuse_run(pare_graph *graph, const pare_fuse *f,
+                                         const pare_fuse_fn *rule, size_t count, bool *changed);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules for operators that only rename or move elements. Reshape, Flatten, Squeeze and Unsqueeze of
-   known shapes are one family (here: reshapes), made into Reshapes by constant shapes:
+/* Rules for operators that only rename or move elements. Reshape, Flatten, Squeeze and Unsqueeze to
+   shapes with at most one open size are one family (here: reshapes), made into Reshapes by constant
+   shapes:
    - Identity, and a reshape to the same shape, give way to their input;
    - a reshape of a reshape reads the first one's input;
    - a Transpose that moves only axes of length 1 is a reshape;
@@ -11,13 +12,38 @@
 
 #include <string.h>
 
+/* Can a Reshape be told this shape? A -1 beside a 0 says nothing. */
+static bool can_be_told(const pare_shape *s)
+{
+    int open = 0, empty = 0;
+    for (int i = 0; i < s->rank; i++) {
+        open += s->dim[i] < 0;
+        empty += s->dim[i] == 0;
+    }
+    return s->rank >= 0 && open <= 1 && !(open && empty);
+}
+
 static bool is_reshape(const pare_node *n)
 {
     return n &&
            (pare_node_is(n, "Reshape") || pare_node_is(n, "Flatten") ||
             pare_node_is(n, "Squeeze") || pare_node_is(n, "Unsqueeze")) &&
-           n->in[0] && !n->in[0]->data && pare_shape_known(&n->in[0]->shape) &&
-           pare_shape_known(&n->out[0]->shape);
+           n->in[0] && !n->in[0]->data && can_be_told(&n->out[0]->shape);
+}
+
+/* Of as many elements: is it the same shape? Open sizes are equal by their name; one without may be
+   left, which the count decides. */
+static bool same_shape(const pare_shape *a, const pare_shape *b)
+{
+    int left = 0, empty = 0;
+    if (a->rank < 0 || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) return false;
+        empty += a->dim[i] == 0;
+        if (a->dim[i] < 0)
+            left += !a->name[i] || !b->name[i] || strcmp(a->name[i], b->name[i]) != 0;
+    }
+    return !left || (left == 1 && !empty);
 }
 
 /* The node becomes Reshape(x) to its own output's shape. */
@@ -25,7 +51,7 @@ static pare_status make_reshape(pare_node *node, pare_value *x)
 {
     pare_value *shape, *y = node->out[0];
     pare_node *fresh;
-    int64_t rank = y->shape.rank;
+    int64_t rank = y->shape.rank; /* an open size is -1, as Reshape has it */
     const char *name = pare_upgrade_name(node, "shape");
     if (!name) return PARE_MEMORY;
     PARE_TRY(pare_init_new(node->graph, &shape, name, PARE_s64, 1, &rank, y->shape.dim));
@@ -34,15 +60,6 @@ static pare_status make_reshape(pare_node *node, pare_value *x)
     bool zero = false;
     for (int i = 0; i < rank; i++) zero = zero || !y->shape.dim[i];
     return zero ? pare_node_set_int(fresh, "allowzero", 1) : PARE_OK;
-}
-
-/* Users of y read x; the node is left to the sweep. */
-static pare_status bypass(pare_fuse *f, pare_node *node, bool *changed)
-{
-    pare_value *x = node->in[0], *y = node->out[0];
-    if (!pare_fuse_may_vanish(f, y) || !y->user_count) return PARE_OK;
-    *changed = true;
-    return pare_value_replace(y, x, false);
 }
 
 static bool is_identity_order(const int64_t *perm, int rank)
@@ -78,7 +95,7 @@ static pare_status transpose(pare_fuse *f, pare_node *node, bool *changed)
     int rank = x->shape.rank;
     if (rank < 1 || x->data) return PARE_OK;
     read_perm(node, perm);
-    if (is_identity_order(perm, rank)) return bypass(f, node, changed);
+    if (is_identity_order(perm, rank)) return pare_fuse_bypass(f, node, node->in[0], changed);
     if (pare_shape_known(&x->shape) && moves_only_units(perm, &x->shape)) {
         *changed = true;
         return make_reshape(node, x);
@@ -87,11 +104,7 @@ static pare_status transpose(pare_fuse *f, pare_node *node, bool *changed)
     if (!before || before->in[0]->data) return PARE_OK;
     read_perm(before, inner);
     for (int i = 0; i < rank; i++) both[i] = inner[perm[i]];
-    if (is_identity_order(both, rank)) {
-        if (!pare_fuse_may_vanish(f, node->out[0]) || !node->out[0]->user_count) return PARE_OK;
-        *changed = true;
-        return pare_value_replace(node->out[0], before->in[0], false);
-    }
+    if (is_identity_order(both, rank)) return pare_fuse_bypass(f, node, before->in[0], changed);
     *changed = true;
     PARE_TRY(pare_node_set_in(node, 0, before->in[0]));
     return pare_node_set_ints(node, "perm", both, rank);
@@ -109,6 +122,7 @@ static pare_status swap_of_merged(pare_node *node, bool *changed)
     pare_value *x = first->in[0];
     const pare_shape *a = &x->shape, *m = &first->out[0]->shape, *y = &node->out[0]->shape;
     int r = a->rank;
+    if (!pare_shape_known(a) || !pare_shape_known(m) || !pare_shape_known(y)) return PARE_OK;
     if (r < 3 || y->rank != r || a->dim[r - 2] != m->dim[1] || a->dim[r - 1] != m->dim[2] ||
         y->dim[r - 1] != m->dim[1] || y->dim[r - 2] != m->dim[2])
         return PARE_OK;
@@ -126,12 +140,10 @@ static pare_status swap_of_merged(pare_node *node, bool *changed)
 static pare_status reshape(pare_fuse *f, pare_node *node, bool *changed)
 {
     pare_value *x = node->in[0];
-    if (pare_shape_equal(&x->shape, &node->out[0]->shape)) {
-        bool before = *changed;
-        *changed = false;
-        PARE_TRY(bypass(f, node, changed));
-        bool gone = *changed;
-        *changed = before || gone;
+    if (same_shape(&x->shape, &node->out[0]->shape)) {
+        bool gone = false;
+        PARE_TRY(pare_fuse_bypass(f, node, x, &gone));
+        *changed = *changed || gone;
         if (gone) return PARE_OK;
     }
     if (is_reshape(x->producer) && x->graph == node->graph) {
@@ -144,7 +156,8 @@ static pare_status reshape(pare_fuse *f, pare_node *node, bool *changed)
 pare_status pare_fuse_shapes(pare_fuse *f, pare_node *node, bool *changed)
 {
     if (!node->in_count || !node->in[0] || !node->out[0]) return PARE_OK;
-    if (pare_node_is(node, "Identity") && !node->in[0]->data) return bypass(f, node, changed);
+    if (pare_node_is(node, "Identity") && !node->in[0]->data)
+        return pare_fuse_bypass(f, node, node->in[0], changed);
     if (pare_node_is(node, "Transpose")) return transpose(f, node, changed);
     return is_reshape(node) ? reshape(f, node, changed) : PARE_OK;
 }
