@@ -100,8 +100,7 @@ static void report_census(pare_tool *tool, census *c, bool quiet)
 
 /* --- shapes --- */
 
-/* Fixes the inputs that --static names; what the file says of outputs and other tensors with the
-   same open size follows by inference. */
+/* Fixes the inputs that --static names. */
 static pare_status fix_inputs(pare_tool *tool, pare_model *model, const pare_list *list)
 {
     pare_input_shape *shapes;
@@ -121,6 +120,16 @@ static pare_status fix_inputs(pare_tool *tool, pare_model *model, const pare_lis
         pare_value_set_type(v, v->dtype, given);
     }
     return PARE_OK;
+}
+
+/* The file says what was inferred from the fixed inputs. */
+static void declare(const pare_values *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        pare_value *v = list->item[i];
+        const pare_shape shape = v->shape;
+        if (v->dtype && pare_shape_known(&shape)) pare_value_set_type(v, v->dtype, &shape);
+    }
 }
 
 /* Shapes of all inputs for the comparison: those asked for, the others as the simplified model has
@@ -202,6 +211,10 @@ static pare_status simplify(pare_tool *tool, const simplify_options *o, const pa
     PARE_TRY(pare_graph_each(before->graph, count_graph, &c));
     PARE_TRY(fix_inputs(tool, after, &o->fixed));
     PARE_TRY(pare_pass_simplify(after, NULL, 0));
+    if (o->fixed.count) {
+        declare(&after->graph->out);
+        declare(&after->graph->info);
+    }
     c.second = true;
     PARE_TRY(pare_graph_each(after->graph, count_graph, &c));
     if (!o->no_check) PARE_TRY(compare(tool, o, before, after));
