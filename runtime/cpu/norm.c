@@ -315,7 +315,7 @@ static pare_status batch_norm_prepare(pare_prep *p)
     return PARE_OK;
 }
 
-static pare_status batch_norm_run(const pare_call *c)
+static pare_status batch_norm_infer_run(const pare_call *c)
 {
     const float *epsilon = c->state;
     const pare_view *x = &c->in[0];
@@ -342,12 +342,107 @@ static pare_status batch_norm_run(const pare_call *c)
     return PARE_OK;
 }
 
+/* Mean and population variance of the part of x from an offset on. */
+static void moments(const pare_view *x, const pare_view *region, int64_t from, double *mean,
+                    double *variance)
+{
+    const double n = (double)pare_view_count(region);
+    int64_t index[PARE_MAX_RANK] = {0};
+    double sum = 0, squares = 0;
+    do sum += pare_ref_get(x, from + pare_ref_offset(region, index));
+    while (pare_ref_next(region, index));
+    *mean = sum / n;
+    do {
+        const double d = pare_ref_get(x, from + pare_ref_offset(region, index)) - *mean;
+        squares += d * d;
+    } while (pare_ref_next(region, index));
+    *variance = squares / n;
+}
+
+/* y = x * scale + shift over the part of x from an offset on; y has x's dims. */
+static void rescale(const pare_view *y, const pare_view *x, const bool *flag, const int64_t *kept,
+                    double scale, double shift)
+{
+    pare_view xs, ys, x_region, y_region;
+    int64_t index[PARE_MAX_RANK] = {0};
+    pare_ref_split(x, flag, &xs, &x_region);
+    pare_ref_split(y, flag, &ys, &y_region);
+    const int64_t from = pare_ref_offset(&xs, kept), to = pare_ref_offset(&ys, kept);
+    do {
+        const double v = pare_ref_get(x, from + pare_ref_offset(&x_region, index));
+        pare_ref_set(y, to + pare_ref_offset(&y_region, index), v * scale + shift);
+    } while (pare_ref_next(&x_region, index));
+}
+
+/* Training mode: the batch's own moments; running = running * momentum + batch's * (1 - momentum).
+ */
+static pare_status batch_norm_train_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0];
+    const double momentum = (double)pare_node_float(c->node, "momentum", 0.9f);
+    const double epsilon = (double)pare_node_float(c->node, "epsilon", 1e-5f);
+    bool flag[PARE_MAX_RANK] = {true, false, true, true, true, true, true, true};
+    pare_view kept, region;
+    int64_t index[PARE_MAX_RANK] = {0};
+    pare_ref_split(x, flag, &kept, &region);
+    if (!pare_view_count(x)) return PARE_OK;
+    for (int64_t k = 0; k < channel_count(x); k++) {
+        double found[2], in[4];
+        index[0] = x->rank > 1 ? k : 0;
+        moments(x, &region, pare_ref_offset(&kept, index), &found[0], &found[1]);
+        for (int i = 0; i < 4; i++)
+            in[i] = pare_ref_get(&c->in[i + 1], c->in[i + 1].rank ? k * c->in[i + 1].stride[0] : 0);
+        const double scale = in[0] / sqrt(found[1] + epsilon);
+        rescale(&c->out[0], x, flag, index, scale, in[1] - found[0] * scale);
+        for (int i = 0; i < 2; i++)
+            if (1 + i < c->out_count && c->out[1 + i].dtype)
+                pare_ref_set(&c->out[1 + i], k, in[2 + i] * momentum + found[i] * (1 - momentum));
+    }
+    return PARE_OK;
+}
+
+static pare_status batch_norm_run(const pare_call *c)
+{
+    return pare_node_int(c->node, "training_mode", 0) ? batch_norm_train_run(c)
+                                                      : batch_norm_infer_run(c);
+}
+
 static const pare_kernel ref_batch_norm = {.name = "ref_batch_norm",
                                            .can = pare_ref_can_floats,
                                            .prepare = batch_norm_prepare,
                                            .run = batch_norm_run,
                                            .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cpu_batch_norm[] = {&ref_batch_norm, NULL};
+
+/* --- MeanVarianceNormalization (13): (x - mean) / (deviation + 1e-9) over the axes --- */
+
+static pare_status mean_variance_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0];
+    static const int64_t usual[] = {0, 2, 3};
+    bool flag[PARE_MAX_RANK] = {false};
+    int count;
+    const int64_t *axes = pare_node_ints(c->node, "axes", &count);
+    pare_view kept, region;
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (!axes) axes = usual, count = 3;
+    for (int i = 0; i < count; i++) flag[axes[i] < 0 ? axes[i] + x->rank : axes[i]] = true;
+    pare_ref_split(x, flag, &kept, &region);
+    if (!pare_view_count(x)) return PARE_OK;
+    do {
+        double mean, variance;
+        moments(x, &region, pare_ref_offset(&kept, index), &mean, &variance);
+        const double scale = 1 / (sqrt(variance) + 1e-9);
+        rescale(&c->out[0], x, flag, index, scale, -mean * scale);
+    } while (pare_ref_next(&kept, index));
+    return PARE_OK;
+}
+
+static const pare_kernel ref_mean_variance = {.name = "ref_mean_variance",
+                                              .can = pare_ref_can_floats,
+                                              .run = mean_variance_run,
+                                              .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_mean_variance[] = {&ref_mean_variance, NULL};
 
 /* --- LpNormalization --- */
 

@@ -227,7 +227,7 @@ static bool batch_norm_can(const pare_prep *p)
         if (p->in_count < 5 || !pare_cuda_is_float(p->in[i].dtype) ||
             (i && pare_view_count(&p->in[i]) < channel_count(&p->in[0])))
             return false;
-    return true;
+    return !pare_node_int(p->node, "training_mode", 0);
 }
 
 static pare_status batch_norm_prepare(pare_prep *p)

@@ -109,15 +109,21 @@ pare_status pare_upgrade_group_norm(pare_node *node, int64_t version)
     return pare_upgrade_opset(node, 21);
 }
 
-/* BatchNormalization (15), inference form: X [N, C, ...], scale, B, mean, var [C]. */
+/* BatchNormalization (15): X [N, C, ...], scale, B, mean, var [C]; in training mode the means and
+   variances that follow are outputs, too. */
 pare_status pare_infer_batch_norm(pare_node *node)
 {
-    if (pare_node_int(node, "training_mode", 0))
-        return PARE_FAIL_NODE(node, UNSUPPORTED,
-                              "training_mode is not supported: export for inference");
     const pare_value *x = pare_node_in(node, 0);
     int64_t c = x && x->shape.rank == 1 ? x->shape.dim[0] : channels(node);
     PARE_TRY(vectors(node, 1, 4, x && x->shape.rank == 1 ? -1 : c));
+    if (!pare_node_int(node, "training_mode", 0) && node->out_count > 1)
+        return PARE_FAIL_NODE(node, INPUT, "it has %d outputs without training_mode, expected 1",
+                              node->out_count);
+    for (int i = 1; i < node->out_count; i++) {
+        const pare_value *old = pare_node_in(node, 2 + i);
+        const pare_shape each = pare_shape_vector(c);
+        if (old) pare_infer_out(node, i, old->dtype, &each);
+    }
     return pare_infer_same(node);
 }
 
@@ -138,6 +144,22 @@ pare_status pare_upgrade_batch_norm(pare_node *node, int64_t version)
     pare_node_remove_attr(node, "spatial");
     if (version < 7) pare_node_remove_attr(node, "is_test");
     return pare_upgrade_opset(node, 14);
+}
+
+/* MeanVarianceNormalization (9, 13): axes, 0, 2 and 3 without. */
+pare_status pare_infer_mean_variance(pare_node *node)
+{
+    pare_value *x;
+    int count;
+    const int64_t *axes = pare_node_ints(node, "axes", &count);
+    bool seen[PARE_MAX_RANK];
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    if (x->shape.rank >= 0 && axes)
+        PARE_TRY(pare_infer_axes(node, axes, count, x->shape.rank, seen));
+    if (x->shape.rank >= 0 && !axes && x->shape.rank != 4)
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has rank %d, expected 4 without axes", x->name,
+                              x->shape.rank);
+    return pare_infer_same(node);
 }
 
 /* LpNormalization (1): p is 1 or 2. */

@@ -392,6 +392,15 @@ static const char *hosted(const char *op)
         {"SoftmaxCrossEntropyLoss", "no exported net has it"},
         {"TensorScatter", "the host computes it so far"},
         {"TfIdfVectorizer", "no exported net has it"},
+        {"RoiAlign", "the host computes it so far"},
+        {"MeanVarianceNormalization", "the host computes it so far"},
+        {"MaxUnpool", "the host computes it so far"},
+        {"GridSample", "the host computes it so far"},
+        {"Det", "the host computes it so far"},
+        {"DeformConv", "the host computes it so far"},
+        {"Col2Im", "the host computes it so far"},
+        {"CenterCropPad", "the host computes it so far"},
+        {"AffineGrid", "the host computes it so far"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], op)) return rows[i][1];

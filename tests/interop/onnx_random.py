@@ -125,6 +125,96 @@ def tf_idf_vectorizer():
     return 9, [rng.integers(0, words, shape)], attributes, None
 
 
+def positive(*dims, dtype=np.float32):
+    """Sums of these do not cancel."""
+    return (rng.random(dims) + 0.5).astype(dtype)
+
+
+def grid_sample():
+    axes = some(2, 4)
+    mode = str(rng.choice(['nearest', 'linear', 'cubic'][:5 - axes]))
+    dtype = np.float64 if mode == 'cubic' else np.float32  # weights of both signs cancel
+    x = positive(some(1, 4), some(1, 5), *rng.integers(1, 12, axes), dtype=dtype)
+    grid = rng.uniform(-1.5, 1.5, (x.shape[0], *rng.integers(1, 12, axes), axes)).astype(dtype)
+    padding = str(rng.choice(['zeros', 'border', 'reflection']))
+    return 20, [x, grid], dict(mode=mode, padding_mode=padding, align_corners=some(0, 2)), None
+
+
+def affine_grid():
+    axes = some(2, 4)
+    theta = normal(some(1, 4), axes, axes + 1, dtype=np.float32)
+    size = np.array([theta.shape[0], some(1, 4), *rng.integers(2, 9, axes)])
+    return 20, [theta, size], dict(align_corners=some(0, 2)), None
+
+
+def roi_align():
+    x = positive(some(1, 4), some(1, 5), some(2, 14), some(2, 14))
+    corner = rng.uniform(-3, 12, (some(1, 6), 2))
+    rois = np.concatenate([corner, corner + rng.uniform(0.1, 14, corner.shape)], 1).astype(np.float32)
+    batch = rng.integers(0, x.shape[0], len(rois))
+    return 16, [x, rois, batch], dict(
+        mode='avg', output_height=some(1, 5), output_width=some(1, 5), sampling_ratio=some(0, 4),
+        spatial_scale=float(rng.choice([0.5, 1, 2])),
+        coordinate_transformation_mode=str(rng.choice(['half_pixel', 'output_half_pixel']))), None
+
+
+def deform_conv():
+    group, each, offsets = some(1, 3), some(1, 3), some(1, 3)
+    channels, kernel, pads = group * each * offsets, rng.integers(1, 4, 2), rng.integers(0, 3, 2)
+    stride, dilation = rng.integers(1, 3, 2), rng.integers(1, 3, 2)
+    size = rng.integers(6, 10, 2)
+    out = (size + 2 * pads - dilation * (kernel - 1) - 1) // stride + 1
+    n, maps, taps = some(1, 3), group * some(1, 4), int(np.prod(kernel))
+    x, w = positive(n, channels, *size), positive(maps, channels // group, *kernel)
+    offset = rng.uniform(-2, 2, (n, 2 * offsets * taps, *out)).astype(np.float32)
+    bias = positive(maps) if some(0, 2) else None
+    mask = positive(n, offsets * taps, *out) if some(0, 2) else None
+    return 22, [x, w, offset, bias, mask], dict(
+        group=group, offset_group=offsets, kernel_shape=kernel, pads=np.tile(pads, 2), strides=stride,
+        dilations=dilation), None
+
+
+def col2im():
+    axes = some(2, 4)
+    block, dilation, stride = rng.integers(1, 4, axes), rng.integers(1, 3, axes), rng.integers(1, 4, axes)
+    pads, size = rng.integers(0, 3, axes), rng.integers(6, 9, axes)
+    places = np.prod((size + 2 * pads - dilation * (block - 1) - 1) // stride + 1)
+    x = positive(some(1, 3), some(1, 3) * np.prod(block), places)
+    y = np.zeros((x.shape[0], x.shape[1] // np.prod(block), *(size + 2 * pads)))
+    count = (size + 2 * pads - dilation * (block - 1) - 1) // stride + 1
+    parts = x.reshape(*y.shape[:2], *block, *count)  # ONNX Runtime has another opinion of three axes
+    for tap in np.ndindex(*block):
+        for place in np.ndindex(*count):
+            y[(..., *(np.array(place) * stride + np.array(tap) * dilation))] += parts[(..., *tap, *place)]
+    y = y[(..., *(slice(p, p + n) for p, n in zip(pads, size)))].astype(np.float32)
+    return 18, [x, size, block], dict(pads=np.tile(pads, 2), strides=stride, dilations=dilation), y
+
+
+def center_crop_pad():
+    x = normal(*rng.integers(1, 7, some(1, 5)), dtype=np.float32)
+    axes = rng.permutation(x.ndim)[:some(1, x.ndim + 1)]
+    return 18, [x, rng.integers(1, 9, len(axes))], dict(axes=axes - x.ndim * rng.integers(0, 2, len(axes))), None
+
+
+def max_unpool():
+    kernel, stride = rng.integers(2, 4, 2), rng.integers(2, 4, 2)
+    x = positive(some(1, 3), some(1, 3), *rng.integers(1, 5, 2))
+    shape = [*x.shape[:2], *((np.array(x.shape[2:]) - 1) * stride + kernel)]
+    index = rng.permutation(int(np.prod(shape)))[:x.size].reshape(x.shape)
+    return 11, [x, index], dict(kernel_shape=kernel, strides=stride), None
+
+
+def det():
+    n = some(1, 7)
+    x = positive(*rng.integers(1, 4, some(0, 3)), n, n, dtype=np.float64) + 3 * np.eye(n)
+    return 11, [x], {}, np.asarray(np.linalg.det(x))
+
+
+def mean_variance_normalization():
+    x = positive(*rng.integers(2, 6, 4))
+    return 13, [x], dict(axes=rng.permutation(4)[:some(1, 5)]), None
+
+
 def write_case(folder, op, opset, inputs, attributes, y):
     """A folder as ONNX's tests have it; y None: what ONNX Runtime gives."""
     given = [(f'x{i}', np.asarray(x)) for i, x in enumerate(inputs) if x is not None]
@@ -149,7 +239,11 @@ def write_case(folder, op, opset, inputs, attributes, y):
 
 
 OPERATORS = {'RotaryEmbedding': rotary_embedding, 'TensorScatter': tensor_scatter, 'Einsum': einsum, 'DFT': dft,
-             'STFT': stft, 'MelWeightMatrix': mel_weight_matrix, 'TfIdfVectorizer': tf_idf_vectorizer}
+             'STFT': stft, 'MelWeightMatrix': mel_weight_matrix, 'TfIdfVectorizer': tf_idf_vectorizer,
+             'GridSample': grid_sample, 'AffineGrid': affine_grid, 'RoiAlign': roi_align, 'DeformConv': deform_conv,
+             'Col2Im': col2im, 'CenterCropPad': center_crop_pad, 'MaxUnpool': max_unpool, 'Det': det,
+             'MeanVarianceNormalization': mean_variance_normalization}
+OPERATORS = {k: v for k, v in OPERATORS.items() if k in os.environ.get('PARE_RANDOM_ONLY', k).split(',')}
 program = pathlib.Path(PARE).parent / 'tests' / 'onnx_nodes'
 if not os.access(program, os.X_OK):
     report('SKIP', 'onnx_random', f'needs {program}')
