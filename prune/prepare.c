@@ -68,6 +68,7 @@ pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
 {
     (void)ctx;
     PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_pass_expand_contrib(model));
     if (pare_model_opset(model, "") < OLDEST_OPSET)
         PARE_TRY(pare_pass_version_convert(model, OLDEST_OPSET));
     pare_graph_clear_inputs(model->graph);

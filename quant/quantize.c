@@ -80,7 +80,8 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
 {
     int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
     PARE_TRY(pare_graph_sort(model->graph));
-    if (before < wanted) PARE_TRY(pare_pass_version_convert(model, wanted));
+    PARE_TRY(pare_pass_expand_contrib(model));
+    if (pare_model_opset(model, "") < wanted) PARE_TRY(pare_pass_version_convert(model, wanted));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};
     bool expanded;
