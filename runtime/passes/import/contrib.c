@@ -116,6 +116,7 @@ pare_status pare_contrib_rewrite(pare_node *node)
     pare_contrib c = {.node = node};
     PARE_TRY(check_attrs(node, op));
     PARE_TRY(check_inputs(node, op));
+    c.like = node->in_count ? node->in[0] : NULL;
     c.base = node->name[0] ? node->name : node->out[0]->name;
     op->rewrite(&c);
     if (c.status == PARE_OK && !strcmp(node->domain, op->domain) &&

@@ -21,6 +21,7 @@ enum { PARE_CONTRIB_OPSET = 21 };
 typedef struct pare_contrib {
     pare_node *node;    /* the node that is rewritten */
     pare_node *last;    /* the newest node */
+    pare_value *like;   /* what it computes in has this tensor's type: input 0's, as a rule */
     const char *base;   /* names begin with it: the node's name */
     pare_status status; /* the first failure */
 } pare_contrib;

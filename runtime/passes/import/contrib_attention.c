@@ -40,8 +40,8 @@ pare_value *pare_contrib_range(pare_contrib *c, pare_value *count)
 
 pare_value *pare_contrib_mask(pare_contrib *c, pare_value *allowed, double filter)
 {
-    pare_value *zero = pare_contrib_number(c, in(c, 0), 0);
-    return OP(c, "Where", allowed, zero, pare_contrib_number(c, in(c, 0), filter));
+    pare_value *zero = pare_contrib_number(c, c->like, 0);
+    return OP(c, "Where", allowed, zero, pare_contrib_number(c, c->like, filter));
 }
 
 pare_value *pare_contrib_sum(pare_contrib *c, pare_value *x, pare_value *y)
@@ -55,9 +55,9 @@ static pare_value *scaled(pare_contrib *c, pare_value *scores, pare_value *q,
     double scale = s->scale;
     if (scale == 0 && s->size > 0) scale = 1 / __builtin_sqrt((double)s->size);
     if (scale == 1) return scores;
-    if (scale != 0) return OP(c, "Mul", scores, pare_contrib_number(c, in(c, 0), scale));
+    if (scale != 0) return OP(c, "Mul", scores, pare_contrib_number(c, c->like, scale));
     pare_value *size = OP(c, "Cast", pare_contrib_length(c, q, 3));
-    if (c->status == PARE_OK) pare_contrib_int(c, "to", in(c, 0)->dtype);
+    if (c->status == PARE_OK) pare_contrib_int(c, "to", c->like->dtype);
     return OP(c, "Div", scores, OP(c, "Sqrt", size));
 }
 
@@ -67,7 +67,7 @@ void pare_contrib_attend(pare_contrib *c, pare_value *q, pare_value *k, pare_val
     pare_value *scores = OP(c, "MatMul", q, TRANSPOSE(c, -1, k, 0, 1, 3, 2));
     scores = scaled(c, scores, q, s);
     if (s->softcap != 0) {
-        pare_value *cap = pare_contrib_number(c, in(c, 0), s->softcap);
+        pare_value *cap = pare_contrib_number(c, c->like, s->softcap);
         scores = OP(c, "Mul", OP(c, "Tanh", OP(c, "Div", scores, cap)), cap);
     }
     pare_value *weights = OP(c, "Softmax", pare_contrib_sum(c, scores, s->mask));
@@ -210,6 +210,7 @@ void pare_contrib_q_attention(pare_contrib *c)
         CONTRIB_FAIL(c, UNSUPPORTED, "scale '%s' must be f32", in(c, 3)->name);
         return;
     }
+    c->like = in(c, 3);
     pare_value *x = pare_contrib_dequantize(c, in(c, 0), in(c, 3), in(c, 6), 2);
     pare_value *w = pare_contrib_dequantize(c, in(c, 1), in(c, 4), in(c, 7), 1);
     pare_value *y = OP(c, "Add", OP(c, "MatMul", x, w), in(c, 2));
