@@ -180,7 +180,8 @@ CASES = [
     ('GroupQueryAttention', 'packed', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 5, 4, 2, 16, packed=True, rotary=16), 3),
     ('GroupQueryAttention', 'window', dict(num_heads=2, kv_num_heads=2, local_window_size=3), gqa(1, 7, 2, 2, 16), 3),
     ('GroupQueryAttention', 'softcap', dict(num_heads=2, kv_num_heads=2, softcap=0.8), gqa(1, 4, 2, 2, 16), 3),
-    ('GroupQueryAttention', 'buffer', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 1, 4, 2, 16, past=6, rotary=16, buffer=9), 1),
+    ('GroupQueryAttention', 'buffer', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 1, 4, 2, 16, past=6, rotary=16, buffer=9), (3, 0)),
+    ('GroupQueryAttention', 'lengths', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 1, 4, 2, 16, past=6, rotary=16, seqlens=[6, 4]), (3, 0)),
     ('GroupQueryAttention', 'two', dict(num_heads=4, kv_num_heads=2), gqa(1, 2, 4, 2, 16, past=6), 3),
     ('GroupQueryAttention', 'bias', dict(num_heads=4, kv_num_heads=2), gqa(2, 5, 4, 2, 16, bias=x(2, 4, 5, 5)), 3),
 ]
@@ -284,7 +285,156 @@ def judge_case(folder, op, special, attributes, inputs, outputs):
     judge(name, path, fed, names)
 
 
+# --- models that ONNX Runtime writes ---
+
+class Net:
+    """A graph in the making: nodes by name of operator, constants by value."""
+
+    def __init__(self):
+        self.nodes, self.constants = [], []
+
+    def constant(self, array):
+        name = f'c{len(self.constants)}'
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def __call__(self, op, *ins, outputs=1, **attributes):
+        ins = [i if isinstance(i, str) else self.constant(i) for i in ins]
+        made = [f'v{len(self.nodes)}_{i}' for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, ins, made, f'{op}_{len(self.nodes)}', **attributes))
+        return made[0] if outputs == 1 else made
+
+    def save(self, path, inputs, y):
+        last = self.nodes[-1]
+        last.output[list(last.output).index(y)] = 'y'
+        graph = helper.make_graph(self.nodes, 'g', inputs, [helper.make_tensor_value_info('y', TensorProto.FLOAT, None)], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17)])
+        model.ir_version = 8
+        onnx.save(onnx.shape_inference.infer_shapes(model), path)
+
+
+def bert_net(path, hidden=32, heads=4, length=8, batch='batch'):
+    """Two encoder layers as PyTorch's exporter writes them, with a mask; inputs to run it with."""
+    n, size = Net(), hidden // heads
+
+    def dense(v, rows, columns):
+        return n('Add', n('MatMul', v, x(rows, columns) * f(rows ** -0.5)), x(columns) * f(0.1))
+
+    def norm(v):
+        d = n('Sub', v, n('ReduceMean', v, axes=[-1]))
+        root = n('Sqrt', n('Add', n('ReduceMean', n('Pow', d, f(2)), axes=[-1]), f(1e-5)))
+        return n('Add', n('Mul', n('Div', d, root), x(hidden)), x(hidden))
+
+    def split(v, perm):
+        return n('Transpose', n('Reshape', v, np.array([0, 0, heads, size])), perm=perm)
+
+    mask = n('Unsqueeze', n('Cast', 'mask', to=1), np.array([1, 2]))
+    mask = n('Mul', n('Sub', f(1), mask), f(-10000))
+    h = norm(n('Add', n('Gather', x(50, hidden), 'ids'), x(length, hidden)))
+    for _ in range(2):
+        q, k, v = split(dense(h, hidden, hidden), [0, 2, 1, 3]), split(dense(h, hidden, hidden), [0, 2, 3, 1]), split(dense(h, hidden, hidden), [0, 2, 1, 3])
+        scores = n('Add', n('Div', n('MatMul', q, k), f(size ** 0.5)), mask)
+        y = n('Transpose', n('MatMul', n('Softmax', scores, axis=-1), v), perm=[0, 2, 1, 3])
+        y = dense(n('Reshape', y, np.array([0, 0, hidden])), hidden, hidden)
+        h = norm(n('Add', y, h))
+        m = dense(h, hidden, 4 * hidden)
+        m = n('Mul', n('Mul', m, n('Add', n('Erf', n('Div', m, f(2 ** 0.5))), f(1))), f(0.5))
+        h = norm(n('Add', dense(m, 4 * hidden, hidden), h))
+    y = n('MatMul', h, x(3, hidden).T.copy())
+    n.save(path, [helper.make_tensor_value_info(name, TensorProto.INT64, [batch, length]) for name in ('ids', 'mask')], y)
+    return {'ids': rng.integers(0, 50, (2, length)), 'mask': np.array([[1] * 5 + [0] * 3, [1] * 8])}
+
+
+def conv_net(path):
+    """Residual blocks, a gate, pools and a head; inputs to run it with."""
+    n = Net()
+
+    def conv(v, ins, outs, k=3, group=1, stride=1):
+        w = x(outs, ins // group, k, k) * f((k * k * ins / group) ** -0.5)
+        return n('Conv', v, w, x(outs) * f(0.1), kernel_shape=[k, k], pads=[k // 2] * 4, strides=[stride] * 2, group=group)
+
+    h = n('Relu', conv('x', 3, 16, stride=2))
+    for _ in range(2):
+        y = n('LeakyRelu', conv(h, 16, 16), alpha=0.1)
+        y = n('Clip', conv(y, 16, 16, group=16), f(0), f(6))
+        h = n('Relu', n('Add', conv(y, 16, 16, 1), h))
+    g = n('Sigmoid', conv(n('GlobalAveragePool', h), 16, 16, 1))
+    h = n('Concat', n('Mul', h, g), n('AveragePool', h, kernel_shape=[3, 3], pads=[1] * 4), axis=1)
+    h = n('Flatten', n('GlobalAveragePool', h))
+    y = n('Softmax', n('Gemm', h, x(10, 32) * f(0.3), x(10), transB=1), axis=-1)
+    n.save(path, [helper.make_tensor_value_info('x', TensorProto.FLOAT, ['batch', 3, 24, 24])], y)
+    return {'x': x(2, 3, 24, 24)}
+
+
+def optimized(path, out, level):
+    """Writes what ONNX Runtime makes of a model."""
+    import onnxruntime as ort
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = level
+    options.optimized_model_filepath = out
+    ort.InferenceSession(path, options, providers=['CPUExecutionProvider'])
+
+
+def operators(path):
+    return sorted({n.op_type for n in onnx.load(path).graph.node if n.domain or n.op_type.startswith('Simplified')})
+
+
+def judge_model(name, path, fed, expected, bound=2e-5):
+    """Is its output y ONNX Runtime's? expected: operators that must be in it."""
+    found = operators(path)
+    check(f'{name}/operators', set(expected) <= set(found), f'found {found}')
+    want = ort_session(path).run(['y'], fed)[0]
+    try:
+        got = pare_outputs(path, fed, ['y'])['y']
+        done = pare('check', path)
+    except RuntimeError as error:
+        check(name, False, str(error)[:300])
+        return
+    far = np.abs(got - want).max() / max(1, np.abs(want).max())
+    check(name, got.shape == want.shape and far <= bound and done.returncode == 0, f'{far} off')
+
+
+def judge_quantized(name, path, out, fed, samples, bound, **options):
+    """quantize_static in QOperator form: the same answers up to steps of the result."""
+    from onnxruntime import quantization as q
+
+    class Reader(q.CalibrationDataReader):
+        def __init__(self):
+            self.left = iter(samples)
+
+        def get_next(self):
+            return next(self.left, None)
+
+    q.quantize_static(path, out, Reader(), quant_format=q.QuantFormat.QOperator, activation_type=q.QuantType.QUInt8,
+                      weight_type=q.QuantType.QInt8, reduce_range=True, **options)
+    judge_model(name, out, fed, ['QLinearAdd', 'QLinearGlobalAveragePool', 'QLinearConcat', 'QLinearMul', 'QLinearSigmoid'], bound)
+
+
+def whole_models(folder):
+    import onnxruntime as ort
+    from onnxruntime import quantization
+    level = ort.GraphOptimizationLevel
+    net, out = os.path.join(folder, 'net.onnx'), os.path.join(folder, 'out.onnx')
+    fed = bert_net(net)
+    for word, value in (('basic', level.ORT_ENABLE_BASIC), ('extended', level.ORT_ENABLE_EXTENDED)):
+        optimized(net, out, value)
+        some = ['BiasGelu', 'FusedMatMul', 'SkipLayerNormalization'] if word == 'extended' else []
+        judge_model(f'contrib/bert_{word}', out, fed, some)
+    quantized = os.path.join(folder, 'dynamic.onnx')
+    quantization.quantize_dynamic(out, quantized, reduce_range=True)
+    optimized(quantized, out, level.ORT_ENABLE_EXTENDED)
+    judge_model('contrib/bert_dynamic', out, fed, ['DynamicQuantizeMatMul'], 0.02)
+    fed = conv_net(net)
+    for word, value in (('basic', level.ORT_ENABLE_BASIC), ('extended', level.ORT_ENABLE_EXTENDED)):
+        optimized(net, out, value)
+        judge_model(f'contrib/conv_{word}', out, fed, ['FusedConv'] if word == 'extended' else [])
+    samples = [{'x': x(1, 3, 24, 24)} for _ in range(8)]
+    judge_quantized('contrib/conv_qoperator', net, out, fed, samples, 0.02)
+
+
 with tempfile.TemporaryDirectory() as folder:
+    whole_models(folder)
     for case in CASES:
         judge_case(folder, *case)
     path, reference = os.path.join(folder, 'm.onnx'), os.path.join(folder, 'reference.onnx')
