@@ -2,6 +2,7 @@
 """Operators of the domain com.microsoft: pare (which rewrites them into standard ones) against ONNX
 Runtime (which has kernels for them), one small model each; and models that ONNX Runtime itself writes:
 its optimized graphs, and quantize_static in QOperator form."""
+import json
 import os
 import tempfile
 
@@ -208,12 +209,19 @@ def nhwc_conv(ins):
             helper.make_node('Transpose', ['b'], ['out0'], perm=[0, 2, 3, 1])]
 
 
+def nhwc_fused_conv(ins):
+    conv = nhwc_conv(ins[:3])
+    conv[-1].output[0] = 'c'
+    return [*conv, helper.make_node('Add', ['c', ins[3]], ['d']), helper.make_node('Relu', ['d'], ['out0'])]
+
+
 # ONNX Runtime has no kernel for the CPU: the standard nodes that say the same are the judge.
 WITHOUT_KERNEL = [
     ('LayerNormalization', dict(axis=-1, epsilon=1e-5), [x(2, 3, 8), x(8), x(8)], layer_norm),
     ('BiasAdd', {}, [x(2, 3, 8), x(8), x(2, 3, 8)], bias_add),
     ('QLinearReduceMean', dict(axes=[1], keepdims=0), [s8(3, 5), f(0.02), ZS, f(0.01), np.int8(4)], reduce_mean),
     ('NhwcConv', dict(pads=[1, 1, 1, 1]), [x(1, 6, 5, 4), x(8, 4, 3, 3), x(8)], nhwc_conv),
+    ('NhwcFusedConv', dict(pads=[1, 1, 1, 1], activation='Relu'), [x(1, 6, 5, 4), x(8, 4, 3, 3), x(8), x(1, 6, 5, 8)], nhwc_fused_conv),
 ]
 
 # operator, attributes, inputs, words of the message
@@ -226,6 +234,7 @@ REFUSED = [
     ('MultiHeadAttention', dict(num_heads=4), [x(2, 5, 16)], 'input 1 is missing'),
     ('GroupQueryAttention', dict(num_heads=3, kv_num_heads=2), gqa(2, 5, 4, 2, 16), "'num_heads' is no multiple of"),
     ('QLinearAdd', {}, [u8(3, 5), f(0.02), Z, u8(3, 5), f(0.03), Z], 'expected at least 8'),
+    ('Attention', dict(num_heads=4, unidirectional=7), [x(2, 5, 16), x(16, 48), x(48)], "attribute 'unidirectional' must be 0 or 1"),
     ('QuickGelu', dict(beta=1.0), [x(3, 4)], "attribute 'beta' is not supported"),
 ]
 
@@ -446,6 +455,12 @@ with tempfile.TemporaryDirectory() as folder:
         model.graph.node.extend(made)
         onnx.save(model, reference)
         judge(f'contrib/{op}', path, fed, names, reference)
+    facts = os.path.join(folder, 'ops.json')
+    pare('ops', '--json', facts)
+    with open(facts) as file:
+        listed = {o['name'] for o in json.load(file)['operators'] if 'standard' in o['int8']}
+    tested = {case[0] for case in CASES + WITHOUT_KERNEL}
+    check('contrib/all_are_compared', listed == tested, f'listed or tested only: {sorted(listed ^ tested)}')
     for op, attributes, inputs, words in REFUSED:
         onnx.save(model_of(op, attributes, inputs, 1)[0], path)
         done = pare('check', path, ok=False)

@@ -7,7 +7,6 @@
 #include "runtime/ops/infer.h"
 #include "runtime/ops/ops.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,29 +69,32 @@ void pare_contrib_drop_imports(pare_model *model)
 
 /* --- a node against its row --- */
 
-/* The entry of an attribute in a row's list: "name" or "name=value"; NULL: it has none. */
+/* The entry of an attribute in a row's list: "name", "name=value" or "name?"; NULL: it has none. */
 static const char *entry_of(const char *list, const char *name)
 {
     const size_t n = strlen(name);
     for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
-        if (!strncmp(at, name, n) && (at[n] == ' ' || at[n] == '=' || !at[n])) return at;
+        if (!strncmp(at, name, n) && strchr(" =?", at[n])) return at;
     return NULL;
+}
+
+static pare_status check_attr(const pare_node *node, const pare_attr *a, const char *entry)
+{
+    if (!entry)
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "attribute '%s' is not supported", a->name);
+    const char *rule = entry + strlen(a->name);
+    if (*rule == '?' && (a->kind != PARE_ATTR_INT || a->i < 0 || a->i > 1))
+        return PARE_FAIL_NODE(node, INPUT, "attribute '%s' must be 0 or 1", a->name);
+    if (*rule == '=' && (a->kind != PARE_ATTR_INT || a->i != strtoll(rule + 1, NULL, 10)))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "attribute '%s' is not supported, expected %lld",
+                              a->name, strtoll(rule + 1, NULL, 10));
+    return PARE_OK;
 }
 
 static pare_status check_attrs(const pare_node *node, const pare_contrib_op *op)
 {
-    for (int i = 0; i < node->attr_count; i++) {
-        const pare_attr *a = &node->attr[i];
-        const char *entry = entry_of(op->attrs, a->name);
-        if (!entry)
-            return PARE_FAIL_NODE(node, UNSUPPORTED, "attribute '%s' is not supported", a->name);
-        if (entry[strlen(a->name)] != '=') continue;
-        const int64_t only = strtoll(entry + strlen(a->name) + 1, NULL, 10);
-        if (a->kind != PARE_ATTR_INT || a->i != only)
-            return PARE_FAIL_NODE(node, UNSUPPORTED,
-                                  "attribute '%s' is not supported, expected %" PRId64, a->name,
-                                  only);
-    }
+    for (int i = 0; i < node->attr_count; i++)
+        PARE_TRY(check_attr(node, &node->attr[i], entry_of(op->attrs, node->attr[i].name)));
     return PARE_OK;
 }
 

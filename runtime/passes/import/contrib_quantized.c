@@ -67,6 +67,12 @@ void pare_contrib_q_gemm(pare_contrib *c)
 {
     const float alpha = pare_node_float(c->node, "alpha", 1);
     const bool trans_b = pare_node_int(c->node, "transB", 0) != 0, q = in(c, 7) != NULL;
+    if (q != (in(c, 8) != NULL)) {
+        CONTRIB_FAIL(c, INPUT,
+                     "scale and zero point of the result, inputs 7 and 8, come together or "
+                     "not at all");
+        return;
+    }
     pare_value *a = real(c, 0, 1), *b = real(c, 3, trans_b ? 0 : 1);
     pare_value *bias = gemm_bias(c, alpha);
     pare_value *y = OP_TO(c, q ? -1 : 0, "Gemm", a, b, bias);
