@@ -99,7 +99,10 @@ const pare_command pare_command_ops = {
     .name = "ops",
     .arguments = "",
     .summary = "list the supported operators",
-    .detail = "Operators that the runtime makes itself while it fuses are listed with --verbose.",
+    .detail =
+        "Operators outside ONNX (com.microsoft) are rewritten into standard ones when a model is\n"
+        "run, quantized or pruned. Operators that the runtime makes itself while it fuses are\n"
+        "listed with --verbose.",
     .example = "pare ops --kernels",
     .options = table,
     .size = sizeof(ops_options),

@@ -66,7 +66,7 @@ void pare_contrib_attend(pare_contrib *c, pare_value *q, pare_value *k, pare_val
 {
     pare_value *scores = OP(c, "MatMul", q, TRANSPOSE(c, -1, k, 0, 1, 3, 2));
     scores = scaled(c, scores, q, s);
-    if (s->softcap != 0) {
+    if (s->softcap > 0) {
         pare_value *cap = pare_contrib_number(c, c->like, s->softcap);
         scores = OP(c, "Mul", OP(c, "Tanh", OP(c, "Div", scores, cap)), cap);
     }
