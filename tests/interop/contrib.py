@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -120,6 +121,11 @@ CASES = [
     ('MatMulNBits', '4 part', dict(K=40, N=7, bits=4, block_size=16), nbits(7, 40, 16, zero=True), 1),
     ('MatMulNBits', '4 bias', dict(K=32, N=7, bits=4, block_size=32), nbits(7, 32, 32, bias=True), 1),
     ('MatMulNBits', '8', dict(K=64, N=6, bits=8, block_size=32), nbits(6, 64, 32, 8, zero=True), 1),
+    ('GatherBlockQuantized', 'u4', dict(block_size=16), [K(rng.integers(0, 16, (6, 32)).astype(ml_dtypes.uint4)), ids(6, 3, 2), K(abs(x(6, 2))), K(rng.integers(0, 16, (6, 2)).astype(ml_dtypes.uint4))], 1),
+    ('GatherBlockQuantized', 's4', dict(block_size=16), [K(rng.integers(-8, 8, (6, 40)).astype(ml_dtypes.int4)), ids(6, 3), K(abs(x(6, 3)))], 1),
+    ('GatherBlockQuantized', 'bytes', dict(block_size=16, bits=4), [K(u8(6, 16)), ids(6, 3), K(abs(x(6, 2)))], 1),
+    ('GatherBlockQuantized', 'bytes zero', dict(block_size=16, bits=4), [K(u8(6, 32)), ids(6, 3), K(abs(x(6, 4))), K(u8(6, 2))], 1),
+    ('GatherBlockQuantized', '8', dict(block_size=16, bits=8), [K(u8(6, 32)), ids(6, 3), K(abs(x(6, 2)))], 1),
 
     ('FusedMatMul', 'alpha', dict(alpha=0.5), [x(2, 3, 4), x(4, 5)], 1),
     ('FusedMatMul', 'transA', dict(transA=1), [x(2, 4, 3), x(2, 4, 5)], 1),
@@ -180,6 +186,8 @@ CASES = [
     ('GroupQueryAttention', 'interleaved', dict(num_heads=4, kv_num_heads=2, do_rotary=1, rotary_interleaved=1), gqa(2, 5, 4, 2, 16, rotary=16), 3),
     ('GroupQueryAttention', 'packed', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 5, 4, 2, 16, packed=True, rotary=16), 3),
     ('GroupQueryAttention', 'window', dict(num_heads=2, kv_num_heads=2, local_window_size=3), gqa(1, 7, 2, 2, 16), 3),
+    ('GroupQueryAttention', 'smooth', dict(num_heads=4, kv_num_heads=2, smooth_softmax=1), gqa(2, 5, 4, 2, 16), 3),
+    ('GroupQueryAttention', 'sink', dict(num_heads=4, kv_num_heads=2), gqa(2, 5, 4, 2, 16) + [None, None, x(4)], 3),
     ('GroupQueryAttention', 'softcap', dict(num_heads=2, kv_num_heads=2, softcap=0.8), gqa(1, 4, 2, 2, 16), 3),
     ('GroupQueryAttention', 'buffer', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 1, 4, 2, 16, past=6, rotary=16, buffer=9), (3, 0)),
     ('GroupQueryAttention', 'lengths', dict(num_heads=4, kv_num_heads=2, do_rotary=1), gqa(2, 1, 4, 2, 16, past=6, rotary=16, seqlens=[6, 4]), (3, 0)),
@@ -442,8 +450,28 @@ def whole_models(folder):
     judge_quantized('contrib/conv_qoperator', net, out, fed, samples, 0.02)
 
 
+def body_net(path):
+    """Operators in the bodies of an If; inputs to run it with."""
+    def body(op, y):
+        node = helper.make_node(op, ['x', 'bias'], [y], domain=MS)
+        return helper.make_graph([node], op, [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)])
+
+    inputs = [helper.make_tensor_value_info('c', TensorProto.BOOL, []), helper.make_tensor_value_info('x', TensorProto.FLOAT, [3, 8])]
+    node = helper.make_node('If', ['c'], ['y'], then_branch=body('FastGelu', 'a'), else_branch=body('BiasGelu', 'b'))
+    graph = helper.make_graph([node], 'g', inputs, [helper.make_tensor_value_info('y', TensorProto.FLOAT, [3, 8])],
+                              [numpy_helper.from_array(x(8), 'bias')])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17), helper.make_opsetid(MS, 1)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return {'c': np.array(False), 'x': x(3, 8)}
+
+
 with tempfile.TemporaryDirectory() as folder:
     whole_models(folder)
+    path = os.path.join(folder, 'm.onnx')
+    fed = body_net(path)
+    for fed['c'] in (np.array(True), np.array(False)):
+        judge(f'contrib/body_{fed["c"]}', path, fed, ['y'])
     for case in CASES:
         judge_case(folder, *case)
     path, reference = os.path.join(folder, 'm.onnx'), os.path.join(folder, 'reference.onnx')

@@ -61,6 +61,18 @@ static pare_value *scaled(pare_contrib *c, pare_value *scores, pare_value *q,
     return OP(c, "Div", scores, OP(c, "Sqrt", size));
 }
 
+static pare_value *softmax(pare_contrib *c, pare_value *scores, pare_value *sink)
+{
+    if (sink) {
+        pare_value *column = OP(c, "Shape", pare_contrib_slice(c, scores, 3, 0, 1));
+        scores = OP(c, "Concat", scores, OP(c, "Expand", sink, column));
+        pare_contrib_int(c, "axis", 3);
+    }
+    pare_value *y = OP(c, "Softmax", scores);
+    pare_contrib_int(c, "axis", -1);
+    return sink ? pare_contrib_slice(c, y, 3, 0, -1) : y;
+}
+
 void pare_contrib_attend(pare_contrib *c, pare_value *q, pare_value *k, pare_value *v,
                          const pare_contrib_scores *s)
 {
@@ -70,8 +82,7 @@ void pare_contrib_attend(pare_contrib *c, pare_value *q, pare_value *k, pare_val
         pare_value *cap = pare_contrib_number(c, c->like, s->softcap);
         scores = OP(c, "Mul", OP(c, "Tanh", OP(c, "Div", scores, cap)), cap);
     }
-    pare_value *weights = OP(c, "Softmax", pare_contrib_sum(c, scores, s->mask));
-    pare_contrib_int(c, "axis", -1);
+    pare_value *weights = softmax(c, pare_contrib_sum(c, scores, s->mask), s->sink);
     pare_value *y = TRANSPOSE(c, -1, OP(c, "MatMul", weights, v), 0, 2, 1, 3);
     RESHAPE(c, 0, y, 0, 0, -1);
 }

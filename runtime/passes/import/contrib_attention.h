@@ -6,9 +6,11 @@
 
 #include "runtime/passes/import/contrib.h"
 
-/* Of softmax(softcap(scale Q K^T) + mask) V. */
+/* Of softmax(softcap(scale Q K^T) + mask) V. A sink takes part in the softmax as one more key, whose
+   value is 0. */
 typedef struct pare_contrib_scores {
     pare_value *mask; /* or NULL */
+    pare_value *sink; /* (1, heads or 1, 1, 1), or NULL */
     float scale;      /* 0: one over the root of the head size */
     int64_t size;     /* of a head; 0: unknown */
     float softcap;    /* 0: none */

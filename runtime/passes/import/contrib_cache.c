@@ -232,7 +232,7 @@ static pare_value *grouped_mask(pare_contrib *c, const grouped *g)
         pare_value *reach = pare_contrib_constant(c, "window", PARE_s64, 0, NULL, &window);
         allowed = OP(c, "And", allowed, OP(c, "Greater", keys, OP(c, "Sub", at, reach)));
     }
-    return pare_contrib_mask(c, allowed, -10000);
+    return pare_contrib_mask(c, allowed, c->like->dtype == PARE_f16 ? -60000 : -1e30);
 }
 
 void pare_contrib_group_query_attention(pare_contrib *c)
@@ -256,5 +256,9 @@ void pare_contrib_group_query_attention(pare_contrib *c)
                              .size = g.size,
                              .softcap = pare_node_float(c->node, "softcap", 0)};
     s.mask = pare_contrib_sum(c, grouped_mask(c, &g), in(c, 10));
+    if (in(c, 11))
+        s.sink = RESHAPE(c, -1, in(c, 11), 1, -1, 1, 1);
+    else if (pare_node_int(c->node, "smooth_softmax", 0))
+        s.sink = RESHAPE(c, -1, pare_contrib_number(c, c->like, 0), 1, 1, 1, 1);
     pare_contrib_attend(c, g.q, repeated(c, &g, g.k), repeated(c, &g, g.v), &s);
 }

@@ -321,3 +321,50 @@ void pare_contrib_matmul_nbits(pare_contrib *c)
     pare_value *y = OP_TO(c, in(c, 5) ? -1 : 0, "MatMul", in(c, 0), w);
     if (in(c, 5)) OP_TO(c, 0, "Add", y, in(c, 5));
 }
+
+/* --- GatherBlockQuantized --- */
+
+/* u8 levels of 4 bits, the low ones first, as a u4 constant with twice as long a last axis. */
+static pare_value *unpacked(pare_contrib *c, const char *suffix, const pare_value *v)
+{
+    int64_t dims[PARE_MAX_RANK];
+    if (c->status != PARE_OK) return NULL;
+    if (!v->data || v->data->rank < 1) {
+        CONTRIB_FAIL(c, UNSUPPORTED, "'%s' must be constant", v->name);
+        return NULL;
+    }
+    memcpy(dims, v->data->dims, (size_t)v->data->rank * sizeof *dims);
+    dims[v->data->rank - 1] *= 2;
+    return pare_contrib_constant(c, suffix, PARE_u4, v->data->rank, dims, v->data->data);
+}
+
+/* Without zero points u8 levels are around the middle one. */
+static pare_value *middle_levels(pare_contrib *c, int bits)
+{
+    const uint8_t level = bits == 8 ? 128 : 8;
+    pare_value *one = pare_contrib_constant(c, "middle", PARE_u8, 0, NULL, &level);
+    pare_value *all = OP(c, "Expand", one, OP(c, "Shape", in(c, 2)));
+    if (bits == 8) return all;
+    all = OP(c, "Cast", all);
+    pare_contrib_int(c, "to", PARE_u4);
+    return all;
+}
+
+/* Rows of a table of levels in blocks along quantize_axis. */
+void pare_contrib_gather_block_quantized(pare_contrib *c)
+{
+    const bool bytes = in(c, 0)->dtype == PARE_u8;
+    const int bits = (int)pare_node_int(c->node, "bits", 4);
+    pare_value *q = in(c, 0), *zero = in(c, 3);
+    need(c, 1), need(c, 2);
+    if (c->status == PARE_OK && bits != 4 && (bits != 8 || !bytes))
+        CONTRIB_FAIL(c, UNSUPPORTED, "attribute 'bits' is %d, expected 4, or 8 for u8", bits);
+    if (bytes && bits == 4) q = unpacked(c, "levels", q);
+    if (bytes && bits == 4 && zero) zero = unpacked(c, "zero_point", zero);
+    if (bytes && !zero) zero = middle_levels(c, bits);
+    pare_value *table = OP(c, "DequantizeLinear", q, in(c, 2), zero);
+    pare_contrib_int(c, "axis", pare_node_int(c->node, "quantize_axis", 1));
+    pare_contrib_int(c, "block_size", pare_node_int(c->node, "block_size", 128));
+    OP_TO(c, 0, "Gather", table, in(c, 1));
+    pare_contrib_int(c, "axis", pare_node_int(c->node, "gather_axis", 0));
+}
