@@ -54,6 +54,7 @@ pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
 {
     (void)ctx;
     PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_pass_expand_contrib(model));
     PARE_TRY(pare_pass_version_convert(model, OLDEST_OPSET));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true, .keep_dequantize = true};

@@ -69,6 +69,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
 {
     int64_t before = pare_model_opset(model, ""), wanted = wanted_opset(options);
     PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_pass_expand_contrib(model));
     PARE_TRY(pare_pass_version_convert(model, before < wanted ? wanted : before));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare ops: the operator table as users see it. */
 #include "runtime/ops/ops.h"
+#include "runtime/passes/import/contrib.h"
 #include "tools/commands.h"
 #include "tools/table.h"
 #include "tools/text.h"
@@ -50,6 +51,21 @@ static json_t *kernel_names(const pare_op *op, char *text, size_t size)
     return list;
 }
 
+/* Operators that are rewritten into standard ones: they have no kernels of their own. */
+static int add_rewritten(json_t *list, pare_table *text)
+{
+    for (int i = 0; i < pare_contrib_op_count; i++) {
+        const pare_contrib_op *op = &pare_contrib_ops[i];
+        const char *domain = *op->domain ? op->domain : "ai.onnx";
+        static const char *const form = "as the standard operators it becomes";
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:s, s:[]}", "name", op->name,
+                                              "domain", domain, "opset_first", 1, "opset_last", 1,
+                                              "int8", form, "kernels"));
+        pare_table_add(text, "%s%s%s|1|%s|", op->domain, *op->domain ? "." : "", op->name, form);
+    }
+    return pare_contrib_op_count;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const ops_options *o = options;
@@ -72,6 +88,7 @@ static pare_status run(pare_tool *tool, const void *options)
                        op->first, op->last, quant_text(op->quant.kind), o->kernels ? kernels : "");
         shown++;
     }
+    shown += add_rewritten(list, &text);
     pare_table_print(&text, stdout);
     pare_print(stdout, "%d operators\n", shown);
     json_object_set_new(tool->facts, "operators", list);
@@ -82,7 +99,10 @@ const pare_command pare_command_ops = {
     .name = "ops",
     .arguments = "",
     .summary = "list the supported operators",
-    .detail = "Operators that the runtime makes itself while it fuses are listed with --verbose.",
+    .detail =
+        "Operators outside ONNX (com.microsoft) are rewritten into standard ones when a model is\n"
+        "run, quantized or pruned. Operators that the runtime makes itself while it fuses are\n"
+        "listed with --verbose.",
     .example = "pare ops --kernels",
     .options = table,
     .size = sizeof(ops_options),

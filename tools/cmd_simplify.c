@@ -20,7 +20,7 @@ typedef struct simplify_options {
     pare_common common;
     const char *output;
     pare_list fixed, shapes;
-    bool no_check, external_data;
+    bool standard, no_check, external_data;
 } simplify_options;
 
 #define OPTIONS simplify_options
@@ -29,6 +29,8 @@ static const pare_option table[] = {
     PARE_OPT_LIST("static", "in=1x3x224x224", fixed,
                   "fix the shape of an input, more with commas between them; what follows from it "
                   "becomes constant"),
+    PARE_OPT_FLAG("standard", standard,
+                  "rewrite operators of com.microsoft into ONNX's own (opset 21)"),
     PARE_OPT_LIST("shapes", "in=1x3x224x224", shapes,
                   "shape of an input for the comparison alone (unknown dims: 1)"),
     PARE_OPT_FLAG("no-check", no_check, "write the model without comparing its outputs"),
@@ -210,6 +212,7 @@ static pare_status simplify(pare_tool *tool, const simplify_options *o, const pa
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
     PARE_TRY(pare_graph_each(before->graph, count_graph, &c));
     PARE_TRY(fix_inputs(tool, after, &o->fixed));
+    if (o->standard) PARE_TRY(pare_pass_expand_contrib(after));
     PARE_TRY(pare_pass_simplify(after, NULL, 0));
     if (o->fixed.count) {
         declare(&after->graph->out);

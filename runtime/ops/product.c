@@ -109,6 +109,7 @@ int64_t pare_matmul_batch_offset(const pare_view *v, const pare_view *y, int64_t
 {
     int64_t offset = 0;
     for (int i = y->rank - 3; i >= 0; i--) {
+        if (!y->dim[i]) return 0; /* there is no element */
         int64_t index = n % y->dim[i];
         n /= y->dim[i];
         int axis = i - (y->rank - v->rank);

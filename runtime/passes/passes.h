@@ -14,6 +14,12 @@ extern "C" {
    than the table covers is refused for operators whose row does not cover it. */
 PARE_NODISCARD pare_status pare_pass_version_convert(pare_model *model, int64_t version);
 
+/* Operators outside ONNX that ONNX Runtime's optimizer and quantizer write (com.microsoft; the rows
+   of import/contrib.inc) become standard nodes; their outputs keep their names. A model that has one
+   is lifted to opset 21 at least, IR 10; another stays as it is. PARE_UNSUPPORTED names a node and
+   what of it has no standard form. pare_pass_version_convert does this, too. */
+PARE_NODISCARD pare_status pare_pass_expand_contrib(pare_model *model);
+
 /* Infers dtype and shape of every tensor, in order. Constant results of shape arithmetic (Shape,
    Gather, Concat ... of known content) become constant data of their values when fold is true, and
    nodes that only made them leave the graph. Nodes without a row leave their outputs unknown when

@@ -6,8 +6,11 @@
    table knows and raises the import itself where that form began later than the version asked for
    (pare_upgrade_opset): all other nodes are in their newest form then, too, so the import holds.
    Nodes that a function brought along with another opset (pare_node.opset) are lifted from that
-   one; the model is lifted to the newest of them. */
+   one; the model is lifted to the newest of them. Operators outside ONNX that have a row in
+   contrib.inc become standard nodes of the newest form on the same way, where the shapes of their
+   inputs are known. */
 #include "runtime/ops/infer.h"
+#include "runtime/passes/import/contrib.h"
 #include "runtime/passes/passes.h"
 
 #include <inttypes.h>
@@ -52,7 +55,7 @@ static pare_status covered(pare_graph *graph, void *user)
                                   "its form of opset %" PRId64 " is older than %d, the oldest that "
                                   "is understood: export the model at opset 13 or newer",
                                   from, op->first);
-        if (!op && !node->domain[0] && from < l->to)
+        if (!op && !node->domain[0] && from < l->to && !pare_contrib_op_of(node))
             return PARE_FAIL_NODE(node, UNSUPPORTED,
                                   "the operator is unknown; `pare ops` lists those that are known");
     }
@@ -88,6 +91,7 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
         if (opset_of(old[n], l) < 6 && !old[n]->domain[0])
             pare_node_remove_attr(old[n], "consumed_inputs");
         if (st == PARE_OK && op && !old[n]->domain[0]) st = op->up(old[n], opset_of(old[n], l));
+        if (st == PARE_OK && !op && pare_contrib_op_of(old[n])) st = pare_contrib_rewrite(old[n]);
         old[n]->opset = 0;
         for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
             op = pare_op_of(graph->node[at]);
@@ -98,11 +102,30 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
     return st;
 }
 
+static pare_status find_standard(pare_graph *graph, void *user)
+{
+    bool *found = user;
+    for (int n = 0; n < graph->node_count && !*found; n++)
+        *found = !pare_contrib_op_of(graph->node[n]);
+    return PARE_OK;
+}
+
+/* May a model without an import of ONNX's operators be read as one of this opset? Where none of its
+   nodes is one of them. */
+static bool has_none(pare_model *model)
+{
+    bool found = false;
+    return pare_graph_each(model->graph, find_standard, &found) == PARE_OK && !found;
+}
+
 pare_status pare_pass_version_convert(pare_model *model, int64_t version)
 {
+    const bool contrib = pare_contrib_any(model->graph);
+    if (contrib && version < PARE_CONTRIB_OPSET) version = PARE_CONTRIB_OPSET;
     lift l = {.from = pare_model_opset(model, ""), .to = version};
     if (l.from <= 0 && model->ir_version > 0 && model->ir_version < 3)
         l.from = 1; /* imports began with IR 3 */
+    if (l.from <= 0 && contrib && has_none(model)) l.from = 1;
     if (l.from <= 0 && model->graph->node_count > 0)
         return PARE_FAIL(model->ctx, INPUT, "%s: the model imports no version of ONNX's operators",
                          model->path);
@@ -110,7 +133,17 @@ pare_status pare_pass_version_convert(pare_model *model, int64_t version)
     PARE_TRY(pare_graph_each(model->graph, newest, &l));
     if (l.marked && l.from > l.to) l.to = l.from;
     PARE_TRY(pare_graph_each(model->graph, covered, &l));
-    if (l.from >= l.to && !l.marked) return PARE_OK;
-    PARE_TRY(pare_model_set_opset(model, "", l.to));
-    return lift_graph(model->graph, &l);
+    if (l.from >= l.to && !l.marked && !contrib) return PARE_OK;
+    if (l.from < l.to) PARE_TRY(pare_model_set_opset(model, "", l.to));
+    PARE_TRY(lift_graph(model->graph, &l));
+    if (contrib) pare_contrib_drop_imports(model);
+    return PARE_OK;
+}
+
+pare_status pare_pass_expand_contrib(pare_model *model)
+{
+    if (!pare_contrib_any(model->graph)) return PARE_OK;
+    PARE_TRY(pare_pass_version_convert(model, PARE_CONTRIB_OPSET));
+    pare_model_raise_ir(model);
+    return PARE_OK;
 }

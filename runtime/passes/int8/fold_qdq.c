@@ -222,18 +222,6 @@ pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *
 
 /* --- the pass --- */
 
-/* ONNX Runtime writes its own domain where an opset lacks a type; the meaning is the same. */
-static pare_status own_domain(pare_graph *graph)
-{
-    for (int n = 0; n < graph->node_count; n++) {
-        pare_node *node = graph->node[n];
-        bool is_qdq =
-            !strcmp(node->op_type, "QuantizeLinear") || !strcmp(node->op_type, "DequantizeLinear");
-        if (is_qdq && !strcmp(node->domain, "com.microsoft")) node->domain = "";
-    }
-    return PARE_OK;
-}
-
 static bool has_pairs(const pare_graph *graph)
 {
     for (int n = 0; n < graph->node_count; n++)
@@ -244,7 +232,6 @@ static bool has_pairs(const pare_graph *graph)
 static pare_status fold(pare_graph *graph, void *user)
 {
     (void)user;
-    PARE_TRY(own_domain(graph));
     PARE_TRY(lower_qlinear(graph));
     if (!has_pairs(graph)) return PARE_OK;
     PARE_TRY(pare_qdq_constants(graph));

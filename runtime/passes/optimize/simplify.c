@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What exporters leave in a file and no result depends on goes: see passes.h. */
+#include "runtime/passes/import/contrib.h"
 #include "runtime/passes/optimize/fuse.h"
 #include "runtime/passes/passes.h"
 
@@ -31,7 +32,8 @@ pare_status pare_pass_simplify(pare_model *model, const char *const *keep, int k
                                       .fold_smaller = true};
     work w = {.fuse = {.keep = keep, .keep_count = keep_count}, .changed = true};
     const int64_t opset = pare_model_opset(model, "");
-    PARE_TRY(pare_pass_version_convert(model, opset < OLDEST_OPSET ? OLDEST_OPSET : opset));
+    if (opset < OLDEST_OPSET || !pare_contrib_any(model->graph))
+        PARE_TRY(pare_pass_version_convert(model, opset < OLDEST_OPSET ? OLDEST_OPSET : opset));
     pare_graph_clear_inputs(model->graph);
     for (int round = 0; w.changed && round < MOST_ROUNDS; round++) {
         bool merged = false;
