@@ -71,7 +71,7 @@ static pare_status check_shapes(pare_graph *graph, void *user)
                 f, pare_op_of(node[i])->up(node[i], pare_model_opset(graph->model, ""))));
         for (int end = pare_node_index(node[i]); at <= end; at++)
             if (can_infer(graph->node[at]))
-                PARE_TRY(found_status(f, pare_op_of(graph->node[at])->infer(graph->node[at])));
+                PARE_TRY(found_status(f, pare_op_infer(graph->node[at])));
     }
     return PARE_OK;
 }

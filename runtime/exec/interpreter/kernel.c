@@ -186,7 +186,7 @@ static pare_status shapes_find(pare_interpreter *it, const pare_item *item, pare
     const pare_kernel *kernel = measuring(item->op);
     for (bool more = true; more;) {
         node_enter(item->node, p);
-        PARE_TRY(item->op->infer(item->node));
+        PARE_TRY(pare_op_infer(item->node));
         if (shapes_known(item->node)) return PARE_OK;
         if (kernel) return measure(it, item, p, in, kernel);
         PARE_TRY(asked_give(p, item->node, in, &more));
