@@ -36,7 +36,8 @@ static pare_status map_fd(pare_ctx *ctx, pare_map *out, const char *path, int fd
     if (info.st_size == 0) return PARE_OK;
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-        return PARE_FAIL(ctx, IO, "%s: cannot be mapped: %s", path, strerror(errno));
+        return pare_fail(ctx, errno == ENOMEM ? PARE_MEMORY : PARE_IO, "%s: cannot be mapped: %s",
+                         path, strerror(errno));
     *out = (pare_map){data, (size_t)info.st_size};
     return PARE_OK;
 }

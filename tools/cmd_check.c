@@ -37,6 +37,14 @@ static void found_message(findings *f)
     pare_ctx_clear(f->tool->ctx);
 }
 
+/* A lack of memory is no problem of the model. */
+static pare_status found_status(findings *f, pare_status st)
+{
+    if (st == PARE_MEMORY || st == PARE_INTERRUPTED) return st;
+    if (st != PARE_OK) found_message(f);
+    return PARE_OK;
+}
+
 static bool can_infer(const pare_node *node)
 {
     const pare_op *row = pare_op_of(node);
@@ -58,13 +66,12 @@ static pare_status check_shapes(pare_graph *graph, void *user)
     if (!node) return PARE_MEMORY;
     if (count) memcpy(node, graph->node, (size_t)count * sizeof *node);
     for (int i = 0, at = 0; i < count; i++) {
-        if (can_infer(node[i]) &&
-            pare_op_of(node[i])->up(node[i], pare_model_opset(graph->model, "")) != PARE_OK)
-            found_message(f);
+        if (can_infer(node[i]))
+            PARE_TRY(found_status(
+                f, pare_op_of(node[i])->up(node[i], pare_model_opset(graph->model, ""))));
         for (int end = pare_node_index(node[i]); at <= end; at++)
-            if (can_infer(graph->node[at]) &&
-                pare_op_of(graph->node[at])->infer(graph->node[at]) != PARE_OK)
-                found_message(f);
+            if (can_infer(graph->node[at]))
+                PARE_TRY(found_status(f, pare_op_infer(graph->node[at])));
     }
     return PARE_OK;
 }
@@ -133,9 +140,10 @@ static pare_status check_all(findings *f)
     pare_model *model;
     int count = 0;
     pare_status st = pare_onnx_read(ctx, &model, f->path);
+    if (st == PARE_MEMORY || st == PARE_INTERRUPTED) return st;
     if (st != PARE_OK) {
         found_message(f);
-        return st == PARE_MEMORY || st == PARE_INTERRUPTED ? st : PARE_OK;
+        return PARE_OK;
     }
     if (!model->graph->out.count)
         found(f, "the graph has no outputs, so there is nothing to compute");

@@ -5,6 +5,7 @@
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/memory_guard.h"
 #include "tools/options.h"
 #include "tools/text.h"
 
@@ -78,6 +79,19 @@ static bool has_option(const pare_command *command, const char *name)
     return false;
 }
 
+/* What would need less memory, of the GPU or of the machine. */
+enum { CURE = 160 };
+static void cure_of(const pare_tool *tool, bool gpu, char *cure)
+{
+    snprintf(cure, CURE, "%s, or use %s%s",
+             gpu ? tool->common->memory_limit ? "raise --memory-limit" : "free some of the GPU's"
+                 : "free some memory",
+             has_option(tool->command, "batch")    ? "a smaller --batch or "
+             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes or "
+                                                   : "",
+             gpu ? "--device cpu" : "fewer --threads");
+}
+
 /* Memory runs out anywhere; here it is known what was worked on and what would need less. */
 static pare_status finish_message(pare_tool *tool, pare_status st)
 {
@@ -86,15 +100,10 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
     if (st != PARE_MEMORY) return st;
     if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
     if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
-    bool gpu = tool->device && strstr(message, "GPU memory");
+    char cure[CURE];
+    cure_of(tool, tool->device && strstr(message, "GPU memory"), cure);
     size_t n = strlen(message);
-    snprintf(message + n, sizeof tool->ctx->message - n, "; %s, or use %s%s",
-             gpu ? tool->common->memory_limit ? "raise --memory-limit" : "free some of the GPU's"
-                 : "free some memory",
-             has_option(tool->command, "batch")    ? "a smaller --batch or "
-             : has_option(tool->command, "shapes") ? "a smaller batch in --shapes or "
-                                                   : "",
-             gpu ? "--device cpu" : "fewer --threads");
+    snprintf(message + n, sizeof tool->ctx->message - n, "; %s", cure);
     return st;
 }
 
@@ -134,8 +143,12 @@ pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
     tool.arg_count = arguments.count;
     tool.facts = json_pack("{s:i, s:s, s:s}", "schema", 1, "command", command->name, "version",
                            PARE_VERSION);
+    char cure[CURE];
+    cure_of(&tool, false, cure);
+    pare_memory_guard_set(tool.arg_count ? tool.arg[0] : NULL, cure);
     st = finish_message(&tool, run_command(&tool, options));
 done:
+    pare_memory_guard_clear();
     pare_device_close(tool.device);
     json_decref(tool.facts);
     pare_arena_free(&tool.arena);

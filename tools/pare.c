@@ -3,6 +3,7 @@
    standard error. */
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/memory_guard.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -23,6 +24,7 @@ int main(int argc, char **argv)
 {
     pare_ctx ctx;
     hold_descriptors();
+    pare_memory_guard_install();
     pare_ctx_init(&ctx);
     ctx.interrupted = pare_catch_signals();
     if (argc == 3 && !strcmp(argv[1], "help") && !strcmp(argv[2], "--markdown")) {

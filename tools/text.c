@@ -54,6 +54,7 @@ int pare_print(FILE *file, const char *format, ...)
         pare_text_format(line, n + 1, 0, format, args);
     va_end(args);
     fputs(line ? line : small, file);
+    if (file == stderr) fflush(file); /* it has a buffer (memory_guard.c) */
     if (line != small) free(line);
     return (int)n;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens HDF5 files and says what a dataset is: type, dims, filters, how it can be read. */
 #include "formats/data/hdf5.h"
+#include "runtime/base/room.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>
@@ -52,6 +53,8 @@ pare_status pare_h5_open_here(pare_ctx *ctx, pare_h5_file *file)
     H5Pset_file_locking(access, false, true);
     file->id = H5Fopen(file->path, H5F_ACC_RDONLY, access);
     H5Pclose(access);
+    if (file->id < 0 && !pare_has_room(PARE_ROOM_LEAST))
+        return PARE_FAIL(ctx, MEMORY, "%s: out of memory inside libhdf5", file->path);
     if (file->id < 0)
         return PARE_FAIL(ctx, INPUT,
                          "%s: the HDF5 file is cut off or damaged (%llu bytes); "

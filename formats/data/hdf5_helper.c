@@ -5,6 +5,7 @@
    When the child dies, the question in flight becomes one message. What it answers is checked again
    here, for a damaged heap may answer before it dies. */
 #include "formats/data/hdf5.h"
+#include "runtime/base/room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -208,6 +209,8 @@ static pare_status fail_helper(pare_ctx *ctx, const pare_h5_file *file)
         return PARE_FAIL(ctx, IO,
                          "%s: the process that reads it was ended from outside: %s; try again",
                          file->path, strsignal(number));
+    if (!pare_has_room(PARE_ROOM_LEAST))
+        return PARE_FAIL(ctx, MEMORY, "%s: out of memory inside libhdf5", file->path);
     return PARE_FAIL(ctx, INPUT,
                      "%s: libhdf5 crashed on its metadata%s%s; the file is damaged, copy or make "
                      "it again",

@@ -50,6 +50,10 @@ static pare_status idx_read(const idx_file *f, void *out, size_t bytes)
         if (n <= 0) break;
         done += (size_t)n;
     }
+    int code = Z_OK;
+    if (done < bytes) (void)gzerror(f->file, &code);
+    if (code == Z_MEM_ERROR)
+        return PARE_FAIL(f->ctx, MEMORY, "%s: out of memory inside zlib", f->path);
     if (done < bytes)
         return PARE_FAIL(f->ctx, INPUT, "%s: is cut off or damaged: %zu bytes are missing", f->path,
                          bytes - done);

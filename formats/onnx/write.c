@@ -51,8 +51,9 @@ pare_status pare_onnx_manifest(pare_ctx *ctx, pare_model *model, const char *rec
     if (recipe) PARE_TRY(pare_onnx_recipe(model, recipe));
     if (data_hash && data_hash[0])
         PARE_TRY(pare_model_set_meta(model, "pare.data_hash", data_hash));
-    if (model->path[0] && pare_onnx_hash(ctx, model->path, hash, &bytes) == PARE_OK)
-        return pare_model_set_meta(model, "pare.source_hash", hash);
+    pare_status st = model->path[0] ? pare_onnx_hash(ctx, model->path, hash, &bytes) : PARE_INPUT;
+    if (st == PARE_OK) return pare_model_set_meta(model, "pare.source_hash", hash);
+    if (st == PARE_MEMORY || st == PARE_INTERRUPTED) return st;
     pare_ctx_clear(ctx); /* a model made in memory has no file */
     return PARE_OK;
 }

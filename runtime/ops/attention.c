@@ -105,6 +105,10 @@ pare_status pare_infer_sdpa(pare_node *node)
     PARE_TRY(with_past(node, 5, &v, &v_length));
     if (!pare_node_in(node, 4) != !pare_node_in(node, 5))
         return PARE_FAIL_NODE(node, INPUT, "past_key and past_value come together or not at all");
+    if (differ(length, v_length))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "with the past, K has a length of %" PRId64 " and V of %" PRId64,
+                              length, v_length);
     const pare_dtype type = node->in[0]->dtype;
     y = q;
     y.dim[3] = length;

@@ -86,13 +86,20 @@ pare_status pare_infer_gather_nd(pare_node *node)
     pare_shape y = pare_shape_unknown(-1);
     int q = at->shape.rank;
     int64_t batch = pare_node_int(node, "batch_dims", 0);
+    if (q == 0) return PARE_FAIL_NODE(node, INPUT, "'%s' is a scalar, expected an axis", at->name);
     if (x->shape.rank >= 0 && q >= 1 && at->shape.dim[q - 1] >= 0) {
         int64_t k = at->shape.dim[q - 1];
-        if (batch < 0 || batch >= q || batch + k > x->shape.rank)
+        if (batch < 0 || batch >= q || batch > x->shape.rank || k > x->shape.rank - batch)
             return PARE_FAIL_NODE(node, INPUT,
                                   "%" PRId64 " batch axes and indices of %" PRId64
                                   " values do not fit data of rank %d",
                                   batch, k, x->shape.rank);
+        for (int i = 0; i < batch; i++)
+            if (x->shape.dim[i] >= 0 && at->shape.dim[i] >= 0 &&
+                x->shape.dim[i] != at->shape.dim[i])
+                return PARE_FAIL_NODE(node, INPUT,
+                                      "batch axis %d of indices is %" PRId64 ", of data %" PRId64,
+                                      i, at->shape.dim[i], x->shape.dim[i]);
         PARE_TRY(check_rank(node, q - 1 + x->shape.rank - (int)(batch + k)));
         y.rank = 0;
         append(&y, &at->shape, 0, q - 1);
@@ -119,6 +126,8 @@ pare_status pare_infer_scatter(pare_node *node)
     PARE_TRY(pare_infer_need(node, 2, &updates));
     PARE_TRY(pare_infer_same_type(node, 0, 2));
     int r = x->shape.rank, q = at->shape.rank, u = updates->shape.rank;
+    if (q == 0 && pare_node_is(node, "ScatterND"))
+        return PARE_FAIL_NODE(node, INPUT, "'%s' is a scalar, expected an axis", at->name);
     if (pare_node_is(node, "ScatterND")) {
         int64_t k = q >= 1 ? at->shape.dim[q - 1] : -1;
         if (r >= 0 && k >= 0 && (k > r || (u >= 0 && u != q - 1 + r - k)))

@@ -111,6 +111,12 @@ const pare_op *pare_op_of(const pare_node *node);
 /* Does the row hold for a model of this opset? From its first form on, until ONNX redefines it. */
 bool pare_op_covers(const pare_op *op, int64_t opset);
 
+/* The row's shape rule on a node whose counts of inputs and outputs and types of attributes were
+   checked before. */
+PARE_NODISCARD pare_status pare_op_infer(pare_node *node);
+/* These counts (forms.inc; INT_MAX: any number); false for operators that passes make. */
+bool pare_op_form(const pare_op *op, int *fewest, int *most, int *outputs);
+
 /* Multiply-adds of a node: of convolutions, matrix products and attention, quantized and fused ones
    among them; 0 of all others, -1 where a shape is unknown. */
 double pare_node_macs(const pare_node *node);

@@ -357,7 +357,8 @@ void pare_view_set(pare_view *view, pare_dtype dtype, const pare_shape *shape, b
         int a = nhwc && shape->rank == 4 ? channels_last[i] : i;
         view->dim[a] = shape->dim[a];
         view->stride[a] = stride;
-        stride *= shape->dim[a];
+        /* a tensor without elements may have lengths whose product overflows */
+        stride = (int64_t)((uint64_t)stride * (uint64_t)shape->dim[a]);
     }
 }
 

@@ -81,6 +81,9 @@ pare_status pare_infer_split(pare_node *node)
         int64_t part = !known ? -1 : sizes ? sizes[i] : n < 0 ? -1 : (n + parts - 1) / parts;
         if (sizes && part < 0) return PARE_FAIL_NODE(node, INPUT, "split has a negative value");
         if (known && !sizes && n >= 0 && part > left) part = left;
+        if (n >= 0 && part > left) /* before the sum of the parts overflows */
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "its parts make more than the %" PRId64 " of its axis", n);
         if (y.rank >= 0) y.dim[axis] = part;
         if (n >= 0 && part >= 0) left -= part;
         pare_infer_out(node, i, x->dtype, &y);
@@ -157,9 +160,15 @@ static pare_status slice_read(const pare_node *node, slice_args *a)
     PARE_TRY(pare_infer_ints(node, 4, &a->steps, &a->steps_count));
     a->known = a->starts && a->ends && (a->axes || !pare_node_in(node, 3)) &&
                (a->steps || !pare_node_in(node, 4));
-    if (a->known && (ends != a->n || (a->axes && a->axes_count != a->n) ||
-                     (a->steps && a->steps_count != a->n)))
-        return PARE_FAIL_NODE(node, INPUT, "starts, ends, axes and steps have different lengths");
+    int64_t length = -1;
+    for (int i = 1; i < 5; i++) {
+        const pare_value *v = pare_node_in(node, i);
+        const int64_t n = v ? pare_shape_count(&v->shape) : -1;
+        if (n >= 0 && length >= 0 && n != length)
+            return PARE_FAIL_NODE(node, INPUT,
+                                  "starts, ends, axes and steps have different lengths");
+        if (n >= 0) length = n;
+    }
     return PARE_OK;
 }
 
@@ -174,7 +183,7 @@ pare_status pare_infer_slice(pare_node *node)
     if (y.rank >= 0 && a.axes) PARE_TRY(pare_infer_axes(node, a.axes, a.axes_count, y.rank, seen));
     if (!a.known && y.rank >= 0)
         for (int i = 0; i < y.rank; i++)
-            if (!a.axes || seen[i]) {
+            if (!a.axes || !a.axes_count || seen[i]) {
                 y.dim[i] = -1;
                 y.name[i] = NULL;
             }

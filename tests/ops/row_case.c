@@ -216,7 +216,7 @@ static bool measure(row_case *r)
 
 static bool infer(row_case *r, bool nhwc)
 {
-    if (r->refused || r->op->infer(r->node) != PARE_OK) return false;
+    if (r->refused || pare_op_infer(r->node) != PARE_OK) return false;
     if (!pare_shape_known(&r->node->out[0]->shape) && !measure(r)) return false;
     for (int i = 0; i < r->out_count; i++) {
         const pare_value *y = r->node->out[i];

@@ -16,7 +16,7 @@
 
 #include "runtime/ops/ops.h"
 
-enum { ROW_OPERANDS = 12, ROW_OUTPUTS = 4 };
+enum { ROW_OPERANDS = 12, ROW_OUTPUTS = 8 };
 
 typedef struct row_line {
     const char *op, *operands, *attributes;

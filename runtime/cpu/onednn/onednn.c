@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all oneDNN nodes share (onednn.h): slots, packing, binding, running. */
 #include "runtime/cpu/onednn/onednn.h"
+#include "runtime/base/room.h"
 #include "runtime/cpu/gemm/int8_rows.h"
 #include "runtime/cpu/isa.h"
 
 #include <omp.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if DNNL_VERSION_MAJOR != 2
 #error "onednn*.c speak oneDNN 2.x; leave them out of the build"
@@ -43,21 +43,14 @@ dnnl_data_type_t pare_dnnl_type(pare_dtype dtype)
 
 /* oneDNN 2.6 writes code to where its allocation should have been when memory has run out (under a
    limit on addresses): whether there is room is asked before. */
-static bool has_room(void)
-{
-    enum { ROOM = 16 << 20 };
-    void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) return false;
-    munmap(room, ROOM);
-    return true;
-}
+enum { ROOM = 16 << 20 };
 
 pare_status pare_dnnl_new(pare_prep *p, pare_dnnl **out)
 {
     pare_dnnl *d = pare_arena_alloc(p->arena, 1, sizeof *d);
     if (!d) return PARE_MEMORY;
     d->residual = -1;
-    if (!has_room()) return pare_dnnl_fail(p->node, dnnl_out_of_memory, "a primitive");
+    if (!pare_has_room(ROOM)) return pare_dnnl_fail(p->node, dnnl_out_of_memory, "a primitive");
     dnnl_status_t status = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (status != dnnl_success) return pare_dnnl_fail(p->node, status, "an engine");
     *out = d;

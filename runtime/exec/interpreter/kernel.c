@@ -186,7 +186,7 @@ static pare_status shapes_find(pare_interpreter *it, const pare_item *item, pare
     const pare_kernel *kernel = measuring(item->op);
     for (bool more = true; more;) {
         node_enter(item->node, p);
-        PARE_TRY(item->op->infer(item->node));
+        PARE_TRY(pare_op_infer(item->node));
         if (shapes_known(item->node)) return PARE_OK;
         if (kernel) return measure(it, item, p, in, kernel);
         PARE_TRY(asked_give(p, item->node, in, &more));
@@ -210,13 +210,26 @@ static pare_status kernel_find(const pare_interpreter *it, const pare_item *item
                           x ? pare_type(x->dtype)->name : "?");
 }
 
+static pare_status output_view(const pare_node *node, const pare_value *v, pare_view *out)
+{
+    char text[256];
+    size_t bytes;
+    const int64_t count = pare_shape_count(&v->shape);
+    const bool sized = pare_type(v->dtype)->bits > 0;
+    if (count < 0 || (sized && !pare_type_bytes(v->dtype, count, &bytes)))
+        return PARE_FAIL_NODE(node, INPUT, "the size of tensor '%s' %s overflows", v->name,
+                              pare_shape_text(&v->shape, text, sizeof text));
+    pare_view_set(out, v->dtype, &v->shape, false);
+    return PARE_OK;
+}
+
 static pare_status prepare(pare_interpreter *it, pare_item *item, pare_prepared *p,
                            const pare_view *in)
 {
     const pare_node *n = item->node;
     PARE_TRY(shapes_find(it, item, p, in));
     for (int i = 0; i < n->out_count; i++)
-        if (n->out[i]) pare_view_set(&p->out[i], n->out[i]->dtype, &n->out[i]->shape, false);
+        if (n->out[i]) PARE_TRY(output_view(n, n->out[i], &p->out[i]));
     node_enter(item->node, p);
     pare_prep prep = {.ctx = it->ctx,
                       .node = n,

@@ -315,7 +315,7 @@ static pare_status infer_node(pare_node *node, const pare_infer_options *options
 {
     const pare_op *op = pare_op_of(node);
     PARE_TRY(infer_bodies(node, options));
-    if (op) return op->infer(node);
+    if (op) return pare_op_infer(node);
     if (options->lenient) return PARE_OK;
     return PARE_FAIL_NODE(node, UNSUPPORTED, "operator '%s%s%s' is not supported", node->domain,
                           node->domain[0] ? "::" : "", node->op_type);

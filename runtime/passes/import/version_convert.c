@@ -95,7 +95,7 @@ static pare_status lift_graph(pare_graph *graph, const lift *l)
         old[n]->opset = 0;
         for (; st == PARE_OK && at < graph->node_count && graph->node[at] != old[n + 1]; at++) {
             op = pare_op_of(graph->node[at]);
-            if (op) st = op->infer(graph->node[at]);
+            if (op) st = pare_op_infer(graph->node[at]);
         }
     }
     pare_free(old);
