@@ -64,13 +64,6 @@ pare_status pare_infer_col2im(pare_node *node)
     int axes, more;
     pare_col2im s;
     PARE_TRY(pare_infer_need(node, 0, &x));
-    for (int i = 1; i < 3; i++) {
-        pare_value *v;
-        PARE_TRY(pare_infer_need(node, i, &v));
-        if (v->dtype && v->dtype != PARE_s64)
-            return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected s64", v->name,
-                                  pare_type(v->dtype)->name);
-    }
     PARE_TRY(pare_infer_ints(node, 1, &image, &axes));
     PARE_TRY(pare_infer_ints(node, 2, &block, &more));
     pare_shape y = pare_shape_unknown(-1);
@@ -135,9 +128,6 @@ pare_status pare_infer_max_unpool(pare_node *node)
     char a[128], b[128];
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &index));
-    if (index->dtype && index->dtype != PARE_s64)
-        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected s64", index->name,
-                              pare_type(index->dtype)->name);
     if (pare_shape_known(&x->shape) && pare_shape_known(&index->shape) &&
         !pare_shape_equal(&x->shape, &index->shape))
         return PARE_FAIL_NODE(node, INPUT, "X has shape %s, its indices %s",

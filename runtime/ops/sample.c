@@ -63,9 +63,6 @@ pare_status pare_infer_grid_sample(pare_node *node)
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &grid));
     PARE_TRY(pare_grid_sample_of(node, &s));
-    if (grid->dtype && !pare_type_is_float(grid->dtype))
-        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected floats", grid->name,
-                              pare_type(grid->dtype)->name);
     const pare_shape *xs = &x->shape, *gs = &grid->shape;
     pare_shape y = pare_shape_unknown(-1);
     if (xs->rank >= 0 && gs->rank >= 0) {
@@ -159,9 +156,6 @@ pare_status pare_infer_roi_align(pare_node *node)
     PARE_TRY(need_rank(node, 0, 4, "[N,C,H,W]"));
     PARE_TRY(need_rank(node, 1, 2, "[R,4]"));
     PARE_TRY(need_rank(node, 2, 1, "[R]"));
-    if (batch->dtype && batch->dtype != PARE_s64)
-        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected s64", batch->name,
-                              pare_type(batch->dtype)->name);
     const pare_shape *s = &rois->shape;
     if (s->rank == 2 && (differ(s->dim[1], 4) ||
                          (batch->shape.rank == 1 && differ(s->dim[0], batch->shape.dim[0]))))

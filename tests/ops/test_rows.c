@@ -205,7 +205,8 @@ static void every_row_and_kernel_was_reached(void **state)
     if (quick()) return;
     for (int i = 0; i < PARE_OP_COUNT; i++) {
         const pare_op *op = &pare_ops[i];
-        if (op->cpu == pare_cpu_interpreter) continue; /* no kernel: tests/exec/test_interpreter.c */
+        if (op->cpu == pare_cpu_interpreter)
+            continue; /* no kernel: tests/exec/test_interpreter.c */
         if (!op->cpu[0]) {
             print_error("row %s: it has no kernel\n", op->name);
             missing++;
