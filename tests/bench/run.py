@@ -11,7 +11,7 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of the
 time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
-calibrated alone), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
+calibrated alone), exports (nets as PyTorch's exporters write them), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
 costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
 caches and a CSV). Each prints what it measured beside its target; all is written to
@@ -36,6 +36,7 @@ import part_calibration
 import part_distill_qat
 import part_distill_recovery
 import part_distill_speed
+import part_exports
 import part_interop
 import part_latency
 import part_load
@@ -56,7 +57,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
-         "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
+         "exports": part_exports, "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 
 
@@ -104,6 +105,7 @@ def read_options():
     add("--ort", type=Path, default=find_ort(), help="libonnxruntime.so")
     add("--zoo", type=folder, default=ROOT / "datasets" / "zoo")
     add("--models", type=folder, help="what export_models.py wrote")
+    add("--exports", type=folder, help="what export_nets.py wrote")
     add("--material", type=folder, default=folder(material) if material else None,
         help="third-party models with test vectors ($PARE_MODELS)")
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
