@@ -193,7 +193,7 @@ static double mask_at(const sdpa_views *v, const int64_t at[3], int64_t j)
     for (int d = 0; d < m->rank; d++) {
         const int axis = 4 - m->rank + d;
         const int64_t i = axis == 3 ? j : at[axis];
-        if (axis == 3 && m->dim[d] > 1 && i >= m->dim[d]) return -INFINITY;
+        if (axis == 3 && m->dim[d] != 1 && i >= m->dim[d]) return -INFINITY;
         if (m->dim[d] != 1) offset += i * m->stride[d];
     }
     const double x = pare_ref_get(m, offset);

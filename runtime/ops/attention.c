@@ -91,6 +91,15 @@ static pare_status check_mask(const pare_node *node, const pare_shape *scores)
                           mask->name);
 }
 
+/* nonpad_kv_seqlen: one length for each of the batch. */
+static pare_status check_lengths(const pare_node *node, int64_t batch)
+{
+    const pare_value *v = pare_node_in(node, 6);
+    if (!v || v->shape.rank < 0 || (v->shape.rank == 1 && !differ(v->shape.dim[0], batch)))
+        return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "'%s' must have one length for each of the batch", v->name);
+}
+
 pare_status pare_infer_sdpa(pare_node *node)
 {
     pare_value *x;
@@ -113,6 +122,7 @@ pare_status pare_infer_sdpa(pare_node *node)
     y = q;
     y.dim[3] = length;
     PARE_TRY(check_mask(node, &y));
+    PARE_TRY(check_lengths(node, q.dim[0]));
     pare_infer_out(node, 3, type, &y);
     y.dim[3] = v.dim[3];
     if (node->in[0]->shape.rank == 3) {

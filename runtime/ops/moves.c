@@ -93,8 +93,8 @@ pare_status pare_moves_slice(const pare_call *c, pare_move_fn move)
         int64_t most = step < 0 ? n - 1 : n;
         start = start < 0 ? 0 : start > most ? most : start;
         from.data = element(&from, start * from.stride[axis]);
-        from.stride[axis] *= step;
         from.dim[axis] = c->out[0].dim[axis];
+        if (from.dim[axis] > 1) from.stride[axis] *= step; /* a step beyond the axis may be any */
     }
     return move(c, &c->out[0], &from);
 }

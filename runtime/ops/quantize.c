@@ -35,7 +35,7 @@ static pare_status check_scale(const pare_node *node)
                               s->name);
     for (int i = 0; i < x->shape.rank; i++) {
         int64_t want = x->shape.dim[i];
-        if (want >= 0 && i == axis) want = (want + block - 1) / block;
+        if (want >= 0 && i == axis) want = want / block + (want % block != 0);
         if (want >= 0 && s->shape.dim[i] >= 0 && s->shape.dim[i] != want)
             return PARE_FAIL_NODE(node, INPUT,
                                   "scale '%s' has %" PRId64 " entries on axis %d, not %" PRId64,
