@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { UNSEEDED = 20200101, WORTH = 4096 }; /* WORTH: elements for which threads are started */
+enum { WORTH = 4096 }; /* WORTH: elements for which threads are started */
 
 typedef struct draw {
     pare_philox_stream random;
@@ -25,7 +25,7 @@ static pare_status draw_prepare(pare_prep *p)
     draw *d = pare_arena_alloc(p->arena, 1, sizeof *d);
     const bool normal = strstr(p->node->op_type, "Normal") != NULL;
     if (!d) return PARE_MEMORY;
-    *d = (draw){.random.key = UNSEEDED};
+    *d = (draw){.random.key = PARE_PHILOX_UNSEEDED};
     if (pare_node_attr(p->node, "seed")) {
         const float seed = pare_node_float(p->node, "seed", 0);
         uint32_t bits;

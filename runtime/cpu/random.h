@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+enum { PARE_PHILOX_UNSEEDED = 20200101 }; /* the key of operators that say no seed */
+
 typedef struct pare_philox_stream {
     uint64_t key, stream;
 } pare_philox_stream;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reshape, Flatten, Squeeze, Unsqueeze and pare.View: the same bytes under another shape. */
 #include "runtime/cpu/copy.h"
+#include "runtime/base/hash.h"
+#include "runtime/cpu/random.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/moves.h"
@@ -58,14 +60,43 @@ static void true_row(int64_t n, char *const *p, const int64_t *s, const void *ar
     for (int64_t i = 0; i < n; i++) p[0][i * s[0]] = 1;
 }
 
+/* Dropout (12, 13, 22) in training mode: an element is kept with probability 1 - ratio and scaled
+   so that the mean stays. Which are kept depends on the seed, without one on the output's name, and
+   on an element's place: every run draws the same. */
+static void dropout_draw(const pare_call *c, double ratio)
+{
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    const pare_view *mask = c->out_count > 1 && c->out[1].dtype ? &c->out[1] : NULL;
+    const char *name = c->node->out[0] ? c->node->out[0]->name : c->node->name;
+    const bool seeded = pare_node_attr(c->node, "seed") != NULL;
+    const pare_philox_stream random = {
+        .key = (uint64_t)pare_node_int(c->node, "seed", PARE_PHILOX_UNSEEDED),
+        .stream = seeded ? 0 : pare_hash_bytes(name, strlen(name)).low};
+    const double scale = ratio < 1 ? 1 / (1 - ratio) : 0;
+    int64_t index[PARE_MAX_RANK] = {0}, i = 0;
+    if (!pare_view_count(x)) return;
+    do {
+        const bool kept = pare_philox_unit(&random, i++) >= ratio;
+        const double v = kept ? pare_ref_get(x, pare_ref_offset(x, index)) * scale : 0;
+        pare_ref_set(y, pare_ref_offset(y, index), v);
+        if (mask) pare_ref_set_int(mask, pare_ref_offset(mask, index), kept);
+    } while (pare_ref_next(x, index));
+}
+
 /* Dropping nothing is the same in training. */
 static pare_status dropout_run(const pare_call *c)
 {
     bool training = c->in_count > 2 && c->in[2].dtype && pare_ref_get_int(&c->in[2], 0);
     double ratio = c->in_count > 1 && c->in[1].dtype ? pare_ref_get(&c->in[1], 0) : 0.5;
-    if (training && ratio != 0)
-        return PARE_FAIL_NODE(c->node, UNSUPPORTED,
-                              "training_mode is not supported: export for inference");
+    if (training && !(ratio >= 0 && ratio <= 1))
+        return PARE_FAIL_NODE(c->node, INPUT, "ratio is %g, which is no probability", ratio);
+    if (training && ratio != 0) {
+        if (!pare_type_is_float(c->in[0].dtype))
+            return PARE_FAIL_NODE(c->node, INPUT, "'%s' has type %s, expected floats",
+                                  c->node->in[0]->name, pare_type(c->in[0].dtype)->name);
+        dropout_draw(c, ratio);
+        return PARE_OK;
+    }
     if (c->out_count > 1 && c->out[1].dtype)
         pare_ref_each(&c->out[1], NULL, 0, c->threads, true_row, NULL);
     return copy_run(c);

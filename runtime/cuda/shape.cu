@@ -61,7 +61,7 @@ static const pare_kernel cuda_identity = {
     .name = "cuda_identity", .can = can, .run = identity_run, .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_identity[] = {&cuda_identity, NULL};
 
-/* Training, or a mode known only while running, is the host's to refuse. */
+/* Training, or a mode known only while running, is the host's. */
 static bool dropout_can(const pare_prep *p)
 {
     bool moded = p->in_count > 2 && p->in[2].dtype;

@@ -168,6 +168,15 @@ pare_status pare_infer_bit_shift(pare_node *node)
     return pare_infer_broadcasting(node);
 }
 
+bool pare_node_drops(const pare_node *node)
+{
+    if (!pare_node_is(node, "Dropout") || !pare_node_in(node, 2)) return false;
+    const pare_tensor *training = pare_infer_constant(node, 2);
+    const pare_tensor *ratio = pare_infer_constant(node, 1);
+    if (training && training->count == 1 && !pare_tensor_int(training, 0)) return false;
+    return !(ratio && ratio->count == 1 && pare_tensor_number(ratio, 0) == 0);
+}
+
 /* Dropout outside training hands its input on; the optional mask is all true. */
 pare_status pare_infer_dropout(pare_node *node)
 {
@@ -179,7 +188,7 @@ pare_status pare_infer_dropout(pare_node *node)
 }
 
 /* Dropout (1, 6): attribute is_test; (7, 10): ratio alone; (12): inputs ratio and training_mode.
-   Only the inference form is run. */
+   Older forms are run as outside training. */
 pare_status pare_upgrade_dropout(pare_node *node, int64_t version)
 {
     if (version >= 12) return PARE_OK;
@@ -188,11 +197,18 @@ pare_status pare_upgrade_dropout(pare_node *node, int64_t version)
     return pare_upgrade_opset(node, 12);
 }
 
-/* y = x under the same shape: Identity, Dropout (inference). */
+/* y = x under the same shape: Identity, Dropout (outside training). */
 pare_status pare_grad_identity(pare_grad *g, const pare_node *node)
 {
     pare_grad_give(g, node->in[0], pare_grad_of(g, node->out[0]));
     return g->status;
+}
+
+pare_status pare_grad_dropout(pare_grad *g, const pare_node *node)
+{
+    if (pare_node_drops(node))
+        return PARE_FAIL_NODE(node, UNSUPPORTED, "it has no gradient rule in training mode");
+    return pare_grad_identity(g, node);
 }
 
 pare_status pare_grad_add(pare_grad *g, const pare_node *node)

@@ -132,6 +132,9 @@ pare_value *pare_node_copied(const pare_node *node);
 bool pare_node_is_softmax(const pare_node *node);
 /* Is this input a running mean (3) or variance (4), which no gradient trains? */
 bool pare_node_reads_statistic(const pare_node *node, int input);
+/* A Dropout that drops elements: its training mode is not known to be off, nor its ratio to be 0.
+ */
+bool pare_node_drops(const pare_node *node);
 /* QuantizeLinear or DequantizeLinear of any domain. */
 bool pare_node_is_qdq(const pare_node *node);
 

@@ -93,6 +93,7 @@ const pare_quant_role *pare_quant_role_of(const pare_node *node)
 pare_quant_kind pare_quant_kind_of(const pare_node *node)
 {
     const pare_quant_role *role = pare_quant_role_of(node);
+    if (node && pare_node_drops(node)) return PARE_QUANT_NONE; /* what it keeps, it scales */
     return role ? role->kind : PARE_QUANT_NONE;
 }
 

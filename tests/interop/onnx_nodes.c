@@ -5,7 +5,8 @@
 
    Each test is run twice, by the plain kernels and as a user would get it, and compared as ONNX's
    own backend runner does: floats within 1e-7 + 1e-3 |expected|, NaN equal to NaN, all else
-   exactly. Of Bernoulli's draws type and shape are compared, and that each is 0 or 1.
+   exactly. Of Bernoulli's draws type and shape are compared, and that each is 0 or 1; of Dropout's
+   in training mode that each is 0 or the scaled input.
 
    Tests give as graph inputs what models hold as constants (axes, sizes, pads). On a device each
    test is run again with all inputs but one made constant, and with all, so that its kernels see
@@ -40,6 +41,7 @@ typedef struct test {
     char message[TEXT];
     double limit; /* of a difference where the expected value is 0 */
     bool drawn;   /* the expected values were drawn at random, each 0 or 1 */
+    bool scaled;  /* of these, Dropout's: each 0 or the input / (1 - ratio) */
     struct table *table;
     pare_device *device; /* NULL: the CPU */
 } test;
@@ -119,12 +121,22 @@ static double number(pare_dtype d, const void *data, int64_t i)
     return v;
 }
 
-/* Draws have the type and shape and are 0 or 1; which they are is the generator's. */
+/* What an element of y is if it is not 0: 1, of Dropout's first output the scaled input. */
+static double drawn_value(const test *t, const pare_view *y, int64_t i)
+{
+    const pare_tensor *x = t->in[0], *ratio = t->in_count > 1 ? t->in[1] : NULL;
+    if (!t->scaled) return 1;
+    return number(y->dtype, x->data, i) /
+           (1 - (ratio ? number(ratio->dtype, ratio->data, 0) : 0.5));
+}
+
+/* Draws have the type and shape and are 0 or what is drawn; which of them is the generator's. */
 static bool drawn_equal(test *t, const pare_view *y, const char *name)
 {
+    if (y->dtype == PARE_bool) return true; /* Dropout's mask */
     for (int64_t i = 0; i < pare_view_count(y); i++) {
         const double v = number(y->dtype, y->data, i);
-        if (v == 0 || v == 1) continue;
+        if (v == 0 || close_enough(v, drawn_value(t, y, i), 0)) continue;
         snprintf(t->message, sizeof t->message, "output '%s' is %.9g at element %" PRId64, name, v,
                  i);
         return false;
@@ -316,7 +328,8 @@ static verdict test_run(test *t, char *op, size_t size)
     snprintf(model, sizeof model, "%s/model.onnx", t->folder);
     /* the inverse DFT's zeros were computed in f32 from values up to 400 */
     t->limit = strstr(t->folder, "/test_dft_inverse") ? 1e-6 : 1e-7;
-    t->drawn = strstr(t->folder, "/test_bernoulli") != NULL;
+    t->scaled = strstr(t->folder, "/test_training_dropout") && !strstr(t->folder, "_zero_ratio");
+    t->drawn = t->scaled || strstr(t->folder, "/test_bernoulli") != NULL;
     pare_ctx_init(&t->ctx);
     snprintf(op, size, "unreadable");
     if (!model_reads(t, model, op, size)) return REFUSED;

@@ -46,6 +46,8 @@ static const refusal refusals[] = {
     {{"Det", "d3x4x5", "", 1}, "'x0' has shape [3,4,5], expected [...,M,M]"},
     {{"MeanVarianceNormalization", "d2x3x4", "", 1}, "rank 3, expected 4 without axes"},
     {{"BatchNormalization", "d3x4x2 p4 d4 d4 p4", "", 3}, "3 outputs without training_mode"},
+    {{"Dropout", "d2x3 w2 P1:bool", "", 1}, "ratio is 2, which is no probability"},
+    {{"Dropout", "d2x3:s32 w0.5 P1:bool", "", 1}, "type s32, expected floats"},
     {{"RotaryEmbedding", "d2x3x4x8 d2x4x4", "", 1}, "input 2 is missing"},
     {{"RotaryEmbedding", "d2x3x4x7 d2x4x3 d2x4x3", "", 1}, "expected an even number"},
     {{"RotaryEmbedding", "d2x3x4x8 d2x4x6 d2x4x6", "rotary_embedding_dim=i12", 1}, "12 columns of a head of 8"},

@@ -189,6 +189,7 @@ static bool can_run(const pare_node *node, const pare_infer_options *options)
     const pare_op *op = pare_op_of(node);
     bool some = false;
     if (!op || !op->cpu[0] || op->cpu[0]->flags & PARE_KERNEL_DRAWS) return false;
+    if (pare_node_drops(node)) return false;
     if (options->keep_dequantize && pare_node_is(node, "DequantizeLinear")) return false;
     for (int i = 0; i < node->in_count; i++) {
         const pare_value *v = node->in[i];

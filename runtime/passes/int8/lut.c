@@ -38,7 +38,8 @@ static double clip(const pare_node *n, double x)
 static bool is_function(const pare_node *n)
 {
     if (*n->domain) return false;
-    if (!strcmp(n->op_type, "Identity") || !strcmp(n->op_type, "Dropout")) return true;
+    if (!strcmp(n->op_type, "Identity")) return true;
+    if (!strcmp(n->op_type, "Dropout")) return !pare_node_drops(n);
     pare_unary row = pare_unary_of(n);
     if (row != PARE_UNARY_Clip) return row != PARE_UNARY_COUNT;
     for (int i = 1; i < n->in_count; i++)

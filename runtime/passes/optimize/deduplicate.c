@@ -104,7 +104,7 @@ static bool can_merge(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
     return op && op->cpu[0] && !(op->cpu[0]->flags & PARE_KERNEL_DRAWS) &&
-           !pare_node_has_graphs(node);
+           !pare_node_has_graphs(node) && !pare_node_drops(node);
 }
 
 static uint64_t node_hash(const pare_node *n)

@@ -55,14 +55,11 @@ static pare_status cast(pare_fuse *f, pare_node *node, bool *changed)
     return pare_node_set_in(node, 0, x);
 }
 
-/* Opset 12 and newer: an input says whether it trains. */
+/* A Dropout that hands its input on and whose mask nothing reads. */
 static bool is_still(const pare_node *node)
 {
-    const pare_value *training = pare_node_in(node, 2);
     const pare_value *mask = node->out_count > 1 ? node->out[1] : NULL;
-    if (mask && (mask->user_count || mask->is_output)) return false;
-    return !training || (training->data && training->data->count == 1 &&
-                         pare_tensor_number(training->data, 0) == 0);
+    return !pare_node_drops(node) && !(mask && (mask->user_count || mask->is_output));
 }
 
 /* Is every number of the constant this one? */
