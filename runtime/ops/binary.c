@@ -182,6 +182,10 @@ pare_status pare_infer_dropout(pare_node *node)
 {
     pare_value *x;
     PARE_TRY(pare_infer_need(node, 0, &x));
+    if (x->dtype && !pare_type_is_float(x->dtype) && pare_node_drops(node) &&
+        pare_infer_constant(node, 2))
+        return PARE_FAIL_NODE(node, INPUT, "'%s' has type %s, expected floats in training mode",
+                              x->name, pare_type(x->dtype)->name);
     pare_infer_out(node, 0, x->dtype, &x->shape);
     pare_infer_out(node, 1, PARE_bool, &x->shape);
     return PARE_OK;

@@ -37,6 +37,7 @@ enum {
     FLOAT = F32 | 1 << PARE_f64 | 1 << PARE_f16 | 1 << PARE_bf16,
     S32 = 1 << PARE_s32,
     S64 = 1 << PARE_s64,
+    BOOL = 1 << PARE_bool,
     INDEX = S32 | S64,
     SIGNED = FLOAT | INDEX | 1 << PARE_s16 | 1 << PARE_s8,
     NUMBER = SIGNED | 1 << PARE_u8 | 1 << PARE_u16 | 1 << PARE_u32 | 1 << PARE_u64
