@@ -33,13 +33,6 @@ static void check(graph_case *g, int nodes)
     graph_close(g);
 }
 
-static graph_case begin(int64_t opset)
-{
-    graph_case g;
-    graph_open(&g, opset);
-    return g;
-}
-
 /* --- one rule each: node and its constants; "Neg" keeps the ends apart from the graph's --- */
 
 typedef struct one {
@@ -69,7 +62,8 @@ static void one_rule(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++) {
         const one *o = &ones[i];
-        graph_case g = begin(17);
+        graph_case g;
+        graph_open(&g, 17);
         int64_t c[4], d[4];
         for (int k = 0; k < 4; k++) c[k] = o->c[k], d[k] = o->d[k];
         input(&g);
@@ -103,7 +97,8 @@ static void neutral_numbers(void **state)
                 {"Add", 0, 3},
                 /* -0 + 0 is 0 */ {"Sub", 1, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        graph_case g = begin(17);
+        graph_case g;
+        graph_open(&g, 17);
         input(&g);
         graph_floats(&g, "c", 0, NULL, &rows[i].number);
         graph_node(&g, "Neg", "x", "a");
@@ -130,7 +125,8 @@ static void casts(void **state)
         int nodes;
     } rows[] = {{PARE_f32, 2}, {PARE_f64, 2}, {PARE_f16, 4}, {PARE_s32, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        graph_case g = begin(17);
+        graph_case g;
+        graph_open(&g, 17);
         input(&g);
         graph_node(&g, "Neg", "x", "a");
         cast(&g, "a", "b", rows[i].between);
@@ -153,13 +149,14 @@ static pare_node *transpose(graph_case *g, const char *in, const char *out, int 
 static void transposes_cancel(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     transpose(&g, "x", "a", 1, 2, 0);
     transpose(&g, "a", "b", 2, 0, 1);
     graph_node(&g, "Exp", "b", "y");
     check(&g, 1);
-    g = begin(17);
+    graph_open(&g, 17);
     input(&g);
     transpose(&g, "x", "a", 1, 2, 0);
     transpose(&g, "a", "b", 1, 0, 2);
@@ -170,7 +167,8 @@ static void transposes_cancel(void **state)
 static void reshapes_of_reshapes(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     graph_ints(&g, "two", 1, (const int64_t[]){1}, (const int64_t[]){2});
     graph_ints(&g, "flat", 1, (const int64_t[]){2}, (const int64_t[]){-1, 24});
@@ -187,20 +185,21 @@ static void reshapes_of_reshapes(void **state)
 static void output_keeps_its_name(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     graph_node(&g, "Exp", "x", "a");
     graph_node(&g, "Neg", "a", "b");
     graph_node(&g, "Identity", "b", "y");
     check(&g, 2);
-    g = begin(17); /* two names of one tensor: one of them stays a copy */
+    graph_open(&g, 17); /* two names of one tensor: one of them stays a copy */
     input(&g);
     graph_node(&g, "Exp", "x", "b");
     graph_node(&g, "Identity", "b", "y");
     graph_node(&g, "Identity", "b", "z");
     graph_output(&g, "z");
     check(&g, 2);
-    g = begin(17); /* an input as output */
+    graph_open(&g, 17); /* an input as output */
     input(&g);
     graph_node(&g, "Identity", "x", "y");
     check(&g, 1);
@@ -213,7 +212,8 @@ static void open_batch(void **state)
 {
     (void)state;
     for (int with_slice = 0; with_slice < 2; with_slice++) {
-        graph_case g = begin(17);
+        graph_case g;
+        graph_open(&g, 17);
         input(&g);
         graph_ints(&g, "zero", 0, NULL, (const int64_t[]){0});
         graph_ints(&g, "axes", 1, (const int64_t[]){1}, (const int64_t[]){0});
@@ -239,7 +239,8 @@ static void open_batch(void **state)
 static void two_open_sizes(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     graph_input(&g, "n", PARE_s64, 1, (const int64_t[]){1});
     graph_input(&g, "m", PARE_s64, 1, (const int64_t[]){1});
@@ -258,7 +259,8 @@ static void two_open_sizes(void **state)
 static void equal_constants_and_nodes(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     const float w[6] = {1, 2, 3, 4, 5, 6}, other[6] = {1, 2, 3, 4, 5, 7};
     input(&g);
     graph_floats(&g, "w1", 1, (const int64_t[]){6}, w);
@@ -278,7 +280,8 @@ static void equal_constants_and_nodes(void **state)
 static void what_is_not_equal(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     transpose(&g, "x", "a", 1, 2, 0);
     transpose(&g, "x", "b", 1, 0, 2);
@@ -298,7 +301,8 @@ static void what_is_not_equal(void **state)
 static void dead_parts(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     graph_floats(&g, "unread", 1, (const int64_t[]){1}, (const float[]){3});
     graph_node(&g, "Exp", "x", "dead");
@@ -310,7 +314,8 @@ static void dead_parts(void **state)
 static void large_results_stay_nodes(void **state)
 {
     (void)state;
-    graph_case g = begin(17);
+    graph_case g;
+    graph_open(&g, 17);
     input(&g);
     graph_ints(&g, "to", 1, (const int64_t[]){2}, (const int64_t[]){200, 200});
     graph_floats(&g, "one", 0, NULL, (const float[]){1});
@@ -326,7 +331,8 @@ static void large_results_stay_nodes(void **state)
 static void old_opsets_are_lifted(void **state)
 {
     (void)state;
-    graph_case g = begin(9);
+    graph_case g;
+    graph_open(&g, 9);
     input(&g);
     graph_node(&g, "Exp", "x", "a");
     graph_node(&g, "Identity", "a", "y");
