@@ -6,7 +6,7 @@
 
 #include "runtime/passes/import/contrib.h"
 
-/* Of softmax(softcap(scale Q K^T) + mask) V. A sink takes part in the softmax as one more key, whose
+/* Of softmax(softcap(scale Q K^T) + mask) V. A sink takes part in the softmax as one more key whose
    value is 0. */
 typedef struct pare_contrib_scores {
     pare_value *mask; /* or NULL */
