@@ -153,11 +153,18 @@ def detection_nets():
     from torchvision.models import detection
     picture = ([torch.rand(3, 320, 320)],)
 
-    def make(build):
-        return lambda: (build(weights=None, weights_backbone=None), picture, ["x"])
+    def make(build, **more):
+        """Random weights are sure of nothing, and those of heads are too small to tell boxes apart."""
+        def lively():
+            model = build(weights=None, weights_backbone=None, **more)
+            for part in model.modules():
+                if isinstance(part, (nn.Conv2d, nn.Linear)):
+                    nn.init.kaiming_normal_(part.weight)
+            return model, picture, ["x"]
+        return lively
 
-    return {"ssdlite": make(detection.ssdlite320_mobilenet_v3_large),
-            "fasterrcnn": make(detection.fasterrcnn_mobilenet_v3_large_320_fpn)}
+    return {"ssdlite": make(detection.ssdlite320_mobilenet_v3_large, score_thresh=0.001),
+            "fasterrcnn": make(detection.fasterrcnn_mobilenet_v3_large_320_fpn, box_score_thresh=0.001)}
 
 
 def vision_net(name):
