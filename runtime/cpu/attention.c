@@ -2,6 +2,7 @@
 /* pare.FusedAttention and Attention (23, 24) in plain C, any strides: Y = softmax(scale * Q K^T +
    mask) V along the last axis, sums in double, rounded once to Y's type ("Attention Is All You
    Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch. */
+#include "runtime/cpu/attention.h"
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/attention.h"
@@ -117,52 +118,41 @@ const pare_kernel *const pare_cpu_attention[] = {PARE_WITH_ONEDNN(&pare_onednn_a
 
 enum { MODE_PRODUCT, MODE_MASKED, MODE_CAPPED, MODE_SOFTMAX }; /* qk_matmul_output_mode */
 
-typedef struct sdpa {
-    int64_t q_heads, kv_heads; /* attributes; 0: by rank 4 */
-    double scale, cap;
-    int mode;
-    bool causal;
-} sdpa;
-
-static pare_status sdpa_prepare(pare_prep *p)
+void pare_sdpa_read(const pare_prep *p, pare_sdpa *s)
 {
-    sdpa *s = pare_arena_alloc(p->arena, 1, sizeof *s);
-    if (!s) return PARE_MEMORY;
     s->q_heads = pare_node_int(p->node, "q_num_heads", 0);
     s->kv_heads = pare_node_int(p->node, "kv_num_heads", 0);
     const pare_view q = pare_attention_heads(&p->in[0], s->q_heads);
-    const pare_view k = pare_attention_heads(&p->in[1], s->kv_heads);
-    const int64_t past = p->in_count > 4 && p->in[4].dtype ? p->in[4].dim[2] : 0;
     s->scale = (double)pare_node_float(p->node, "scale", 0);
     if (!pare_node_attr(p->node, "scale")) s->scale = 1 / sqrt((double)q.dim[3]);
     s->cap = (double)pare_node_float(p->node, "softcap", 0);
     s->mode = (int)pare_node_int(p->node, "qk_matmul_output_mode", 0);
     s->causal = pare_node_int(p->node, "is_causal", 0) != 0;
+}
+
+static pare_status sdpa_prepare(pare_prep *p)
+{
+    pare_sdpa *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    pare_sdpa_read(p, s);
+    const pare_view k = pare_attention_heads(&p->in[1], s->kv_heads);
+    const int64_t past = p->in_count > 4 && p->in[4].dtype ? p->in[4].dim[2] : 0;
     p->scratch = sizeof(double) * (size_t)p->threads * (size_t)(k.dim[2] + past);
     p->state = s;
     return PARE_OK;
 }
-
-/* Inputs as four axes each; past ones and the mask may be absent. */
-typedef struct sdpa_views {
-    pare_view q, y;
-    pare_view key[2], value[2]; /* past, then present */
-    int64_t past, keys;         /* how many are past; all */
-    const pare_view *mask, *valid, *scores;
-} sdpa_views;
 
 static const pare_view *given(const pare_call *c, int i)
 {
     return c->in_count > i && c->in[i].dtype ? &c->in[i] : NULL;
 }
 
-static sdpa_views sdpa_views_of(const pare_call *c)
+pare_sdpa_views pare_sdpa_views_of(const pare_call *c, const pare_sdpa *s)
 {
-    const sdpa *s = c->state;
-    sdpa_views v = {.q = pare_attention_heads(&c->in[0], s->q_heads),
-                    .y = pare_attention_heads(&c->out[0], s->q_heads),
-                    .mask = given(c, 3),
-                    .valid = given(c, 6)};
+    pare_sdpa_views v = {.q = pare_attention_heads(&c->in[0], s->q_heads),
+                         .y = pare_attention_heads(&c->out[0], s->q_heads),
+                         .mask = given(c, 3),
+                         .valid = given(c, 6)};
     v.key[1] = pare_attention_heads(&c->in[1], s->kv_heads);
     v.value[1] = pare_attention_heads(&c->in[2], s->kv_heads);
     v.keys = v.key[1].dim[2];
@@ -186,7 +176,7 @@ static double cached(const pare_view *view, int64_t past, const int64_t at[2], i
 }
 
 /* What is added to a score. */
-static double mask_at(const sdpa_views *v, const int64_t at[3], int64_t j)
+static double mask_at(const pare_sdpa_views *v, const int64_t at[3], int64_t j)
 {
     const pare_view *m = v->mask;
     int64_t offset = 0;
@@ -200,7 +190,8 @@ static double mask_at(const sdpa_views *v, const int64_t at[3], int64_t j)
     return m->dtype != PARE_bool ? x : x != 0 ? 0 : -INFINITY;
 }
 
-static void sdpa_show(const sdpa_views *v, bool wanted, const int64_t at[3], const double *score)
+static void sdpa_show(const pare_sdpa_views *v, bool wanted, const int64_t at[3],
+                      const double *score)
 {
     if (!v->scores || !wanted) return;
     const pare_view *to = v->scores;
@@ -209,7 +200,8 @@ static void sdpa_show(const sdpa_views *v, bool wanted, const int64_t at[3], con
 }
 
 /* One query: at is (batch, head, place). */
-static void sdpa_row(const sdpa *s, const sdpa_views *v, const int64_t at[3], double *score)
+static void sdpa_row(const pare_sdpa *s, const pare_sdpa_views *v, const int64_t at[3],
+                     double *score)
 {
     const int64_t kv[2] = {at[0], at[1] / (v->q.dim[1] / v->key[1].dim[1])};
     const int64_t q = at[0] * v->q.stride[0] + at[1] * v->q.stride[1] + at[2] * v->q.stride[2];
@@ -243,7 +235,7 @@ static void sdpa_row(const sdpa *s, const sdpa_views *v, const int64_t at[3], do
 }
 
 /* The cache with what came to it. */
-static void sdpa_present(const pare_view *to, const pare_view *from, int64_t past)
+static void present(const pare_view *to, const pare_view *from, int64_t past)
 {
     pare_view part = *to;
     if (!to->dtype) return;
@@ -254,14 +246,19 @@ static void sdpa_present(const pare_view *to, const pare_view *from, int64_t pas
     pare_ref_copy(&part, &from[1], 1);
 }
 
+void pare_sdpa_present(const pare_call *c, const pare_sdpa_views *v)
+{
+    if (c->out_count > 1) present(&c->out[1], v->key, v->past);
+    if (c->out_count > 2) present(&c->out[2], v->value, v->past);
+}
+
 static pare_status sdpa_run(const pare_call *c)
 {
-    const sdpa *s = c->state;
-    const sdpa_views v = sdpa_views_of(c);
+    const pare_sdpa *s = c->state;
+    const pare_sdpa_views v = pare_sdpa_views_of(c, s);
     const int64_t places = v.q.dim[2], q_heads = v.q.dim[1], rows = v.q.dim[0] * q_heads * places;
     const int threads = rows > 1 ? c->threads : 1;
-    if (c->out_count > 1) sdpa_present(&c->out[1], v.key, v.past);
-    if (c->out_count > 2) sdpa_present(&c->out[2], v.value, v.past);
+    pare_sdpa_present(c, &v);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int t = 0; t < threads; t++)
         for (int64_t i = rows * t / threads; i < rows * (t + 1) / threads; i++)
@@ -275,4 +272,4 @@ static const pare_kernel ref_sdpa = {.name = "ref_sdpa",
                                      .prepare = sdpa_prepare,
                                      .run = sdpa_run,
                                      .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_sdpa[] = {&ref_sdpa, NULL};
+const pare_kernel *const pare_cpu_sdpa[] = {&pare_sdpa_f32, &pare_widened, &ref_sdpa, NULL};

@@ -21,7 +21,7 @@ extern const pare_kernel pare_float_conv, pare_float_matmul;
 extern const pare_kernel pare_int8_conv, pare_int8_depthwise, pare_int8_matmul;
 
 extern const pare_kernel pare_nhwc_max_pool, pare_nhwc_average_pool, pare_nhwc_global_average_pool;
-extern const pare_kernel pare_attention_f32;
+extern const pare_kernel pare_attention_f32, pare_sdpa_f32;
 
 /* Any operator on f16 or bf16 through its own f32 kernels. */
 extern const pare_kernel pare_widened;

@@ -16,15 +16,40 @@ static pare_status check_index(const pare_call *c, int64_t *i, int64_t n)
     return PARE_OK;
 }
 
+/* Index at an offset; the two usual types without a call. */
+static inline int64_t index_at(const pare_view *at, int64_t offset)
+{
+    if (at->dtype == PARE_s64) return ((const int64_t *)at->data)[offset];
+    if (at->dtype == PARE_s32) return ((const int32_t *)at->data)[offset];
+    return pare_ref_get_int(at, offset);
+}
+
 static pare_status check_indices(const pare_call *c, const pare_view *at, int64_t n)
 {
-    int64_t index[PARE_MAX_RANK] = {0};
+    int64_t index[PARE_MAX_RANK] = {0}, last = at->rank ? at->dim[at->rank - 1] : 1;
+    const int64_t step = at->rank ? at->stride[at->rank - 1] : 0;
+    pare_view rows = *at;
     if (!pare_view_count(at)) return PARE_OK;
+    if (rows.rank) rows.dim[rows.rank - 1] = 1;
     do {
-        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
-        PARE_TRY(check_index(c, &i, n));
-    } while (pare_ref_next(at, index));
+        const int64_t row = pare_ref_offset(at, index);
+        for (int64_t j = 0; j < last; j++) {
+            int64_t i = index_at(at, row + j * step);
+            PARE_TRY(check_index(c, &i, n));
+        }
+    } while (pare_ref_next(&rows, index));
     return PARE_OK;
+}
+
+/* One element; the usual sizes without a call. */
+static inline void move(void *to, const void *from, size_t bytes)
+{
+    if (bytes == 4)
+        memcpy(to, from, 4);
+    else if (bytes == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, bytes);
 }
 
 /* Data [outer, n, inner] and output [outer, count, inner], all row-major: runs of inner elements.
@@ -83,15 +108,29 @@ static pare_status gather_elements_run(const pare_call *c)
     const pare_view *x = &c->in[0], *at = &c->in[1], *y = &c->out[0];
     int axis = pare_node_axis(c->node, 0, x->rank);
     int64_t index[PARE_MAX_RANK] = {0};
-    size_t bytes = (size_t)pare_type(x->dtype)->bits / 8;
+    const size_t bytes = (size_t)pare_type(x->dtype)->bits / 8;
     if (!pare_view_count(y)) return PARE_OK;
     PARE_TRY(check_indices(c, at, x->dim[axis]));
+    if (!y->rank) {
+        memcpy(y->data, x->data, bytes);
+        return PARE_OK;
+    }
+    const int last = y->rank - 1;
+    const int64_t step = axis == last ? 0 : x->stride[last];
+    pare_view rows = *y;
+    rows.dim[last] = 1;
     do {
-        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
-        if (i < 0) i += x->dim[axis];
-        int64_t from = pare_ref_offset(x, index) + (i - index[axis]) * x->stride[axis];
-        memcpy(pare_ref_at(y, pare_ref_offset(y, index)), pare_ref_at(x, from), bytes);
-    } while (pare_ref_next(y, index));
+        const int64_t row = pare_ref_offset(at, index);
+        const char *from =
+            pare_ref_at(x, pare_ref_offset(x, index) - index[axis] * x->stride[axis]);
+        char *to = pare_ref_at(y, pare_ref_offset(y, index));
+        for (int64_t j = 0; j < y->dim[last]; j++) {
+            int64_t i = index_at(at, row + j * at->stride[last]);
+            if (i < 0) i += x->dim[axis];
+            move(to + j * y->stride[last] * (int64_t)bytes,
+                 from + (j * step + i * x->stride[axis]) * (int64_t)bytes, bytes);
+        }
+    } while (pare_ref_next(&rows, index));
     return PARE_OK;
 }
 
@@ -159,10 +198,11 @@ static pare_status scatter_prepare(pare_prep *p)
                           text);
 }
 
-static void combine(const pare_view *y, int64_t to, const pare_view *u, int64_t from, reduction r)
+static inline void combine(const pare_view *y, int64_t to, const pare_view *u, int64_t from,
+                           reduction r)
 {
     if (r == REPLACE) {
-        memcpy(pare_ref_at(y, to), pare_ref_at(u, from), (size_t)pare_type(y->dtype)->bits / 8);
+        move(pare_ref_at(y, to), pare_ref_at(u, from), (size_t)pare_type(y->dtype)->bits / 8);
     } else if (pare_type_is_float(y->dtype)) {
         double a = pare_ref_get(y, to), b = pare_ref_get(u, from);
         pare_ref_set(y, to, r == ADD ? a + b : r == MUL ? a * b : (r == MIN) == (b < a) ? b : a);
@@ -185,12 +225,22 @@ static pare_status scatter_elements_run(const pare_call *c)
     PARE_TRY(check_indices(c, at, y->dim[axis]));
     if (y->data != c->in[0].data) pare_copy_view(y, &c->in[0], c->threads);
     if (!pare_view_count(at)) return PARE_OK;
+    const int last = y->rank - 1;
+    const int64_t at_step = y->rank ? at->stride[last] : 0, u_step = y->rank ? u->stride[last] : 0;
+    const int64_t n = y->rank ? at->dim[last] : 1, y_step = y->rank ? y->stride[axis] : 0;
+    const int64_t step = axis == last || !y->rank ? 0 : y->stride[last];
+    pare_view rows = *at;
+    if (rows.rank) rows.dim[last] = 1;
     do {
-        int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
-        if (i < 0) i += y->dim[axis];
-        int64_t to = pare_ref_offset(y, index) + (i - index[axis]) * y->stride[axis];
-        combine(y, to, u, pare_ref_offset(u, index), *(const reduction *)c->state);
-    } while (pare_ref_next(at, index));
+        const int64_t row = pare_ref_offset(at, index), from = pare_ref_offset(u, index);
+        const int64_t to = pare_ref_offset(y, index) - (y->rank ? index[axis] * y_step : 0);
+        for (int64_t j = 0; j < n; j++) {
+            int64_t i = index_at(at, row + j * at_step);
+            if (i < 0) i += y->dim[axis];
+            combine(y, to + j * step + i * y_step, u, from + j * u_step,
+                    *(const reduction *)c->state);
+        }
+    } while (pare_ref_next(&rows, index));
     return PARE_OK;
 }
 

@@ -2,10 +2,10 @@
 /* Normalizations: y = (x - mean) / sqrt(variance + epsilon) * scale + bias over a set of elements.
      LayerNormalization (17)      the axes from `axis` on; scale and bias broadcast to X
      RMSNormalization (23)        the same with a mean of 0 and without bias
-     InstanceNormalization (6)    one sample's channel; scale and bias per channel
-     GroupNormalization (18, 21)  one sample's group of channels; per channel, or per group (18)
-   Plain kernels compute in double and round once; the vector kernel takes dense rows of f32, f16
-   and bf16 and normalizes in f32. */
+     BatchNormalization (15), LpNormalization (1), MeanVarianceNormalization (13) below
+   Plain kernels compute in double and round once; vector kernels take dense f32 (rows also of f16
+   and bf16), sum in double and normalize in f32. */
+#include "runtime/cpu/norm.h"
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
@@ -13,12 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct stats {
-    double mean, inverse; /* 1 / sqrt(variance + epsilon) */
-} stats;
-
-/* Of the region's elements at base + offset; the variance from the differences to the mean. */
-static stats stats_of(const pare_view *region, int64_t base, double epsilon, bool centred)
+pare_norm_stats pare_norm_stats_of(const pare_view *region, int64_t base, double epsilon,
+                                   bool centred)
 {
     double sum = 0, squares = 0, n = (double)pare_view_count(region);
     int64_t index[PARE_MAX_RANK] = {0};
@@ -29,19 +25,12 @@ static stats stats_of(const pare_view *region, int64_t base, double epsilon, boo
         double d = pare_ref_get(region, base + pare_ref_offset(region, index)) - mean;
         squares += d * d;
     } while (pare_ref_next(region, index));
-    return (stats){mean, 1 / sqrt(squares / n + epsilon)};
+    return (pare_norm_stats){mean, 1 / sqrt(squares / n + epsilon)};
 }
 
-typedef struct norm {
-    int axis;
-    bool rms; /* the mean stays in: RMSNormalization */
-    float epsilon;
-    int64_t groups;
-} norm;
-
-static pare_status norm_prepare(pare_prep *p)
+pare_status pare_norm_prepare(pare_prep *p)
 {
-    norm *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    pare_norm *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     s->epsilon = pare_node_float(p->node, "epsilon", 1e-5f);
     s->rms = pare_node_is(p->node, "RMSNormalization");
@@ -63,7 +52,7 @@ static void stash(const pare_call *c, int i, const int64_t *index, double value)
 
 static pare_status layer_norm_run(const pare_call *c)
 {
-    const norm *s = c->state;
+    const pare_norm *s = c->state;
     const pare_view *x = &c->in[0], *y = &c->out[0];
     bool flag[PARE_MAX_RANK] = {false}, biased = c->in_count > 2 && c->in[2].dtype;
     pare_view walk = *x, kept, region, scale = pare_view_stretch(&c->in[1], x);
@@ -76,7 +65,8 @@ static pare_status layer_norm_run(const pare_call *c)
     pare_ref_split(x, flag, &kept, &region);
     if (pare_view_count(x) == 0) return PARE_OK;
     do {
-        stats st = stats_of(&region, pare_ref_offset(x, index), (double)s->epsilon, !s->rms);
+        pare_norm_stats st =
+            pare_norm_stats_of(&region, pare_ref_offset(x, index), (double)s->epsilon, !s->rms);
         int64_t inner[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
         memcpy(inner, index, sizeof inner);
         stash(c, 1, index, st.mean);
@@ -94,25 +84,41 @@ static pare_status layer_norm_run(const pare_call *c)
 
 enum { LANES = 16 };
 
-PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *scale,
-                                      const float *bias, int64_t n, float epsilon, stats *out)
+/* The sum of n neighbours, or of their squared differences to a mean. */
+PARE_CLONES static double sum_f32(const float *x, int64_t n)
 {
-    double sum[LANES] = {0}, square[LANES] = {0}, total = 0, squares = 0;
+    double sum[LANES] = {0}, total = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) sum[j] += (double)x[i + j];
     for (; i < n; i++) total += (double)x[i];
     for (int j = 0; j < LANES; j++) total += sum[j];
-    const double mean = total / (double)n;
-    for (i = 0; i + LANES <= n; i += LANES)
+    return total;
+}
+
+PARE_CLONES static double squares_f32(const float *x, int64_t n, double mean)
+{
+    double square[LANES] = {0}, squares = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) {
             const double d = (double)x[i + j] - mean;
             square[j] += d * d;
         }
     for (; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
     for (int j = 0; j < LANES; j++) squares += square[j];
-    const double inverse = 1 / sqrt(squares / (double)n + (double)epsilon);
-    const float m = (float)mean, f = (float)inverse;
+    return squares;
+}
+
+pare_norm_stats pare_norm_stats_f32(const float *x, int64_t n, double epsilon, bool centred)
+{
+    const double mean = centred ? sum_f32(x, n) / (double)n : 0;
+    return (pare_norm_stats){mean, 1 / sqrt(squares_f32(x, n, mean) / (double)n + epsilon)};
+}
+
+PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *scale,
+                                      const float *bias, int64_t n, float m, float f)
+{
     if (bias) {
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = (x[k] - m) * f * scale[k] + bias[k];
@@ -120,23 +126,25 @@ PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *sca
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = (x[k] - m) * f * scale[k];
     }
-    *out = (stats){mean, inverse};
 }
 
-/* One row of f16 or bf16 through buffer (n). */
+/* One row; f16 or bf16 through buffer (n). */
 static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *scale,
-                      const float *bias, float *buffer, stats *out)
+                      const float *bias, float *buffer, pare_norm_stats *out)
 {
-    const norm *s = c->state;
+    const pare_norm *s = c->state;
     pare_dtype type = c->in[0].dtype;
+    const float *x = buffer;
+    float *y = buffer;
     if (type == PARE_f32) {
-        layer_row_f32((float *)c->out[0].data + r * n, (const float *)c->in[0].data + r * n, scale,
-                      bias, n, s->epsilon, out);
-        return;
+        x = (const float *)c->in[0].data + r * n;
+        y = (float *)c->out[0].data + r * n;
+    } else {
+        pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, n, 1);
     }
-    pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, n, 1);
-    layer_row_f32(buffer, buffer, scale, bias, n, s->epsilon, out);
-    pare_narrow((uint16_t *)c->out[0].data + r * n, buffer, type, n, 1);
+    *out = pare_norm_stats_f32(x, n, (double)s->epsilon, !s->rms);
+    layer_row_f32(y, x, scale, bias, n, (float)out->mean, (float)out->inverse);
+    if (type != PARE_f32) pare_narrow((uint16_t *)c->out[0].data + r * n, buffer, type, n, 1);
 }
 
 /* Scale or bias as f32: its own memory, or widened to buffer. */
@@ -150,7 +158,7 @@ static const float *layer_factor(const pare_call *c, int i, float *buffer)
 
 static pare_status vec_layer_norm_run(const pare_call *c)
 {
-    const norm *s = c->state;
+    const pare_norm *s = c->state;
     float *means = c->out_count > 1 && c->out[1].dtype ? c->out[1].data : NULL;
     float *inverses = c->out_count > 2 && c->out[2].dtype ? c->out[2].data : NULL;
     int64_t n = 1;
@@ -163,7 +171,7 @@ static pare_status vec_layer_norm_run(const pare_call *c)
 #pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
     for (int t = 0; t < parts; t++)
         for (int64_t r = rows * t / parts; r < rows * (t + 1) / parts; r++) {
-            stats st;
+            pare_norm_stats st;
             layer_row(c, r, n, scale, bias, buffer ? buffer + (2 + t) * n : NULL, &st);
             if (means) means[r] = (float)st.mean;
             if (inverses) inverses[r] = (float)st.inverse;
@@ -173,9 +181,10 @@ static pare_status vec_layer_norm_run(const pare_call *c)
 
 static pare_status vec_layer_norm_prepare(pare_prep *p)
 {
-    PARE_TRY(norm_prepare(p));
+    PARE_TRY(pare_norm_prepare(p));
     size_t n = 1;
-    for (int i = ((norm *)p->state)->axis; i < p->in[0].rank; i++) n *= (size_t)p->in[0].dim[i];
+    for (int i = ((pare_norm *)p->state)->axis; i < p->in[0].rank; i++)
+        n *= (size_t)p->in[0].dim[i];
     if (p->in[0].dtype != PARE_f32) p->scratch = sizeof(float) * n * ((size_t)p->threads + 2);
     return PARE_OK;
 }
@@ -209,69 +218,16 @@ static const pare_kernel vec_layer_norm = {.name = "vec_layer_norm",
                                            .flags = PARE_KERNEL_INPLACE};
 static const pare_kernel ref_rms_norm = {.name = "ref_rms_norm",
                                          .can = pare_ref_can_floats,
-                                         .prepare = norm_prepare,
+                                         .prepare = pare_norm_prepare,
                                          .run = layer_norm_run,
                                          .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_layer_norm = {.name = "ref_layer_norm",
                                            .can = pare_ref_can_floats,
-                                           .prepare = norm_prepare,
+                                           .prepare = pare_norm_prepare,
                                            .run = layer_norm_run,
                                            .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_layer_norm[] = {&vec_layer_norm, &ref_layer_norm, NULL};
-const pare_kernel *const pare_cpu_rms_norm[] = {&ref_rms_norm, NULL};
-
-/* --- groups of channels --- */
-
-/* Elements of sample n, channels first .. first + count. */
-static pare_view channels_of(const pare_view *x, int64_t n, int64_t first, int64_t count)
-{
-    pare_view v = *x;
-    v.dim[0] = 1;
-    v.dim[1] = count;
-    v.data = pare_ref_at(x, n * x->stride[0] + first * x->stride[1]);
-    return v;
-}
-
-static void group_one(const pare_call *c, int64_t n, int64_t first, int64_t count, bool per_group,
-                      double epsilon)
-{
-    pare_view x = channels_of(&c->in[0], n, first, count),
-              y = channels_of(&c->out[0], n, first, count);
-    const pare_view *scale = &c->in[1], *bias = &c->in[2];
-    stats st = stats_of(&x, 0, epsilon, true);
-    int64_t index[PARE_MAX_RANK] = {0};
-    do {
-        int64_t k = per_group ? first / count : first + index[1];
-        double v = (pare_ref_get(&x, pare_ref_offset(&x, index)) - st.mean) * st.inverse;
-        v = v * pare_ref_get(scale, k * scale->stride[0]) + pare_ref_get(bias, k * bias->stride[0]);
-        pare_ref_set(&y, pare_ref_offset(&y, index), v);
-    } while (pare_ref_next(&x, index));
-}
-
-static pare_status group_norm_run(const pare_call *c)
-{
-    const norm *s = c->state;
-    const pare_view *x = &c->in[0];
-    if (pare_view_count(x) == 0) return PARE_OK;
-    int64_t count = x->dim[1] / s->groups;
-    bool per_group = c->in[1].dim[0] == s->groups && x->dim[1] != s->groups;
-    for (int64_t n = 0; n < x->dim[0]; n++)
-        for (int64_t g = 0; g < s->groups; g++)
-            group_one(c, n, g * count, count, per_group, (double)s->epsilon);
-    return PARE_OK;
-}
-
-static bool group_norm_can(const pare_prep *p)
-{
-    return pare_ref_can_floats(p) && p->in[0].rank > 1;
-}
-
-static const pare_kernel ref_group_norm = {.name = "ref_group_norm",
-                                           .can = group_norm_can,
-                                           .prepare = norm_prepare,
-                                           .run = group_norm_run,
-                                           .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_group_norm[] = {&ref_group_norm, NULL};
+const pare_kernel *const pare_cpu_rms_norm[] = {&vec_layer_norm, &ref_rms_norm, NULL};
 
 /* BatchNormalization (15, inference form), channel by channel: y = x s + t with
    s = scale / sqrt(var + epsilon), t = B - mean s, both made in double each run; and

@@ -182,48 +182,89 @@ static pare_status reduce_prepare(pare_prep *p)
     return PARE_OK;
 }
 
-/* --- sums and means of f32 in vectors --- */
+/* --- f32 in vectors: all but products and logarithms --- */
 
-/* Sums n elements of stride 1 in eight lanes of double, added pairwise at the end. */
-PARE_CLONES static double sum_run_f32(const float *x, int64_t n)
-{
-    double lane[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; j++) lane[j] += (double)x[i + j];
-    for (; i < n; i++) lane[i % 8] += (double)x[i];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
+/* Of each kind: n elements of stride 1 in eight lanes of double, joined pairwise at the end; and a
+   row of n neighbours, each taken into its own acc. JOIN is STEP without what is done to x. */
+#define LANE_KIND(name, start, STEP, JOIN)                                                         \
+    PARE_CLONES static double name##_run(const float *from, int64_t n)                             \
+    {                                                                                              \
+        double lane[8] = {start, start, start, start, start, start, start, start};                 \
+        int64_t i = 0;                                                                             \
+        for (; i + 8 <= n; i += 8)                                                                 \
+            for (int j = 0; j < 8; j++) {                                                          \
+                const double x = (double)from[i + j], acc = lane[j];                               \
+                lane[j] = STEP;                                                                    \
+            }                                                                                      \
+        for (; i < n; i++) {                                                                       \
+            const double x = (double)from[i], acc = lane[i % 8];                                   \
+            lane[i % 8] = STEP;                                                                    \
+        }                                                                                          \
+        for (int width = 4; width; width /= 2)                                                     \
+            for (int j = 0; j < width; j++) {                                                      \
+                const double x = lane[j + width], acc = lane[j];                                   \
+                lane[j] = JOIN;                                                                    \
+            }                                                                                      \
+        return lane[0];                                                                            \
+    }                                                                                              \
+    PARE_CLONES static void name##_rows(double *to, const float *from, int64_t n)                  \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j++) {                                                          \
+            const double x = (double)from[j], acc = to[j];                                         \
+            to[j] = STEP;                                                                          \
+        }                                                                                          \
+    }
+LANE_KIND(sum, 0, acc + x, acc + x)
+LANE_KIND(absolute, 0, acc + fabs(x), acc + x)
+LANE_KIND(square, 0, acc + x * x, acc + x)
+LANE_KIND(most, -INFINITY, acc != acc || x <= acc ? acc : x, acc != acc || x <= acc ? acc : x)
+LANE_KIND(least, INFINITY, acc != acc || x >= acc ? acc : x, acc != acc || x >= acc ? acc : x)
 
-/* Adds rows of n neighbours: acc[j] += x[j]. */
-PARE_CLONES static void sum_rows_f32(double *acc, const float *x, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++) acc[j] += (double)x[j];
-}
+typedef struct lanes {
+    double (*run)(const float *from, int64_t n);
+    void (*rows)(double *to, const float *from, int64_t n);
+} lanes;
+static const lanes lanes_of[LOG_SUM_EXP + 1] = {
+    [SUM] = {sum_run, sum_rows},
+    [MEAN] = {sum_run, sum_rows},
+    [MAX] = {most_run, most_rows},
+    [MIN] = {least_run, least_rows},
+    [L1] = {absolute_run, absolute_rows},
+    [L2] = {square_run, square_rows},
+    [SUM_SQUARE] = {square_run, square_rows},
+};
 
 enum { BLOCK = 64 };
 
-/* Neighbouring outputs at once: the region is walked once for a block of them. */
-static void sum_block(const float *x, const pare_view *region, float *y, int64_t y_stride,
-                      int64_t n, double scale)
+static float lane_end(kind k, double acc, double scale)
 {
-    double acc[BLOCK] = {0};
-    int64_t index[PARE_MAX_RANK] = {0};
-    do sum_rows_f32(acc, x + pare_ref_offset(region, index), n);
-    while (pare_ref_next(region, index));
-    for (int64_t j = 0; j < n; j++) y[j * y_stride] = (float)(acc[j] * scale);
+    return (float)(k == L2 ? sqrt(acc) : acc * scale);
 }
 
-static double sum_region(const float *x, const pare_view *region, int run_axis)
+/* Neighbouring outputs at once: the region is walked once for a block of them. */
+static void reduce_block(kind k, const float *x, const pare_view *region, float *y,
+                         int64_t y_stride, int64_t n, double scale)
+{
+    double acc[BLOCK];
+    int64_t index[PARE_MAX_RANK] = {0};
+    for (int64_t j = 0; j < n; j++) acc[j] = float_start(k);
+    do lanes_of[k].rows(acc, x + pare_ref_offset(region, index), n);
+    while (pare_ref_next(region, index));
+    for (int64_t j = 0; j < n; j++) y[j * y_stride] = lane_end(k, acc[j], scale);
+}
+
+static double reduce_region(kind k, const float *x, const pare_view *region, int run_axis)
 {
     pare_view outer = *region;
     int64_t index[PARE_MAX_RANK] = {0};
-    double sum = 0;
+    double acc = float_start(k);
     outer.dim[run_axis] = 1;
-    do sum += sum_run_f32(x + pare_ref_offset(&outer, index), region->dim[run_axis]);
-    while (pare_ref_next(&outer, index));
-    return sum;
+    do {
+        const double next =
+            lanes_of[k].run(x + pare_ref_offset(&outer, index), region->dim[run_axis]);
+        acc = k == MAX || k == MIN ? float_step(k, acc, next, 0) : acc + next;
+    } while (pare_ref_next(&outer, index));
+    return acc;
 }
 
 /* The axis of stride 1 with more than one element, or -1. */
@@ -234,7 +275,7 @@ static int unit_axis(const pare_view *v)
     return -1;
 }
 
-static pare_status vec_sum_run(const pare_call *c)
+static pare_status vec_reduce_run(const pare_call *c)
 {
     const reduce *r = c->state;
     pare_view kept, region, out;
@@ -254,18 +295,19 @@ static pare_status vec_sum_run(const pare_call *c)
             int64_t j = index[beside] * BLOCK, left = out.dim[beside] - j;
             from += j - index[beside];
             to += (j - index[beside]) * out.stride[beside];
-            sum_block(x + from, &region, y + to, out.stride[beside], left < BLOCK ? left : BLOCK,
-                      scale);
+            reduce_block(r->kind, x + from, &region, y + to, out.stride[beside],
+                         left < BLOCK ? left : BLOCK, scale);
         } else if (along >= 0)
-            y[to] = (float)(sum_region(x + from, &region, along) * scale);
+            y[to] = lane_end(r->kind, reduce_region(r->kind, x + from, &region, along), scale);
         else
-            sum_block(x + from, &region, y + to, 1, 1, scale);
+            reduce_block(r->kind, x + from, &region, y + to, 1, 1, scale);
     } while (pare_ref_next(&walk, index));
     return PARE_OK;
 }
 
-static bool vec_sum_can(const pare_prep *p)
+static bool vec_reduce_can(const pare_prep *p)
 {
+
     if (p->in[0].dtype != PARE_f32 || pare_view_count(&p->in[0]) == 0) return false;
     const pare_tensor *axes = pare_infer_constant(p->node, 1);
     if (p->in_count > 1 && p->in[1].dtype && !axes) return false;
@@ -283,10 +325,10 @@ static const pare_kernel ref_reduce = {.name = "ref_reduce",
                                        .prepare = reduce_prepare,
                                        .run = reduce_run,
                                        .flags = PARE_KERNEL_REF};
-static const pare_kernel vec_sum = {
-    .name = "vec_sum", .can = vec_sum_can, .prepare = reduce_prepare, .run = vec_sum_run};
-const pare_kernel *const pare_cpu_reduce[] = {&ref_reduce, NULL};
-const pare_kernel *const pare_cpu_reduce_sum[] = {&vec_sum, &ref_reduce, NULL};
+static const pare_kernel vec_reduce = {
+    .name = "vec_reduce", .can = vec_reduce_can, .prepare = reduce_prepare, .run = vec_reduce_run};
+const pare_kernel *const pare_cpu_reduce[] = {&vec_reduce, &ref_reduce, NULL};
+const pare_kernel *const pare_cpu_reduce_product[] = {&ref_reduce, NULL}; /* and logarithms */
 
 /* --- ArgMax, ArgMin (13) --- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain C reference kernels of Resize (10 to 19).
+/* Resize (10 to 19).
    Nearest: one table of input positions an axis, elements copied. Linear and cubic: separable; each
    axis that changes has a table of taps (first position, weights), and the tensor is resized axis
    by axis in dense doubles. Weights: triangle and Keys' cubic (1981); with antialias the filter is
@@ -191,6 +191,150 @@ static bool smooth_can(const pare_prep *p)
     return pare_type_is_float(t) || t == PARE_s8 || t == PARE_u8;
 }
 
+/* --- linear and cubic, dense f32 in one order of axes: in f32, innermost axis first --- */
+
+typedef struct vec_axis {
+    int64_t outer, in, out, inner; /* elements around the axis when its turn comes */
+    int taps;
+    const int64_t *at;   /* (out, taps) input positions, inside the tensor */
+    const float *weight; /* (out, taps) */
+} vec_axis;
+
+typedef struct vec_axes {
+    int count;
+    vec_axis axis[PARE_MAX_RANK]; /* in the order they are resized */
+    size_t half;                  /* floats of each of the two buffers */
+} vec_axes;
+
+/* Axes from the outermost in memory on; false where v is not dense. */
+static bool memory_order(const pare_view *v, int *order)
+{
+    int64_t step = 1;
+    for (int i = 0; i < v->rank; i++) order[i] = i;
+    for (int i = 1; i < v->rank; i++)
+        for (int j = i; j > 0 && v->stride[order[j]] > v->stride[order[j - 1]]; j--) {
+            const int swap = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = swap;
+        }
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->dim[order[i]] != 1 && v->stride[order[i]] != step) return false;
+        step *= v->dim[order[i]];
+    }
+    return true;
+}
+
+static pare_status vec_axis_make(pare_prep *p, const resize_state *s, int a, vec_axis *to)
+{
+    pare_resize_axis t = {0};
+    PARE_TRY(pare_resize_taps(p->node, &s->r, a, p->arena, &t));
+    if (!t.count) return PARE_OK;
+    const size_t n = (size_t)to->out * (size_t)t.count;
+    int64_t *at = pare_arena_alloc(p->arena, n + 1, sizeof *at);
+    float *weight = pare_arena_alloc(p->arena, n + 1, sizeof *weight);
+    if (!at || !weight) return PARE_MEMORY;
+    for (int64_t o = 0; o < to->out; o++)
+        for (int k = 0; k < t.count; k++) {
+            const int64_t i = t.first[o] + k;
+            at[o * t.count + k] = i < 0 ? 0 : i >= to->in ? to->in - 1 : i;
+            weight[o * t.count + k] = (float)t.weight[o * t.count + k];
+        }
+    to->taps = t.count;
+    to->at = at;
+    to->weight = weight;
+    return PARE_OK;
+}
+
+static pare_status vec_resize_prepare(pare_prep *p)
+{
+    resize_state *s;
+    int order[PARE_MAX_RANK];
+    int64_t dims[PARE_MAX_RANK];
+    PARE_TRY(read(p, &s));
+    vec_axes *v = pare_arena_alloc(p->arena, 1, sizeof *v);
+    if (!v) return PARE_MEMORY;
+    memory_order(&p->in[0], order);
+    memcpy(dims, s->r.in, sizeof dims);
+    *v = (vec_axes){.count = 0};
+    for (int i = s->r.rank - 1; i >= 0; i--) {
+        const int a = order[i];
+        int64_t total;
+        vec_axis *to = &v->axis[v->count];
+        *to = (vec_axis){.outer = 1, .in = s->r.in[a], .out = s->r.out[a], .inner = 1};
+        PARE_TRY(vec_axis_make(p, s, a, to));
+        if (!to->taps) continue; /* the axis stays as it is */
+        v->count++;
+        dims[a] = s->r.out[a];
+        for (int j = 0; j < i; j++) to->outer *= dims[order[j]];
+        for (int j = i + 1; j < s->r.rank; j++) to->inner *= dims[order[j]];
+        if (!pare_count_dims(dims, s->r.rank, &total) || total > INT64_MAX / 64)
+            return PARE_FAIL_NODE(p->node, INPUT, "its dimensions overflow");
+        if ((size_t)total > v->half) v->half = (size_t)total;
+    }
+    p->scratch = 2 * v->half * sizeof(float);
+    p->state = v;
+    return PARE_OK;
+}
+
+/* Rows [first, last) of (outer, out); one row has inner elements. */
+PARE_CLONES static void vec_rows(const vec_axis *t, float *y, const float *x, int64_t first,
+                                 int64_t last)
+{
+    for (int64_t row = first; row < last; row++) {
+        const int64_t o = row % t->out, *at = t->at + o * t->taps;
+        const float *from = x + row / t->out * t->in * t->inner, *w = t->weight + o * t->taps;
+        float *to = y + row * t->inner;
+        if (t->inner == 1) {
+            float sum = 0;
+            for (int k = 0; k < t->taps; k++) sum += w[k] * from[at[k]];
+            to[0] = sum;
+            continue;
+        }
+        for (int64_t i = 0; i < t->inner; i++) to[i] = w[0] * from[at[0] * t->inner + i];
+        for (int k = 1; k < t->taps; k++)
+            for (int64_t i = 0; i < t->inner; i++) to[i] += w[k] * from[at[k] * t->inner + i];
+    }
+}
+
+static pare_status vec_resize_run(const pare_call *c)
+{
+    const vec_axes *v = c->state;
+    const float *x = c->in[0].data;
+    if (!pare_view_count(&c->out[0])) return PARE_OK;
+    if (!v->count) pare_copy_view(&c->out[0], &c->in[0], c->threads);
+    for (int a = 0; a < v->count; a++) {
+        const vec_axis *t = &v->axis[a];
+        float *y = a == v->count - 1 ? c->out[0].data : (float *)c->scratch + (a % 2) * v->half;
+        const int64_t rows = t->outer * t->out;
+        const int parts = c->threads > 1 && rows * t->inner > 1 << 15 ? c->threads : 1;
+#pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
+        for (int i = 0; i < parts; i++) vec_rows(t, y, x, rows * i / parts, rows * (i + 1) / parts);
+        x = y;
+    }
+    return PARE_OK;
+}
+
+static bool vec_resize_can(const pare_prep *p)
+{
+    int in[PARE_MAX_RANK], out[PARE_MAX_RANK];
+    const pare_view *x = &p->in[0], *y = &p->out[0];
+    pare_resize r;
+    pare_shape shape = {.rank = x->rank};
+    memcpy(shape.dim, x->dim, sizeof shape.dim);
+    if (x->dtype != PARE_f32 || !memory_order(x, in) || !memory_order(y, out)) return false;
+    if (pare_resize_read(p->node, &shape, &r) != PARE_OK) {
+        pare_ctx_clear(p->ctx);
+        return false;
+    }
+    for (int i = 0; i < x->rank; i++)
+        if (in[i] != out[i]) return false;
+    return r.known && r.mode != PARE_NEAREST && r.coord != PARE_TF_CROP_AND_RESIZE;
+}
+
+static const pare_kernel vec_resize = {.name = "vec_resize",
+                                       .can = vec_resize_can,
+                                       .prepare = vec_resize_prepare,
+                                       .run = vec_resize_run};
 static const pare_kernel copy_resize_nearest = {.name = "copy_resize_nearest",
                                                 .can = nearest_can,
                                                 .prepare = nearest_prepare,
@@ -202,5 +346,5 @@ static const pare_kernel ref_resize = {.name = "ref_resize",
                                        .run = smooth_run,
                                        .flags = PARE_KERNEL_REF};
 
-const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &pare_widened, &ref_resize,
-                                              NULL};
+const pare_kernel *const pare_cpu_resize[] = {&copy_resize_nearest, &vec_resize, &pare_widened,
+                                              &ref_resize, NULL};

@@ -105,7 +105,20 @@ typedef struct box {
     int64_t width; /* of X */
 } box;
 
+/* The sum of weighted elements of a bin's columns, and the largest of them times the row's. */
 #define PLANE(type, memory, calc, load, store)                                                     \
+    static double mean_##type(const line *l, const line *end, const memory *row)                   \
+    {                                                                                              \
+        double sum = 0;                                                                            \
+        for (; l < end; l++) sum += l->weight * (double)load(row[l->at]);                          \
+        return sum;                                                                                \
+    }                                                                                              \
+    static double most_##type(const line *l, const line *end, const memory *row, double weight,    \
+                              double most)                                                         \
+    {                                                                                              \
+        for (; l < end; l++) most = fmax(most, l->weight * (double)load(row[l->at]) * weight);     \
+        return most;                                                                               \
+    }                                                                                              \
     static void plane_##type(const box *b, const pare_roi_align *r, const void *x, void *y)        \
     {                                                                                              \
         memory *to = y;                                                                            \
@@ -113,17 +126,16 @@ typedef struct box {
         for (int64_t i = 0; i < r->height * r->width; i++) {                                       \
             const int32_t *of_row = b->row.first + i / r->width;                                   \
             const int32_t *of_column = b->column.first + i % r->width;                             \
+            const line *first = b->column.line + of_column[0];                                     \
+            const line *end = b->column.line + of_column[1];                                       \
             double all = 0, most = -INFINITY;                                                      \
             for (int32_t k = of_row[0]; k < of_row[1]; k++) {                                      \
-                const memory *at = (const memory *)x + b->row.line[k].at * b->width;               \
-                double sum = 0;                                                                    \
-                for (int32_t m = of_column[0]; m < of_column[1]; m++) {                            \
-                    const line *l = &b->column.line[m];                                            \
-                    const double v = l->weight * (double)load(at[l->at]);                          \
-                    sum += v;                                                                      \
-                    most = fmax(most, v * b->row.line[k].weight);                                  \
-                }                                                                                  \
-                all += sum * b->row.line[k].weight;                                                \
+                const memory *row = (const memory *)x + b->row.line[k].at * b->width;              \
+                const double weight = b->row.line[k].weight;                                       \
+                if (r->max)                                                                        \
+                    most = most_##type(first, end, row, weight, most);                             \
+                else                                                                               \
+                    all += mean_##type(first, end, row) * weight;                                  \
             }                                                                                      \
             to[i] = store((calc)(r->max ? (most == -INFINITY ? 0 : most) : all / n));              \
         }                                                                                          \

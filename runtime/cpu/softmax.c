@@ -2,7 +2,9 @@
 /* Softmax and LogSoftmax (13) along one axis, the maximum subtracted:
      softmax x = e^(x - top) / sum e^(x - top),  log softmax x = x - top - log sum e^(x - top)
    The plain kernel computes in double and rounds once; the vector kernel takes f32, f16 and bf16
-   with the axis innermost and computes in f32. Gradients sum in double. */
+   with the axis innermost and computes in f32, as the strided kernel does for f32 of any axis.
+   Gradients sum in double. */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/softmax_rows.h"
@@ -145,6 +147,91 @@ static const pare_kernel vec_softmax = {.name = "vec_softmax",
                                         .prepare = vec_softmax_prepare,
                                         .run = vec_softmax_run,
                                         .flags = PARE_KERNEL_INPLACE};
+/* --- f32, any axis and strides: lanes are copied together, then handled as rows --- */
+
+/* How lanes follow one another: those beside one another in memory in blocks. */
+typedef struct lane_blocks {
+    pare_view in, out;            /* without the axis */
+    int64_t n, in_step, out_step; /* along the axis */
+    int beside;                   /* axis of a block's lanes; -1: a block is one lane */
+    int64_t count;                /* blocks */
+} lane_blocks;
+
+static lane_blocks blocks_of(const pare_call *c)
+{
+    const softmax *s = c->state;
+    bool flag[PARE_MAX_RANK] = {false};
+    pare_view in_lane, out_lane;
+    lane_blocks b = {.beside = -1, .count = 1};
+    flag[s->axis] = true;
+    pare_ref_split(&c->in[0], flag, &b.in, &in_lane);
+    pare_ref_split(&c->out[0], flag, &b.out, &out_lane);
+    b.n = in_lane.dim[0];
+    b.in_step = in_lane.stride[0];
+    b.out_step = out_lane.stride[0];
+    for (int i = 0; i < b.in.rank; i++)
+        if (b.in.dim[i] > 1 && b.in.stride[i] == 1) b.beside = i;
+    for (int i = 0; i < b.in.rank; i++)
+        b.count *= i == b.beside ? (b.in.dim[i] + ROWS - 1) / ROWS : b.in.dim[i];
+    return b;
+}
+
+static void block_run(const pare_call *c, const lane_blocks *b, int64_t at, float *rows)
+{
+    const softmax *s = c->state;
+    int64_t from = 0, to = 0, lanes = 1, out_beside = 0;
+    for (int i = b->in.rank - 1; i >= 0; i--) {
+        const bool block = i == b->beside;
+        const int64_t many = block ? (b->in.dim[i] + ROWS - 1) / ROWS : b->in.dim[i];
+        const int64_t first = at % many * (block ? ROWS : 1);
+        if (block) {
+            lanes = b->in.dim[i] - first < ROWS ? b->in.dim[i] - first : ROWS;
+            out_beside = b->out.stride[i];
+        }
+        from += first * b->in.stride[i];
+        to += first * b->out.stride[i];
+        at /= many;
+    }
+    const float *x = (const float *)c->in[0].data + from;
+    float *y = (float *)c->out[0].data + to;
+    for (int64_t i = 0; i < b->n; i++)
+        for (int64_t j = 0; j < lanes; j++) rows[j * b->n + i] = x[i * b->in_step + j];
+    lanes_f32(rows, rows, lanes, b->n, s->log);
+    for (int64_t i = 0; i < b->n; i++)
+        for (int64_t j = 0; j < lanes; j++)
+            y[i * b->out_step + j * out_beside] = rows[j * b->n + i];
+}
+
+static pare_status strided_softmax_run(const pare_call *c)
+{
+    if (!pare_view_count(&c->in[0])) return PARE_OK;
+    const lane_blocks b = blocks_of(c);
+    const int parts = c->threads > 1 && pare_view_count(&c->in[0]) > 1 << 15 ? c->threads : 1;
+#pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
+    for (int t = 0; t < parts; t++)
+        for (int64_t i = b.count * t / parts; i < b.count * (t + 1) / parts; i++)
+            block_run(c, &b, i, (float *)c->scratch + t * ROWS * b.n);
+    return PARE_OK;
+}
+
+static pare_status strided_softmax_prepare(pare_prep *p)
+{
+    PARE_TRY(softmax_prepare(p));
+    const int64_t n = p->in[0].dim[((softmax *)p->state)->axis];
+    p->scratch = sizeof(float) * ROWS * (size_t)n * (size_t)p->threads;
+    return PARE_OK;
+}
+
+static bool strided_softmax_can(const pare_prep *p)
+{
+    return p->in[0].dtype == PARE_f32 && p->in[0].rank > 0;
+}
+
+static const pare_kernel strided_softmax = {.name = "strided_softmax",
+                                            .can = strided_softmax_can,
+                                            .prepare = strided_softmax_prepare,
+                                            .run = strided_softmax_run,
+                                            .flags = PARE_KERNEL_INPLACE};
 static const pare_kernel ref_softmax = {.name = "ref_softmax",
                                         .can = pare_ref_can_floats,
                                         .prepare = softmax_prepare,
@@ -183,7 +270,8 @@ static const pare_kernel ref_hardmax = {.name = "ref_hardmax",
                                         .run = hardmax_run,
                                         .flags = PARE_KERNEL_REF};
 const pare_kernel *const pare_cpu_hardmax[] = {&ref_hardmax, NULL};
-const pare_kernel *const pare_cpu_softmax[] = {&vec_softmax, &ref_softmax, NULL};
+const pare_kernel *const pare_cpu_softmax[] = {&vec_softmax, &strided_softmax, &pare_widened,
+                                               &ref_softmax, NULL};
 
 /* --- gradient: dX = Y (dY - sum dY Y); log form: dX = dY - e^Y sum dY --- */
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CPU's kernels of layer, instance and group normalization share. */
+#ifndef PARE_RUNTIME_CPU_NORM_H
+#define PARE_RUNTIME_CPU_NORM_H
+
+#include "runtime/ops/kernel.h"
+
+typedef struct pare_norm_stats {
+    double mean, inverse; /* 1 / sqrt(variance + epsilon) */
+} pare_norm_stats;
+
+typedef struct pare_norm {
+    int axis;
+    bool rms; /* the mean stays in: RMSNormalization */
+    float epsilon;
+    int64_t groups;
+} pare_norm;
+
+PARE_NODISCARD pare_status pare_norm_prepare(pare_prep *p); /* state: a pare_norm */
+
+/* Of the region's elements at base + offset; the variance from the differences to the mean, which
+   is 0 where it stays in. */
+pare_norm_stats pare_norm_stats_of(const pare_view *region, int64_t base, double epsilon,
+                                   bool centred);
+/* Of n neighbours. */
+pare_norm_stats pare_norm_stats_f32(const float *x, int64_t n, double epsilon, bool centred);
+
+#endif
