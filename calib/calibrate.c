@@ -11,22 +11,17 @@
 
 void pare_calib_options_init(pare_calib_options *out) { *out = (pare_calib_options){0}; }
 
-pare_status pare_calib_run_batch(const pare_model *model, int64_t *unit)
+pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, const pare_data *data,
+                            int64_t samples, int64_t *unit, int64_t *runs)
 {
-    PARE_TRY(pare_model_batch(model, unit));
+    PARE_TRY(pare_data_run_samples(ctx, data, model, unit));
     if (!*unit) *unit = 1;
-    return PARE_OK;
-}
-
-pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit, int64_t samples,
-                            int64_t *runs)
-{
-    *runs = samples / unit;
+    *runs = samples / *unit;
     if (*runs > 0) return PARE_OK;
     return PARE_FAIL(ctx, INPUT,
                      "%s: its batch is fixed to %" PRId64 ", but only %" PRId64
                      " samples were given",
-                     model->path, unit, samples);
+                     model->path, *unit, samples);
 }
 
 /* --- the sum of the replicas' counts --- */
@@ -36,7 +31,7 @@ pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit
 static const pare_histogram *seen_as(const pare_calib_job *j, const pare_ranges *r,
                                      const char *name)
 {
-    const pare_value *v = pare_graph_find_own(j->model->graph, name);
+    const pare_value *v = pare_graph_find_any(j->model->graph, name);
     while (v && v->producer) {
         const pare_op *op = pare_op_of(v->producer);
         if (!op || !op->cpu[0] || !(op->cpu[0]->flags & PARE_KERNEL_ALIAS)) break;
@@ -111,18 +106,13 @@ enum {
 
 /* --- observing --- */
 
-/* Tensors come in the same order in every run: the first run's names are looked up, later ones not.
- */
-static pare_status place_of(pare_calib_runner *t, const char *name, int *out)
+/* A name is looked up once: later a replica shows the same tensor. */
+static pare_status place_of(pare_calib_runner *t, const pare_value *value, int *out)
 {
-    if (t->seen == t->order_count) {
-        if (!pare_grow(&t->replica->ctx, &t->order, &t->order_capacity, t->order_count,
-                       sizeof *t->order))
-            return PARE_MEMORY;
-        t->order[t->order_count++] = pare_ranges_place(t->ranges, name);
-    }
-    *out = t->order[t->seen++];
-    return PARE_OK;
+    *out = pare_ptr_map_find(&t->place, value) - 1;
+    if (*out >= -1) return PARE_OK;
+    *out = pare_ranges_place(t->ranges, value->name);
+    return pare_ptr_map_put(&t->place, value, *out + 1);
 }
 
 static bool is_dense(const pare_view *v)
@@ -154,7 +144,7 @@ static pare_status observe(void *user, const pare_value *value, const pare_view 
 {
     pare_calib_runner *t = user;
     int at;
-    PARE_TRY(place_of(t, value->name, &at));
+    PARE_TRY(place_of(t, value, &at));
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
     pare_histogram *h = t->ranges->stats[at].histogram;
     if (!t->job->options->minmax_only)
@@ -181,10 +171,10 @@ int pare_calib_source(const pare_calib_job *j, int i)
     return -1;
 }
 
-const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run, size_t bytes)
+const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run)
 {
-    const char *data = j->batch.input[pare_calib_source(j, i)];
-    return data + (size_t)(run - j->batch.first / j->unit) * bytes;
+    return pare_data_run_input(j->data, j->batch.input, pare_calib_source(j, i),
+                               run * j->unit - j->batch.first);
 }
 
 /* The first runs are spans, on the CPU those of one replica. */
@@ -201,14 +191,13 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_calib_job *j = user;
     pare_calib_runner *t = replica->own;
-    t->seen = 0;
     trace(t);
     if (pare_calib_on_device(j)) {
         pare_calib_load_device(j, run, replica->runner);
         return PARE_OK;
     }
     for (int i = 0; i < pare_plan_input_count(j->plan); i++)
-        pare_runner_set_input(replica->runner, i, pare_calib_input(j, i, run, input_bytes(j, i)));
+        pare_runner_set_input(replica->runner, i, pare_calib_input(j, i, run));
     return PARE_OK;
 }
 
@@ -275,14 +264,14 @@ static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
 static pare_status set_shapes(pare_calib_job *j)
 {
     const pare_graph *g = j->model->graph;
-    PARE_TRY(pare_calib_run_batch(j->model, &j->unit));
     for (int i = 0; i < g->in.count; i++) j->input_count += !g->in.item[i]->is_init;
     j->shape = pare_alloc(j->ctx, (size_t)j->input_count, sizeof *j->shape);
     if (!j->shape) return PARE_MEMORY;
     for (int i = 0, k = 0; i < g->in.count; i++) {
         if (g->in.item[i]->is_init) continue;
-        j->shape[k] = (pare_input_shape){g->in.item[i]->name, *pare_data_shape(j->data, k)};
-        j->shape[k++].shape.dim[0] = j->unit;
+        j->shape[k] =
+            (pare_input_shape){g->in.item[i]->name, pare_data_run_shape(j->data, k, j->unit)};
+        k++;
     }
     return PARE_OK;
 }
@@ -307,6 +296,8 @@ static pare_status replica_open(pare_calib_job *j, pare_calib_runner *t)
 {
     t->job = j;
     t->replica->own = t;
+    pare_arena_init(&t->arena, &t->replica->ctx);
+    pare_ptr_map_init(&t->place, &t->arena);
     PARE_TRY(pare_ranges_new(j->ctx, &t->ranges, j->names, j->name_count));
     if (!pare_calib_on_device(j)) {
         pare_runner_observe(t->replica->runner, observe, t);
@@ -346,8 +337,8 @@ static pare_status tell_trace(const pare_calib_job *j)
 static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
 {
     int64_t runs;
+    PARE_TRY(pare_calib_runs(j->ctx, j->model, j->data, j->options->sample_count, &j->unit, &runs));
     PARE_TRY(make_plan(j));
-    PARE_TRY(pare_calib_runs(j->ctx, j->model, j->unit, j->options->sample_count, &runs));
     const int64_t samples = runs * j->unit;
     if (j->unit > 1)
         pare_log(j->ctx, PARE_LOG_WARNING,
@@ -383,7 +374,7 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
     for (int i = 0; i < j.count; i++) {
         pare_calib_close_device(&j.runner[i]);
         pare_ranges_free(j.runner[i].ranges);
-        pare_free(j.runner[i].order);
+        pare_arena_free(&j.runner[i].arena);
     }
     pare_timeline_free(j.timeline);
     pare_plan_free(j.plan);

@@ -5,6 +5,7 @@
 #define PARE_CALIB_CALIBRATE_H
 
 #include "calib/ranges.h"
+#include "runtime/base/ptr_map.h"
 #include "runtime/device/samples.h"
 #include "runtime/ops/kernel.h"
 #include "runtime/exec/batch.h"
@@ -30,13 +31,11 @@ PARE_NODISCARD pare_status pare_device_stats_fetch(const pare_device_stats *stat
 
 /* --- how many samples one run of a model takes --- */
 
-/* Samples of a run: the model's fixed batch, 1 where it is free. PARE_UNSUPPORTED: as of
-   pare_model_batch. */
-PARE_NODISCARD pare_status pare_calib_run_batch(const pare_model *model, int64_t *unit);
-
-/* The whole runs that so many samples make; fails where there are none. */
-PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, int64_t unit,
-                                           int64_t samples, int64_t *runs);
+/* Samples of a run, 1 where the model takes any number (pare_data_run_samples), and the runs that
+   so many samples make; fails where there are none. */
+PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model,
+                                           const pare_data *data, int64_t samples, int64_t *unit,
+                                           int64_t *runs);
 
 /* --- one calibration --- */
 
@@ -49,8 +48,8 @@ typedef struct pare_calib_runner {
     pare_ranges *ranges;      /* its counts */
     pare_device_stats *stats; /* those on the device; NULL: none there */
     int traced;               /* runs that the timeline has or passed over */
-    int *order; /* tensor observed k-th in a run -> its place in the table, -1: none */
-    size_t order_count, order_capacity, seen;
+    pare_ptr_map place;       /* tensor of the plan -> its place in the table + 1, 0: none */
+    pare_arena arena;         /* the map's */
 } pare_calib_runner;
 
 struct pare_calib_job {
@@ -76,8 +75,8 @@ struct pare_calib_job {
 /* Which of the data set's inputs feeds the plan's input i. */
 int pare_calib_source(const pare_calib_job *job, int i);
 
-/* Where a run's data of the plan's input i, so many bytes, are in the batch. */
-const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run, size_t bytes);
+/* Where a run's data of the plan's input i are in the batch. */
+const void *pare_calib_input(const pare_calib_job *job, int i, int64_t run);
 
 /* --- on a device that can count --- */
 

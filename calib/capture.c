@@ -68,10 +68,9 @@ static pare_status find_inputs(pare_capture *f)
     const pare_graph *g = f->model->graph;
     f->input = pare_alloc(f->ctx, (size_t)g->in.count, sizeof *f->input);
     if (!f->input) return PARE_MEMORY;
-    PARE_TRY(pare_calib_run_batch(f->model, &f->unit));
     for (int i = 0; i < g->in.count; i++)
         if (!g->in.item[i]->is_init) f->input[f->input_count++] = g->in.item[i]->name;
-    return pare_calib_runs(f->ctx, f->model, f->unit, f->options.sample_count, &f->runs);
+    return pare_calib_runs(f->ctx, f->model, f->data, f->options.sample_count, &f->unit, &f->runs);
 }
 
 /* Bytes of a node's outputs in a run; a size that is not known counts as one. */
@@ -254,9 +253,7 @@ static pare_status cut_model(pare_capture *f, const char **kept_names)
 
 static pare_shape run_shape(const pare_capture *f, int input)
 {
-    pare_shape shape = *pare_data_shape(f->data, input);
-    shape.dim[0] = f->unit;
-    return shape;
+    return pare_data_run_shape(f->data, input, f->unit);
 }
 
 static pare_status make_plan(pare_capture *f, const char *const *kept_names)
@@ -298,6 +295,11 @@ static pare_status make_room(pare_capture *f, const bool *keep)
                    : s->from.input >= 0 ? run_shape(f, s->from.input)
                                         : pare_plan_output(f->plan, s->from.output)->shape;
         s->size = pare_shape_count(&s->shape);
+        if (s->size < 0)
+            return PARE_FAIL(f->ctx, UNSUPPORTED,
+                             "%s: only a run knows the shape of tensor '%s'; expected one that all "
+                             "samples share",
+                             f->model->path, s->name);
         f->size[k] = s->size;
         if (s->from.output < 0) continue;
         if (pare_plan_output(f->plan, s->from.output)->dtype != PARE_f32)
@@ -361,22 +363,16 @@ const pare_shape *pare_capture_shape(const pare_capture *flow, int k)
 /* --- running --- */
 
 /* Runs are counted over the pass; the batch begins with run f->next. */
-static const float *of_run(const pare_capture *f, const source *s, int64_t run)
+static const void *of_run(const pare_capture *f, const source *s, int64_t run)
 {
     if (s->kept >= 0) return f->kept[s->kept].data + run * f->kept[s->kept].size;
-    pare_shape shape = run_shape(f, s->input);
-    return (const float *)f->batch.input[s->input] + (run - f->next) * pare_shape_count(&shape);
+    return pare_data_run_input(f->data, f->batch.input, s->input, (run - f->next) * f->unit);
 }
 
 /* Inputs need not be f32: what is passed on is an address of the right run. */
 static const void *input_of(const pare_capture *f, int i, int64_t run)
 {
-    const pare_value *v = pare_plan_input(f->plan, i);
-    const source *s = &f->source[i];
-    size_t bytes = 0;
-    if (s->kept >= 0) return of_run(f, s, run);
-    (void)pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-    return (const char *)f->batch.input[s->input] + (size_t)(run - f->next) * bytes;
+    return of_run(f, &f->source[i], run);
 }
 
 static float *place_of(const pare_capture *f, const shown *s, int64_t run)

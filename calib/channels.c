@@ -33,6 +33,14 @@ pare_status pare_channels_open(pare_ctx *ctx, pare_channels *c, int64_t count)
     return PARE_OK;
 }
 
+void pare_channels_mix(pare_channels *c)
+{
+    pare_free(c->sum);
+    pare_free(c->largest);
+    pare_free(c->part);
+    *c = (pare_channels){.mixed = true};
+}
+
 double pare_channels_mean(const pare_channels *c, int64_t i)
 {
     return ldexp((double)c->sum[i], -PARE_WIDE_SHIFT) / (double)c->each;
@@ -119,10 +127,12 @@ pare_status pare_channels_add(pare_ctx *ctx, pare_channels *c, const pare_view *
 {
     int axis = pare_channels_axis(view->rank);
     int64_t n = pare_view_count(view);
-    if (view->dtype != PARE_f32 || axis < 0 || n == 0) return PARE_OK;
+    if (view->dtype != PARE_f32 || axis < 0 || n == 0 || c->mixed) return PARE_OK;
     PARE_TRY(pare_channels_open(ctx, c, view->dim[axis]));
-    if (c->count != view->dim[axis])
-        return PARE_FAIL(ctx, INPUT, "it has channels of two numbers, expected one shape");
+    if (c->count != view->dim[axis]) {
+        pare_channels_mix(c);
+        return PARE_OK;
+    }
     pare_view v = *view;
     bool dense = pare_view_rowmajor(view) || (v.rank == 4 && pare_view_nhwc(view));
     if (axis == 0 || samples < 1 || v.dim[0] % samples) samples = 1;
@@ -143,16 +153,18 @@ pare_status pare_channels_add(pare_ctx *ctx, pare_channels *c, const pare_view *
 
 pare_status pare_channels_merge(pare_ctx *ctx, pare_channels *to, const pare_channels *from)
 {
+    if (to->mixed || from->mixed || (to->count && from->count && to->count != from->count)) {
+        pare_channels_mix(to);
+        return PARE_OK;
+    }
     if (!from->count) return PARE_OK;
     PARE_TRY(pare_channels_open(ctx, to, from->count));
-    bool fits = to->count == from->count && to->each <= INT64_MAX - from->each &&
-                to->lost <= INT64_MAX - from->lost;
+    bool fits = to->each <= INT64_MAX - from->each && to->lost <= INT64_MAX - from->lost;
     for (int64_t i = 0; fits && i < to->count; i++) {
         fits = !__builtin_add_overflow(to->sum[i], from->sum[i], &to->sum[i]);
         to->largest[i] = fmaxf(to->largest[i], from->largest[i]);
     }
-    if (!fits)
-        return PARE_FAIL(ctx, INPUT, "its channels differ in number, or their sums overflow");
+    if (!fits) return PARE_FAIL(ctx, INPUT, "the sums of its channels overflow");
     to->each += from->each;
     to->lost += from->lost;
     return PARE_OK;

@@ -15,7 +15,8 @@ __extension__ typedef __int128 pare_wide; /* a sum, in units of 2^-40 */
 enum { PARE_WIDE_SHIFT = 40 };
 
 struct pare_channels {
-    int64_t count; /* of channels; 0: nothing was added */
+    int64_t count; /* of channels; 0: nothing was added, or */
+    bool mixed;    /* tensors that differ in their number: there are no means */
     uint64_t each; /* values a channel */
     uint64_t lost; /* samples' sums that were NaN, infinite or beyond 2^60: then no mean is known */
     pare_wide *sum; /* (count) */
@@ -32,11 +33,14 @@ PARE_NODISCARD pare_status pare_channels_open(pare_ctx *ctx, pare_channels *chan
 /* The channel axis of a tensor of that rank; -1: a scalar has none. */
 static inline int pare_channels_axis(int rank) { return rank >= 4 ? 1 : rank - 1; }
 
+/* Leaves no means: tensors were added that differ in their number of channels. */
+void pare_channels_mix(pare_channels *channels);
+
 /* Adds a tensor of f32 (others are left out); its first axis holds `samples` samples of equal size.
  */
 PARE_NODISCARD pare_status pare_channels_add(pare_ctx *ctx, pare_channels *channels,
                                              const pare_view *view, int64_t samples);
-/* Adds another tensor's. PARE_INPUT: not as many channels, or sums that overflow. */
+/* Adds another tensor's. PARE_INPUT: sums that overflow. */
 PARE_NODISCARD pare_status pare_channels_merge(pare_ctx *ctx, pare_channels *to,
                                                const pare_channels *from);
 

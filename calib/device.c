@@ -257,7 +257,7 @@ void pare_calib_load_device(const pare_calib_job *j, int64_t run, pare_runner *r
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
         const pare_view to = pare_runner_input(runner, i); /* u8 of pixels */
         const size_t bytes = pare_view_bytes(&to);
-        memcpy(to.data, pare_calib_input(j, i, run, bytes), bytes);
+        memcpy(to.data, pare_calib_input(j, i, run), bytes);
     }
 }
 

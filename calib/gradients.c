@@ -36,15 +36,15 @@ struct pare_gradients {
 static pare_status set_shapes(pare_gradients *g)
 {
     const pare_graph *graph = g->model->graph;
-    PARE_TRY(pare_calib_run_batch(g->model, &g->unit));
+    PARE_TRY(
+        pare_calib_runs(g->ctx, g->model, g->data, g->options.sample_count, &g->unit, &g->runs));
     for (int i = 0, k = 0; i < graph->in.count; i++) {
         pare_value *v = graph->in.item[i];
         if (v->is_init) continue;
-        pare_shape shape = *pare_data_shape(g->data, k++);
-        shape.dim[0] = g->unit;
+        const pare_shape shape = pare_data_run_shape(g->data, k++, g->unit);
         pare_value_set_type(v, v->dtype, &shape);
     }
-    return pare_calib_runs(g->ctx, g->model, g->unit, g->options.sample_count, &g->runs);
+    return PARE_OK;
 }
 
 static pare_status check_weights(const pare_gradients *g)
@@ -149,15 +149,13 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_gradients *g = user;
     for (int i = 0; i < pare_plan_input_count(g->plan); i++) {
-        const pare_value *v = pare_plan_input(g->plan, i);
-        size_t bytes = 0;
         if (g->source[i] < 0) {
             pare_runner_set_input(replica->runner, i, g->batch.label + run * g->unit);
             continue;
         }
-        (void)pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-        pare_runner_set_input(replica->runner, i,
-                              (const char *)g->batch.input[g->source[i]] + (size_t)run * bytes);
+        pare_runner_set_input(
+            replica->runner, i,
+            pare_data_run_input(g->data, g->batch.input, g->source[i], run * g->unit));
     }
     return PARE_OK;
 }

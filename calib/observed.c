@@ -2,7 +2,8 @@
 /* Which tensors calibration observes: those some placement of Q/DQ pairs may quantize. That is what
    goes into and comes out of weighted nodes (after their bias addition and clamp), and backwards
    from there what can be computed on int8 between: views, pools, joins, sums, products. A tensor
-   between a weighted node and the clamp it is fused with is none. */
+   between a weighted node and the clamp it is fused with is none. Bodies of If, Loop and Scan are
+   observed as the main graph is; names tell their tensors apart (pare_graph_name_apart). */
 #include "calib/calib.h"
 #include "runtime/ops/ops.h"
 
@@ -31,15 +32,22 @@ static pare_status add(point_list *list, pare_value *v)
     return PARE_OK;
 }
 
+/* The only reader of a value, where it is not in a body. */
+static pare_node *reader_of(const pare_value *v)
+{
+    pare_node *user = pare_value_only_user(v);
+    return user && user->graph == v->graph ? user : NULL;
+}
+
 /* The value after a constant's addition and a clamp that alone read it. */
 static pare_value *chain_end(pare_value *v)
 {
-    pare_node *next = pare_value_only_user(v);
+    pare_node *next = reader_of(v);
     if (next && pare_quant_kind_of(next) == PARE_QUANT_SUM && next->in_count == 2) {
         const pare_value *other = next->in[next->in[0] == v];
         if (other && other->data) v = next->out[0];
     }
-    next = pare_value_only_user(v);
+    next = reader_of(v);
     if (next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == v) v = next->out[0];
     return v;
 }
@@ -78,11 +86,17 @@ static pare_status add_before(point_list *list, const pare_value *v)
     return PARE_OK;
 }
 
-static pare_status collect(point_list *list, const pare_graph *g)
+static pare_status collect_weighted(pare_graph *g, void *user)
 {
     for (int n = 0; n < g->node_count; n++)
         if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED)
-            PARE_TRY(add_weighted(list, g->node[n]));
+            PARE_TRY(add_weighted(user, g->node[n]));
+    return PARE_OK;
+}
+
+static pare_status collect(point_list *list, pare_graph *g)
+{
+    PARE_TRY(pare_graph_each(g, collect_weighted, list));
     for (size_t i = 0; i < list->count; i++) PARE_TRY(add_before(list, list->item[i]));
     return PARE_OK;
 }
@@ -128,17 +142,21 @@ static pare_status append(point_list *list, pare_value *v)
     return PARE_OK;
 }
 
+/* Inputs of bodies are no node's outputs, and no run shows them. */
+static pare_status append_graph(pare_graph *g, void *user)
+{
+    for (int i = 0; !g->parent && i < g->in.count; i++)
+        if (!g->in.item[i]->is_init) PARE_TRY(append(user, g->in.item[i]));
+    for (int n = 0; n < g->node_count; n++)
+        for (int i = 0; i < g->node[n]->out_count; i++) PARE_TRY(append(user, g->node[n]->out[i]));
+    return PARE_OK;
+}
+
 pare_status pare_calib_tensors(pare_ctx *ctx, const pare_model *model, const char ***names,
                                int *count)
 {
     point_list list = {.ctx = ctx};
-    const pare_graph *g = model->graph;
-    pare_status st = PARE_OK;
-    for (int i = 0; st == PARE_OK && i < g->in.count; i++)
-        if (!g->in.item[i]->is_init) st = append(&list, g->in.item[i]);
-    for (int n = 0; st == PARE_OK && n < g->node_count; n++)
-        for (int i = 0; st == PARE_OK && i < g->node[n]->out_count; i++)
-            st = append(&list, g->node[n]->out[i]);
+    pare_status st = pare_graph_each(model->graph, append_graph, &list);
     if (st == PARE_OK && list.count == 0)
         st = PARE_FAIL(ctx, INPUT, "%s: has no f32 tensor, expected a float model", model->path);
     return list_names(&list, st, names, count);

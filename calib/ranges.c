@@ -87,6 +87,12 @@ void pare_ranges_use_device(pare_ranges *ranges, pare_device *device)
 
 int64_t pare_ranges_samples(const pare_ranges *ranges) { return ranges->samples; }
 
+/* Was it seen without means of its channels, which the other has? */
+static bool lacks_channels(const pare_stats *s, const pare_stats *other)
+{
+    return s->histogram->count && !s->channels->count && other->channels->count;
+}
+
 pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b)
 {
     if (strcmp(a->model, b->model) != 0)
@@ -109,17 +115,14 @@ pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *
                              "has tensor '%s' where the table before it has '%s'; both must "
                              "come from the same version of pare",
                              b->stats[i].name, a->stats[i].name);
-        const pare_channels *c = a->stats[i].channels, *d = b->stats[i].channels;
-        if (c->count && d->count && c->count != d->count)
-            return PARE_FAIL(ctx, INPUT,
-                             "tensor '%s' has %" PRId64 " channels, in the table before it %" PRId64
-                             "; both must come from one shape of the model's inputs",
-                             a->stats[i].name, d->count, c->count);
         if (x->count > INT64_MAX - y->count)
             return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of counts overflows",
                              a->stats[i].name);
     }
     for (int i = 0; i < a->count; i++) {
+        if (lacks_channels(&a->stats[i], &b->stats[i]) ||
+            lacks_channels(&b->stats[i], &a->stats[i]))
+            pare_channels_mix(a->stats[i].channels);
         PARE_TRY(pare_histogram_merge(ctx, a->stats[i].histogram, b->stats[i].histogram));
         pare_status st = pare_channels_merge(ctx, a->stats[i].channels, b->stats[i].channels);
         if (st != PARE_OK)

@@ -36,7 +36,7 @@ static pare_status open_model(pare_teacher *t, const pare_model *student, const 
 {
     int64_t fixed;
     PARE_TRY(pare_model_clone(t->ctx, &t->model, t->file));
-    PARE_TRY(pare_model_batch(t->model, &fixed));
+    PARE_TRY(pare_data_run_samples(t->ctx, data, t->model, &fixed));
     t->part = fixed ? fixed : t->rows;
     if (t->rows % t->part)
         return PARE_FAIL(t->ctx, INPUT,

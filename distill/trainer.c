@@ -15,8 +15,11 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 static pare_status choose_microbatches(pare_trainer *t)
 {
     int64_t fixed, teacher;
-    PARE_TRY(pare_model_batch(t->student, &fixed));
-    PARE_TRY(pare_model_batch(t->teacher_file, &teacher));
+    PARE_TRY(pare_data_need_batch(t->ctx, t->data, "training"));
+    if (t->options.held_out)
+        PARE_TRY(pare_data_need_batch(t->ctx, t->options.held_out, "training"));
+    PARE_TRY(pare_data_run_samples(t->ctx, t->data, t->student, &fixed));
+    PARE_TRY(pare_data_run_samples(t->ctx, t->data, t->teacher_file, &teacher));
     t->batch = t->options.batch;
     t->microbatch_count = SLICES;
     if (fixed) {

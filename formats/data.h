@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data sets in HDF5: one dataset per model input, the first axis counts samples, optional int64
    /labels. uint8 images mean (v / 255 - mean) / std by their attributes `mean`, `std` (scalar or
-   one per channel) and `layout` ("nchw", "nhwc"). */
+   one per channel) and `layout` ("nchw", "nhwc").
+
+   A dataset's rank says how samples become an input. With the input's rank, the dataset's first
+   axis is the input's batch axis. With one axis more, every sample is a whole input: the input has
+   no batch axis, and every sample runs alone. A single whole input, as a scalar or after an axis of
+   1, serves every sample. */
 #ifndef PARE_FORMATS_DATA_H
 #define PARE_FORMATS_DATA_H
 
@@ -19,7 +24,7 @@ typedef struct pare_data pare_data;
 typedef struct pare_data_input {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape;    /* axis 0 is the batch; other dims of -1 take what the file has */
+    pare_shape shape;    /* the model's; dims of -1 take what the file has */
     const char *dataset; /* "/path" in the file, or NULL: the one named like the input, else the
                             only one that is not /labels */
 } pare_data_input;
@@ -41,8 +46,26 @@ bool pare_data_has_labels(const pare_data *data);
 /* (samples): class numbers from 0 on; NULL: there are none. */
 const int64_t *pare_data_labels(const pare_data *data);
 const char *pare_data_path(const pare_data *data);
-/* Shape of one sample of input i as the model takes it (axis 0 is 1). */
+/* Shape of one sample of input i in the model's order of axes, after an axis of 1. */
 const pare_shape *pare_data_shape(const pare_data *data, int i);
+
+/* --- how runs of a model take the samples --- */
+
+/* Does every sample run alone, because the dataset of an input has whole inputs? An output of a run
+   is then all of it the sample's; else its first axis counts the run's samples. */
+bool pare_data_runs_alone(const pare_data *data);
+/* Samples of one run of a model with the data's inputs: 1 where each runs alone, else the fixed
+   size of the inputs' first axis; 0: any number. PARE_UNSUPPORTED: two inputs fix different
+   numbers. */
+PARE_NODISCARD pare_status pare_data_run_samples(pare_ctx *ctx, const pare_data *data,
+                                                 const pare_model *model, int64_t *out);
+/* The shape that input i has in a run of so many samples. */
+pare_shape pare_data_run_shape(const pare_data *data, int i, int64_t samples);
+/* Where a run that begins with this sample of a batch (pare_batch.input) has its input i. */
+const void *pare_data_run_input(const pare_data *data, void *const *input, int i, int64_t sample);
+/* PARE_UNSUPPORTED where an input has no batch axis; `what` needs one: "training". */
+PARE_NODISCARD pare_status pare_data_need_batch(pare_ctx *ctx, const pare_data *data,
+                                                const char *what);
 
 /* Samples that one chunk of the data set holds (of its input with the largest chunks), and bytes
    that a sample takes among inflated chunks: what reading in another order than the file's costs
@@ -98,6 +121,7 @@ typedef struct pare_data_column {
     const char *name; /* "/input" */
     pare_dtype dtype;
     pare_shape shape;        /* of one sample, without the batch axis */
+    bool varies;             /* samples have shapes of their own; shape is the first one's */
     const float *mean, *std; /* uint8 images: one per channel, or NULL */
     int channels;            /* of mean and std */
     const char *layout;      /* "nchw", "nhwc" or NULL */
@@ -107,6 +131,12 @@ PARE_NODISCARD pare_status pare_data_create(pare_ctx *ctx, pare_data_writer **ou
 /* Appends count samples; data: one dense row-major block per column. */
 PARE_NODISCARD pare_status pare_data_append(pare_data_writer *writer, const void *const *data,
                                             int64_t count);
+/* The same with shape[c]: (count) of the samples of a column that varies; NULL of others. Where all
+   samples have one shape the column becomes a dataset like any other; where they differ, or are
+   empty, a group with a dataset for each sample, named 0, 1, 2, ... */
+PARE_NODISCARD pare_status pare_data_append_varied(pare_data_writer *writer,
+                                                   const void *const *data,
+                                                   const pare_shape *const *shape, int64_t count);
 PARE_NODISCARD pare_status pare_data_commit(pare_data_writer *writer);
 void pare_data_discard(pare_data_writer *writer); /* NULL is allowed */
 

@@ -57,7 +57,8 @@ pare_status pare_prune_prepare(pare_ctx *ctx, pare_model *model)
     PARE_TRY(pare_pass_expand_contrib(model));
     PARE_TRY(pare_pass_version_convert(model, OLDEST_OPSET));
     pare_graph_clear_inputs(model->graph);
-    pare_infer_options infer = {.fold = true, .lenient = true, .keep_dequantize = true};
+    pare_infer_options infer = {
+        .fold = true, .lenient = true, .keep_dequantize = true, .fold_bodies = true};
     bool expanded;
     infer.fold_limit = FOLD_LIMIT;
     PARE_TRY(pare_pass_infer(model, &infer));

@@ -32,6 +32,7 @@ static pare_status add(pare_prunables *all, pare_node *node, const pare_weighted
     s.zero = pare_arena_alloc(all->arena, (size_t)s.count, sizeof *s.zero);
     if (!s.zero) return PARE_MEMORY;
     const pare_unstructured_options *o = all->options;
+    s.inner = node->graph->parent != NULL;
     s.dense = o->keep && o->keep(o->keep_user, node);
     all->item[all->count++] = s;
     return PARE_OK;
@@ -45,7 +46,8 @@ static pare_status make_facts(pare_prunables *all)
     for (int i = 0; i < all->count; i++) {
         pare_prunable *s = &all->item[i];
         s->facts = &list[i];
-        list[i].node = s->node->name[0] ? s->node->name : s->node->out[0]->name;
+        list[i].node = pare_node_path(s->node);
+        if (!list[i].node) return PARE_MEMORY;
         list[i].weight = s->value->name;
         list[i].count = s->count;
         list[i].error = list[i].masked = list[i].fitted = -1;
@@ -58,16 +60,18 @@ static pare_status make_facts(pare_prunables *all)
 
 pare_status pare_prunables_find(pare_prunables *all)
 {
-    const pare_graph *g = all->model->graph;
-    for (int n = 0; n < g->node_count; n++) {
-        const pare_op *op = pare_op_of(g->node[n]);
+    pare_node **node;
+    int count;
+    PARE_TRY(pare_graph_all_nodes(all->model->graph, all->arena, &node, &count));
+    for (int n = 0; n < count; n++) {
+        const pare_op *op = pare_op_of(node[n]);
         pare_weighted part;
         if (!op || op->quant.kind != PARE_QUANT_WEIGHTED) continue;
-        PARE_TRY(op->quant.weighted(g->node[n], &part));
-        const pare_value *w = part.constant ? pare_node_in(g->node[n], part.w) : NULL;
+        PARE_TRY(op->quant.weighted(node[n], &part));
+        const pare_value *w = part.constant ? pare_node_in(node[n], part.w) : NULL;
         if (!w || !w->data || !w->is_init || w->data->dtype != PARE_f32 || !w->data->count)
             continue;
-        PARE_TRY(add(all, g->node[n], &part));
+        PARE_TRY(add(all, node[n], &part));
     }
     if (!all->count)
         return PARE_FAIL(all->ctx, INPUT,
@@ -219,7 +223,7 @@ typedef struct pass {
 
 bool pare_unstructured_is_fitted(const pare_prunable *s)
 {
-    return s->matrix && !s->shared && !s->dense;
+    return s->matrix && !s->shared && !s->inner && !s->dense;
 }
 
 /* Moments of layers first .. last - 1 in one pass. */

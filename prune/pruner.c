@@ -83,7 +83,8 @@ static pare_status find_groups(pare_pruner *p)
     pare_groups_options options = {.outputs = p->o.outputs, .keep_user = p};
     p->kept = pare_arena_alloc(&p->arena, (size_t)g->node_count + 1, sizeof *p->kept);
     if (!p->kept) return PARE_MEMORY;
-    PARE_TRY(pare_pattern_mark(g, "--keep", p->o.keep, p->o.keep_count, true, p->kept));
+    PARE_TRY(pare_pattern_mark(p->model, g->node, g->node_count, "--keep", p->o.keep,
+                               p->o.keep_count, true, p->kept));
     if (p->o.keep_count) options.keep = keeps;
     return pare_groups_new(p->ctx, &p->groups, p->model, &options);
 }

@@ -87,13 +87,30 @@ static pare_status run_dense(pare_trial *t)
     return PARE_OK;
 }
 
+/* Leaves the outputs whose shape only a run knows out: another shape is no error of a size. */
+static pare_status keep_known(pare_trial *t)
+{
+    int kept = 0;
+    for (int k = 0; k < t->count; k++) {
+        pare_status st = pare_capture_begin(t->flow, &t->name[k], NULL, 1);
+        if (st == PARE_UNSUPPORTED)
+            pare_ctx_clear(t->ctx);
+        else if (st != PARE_OK)
+            return st;
+        else
+            t->name[kept++] = t->name[k];
+    }
+    t->count = kept;
+    return PARE_OK;
+}
+
 /* The samples of every fifth run, which are held out from moments (moments.h); at most
    TRIAL_SAMPLES. All where there is no fifth run. */
 static pare_status choose_samples(pare_trial *t, const pare_score_data *data, int64_t *count)
 {
     enum { HELD = 5 };
     int64_t unit, n = 0;
-    PARE_TRY(pare_model_batch(t->model, &unit));
+    PARE_TRY(pare_data_run_samples(t->ctx, data->data, t->model, &unit));
     if (!unit) unit = 1;
     const bool held = data->sample_count >= HELD * unit;
     t->samples = pare_alloc(t->ctx, (size_t)data->sample_count, sizeof *t->samples);
@@ -118,7 +135,11 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
                                     .room = PARE_KEEP_ROOM};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
     PARE_TRY(pare_capture_new(t->ctx, &t->flow, t->copy, data->data, &options));
-    return run_dense(t);
+    pare_status st = run_dense(t);
+    if (st != PARE_UNSUPPORTED) return st;
+    pare_ctx_clear(t->ctx);
+    PARE_TRY(keep_known(t));
+    return t->count ? run_dense(t) : PARE_OK;
 }
 
 pare_status pare_trial_new(pare_ctx *ctx, pare_trial **out, const pare_model *model,

@@ -137,7 +137,8 @@ pare_status pare_weight_score_activation(pare_prunables *all, pare_unstructured_
         if (!all->item[i].dense && !pare_unstructured_is_fitted(&all->item[i]))
             return PARE_FAIL_NODE(all->item[i].node, INPUT,
                                   "its inputs cannot be weighed against its weight '%s', which is "
-                                  "shared or of another form; leave it out with --keep",
+                                  "shared, in a body or of another form; leave it out with "
+                                  "--keep",
                                   all->item[i].value->name);
     *score = listed;
     return pare_prunables_moments(all, weigh, &a);

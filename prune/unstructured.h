@@ -24,6 +24,7 @@ typedef struct pare_prunable {
     pare_columns columns; /* by inferred shapes; the window's sizes may be unknown */
     bool matrix;          /* columns is known: rows of weights against columns of inputs */
     bool shared;          /* several nodes read it */
+    bool inner;           /* in a body, whose tensors no capture sees */
     bool dense;           /* stays as it is (--keep, N:M does not fit) */
     bool *zero;           /* (count) what is pruned */
     pare_unstructured_layer *facts;

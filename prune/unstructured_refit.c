@@ -203,8 +203,9 @@ static pare_status unfitted(walk *w, int i, int64_t want)
         else
             PARE_TRY(pare_prunables_least(all, i, 1, want, magnitude, NULL));
     }
-    s->facts->note = s->shared ? "several nodes read it: by magnitude, not refitted"
-                               : "of a form that is not refitted: by magnitude";
+    s->facts->note = s->shared  ? "several nodes read it: by magnitude, not refitted"
+                     : s->inner ? "in a body: by magnitude, not refitted"
+                                : "of a form that is not refitted: by magnitude";
     return pare_unstructured_put_zeros(all, s);
 }
 

@@ -28,16 +28,32 @@ pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node, const
     return pare_node_new(graph, node, at, op_type, "", name, in, in_count, &out, 1);
 }
 
-static pare_status constants(pare_quant_scheme *s, const pare_quant_point *p, pare_value **scale,
-                             pare_value **zero)
+pare_value *pare_quant_view_in(const pare_quant_views *views, const pare_graph *graph)
+{
+    for (int i = 0; i < views->count; i++)
+        if (views->item[i]->graph == graph) return views->item[i];
+    return NULL;
+}
+
+pare_status pare_quant_view_add(pare_quant_scheme *s, pare_quant_views *views, pare_value *value)
+{
+    if (!pare_arena_grow(s->arena, &views->item, &views->capacity, (size_t)views->count,
+                         sizeof *views->item))
+        return PARE_MEMORY;
+    views->item[views->count++] = value;
+    return PARE_OK;
+}
+
+static pare_status constants(pare_quant_scheme *s, const pare_quant_point *p, pare_graph *graph,
+                             pare_value **scale, pare_value **zero)
 {
     const char *name = p->value->name;
     uint8_t u8 = (uint8_t)p->zero;
     int8_t s8 = (int8_t)p->zero;
     bool is_u8 = s->options->unsigned_activations;
-    PARE_TRY(pare_quant_constant(s->graph, scale, name, "scale", PARE_f32, 0, NULL, &p->scale));
-    return pare_quant_constant(s->graph, zero, name, "zero_point", is_u8 ? PARE_u8 : PARE_s8, 0,
-                               NULL, is_u8 ? (void *)&u8 : (void *)&s8);
+    PARE_TRY(pare_quant_constant(graph, scale, name, "scale", PARE_f32, 0, NULL, &p->scale));
+    return pare_quant_constant(graph, zero, name, "zero_point", is_u8 ? PARE_u8 : PARE_s8, 0, NULL,
+                               is_u8 ? (void *)&u8 : (void *)&s8);
 }
 
 /* Position right after the node that makes a value; the front for inputs. */
@@ -46,42 +62,64 @@ static int behind(const pare_value *value)
     return value->producer ? pare_node_index(value->producer) + 1 : 0;
 }
 
-static pare_status pair(pare_quant_scheme *s, const pare_quant_point *p, pare_value **out)
+/* A point as it is written: quantized once, dequantized in each graph that reads it, for runtimes
+   fuse pairs with what is in the same graph. */
+typedef struct written {
+    pare_quant_point *point;
+    pare_value *q, *scale, *zero; /* in the graph of the value */
+    pare_quant_views views;
+} written;
+
+static pare_status quantize(pare_quant_scheme *s, written *w)
 {
-    pare_value *scale, *zero, *q, *v = p->value;
-    PARE_TRY(constants(s, p, &scale, &zero));
-    PARE_TRY(pare_quant_value(s->graph, &q, v->name, "quantized"));
-    PARE_TRY(pare_quant_value(s->graph, out, v->name, "dequantized"));
-    pare_value_set_type(q, zero->dtype, &v->shape);
-    pare_value_set_type(*out, PARE_f32, &v->shape);
-    int at = behind(v);
-    pare_value *quantize[] = {v, scale, zero}, *dequantize[] = {q, scale, zero};
-    PARE_TRY(pare_quant_insert(s->graph, at, NULL, "QuantizeLinear", v->name, quantize, 3, q));
-    PARE_TRY(pare_quant_insert(s->graph, at + 1, NULL, "DequantizeLinear", v->name, dequantize, 3,
-                               *out));
+    pare_value *v = w->point->value;
+    PARE_TRY(constants(s, w->point, v->graph, &w->scale, &w->zero));
+    PARE_TRY(pare_quant_value(v->graph, &w->q, v->name, "quantized"));
+    pare_value_set_type(w->q, w->zero->dtype, &v->shape);
+    pare_value *in[] = {v, w->scale, w->zero};
     s->facts->q_nodes++;
+    return pare_quant_insert(v->graph, behind(v), NULL, "QuantizeLinear", v->name, in, 3, w->q);
+}
+
+/* What a reader in this graph sees. */
+static pare_status view_of(pare_quant_scheme *s, written *w, pare_graph *graph, pare_value **out)
+{
+    const pare_value *v = w->point->value;
+    pare_value *in[] = {w->q, w->scale, w->zero};
+    *out = pare_quant_view_in(&w->views, graph);
+    if (*out) return PARE_OK;
+    if (graph != v->graph) PARE_TRY(constants(s, w->point, graph, &in[1], &in[2]));
+    PARE_TRY(pare_quant_value(graph, out, v->name, "dequantized"));
+    pare_value_set_type(*out, PARE_f32, &v->shape);
+    const int at = graph == v->graph ? behind(w->q) : 0;
+    PARE_TRY(pare_quant_insert(graph, at, NULL, "DequantizeLinear", v->name, in, 3, *out));
     s->facts->dq_nodes++;
-    return PARE_OK;
+    return pare_quant_view_add(s, &w->views, *out);
 }
 
 /* Readers that are to see the pair are noted before it is there, as its own reader. */
 static pare_status emit_point(pare_quant_scheme *s, pare_quant_point *p)
 {
-    pare_value *v = p->value, *dequantized;
+    pare_value *v = p->value, *seen;
+    written w = {.point = p};
     int count = v->user_count;
     pare_node **user = pare_arena_alloc(s->arena, (size_t)count + 1, sizeof *user);
     if (!user) return PARE_MEMORY;
     for (int i = 0; i < count; i++) user[i] = v->user[i];
-    PARE_TRY(pair(s, p, &dequantized));
+    PARE_TRY(quantize(s, &w));
     for (int i = 0; p->everyone && i < count; i++)
-        for (int k = 0; k < user[i]->in_count; k++)
-            if (user[i]->in[k] == v) PARE_TRY(pare_node_set_in(user[i], k, dequantized));
+        for (int k = 0; k < user[i]->in_count; k++) {
+            if (user[i]->in[k] != v) continue;
+            PARE_TRY(view_of(s, &w, user[i]->graph, &seen));
+            PARE_TRY(pare_node_set_in(user[i], k, seen));
+        }
     for (int i = 0; i < s->use_count; i++) {
         const pare_quant_use *use = &s->use[i];
-        if (&s->point[use->point] == p && use->node->in[use->input] == v)
-            PARE_TRY(pare_node_set_in(use->node, use->input, dequantized));
+        if (&s->point[use->point] != p || use->node->in[use->input] != v) continue;
+        PARE_TRY(view_of(s, &w, use->node->graph, &seen));
+        PARE_TRY(pare_node_set_in(use->node, use->input, seen));
     }
-    return PARE_OK;
+    return w.views.count ? PARE_OK : view_of(s, &w, v->graph, &seen);
 }
 
 pare_status pare_quant_emit(pare_quant_scheme *s)

@@ -32,7 +32,7 @@ static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t cha
     if (job->part.w < job->part.x || w->rank < 2 || axis < 0 || axis > 1) return false;
     *out = (layout){w->dims[axis], w->dims[1 - axis], 1, 1, axis == 1};
     if (w->rank == 2)
-        return x->rank < 4 && out->inputs == channels &&
+        return x->rank >= 1 && x->rank < 4 && out->inputs == channels &&
                pare_channels_axis(x->rank) == x->rank - 1 && !pare_node_int(job->node, "transA", 0);
     for (int i = 2; i < w->rank; i++) out->taps *= w->dims[i];
     if (axis != 0 || w->rank < 4 || x->rank != w->rank || channels % out->inputs) return false;
@@ -88,8 +88,10 @@ static pare_status bias_shift(pare_quant_scheme *s, const pare_quant_job *job, c
 /* A weight as it will be written. Nodes that read it along another axis, or with another alpha, get
    a weight of their own. */
 typedef struct weight {
-    pare_value *value, *dequantized;
-    int axis; /* -1: one scale for all */
+    pare_value *value;
+    pare_value *in[3];      /* written: s8, scale, zero point, in the value's graph */
+    pare_quant_views views; /* what readers see */
+    int axis;               /* -1: one scale for all */
     float alpha;
     const pare_tensor *data; /* alpha multiplied in */
     float *scale;            /* (channels) */
@@ -138,6 +140,7 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     w->scale = pare_arena_alloc(s->arena, (size_t)view.channels, sizeof *w->scale);
     if (!w->scale) return PARE_MEMORY;
     PARE_TRY(pare_quant_weight_scales(s->ctx, &view, w->scale));
+    pare_tensor_give_back(w->data);
     return pare_ptr_map_put(&all->at, value, all->count++);
 }
 
@@ -205,45 +208,57 @@ static pare_status dequantize(pare_quant_scheme *s, const pare_node *reader, con
                               pare_value *const *in, int in_count, int axis, pare_value **out)
 {
     pare_node *node;
-    PARE_TRY(pare_quant_value(s->graph, out, name, "dequantized"));
+    pare_graph *graph = reader->graph;
+    PARE_TRY(pare_quant_value(graph, out, name, "dequantized"));
     pare_value_set_type(*out, PARE_f32, &in[0]->shape);
-    PARE_TRY(pare_quant_insert(s->graph, pare_node_index(reader), &node, "DequantizeLinear", name,
-                               in, in_count, *out));
+    PARE_TRY(pare_quant_insert(graph, pare_node_index(reader), &node, "DequantizeLinear", name, in,
+                               in_count, *out));
     s->facts->dq_nodes++;
     return axis >= 0 ? pare_node_set_int(node, "axis", axis) : PARE_OK;
 }
 
-static pare_status write_weight(pare_quant_scheme *s, weight *w, const pare_node *reader)
+/* Once, where the weight is: a body may share it with the graph around it. */
+static pare_status write_weight(pare_quant_scheme *s, weight *w)
 {
     const char *name = w->value->name;
+    pare_graph *graph = w->value->graph;
     int64_t dims[1] = {w->channels};
     int rank = w->axis >= 0;
     pare_quant_weight_view view = pare_quant_weight_look(w->data, w->axis);
     int8_t *q = pare_alloc(s->ctx, (size_t)w->data->count, 1);
     int8_t *zeros = pare_alloc(s->ctx, (size_t)w->channels, 1);
-    pare_value *in[3];
+    pare_value **in = w->in;
     pare_status st = PARE_MEMORY;
     if (!q || !zeros) goto done;
     pare_quant_weight_round(&view, w->scale, q);
-    if ((st = pare_quant_constant(s->graph, &in[0], name, "quantized", PARE_s8, w->data->rank,
+    pare_tensor_give_back(w->data);
+    if ((st = pare_quant_constant(graph, &in[0], name, "quantized", PARE_s8, w->data->rank,
                                   w->data->dims, q)))
         goto done;
-    if ((st = pare_quant_constant(s->graph, &in[1], name, "scale", PARE_f32, rank, dims, w->scale)))
+    if ((st = pare_quant_constant(graph, &in[1], name, "scale", PARE_f32, rank, dims, w->scale)))
         goto done;
-    if ((st =
-             pare_quant_constant(s->graph, &in[2], name, "zero_point", PARE_s8, rank, dims, zeros)))
-        goto done;
-    st = dequantize(s, reader, name, in, 3, w->axis, &w->dequantized);
+    st = pare_quant_constant(graph, &in[2], name, "zero_point", PARE_s8, rank, dims, zeros);
 done:
     pare_free(q);
     pare_free(zeros);
     return st;
 }
 
+/* What the reader's graph sees of the weight. */
+static pare_status weight_view(pare_quant_scheme *s, weight *w, const pare_node *reader,
+                               pare_value **out)
+{
+    *out = pare_quant_view_in(&w->views, reader->graph);
+    if (*out) return PARE_OK;
+    PARE_TRY(dequantize(s, reader, w->value->name, w->in, 3, w->axis, out));
+    return pare_quant_view_add(s, &w->views, *out);
+}
+
 /* s32 with the scale s_x * s_w[c], as ONNX Runtime's kernels take it. */
 static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
                              const pare_tensor *bias)
 {
+    pare_graph *graph = job->node->graph;
     pare_value *in[2], *out, *old = job->node->in[job->part.bias];
     float x_scale = s->point[job->x].scale;
     int32_t *q = pare_arena_alloc(s->arena, (size_t)bias->count, sizeof *q);
@@ -255,9 +270,9 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
     }
     int rank = w->axis >= 0;
     PARE_TRY(
-        pare_quant_constant(s->graph, &in[0], old->name, "quantized", PARE_s32, 1, bias->dims, q));
-    PARE_TRY(pare_quant_constant(s->graph, &in[1], old->name, "scale", PARE_f32, rank, bias->dims,
-                                 scale));
+        pare_quant_constant(graph, &in[0], old->name, "quantized", PARE_s32, 1, bias->dims, q));
+    PARE_TRY(
+        pare_quant_constant(graph, &in[1], old->name, "scale", PARE_f32, rank, bias->dims, scale));
     PARE_TRY(dequantize(s, job->node, old->name, in, 2, rank ? 0 : -1, &out));
     return pare_node_set_in(job->node, job->part.bias, out);
 }
@@ -271,7 +286,7 @@ pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i, const p
         PARE_TRY(pare_tensor_new(s->model, &t, v->name, PARE_f32, like->rank, like->dims, data));
         return pare_value_set_init(v, t);
     }
-    PARE_TRY(pare_quant_constant(s->graph, &fresh, v->name, "rounded", PARE_f32, like->rank,
+    PARE_TRY(pare_quant_constant(node->graph, &fresh, v->name, "rounded", PARE_f32, like->rank,
                                  like->dims, data));
     return pare_node_set_in(node, i, fresh);
 }
@@ -302,7 +317,7 @@ static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, co
 {
     const double *shift;
     int64_t count;
-    const int8_t *q = w->dequantized->producer->in[0]->data->data;
+    const int8_t *q = w->in[0]->data->data;
     *out = t;
     PARE_TRY(bias_shift(s, job, w->data, q, w->scale, w->channels, &shift, &count));
     if (!shift || t->count != count) return PARE_OK;
@@ -356,10 +371,12 @@ static pare_status write_job(weights *all, int j)
     pare_quant_scheme *s = all->scheme;
     pare_quant_job *job = &s->job[j];
     weight *w = &all->item[all->of_job[j]];
-    if (!w->dequantized) PARE_TRY(write_weight(s, w, job->node));
+    pare_value *seen;
+    if (!w->in[0]) PARE_TRY(write_weight(s, w));
+    PARE_TRY(weight_view(s, w, job->node, &seen));
     PARE_TRY(write_bias(s, job, w));
     if (job->part.alpha != 1) PARE_TRY(pare_node_set_float(job->node, "alpha", 1));
-    return pare_node_set_in(job->node, job->part.w, w->dequantized);
+    return pare_node_set_in(job->node, job->part.w, seen);
 }
 
 pare_status pare_quant_emit_weights(pare_quant_scheme *s)

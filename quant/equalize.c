@@ -29,7 +29,9 @@ static float number_of(const pare_value *v, float missing)
 static pare_quant_job *maker_of(pare_quant_scheme *s, const pare_value *value)
 {
     const pare_node *clamp = value->producer;
-    if (!clamp || value->is_output || pare_quant_kind_of(clamp) != PARE_QUANT_CLAMP) return NULL;
+    if (!clamp || value->is_output || clamp->in[0]->graph != value->graph ||
+        pare_quant_kind_of(clamp) != PARE_QUANT_CLAMP)
+        return NULL;
     bool has_bounds = clamp->in_count > 1;
     if (has_bounds && (number_of(pare_node_in(clamp, 1), -INFINITY) != 0 ||
                        !(number_of(pare_node_in(clamp, 2), INFINITY) > 0)))

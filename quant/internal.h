@@ -13,11 +13,21 @@
 
 /* --- quantize.c: --skip and --only --- */
 
-/* chosen[i] says whether node i of the graph may be quantized. A pattern without a match is
-   PARE_USAGE and lists names that are near. */
-PARE_NODISCARD pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options,
-                                             bool *chosen);
-/* The name patterns see: the node's, else its first output's. */
+/* The nodes of the model and of all bodies in it, and which of them may be quantized. A pattern
+   without a match is PARE_USAGE and lists names that are near. */
+typedef struct pare_quant_nodes {
+    pare_node **item;
+    int count;
+    bool *chosen;    /* (count) */
+    pare_ptr_map at; /* node -> place */
+} pare_quant_nodes;
+
+PARE_NODISCARD pare_status pare_quant_select(pare_model *model, pare_arena *arena,
+                                             const pare_quant_options *options,
+                                             pare_quant_nodes *out);
+/* Of a node that is not in the list: false. */
+bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node);
+/* The name that notes give a node: its path, else "?" where memory is out. */
 const char *pare_quant_node_name(const pare_node *node);
 
 /* --- scheme: filled by place.c and scales.c, written by emit.c --- */
@@ -53,11 +63,10 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_hash shifts;     /* of the bias corrections made, order-free */
-    int corrected;        /* biases */
-    int equalized;        /* points */
-    bool *chosen;         /* (node_count) before anything is inserted */
-    pare_ptr_map node_at; /* node -> position in chosen */
+    pare_hash shifts;       /* of the bias corrections made, order-free */
+    int corrected;          /* biases */
+    int equalized;          /* points */
+    pare_quant_nodes nodes; /* before anything is inserted */
     pare_ptr_map point_at;
     pare_ptr_map unknown; /* values without statistics, which stay float -> 1 */
     pare_quant_point *point;
@@ -89,6 +98,18 @@ PARE_NODISCARD pare_status pare_quant_scales(pare_quant_scheme *s);
 
 /* emit.c: the scheme into the graph. */
 PARE_NODISCARD pare_status pare_quant_emit(pare_quant_scheme *s);
+
+/* What dequantizes one tensor, a value in each graph that reads it. */
+typedef struct pare_quant_views {
+    pare_value **item;
+    int count;
+    size_t capacity;
+} pare_quant_views;
+
+/* The one of this graph, or NULL. */
+pare_value *pare_quant_view_in(const pare_quant_views *views, const pare_graph *graph);
+PARE_NODISCARD pare_status pare_quant_view_add(pare_quant_scheme *s, pare_quant_views *views,
+                                               pare_value *value);
 
 /* weights.c: scales of a weight, one per channel of axis (axis -1: one for all), that minimise the
    squared error; then its rounding. */

@@ -262,12 +262,10 @@ static bool is_worth_it(const pare_value *v)
            !v->is_output && v->user_count > 0;
 }
 
-static bool all_chosen(const pare_ptr_map *at, const bool *chosen, const pare_value *v)
+static bool all_chosen(const pare_quant_nodes *nodes, const pare_value *v)
 {
-    for (int i = 0; i < v->user_count; i++) {
-        int n = pare_ptr_map_find(at, v->user[i]);
-        if (n >= 0 && !chosen[n]) return false;
-    }
+    for (int i = 0; i < v->user_count; i++)
+        if (!pare_quant_chosen(nodes, v->user[i])) return false;
     return true;
 }
 
@@ -281,25 +279,24 @@ static pare_status store_one(pare_lowp *h, pare_value *v)
     return insert_cast(h, 0, shorter, v, PARE_f32);
 }
 
-static pare_status store_weights(pare_lowp *h)
+static pare_status store_graph(pare_graph *g, void *user)
 {
-    pare_graph *g = h->model->graph;
-    bool *chosen = pare_arena_alloc(h->arena, (size_t)g->node_count + 1, sizeof *chosen);
-    if (!chosen) return PARE_MEMORY;
-    PARE_TRY(pare_quant_select(g, h->options, chosen));
-    pare_ptr_map at;
-    pare_ptr_map_init(&at, h->arena);
-    for (int n = 0; n < g->node_count; n++) {
-        if (chosen[n]) PARE_TRY(pare_quant_check_weights(g->node[n]));
-        PARE_TRY(pare_ptr_map_put(&at, g->node[n], n));
-    }
+    pare_lowp *h = user;
     for (int i = g->init.count - 1; i >= 0; i--) {
         pare_value *v = g->init.item[i];
-        if (!is_worth_it(v) || !all_chosen(&at, chosen, v)) continue;
+        if (!is_worth_it(v) || !all_chosen(&h->nodes, v)) continue;
         PARE_TRY(store_one(h, v));
         h->facts->quantized_nodes++;
     }
     return PARE_OK;
+}
+
+static pare_status store_weights(pare_lowp *h)
+{
+    PARE_TRY(pare_quant_select(h->model, h->arena, h->options, &h->nodes));
+    for (int n = 0; n < h->nodes.count; n++)
+        if (h->nodes.chosen[n]) PARE_TRY(pare_quant_check_weights(h->nodes.item[n]));
+    return pare_graph_each(h->model->graph, store_graph, h);
 }
 
 pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
@@ -324,6 +321,6 @@ pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model, const pare_rang
     pare_status st = f16 || options->bf16_compute ? compute_in_type(&h) : store_weights(&h);
     pare_arena_free(&arena);
     PARE_TRY(st);
-    pare_graph_sweep(model->graph);
+    PARE_TRY(pare_graph_sweep_all(model->graph));
     return pare_quant_manifest(model, options, NULL);
 }

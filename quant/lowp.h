@@ -12,13 +12,14 @@ typedef struct pare_lowp {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_dtype type;      /* f16 or bf16 */
-    float largest;        /* finite number of that type */
-    float clamp;          /* what finite constants beyond it become */
-    pare_ptr_map is_lowp; /* node -> 1 where it computes in the short type, else 0 */
-    pare_ptr_map beyond;  /* tensors that are beyond the type's range, as far as is known */
-    pare_ptr_map made;    /* tensors whose type became short */
-    pare_ptr_map twin;    /* tensor -> position in kept of itself in the other type */
+    pare_dtype type;        /* f16 or bf16 */
+    float largest;          /* finite number of that type */
+    float clamp;            /* what finite constants beyond it become */
+    pare_quant_nodes nodes; /* of the main graph and bodies */
+    pare_ptr_map is_lowp;   /* node -> 1 where it computes in the short type, else 0 */
+    pare_ptr_map beyond;    /* tensors that are beyond the type's range, as far as is known */
+    pare_ptr_map made;      /* tensors whose type became short */
+    pare_ptr_map twin;      /* tensor -> position in kept of itself in the other type */
     pare_value **kept;
     int kept_count;
     size_t kept_capacity;

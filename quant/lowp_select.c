@@ -153,37 +153,23 @@ static pare_status judge(pare_lowp *h, const pare_node *node, bool chosen, const
     return note_overflow(h, node, why);
 }
 
-static pare_status decide(pare_lowp *h, pare_graph *graph, const bool *chosen)
+static pare_status decide(pare_lowp *h, const pare_node *node, bool chosen)
 {
-    for (int n = 0; n < graph->node_count; n++) {
-        const pare_node *node = graph->node[n];
-        const char *why;
-        PARE_TRY(judge(h, node, chosen ? chosen[n] : true, &why));
-        PARE_TRY(pare_ptr_map_put(&h->is_lowp, node, !why));
-        if (!why) h->facts->quantized_nodes++;
-        if (!why || !why[0]) continue;
-        h->facts->float_nodes++;
-        PARE_TRY(pare_quant_note(h->model, h->facts, "%s (%s) stays f32: %s",
-                                 pare_quant_node_name(node), node->op_type, why));
-    }
-    return PARE_OK;
-}
-
-static pare_status judge_graph(pare_graph *graph, void *user)
-{
-    pare_lowp *h = user;
-    bool *chosen = NULL;
-    if (graph == h->model->graph) {
-        chosen = pare_arena_alloc(h->arena, (size_t)graph->node_count + 1, sizeof *chosen);
-        if (!chosen) return PARE_MEMORY;
-        PARE_TRY(pare_quant_select(graph, h->options, chosen));
-    }
-    return decide(h, graph, chosen);
+    const char *why;
+    PARE_TRY(judge(h, node, chosen, &why));
+    PARE_TRY(pare_ptr_map_put(&h->is_lowp, node, !why));
+    if (!why) h->facts->quantized_nodes++;
+    if (!why || !why[0]) return PARE_OK;
+    h->facts->float_nodes++;
+    return pare_quant_note(h->model, h->facts, "%s (%s) stays f32: %s", pare_quant_node_name(node),
+                           node->op_type, why);
 }
 
 pare_status pare_lowp_select(pare_lowp *h)
 {
-    PARE_TRY(pare_graph_each(h->model->graph, judge_graph, h));
+    PARE_TRY(pare_quant_select(h->model, h->arena, h->options, &h->nodes));
+    for (int n = 0; n < h->nodes.count; n++)
+        PARE_TRY(decide(h, h->nodes.item[n], h->nodes.chosen[n]));
     if (h->facts->quantized_nodes == 0)
         return PARE_FAIL(h->ctx, INPUT,
                          "%s: no node can compute in %s; expected a float model with nodes that "

@@ -21,8 +21,7 @@ static bool is_activation(const pare_value *value)
 
 static bool is_chosen(const pare_quant_scheme *s, const pare_node *node)
 {
-    int at = pare_ptr_map_find(&s->node_at, node);
-    return at >= 0 && s->chosen[at];
+    return pare_quant_chosen(&s->nodes, node);
 }
 
 int pare_quant_point_find(const pare_quant_scheme *s, const pare_value *value)
@@ -105,10 +104,17 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
 
 /* --- chains: weighted node, bias addition, clamp --- */
 
-/* The one reader of a value that is no graph output, where it adds a constant vector. */
-static pare_node *bias_reader(const pare_value *value)
+/* The only reader of a value that is no graph output, where it is not in a body. */
+static pare_node *reader_of(const pare_value *value)
 {
     pare_node *user = pare_value_only_user(value);
+    return user && user->graph == value->graph ? user : NULL;
+}
+
+/* The same where it adds a constant vector. */
+static pare_node *bias_reader(const pare_value *value)
+{
+    pare_node *user = reader_of(value);
     if (!user || pare_quant_kind_of(user) != PARE_QUANT_SUM || user->in_count != 2) return NULL;
     const pare_value *other = user->in[user->in[0] == value];
     return other && other->data ? user : NULL;
@@ -122,7 +128,7 @@ static pare_value *chain_end(const pare_node *node)
     pare_value *end = node->out[0];
     pare_node *next = bias_reader(end);
     if (next) end = next->out[0];
-    next = pare_value_only_user(end);
+    next = reader_of(end);
     if (next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP && next->in[0] == end)
         end = next->out[0];
     return end;
@@ -148,7 +154,7 @@ static pare_quant_job *chain_start(pare_quant_scheme *s, const pare_value *value
 static const pare_value *after_clamp(const pare_node *sum)
 {
     const pare_value *y = sum->out[0];
-    const pare_node *next = pare_value_only_user(y);
+    const pare_node *next = reader_of(y);
     return next && pare_quant_kind_of(next) == PARE_QUANT_CLAMP ? next->out[0] : y;
 }
 
@@ -157,8 +163,7 @@ static const pare_value *after_clamp(const pare_node *sum)
 static int skip_input(pare_quant_scheme *s, const pare_node *sum)
 {
     bool main[2];
-    for (int i = 0; i < 2; i++)
-        main[i] = pare_value_only_user(sum->in[i]) && chain_start(s, sum->in[i]);
+    for (int i = 0; i < 2; i++) main[i] = reader_of(sum->in[i]) && chain_start(s, sum->in[i]);
     return main[0] ? 1 : main[1] ? 0 : -1;
 }
 
@@ -184,9 +189,9 @@ static pare_status place_tensorrt(pare_quant_scheme *s)
         PARE_TRY(use_add(s, job->node, job->part.x));
         if (!job->part.constant) PARE_TRY(use_add(s, job->node, job->part.w));
     }
-    for (int n = 0; n < s->graph->node_count; n++)
-        if (pare_quant_kind_of(s->graph->node[n]) == PARE_QUANT_SUM)
-            PARE_TRY(place_skip(s, s->graph->node[n]));
+    for (int n = 0; n < s->nodes.count; n++)
+        if (pare_quant_kind_of(s->nodes.item[n]) == PARE_QUANT_SUM)
+            PARE_TRY(place_skip(s, s->nodes.item[n]));
     return PARE_OK;
 }
 
@@ -322,9 +327,9 @@ static pare_status unite_points(pare_quant_scheme *s)
 static pare_status place_known(pare_quant_scheme *s, bool *known)
 {
     const pare_quant_facts before = *s->facts;
-    const pare_graph *g = s->graph;
-    for (int n = 0; n < g->node_count; n++)
-        if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, g->node[n]));
+    for (int n = 0; n < s->nodes.count; n++)
+        if (pare_quant_kind_of(s->nodes.item[n]) == PARE_QUANT_WEIGHTED)
+            PARE_TRY(add_job(s, s->nodes.item[n]));
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
                                                            : place_tensorrt(s));
     PARE_TRY(pare_quant_choose_ranges(s));
@@ -343,11 +348,7 @@ static pare_status place_known(pare_quant_scheme *s, bool *known)
 
 pare_status pare_quant_place(pare_quant_scheme *s)
 {
-    const pare_graph *g = s->graph;
-    s->chosen = pare_arena_alloc(s->arena, (size_t)g->node_count + 1, sizeof *s->chosen);
-    if (!s->chosen) return PARE_MEMORY;
-    PARE_TRY(pare_quant_select(s->graph, s->options, s->chosen));
-    for (int n = 0; n < g->node_count; n++) PARE_TRY(pare_ptr_map_put(&s->node_at, g->node[n], n));
+    PARE_TRY(pare_quant_select(s->model, s->arena, s->options, &s->nodes));
     pare_ptr_map_init(&s->unknown, s->arena);
     for (bool known = false; !known;) PARE_TRY(place_known(s, &known));
     PARE_TRY(unite_points(s));

@@ -72,14 +72,16 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_pass_expand_contrib(model));
     PARE_TRY(pare_pass_version_convert(model, before < wanted ? wanted : before));
     pare_graph_clear_inputs(model->graph);
-    pare_infer_options infer = {.fold = true, .lenient = true};
+    pare_infer_options infer = {.fold = true, .lenient = true, .fold_bodies = true};
     bool expanded;
     PARE_TRY(pare_pass_infer(model, &infer));
+    PARE_TRY(pare_pass_inline_control(model, &infer, NULL, 0));
+    PARE_TRY(pare_graph_name_apart(model->graph));
     PARE_TRY(pare_pass_expand_einsum(model, &expanded));
     if (expanded) PARE_TRY(pare_pass_infer(model, &infer));
     PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
-    pare_graph_sweep(model->graph);
+    PARE_TRY(pare_graph_sweep_all(model->graph));
     pare_model_raise_ir(model);
     if (facts)
         *facts =
@@ -89,13 +91,33 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
 
 /* --- patterns --- */
 
-const char *pare_quant_node_name(const pare_node *node) { return pare_pattern_name(node); }
-
-pare_status pare_quant_select(pare_graph *graph, const pare_quant_options *options, bool *chosen)
+const char *pare_quant_node_name(const pare_node *node)
 {
-    for (int n = 0; n < graph->node_count; n++) chosen[n] = options->only_count == 0;
-    PARE_TRY(pare_pattern_mark(graph, "--only", options->only, options->only_count, true, chosen));
-    return pare_pattern_mark(graph, "--skip", options->skip, options->skip_count, false, chosen);
+    const char *path = pare_node_path(node);
+    return path ? path : "?";
+}
+
+pare_status pare_quant_select(pare_model *model, pare_arena *arena,
+                              const pare_quant_options *options, pare_quant_nodes *out)
+{
+    PARE_TRY(pare_graph_all_nodes(model->graph, arena, &out->item, &out->count));
+    out->chosen = pare_arena_alloc(arena, (size_t)out->count + 1, sizeof *out->chosen);
+    if (!out->chosen) return PARE_MEMORY;
+    pare_ptr_map_init(&out->at, arena);
+    for (int n = 0; n < out->count; n++) {
+        out->chosen[n] = options->only_count == 0;
+        PARE_TRY(pare_ptr_map_put(&out->at, out->item[n], n));
+    }
+    PARE_TRY(pare_pattern_mark(model, out->item, out->count, "--only", options->only,
+                               options->only_count, true, out->chosen));
+    return pare_pattern_mark(model, out->item, out->count, "--skip", options->skip,
+                             options->skip_count, false, out->chosen);
+}
+
+bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node)
+{
+    const int at = pare_ptr_map_find(&nodes->at, node);
+    return at >= 0 && nodes->chosen[at];
 }
 
 /* --- the manifest --- */
@@ -179,7 +201,7 @@ static pare_status to_int8(pare_quant_scheme *s)
     PARE_TRY(pare_quant_scales(s));
     PARE_TRY(pare_quant_emit(s));
     hash_points(s, hash);
-    pare_graph_sweep(s->graph);
+    PARE_TRY(pare_graph_sweep_all(s->graph));
     return pare_quant_manifest(s->model, s->options, hash);
 }
 
@@ -199,7 +221,6 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                            .ranges = ranges,
                            .options = options,
                            .facts = facts};
-    pare_ptr_map_init(&s.node_at, &arena);
     pare_ptr_map_init(&s.point_at, &arena);
     pare_status st = to_int8(&s);
     pare_arena_free(&arena);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights: symmetric s8 in [-127, 127]. */
 #include "quant/internal.h"
+#include "runtime/base/clones.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,18 +49,34 @@ pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)
     return v;
 }
 
-/* One channel in a row: (outer, inner). */
-static void gather(const pare_quant_weight_view *w, int64_t c, float *row)
+/* Channels c .. c + count - 1 as rows of n numbers (outer, inner); neighbours in memory are read
+   together. */
+static void gather(const pare_quant_weight_view *w, int64_t c, int64_t count, float *rows,
+                   int64_t n)
 {
-    const size_t bytes = (size_t)w->inner * sizeof *row;
-    for (int64_t o = 0; o < w->outer; o++, row += w->inner)
-        memcpy(row, (const char *)w->data + (size_t)(o * w->channels + c) * bytes, bytes);
+    const size_t bytes = (size_t)w->inner * sizeof *rows;
+    for (int64_t o = 0; o < w->outer; o++) {
+        const char *from = (const char *)w->data + (size_t)(o * w->channels + c) * bytes;
+        for (int64_t k = 0; k < count; k++)
+            if (w->inner == 1)
+                memcpy(rows + k * n + o, from + (size_t)k * sizeof *rows, sizeof *rows);
+            else
+                memcpy(rows + k * n + o * w->inner, from + (size_t)k * bytes, bytes);
+    }
 }
 
-static float largest(const float *row, int64_t n)
+PARE_CLONES static float largest(const float *row, int64_t n)
 {
-    float max = 0;
-    for (int64_t i = 0; i < n; i++) max = fmaxf(max, fabsf(row[i]));
+    enum { LANES = 16 };
+    float lane[LANES] = {0}, max = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const float v = fabsf(row[i + k]);
+            lane[k] = v > lane[k] ? v : lane[k];
+        }
+    for (; i < n; i++) max = fmaxf(max, fabsf(row[i]));
+    for (int k = 0; k < LANES; k++) max = lane[k] > max ? lane[k] : max;
     return max;
 }
 
@@ -68,7 +85,7 @@ static float largest(const float *row, int64_t n)
    factor was chosen on held-out training images), in eight sums of fixed order, so that the choice
    is the same everywhere. Adding and taking away 1.5 * 2^23 rounds to the nearest integer, ties to
    even. */
-static double error_of(const float *row, int64_t n, float scale)
+PARE_CLONES static double error_of(const float *row, int64_t n, float scale)
 {
     enum { LANES = 8 };
     const float magic = 0x1.8p23f, step = 1 / scale, CLIP = 2;
@@ -110,24 +127,40 @@ static float best_scale(const float *row, int64_t n)
 
 pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w, float *scale)
 {
-    int64_t n = w->outer * w->inner;
-    float *row = pare_alloc(ctx, (size_t)n, sizeof *row);
-    if (!row) return PARE_MEMORY;
-    for (int64_t c = 0; c < w->channels; c++) {
-        gather(w, c, row);
-        scale[c] = best_scale(row, n);
+    enum { BESIDE = 16, MOST = 1 << 20 }; /* channels at once, and numbers of all of them */
+    const int64_t n = w->outer * w->inner;
+    const int64_t block = n * BESIDE <= MOST ? BESIDE : n < MOST ? MOST / n : 1;
+    float *rows = pare_alloc(ctx, (size_t)(n * block), sizeof *rows);
+    if (!rows) return PARE_MEMORY;
+    for (int64_t c = 0; c < w->channels; c += block) {
+        const int64_t count = w->channels - c < block ? w->channels - c : block;
+        gather(w, c, count, rows, n);
+        for (int64_t k = 0; k < count; k++) scale[c + k] = best_scale(rows + k * n, n);
     }
-    pare_free(row);
+    pare_free(rows);
     return PARE_OK;
+}
+
+/* n numbers at any address, with one step or one each. */
+PARE_CLONES static void round_row(const char *from, int64_t n, const float *scale, int64_t step,
+                                  int8_t *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float w;
+        memcpy(&w, from + (size_t)i * sizeof w, sizeof w);
+        const float v = rintf(w / scale[i * step]), low = v > -127 ? v : -127;
+        to[i] = (int8_t)(low < 127 ? low : 127);
+    }
 }
 
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out)
 {
-    for (int64_t o = 0; o < w->outer; o++)
-        for (int64_t c = 0; c < w->channels; c++) {
-            int64_t at = (o * w->channels + c) * w->inner;
-            for (int64_t i = at; i < at + w->inner; i++)
-                out[i] = (int8_t)fminf(fmaxf(rintf(pare_quant_number(w->data, i) / scale[c]), -127),
-                                       127);
-        }
+    const int64_t row = w->channels * w->inner;
+    for (int64_t o = 0; o < w->outer; o++) {
+        const char *from = (const char *)w->data + (size_t)(o * row) * sizeof(float);
+        if (w->inner == 1) round_row(from, row, scale, 1, out + o * row);
+        for (int64_t c = 0; w->inner > 1 && c < w->channels; c++)
+            round_row(from + (size_t)(c * w->inner) * sizeof(float), w->inner, scale + c, 0,
+                      out + o * row + c * w->inner);
+    }
 }

@@ -259,17 +259,22 @@ static pare_status create(pare_tool *tool, pare_data_writer **out, const pare_pr
         column[i].name = names[i];
         column[i].dtype = rows.dtype;
         column[i].shape = rows.shape;
+        column[i].varies = rows.shapes != NULL;
     }
     return pare_data_create(tool->ctx, out, path, column, count);
 }
 
 static pare_status append(pare_tool *tool, pare_data_writer *writer,
-                          const pare_predictor *predictor, const void **block, int64_t count)
+                          const pare_predictor *predictor, const void **block,
+                          const pare_shape **shape, int64_t count)
 {
-    for (int i = 0; i < pare_predictor_output_count(predictor); i++)
-        block[i] = pare_predictor_rows(predictor, i).data;
+    for (int i = 0; i < pare_predictor_output_count(predictor); i++) {
+        const pare_rows rows = pare_predictor_rows(predictor, i);
+        block[i] = rows.data;
+        shape[i] = rows.shapes;
+    }
     PARE_TRY(pare_ctx_poll(tool->ctx));
-    return pare_data_append(writer, block, count);
+    return pare_data_append_varied(writer, block, shape, count);
 }
 
 static pare_status run_batches(pare_tool *tool, const pare_model *model, const run_options *o,
@@ -280,14 +285,15 @@ static pare_status run_batches(pare_tool *tool, const pare_model *model, const r
     pare_progress bar;
     int outputs = pare_predictor_output_count(predictor);
     const void **block = pare_arena_alloc(&tool->arena, (size_t)outputs, sizeof *block);
-    if (!block) return PARE_MEMORY;
+    const pare_shape **shape = pare_arena_alloc(&tool->arena, (size_t)outputs, sizeof *shape);
+    if (!block || !shape) return PARE_MEMORY;
     pare_progress_begin(&bar, stderr, o->common.quiet, "run", "samples");
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {
         st = pare_predict(predictor, batch.input, batch.count);
         if (st == PARE_OK && !writer)
             st = create(tool, &writer, predictor, model->graph, o->output);
-        if (st == PARE_OK) st = append(tool, writer, predictor, block, batch.count);
+        if (st == PARE_OK) st = append(tool, writer, predictor, block, shape, batch.count);
         pare_progress_step(&bar, batch.first + batch.count, all);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
@@ -355,9 +361,14 @@ const pare_command pare_command_run = {
     .min = 1,
     .max = -1,
     .summary = "run a model on tensors or on a data set and keep its outputs",
-    .detail = "Outputs become DIR/NAME.npy, or datasets of outputs.h5; in names every character "
-              "but letters,\n"
-              "digits, '.', '_' and '-' is written as '_', and equal names are numbered.",
+    .detail =
+        "Outputs become DIR/NAME.npy, or datasets of outputs.h5; in names every character "
+        "but letters,\n"
+        "digits, '.', '_' and '-' is written as '_', and equal names are numbered. Where every "
+        "sample runs\n"
+        "alone (inputs without a batch axis) an output whose shape differs from sample to "
+        "sample becomes\n"
+        "a group with a dataset for each sample: /NAME/0, /NAME/1, ...",
     .example = "pare run resnet.onnx --input input=image.npy -o out/",
     .options = table,
     .size = sizeof(run_options),

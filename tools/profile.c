@@ -34,6 +34,24 @@ static json_t *steps_json(const pare_plan *plan, const double *median_ms, double
     return steps;
 }
 
+/* [{a step, turns}] of what the host interpreted, bodies too; NULL where the plan holds it all. */
+static pare_status inner_json(pare_ctx *ctx, const pare_runner *runner, double all, json_t **out)
+{
+    const int count = pare_runner_inner_steps(runner, NULL, 0);
+    if (!count) return PARE_OK;
+    pare_inner_step *step = pare_alloc(ctx, (size_t)count, sizeof *step);
+    if (!step) return PARE_MEMORY;
+    pare_runner_inner_steps(runner, step, count);
+    *out = json_array();
+    for (int i = 0; i < count; i++) {
+        json_t *one = step_json(&step[i].info, step[i].seconds * 1e3, all);
+        json_object_set_new(one, "turns", json_integer((json_int_t)step[i].turns));
+        json_array_append_new(*out, one);
+    }
+    pare_free(step);
+    return PARE_OK;
+}
+
 static pare_status write_and_free(pare_ctx *ctx, json_t *json, const char *path)
 {
     pare_status st =
@@ -43,7 +61,8 @@ static pare_status write_and_free(pare_ctx *ctx, json_t *json, const char *path)
 }
 
 /* The list of steps, and the milliseconds of all. */
-static pare_status profile(pare_ctx *ctx, pare_runner *runner, json_t **out, double *all)
+static pare_status profile(pare_ctx *ctx, pare_runner *runner, json_t **out, json_t **inner,
+                           double *all)
 {
     const pare_plan *plan = pare_runner_plan(runner);
     int steps = pare_plan_step_count(plan);
@@ -52,13 +71,14 @@ static pare_status profile(pare_ctx *ctx, pare_runner *runner, json_t **out, dou
     for (int i = 0; st == PARE_OK && i < steps; i++) median[i] *= 1000;
     if (st == PARE_OK) *out = steps_json(plan, median, all);
     pare_free(median);
+    if (st == PARE_OK && inner) st = inner_json(ctx, runner, *all, inner);
     return st;
 }
 
 pare_status pare_profile_steps(pare_ctx *ctx, pare_runner *runner, json_t **out)
 {
     double all;
-    return profile(ctx, runner, out, &all);
+    return profile(ctx, runner, out, NULL, &all);
 }
 
 /* The devices' runs are all in progress before the first is waited for. */
@@ -111,20 +131,21 @@ pare_status pare_profile_write(pare_ctx *ctx, pare_runner *runner, const char *m
                                const char *path)
 {
     const pare_device *device = pare_plan_device(pare_runner_plan(runner));
-    json_t *steps, *lanes = NULL;
+    json_t *steps = NULL, *inner = NULL, *lanes = NULL;
     double all;
-    PARE_TRY(profile(ctx, runner, &steps, &all));
-    const pare_status st = take_lanes(ctx, runner, &lanes);
+    pare_status st = profile(ctx, runner, &steps, &inner, &all);
+    if (st == PARE_OK) st = take_lanes(ctx, runner, &lanes);
     if (st != PARE_OK) {
         json_decref(steps);
+        json_decref(inner);
         return st;
     }
-    return write_and_free(ctx,
-                          json_pack("{s:i, s:s, s:s, s:o, s:s, s:f, s:o, s:o}", "schema", 1,
-                                    "command", "profile", "version", PARE_VERSION, "model",
-                                    pare_json_text(model), "device", device ? device->name : "cpu",
-                                    "time_ms", all, "steps", steps, "lanes", lanes),
-                          path);
+    json_t *page =
+        json_pack("{s:i, s:s, s:s, s:o, s:s, s:f, s:o, s:o}", "schema", 1, "command", "profile",
+                  "version", PARE_VERSION, "model", pare_json_text(model), "device",
+                  device ? device->name : "cpu", "time_ms", all, "steps", steps, "lanes", lanes);
+    if (inner) json_object_set_new(page, "interpreted", inner);
+    return write_and_free(ctx, page, path);
 }
 
 pare_status pare_profile_trace(pare_ctx *ctx, pare_runner *const *runners, int count,

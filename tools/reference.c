@@ -2,10 +2,9 @@
 /* An entry is a record per batch: a head, then per output its shape and its rows as f32, each at a
    multiple of 64 bytes. It is read from its map, whose pages are given back batch by batch. */
 #include "tools/reference.h"
+#include "runtime/base/room.h"
 
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { ALIGN = 64, LAYOUT = 1 };
 
@@ -128,8 +127,7 @@ static bool take_rows(pare_reference *r, int o, int count)
 /* Memory of the pages before this place, which are in the file. */
 static void give_back(const pare_reference *r)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = r->at / page * page;
-    if (whole) madvise((void *)r->entry.data, whole, MADV_DONTNEED);
+    pare_map_give_back(r->entry.data, r->at);
 }
 
 static bool take_batch(pare_reference *r, int count, pare_hash seen)

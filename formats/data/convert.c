@@ -22,26 +22,27 @@ static bool dims_fit(const pare_h5_set *set, const pare_shape *wanted, const int
 static pare_status fail_dims(pare_ctx *ctx, const pare_data_source *s, const pare_shape *wanted)
 {
     char want[256], have[256];
-    pare_shape stored = {.rank = s->set.rank};
+    pare_shape stored = {.rank = s->set.scalar ? 0 : s->set.rank};
     memcpy(stored.dim, s->set.dim, sizeof stored.dim);
     pare_shape_text(wanted, want, sizeof want);
     pare_shape_text(&stored, have, sizeof have);
     return PARE_FAIL(ctx, INPUT,
-                     "%s: dataset '%s': has shape %s%s%s, but input '%s' takes %s (first "
-                     "axis: samples); store it that way",
+                     "%s: dataset '%s': has shape %s%s%s, but input '%s' takes %s; store samples "
+                     "%s",
                      s->set.file->path, s->set.name, have,
                      s->set.image.layout[0] ? " with layout " : "", s->set.image.layout, s->name,
-                     want);
+                     want,
+                     wanted->rank ? "along the first of these axes, or along one before them"
+                                  : "along one axis");
 }
 
 /* Chooses the order of axes: a layout attribute turns images into the model's N, C, H, W (or back,
-   where only that fits). */
-static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape *wanted)
+   where only that fits). False: there is none. */
+static bool choose_order(pare_data_source *s, const pare_shape *wanted)
 {
     static const int to_nchw[4] = {0, 3, 1, 2}, to_nhwc[4] = {0, 2, 3, 1};
     const pare_h5_set *set = &s->set;
     const int *turn = NULL;
-    if (wanted->rank >= 0 && wanted->rank != set->rank) return fail_dims(ctx, s, wanted);
     bool image = set->rank == 4, plain = wanted->rank < 0 || dims_fit(set, wanted, NULL);
     if (image && !strcmp(set->image.layout, "nhwc") &&
         (wanted->rank < 0 || dims_fit(set, wanted, to_nchw)))
@@ -50,7 +51,7 @@ static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape
              dims_fit(set, wanted, to_nhwc))
         turn = to_nhwc;
     else if (!plain)
-        return fail_dims(ctx, s, wanted);
+        return false;
     s->shape = (pare_shape){.rank = set->rank};
     s->shape.dim[0] = 1;
     s->count = 1;
@@ -60,7 +61,22 @@ static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape
     }
     if (turn == to_nchw) s->rows = set->dim[1] * set->dim[2], s->columns = set->dim[3];
     if (turn == to_nhwc) s->rows = set->dim[1], s->columns = set->dim[2] * set->dim[3];
-    return PARE_OK;
+    return true;
+}
+
+/* With the input's rank the dataset's first axis is the input's own; with one more it is before
+   them. */
+static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape *wanted)
+{
+    pare_shape rows = *wanted;
+    s->whole = wanted->rank >= 0 && s->set.rank == wanted->rank + 1;
+    if (s->whole) {
+        rows = (pare_shape){.rank = s->set.rank, .dim = {-1}};
+        memcpy(rows.dim + 1, wanted->dim, (size_t)wanted->rank * sizeof *rows.dim);
+    }
+    bool fits = rows.rank < 0 || rows.rank == s->set.rank;
+    if (s->set.scalar && wanted->rank) fits = false;
+    return fits && choose_order(s, &rows) ? PARE_OK : fail_dims(ctx, s, wanted);
 }
 
 /* (v / 255 - mean) / std for every pixel value and channel, in float as image pipelines compute it.
@@ -97,11 +113,6 @@ pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *s, const pare_shape *
 {
     bool float_file = pare_type_is_float(s->set.dtype), float_model = pare_type_is_float(s->dtype);
     const pare_type_info *type = pare_type(s->dtype);
-    if (wanted->rank == 0)
-        return PARE_FAIL(ctx, UNSUPPORTED,
-                         "%s: input '%s' is a scalar; data sets feed inputs whose "
-                         "first axis is the batch",
-                         s->set.file->path, s->name);
     if (!type->to_f32 || (float_file && !float_model))
         return PARE_FAIL(ctx, INPUT, "%s: dataset '%s': has type %s, but input '%s' takes %s",
                          s->set.file->path, s->set.name, pare_type(s->set.dtype)->name, s->name,

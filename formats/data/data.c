@@ -88,14 +88,27 @@ static pare_status open_source(pare_data *d, const pare_data_input *input, int i
     if (s->set.dim[0] == 0)
         return PARE_FAIL(d->ctx, INPUT, "%s: dataset '%s': has 0 samples, expected at least one",
                          d->file.path, s->set.name);
-    if (s != d->source && s->set.dim[0] != d->count)
-        return PARE_FAIL(d->ctx, INPUT,
-                         "%s: dataset '%s': has %lld samples, but '%s' has %lld; they "
-                         "must be equal",
-                         d->file.path, s->set.name, (long long)s->set.dim[0], d->source[0].set.name,
-                         (long long)d->count);
-    d->count = s->set.dim[0];
+    s->shared = s->whole && s->set.dim[0] == 1;
     return hash_meaning(d->ctx, s);
+}
+
+/* All have as many samples, but for single inputs that serve every sample. */
+static pare_status count_samples(pare_data *d)
+{
+    for (int i = 1; i < d->source_count; i++)
+        if (d->source[d->counted].shared && !d->source[i].shared) d->counted = i;
+    const pare_h5_set *by = &d->source[d->counted].set;
+    d->count = by->dim[0];
+    for (int i = 0; i < d->source_count; i++) {
+        const pare_data_source *s = &d->source[i];
+        if (!s->shared && s->set.dim[0] != d->count)
+            return PARE_FAIL(d->ctx, INPUT,
+                             "%s: dataset '%s': has %lld samples, but '%s' has %lld; they "
+                             "must be equal",
+                             d->file.path, s->set.name, (long long)s->set.dim[0], by->name,
+                             (long long)d->count);
+    }
+    return PARE_OK;
 }
 
 /* --- labels --- */
@@ -120,12 +133,12 @@ static pare_status decode_labels(pare_data *d, const pare_h5_set *set)
 
 static pare_status check_labels(pare_data *d, const pare_h5_set *set)
 {
-    bool column = set->rank == 1 || (set->rank == 2 && set->dim[1] == 1);
+    bool column = !set->scalar && (set->rank == 1 || (set->rank == 2 && set->dim[1] == 1));
     if (!column)
         return PARE_FAIL(d->ctx, INPUT,
                          "%s: dataset '/labels': has %d axes, expected one: a class "
                          "number per sample",
-                         d->file.path, set->rank);
+                         d->file.path, set->scalar ? 0 : set->rank);
     if (pare_type_is_float(set->dtype) || set->dtype == PARE_u64)
         return PARE_FAIL(d->ctx, INPUT, "%s: dataset '/labels': has type %s, expected int64",
                          d->file.path, pare_type(set->dtype)->name);
@@ -134,7 +147,7 @@ static pare_status check_labels(pare_data *d, const pare_h5_set *set)
                          "%s: dataset '/labels': has %lld labels for %lld samples of "
                          "'%s'",
                          d->file.path, (long long)set->dim[0], (long long)d->count,
-                         d->source[0].set.name);
+                         d->source[d->counted].set.name);
     d->label = pare_alloc(d->ctx, (size_t)d->count, sizeof *d->label);
     if (!d->label) return PARE_MEMORY;
     PARE_TRY(decode_labels(d, set));
@@ -173,6 +186,7 @@ static pare_status open_all(pare_data *d, const char *path, const pare_data_inpu
     for (int i = 0; i < count; i++) d->source[i].set.id = d->source[i].set.memory_type = -1;
     d->source_count = count;
     for (int i = 0; i < count; i++) PARE_TRY(open_source(d, &inputs[i], count, &d->source[i]));
+    PARE_TRY(count_samples(d));
     PARE_TRY(open_labels(d));
     if (!d->serial) pare_h5_release(&d->file);
     return PARE_OK;

@@ -210,6 +210,13 @@ static pare_status read_dims(pare_ctx *ctx, pare_h5_set *set, hid_t space)
     hsize_t dims[H5S_MAX_RANK];
     const char *path = set->file->path;
     int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
+    set->scalar = rank == 0 && H5Sget_simple_extent_type(space) == H5S_SCALAR;
+    if (set->scalar) {
+        set->rank = 1;
+        set->dim[0] = 1;
+        set->row_bytes = set->element;
+        return PARE_OK;
+    }
     if (rank < 1 || rank > PARE_MAX_RANK)
         return PARE_FAIL(ctx, INPUT,
                          "%s: dataset '%s': has %d axes, expected 1 to %d with samples "

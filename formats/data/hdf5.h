@@ -38,6 +38,7 @@ typedef struct pare_h5_set {
     const pare_h5_file *file;
     char *name; /* "/input" */
     pare_dtype dtype;
+    bool scalar; /* as stored; here it is a row */
     int rank;
     int64_t dim[PARE_MAX_RANK], chunk[PARE_MAX_RANK], grid[PARE_MAX_RANK];
     size_t element, row_bytes;                     /* bytes of one element, of one row */

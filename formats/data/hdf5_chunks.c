@@ -262,9 +262,9 @@ pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t fir
     at[0] = (hsize_t)first;
     size[0] = (hsize_t)count;
     hid_t file_space = H5Dget_space(set->id), memory = H5Screate_simple(set->rank, size, NULL);
-    herr_t e = file_space < 0 || memory < 0
-                   ? -1
-                   : H5Sselect_hyperslab(file_space, H5S_SELECT_SET, at, NULL, size, NULL);
+    herr_t e = file_space < 0 || memory < 0 ? -1 : 0;
+    if (e >= 0 && !set->scalar)
+        e = H5Sselect_hyperslab(file_space, H5S_SELECT_SET, at, NULL, size, NULL);
     if (e >= 0) e = H5Dread(set->id, set->memory_type, memory, file_space, H5P_DEFAULT, out);
     if (file_space >= 0) H5Sclose(file_space);
     if (memory >= 0) H5Sclose(memory);

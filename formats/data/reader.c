@@ -60,7 +60,7 @@ static pare_status read_source(worker *w, int i, int64_t position, ring_batch *b
 {
     pare_reader *r = w->reader;
     const pare_data_source *s = &r->data->source[i];
-    int64_t place = position % r->batch, sample = b->sample[place];
+    int64_t place = position % r->batch, sample = s->shared ? 0 : b->sample[place];
     const uint8_t *row;
     pare_group_slot *slot = NULL;
     if (s->set.serial) {
@@ -131,9 +131,11 @@ static void *work(void *user)
 static pare_status fetch_runs(pare_reader *r, int i, ring_batch *b, int64_t count)
 {
     const pare_h5_set *set = &r->data->source[i].set;
+    const bool shared = r->data->source[i].shared;
     for (int64_t p = 0, run; p < count; p += run) {
-        for (run = 1; p + run < count && b->sample[p + run] == b->sample[p] + run;) run++;
-        PARE_TRY(pare_h5_read_rows(r->ctx, set, b->sample[p], run,
+        for (run = 1; !shared && p + run < count && b->sample[p + run] == b->sample[p] + run;)
+            run++;
+        PARE_TRY(pare_h5_read_rows(r->ctx, set, shared ? 0 : b->sample[p], run,
                                    b->raw[i] + (size_t)p * set->row_bytes));
     }
     return PARE_OK;
@@ -145,7 +147,7 @@ static pare_status fetch_kept(pare_reader *r, int i, ring_batch *b, int64_t coun
     const pare_h5_set *set = &r->data->source[i].set;
     for (int64_t p = 0; p < count; p++) {
         pare_group_slot *slot;
-        int64_t sample = b->sample[p];
+        int64_t sample = r->data->source[i].shared ? 0 : b->sample[p];
         PARE_TRY(pare_group_take(r->ctx, &slot, &r->cache[i], NULL, sample / set->group_rows));
         memcpy(b->raw[i] + (size_t)p * set->row_bytes,
                slot->rows + (size_t)(sample % set->group_rows) * set->row_bytes, set->row_bytes);

@@ -14,7 +14,9 @@ typedef struct pare_data_source {
     char *name;
     pare_h5_set set;
     pare_dtype dtype;      /* the model's */
-    pare_shape shape;      /* one sample as the model takes it, axis 0 is 1 */
+    bool whole;            /* a row is a whole input: the input has no batch axis */
+    bool shared;           /* and there is one, which serves every sample */
+    pare_shape shape;      /* one sample as the model takes it, after an axis of 1 */
     int64_t count;         /* elements of one sample */
     size_t bytes;          /* of one sample as readers give it */
     bool raw;              /* they give stored pixels */
@@ -31,11 +33,12 @@ struct pare_data {
     int source_count;
     bool serial; /* a source needs H5Dread */
     int64_t count;
+    int counted;    /* the source that says how many */
     int64_t *label; /* (count) or NULL */
 };
 
-/* Decides how the source's samples become the model's: shape, order, pixel table.
-   wanted: the model's shape, axis 0 is the batch. */
+/* Decides how the source's samples become the model's: whole or in a batch, shape, order, pixel
+   table. wanted: the model's shape. */
 PARE_NODISCARD pare_status pare_data_fit(pare_ctx *ctx, pare_data_source *source,
                                          const pare_shape *wanted);
 

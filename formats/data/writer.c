@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes data sets: chunks of about 64 KiB, deflate 4 (shuffled where elements have several bytes),
-   no time stamps, so that the same content gives the same bytes. The HDF5 library writes into the
+   no time stamps, so that the same content gives the same bytes. A column whose samples turn out to
+   have different shapes becomes a group with a dataset for each. The HDF5 library writes into the
    nameless file of a pare_output, which gets its name at commit. */
 #include "formats/data.h"
 #include "formats/file.h"
@@ -17,8 +18,10 @@ enum { CHUNK_BYTES = 64 << 10, MAX_CHUNK_ROWS = 4096 };
 typedef struct writer_column {
     char *name;
     hid_t dataset, type;
-    int rank; /* with the batch axis */
+    hid_t group; /* of a dataset for each sample; negative: all are in one */
+    int rank;    /* with the batch axis */
     hsize_t dim[PARE_MAX_RANK + 1];
+    size_t element, row_bytes;
 } writer_column;
 
 struct pare_data_writer {
@@ -113,6 +116,24 @@ static pare_status make_dataset(pare_data_writer *w, writer_column *c, size_t ro
     return c->dataset < 0 ? fail_write(w, "making a dataset") : PARE_OK;
 }
 
+static bool is_empty(const pare_shape *shape)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (!shape->dim[i]) return true;
+    return false;
+}
+
+static pare_status make_group(pare_data_writer *w, writer_column *c)
+{
+    hid_t plist = H5Pcreate(H5P_GROUP_CREATE), link = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_link_creation_order(plist, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    H5Pset_create_intermediate_group(link, 1);
+    c->group = H5Gcreate2(w->file, c->name, link, plist, H5P_DEFAULT);
+    H5Pclose(link);
+    H5Pclose(plist);
+    return c->group < 0 ? fail_write(w, "making a group") : PARE_OK;
+}
+
 static pare_status make_column(pare_data_writer *w, writer_column *c, const pare_data_column *from)
 {
     size_t element = (size_t)pare_type(from->dtype)->bits / 8, row_bytes = element;
@@ -124,6 +145,9 @@ static pare_status make_column(pare_data_writer *w, writer_column *c, const pare
             row_bytes = SIZE_MAX;
     }
     c->type = file_type(from->dtype);
+    c->element = element;
+    c->row_bytes = row_bytes;
+    if (c->type >= 0 && from->varies && is_empty(&from->shape)) return make_group(w, c);
     if (c->type < 0 || c->rank < 1 || c->rank > PARE_MAX_RANK || row_bytes > (size_t)1 << 30)
         return PARE_FAIL(w->ctx, INPUT,
                          "%s: column '%s': samples of type %s and rank %d cannot be "
@@ -143,7 +167,8 @@ static pare_status create(pare_data_writer *w, const pare_data_column *columns, 
     w->column = pare_alloc(w->ctx, (size_t)count, sizeof *w->column);
     if (!w->column) return PARE_MEMORY;
     w->column_count = count;
-    for (int i = 0; i < count; i++) w->column[i].dataset = w->column[i].type = -1;
+    for (int i = 0; i < count; i++)
+        w->column[i].dataset = w->column[i].type = w->column[i].group = -1;
     snprintf(self, sizeof self, "/proc/self/fd/%d", pare_output_fd(w->output));
     H5dont_atexit(); /* at exit it would write once more what a full disk refused, and crash */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -199,6 +224,113 @@ pare_status pare_data_append(pare_data_writer *writer, const void *const *data, 
     return PARE_OK;
 }
 
+/* --- samples with shapes of their own --- */
+
+static pare_status append_own(pare_data_writer *w, writer_column *c, int64_t sample,
+                              const pare_shape *shape, const void *data)
+{
+    char name[24];
+    hsize_t dim[PARE_MAX_RANK + 1] = {0};
+    for (int i = 0; i < shape->rank; i++) dim[i] = (hsize_t)shape->dim[i];
+    hid_t space = shape->rank ? H5Screate_simple(shape->rank, dim, NULL) : H5Screate(H5S_SCALAR);
+    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_obj_track_times(plist, false);
+    snprintf(name, sizeof name, "%lld", (long long)sample);
+    errno = 0;
+    hid_t dataset = H5Dcreate2(c->group, name, c->type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    herr_t e = dataset < 0 || is_empty(shape)
+                   ? 0
+                   : H5Dwrite(dataset, c->type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    if (dataset >= 0) H5Dclose(dataset);
+    H5Pclose(plist);
+    H5Sclose(space);
+    return dataset < 0 || e < 0 ? fail_write(w, "writing a sample") : PARE_OK;
+}
+
+static pare_status read_row(pare_data_writer *w, const writer_column *c, hsize_t row, void *out)
+{
+    hsize_t at[PARE_MAX_RANK + 1] = {row}, size[PARE_MAX_RANK + 1];
+    memcpy(size, c->dim, sizeof size);
+    size[0] = 1;
+    hid_t space = H5Dget_space(c->dataset), memory = H5Screate_simple(c->rank, size, NULL);
+    herr_t e = H5Sselect_hyperslab(space, H5S_SELECT_SET, at, NULL, size, NULL);
+    if (e >= 0) e = H5Dread(c->dataset, c->type, memory, space, H5P_DEFAULT, out);
+    H5Sclose(memory);
+    H5Sclose(space);
+    return e < 0 ? fail_write(w, "reading a sample again") : PARE_OK;
+}
+
+/* The dataset becomes a group: the samples that are in it move into datasets of their own. */
+static pare_status split(pare_data_writer *w, writer_column *c)
+{
+    pare_shape shape = {.rank = c->rank - 1};
+    for (int i = 1; i < c->rank; i++) shape.dim[i - 1] = (int64_t)c->dim[i];
+    void *row = pare_alloc(w->ctx, c->row_bytes, 1);
+    if (!row) return PARE_MEMORY;
+    pare_status st = H5Ldelete(w->file, c->name, H5P_DEFAULT) < 0 ? fail_write(w, "making a group")
+                                                                  : make_group(w, c);
+    for (hsize_t i = 0; st == PARE_OK && i < c->dim[0]; i++) {
+        st = read_row(w, c, i, row);
+        if (st == PARE_OK) st = append_own(w, c, (int64_t)i, &shape, row);
+    }
+    pare_free(row);
+    if (st == PARE_OK && H5Dclose(c->dataset) < 0) st = fail_write(w, "making a group");
+    if (st == PARE_OK) c->dataset = -1;
+    return st;
+}
+
+/* Is a sample's shape that of the column's dataset? */
+static bool fits(const writer_column *c, const pare_shape *shape)
+{
+    bool same = shape->rank + 1 == c->rank;
+    for (int i = 1; same && i < c->rank; i++) same = (int64_t)c->dim[i] == shape->dim[i - 1];
+    return same;
+}
+
+static pare_status append_sample(pare_data_writer *w, writer_column *c, const void *data,
+                                 const pare_shape *shape)
+{
+    if (shape->rank > PARE_MAX_RANK)
+        return PARE_FAIL(w->ctx, INPUT,
+                         "%s: column '%s': a sample has %d axes, expected at most %d", w->path,
+                         c->name, shape->rank, PARE_MAX_RANK);
+    if (c->group < 0 && fits(c, shape)) return append(w, c, data, 1);
+    if (c->group < 0) PARE_TRY(split(w, c));
+    return append_own(w, c, w->count, shape, data);
+}
+
+/* Sample by sample, so that the file does not depend on how many come at a time. */
+static pare_status append_samples(pare_data_writer *w, const char **at,
+                                  const pare_shape *const *shape, int64_t count)
+{
+    for (int64_t s = 0; s < count; s++) {
+        for (int i = 0; i < w->column_count; i++) {
+            writer_column *c = &w->column[i];
+            PARE_TRY(shape[i] ? append_sample(w, c, at[i], &shape[i][s]) : append(w, c, at[i], 1));
+            at[i] += shape[i] ? (size_t)pare_shape_count(&shape[i][s]) * c->element : c->row_bytes;
+        }
+        w->count++;
+    }
+    return PARE_OK;
+}
+
+pare_status pare_data_append_varied(pare_data_writer *writer, const void *const *data,
+                                    const pare_shape *const *shape, int64_t count)
+{
+    bool alike = true; /* all are rows of datasets */
+    for (int i = 0; i < writer->column_count; i++)
+        for (int64_t s = 0; shape[i] && s < count; s++)
+            alike &= writer->column[i].group < 0 && fits(&writer->column[i], &shape[i][s]);
+    if (alike) return pare_data_append(writer, data, count);
+    PARE_TRY(pare_ctx_poll(writer->ctx));
+    const char **at = pare_alloc(writer->ctx, (size_t)writer->column_count, sizeof *at);
+    if (!at) return PARE_MEMORY;
+    for (int i = 0; i < writer->column_count; i++) at[i] = data[i];
+    pare_status st = append_samples(writer, at, shape, count);
+    pare_free(at);
+    return st;
+}
+
 /* Closes HDF5's handles; false where what was buffered could not be written. */
 static bool close_file(pare_data_writer *w)
 {
@@ -207,7 +339,8 @@ static bool close_file(pare_data_writer *w)
         writer_column *c = &w->column[i];
         if (c->type >= 0) H5Tclose(c->type);
         if (c->dataset >= 0) good &= H5Dclose(c->dataset) >= 0;
-        c->dataset = c->type = -1;
+        if (c->group >= 0) good &= H5Gclose(c->group) >= 0;
+        c->dataset = c->type = c->group = -1;
     }
     if (w->file >= 0) good &= H5Fflush(w->file, H5F_SCOPE_GLOBAL) >= 0 && H5Fclose(w->file) >= 0;
     w->file = -1;

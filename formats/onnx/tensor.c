@@ -24,6 +24,18 @@ static const char *describe(const pare_tensor *t, char *text, size_t size)
     return text;
 }
 
+static bool in_map(const pare_onnx_files *files, const void *data)
+{
+    const uint8_t *at = data;
+    if (!files) return false;
+    if (at >= files->model.data && at < files->model.data + files->model.size) return true;
+    for (size_t i = 0; i < files->count; i++) {
+        const pare_map *map = &files->file[i].map;
+        if (at >= map->data && at < map->data + map->size) return true;
+    }
+    return false;
+}
+
 /* Sets data of t->bytes; what is unaligned and is small moves to the arena. */
 static pare_status set_data(pare_onnx_reader *r, pare_tensor *t, const void *data)
 {
@@ -34,6 +46,7 @@ static pare_status set_data(pare_onnx_reader *r, pare_tensor *t, const void *dat
         return t->data ? PARE_OK : PARE_MEMORY;
     }
     t->data = t->bytes ? data : "";
+    t->mapped = in_map(r->files, data);
     return PARE_OK;
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/hash.h"
+#include "runtime/base/room.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 pare_hash pare_hash_bytes(const void *data, size_t bytes)
@@ -18,7 +17,6 @@ pare_hash pare_hash_map(const void *map, size_t bytes)
 {
     enum { CHUNK = 4 << 20 };
     if (bytes <= CHUNK) return pare_hash_bytes(map, bytes);
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const char *data = map;
     XXH3_state_t *state = XXH3_createState();
     if (!state) return pare_hash_bytes(map, bytes);
@@ -26,9 +24,7 @@ pare_hash pare_hash_map(const void *map, size_t bytes)
     for (size_t done = 0; done < bytes; done += CHUNK) {
         size_t size = bytes - done < CHUNK ? bytes - done : CHUNK;
         XXH3_128bits_update(state, data + done, size);
-        uintptr_t from = ((uintptr_t)(data + done) + page - 1) & ~(page - 1);
-        uintptr_t to = (uintptr_t)(data + done + size) & ~(page - 1);
-        if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+        pare_map_give_back(data + done, size);
     }
     XXH128_hash_t h = XXH3_128bits_digest(state);
     XXH3_freeState(state);

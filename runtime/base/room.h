@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is memory short? For libraries that crash, or name another reason, where they get none. */
+/* Is memory short? For libraries that crash, or name another reason, where they get none. And
+   memory that need not be held. */
 #ifndef PARE_RUNTIME_BASE_ROOM_H
 #define PARE_RUNTIME_BASE_ROOM_H
 
@@ -11,4 +12,9 @@
 
 /* Can the process map so many bytes more? Safe in a signal handler. */
 bool pare_has_room(size_t bytes);
+
+/* Takes whole pages of a file's read-only map out of the process' memory; they come back from the
+   file when they are read again. */
+void pare_map_give_back(const void *data, size_t bytes);
+
 #endif

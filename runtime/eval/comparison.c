@@ -22,7 +22,32 @@ struct pare_comparison {
 
 /* --- latency --- */
 
-/* Plans a model for one sample, or for its own batch. */
+/* The shapes of a run of one sample, or of the model's own batch; without data a free first axis is
+   the batch. */
+static pare_status choose_shapes(pare_comparison *c, pare_candidate *one,
+                                 const pare_eval_samples *s, pare_input_shape *shapes, int *count)
+{
+    const pare_values *in = &one->model->graph->in;
+    int64_t fixed = 0;
+    if (s) PARE_TRY(pare_data_run_samples(c->ctx, s->data, one->model, &fixed));
+    for (int i = 0; s && i < s->input_count; i++)
+        shapes[(*count)++] = (pare_input_shape){s->inputs[i].name,
+                                                pare_data_run_shape(s->data, i, fixed ? fixed : 1)};
+    for (int i = 0; !s && i < in->count; i++)
+        if (!in->item[i]->is_init && in->item[i]->shape.rank > 0 && in->item[i]->shape.dim[0] > 0)
+            fixed = fixed ? fixed : in->item[i]->shape.dim[0];
+    for (int i = 0; !s && i < in->count; i++) {
+        if (in->item[i]->is_init) continue;
+        pare_input_shape *shape = &shapes[(*count)++];
+        *shape = (pare_input_shape){in->item[i]->name, in->item[i]->shape};
+        if (shape->shape.rank > 0 && shape->shape.dim[0] < 0)
+            shape->shape.dim[0] = fixed ? fixed : 1;
+    }
+    one->batch = fixed ? (int)fixed : 1;
+    return PARE_OK;
+}
+
+/* Plans a model for one run. */
 static pare_status plan_one(pare_comparison *c, int k, const pare_eval_samples *s, int threads,
                             pare_plan **plan, pare_runner **runner)
 {
@@ -30,20 +55,12 @@ static pare_status plan_one(pare_comparison *c, int k, const pare_eval_samples *
         .threads = threads ? threads : 1, .tune = true, .device = c->device};
     pare_candidate *one = &c->candidate[k];
     const pare_values *in = &one->model->graph->in;
-    const int fixed = pare_model_fixed_batch(one->model);
     int count = 0, most = s ? s->input_count : in->count;
     pare_input_shape *shapes = pare_arena_alloc(&c->arena, (size_t)most + 1, sizeof *shapes);
     if (!shapes) return PARE_MEMORY;
-    for (int i = 0; i < most; i++) {
-        if (!s && in->item[i]->is_init) continue;
-        pare_input_shape *shape = &shapes[count++];
-        *shape = s ? (pare_input_shape){s->inputs[i].name, *pare_data_shape(s->data, i)}
-                   : (pare_input_shape){in->item[i]->name, in->item[i]->shape};
-        if (shape->shape.rank > 0) shape->shape.dim[0] = fixed ? fixed : 1;
-    }
+    PARE_TRY(choose_shapes(c, one, s, shapes, &count));
     PARE_TRY(pare_plan_new(c->ctx, plan, one->model, shapes, count, &options));
     PARE_TRY(pare_runner_new(c->ctx, runner, *plan));
-    one->batch = fixed ? fixed : 1;
     one->emulated = pare_plan_emulates(*plan);
     pare_measure_fill(*runner);
     return PARE_OK;
@@ -177,6 +194,32 @@ static pare_status same_outputs(const pare_comparison *c, int k, int out)
                      (long long)x.size);
 }
 
+/* Outputs whose samples differ in shape are not compared. */
+static pare_status check_rows(const pare_comparison *c, const pare_predictor *one, const char *path,
+                              int count)
+{
+    char first[256], other[256];
+    for (int o = 0; o < pare_predictor_output_count(one); o++) {
+        const pare_rows rows = pare_predictor_rows(one, o);
+        for (int i = 1; rows.size < 0 && i < count; i++)
+            if (!pare_shape_equal(&rows.shapes[i], &rows.shape))
+                return PARE_FAIL(
+                    c->ctx, INPUT,
+                    "%s: output '%s' has shape %s for one sample of %s and %s for another; outputs "
+                    "that are compared need one shape, 'pare run --data' writes any",
+                    path, rows.name, pare_shape_text(&rows.shape, first, sizeof first), c->name,
+                    pare_shape_text(&rows.shapes[i], other, sizeof other));
+    }
+    return PARE_OK;
+}
+
+static pare_status predict(pare_comparison *c, int k, const pare_batch *batch)
+{
+    const pare_candidate *one = &c->candidate[k];
+    PARE_TRY(pare_predict(one->predictor, batch->input, batch->count));
+    return check_rows(c, one->predictor, one->model->path, batch->count);
+}
+
 /* Of one output of model k (b) against the first's (a). */
 static void add_errors(pare_comparison *c, int k, int out, const pare_rows *a, const pare_rows *b,
                        int samples)
@@ -195,7 +238,7 @@ static pare_status predict_first(pare_comparison *c, const pare_batch *batch, pa
     pare_predictor *first = c->candidate[0].predictor;
     c->kept = f ? f->next(f->user, batch->count, seen) : NULL;
     if (c->kept) return PARE_OK;
-    PARE_TRY(pare_predict(first, batch->input, batch->count));
+    PARE_TRY(predict(c, 0, batch));
     if (f) f->keep(f->user, first, batch->count, seen);
     return PARE_OK;
 }
@@ -204,7 +247,7 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
 {
     for (int k = 0; k < c->count; k++) {
         pare_predictor *one = c->candidate[k].predictor;
-        PARE_TRY(k ? pare_predict(one, batch->input, batch->count) : predict_first(c, batch, seen));
+        PARE_TRY(k ? predict(c, k, batch) : predict_first(c, batch, seen));
         for (int o = 0; o < pare_predictor_output_count(one); o++) {
             pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
             PARE_TRY(same_outputs(c, k, o));

@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* --- prediction: a model over batches of samples, one row per sample, whatever batch and element
-   types the model was made for --- */
+   types the model was made for. Where samples run alone (pare_data_runs_alone) a row is all of a
+   run's output --- */
 
 typedef struct pare_predictor pare_predictor;
 
@@ -27,7 +28,7 @@ PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **ou
 void pare_predictor_free(pare_predictor *predictor);
 
 /* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
-   PARE_INPUT where an output has no row per sample. */
+   PARE_INPUT where an output has no row per sample, unless each runs alone. */
 PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, void *const *inputs, int count);
 
 /* Makes the plans for batches of `count` out of `all` samples before the first of them, and says
@@ -39,16 +40,14 @@ PARE_NODISCARD pare_status pare_predictor_prepare(pare_predictor *predictor, int
 typedef struct pare_rows {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* of one row, without the batch axis */
-    int64_t size;     /* elements of one row */
-    const void *data; /* (count, size) of dtype */
-    const float *f32; /* the same as f32; NULL for types without numbers */
+    pare_shape shape;         /* of one row, without the batch axis */
+    const pare_shape *shapes; /* (count) of every row, where samples run alone; else NULL */
+    int64_t size;             /* elements of one row; -1: their shapes differ */
+    const void *data;         /* the rows, one after the other */
+    const float *f32;         /* the same as f32; NULL for types without numbers */
 } pare_rows;
 int pare_predictor_output_count(const pare_predictor *predictor);
 pare_rows pare_predictor_rows(const pare_predictor *predictor, int i);
-
-/* The batch a model is made for: the first dim of its inputs, 0 where it takes any. */
-int pare_model_fixed_batch(const pare_model *model);
 
 /* Runs both models, which have the same inputs, once on inputs as pare_measure_fill makes them,
    with integers 0 and 1 mixed, or 0 where the models do not take these. *apart: the largest
@@ -177,7 +176,7 @@ typedef struct pare_candidate {
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */
     pare_times times;           /* of pare_comparison_time; else none */
-    int batch;                  /* that was timed: 1, or the model's own */
+    int batch;                  /* samples of a run that was timed: 1, or the model's own */
     bool emulated;              /* its plan: pare_plan_emulates */
     pare_interval speed_up;     /* against the first; NaN: too few runs */
 } pare_candidate;

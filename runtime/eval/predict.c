@@ -3,52 +3,11 @@
    replica pool runs one-thread plans side by side: no thread waits for another within a network.
    Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
    outputs are the same with any number of threads. */
-#include "runtime/eval/eval.h"
-
-#include "runtime/base/size.h"
-#include "runtime/exec/batch.h"
+#include "runtime/eval/predict.h"
 
 #include <string.h>
 
 enum { UNITS = 16 }; /* of a batch on the CPU, a run of the plan each */
-
-typedef struct output_rows {
-    char *data;
-    float *f32;      /* of other types than f32 */
-    size_t capacity; /* elements */
-    int64_t size;
-    pare_dtype dtype;
-    pare_shape shape;
-    const char *name;
-} output_rows;
-
-struct pare_predictor {
-    pare_ctx *ctx;
-    const pare_model *model;
-    const pare_data_input *input;
-    const pare_data *data;
-    int input_count, output_count, fixed, threads;
-    pare_plan_options options;
-    pare_input_shape *shape; /* (inputs), batch axis set before a plan is made */
-    pare_plan *plan;
-    pare_replicas *pool;
-    int rows;         /* of the plan, into which every batch is filled */
-    output_rows *out; /* (outputs) of the whole batch */
-    /* of one call */
-    void *const *inputs;
-    int count;
-};
-
-int pare_model_fixed_batch(const pare_model *model)
-{
-    const pare_values *in = &model->graph->in;
-    for (int i = 0; i < in->count; i++) {
-        const pare_shape *shape = &in->item[i]->shape;
-        if (!in->item[i]->is_init && shape->rank > 0)
-            return shape->dim[0] > 0 && shape->dim[0] < 65536 ? (int)shape->dim[0] : 0;
-    }
-    return 0;
-}
 
 static pare_status check_inputs(pare_ctx *ctx, const pare_model *model,
                                 const pare_data_input *inputs, int input_count)
@@ -79,8 +38,7 @@ static pare_status make_arrays(pare_predictor *p)
     p->shape = pare_alloc(p->ctx, (size_t)p->input_count, sizeof *p->shape);
     p->out = pare_alloc(p->ctx, (size_t)p->output_count, sizeof *p->out);
     if (!p->shape || !p->out) return PARE_MEMORY;
-    for (int i = 0; i < p->input_count; i++)
-        p->shape[i] = (pare_input_shape){p->input[i].name, *pare_data_shape(p->data, i)};
+    for (int i = 0; i < p->input_count; i++) p->shape[i].name = p->input[i].name;
     return PARE_OK;
 }
 
@@ -88,7 +46,9 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
                                pare_data *data, const pare_data_input *inputs, int input_count,
                                const pare_plan_options *options)
 {
+    int64_t fixed;
     PARE_TRY(check_inputs(ctx, model, inputs, input_count));
+    PARE_TRY(pare_data_run_samples(ctx, data, model, &fixed));
     pare_predictor *p = pare_alloc(ctx, 1, sizeof *p);
     if (!p) return PARE_MEMORY;
     p->ctx = ctx;
@@ -97,7 +57,8 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->data = data;
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
-    p->fixed = pare_model_fixed_batch(model);
+    p->fixed = fixed < 65536 ? (int)fixed : 0;
+    p->alone = pare_data_runs_alone(data);
     pare_device *device = options->device;
     pare_pixels pixels;
     for (int i = 0; device && device->samples && i < input_count; i++)
@@ -125,16 +86,13 @@ void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
     close_plan(p);
-    for (int i = 0; p->out && i < p->output_count; i++) {
-        pare_free(p->out[i].data);
-        pare_free(p->out[i].f32);
-    }
+    for (int i = 0; p->out && i < p->output_count; i++) pare_output_rows_free(&p->out[i]);
     pare_free(p->out);
     pare_free(p->shape);
     pare_free(p);
 }
 
-static void convert(void *to, pare_dtype to_type, const void *from, pare_dtype from_type, int64_t n)
+void pare_convert(void *to, pare_dtype to_type, const void *from, pare_dtype from_type, int64_t n)
 {
     const pare_type_info *t = pare_type(to_type), *f = pare_type(from_type);
     size_t wide = (size_t)t->bits / 8, narrow = (size_t)f->bits / 8;
@@ -183,7 +141,7 @@ static pare_status open_plan(pare_predictor *p)
 {
     const pare_device *device = p->options.device;
     for (int i = 0; i < p->input_count; i++)
-        if (p->shape[i].shape.rank) p->shape[i].shape.dim[0] = p->rows;
+        p->shape[i].shape = pare_data_run_shape(p->data, i, p->rows);
     PARE_TRY(pare_plan_new(p->ctx, &p->plan, p->model, p->shape, p->input_count, &p->options));
     PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan,
                                &(pare_replicas_options){.threads = p->threads}));
@@ -252,25 +210,26 @@ pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all
 
 /* --- a unit --- */
 
-/* Rows of the batch in a unit; the last one may be shorter. */
-static int rows_of_unit(const pare_predictor *p, int64_t unit)
+int pare_predictor_unit_rows(const pare_predictor *p, int64_t unit)
 {
     const int64_t left = p->count - unit * p->rows;
     return (int)(left < p->rows ? left : p->rows);
 }
 
-/* Gives the runner a unit's rows of an input; rows up to the plan's repeat the last one. */
+/* Gives the runner a unit's rows of an input, or the one that is the unit's; rows up to the plan's
+   repeat the last one. */
 static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, int64_t unit)
 {
-    int at = place_of(p, i), take = rows_of_unit(p, unit);
+    int at = place_of(p, i), take = pare_predictor_unit_rows(p, unit);
     if (at == pare_plan_input_count(p->plan)) return PARE_OK;
     pare_view view = pare_runner_input(replica->runner, at);
     pare_pixels pixels;
     bool raw = pare_data_has_pixels(p->data, i, &pixels);
     pare_dtype from = raw ? PARE_u8 : p->input[i].dtype;
-    int64_t batch = view.rank ? view.dim[0] : 1, row = pare_view_count(&view) / (batch ? batch : 1);
+    const bool single = p->shape[i].shape.rank < pare_data_shape(p->data, i)->rank;
+    int64_t batch = single ? 1 : view.dim[0], row = pare_view_count(&view) / (batch ? batch : 1);
     size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
-    const char *source = (const char *)p->inputs[i] + (size_t)(unit * p->rows) * bytes;
+    const char *source = pare_data_run_input(p->data, p->inputs, i, unit * p->rows);
     if (from != view.dtype && !(pare_type(from)->to_f32 && pare_type(view.dtype)->from_f32_ref))
         return PARE_FAIL(&replica->ctx, INPUT, "%s: input '%s' is %s, the data are %s",
                          p->model->path, p->input[i].name, pare_type(view.dtype)->name,
@@ -284,128 +243,22 @@ static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, i
         else if (raw)
             convert_pixels(to, view.dtype, (const uint8_t *)from_row, &pixels);
         else
-            convert(to, view.dtype, from_row, from, row);
+            pare_convert(to, view.dtype, from_row, from, row);
     }
     return PARE_OK;
 }
 
-static pare_status load(void *user, int64_t unit, pare_replica *replica)
+pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica)
 {
     const pare_predictor *p = user;
     for (int i = 0; i < p->input_count; i++) PARE_TRY(feed(p, replica, i, unit));
     return PARE_OK;
 }
 
-/* Of a plan whose outputs' shapes only a run knows: is this one's that of the first run? */
-static pare_status check_shape(const pare_predictor *p, pare_replica *replica, int i)
-{
-    const output_rows *out = &p->out[i];
-    const pare_view y = pare_runner_output(replica->runner, i);
-    bool same = y.dtype == out->dtype && y.rank == out->shape.rank + 1 && y.dim[0] == p->rows;
-    for (int d = 1; same && d < y.rank; d++) same = y.dim[d] == out->shape.dim[d - 1];
-    if (same) return PARE_OK;
-    return PARE_FAIL(&replica->ctx, INPUT,
-                     "%s: output '%s' has another shape for other samples; outputs that are "
-                     "collected must have one",
-                     p->model->path, out->name);
-}
-
-static pare_status take(void *user, int64_t unit, pare_replica *replica)
-{
-    const pare_predictor *p = user;
-    for (int i = 0; i < p->output_count; i++) {
-        const output_rows *out = &p->out[i];
-        size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
-        PARE_TRY(check_shape(p, replica, i));
-        memcpy(out->data + (size_t)(unit * p->rows) * row,
-               pare_runner_output(replica->runner, i).data, (size_t)rows_of_unit(p, unit) * row);
-    }
-    return PARE_OK;
-}
-
-/* --- outputs --- */
-
-/* Room for count rows. */
-static pare_status make_room(const pare_predictor *p, output_rows *out, int count)
-{
-    size_t need, bytes, wide = (size_t)pare_type(out->dtype)->bits / 8;
-    if (!wide || !pare_mul_size((size_t)out->size, (size_t)count, &need) ||
-        !pare_mul_size(need, wide, &bytes))
-        return PARE_FAIL(p->ctx, UNSUPPORTED,
-                         "%s: output '%s' is %s of %lld elements per sample, which "
-                         "cannot be collected",
-                         p->model->path, out->name, pare_type(out->dtype)->name,
-                         (long long)out->size);
-    if (need <= out->capacity) return PARE_OK;
-    pare_free(out->data);
-    pare_free(out->f32);
-    out->capacity = 0;
-    out->f32 = NULL;
-    out->data = pare_alloc(p->ctx, need, wide);
-    if (!out->data) return PARE_MEMORY;
-    if (out->dtype != PARE_f32 && pare_type(out->dtype)->to_f32) {
-        out->f32 = pare_alloc(p->ctx, need, sizeof *out->f32);
-        if (!out->f32) return PARE_MEMORY;
-    }
-    out->capacity = need;
-    return PARE_OK;
-}
-
-static pare_status open_output(const pare_predictor *p, const pare_runner *runner, int i)
-{
-    const pare_view view = pare_runner_output(runner, i);
-    output_rows *out = &p->out[i];
-    out->name = p->model->graph->out.item[i]->name;
-    if (!view.rank || view.dim[0] != p->rows)
-        return PARE_FAIL(p->ctx, INPUT,
-                         "%s: output '%s' has %lld rows for %d samples; models without "
-                         "one row per sample cannot be run on a data set",
-                         p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL,
-                         p->rows);
-    out->size = pare_view_count(&view) / p->rows;
-    out->dtype = view.dtype;
-    out->shape.rank = view.rank - 1;
-    for (int d = 1; d < view.rank; d++) out->shape.dim[d - 1] = view.dim[d];
-    return make_room(p, out, p->count);
-}
-
-/* The outputs' shapes: a dynamic plan tells them by running the first unit. */
-static pare_status open_outputs(pare_predictor *p)
-{
-    pare_replica *first = pare_replicas_at(p->pool, 0);
-    const pare_batch_work work = {.load = load, .user = p};
-    pare_status st = PARE_OK;
-    if (pare_plan_is_dynamic(p->plan)) st = pare_replica_run(first, 0, 1, &work);
-    if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", first->ctx.message);
-    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, first->runner, i));
-    return PARE_OK;
-}
-
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
-    const pare_batch_work work = {.load = load, .take = take, .any_order = true, .user = p};
     PARE_TRY(find_plan(p, count));
     p->inputs = inputs;
     p->count = count;
-    PARE_TRY(open_outputs(p));
-    PARE_TRY(pare_replicas_run(p->pool, 0, units_of(p, count), &work));
-    for (int i = 0; i < p->output_count; i++)
-        if (p->out[i].f32)
-            convert(p->out[i].f32, PARE_f32, p->out[i].data, p->out[i].dtype,
-                    count * p->out[i].size);
-    return PARE_OK;
-}
-
-int pare_predictor_output_count(const pare_predictor *p) { return p->output_count; }
-
-pare_rows pare_predictor_rows(const pare_predictor *p, int i)
-{
-    const output_rows *out = &p->out[i];
-    const void *f32 = out->dtype == PARE_f32 ? (const void *)out->data : out->f32;
-    return (pare_rows){.name = out->name,
-                       .dtype = out->dtype,
-                       .shape = out->shape,
-                       .size = out->size,
-                       .data = out->data,
-                       .f32 = pare_type(out->dtype)->to_f32 ? f32 : NULL};
+    return pare_predictor_collect(p, units_of(p, count));
 }

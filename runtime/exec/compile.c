@@ -64,10 +64,23 @@ static pare_status inputs_set(pare_plan *plan, const pare_input_shape *shapes, i
 static pare_status kept_exist(pare_plan *plan)
 {
     for (int i = 0; i < plan->options.keep_count; i++)
-        if (!pare_graph_find_own(plan->model->graph, plan->options.keep[i]))
+        if (!pare_graph_find_any(plan->model->graph, plan->options.keep[i]))
             return PARE_FAIL(plan->ctx, INPUT, "%s: there is no tensor '%s' to observe",
                              plan->model->path, plan->options.keep[i]);
     return PARE_OK;
+}
+
+pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
+{
+    const pare_infer_options first = {.fold = true, .keep_dequantize = true, .fold_bodies = true};
+    const pare_infer_options again = {.fold = true, .fold_bodies = true};
+    bool changed;
+    PARE_TRY(pare_pass_deduplicate(m, o->keep, o->keep_count, &changed));
+    if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
+    PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
+    PARE_TRY(pare_pass_infer(m, &first));
+    PARE_TRY(pare_pass_fold_qdq(m)); /* integer forms of what was fused */
+    return pare_pass_infer(m, &again);
 }
 
 pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count)
@@ -76,7 +89,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     const pare_plan_options *o = &plan->options;
     bool expanded = false;
     bool optimise = !o->reference && !o->keep_all;
-    pare_infer_options first = {.fold = true, .keep_dequantize = optimise};
+    pare_infer_options first = {.fold = true, .keep_dequantize = optimise, .fold_bodies = true};
     pare_infer_options again = {.fold = true};
     PARE_TRY(pare_graph_sort(m->graph));
     PARE_TRY(inputs_set(plan, shapes, count));
@@ -85,15 +98,11 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     if (!o->reference) PARE_TRY(pare_pass_expand_einsum(m, &expanded));
     if (expanded) PARE_TRY(pare_pass_infer(m, &first));
     PARE_TRY(kept_exist(plan));
+    PARE_TRY(pare_pass_inline_control(m, &first, o->keep, o->keep_count));
     pare_graph_sweep(m->graph);
     PARE_TRY(pare_dynamic_split(plan));
     if (optimise) {
-        PARE_TRY(pare_pass_deduplicate(m, o->keep, o->keep_count, &expanded));
-        if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
-        PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
-        PARE_TRY(pare_pass_infer(m, &first));
-        PARE_TRY(pare_pass_fold_qdq(m)); /* integer forms of what was fused */
-        PARE_TRY(pare_pass_infer(m, &again));
+        PARE_TRY(pare_compile_fuse(m, o));
         if (!o->deterministic) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
     }
     if (!o->reference) {

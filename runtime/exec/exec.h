@@ -136,6 +136,17 @@ void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, 
 PARE_NODISCARD pare_status pare_runner_take_pixels(pare_runner *runner, int i,
                                                    const pare_pixels *pixels);
 
+/* A node that the host interprets, in the main graph or, by its path, in a body. */
+typedef struct pare_inner_step {
+    pare_step_info info; /* kernel: the last one, "interpreter" of control flow and sequences */
+    double seconds;      /* of the last run, where it was profiled; all turns of a loop */
+    int64_t turns;       /* how often it ran then */
+} pare_inner_step;
+
+/* What the last run interpreted, outer nodes before those of their bodies. Writes at most `most`
+   and returns how many there are; 0: the plan holds it all. */
+int pare_runner_inner_steps(const pare_runner *runner, pare_inner_step *out, int most);
+
 /* Seconds each step took in the last run; NULL stops timing. times: (step_count). */
 void pare_runner_profile(pare_runner *runner, double *times);
 

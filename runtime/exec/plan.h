@@ -80,6 +80,10 @@ PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 /* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
 PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);
 
+/* What is fused and folded before layouts are chosen, of the plan's part and of the dynamic one
+   with its bodies: shapes are inferred as far as they are known. */
+PARE_NODISCARD pare_status pare_compile_fuse(pare_model *model, const pare_plan_options *options);
+
 /* interpreter/split.c: takes out of the plan's model what only a run can give shapes. */
 PARE_NODISCARD pare_status pare_dynamic_split(pare_plan *plan);
 

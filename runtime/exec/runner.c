@@ -384,6 +384,11 @@ static pare_status dynamic_run(pare_runner *r)
     return dynamic_outputs_check(r);
 }
 
+int pare_runner_inner_steps(const pare_runner *runner, pare_inner_step *out, int most)
+{
+    return runner->interpreter ? pare_interpreter_steps(runner->interpreter, out, most) : 0;
+}
+
 void pare_runner_trace(pare_runner *runner, pare_timeline *timeline, int track)
 {
     runner->timeline = timeline;

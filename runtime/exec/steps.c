@@ -250,6 +250,8 @@ static pare_status step_make(maker *m, pare_node *node)
     PARE_TRY(step_prep(m, s, &prep));
     PARE_TRY(kernel_choose(m, &prep, &s->kernel));
     PARE_TRY(pare_kernel_prepare(s->kernel, &prep));
+    for (int i = 0; i < node->in_count; i++) /* what the kernel wanted of it, it has packed */
+        if (node->in[i] && node->in[i]->data) pare_tensor_give_back(node->in[i]->data);
     s->state = prep.state;
     s->scratch = prep.scratch;
     p->weight_bytes += p->arena.bytes - before;

@@ -67,6 +67,7 @@ struct pare_tensor {
         *typed; /* PARE_TYPED: the numbers as encoded in the file, typed_count pieces */
     int typed_count;
     unsigned present;
+    bool mapped; /* read_data is in the map of a file */
 };
 
 /* Kinds of attributes; values are ONNX's AttributeProto.AttributeType. */
@@ -121,8 +122,8 @@ struct pare_node {
     pare_bytes unknown;
     unsigned present; /* which optional fields the file had (formats/onnx only) */
     int mark;         /* scratch of whoever walks the graph; means nothing between walks */
-    int64_t opset;    /* the opset it is written for where that is not the model's, else 0: a node of
-                         a function with an import of its own, until the model is lifted */
+    int64_t opset; /* the opset it is written for where that is not the model's, else 0: a node of
+                      a function with an import of its own, until the model is lifted */
     pare_graph *graph;
 };
 
@@ -138,9 +139,11 @@ struct pare_value {
     int user_count;
     size_t user_capacity;
     bool is_input, is_output, is_init;
-    bool asked;        /* runtime: a shape rule wanted its content, which is not constant */
-    bool nhwc;         /* runtime: a rank-4 tensor whose memory order is N, H, W, C */
-    int mark;          /* scratch of whoever walks the graph; means nothing between walks */
+    bool inferred; /* what a body is given or a loop makes: the shape is not the file's, inference
+                      found it and may find another one */
+    bool asked;    /* runtime: a shape rule wanted its content, which is not constant */
+    bool nhwc;     /* runtime: a rank-4 tensor whose memory order is N, H, W, C */
+    int mark;      /* scratch of whoever walks the graph; means nothing between walks */
     pare_bytes origin; /* its ValueInfoProto as read; emptied when type or shape are changed */
 };
 
@@ -224,9 +227,6 @@ enum { PARE_NEWEST_OPSET = 25 };
 int64_t pare_model_opset(const pare_model *model, const char *domain);
 PARE_NODISCARD pare_status pare_model_set_opset(pare_model *model, const char *domain,
                                                 int64_t version);
-/* Rows of a run: the fixed size of the inputs' first axis (inputs where it is free follow); 0: free
-   in all. PARE_UNSUPPORTED: two differ. */
-PARE_NODISCARD pare_status pare_model_batch(const pare_model *model, int64_t *out);
 /* Raises the IR version to the one that came with the model's opset (ONNX's Versioning.md). */
 void pare_model_raise_ir(pare_model *model);
 /* Sets or replaces an entry of metadata_props; both texts are copied. */
@@ -302,6 +302,11 @@ PARE_NODISCARD pare_status pare_node_set_in(pare_node *node, int i, pare_value *
 /* Makes a value the node's output i: its old producer, if any, must be gone. */
 void pare_node_set_out(pare_node *node, int i, pare_value *value);
 
+/* Gives a value another name, which its graph does not have. */
+PARE_NODISCARD pare_status pare_value_rename(pare_value *value, const char *name);
+/* Moves a value, under this name, into the names of another graph. Lists of both graphs stay. */
+PARE_NODISCARD pare_status pare_value_move(pare_value *value, pare_graph *to, const char *name);
+
 /* Every user of old (and the graph outputs, where outputs is true) reads fresh from now on. */
 PARE_NODISCARD pare_status pare_value_replace(pare_value *old, pare_value *fresh, bool outputs);
 
@@ -316,6 +321,9 @@ PARE_NODISCARD pare_status pare_node_set_string(pare_node *node, const char *nam
 void pare_node_remove_attr(pare_node *node, const char *name);
 
 /* A constant: a tensor in the model's arena (data copied), and an initializer that holds one. */
+/* Its data leaves the process' memory until it is read again, where a file's map holds it and it is
+   large. */
+void pare_tensor_give_back(const pare_tensor *tensor);
 PARE_NODISCARD pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *name,
                                            pare_dtype dtype, int rank, const int64_t *dims,
                                            const void *data);
@@ -350,6 +358,20 @@ void pare_graph_clear_inputs(pare_graph *graph);
 PARE_NODISCARD pare_status pare_graph_each(pare_graph *graph,
                                            pare_status (*fn)(pare_graph *graph, void *user),
                                            void *user);
+
+/* scope.c: the value of this name in the graph or, failing that, in a body inside it; or NULL. */
+pare_value *pare_graph_find_any(pare_graph *graph, const char *name);
+/* The nodes of the graph and of all bodies inside it, outer first; *out is in the arena. */
+PARE_NODISCARD pare_status pare_graph_all_nodes(pare_graph *graph, pare_arena *arena,
+                                                pare_node ***out, int *count);
+/* pare_graph_sweep of the bodies, inner ones first, then of the graph. */
+PARE_NODISCARD pare_status pare_graph_sweep_all(pare_graph *graph);
+/* A node's name (else its first output's) after those of the nodes and attributes around it:
+   "loop_1/body/conv_3"; in the main graph the name alone. In the model's arena; NULL: no memory. */
+const char *pare_node_path(const pare_node *node);
+/* Tensors of bodies whose name another graph of the model defines, too, get the path of their body
+   before it: "if_1/then_branch/h". ONNX lets the branches of an If use the same names. */
+PARE_NODISCARD pare_status pare_graph_name_apart(pare_graph *graph);
 
 /* Do both attributes say the same, names of tensors and graphs among it? */
 bool pare_attr_equal(const pare_attr *a, const pare_attr *b);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/graph/graph.h"
+#include "runtime/base/room.h"
 #include "runtime/base/size.h"
 
 #include <inttypes.h>
@@ -110,6 +111,7 @@ static pare_status clone_value(pare_graph *to, const pare_value *from, pare_valu
     v->data = from->data;
     v->is_input = from->is_input;
     v->is_output = from->is_output;
+    v->inferred = from->inferred;
     v->is_init = from->is_init;
     v->nhwc = from->nhwc;
     v->origin = from->origin;
@@ -260,23 +262,11 @@ pare_status pare_model_clone(pare_ctx *ctx, pare_model **out, const pare_model *
     return PARE_OK;
 }
 
-pare_status pare_model_batch(const pare_model *model, int64_t *out)
+void pare_tensor_give_back(const pare_tensor *t)
 {
-    const pare_values *in = &model->graph->in;
-    const pare_value *fixed = NULL;
-    *out = 0;
-    for (int i = 0; i < in->count; i++) {
-        const pare_value *v = in->item[i];
-        if (v->is_init || v->shape.rank < 1 || v->shape.dim[0] < 1) continue;
-        if (fixed && v->shape.dim[0] != *out)
-            return PARE_FAIL(model->ctx, UNSUPPORTED,
-                             "%s: input '%s' has %" PRId64 " rows, input '%s' %" PRId64
-                             "; expected one batch size",
-                             model->path, v->name, v->shape.dim[0], fixed->name, *out);
-        fixed = v;
-        *out = v->shape.dim[0];
-    }
-    return PARE_OK;
+    enum { LARGE = 1 << 20 };
+    if (t->mapped && t->data == t->read_data && t->bytes >= LARGE)
+        pare_map_give_back(t->data, t->bytes);
 }
 
 pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *name,

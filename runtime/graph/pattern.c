@@ -15,10 +15,13 @@ const char *pare_pattern_name(const pare_node *node)
     return "";
 }
 
+/* A node of a body is known by its path, too. */
 static bool matches(const char *pattern, const pare_node *node)
 {
     if (!strncmp(pattern, "op:", 3)) return !fnmatch(pattern + 3, node->op_type, 0);
-    return !fnmatch(pattern, pare_pattern_name(node), 0);
+    if (!fnmatch(pattern, pare_pattern_name(node), 0)) return true;
+    const char *path = node->graph->parent ? pare_node_path(node) : NULL;
+    return path && !fnmatch(pattern, path, 0);
 }
 
 /* Levenshtein's distance of the first NAME_LIMIT characters. */
@@ -41,10 +44,12 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-/* What a pattern is compared with: names, or types for op:TYPE. */
+/* What a message names for a pattern: paths, or types for op:TYPE. */
 static const char *candidate(const char *pattern, const pare_node *node)
 {
-    return strncmp(pattern, "op:", 3) ? pare_pattern_name(node) : node->op_type;
+    if (!strncmp(pattern, "op:", 3)) return node->op_type;
+    const char *path = pare_node_path(node);
+    return path ? path : "";
 }
 
 static bool is_listed(const char *const *list, int count, const char *name)
@@ -55,13 +60,14 @@ static bool is_listed(const char *const *list, int count, const char *name)
 }
 
 /* "'a', 'b'": the names nearest to the pattern. */
-static void near_names(const pare_graph *graph, const char *pattern, char *text, size_t size)
+static void near_names(pare_node *const *node, int node_count, const char *pattern, char *text,
+                       size_t size)
 {
     const char *wanted = strncmp(pattern, "op:", 3) ? pattern : pattern + 3;
     const char *near[NEAR_NAMES];
     int far[NEAR_NAMES], count = 0;
-    for (int n = 0; n < graph->node_count; n++) {
-        const char *name = candidate(pattern, graph->node[n]);
+    for (int n = 0; n < node_count; n++) {
+        const char *name = candidate(pattern, node[n]);
         if (!name[0] || is_listed(near, count, name)) continue;
         int d = distance(wanted, name), at = count < NEAR_NAMES ? count++ : NEAR_NAMES;
         if (at == NEAR_NAMES && d >= far[--at]) continue;
@@ -75,23 +81,24 @@ static void near_names(const pare_graph *graph, const char *pattern, char *text,
         used += (size_t)snprintf(text + used, size - used, "%s'%s'", i ? ", " : "", near[i]);
 }
 
-pare_status pare_pattern_mark(const pare_graph *graph, const char *option,
-                              const char *const *pattern, int count, bool value, bool *chosen)
+pare_status pare_pattern_mark(const pare_model *model, pare_node *const *node, int node_count,
+                              const char *option, const char *const *pattern, int count, bool value,
+                              bool *chosen)
 {
     for (int p = 0; p < count; p++) {
         bool found = false;
-        for (int n = 0; n < graph->node_count; n++)
-            if (matches(pattern[p], graph->node[n])) {
+        for (int n = 0; n < node_count; n++)
+            if (matches(pattern[p], node[n])) {
                 chosen[n] = value;
                 found = true;
             }
         if (found) continue;
         char text[600];
-        near_names(graph, pattern[p], text, sizeof text);
-        return PARE_FAIL(graph->model->ctx, USAGE,
+        near_names(node, node_count, pattern[p], text, sizeof text);
+        return PARE_FAIL(model->ctx, USAGE,
                          "%s: %s '%s' matches no node; near it: %s. A pattern is a glob on node "
                          "names ('*conv1*'), or op:TYPE ('op:Gemm')",
-                         graph->model->path, option, pattern[p], text);
+                         model->path, option, pattern[p], text);
     }
     return PARE_OK;
 }

@@ -66,6 +66,38 @@ pare_status pare_value_new(pare_graph *graph, pare_value **out, const char *name
     return PARE_OK;
 }
 
+/* The old name's slot keeps the value: it matches no name there, and later names are found past it.
+ */
+pare_status pare_value_move(pare_value *value, pare_graph *to, const char *name)
+{
+    PARE_TRY(names_reserve(to));
+    size_t at = slot_of(to, name);
+    if (to->slot[at].value == value) return PARE_OK;
+    if (to->slot[at].value)
+        return PARE_FAIL(to->model->ctx, INPUT, "%s: tensor '%s' is defined twice", to->model->path,
+                         name);
+    pare_arena *arena = &to->model->arena;
+    const char *copy = pare_arena_strdup(arena, name);
+    if (!copy) return PARE_MEMORY;
+    if (value->data) {
+        pare_tensor *t = pare_arena_memdup(arena, value->data, sizeof *t);
+        if (!t) return PARE_MEMORY;
+        t->name = copy;
+        value->data = t;
+    }
+    value->name = copy;
+    value->graph = to;
+    value->origin = (pare_bytes){0};
+    to->slot[at].value = value;
+    to->name_count++;
+    return PARE_OK;
+}
+
+pare_status pare_value_rename(pare_value *value, const char *name)
+{
+    return pare_value_move(value, value->graph, name);
+}
+
 typedef struct name_query {
     const char *name;
     bool found;

@@ -2,6 +2,18 @@
 /* Operators that the interpreter runs (exec/interpreter): control flow, sequences and optionals. */
 #include "runtime/ops/infer.h"
 
+/* What fits both. */
+static pare_shape either(const pare_shape *a, const pare_shape *b)
+{
+    pare_shape s = a->rank == b->rank ? *a : pare_shape_unknown(-1);
+    for (int k = 0; k < s.rank; k++)
+        if (a->dim[k] != b->dim[k]) {
+            s.dim[k] = -1;
+            s.name[k] = NULL;
+        }
+    return s;
+}
+
 /* If: both branches give the same types; dims that differ are not known. */
 pare_status pare_infer_if(pare_node *node)
 {
@@ -18,34 +30,53 @@ pare_status pare_infer_if(pare_node *node)
         if (x->dtype && y->dtype && x->dtype != y->dtype)
             return PARE_FAIL_NODE(node, INPUT, "output %d is %s in one branch and %s in the other",
                                   i, pare_type(x->dtype)->name, pare_type(y->dtype)->name);
-        pare_shape s = x->shape.rank == y->shape.rank ? x->shape : pare_shape_unknown(-1);
-        for (int k = 0; k < s.rank; k++)
-            if (x->shape.dim[k] != y->shape.dim[k]) {
-                s.dim[k] = -1;
-                s.name[k] = NULL;
-            }
+        const pare_shape s = either(&x->shape, &y->shape);
         pare_infer_out(node, i, x->dtype ? x->dtype : y->dtype, &s);
     }
     return PARE_OK;
 }
 
-/* Loop and Scan: outputs have the types of the body's (Loop's begin with its condition). The number
-   of turns gives scan outputs an axis that is not known here, and states may change their shape:
-   shapes are what the file says. */
+/* One element after the other on a new first axis of unknown size. */
+static pare_shape stacked(const pare_shape *element)
+{
+    if (element->rank < 0 || element->rank >= PARE_MAX_RANK) return pare_shape_unknown(-1);
+    pare_shape s = {.rank = element->rank + 1, .dim = {-1}};
+    for (int k = 0; k < element->rank; k++) {
+        s.dim[k + 1] = element->dim[k];
+        s.name[k + 1] = element->name[k];
+    }
+    return s;
+}
+
+/* Loop and Scan: outputs have the types of the body's (Loop's begin with its condition). Shapes are
+   what the file says. Where it does not, a state has that of its initial value as far as the body
+   keeps it, and a scan output one axis more than its element. */
 pare_status pare_infer_loop(pare_node *node)
 {
     const pare_attr *body = pare_node_attr(node, "body");
     if (!body || body->kind != PARE_ATTR_GRAPH)
         return PARE_FAIL_NODE(node, INPUT, "body is missing");
     const pare_values *y = &body->graph->out;
-    int first = pare_node_is(node, "Loop");
+    const int first = pare_node_is(node, "Loop");
+    const int states = first ? node->in_count - 2
+                             : node->in_count - (int)pare_node_int(node, "num_scan_inputs", 0);
+    const bool axes_are_told = pare_node_attr(node, "scan_output_axes") != NULL;
     if (y->count != node->out_count + first)
         return PARE_FAIL_NODE(node, INPUT, "its body has %d outputs, expected %d", y->count,
                               node->out_count + first);
     for (int i = 0; i < node->out_count; i++) {
         const pare_value *inner = y->item[i + first];
-        pare_shape told = node->out[i] ? node->out[i]->shape : pare_shape_unknown(-1);
-        if (inner->dtype) pare_infer_out(node, i, inner->dtype, &told);
+        if (!node->out[i] || !inner->dtype) continue;
+        pare_shape told = node->out[i]->shape;
+        if (told.rank < 0 || node->out[i]->inferred) {
+            const pare_value *start = i < states ? pare_node_in(node, i + 2 * first) : NULL;
+            told = start           ? either(&start->shape, &inner->shape)
+                   : i < states    ? pare_shape_unknown(-1)
+                   : axes_are_told ? pare_shape_unknown(-1)
+                                   : stacked(&inner->shape);
+            node->out[i]->inferred = true;
+        }
+        pare_infer_out(node, i, inner->dtype, &told);
     }
     return PARE_OK;
 }

@@ -15,9 +15,9 @@ extern "C" {
 PARE_NODISCARD pare_status pare_pass_version_convert(pare_model *model, int64_t version);
 
 /* Operators outside ONNX that ONNX Runtime's optimizer and quantizer write (com.microsoft; the rows
-   of import/contrib.inc) become standard nodes; their outputs keep their names. A model that has one
-   is lifted to opset 21 at least, IR 10; another stays as it is. PARE_UNSUPPORTED names a node and
-   what of it has no standard form. pare_pass_version_convert does this, too. */
+   of import/contrib.inc) become standard nodes; their outputs keep their names. A model that has
+   one is lifted to opset 21 at least, IR 10; another stays as it is. PARE_UNSUPPORTED names a node
+   and what of it has no standard form. pare_pass_version_convert does this, too. */
 PARE_NODISCARD pare_status pare_pass_expand_contrib(pare_model *model);
 
 /* Infers dtype and shape of every tensor, in order. Constant results of shape arithmetic (Shape,
@@ -56,6 +56,14 @@ PARE_NODISCARD pare_status pare_pass_deduplicate(pare_model *model, const char *
    Inputs and outputs stay; results stay equal. keep as above. */
 PARE_NODISCARD pare_status pare_pass_simplify(pare_model *model, const char *const *keep,
                                               int keep_count);
+
+/* Control flow that is decided already: the branch that an If with a constant condition takes, and
+   the body of a Loop that makes exactly one turn, take the node's place; a Loop of no turn gives
+   its initial states. Names of the body's tensors survive where the graph does not have them.
+   Shapes are inferred again after a change. keep as above. */
+PARE_NODISCARD pare_status pare_pass_inline_control(pare_model *model,
+                                                    const pare_infer_options *infer,
+                                                    const char *const *keep, int keep_count);
 
 /* Conv/Gemm/MatMul + bias + activation + residual Add into one node of domain pare; LayerNorm, GELU
    and attention spelled out in small operators into one. keep: names that must survive. */

@@ -202,29 +202,6 @@ static void fresh_names_are_fresh(void **state)
     assert_string_equal(pare_graph_fresh_name(f->graph, "y"), "y");
 }
 
-static void input(fixture *f, const char *name, int64_t rows)
-{
-    pare_value *v = value(f, name);
-    pare_value_set_type(v, PARE_f32, &(pare_shape){.rank = 2, .dim = {rows, 3}});
-    assert_int_equal(pare_values_add(f->graph, &f->graph->in, v), PARE_OK);
-}
-
-/* Inputs whose first axis is free take the fixed batch of the others; two sizes are refused. */
-static void a_batch_is_what_an_input_fixes(void **state)
-{
-    fixture *f = *state;
-    int64_t batch = 7;
-    input(f, "free", -1);
-    assert_int_equal(pare_model_batch(f->model, &batch), PARE_OK);
-    assert_int_equal(batch, 0);
-    input(f, "four", 4);
-    assert_int_equal(pare_model_batch(f->model, &batch), PARE_OK);
-    assert_int_equal(batch, 4);
-    input(f, "five", 5);
-    assert_int_equal(pare_model_batch(f->model, &batch), PARE_UNSUPPORTED);
-    assert_non_null(strstr(f->ctx.message, "input 'five' has 5 rows, input 'four' 4"));
-}
-
 #define WITH_MODEL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -240,7 +217,6 @@ int main(void)
         WITH_MODEL(a_clone_is_equal_and_independent),
         WITH_MODEL(clones_survive_every_refused_allocation),
         WITH_MODEL(fresh_names_are_fresh),
-        WITH_MODEL(a_batch_is_what_an_input_fixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

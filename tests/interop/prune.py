@@ -62,9 +62,11 @@ def difference(masked, smaller, kept):
     return worst
 
 
-def params_of(model):
-    return sum(int(np.prod(t.dims)) for t in model.graph.initializer
-               if t.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE))
+def params_of(graph):
+    """Elements of the floating-point initializers of a graph and the bodies inside it."""
+    own = sum(int(np.prod(t.dims)) for t in graph.initializer
+              if t.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE))
+    return own + sum(params_of(a.g) for node in graph.node for a in node.attribute if a.HasField('g'))
 
 
 def macs_of(model, batch=1):
@@ -102,8 +104,8 @@ def judge(model_path, inputs, fraction, seed, *words, ours=False):
         model = onnx.load(smaller)
         if model.ByteSize() < 2 ** 31:
             onnx.checker.check_model(model, full_check=True)
-        if facts['params'][1] != params_of(model):
-            return facts, f'{params_of(model)} parameters, expected {facts["params"][1]}'
+        if facts['params'][1] != params_of(model.graph):
+            return facts, f'{params_of(model.graph)} parameters, expected {facts["params"][1]}'
         macs = macs_of(model)
         if macs is not None and macs != facts['macs'][1]:
             return facts, f'{macs} multiply-adds, expected {facts["macs"][1]:.0f}'

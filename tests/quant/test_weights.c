@@ -111,7 +111,7 @@ static void patterns_choose_nodes(void **state)
 {
     (void)state;
     graph_case g;
-    bool chosen[3];
+    pare_quant_nodes nodes = {0};
     const char *skip[] = {"op:Relu"}, *only[] = {"*first*"}, *wrong[] = {"frist"};
     graph_open(&g, 13);
     graph_input(&g, "x", PARE_f32, 1, (int64_t[]){4});
@@ -120,13 +120,13 @@ static void patterns_choose_nodes(void **state)
     graph_node(&g, "Relu", "second", "third");
     for (int i = 0; i < 3; i++) g.model->graph->node[i]->name = "";
     pare_quant_options o = {.skip = skip, .skip_count = 1};
-    assert_int_equal(pare_quant_select(g.model->graph, &o, chosen), PARE_OK);
-    assert_true(!chosen[0] && chosen[1] && !chosen[2]);
+    assert_int_equal(pare_quant_select(g.model, &g.model->arena, &o, &nodes), PARE_OK);
+    assert_true(!nodes.chosen[0] && nodes.chosen[1] && !nodes.chosen[2]);
     o = (pare_quant_options){.only = only, .only_count = 1};
-    assert_int_equal(pare_quant_select(g.model->graph, &o, chosen), PARE_OK);
-    assert_true(chosen[0] && !chosen[1] && !chosen[2]);
+    assert_int_equal(pare_quant_select(g.model, &g.model->arena, &o, &nodes), PARE_OK);
+    assert_true(nodes.chosen[0] && !nodes.chosen[1] && !nodes.chosen[2]);
     o = (pare_quant_options){.skip = wrong, .skip_count = 1};
-    assert_int_equal(pare_quant_select(g.model->graph, &o, chosen), PARE_USAGE);
+    assert_int_equal(pare_quant_select(g.model, &g.model->arena, &o, &nodes), PARE_USAGE);
     assert_non_null(strstr(g.ctx.message, "--skip 'frist' matches no node; near it: 'first'"));
     graph_close(&g);
 }

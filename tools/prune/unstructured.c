@@ -21,7 +21,9 @@ typedef struct job {
     json_t *list; /* a row per file */
     const pare_prune_options *o;
     pare_model *model; /* prepared */
-    bool *kept;        /* (nodes): what --keep names, or --advise leaves dense */
+    pare_node **node;  /* of the main graph, then of bodies */
+    int node_count;
+    bool *kept; /* (node_count): what --keep names, or --advise leaves dense */
     pare_advice advice;
     pare_source source;
     pare_tuning tuning;
@@ -35,8 +37,9 @@ typedef struct job {
 static bool keeps(void *user, const pare_node *node)
 {
     const job *j = user;
-    int at = pare_node_index(node);
-    return at >= 0 && j->kept[at];
+    for (int n = 0; n < j->node_count; n++)
+        if (j->node[n] == node) return j->kept[n];
+    return false;
 }
 
 static pare_status read_options(job *j)
@@ -66,10 +69,11 @@ static pare_status read_model(job *j)
     PARE_TRY(pare_onnx_read(tool->ctx, &j->model, tool->arg[0]));
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], j->hash, &j->bytes));
     PARE_TRY(pare_prune_prepare(tool->ctx, j->model));
-    const pare_graph *g = j->model->graph;
-    j->kept = pare_arena_alloc(&tool->arena, (size_t)g->node_count + 1, sizeof *j->kept);
+    PARE_TRY(pare_graph_all_nodes(j->model->graph, &tool->arena, &j->node, &j->node_count));
+    j->kept = pare_arena_alloc(&tool->arena, (size_t)j->node_count + 1, sizeof *j->kept);
     if (!j->kept) return PARE_MEMORY;
-    return pare_pattern_mark(g, "--keep", o->keep.item, o->keep.count, true, j->kept);
+    return pare_pattern_mark(j->model, j->node, j->node_count, "--keep", o->keep.item,
+                             o->keep.count, true, j->kept);
 }
 
 /* Sums of floats depend on the order of samples, and --shuffle changes no result. */

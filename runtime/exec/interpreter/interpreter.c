@@ -233,14 +233,29 @@ static pare_status item_shown(pare_interpreter *it, const pare_item *item)
     return PARE_OK;
 }
 
+/* What a body is given for this turn. */
+static pare_status inputs_shown(pare_interpreter *it, const pare_scope *body)
+{
+    for (int i = 0; i < body->in_count; i++) {
+        const pare_object *x = &it->slot[body->in[i]];
+        if (x->kind == PARE_OBJECT_TENSOR)
+            PARE_TRY(it->made(it->user, body->graph->in.item[i], &x->view));
+    }
+    return PARE_OK;
+}
+
 pare_status pare_scope_run(pare_interpreter *it, pare_scope *block)
 {
+    if (it->made && block != it->main) PARE_TRY(inputs_shown(it, block));
     for (int i = 0; i < block->item_count; i++) {
         pare_item *item = &block->item[i];
         PARE_TRY(pare_ctx_poll(it->ctx));
         double start = it->timed ? pare_seconds() : 0;
         PARE_TRY(item->handler ? item->handler(it, item) : pare_item_run(it, item));
-        if (it->timed) item->seconds = pare_seconds() - start;
+        if (it->timed) {
+            item->seconds += pare_seconds() - start;
+            item->turns++;
+        }
         if (it->made) PARE_TRY(item_shown(it, item));
         for (int k = 0; k < item->last_count; k++) pare_object_drop(&it->slot[item->last[k]]);
     }
@@ -249,6 +264,7 @@ pare_status pare_scope_run(pare_interpreter *it, pare_scope *block)
 
 pare_status pare_interpreter_run(pare_interpreter *it, const pare_view *inputs)
 {
+    if (it->timed) pare_interpreter_reset(it);
     for (int i = 0; i < it->main->in_count; i++)
         pare_slot_set(it, it->main->in[i], pare_object_borrow(&inputs[i]));
     return pare_scope_run(it, it->main);

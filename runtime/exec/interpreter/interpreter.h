@@ -34,7 +34,9 @@ struct pare_item {
     pare_scope **body; /* of its attributes that are graphs, in their order */
     int body_count;
     pare_prepared *prepared[PARE_PREPARED_KEPT];
-    double seconds; /* of the last run */
+    const pare_kernel *kernel; /* the last that ran it; NULL: none, or a handler */
+    double seconds;            /* of the last run, all turns */
+    int64_t turns;             /* in the last run */
 };
 
 /* A graph: the model's, or a body. */
@@ -74,6 +76,11 @@ void pare_interpreter_free(pare_interpreter *it);
 PARE_NODISCARD pare_status pare_interpreter_run(pare_interpreter *it, const pare_view *inputs);
 /* What the last run made of graph output i. */
 const pare_object *pare_interpreter_output(const pare_interpreter *it, int i);
+
+/* profile.c: times are counted from zero, of every node and those of bodies; then all nodes, outer
+   ones first. */
+void pare_interpreter_reset(pare_interpreter *it);
+int pare_interpreter_steps(const pare_interpreter *it, pare_inner_step *out, int most);
 
 /* --- for handlers --- */
 

@@ -374,6 +374,7 @@ pare_status pare_item_run(pare_interpreter *it, pare_item *item)
         if (st == PARE_OK) in[i] = x->view;
     }
     if (st == PARE_OK) st = prepared_get(it, item, in, &p);
+    if (st == PARE_OK) item->kernel = p->kernel;
     if (st == PARE_OK) st = outputs_make(it, item, p, out);
     if (st == PARE_OK && !(p->kernel->flags & PARE_KERNEL_ALIAS)) {
         p->used = ++it->clock;

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts a compiled graph where shapes stop being known. What a plan can hold stays in it: nodes
+/* Parts a graph where shapes stop being known. What a plan can hold stays in it: nodes
    whose tensors all have known shapes and that need nothing else. All others, control flow and what
    reads their results, become the dynamic model, which an interpreter runs after each run of the
-   plan. Tensors that cross over are outputs of the plan and inputs of the dynamic model. */
+   plan. Tensors that cross over are outputs of the plan and inputs of the dynamic model. Both parts
+   are fused after it, with the bodies of the dynamic one. */
 #include "runtime/exec/plan.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
 #include <string.h>
 
-/* Nodes to interpret are marked 1, all others 0. */
+/* What a node's mark says. A DequantizeLinear that a late node reads is there twice, so that both
+   parts have integer operators. */
+enum { EARLY, LATE, BOTH };
+
 static bool node_late(const pare_node *node)
 {
     const pare_op *op = pare_op_of(node);
     if (pare_node_has_graphs(node) || (op && op->cpu == pare_cpu_interpreter)) return true;
     for (int i = 0; i < node->in_count; i++) {
         const pare_value *v = node->in[i];
-        if (v && !v->data && v->producer && v->producer->mark) return true;
+        if (v && !v->data && v->producer && v->producer->mark == LATE) return true;
     }
     for (int i = 0; i < node->out_count; i++) {
         const pare_value *v = node->out[i];
@@ -25,22 +29,34 @@ static bool node_late(const pare_node *node)
     return false;
 }
 
-static int nodes_mark(pare_graph *g)
+static bool read_late(const pare_value *v)
+{
+    for (int i = 0; i < v->user_count; i++)
+        if (v->user[i]->graph != v->graph || v->user[i]->mark != EARLY) return true;
+    return false;
+}
+
+static int nodes_mark(pare_graph *g, bool optimise)
 {
     int late = 0;
-    for (int i = 0; i < g->node_count; i++) late += g->node[i]->mark = node_late(g->node[i]);
+    for (int i = 0; i < g->node_count; i++) {
+        g->node[i]->mark = node_late(g->node[i]) ? LATE : EARLY;
+        late += g->node[i]->mark;
+    }
+    for (int i = g->node_count - 1; optimise && late && i >= 0; i--)
+        if (g->node[i]->mark == EARLY && pare_node_is(g->node[i], "DequantizeLinear") &&
+            read_late(g->node[i]->out[0]))
+            g->node[i]->mark = BOTH;
     return late;
 }
 
-static bool made_late(const pare_value *v) { return v->producer && v->producer->mark; }
+static bool made_late(const pare_value *v) { return v->producer && v->producer->mark == LATE; }
 
 /* Is the tensor there before the dynamic part runs, and read by it? */
 static bool crosses(const pare_value *v)
 {
-    if (v->data || made_late(v)) return false;
-    for (int i = 0; i < v->user_count; i++)
-        if (v->user[i]->graph != v->graph || v->user[i]->mark) return true;
-    return false;
+    if (v->data || (v->producer && v->producer->mark != EARLY)) return false;
+    return read_late(v);
 }
 
 /* --- the dynamic model: a copy without the early nodes --- */
@@ -84,11 +100,14 @@ static pare_status dynamic_model(pare_plan *plan, pare_dynamic *d)
     g->out.count = kept;
     PARE_TRY(inputs_add(d, early));
     for (int i = g->node_count - 1; i >= 0; i--)
-        if (!g->node[i]->mark) pare_node_remove(g->node[i]);
-    const pare_infer_options fold = {.fold = true, .fold_bodies = true};
+        if (g->node[i]->mark == EARLY) pare_node_remove(g->node[i]);
+    const pare_plan_options *o = &plan->options;
+    const bool optimise = !o->reference && !o->keep_all;
+    const pare_infer_options fold = {
+        .fold = true, .keep_dequantize = optimise, .fold_bodies = true};
     PARE_TRY(pare_pass_infer(d->model, &fold));
     pare_graph_sweep(g);
-    return PARE_OK;
+    return optimise ? pare_compile_fuse(d->model, o) : PARE_OK;
 }
 
 /* --- the plan's part --- */
@@ -129,14 +148,15 @@ static pare_status early_outputs(pare_plan *plan, const pare_dynamic *d)
         PARE_TRY(pare_values_add(g, &g->out, v));
     }
     for (int i = g->node_count - 1; i >= 0; i--)
-        if (g->node[i]->mark) pare_node_remove(g->node[i]);
+        if (g->node[i]->mark == LATE) pare_node_remove(g->node[i]);
     pare_graph_sweep(g);
     return PARE_OK;
 }
 
 pare_status pare_dynamic_split(pare_plan *plan)
 {
-    if (!nodes_mark(plan->model->graph)) return PARE_OK;
+    const pare_plan_options *o = &plan->options;
+    if (!nodes_mark(plan->model->graph, !o->reference && !o->keep_all)) return PARE_OK;
     pare_dynamic *d = pare_arena_alloc(&plan->arena, 1, sizeof *d);
     if (!d) return PARE_MEMORY;
     plan->dynamic = d;

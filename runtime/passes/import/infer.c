@@ -3,6 +3,7 @@
    constant is run by its plain kernel, and its results become initializers. Shape and Size fold as
    soon as the dims they give are known. */
 #include "runtime/ops/infer.h"
+#include "runtime/passes/import/body_inputs.h"
 #include "runtime/passes/passes.h"
 
 #include <string.h>
@@ -302,6 +303,7 @@ static pare_status infer_bodies(pare_node *node, const pare_infer_options *optio
     pare_infer_options body = *options;
     body.lenient = true;
     body.fold = options->fold_bodies;
+    PARE_TRY(pare_infer_body_inputs(node, infer_graph, &body));
     for (int a = 0; a < node->attr_count; a++) {
         const pare_attr *attr = &node->attr[a];
         if (attr->ref) continue;

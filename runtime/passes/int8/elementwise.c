@@ -54,7 +54,8 @@ static bool read_tail(const pare_node *node, tail *t)
     t->q = pare_qdq_only_q(node->out[0], &t->y);
     if (t->q) return true;
     t->clamp = pare_value_only_user(node->out[0]);
-    if (!t->clamp || pare_quant_kind_of(t->clamp) != PARE_QUANT_CLAMP || !read_clamp(t))
+    if (!t->clamp || t->clamp->graph != node->graph ||
+        pare_quant_kind_of(t->clamp) != PARE_QUANT_CLAMP || !read_clamp(t))
         return false;
     t->q = pare_qdq_only_q(t->clamp->out[0], &t->y);
     return t->q != NULL;

@@ -184,7 +184,8 @@ bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
 pare_node *pare_qdq_only_q(const pare_value *value, pare_qparam *out)
 {
     pare_node *user = pare_value_only_user(value);
-    return pare_qdq_is_q(user, out) && user->in[0] == value ? user : NULL;
+    bool here = user && user->graph == value->graph; /* not in a body */
+    return here && pare_qdq_is_q(user, out) && user->in[0] == value ? user : NULL;
 }
 
 /* --- making --- */

@@ -117,7 +117,9 @@ static pare_status insert_pair(pare_node *node, int i, const pare_qparam *param)
 static pare_status pass_factor(pare_node *q, const pare_qparam *param, bool *changed)
 {
     pare_node *mul = q->in[0]->producer;
-    if (!mul || !pare_node_is(mul, "Mul") || pare_value_only_user(mul->out[0]) != q) return PARE_OK;
+    if (!mul || mul->graph != q->graph || !pare_node_is(mul, "Mul") ||
+        pare_value_only_user(mul->out[0]) != q)
+        return PARE_OK;
     int at = mul->in[0] && mul->in[0]->data ? 0 : 1;
     const pare_value *c = mul->in[at];
     pare_value *x = mul->in[1 - at], *scale;

@@ -125,7 +125,7 @@ static bool only_moves(const pare_node *node)
 static pare_node *mover_of(const pare_value *value)
 {
     pare_node *n = pare_value_only_user(value);
-    return n && only_moves(n) && n->in[0] == value ? n : NULL;
+    return n && n->graph == value->graph && only_moves(n) && n->in[0] == value ? n : NULL;
 }
 
 /* Will the value be an int8 tensor once the pairs have moved? */
@@ -165,7 +165,7 @@ static bool ends_quantized(const pare_value *value)
     for (int step = 0; step < STEPS; step++) {
         pare_qparam p;
         pare_node *n = pare_value_only_user(value);
-        if (!n) return false;
+        if (!n || n->graph != value->graph) return false;
         if (pare_qdq_is_q(n, &p)) return true;
         if (pare_node_is(n, "Mul") && n->in_count == 2 && n->in[n->in[0] == value]->data)
             value = n->out[0];

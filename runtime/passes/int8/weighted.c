@@ -248,7 +248,8 @@ static pare_status take_factor(parts *p)
     pare_value *y = p->node->out[0];
     pare_node *mul = pare_value_only_user(y);
     const char *act = pare_node_string(p->node, "activation", "none");
-    if (!mul || !pare_node_is(mul, "Mul") || p->bias || p->residual || strcmp(act, "none"))
+    if (!mul || mul->graph != p->node->graph || !pare_node_is(mul, "Mul") || p->bias ||
+        p->residual || strcmp(act, "none"))
         return PARE_OK;
     const pare_value *factor = mul->in[mul->in[0] == y];
     if (!factor || !factor->data || factor->data->dtype != PARE_f32 || factor->data->count != 1 ||

@@ -39,6 +39,7 @@ pare_status pare_pass_simplify(pare_model *model, const char *const *keep, int k
         bool merged = false;
         w.changed = false;
         PARE_TRY(pare_pass_infer(model, &infer));
+        PARE_TRY(pare_pass_inline_control(model, &infer, keep, keep_count));
         pare_graph_sweep(model->graph);
         PARE_TRY(pare_pass_deduplicate(model, keep, keep_count, &merged));
         PARE_TRY(pare_graph_each(model->graph, apply_rules, &w));

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a predictor, shared by predict.c (plans, inputs) and outputs.c. */
+#ifndef PARE_RUNTIME_EVAL_PREDICT_H
+#define PARE_RUNTIME_EVAL_PREDICT_H
+
+#include "runtime/eval/eval.h"
+#include "runtime/exec/batch.h"
+
+typedef struct pare_output_rows {
+    char *data;
+    float *f32;      /* of other types than f32 */
+    size_t capacity; /* elements */
+    int64_t size;    /* of a row; -1: they differ */
+    pare_dtype dtype;
+    pare_shape shape;
+    const char *name;
+    /* where samples run alone: of each, as long as the batch */
+    pare_shape *whole;
+    char **piece; /* its elements, until all are put together */
+    int whole_capacity;
+} pare_output_rows;
+
+struct pare_predictor {
+    pare_ctx *ctx;
+    const pare_model *model;
+    const pare_data_input *input;
+    const pare_data *data;
+    int input_count, output_count, threads;
+    int fixed;  /* samples of a run; 0: any number */
+    bool alone; /* each sample is a run, whose outputs are all its own */
+    pare_plan_options options;
+    pare_input_shape *shape; /* (inputs) */
+    pare_plan *plan;
+    pare_replicas *pool;
+    int rows;              /* of the plan, into which every batch is filled */
+    pare_output_rows *out; /* (outputs) of the whole batch */
+    /* of one call */
+    void *const *inputs;
+    int count;
+};
+
+/* Gives a replica the inputs of a run. */
+PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica);
+/* Rows of the batch in a run; the last one may have fewer than the plan. */
+int pare_predictor_unit_rows(const pare_predictor *predictor, int64_t unit);
+/* Runs `units` runs of the batch and keeps their outputs. */
+PARE_NODISCARD pare_status pare_predictor_collect(pare_predictor *predictor, int units);
+void pare_output_rows_free(pare_output_rows *out);
+
+/* Element by element, through f32. */
+void pare_convert(void *to, pare_dtype to_type, const void *from, pare_dtype from_type, int64_t n);
+
+#endif
