@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets as PyTorch's exporters write them (export_nets.py): do they load, what are their FP32 outputs worth
 beside ONNX Runtime's, their INT8 outputs beside those of its quantizer on the same samples, what does
-simplify leave, can they be pruned."""
+simplify leave, can they be pruned, how long does a run of each take."""
 
+import csv
+import io
 import logging
 import math
 import tempfile
@@ -15,9 +17,10 @@ import onnxruntime as ort
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 import quantize_ort
+import part_latency
 from common import Failed, call
 
-SAMPLES, AGREE, SPARSITY = 16, 1e-4, 0.7
+SAMPLES, WHOLE_SAMPLES, AGREE, SPARSITY = 16, 3, 1e-4, 0.7
 
 
 def session(path, optimize=True):
@@ -28,17 +31,21 @@ def session(path, optimize=True):
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def samples_of(path):
-    """Input name -> (SAMPLES, ...), the same every time; None where an input has no batch axis."""
+def whole_inputs(path):
+    """Names of inputs without a batch axis: a sample is such an input whole, and runs alone."""
+    return {v.name for v in session(path).get_inputs()
+            if len(v.shape) < 2 or (isinstance(v.shape[0], int) and v.shape[0] != 1)}
+
+
+def samples_of(path, whole):
+    """Input name -> (samples, ...), the same every time."""
     rng = np.random.default_rng(1)
-    made = {}
+    count, made = WHOLE_SAMPLES if whole else SAMPLES, {}
     for value in session(path).get_inputs():
         shape = [d if isinstance(d, int) else 1 for d in value.shape]
-        if len(shape) < 2 or shape[0] != 1:
-            return None
-        shape[0] = SAMPLES
+        shape = [count] + (shape if value.name in whole else shape[1:])
         if value.type == "tensor(float)":
-            made[value.name] = rng.standard_normal(shape).astype(np.float32)
+            made[value.name] = (rng.random if whole else rng.standard_normal)(shape).astype(np.float32)
         elif "mask" in value.name:
             made[value.name] = np.ones(shape, np.int64)
         else:
@@ -46,14 +53,29 @@ def samples_of(path):
     return made
 
 
-def theirs(path, samples):
-    run = session(path)
-    rows = [run.run(None, {n: a[i:i + 1] for n, a in samples.items()}) for i in range(SAMPLES)]
-    return {o.name: np.concatenate([r[k] for r in rows]) for k, o in enumerate(run.get_outputs())}
+def feeds_of(samples, whole):
+    """Input name -> what ONNX Runtime takes, for each sample."""
+    count = len(next(iter(samples.values())))
+    return [{n: a[i] if n in whole else a[i:i + 1] for n, a in samples.items()} for i in range(count)]
+
+
+def theirs(path, samples, whole=frozenset(), optimize=True):
+    """Output name -> (samples, ...), or of samples that run alone a list."""
+    run = session(path, optimize)
+    rows = [run.run(None, feeds) for feeds in feeds_of(samples, whole)]
+    return {o.name: [r[k] for r in rows] if whole else np.concatenate([r[k] for r in rows])
+            for k, o in enumerate(run.get_outputs())}
 
 
 def file_name(name):
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+
+
+def rows_of(output):
+    """A dataset, or a group with a dataset for each sample."""
+    if isinstance(output, h5py.Group):
+        return [output[str(k)][()] for k in range(len(output))]
+    return output[()]
 
 
 def ours(options, path, data, folder, names):
@@ -61,15 +83,26 @@ def ours(options, path, data, folder, names):
     out.unlink(missing_ok=True)
     call([options.pare, "run", path, "--data", data, "-o", out, "--batch", 1, "--quiet"])
     with h5py.File(out) as file:
-        return {name: file[file_name(name)][()] for name in names}
+        return {name: rows_of(file[file_name(name)]) for name in names}
+
+
+def flat(rows):
+    return np.concatenate([np.ravel(r) for r in rows])
+
+
+def same_sizes(got, want):
+    return [np.size(r) for r in got] == [np.size(r) for r in want]
 
 
 def apart(got, want):
-    """The largest difference of two outputs over the output's largest value."""
+    """The largest difference of two outputs over the output's largest value; infinite where sizes differ."""
     worst = 0.0
-    for name, w in want.items():
+    for name, rows in want.items():
+        w = flat(rows)
+        if not same_sizes(got[name], rows):
+            return math.inf
         if w.dtype.kind == "f" and w.size:
-            worst = max(worst, float(np.abs(got[name].reshape(w.shape) - w).max() / max(np.abs(w).max(), 1e-30)))
+            worst = max(worst, float(np.abs(flat(got[name]) - w).max() / max(np.abs(w).max(), 1e-30)))
     return worst
 
 
@@ -83,7 +116,7 @@ def sqnr(got, want):
 
 class Reader(CalibrationDataReader):
     def __init__(self, samples):
-        self.rows = iter([{n: a[i:i + 1] for n, a in samples.items()} for i in range(SAMPLES)])
+        self.rows = iter(feeds_of(samples, frozenset()))
 
     def get_next(self):
         return next(self.rows, None)
@@ -99,65 +132,71 @@ def rival(path, samples, folder):
     return out
 
 
+def latency(options, results, case, scheme, ours, theirs):
+    """Milliseconds of one run on one thread, of both, and their ratio."""
+    (options.work / "timing").mkdir(parents=True, exist_ok=True)
+    loose = 1e-2 if scheme == "FP32" else 1e6  # what INT8 outputs are worth is measured before
+    output = call([options.bench, "--ort", options.ort, "--header", "--batch", 1, "--threads", 1, "--pairs",
+                   options.pairs, "--max-seconds", options.max_seconds, "--tolerance", loose, "--cache",
+                   options.work / "timing", f"pare:{ours}", f"ort:{theirs}"]).output
+    lines = [line for line in output.splitlines() if line.count(",") > 10]
+    row = next(csv.DictReader(io.StringIO("\n".join(lines))))
+    results.add("exports", case, f"{scheme} {float(row['a_ms']):.3f} / {float(row['b_ms']):.3f} ms",
+                float(row["ratio"]), "x", "<= 1.5")
+    name = scheme.lower()
+    return {f"{name}_ms": row["a_ms"], f"ort_{name}_ms": row["b_ms"], f"{name}_ratio": float(row["ratio"])}
+
+
 def quantized(options, results, case, path, data, samples, want, folder):
     mine = folder / "ours.onnx"
     call([options.pare, "quantize", path, "-o", mine, "--data", data, "--quiet"])
     value = results.add("exports", case, "INT8 SQNR, ours", sqnr(ours(options, mine, data, folder, want), want), "dB")
     try:
-        other = sqnr(theirs(rival(path, samples, folder), samples), want)
+        file = rival(path, samples, folder)
+        other = sqnr(theirs(file, samples), want)
     except Exception as error:  # its kind is the rival's
         return dict(int8_db=value, ort_int8_db="", ort_error=str(error).strip().splitlines()[-1][:120])
     results.add("exports", case, "INT8 SQNR, ours less ONNX Runtime's", value - other, "dB", ">= 0")
-    return dict(int8_db=value, ort_int8_db=other)
+    return dict(int8_db=value, ort_int8_db=other, **latency(options, results, case, "INT8", mine, file))
 
 
-def plain(options, results, path, folder):
-    """A net whose inputs have no batch axis: FP32 only, three inputs by themselves; and how far ONNX Runtime is
-    from itself without its optimizer, which says what a difference means in this net."""
-    run, other, rng, far, itself = session(path), session(path, False), np.random.default_rng(1), 0.0, 0.0
-    for _ in range(3):
-        feeds = {i.name: rng.random(i.shape).astype(np.float32) for i in run.get_inputs()}
-        words = []
-        for name, values in feeds.items():
-            np.save(folder / f"{len(words)}.npy", values)
-            words += ["--input", f"{name}={folder / str(len(words))}.npy"]
-        call([options.pare, "run", path, *words, "-o", folder / "out", "--quiet"])
-        want = dict(zip((o.name for o in run.get_outputs()), run.run(None, feeds)))
-        got = {name: np.load(folder / "out" / f"{file_name(name)}.npy") for name in want}
-        if not any(w.size for w in want.values()):
-            raise Failed("every output is empty: nothing to compare")
-        same = all(got[name].shape == w.shape for name, w in want.items())
-        far = max(far, apart(got, want) if same else math.inf)
-        again = dict(zip(want, other.run(None, feeds)))
-        same = all(again[name].shape == w.shape for name, w in want.items())
-        itself = max(itself, apart(again, want) if same else math.inf)
-    results.add("exports", path.name[:-5], "FP32, ours and ONNX Runtime's apart", far, "", f"<= {AGREE}")
-    results.add("exports", path.name[:-5], "ONNX Runtime and itself unoptimized apart", itself)
-    results.detail("exports", dict(net=path.name[:-5], fp32_apart=far, ort_itself=itself))
+def detected(options, results, case, path, data, want, folder):
+    """INT8 of a net whose samples run alone. Boxes change places with the smallest of differences, which leaves an
+    SQNR without meaning: said is for which outputs INT8 and FP32 find as much in every sample."""
+    mine = folder / "ours.onnx"
+    call([options.pare, "quantize", path, "-o", mine, "--data", data, "--quiet"])
+    got = ours(options, mine, data, folder, want)
+    same = [name for name, rows in want.items() if same_sizes(got[name], rows)]
+    results.add("exports", case, "INT8 outputs of FP32's sizes", len(same) / len(want))
+    return dict(int8_same_sizes=" ".join(same))
 
 
 def one(options, results, path, folder):
     case = path.name[:-5]
     simple, row = folder / "simple.onnx", dict(net=case)
-    samples = samples_of(path)
-    if samples is None:
-        plain(options, results, path, folder)
-        return
-    data = folder / "samples.h5"
+    whole = whole_inputs(path)
+    samples, data = samples_of(path, whole), folder / "samples.h5"
     with h5py.File(data, "w") as file:
         for name, values in samples.items():
             file[name] = values
-    want = theirs(path, samples)
+    want = theirs(path, samples, whole)
+    if not any(flat(rows).size for rows in want.values()):
+        raise Failed("every output is empty: nothing to compare")
     row["fp32_apart"] = results.add("exports", case, "FP32, ours and ONNX Runtime's apart",
                                     apart(ours(options, path, data, folder, want), want), "", f"<= {AGREE}")
+    if whole:  # how far ONNX Runtime is from itself without its optimizer says what a difference means in such a net
+        row["ort_itself"] = results.add("exports", case, "ONNX Runtime and itself unoptimized apart",
+                                        apart(theirs(path, samples, whole, False), want))
     call([options.pare, "simplify", path, "-o", simple, "--quiet"])
     row["nodes"], row["nodes_simplified"] = (len(onnx.load(p, load_external_data=False).graph.node)
                                              for p in (path, simple))
     results.add("exports", case, "nodes after simplify, of before", row["nodes_simplified"] / row["nodes"], "x", "<= 1")
-    row.update(quantized(options, results, case, path, data, samples, want, folder))
+    row.update(detected(options, results, case, path, data, want, folder) if whole else
+               quantized(options, results, case, path, data, samples, want, folder))
     pruned = folder / "pruned.onnx"
     call([options.pare, "prune", path, "--sparsity", SPARSITY, "--score", "l2", "-o", pruned, "--quiet"])
     row["pruned_runs"] = len(ours(options, pruned, data, folder, want)) > 0
+    row.update(latency(options, results, case, "FP32", path, path))
     results.detail("exports", row)
 
 
@@ -174,3 +213,9 @@ def run(options, results):
                 one(options, results, path, Path(folder))
             except Failed as error:
                 results.fail("exports", path.name[:-5], error)
+    rows = results.details.get("exports", [])
+    for scheme, target in (("fp32", "<= 1.0"), ("int8", "<= 0.8")):
+        ratios = [float(row[f"{scheme}_ratio"]) for row in rows if row.get(f"{scheme}_ratio")]
+        if ratios:
+            results.add("exports", f"{len(ratios)} cases", f"{scheme} against ONNX Runtime: geometric mean",
+                        part_latency.geometric_mean(ratios), "x", target)
