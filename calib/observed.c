@@ -94,9 +94,19 @@ static pare_status collect_weighted(pare_graph *g, void *user)
     return PARE_OK;
 }
 
+static pare_status collect_recurrent(pare_graph *g, void *user)
+{
+    for (int n = 0; n < g->node_count; n++)
+        if (pare_quant_kind_of(g->node[n]) == PARE_QUANT_WEIGHT_ONLY)
+            PARE_TRY(add(user, pare_node_in(g->node[n], 0)));
+    return PARE_OK;
+}
+
+/* Of a net whose only weights are recurrent, which need no ranges, the inputs of these nodes. */
 static pare_status collect(point_list *list, pare_graph *g)
 {
     PARE_TRY(pare_graph_each(g, collect_weighted, list));
+    if (!list->count) PARE_TRY(pare_graph_each(g, collect_recurrent, list));
     for (size_t i = 0; i < list->count; i++) PARE_TRY(add_before(list, list->item[i]));
     return PARE_OK;
 }
@@ -127,7 +137,7 @@ pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model, const ch
     point_list list = {.ctx = ctx};
     pare_status st = collect(&list, model->graph);
     if (st == PARE_OK && list.count == 0)
-        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution or matrix product to quantize",
+        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution, matrix product or recurrent node to quantize",
                        model->path);
     return list_names(&list, st, names, count);
 }

@@ -152,18 +152,22 @@ static int axis_of(const pare_quant_scheme *s, const pare_quant_job *job)
     return whole ? -1 : job->part.axis;
 }
 
-static pare_status find(weights *all, int j)
+/* *at: the weight made of this value along this axis, times alpha; a new one where there is none.
+ */
+static pare_status find(weights *all, pare_value *value, int axis, float alpha, int *at)
+{
+    const int first = pare_ptr_map_find(&all->at, value);
+    for (*at = first; *at >= 0; *at = all->item[*at].next)
+        if (all->item[*at].axis == axis && all->item[*at].alpha == alpha) return PARE_OK;
+    *at = all->count;
+    return make(all, value, axis, alpha, first);
+}
+
+static pare_status find_job(weights *all, int j)
 {
     const pare_quant_job *job = &all->scheme->job[j];
-    pare_value *value = job->node->in[job->part.w];
-    int axis = axis_of(all->scheme, job), first = pare_ptr_map_find(&all->at, value);
-    for (int i = first; i >= 0; i = all->item[i].next)
-        if (all->item[i].axis == axis && all->item[i].alpha == job->part.alpha) {
-            all->of_job[j] = i;
-            return PARE_OK;
-        }
-    all->of_job[j] = all->count;
-    return make(all, value, axis, job->part.alpha, first);
+    return find(all, job->node->in[job->part.w], axis_of(all->scheme, job), job->part.alpha,
+                &all->of_job[j]);
 }
 
 /* --- biases --- */
@@ -366,17 +370,34 @@ static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, c
     return job->part.beta != 1 ? pare_node_set_float(job->node, "beta", 1) : PARE_OK;
 }
 
+/* A node's input becomes the dequantized weight. */
+static pare_status write_operand(pare_quant_scheme *s, weight *w, pare_node *node, int input)
+{
+    pare_value *seen;
+    if (!w->in[0]) PARE_TRY(write_weight(s, w));
+    PARE_TRY(weight_view(s, w, node, &seen));
+    return pare_node_set_in(node, input, seen);
+}
+
 static pare_status write_job(weights *all, int j)
 {
     pare_quant_scheme *s = all->scheme;
     pare_quant_job *job = &s->job[j];
     weight *w = &all->item[all->of_job[j]];
-    pare_value *seen;
-    if (!w->in[0]) PARE_TRY(write_weight(s, w));
-    PARE_TRY(weight_view(s, w, job->node, &seen));
+    PARE_TRY(write_operand(s, w, job->node, job->part.w));
     PARE_TRY(write_bias(s, job, w));
-    if (job->part.alpha != 1) PARE_TRY(pare_node_set_float(job->node, "alpha", 1));
-    return pare_node_set_in(job->node, job->part.w, seen);
+    return job->part.alpha != 1 ? pare_node_set_float(job->node, "alpha", 1) : PARE_OK;
+}
+
+static pare_status write_weight_only(weights *all, pare_node *node)
+{
+    for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
+        const bool whole = all->scheme->options->per_tensor_weights;
+        int at;
+        PARE_TRY(find(all, node->in[i], whole ? -1 : PARE_QUANT_WEIGHT_AXIS, 1, &at));
+        PARE_TRY(write_operand(all->scheme, &all->item[at], node, i));
+    }
+    return PARE_OK;
 }
 
 pare_status pare_quant_emit_weights(pare_quant_scheme *s)
@@ -386,10 +407,12 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
     all.of_job = pare_arena_alloc(s->arena, (size_t)s->job_count + 1, sizeof *all.of_job);
     if (!all.of_job) return PARE_MEMORY;
     for (int j = 0; j < s->job_count; j++)
-        if (s->job[j].part.constant) PARE_TRY(find(&all, j));
+        if (s->job[j].part.constant) PARE_TRY(find_job(&all, j));
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) raise_scales(&all, j);
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) PARE_TRY(write_job(&all, j));
+    for (int n = 0; n < s->weight_only_count; n++)
+        PARE_TRY(write_weight_only(&all, s->weight_only[n]));
     return PARE_OK;
 }

@@ -78,7 +78,12 @@ typedef struct pare_quant_scheme {
     pare_quant_job *job;
     int job_count;
     size_t job_capacity;
+    pare_node **weight_only; /* their constant weights become int8, their inputs stay float */
+    int weight_only_count;
+    size_t weight_only_capacity;
 } pare_quant_scheme;
+
+enum { PARE_QUANT_WEIGHT_FIRST = 1, PARE_QUANT_WEIGHT_LAST = 2, PARE_QUANT_WEIGHT_AXIS = 1 };
 
 /* place.c: which tensors. */
 PARE_NODISCARD pare_status pare_quant_place(pare_quant_scheme *s);

@@ -102,6 +102,36 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
     return PARE_OK;
 }
 
+/* --- recurrent nodes --- */
+
+/* Why the weights of a recurrent node stay float, or NULL. */
+static const char *weight_obstacle(const pare_quant_scheme *s, const pare_node *node)
+{
+    if (!is_chosen(s, node)) return "skipped by a pattern";
+    if (s->options->target == PARE_TARGET_TENSORRT)
+        return "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime writes "
+               "them";
+    for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
+        const pare_value *w = pare_node_in(node, i);
+        if (!w || !w->data) return "its weights are computed";
+        if (w->dtype != PARE_f32) return "its weights are not f32";
+        if (w->data->count == 0 || w->data->rank < 2) return "its weights are empty";
+    }
+    return NULL;
+}
+
+static pare_status add_weight_only(pare_quant_scheme *s, pare_node *node)
+{
+    const char *why = weight_obstacle(s, node);
+    if (why) return keep_float(s, node, why);
+    if (!pare_arena_grow(s->arena, &s->weight_only, &s->weight_only_capacity,
+                         (size_t)s->weight_only_count, sizeof *s->weight_only))
+        return PARE_MEMORY;
+    s->weight_only[s->weight_only_count++] = node;
+    s->facts->weight_only_nodes++;
+    return PARE_OK;
+}
+
 /* --- chains: weighted node, bias addition, clamp --- */
 
 /* The only reader of a value that is no graph output, where it is not in a body. */
@@ -327,9 +357,11 @@ static pare_status unite_points(pare_quant_scheme *s)
 static pare_status place_known(pare_quant_scheme *s, bool *known)
 {
     const pare_quant_facts before = *s->facts;
-    for (int n = 0; n < s->nodes.count; n++)
-        if (pare_quant_kind_of(s->nodes.item[n]) == PARE_QUANT_WEIGHTED)
-            PARE_TRY(add_job(s, s->nodes.item[n]));
+    for (int n = 0; n < s->nodes.count; n++) {
+        const pare_quant_kind kind = pare_quant_kind_of(s->nodes.item[n]);
+        if (kind == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, s->nodes.item[n]));
+        if (kind == PARE_QUANT_WEIGHT_ONLY) PARE_TRY(add_weight_only(s, s->nodes.item[n]));
+    }
     PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
                                                            : place_tensorrt(s));
     PARE_TRY(pare_quant_choose_ranges(s));
@@ -341,7 +373,7 @@ static pare_status place_known(pare_quant_scheme *s, bool *known)
     }
     if (*known) return PARE_OK;
     *s->facts = before;
-    s->job_count = s->point_count = s->use_count = 0;
+    s->job_count = s->point_count = s->use_count = s->weight_only_count = 0;
     pare_ptr_map_init(&s->point_at, s->arena);
     return PARE_OK;
 }

@@ -38,6 +38,7 @@ typedef struct pare_quant_options {
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
 typedef struct pare_quant_facts {
     int quantized_nodes, float_nodes, q_nodes, dq_nodes;
+    int weight_only_nodes; /* compute in float on int8 weights: LSTM, GRU, RNN */
     int64_t opset_before, opset_after;
     int note_count;
     const char **note;          /* in the model's arena */

@@ -192,11 +192,12 @@ static pare_status to_int8(pare_quant_scheme *s)
 {
     char hash[33];
     PARE_TRY(pare_quant_place(s));
-    if (s->job_count == 0)
+    if (s->job_count + s->weight_only_count == 0)
         return PARE_FAIL(s->ctx, INPUT,
-                         "%s: no node can become int8; expected a float Conv, Gemm or MatMul that "
-                         "--skip and --only leave to quantize",
-                         s->model->path);
+                         "%s: no node can become int8; expected a float Conv, Gemm or MatMul%s "
+                         "that --skip and --only leave to quantize",
+                         s->model->path,
+                         s->options->target == PARE_TARGET_ONNXRUNTIME ? ", LSTM, GRU or RNN" : "");
     PARE_TRY(pare_quant_equalize(s));
     PARE_TRY(pare_quant_scales(s));
     PARE_TRY(pare_quant_emit(s));

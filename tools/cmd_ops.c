@@ -26,6 +26,7 @@ static const char *quant_text(pare_quant_kind kind)
     case PARE_QUANT_INTEGER:
     case PARE_QUANT_NONE: return "stays float";
     case PARE_QUANT_WEIGHTED: return "int8, weights per channel";
+    case PARE_QUANT_WEIGHT_ONLY: return "int8 weights, computes in float";
     case PARE_QUANT_OWN:
     case PARE_QUANT_SUM:
     case PARE_QUANT_PRODUCT:

@@ -130,20 +130,24 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
                    precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
                    bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
                    facts->quantized_nodes, facts->float_nodes, opset);
+    if (!o->common.quiet && facts->weight_only_nodes)
+        pare_print(stderr, "%d recurrent nodes have int8 weights and compute in float\n",
+                   facts->weight_only_nodes);
     if (!o->common.quiet && facts->overflow_nodes)
         pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
                    facts->overflow_nodes);
     json_object_update_new(
         tool->facts,
-        json_pack(
-            "{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:o, s:[o]}",
-            "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes",
-            (json_int_t)bytes_before, "output", "file", pare_json_text(o->output), "hash",
-            hash_after, "bytes", (json_int_t)bytes, "precision", precisions[o->precision],
-            "converted_nodes", facts->quantized_nodes, "float_nodes", facts->float_nodes,
-            "quantize_nodes", facts->q_nodes, "dequantize_nodes", facts->dq_nodes, "opset_before",
-            (json_int_t)facts->opset_before, "opset_after", (json_int_t)facts->opset_after, "notes",
-            notes, "outputs", pare_json_text(o->output)));
+        json_pack("{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, "
+                  "s:o, s:[o]}",
+                  "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes",
+                  (json_int_t)bytes_before, "output", "file", pare_json_text(o->output), "hash",
+                  hash_after, "bytes", (json_int_t)bytes, "precision", precisions[o->precision],
+                  "converted_nodes", facts->quantized_nodes, "float_nodes", facts->float_nodes,
+                  "weight_only_nodes", facts->weight_only_nodes, "quantize_nodes", facts->q_nodes,
+                  "dequantize_nodes", facts->dq_nodes, "opset_before",
+                  (json_int_t)facts->opset_before, "opset_after", (json_int_t)facts->opset_after,
+                  "notes", notes, "outputs", pare_json_text(o->output)));
     return PARE_OK;
 }
 

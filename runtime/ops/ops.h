@@ -48,9 +48,11 @@ typedef enum pare_quant_kind {
     PARE_QUANT_CLAMP, /* Relu, Clip: fuses after a weighted node or a sum; the output has the range
                        */
     PARE_QUANT_SUM,   /* as OWN; adds two tensors: a bias, or a residual */
-    PARE_QUANT_PRODUCT, /* as OWN; multiplies two tensors */
-    PARE_QUANT_MEAN,    /* as OWN; averages one tensor (AveragePool) */
-    PARE_QUANT_INTEGER  /* integer arithmetic or a Q/DQ node: the model is quantized already */
+    PARE_QUANT_PRODUCT,     /* as OWN; multiplies two tensors */
+    PARE_QUANT_MEAN,        /* as OWN; averages one tensor (AveragePool) */
+    PARE_QUANT_WEIGHT_ONLY, /* inputs 1 and 2, (directions, channels, ...), are weights that can be
+                               int8; it computes in float (LSTM, GRU, RNN) */
+    PARE_QUANT_INTEGER      /* integer arithmetic or a Q/DQ node: the model is quantized already */
 } pare_quant_kind;
 
 /* The parts of a weighted node: y = alpha * (x . w) + beta * bias. */
