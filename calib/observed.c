@@ -137,7 +137,8 @@ pare_status pare_calib_observed(pare_ctx *ctx, const pare_model *model, const ch
     point_list list = {.ctx = ctx};
     pare_status st = collect(&list, model->graph);
     if (st == PARE_OK && list.count == 0)
-        st = PARE_FAIL(ctx, INPUT, "%s: has no convolution, matrix product or recurrent node to quantize",
+        st = PARE_FAIL(ctx, INPUT,
+                       "%s: has no convolution, matrix product or recurrent node to quantize",
                        model->path);
     return list_names(&list, st, names, count);
 }

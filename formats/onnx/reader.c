@@ -94,6 +94,8 @@ pare_status pare_onnx_unknown(pare_onnx_reader *r, pare_bytes *out, const Protob
     for (unsigned i = 0; i < message->n_unknown_fields; i++) {
         /* protobuf-c keeps the length in front of a length-delimited field as part of its data */
         const ProtobufCMessageUnknownField *f = &message->unknown_fields[i];
+        if (f->tag == 0 || f->tag >= 1u << 29)
+            return pare_onnx_problem(r, PARE_INPUT, "a field has an impossible number");
         at += pare_wire_put_varint(at, (uint64_t)f->tag << 3 | (uint64_t)f->wire_type);
         if (f->len) memcpy(at, f->data, f->len);
         at += f->len;

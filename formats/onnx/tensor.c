@@ -24,15 +24,17 @@ static const char *describe(const pare_tensor *t, char *text, size_t size)
     return text;
 }
 
+static bool holds(const pare_map *map, const void *data)
+{
+    return map->size && (uintptr_t)data - (uintptr_t)map->data < map->size;
+}
+
 static bool in_map(const pare_onnx_files *files, const void *data)
 {
-    const uint8_t *at = data;
     if (!files) return false;
-    if (at >= files->model.data && at < files->model.data + files->model.size) return true;
-    for (size_t i = 0; i < files->count; i++) {
-        const pare_map *map = &files->file[i].map;
-        if (at >= map->data && at < map->data + map->size) return true;
-    }
+    if (holds(&files->model, data)) return true;
+    for (size_t i = 0; i < files->count; i++)
+        if (holds(&files->file[i].map, data)) return true;
     return false;
 }
 

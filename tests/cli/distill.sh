@@ -111,7 +111,7 @@ early interrupted_estimate --student norms.onnx --bn-estimate 60000
 early interrupted_calibration --student "$zoo/resnet.onnx" --qat int8 --qat-samples 60000
 
 # --- Ctrl-C: the best so far is the result ---
-"$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 200 --validate-every 5 >.test.out 2>.test.err &
+"$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx $train -o stopped.onnx --epochs 100000 --validate-every 5 >.test.out 2>.test.err &
 steps_of $!
 kill -INT $!
 wait $!

@@ -70,7 +70,7 @@ refuses no_room_of_zeros 1 "x.onnx: cannot be written" limited timeout 30 $prune
 refuses rate_too_high 1 "mlp.onnx|step" $prune -o x.onnx --macs 0.5 $few --distill epochs=1,batch=32,lr=1000
 
 # --- Ctrl-C: nothing before the last step, the best so far in it ---
-stop() { "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill epochs=400 --steps "$2" >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!; }
+stop() { "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill epochs=100000 --steps "$2" >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!; }
 stop early.onnx 2
 got=$?
 if [ $got = 1 ] && [ ! -e early.onnx ] && has 'mlp.onnx: nothing is written in step 1 of 2' .test.err; then pass interrupted_early; else fail interrupted_early "exit $got: $(tail -1 .test.err)"; fi
@@ -109,7 +109,7 @@ refuses checkpoint_alone 2 "--checkpoint|--distill" $prune -o x.onnx --macs 0.5 
 refuses resume_alone 2 "--resume|--checkpoint" $prune -o x.onnx --macs 0.5 $train --resume
 refuses checkpoint_nowhere 1 "a/b|cannot be made" $prune -o x.onnx --macs 0.5 $train --checkpoint a/b
 refuses checkpoint_is_output 1 "ck-step-3/step-1.pare|another name" $gradual -o ck-step-3/step-1.pare --checkpoint ck-step-3 --resume
-"$pare" prune "$zoo/mlp.onnx" -o stopped.onnx --params 0.5 $few --distill epochs=400,batch=32 --steps 2 --checkpoint ck-stopped >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!
+"$pare" prune "$zoo/mlp.onnx" -o stopped.onnx --params 0.5 $few --distill epochs=100000,batch=32 --steps 2 --checkpoint ck-stopped >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!
 got=$?
 if [ $got = 1 ] && has 'ck-stopped/step-1.pare: holds step' .test.err && has 'same command with --resume' .test.err; then pass says_how_to_continue; else fail says_how_to_continue "exit $got: $(cat .test.err)"; fi
 finish

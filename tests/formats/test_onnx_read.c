@@ -359,6 +359,14 @@ static void what_is_no_model_is_refused(void **state)
                      PARE_UNSUPPORTED);
     assert_non_null(strstr(r->ctx.message, "IR version 14 is unknown, expected 1 to 13"));
     pare_ctx_clear(&r->ctx);
+    /* an opset_import with a field of number 2^29 and more */
+    assert_int_equal(pare_onnx_read_memory(&r->ctx, &m,
+                                           "\x08\x08\x42\x08\x48\x48\xb8\xb7\xb7\xd2\x48\x48"
+                                           "\x3a\x00",
+                                           14, NULL),
+                     PARE_INPUT);
+    assert_non_null(strstr(r->ctx.message, "a field has an impossible number"));
+    pare_ctx_clear(&r->ctx);
     assert_int_equal(pare_onnx_read(&r->ctx, &m, "/nowhere/a.onnx"), PARE_IO);
     assert_non_null(strstr(r->ctx.message, "/nowhere/a.onnx"));
 }
