@@ -17,6 +17,7 @@ set(CUDA
   pool.cu
   quantize.cu
   quantize_fake.cu
+  recurrent.cu
   reduce.cu
   resize.cu
   shape.cu

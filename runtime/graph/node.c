@@ -182,6 +182,19 @@ void pare_node_set_out(pare_node *node, int i, pare_value *value)
 
 /* --- attributes --- */
 
+static pare_status strings_copy(pare_arena *arena, pare_attr *attr)
+{
+    const size_t n = (size_t)attr->count;
+    pare_bytes *list = pare_arena_memdup(arena, attr->strings, n * sizeof *list);
+    if (!list) return PARE_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        list[i].data = pare_arena_strndup(arena, list[i].data, list[i].size);
+        if (!list[i].data) return PARE_MEMORY;
+    }
+    attr->strings = list;
+    return PARE_OK;
+}
+
 pare_status pare_node_set_attr(pare_node *node, const pare_attr *attr)
 {
     pare_arena *arena = &node->graph->model->arena;
@@ -198,6 +211,8 @@ pare_status pare_node_set_attr(pare_node *node, const pare_attr *attr)
     } else if (attr->kind == PARE_ATTR_FLOATS) {
         copy.floats = pare_arena_memdup(arena, attr->floats, n * sizeof *attr->floats);
         if (!copy.floats) return PARE_MEMORY;
+    } else if (attr->kind == PARE_ATTR_STRINGS) {
+        PARE_TRY(strings_copy(arena, &copy));
     }
     for (int i = 0; i < node->attr_count; i++)
         if (!strcmp(node->attr[i].name, attr->name)) {

@@ -5,6 +5,10 @@
 
 #include "runtime/ops/kernel.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum pare_recurrent_cell {
     PARE_RECURRENT_RNN,
     PARE_RECURRENT_GRU,
@@ -52,4 +56,7 @@ typedef struct pare_recurrent {
 /* Reads attributes and shapes. Fails naming what contradicts. */
 PARE_NODISCARD pare_status pare_recurrent_read(const pare_node *node, pare_recurrent *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -166,6 +166,18 @@ static void set_ints(pare_node *node, const char *name, const char *text)
     assert_int_equal(pare_node_set_ints(node, name, ints, n), PARE_OK);
 }
 
+static void set_strings(pare_node *node, const char *name, char *text)
+{
+    pare_bytes list[8];
+    int n = 0;
+    for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        assert_true(n < 8);
+        list[n++] = (pare_bytes){(const uint8_t *)word, strlen(word)};
+    }
+    pare_attr attr = {.name = name, .kind = PARE_ATTR_STRINGS, .count = n, .strings = list};
+    assert_int_equal(pare_node_set_attr(node, &attr), PARE_OK);
+}
+
 static void set_attribute(pare_node *node, char *text)
 {
     char *value = strchr(text, '=');
@@ -179,6 +191,7 @@ static void set_attribute(pare_node *node, char *text)
         break;
     case 's': assert_int_equal(pare_node_set_string(node, text, value), PARE_OK); break;
     case 'g': set_floats(node, text, value); break;
+    case 't': set_strings(node, text, value); break;
     default: set_ints(node, text, value);
     }
 }

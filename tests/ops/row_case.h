@@ -10,7 +10,8 @@
      S4x8         a constant like D with two zeros in each four neighbours along axis 1 (2:4)
      i1,2  s1     s64 constants, a vector and a scalar
      W1,2  w1     constants of the tried type, a vector and a scalar; W32*0.5: 32 times 0.5
-   Attributes, separated by blanks: alpha=f0.5 axis=i1 pads=l1,1 scales=g0.1,0.2 mode=sx. */
+   Attributes, separated by blanks: alpha=f0.5 axis=i1 pads=l1,1 scales=g0.1,0.2 mode=sx
+   activations=tTanh,Relu. */
 #ifndef PARE_TESTS_OPS_ROW_CASE_H
 #define PARE_TESTS_OPS_ROW_CASE_H
 
