@@ -181,6 +181,7 @@ static pare_status add_errors_json(pare_ctx *ctx, const pare_comparison *c,
 {
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
         const pare_error_stats *e = &one->error[o];
+        if (!e->count) continue; /* strings */
         json_t *json = json_pack("{s:o, s:o, s:f, s:f, s:f, s:I}", "name",
                                  pare_json_text(pare_predictor_rows(one->predictor, o).name),
                                  "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine",

@@ -22,6 +22,7 @@ typedef struct writer_column {
     int rank;    /* with the batch axis */
     hsize_t dim[PARE_MAX_RANK + 1];
     size_t element, row_bytes;
+    bool strings;
 } writer_column;
 
 struct pare_data_writer {
@@ -64,6 +65,12 @@ static hid_t file_type(pare_dtype dtype)
         H5Tset_precision(type, 16);
         H5Tset_ebias(type, dtype == PARE_f16 ? 15 : 127);
         H5Tset_size(type, 2);
+        return type;
+    }
+    case PARE_string: {
+        hid_t type = H5Tcopy(H5T_C_S1);
+        H5Tset_size(type, H5T_VARIABLE);
+        H5Tset_cset(type, H5T_CSET_UTF8);
         return type;
     }
     default: return -1;
@@ -146,6 +153,7 @@ static pare_status make_column(pare_data_writer *w, writer_column *c, const pare
     }
     c->type = file_type(from->dtype);
     c->element = element;
+    c->strings = from->dtype == PARE_string;
     c->row_bytes = row_bytes;
     if (c->type >= 0 && from->varies && is_empty(&from->shape)) return make_group(w, c);
     if (c->type < 0 || c->rank < 1 || c->rank > PARE_MAX_RANK || row_bytes > (size_t)1 << 30)
@@ -198,6 +206,20 @@ pare_status pare_data_create(pare_ctx *ctx, pare_data_writer **out, const char *
     return PARE_OK;
 }
 
+/* H5Dwrite; of strings HDF5 takes pointers, and text up to the first NUL. */
+static herr_t write_elements(const pare_data_writer *w, const writer_column *c, hid_t dataset,
+                             hid_t memory, hid_t space, const void *data, size_t count)
+{
+    if (!c->strings) return H5Dwrite(dataset, c->type, memory, space, H5P_DEFAULT, data);
+    const pare_bytes *from = data;
+    const char **text = pare_alloc(w->ctx, count, sizeof *text);
+    if (!text) return -1;
+    for (size_t i = 0; i < count; i++) text[i] = from[i].size ? from[i].data : "";
+    const herr_t e = H5Dwrite(dataset, c->type, memory, space, H5P_DEFAULT, text);
+    pare_free(text);
+    return e;
+}
+
 static pare_status append(pare_data_writer *w, writer_column *c, const void *data, hsize_t count)
 {
     hsize_t at[PARE_MAX_RANK + 1] = {(hsize_t)w->count}, size[PARE_MAX_RANK + 1];
@@ -208,7 +230,9 @@ static pare_status append(pare_data_writer *w, writer_column *c, const void *dat
     if (H5Dset_extent(c->dataset, c->dim) < 0) return fail_write(w, "growing a dataset");
     hid_t space = H5Dget_space(c->dataset), memory = H5Screate_simple(c->rank, size, NULL);
     herr_t e = H5Sselect_hyperslab(space, H5S_SELECT_SET, at, NULL, size, NULL);
-    if (e >= 0) e = H5Dwrite(c->dataset, c->type, memory, space, H5P_DEFAULT, data);
+    if (e >= 0)
+        e = write_elements(w, c, c->dataset, memory, space, data,
+                           (size_t)count * (c->row_bytes / c->element));
     H5Sclose(memory);
     H5Sclose(space);
     return e < 0 ? fail_write(w, "writing samples") : PARE_OK;
@@ -240,7 +264,8 @@ static pare_status append_own(pare_data_writer *w, writer_column *c, int64_t sam
     hid_t dataset = H5Dcreate2(c->group, name, c->type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     herr_t e = dataset < 0 || is_empty(shape)
                    ? 0
-                   : H5Dwrite(dataset, c->type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+                   : write_elements(w, c, dataset, H5S_ALL, H5S_ALL, data,
+                                    (size_t)pare_shape_count(shape));
     if (dataset >= 0) H5Dclose(dataset);
     H5Pclose(plist);
     H5Sclose(space);
@@ -264,6 +289,9 @@ static pare_status read_row(pare_data_writer *w, const writer_column *c, hsize_t
 static pare_status split(pare_data_writer *w, writer_column *c)
 {
     pare_shape shape = {.rank = c->rank - 1};
+    if (c->strings)
+        return PARE_FAIL(w->ctx, INPUT, "%s: column '%s': strings need one shape for all samples",
+                         w->path, c->name);
     for (int i = 1; i < c->rank; i++) shape.dim[i - 1] = (int64_t)c->dim[i];
     void *row = pare_alloc(w->ctx, c->row_bytes, 1);
     if (!row) return PARE_MEMORY;

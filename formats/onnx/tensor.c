@@ -168,6 +168,11 @@ static pare_status read_typed(pare_onnx_reader *r, pare_tensor *t, const typed_f
 
 static pare_status read_strings(pare_onnx_reader *r, pare_tensor *t, const Onnx__Tensor *m)
 {
+    if (m->has_data_location && m->data_location == 1)
+        return pare_onnx_problem(r, PARE_INPUT,
+                                 "tensor '%s': strings cannot be in another file; store them in "
+                                 "string_data",
+                                 name_of(t));
     if ((int64_t)m->n_string_data != t->count)
         return pare_onnx_problem(
             r, PARE_INPUT,
@@ -352,9 +357,7 @@ pare_status pare_onnx_tensor(pare_onnx_reader *r, pare_tensor **out, const Onnx_
                                  "tensor '%s': the dims of %s are negative or overflow; export it "
                                  "again",
                                  name_of(t), describe(t, text, sizeof text));
-    PARE_TRY(t->dtype == PARE_string && !(m->has_data_location && m->data_location == 1)
-                 ? read_strings(r, t, m)
-                 : read_numbers(r, t, m));
+    PARE_TRY(t->dtype == PARE_string ? read_strings(r, t, m) : read_numbers(r, t, m));
     t->read_data = t->data;
     if (t->data) *out = t;
     return PARE_OK;
@@ -421,7 +424,7 @@ pare_status pare_onnx_sparse(pare_onnx_reader *r, pare_tensor **out, pare_bytes 
     if (!t->dims) return PARE_MEMORY;
     if (!pare_count_dims(t->dims, t->rank, &t->count) ||
         !pare_type_bytes(t->dtype, t->count, &t->bytes) || t->bytes > r->dense_left ||
-        pare_type(t->dtype)->bits < 8)
+        pare_type(t->dtype)->bits < 8 || t->dtype == PARE_string)
         return pare_onnx_problem(
             r, PARE_UNSUPPORTED,
             "sparse tensor '%s': sparse tensors made dense exceed 256 MiB; store it "

@@ -23,7 +23,7 @@ typedef enum pare_dtype {
 typedef struct pare_type_info {
     const char *name;                                 /* ours: "f32" */
     const char *onnx_name;                            /* "float" */
-    int bits;                                         /* of one element; 0 for strings */
+    int bits;                                         /* of one element; a string is a pare_bytes */
     float (*to_f32)(const void *element);             /* NULL where not convertible */
     void (*from_f32_ref)(void *element, float value); /* NULL where not convertible */
 } pare_type_info;

@@ -4,6 +4,7 @@
 #include "runtime/cpu/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 #define ROW(op, type, memory, calc, load, store, expr)                                             \
     static void op##_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)          \
@@ -37,6 +38,11 @@ PARE_REF_NUMBERS(GREATER)
 PARE_REF_NUMBERS(LESS_EQUAL)
 PARE_REF_NUMBERS(GREATER_EQUAL)
 ROW(equal, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x == !y)
+static bool same_text(pare_bytes a, pare_bytes b)
+{
+    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
+}
+ROW(equal, string, pare_bytes, pare_bytes, PARE_REF_AS_IS, , same_text(x, y))
 ROW(and, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x &&y)
 ROW(or, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x || y)
 ROW(xor, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x != !y)
@@ -61,7 +67,7 @@ ROW(xor, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x != !y)
     static const pare_kernel ref_##op = {                                                          \
         .name = "ref_" #op, .can = op##_can, .run = op##_run, .flags = PARE_KERNEL_REF};           \
     const pare_kernel *const pare_cpu_##op[] = {&ref_##op, NULL};
-KERNEL(equal, TABLE(equal), ENTRY_OF(equal, bool))
+KERNEL(equal, TABLE(equal), ENTRY_OF(equal, bool), ENTRY_OF(equal, string))
 KERNEL(less, TABLE(less))
 KERNEL(greater, TABLE(greater))
 KERNEL(less_or_equal, TABLE(less_or_equal))
@@ -158,24 +164,25 @@ const pare_kernel *const pare_cpu_is_inf[] = {&ref_is_inf, NULL};
 
 /* --- Where: moves elements of any type of whole bytes --- */
 
-#define WHERE_ROW(bits)                                                                            \
+#define WHERE_ROW(bits, element)                                                                   \
     static void where_row_##bits(int64_t n, char *const *p, const int64_t *s, const void *arg)     \
     {                                                                                              \
         const uint8_t *when = (const uint8_t *)p[1];                                               \
-        const uint##bits##_t *x = (const uint##bits##_t *)p[2], *y = (const uint##bits##_t *)p[3]; \
-        uint##bits##_t *out = (uint##bits##_t *)p[0];                                              \
+        const element *x = (const element *)p[2], *y = (const element *)p[3];                      \
+        element *out = (element *)p[0];                                                            \
         (void)arg;                                                                                 \
         for (int64_t i = 0; i < n; i++)                                                            \
             out[i * s[0]] = when[i * s[1]] ? x[i * s[2]] : y[i * s[3]];                            \
     }
-WHERE_ROW(8)
-WHERE_ROW(16)
-WHERE_ROW(32)
-WHERE_ROW(64)
+WHERE_ROW(8, uint8_t)
+WHERE_ROW(16, uint16_t)
+WHERE_ROW(32, uint32_t)
+WHERE_ROW(64, uint64_t)
+WHERE_ROW(128, pare_bytes)
 
 static bool where_can(const pare_prep *p)
 {
-    return p->in[0].dtype == PARE_bool && pare_ref_in_set(p->in[1].dtype, PARE_SET_ALL) &&
+    return p->in[0].dtype == PARE_bool && pare_type(p->in[1].dtype)->bits >= 8 &&
            p->in[2].dtype == p->in[1].dtype;
 }
 
@@ -186,7 +193,8 @@ static pare_status where_run(const pare_call *c)
                        bits == 8    ? where_row_8
                        : bits == 16 ? where_row_16
                        : bits == 32 ? where_row_32
-                                    : where_row_64,
+                       : bits == 64 ? where_row_64
+                                    : where_row_128,
                        NULL);
     return PARE_OK;
 }

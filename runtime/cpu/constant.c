@@ -28,10 +28,7 @@ static pare_status constant_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool constant_can(const pare_prep *p)
-{
-    return p->out[0].dtype != PARE_string && pare_view_rowmajor(&p->out[0]);
-}
+static bool constant_can(const pare_prep *p) { return pare_view_rowmajor(&p->out[0]); }
 
 static pare_status constant_of_shape_run(const pare_call *c)
 {

@@ -70,6 +70,7 @@ TILE_COPY(8)
 TILE_COPY(16)
 TILE_COPY(32)
 TILE_COPY(64)
+TILE_COPY(128)
 
 typedef void (*tile_fn)(char *y, const char *x, int64_t rows, int64_t columns, int64_t dst_step,
                         int64_t src_step);
@@ -80,7 +81,8 @@ static void tiled(const plan *p, int a, char *dst, const char *src, int bytes, i
     tile_fn fn = bytes == 1   ? tile_copy_8
                  : bytes == 2 ? tile_copy_16
                  : bytes == 4 ? tile_copy_32
-                              : tile_copy_64;
+                 : bytes == 8 ? tile_copy_64
+                              : tile_copy_128;
     int inner = p->rank - 1;
     int64_t tiles = (p->dim[a] + TILE - 1) / TILE, tasks = tiles, total = p->dim[inner] * p->dim[a];
     for (int i = 0; i < inner; i++)

@@ -97,7 +97,7 @@ static pare_status reverse_sequence_run(const pare_call *c)
     return PARE_OK;
 }
 
-static bool pad_can(const pare_prep *p) { return p->in[0].dtype != PARE_string; }
+static bool pad_can(const pare_prep *p) { return pare_type(p->in[0].dtype)->bits > 0; }
 
 static const pare_kernel copy_pad = {.name = "copy_pad",
                                      .can = pad_can,

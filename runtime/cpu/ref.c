@@ -159,6 +159,7 @@ COPY_ROW(8)
 COPY_ROW(16)
 COPY_ROW(32)
 COPY_ROW(64)
+COPY_ROW(128)
 
 /* Elements of fewer than 8 bits. */
 static void copy_codes(const pare_view *dst, const pare_view *src)
@@ -186,7 +187,8 @@ void pare_ref_copy(const pare_view *dst, const pare_view *src, int threads)
     pare_ref_row row = bits == 8    ? copy_row_8
                        : bits == 16 ? copy_row_16
                        : bits == 32 ? copy_row_32
-                                    : copy_row_64;
+                       : bits == 64 ? copy_row_64
+                                    : copy_row_128;
     pare_ref_each(dst, &src, 1, threads, row, NULL);
 }
 

@@ -44,7 +44,7 @@ static pare_status copy_run(const pare_call *c)
 static bool copy_can(const pare_prep *p)
 {
     int bits = pare_type(p->in[0].dtype)->bits;
-    return bits == 8 || bits == 16 || bits == 32 || bits == 64 ||
+    return bits >= 8 ||
            (bits < 8 && pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]));
 }
 
@@ -119,8 +119,7 @@ static pare_status move(const pare_call *c, const pare_view *dst, const pare_vie
 /* A part of a tensor may begin inside a byte of packed elements; Transpose takes no parts. */
 static bool move_can(const pare_prep *p)
 {
-    return pare_copy_can(p) ||
-           (pare_node_is(p->node, "Transpose") && p->in[0].dtype != PARE_string);
+    return pare_copy_can(p) || pare_node_is(p->node, "Transpose");
 }
 
 #define MOVES(op)                                                                                  \

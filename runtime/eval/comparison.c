@@ -225,6 +225,7 @@ static void add_errors(pare_comparison *c, int k, int out, const pare_rows *a, c
                        int samples)
 {
     pare_candidate *one = &c->candidate[k];
+    if (!a->f32 || !b->f32) return; /* strings */
     pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
     for (int i = 0; k && out == 0 && i < samples; i++)
         pare_error_add(&one->part[(c->samples + i) % PARE_COMPARISON_PARTS], a->f32 + i * a->size,

@@ -14,7 +14,7 @@ static void fill_integers(pare_runner *runner)
         pare_view view = pare_runner_input(runner, i);
         const size_t size = (size_t)pare_type(view.dtype)->bits / 8;
         uint32_t x = 2463534242u + (uint32_t)i; /* xorshift32, Marsaglia 2003 */
-        if (pare_type_is_float(view.dtype) || !size) continue;
+        if (pare_type_is_float(view.dtype) || view.dtype == PARE_string) continue;
         for (int64_t k = 0; k < pare_view_count(&view); k++) {
             x ^= x << 13;
             x ^= x >> 17;
@@ -61,12 +61,22 @@ static double floats_apart(const pare_view *a, const pare_view *b)
     return most == 0 ? 0 : largest > 0 ? most / largest : INFINITY;
 }
 
+static double strings_apart(const pare_view *a, const pare_view *b)
+{
+    const pare_bytes *x = a->data, *y = b->data;
+    for (int64_t i = 0; i < pare_view_count(a); i++)
+        if (x[i].size != y[i].size || (x[i].size && memcmp(x[i].data, y[i].data, x[i].size)))
+            return INFINITY;
+    return 0;
+}
+
 static double views_apart(const pare_view *a, const pare_view *b)
 {
     if (a->dtype != b->dtype || a->rank != b->rank ||
         (a->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim)))
         return INFINITY;
     if (pare_type_is_float(a->dtype)) return floats_apart(a, b);
+    if (a->dtype == PARE_string) return strings_apart(a, b);
     const size_t bytes = pare_view_bytes(a);
     return bytes && memcmp(a->data, b->data, bytes) ? INFINITY : 0;
 }

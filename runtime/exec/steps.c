@@ -46,14 +46,13 @@ static pare_status view_of(const pare_node *node, const pare_value *v, pare_view
                               pare_shape_text(&v->shape, text, sizeof text));
     size_t bytes;
     int64_t n = pare_shape_count(&v->shape);
-    const bool sized = pare_type(v->dtype)->bits > 0;
-    if (n < 0 || (sized && !pare_type_bytes(v->dtype, n, &bytes)))
-        return PARE_FAIL_NODE(node, INPUT, "the size of tensor '%s' %s overflows", v->name,
-                              pare_shape_text(&v->shape, text, sizeof text));
-    if (v->dtype != PARE_string && !sized)
+    if (!pare_type(v->dtype)->bits)
         return PARE_FAIL_NODE(node, UNSUPPORTED,
                               "tensor '%s' has type %s, which cannot be computed with", v->name,
                               pare_type(v->dtype)->name);
+    if (n < 0 || !pare_type_bytes(v->dtype, n, &bytes))
+        return PARE_FAIL_NODE(node, INPUT, "the size of tensor '%s' %s overflows", v->name,
+                              pare_shape_text(&v->shape, text, sizeof text));
     pare_view_set(out, v->dtype, &v->shape, v->nhwc && !v->data);
     out->data = v->data ? (void *)v->data->data : NULL;
     return PARE_OK;

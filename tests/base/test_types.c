@@ -56,7 +56,8 @@ static void sizes_are_checked(void **state)
     assert_true(pare_type_bytes(PARE_s4, 3, &bytes));
     assert_int_equal(bytes, 2);
     assert_false(pare_type_bytes(PARE_f32, INT64_MAX, &bytes));
-    assert_false(pare_type_bytes(PARE_string, 1, &bytes));
+    assert_true(pare_type_bytes(PARE_string, 1, &bytes));
+    assert_int_equal(bytes, 16);
     assert_int_equal(pare_type_find("int8"), PARE_s8);
     assert_int_equal(pare_type_find("bf16"), PARE_bf16);
 }

@@ -210,10 +210,14 @@ static void say_crash(const pare_process *p, pare_process_result *r, int status)
     }
 }
 
-static void judge(const pare_process *p, pare_process_result *r, int status)
+/* A limit of time holds for work that ended before anybody looked, too. */
+static void judge(pare_process *p, pare_process_result *r, int status)
 {
     verdict v;
     const bool told = read(p->pipe, &v, sizeof v) == sizeof v;
+    if (told && p->job.seconds > 0 && v.seconds > p->job.seconds &&
+        p->killed == PARE_OUTCOME_DONE)
+        p->killed = PARE_OUTCOME_TIME;
     if (p->killed != PARE_OUTCOME_DONE) {
         say_limit(p, r);
     } else if (p->asked) {

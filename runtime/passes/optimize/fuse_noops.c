@@ -65,7 +65,7 @@ static bool is_still(const pare_node *node)
 /* Is every number of the constant this one? */
 static bool is_all(const pare_value *v, double wanted)
 {
-    if (!v || !v->data || !pare_type(v->dtype)->bits || pare_type_is_packed(v->dtype)) return false;
+    if (!v || !v->data || !pare_type(v->dtype)->to_f32) return false;
     for (int64_t i = 0; i < v->data->count; i++)
         if (pare_tensor_number(v->data, i) != wanted) return false;
     return true;

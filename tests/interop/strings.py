@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strings: operators that move or compare them against ONNX's reference evaluator (ONNX Runtime 1.32 loses all but
+the first string of a gathered row), and a classifier that gives its label as text through every command that
+converts models."""
+import json
+import os
+import tempfile
+
+import h5py
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from _lib import check, finish, ort_session, pare
+
+rng = np.random.default_rng(5)
+S, F, I, B = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+WORDS = ['cat', '', 'Grüße', 'a longer text with blanks', 'dog', '狐', 'x', 'cat']
+
+
+def texts(name, *shape):
+    count = int(np.prod(shape, dtype=int))
+    return helper.make_tensor(name, S, shape, [WORDS[i % len(WORDS)].encode() for i in range(3, 3 + count)])
+
+
+def ints(name, values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def info(name, kind, shape):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def saved(folder, nodes, outputs, constants):
+    graph = helper.make_graph(nodes, 'g', [info('x', F, ['n', 4])], outputs, constants)
+    path = os.path.join(folder, 'net.onnx')
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 19)], ir_version=9), path)
+    return path
+
+
+def outputs_of(path, data, folder):
+    """Output name -> (samples, ...) from `pare run`."""
+    out = os.path.join(folder, 'out.h5')
+    if os.path.exists(out):
+        os.remove(out)
+    pare('run', path, '--data', data, '-o', out, '-q')
+    with h5py.File(out) as file:
+        return {name: (file[name].asstr() if h5py.check_string_dtype(file[name].dtype) else file[name])[...]
+                for name in file}
+
+
+def theirs(path, x):
+    session = ort_session(path)
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, {'x': x})))
+
+
+def node(op, inputs, **attributes):
+    """A node on constants; `pick`, class numbers of the samples, keeps it from being folded."""
+    return helper.make_node(op, inputs, ['y'], op, **attributes)
+
+
+# operator: node on t (5), u (3, 4), v (3, 4), pick (n), truth (n, 1); the output's type and shape
+CASES = {
+    'gather': (node('Gather', ['t', 'pick']), S, ['n']),
+    'gather_rows': (node('Gather', ['u', 'pick']), S, ['n', 4]),
+    'gather_elements': (node('GatherElements', ['t', 'pick']), S, ['n']),
+    'gather_nd': (node('GatherND', ['u', 'column']), S, ['n', 4]),
+    'where': (node('Where', ['truth', 'one', 'other']), S, ['n', 4]),
+    'equal': (node('Equal', ['rows', 'one']), B, ['n', 4]),
+    'equal_all': (node('Equal', ['rows', 'same']), B, ['n', 4]),
+    'concat': (node('Concat', ['rows', 'rows'], axis=1), S, ['n', 8]),
+    'slice': (node('Slice', ['rows', 'from', 'to', 'axis', 'step']), S, ['n', 2]),
+    'reshape': (node('Reshape', ['rows', 'shape']), S, ['n', 2, 2]),
+    'transpose': (node('Transpose', ['rows3'], perm=[0, 2, 1]), S, ['n', 2, 2]),
+    'expand': (node('Expand', ['labels', 'wide']), S, ['n', 3]),
+    'tile': (node('Tile', ['rows', 'twice']), S, ['n', 8]),
+    'unsqueeze': (node('Unsqueeze', ['rows', 'axis']), S, ['n', 1, 4]),
+    'identity': (node('Identity', ['rows']), S, ['n', 4]),
+}
+BEFORE = {'rows': [helper.make_node('Gather', ['u', 'pick'], ['rows'])],
+          'rows3': [helper.make_node('Gather', ['u', 'pick'], ['rows0']),
+                    helper.make_node('Reshape', ['rows0', 'shape'], ['rows3'])],
+          'labels': [helper.make_node('Gather', ['column1', 'pick'], ['labels'])],
+          'column': [helper.make_node('Unsqueeze', ['pick', 'axis'], ['column'])],
+          'truth': [helper.make_node('Unsqueeze', ['pick', 'axis'], ['column']),
+                    helper.make_node('Cast', ['column'], ['truth'], to=B)]}
+
+
+def moves():
+    x = rng.standard_normal((9, 4)).astype(np.float32)
+    constants = {'t': texts('t', 5), 'u': texts('u', 3, 4), 'one': texts('one', 4), 'other': texts('other', 1, 4),
+                 'same': helper.make_tensor('same', S, [1], [b'cat']), 'column1': texts('column1', 3, 1),
+                 'from': ints('from', [3]), 'to': ints('to', [-5]), 'axis': ints('axis', [1]),
+                 'step': ints('step', [-2]), 'shape': ints('shape', [-1, 2, 2]), 'wide': ints('wide', [1, 3]),
+                 'twice': ints('twice', [1, 2]),
+                 'w': numpy_helper.from_array(rng.standard_normal((4, 3)).astype(np.float32), 'w')}
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.join(folder, 'x.h5')
+        with h5py.File(data, 'w') as file:
+            file['x'] = x
+        for name, (last, kind, shape) in CASES.items():
+            nodes = [helper.make_node('MatMul', ['x', 'w'], ['z'], 'fc'),
+                     helper.make_node('ArgMax', ['z'], ['pick'], axis=1, keepdims=0)]
+            for need in dict.fromkeys(last.input):
+                nodes += BEFORE.get(need, [])
+            nodes.append(last)
+            read = {i for n in nodes for i in n.input}
+            path = saved(folder, nodes, [info('y', kind, shape)], [t for n, t in constants.items() if n in read])
+            ours, wanted = outputs_of(path, data, folder)['y'], ReferenceEvaluator(path).run(None, {'x': x})[0]
+            check(f'strings/{name}', ours.shape == wanted.shape and np.array_equal(ours, wanted.astype(ours.dtype)),
+                  f'{ours.ravel()[:6]} and {wanted.ravel()[:6]}')
+
+
+def classifier(folder):
+    weights = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), n)
+               for n, s in (('w1', (4, 64)), ('w2', (64, 3)))]
+    nodes = [helper.make_node('MatMul', ['x', 'w1'], ['h'], 'hidden'), helper.make_node('Relu', ['h'], ['r'], 'relu'),
+             helper.make_node('MatMul', ['r', 'w2'], ['scores'], 'classes'),
+             helper.make_node('ArgMax', ['scores'], ['best'], 'best', axis=1, keepdims=0),
+             helper.make_node('Gather', ['names', 'best'], ['label'], 'label')]
+    names = helper.make_tensor('names', S, [3], [w.encode() for w in ('Hund', 'Katze', '狐')])
+    return saved(folder, nodes, [info('label', S, ['n']), info('scores', F, ['n', 3])], weights + [names])
+
+
+def through_commands():
+    x = rng.standard_normal((600, 4)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        data, facts = os.path.join(folder, 'x.h5'), os.path.join(folder, 'facts.json')
+        with h5py.File(data, 'w') as file:
+            file['x'] = x
+        path = classifier(folder)
+        made = {name: os.path.join(folder, name + '.onnx') for name in ('int8', 'fp16', 'pruned', 'simple')}
+        pare('quantize', path, '--data', data, '-o', made['int8'], '-q')
+        pare('quantize', path, '--precision', 'fp16', '-o', made['fp16'], '-q')
+        pare('prune', path, '--sparsity', '0.3', '-o', made['pruned'], '-q')
+        pare('simplify', path, '-o', made['simple'], '-q')
+        labels = theirs(path, x)['label']
+        for name, file in made.items():
+            kept = next(t for t in onnx.load(file).graph.initializer if t.data_type == S)
+            check(f'strings/{name}_kept', list(kept.string_data) == [w.encode() for w in ('Hund', 'Katze', '狐')])
+            ours, ort = outputs_of(file, data, folder)['label'], theirs(file, x)['label']
+            same = np.mean(ours == ort)
+            # INT8 and FP16 scores may tie
+            check(f'strings/{name}_labels', same >= (0.99 if name in ('int8', 'fp16') else 1), f'{same:.3f} are equal')
+            check(f'strings/{name}_near', np.mean(ours == labels) > 0.8, f'{np.mean(ours == labels):.3f}')
+        pare('validate', path, made['int8'], '--data', data, '--json', facts, '-q')
+        with open(facts) as file:
+            outputs = json.load(file)['models'][1]['outputs']
+        check('strings/validate_numbers_alone', [o['name'] for o in outputs] == ['scores'], str(outputs))
+        bad = pare('run', path, '--input', f'x={save(folder, x)}', '-o', folder, ok=False)
+        check('strings/no_npy', bad.returncode == 1 and 'label.npy' in bad.stderr and 'string' in bad.stderr, bad.stderr)
+
+
+def save(folder, x):
+    path = os.path.join(folder, 'x.npy')
+    np.save(path, x)
+    return path
+
+
+def elsewhere():
+    """Strings in external data are refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = classifier(folder)
+        net = onnx.load(path)
+        names = next(t for t in net.graph.initializer if t.data_type == S)
+        del names.string_data[:]
+        names.data_location = TensorProto.EXTERNAL
+        for key, value in (('location', 'net.data'), ('length', '48')):
+            entry = names.external_data.add()
+            entry.key, entry.value = key, value
+        with open(os.path.join(folder, 'net.data'), 'wb') as file:
+            file.write(b'\x01' * 48)
+        with open(path, 'wb') as file:
+            file.write(net.SerializeToString())
+        done = pare('inspect', path, ok=False)
+        check('strings/external_refused', done.returncode == 1 and "'names'" in done.stderr and 'string_data' in done.stderr,
+              f'exit {done.returncode}: {done.stderr}')
+
+
+moves()
+through_commands()
+elsewhere()
+finish()
