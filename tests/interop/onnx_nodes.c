@@ -310,11 +310,26 @@ static verdict try_set(test *t, const char *model)
 
 /* --- one test --- */
 
+static bool all_tensors(test *t, const pare_values *list, const char *what)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (list->item[i]->dtype != PARE_NOTYPE) continue;
+        (void)PARE_FAIL(&t->ctx, UNSUPPORTED,
+                        "the model's %s '%s' is a sequence or an optional; the library passes "
+                        "tensors",
+                        what, list->item[i]->name);
+        return false;
+    }
+    return true;
+}
+
 /* op gets the operator that the test is about: the model's only node's, or the first's. */
 static bool model_reads(test *t, const char *path, char *op, size_t size)
 {
     pare_model *m = NULL;
-    const bool good = pare_onnx_read(&t->ctx, &m, path) == PARE_OK;
+    const bool good = pare_onnx_read(&t->ctx, &m, path) == PARE_OK &&
+                      all_tensors(t, &m->graph->in, "input") &&
+                      all_tensors(t, &m->graph->out, "output");
     if (good && m->graph->node_count) snprintf(op, size, "%s", m->graph->node[0]->op_type);
     if (!good) refusal_keep(t);
     pare_model_free(m);
