@@ -49,4 +49,22 @@ static inline const pare_view *pare_recurrent_out(const pare_call *c, int i)
 
 extern const pare_kernel pare_recurrent_f32;
 
+/* --- units of a block (recurrent_units.c) --- */
+
+/* v = f(v), n values. */
+void pare_recurrent_apply(const pare_recurrent_function *f, float *v, int64_t n);
+
+/* Holds v to [-clip, clip]; not at all where clip is 0. */
+void pare_recurrent_clip(float clip, float *v, int64_t n);
+
+/* The usual LSTM, sigmoid and tanh without peepholes, in one loop; gates x and past: i o f c, each
+   n apart. cell is updated, `to` gets the hidden state. */
+void pare_lstm_usual(int64_t n, const float *restrict x, const float *restrict past,
+                     float *restrict cell, float *restrict to);
+
+/* The usual GRU that resets after its product, in one loop; gates x and past: z r h, each n apart;
+   own: the bias of that product. */
+void pare_gru_usual(int64_t n, const float *restrict x, const float *restrict past,
+                    const float *restrict own, const float *restrict h, float *restrict to);
+
 #endif

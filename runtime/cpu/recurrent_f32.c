@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RNN, GRU and LSTM with constant weights, in f32 (f16 and bf16 through f32).
 
-   Plan: a direction's X W of all steps is one product before the first step. W and R are packed
-   with their columns in blocks of units: all gates of some units are neighbours, so that a thread
-   that owns units multiplies, applies the gates and writes its part of the state, and threads meet
-   once a step (a GRU that resets before its product: twice). Each sum is one chain along the inner
-   axis: results do not depend on threads. Two directions run side by side where there are threads
-   for both. */
+   Plan: X W of as many steps as stay in a core's cache is one product before the first of them. W
+   and R are packed with their columns in blocks of units: all gates of some units are neighbours,
+   so that a thread that owns units multiplies, applies the gates and writes its part of the state,
+   and threads meet once a step (a GRU that resets before its product: twice). Each sum is one chain
+   along the inner axis: results do not depend on threads. Two directions run side by side where
+   there are threads for both. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/gemm/float_gemm.h"
 #include "runtime/cpu/recurrent.h"
-#include "runtime/cpu/vmath.h"
 
 #include <omp.h>
 #include <string.h>
@@ -18,7 +17,8 @@
 enum {
     LEAST = 60000,   /* multiply-adds of a step below which one thread serves a direction */
     MOST_BLOCK = 32, /* units of a block: the product's columns of a block */
-    CHUNK = 8        /* tiles of rows that meet a stretch of W before the next does */
+    CHUNK = 8,       /* tiles of rows that meet a block of W's columns before the next does */
+    ROWS = 128       /* of X W at once, or a step's */
 };
 
 typedef struct direction {
@@ -34,6 +34,7 @@ typedef struct state {
     int64_t block, blocks; /* units of a block, blocks of units */
     int64_t padded;        /* units, padded */
     int64_t columns;       /* gates x padded */
+    int64_t stretch;       /* steps of X W at once */
     int threads;
     bool usual[2];     /* of each direction: sigmoid and tanh, nothing clipped or coupled */
     bool side_by_side; /* two directions */
@@ -107,7 +108,9 @@ static void rooms_set(pare_prep *p, state *s)
 {
     const pare_recurrent *r = &s->r;
     const pare_view *x = &p->in[0];
-    s->product = pare_align_up((size_t)(r->length * r->batch * s->columns), 16);
+    s->stretch = r->batch < ROWS ? ROWS / (r->batch > 0 ? r->batch : 1) : 1;
+    if (s->stretch > r->length) s->stretch = r->length > 0 ? r->length : 1;
+    s->product = pare_align_up((size_t)(s->stretch * r->batch * s->columns), 16);
     s->sums = pare_align_up((size_t)(r->batch * s->columns), 16);
     s->hidden = pare_align_up((size_t)(r->batch * s->padded), 16);
     /* X W, H R, h of this step and the next, c, r . h */
@@ -177,53 +180,6 @@ static pare_status prepare(pare_prep *p)
     return PARE_OK;
 }
 
-/* --- functions over the units of a block --- */
-
-#define ROW_OF(name, expression)                                                                   \
-    PARE_CLONES static void name(float *v, int64_t n, float alpha, float beta)                     \
-    {                                                                                              \
-        (void)alpha, (void)beta;                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float x = v[i];                                                                  \
-            v[i] = expression;                                                                     \
-        }                                                                                          \
-    }
-ROW_OF(row_relu, x > 0 ? x : 0)
-ROW_OF(row_tanh, pare_vtanh(x))
-ROW_OF(row_sigmoid, pare_vsigmoid(x))
-ROW_OF(row_affine, alpha *x + beta)
-ROW_OF(row_leaky_relu, x < 0 ? alpha * x : x)
-ROW_OF(row_thresholded_relu, x >= alpha ? x : 0)
-ROW_OF(row_scaled_tanh, alpha *pare_vtanh(beta *x))
-ROW_OF(row_hard_sigmoid, fminf(1, fmaxf(0, alpha *x + beta)))
-ROW_OF(row_elu, x < 0 ? alpha * expm1f(x) : x)
-ROW_OF(row_softsign, x / (1 + fabsf(x)))
-ROW_OF(row_softplus, x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x)))
-
-static void act_row(const pare_recurrent_function *f, float *v, int64_t n)
-{
-    static void (*const rows[PARE_RECURRENT_ACTS])(float *, int64_t, float, float) = {
-        [PARE_RECURRENT_RELU] = row_relu,
-        [PARE_RECURRENT_TANH] = row_tanh,
-        [PARE_RECURRENT_SIGMOID] = row_sigmoid,
-        [PARE_RECURRENT_AFFINE] = row_affine,
-        [PARE_RECURRENT_LEAKY_RELU] = row_leaky_relu,
-        [PARE_RECURRENT_THRESHOLDED_RELU] = row_thresholded_relu,
-        [PARE_RECURRENT_SCALED_TANH] = row_scaled_tanh,
-        [PARE_RECURRENT_HARD_SIGMOID] = row_hard_sigmoid,
-        [PARE_RECURRENT_ELU] = row_elu,
-        [PARE_RECURRENT_SOFTSIGN] = row_softsign,
-        [PARE_RECURRENT_SOFTPLUS] = row_softplus,
-    };
-    rows[f->act](v, n, f->alpha, f->beta);
-}
-
-static void entering(float clip, float *v, int64_t n)
-{
-    if (clip > 0)
-        for (int64_t i = 0; i < n; i++) v[i] = fminf(clip, fmaxf(-clip, v[i]));
-}
-
 /* --- one direction --- */
 
 typedef struct pass {
@@ -233,7 +189,7 @@ typedef struct pass {
     int which;                      /* the direction */
     const float *x;                 /* element 0 */
     int64_t x_length, x_batch;      /* steps in X */
-    float *product, *sums;          /* (length x batch, columns), (batch, columns) */
+    float *product, *sums;          /* (stretch x batch, columns), (batch, columns) */
     float *h, *next, *cell, *reset; /* (batch, padded) */
 } pass;
 
@@ -255,25 +211,37 @@ static void product_rows(const pare_float_gemm *g, const float *const *row, int 
     g->tile(to + from * g->block, step, &tile, packed + from * g->block * g->depth, count);
 }
 
-/* X W of rows [first, last), and the bias. */
-static void product_make(const pass *p, int64_t first, int64_t last)
+/* X of row `i` of the stretch of steps from `n`; of a sequence that is over any, which nobody
+ * reads. */
+static const float *x_row(const pass *p, int64_t n, int64_t i)
+{
+    const int64_t batch = p->s->r.batch, b = i % batch, t = time_of(p, n + i / batch, b);
+    return p->x + (t < 0 ? 0 : t) * p->x_length + b * p->x_batch;
+}
+
+PARE_CLONES static void bias_add(int rows, int64_t width, int64_t step, const float *restrict bias,
+                                 float *restrict to)
+{
+    for (int k = 0; k < rows; k++)
+        for (int64_t j = 0; j < width; j++) to[k * step + j] += bias[j];
+}
+
+/* X W and the bias of blocks of units [from, to), for `steps` steps from `n`. */
+static void product_make(const pass *p, int64_t n, int64_t steps, int64_t from, int64_t to)
 {
     const state *s = p->s;
-    const int64_t batch = s->r.batch, many = CHUNK * PARE_TILE_ROWS;
-    for (int64_t chunk = first; chunk < last; chunk += many) {
-        const int64_t end = chunk + many < last ? chunk + many : last;
-        for (int64_t block = 0; block < s->w.blocks; block++)
+    const int64_t total = steps * s->r.batch, many = CHUNK * PARE_TILE_ROWS, width = s->w.block;
+    for (int64_t chunk = 0; chunk < total; chunk += many) {
+        const int64_t end = chunk + many < total ? chunk + many : total;
+        for (int64_t block = from * s->r.gates; block < to * s->r.gates; block++)
             for (int64_t i = chunk; i < end; i += PARE_TILE_ROWS) {
-                const float *row[PARE_TILE_ROWS];
+                const float *row[PARE_TILE_ROWS], *bias = p->d->bias + block * width;
                 int rows = (int)(end - i < PARE_TILE_ROWS ? end - i : PARE_TILE_ROWS);
-                for (int k = 0; k < rows; k++)
-                    row[k] = p->x + (i + k) / batch * p->x_length + (i + k) % batch * p->x_batch;
-                product_rows(&s->w, row, rows, p->d->w, block, 1, p->product + i * s->columns,
-                             s->columns);
+                float *out = p->product + i * s->columns;
+                for (int k = 0; k < rows; k++) row[k] = x_row(p, n, i + k);
+                product_rows(&s->w, row, rows, p->d->w, block, 1, out, s->columns);
+                bias_add(rows, width, s->columns, bias, out + block * width);
             }
-        for (int64_t i = chunk; i < end; i++)
-            for (int64_t k = 0; k < s->columns; k++)
-                p->product[i * s->columns + k] += p->d->bias[k];
     }
 }
 
@@ -319,8 +287,8 @@ static void gate_begin(const pass *p, const float *x, const float *past, int64_t
 static void gate_end(const pass *p, int function, float *v)
 {
     const state *s = p->s;
-    entering(s->r.clip, v, s->block);
-    act_row(&s->r.f[p->which][function], v, s->block);
+    pare_recurrent_clip(s->r.clip, v, s->block);
+    pare_recurrent_apply(&s->r.f[p->which][function], v, s->block);
 }
 
 static void look(const pass *p, int g, int64_t at, const float *cell, float *v)
@@ -335,21 +303,6 @@ static void rnn_units(const pass *p, const float *x, const float *past, int64_t 
     gate_end(p, 0, to);
 }
 
-/* The usual LSTM, sigmoid and tanh without peepholes, in one loop; gates x and past: i o f c, each
-   n apart. */
-PARE_CLONES static void lstm_usual(int64_t n, const float *restrict x, const float *restrict past,
-                                   float *restrict cell, float *restrict to)
-{
-    for (int64_t k = 0; k < n; k++) {
-        float i = pare_vsigmoid(x[k] + past[k]), o = pare_vsigmoid(x[n + k] + past[n + k]);
-        float f = pare_vsigmoid(x[2 * n + k] + past[2 * n + k]);
-        float c = pare_vtanh(x[3 * n + k] + past[3 * n + k]);
-        float s = f * cell[k] + i * c;
-        cell[k] = s;
-        to[k] = pare_vtanh(s) * o;
-    }
-}
-
 static void lstm_units(const pass *p, const float *x, const float *past, int64_t u, float *cell,
                        float *to)
 {
@@ -357,7 +310,7 @@ static void lstm_units(const pass *p, const float *x, const float *past, int64_t
     const int64_t n = s->block, at = u * n;
     float i[MOST_BLOCK], o[MOST_BLOCK], f[MOST_BLOCK], c[MOST_BLOCK];
     if (s->usual[p->which]) {
-        lstm_usual(n, x + gate_at(s, u, 0), past + gate_at(s, u, 0), cell, to);
+        pare_lstm_usual(n, x + gate_at(s, u, 0), past + gate_at(s, u, 0), cell, to);
         return;
     }
     gate_begin(p, x, past, gate_at(s, u, 0), i);
@@ -374,7 +327,7 @@ static void lstm_units(const pass *p, const float *x, const float *past, int64_t
     look(p, 1, at, cell, o);
     gate_end(p, 0, o);
     memcpy(to, cell, (size_t)n * sizeof *to);
-    act_row(&s->r.f[p->which][2], to, n);
+    pare_recurrent_apply(&s->r.f[p->which][2], to, n);
     for (int64_t k = 0; k < n; k++) to[k] *= o[k];
 }
 
@@ -393,18 +346,6 @@ static void gru_reset(const pass *p, const float *x, float *past, int64_t u, con
 static void gate_begin_at(const pass *p, int64_t at, const float *x, const float *past, float *to)
 {
     for (int64_t i = 0; i < p->s->block; i++) to[i] = x[at + i] + past[i];
-}
-
-/* The usual GRU that resets after its product, in one loop; own: the bias of that product. */
-PARE_CLONES static void gru_usual(int64_t n, const float *restrict x, const float *restrict past,
-                                  const float *restrict own, const float *restrict h,
-                                  float *restrict to)
-{
-    for (int64_t k = 0; k < n; k++) {
-        float z = pare_vsigmoid(x[k] + past[k]), r = pare_vsigmoid(x[n + k] + past[n + k]);
-        float y = pare_vtanh(x[2 * n + k] + r * (past[2 * n + k] + own[k]));
-        to[k] = (1 - z) * y + z * h[k];
-    }
 }
 
 static void gru_units(const pass *p, const float *x, float *past, int64_t u, const float *h,
@@ -448,7 +389,7 @@ static void units_step(const pass *p, int64_t n, int64_t from, int64_t to, bool 
                    (size_t)((to - from) * s->block) * sizeof *p->h);
             continue;
         }
-        const float *x = p->product + (t * s->r.batch + b) * s->columns;
+        const float *x = p->product + (n % s->stretch * s->r.batch + b) * s->columns;
         float *past = p->sums + b * s->columns;
         for (int64_t u = from; u < to; u++) {
             const int64_t at = row + u * s->block;
@@ -459,8 +400,8 @@ static void units_step(const pass *p, int64_t n, int64_t from, int64_t to, bool 
             else if (s->r.cell == PARE_RECURRENT_LSTM)
                 lstm_units(p, x, past, u, p->cell + at, p->next + at);
             else if (s->r.linear_before && s->usual[p->which])
-                gru_usual(s->block, x + gate_at(s, u, 0), past + gate_at(s, u, 0),
-                          p->d->past + gate_at(s, u, 2), p->h + at, p->next + at);
+                pare_gru_usual(s->block, x + gate_at(s, u, 0), past + gate_at(s, u, 0),
+                               p->d->past + gate_at(s, u, 2), p->h + at, p->next + at);
             else
                 gru_units(p, x, past, u, p->h + at, p->next + at);
         }
@@ -479,13 +420,13 @@ static void meet(int threads)
 static void share_run(pass p, int thread, int threads)
 {
     const state *s = p.s;
-    const int64_t rows = s->r.length * s->r.batch;
+    const int64_t length = s->r.length;
     const int64_t from = s->blocks * thread / threads, to = s->blocks * (thread + 1) / threads;
     const bool gru = s->r.cell == PARE_RECURRENT_GRU, late = gru && !s->r.linear_before;
     const bool reset = late || (gru && !s->usual[p.which]);
-    product_make(&p, rows * thread / threads, rows * (thread + 1) / threads);
-    meet(threads);
-    for (int64_t n = 0; n < s->r.length; n++) {
+    for (int64_t n = 0; n < length; n++) {
+        if (n % s->stretch == 0)
+            product_make(&p, n, length - n < s->stretch ? length - n : s->stretch, from, to);
         past_make(&p, p.h, from, to, 0, late ? 2 : s->r.gates);
         if (reset) units_step(&p, n, from, to, true);
         if (late) {

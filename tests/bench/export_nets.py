@@ -6,7 +6,7 @@
 
 Writes OUT/NET.EXPORTER.OPSET.onnx and prints one line a file. Weights are random: what is tested is the graph.
 A net is exported with an open batch where its exporter can, else with a batch of 1. Needs PyTorch,
-torchvision, timm, transformers, onnxscript.
+torchvision, timm, transformers, onnxscript; for YOLO's nets ultralytics.
 """
 
 import logging
@@ -168,6 +168,19 @@ def detection_nets():
             "fasterrcnn": make(detection.fasterrcnn_mobilenet_v3_large_320_fpn, box_score_thresh=0.001)}
 
 
+def yolo_nets():
+    """Ultralytics' nets with their boxes decoded, as their own exporter writes them."""
+    def make(config):
+        def built():
+            from ultralytics.nn.tasks import DetectionModel
+            model = DetectionModel(config, verbose=False)
+            model.model[-1].export, model.model[-1].format = True, "onnx"
+            return model, (torch.rand(1, 3, 320, 320),), ["x"]
+        return built
+
+    return {name: make(name + ".yaml") for name in ("yolov5n", "yolov8n", "yolo11n")}
+
+
 def vision_net(name):
     import timm
     model = timm.create_model(name, pretrained=False)
@@ -202,12 +215,12 @@ def export(name, make, out, ways, may_be_free=True):
         error = None
         for free in (True, False) if may_be_free else (False,):
             torch.manual_seed(1)
-            model, arguments, names = make()
             try:
+                model, arguments, names = make()
                 export_once(model.eval(), arguments, names, path, way, opset, free)
                 print(f"{path.name}: {'open batch' if free else 'batch of 1'}", flush=True)
                 break
-            except Exception as e:  # exporters raise anything
+            except Exception as e:  # makers and exporters raise anything
                 error = e
         else:
             path.unlink(missing_ok=True)
@@ -219,8 +232,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    others = text_nets()
-    nets = {name: (lambda name=name: vision_net(name)) for name in VISION} | others
+    nets = {name: (lambda name=name: vision_net(name)) for name in VISION} | text_nets() | yolo_nets()
     for i, (name, make) in enumerate(nets.items()):
         if not wanted or name in wanted:
             export(name, make, out, WAYS if name in EVERY_WAY else [WAYS[i % len(WAYS)]])

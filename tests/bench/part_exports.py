@@ -3,8 +3,6 @@
 beside ONNX Runtime's, their INT8 outputs beside those of its quantizer on the same samples, what does
 simplify leave, can they be pruned, how long does a run of each take."""
 
-import csv
-import io
 import logging
 import math
 import tempfile
@@ -134,17 +132,12 @@ def rival(path, samples, folder):
 
 def latency(options, results, case, scheme, ours, theirs):
     """Milliseconds of one run on one thread, of both, and their ratio."""
-    (options.work / "timing").mkdir(parents=True, exist_ok=True)
     loose = 1e-2 if scheme == "FP32" else 1e6  # what INT8 outputs are worth is measured before
-    output = call([options.bench, "--ort", options.ort, "--header", "--batch", 1, "--threads", 1, "--pairs",
-                   options.pairs, "--max-seconds", options.max_seconds, "--tolerance", loose, "--cache",
-                   options.work / "timing", f"pare:{ours}", f"ort:{theirs}"]).output
-    lines = [line for line in output.splitlines() if line.count(",") > 10]
-    row = next(csv.DictReader(io.StringIO("\n".join(lines))))
-    results.add("exports", case, f"{scheme} {float(row['a_ms']):.3f} / {float(row['b_ms']):.3f} ms",
-                float(row["ratio"]), "x", "<= 1.5")
+    row = part_latency.time_files(options, f"pare:{ours}", f"ort:{theirs}", 1, 1, loose)
+    results.add("exports", case, f"{scheme} {row['a_ms']:.3f} / {row['b_ms']:.3f} ms", row["ratio"], "x",
+                "<= 1.5")
     name = scheme.lower()
-    return {f"{name}_ms": row["a_ms"], f"ort_{name}_ms": row["b_ms"], f"{name}_ratio": float(row["ratio"])}
+    return {f"{name}_ms": row["a_ms"], f"ort_{name}_ms": row["b_ms"], f"{name}_ratio": row["ratio"]}
 
 
 def quantized(options, results, case, path, data, samples, want, folder):

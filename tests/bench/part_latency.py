@@ -22,12 +22,11 @@ def tolerance_of(net, scheme):
     return TOLERANCE[scheme] if net.trained or scheme == "fp32" else UNTRAINED
 
 
-def time_pair(options, net, first, second, batch, threads, tolerance, env=None, more=()):
+def time_files(options, first, second, batch, threads, tolerance, env=None, more=()):
     """One case of bench_latency as a dict of its CSV columns; numbers are floats. more: options."""
     command = [options.bench, "--ort", options.ort, "--header", "--batch", batch,
                "--threads", threads, "--pairs", options.pairs, "--tolerance", tolerance,
-               "--max-seconds", options.max_seconds, "--input",
-               nets.raw_image_file(options, net), "--cache", options.work / "timing",
+               "--max-seconds", options.max_seconds, "--cache", options.work / "timing",
                *more, first, second]
     (options.work / "timing").mkdir(parents=True, exist_ok=True)
     output = call(command, env).output
@@ -35,6 +34,12 @@ def time_pair(options, net, first, second, batch, threads, tolerance, env=None, 
     row = next(csv.DictReader(io.StringIO("\n".join(lines))))
     return {key: float(value) if key not in ("label", "a", "b") else value
             for key, value in row.items()}
+
+
+def time_pair(options, net, first, second, batch, threads, tolerance, env=None, more=()):
+    """The same, fed with an image."""
+    return time_files(options, first, second, batch, threads, tolerance, env,
+                      ("--input", nets.raw_image_file(options, net), *more))
 
 
 def geometric_mean(values):
