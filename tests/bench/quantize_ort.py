@@ -9,6 +9,7 @@ memory. Needs onnx, onnxruntime, sympy, ml_dtypes, h5py.
 """
 
 import argparse
+import contextlib
 import logging
 import resource
 import tempfile
@@ -34,11 +35,13 @@ class Reader(CalibrationDataReader):
 
 
 def prepare(model, prepared):
-    """Folds and infers shapes; symbolic inference gives up on some graphs."""
-    try:
-        quant_pre_process(model, prepared)
-    except Exception:  # its kind differs from version to version
-        quant_pre_process(model, prepared, skip_symbolic_shape=True)
+    """Folds and infers shapes; symbolic inference gives up on some graphs, and leaves files where it is run."""
+    model, prepared = Path(model).resolve(), Path(prepared).resolve()
+    with contextlib.chdir(prepared.parent):
+        try:
+            quant_pre_process(str(model), str(prepared))
+        except Exception:  # its kind differs from version to version
+            quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
 
 
 def main():
