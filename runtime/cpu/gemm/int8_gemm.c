@@ -52,23 +52,46 @@ void pare_row_load(float *dst, int64_t n, const void *x, pare_dtype type, int64_
 STORE(s8, int8_t)
 STORE(u8, uint8_t)
 
-void pare_row_store(const pare_epilogue *e, int64_t n, float *v, void *y, int64_t stride)
+/* v in units of y, before its zero point, or in real units for f32; in place. */
+static void act_row(const pare_epilogue *e, int64_t n, float *v)
 {
-    if (stride != 1) {
-        for (int64_t i = 0; i < n; i++) pare_epilogue_store(e, v[i], y, i * stride);
-        return;
-    }
     pare_act_row(&e->act, n, v);
-    if (e->to == PARE_f32) {
-        memcpy(y, v, (size_t)n * sizeof *v);
-        return;
-    }
     if (e->curved)
         for (int64_t i = 0; i < n; i++) v[i] /= e->y_scale;
-    if (e->to == PARE_s8)
+}
+
+static void store_row(const pare_epilogue *e, int64_t n, const float *v, void *y)
+{
+    if (e->to == PARE_f32)
+        memcpy(y, v, (size_t)n * sizeof *v);
+    else if (e->to == PARE_s8)
         store_s8(e, n, v, y);
     else
         store_u8(e, n, v, y);
+}
+
+/* At most PARE_ROW values to every stride-th element. */
+static void scatter_row(const pare_epilogue *e, int64_t n, const float *v, void *y, int64_t stride)
+{
+    uint8_t bytes[PARE_ROW];
+    if (e->to == PARE_f32) {
+        for (int64_t i = 0; i < n; i++) ((float *)y)[i * stride] = v[i];
+        return;
+    }
+    store_row(e, n, v, bytes);
+    for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i * stride] = bytes[i];
+}
+
+void pare_row_store(const pare_epilogue *e, int64_t n, float *v, void *y, int64_t stride)
+{
+    act_row(e, n, v);
+    if (stride == 1) {
+        store_row(e, n, v, y);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += PARE_ROW)
+        scatter_row(e, n - i < PARE_ROW ? n - i : PARE_ROW, v + i,
+                    pare_element(y, e->to, i * stride), stride);
 }
 
 void pare_row_table(const uint8_t *table, int64_t n, const uint8_t *x, int64_t xs, uint8_t *y,
