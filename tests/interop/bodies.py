@@ -10,23 +10,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import _make
 from _lib import check, finish, ort_session, pare, pare_outputs, worst
+from _make import B, F, I, constant, info, node
 
 rng = np.random.default_rng(5)
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-node = helper.make_node
-
-
-def info(name, kind, shape):
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def constant(name, value, kind=np.float32):
-    return numpy_helper.from_array(np.asarray(value, kind), name)
 
 
 def weight(name, *shape):
-    return constant(name, rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])))
+    return _make.weight(rng, name, *shape)
 
 
 def model(nodes, inits, x, outputs=('y',)):
@@ -57,7 +49,7 @@ def branches():
                        else_branch=convolutions('else', 12)),
                   node('GlobalAveragePool', ['z'], ['pooled']), node('Flatten', ['pooled'], ['flat']),
                   node('Gemm', ['flat', 'w3'], ['y'])],
-                 [constant('limit', 0), weight('w0', 8, 3, 3, 3), weight('w3', 6, 5)], ['batch', 3, 12, 12])
+                 [constant('limit', 0, np.float32), weight('w0', 8, 3, 3, 3), weight('w3', 6, 5)], ['batch', 3, 12, 12])
 
 
 def turns(body_nodes, outputs, inits=()):
@@ -71,7 +63,7 @@ def states():
                   node('Add', ['q', 'x'], ['s']), node('Tanh', ['s'], ['h1']),
                   node('Identity', ['go'], ['go1']), node('Identity', ['h1'], ['seen'])],
                  ['h1', 'seen'], [weight('w', 32, 32), weight('b', 32)])
-    return model([node('Loop', ['n', '', 'x'], ['y', 'all'], 'loop_1', body=body)], [constant('n', 6, np.int64)],
+    return model([node('Loop', ['n', '', 'x'], ['y', 'all'], 'loop_1', body=body)], [constant('n', 6)],
                  ['batch', 32], ['y', 'all'])
 
 
@@ -82,7 +74,7 @@ def scanned():
          node('Add', ['p', 'q'], ['s']), node('Relu', ['s'], ['t']), node('Clip', ['t', '', 'six'], ['h1']),
          node('Identity', ['h1'], ['seen'])], 'body', [info('h', F, None), info('row', F, None)],
         [info('h1', F, None), info('seen', F, None)],
-        [weight('wx', 24, 32), weight('wh', 32, 32), weight('b', 32), constant('six', 6)])
+        [weight('wx', 24, 32), weight('wh', 32, 32), weight('b', 32), constant('six', 6, np.float32)])
     return model([node('Transpose', ['x'], ['steps'], perm=[1, 0, 2]), node('MatMul', ['x', 'w0'], ['m']),
                   node('ReduceMean', ['m'], ['start'], axes=[1], keepdims=0),
                   node('Scan', ['start', 'steps'], ['y', 'all'], 'scan_1', body=body, num_scan_inputs=1)],
@@ -93,12 +85,12 @@ def nested():
     """A loop inside a branch, by the names of the other branch."""
     body = turns([node('MatMul', ['h', 'w1'], ['p'], 'product'), node('Relu', ['p'], ['h1']),
                   node('Identity', ['go'], ['go1'])], ['h1'], [weight('w1', 32, 32)])
-    then = branch('then', [node('Loop', ['n', '', 'a'], ['r'], 'loop_1', body=body)], [constant('n', 3, np.int64)])
+    then = branch('then', [node('Loop', ['n', '', 'a'], ['r'], 'loop_1', body=body)], [constant('n', 3)])
     other = branch('else', [node('MatMul', ['a', 'w1'], ['p'], 'product'), node('Relu', ['p'], ['r'])],
                    [weight('w1', 32, 32)])
     return model([node('MatMul', ['x', 'w0'], ['c']), node('Relu', ['c'], ['a']), *is_positive('x', 'go'),
                   node('If', ['go'], ['y'], 'if_1', then_branch=then, else_branch=other)],
-                 [constant('limit', 0), weight('w0', 32, 32)], ['batch', 32])
+                 [constant('limit', 0, np.float32), weight('w0', 32, 32)], ['batch', 32])
 
 
 def shared():
@@ -109,7 +101,7 @@ def shared():
                   node('If', ['go'], ['z'], 'if_1', then_branch=then, else_branch=other),
                   node('Cast', ['go'], ['at'], to=I), node('Gather', ['w', 'at'], ['row'], axis=0),
                   node('Mul', ['x', 'row'], ['scaled']), node('Add', ['z', 'scaled'], ['y'])],
-                 [constant('limit', 0), weight('w', 32, 32)], ['batch', 32])
+                 [constant('limit', 0, np.float32), weight('w', 32, 32)], ['batch', 32])
 
 
 def decided():
@@ -119,9 +111,9 @@ def decided():
     never = branch('never', [node('Neg', ['a'], ['r'])])
     then = branch('then', [node('Constant', [], ['yes'], value=constant('c', True, np.bool_)),
                            node('If', ['yes'], ['h'], then_branch=deep, else_branch=never),
-                           node('Sigmoid', ['h'], ['r']), node('Identity', ['a'], ['t'])], [constant('k', 0.5)],
+                           node('Sigmoid', ['h'], ['r']), node('Identity', ['a'], ['t'])], [constant('k', 0.5, np.float32)],
                   ['r', 't', 'k'])
-    other = branch('else', [node('Neg', ['a'], ['r']), node('Identity', ['a'], ['t'])], [constant('k', 0.25)],
+    other = branch('else', [node('Neg', ['a'], ['r']), node('Identity', ['a'], ['t'])], [constant('k', 0.25, np.float32)],
                    ['r', 't', 'k'])
     once = turns([node('MatMul', ['h', 'w1'], ['h1']), node('Cast', ['i'], ['f'], to=F),
                   node('Add', ['h1', 'f'], ['seen']), node('Identity', ['go'], ['go1'])],
@@ -133,7 +125,7 @@ def decided():
                   node('Loop', ['one', '', 'p'], ['u', 'all'], body=once),
                   node('Loop', ['nought', '', 'u'], ['v'], body=none),
                   node('Sum', ['p', 's', 'v', 'k1'], ['y'])],
-                 [constant('two', 2, np.int64), constant('one', 1, np.int64), constant('nought', 0, np.int64)],
+                 [constant('two', 2), constant('one', 1), constant('nought', 0)],
                  ['batch', 32], ['y', 'all', 'p'])
 
 

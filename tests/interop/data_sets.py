@@ -8,26 +8,18 @@ import tempfile
 import h5py
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+import _make
 from _lib import check, finish, ort_session, pare, worst
+from _make import F, I, constant, info, node
 
 SAMPLES = 9
 rng = np.random.default_rng(5)
-F, I = TensorProto.FLOAT, TensorProto.INT64
-node = helper.make_node
-
-
-def info(name, kind, shape):
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def constant(name, value, kind=np.int64):
-    return numpy_helper.from_array(np.asarray(value, kind), name)
 
 
 def weight(name, *shape):
-    return constant(name, rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])), np.float32)
+    return _make.weight(rng, name, *shape)
 
 
 def model(nodes, inputs, outputs, inits):

@@ -7,21 +7,12 @@ import tempfile
 import h5py
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from _lib import check, finish, ort_session, pare, pare_outputs, worst
+from _make import B, F, I, constant, info, node
 
 rng = np.random.default_rng(3)
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-node = helper.make_node
-
-
-def info(name, kind, shape):
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def constant(name, value, kind=np.int64):
-    return numpy_helper.from_array(np.asarray(value, kind), name)
 
 
 def weight(name, *shape):

@@ -13,23 +13,15 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from _lib import check, finish, ort_session, pare
+from _make import B, F, S, constant, info, node
 
 rng = np.random.default_rng(5)
-S, F, I, B = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 WORDS = ['cat', '', 'Grüße', 'a longer text with blanks', 'dog', '狐', 'x', 'cat']
 
 
 def texts(name, *shape):
     count = int(np.prod(shape, dtype=int))
     return helper.make_tensor(name, S, shape, [WORDS[i % len(WORDS)].encode() for i in range(3, 3 + count)])
-
-
-def ints(name, values):
-    return numpy_helper.from_array(np.array(values, np.int64), name)
-
-
-def info(name, kind, shape):
-    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def saved(folder, nodes, outputs, constants):
@@ -55,53 +47,53 @@ def theirs(path, x):
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, {'x': x})))
 
 
-def node(op, inputs, **attributes):
+def last(op, inputs, **attributes):
     """A node on constants; `pick`, class numbers of the samples, keeps it from being folded."""
-    return helper.make_node(op, inputs, ['y'], op, **attributes)
+    return node(op, inputs, ['y'], op, **attributes)
 
 
 # operator: node on t (5), u (3, 4), v (3, 4), pick (n), truth (n, 1); the output's type and shape
 CASES = {
-    'gather': (node('Gather', ['t', 'pick']), S, ['n']),
-    'gather_rows': (node('Gather', ['u', 'pick']), S, ['n', 4]),
-    'gather_elements': (node('GatherElements', ['t', 'pick']), S, ['n']),
-    'gather_nd': (node('GatherND', ['u', 'column']), S, ['n', 4]),
-    'where': (node('Where', ['truth', 'one', 'other']), S, ['n', 4]),
-    'equal': (node('Equal', ['rows', 'one']), B, ['n', 4]),
-    'equal_all': (node('Equal', ['rows', 'same']), B, ['n', 4]),
-    'concat': (node('Concat', ['rows', 'rows'], axis=1), S, ['n', 8]),
-    'slice': (node('Slice', ['rows', 'from', 'to', 'axis', 'step']), S, ['n', 2]),
-    'reshape': (node('Reshape', ['rows', 'shape']), S, ['n', 2, 2]),
-    'transpose': (node('Transpose', ['rows3'], perm=[0, 2, 1]), S, ['n', 2, 2]),
-    'expand': (node('Expand', ['labels', 'wide']), S, ['n', 3]),
-    'tile': (node('Tile', ['rows', 'twice']), S, ['n', 8]),
-    'unsqueeze': (node('Unsqueeze', ['rows', 'axis']), S, ['n', 1, 4]),
-    'identity': (node('Identity', ['rows']), S, ['n', 4]),
+    'gather': (last('Gather', ['t', 'pick']), S, ['n']),
+    'gather_rows': (last('Gather', ['u', 'pick']), S, ['n', 4]),
+    'gather_elements': (last('GatherElements', ['t', 'pick']), S, ['n']),
+    'gather_nd': (last('GatherND', ['u', 'column']), S, ['n', 4]),
+    'where': (last('Where', ['truth', 'one', 'other']), S, ['n', 4]),
+    'equal': (last('Equal', ['rows', 'one']), B, ['n', 4]),
+    'equal_all': (last('Equal', ['rows', 'same']), B, ['n', 4]),
+    'concat': (last('Concat', ['rows', 'rows'], axis=1), S, ['n', 8]),
+    'slice': (last('Slice', ['rows', 'from', 'to', 'axis', 'step']), S, ['n', 2]),
+    'reshape': (last('Reshape', ['rows', 'shape']), S, ['n', 2, 2]),
+    'transpose': (last('Transpose', ['rows3'], perm=[0, 2, 1]), S, ['n', 2, 2]),
+    'expand': (last('Expand', ['labels', 'wide']), S, ['n', 3]),
+    'tile': (last('Tile', ['rows', 'twice']), S, ['n', 8]),
+    'unsqueeze': (last('Unsqueeze', ['rows', 'axis']), S, ['n', 1, 4]),
+    'identity': (last('Identity', ['rows']), S, ['n', 4]),
 }
-BEFORE = {'rows': [helper.make_node('Gather', ['u', 'pick'], ['rows'])],
-          'rows3': [helper.make_node('Gather', ['u', 'pick'], ['rows0']),
-                    helper.make_node('Reshape', ['rows0', 'shape'], ['rows3'])],
-          'labels': [helper.make_node('Gather', ['column1', 'pick'], ['labels'])],
-          'column': [helper.make_node('Unsqueeze', ['pick', 'axis'], ['column'])],
-          'truth': [helper.make_node('Unsqueeze', ['pick', 'axis'], ['column']),
-                    helper.make_node('Cast', ['column'], ['truth'], to=B)]}
+BEFORE = {'rows': [node('Gather', ['u', 'pick'], ['rows'])],
+          'rows3': [node('Gather', ['u', 'pick'], ['rows0']),
+                    node('Reshape', ['rows0', 'shape'], ['rows3'])],
+          'labels': [node('Gather', ['column1', 'pick'], ['labels'])],
+          'column': [node('Unsqueeze', ['pick', 'axis'], ['column'])],
+          'truth': [node('Unsqueeze', ['pick', 'axis'], ['column']),
+                    node('Cast', ['column'], ['truth'], to=B)]}
 
 
 def moves():
     x = rng.standard_normal((9, 4)).astype(np.float32)
     constants = {'t': texts('t', 5), 'u': texts('u', 3, 4), 'one': texts('one', 4), 'other': texts('other', 1, 4),
                  'same': helper.make_tensor('same', S, [1], [b'cat']), 'column1': texts('column1', 3, 1),
-                 'from': ints('from', [3]), 'to': ints('to', [-5]), 'axis': ints('axis', [1]),
-                 'step': ints('step', [-2]), 'shape': ints('shape', [-1, 2, 2]), 'wide': ints('wide', [1, 3]),
-                 'twice': ints('twice', [1, 2]),
+                 'from': constant('from', [3]), 'to': constant('to', [-5]), 'axis': constant('axis', [1]),
+                 'step': constant('step', [-2]), 'shape': constant('shape', [-1, 2, 2]), 'wide': constant('wide', [1, 3]),
+                 'twice': constant('twice', [1, 2]),
                  'w': numpy_helper.from_array(rng.standard_normal((4, 3)).astype(np.float32), 'w')}
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, 'x.h5')
         with h5py.File(data, 'w') as file:
             file['x'] = x
         for name, (last, kind, shape) in CASES.items():
-            nodes = [helper.make_node('MatMul', ['x', 'w'], ['z'], 'fc'),
-                     helper.make_node('ArgMax', ['z'], ['pick'], axis=1, keepdims=0)]
+            nodes = [node('MatMul', ['x', 'w'], ['z'], 'fc'),
+                     node('ArgMax', ['z'], ['pick'], axis=1, keepdims=0)]
             for need in dict.fromkeys(last.input):
                 nodes += BEFORE.get(need, [])
             nodes.append(last)
@@ -115,10 +107,10 @@ def moves():
 def classifier(folder):
     weights = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), n)
                for n, s in (('w1', (4, 64)), ('w2', (64, 3)))]
-    nodes = [helper.make_node('MatMul', ['x', 'w1'], ['h'], 'hidden'), helper.make_node('Relu', ['h'], ['r'], 'relu'),
-             helper.make_node('MatMul', ['r', 'w2'], ['scores'], 'classes'),
-             helper.make_node('ArgMax', ['scores'], ['best'], 'best', axis=1, keepdims=0),
-             helper.make_node('Gather', ['names', 'best'], ['label'], 'label')]
+    nodes = [node('MatMul', ['x', 'w1'], ['h'], 'hidden'), node('Relu', ['h'], ['r'], 'relu'),
+             node('MatMul', ['r', 'w2'], ['scores'], 'classes'),
+             node('ArgMax', ['scores'], ['best'], 'best', axis=1, keepdims=0),
+             node('Gather', ['names', 'best'], ['label'], 'label')]
     names = helper.make_tensor('names', S, [3], [w.encode() for w in ('Hund', 'Katze', '狐')])
     return saved(folder, nodes, [info('label', S, ['n']), info('scores', F, ['n', 3])], weights + [names])
 
