@@ -47,28 +47,28 @@ def theirs(path, x):
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, {'x': x})))
 
 
-def last(op, inputs, **attributes):
+def gives_y(op, inputs, **attributes):
     """A node on constants; `pick`, class numbers of the samples, keeps it from being folded."""
     return node(op, inputs, ['y'], op, **attributes)
 
 
 # operator: node on t (5), u (3, 4), v (3, 4), pick (n), truth (n, 1); the output's type and shape
 CASES = {
-    'gather': (last('Gather', ['t', 'pick']), S, ['n']),
-    'gather_rows': (last('Gather', ['u', 'pick']), S, ['n', 4]),
-    'gather_elements': (last('GatherElements', ['t', 'pick']), S, ['n']),
-    'gather_nd': (last('GatherND', ['u', 'column']), S, ['n', 4]),
-    'where': (last('Where', ['truth', 'one', 'other']), S, ['n', 4]),
-    'equal': (last('Equal', ['rows', 'one']), B, ['n', 4]),
-    'equal_all': (last('Equal', ['rows', 'same']), B, ['n', 4]),
-    'concat': (last('Concat', ['rows', 'rows'], axis=1), S, ['n', 8]),
-    'slice': (last('Slice', ['rows', 'from', 'to', 'axis', 'step']), S, ['n', 2]),
-    'reshape': (last('Reshape', ['rows', 'shape']), S, ['n', 2, 2]),
-    'transpose': (last('Transpose', ['rows3'], perm=[0, 2, 1]), S, ['n', 2, 2]),
-    'expand': (last('Expand', ['labels', 'wide']), S, ['n', 3]),
-    'tile': (last('Tile', ['rows', 'twice']), S, ['n', 8]),
-    'unsqueeze': (last('Unsqueeze', ['rows', 'axis']), S, ['n', 1, 4]),
-    'identity': (last('Identity', ['rows']), S, ['n', 4]),
+    'gather': (gives_y('Gather', ['t', 'pick']), S, ['n']),
+    'gather_rows': (gives_y('Gather', ['u', 'pick']), S, ['n', 4]),
+    'gather_elements': (gives_y('GatherElements', ['t', 'pick']), S, ['n']),
+    'gather_nd': (gives_y('GatherND', ['u', 'column']), S, ['n', 4]),
+    'where': (gives_y('Where', ['truth', 'one', 'other']), S, ['n', 4]),
+    'equal': (gives_y('Equal', ['rows', 'one']), B, ['n', 4]),
+    'equal_all': (gives_y('Equal', ['rows', 'same']), B, ['n', 4]),
+    'concat': (gives_y('Concat', ['rows', 'rows'], axis=1), S, ['n', 8]),
+    'slice': (gives_y('Slice', ['rows', 'from', 'to', 'axis', 'step']), S, ['n', 2]),
+    'reshape': (gives_y('Reshape', ['rows', 'shape']), S, ['n', 2, 2]),
+    'transpose': (gives_y('Transpose', ['rows3'], perm=[0, 2, 1]), S, ['n', 2, 2]),
+    'expand': (gives_y('Expand', ['labels', 'wide']), S, ['n', 3]),
+    'tile': (gives_y('Tile', ['rows', 'twice']), S, ['n', 8]),
+    'unsqueeze': (gives_y('Unsqueeze', ['rows', 'axis']), S, ['n', 1, 4]),
+    'identity': (gives_y('Identity', ['rows']), S, ['n', 4]),
 }
 BEFORE = {'rows': [node('Gather', ['u', 'pick'], ['rows'])],
           'rows3': [node('Gather', ['u', 'pick'], ['rows0']),
