@@ -59,12 +59,11 @@ void pare_recurrent_clip(float clip, float *v, int64_t n);
 
 /* The usual LSTM, sigmoid and tanh without peepholes, in one loop; gates x and past: i o f c, each
    n apart. cell is updated, `to` gets the hidden state. */
-void pare_lstm_usual(int64_t n, const float *restrict x, const float *restrict past,
-                     float *restrict cell, float *restrict to);
+void pare_lstm_usual(int64_t n, const float *x, const float *past, float *cell, float *to);
 
 /* The usual GRU that resets after its product, in one loop; gates x and past: z r h, each n apart;
    own: the bias of that product. */
-void pare_gru_usual(int64_t n, const float *restrict x, const float *restrict past,
-                    const float *restrict own, const float *restrict h, float *restrict to);
+void pare_gru_usual(int64_t n, const float *x, const float *past, const float *own, const float *h,
+                    float *to);
 
 #endif
