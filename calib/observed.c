@@ -153,10 +153,9 @@ static pare_status append(point_list *list, pare_value *v)
     return PARE_OK;
 }
 
-/* Inputs of bodies are no node's outputs, and no run shows them. */
 static pare_status append_graph(pare_graph *g, void *user)
 {
-    for (int i = 0; !g->parent && i < g->in.count; i++)
+    for (int i = 0; i < g->in.count; i++)
         if (!g->in.item[i]->is_init) PARE_TRY(append(user, g->in.item[i]));
     for (int n = 0; n < g->node_count; n++)
         for (int i = 0; i < g->node[n]->out_count; i++) PARE_TRY(append(user, g->node[n]->out[i]));

@@ -271,8 +271,7 @@ static bool joins_tensors(const pare_node *node)
 static pare_status place_before(pare_quant_scheme *s, pare_value *value)
 {
     pare_node *node = value->producer;
-    if (node && pare_quant_kind_of(node) == PARE_QUANT_CLAMP &&
-        pare_value_only_user(node->in[0]) == node)
+    if (node && pare_quant_kind_of(node) == PARE_QUANT_CLAMP && reader_of(node->in[0]) == node)
         node = node->in[0]->producer;
     if (!node || !is_chosen(s, node)) return PARE_OK;
     int first = 0, last = -1;

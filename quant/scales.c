@@ -20,14 +20,25 @@ static const pare_stats *stats_of(const pare_quant_scheme *s, const pare_value *
     return NULL;
 }
 
+/* What was seen of a function's values, within its bounds: with many keys Softmax gives each so
+   little that steps of all of [0, 1] would leave nothing, and a value that is clipped is one that
+   matters. The bounds, where nothing was seen. */
+static void choose_fixed(const pare_quant_scheme *s, pare_quant_point *p)
+{
+    const pare_quant_role *role = &pare_op_of(p->value->producer)->quant;
+    const pare_stats *stats = stats_of(s, p->value);
+    const pare_histogram *h = stats ? stats->histogram : NULL;
+    const bool seen = h && h->count > h->nan + h->inf;
+    p->low = seen ? fmaxf(role->low, fminf(h->min, 0)) : role->low;
+    p->high = seen ? fminf(role->high, fmaxf(h->max, 0)) : role->high;
+}
+
 /* chosen: of every tensor of the table. */
 static pare_status choose(pare_quant_scheme *s, pare_quant_point *p, const pare_range *chosen)
 {
     const pare_node *maker = p->value->producer;
     if (pare_quant_kind_of(maker) == PARE_QUANT_FIXED) {
-        const pare_quant_role *role = &pare_op_of(maker)->quant;
-        p->low = role->low;
-        p->high = role->high;
+        choose_fixed(s, p);
         return PARE_OK;
     }
     const pare_stats *stats = stats_of(s, p->value);

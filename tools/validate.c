@@ -181,7 +181,7 @@ static pare_status add_errors_json(pare_ctx *ctx, const pare_comparison *c,
 {
     for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
         const pare_error_stats *e = &one->error[o];
-        if (!e->count) continue; /* strings */
+        if (!e->count) continue; /* strings, or no values */
         json_t *json = json_pack("{s:o, s:o, s:f, s:f, s:f, s:I}", "name",
                                  pare_json_text(pare_predictor_rows(one->predictor, o).name),
                                  "sqnr_db", real_or_null(pare_error_sqnr(e)), "cosine",
@@ -193,6 +193,28 @@ static pare_status add_errors_json(pare_ctx *ctx, const pare_comparison *c,
     return PARE_OK;
 }
 
+static json_t *percent(int64_t count, const pare_comparison *c)
+{
+    return json_real(100 * (double)count / (double)pare_comparison_samples(c));
+}
+
+/* Outputs that are strings; a first one is the class. */
+static void add_texts(json_t *json, const pare_comparison *c, const pare_candidate *one)
+{
+    json_t *list = json_array();
+    for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
+        const pare_rows rows = pare_predictor_rows(one->predictor, o);
+        if (rows.dtype != PARE_string) continue;
+        json_array_append_new(list, json_pack("{s:o, s:o}", "name", pare_json_text(rows.name),
+                                              "equal", percent(one->same_text[o], c)));
+        if (o == 0) json_object_set_new(json, "agreement", percent(one->same_text[o], c));
+    }
+    if (json_array_size(list))
+        json_object_set_new(json, "texts", list);
+    else
+        json_decref(list);
+}
+
 static pare_status add_results(json_t *json, const pare_validation *v, int k)
 {
     const pare_comparison *c = v->comparison;
@@ -200,9 +222,8 @@ static pare_status add_results(json_t *json, const pare_validation *v, int k)
     if (pare_comparison_classes(c)) add_accuracy(json, c, one);
     if (!k) return PARE_OK;
     if (pare_comparison_classifies(c))
-        json_object_set_new(
-            json, "agreement",
-            json_real(100 * (double)one->agreed / (double)pare_comparison_samples(c)));
+        json_object_set_new(json, "agreement", percent(one->agreed, c));
+    add_texts(json, c, one);
     json_t *list = json_array();
     json_object_set_new(json, "outputs", list);
     return add_errors_json(v->tool->ctx, c, one, list);

@@ -32,8 +32,8 @@ static pare_status fail_dims(pare_ctx *ctx, const pare_data_source *s, const par
                      s->set.file->path, s->set.name, have,
                      s->set.image.layout[0] ? " with layout " : "", s->set.image.layout, s->name,
                      want,
-                     wanted->rank ? "along the first of these axes, or along one before them"
-                                  : "along one axis");
+                     wanted->rank <= 0 ? "along one axis"
+                                       : "along the first of these axes, or along one before them");
 }
 
 /* Chooses the order of axes: a layout attribute turns images into the model's N, C, H, W (or back,

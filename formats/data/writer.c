@@ -345,11 +345,6 @@ static pare_status append_samples(pare_data_writer *w, const char **at,
 pare_status pare_data_append_varied(pare_data_writer *writer, const void *const *data,
                                     const pare_shape *const *shape, int64_t count)
 {
-    bool alike = true; /* all are rows of datasets */
-    for (int i = 0; i < writer->column_count; i++)
-        for (int64_t s = 0; shape[i] && s < count; s++)
-            alike &= writer->column[i].group < 0 && fits(&writer->column[i], &shape[i][s]);
-    if (alike) return pare_data_append(writer, data, count);
     PARE_TRY(pare_ctx_poll(writer->ctx));
     const char **at = pare_alloc(writer->ctx, (size_t)writer->column_count, sizeof *at);
     if (!at) return PARE_MEMORY;

@@ -417,14 +417,17 @@ pare_status pare_onnx_sparse(pare_onnx_reader *r, pare_tensor **out, pare_bytes 
     if (!values || !indices || !values->name || m->n_dims > INT_MAX / 8)
         return pare_onnx_problem(r, PARE_INPUT,
                                  "a sparse tensor lacks values, indices or its name");
+    if (pare_type(values->dtype)->bits < 8 || values->dtype == PARE_string)
+        return pare_onnx_problem(r, PARE_UNSUPPORTED,
+                                 "sparse tensor '%s': its type is %s; store it as a dense tensor",
+                                 name_of(values), pare_type(values->dtype)->onnx_name);
     pare_tensor *t = pare_arena_alloc(r->arena, 1, sizeof *t);
     if (!t) return PARE_MEMORY;
     *t = (pare_tensor){.name = values->name, .dtype = values->dtype, .rank = (int)m->n_dims};
     t->dims = pare_arena_memdup(r->arena, m->dims, m->n_dims * sizeof *m->dims);
     if (!t->dims) return PARE_MEMORY;
     if (!pare_count_dims(t->dims, t->rank, &t->count) ||
-        !pare_type_bytes(t->dtype, t->count, &t->bytes) || t->bytes > r->dense_left ||
-        pare_type(t->dtype)->bits < 8 || t->dtype == PARE_string)
+        !pare_type_bytes(t->dtype, t->count, &t->bytes) || t->bytes > r->dense_left)
         return pare_onnx_problem(
             r, PARE_UNSUPPORTED,
             "sparse tensor '%s': sparse tensors made dense exceed 256 MiB; store it "

@@ -38,11 +38,7 @@ PARE_REF_NUMBERS(GREATER)
 PARE_REF_NUMBERS(LESS_EQUAL)
 PARE_REF_NUMBERS(GREATER_EQUAL)
 ROW(equal, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x == !y)
-static bool same_text(pare_bytes a, pare_bytes b)
-{
-    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
-}
-ROW(equal, string, pare_bytes, pare_bytes, PARE_REF_AS_IS, , same_text(x, y))
+ROW(equal, string, pare_bytes, pare_bytes, PARE_REF_AS_IS, , pare_bytes_equal(x, y))
 ROW(and, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x &&y)
 ROW(or, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , x || y)
 ROW(xor, bool, uint8_t, uint8_t, PARE_REF_AS_IS, , !x != !y)

@@ -189,11 +189,14 @@ static pare_status scatter_prepare(pare_prep *p)
     reduction *r = pare_arena_alloc(p->arena, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     p->state = r;
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(text, name[i])) {
-            *r = (reduction)i;
-            return PARE_OK;
-        }
+    for (int i = 0; i < 5; i++) {
+        if (strcmp(text, name[i])) continue;
+        *r = (reduction)i;
+        if (*r != REPLACE && !pare_type(p->in[0].dtype)->to_f32)
+            return PARE_FAIL_NODE(p->node, INPUT, "reduction is '%s', of %s only none is defined",
+                                  text, pare_type(p->in[0].dtype)->name);
+        return PARE_OK;
+    }
     return PARE_FAIL_NODE(p->node, INPUT, "reduction is '%s', expected none, add, mul, min or max",
                           text);
 }

@@ -307,7 +307,6 @@ static pare_status vec_reduce_run(const pare_call *c)
 
 static bool vec_reduce_can(const pare_prep *p)
 {
-
     if (p->in[0].dtype != PARE_f32 || pare_view_count(&p->in[0]) == 0) return false;
     const pare_tensor *axes = pare_infer_constant(p->node, 1);
     if (p->in_count > 1 && p->in[1].dtype && !axes) return false;

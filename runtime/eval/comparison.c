@@ -4,6 +4,7 @@
 #include "runtime/eval/eval.h"
 #include "runtime/eval/stats.h"
 
+#include <limits.h>
 #include <math.h>
 
 struct pare_comparison {
@@ -22,20 +23,20 @@ struct pare_comparison {
 
 /* --- latency --- */
 
-/* The shapes of a run of one sample, or of the model's own batch; without data a free first axis is
-   the batch. */
+/* The shapes of a run of one sample, or of the model's own batch; without data that is the first
+   input's first axis, and other inputs' where they are free. */
 static pare_status choose_shapes(pare_comparison *c, pare_candidate *one,
                                  const pare_eval_samples *s, pare_input_shape *shapes, int *count)
 {
     const pare_values *in = &one->model->graph->in;
     int64_t fixed = 0;
+    const pare_shape *first = in->count && !in->item[0]->is_init ? &in->item[0]->shape : NULL;
     if (s) PARE_TRY(pare_data_run_samples(c->ctx, s->data, one->model, &fixed));
     for (int i = 0; s && i < s->input_count; i++)
         shapes[(*count)++] = (pare_input_shape){s->inputs[i].name,
                                                 pare_data_run_shape(s->data, i, fixed ? fixed : 1)};
-    for (int i = 0; !s && i < in->count; i++)
-        if (!in->item[i]->is_init && in->item[i]->shape.rank > 0 && in->item[i]->shape.dim[0] > 0)
-            fixed = fixed ? fixed : in->item[i]->shape.dim[0];
+    if (!s && first && first->rank > 0 && first->dim[0] > 0 && first->dim[0] <= INT_MAX)
+        fixed = first->dim[0];
     for (int i = 0; !s && i < in->count; i++) {
         if (in->item[i]->is_init) continue;
         pare_input_shape *shape = &shapes[(*count)++];
@@ -194,20 +195,22 @@ static pare_status same_outputs(const pare_comparison *c, int k, int out)
                      (long long)x.size);
 }
 
-/* Outputs whose samples differ in shape are not compared. */
-static pare_status check_rows(const pare_comparison *c, const pare_predictor *one, const char *path,
-                              int count)
+/* Outputs whose samples differ in shape, in one batch or from batch to batch, are not compared. */
+static pare_status check_rows(const pare_comparison *c, int k, const pare_predictor *one,
+                              const char *path, int count)
 {
     char first[256], other[256];
     for (int o = 0; o < pare_predictor_output_count(one); o++) {
         const pare_rows rows = pare_predictor_rows(one, o);
-        for (int i = 1; rows.size < 0 && i < count; i++)
-            if (!pare_shape_equal(&rows.shapes[i], &rows.shape))
+        pare_shape *wanted = &c->candidate[k].shape[o];
+        if (!c->samples && rows.shapes && count) *wanted = rows.shapes[0];
+        for (int i = 0; rows.shapes && i < count; i++)
+            if (!pare_shape_equal(&rows.shapes[i], wanted))
                 return PARE_FAIL(
                     c->ctx, INPUT,
                     "%s: output '%s' has shape %s for one sample of %s and %s for another; outputs "
                     "that are compared need one shape, 'pare run --data' writes any",
-                    path, rows.name, pare_shape_text(&rows.shape, first, sizeof first), c->name,
+                    path, rows.name, pare_shape_text(wanted, first, sizeof first), c->name,
                     pare_shape_text(&rows.shapes[i], other, sizeof other));
     }
     return PARE_OK;
@@ -217,7 +220,7 @@ static pare_status predict(pare_comparison *c, int k, const pare_batch *batch)
 {
     const pare_candidate *one = &c->candidate[k];
     PARE_TRY(pare_predict(one->predictor, batch->input, batch->count));
-    return check_rows(c, one->predictor, one->model->path, batch->count);
+    return check_rows(c, k, one->predictor, one->model->path, batch->count);
 }
 
 /* Of one output of model k (b) against the first's (a). */
@@ -225,11 +228,23 @@ static void add_errors(pare_comparison *c, int k, int out, const pare_rows *a, c
                        int samples)
 {
     pare_candidate *one = &c->candidate[k];
-    if (!a->f32 || !b->f32) return; /* strings */
     pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
     for (int i = 0; k && out == 0 && i < samples; i++)
         pare_error_add(&one->part[(c->samples + i) % PARE_COMPARISON_PARTS], a->f32 + i * a->size,
                        b->f32 + i * a->size, a->size);
+}
+
+/* The same of strings. */
+static void add_same_text(pare_comparison *c, int k, int out, const pare_rows *a,
+                          const pare_rows *b, int samples)
+{
+    const pare_bytes *x = a->data, *y = b->data;
+    for (int i = 0; i < samples; i++) {
+        bool same = true;
+        for (int64_t n = i * a->size; n < (i + 1) * a->size; n++)
+            same &= pare_bytes_equal(x[n], y[n]);
+        c->candidate[k].same_text[out] += same;
+    }
 }
 
 /* The first model's outputs come from elsewhere, or may go there. */
@@ -253,6 +268,8 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
             pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
             PARE_TRY(same_outputs(c, k, o));
             if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
+            if (a.dtype == PARE_string && b.dtype == PARE_string)
+                add_same_text(c, k, o, &a, &b, batch->count);
         }
     }
     return PARE_OK;
@@ -299,10 +316,12 @@ static pare_status open_predictors(pare_comparison *c, const pare_eval_samples *
         pare_candidate *one = &c->candidate[k];
         PARE_TRY(pare_predictor_new(c->ctx, &one->predictor, one->model, s->data, s->inputs,
                                     s->input_count, &options));
-        one->error =
-            pare_arena_alloc(&c->arena, (size_t)one->model->graph->out.count, sizeof *one->error);
+        const size_t outputs = (size_t)one->model->graph->out.count;
+        one->error = pare_arena_alloc(&c->arena, outputs, sizeof *one->error);
+        one->same_text = pare_arena_alloc(&c->arena, outputs, sizeof *one->same_text);
+        one->shape = pare_arena_alloc(&c->arena, outputs, sizeof *one->shape);
         one->part = pare_arena_alloc(&c->arena, PARE_COMPARISON_PARTS, sizeof *one->part);
-        if (!one->error || !one->part) return PARE_MEMORY;
+        if (!one->error || !one->same_text || !one->shape || !one->part) return PARE_MEMORY;
     }
     return PARE_OK;
 }

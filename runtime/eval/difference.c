@@ -65,8 +65,7 @@ static double strings_apart(const pare_view *a, const pare_view *b)
 {
     const pare_bytes *x = a->data, *y = b->data;
     for (int64_t i = 0; i < pare_view_count(a); i++)
-        if (x[i].size != y[i].size || (x[i].size && memcmp(x[i].data, y[i].data, x[i].size)))
-            return INFINITY;
+        if (!pare_bytes_equal(x[i], y[i])) return INFINITY;
     return 0;
 }
 

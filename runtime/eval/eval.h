@@ -52,8 +52,7 @@ pare_rows pare_predictor_rows(const pare_predictor *predictor, int i);
 /* Runs both models, which have the same inputs, once on inputs as pare_measure_fill makes them,
    with integers 0 and 1 mixed, or 0 where the models do not take these. *apart: the largest
    difference of two outputs over the output's largest magnitude; INFINITY where integers, shapes,
-   types or non-finite numbers differ. *output: the output where that is, a's. Strings are not read.
- */
+   types, strings or non-finite numbers differ. *output: the output where that is, a's. */
 PARE_NODISCARD pare_status pare_models_apart(pare_ctx *ctx, const pare_model *a,
                                              const pare_model *b, const pare_input_shape *shapes,
                                              int count, const pare_plan_options *options,
@@ -171,7 +170,9 @@ enum { PARE_COMPARISON_PARTS = 256 }; /* sample i is in part i % 256; what inter
 typedef struct pare_candidate {
     const pare_model *model;
     pare_predictor *predictor; /* NULL: nothing was run */
-    pare_error_stats *error;   /* (outputs) against the first */
+    pare_error_stats *error;   /* (outputs) against the first; of strings none */
+    int64_t *same_text;        /* (outputs) of strings: samples where all are the first's */
+    pare_shape *shape;         /* (outputs) of the first sample, where samples run alone */
     pare_error_stats *part;    /* (PARE_COMPARISON_PARTS) the same of the first output, by sample */
     int64_t top1, top5, agreed; /* hits; same first class as the first model */
     pare_paired paired;         /* top-1 hits: the first model, this one */

@@ -14,18 +14,13 @@ typedef struct differ {
 
 static bool same_text(const char *a, const char *b) { return !a || !b ? a == b : !strcmp(a, b); }
 
-static bool same_bytes(pare_bytes a, pare_bytes b)
-{
-    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
-}
-
 static bool same_pairs(const pare_pairs *a, const pare_pairs *b)
 {
     if (a->count != b->count) return false;
     for (int i = 0; i < a->count; i++)
         if (!same_text(a->item[i].key, b->item[i].key) ||
             !same_text(a->item[i].value, b->item[i].value) ||
-            !same_bytes(a->item[i].unknown, b->item[i].unknown))
+            !pare_bytes_equal(a->item[i].unknown, b->item[i].unknown))
             return false;
     return true;
 }
@@ -34,14 +29,14 @@ static bool same_blobs(const pare_bytes *a, int a_count, const pare_bytes *b, in
 {
     if (a_count != b_count) return false;
     for (int i = 0; i < a_count; i++)
-        if (!same_bytes(a[i], b[i])) return false;
+        if (!pare_bytes_equal(a[i], b[i])) return false;
     return true;
 }
 
 static bool same_payload(const pare_tensor *a, const pare_tensor *b)
 {
     if (a->dtype != PARE_string)
-        return same_bytes((pare_bytes){a->data, a->bytes}, (pare_bytes){b->data, b->bytes});
+        return pare_bytes_equal((pare_bytes){a->data, a->bytes}, (pare_bytes){b->data, b->bytes});
     return a->count == b->count && same_blobs(a->data, (int)a->count, b->data, (int)b->count);
 }
 
@@ -52,7 +47,7 @@ static bool same_tensor(differ *d, const pare_tensor *a, const pare_tensor *b)
         memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims))
         return DIFFER(d, "tensor '%s': name, type or shape differ", a->name ? a->name : "");
     if (!same_text(a->doc, b->doc) || !same_pairs(&a->meta, &b->meta) ||
-        !same_bytes(a->unknown, b->unknown))
+        !pare_bytes_equal(a->unknown, b->unknown))
         return DIFFER(d, "tensor '%s': its notes differ", a->name ? a->name : "");
     return same_payload(a, b) || DIFFER(d, "tensor '%s': content differs", a->name ? a->name : "");
 }
@@ -63,7 +58,7 @@ static bool same_attr(differ *d, const pare_attr *a, const pare_attr *b)
 {
     if (!same_text(a->name, b->name) || a->kind != b->kind || a->count != b->count ||
         !same_text(a->doc, b->doc) || !same_text(a->ref, b->ref) ||
-        !same_bytes(a->unknown, b->unknown))
+        !pare_bytes_equal(a->unknown, b->unknown))
         return DIFFER(d, "attribute '%s' against '%s'", a->name, b->name);
     bool same = true;
     size_t n = (size_t)a->count;
@@ -71,7 +66,7 @@ static bool same_attr(differ *d, const pare_attr *a, const pare_attr *b)
     switch (a->kind) {
     case PARE_ATTR_FLOAT: same = !memcmp(&a->f, &b->f, sizeof a->f); break;
     case PARE_ATTR_INT: same = a->i == b->i; break;
-    case PARE_ATTR_STRING: same = same_bytes(a->s, b->s); break;
+    case PARE_ATTR_STRING: same = pare_bytes_equal(a->s, b->s); break;
     case PARE_ATTR_TENSOR: return same_tensor(d, a->tensor, b->tensor);
     case PARE_ATTR_GRAPH: return same_graph(d, a->graph, b->graph);
     case PARE_ATTR_FLOATS: same = !n || !memcmp(a->floats, b->floats, n * sizeof *a->floats); break;
@@ -113,7 +108,7 @@ static bool same_node(differ *d, const pare_node *a, const pare_node *b)
     if (!same_text(a->name, b->name) || !same_text(a->op_type, b->op_type) ||
         !same_text(a->domain, b->domain) || !same_text(a->overload, b->overload) ||
         !same_text(a->doc, b->doc) || !same_pairs(&a->meta, &b->meta) ||
-        !same_bytes(a->unknown, b->unknown))
+        !pare_bytes_equal(a->unknown, b->unknown))
         return DIFFER(d, "node '%s' (%s) against '%s' (%s)", a->name, a->op_type, b->name,
                       b->op_type);
     if (!same_names(d, "input", a->in, a->in_count, b->in, b->in_count) ||
@@ -133,7 +128,7 @@ static bool same_values(differ *d, const char *what, const pare_values *a, const
     for (int i = 0; i < a->count; i++) {
         const pare_value *x = a->item[i], *y = b->item[i];
         bool origin = x->origin.size && y->origin.size;
-        if (origin ? !same_bytes(x->origin, y->origin)
+        if (origin ? !pare_bytes_equal(x->origin, y->origin)
                    : x->dtype != y->dtype || !pare_shape_equal(&x->shape, &y->shape))
             return DIFFER(d, "%s '%s': type or shape differ", what, x->name);
     }
@@ -153,7 +148,7 @@ static bool same_mentions(const pare_graph *a, const pare_graph *b)
         const pare_mention *x = &a->mention[i], *y = &b->mention[i];
         bool same_place =
             list_of(a, x) == list_of(b, y) && x->index == y->index && same_text(x->name, y->name);
-        if (same_place && !same_bytes(x->origin, y->origin)) return false;
+        if (same_place && !pare_bytes_equal(x->origin, y->origin)) return false;
     }
     return true;
 }
@@ -161,7 +156,7 @@ static bool same_mentions(const pare_graph *a, const pare_graph *b)
 static bool same_graph(differ *d, const pare_graph *a, const pare_graph *b)
 {
     if (!same_text(a->name, b->name) || !same_text(a->doc, b->doc) ||
-        !same_pairs(&a->meta, &b->meta) || !same_bytes(a->unknown, b->unknown))
+        !same_pairs(&a->meta, &b->meta) || !pare_bytes_equal(a->unknown, b->unknown))
         return DIFFER(d, "graph '%s': its notes differ", a->name ? a->name : "");
     if (!same_blobs(a->quantization_annotation, a->quantization_annotation_count,
                     b->quantization_annotation, b->quantization_annotation_count) ||
@@ -191,7 +186,7 @@ const char *pare_model_compare(const pare_model *a, const pare_model *b, char *t
         !same_text(a->producer_name, b->producer_name) ||
         !same_text(a->producer_version, b->producer_version) || !same_text(a->domain, b->domain) ||
         !same_text(a->doc, b->doc) || !same_pairs(&a->meta, &b->meta) ||
-        !same_bytes(a->unknown, b->unknown))
+        !pare_bytes_equal(a->unknown, b->unknown))
         snprintf(text, size, "the models' versions, producers or metadata differ");
     else if (!same_blobs(a->function, a->function_count, b->function, b->function_count) ||
              !same_blobs(a->training_info, a->training_info_count, b->training_info,
@@ -203,7 +198,7 @@ const char *pare_model_compare(const pare_model *a, const pare_model *b, char *t
         for (int i = 0; i < a->opset_count; i++)
             if (strcmp(a->opset[i].domain, b->opset[i].domain) ||
                 a->opset[i].version != b->opset[i].version ||
-                !same_bytes(a->opset[i].unknown, b->opset[i].unknown)) {
+                !pare_bytes_equal(a->opset[i].unknown, b->opset[i].unknown)) {
                 snprintf(text, size, "opset of '%s' differs", a->opset[i].domain);
                 return text;
             }

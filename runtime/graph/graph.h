@@ -10,6 +10,8 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/types.h"
 
+#include <string.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -24,6 +26,11 @@ typedef struct pare_bytes {
     const void *data;
     size_t size;
 } pare_bytes;
+
+static inline bool pare_bytes_equal(pare_bytes a, pare_bytes b)
+{
+    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
+}
 
 /* One entry of metadata_props or of a tensor's external_data. */
 typedef struct pare_pair {
@@ -321,15 +328,15 @@ PARE_NODISCARD pare_status pare_node_set_string(pare_node *node, const char *nam
 void pare_node_remove_attr(pare_node *node, const char *name);
 
 /* A constant: a tensor in the model's arena (data copied), and an initializer that holds one. */
-/* Its data leaves the process' memory until it is read again, where a file's map holds it and it is
-   large. */
-void pare_tensor_give_back(const pare_tensor *tensor);
 PARE_NODISCARD pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *name,
                                            pare_dtype dtype, int rank, const int64_t *dims,
                                            const void *data);
 PARE_NODISCARD pare_status pare_init_new(pare_graph *graph, pare_value **out, const char *name,
                                          pare_dtype dtype, int rank, const int64_t *dims,
                                          const void *data);
+/* Its data leaves the process' memory until it is read again, where a file's map holds it and it is
+   large. */
+void pare_tensor_give_back(const pare_tensor *tensor);
 /* Gives a value constant content and makes it an initializer (its producer must be gone). */
 PARE_NODISCARD pare_status pare_value_set_init(pare_value *value, const pare_tensor *data);
 /* An initializer nothing reads any more leaves the graph. */

@@ -64,6 +64,9 @@ pare_status pare_infer_loop(pare_node *node)
     if (y->count != node->out_count + first)
         return PARE_FAIL_NODE(node, INPUT, "its body has %d outputs, expected %d", y->count,
                               node->out_count + first);
+    if (states > node->out_count)
+        return PARE_FAIL_NODE(node, INPUT, "it has %d states and %d outputs, expected one a state",
+                              states, node->out_count);
     for (int i = 0; i < node->out_count; i++) {
         const pare_value *inner = y->item[i + first];
         if (!node->out[i] || !inner->dtype) continue;

@@ -30,6 +30,7 @@ typedef struct pare_infer_options {
     bool fold_bodies;     /* also in bodies of If, Loop and Scan */
     size_t fold_limit;    /* largest constant made by folding, bytes; 0: no limit */
     bool fold_smaller;    /* also a larger one where constants of as many bytes go with the node */
+    int guesses;          /* 0; in trial runs of bodies: how many bodies around have one, too */
 } pare_infer_options;
 
 /* Shapes only, strict. */

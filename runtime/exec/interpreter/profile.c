@@ -22,7 +22,9 @@ static void step_of(const pare_item *item, pare_inner_step *out)
     *out = (pare_inner_step){.seconds = item->seconds, .turns = item->turns};
     out->info = (pare_step_info){.node = path ? path : n->name,
                                  .op_type = n->op_type,
-                                 .kernel = item->kernel ? item->kernel->name : "interpreter",
+                                 .kernel = item->kernel  ? item->kernel->name
+                                           : item->turns ? "interpreter"
+                                                         : "",
                                  .output = y ? y->name : "",
                                  .dtype = y ? y->dtype : PARE_NOTYPE,
                                  .shape = {.rank = -1}};

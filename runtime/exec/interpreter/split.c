@@ -29,8 +29,18 @@ static bool node_late(const pare_node *node)
     return false;
 }
 
+/* Does a body return the tensor itself? Its node is a late one. */
+static bool returned_by_body(const pare_value *v)
+{
+    if (!v->is_output) return false;
+    for (int i = 0; i < v->graph->out.count; i++)
+        if (v->graph->out.item[i] == v) return false;
+    return true;
+}
+
 static bool read_late(const pare_value *v)
 {
+    if (returned_by_body(v)) return true;
     for (int i = 0; i < v->user_count; i++)
         if (v->user[i]->graph != v->graph || v->user[i]->mark != EARLY) return true;
     return false;

@@ -93,20 +93,26 @@ static void states_forget(const body *b, const bool *open)
         if (open[i]) b->graph->in.item[b->in + i]->shape.rank = -1;
 }
 
+/* A trial run of a body is one of the bodies in it, too: their number is held down. */
 static pare_status states_tell(const body *b, pare_infer_graph_fn infer,
-                               const pare_infer_options *options)
+                               const pare_infer_options *options, bool *inferred)
 {
-    enum { MOST_STATES = 64, MOST_ROUNDS = 2 * PARE_MAX_RANK };
+    enum { MOST_STATES = 64, MOST_ROUNDS = 2 * PARE_MAX_RANK, MOST_GUESSES = 4 };
     bool open[MOST_STATES], changed = true;
     if (b->states > MOST_STATES || !states_begin(b, open)) return PARE_OK;
     pare_infer_options shapes = *options;
     shapes.fold = false; /* not by what is assumed */
+    if (shapes.guesses++ >= MOST_GUESSES) {
+        states_forget(b, open);
+        return PARE_OK;
+    }
     for (int round = 0; changed && round < MOST_ROUNDS; round++) {
         const pare_status st = infer(b->graph, &shapes);
         if (st == PARE_MEMORY) return st;
         if (st != PARE_OK) break; /* the body does not take the shape: only a run says */
         changed = states_widen(b, open);
     }
+    *inferred = !changed;
     if (!changed) return PARE_OK;
     pare_ctx_clear(b->graph->model->ctx);
     states_forget(b, open);
@@ -114,8 +120,9 @@ static pare_status states_tell(const body *b, pare_infer_graph_fn infer,
 }
 
 pare_status pare_infer_body_inputs(pare_node *node, pare_infer_graph_fn infer,
-                                   const pare_infer_options *options)
+                                   const pare_infer_options *options, bool *inferred)
 {
+    *inferred = false;
     const bool loop = pare_node_is(node, "Loop");
     const pare_attr *attr = pare_node_attr(node, "body");
     if ((!loop && !pare_node_is(node, "Scan")) || !attr || attr->kind != PARE_ATTR_GRAPH ||
@@ -133,5 +140,5 @@ pare_status pare_infer_body_inputs(pare_node *node, pare_infer_graph_fn infer,
         tell_scalar(b.graph->in.item[1], PARE_bool);
     }
     for (int i = 0; i < slices; i++) tell_slice(&b, i, (int)slices);
-    return states_tell(&b, infer, options);
+    return states_tell(&b, infer, options, inferred);
 }

@@ -9,8 +9,9 @@
 typedef pare_status (*pare_infer_graph_fn)(pare_graph *graph, const pare_infer_options *options);
 
 /* Where the file does not say them, the node's inputs do, as far as they hold for every turn. What
-   the file says stays. */
+   the file says stays. *inferred: the body was inferred with them, without folding. */
 PARE_NODISCARD pare_status pare_infer_body_inputs(pare_node *node, pare_infer_graph_fn infer,
-                                                  const pare_infer_options *options);
+                                                  const pare_infer_options *options,
+                                                  bool *inferred);
 
 #endif

@@ -303,7 +303,9 @@ static pare_status infer_bodies(pare_node *node, const pare_infer_options *optio
     pare_infer_options body = *options;
     body.lenient = true;
     body.fold = options->fold_bodies;
-    PARE_TRY(pare_infer_body_inputs(node, infer_graph, &body));
+    bool inferred;
+    PARE_TRY(pare_infer_body_inputs(node, infer_graph, &body, &inferred));
+    if (inferred && !body.fold) return PARE_OK;
     for (int a = 0; a < node->attr_count; a++) {
         const pare_attr *attr = &node->attr[a];
         if (attr->ref) continue;
