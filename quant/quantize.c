@@ -211,8 +211,10 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
 {
     pare_quant_facts none = {0};
     if (!facts) facts = &none;
-    if (options->precision != PARE_PRECISION_INT8)
-        return pare_quant_to_lowp(ctx, model, ranges, options, facts);
+    if (options->precision != PARE_PRECISION_INT8) {
+        PARE_TRY(pare_quant_to_lowp(ctx, model, ranges, options, facts));
+        return pare_graph_name_nodes_apart(model->graph);
+    }
     pare_arena arena;
     pare_arena_init(&arena, ctx);
     pare_quant_scheme s = {.ctx = ctx,
@@ -225,7 +227,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
     pare_ptr_map_init(&s.point_at, &arena);
     pare_status st = to_int8(&s);
     pare_arena_free(&arena);
-    return st;
+    return st == PARE_OK ? pare_graph_name_nodes_apart(model->graph) : st;
 }
 
 /* --- calibration and quantization in one call --- */

@@ -100,16 +100,31 @@ static pare_status check_shape(pare_tool *tool, const pare_model *model, const p
                      pare_shape_text(want, takes, sizeof takes));
 }
 
-static pare_status load_one(pare_tool *tool, const pare_model *model, const char *text, loaded *out)
+/* NAME=FILE: a name may hold '=', too. */
+static pare_status split(pare_tool *tool, pare_model *model, const char *text, loaded *out,
+                         pare_value **value)
 {
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || !equals[1])
+    const char *first = strchr(text, '=');
+    if (!first || first == text || !first[1])
         return PARE_FAIL(tool->ctx, USAGE, "--input %s: expected NAME=FILE.npy", text);
-    out->name = pare_arena_strndup(&tool->arena, text, (size_t)(equals - text));
-    out->path = equals + 1;
-    if (!out->name) return PARE_MEMORY;
-    const pare_value *value = pare_graph_find_own(model->graph, out->name);
-    if (!value || !value->is_input)
+    *value = NULL;
+    for (const char *equals = first; equals && !*value; equals = strchr(equals + 1, '=')) {
+        out->name = pare_arena_strndup(&tool->arena, text, (size_t)(equals - text));
+        out->path = equals + 1;
+        if (!out->name) return PARE_MEMORY;
+        *value = pare_graph_find_own(model->graph, out->name);
+        if (*value && !(*value)->is_input) *value = NULL;
+    }
+    if (*value) return PARE_OK;
+    out->name = pare_arena_strndup(&tool->arena, text, (size_t)(first - text));
+    return out->name ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_status load_one(pare_tool *tool, pare_model *model, const char *text, loaded *out)
+{
+    pare_value *value;
+    PARE_TRY(split(tool, model, text, out, &value));
+    if (!value)
         return PARE_FAIL(tool->ctx, INPUT, "%s: has no input '%s'; 'pare inspect' lists its inputs",
                          model->path, out->name);
     PARE_TRY(pare_npy_load(tool->ctx, out->path, &out->dtype, &out->shape, &out->data));
@@ -117,12 +132,14 @@ static pare_status load_one(pare_tool *tool, const pare_model *model, const char
         return PARE_FAIL(tool->ctx, INPUT, "%s: is %s, input '%s' of %s is %s", out->path,
                          pare_type(out->dtype)->onnx_name, out->name, model->path,
                          pare_type(value->dtype)->onnx_name);
-    return check_shape(tool, model, value, out);
+    PARE_TRY(check_shape(tool, model, value, out));
+    if (value->is_init) pare_init_to_input(value);
+    return PARE_OK;
 }
 
 /* All tensors that --input and NAME=FILE arguments name; each input once, none missing. */
-static pare_status load_all(pare_tool *tool, const pare_model *model, const run_options *o,
-                            loaded *list, int count)
+static pare_status load_all(pare_tool *tool, pare_model *model, const run_options *o, loaded *list,
+                            int count)
 {
     int needed;
     pare_value **inputs = pare_model_inputs(&tool->arena, model, &needed);
@@ -204,7 +221,7 @@ static pare_status check_files(pare_tool *tool, const pare_graph *graph, const c
     return PARE_OK;
 }
 
-static pare_status run_loaded(pare_tool *tool, const pare_model *model, const run_options *o,
+static pare_status run_loaded(pare_tool *tool, pare_model *model, const run_options *o,
                               loaded *list, int count)
 {
     pare_session *session = NULL;
@@ -231,7 +248,7 @@ static pare_status run_loaded(pare_tool *tool, const pare_model *model, const ru
     return st;
 }
 
-static pare_status run_tensors(pare_tool *tool, const pare_model *model, const run_options *o)
+static pare_status run_tensors(pare_tool *tool, pare_model *model, const run_options *o)
 {
     int count = o->input.count + tool->arg_count - 1;
     struct stat st;

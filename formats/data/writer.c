@@ -345,6 +345,9 @@ static pare_status append_samples(pare_data_writer *w, const char **at,
 pare_status pare_data_append_varied(pare_data_writer *writer, const void *const *data,
                                     const pare_shape *const *shape, int64_t count)
 {
+    bool varied = false; /* else whole batches are rows of datasets */
+    for (int i = 0; i < writer->column_count; i++) varied |= shape[i] != NULL;
+    if (!varied) return pare_data_append(writer, data, count);
     PARE_TRY(pare_ctx_poll(writer->ctx));
     const char **at = pare_alloc(writer->ctx, (size_t)writer->column_count, sizeof *at);
     if (!at) return PARE_MEMORY;

@@ -341,6 +341,8 @@ void pare_tensor_give_back(const pare_tensor *tensor);
 PARE_NODISCARD pare_status pare_value_set_init(pare_value *value, const pare_tensor *data);
 /* An initializer nothing reads any more leaves the graph. */
 void pare_init_remove(pare_value *value);
+/* An initializer of an input, which is its default (ONNX IR 3), becomes an input without one. */
+void pare_init_to_input(pare_value *value);
 
 /* Sets type and shape (shape NULL: unknown) and forgets the text in the file. */
 void pare_value_set_type(pare_value *value, pare_dtype dtype, const pare_shape *shape);
@@ -379,6 +381,9 @@ const char *pare_node_path(const pare_node *node);
 /* Tensors of bodies whose name another graph of the model defines, too, get the path of their body
    before it: "if_1/then_branch/h". ONNX lets the branches of an If use the same names. */
 PARE_NODISCARD pare_status pare_graph_name_apart(pare_graph *graph);
+/* Of nodes of one graph that share a name, all but the first get a number behind it, in the graph
+   and in its bodies: ONNX Runtime refuses equal names. */
+PARE_NODISCARD pare_status pare_graph_name_nodes_apart(pare_graph *graph);
 
 /* Do both attributes say the same, names of tensors and graphs among it? */
 bool pare_attr_equal(const pare_attr *a, const pare_attr *b);

@@ -5,6 +5,7 @@
 #include "runtime/graph/graph.h"
 #include "runtime/graph/pattern.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- what a graph and its bodies hold --- */
@@ -180,6 +181,68 @@ pare_status pare_graph_name_apart(pare_graph *graph)
     graph_list list = {.arena = &arena};
     pare_status st = pare_graph_each(graph, graph_add, &list);
     if (st == PARE_OK && list.count > 1) st = name_apart(&list);
+    pare_arena_free(&arena);
+    return st;
+}
+
+/* --- names of nodes --- */
+
+typedef struct named {
+    const char *name;
+    pare_node *node;
+    int at; /* in the graph's order */
+} named;
+
+static int named_order(const void *a, const void *b)
+{
+    const named *x = a, *y = b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+static int named_compare(const void *key, const void *b)
+{
+    return strcmp(key, ((const named *)b)->name);
+}
+
+/* The next name of base_1, base_2, ... that no node had. */
+static const char *numbered(const named *list, size_t count, pare_node *node, int *number)
+{
+    const char *name;
+    do {
+        name = pare_arena_printf(&node->graph->model->arena, "%s_%d", node->name, ++*number);
+    } while (name && bsearch(name, list, count, sizeof *list, named_compare));
+    return name;
+}
+
+static pare_status nodes_apart(pare_graph *graph, void *user)
+{
+    size_t count = 0;
+    named *list = pare_arena_alloc(user, (size_t)graph->node_count + 1, sizeof *list);
+    if (!list) return PARE_MEMORY;
+    for (int n = 0; n < graph->node_count; n++) {
+        const char *name = graph->node[n]->name;
+        if (name && name[0]) list[count++] = (named){name, graph->node[n], n};
+    }
+    qsort(list, count, sizeof *list, named_order);
+    int number = 0;
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(list[i].name, list[i - 1].name)) {
+            number = 0;
+            continue;
+        }
+        const char *name = numbered(list, count, list[i].node, &number);
+        if (!name) return PARE_MEMORY;
+        list[i].node->name = name;
+    }
+    return PARE_OK;
+}
+
+pare_status pare_graph_name_nodes_apart(pare_graph *graph)
+{
+    pare_arena arena;
+    pare_arena_init(&arena, graph->model->ctx);
+    const pare_status st = pare_graph_each(graph, nodes_apart, &arena);
     pare_arena_free(&arena);
     return st;
 }

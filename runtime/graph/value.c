@@ -198,6 +198,13 @@ void pare_init_remove(pare_value *value)
     value->data = NULL;
 }
 
+void pare_init_to_input(pare_value *value)
+{
+    pare_values_remove(&value->graph->init, value);
+    value->is_init = false;
+    value->data = NULL;
+}
+
 void pare_value_set_type(pare_value *value, pare_dtype dtype, const pare_shape *shape)
 {
     value->dtype = dtype;

@@ -246,14 +246,44 @@ pare_status pare_infer_resize(pare_node *node)
     return PARE_OK;
 }
 
-/* Resize 11: input 1 became roi; what 10 and Upsample computed is asymmetric with floor. */
+/* A Constant node is not folded yet. */
+static const pare_tensor *scales_of_10(const pare_node *node)
+{
+    const pare_value *v = pare_node_in(node, 1);
+    if (!v) return NULL;
+    if (v->data || !v->producer || !pare_node_is(v->producer, "Constant")) return v->data;
+    const pare_attr *value = pare_node_attr(v->producer, "value");
+    return value && value->kind == PARE_ATTR_TENSOR ? value->tensor : NULL;
+}
+
+/* Which element the nearest form of opset 10 takes: ONNX's text does not say; its example and ONNX
+   Runtime take the one below where an axis grows, the one above where it shrinks. */
+static pare_status nearest_of_10(const pare_node *node, const char **mode)
+{
+    const pare_tensor *scales = scales_of_10(node);
+    bool grows = false, shrinks = false;
+    for (int64_t i = 0; scales && scales->dtype == PARE_f32 && i < scales->count; i++) {
+        grows |= pare_tensor_number(scales, i) > 1;
+        shrinks |= pare_tensor_number(scales, i) < 1;
+    }
+    if (grows && shrinks && !strcmp(pare_node_string(node, "mode", "nearest"), "nearest"))
+        return PARE_FAIL_NODE(node, UNSUPPORTED,
+                              "nearest of opset 10 with axes that grow and axes that shrink has no "
+                              "newer form; export the model at opset 11 or newer");
+    *mode = shrinks ? "ceil" : "floor";
+    return PARE_OK;
+}
+
+/* Resize 11: input 1 became roi; what 10 and Upsample computed is asymmetric. */
 static pare_status to_resize_11(pare_node *node)
 {
+    const char *nearest;
+    PARE_TRY(nearest_of_10(node, &nearest));
     pare_value *scales = pare_node_in(node, 1);
     PARE_TRY(pare_node_set_in(node, 2, scales));
     PARE_TRY(pare_node_set_in(node, 1, NULL));
     PARE_TRY(pare_node_set_string(node, "coordinate_transformation_mode", "asymmetric"));
-    PARE_TRY(pare_node_set_string(node, "nearest_mode", "floor"));
+    PARE_TRY(pare_node_set_string(node, "nearest_mode", nearest));
     return pare_upgrade_opset(node, 13); /* an absent roi is allowed from 13 on */
 }
 

@@ -144,6 +144,7 @@ pare_status pare_pass_expand_contrib(pare_model *model)
 {
     if (!pare_contrib_any(model->graph)) return PARE_OK;
     PARE_TRY(pare_pass_version_convert(model, PARE_CONTRIB_OPSET));
+    PARE_TRY(pare_graph_name_nodes_apart(model->graph));
     pare_model_raise_ir(model);
     return PARE_OK;
 }

@@ -46,6 +46,7 @@ pare_status pare_pass_simplify(pare_model *model, const char *const *keep, int k
         w.changed = w.changed || merged;
     }
     PARE_TRY(pare_graph_sort(model->graph));
+    PARE_TRY(pare_graph_name_nodes_apart(model->graph));
     pare_model_raise_ir(model);
     return PARE_OK;
 }
