@@ -54,6 +54,8 @@ CASES = [
     ('pad', 10, 'Pad', dict(pads=[0, 1, 2, 0], value=0.5), [x(2, 3)], 1),
     ('pad_reflect', 7, 'Pad', dict(pads=[1, 1, 1, 1], mode='reflect'), [x(3, 3)], 1),
     ('pad_edge', 11, 'Pad', dict(mode='edge'), [x(3, 3), ints(1, 0, 0, 1)], 1),
+    ('resize_grows', 10, 'Resize', dict(mode='nearest'), [x(1, 2, 3, 4), np.array([1, 1, 1.6, 2.3], np.float32)], 1),
+    ('resize_shrinks', 10, 'Resize', dict(mode='nearest'), [x(1, 2, 7, 9), np.array([1, 1, .6, .35], np.float32)], 1),
     ('upsample', 9, 'Upsample', dict(mode='nearest'),
      [x(1, 2, 3, 3), np.array([1, 1, 2, 2], np.float32)], 1),
     ('upsample', 7, 'Upsample', dict(mode='nearest', scales=[1.0, 1.0, 2.0, 3.0]), [x(1, 2, 3, 3)], 1),

@@ -138,8 +138,11 @@ def through_commands():
             check(f'strings/{name}_near', np.mean(ours == labels) > 0.8, f'{np.mean(ours == labels):.3f}')
         pare('validate', path, made['int8'], '--data', data, '--json', facts, '-q')
         with open(facts) as file:
-            outputs = json.load(file)['models'][1]['outputs']
-        check('strings/validate_numbers_alone', [o['name'] for o in outputs] == ['scores'], str(outputs))
+            said = json.load(file)['models'][1]
+        check('strings/validate_numbers', [o['name'] for o in said['outputs']] == ['scores'], str(said))
+        equal = 100 * np.mean(outputs_of(made['int8'], data, folder)['label'] == outputs_of(path, data, folder)['label'])
+        check('strings/validate_texts', [t['name'] for t in said['texts']] == ['label'] and
+              abs(said['texts'][0]['equal'] - equal) < 1e-6 and abs(said['agreement'] - equal) < 1e-6, str(said))
         bad = pare('run', path, '--input', f'x={save(folder, x)}', '-o', folder, ok=False)
         check('strings/no_npy', bad.returncode == 1 and 'label.npy' in bad.stderr and 'string' in bad.stderr, bad.stderr)
 
@@ -170,7 +173,22 @@ def elsewhere():
               f'exit {done.returncode}: {done.stderr}')
 
 
+def not_added():
+    # one label replaced by an addition of strings, which ONNX does not define
+    with tempfile.TemporaryDirectory() as folder:
+        nodes = [node('MatMul', ['x', 'w'], ['z'], 'fc'), node('ArgMax', ['z'], ['pick'], axis=1, keepdims=0),
+                 node('Gather', ['t', 'pick'], ['u'], 'u'),
+                 node('ScatterElements', ['u', 'at', 'one'], ['y'], 'scatter', reduction='add')]
+        path = saved(folder, nodes, [info('y', S, ['n'])],
+                     [texts('t', 5), constant('at', [0]), texts('one', 1),
+                      numpy_helper.from_array(rng.standard_normal((4, 3)).astype(np.float32), 'w')])
+        done = pare('run', path, '--input', f'x={save(folder, np.ones((2, 4), np.float32))}', '-o', folder, ok=False)
+        check('strings/not_added', done.returncode == 1 and "'scatter'" in done.stderr and 'string' in done.stderr,
+              done.stderr)
+
+
 moves()
+not_added()
 through_commands()
 elsewhere()
 finish()
