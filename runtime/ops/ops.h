@@ -42,7 +42,7 @@ typedef enum pare_quant_kind {
     PARE_QUANT_NONE,     /* stays float */
     PARE_QUANT_WEIGHTED, /* a weight against an activation; weighted() says which */
     PARE_QUANT_OWN,      /* its output needs a range of its own */
-    PARE_QUANT_FIXED,    /* its output always has the range [low, high] (Sigmoid, Softmax, Tanh) */
+    PARE_QUANT_FIXED,    /* its output lies in [low, high] (Sigmoid, Softmax, Tanh) */
     PARE_QUANT_PASS,     /* output keeps the first input's scale and zero point */
     PARE_QUANT_JOIN,     /* inputs and output can share a scale (Concat) */
     PARE_QUANT_CLAMP, /* Relu, Clip: fuses after a weighted node or a sum; the output has the range
