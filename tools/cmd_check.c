@@ -20,20 +20,31 @@ typedef struct findings {
     json_t *list, *warnings;
 } findings;
 
+/* One problem; the rules of shapes are asked twice, and say the same. */
+static void add(findings *f, const char *text)
+{
+    json_t *line = pare_json_text(text), *other;
+    size_t i;
+    bool known = false;
+    json_array_foreach(f->list, i, other) known |= json_equal(line, other) != 0;
+    if (!known) {
+        pare_print(stdout, "%s\n", text);
+        json_array_append(f->list, line);
+    }
+    json_decref(line);
+}
+
 static void found(void *user, const char *problem)
 {
     findings *f = user;
     const char *text = pare_arena_printf(&f->tool->arena, "%s: %s", f->path, problem);
-    if (!text) return;
-    pare_print(stdout, "%s\n", text);
-    json_array_append_new(f->list, pare_json_text(text));
+    if (text) add(f, text);
 }
 
 /* The context's message as one more problem; it begins with the file already. */
 static void found_message(findings *f)
 {
-    pare_print(stdout, "%s\n", f->tool->ctx->message);
-    json_array_append_new(f->list, json_string(f->tool->ctx->message));
+    add(f, f->tool->ctx->message);
     pare_ctx_clear(f->tool->ctx);
 }
 

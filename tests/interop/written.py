@@ -111,6 +111,19 @@ def defaults(folder):
     check('default/given', worst(pare_outputs(path, feeds)['y'], session.run(None, feeds)[0]) <= 1e-6)
 
 
+def declared(folder):
+    """check: outputs that are declared as they are not; a problem is said once."""
+    for name, out, words in (('type', ('y', I, ['N', 8]), 'declared as int64, but float'),
+                             ('shape', ('y', F, ['N', 7]), 'declared with shape [N,7], but has [N,8]')):
+        path = at(folder, name, model([node('MatMul', ['x', 'w'], ['y'], 'fc')], [X], [out], [weight('w', 8, 8)]))
+        done = pare('check', path, ok=False)
+        check(f'declared/{name}', done.returncode == 1 and words in done.stdout and '1 problem' in done.stderr,
+              done.stdout + done.stderr)
+    path = at(folder, 'axis', model([node('Transpose', ['x'], ['y'], 'turn', perm=[0, 5])], [X], [Y]))
+    done = pare('check', path, ok=False)
+    check('declared/once', done.stdout.count("'turn'") == 1 and '1 problem' in done.stderr, done.stdout)
+
+
 def returned(folder):
     """An inner If returns a tensor of the body around it, which takes the place of its node."""
     inner = node('If', ['d'], ['r'], 'inner', then_branch=body([], [], [('t', F, None)]),
@@ -181,6 +194,6 @@ def attention(folder):
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    for part in (written, defaults, returned, loops, large_in_body, attention):
+    for part in (written, defaults, declared, returned, loops, large_in_body, attention):
         part(scratch)
 finish()

@@ -225,6 +225,30 @@ static pare_status check_operators(pare_graph *graph, void *user)
 
 /* --- types and shapes --- */
 
+static bool may_be(const pare_shape *a, const pare_shape *b)
+{
+    bool same = a->rank < 0 || b->rank < 0 || a->rank == b->rank;
+    for (int i = 0; same && i < a->rank && b->rank >= 0; i++)
+        same = a->dim[i] < 0 || b->dim[i] < 0 || a->dim[i] == b->dim[i];
+    return same;
+}
+
+/* What the file says of its outputs, beside what follows from its nodes. */
+static void check_outputs(checker *c, const pare_graph *inferred)
+{
+    char said[256], found[256];
+    for (int i = 0; i < c->model->graph->out.count; i++) {
+        const pare_value *a = c->model->graph->out.item[i], *b = inferred->out.item[i];
+        if (a->dtype && b->dtype && a->dtype != b->dtype)
+            say(c, NULL, "output '%s' is declared as %s, but %s is computed", a->name,
+                pare_type(a->dtype)->onnx_name, pare_type(b->dtype)->onnx_name);
+        else if (!may_be(&a->shape, &b->shape))
+            say(c, NULL, "output '%s' is declared with shape %s, but has %s", a->name,
+                pare_shape_text(&a->shape, said, sizeof said),
+                pare_shape_text(&b->shape, found, sizeof found));
+    }
+}
+
 /* Inference stops at its first problem. It runs on a copy, and its words go into a context apart.
  */
 static pare_status check_shapes(checker *c)
@@ -238,6 +262,7 @@ static pare_status check_shapes(checker *c)
     if (st == PARE_OK) {
         st = pare_pass_version_convert(copy, NEWEST_OPSET);
         if (st == PARE_OK) st = pare_pass_infer(copy, &options);
+        if (st == PARE_OK) check_outputs(c, copy->graph);
         pare_model_free(copy);
     }
     size_t path = strlen(c->model->path);
