@@ -140,6 +140,9 @@ static pare_status judge(pare_lowp *h, const pare_node *node, bool chosen, const
     *why = "the type of an input is unknown";
     for (int i = 0; i < node->in_count; i++)
         if (node->in[i] && node->in[i]->dtype == PARE_NOTYPE) return PARE_OK;
+    *why = "it makes a sequence or an optional";
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i] && node->out[i]->dtype == PARE_NOTYPE) return PARE_OK;
     *why = "skipped by a pattern";
     if (!chosen) return PARE_OK;
     *why = pare_node_has_graphs(node) ? "its bodies take f32" : "the operator is unknown";

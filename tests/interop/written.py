@@ -76,7 +76,15 @@ def once():
                  [constant('n', 1)])
 
 
+def sequence():
+    return model([node('MatMul', ['x', 'w'], ['y'], 'fc'), node('Relu', ['y'], ['z'], 'relu'),
+                  node('SequenceConstruct', ['x', 'z'], ['s'], 'list'), node('Identity', ['s'], ['t'], 'same'),
+                  node('ConcatFromSequence', ['t'], ['c'], 'concat', axis=0)], [X],
+                 [('c', F, None)], [weight('w', 8, 8)])
+
+
 WRITTEN = {
+    'sequence_fp16': (sequence, ['quantize', '--precision', 'fp16']),
     'tied_int8': (tied, ['quantize']), 'tied_u8': (tied, ['quantize', '--activations', 'u8']),
     'taken_int8': (lambda: taken('w_DequantizeLinear'), ['quantize']),
     'taken_fp16': (lambda: taken('y_Cast'), ['quantize', '--precision', 'fp16']),
