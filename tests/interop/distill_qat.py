@@ -74,7 +74,7 @@ def apart(path, x, folder):
 
 def compare(name, out, plain, x, folder):
     """Where integers are apart, not many more of them than in the file of pare quantize (roundings to the other side of
-    a tie, which the layers after carry on; a share of a percent of Softmax's)."""
+    a tie, which the layers after carry on)."""
     onnx.checker.check_model(str(out), full_check=True)
     pare('check', out, '--quiet')
     got = pare_outputs(out, {'input': x})['logits']
