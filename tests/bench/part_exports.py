@@ -132,6 +132,8 @@ def rival(path, samples, folder):
 
 def latency(options, results, case, scheme, ours, theirs):
     """Milliseconds of one run on one thread, of both, and their ratio."""
+    if options.untimed:
+        return {}
     loose = 1e-2 if scheme == "FP32" else 1e6  # what INT8 outputs are worth is measured before
     row = part_latency.time_files(options, f"pare:{ours}", f"ort:{theirs}", 1, 1, loose)
     results.add("exports", case, f"{scheme} {row['a_ms']:.3f} / {row['b_ms']:.3f} ms", row["ratio"], "x",

@@ -109,6 +109,7 @@ def read_options():
     add("--zoo", type=folder, default=ROOT / "datasets" / "zoo")
     add("--models", type=folder, help="what export_models.py wrote")
     add("--exports", type=folder, help="what export_nets.py wrote")
+    add("--untimed", action="store_true", help="exports: everything but latencies")
     add("--material", type=folder, default=folder(material) if material else None,
         help="third-party models with test vectors ($PARE_MODELS)")
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
