@@ -54,7 +54,7 @@ void pare_quant_options_init(pare_quant_options *out);
    what the options need), constants and BatchNormalization folded, shapes inferred. Value names
    survive. FP32 outputs stay equal. facts (or NULL): the opsets, the rest 0. PARE_INPUT: a model
    that is no float model any more, with integer operators or operators that compute in f16 or
-   bf16, in the main graph or a body. */
+   bf16, in the main graph or a body. PARE_USAGE: a pattern that matches nothing. */
 PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options,
                                               pare_quant_facts *facts);

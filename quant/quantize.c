@@ -64,6 +64,18 @@ static pare_status note_source(pare_ctx *ctx, pare_model *model, int64_t before)
     return text ? pare_model_set_meta(model, "pare.opset_lifted", text) : PARE_MEMORY;
 }
 
+/* Before a calibration that may take hours. */
+static pare_status patterns_check(pare_model *model, const pare_quant_options *options)
+{
+    pare_arena arena;
+    pare_quant_nodes nodes;
+    if (!options->skip_count && !options->only_count) return PARE_OK;
+    pare_arena_init(&arena, model->ctx);
+    const pare_status st = pare_quant_select(model, &arena, options, &nodes);
+    pare_arena_free(&arena);
+    return st;
+}
+
 pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quant_options *options,
                                pare_quant_facts *facts)
 {
@@ -82,6 +94,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     PARE_TRY(pare_graph_sweep_all(model->graph));
+    PARE_TRY(patterns_check(model, options));
     pare_model_raise_ir(model);
     if (facts)
         *facts =

@@ -51,12 +51,15 @@ static pare_plan_options plan_options(const pare_tool *tool, const run_options *
                                .device = tool->device};
 }
 
-/* A name for a file: every character but letters, digits, '.', '_' and '-' becomes '_'; a name that
-   was taken before gets _1, _2, ... */
+/* A name for a file: at most 200 characters, of which all but letters, digits, '.', '_' and '-'
+   become
+   '_'; a name that was taken before gets _1, _2, ... */
 static const char *file_name(pare_arena *arena, const char *name, const char *const *taken,
                              int count)
 {
-    char *text = pare_arena_strdup(arena, *name ? name : "_");
+    enum { LONGEST = 200 }; /* file systems end at 255 with what is put behind it */
+    char *text =
+        pare_arena_strndup(arena, *name ? name : "_", strnlen(*name ? name : "_", LONGEST));
     for (char *c = text; c && *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c))
             *c = '_';

@@ -119,6 +119,10 @@ static pare_status fix_inputs(pare_tool *tool, pare_model *model, const pare_lis
             return PARE_FAIL(tool->ctx, INPUT, "%s: input '%s' is %s, --static gives %s",
                              model->path, v->name, pare_shape_text(&v->shape, has, sizeof has),
                              pare_shape_text(given, asked, sizeof asked));
+        for (int d = 0; d < given->rank; d++)
+            if (!given->dim[d])
+                return PARE_FAIL(tool->ctx, USAGE,
+                                 "--static %s: axis %d is 0 long, expected 1 or more", v->name, d);
         pare_value_set_type(v, v->dtype, given);
     }
     return PARE_OK;

@@ -5,7 +5,9 @@
 #include "tools/commands.h"
 #include "tools/memory_guard.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +22,14 @@ static void hold_descriptors(void)
         }
 }
 
+/* Help was printed: did it arrive? */
+static int shown(int status)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    pare_print_line("pare: standard output: ", strerror(errno));
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     pare_ctx ctx;
@@ -29,17 +39,17 @@ int main(int argc, char **argv)
     ctx.interrupted = pare_catch_signals();
     if (argc == 3 && !strcmp(argv[1], "help") && !strcmp(argv[2], "--markdown")) {
         pare_help_markdown(stdout);
-        return 0;
+        return shown(0);
     }
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         pare_help_overview(argc < 2 ? stderr : stdout);
-        return argc < 2 ? 2 : 0;
+        return shown(argc < 2 ? 2 : 0);
     }
     if (!strcmp(argv[1], "--version")) argv[1] = "version";
     bool asked = argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"));
     if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
-        return asked ? 0 : 2;
+        return shown(asked ? 0 : 2);
     pare_status st = pare_run_argv(&ctx, argv + 1, argc - 1);
     if (st != PARE_OK)
         pare_print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));

@@ -79,6 +79,10 @@ pare_status pare_shapes_choose(pare_tool *tool, const pare_model *model,
     if (!inputs || !shapes) return PARE_MEMORY;
     for (int i = 0; i < *count; i++) {
         const pare_shape *asked = pare_input_shape_find(given, given_count, inputs[i]->name);
+        if (inputs[i]->dtype == PARE_NOTYPE)
+            return PARE_FAIL(tool->ctx, INPUT,
+                             "%s: input '%s' is a sequence or an optional; inputs are tensors",
+                             model->path, inputs[i]->name);
         if (!asked && inputs[i]->shape.rank < 0)
             return PARE_FAIL(tool->ctx, INPUT,
                              "%s: input '%s' has no known rank; give --shapes %s:AxB", model->path,

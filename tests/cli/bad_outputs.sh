@@ -80,6 +80,8 @@ refuses full_disk 1 "old.onnx" limited $quantize -o old.onnx
 refuses full_disk_data 1 "out.h5" limited "$pare" run -q m.onnx --data "$data/test.h5" -o out.h5
 if [ -w /dev/full ]; then
     to_full() { "$@" >/dev/full; }
+    refuses help_to_full_disk 1 "standard output" to_full "$pare" --help
+    refuses command_help_to_full_disk 1 "standard output" to_full "$pare" quantize --help
     refuses full_standard_output 1 "standard output" to_full "$pare" ops
 fi
 [ "$(cat old.onnx)" = "old content" ] && pass old_file_stays || fail old_file_stays "$(wc -c <old.onnx) bytes"

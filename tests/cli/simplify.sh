@@ -25,6 +25,7 @@ if cmp -s static.onnx colon.onnx; then pass both_signs; else fail both_signs "th
 works check_shapes $simplify "$zoo/resnet.onnx" -o shapes.onnx --shapes input=3x1x28x28
 
 refuses no_output 2 "-o OUT" $simplify "$zoo/vit.onnx"
+refuses static_of_nothing 2 "axis 0 is 0 long" $simplify "$zoo/vit.onnx" -o out.onnx --static input=0x1x28x28
 refuses no_file 1 "none.onnx" $simplify none.onnx -o out.onnx
 head -c 3000 "$zoo/vit.onnx" >cut.onnx
 refuses cut_file 1 "cut.onnx" $simplify cut.onnx -o out.onnx
