@@ -4,9 +4,9 @@
    Plan: X W of as many steps as stay in a core's cache is one product before the first of them. W
    and R are packed with their columns in blocks of units: all gates of some units are neighbours,
    so that a thread that owns units multiplies, applies the gates and writes its part of the state,
-   and threads meet once a step (a GRU that resets before its product: twice). Each sum is one chain
-   along the inner axis: results do not depend on threads. Two directions run side by side where
-   there are threads for both. */
+   and threads meet once a step (a GRU that resets before its product: twice). Of a large batch a
+   thread owns rows instead, and no two meet. Each sum is one chain along the inner axis: results do
+   not depend on threads. Two directions run side by side where there are threads for both. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/gemm/float_gemm.h"
 #include "runtime/cpu/recurrent.h"
@@ -16,6 +16,7 @@
 
 enum {
     LEAST = 60000,   /* multiply-adds of a step below which one thread serves a direction */
+    OWN_ROWS = 8,    /* rows of a batch from which a thread owns rows */
     MOST_BLOCK = 32, /* units of a block: the product's columns of a block */
     CHUNK = 8,       /* tiles of rows that meet a block of W's columns before the next does */
     ROWS = 128       /* of X W at once, or a step's */
@@ -36,6 +37,7 @@ typedef struct state {
     int64_t columns;       /* gates x padded */
     int64_t stretch;       /* steps of X W at once */
     int threads;
+    bool by_rows;      /* threads own rows of the batch, not units */
     bool usual[2];     /* of each direction: sigmoid and tanh, nothing clipped or coupled */
     bool side_by_side; /* two directions */
     size_t product, sums, hidden, room; /* floats of a direction: X W, H R, one state; all */
@@ -108,7 +110,8 @@ static void rooms_set(pare_prep *p, state *s)
 {
     const pare_recurrent *r = &s->r;
     const pare_view *x = &p->in[0];
-    s->stretch = r->batch < ROWS ? ROWS / (r->batch > 0 ? r->batch : 1) : 1;
+    const int64_t rows = s->by_rows ? r->batch / s->threads : r->batch;
+    s->stretch = rows < ROWS ? ROWS / (rows > 0 ? rows : 1) : 1;
     if (s->stretch > r->length) s->stretch = r->length > 0 ? r->length : 1;
     s->product = pare_align_up((size_t)(s->stretch * r->batch * s->columns), 16);
     s->sums = pare_align_up((size_t)(r->batch * s->columns), 16);
@@ -136,7 +139,8 @@ static void threads_set(pare_prep *p, state *s)
     s->side_by_side = r->directions == 2 && p->threads > 1 && (p->threads < 4 || macs < LEAST) &&
                       macs * (double)r->length > LEAST;
     s->threads = s->side_by_side || macs < LEAST || p->threads < 1 ? 1 : p->threads;
-    if (s->threads > s->blocks) s->threads = s->blocks > 1 ? (int)s->blocks : 1;
+    s->by_rows = s->threads > 1 && r->batch >= (int64_t)s->threads * OWN_ROWS;
+    if (!s->by_rows && s->threads > s->blocks) s->threads = s->blocks > 1 ? (int)s->blocks : 1;
 }
 
 static pare_status peepholes_keep(pare_prep *p, state *s, int d)
@@ -173,8 +177,8 @@ static pare_status prepare(pare_prep *p)
         PARE_TRY(peepholes_keep(p, s, d));
         s->usual[d] = is_usual(p, &s->r, d);
     }
-    rooms_set(p, s);
     threads_set(p, s);
+    rooms_set(p, s);
     p->packed = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 7;
     p->state = s;
     return PARE_OK;
@@ -189,8 +193,9 @@ typedef struct pass {
     int which;                      /* the direction */
     const float *x;                 /* element 0 */
     int64_t x_length, x_batch;      /* steps in X */
-    float *product, *sums;          /* (stretch x batch, columns), (batch, columns) */
+    float *product, *sums;          /* (stretch x rows, columns), (batch, columns) */
     float *h, *next, *cell, *reset; /* (batch, padded) */
+    int64_t first, end;             /* rows of the batch */
 } pass;
 
 /* Time of step n of batch b; -1: its sequence is over. */
@@ -215,7 +220,8 @@ static void product_rows(const pare_float_gemm *g, const float *const *row, int 
  * reads. */
 static const float *x_row(const pass *p, int64_t n, int64_t i)
 {
-    const int64_t batch = p->s->r.batch, b = i % batch, t = time_of(p, n + i / batch, b);
+    const int64_t rows = p->end - p->first, b = p->first + i % rows;
+    const int64_t t = time_of(p, n + i / rows, b);
     return p->x + (t < 0 ? 0 : t) * p->x_length + b * p->x_batch;
 }
 
@@ -230,7 +236,7 @@ PARE_CLONES static void bias_add(int rows, int64_t width, int64_t step, const fl
 static void product_make(const pass *p, int64_t n, int64_t steps, int64_t from, int64_t to)
 {
     const state *s = p->s;
-    const int64_t total = steps * s->r.batch, many = CHUNK * PARE_TILE_ROWS, width = s->w.block;
+    const int64_t total = steps * (p->end - p->first), many = CHUNK * PARE_TILE_ROWS, width = s->w.block;
     for (int64_t chunk = 0; chunk < total; chunk += many) {
         const int64_t end = chunk + many < total ? chunk + many : total;
         for (int64_t block = from * s->r.gates; block < to * s->r.gates; block++)
@@ -250,12 +256,13 @@ static void product_make(const pass *p, int64_t n, int64_t steps, int64_t from, 
 static void past_blocks(const pass *p, const float *h, int64_t from, int64_t count)
 {
     const state *s = p->s;
-    const int64_t batch = s->r.batch, tiles = (batch + PARE_TILE_ROWS - 1) / PARE_TILE_ROWS;
+    const int64_t rows = p->end - p->first, tiles = (rows + PARE_TILE_ROWS - 1) / PARE_TILE_ROWS;
     const int64_t stretch = tiles > 1 ? 1 : count;
     for (int64_t at = from; at < from + count; at += stretch)
         for (int64_t t = 0; t < tiles; t++) {
             const float *row[PARE_TILE_ROWS];
-            const int64_t first = batch * t / tiles, end = batch * (t + 1) / tiles;
+            const int64_t first = p->first + rows * t / tiles;
+            const int64_t end = p->first + rows * (t + 1) / tiles;
             for (int64_t b = first; b < end; b++) row[b - first] = h + b * s->padded;
             product_rows(&s->h, row, (int)(end - first), p->d->r, at, stretch,
                          p->sums + first * s->columns, s->columns);
@@ -382,14 +389,15 @@ static void y_write(const pass *p, int64_t t, int64_t b, int64_t from, int64_t t
 static void units_step(const pass *p, int64_t n, int64_t from, int64_t to, bool reset)
 {
     const state *s = p->s;
-    for (int64_t b = 0; b < s->r.batch; b++) {
+    for (int64_t b = p->first; b < p->end; b++) {
         const int64_t t = time_of(p, n, b), row = b * s->padded;
         if (t < 0) {
             memcpy(p->next + row + from * s->block, p->h + row + from * s->block,
                    (size_t)((to - from) * s->block) * sizeof *p->h);
             continue;
         }
-        const float *x = p->product + (n % s->stretch * s->r.batch + b) * s->columns;
+        const int64_t at_x = n % s->stretch * (p->end - p->first) + b - p->first;
+        const float *x = p->product + at_x * s->columns;
         float *past = p->sums + b * s->columns;
         for (int64_t u = from; u < to; u++) {
             const int64_t at = row + u * s->block;
@@ -417,16 +425,28 @@ static void meet(int threads)
 #pragma omp barrier
 }
 
-static void share_run(pass p, int thread, int threads)
+/* What the other threads have just written of the state comes into this core's cache. */
+static void others_fetch(const pass *p, int64_t from, int64_t to)
+{
+    enum { LINE = 16 }; /* floats */
+    const state *s = p->s;
+    for (int64_t b = 0; b < s->r.batch; b++)
+        for (int64_t i = 0; i < s->padded; i += LINE)
+            if (i < from * s->block || i >= to * s->block)
+                __builtin_prefetch(p->h + b * s->padded + i);
+}
+
+/* Steps of blocks of units [from, to); `threads` meet at each. */
+static void steps_run(pass p, int64_t from, int64_t to, int threads)
 {
     const state *s = p.s;
     const int64_t length = s->r.length;
-    const int64_t from = s->blocks * thread / threads, to = s->blocks * (thread + 1) / threads;
     const bool gru = s->r.cell == PARE_RECURRENT_GRU, late = gru && !s->r.linear_before;
     const bool reset = late || (gru && !s->usual[p.which]);
     for (int64_t n = 0; n < length; n++) {
         if (n % s->stretch == 0)
             product_make(&p, n, length - n < s->stretch ? length - n : s->stretch, from, to);
+        if (threads > 1) others_fetch(&p, from, to);
         past_make(&p, p.h, from, to, 0, late ? 2 : s->r.gates);
         if (reset) units_step(&p, n, from, to, true);
         if (late) {
@@ -439,6 +459,19 @@ static void share_run(pass p, int thread, int threads)
         p.next = t;
         meet(threads);
     }
+}
+
+static void share_run(pass p, int thread, int threads)
+{
+    const state *s = p.s;
+    if (!s->by_rows) {
+        steps_run(p, s->blocks * thread / threads, s->blocks * (thread + 1) / threads, threads);
+        return;
+    }
+    p.first = s->r.batch * thread / threads;
+    p.end = s->r.batch * (thread + 1) / threads;
+    p.product += p.first * s->stretch * s->columns;
+    steps_run(p, 0, s->blocks, 1);
 }
 
 static void direction_run(const pass *p)
@@ -492,7 +525,7 @@ static void ends_clear(const pass *p)
 static void pass_run(const pare_call *c, const state *s, int which, const float *x, float *room)
 {
     const pare_view *v = &c->in[0];
-    pass p = {.s = s, .c = c, .d = &s->of[which], .which = which, .x = x};
+    pass p = {.s = s, .c = c, .d = &s->of[which], .which = which, .x = x, .end = s->r.batch};
     p.x_batch = v->stride[s->r.batch_first ? 0 : 1];
     p.x_length = v->stride[s->r.batch_first ? 1 : 0];
     if (s->input) p.x_batch = s->r.size, p.x_length = s->r.batch * s->r.size;
