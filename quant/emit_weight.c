@@ -15,40 +15,15 @@
 
 /* --- bias correction --- */
 
-/* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
-   first two in either order. */
-typedef struct layout {
-    int64_t outputs, inputs, taps, groups;
-    bool inputs_first;
-} layout;
-
-/* A convolution's weight is (M, C / group, taps...), a matrix's (K, N) or (N, K). Others
-   (transposed convolutions, where a tap serves some positions only; weights on the left) are left
-   alone. */
-static bool lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t channels, layout *out)
-{
-    const pare_shape *x = &job->node->in[job->part.x]->shape;
-    int axis = job->part.axis;
-    if (job->part.w < job->part.x || w->rank < 2 || axis < 0 || axis > 1) return false;
-    *out = (layout){w->dims[axis], w->dims[1 - axis], 1, 1, axis == 1};
-    if (w->rank == 2)
-        return x->rank >= 1 && x->rank < 4 && out->inputs == channels &&
-               pare_channels_axis(x->rank) == x->rank - 1 && !pare_node_int(job->node, "transA", 0);
-    for (int i = 2; i < w->rank; i++) out->taps *= w->dims[i];
-    if (axis != 0 || w->rank < 4 || x->rank != w->rank || channels % out->inputs) return false;
-    out->groups = channels / out->inputs;
-    return out->outputs % out->groups == 0;
-}
-
 /* Mean of output o's error. */
-static double shift_of(const layout *l, int64_t o, const void *w, const int8_t *q, float scale,
-                       const pare_channels *x, const float *divided)
+static double shift_of(const pare_quant_layout *l, int64_t o, const void *w, const int8_t *q,
+                       float scale, const pare_channels *x, const float *divided)
 {
     int64_t first =
         o / (l->outputs / l->groups) * l->inputs; /* channel of its group's first input */
     double shift = 0;
     for (int64_t c = 0; c < l->inputs; c++) {
-        int64_t at = (l->inputs_first ? c * l->outputs + o : o * l->inputs + c) * l->taps;
+        const int64_t at = pare_quant_element(l, o, c);
         double error = 0;
         for (int64_t t = at; t < at + l->taps; t++)
             error += (double)q[t] * (double)scale - (double)pare_quant_number(w, t);
@@ -67,11 +42,12 @@ static pare_status bias_shift(pare_quant_scheme *s, const pare_quant_job *job, c
 {
     const pare_value *x = job->node->in[job->part.x];
     const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, x->name) : NULL;
-    layout l;
+    pare_quant_layout l;
     *out = NULL;
     *count = 0;
     if (!s->options->bias_correction || !stats || !pare_channels_known(stats->channels) ||
-        !lay_out(job, w, stats->channels->count, &l) || (scales != 1 && scales != l.outputs))
+        !pare_quant_lay_out(job, w, stats->channels->count, &l) ||
+        (scales != 1 && scales != l.outputs))
         return PARE_OK;
     double *shift = pare_arena_alloc(s->arena, (size_t)l.outputs, sizeof *shift);
     if (!shift) return PARE_MEMORY;

@@ -1,131 +1,463 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Equalization before depthwise convolutions. A tensor has one scale, so a channel that is much
-   smaller than the largest keeps few levels; a depthwise convolution may then multiply just that
-   channel by a large weight. Dividing channel c by e_c where it is made (the maker's weights and
-   bias) and multiplying the depthwise weights of c by e_c changes no output, for Relu and Clip from
-   0 commute with positive factors (Nagel et al. 2019, arXiv 1906.04721, section 4.1), and costs no
-   accuracy of the weights: both have a scale per channel. With e_c = (largest of channel c) /
-   (largest of all) every channel uses the whole range. Clip's upper bound then cuts channel c at
-   e_c times the bound, never below the largest value that was seen: where its int8 range ends
-   anyway. */
+/* Equalization across layers. A tensor has one scale, so a channel that is much smaller than the
+   largest keeps few levels. Dividing channel c by e_c where it is made (weight and bias of a
+   convolution or matrix product, scale and bias of a LayerNormalization) and multiplying the
+   weights that read c by e_c changes no output, for what may be between, Relu, Clip from 0,
+   pooling, commutes with positive factors (Nagel et al. 2019, arXiv 1906.04721, section 4.1; for
+   LayerNormalization: Xiao et al. 2023, "SmoothQuant", arXiv 2211.10438).
+
+   e_c = (largest of channel c / largest of all)^alpha. The makers pay nothing, for they have a
+   scale per output channel. The readers may: a row's scale follows its largest weight. Alpha is the
+   one of 0 (as it was), 1/4 ... 1 with the least noise in the readers' outputs: what rounding the
+   tensor adds, step^2 / 12 for what is not zero, at most E[x_c^2] / e_c^2, times the sum of (W
+   e)^2; and what rounding the weights adds, s_o^2 / 12 times the sum of E[x_c^2] / e_c^2.
+
+   Clip's upper bound then cuts channel c at e_c times the bound, never below the largest value that
+   was seen: where its int8 range ends anyway. */
 #include "calib/channels.h"
 #include "calib/histogram.h"
+#include "calib/range.h"
 #include "quant/internal.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const float LEAST = 1.0f / 64; /* of e_c: a dead channel stays small */
+static const float LEAST = 0x1p-12f; /* of e_c: a dead channel stays small */
+static const double WORTH = 0.9;     /* of the noise, for a change */
+enum { ALPHAS = 4, MOST_OPERANDS = 6, MOST_LIMITS = 2, MOST_STEPS = 8 };
+
+/* A constant that has the maker's channels along an axis. */
+typedef struct operand {
+    pare_node *node;
+    int input, axis;
+} operand;
+
+/* From where channels are made to the point that weighted nodes read. */
+typedef struct stretch {
+    pare_quant_scheme *s;
+    int at; /* the point */
+    const pare_stats *stats;
+    operand operand[MOST_OPERANDS], limit[MOST_LIMITS];
+    int operands, limit_count;
+    int point[MOST_STEPS + 1], points; /* on the way, the last among them */
+    int64_t channels, block; /* of the maker; of the point's channels, one after the other,
+                                one of these became */
+    bool depthwise;          /* all readers are */
+    double noise;            /* the least so far */
+} stretch;
+
+/* --- where channels are made --- */
+
+static bool operand_add(stretch *t, pare_node *node, int input, int axis)
+{
+    const pare_value *v = pare_node_in(node, input);
+    if (!v || !v->data || v->dtype != PARE_f32 || axis < 0 || axis >= v->data->rank ||
+        v->data->dims[axis] != t->channels || t->operands == MOST_OPERANDS)
+        return false;
+    t->operand[t->operands++] = (operand){node, input, axis};
+    return true;
+}
+
+/* A vector, one number a channel, whose other axes are 1. */
+static bool vector_add(stretch *t, pare_node *node, int input)
+{
+    const pare_value *v = pare_node_in(node, input);
+    int axis = v && v->data ? v->data->rank - 1 : -1;
+    if (axis < 0 || v->data->count != t->channels) return false;
+    while (axis > 0 && v->data->dims[axis] == 1) axis--;
+    return operand_add(t, node, input, axis);
+}
+
+/* Limits a channel each, on the way. */
+static bool limits_add(stretch *t)
+{
+    for (int i = 0; i < t->limit_count; i++) {
+        const operand *o = &t->limit[i];
+        const pare_tensor *bound = o->node->in[o->input]->data;
+        const int rank = o->node->out[0]->shape.rank, axis = pare_channels_axis(rank);
+        const int from_end = rank - axis; /* broadcasting aligns last axes */
+        if (bound->rank < from_end || bound->dims[bound->rank - from_end] != t->channels ||
+            !vector_add(t, o->node, o->input))
+            return false;
+    }
+    return true;
+}
+
+static bool made_by_job(stretch *t, const pare_quant_job *job, pare_node *sum)
+{
+    const int64_t *dims = job->part.constant ? job->node->in[job->part.w]->data->dims : NULL;
+    const int rank = dims ? job->node->in[job->part.w]->data->rank : 0;
+    const bool is_plain = dims && job->part.w > job->part.x && job->part.axis >= 0 &&
+                          job->part.axis < rank && (rank == 2 || (rank >= 4 && !job->part.axis));
+    if (!is_plain || job->part.beta != 1) return false;
+    t->channels = dims[job->part.axis];
+    if (!operand_add(t, job->node, job->part.w, job->part.axis)) return false;
+    if (job->part.bias >= 0 && pare_node_in(job->node, job->part.bias) &&
+        !vector_add(t, job->node, job->part.bias))
+        return false;
+    return !sum || vector_add(t, sum, sum->in[0]->data == NULL);
+}
+
+static bool made_by_norm(stretch *t, pare_node *node)
+{
+    const bool is_norm =
+        !strcmp(node->op_type, "LayerNormalization") || !strcmp(node->op_type, "RMSNormalization");
+    const pare_value *scale = is_norm ? pare_node_in(node, 1) : NULL;
+    if (!scale || !scale->data || scale->data->rank != 1) return false;
+    t->channels = scale->data->dims[0];
+    if (node->out[0]->shape.rank < 2 || node->out[0]->shape.rank > 3) return false;
+    return vector_add(t, node, 1) && (!pare_node_in(node, 2) || vector_add(t, node, 2));
+}
+
+/* --- what may be between --- */
 
 static float number_of(const pare_value *v, float missing)
 {
     if (!v) return missing;
     bool known = v->data && v->data->dtype == PARE_f32 && v->data->count == 1;
-    return known ? *(const float *)v->data->data : NAN;
+    return known ? pare_quant_number(v->data->data, 0) : NAN;
 }
 
-/* The convolution that makes a value, with a Relu or a Clip from 0 between, no one else reading on
-   the way; or NULL. */
-static pare_quant_job *maker_of(pare_quant_scheme *s, const pare_value *value)
+/* Commutes with a positive factor. */
+static bool is_homogeneous(const pare_node *node)
 {
-    const pare_node *clamp = value->producer;
-    if (!clamp || value->is_output || clamp->in[0]->graph != value->graph ||
-        pare_quant_kind_of(clamp) != PARE_QUANT_CLAMP)
-        return NULL;
-    bool has_bounds = clamp->in_count > 1;
-    if (has_bounds && (number_of(pare_node_in(clamp, 1), -INFINITY) != 0 ||
-                       !(number_of(pare_node_in(clamp, 2), INFINITY) > 0)))
-        return NULL;
-    if (pare_value_only_user(clamp->in[0]) != clamp) return NULL;
-    pare_quant_job *job = pare_quant_job_of(s, clamp->in[0]->producer);
-    if (!job || job->node->out[0] != clamp->in[0] || !job->part.constant || job->part.axis != 0)
-        return NULL;
-    const pare_value *bias = job->part.bias >= 0 ? pare_node_in(job->node, job->part.bias) : NULL;
-    bool plain = job->part.w > job->part.x && job->node->in[job->part.w]->data->rank == 4 &&
-                 (!bias || (bias->data && bias->data->dtype == PARE_f32));
-    return plain ? job : NULL;
+    static const char *const types[] = {"Relu",        "LeakyRelu",     "MaxPool",
+                                        "AveragePool", "GlobalMaxPool", "GlobalAveragePool",
+                                        "Identity",    "Dropout"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(node->op_type, types[i])) return true;
+    if (pare_quant_kind_of(node) != PARE_QUANT_CLAMP) return false;
+    return number_of(pare_node_in(node, 1), -INFINITY) == 0 &&
+           number_of(pare_node_in(node, 2), INFINITY) > 0;
 }
 
-/* Is a reader of the value a depthwise convolution to be quantized? */
-static pare_quant_job *depthwise(pare_quant_scheme *s, const pare_value *value, int64_t channels,
-                                 const pare_node *reader)
+/* Min or Max with a constant: 0, or numbers that go along with their channels. */
+static bool is_limit(stretch *t, pare_node *node)
 {
-    pare_quant_job *job = pare_quant_job_of(s, reader);
-    if (!job || !job->part.constant || job->part.axis != 0 || reader->in[job->part.x] != value)
-        return NULL;
-    const pare_tensor *w = reader->in[job->part.w]->data;
-    bool fits = w->rank == 4 && w->dims[1] == 1 && w->dims[0] % channels == 0 && channels > 1;
-    return fits && pare_node_int(reader, "group", 1) == channels ? job : NULL;
+    const bool is_min = !strcmp(node->op_type, "Min"), is_max = !strcmp(node->op_type, "Max");
+    const pare_value *v = pare_node_in(node, 1);
+    if ((!is_min && !is_max) || node->in_count != 2 || !v || !v->data || v->dtype != PARE_f32)
+        return false;
+    if (v->data->count == 1) return number_of(v, NAN) == 0;
+    if (t->limit_count == MOST_LIMITS) return false;
+    t->limit[t->limit_count++] = (operand){node, 1, 0};
+    return true;
 }
 
-static bool reads_fit(pare_quant_scheme *s, const pare_value *v, int64_t channels)
+/* (N, C, H, W) to (N, C H W): *block = H W. */
+static bool flattens(const pare_node *node, int64_t *block)
 {
-    for (int i = 0; i < v->user_count; i++)
-        if (!depthwise(s, v, channels, v->user[i])) return false;
-    return v->user_count > 0;
+    const pare_value *x = pare_node_in(node, 0);
+    const pare_shape *y = &node->out[0]->shape;
+    const bool moves = !strcmp(node->op_type, "Flatten") || !strcmp(node->op_type, "Reshape") ||
+                       !strcmp(node->op_type, "Squeeze");
+    if (!moves || !x || x->shape.rank < 4 || y->rank != 2 || y->dim[1] < 1) return false;
+    int64_t count = 1;
+    for (int i = 1; i < x->shape.rank; i++) {
+        if (x->shape.dim[i] < 1) return false;
+        count *= x->shape.dim[i];
+    }
+    *block = count / x->shape.dim[1];
+    return count == y->dim[1];
 }
 
-static bool shares_scale(const pare_quant_scheme *s, int at)
+static bool add_point(stretch *t, const pare_value *v)
 {
-    for (int i = 0; i < s->point_count; i++)
-        if (i != at && s->point[i].group == s->point[at].group) return true;
+    const int at = pare_quant_point_find(t->s, v);
+    if (at < 0) return true;
+    const pare_quant_point *p = &t->s->point[at];
+    const pare_stats *stats = t->s->ranges ? pare_ranges_find(t->s->ranges, p->value->name) : NULL;
+    if (!stats || !pare_channels_known(stats->channels)) return false;
+    t->point[t->points++] = at;
+    return true;
+}
+
+/* The maker of the point's channels; nobody else reads on the way. */
+static bool find_maker(stretch *t)
+{
+    const pare_value *v = t->s->point[t->at].value;
+    t->block = 1;
+    for (int step = 0; step < MOST_STEPS; step++) {
+        pare_node *node = v->producer;
+        if (v->is_output || !node || node->out[0] != v || !add_point(t, v)) return false;
+        if (step && pare_value_only_user(v) == NULL) return false;
+        pare_quant_job *job = pare_quant_job_of(t->s, node);
+        if (job) return made_by_job(t, job, NULL) && limits_add(t);
+        if (made_by_norm(t, node)) return limits_add(t);
+        const pare_value *x = pare_node_in(node, 0);
+        for (int i = 0; i < node->in_count && i < 2; i++) { /* a product's bias */
+            const pare_value *in = node->in[i];
+            job = in ? pare_quant_job_of(t->s, in->producer) : NULL;
+            if (job && pare_quant_bias_node(job->node) == node && !in->is_output)
+                return pare_quant_point_find(t->s, in) < 0 && made_by_job(t, job, node) &&
+                       limits_add(t);
+        }
+        if (!x || x->graph != v->graph ||
+            (!is_homogeneous(node) && !is_limit(t, node) && !flattens(node, &t->block)))
+            return false;
+        v = x;
+    }
     return false;
 }
 
-/* Multiplies rows of an operand, `each` of them by one factor (divides where asked). */
-static pare_status scale_rows(pare_quant_scheme *s, pare_node *node, int i, const float *factor,
-                              int64_t each, bool divide)
+/* Points that share a scale with one of these are all among these. */
+static bool owns_scales(const stretch *t)
 {
-    const pare_tensor *t = node->in[i]->data;
-    int64_t rows = t->dims[0], inner = t->count / rows;
-    float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
-    if (!data) return PARE_MEMORY;
-    memcpy(data, t->data, (size_t)t->count * sizeof *data);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = r * inner; k < (r + 1) * inner; k++) {
-            const float v = data[k], f = factor[r / each];
-            data[k] = divide ? v / f : v * f;
+    for (int i = 0; i < t->s->point_count; i++) {
+        bool shares = false, among = false;
+        for (int k = 0; k < t->points; k++) {
+            among |= t->point[k] == i;
+            shares |= t->s->point[t->point[k]].group == t->s->point[i].group;
         }
-    return pare_quant_put(s, node, i, t, data);
+        if (shares && !among) return false;
+    }
+    return true;
 }
 
-static pare_status apply(pare_quant_scheme *s, pare_quant_point *p, pare_quant_job *maker,
-                         const float *e, int64_t channels)
+/* --- readers --- */
+
+static bool reader(const stretch *t, const pare_node *node, const pare_quant_job **job,
+                   pare_quant_layout *l)
 {
-    int bias = maker->part.bias;
-    PARE_TRY(scale_rows(s, maker->node, maker->part.w, e, 1, true));
-    if (bias >= 0 && pare_node_in(maker->node, bias))
-        PARE_TRY(scale_rows(s, maker->node, bias, e, 1, true));
-    for (int i = 0; i < p->value->user_count; i++) {
-        pare_quant_job *job = depthwise(s, p->value, channels, p->value->user[i]);
-        int64_t rows = job->node->in[job->part.w]->data->dims[0];
-        PARE_TRY(scale_rows(s, job->node, job->part.w, e, rows / channels, false));
+    const pare_value *v = t->s->point[t->at].value;
+    *job = pare_quant_job_of(t->s, node);
+    return *job && (*job)->part.constant && node->in[(*job)->part.x] == v &&
+           node->in[(*job)->part.w] != v && node->graph == v->graph &&
+           pare_quant_lay_out(*job, node->in[(*job)->part.w]->data, t->stats->channels->count, l);
+}
+
+static bool readers_fit(stretch *t)
+{
+    const pare_value *v = t->s->point[t->at].value;
+    const pare_quant_job *job;
+    pare_quant_layout l;
+    int readers = 0;
+    t->depthwise = true;
+    for (int i = 0; i < v->user_count; i++) {
+        if (!strcmp(v->user[i]->op_type, "Shape")) continue;
+        if (!reader(t, v->user[i], &job, &l)) return false;
+        t->depthwise = t->depthwise && l.inputs == 1 && l.groups > 1;
+        readers++;
     }
-    p->divided = e;
-    s->equalized++;
+    return readers > 0;
+}
+
+static float factor_at(const stretch *t, const float *e, int64_t c) { return e[c / t->block]; }
+
+/* E[x_c^2] of each channel, from its mean and largest magnitude, in the end made to agree with the
+   tensor's own; *step_noise: the squared error of rounding the tensor as it is. */
+static pare_status energies(const stretch *t, double *energy, double *step_noise)
+{
+    const pare_channels *c = t->stats->channels;
+    const pare_histogram *h = t->stats->histogram;
+    const pare_quant_point *p = &t->s->point[t->at];
+    const bool symmetric = !t->s->options->unsigned_activations;
+    pare_error_sums sums;
+    double sum = 0;
+    PARE_TRY(pare_error_sums_new(t->s->ctx, &sums, h));
+    const double count = sums.count[sums.bins] > 0 ? sums.count[sums.bins] : 1;
+    const double all = sums.square[sums.bins] / count;
+    *step_noise = pare_range_cost(&sums, p->low, p->high, symmetric, PARE_AUTO_CLIP_WEIGHT);
+    pare_error_sums_free(&sums);
+    for (int64_t i = 0; i < c->count; i++) {
+        const double mean = fabs(pare_channels_mean(c, i)), most = (double)c->largest[i];
+        energy[i] = h->min < 0 ? mean * mean + most * most / 16 : pow(mean, 1.5) * sqrt(most);
+        sum += energy[i];
+    }
+    for (int64_t i = 0; i < c->count; i++)
+        energy[i] = sum > 0 ? energy[i] * all * (double)c->count / sum : all;
     return PARE_OK;
+}
+
+/* Noise in a reader's outputs: of its input, whose squared error is `x_noise`, and of its weights.
+ */
+static double noise_of(const stretch *t, const pare_quant_job *job, const pare_quant_layout *l,
+                       const float *e, const double *energy, double x_noise)
+{
+    const void *w = job->node->in[job->part.w]->data->data;
+    double noise = 0;
+    for (int64_t o = 0; o < l->outputs; o++) {
+        const int64_t first = o / (l->outputs / l->groups) * l->inputs;
+        double reads = 0, most = 0;
+        for (int64_t i = first; i < first + l->inputs; i++) {
+            const double f = (double)factor_at(t, e, i);
+            const int64_t at = pare_quant_element(l, o, i);
+            double squares = 0;
+            for (int64_t k = at; k < at + l->taps; k++) {
+                const double v = fabs((double)pare_quant_number(w, k) * f);
+                squares += v * v;
+                most = v > most ? v : most;
+            }
+            noise += fmin(x_noise, energy[i] / (f * f)) * squares;
+            reads += energy[i] / (f * f) * (double)l->taps;
+        }
+        const double step = most / 127;
+        noise += step * step / 12 * reads;
+    }
+    return noise;
+}
+
+static double noise_of_all(const stretch *t, const float *e, const double *energy, double x_noise)
+{
+    const pare_value *v = t->s->point[t->at].value;
+    double sum = 0;
+    for (int i = 0; i < v->user_count; i++) {
+        const pare_quant_job *job;
+        pare_quant_layout l;
+        if (reader(t, v->user[i], &job, &l)) sum += noise_of(t, job, &l, e, energy, x_noise);
+    }
+    return sum;
+}
+
+/* --- choosing the factors --- */
+
+static float largest_of(const pare_channels *c)
+{
+    float most = 0;
+    for (int64_t i = 0; i < c->count; i++) most = fmaxf(most, c->largest[i]);
+    return most;
+}
+
+/* (largest / largest of all)^alpha of each of the maker's channels. */
+static void factors(const stretch *t, float alpha, float *e)
+{
+    const pare_channels *c = t->stats->channels;
+    const float all = largest_of(c);
+    for (int64_t k = 0; k < t->channels; k++) {
+        float most = 0;
+        for (int64_t i = k * t->block; i < (k + 1) * t->block; i++)
+            most = fmaxf(most, c->largest[i]);
+        e[k] = fmaxf(powf(most / all, alpha), LEAST);
+    }
+}
+
+/* *out: the factors of least noise; NULL where these are all 1. */
+static pare_status choose(stretch *t, const float **out)
+{
+    const pare_channels *c = t->stats->channels;
+    double *energy = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *energy), rounding;
+    float *best = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *best);
+    float *e = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *e);
+    if (!energy || !best || !e) return PARE_MEMORY;
+    PARE_TRY(energies(t, energy, &rounding));
+    const bool symmetric = !t->s->options->unsigned_activations;
+    const double levels = symmetric ? 127 : t->stats->histogram->min < 0 ? 127.5 : 255;
+    const pare_histogram *h = t->stats->histogram;
+    const double step = (double)largest_of(c) / levels;
+    const double each = step * step / 12 * (double)(h->count - h->zero) / (double)h->count;
+    *out = NULL;
+    factors(t, 0, e);
+    t->noise = WORTH * noise_of_all(t, e, energy, rounding);
+    for (int k = 1; k <= ALPHAS; k++) {
+        factors(t, (float)k / ALPHAS, e);
+        const double noise = noise_of_all(t, e, energy, each);
+        if (getenv("DBG"))
+            fprintf(stderr, "  alpha %d/4 noise %g (%g of it x), before %g (%g x)\n", k, noise,
+                    noise_of_all(t, e, energy, each) - noise_of_all(t, e, energy, 0), t->noise,
+                    rounding);
+        if (!(noise < t->noise)) continue;
+        t->noise = noise;
+        memcpy(best, e, (size_t)t->channels * sizeof *best);
+        *out = best;
+    }
+    return PARE_OK;
+}
+
+/* --- applying them --- */
+
+/* Divides a constant along an axis. */
+static pare_status divide(pare_quant_scheme *s, const operand *o, const float *e)
+{
+    const pare_tensor *t = o->node->in[o->input]->data;
+    const pare_quant_weight_view w = pare_quant_weight_look(t, o->axis);
+    float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    for (int64_t i = 0; i < t->count; i++)
+        data[i] = pare_quant_number(t->data, i) / e[i / w.inner % w.channels];
+    return pare_quant_put(s, o->node, o->input, t, data);
+}
+
+/* Multiplies what a reader takes of each channel. */
+static pare_status multiply(const stretch *t, const pare_quant_job *job, const pare_quant_layout *l,
+                            const float *e)
+{
+    const pare_tensor *w = job->node->in[job->part.w]->data;
+    float *data = pare_arena_alloc(t->s->arena, (size_t)w->count, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    for (int64_t o = 0; o < l->outputs; o++) {
+        const int64_t first = o / (l->outputs / l->groups) * l->inputs;
+        for (int64_t i = first; i < first + l->inputs; i++) {
+            const int64_t at = pare_quant_element(l, o, i);
+            for (int64_t k = at; k < at + l->taps; k++)
+                data[k] = pare_quant_number(w->data, k) * factor_at(t, e, i);
+        }
+    }
+    return pare_quant_put(t->s, job->node, job->part.w, w, data);
+}
+
+/* The range that a point on the way has now, and what its channels were divided by. */
+static pare_status point_set(const stretch *t, int at, const float *e)
+{
+    pare_quant_point *p = &t->s->point[at];
+    const pare_stats *stats = pare_ranges_find(t->s->ranges, p->value->name);
+    const pare_channels *c = stats->channels;
+    const int64_t block = c->count / t->channels;
+    float *all = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *all), most = 0;
+    if (!all) return PARE_MEMORY;
+    for (int64_t i = 0; i < c->count; i++) {
+        all[i] = e[i / block];
+        most = fmaxf(most, c->largest[i] / all[i]);
+    }
+    p->divided = all;
+    p->high = most;
+    p->low = stats->histogram->min < 0 ? -most : 0;
+    return PARE_OK;
+}
+
+static pare_status apply(const stretch *t, const float *e)
+{
+    const pare_value *v = t->s->point[t->at].value;
+    for (int i = 0; i < t->operands; i++) PARE_TRY(divide(t->s, &t->operand[i], e));
+    for (int i = 0; i < v->user_count; i++) {
+        const pare_quant_job *job;
+        pare_quant_layout l;
+        if (reader(t, v->user[i], &job, &l)) PARE_TRY(multiply(t, job, &l, e));
+    }
+    for (int i = 0; i < t->points; i++) PARE_TRY(point_set(t, t->point[i], e));
+    t->s->equalized++;
+    return PARE_OK;
+}
+
+static bool counts_fit(const stretch *t)
+{
+    for (int i = 0; i < t->points; i++) {
+        const pare_value *v = t->s->point[t->point[i]].value;
+        const int64_t count = pare_ranges_find(t->s->ranges, v->name)->channels->count;
+        if (count != t->channels && count != t->channels * t->block) return false;
+    }
+    return t->stats->channels->count == t->channels * t->block && t->channels > 1;
 }
 
 static pare_status equalize(pare_quant_scheme *s, int at)
 {
-    pare_quant_point *p = &s->point[at];
-    const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, p->value->name) : NULL;
-    if (!stats || !pare_channels_known(stats->channels) || stats->histogram->min < 0)
-        return PARE_OK;
-    const pare_channels *c = stats->channels;
-    pare_quant_job *maker = maker_of(s, p->value);
-    if (!maker || maker->node->in[maker->part.w]->data->dims[0] != c->count ||
-        !reads_fit(s, p->value, c->count) || shares_scale(s, at))
-        return PARE_OK;
-    float largest = stats->histogram->max;
-    float *e = pare_arena_alloc(s->arena, (size_t)c->count, sizeof *e);
-    if (!e) return PARE_MEMORY;
-    if (!(largest > 0)) return PARE_OK;
-    for (int64_t i = 0; i < c->count; i++) e[i] = fmaxf(c->largest[i] / largest, LEAST);
-    PARE_TRY(apply(s, p, maker, e, c->count));
-    p->low = 0;
-    p->high = largest;
-    return PARE_OK;
+    stretch t = {.s = s, .at = at};
+    const float *e;
+    t.stats = s->ranges ? pare_ranges_find(s->ranges, s->point[at].value->name) : NULL;
+    if (!t.stats || !pare_channels_known(t.stats->channels)) return PARE_OK;
+    if (getenv("DBG")) {
+        bool a = readers_fit(&t), b = a && find_maker(&t), c = b && counts_fit(&t),
+             d = c && owns_scales(&t);
+        fprintf(stderr, "%s readers %d maker %d counts %d owns %d\n", s->point[at].value->name, a,
+                b, c, d);
+        t.points = 0, t.operands = 0;
+    }
+    if (!readers_fit(&t) || !find_maker(&t) || !counts_fit(&t) || !owns_scales(&t)) return PARE_OK;
+    if (!(largest_of(t.stats->channels) > 0)) return PARE_OK;
+    if (s->options->per_tensor_weights && !t.depthwise) return PARE_OK;
+    PARE_TRY(choose(&t, &e));
+    return e ? apply(&t, e) : PARE_OK;
 }
 
 pare_status pare_quant_equalize(pare_quant_scheme *s)

@@ -131,6 +131,25 @@ static inline float pare_quant_number(const void *data, int64_t i)
     return value;
 }
 
+/* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
+   first two in either order; inputs are those of a group. */
+typedef struct pare_quant_layout {
+    int64_t outputs, inputs, taps, groups;
+    bool inputs_first;
+} pare_quant_layout;
+
+/* A convolution's weight is (M, C / group, taps...), a matrix's (K, N) or (N, K). false: another
+   form (transposed convolutions, where a tap serves some positions only; weights on the left), or
+   an input whose channels are not what the weight sums over. */
+bool pare_quant_lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t channels,
+                        pare_quant_layout *out);
+/* Element of tap 0 between output o and channel c of the input, which are in one group. */
+static inline int64_t pare_quant_element(const pare_quant_layout *l, int64_t o, int64_t c)
+{
+    const int64_t i = c % l->inputs;
+    return (l->inputs_first ? i * l->outputs + o : o * l->inputs + i) * l->taps;
+}
+
 /* No scale fits NaN or Inf; a weight that holds one is damaged: PARE_INPUT. The second takes the
    constant inputs of a weighted node, bias included. */
 PARE_NODISCARD pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
@@ -142,8 +161,8 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
                                                     float *scale);
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
 
-/* equalize.c: with method auto, tensors between a convolution and depthwise ones get channels of
-   equal range; the range is set again. */
+/* equalize.c: with method auto, tensors between weighted layers get channels of nearer ranges; the
+   range is set again. */
 PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 
 /* emit_weight.c */

@@ -28,11 +28,10 @@ typedef struct pare_quant_options {
     const char *const *only;
     int only_count;
     bool bias_correction; /* int8: biases are corrected for the rounding of weights */
-    bool equalize; /* int8, AUTO: tensors before depthwise convolutions get channels of equal range
-                    */
-    bool io_same;  /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
-    const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
-    bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
+    bool equalize;        /* int8, AUTO: tensors between layers get channels of nearer ranges */
+    bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    const char *device;   /* that the ranges come from, for the file's manifest; NULL: the CPU */
+    bool bf16_compute;    /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights: symmetric s8 in [-127, 127]. */
+#include "calib/channels.h"
 #include "quant/internal.h"
 #include "runtime/base/clones.h"
 
@@ -33,6 +34,22 @@ pare_status pare_quant_check_weights(const pare_node *node)
         if (in[i] && in[i]->data && in[i]->data->dtype == PARE_f32)
             PARE_TRY(pare_quant_check_finite(node->graph->model, in[i], in[i]->data));
     return PARE_OK;
+}
+
+bool pare_quant_lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t channels,
+                        pare_quant_layout *out)
+{
+    const pare_shape *x = &job->node->in[job->part.x]->shape;
+    int axis = job->part.axis;
+    if (job->part.w < job->part.x || w->rank < 2 || axis < 0 || axis > 1) return false;
+    *out = (pare_quant_layout){w->dims[axis], w->dims[1 - axis], 1, 1, axis == 1};
+    if (w->rank == 2)
+        return x->rank >= 1 && x->rank < 4 && out->inputs == channels &&
+               pare_channels_axis(x->rank) == x->rank - 1 && !pare_node_int(job->node, "transA", 0);
+    for (int i = 2; i < w->rank; i++) out->taps *= w->dims[i];
+    if (axis != 0 || w->rank < 4 || x->rank != w->rank || channels % out->inputs) return false;
+    out->groups = channels / out->inputs;
+    return out->outputs % out->groups == 0;
 }
 
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)

@@ -36,8 +36,8 @@ typedef struct pare_int8_options {
                       where "leave biases as they are: do not take out what rounded weights "      \
                             "shift outputs by (int8)"),                                            \
         PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
-                      where "leave the channels before depthwise convolutions as they are (int8 "  \
-                            "with --method auto)"),                                                \
+                      where "leave the channels between layers as they are (int8 with --method "   \
+                            "auto)"),                                                              \
         PARE_OPT_LIST(                                                                             \
             "skip", "PATTERN", field.skip,                                                         \
             where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"),    \

@@ -187,6 +187,72 @@ static void a_clip_from_elsewhere_is_left_alone(void **state)
     assert_true(with[1] > 0.5f && fabsf(with[1] - without[1]) < 1e-3f);
 }
 
+enum { ROWS = 8 };
+
+/* x -> a product with (1, 0.01), or a LayerNormalization whose scales are these -> Relu or none, or
+   a limit a channel -> a product that undoes 0.01: with one scale the second channel has a step of
+   100 * 8 / 127 = 6.3. */
+static float pair_error(const char *form, bool keep)
+{
+    graph_case g;
+    const bool norm = !strcmp(form, "norm"), limits = !strcmp(form, "limits");
+    const float first[] = {1, 0, 0, 0.01f}, second[] = {1, 0, 0, 100}, none[] = {0, 0};
+    const float scales[] = {8, 0.08f}, limit[] = {8, 0.08f};
+    float x[2 * ROWS], made[2 * ROWS], want[2 * ROWS], y[2 * ROWS], error = 0;
+    for (int i = 0; i < ROWS; i++) {
+        x[2 * i] = (float)(i + 1) * (i % 2 ? 1 : -0.5f);
+        x[2 * i + 1] = (float)(ROWS - i);
+        for (int c = 0; c < 2; c++) {
+            float v = x[2 * i + c];
+            if (norm)
+                v = (x[2 * i] > x[2 * i + 1]) == !c ? 8 : -8;
+            else
+                v = v > 0 ? v : 0;
+            want[2 * i + c] = v;
+            made[2 * i + c] = c ? v * 0.01f : v;
+        }
+    }
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){-1, 2});
+    graph_floats(&g, "first", 2, (int64_t[]){2, 2}, first);
+    graph_floats(&g, "second", 2, (int64_t[]){2, 2}, second);
+    graph_floats(&g, "none", 1, (int64_t[]){2}, none);
+    graph_floats(&g, "scales", 1, (int64_t[]){2}, scales);
+    graph_floats(&g, "limit", 2, (int64_t[]){1, 2}, limit);
+    if (norm) {
+        graph_node(&g, "LayerNormalization", "x scales none", "made");
+    } else {
+        graph_node(&g, "Gemm", "x first none", "sum");
+        graph_node(&g, "Relu", "sum", limits ? "positive" : "made");
+        if (limits) graph_node(&g, "Min", "positive limit", "made");
+    }
+    graph_node(&g, "MatMul", "made second", "y");
+    graph_output(&g, "y");
+    const char *names[] = {"made", "x"};
+    pare_view views[] = {view_of(2, (int64_t[]){ROWS, 2}, made),
+                         view_of(2, (int64_t[]){ROWS, 2}, x)};
+    pare_ranges *r = seen(&g, names, views, 2);
+    quantize(&g, r, keep, false);
+    graph_run(&g, 2, (int64_t[]){ROWS, 2}, x, y, 2 * ROWS);
+    for (int i = 0; i < ROWS; i++) error = fmaxf(error, fabsf(y[2 * i + 1] - want[2 * i + 1]));
+    pare_ranges_free(r);
+    graph_close(&g);
+    return error;
+}
+
+static void channels_between_two_products_get_one_range(void **state)
+{
+    static const char *const forms[] = {"relu", "limits", "norm"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const float with = pair_error(forms[i], false);
+        const float without = pair_error(forms[i], true);
+        if (without < 1 || with > 0.2f)
+            fail_msg("%s: error %g with equalization, %g without", forms[i], (double)with,
+                     (double)without);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_grouped_convolution_adds_its_own_channels),
         cmocka_unit_test(small_channels_before_depthwise_get_the_whole_range),
         cmocka_unit_test(a_clip_from_elsewhere_is_left_alone),
+        cmocka_unit_test(channels_between_two_products_get_one_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

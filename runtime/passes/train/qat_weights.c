@@ -75,18 +75,121 @@ static float factor_of(const master *m, int64_t c)
     return all || !(squares > 0) ? 1 : (float)(products / squares);
 }
 
-static int64_t take_channel(const master *m, int64_t c)
+/* Factors of a weight whose inputs were equalized as well: of each output channel and of each input
+   ("column"). NULL: none are looked for. */
+typedef struct factors {
+    int64_t columns, taps;
+    double *channel, *column, *low, *high; /* the last two are scratch: (the longer one) */
+} factors;
+
+static int64_t column_at(const master *m, const factors *f, int64_t o, int64_t k)
 {
-    const float factor = factor_of(m, c);
+    return m->grid.outer > 1 ? o : k / f->taps;
+}
+
+/* One step of alternating least squares: the factors of channels, or of columns, for what the other
+   ones are. */
+static void fit_side(const master *m, const factors *f, bool columns)
+{
+    double *to = columns ? f->column : f->channel, *other = columns ? f->channel : f->column;
+    const int64_t n = columns ? f->columns : m->grid.channels;
+    memset(f->low, 0, (size_t)n * sizeof *f->low);
+    memset(f->high, 0, (size_t)n * sizeof *f->high);
+    for (int64_t o = 0; o < m->grid.outer; o++)
+        for (int64_t c = 0; c < m->grid.channels; c++)
+            for (int64_t k = 0, i = pare_fake_at(&m->grid, o, c); k < m->grid.inner; k++, i++) {
+                const int64_t col = column_at(m, f, o, k), at = columns ? col : c;
+                const double x = (double)m->source[i] * other[columns ? c : col];
+                f->low[at] += x * (double)m->to[i] / (double)m->scale[c] / (double)m->scale[c];
+                f->high[at] += x * x / (double)m->scale[c] / (double)m->scale[c];
+            }
+    for (int64_t i = 0; i < n; i++)
+        if (f->high[i] > 0 && f->low[i] > 0) to[i] = f->low[i] / f->high[i];
+}
+
+/* Rounding moves nothing by more than half a step: the middle of the factors that agree with all
+   integers, or that come nearest to it. */
+static void centre_side(const master *m, const factors *f, bool columns)
+{
+    double *to = columns ? f->column : f->channel, *other = columns ? f->channel : f->column;
+    const int64_t n = columns ? f->columns : m->grid.channels;
+    for (int64_t i = 0; i < n; i++) f->low[i] = 0, f->high[i] = INFINITY;
+    for (int64_t o = 0; o < m->grid.outer; o++)
+        for (int64_t c = 0; c < m->grid.channels; c++)
+            for (int64_t k = 0, i = pare_fake_at(&m->grid, o, c); k < m->grid.inner; k++, i++) {
+                const int64_t col = column_at(m, f, o, k), at = columns ? col : c;
+                const double x = fabs((double)m->source[i]) * other[columns ? c : col];
+                const double y = fabs((double)m->to[i]), half = (double)m->scale[c] / 2;
+                if (!(x > 0) || y > (double)m->scale[c] * 126.5) continue; /* clipped, maybe */
+                f->low[at] = fmax(f->low[at], (y - half) / x);
+                f->high[at] = fmin(f->high[at], (y + half) / x);
+            }
+    for (int64_t i = 0; i < n; i++)
+        if (f->high[i] < INFINITY) to[i] = (f->low[i] + f->high[i]) / 2;
+}
+
+/* Rank-one factors of an (output, input, taps) or (input, output) weight. */
+static pare_status fit_factors(pare_ctx *ctx, const master *m, factors *f)
+{
+    enum { SQUARES = 4, CENTRES = 8 };
+    const pare_tensor *q = m->q;
+    *f = (factors){0};
+    if (q->rank < 2 || m->f->axis < 0 || m->f->axis > 1 || m->grid.channels != q->dims[m->f->axis])
+        return PARE_OK;
+    const int64_t columns = q->dims[1 - m->f->axis];
+    if (columns < 2 || (m->f->axis == 1 && q->rank > 2)) return PARE_OK;
+    const int64_t most = columns > m->grid.channels ? columns : m->grid.channels;
+    double *room = pare_alloc(ctx, (size_t)(columns + m->grid.channels + 2 * most), sizeof *room);
+    if (!room) return PARE_MEMORY;
+    *f = (factors){columns, m->grid.inner / columns, room, room + m->grid.channels, NULL, NULL};
+    if (m->f->axis == 1) f->taps = 1;
+    f->low = f->column + columns;
+    f->high = f->low + most;
+    for (int64_t i = 0; i < columns + m->grid.channels; i++) room[i] = 1;
+    for (int i = 0; i < SQUARES; i++) {
+        fit_side(m, f, true);
+        fit_side(m, f, false);
+    }
+    for (int i = 0; i < CENTRES; i++) {
+        centre_side(m, f, true);
+        centre_side(m, f, false);
+    }
+    return PARE_OK;
+}
+
+/* How many of a channel's elements are the float ones times these factors (f NULL: times `factor`
+   all of them); `take` puts those in place. */
+static int64_t match_channel(const master *m, int64_t c, float factor, const factors *f, bool take)
+{
     int64_t taken = 0;
     for (int64_t o = 0; o < m->grid.outer; o++)
         for (int64_t k = 0, i = pare_fake_at(&m->grid, o, c); k < m->grid.inner; k++, i++) {
+            if (f) factor = (float)(f->channel[c] * f->column[column_at(m, f, o, k)]);
             const float x = m->source[i] * factor;
             if (!rounds_to(m, i, c, x)) continue;
-            m->to[i] = x;
+            if (take) m->to[i] = x;
             taken++;
         }
     return taken;
+}
+
+static pare_status take_source(pare_ctx *ctx, const master *m, int64_t *taken)
+{
+    const int64_t each = m->grid.outer * m->grid.inner;
+    factors f = {0};
+    bool all = true;
+    for (int64_t c = 0; c < m->grid.channels && all; c++)
+        all = match_channel(m, c, factor_of(m, c), NULL, false) * 100 >= each * 99;
+    if (!all) PARE_TRY(fit_factors(ctx, m, &f));
+    *taken = 0;
+    for (int64_t c = 0; c < m->grid.channels; c++) {
+        const float factor = factor_of(m, c);
+        const bool both = f.channel && match_channel(m, c, 1, &f, false) >
+                                           match_channel(m, c, factor, NULL, false);
+        *taken += match_channel(m, c, factor, both ? &f : NULL, true);
+    }
+    pare_free(f.channel);
+    return PARE_OK;
 }
 
 /* (q - z) s: DequantizeLinear (ONNX 13). */
@@ -121,8 +224,8 @@ pare_status pare_qat_weight(pare_qat_pass *p, const pare_node *dq, pare_fake *f,
     if (source) memcpy(copy, source->data, source->bytes); /* a map's addresses are any */
     const master m = {f, pare_qat_grid_of(q, f->axis), q, zero, dq->in[1]->data->data, copy, to};
     dequantize(&m);
-    for (int64_t c = 0; source && c < m.grid.channels; c++) f->from_f32 += take_channel(&m, c);
-    st = pare_init_new(p->graph, out, name, PARE_f32, q->rank, q->dims, to);
+    st = source ? take_source(p->model->ctx, &m, &f->from_f32) : PARE_OK;
+    if (st == PARE_OK) st = pare_init_new(p->graph, out, name, PARE_f32, q->rank, q->dims, to);
 done:
     pare_free(to);
     pare_free(copy);
