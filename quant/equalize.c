@@ -70,18 +70,20 @@ static bool vector_add(stretch *t, pare_node *node, int input)
     return operand_add(t, node, input, axis);
 }
 
+/* The same where it is broadcast along the channels of the node's output. */
+static bool aligned_add(stretch *t, pare_node *node, int input)
+{
+    const pare_value *v = pare_node_in(node, input);
+    const int rank = node->out[0]->shape.rank, from_end = rank - pare_channels_axis(rank);
+    return v && v->data && v->data->rank >= from_end &&
+           v->data->dims[v->data->rank - from_end] == t->channels && vector_add(t, node, input);
+}
+
 /* Limits a channel each, on the way. */
 static bool limits_add(stretch *t)
 {
-    for (int i = 0; i < t->limit_count; i++) {
-        const operand *o = &t->limit[i];
-        const pare_tensor *bound = o->node->in[o->input]->data;
-        const int rank = o->node->out[0]->shape.rank, axis = pare_channels_axis(rank);
-        const int from_end = rank - axis; /* broadcasting aligns last axes */
-        if (bound->rank < from_end || bound->dims[bound->rank - from_end] != t->channels ||
-            !vector_add(t, o->node, o->input))
-            return false;
-    }
+    for (int i = 0; i < t->limit_count; i++)
+        if (!aligned_add(t, t->limit[i].node, t->limit[i].input)) return false;
     return true;
 }
 
@@ -97,7 +99,7 @@ static bool made_by_job(stretch *t, const pare_quant_job *job, pare_node *sum)
     if (job->part.bias >= 0 && pare_node_in(job->node, job->part.bias) &&
         !vector_add(t, job->node, job->part.bias))
         return false;
-    return !sum || vector_add(t, sum, sum->in[0]->data == NULL);
+    return !sum || aligned_add(t, sum, sum->in[0]->data == NULL);
 }
 
 static bool made_by_norm(stretch *t, pare_node *node)
