@@ -340,6 +340,7 @@ static pare_status begin(pare_capture *f, const char *const *names, const bool *
     PARE_TRY(make_pool(f));
     PARE_TRY(make_room(f, keep));
     if (!reads_data(f)) return PARE_OK;
+    pare_data_take_floats(f->data); /* a calibration on a device may have asked for pixels */
     return pare_reader_open(f->ctx, &f->reader, f->data, f->options.samples, f->runs * f->unit,
                             (int)(f->batch_runs * f->unit), f->options.threads);
 }

@@ -77,6 +77,8 @@ size_t pare_data_stored_bytes(const pare_data *data);
    the file has it, a byte an element, and *out says what the bytes mean (its table is the data's).
    False, and nothing changes: these are not pixels, or the model does not take f32. */
 bool pare_data_take_pixels(pare_data *data, int i, pare_pixels *out);
+/* Takes that back for all inputs: readers opened from now on give floats. */
+void pare_data_take_floats(pare_data *data);
 /* Was that asked for input i? */
 bool pare_data_has_pixels(const pare_data *data, int i, pare_pixels *out);
 

@@ -44,6 +44,7 @@ typedef struct stretch {
     int point[MOST_STEPS + 1], points; /* on the way, the last among them */
     int64_t channels, block; /* of the maker; of the point's channels, one after the other,
                                 one of these became */
+    pare_quant_job kept;     /* of a maker that stays float */
     bool depthwise;          /* all readers are */
     double noise;            /* the least so far */
 } stretch;
@@ -176,6 +177,21 @@ static bool add_point(stretch *t, const pare_value *v)
     return true;
 }
 
+/* A weighted node whose weights may be divided: it becomes int8, or only its own rounding keeps it
+   float. */
+static const pare_quant_job *maker_job(stretch *t, const pare_node *node)
+{
+    const pare_quant_job *job = pare_quant_job_of(t->s, node);
+    if (job || !node || pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED ||
+        !pare_quant_chosen(&t->s->nodes, node) || !pare_quant_kept(&t->s->nodes, node))
+        return job;
+    t->kept = (pare_quant_job){.node = (pare_node *)node};
+    if (pare_op_of(node)->quant.weighted(node, &t->kept.part) != PARE_OK) return NULL;
+    const pare_value *w = pare_node_in(node, t->kept.part.w);
+    t->kept.part.constant = w && w->data;
+    return &t->kept;
+}
+
 /* The maker of the point's channels; nobody else reads on the way. */
 static bool find_maker(stretch *t)
 {
@@ -185,13 +201,13 @@ static bool find_maker(stretch *t)
         pare_node *node = v->producer;
         if (v->is_output || !node || node->out[0] != v || !add_point(t, v)) return false;
         if (step && pare_value_only_user(v) == NULL) return false;
-        pare_quant_job *job = pare_quant_job_of(t->s, node);
+        const pare_quant_job *job = maker_job(t, node);
         if (job) return made_by_job(t, job, NULL) && limits_add(t);
         if (made_by_norm(t, node)) return limits_add(t);
         const pare_value *x = pare_node_in(node, 0);
         for (int i = 0; i < node->in_count && i < 2; i++) { /* a product's bias */
             const pare_value *in = node->in[i];
-            job = in ? pare_quant_job_of(t->s, in->producer) : NULL;
+            job = in ? maker_job(t, in->producer) : NULL;
             if (job && pare_quant_bias_node(job->node) == node && !in->is_output)
                 return pare_quant_point_find(t->s, in) < 0 && made_by_job(t, job, node) &&
                        limits_add(t);

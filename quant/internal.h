@@ -18,13 +18,16 @@
 typedef struct pare_quant_nodes {
     pare_node **item;
     int count;
-    bool *chosen;    /* (count) */
-    pare_ptr_map at; /* node -> place */
+    bool *chosen;            /* (count) */
+    const char *const *keep; /* (count) why a node stays float, or NULL; NULL: none */
+    pare_ptr_map at;         /* node -> place */
 } pare_quant_nodes;
 
 PARE_NODISCARD pare_status pare_quant_select(pare_model *model, pare_arena *arena,
                                              const pare_quant_options *options,
                                              pare_quant_nodes *out);
+/* Why a node stays float although it is chosen, or NULL. */
+const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node);
 /* Of a node that is not in the list: false. */
 bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node);
 /* The name that notes give a node: its path, else "?" where memory is out. */
@@ -98,6 +101,10 @@ pare_node *pare_quant_bias_node(const pare_node *node);
  * may serve two; scales and zero points per group.
  */
 PARE_NODISCARD pare_status pare_quant_choose_ranges(pare_quant_scheme *s);
+/* What the options' rule chooses for each tensor of the table: (pare_ranges_count), the caller's.
+ */
+PARE_NODISCARD pare_status pare_quant_rule(pare_ctx *ctx, const pare_ranges *ranges,
+                                           const pare_quant_options *options, pare_range **out);
 bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b);
 PARE_NODISCARD pare_status pare_quant_scales(pare_quant_scheme *s);
 

@@ -27,6 +27,12 @@ typedef struct pare_quant_options {
     int skip_count;
     const char *const *only;
     int only_count;
+    const char *const *keep; /* int8: why a node stays float, or NULL, of each node of the model and
+                                its bodies in order (pare_quant_find_sensitive); NULL: none */
+    const pare_range *chosen; /* int8: what `rule` chooses for each tensor of the table; NULL: it is
+                                 asked */
+    double mixed; /* int8: the part of the work and of the weights that may stay float for its
+                     accuracy, where that can be measured; 0: none */
     bool bias_correction; /* int8: biases are corrected for the rounding of weights */
     bool equalize;        /* int8, AUTO: tensors between layers get channels of nearer ranges */
     bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
@@ -37,7 +43,8 @@ typedef struct pare_quant_options {
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
 typedef struct pare_quant_facts {
     int quantized_nodes, float_nodes, q_nodes, dq_nodes;
-    int weight_only_nodes; /* compute in float on int8 weights: LSTM, GRU, RNN */
+    const char *sensitive_nodes; /* that stay float for their accuracy, "a, b"; NULL: none */
+    int weight_only_nodes;       /* compute in float on int8 weights: LSTM, GRU, RNN */
     int64_t opset_before, opset_after;
     int note_count;
     const char **note;          /* in the model's arena */
@@ -46,7 +53,7 @@ typedef struct pare_quant_facts {
 } pare_quant_facts;
 
 /* INT8 with s8 activations for TensorRT, one scale per output channel, ranges by AUTO, biases
-   corrected, channels equalized. */
+   corrected, channels equalized, 2 % left for mixed precision. */
 void pare_quant_options_init(pare_quant_options *out);
 
 /* The model as quantization starts from it and calibration runs it: sorted, opset raised (to 13, or
@@ -68,8 +75,45 @@ PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model,
                                          const pare_quant_options *options,
                                          pare_quant_facts *facts);
 
+/* What measuring the sensitivity of nodes takes. */
+typedef struct pare_quant_search {
+    pare_data *data;
+    const int64_t *samples; /* that were calibrated on, in this order; some of them are run */
+    int64_t sample_count;
+    int threads;         /* 0: all cores; the result does not depend on them */
+    pare_device *device; /* NULL: the CPU */
+    void (*progress)(void *user, int64_t done, int64_t all); /* nodes; or NULL */
+    void *progress_user;
+} pare_quant_search;
+
+/* Weighted nodes by what their int8 form costs over what it buys. */
+typedef struct pare_quant_ranking pare_quant_ranking;
+
+/* Measures each node of a prepared model whose parts of the work and of the weights are both at
+   most `most`: the error at the f32 outputs, each as a part of its energy, where it alone is int8.
+   *out NULL: nothing can be measured (outputs whose shapes only a run knows, or of other types;
+   ranges of data with NaN). The model must outlive the ranking. */
+PARE_NODISCARD pare_status pare_quant_rank(pare_ctx *ctx, pare_model *model,
+                                           const pare_ranges *ranges,
+                                           const pare_quant_options *options,
+                                           const pare_quant_search *asked, double most,
+                                           pare_quant_ranking **out);
+void pare_quant_ranking_free(pare_quant_ranking *ranking);
+/* The first nodes of the ranking whose parts together stay within the budget, but none that makes
+   less than `least` of the error. *keep is for pare_quant_options, in the model's arena. */
+PARE_NODISCARD pare_status pare_quant_keep(const pare_quant_ranking *ranking, double budget,
+                                           double least, const char *const **keep);
+
+/* Both in one, within options->mixed. *keep NULL: there is no such node. */
+PARE_NODISCARD pare_status pare_quant_find_sensitive(pare_ctx *ctx, pare_model *model,
+                                                     const pare_ranges *ranges,
+                                                     const pare_quant_options *options,
+                                                     const pare_quant_search *asked,
+                                                     const char *const **keep);
+
 /* All in one call: prepares a float model, calibrates it on data (NULL: none, for FP16 without a
-   forecast of overflows and for BF16, which needs none), and quantizes it, in place. calib:
+   forecast of overflows and for BF16, which needs none), and quantizes it, in place; with
+   options->mixed, the samples say which nodes stay float. calib:
    samples, batch, threads, device and progress of the calibration; NULL: up to 512 evenly spaced
    samples in batches of 64 on the CPU. INT8 without data is PARE_USAGE. */
 PARE_NODISCARD pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *data,

@@ -116,6 +116,7 @@ pare_status pare_quant_select(pare_model *model, pare_arena *arena,
     PARE_TRY(pare_graph_all_nodes(model->graph, arena, &out->item, &out->count));
     out->chosen = pare_arena_alloc(arena, (size_t)out->count + 1, sizeof *out->chosen);
     if (!out->chosen) return PARE_MEMORY;
+    out->keep = options->keep;
     pare_ptr_map_init(&out->at, arena);
     for (int n = 0; n < out->count; n++) {
         out->chosen[n] = options->only_count == 0;
@@ -131,6 +132,12 @@ bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node)
 {
     const int at = pare_ptr_map_find(&nodes->at, node);
     return at >= 0 && nodes->chosen[at];
+}
+
+const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node)
+{
+    const int at = nodes->keep ? pare_ptr_map_find(&nodes->at, node) : -1;
+    return at >= 0 ? nodes->keep[at] : NULL;
 }
 
 /* --- the manifest --- */
@@ -153,16 +160,18 @@ static char *with_patterns(pare_model *model, char *recipe, const char *word,
 
 static char *recipe_of(pare_model *model, const pare_quant_options *o)
 {
-    char method[40];
+    char method[40], mixed[48] = "";
     char *recipe;
+    if (o->mixed > 0) snprintf(mixed, sizeof mixed, " mixed-precision=%.10g", 100 * o->mixed);
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
-            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s%s",
+            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s%s%s",
             o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
-            o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no");
+            o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no",
+            mixed);
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
@@ -249,17 +258,19 @@ void pare_quant_options_init(pare_quant_options *out)
 {
     *out = (pare_quant_options){.rule = {.method = PARE_METHOD_AUTO, .symmetric = true},
                                 .bias_correction = true,
-                                .equalize = true};
+                                .equalize = true,
+                                .mixed = 0.02};
 }
 
-/* Ranges of a prepared model; *index are the samples chosen here, to be freed. */
-static pare_status calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
-                             pare_data *data, bool minmax_only, const pare_calib_options *given,
-                             int64_t **index)
+/* Ranges of a prepared model, and which of its nodes should stay float; *index are the samples
+   chosen here, to be freed. */
+static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pare_data *data,
+                         pare_quant_options *options, const pare_calib_options *given,
+                         int64_t **index)
 {
     enum { SAMPLES = 512, BATCH = 64 };
     pare_calib_options own = given ? *given : (pare_calib_options){.batch = BATCH};
-    own.minmax_only = minmax_only;
+    own.minmax_only = options->precision == PARE_PRECISION_FP16;
     if (!own.samples) {
         const int64_t all = pare_data_count(data);
         own.sample_count = all < SAMPLES ? all : SAMPLES;
@@ -268,7 +279,13 @@ static pare_status calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model 
         pare_data_spread(0, all, own.sample_count, *index);
         own.samples = *index;
     }
-    return pare_calibrate(ctx, out, model, data, &own);
+    PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
+    const pare_quant_search search = {.data = data,
+                                      .samples = own.samples,
+                                      .sample_count = own.sample_count,
+                                      .threads = own.threads,
+                                      .device = own.device};
+    return pare_quant_find_sensitive(ctx, model, *out, options, &search, &options->keep);
 }
 
 pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *data,
@@ -276,6 +293,7 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
                                   const pare_calib_options *calib, pare_quant_facts *facts)
 {
     pare_quant_facts own;
+    pare_quant_options chosen = *options;
     pare_ranges *ranges = NULL;
     int64_t *index = NULL;
     if (!facts) facts = &own;
@@ -285,9 +303,8 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
     PARE_TRY(pare_quant_prepare(ctx, model, options, facts));
     pare_status st = PARE_OK;
     if (data && options->precision != PARE_PRECISION_BF16)
-        st = calibrate(ctx, &ranges, model, data, options->precision == PARE_PRECISION_FP16, calib,
-                       &index);
-    if (st == PARE_OK) st = pare_quantize(ctx, model, ranges, options, facts);
+        st = learn(ctx, &ranges, model, data, &chosen, calib, &index);
+    if (st == PARE_OK) st = pare_quantize(ctx, model, ranges, &chosen, facts);
     if (ranges) pare_ranges_free(ranges);
     pare_free(index);
     return st;

@@ -65,18 +65,24 @@ static pare_status choose(pare_quant_scheme *s, pare_quant_point *p, const pare_
     return PARE_OK;
 }
 
+pare_status pare_quant_rule(pare_ctx *ctx, const pare_ranges *ranges,
+                            const pare_quant_options *options, pare_range **out)
+{
+    pare_range_rule rule = options->rule;
+    rule.symmetric = !options->unsigned_activations;
+    *out = pare_alloc(ctx, (size_t)pare_ranges_count(ranges) + 1, sizeof **out);
+    return *out ? pare_ranges_choose(ctx, ranges, &rule, 1, *out) : PARE_MEMORY;
+}
+
 pare_status pare_quant_choose_ranges(pare_quant_scheme *s)
 {
-    pare_range *chosen = NULL;
-    pare_range_rule rule = s->options->rule;
-    rule.symmetric = !s->options->unsigned_activations;
-    if (s->ranges) {
-        chosen = pare_alloc(s->ctx, (size_t)pare_ranges_count(s->ranges) + 1, sizeof *chosen);
-        if (!chosen) return PARE_MEMORY;
-    }
-    pare_status st = s->ranges ? pare_ranges_choose(s->ctx, s->ranges, &rule, 1, chosen) : PARE_OK;
-    for (int i = 0; st == PARE_OK && i < s->point_count; i++) st = choose(s, &s->point[i], chosen);
-    pare_free(chosen);
+    const pare_range *chosen = s->options->chosen;
+    pare_range *own = NULL;
+    pare_status st = PARE_OK;
+    if (s->ranges && !chosen) st = pare_quant_rule(s->ctx, s->ranges, s->options, &own);
+    for (int i = 0; st == PARE_OK && i < s->point_count; i++)
+        st = choose(s, &s->point[i], own ? own : chosen);
+    pare_free(own);
     return st;
 }
 

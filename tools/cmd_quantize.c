@@ -16,7 +16,8 @@ typedef struct quantize_options {
     pare_common common;
     pare_source_options source;
     pare_int8_options int8;
-    const char *output, *ranges, *trace, *cache;
+    const char *output, *ranges, *trace, *cache, *validation;
+    double max_drop; /* points; negative: none */
     int precision, io;
     bool bf16_compute, external_data;
 } quantize_options;
@@ -28,6 +29,12 @@ static const pare_option table[] = {
                   "ranges that 'pare calibrate' measured, in place of --data"),
     PARE_OPT_CHOICE("precision", "int8|fp16|bf16", precision, "number format of the result (int8)"),
     PARE_INT8_ROWS(int8, ""),
+    PARE_OPT_REAL(
+        "max-drop", "POINTS", max_drop, 0, 100,
+        "keep as many nodes float as it takes to lose at most these points of top-1 (int8; "
+        "without labels: of agreement with the float model)"),
+    PARE_OPT_FILE("validation", "V.h5", validation,
+                  "--max-drop: data set that judges (the one of --data; 10,000 samples at most)"),
     PARE_OPT_CHOICE("io", "f32|same", io,
                     "type of inputs and outputs of fp16 and bf16 models (f32)"),
     PARE_OPT_FLAG("bf16-compute", bf16_compute,
@@ -43,8 +50,8 @@ static const pare_option table[] = {
     {0},
 };
 
-static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
-                                          .int8 = PARE_INT8_DEFAULTS};
+static const quantize_options defaults = {
+    .source = PARE_SOURCE_DEFAULTS, .int8 = PARE_INT8_DEFAULTS, .max_drop = -1};
 
 static pare_status check_options(pare_tool *tool, const quantize_options *o)
 {
@@ -74,15 +81,17 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
     static const char *const of_int8[] = {
-        "activations",        "target",          "weights", "method",
-        "no-bias-correction", "no-equalization", NULL};
+        "activations",     "target",          "weights",  "method", "no-bias-correction",
+        "no-equalization", "mixed-precision", "max-drop", NULL};
     static const char *const of_halves[] = {"io", NULL};
-    static const char *const of_runs[] = {"trace", NULL};
+    static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
+    static const char *const of_judge[] = {"validation", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,
                  "%s is not needed in bf16, which has the range of f32: nothing overflows",
                  o->ranges ? "--ranges" : "--data");
+    if (o->max_drop < 0) PARE_TRY(pare_refuse_options(tool, "without --max-drop", of_judge));
     if (o->precision != PARE_PRECISION_INT8)
         PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_int8));
     if (o->precision == PARE_PRECISION_INT8 || stored)
@@ -109,7 +118,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
 
 /* The file's facts, and one line for people. */
 static pare_status report(pare_tool *tool, const quantize_options *o, const pare_quant_facts *facts,
-                          uint64_t bytes_before, const char *hash)
+                          uint64_t bytes_before, const char *hash, const pare_max_drop *max_drop)
 {
     static const char *const precisions[] = {"int8", "fp16", "bf16"};
     char hash_after[33], size[32], opset[64];
@@ -133,9 +142,18 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     if (!o->common.quiet && facts->weight_only_nodes)
         pare_print(stderr, "%d recurrent nodes have int8 weights and compute in float\n",
                    facts->weight_only_nodes);
+    if (!o->common.quiet && facts->sensitive_nodes)
+        pare_print(stderr, "float for accuracy: %s\n", facts->sensitive_nodes);
     if (!o->common.quiet && facts->overflow_nodes)
         pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
                    facts->overflow_nodes);
+    if (max_drop) {
+        json_object_set_new(tool->facts, "max_drop", pare_max_drop_json(max_drop));
+        if (!o->common.quiet)
+            pare_print(stderr, "loses %.2f points of %s on %lld samples\n", max_drop->drop,
+                       max_drop->labels ? "top-1" : "agreement with the float model (no labels)",
+                       (long long)max_drop->samples);
+    }
     json_object_update_new(
         tool->facts,
         json_pack("{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, "
@@ -159,15 +177,19 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     char hash[33];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
+    pare_max_drop max_drop = {.points = o->max_drop,
+                              .data = o->validation ? o->validation : o->source.data};
     const pare_quantize_from from = {.source = &o->source,
                                      .ranges = o->ranges,
                                      .trace = o->trace,
                                      .cache = o->cache,
                                      .hash = hash,
-                                     .facts = o->common.json != NULL};
+                                     .facts = o->common.json != NULL,
+                                     .max_drop = o->max_drop >= 0 ? &max_drop : NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));
     PARE_TRY(pare_onnx_write(tool->ctx, model, o->output, &writing));
-    return report(tool, o, &facts, bytes, hash);
+    PARE_TRY(report(tool, o, &facts, bytes, hash, from.max_drop));
+    return from.max_drop ? pare_max_drop_verdict(tool->ctx, &max_drop, o->output) : PARE_OK;
 }
 
 static pare_status check(pare_tool *tool, const void *options)

@@ -113,9 +113,11 @@ static pare_status run_command(pare_tool *tool, const void *options)
     pare_status st = device ? pare_device_check(tool->ctx, device) : PARE_OK;
     if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", device);
     PARE_TRY(pare_check_outputs(tool, options));
-    PARE_TRY(tool->command->run(tool, options));
+    st = tool->command->run(tool, options);
+    if (st != PARE_OK && st != PARE_MISSED) return st;
     PARE_TRY(flush_output(tool->ctx));
-    return write_facts(tool);
+    PARE_TRY(write_facts(tool));
+    return st;
 }
 
 pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)

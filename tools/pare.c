@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program. Exit status: 0 done, 1 failed, 2 bad usage. Data go to standard output, words to
-   standard error. */
+/* The program. Exit status: 0 done, 1 failed, 2 bad usage, 3 short of what was asked. Data go to
+   standard output, words to standard error. */
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/memory_guard.h"

@@ -2,6 +2,7 @@
 #include "tools/quantize.h"
 
 #include "tools/calibrate.h"
+#include "tools/progress.h"
 #include "tools/range_facts.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
     out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
+    out->mixed = o->mixed >= 0 ? o->mixed / 100 : out->rule.method == PARE_METHOD_AUTO ? 0.02 : 0;
     return PARE_OK;
 }
 
@@ -53,17 +55,72 @@ static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char 
 }
 
 static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model *model, bool fp16,
-                           const pare_quantize_from *from)
+                           const pare_quantize_from *from, const pare_source *source)
 {
     const pare_calibrate_how how = {
         .model_hash = from->hash, .minmax_only = fp16, .trace = from->trace, .cache = from->cache};
-    pare_status st =
-        from->opened ? pare_tool_calibrate_on(tool, out, model, from->source, from->opened, &how)
-                     : pare_tool_calibrate(tool, out, model, from->source, &how);
+    pare_status st = pare_tool_calibrate_on(tool, out, model, from->source, source, &how);
     if (fp16 && st == PARE_UNSUPPORTED)
         return pare_fail_prefix(tool->ctx, st,
                                 "a forecast of overflows runs the model, and this one cannot be "
                                 "run (leave --data out to convert without)");
+    return st;
+}
+
+/* --- mixed precision --- */
+
+static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
+                                  pare_quant_options *options, const pare_source *source,
+                                  pare_max_drop *max_drop)
+{
+    pare_progress bar;
+    pare_progress_begin(&bar, stderr, tool->common->quiet, "measure", "nodes");
+    const pare_quant_search search = {.data = source->data,
+                                      .samples = source->samples,
+                                      .sample_count = source->count,
+                                      .threads = (int)tool->common->threads,
+                                      .device = tool->device,
+                                      .progress = pare_progress_step,
+                                      .progress_user = &bar};
+    const pare_status st =
+        max_drop
+            ? pare_max_drop_find(tool, model, ranges, options, &search, max_drop)
+            : pare_quant_find_sensitive(tool->ctx, model, ranges, options, &search, &options->keep);
+    pare_progress_end(&bar);
+    return st;
+}
+
+/* The samples that judge, evenly spaced: of another file, or of the one that is calibrated on. */
+static pare_status open_judge(pare_tool *tool, pare_source *out, const pare_model *model,
+                              const pare_quantize_from *from)
+{
+    enum { JUDGES = 10000 };
+    pare_source_options options = *from->source;
+    options.data = from->max_drop->data;
+    options.samples = -1;
+    options.range = NULL;
+    from->max_drop->source = out;
+    from->max_drop->batch = (int)options.batch;
+    return pare_source_open_first(tool, out, model, &options, JUDGES);
+}
+
+/* Statistics of the samples, and what they say of nodes that should stay float. */
+static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options *options,
+                         const pare_quantize_from *from, pare_ranges **ranges)
+{
+    const bool fp16 = options->precision == PARE_PRECISION_FP16;
+    pare_source own = {0}, judge = {0};
+    const pare_source *source = from->opened ? from->opened : &own;
+    pare_status st = PARE_OK;
+    if (!from->opened)
+        st = pare_source_open_first(tool, &own, model, from->source, PARE_CALIBRATION_SAMPLES);
+    if (st == PARE_OK && from->max_drop) st = open_judge(tool, &judge, model, from);
+    if (st == PARE_OK) st = pare_tool_open_device(tool);
+    if (st == PARE_OK) st = measure(tool, ranges, model, fp16, from, source);
+    if (st == PARE_OK && (options->mixed > 0 || from->max_drop))
+        st = find_sensitive(tool, model, *ranges, options, source, from->max_drop);
+    pare_source_close(&judge);
+    pare_source_close(&own);
     return st;
 }
 
@@ -74,10 +131,11 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
                             pare_quant_facts *facts)
 {
     const bool fp16 = options->precision == PARE_PRECISION_FP16;
+    if (!from->source->data) options->mixed = 0;
     if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
     PARE_TRY(pare_quant_prepare(tool->ctx, model, options, facts));
     if (from->source->data && options->precision != PARE_PRECISION_BF16)
-        PARE_TRY(measure(tool, ranges, model, fp16, from));
+        PARE_TRY(learn(tool, model, options, from, ranges));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
     if (from->source->data && tool->device) options->device = tool->device->name;
     if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);

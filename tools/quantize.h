@@ -5,6 +5,7 @@
 #define PARE_TOOLS_QUANTIZE_H
 
 #include "quant/quant.h"
+#include "tools/max_drop.h"
 #include "tools/source.h"
 
 /* How a model becomes INT8. */
@@ -14,11 +15,12 @@ typedef struct pare_int8_options {
                                          activations */
     pare_list skip, only;
     bool no_bias_correction, no_equalization;
+    double mixed; /* percent; negative: 2 with the method auto, else none */
 } pare_int8_options;
 
 #define PARE_INT8_DEFAULTS                                                                         \
     {                                                                                              \
-        .method = "auto", .target = -1                                                             \
+        .method = "auto", .target = -1, .mixed = -1                                                \
     }
 
 /* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin
@@ -38,6 +40,10 @@ typedef struct pare_int8_options {
         PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
                       where "leave the channels between layers as they are (int8 with --method "   \
                             "auto)"),                                                              \
+        PARE_OPT_REAL("mixed-precision", "PERCENT", field.mixed, 0, 100,                           \
+                      where "keep the nodes float that make most of the error, of up to this "     \
+                            "part of the work and of the weights (2 with --method auto, else 0; "  \
+                            "needs --data)"),                                                      \
         PARE_OPT_LIST(                                                                             \
             "skip", "PATTERN", field.skip,                                                         \
             where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"),    \
@@ -57,6 +63,7 @@ typedef struct pare_quantize_from {
     const char *cache;                 /* folder where statistics are kept, or NULL */
     const char *hash;                  /* of the model's file */
     bool facts;                        /* puts the ranges of int8 into the tool's facts */
+    pare_max_drop *max_drop;           /* what may be lost, on which file, and what is; or NULL */
     pare_model **prepared; /* gets a copy of the float model as it was calibrated; or NULL */
 } pare_quantize_from;
 

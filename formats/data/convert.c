@@ -139,6 +139,16 @@ bool pare_data_take_pixels(pare_data *data, int i, pare_pixels *out)
     return pare_data_has_pixels(data, i, out);
 }
 
+void pare_data_take_floats(pare_data *data)
+{
+    for (int i = 0; i < data->source_count; i++) {
+        pare_data_source *s = &data->source[i];
+        if (!s->raw) continue;
+        s->raw = false;
+        s->bytes = (size_t)s->count * sizeof(float); /* only f32 can be raw */
+    }
+}
+
 bool pare_data_has_pixels(const pare_data *data, int i, pare_pixels *out)
 {
     const pare_data_source *s = &data->source[i];

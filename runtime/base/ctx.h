@@ -25,7 +25,8 @@ extern "C" {
     X(IO, 1, "input or output failed")                                                             \
     X(MEMORY, 1, "out of memory")                                                                  \
     X(DEVICE, 1, "device error")                                                                   \
-    X(INTERRUPTED, 1, "interrupted")
+    X(INTERRUPTED, 1, "interrupted")                                                               \
+    X(MISSED, 3, "done, but short of what was asked")
 
 typedef enum pare_status {
 #define X(code, exit_code, text) PARE_##code,

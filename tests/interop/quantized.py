@@ -69,6 +69,7 @@ def one(net, x, folder, source):
     names = {i for n in onnx.load(model).graph.node for i in n.output}
     for word, options in (('s8', []), ('u8', ['--activations', 'u8']), ('s8-tensor', ['--weights', 'tensor'])):
         name, out = f'{net}/{word}', folder / f'{net}.{word}.onnx'
+        options = [*options, '--mixed-precision', '0']  # pairs at every weighted node
         pare('quantize', model, '-o', out, '--data', source, '--quiet', *options)
         again = folder / 'again.onnx'
         pare('quantize', model, '-o', again, '--data', source, '--quiet', '--batch', '5', *options)

@@ -176,7 +176,8 @@ static pare_outcome outcome_of(pare_status status)
     case PARE_INTERRUPTED: return PARE_OUTCOME_STOPPED;
     case PARE_USAGE:
     case PARE_IO:
-    case PARE_DEVICE: break;
+    case PARE_DEVICE:
+    case PARE_MISSED: break;
     }
     return PARE_OUTCOME_FAILED;
 }
