@@ -111,11 +111,16 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next};
     PARE_TRY(scaled(s, value->data, alpha, &w->data));
     PARE_TRY(pare_quant_check_finite(s->model, value, w->data));
-    pare_quant_weight_view view = pare_quant_weight_look(w->data, axis);
-    w->channels = view.channels;
-    w->scale = pare_arena_alloc(s->arena, (size_t)view.channels, sizeof *w->scale);
+    w->channels = pare_quant_weight_look(w->data, axis).channels;
+    w->scale = pare_arena_alloc(s->arena, (size_t)w->channels, sizeof *w->scale);
     if (!w->scale) return PARE_MEMORY;
-    PARE_TRY(pare_quant_weight_scales(s->ctx, &view, w->scale));
+    pare_tensor now;
+    float *own;
+    PARE_TRY(pare_quant_weight_read(s, value, w->data, &now, &own));
+    const pare_quant_weight_view view = pare_quant_weight_look(&now, axis);
+    const pare_status st = pare_quant_weight_scales(s->ctx, &view, w->scale);
+    pare_free(own);
+    PARE_TRY(st);
     pare_tensor_give_back(w->data);
     return pare_ptr_map_put(&all->at, value, all->count++);
 }
@@ -204,13 +209,18 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
     pare_graph *graph = w->value->graph;
     int64_t dims[1] = {w->channels};
     int rank = w->axis >= 0;
-    pare_quant_weight_view view = pare_quant_weight_look(w->data, w->axis);
+    pare_tensor now;
+    float *own;
+    PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
+    const pare_quant_weight_view view = pare_quant_weight_look(&now, w->axis);
     int8_t *q = pare_alloc(s->ctx, (size_t)w->data->count, 1);
     int8_t *zeros = pare_alloc(s->ctx, (size_t)w->channels, 1);
     pare_value **in = w->in;
     pare_status st = PARE_MEMORY;
     if (!q || !zeros) goto done;
     pare_quant_weight_round(&view, w->scale, q);
+    pare_free(own);
+    own = NULL;
     pare_tensor_give_back(w->data);
     if ((st = pare_quant_constant(graph, &in[0], name, "quantized", PARE_s8, w->data->rank,
                                   w->data->dims, q)))
@@ -219,6 +229,7 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
         goto done;
     st = pare_quant_constant(graph, &in[2], name, "zero_point", PARE_s8, rank, dims, zeros);
 done:
+    pare_free(own);
     pare_free(q);
     pare_free(zeros);
     return st;
@@ -299,7 +310,12 @@ static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, co
     int64_t count;
     const int8_t *q = w->in[0]->data->data;
     *out = t;
-    PARE_TRY(bias_shift(s, job, w->data, q, w->scale, w->channels, &shift, &count));
+    pare_tensor now;
+    float *own;
+    PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
+    const pare_status st = bias_shift(s, job, &now, q, w->scale, w->channels, &shift, &count);
+    pare_free(own);
+    PARE_TRY(st);
     if (!shift || t->count != count) return PARE_OK;
     float *data = pare_arena_alloc(s->arena, (size_t)count, sizeof *data);
     pare_tensor *made;

@@ -18,6 +18,7 @@
 #include "calib/histogram.h"
 #include "calib/range.h"
 #include "quant/internal.h"
+#include "runtime/base/clones.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +47,6 @@ typedef struct stretch {
                                 one of these became */
     pare_quant_job kept;     /* of a maker that stays float */
     bool depthwise;          /* all readers are */
-    double noise;            /* the least so far */
 } stretch;
 
 /* --- where channels are made --- */
@@ -262,8 +262,6 @@ static bool readers_fit(stretch *t)
     return readers > 0;
 }
 
-static float factor_at(const stretch *t, const float *e, int64_t c) { return e[c / t->block]; }
-
 /* E[x_c^2] of each channel, from its mean and largest magnitude, in the end made to agree with the
    tensor's own; *step_noise: the squared error of rounding the tensor as it is. */
 static pare_status energies(const stretch *t, double *energy, double *step_noise)
@@ -289,44 +287,115 @@ static pare_status energies(const stretch *t, double *energy, double *step_noise
     return PARE_OK;
 }
 
-/* Noise in a reader's outputs: of its input, whose squared error is `x_noise`, and of its weights.
- */
-static double noise_of(const stretch *t, const pare_quant_job *job, const pare_quant_layout *l,
+/* What a reader's weight says of all alphas: the squares of what it takes of each input channel,
+   and the largest magnitude of each output with the factors of each alpha. */
+typedef struct reader_sums {
+    double *squares;         /* (channels) */
+    float *most[ALPHAS + 1]; /* (outputs) each */
+} reader_sums;
+
+/* A row of weights, all of one input channel, of one output each: most[o] = max(most[o], |w| f). */
+PARE_CLONES static void note_most(const char *w, int64_t n, float f, float *restrict most)
+{
+    for (int64_t o = 0; o < n; o++) {
+        const float v = fabsf(pare_quant_number(w, o)) * f;
+        most[o] = v > most[o] ? v : most[o];
+    }
+}
+
+/* Sum of squares in LANES sums of fixed order, and the largest magnitude. */
+PARE_CLONES static double squares_of(const char *w, int64_t n, float *most)
+{
+    enum { LANES = 8 };
+    double sum[LANES] = {0}, all = 0;
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const float v = fabsf(pare_quant_number(w, i + k));
+            sum[k] += (double)v * (double)v;
+            lane[k] = v > lane[k] ? v : lane[k];
+        }
+    for (int k = 0; i < n; i++, k++) {
+        const float v = fabsf(pare_quant_number(w, i));
+        sum[k] += (double)v * (double)v;
+        lane[k] = v > lane[k] ? v : lane[k];
+    }
+    *most = 0;
+    for (int k = 0; k < LANES; k++) {
+        all += sum[k];
+        *most = fmaxf(*most, lane[k]);
+    }
+    return all;
+}
+
+/* f[a]: (maker's channels) factors of alpha a. In the order in which the weight is in memory. */
+static void sum_reader(const stretch *t, const void *w, const pare_quant_layout *l, float *const *f,
+                       reader_sums *sums)
+{
+    const char *at = w;
+    const int64_t rows = l->inputs_first ? l->inputs : l->outputs;
+    float most;
+    for (int64_t r = 0; r < rows && l->inputs_first;
+         r++, at += l->outputs * (int64_t)sizeof(float)) {
+        sums->squares[r] += squares_of(at, l->outputs, &most);
+        for (int a = 0; a <= ALPHAS; a++)
+            note_most(at, l->outputs, f[a][r / t->block], sums->most[a]);
+    }
+    for (int64_t o = 0; o < rows && !l->inputs_first; o++) {
+        const int64_t first = o / (l->outputs / l->groups) * l->inputs;
+        for (int64_t i = first; i < first + l->inputs; i++) {
+            sums->squares[i] += squares_of(at, l->taps, &most);
+            at += l->taps * (int64_t)sizeof(float);
+            for (int a = 0; a <= ALPHAS; a++)
+                sums->most[a][o] = fmaxf(sums->most[a][o], most * f[a][i / t->block]);
+        }
+    }
+}
+
+/* Noise in a reader's outputs with the factors e of alpha a: of its input, whose squared error is
+   `x_noise`, and of its weights. */
+static double noise_of(const stretch *t, const pare_quant_layout *l, const reader_sums *sums, int a,
                        const float *e, const double *energy, double x_noise)
 {
-    const void *w = job->node->in[job->part.w]->data->data;
     double noise = 0;
-    for (int64_t o = 0; o < l->outputs; o++) {
-        const int64_t first = o / (l->outputs / l->groups) * l->inputs;
-        double reads = 0, most = 0;
-        for (int64_t i = first; i < first + l->inputs; i++) {
-            const double f = (double)factor_at(t, e, i);
-            const int64_t at = pare_quant_element(l, o, i);
-            double squares = 0;
-            for (int64_t k = at; k < at + l->taps; k++) {
-                const double v = fabs((double)pare_quant_number(w, k) * f);
-                squares += v * v;
-                most = v > most ? v : most;
-            }
-            noise += fmin(x_noise, energy[i] / (f * f)) * squares;
-            reads += energy[i] / (f * f) * (double)l->taps;
+    const int64_t each = l->outputs / l->groups;
+    for (int64_t g = 0; g < l->groups; g++) {
+        double reads = 0;
+        for (int64_t i = g * l->inputs; i < (g + 1) * l->inputs; i++) {
+            const double f = (double)e[i / t->block], own = energy[i] / (f * f);
+            noise += fmin(x_noise, own) * f * f * sums->squares[i];
+            reads += own * (double)l->taps;
         }
-        const double step = most / 127;
-        noise += step * step / 12 * reads;
+        for (int64_t o = g * each; o < (g + 1) * each; o++) {
+            const double step = (double)sums->most[a][o] / 127;
+            noise += step * step / 12 * reads;
+        }
     }
     return noise;
 }
 
-static double noise_of_all(const stretch *t, const float *e, const double *energy, double x_noise)
+/* Adds a reader's noise with each alpha. x_noise: of alpha 0 and of the others. */
+static pare_status add_noise(const stretch *t, const pare_quant_job *job,
+                             const pare_quant_layout *l, float *const *f, const double *energy,
+                             const double *x_noise, double *noise)
 {
-    const pare_value *v = t->s->point[t->at].value;
-    double sum = 0;
-    for (int i = 0; i < v->user_count; i++) {
-        const pare_quant_job *job;
-        pare_quant_layout l;
-        if (reader(t, v->user[i], &job, &l)) sum += noise_of(t, job, &l, e, energy, x_noise);
+    reader_sums sums;
+    const int64_t channels = l->inputs * l->groups;
+    double *squares = pare_alloc(t->s->ctx, (size_t)channels, sizeof *squares);
+    float *most = pare_alloc(t->s->ctx, (size_t)l->outputs * (ALPHAS + 1), sizeof *most);
+    if (squares && most) {
+        sums.squares = squares;
+        for (int a = 0; a <= ALPHAS; a++) sums.most[a] = most + a * l->outputs;
+        sum_reader(t, job->node->in[job->part.w]->data->data, l, f, &sums);
+        for (int a = 0; a <= ALPHAS; a++)
+            noise[a] += noise_of(t, l, &sums, a, f[a], energy, x_noise[a > 0]);
     }
-    return sum;
+    const bool ok = squares && most;
+    pare_free(squares);
+    pare_free(most);
+    pare_tensor_give_back(job->node->in[job->part.w]->data);
+    return ok ? PARE_OK : PARE_MEMORY;
 }
 
 /* --- choosing the factors --- */
@@ -355,64 +424,80 @@ static void factors(const stretch *t, float alpha, float *e)
 static pare_status choose(stretch *t, const float **out)
 {
     const pare_channels *c = t->stats->channels;
-    double *energy = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *energy), rounding;
-    float *best = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *best);
-    float *e = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *e);
-    if (!energy || !best || !e) return PARE_MEMORY;
-    PARE_TRY(energies(t, energy, &rounding));
-    const bool symmetric = !t->s->options->unsigned_activations;
-    const double levels = symmetric ? 127 : t->stats->histogram->min < 0 ? 127.5 : 255;
     const pare_histogram *h = t->stats->histogram;
+    const pare_value *v = t->s->point[t->at].value;
+    const bool symmetric = !t->s->options->unsigned_activations;
+    const double levels = symmetric ? 127 : h->min < 0 ? 127.5 : 255;
     const double step = (double)largest_of(c) / levels;
-    const double each = step * step / 12 * (double)(h->count - h->zero) / (double)h->count;
+    double noise[ALPHAS + 1] = {0}, x_noise[2];
+    float *f[ALPHAS + 1];
+    double *energy = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *energy);
+    if (!energy) return PARE_MEMORY;
+    for (int a = 0; a <= ALPHAS; a++) {
+        f[a] = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *f[a]);
+        if (!f[a]) return PARE_MEMORY;
+        factors(t, (float)a / ALPHAS, f[a]);
+    }
+    PARE_TRY(energies(t, energy, &x_noise[0]));
+    x_noise[1] = step * step / 12 * (double)(h->count - h->zero) / (double)h->count;
+    for (int i = 0; i < v->user_count; i++) {
+        const pare_quant_job *job;
+        pare_quant_layout l;
+        if (reader(t, v->user[i], &job, &l))
+            PARE_TRY(add_noise(t, job, &l, f, energy, x_noise, noise));
+    }
+    double least = WORTH * noise[0];
     *out = NULL;
-    factors(t, 0, e);
-    t->noise = WORTH * noise_of_all(t, e, energy, rounding);
-    for (int k = 1; k <= ALPHAS; k++) {
-        factors(t, (float)k / ALPHAS, e);
-        const double noise = noise_of_all(t, e, energy, each);
-        if (getenv("DBG"))
-            fprintf(stderr, "  alpha %d/4 noise %g (%g of it x), before %g (%g x)\n", k, noise,
-                    noise_of_all(t, e, energy, each) - noise_of_all(t, e, energy, 0), t->noise,
-                    rounding);
-        if (!(noise < t->noise)) continue;
-        t->noise = noise;
-        memcpy(best, e, (size_t)t->channels * sizeof *best);
-        *out = best;
+    for (int a = 1; a <= ALPHAS; a++) {
+        if (!(noise[a] < least)) continue;
+        least = noise[a];
+        *out = f[a];
     }
     return PARE_OK;
 }
 
 /* --- applying them --- */
 
-/* Divides a constant along an axis. */
-static pare_status divide(pare_quant_scheme *s, const operand *o, const float *e)
+/* Divides a constant along an axis: a weight that becomes int8 where it is read, for no other node
+   reads it. */
+static pare_status divide(const stretch *t, const operand *o, const float *e)
 {
-    const pare_tensor *t = o->node->in[o->input]->data;
-    const pare_quant_weight_view w = pare_quant_weight_look(t, o->axis);
-    float *data = pare_arena_alloc(s->arena, (size_t)t->count, sizeof *data);
+    pare_quant_scheme *s = t->s;
+    const pare_value *v = o->node->in[o->input];
+    const pare_quant_job *job = pare_quant_job_of(s, o->node);
+    if (job && job->part.w == o->input && v->user_count == 1) {
+        pare_quant_rescale *r;
+        PARE_TRY(pare_quant_rescale_note(s, v, &r));
+        r->axis = o->axis;
+        r->divide = e;
+        return PARE_OK;
+    }
+    const pare_quant_weight_view w = pare_quant_weight_look(v->data, o->axis);
+    float *data = pare_alloc(s->ctx, (size_t)v->data->count, sizeof *data);
     if (!data) return PARE_MEMORY;
-    for (int64_t i = 0; i < t->count; i++)
-        data[i] = pare_quant_number(t->data, i) / e[i / w.inner % w.channels];
-    return pare_quant_put(s, o->node, o->input, t, data);
+    for (int64_t i = 0; i < v->data->count; i++)
+        data[i] = pare_quant_number(v->data->data, i) / e[i / w.inner % w.channels];
+    const pare_status st = pare_quant_put(s, o->node, o->input, v->data, data);
+    pare_free(data);
+    return st;
 }
 
-/* Multiplies what a reader takes of each channel. */
+/* Multiplies what a reader takes of each channel; a weight that others read, too, gets a copy. */
 static pare_status multiply(const stretch *t, const pare_quant_job *job, const pare_quant_layout *l,
-                            const float *e)
+                            const float *by)
 {
-    const pare_tensor *w = job->node->in[job->part.w]->data;
-    float *data = pare_arena_alloc(t->s->arena, (size_t)w->count, sizeof *data);
-    if (!data) return PARE_MEMORY;
-    for (int64_t o = 0; o < l->outputs; o++) {
-        const int64_t first = o / (l->outputs / l->groups) * l->inputs;
-        for (int64_t i = first; i < first + l->inputs; i++) {
-            const int64_t at = pare_quant_element(l, o, i);
-            for (int64_t k = at; k < at + l->taps; k++)
-                data[k] = pare_quant_number(w->data, k) * factor_at(t, e, i);
-        }
+    pare_quant_rescale *r;
+    pare_value *w = job->node->in[job->part.w], *fresh;
+    if (w->user_count > 1) {
+        PARE_TRY(pare_quant_constant(job->node->graph, &fresh, w->name, "equalized", PARE_f32,
+                                     w->data->rank, w->data->dims, w->data->data));
+        PARE_TRY(pare_node_set_in(job->node, job->part.w, fresh));
+        w = fresh;
     }
-    return pare_quant_put(t->s, job->node, job->part.w, w, data);
+    PARE_TRY(pare_quant_rescale_note(t->s, w, &r));
+    r->multiply = by;
+    r->layout = *l;
+    return PARE_OK;
 }
 
 /* The range that a point on the way has now, and what its channels were divided by. */
@@ -437,13 +522,14 @@ static pare_status point_set(const stretch *t, int at, const float *e)
 static pare_status apply(const stretch *t, const float *e)
 {
     const pare_value *v = t->s->point[t->at].value;
-    for (int i = 0; i < t->operands; i++) PARE_TRY(divide(t->s, &t->operand[i], e));
+    for (int i = 0; i < t->operands; i++) PARE_TRY(divide(t, &t->operand[i], e));
+    for (int i = 0; i < t->points; i++) PARE_TRY(point_set(t, t->point[i], e));
     for (int i = 0; i < v->user_count; i++) {
         const pare_quant_job *job;
         pare_quant_layout l;
-        if (reader(t, v->user[i], &job, &l)) PARE_TRY(multiply(t, job, &l, e));
+        if (reader(t, v->user[i], &job, &l))
+            PARE_TRY(multiply(t, job, &l, t->s->point[t->at].divided));
     }
-    for (int i = 0; i < t->points; i++) PARE_TRY(point_set(t, t->point[i], e));
     t->s->equalized++;
     return PARE_OK;
 }

@@ -58,6 +58,22 @@ typedef struct pare_quant_job {
     int x; /* its input's point */
 } pare_quant_job;
 
+/* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
+   first two in either order; inputs are those of a group. */
+typedef struct pare_quant_layout {
+    int64_t outputs, inputs, taps, groups;
+    bool inputs_first;
+} pare_quant_layout;
+
+/* What equalization does to a weight that one node reads. It is done where the weight is read: all
+   of a model's weights at once would take their size again. */
+typedef struct pare_quant_rescale {
+    const float *divide; /* what each channel along `axis` is divided by, or NULL */
+    int axis;
+    const float *multiply; /* what is taken of each input channel, or NULL; by `layout` */
+    pare_quant_layout layout;
+} pare_quant_rescale;
+
 typedef struct pare_quant_scheme {
     pare_ctx *ctx;
     pare_model *model;
@@ -66,10 +82,14 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_hash shifts;       /* of the bias corrections made, order-free */
-    int corrected;          /* biases */
-    int equalized;          /* points */
-    pare_quant_nodes nodes; /* before anything is inserted */
+    pare_hash shifts; /* of the bias corrections made, order-free */
+    int corrected;    /* biases */
+    int equalized;    /* points */
+    pare_quant_rescale *rescale;
+    int rescale_count;
+    size_t rescale_capacity;
+    pare_ptr_map rescale_at; /* value -> its place */
+    pare_quant_nodes nodes;  /* before anything is inserted */
     pare_ptr_map point_at;
     pare_ptr_map unknown; /* values without statistics, which stay float -> 1 */
     pare_quant_point *point;
@@ -138,13 +158,6 @@ static inline float pare_quant_number(const void *data, int64_t i)
     return value;
 }
 
-/* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
-   first two in either order; inputs are those of a group. */
-typedef struct pare_quant_layout {
-    int64_t outputs, inputs, taps, groups;
-    bool inputs_first;
-} pare_quant_layout;
-
 /* A convolution's weight is (M, C / group, taps...), a matrix's (K, N) or (N, K). false: another
    form (transposed convolutions, where a tap serves some positions only; weights on the left), or
    an input whose channels are not what the weight sums over. */
@@ -162,6 +175,15 @@ static inline int64_t pare_quant_element(const pare_quant_layout *l, int64_t o, 
 PARE_NODISCARD pare_status pare_quant_check_finite(pare_model *model, const pare_value *value,
                                                    const pare_tensor *w);
 PARE_NODISCARD pare_status pare_quant_check_weights(const pare_node *node);
+
+/* The place to note what is done to a weight, a new one where there is none. */
+PARE_NODISCARD pare_status pare_quant_rescale_note(pare_quant_scheme *s, const pare_value *value,
+                                                   pare_quant_rescale **out);
+/* A weight (t: its content, times alpha) as equalization leaves it; *own, to be freed, holds it
+   where that is something else than t's. */
+PARE_NODISCARD pare_status pare_quant_weight_read(const pare_quant_scheme *s,
+                                                  const pare_value *value, const pare_tensor *t,
+                                                  pare_tensor *out, float **own);
 
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
 PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,

@@ -247,6 +247,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                            .options = options,
                            .facts = facts};
     pare_ptr_map_init(&s.point_at, &arena);
+    pare_ptr_map_init(&s.rescale_at, &arena);
     pare_status st = to_int8(&s);
     pare_arena_free(&arena);
     return st == PARE_OK ? pare_graph_name_nodes_apart(model->graph) : st;

@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4, MOVED = 16 };
-static const double MOST_MACS = 4e11;    /* multiply-adds of all trials */
+enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4, FEWEST = 8, MOVED = 16 };
+static const double MOST_MACS = 4e11;    /* multiply-adds of all trials, */
+static const double MOST_TRIALS = 2e12;  /* and where LEAST_SAMPLES are more */
 static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
 static const double LEAST_ERROR = 0.02;  /* of all of it: less is not worth a node */
 
@@ -123,6 +124,25 @@ static double sum_of(const search *s, size_t offset)
     double sum = 0;
     for (int i = 0; i < s->count; i++) sum += *(const double *)((const char *)&s->item[i] + offset);
     return sum > 0 ? sum : 1;
+}
+
+static double price(const candidate *c) { return c->work > c->weights ? c->work : c->weights; }
+
+static int by_price(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    const double p = price(x), q = price(y);
+    if (p != q) return p < q ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+/* Of a large model within a small budget the cheapest candidates only: trials cost a run each. */
+static void within_time(search *s, double macs)
+{
+    const double most = MOST_TRIALS / (macs * LEAST_SAMPLES + 1);
+    if (s->most >= 1 || (double)s->count <= most) return;
+    qsort(s->item, (size_t)s->count, sizeof *s->item, by_price);
+    if ((double)s->count > most && s->count > FEWEST) s->count = most < FEWEST ? FEWEST : (int)most;
 }
 
 /* Becomes parts of all; those within the budget are candidates. */
@@ -278,8 +298,6 @@ static pare_status measure(search *s, double all)
 
 /* --- the choice --- */
 
-static double price(const candidate *c) { return c->work > c->weights ? c->work : c->weights; }
-
 static int by_ratio(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
@@ -340,6 +358,7 @@ static pare_status find(search *s)
     PARE_TRY(st);
     macs = sum_of(s, offsetof(candidate, macs));
     within_budget(s);
+    within_time(s, macs);
     PARE_TRY(open_outputs(s));
     if (!s->outputs) s->count = 0;
     if (!s->count) return PARE_OK;

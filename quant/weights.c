@@ -52,6 +52,77 @@ bool pare_quant_lay_out(const pare_quant_job *job, const pare_tensor *w, int64_t
     return out->outputs % out->groups == 0;
 }
 
+pare_status pare_quant_rescale_note(pare_quant_scheme *s, const pare_value *value,
+                                    pare_quant_rescale **out)
+{
+    int at = pare_ptr_map_find(&s->rescale_at, value);
+    if (at < 0) {
+        if (!pare_arena_grow(s->arena, &s->rescale, &s->rescale_capacity, (size_t)s->rescale_count,
+                             sizeof *s->rescale))
+            return PARE_MEMORY;
+        at = s->rescale_count++;
+        s->rescale[at] = (pare_quant_rescale){0};
+        PARE_TRY(pare_ptr_map_put(&s->rescale_at, value, at));
+    }
+    *out = &s->rescale[at];
+    return PARE_OK;
+}
+
+PARE_CLONES static void multiply_all(float *x, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
+}
+
+PARE_CLONES static void divide_all(float *x, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i++) x[i] /= by;
+}
+
+PARE_CLONES static void divide_each(float *restrict x, int64_t n, const float *restrict by)
+{
+    for (int64_t i = 0; i < n; i++) x[i] /= by[i];
+}
+
+static void multiply_inputs(float *x, const pare_quant_layout *l, const float *by)
+{
+    if (l->inputs_first) {
+        for (int64_t i = 0; i < l->inputs; i++)
+            multiply_all(x + i * l->outputs * l->taps, l->outputs * l->taps, by[i]);
+        return;
+    }
+    for (int64_t o = 0; o < l->outputs; o++) {
+        const float *group = by + o / (l->outputs / l->groups) * l->inputs;
+        for (int64_t i = 0; i < l->inputs; i++, x += l->taps) multiply_all(x, l->taps, group[i]);
+    }
+}
+
+static void divide_channels(float *x, const pare_quant_weight_view *w, const float *by)
+{
+    for (int64_t o = 0; o < w->outer; o++, x += w->channels * w->inner) {
+        if (w->inner == 1) divide_each(x, w->channels, by);
+        for (int64_t c = 0; w->inner > 1 && c < w->channels; c++)
+            divide_all(x + c * w->inner, w->inner, by[c]);
+    }
+}
+
+pare_status pare_quant_weight_read(const pare_quant_scheme *s, const pare_value *value,
+                                   const pare_tensor *t, pare_tensor *out, float **own)
+{
+    const int at = pare_ptr_map_find(&s->rescale_at, value);
+    *out = *t;
+    *own = NULL;
+    if (at < 0) return PARE_OK;
+    const pare_quant_rescale *r = &s->rescale[at];
+    float *data = pare_alloc(s->ctx, (size_t)t->count, sizeof *data);
+    if (!data) return PARE_MEMORY;
+    memcpy(data, t->data, (size_t)t->count * sizeof *data);
+    if (r->multiply) multiply_inputs(data, &r->layout, r->multiply);
+    const pare_quant_weight_view view = pare_quant_weight_look(t, r->axis);
+    if (r->divide) divide_channels(data, &view, r->divide);
+    out->data = *own = data;
+    return PARE_OK;
+}
+
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)
 {
     pare_quant_weight_view v = {w->data, 1, 1, 1};
