@@ -58,8 +58,9 @@ const pare_stats *pare_ranges_find(const pare_ranges *ranges, const char *name);
 void pare_ranges_free(pare_ranges *ranges);
 
 /* ranges.json: histograms, channel sums, every method's range, counts, hashes of model and data;
-   nothing of batch, threads, device or clock. Reading fails where it belongs to another model (hash
-   given). */
+   nothing of batch, threads, device or clock. A calibration cache of TensorRT is read, too: its
+   tensors hold the two ends of their ranges, and its model's hash is all zeros, for it names none.
+ */
 PARE_NODISCARD pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *ranges,
                                              const char *path);
 PARE_NODISCARD pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path);

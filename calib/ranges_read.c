@@ -326,6 +326,8 @@ pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text
 {
     json_error_t error;
     reading r = {ctx, path, NULL};
+    if (pare_ranges_is_tensorrt(text, size))
+        return pare_ranges_parse_tensorrt(ctx, out, text, size, path);
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return PARE_FAIL(ctx, INPUT, "%s: line %d, column %d: not valid JSON: %s", path, error.line,
@@ -339,8 +341,16 @@ pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path)
 {
     reading r = {ctx, path, NULL};
     json_t *root = NULL;
+    pare_map map;
+    PARE_TRY(pare_map_open(ctx, &map, path));
+    const bool tensorrt = pare_ranges_is_tensorrt((const char *)map.data, map.size);
+    pare_status st =
+        tensorrt ? pare_ranges_parse_tensorrt(ctx, out, (const char *)map.data, map.size, path)
+                 : PARE_OK;
+    pare_map_close(&map);
+    if (st != PARE_OK || tensorrt) return st;
     PARE_TRY(pare_json_read(ctx, &root, path));
-    pare_status st = read_root(&r, root, out);
+    st = read_root(&r, root, out);
     json_decref(root);
     return st;
 }

@@ -290,7 +290,7 @@ static pare_status measure(search *s, double all)
             continue;
         }
         PARE_TRY(st);
-        s->item[i].error = all > 0 ? error / all : 0;
+        s->item[i].error = error >= 0 ? error / all : -1; /* NaN: not measured */
         if (s->asked->progress) s->asked->progress(s->asked->progress_user, i + 1, s->count);
     }
     return PARE_OK;

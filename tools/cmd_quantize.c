@@ -26,7 +26,8 @@ typedef struct quantize_options {
 static const pare_option table[] = {
     PARE_OPT_SHORT('o', OUTPUT, "output", "OUT", output, "model to write"),
     PARE_OPT_FILE("ranges", "ranges.json", ranges,
-                  "ranges that 'pare calibrate' measured, in place of --data"),
+                  "ranges that 'pare calibrate' measured, or a calibration cache of TensorRT, "
+                  "in place of --data"),
     PARE_OPT_CHOICE("precision", "int8|fp16|bf16", precision, "number format of the result (int8)"),
     PARE_INT8_ROWS(int8, ""),
     PARE_OPT_REAL(

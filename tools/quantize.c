@@ -29,12 +29,19 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
 
 /* --- ranges --- */
 
+/* A table that names no model is a calibration cache: two ends a tensor. */
+static bool is_cache(const pare_ranges *ranges)
+{
+    const char *hash = pare_ranges_model_hash(ranges);
+    return strspn(hash, "0") == strlen(hash);
+}
+
 static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *path,
                                const char *model, const char *hash)
 {
     PARE_TRY(pare_ranges_read(tool->ctx, out, path));
     const char *theirs = pare_ranges_model_hash(*out);
-    if (strcmp(theirs, hash) != 0)
+    if (!is_cache(*out) && strcmp(theirs, hash) != 0)
         return PARE_FAIL(tool->ctx, INPUT,
                          "%s: made for another model (hash %s, %s has %s); run 'pare "
                          "calibrate %s' again",
@@ -42,6 +49,18 @@ static pare_status read_ranges(pare_tool *tool, pare_ranges **out, const char *p
     PARE_TRY(pare_tool_open_device(tool));
     pare_ranges_use_device(*out, tool->device); /* where ranges are searched */
     return PARE_OK;
+}
+
+/* Its tensors must be this model's. */
+static pare_status check_names(pare_tool *tool, const pare_ranges *ranges, const pare_model *model,
+                               const char *path)
+{
+    for (int i = 0; i < pare_ranges_count(ranges); i++)
+        if (pare_graph_find_own(model->graph, pare_ranges_at(ranges, i)->name)) return PARE_OK;
+    return PARE_FAIL(tool->ctx, INPUT,
+                     "%s: none of its %d tensors is in %s ('%s' is not, nor the others); expected "
+                     "a table made of this model",
+                     path, pare_ranges_count(ranges), model->path, pare_ranges_at(ranges, 0)->name);
 }
 
 /* What --ranges cannot forecast: a table of int8's tensors. */
@@ -134,6 +153,10 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
     if (!from->source->data) options->mixed = 0;
     if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
     PARE_TRY(pare_quant_prepare(tool->ctx, model, options, facts));
+    if (*ranges && is_cache(*ranges)) {
+        options->rule.method = PARE_METHOD_MINMAX; /* the ends as they are */
+        PARE_TRY(check_names(tool, *ranges, model, from->ranges));
+    }
     if (from->source->data && options->precision != PARE_PRECISION_BF16)
         PARE_TRY(learn(tool, model, options, from, ranges));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));

@@ -110,6 +110,10 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
 {
     int64_t first, last, wanted = options->samples >= 0 ? options->samples : own;
     PARE_TRY(parse_range(tool->ctx, options, pare_data_count(out->data), &first, &last));
+    if (options->samples > last - first && last > first)
+        pare_log(tool->ctx, PARE_LOG_WARNING, "%s: has %lld samples%s, %lld were asked for",
+                 options->data, (long long)(last - first), options->range ? " in this range" : "",
+                 (long long)options->samples);
     if (wanted < 0 || wanted > last - first) wanted = last - first;
     if (!wanted)
         return PARE_FAIL(tool->ctx, INPUT,

@@ -355,6 +355,63 @@ static int tear_down(void **state)
     return tables_close(&files);
 }
 
+static pare_status parse_cache(pare_ranges **out, const char *text)
+{
+    return pare_ranges_parse(&ctx, out, text, strlen(text), "calib.cache");
+}
+
+/* 3c010a14: 1 / 127. A name may hold ": ", lines may end as on Windows, and the last one not. */
+static void test_tensorrt_cache(void **state)
+{
+    (void)state;
+    pare_ranges *r = NULL;
+    assert_int_equal(parse_cache(&r, "TRT-8205-EntropyCalibration2\nx: 3c010a14\r\n"
+                                     "(Unnamed Layer* 2) [a: b]: 00000000\n\ny: 3F800000"),
+                     PARE_OK);
+    assert_int_equal(pare_ranges_count(r), 3);
+    const pare_range_rule rule = {.method = PARE_METHOD_MINMAX, .symmetric = true};
+    pare_range range[3];
+    assert_int_equal(pare_ranges_choose(&ctx, r, &rule, 1, range), PARE_OK);
+    assert_true(fabsf(range[0].high - 1) < 1e-6f && range[0].low == -range[0].high);
+    assert_string_equal(pare_ranges_at(r, 1)->name, "(Unnamed Layer* 2) [a: b]");
+    assert_true(range[1].high == 0 && range[2].high == 127);
+    pare_ranges_free(r);
+}
+
+static void test_tensorrt_refusals(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } cases[] = {{"TRT-8205-EntropyCalibration2\nx: 3c010a1", "line 2"},
+                 {"TRT-8205-EntropyCalibration2\n\nx=3c010a14\n", "line 3"},
+                 {"TRT-8205-EntropyCalibration2\nx: 3c010a1g\n", "line 2"},
+                 {"TRT-8205-EntropyCalibration2\nx: 7fc00000\n", "tensor 'x' has the scale"},
+                 {"TRT-8205-EntropyCalibration2\nx: bc010a14\n", "tensor 'x' has the scale"},
+                 {"TRT-8205-EntropyCalibration2\nx: 7f000000\n", "tensor 'x' has the scale"},
+                 {"TRT-8205-EntropyCalibration2", "holds no tensor"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pare_ranges *r = NULL;
+        assert_int_equal(parse_cache(&r, cases[i].text), PARE_INPUT);
+        if (!strstr(ctx.message, cases[i].words) || strncmp(ctx.message, "calib.cache: ", 13))
+            fail_msg("%s", ctx.message);
+        pare_ctx_clear(&ctx);
+    }
+    for (long after = 0;; after++) {
+        pare_ranges *r = NULL;
+        ctx.fail_after = after;
+        const pare_status st =
+            parse_cache(&r, "TRT-8205-EntropyCalibration2\nx: 3c010a14\ny: 3c010a14\n");
+        ctx.fail_after = -1;
+        pare_ctx_clear(&ctx);
+        if (st == PARE_OK) {
+            pare_ranges_free(r);
+            break;
+        }
+        assert_int_equal(st, PARE_MEMORY);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +425,8 @@ int main(void)
         cmocka_unit_test(test_lies),
         cmocka_unit_test(test_cut_file),
         cmocka_unit_test(test_failed_allocations),
+        cmocka_unit_test(test_tensorrt_cache),
+        cmocka_unit_test(test_tensorrt_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -118,6 +118,24 @@ def words(folder, source):
     check('pattern/skip', all(i not in made or made[i].op_type != 'DequantizeLinear' for i in first.input), str(first.input))
 
 
+def tensorrt_cache(folder):
+    """A calibration cache of TensorRT as ranges: its scales are those of the pairs."""
+    cache, out = folder / 'calib.cache', folder / 'cache.onnx'
+    scales = {'/0/Flatten_output_0': 0.0159, '/2/Relu_output_0': 0.181, '/4/Relu_output_0': 0.0904, 'elsewhere': 1}
+    lines = [f'{tensor}: {int(np.float32(s).view(np.uint32)):08x}' for tensor, s in scales.items()]
+    cache.write_text('\n'.join(['TRT-8601-EntropyCalibration2', *lines, '']))
+    pare('quantize', ZOO / 'mlp.onnx', '-o', out, '--ranges', cache, '--quiet')
+    graph = onnx.load(out).graph
+    const = constants(graph)
+    got = {n.input[0]: float(const[n.input[1]]) for n in graph.node if n.op_type == 'QuantizeLinear'}
+    del scales['elsewhere']
+    check('tensorrt/scales', got.keys() == scales.keys() and all(abs(got[k] - s) < 1e-6 * s for k, s in scales.items()), str(got))
+    cache.write_text('\n'.join(['TRT-8601-EntropyCalibration2', 'nowhere: 3c010a14', '']))
+    out.unlink()
+    done = pare('quantize', ZOO / 'mlp.onnx', '-o', out, '--ranges', cache, ok=False)
+    check('tensorrt/other-names', done.returncode == 1 and "'nowhere' is not" in done.stderr and not out.exists(), done.stderr.strip())
+
+
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     source = folder / 'data.h5'
@@ -128,4 +146,5 @@ with tempfile.TemporaryDirectory() as name:
         except Exception as error:  # the test continues with the next net
             report('FAIL', net, str(error).splitlines()[-1][:300])
     words(folder, source)
+    tensorrt_cache(folder)
 finish()

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TensorRT's calibration cache, as its calibrators up to version 10 wrote it: a line that begins
+   with "TRT-", then a line a tensor, its name, ": " and eight hexadecimal digits, the bits of an
+   f32: its scale, a 127th of its largest magnitude. */
+#include "calib/histogram.h"
+#include "calib/ranges.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DIGITS = 8 };
+
+typedef struct line {
+    const char *text;
+    size_t length;
+    int number;
+} line;
+
+/* The next line that is not empty; false at the end. */
+static bool next_line(const char **at, const char *end, line *l)
+{
+    while (*at < end) {
+        const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+        const char *next = stop ? stop + 1 : end;
+        *l = (line){*at, (size_t)((stop ? stop : end) - *at), l->number + 1};
+        *at = next;
+        while (l->length && l->text[l->length - 1] == '\r') l->length--;
+        if (l->length) return true;
+    }
+    return false;
+}
+
+static bool parse_scale(const char *digits, float *scale)
+{
+    uint32_t bits = 0;
+    for (int i = 0; i < DIGITS; i++) {
+        const char c = digits[i];
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
+        if (digit < 0) return false;
+        bits = bits << 4 | (uint32_t)digit;
+    }
+    memcpy(scale, &bits, sizeof *scale);
+    return true;
+}
+
+/* Names may hold ": " themselves: the number is behind the last one. */
+static pare_status parse_line(pare_ctx *ctx, const line *l, const char *path, char **name,
+                              float *scale)
+{
+    const size_t tail = DIGITS + 2;
+    const char *colon = l->length > tail ? l->text + l->length - tail : NULL;
+    if (!colon || memcmp(colon, ": ", 2) != 0 || !parse_scale(colon + 2, scale))
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: line %d: expected 'TENSOR: ' and 8 hexadecimal digits; the file is "
+                         "cut or no calibration cache of TensorRT",
+                         path, l->number);
+    const size_t length = (size_t)(colon - l->text);
+    *name = pare_alloc(ctx, length + 1, 1);
+    if (!*name) return PARE_MEMORY;
+    memcpy(*name, l->text, length);
+    if (!(*scale >= 0) || !isfinite(*scale * 127)) {
+        const pare_status st =
+            PARE_FAIL(ctx, INPUT,
+                      "%s: tensor '%s' has the scale %g, expected a finite number of 0 "
+                      "or more; calibrate again",
+                      path, *name, (double)*scale);
+        pare_free(*name);
+        return st;
+    }
+    return PARE_OK;
+}
+
+static pare_status fill(pare_ctx *ctx, pare_ranges *r, const float *scale)
+{
+    for (int i = 0; i < r->count; i++) {
+        const float ends[2] = {-127 * scale[i], 127 * scale[i]};
+        PARE_TRY(pare_histogram_add(ctx, r->stats[i].histogram, PARE_f32, ends, 2));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_ranges_parse_tensorrt(pare_ctx *ctx, pare_ranges **out, const char *text,
+                                       size_t size, const char *path)
+{
+    const char *at = text, *end = text + size;
+    line l = {0};
+    char **name = NULL;
+    float *scale = NULL;
+    size_t names = 0, scales = 0;
+    int count = 0;
+    pare_status st = PARE_OK;
+    *out = NULL;
+    (void)next_line(&at, end, &l); /* what it was made by */
+    while (st == PARE_OK && next_line(&at, end, &l)) {
+        if (!pare_grow(ctx, &name, &names, (size_t)count, sizeof *name) ||
+            !pare_grow(ctx, &scale, &scales, (size_t)count, sizeof *scale))
+            st = PARE_MEMORY;
+        else if ((st = parse_line(ctx, &l, path, &name[count], &scale[count])) == PARE_OK)
+            count++;
+    }
+    if (st == PARE_OK && !count)
+        st = PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010a14'", path);
+    if (st == PARE_OK) st = pare_ranges_new(ctx, out, (const char *const *)name, count);
+    if (st == PARE_OK && (st = fill(ctx, *out, scale)) != PARE_OK) {
+        pare_ranges_free(*out);
+        *out = NULL;
+    }
+    for (int i = 0; i < count; i++) pare_free(name[i]);
+    pare_free(name);
+    pare_free(scale);
+    return st;
+}
