@@ -102,7 +102,7 @@ pare_status pare_ranges_parse_tensorrt(pare_ctx *ctx, pare_ranges **out, const c
             count++;
     }
     if (st == PARE_OK && !count)
-        st = PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010a14'", path);
+        st = PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010204'", path);
     if (st == PARE_OK) st = pare_ranges_new(ctx, out, (const char *const *)name, count);
     if (st == PARE_OK && (st = fill(ctx, *out, scale)) != PARE_OK) {
         pare_ranges_free(*out);
