@@ -68,7 +68,7 @@ check advise_writes_nothing test ! -e never.onnx
 for net in mlp cnn; do
     mkdir "cache.$net"
     check "sparse_${net}_prune" "$pare" prune "$zoo/$net.onnx" -o "$net.24.onnx" --nm 2:4
-    check "sparse_${net}_quantize" "$pare" quantize "$net.24.onnx" -o "$net.24.int8.onnx" \
+    check "sparse_${net}_quantize" "$pare" quantize "$net.24.onnx" -o "$net.24.int8.onnx" --mixed-precision 0 \
         --data train.h5 --samples 4
     bench="bench $net.24.int8.onnx --iterations 1 --duration 0 --warmup 0 --device cuda --cache cache.$net"
     # shellcheck disable=SC2086 # words
