@@ -94,6 +94,12 @@ PARE_NODISCARD pare_status pare_ranges_choose(pare_ctx *ctx, const pare_ranges *
 PARE_NODISCARD pare_status pare_range_choose(pare_ctx *ctx, const pare_histogram *histogram,
                                              const pare_range_rule *rule, pare_range *out);
 
+/* What quantizing with a range costs: *error, the mean squared error, clipped values weighted as
+   AUTO weighs them; *square, the mean square of the values themselves. */
+PARE_NODISCARD pare_status pare_range_error(pare_ctx *ctx, const pare_histogram *histogram,
+                                            const pare_range *range, bool symmetric, double *error,
+                                            double *square);
+
 /* Scale and zero point of a range: s8 in [-127, 127] with zero point 0 (scale = end / 127), or u8
    in [0, 255], widened to hold 0, with the zero point that makes 0.0 exact. All zero: scale 1. */
 void pare_range_scale(const pare_range *range, bool symmetric, float *scale, int *zero_point);

@@ -115,3 +115,15 @@ void pare_range_least_error(const pare_error_sums *s, bool symmetric, double cli
     else
         search_one(s, decay, symmetric, clip_weight, out);
 }
+
+pare_status pare_range_error(pare_ctx *ctx, const pare_histogram *histogram,
+                             const pare_range *range, bool symmetric, double *error, double *square)
+{
+    pare_error_sums s;
+    PARE_TRY(pare_error_sums_new(ctx, &s, histogram));
+    const double count = s.count[s.bins];
+    *error = pare_range_cost(&s, range->low, range->high, symmetric, PARE_AUTO_CLIP_WEIGHT);
+    *square = count > 0 ? s.square[s.bins] / count : 0;
+    pare_error_sums_free(&s);
+    return PARE_OK;
+}

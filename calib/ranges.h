@@ -41,16 +41,6 @@ char *pare_largest_print(pare_ctx *ctx, const pare_channels *channels);
 PARE_NODISCARD pare_status pare_channels_parse(pare_ctx *ctx, pare_channels *channels,
                                                const char *sums, const char *largest, bool *good);
 
-/* Does a file's content begin as a calibration cache of TensorRT does? */
-static inline bool pare_ranges_is_tensorrt(const char *text, size_t size)
-{
-    return size >= 4 && text[0] == 'T' && text[1] == 'R' && text[2] == 'T' && text[3] == '-';
-}
-/* A table of such a cache: each tensor held its two ends, once. tensorrt_cache.c */
-PARE_NODISCARD pare_status pare_ranges_parse_tensorrt(pare_ctx *ctx, pare_ranges **out,
-                                                      const char *text, size_t size,
-                                                      const char *path);
-
 /* Table from memory: what pare_ranges_read does with a file's content; path is for messages. */
 PARE_NODISCARD pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text,
                                              size_t size, const char *path);

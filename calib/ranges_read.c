@@ -6,6 +6,7 @@
 #include "calib/ranges.h"
 #include "formats/file.h"
 #include "formats/json.h"
+#include "formats/tensorrt_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -321,13 +322,39 @@ static pare_status read_root(reading *r, const json_t *root, pare_ranges **out)
     return st;
 }
 
+/* A calibration cache of TensorRT: each tensor held its two ends, once. */
+static pare_status from_cache(pare_ctx *ctx, pare_ranges **out, const pare_tensorrt_cache *cache)
+{
+    pare_ranges *r;
+    PARE_TRY(pare_ranges_new(ctx, &r, (const char *const *)cache->name, cache->count));
+    pare_status st = PARE_OK;
+    for (int i = 0; st == PARE_OK && i < cache->count; i++) {
+        const float ends[2] = {-127 * cache->scale[i], 127 * cache->scale[i]};
+        st = pare_histogram_add(ctx, r->stats[i].histogram, PARE_f32, ends, 2);
+    }
+    if (st == PARE_OK)
+        *out = r;
+    else
+        pare_ranges_free(r);
+    return st;
+}
+
+static pare_status parse_cache(pare_ctx *ctx, pare_ranges **out, const char *text, size_t size,
+                               const char *path)
+{
+    pare_tensorrt_cache cache;
+    pare_status st = pare_tensorrt_cache_parse(ctx, &cache, text, size, path);
+    if (st == PARE_OK) st = from_cache(ctx, out, &cache);
+    pare_tensorrt_cache_free(&cache);
+    return st;
+}
+
 pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text, size_t size,
                               const char *path)
 {
     json_error_t error;
     reading r = {ctx, path, NULL};
-    if (pare_ranges_is_tensorrt(text, size))
-        return pare_ranges_parse_tensorrt(ctx, out, text, size, path);
+    if (pare_is_tensorrt_cache(text, size)) return parse_cache(ctx, out, text, size, path);
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return PARE_FAIL(ctx, INPUT, "%s: line %d, column %d: not valid JSON: %s", path, error.line,
@@ -339,18 +366,9 @@ pare_status pare_ranges_parse(pare_ctx *ctx, pare_ranges **out, const char *text
 
 pare_status pare_ranges_read(pare_ctx *ctx, pare_ranges **out, const char *path)
 {
-    reading r = {ctx, path, NULL};
-    json_t *root = NULL;
     pare_map map;
     PARE_TRY(pare_map_open(ctx, &map, path));
-    const bool tensorrt = pare_ranges_is_tensorrt((const char *)map.data, map.size);
-    pare_status st =
-        tensorrt ? pare_ranges_parse_tensorrt(ctx, out, (const char *)map.data, map.size, path)
-                 : PARE_OK;
+    const pare_status st = pare_ranges_parse(ctx, out, (const char *)map.data, map.size, path);
     pare_map_close(&map);
-    if (st != PARE_OK || tensorrt) return st;
-    PARE_TRY(pare_json_read(ctx, &root, path));
-    st = read_root(&r, root, out);
-    json_decref(root);
     return st;
 }

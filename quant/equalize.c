@@ -16,13 +16,10 @@
    was seen: where its int8 range ends anyway. */
 #include "calib/channels.h"
 #include "calib/histogram.h"
-#include "calib/range.h"
 #include "quant/internal.h"
 #include "runtime/base/clones.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const float LEAST = 0x1p-12f; /* of e_c: a dead channel stays small */
@@ -35,8 +32,8 @@ typedef struct operand {
     int input, axis;
 } operand;
 
-/* From where channels are made to the point that weighted nodes read. */
-typedef struct stretch {
+/* The layer that makes channels, the ones that read them, and what is between. */
+typedef struct layer_pair {
     pare_quant_scheme *s;
     int at; /* the point */
     const pare_stats *stats;
@@ -47,11 +44,11 @@ typedef struct stretch {
                                 one of these became */
     pare_quant_job kept;     /* of a maker that stays float */
     bool depthwise;          /* all readers are */
-} stretch;
+} layer_pair;
 
 /* --- where channels are made --- */
 
-static bool operand_add(stretch *t, pare_node *node, int input, int axis)
+static bool operand_add(layer_pair *t, pare_node *node, int input, int axis)
 {
     const pare_value *v = pare_node_in(node, input);
     if (!v || !v->data || v->dtype != PARE_f32 || axis < 0 || axis >= v->data->rank ||
@@ -62,7 +59,7 @@ static bool operand_add(stretch *t, pare_node *node, int input, int axis)
 }
 
 /* A vector, one number a channel, whose other axes are 1. */
-static bool vector_add(stretch *t, pare_node *node, int input)
+static bool vector_add(layer_pair *t, pare_node *node, int input)
 {
     const pare_value *v = pare_node_in(node, input);
     int axis = v && v->data ? v->data->rank - 1 : -1;
@@ -72,7 +69,7 @@ static bool vector_add(stretch *t, pare_node *node, int input)
 }
 
 /* The same where it is broadcast along the channels of the node's output. */
-static bool aligned_add(stretch *t, pare_node *node, int input)
+static bool aligned_add(layer_pair *t, pare_node *node, int input)
 {
     const pare_value *v = pare_node_in(node, input);
     const int rank = node->out[0]->shape.rank, from_end = rank - pare_channels_axis(rank);
@@ -81,14 +78,14 @@ static bool aligned_add(stretch *t, pare_node *node, int input)
 }
 
 /* Limits a channel each, on the way. */
-static bool limits_add(stretch *t)
+static bool limits_add(layer_pair *t)
 {
     for (int i = 0; i < t->limit_count; i++)
         if (!aligned_add(t, t->limit[i].node, t->limit[i].input)) return false;
     return true;
 }
 
-static bool made_by_job(stretch *t, const pare_quant_job *job, pare_node *sum)
+static bool made_by_job(layer_pair *t, const pare_quant_job *job, pare_node *sum)
 {
     const int64_t *dims = job->part.constant ? job->node->in[job->part.w]->data->dims : NULL;
     const int rank = dims ? job->node->in[job->part.w]->data->rank : 0;
@@ -103,7 +100,7 @@ static bool made_by_job(stretch *t, const pare_quant_job *job, pare_node *sum)
     return !sum || aligned_add(t, sum, sum->in[0]->data == NULL);
 }
 
-static bool made_by_norm(stretch *t, pare_node *node)
+static bool made_by_norm(layer_pair *t, pare_node *node)
 {
     const bool is_norm =
         !strcmp(node->op_type, "LayerNormalization") || !strcmp(node->op_type, "RMSNormalization");
@@ -137,7 +134,7 @@ static bool is_homogeneous(const pare_node *node)
 }
 
 /* Min or Max with a constant: 0, or numbers that go along with their channels. */
-static bool is_limit(stretch *t, pare_node *node)
+static bool is_limit(layer_pair *t, pare_node *node)
 {
     const bool is_min = !strcmp(node->op_type, "Min"), is_max = !strcmp(node->op_type, "Max");
     const pare_value *v = pare_node_in(node, 1);
@@ -166,7 +163,7 @@ static bool flattens(const pare_node *node, int64_t *block)
     return count == y->dim[1];
 }
 
-static bool add_point(stretch *t, const pare_value *v)
+static bool add_point(layer_pair *t, const pare_value *v)
 {
     const int at = pare_quant_point_find(t->s, v);
     if (at < 0) return true;
@@ -179,13 +176,13 @@ static bool add_point(stretch *t, const pare_value *v)
 
 /* A weighted node whose weights may be divided: it becomes int8, or only its own rounding keeps it
    float. */
-static const pare_quant_job *maker_job(stretch *t, const pare_node *node)
+static const pare_quant_job *maker_job(layer_pair *t, pare_node *node)
 {
     const pare_quant_job *job = pare_quant_job_of(t->s, node);
     if (job || !node || pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED ||
         !pare_quant_chosen(&t->s->nodes, node) || !pare_quant_kept(&t->s->nodes, node))
         return job;
-    t->kept = (pare_quant_job){.node = (pare_node *)node};
+    t->kept = (pare_quant_job){.node = node};
     if (pare_op_of(node)->quant.weighted(node, &t->kept.part) != PARE_OK) return NULL;
     const pare_value *w = pare_node_in(node, t->kept.part.w);
     t->kept.part.constant = w && w->data;
@@ -193,7 +190,7 @@ static const pare_quant_job *maker_job(stretch *t, const pare_node *node)
 }
 
 /* The maker of the point's channels; nobody else reads on the way. */
-static bool find_maker(stretch *t)
+static bool find_maker(layer_pair *t)
 {
     const pare_value *v = t->s->point[t->at].value;
     t->block = 1;
@@ -221,7 +218,7 @@ static bool find_maker(stretch *t)
 }
 
 /* Points that share a scale with one of these are all among these. */
-static bool owns_scales(const stretch *t)
+static bool owns_scales(const layer_pair *t)
 {
     for (int i = 0; i < t->s->point_count; i++) {
         bool shares = false, among = false;
@@ -236,7 +233,7 @@ static bool owns_scales(const stretch *t)
 
 /* --- readers --- */
 
-static bool reader(const stretch *t, const pare_node *node, const pare_quant_job **job,
+static bool reader(const layer_pair *t, const pare_node *node, const pare_quant_job **job,
                    pare_quant_layout *l)
 {
     const pare_value *v = t->s->point[t->at].value;
@@ -246,7 +243,7 @@ static bool reader(const stretch *t, const pare_node *node, const pare_quant_job
            pare_quant_lay_out(*job, node->in[(*job)->part.w]->data, t->stats->channels->count, l);
 }
 
-static bool readers_fit(stretch *t)
+static bool readers_fit(layer_pair *t)
 {
     const pare_value *v = t->s->point[t->at].value;
     const pare_quant_job *job;
@@ -264,19 +261,15 @@ static bool readers_fit(stretch *t)
 
 /* E[x_c^2] of each channel, from its mean and largest magnitude, in the end made to agree with the
    tensor's own; *step_noise: the squared error of rounding the tensor as it is. */
-static pare_status energies(const stretch *t, double *energy, double *step_noise)
+static pare_status energies(const layer_pair *t, double *energy, double *step_noise)
 {
     const pare_channels *c = t->stats->channels;
     const pare_histogram *h = t->stats->histogram;
     const pare_quant_point *p = &t->s->point[t->at];
     const bool symmetric = !t->s->options->unsigned_activations;
-    pare_error_sums sums;
-    double sum = 0;
-    PARE_TRY(pare_error_sums_new(t->s->ctx, &sums, h));
-    const double count = sums.count[sums.bins] > 0 ? sums.count[sums.bins] : 1;
-    const double all = sums.square[sums.bins] / count;
-    *step_noise = pare_range_cost(&sums, p->low, p->high, symmetric, PARE_AUTO_CLIP_WEIGHT);
-    pare_error_sums_free(&sums);
+    const pare_range range = {.low = p->low, .high = p->high};
+    double sum = 0, all;
+    PARE_TRY(pare_range_error(t->s->ctx, h, &range, symmetric, step_noise, &all));
     for (int64_t i = 0; i < c->count; i++) {
         const double mean = fabs(pare_channels_mean(c, i)), most = (double)c->largest[i];
         energy[i] = h->min < 0 ? mean * mean + most * most / 16 : pow(mean, 1.5) * sqrt(most);
@@ -329,24 +322,28 @@ PARE_CLONES static double squares_of(const char *w, int64_t n, float *most)
     return all;
 }
 
-/* f[a]: (maker's channels) factors of alpha a. In the order in which the weight is in memory. */
-static void sum_reader(const stretch *t, const void *w, const pare_quant_layout *l, float *const *f,
-                       reader_sums *sums)
+/* (inputs, outputs), as a matrix product has it; f[a]: (maker's channels) factors of alpha a. */
+static void sum_by_inputs(const layer_pair *t, const char *w, const pare_quant_layout *l,
+                          float *const *f, reader_sums *sums)
 {
-    const char *at = w;
-    const int64_t rows = l->inputs_first ? l->inputs : l->outputs;
     float most;
-    for (int64_t r = 0; r < rows && l->inputs_first;
-         r++, at += l->outputs * (int64_t)sizeof(float)) {
-        sums->squares[r] += squares_of(at, l->outputs, &most);
+    for (int64_t i = 0; i < l->inputs; i++, w += (size_t)l->outputs * sizeof(float)) {
+        sums->squares[i] += squares_of(w, l->outputs, &most);
         for (int a = 0; a <= ALPHAS; a++)
-            note_most(at, l->outputs, f[a][r / t->block], sums->most[a]);
+            note_most(w, l->outputs, f[a][i / t->block], sums->most[a]);
     }
-    for (int64_t o = 0; o < rows && !l->inputs_first; o++) {
+}
+
+/* (outputs, inputs of the group, taps), as a convolution has it. */
+static void sum_by_outputs(const layer_pair *t, const char *w, const pare_quant_layout *l,
+                           float *const *f, reader_sums *sums)
+{
+    float most;
+    for (int64_t o = 0; o < l->outputs; o++) {
         const int64_t first = o / (l->outputs / l->groups) * l->inputs;
         for (int64_t i = first; i < first + l->inputs; i++) {
-            sums->squares[i] += squares_of(at, l->taps, &most);
-            at += l->taps * (int64_t)sizeof(float);
+            sums->squares[i] += squares_of(w, l->taps, &most);
+            w += (size_t)l->taps * sizeof(float);
             for (int a = 0; a <= ALPHAS; a++)
                 sums->most[a][o] = fmaxf(sums->most[a][o], most * f[a][i / t->block]);
         }
@@ -355,8 +352,8 @@ static void sum_reader(const stretch *t, const void *w, const pare_quant_layout 
 
 /* Noise in a reader's outputs with the factors e of alpha a: of its input, whose squared error is
    `x_noise`, and of its weights. */
-static double noise_of(const stretch *t, const pare_quant_layout *l, const reader_sums *sums, int a,
-                       const float *e, const double *energy, double x_noise)
+static double noise_of(const layer_pair *t, const pare_quant_layout *l, const reader_sums *sums,
+                       int a, const float *e, const double *energy, double x_noise)
 {
     double noise = 0;
     const int64_t each = l->outputs / l->groups;
@@ -376,7 +373,7 @@ static double noise_of(const stretch *t, const pare_quant_layout *l, const reade
 }
 
 /* Adds a reader's noise with each alpha. x_noise: of alpha 0 and of the others. */
-static pare_status add_noise(const stretch *t, const pare_quant_job *job,
+static pare_status add_noise(const layer_pair *t, const pare_quant_job *job,
                              const pare_quant_layout *l, float *const *f, const double *energy,
                              const double *x_noise, double *noise)
 {
@@ -387,7 +384,8 @@ static pare_status add_noise(const stretch *t, const pare_quant_job *job,
     if (squares && most) {
         sums.squares = squares;
         for (int a = 0; a <= ALPHAS; a++) sums.most[a] = most + a * l->outputs;
-        sum_reader(t, job->node->in[job->part.w]->data->data, l, f, &sums);
+        (l->inputs_first ? sum_by_inputs
+                         : sum_by_outputs)(t, job->node->in[job->part.w]->data->data, l, f, &sums);
         for (int a = 0; a <= ALPHAS; a++)
             noise[a] += noise_of(t, l, &sums, a, f[a], energy, x_noise[a > 0]);
     }
@@ -408,7 +406,7 @@ static float largest_of(const pare_channels *c)
 }
 
 /* (largest / largest of all)^alpha of each of the maker's channels. */
-static void factors(const stretch *t, float alpha, float *e)
+static void factors(const layer_pair *t, float alpha, float *e)
 {
     const pare_channels *c = t->stats->channels;
     const float all = largest_of(c);
@@ -421,7 +419,7 @@ static void factors(const stretch *t, float alpha, float *e)
 }
 
 /* *out: the factors of least noise; NULL where these are all 1. */
-static pare_status choose(stretch *t, const float **out)
+static pare_status choose(layer_pair *t, const float **out)
 {
     const pare_channels *c = t->stats->channels;
     const pare_histogram *h = t->stats->histogram;
@@ -460,7 +458,7 @@ static pare_status choose(stretch *t, const float **out)
 
 /* Divides a constant along an axis: a weight that becomes int8 where it is read, for no other node
    reads it. */
-static pare_status divide(const stretch *t, const operand *o, const float *e)
+static pare_status divide(const layer_pair *t, const operand *o, const float *e)
 {
     pare_quant_scheme *s = t->s;
     const pare_value *v = o->node->in[o->input];
@@ -483,8 +481,8 @@ static pare_status divide(const stretch *t, const operand *o, const float *e)
 }
 
 /* Multiplies what a reader takes of each channel; a weight that others read, too, gets a copy. */
-static pare_status multiply(const stretch *t, const pare_quant_job *job, const pare_quant_layout *l,
-                            const float *by)
+static pare_status multiply(const layer_pair *t, const pare_quant_job *job,
+                            const pare_quant_layout *l, const float *by)
 {
     pare_quant_rescale *r;
     pare_value *w = job->node->in[job->part.w], *fresh;
@@ -501,7 +499,7 @@ static pare_status multiply(const stretch *t, const pare_quant_job *job, const p
 }
 
 /* The range that a point on the way has now, and what its channels were divided by. */
-static pare_status point_set(const stretch *t, int at, const float *e)
+static pare_status point_set(const layer_pair *t, int at, const float *e)
 {
     pare_quant_point *p = &t->s->point[at];
     const pare_stats *stats = pare_ranges_find(t->s->ranges, p->value->name);
@@ -519,7 +517,7 @@ static pare_status point_set(const stretch *t, int at, const float *e)
     return PARE_OK;
 }
 
-static pare_status apply(const stretch *t, const float *e)
+static pare_status apply(const layer_pair *t, const float *e)
 {
     const pare_value *v = t->s->point[t->at].value;
     for (int i = 0; i < t->operands; i++) PARE_TRY(divide(t, &t->operand[i], e));
@@ -534,7 +532,7 @@ static pare_status apply(const stretch *t, const float *e)
     return PARE_OK;
 }
 
-static bool counts_fit(const stretch *t)
+static bool counts_fit(const layer_pair *t)
 {
     for (int i = 0; i < t->points; i++) {
         const pare_value *v = t->s->point[t->point[i]].value;
@@ -546,17 +544,10 @@ static bool counts_fit(const stretch *t)
 
 static pare_status equalize(pare_quant_scheme *s, int at)
 {
-    stretch t = {.s = s, .at = at};
+    layer_pair t = {.s = s, .at = at};
     const float *e;
     t.stats = s->ranges ? pare_ranges_find(s->ranges, s->point[at].value->name) : NULL;
     if (!t.stats || !pare_channels_known(t.stats->channels)) return PARE_OK;
-    if (getenv("DBG")) {
-        bool a = readers_fit(&t), b = a && find_maker(&t), c = b && counts_fit(&t),
-             d = c && owns_scales(&t);
-        fprintf(stderr, "%s readers %d maker %d counts %d owns %d\n", s->point[at].value->name, a,
-                b, c, d);
-        t.points = 0, t.operands = 0;
-    }
     if (!readers_fit(&t) || !find_maker(&t) || !counts_fit(&t) || !owns_scales(&t)) return PARE_OK;
     if (!(largest_of(t.stats->channels) > 0)) return PARE_OK;
     if (s->options->per_tensor_weights && !t.depthwise) return PARE_OK;

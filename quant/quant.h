@@ -75,6 +75,11 @@ PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model,
                                          const pare_quant_options *options,
                                          pare_quant_facts *facts);
 
+/* The defaults of mixed precision: the part of the model that may stay float, and the part of the
+   error that a node must make. */
+#define PARE_QUANT_MIXED       0.02
+#define PARE_QUANT_LEAST_ERROR 0.02
+
 /* What measuring the sensitivity of nodes takes. */
 typedef struct pare_quant_search {
     pare_data *data;

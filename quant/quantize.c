@@ -260,7 +260,7 @@ void pare_quant_options_init(pare_quant_options *out)
     *out = (pare_quant_options){.rule = {.method = PARE_METHOD_AUTO, .symmetric = true},
                                 .bias_correction = true,
                                 .equalize = true,
-                                .mixed = 0.02};
+                                .mixed = PARE_QUANT_MIXED};
 }
 
 /* Ranges of a prepared model, and which of its nodes should stay float; *index are the samples

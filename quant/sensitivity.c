@@ -7,12 +7,12 @@
    parts add up to about 1. What its int8 form buys is estimated: its part of all work, and of all
    weights. Nodes are taken by their ratio while their parts of the work and of the weights stay
    within a budget. */
-#include "calib/calibrate.h"
 #include "calib/capture.h"
 #include "calib/histogram.h"
 #include "quant/internal.h"
 #include "runtime/passes/passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,6 @@ enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4, FEWEST = 8, MOVED = 16 };
 static const double MOST_MACS = 4e11;    /* multiply-adds of all trials, */
 static const double MOST_TRIALS = 2e12;  /* and where LEAST_SAMPLES are more */
 static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
-static const double LEAST_ERROR = 0.02;  /* of all of it: less is not worth a node */
 
 /* A weighted node of the main graph. */
 typedef struct candidate {
@@ -79,13 +78,13 @@ static void cost_of(const pare_node *node, candidate *c)
 }
 
 /* The model with the shapes of one run, for counting. */
-static pare_status shaped(const search *s, pare_model **out)
+static pare_status with_run_shapes(const search *s, pare_model **out)
 {
     const pare_infer_options infer = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
-    int64_t unit, runs;
+    int64_t unit;
     int at = 0;
-    PARE_TRY(
-        pare_calib_runs(s->ctx, s->model, s->asked->data, s->asked->sample_count, &unit, &runs));
+    PARE_TRY(pare_data_run_samples(s->ctx, s->asked->data, s->model, &unit));
+    if (unit < 1) unit = 1; /* any number */
     PARE_TRY(pare_model_clone(s->ctx, out, s->model));
     const pare_values *in = &(*out)->graph->in;
     for (int i = 0; i < in->count; i++) {
@@ -139,10 +138,10 @@ static int by_price(const void *a, const void *b)
 /* Of a large model within a small budget the cheapest candidates only: trials cost a run each. */
 static void within_time(search *s, double macs)
 {
-    const double most = MOST_TRIALS / (macs * LEAST_SAMPLES + 1);
+    const double most = fmax(MOST_TRIALS / (macs * LEAST_SAMPLES + 1), FEWEST);
     if (s->most >= 1 || (double)s->count <= most) return;
     qsort(s->item, (size_t)s->count, sizeof *s->item, by_price);
-    if ((double)s->count > most && s->count > FEWEST) s->count = most < FEWEST ? FEWEST : (int)most;
+    s->count = (int)most;
 }
 
 /* Becomes parts of all; those within the budget are candidates. */
@@ -350,7 +349,7 @@ static pare_status find(search *s)
 {
     pare_model *sized = NULL;
     double macs = 0, values = 0, all;
-    pare_status st = shaped(s, &sized);
+    pare_status st = with_run_shapes(s, &sized);
     if (st == PARE_OK) st = list_candidates(s, sized);
     for (int i = 0; st == PARE_OK && i < sized->graph->out.count; i++)
         values += values_of(sized->graph->out.item[i]);
@@ -424,7 +423,7 @@ pare_status pare_quant_find_sensitive(pare_ctx *ctx, pare_model *model, const pa
     if (!(options->mixed > 0)) return PARE_OK;
     PARE_TRY(pare_quant_rank(ctx, model, ranges, options, asked, options->mixed, &ranking));
     const pare_status st =
-        ranking ? pare_quant_keep(ranking, options->mixed, LEAST_ERROR, keep) : PARE_OK;
+        ranking ? pare_quant_keep(ranking, options->mixed, PARE_QUANT_LEAST_ERROR, keep) : PARE_OK;
     pare_quant_ranking_free(ranking);
     return st;
 }

@@ -56,14 +56,13 @@ static pare_status compare(hunt *h, const pare_model *model, double *drop)
 /* What a budget for float nodes loses. INFINITY: with it no node would be left to quantize. */
 static pare_status try_budget(hunt *h, double budget, const char *const **keep, double *drop)
 {
-    enum { LEAST = 2 }; /* percent of the error: what the default leaves out */
     pare_model *model;
     pare_quant_options options = h->options;
     *drop = INFINITY;
     *keep = NULL;
     if (h->ranking)
-        PARE_TRY(pare_quant_keep(h->ranking, budget, budget <= h->options.mixed ? LEAST / 100.0 : 0,
-                                 keep));
+        PARE_TRY(pare_quant_keep(h->ranking, budget,
+                                 budget <= h->options.mixed ? PARE_QUANT_LEAST_ERROR : 0, keep));
     options.keep = *keep;
     PARE_TRY(pare_model_clone(h->tool->ctx, &model, h->prepared));
     pare_status st = pare_quantize(h->tool->ctx, model, h->ranges, &options, NULL);

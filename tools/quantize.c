@@ -23,7 +23,9 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
     out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
-    out->mixed = o->mixed >= 0 ? o->mixed / 100 : out->rule.method == PARE_METHOD_AUTO ? 0.02 : 0;
+    out->mixed = o->mixed >= 0                          ? o->mixed / 100
+                 : out->rule.method == PARE_METHOD_AUTO ? PARE_QUANT_MIXED
+                                                        : 0;
     return PARE_OK;
 }
 

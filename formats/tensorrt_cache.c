@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorRT's calibration cache, as its calibrators up to version 10 wrote it: a line that begins
-   with "TRT-", then a line a tensor, its name, ": " and eight hexadecimal digits, the bits of an
-   f32: its scale, a 127th of its largest magnitude. */
-#include "calib/histogram.h"
-#include "calib/ranges.h"
+#include "formats/tensorrt_cache.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,43 +69,34 @@ static pare_status parse_line(pare_ctx *ctx, const line *l, const char *path, ch
     return PARE_OK;
 }
 
-static pare_status fill(pare_ctx *ctx, pare_ranges *r, const float *scale)
+bool pare_is_tensorrt_cache(const char *text, size_t size)
 {
-    for (int i = 0; i < r->count; i++) {
-        const float ends[2] = {-127 * scale[i], 127 * scale[i]};
-        PARE_TRY(pare_histogram_add(ctx, r->stats[i].histogram, PARE_f32, ends, 2));
-    }
-    return PARE_OK;
+    return size >= 4 && !memcmp(text, "TRT-", 4);
 }
 
-pare_status pare_ranges_parse_tensorrt(pare_ctx *ctx, pare_ranges **out, const char *text,
-                                       size_t size, const char *path)
+void pare_tensorrt_cache_free(pare_tensorrt_cache *cache)
+{
+    for (int i = 0; i < cache->count; i++) pare_free(cache->name[i]);
+    pare_free(cache->name);
+    pare_free(cache->scale);
+    *cache = (pare_tensorrt_cache){0};
+}
+
+pare_status pare_tensorrt_cache_parse(pare_ctx *ctx, pare_tensorrt_cache *out, const char *text,
+                                      size_t size, const char *path)
 {
     const char *at = text, *end = text + size;
-    line l = {0};
-    char **name = NULL;
-    float *scale = NULL;
     size_t names = 0, scales = 0;
-    int count = 0;
-    pare_status st = PARE_OK;
-    *out = NULL;
+    line l = {0};
+    *out = (pare_tensorrt_cache){0};
     (void)next_line(&at, end, &l); /* what it was made by */
-    while (st == PARE_OK && next_line(&at, end, &l)) {
-        if (!pare_grow(ctx, &name, &names, (size_t)count, sizeof *name) ||
-            !pare_grow(ctx, &scale, &scales, (size_t)count, sizeof *scale))
-            st = PARE_MEMORY;
-        else if ((st = parse_line(ctx, &l, path, &name[count], &scale[count])) == PARE_OK)
-            count++;
+    while (next_line(&at, end, &l)) {
+        if (!pare_grow(ctx, &out->name, &names, (size_t)out->count, sizeof *out->name) ||
+            !pare_grow(ctx, &out->scale, &scales, (size_t)out->count, sizeof *out->scale))
+            return PARE_MEMORY;
+        PARE_TRY(parse_line(ctx, &l, path, &out->name[out->count], &out->scale[out->count]));
+        out->count++;
     }
-    if (st == PARE_OK && !count)
-        st = PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010204'", path);
-    if (st == PARE_OK) st = pare_ranges_new(ctx, out, (const char *const *)name, count);
-    if (st == PARE_OK && (st = fill(ctx, *out, scale)) != PARE_OK) {
-        pare_ranges_free(*out);
-        *out = NULL;
-    }
-    for (int i = 0; i < count; i++) pare_free(name[i]);
-    pare_free(name);
-    pare_free(scale);
-    return st;
+    if (out->count) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010204'", path);
 }
