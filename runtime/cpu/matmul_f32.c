@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MatMul, Gemm and FusedMatMul in f32 (f16 and bf16 through f32), any strides, batches and
-   transposes.
+   transposes; and of f32 rows with a constant B of integers (weight_panel.h).
 
    Plan: batches against one matrix B are rows of one product. B is packed in blocks of columns
    (float_gemm.h): a constant while preparing, another one at each run, but where a few rows of A
@@ -12,7 +12,7 @@
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/gemm/float_block.h"
 #include "runtime/cpu/gemm/float_gemm.h"
-#include "runtime/ops/product.h"
+#include "runtime/cpu/gemm/weight_panel.h"
 
 #include <omp.h>
 #include <string.h>
@@ -29,14 +29,16 @@ typedef struct float_matmul {
     pare_matmul_args args;
     pare_float_gemm gemm;
     pare_float_block_fn block;
-    const float *packed; /* of a constant B; NULL: packed at each run */
-    bool in_place;       /* sums are in Y */
-    bool as_is;          /* B is read where it is, but for columns that fill no block */
-    bool copies;         /* A is copied */
-    int64_t chunk;       /* rows of a job */
-    int64_t stretch;     /* columns of a job */
+    const float *packed;            /* of a constant B; NULL: packed at each run */
+    const pare_weight_panel *panel; /* B of integers, in place of that; or NULL */
+    bool in_place;                  /* sums are in Y */
+    bool as_is;                     /* B is read where it is, but for columns that fill no block */
+    bool copies;                    /* A is copied */
+    int64_t chunk;                  /* rows of a job */
+    int64_t stretch;                /* columns of a job */
     int threads;
-    size_t b_room, a_room, room; /* bytes of scratch: packed B; copied rows, all of a thread */
+    size_t b_room, a_room, room; /* bytes of scratch: packed B; copied rows, or levels of a
+                                    panel; all of a thread */
 } float_matmul;
 
 static bool is_float(pare_dtype t) { return t == PARE_f32 || t == PARE_f16 || t == PARE_bf16; }
@@ -55,12 +57,15 @@ static bool can(const pare_prep *p)
 {
     const pare_view *a = &p->in[0], *b = &p->in[1];
     pare_matmul_args m;
-    if (!is_float(a->dtype) || b->dtype != a->dtype || p->out[0].dtype != a->dtype) return false;
+    if (!is_float(a->dtype) || p->out[0].dtype != a->dtype) return false;
+    if (b->dtype != a->dtype && a->dtype != PARE_f32) return false;
     if (a->rank < 2 || b->rank < 2 || p->out[0].rank < 2) return false;
     if (pare_matmul_args_read(p, &m) != PARE_OK) {
         pare_ctx_clear(p->ctx);
         return false;
     }
+    if (b->dtype != a->dtype && (!m.weight.block || m.trans_a || a->stride[a->rank - 1] != 1))
+        return false;
     if (m.at.residual >= 0 && p->in[m.at.residual].dtype != a->dtype) return false;
     return bias_fits(p, &m);
 }
@@ -110,6 +115,14 @@ static void cut(pare_prep *p, float_matmul *s)
     const int64_t tiles = (m->rows + PARE_TILE_ROWS - 1) / PARE_TILE_ROWS;
     const double macs = (double)(m->batch * m->rows) * (double)(m->depth * m->columns);
     s->threads = macs < LEAST ? 1 : p->threads;
+    if (m->weight.block) { /* a panel is unpacked once for all rows of a job */
+        const int64_t jobs = s->threads > 1 ? 2 * s->threads : 1;
+        const int64_t blocks = (s->gemm.blocks + jobs - 1) / jobs;
+        s->chunk = 4 * CHUNK * PARE_TILE_ROWS;
+        s->stretch = (blocks < 1 ? 1 : blocks) * s->gemm.block;
+        if (!s->in_place && s->stretch > WIDEST) s->stretch = WIDEST;
+        return;
+    }
     int64_t most = s->threads > 1 ? tiles / (2 * s->threads) : CHUNK, parts = 1;
     s->chunk = (most > CHUNK ? CHUNK : most < 1 ? 1 : most) * PARE_TILE_ROWS;
     if (s->threads > tiles && tiles) parts = (s->threads + tiles - 1) / tiles;
@@ -133,8 +146,9 @@ static void reserve(pare_prep *p, float_matmul *s)
     size_t blocks =
         s->as_is ? (size_t)(s->gemm.depth * s->gemm.block) : pare_float_packed_count(&s->gemm);
     const size_t sums = s->in_place ? 0 : (size_t)(s->chunk * s->stretch);
-    if (!s->packed) s->b_room = pare_align_up(blocks * sizeof(float), 64);
+    if (!s->packed && !s->panel) s->b_room = pare_align_up(blocks * sizeof(float), 64);
     if (s->copies) s->a_room = (size_t)s->chunk * DEPTH * sizeof(float);
+    if (s->panel) s->a_room = pare_weight_panel_levels(s->panel);
     s->room = pare_align_up(s->a_room + sums * sizeof(float), 128);
     p->scratch = s->b_room + s->room * (size_t)s->threads;
 }
@@ -154,7 +168,10 @@ static pare_status prepare(pare_prep *p)
         b->dtype == PARE_f32 && !b->data && column_step(b, m->trans_b) == 1 && m->rows <= FEW;
     s->copies = a->dtype != PARE_f32 || (column_step(a, m->trans_a) != 1 && s->gemm.blocks > 1);
     cut(p, s);
-    if (b->data && b->rank == 2) PARE_TRY(keep_constant(p, s));
+    if (m->weight.block)
+        PARE_TRY(pare_weight_panel_pack(p, m, pare_cpu_isa(), &s->panel));
+    else if (b->data && b->rank == 2)
+        PARE_TRY(keep_constant(p, s));
     reserve(p, s);
     p->state = s;
     return PARE_OK;
@@ -173,6 +190,7 @@ typedef struct job {
     int64_t first, rows;      /* of Y */
     int64_t from, to;         /* columns */
     float *copy, *sums;       /* in scratch */
+    int8_t *levels;
 } job;
 
 static float *sums_of(const job *j, int64_t row, int64_t column, int64_t *step)
@@ -250,6 +268,44 @@ static void block_run(const job *j, int64_t column, int64_t k0, int64_t depth)
     }
 }
 
+/* Row i of a job and those after it that make a tile, times panels of integers. */
+static void panel_rows(const job *j, const pare_weight_panel *p, int64_t panel, int64_t i,
+                       int64_t column, int64_t panels)
+{
+    const int64_t width = panels * PARE_PANEL_COLUMNS, left = j->to - column;
+    float part[PARE_TILE_ROWS][PARE_PANEL_COLUMNS];
+    pare_float_block t;
+    int64_t step;
+    float *acc = sums_of(j, j->first + i, column, &step);
+    const bool whole = left >= width || !j->s->in_place;
+    rows_set(j, i, 0, &t);
+    pare_weight_rows a = {.rows = t.rows, .acc = part[0], .acc_step = PARE_PANEL_COLUMNS};
+    for (int r = 0; r < t.rows; r++) a.row[r] = t.row[r];
+    if (whole) a.acc = acc, a.acc_step = step;
+    pare_weight_panel_multiply(p, &a, panel, panels);
+    for (int r = 0; r < t.rows && !whole; r++)
+        memcpy(acc + r * step, part[r], (size_t)left * sizeof *acc);
+}
+
+/* Many rows meet levels of a byte, made for them of those of 4 bits. */
+static void panel_job(const job *j)
+{
+    const pare_weight_panel *p = j->s->panel;
+    const bool many = j->rows > 2 * PARE_TILE_ROWS;
+    const int64_t most = many ? 1 : PARE_PANELS;
+    for (int64_t c = j->from, panels; c < j->to; c += panels * PARE_PANEL_COLUMNS) {
+        pare_weight_panel one = *p;
+        int64_t panel = c / PARE_PANEL_COLUMNS;
+        panels = j->to - c >= most * PARE_PANEL_COLUMNS ? most : 1;
+        if (many) {
+            one = pare_weight_panel_unpack(p, panel, j->levels);
+            panel = 0;
+        }
+        for (int64_t i = 0; i < j->rows; i += PARE_TILE_ROWS)
+            panel_rows(j, &one, panel, i, c, panels);
+    }
+}
+
 static bool is_plain(const pare_float_tail *t)
 {
     return t->alpha == 1 && !t->bias && t->act.kind == PARE_ACT_NONE;
@@ -276,7 +332,8 @@ static void finish(const job *j)
 static void job_run(job *j)
 {
     const pare_float_gemm *g = &j->s->gemm;
-    for (int64_t k0 = 0; k0 < g->depth || !k0; k0 += DEPTH) {
+    if (j->s->panel) panel_job(j);
+    for (int64_t k0 = 0; !j->s->panel && (k0 < g->depth || !k0); k0 += DEPTH) {
         const int64_t depth = g->depth - k0 < DEPTH ? g->depth - k0 : DEPTH;
         if (j->s->copies) copy_rows(j, k0, depth);
         for (int64_t c = j->from; c < j->to; c += g->block) block_run(j, c, k0, depth);
@@ -295,6 +352,7 @@ static void job_take(const job *all, int64_t i, int64_t parts, char *room)
     j.from = i % parts * s->stretch;
     j.to = j.from + s->stretch < columns ? j.from + s->stretch : columns;
     j.copy = (float *)room;
+    j.levels = (int8_t *)room;
     j.sums = (float *)(room + s->a_room);
     job_run(&j);
 }
@@ -336,9 +394,9 @@ static void products(const float_matmul *s, const pare_call *c, const pare_float
     job j = {.s = s, .call = c, .tail = tail, .packed = s->packed};
     j.z = pare_operand(c->in, c->in_count, s->args.at.residual);
     for (int64_t n = 0; n < s->args.batch; n++) {
-        const int64_t b_at = pare_matmul_batch_offset(b, y, n);
+        const int64_t b_at = s->panel ? 0 : pare_matmul_batch_offset(b, y, n);
         j.b = (const float *)b->data + (s->as_is ? b_at : 0);
-        if (!s->packed) {
+        if (!s->packed && !s->panel) {
             pack_b(s, c->scratch, b, b_at);
             j.packed = c->scratch;
         }
@@ -371,7 +429,8 @@ static bool small_can(const pare_prep *p)
     if (!can(p) || pare_matmul_args_read(p, &m) != PARE_OK) return false;
     int64_t work = m.batch * m.rows * m.depth * m.columns;
     bool wide = pare_cpu_isa() >= PARE_ISA_AVX512, constant = p->in[1].data != NULL;
-    return constant && !p->deterministic && (work <= 8192 || (wide && m.batch * m.rows == 1));
+    return constant && !m.weight.block && !p->deterministic &&
+           (work <= 8192 || (wide && m.batch * m.rows == 1));
 }
 
 const pare_kernel pare_float_matmul_small = {

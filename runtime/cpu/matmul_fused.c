@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FusedMatMul in plain C, any strides: the definition of correct.
-   Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type.
+   Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type; B of
+   integers is dequantized first.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/gemm/int8_rows.h"
@@ -28,6 +29,22 @@ static int32_t int8_sum(const pare_call *c, const pare_matmul_args *m, const dot
     return (int32_t)acc;
 }
 
+static double float_sum(const pare_call *c, const pare_matmul_args *m, const dot *d, int64_t column)
+{
+    const pare_view *b = &c->in[1];
+    double acc = 0;
+    for (int64_t k = 0; k < m->depth; k++) {
+        double w = pare_ref_get(b, d->b + k * d->b_step);
+        if (m->weight.block) {
+            int zero;
+            const float scale = pare_weight_scale(&m->weight, k, column, &zero);
+            w = (double)(((float)w - (float)zero) * scale);
+        }
+        acc += pare_ref_get(&c->in[0], d->a + k * d->a_step) * w;
+    }
+    return acc;
+}
+
 static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, int64_t yi)
 {
     const pare_matmul_args *m = c->state;
@@ -42,11 +59,7 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
         pare_epilogue_store(&m->epilogue, v, c->out[0].data, yi);
         return;
     }
-    double acc = 0;
-    for (int64_t k = 0; k < m->depth; k++)
-        acc += pare_ref_get(&c->in[0], d->a + k * d->a_step) *
-               pare_ref_get(&c->in[1], d->b + k * d->b_step);
-    acc *= (double)m->alpha;
+    double acc = float_sum(c, m, d, column) * (double)m->alpha;
     if (bias) acc += pare_ref_get(bias, bi);
     if (z) acc += pare_ref_get(z, zi);
     if (m->act.kind != PARE_ACT_NONE) acc = (double)pare_act_apply(&m->act, (float)acc);

@@ -62,7 +62,7 @@ static void shape_of(const pare_view *view, pare_shape *out)
 
 pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
 {
-    *out = (pare_conv_args){.at = {present(p, 2), present(p, 3), present(p, 4)}};
+    *out = (pare_conv_args){.at = {present(p, 2), present(p, 3), present(p, 4), -1}};
     const pare_view *x = &p->in[0], *w = &p->in[1];
     pare_shape xs;
     shape_of(x, &xs);
@@ -78,9 +78,43 @@ pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
     return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->m, &out->scale);
 }
 
+static bool is_weight_level(pare_dtype t)
+{
+    return t == PARE_s8 || t == PARE_u8 || t == PARE_s4 || t == PARE_u4;
+}
+
+/* Scales are (blocks, columns), or as B is transposed; (columns) where one block is all; or one. */
+static pare_status weight_only_read(const pare_prep *p, pare_matmul_args *out)
+{
+    const pare_view *b = &p->in[1], *scale = pare_operand(p->in, p->in_count, out->at.w_scale);
+    const pare_view *zero = pare_operand(p->in, p->in_count, out->at.w_zero);
+    pare_weight_only *w = &out->weight;
+    const int64_t block = pare_node_int(p->node, "block_size", 0);
+    if (!scale || scale->dtype != PARE_f32 || !scale->data || !b->data || b->rank != 2 ||
+        (zero && (zero->dtype != b->dtype || !zero->data)))
+        return PARE_FAIL_NODE(p->node, UNSUPPORTED,
+                              "integer weights, their scales (f32) and zero points must be "
+                              "constants");
+    *w = (pare_weight_only){.block = block > 0        ? block
+                                     : out->depth > 0 ? out->depth
+                                                      : 1,
+                            .scale = scale->data,
+                            .zero = zero ? zero->data : NULL,
+                            .type = b->dtype};
+    const int64_t blocks = (out->depth + w->block - 1) / w->block, count = pare_view_count(scale);
+    if (count != 1) {
+        w->row_step = out->trans_b ? 1 : out->columns;
+        w->column_step = out->trans_b ? blocks : 1;
+    }
+    if ((count != 1 && count != blocks * out->columns) || (zero && pare_view_count(zero) != count))
+        return PARE_FAIL_NODE(p->node, INPUT, "w_scale has %lld entries, expected 1 or %lld x %lld",
+                              (long long)count, (long long)blocks, (long long)out->columns);
+    return PARE_OK;
+}
+
 pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
 {
-    *out = (pare_matmul_args){.at = {present(p, 2), present(p, 3), present(p, 4)}};
+    *out = (pare_matmul_args){.at = {present(p, 2), present(p, 3), present(p, 4), present(p, 5)}};
     const pare_view *a = &p->in[0], *b = &p->in[1], *y = &p->out[0];
     out->trans_a = pare_node_int(p->node, "transA", 0) != 0;
     out->trans_b = pare_node_int(p->node, "transB", 0) != 0;
@@ -97,7 +131,7 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     out->depth = a->dim[a->rank - (out->trans_a ? 2 : 1)];
     out->columns = b->dim[b->rank - (out->trans_b ? 2 : 1)];
     out->int8 = pare_type_is_int8(a->dtype);
-    if (!out->int8) return PARE_OK;
+    if (!out->int8) return is_weight_level(b->dtype) ? weight_only_read(p, out) : PARE_OK;
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
     PARE_TRY(bias_make(p, out->at.bias, out->columns, &out->bias));

@@ -6,13 +6,15 @@
 
 #include "runtime/ops/epilogue.h"
 
+#include <string.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Positions of operands among the inputs; -1 where absent. */
 typedef struct pare_operands {
-    int bias, residual, w_scale;
+    int bias, residual, w_scale, w_zero;
 } pare_operands;
 
 typedef struct pare_conv_args {
@@ -30,9 +32,39 @@ typedef struct pare_conv_args {
 /* Y (n, m, out...) = X (n, c, in...) * W (m, cg, kernel...); scales go to the plan's arena. */
 PARE_NODISCARD pare_status pare_conv_args_read(const pare_prep *prep, pare_conv_args *out);
 
+/* B of a product with float A as integers: b = (q - zero) * scale, rounded to f32 (ONNX
+   DequantizeLinear 21). Scale and zero point of row k and column n are at
+   k / block * row_step + n * column_step. */
+typedef struct pare_weight_only {
+    int64_t block;     /* rows that share a scale; 0: B is no integers */
+    const void *scale; /* f32, at any address */
+    const void *zero;  /* of B's type; NULL: all 0 */
+    pare_dtype type;
+    int64_t row_step, column_step;
+} pare_weight_only;
+
+/* Element i of s8, u8, s4 or u4 data. */
+static inline int pare_weight_level(const void *data, pare_dtype type, int64_t i)
+{
+    if (pare_type_is_packed(type)) return pare_packed_get(type, data, i);
+    return type == PARE_s8 ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+
+/* Their scale and zero point. */
+static inline float pare_weight_scale(const pare_weight_only *w, int64_t row, int64_t column,
+                                      int *zero)
+{
+    const int64_t at = row / w->block * w->row_step + column * w->column_step;
+    float scale;
+    memcpy(&scale, (const char *)w->scale + (size_t)at * sizeof scale, sizeof scale);
+    *zero = w->zero ? pare_weight_level(w->zero, w->type, at) : 0;
+    return scale;
+}
+
 typedef struct pare_matmul_args {
     pare_act act;
     bool int8, trans_a, trans_b;
+    pare_weight_only weight;
     pare_quant_args q;
     pare_epilogue epilogue;
     const float *scale; /* (N), int8 only, as the next one */

@@ -71,8 +71,10 @@ PARE_NODISCARD pare_status pare_pass_inline_control(pare_model *model,
 PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *keep,
                                           int keep_count);
 
-/* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
-PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model);
+/* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare.
+   weight_only: matrix products of f32 keep weights of 4 and 8 bits, too, which the CPU's kernels
+   read; else these become f32 constants. */
+PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, bool weight_only);
 
 /* MaxPool and float FusedConv that alone read a Concat of channels work on its parts instead, where
    that moves fewer bytes. The convolutions' sums are added in another order. keep as above. */

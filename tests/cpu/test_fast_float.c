@@ -201,6 +201,41 @@ static void long_products_agree(void **state)
     }
 }
 
+/* f32 rows with a constant of integers: every type, scales for all, a column or a block of rows,
+   which may be no multiple of anything. */
+static int weight_only_case(uint64_t seed)
+{
+    static const pare_dtype types[] = {PARE_s4, PARE_u4, PARE_s8, PARE_u8};
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 6, 7, 12, 13, 25, 40}, blocks[] = {0, 8, 32, 5};
+    kernel_case k;
+    case_open(&k, "pare", "FusedMatMul", seed);
+    const pare_dtype type = types[seed % 4];
+    const bool tb = seed / 4 % 2, zero = case_between(&k, 0, 1), biased = case_between(&k, 0, 1);
+    const int64_t m = rows[case_between(&k, 0, 10)], d = case_between(&k, 1, 90);
+    const int64_t n = case_between(&k, 1, 200), block = blocks[case_between(&k, 0, 3)];
+    const int64_t groups = block ? (d + block - 1) / block : 1;
+    const int64_t one = 1, w[2] = {tb ? n : d, tb ? d : n},
+                  s[2] = {tb ? n : groups, tb ? groups : n};
+    const bool whole = groups == 1 && seed % 3 == 0;
+    k.threads = case_between(&k, 1, 2);
+    k.deterministic = seed % 2;
+    case_input(&k, PARE_f32, 3, (int64_t[]){1, m, d}, false, 0, 1);
+    case_input(&k, type, 2, w, true, type == PARE_s8 ? -127 : 0, 127);
+    case_input(&k, biased ? PARE_f32 : PARE_NOTYPE, 1, &n, true, 0, 1);
+    const bool residual = case_between(&k, 0, 1);
+    case_input(&k, residual ? PARE_f32 : PARE_NOTYPE, 3, (int64_t[]){1, m, n}, false, 0, 3);
+    float *scale = case_input(&k, PARE_f32, whole ? 1 : 2, whole ? &one : s, true, 0, 1);
+    for (int64_t i = 0; i < pare_view_count(&k.in[4]); i++) scale[i] *= 0.01f; /* sums of about 1 */
+    case_input(&k, zero ? type : PARE_NOTYPE, whole ? 1 : 2, whole ? &one : s, true, 0, 15);
+    case_set_int(&k, "transB", tb);
+    if (block) case_set_int(&k, "block_size", block);
+    set_act(&k);
+    int served = check(&k);
+    assert_int_equal(served, 1);
+    case_close(&k);
+    return served;
+}
+
 static int attention_case(uint64_t seed)
 {
     kernel_case k;
@@ -323,6 +358,7 @@ static void many(int (*one)(uint64_t seed), int cases)
 
 static void convolutions_agree(void **state) { (void)state, many(conv_case, 150); }
 static void products_agree(void **state) { (void)state, many(matmul_case, 300); }
+static void integer_weights_agree(void **state) { (void)state, many(weight_only_case, 400); }
 static void attention_agrees(void **state) { (void)state, many(attention_case, 60); }
 static void pools_agree(void **state) { (void)state, many(pool_case, 90); }
 
@@ -336,6 +372,7 @@ typedef struct shape_case {
     const char *op;
     int rank;
     int64_t x[4], w[4], group, pad; /* x without its first axis, the batch */
+    pare_dtype levels;              /* of a weight of integers in blocks of 8 rows; 0: it is f32 */
 } shape_case;
 
 /* Samples first..first + n of x through the first kernel that can. */
@@ -349,12 +386,21 @@ static void run_batch(const shape_case *s, const float *x, int64_t n, int thread
     /* the weight first: it comes from the seed and must be the same for every batch */
     kernel_case w;
     case_open(&w, "pare", s->op, 7);
-    float *weight = case_input(&w, PARE_f32, s->rank, s->w, true, 0, 1);
+    const pare_dtype type = s->levels ? s->levels : PARE_f32;
+    void *weight = case_input(&w, type, s->rank, s->w, true, 0, 1);
     float *to = case_input(&k, PARE_f32, s->rank, dims, false, 0, 1);
     memcpy(to, x, pare_view_bytes(&k.in[0]));
-    float *copy = case_input(&k, PARE_f32, s->rank, s->w, true, 0, 1);
+    void *copy = case_input(&k, type, s->rank, s->w, true, 0, 1);
     memcpy(copy, weight, pare_view_bytes(&k.in[1]));
     case_close(&w);
+    if (s->levels) {
+        const int64_t scales[] = {s->w[0] / 8, s->w[1]};
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+        float *scale = case_input(&k, PARE_f32, 2, scales, true, 0, 1);
+        for (int64_t i = 0; i < scales[0] * scales[1]; i++) scale[i] = (float)(i % 7 + 1);
+        case_set_int(&k, "block_size", 8);
+    }
     if (s->rank == 4) {
         case_set_ints(&k, "pads", pads, 4);
         case_set_int(&k, "group", s->group);
@@ -369,12 +415,14 @@ static void batches_do_not_matter(void **state)
 {
     (void)state;
     static const shape_case cases[] = {
-        {"FusedConv", 4, {0, 1, 28, 28}, {32, 1, 3, 3}, 1, 1},
-        {"FusedConv", 4, {0, 16, 14, 14}, {32, 16, 3, 3}, 1, 1},
-        {"FusedConv", 4, {0, 96, 14, 14}, {96, 1, 3, 3}, 96, 1},
-        {"FusedConv", 4, {0, 96, 7, 7}, {40, 96, 1, 1}, 1, 0},
-        {"FusedMatMul", 2, {0, 784}, {784, 256}, 1, 0},
-        {"FusedMatMul", 2, {0, 128}, {128, 10}, 1, 0},
+        {"FusedConv", 4, {0, 1, 28, 28}, {32, 1, 3, 3}, 1, 1, PARE_NOTYPE},
+        {"FusedConv", 4, {0, 16, 14, 14}, {32, 16, 3, 3}, 1, 1, PARE_NOTYPE},
+        {"FusedConv", 4, {0, 96, 14, 14}, {96, 1, 3, 3}, 96, 1, PARE_NOTYPE},
+        {"FusedConv", 4, {0, 96, 7, 7}, {40, 96, 1, 1}, 1, 0, PARE_NOTYPE},
+        {"FusedMatMul", 2, {0, 784}, {784, 256}, 1, 0, PARE_NOTYPE},
+        {"FusedMatMul", 2, {0, 128}, {128, 10}, 1, 0, PARE_NOTYPE},
+        {"FusedMatMul", 2, {0, 128}, {128, 150}, 1, 0, PARE_s4},
+        {"FusedMatMul", 2, {0, 128}, {128, 70}, 1, 0, PARE_u8},
     };
     enum { SAMPLES = 64 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -402,13 +450,11 @@ static void batches_do_not_matter(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions_agree),
-                                       cmocka_unit_test(products_agree),
-                                       cmocka_unit_test(long_products_agree),
-                                       cmocka_unit_test(attention_agrees),
-                                       cmocka_unit_test(pools_agree),
-                                       cmocka_unit_test(pool_gradients_are_equal),
-                                       cmocka_unit_test(softmax_gradients_agree),
-                                       cmocka_unit_test(batches_do_not_matter)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_agree),       cmocka_unit_test(products_agree),
+        cmocka_unit_test(long_products_agree),      cmocka_unit_test(integer_weights_agree),
+        cmocka_unit_test(attention_agrees),         cmocka_unit_test(pools_agree),
+        cmocka_unit_test(pool_gradients_are_equal), cmocka_unit_test(softmax_gradients_agree),
+        cmocka_unit_test(batches_do_not_matter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
