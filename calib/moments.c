@@ -302,3 +302,49 @@ pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, c
     }
     return PARE_OK;
 }
+
+/* --- normal equations --- */
+
+static const double LEAST_PIVOT = 1e-30;
+
+double pare_moments_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
+                           double *a, double *b)
+{
+    int64_t d = m->columns, n = m->outputs;
+    double rows = m->rows > 0 ? m->rows : 1, sum = 0;
+    for (int64_t i = 0; i < d; i++) {
+        double mean = centred ? m->x[i] / rows : 0;
+        for (int64_t j = i; j < d; j++) a[i * d + j] = m->xx[i * d + j] - mean * m->x[j];
+        sum += a[i * d + i];
+        for (int64_t o = 0; b && o < n; o++) b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
+    }
+    pare_linear_fill_lower(a, d);
+    double add = ridge * (sum > 0 ? sum / (double)d : 1) + LEAST_PIVOT;
+    for (int64_t i = 0; i < d; i++) {
+        a[i * d + i] += add;
+        for (int64_t o = 0; b && o < n; o++) b[i * n + o] += add * dense[o * d + i];
+    }
+    return add;
+}
+
+pare_status pare_moments_inverse(pare_ctx *ctx, const pare_moments *m, bool centred, double *ridge,
+                                 int threads, double *inverse)
+{
+    int64_t d = m->columns;
+    bool ok = false;
+    double *a = pare_alloc(ctx, (size_t)(d * d), sizeof *a);
+    pare_status st = a ? PARE_OK : PARE_MEMORY;
+    for (int attempt = 0; attempt < 6 && st == PARE_OK && !ok; attempt++) {
+        if (attempt) *ridge *= 10;
+        (void)pare_moments_normal(m, centred, *ridge, NULL, a, NULL);
+        st = pare_linear_cholesky(ctx, (pare_mat_view){a, d}, d, threads, &ok);
+    }
+    if (st == PARE_OK && !ok)
+        st = PARE_FAIL(ctx, INPUT,
+                       "the second moments of its inputs are singular even with a ridge of %g: the "
+                       "data hold values that are not finite",
+                       *ridge);
+    if (st == PARE_OK) st = pare_linear_inverse(ctx, inverse, (pare_mat_view){a, d}, d, threads);
+    pare_free(a);
+    return st;
+}

@@ -52,6 +52,16 @@ void pare_moments_free(pare_moments *moments);
 /* Adds another's sums: exact in the numbers of rows, rounded once in each sum. */
 void pare_moments_add(pare_moments *to, const pare_moments *from);
 
+/* Moments less their means (where centred), plus ridge * mean diagonal, whole; weights times that
+   ridge into the right-hand side. a (columns, columns), b (columns, outputs) or NULL. */
+double pare_moments_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
+                           double *a, double *b);
+
+/* a's inverse in place of `inverse`, where a Cholesky fails with a higher ridge: *ridge in and out.
+   a is worthless afterwards. */
+PARE_NODISCARD pare_status pare_moments_inverse(pare_ctx *ctx, const pare_moments *m, bool centred,
+                                                double *ridge, int threads, double *inverse);
+
 /* Takes runs and makes moments of them, a set of groups each. */
 typedef struct pare_observer pare_observer;
 

@@ -131,9 +131,9 @@ static pare_status add_block(pare_elimination *e, const pare_prunable *s, int sl
     b->weight = m->rows > 0 ? weight / m->rows : 0;
     double ridge = RIDGE;
     if (!e->refits)
-        (void)pare_layer_normal(m, false, 0, NULL, b->inverse, NULL);
+        (void)pare_moments_normal(m, false, 0, NULL, b->inverse, NULL);
     else
-        PARE_TRY(pare_layer_inverse(e->ctx, m, centred, &ridge, e->threads, b->inverse));
+        PARE_TRY(pare_moments_inverse(e->ctx, m, centred, &ridge, e->threads, b->inverse));
     PARE_TRY(list_columns(e, b, s, slot, group));
     return e->refits ? open_waiting(e, b) : PARE_OK;
 }

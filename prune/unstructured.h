@@ -117,16 +117,6 @@ typedef struct pare_layer_fit {
 
 PARE_NODISCARD pare_status pare_layer_fit_run(pare_layer_fit *fit);
 
-/* Moments less their means (where centred), plus ridge * mean diagonal, whole; weights times that
-   ridge into the right-hand side. a (columns, columns), b (columns, outputs) or NULL. */
-double pare_layer_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
-                         double *a, double *b);
-
-/* a's inverse in place of `inverse`, where a Cholesky fails with a higher ridge: *ridge in and out.
-   a is worthless afterwards. */
-PARE_NODISCARD pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centred,
-                                              double *ridge, int threads, double *inverse);
-
 /* --- unstructured_refit.c: the walk --- */
 
 /* Where a weighted node's result is complete: after the addition of its bias, and after that of a

@@ -11,52 +11,10 @@
 
 #include <string.h>
 
-static const double MASK_RIDGE = 1e-2, LEAST_PIVOT = 1e-30;
+static const double MASK_RIDGE = 1e-2;
 static const double ridges[] = {1e-4, 1e-3, 1e-2, 1e-1, 1};
 enum { RIDGES = sizeof ridges / sizeof *ridges, JUDGED_ROWS = 16 };
 static const double FIT_LIMIT = 3e11; /* multiply-adds of fitting all rows */
-
-double pare_layer_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
-                         double *a, double *b)
-{
-    int64_t d = m->columns, n = m->outputs;
-    double rows = m->rows > 0 ? m->rows : 1, sum = 0;
-    for (int64_t i = 0; i < d; i++) {
-        double mean = centred ? m->x[i] / rows : 0;
-        for (int64_t j = i; j < d; j++) a[i * d + j] = m->xx[i * d + j] - mean * m->x[j];
-        sum += a[i * d + i];
-        for (int64_t o = 0; b && o < n; o++) b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
-    }
-    pare_linear_fill_lower(a, d);
-    double add = ridge * (sum > 0 ? sum / (double)d : 1) + LEAST_PIVOT;
-    for (int64_t i = 0; i < d; i++) {
-        a[i * d + i] += add;
-        for (int64_t o = 0; b && o < n; o++) b[i * n + o] += add * dense[o * d + i];
-    }
-    return add;
-}
-
-pare_status pare_layer_inverse(pare_ctx *ctx, const pare_moments *m, bool centred, double *ridge,
-                               int threads, double *inverse)
-{
-    int64_t d = m->columns;
-    bool ok = false;
-    double *a = pare_alloc(ctx, (size_t)(d * d), sizeof *a);
-    pare_status st = a ? PARE_OK : PARE_MEMORY;
-    for (int attempt = 0; attempt < 6 && st == PARE_OK && !ok; attempt++) {
-        if (attempt) *ridge *= 10;
-        (void)pare_layer_normal(m, centred, *ridge, NULL, a, NULL);
-        st = pare_linear_cholesky(ctx, (pare_mat_view){a, d}, d, threads, &ok);
-    }
-    if (st == PARE_OK && !ok)
-        st = PARE_FAIL(ctx, INPUT,
-                       "the second moments of its inputs are singular even with a ridge of %g: the "
-                       "data hold values that are not finite",
-                       *ridge);
-    if (st == PARE_OK) st = pare_linear_inverse(ctx, inverse, (pare_mat_view){a, d}, d, threads);
-    pare_free(a);
-    return st;
-}
 
 /* A group under work. Matrices of weights are (outputs, columns). */
 typedef struct group {
@@ -135,9 +93,9 @@ static pare_status choose(group *g, int64_t want)
     float *loss = NULL;
     pare_status st = inverse ? PARE_OK : PARE_MEMORY;
     if (st == PARE_OK)
-        st = pare_layer_inverse(g->ctx, g->both, g->fit->centred, &ridge, threads, inverse);
+        st = pare_moments_inverse(g->ctx, g->both, g->fit->centred, &ridge, threads, inverse);
     if (st != PARE_OK) goto done;
-    (void)pare_layer_normal(g->both, g->fit->centred, ridge, g->dense, g->a, g->b);
+    (void)pare_moments_normal(g->both, g->fit->centred, ridge, g->dense, g->a, g->b);
     memset(g->best, 0, (size_t)(g->n * g->d) * sizeof(double));
     st = pare_linear_product(g->ctx, (pare_mat_view){g->best, g->d}, (pare_mat_view){g->b, g->n},
                              (pare_mat_view){inverse, g->d}, g->d, g->n, g->d, 1, false, threads);
@@ -293,7 +251,7 @@ static pare_status choose_ridge(group *g, int64_t step, double *ridge)
     for (int64_t r = 0; r < g->n; r += step)
         if (!is_gone(g, r)) g->variance += variance_of(g->held, r);
     for (int i = 0; i < RIDGES; i++) {
-        (void)pare_layer_normal(g->fitted, g->fit->centred, ridges[i], g->dense, g->a, g->b);
+        (void)pare_moments_normal(g->fitted, g->fit->centred, ridges[i], g->dense, g->a, g->b);
         if (!fit_rows(g, step, g->best)) continue;
         PARE_TRY(errors(g, g->held, g->fitted, g->best, step, &error));
         if (!(error < least)) continue;
@@ -330,7 +288,7 @@ static pare_status refit(group *g, double *ridge)
     if (g->held->rows > 0) PARE_TRY(choose_ridge(g, step, ridge));
     masked_dense(g, g->w);
     if (*ridge < 0) return PARE_OK;
-    (void)pare_layer_normal(g->both, g->fit->centred, *ridge, g->dense, g->a, g->b);
+    (void)pare_moments_normal(g->both, g->fit->centred, *ridge, g->dense, g->a, g->b);
     if (fit_rows(g, 1, g->w)) return PARE_OK;
     masked_dense(g, g->w);
     g->fitted_error = g->masked;

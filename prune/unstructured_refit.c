@@ -324,10 +324,10 @@ static pare_status trace_group(budget *b, int layer, const pare_moments *m, int6
     float *loss = pare_alloc(b->all->ctx, (size_t)(rows * d), sizeof *loss);
     pare_status st = a && inverse && w && order && loss ? PARE_OK : PARE_MEMORY;
     if (st == PARE_OK)
-        st = pare_layer_inverse(b->all->ctx, m, end.bias_node, &ridge, b->all->options->threads,
-                                inverse);
+        st = pare_moments_inverse(b->all->ctx, m, end.bias_node, &ridge, b->all->options->threads,
+                                  inverse);
     if (st == PARE_OK) {
-        (void)pare_layer_normal(m, end.bias_node, 0, NULL, a, NULL);
+        (void)pare_moments_normal(m, end.bias_node, 0, NULL, a, NULL);
         for (int64_t o = 0; o < n; o++) {
             for (int64_t k = 0; k < d; k++)
                 w[o * d + k] =

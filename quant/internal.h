@@ -208,6 +208,11 @@ PARE_NODISCARD pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options,
                                               pare_quant_facts *facts);
 
+/* weight_only.c */
+PARE_NODISCARD pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
+                                                     const pare_quant_options *options,
+                                                     pare_quant_facts *facts);
+
 /* quantize.c: the manifest */
 PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
                                                const char *ranges_hash);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantization: a float model and ranges to a standard QDQ ONNX model; FP16 and BF16 conversion. */
+/* Quantization: a float model and ranges to a standard QDQ ONNX model; weights alone; FP16 and BF16
+   conversion. */
 #ifndef PARE_QUANT_QUANT_H
 #define PARE_QUANT_QUANT_H
 
@@ -13,8 +14,18 @@ extern "C" {
 typedef enum pare_precision {
     PARE_PRECISION_INT8,
     PARE_PRECISION_FP16,
-    PARE_PRECISION_BF16
+    PARE_PRECISION_BF16,
+    PARE_PRECISION_W4A16, /* matrices of INT4, float activations */
+    PARE_PRECISION_W8A16  /* matrices of INT8, float activations */
 } pare_precision;
+
+static inline bool pare_precision_is_weight_only(pare_precision p)
+{
+    return p == PARE_PRECISION_W4A16 || p == PARE_PRECISION_W8A16;
+}
+
+/* Weights that samples say how to round (pare_quant_round). */
+typedef struct pare_quant_rounded pare_quant_rounded;
 typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_quant_target;
 
 typedef struct pare_quant_options {
@@ -36,9 +47,15 @@ typedef struct pare_quant_options {
     bool bias_correction; /* int8: biases are corrected for the rounding of weights */
     bool equalize;        /* int8, AUTO: tensors between layers get channels of nearer ranges */
     bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
-    const char *device;   /* that the ranges come from, for the file's manifest; NULL: the CPU */
-    bool bf16_compute;    /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
+    int64_t block_size;   /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
+                             all of them */
+    const pare_quant_rounded *rounded; /* the same: by pare_quant_round; NULL: to the nearest */
+    const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
+    bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
+
+/* Block of W4A16. */
+#define PARE_QUANT_BLOCK 32
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
 typedef struct pare_quant_facts {
@@ -109,6 +126,15 @@ void pare_quant_ranking_free(pare_quant_ranking *ranking);
 PARE_NODISCARD pare_status pare_quant_keep(const pare_quant_ranking *ranking, double budget,
                                            double least, const char *const **keep);
 
+/* Rounds the weights of a prepared model for W4A16 or W8A16 by GPTQ, in the order of the graph:
+   each so that the error on its own inputs, as they are after the layers before it are rounded, is
+   small (round.c says the formula). *out, in the model's arena, is for pare_quant_options. Matrices
+   in bodies and those that several nodes read are rounded to the nearest. */
+PARE_NODISCARD pare_status pare_quant_round(pare_ctx *ctx, pare_model *model,
+                                            const pare_quant_options *options,
+                                            const pare_quant_search *asked,
+                                            const pare_quant_rounded **out);
+
 /* Both in one, within options->mixed. *keep NULL: there is no such node. */
 PARE_NODISCARD pare_status pare_quant_find_sensitive(pare_ctx *ctx, pare_model *model,
                                                      const pare_ranges *ranges,
@@ -117,8 +143,8 @@ PARE_NODISCARD pare_status pare_quant_find_sensitive(pare_ctx *ctx, pare_model *
                                                      const char *const **keep);
 
 /* All in one call: prepares a float model, calibrates it on data (NULL: none, for FP16 without a
-   forecast of overflows and for BF16, which needs none), and quantizes it, in place; with
-   options->mixed, the samples say which nodes stay float. calib:
+   forecast of overflows, for BF16, which needs none, and for weights rounded to the nearest), and
+   quantizes it, in place; with options->mixed, the samples say which nodes stay float. calib:
    samples, batch, threads, device and progress of the calibration; NULL: up to 512 evenly spaced
    samples in batches of 64 on the CPU. INT8 without data is PARE_USAGE. */
 PARE_NODISCARD pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *data,

@@ -15,10 +15,12 @@
 
 /* --- the float graph that is calibrated and then quantized --- */
 
-/* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), Cast to
-   bf16 (13), bf16 in every operator (22). */
+/* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), with
+   blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
 {
+    if (options->precision == PARE_PRECISION_W4A16) return 21;
+    if (options->precision == PARE_PRECISION_W8A16 && options->block_size) return 21;
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
 }
 
@@ -34,15 +36,23 @@ static const pare_value *short_input(const pare_node *node)
     return NULL;
 }
 
-static pare_status refuse_graph(pare_graph *graph, void *user)
+/* Before constants are folded, integer weights among them. */
+static pare_status refuse_integers(pare_graph *graph, void *user)
+{
+    (void)user;
+    for (int n = 0; n < graph->node_count; n++)
+        if (pare_quant_kind_of(graph->node[n]) == PARE_QUANT_INTEGER)
+            return PARE_FAIL_NODE(graph->node[n], INPUT,
+                                  "the model is quantized already, expected a float model; start "
+                                  "from the f32 model it was made from");
+    return PARE_OK;
+}
+
+static pare_status refuse_halves(pare_graph *graph, void *user)
 {
     (void)user;
     for (int n = 0; n < graph->node_count; n++) {
         const pare_node *node = graph->node[n];
-        if (pare_quant_kind_of(node) == PARE_QUANT_INTEGER)
-            return PARE_FAIL_NODE(node, INPUT,
-                                  "the model is quantized already, expected a float model; start "
-                                  "from the f32 model it was made from");
         const pare_value *v = short_input(node);
         if (v)
             return PARE_FAIL_NODE(
@@ -83,6 +93,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_graph_sort(model->graph));
     PARE_TRY(pare_pass_expand_contrib(model));
     PARE_TRY(pare_pass_version_convert(model, before < wanted ? wanted : before));
+    PARE_TRY(pare_graph_each(model->graph, refuse_integers, NULL));
     pare_graph_clear_inputs(model->graph);
     pare_infer_options infer = {.fold = true, .lenient = true, .fold_bodies = true};
     bool expanded;
@@ -91,7 +102,7 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     PARE_TRY(pare_graph_name_apart(model->graph));
     PARE_TRY(pare_pass_expand_einsum(model, &expanded));
     if (expanded) PARE_TRY(pare_pass_infer(model, &infer));
-    PARE_TRY(pare_graph_each(model->graph, refuse_graph, NULL));
+    PARE_TRY(pare_graph_each(model->graph, refuse_halves, NULL));
     PARE_TRY(pare_pass_fold_batchnorm(model));
     PARE_TRY(pare_graph_sweep_all(model->graph));
     PARE_TRY(patterns_check(model, options));
@@ -172,6 +183,10 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             method_text(&o->rule, method, sizeof method),
             o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no",
             mixed);
+    else if (pare_precision_is_weight_only(o->precision))
+        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 " rounding=%s",
+                                   o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
+                                   o->block_size, o->rounded ? "gptq" : "nearest");
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
@@ -234,7 +249,9 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
     pare_quant_facts none = {0};
     if (!facts) facts = &none;
     if (options->precision != PARE_PRECISION_INT8) {
-        PARE_TRY(pare_quant_to_lowp(ctx, model, ranges, options, facts));
+        PARE_TRY(pare_precision_is_weight_only(options->precision)
+                     ? pare_quant_to_weight_only(ctx, model, options, facts)
+                     : pare_quant_to_lowp(ctx, model, ranges, options, facts));
         return pare_graph_name_nodes_apart(model->graph);
     }
     pare_arena arena;
@@ -263,8 +280,8 @@ void pare_quant_options_init(pare_quant_options *out)
                                 .mixed = PARE_QUANT_MIXED};
 }
 
-/* Ranges of a prepared model, and which of its nodes should stay float; *index are the samples
-   chosen here, to be freed. */
+/* Ranges of a prepared model, and which of its nodes should stay float; or how weights alone are
+   rounded. *index are the samples chosen here, to be freed. */
 static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pare_data *data,
                          pare_quant_options *options, const pare_calib_options *given,
                          int64_t **index)
@@ -280,12 +297,14 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
         pare_data_spread(0, all, own.sample_count, *index);
         own.samples = *index;
     }
-    PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
     const pare_quant_search search = {.data = data,
                                       .samples = own.samples,
                                       .sample_count = own.sample_count,
                                       .threads = own.threads,
                                       .device = own.device};
+    if (pare_precision_is_weight_only(options->precision))
+        return pare_quant_round(ctx, model, options, &search, &options->rounded);
+    PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
     return pare_quant_find_sensitive(ctx, model, *out, options, &search, &options->keep);
 }
 

@@ -17,8 +17,9 @@ typedef struct quantize_options {
     pare_source_options source;
     pare_int8_options int8;
     const char *output, *ranges, *trace, *cache, *validation;
-    double max_drop; /* points; negative: none */
-    int precision, io;
+    double max_drop;    /* points; negative: none */
+    int64_t block_size; /* negative: 32 in w4a16, else 0 */
+    int precision, rounding, io;
     bool bf16_compute, external_data;
 } quantize_options;
 
@@ -28,7 +29,16 @@ static const pare_option table[] = {
     PARE_OPT_FILE("ranges", "ranges.json", ranges,
                   "ranges that 'pare calibrate' measured, or a calibration cache of TensorRT, "
                   "in place of --data"),
-    PARE_OPT_CHOICE("precision", "int8|fp16|bf16", precision, "number format of the result (int8)"),
+    PARE_OPT_CHOICE(
+        "precision", "int8|fp16|bf16|w4a16|w8a16", precision,
+        "number format of the result (int8); w4a16 and w8a16: matrices of INT4 or INT8, "
+        "float activations"),
+    PARE_OPT_INT(
+        "block-size", "N", block_size, 0, 1 << 20,
+        "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
+        "w8a16: 0)"),
+    PARE_OPT_CHOICE("rounding", "gptq|nearest", rounding,
+                    "w4a16, w8a16: how weights are rounded (gptq with --data, else nearest)"),
     PARE_INT8_ROWS(int8, ""),
     PARE_OPT_REAL(
         "max-drop", "POINTS", max_drop, 0, 100,
@@ -51,8 +61,13 @@ static const pare_option table[] = {
     {0},
 };
 
-static const quantize_options defaults = {
-    .source = PARE_SOURCE_DEFAULTS, .int8 = PARE_INT8_DEFAULTS, .max_drop = -1};
+static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                          .int8 = PARE_INT8_DEFAULTS,
+                                          .max_drop = -1,
+                                          .block_size = -1,
+                                          .rounding = -1};
+
+static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16"};
 
 static pare_status check_options(pare_tool *tool, const quantize_options *o)
 {
@@ -73,6 +88,11 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
         return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file",
                          o->output);
+    if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == 0 &&
+        !o->source.data)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "quantize: --rounding gptq needs --data F.h5: it rounds by what the "
+                         "layers' inputs are");
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;
@@ -84,6 +104,8 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_int8[] = {
         "activations",     "target",          "weights",  "method", "no-bias-correction",
         "no-equalization", "mixed-precision", "max-drop", NULL};
+    static const char *const of_weights[] = {"block-size", "rounding", NULL};
+    static const char *const of_ranges[] = {"ranges", "cache", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
     static const char *const of_judge[] = {"validation", NULL};
@@ -92,14 +114,28 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         pare_log(tool->ctx, PARE_LOG_WARNING,
                  "%s is not needed in bf16, which has the range of f32: nothing overflows",
                  o->ranges ? "--ranges" : "--data");
+    if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == 1 &&
+        o->source.data)
+        pare_log(tool->ctx, PARE_LOG_WARNING, "--data is not needed to round to the nearest");
     if (o->max_drop < 0) PARE_TRY(pare_refuse_options(tool, "without --max-drop", of_judge));
     if (o->precision != PARE_PRECISION_INT8)
-        PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_int8));
-    if (o->precision == PARE_PRECISION_INT8 || stored)
+        PARE_TRY(pare_refuse_options(tool,
+                                     pare_precision_is_weight_only((pare_precision)o->precision)
+                                         ? "in w4a16 and w8a16"
+                                         : "in fp16 and bf16",
+                                     of_int8));
+    if (pare_precision_is_weight_only((pare_precision)o->precision))
+        PARE_TRY(pare_refuse_options(tool, "in w4a16 and w8a16, which need no ranges", of_ranges));
+    else
+        PARE_TRY(pare_refuse_options(tool, "but in w4a16 and w8a16", of_weights));
+    if (o->precision == PARE_PRECISION_INT8 ||
+        pare_precision_is_weight_only((pare_precision)o->precision) || stored)
         PARE_TRY(pare_refuse_options(
             tool,
             stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
-                   : "in int8: inputs and outputs stay f32",
+            : pare_precision_is_weight_only((pare_precision)o->precision)
+                ? "in w4a16 and w8a16: inputs and outputs stay f32"
+                : "in int8: inputs and outputs stay f32",
             of_halves));
     if (!o->source.data || o->precision == PARE_PRECISION_BF16)
         PARE_TRY(pare_refuse_options(
@@ -114,6 +150,9 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
     PARE_TRY(pare_int8_choose(tool, &o->int8, out));
     out->precision = (pare_precision)o->precision;
+    out->block_size = o->block_size >= 0                       ? o->block_size
+                      : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK
+                                                               : 0;
     return PARE_OK;
 }
 
@@ -121,7 +160,6 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
 static pare_status report(pare_tool *tool, const quantize_options *o, const pare_quant_facts *facts,
                           uint64_t bytes_before, const char *hash, const pare_max_drop *max_drop)
 {
-    static const char *const precisions[] = {"int8", "fp16", "bf16"};
     char hash_after[33], size[32], opset[64];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, o->output, hash_after, &bytes));
@@ -185,6 +223,7 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
                                      .trace = o->trace,
                                      .cache = o->cache,
                                      .hash = hash,
+                                     .nearest = o->rounding == 1,
                                      .facts = o->common.json != NULL,
                                      .max_drop = o->max_drop >= 0 ? &max_drop : NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));
@@ -219,12 +258,16 @@ const pare_command pare_command_quantize = {
     .arguments = "MODEL -o OUT (--data F.h5 | --ranges ranges.json)",
     .min = 1,
     .max = 1,
-    .summary = "convert a float model to INT8, FP16 or BF16",
-    .detail = "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
-              "FP16 and\n"
-              "BF16 with types and casts. FP16 and BF16 need no data; with --data, FP16 keeps "
-              "nodes f32 that\n"
-              "would overflow; --ranges knows the tensors that int8 would quantize, and no others.",
+    .summary = "convert a float model to INT8, INT4 weights, FP16 or BF16",
+    .detail =
+        "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
+        "W4A16 and\n"
+        "W8A16 with DequantizeLinear after the matrices of MatMul and Gemm, FP16 and BF16 with "
+        "types and\n"
+        "casts. All but INT8 need no data; W4A16 and W8A16 round better with it; with --data, FP16 "
+        "keeps "
+        "nodes f32 that\n"
+        "would overflow; --ranges knows the tensors that int8 would quantize, and no others.",
     .example = "pare quantize resnet.onnx -o resnet.int8.onnx --data data/train.h5",
     .options = table,
     .size = sizeof(quantize_options),

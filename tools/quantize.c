@@ -88,14 +88,16 @@ static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model 
     return st;
 }
 
-/* --- mixed precision --- */
+/* --- what is searched with samples: mixed precision, or how weights alone are rounded --- */
 
-static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
+static pare_status search_samples(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
                                   pare_quant_options *options, const pare_source *source,
                                   pare_max_drop *max_drop)
 {
     pare_progress bar;
-    pare_progress_begin(&bar, stderr, tool->common->quiet, "measure", "nodes");
+    const bool rounds = pare_precision_is_weight_only(options->precision);
+    pare_progress_begin(&bar, stderr, tool->common->quiet, rounds ? "round" : "measure",
+                        rounds ? "weights" : "nodes");
     const pare_quant_search search = {.data = source->data,
                                       .samples = source->samples,
                                       .sample_count = source->count,
@@ -104,7 +106,8 @@ static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare
                                       .progress = pare_progress_step,
                                       .progress_user = &bar};
     const pare_status st =
-        max_drop
+        rounds ? pare_quant_round(tool->ctx, model, options, &search, &options->rounded)
+        : max_drop
             ? pare_max_drop_find(tool, model, ranges, options, &search, max_drop)
             : pare_quant_find_sensitive(tool->ctx, model, ranges, options, &search, &options->keep);
     pare_progress_end(&bar);
@@ -137,9 +140,11 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
         st = pare_source_open_first(tool, &own, model, from->source, PARE_CALIBRATION_SAMPLES);
     if (st == PARE_OK && from->max_drop) st = open_judge(tool, &judge, model, from);
     if (st == PARE_OK) st = pare_tool_open_device(tool);
-    if (st == PARE_OK) st = measure(tool, ranges, model, fp16, from, source);
-    if (st == PARE_OK && (options->mixed > 0 || from->max_drop))
-        st = find_sensitive(tool, model, *ranges, options, source, from->max_drop);
+    if (st == PARE_OK && !pare_precision_is_weight_only(options->precision))
+        st = measure(tool, ranges, model, fp16, from, source);
+    if (st == PARE_OK &&
+        (options->mixed > 0 || from->max_drop || pare_precision_is_weight_only(options->precision)))
+        st = search_samples(tool, model, *ranges, options, source, from->max_drop);
     pare_source_close(&judge);
     pare_source_close(&own);
     return st;
@@ -159,7 +164,8 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         options->rule.method = PARE_METHOD_MINMAX; /* the ends as they are */
         PARE_TRY(check_names(tool, *ranges, model, from->ranges));
     }
-    if (from->source->data && options->precision != PARE_PRECISION_BF16)
+    if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
+        !(pare_precision_is_weight_only(options->precision) && from->nearest))
         PARE_TRY(learn(tool, model, options, from, ranges));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
     if (from->source->data && tool->device) options->device = tool->device->name;

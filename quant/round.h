@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounding a matrix of weights (rows: outputs, columns: what they sum over) to integers. Private to
+   quant/. Results depend on neither threads nor how rows are cut into calls. */
+#ifndef PARE_QUANT_ROUND_H
+#define PARE_QUANT_ROUND_H
+
+#include "calib/moments.h"
+
+/* Levels low..high; `group` columns side by side share a scale (0: all of a row). */
+typedef struct pare_quant_grid {
+    int low, high;
+    int64_t group;
+} pare_quant_grid;
+
+int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns);
+
+/* The scale of least squared error of n weights. */
+float pare_quant_group_scale(const double *w, int64_t n, const pare_quant_grid *grid);
+
+/* level (rows, columns), scale (rows, groups) of w (rows, columns). */
+void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
+                              const pare_quant_grid *grid, int8_t *level, float *scale,
+                              int threads);
+
+/* What GPTQ needs of the inputs' second moments: factor (columns, columns). */
+PARE_NODISCARD pare_status pare_quant_gptq_factor(pare_ctx *ctx, const pare_moments *moments,
+                                                  int threads, double *factor);
+
+/* The same as above by GPTQ; w is overwritten. */
+PARE_NODISCARD pare_status pare_quant_round_gptq(pare_ctx *ctx, const double *factor, double *w,
+                                                 int64_t rows, int64_t columns,
+                                                 const pare_quant_grid *grid, int8_t *level,
+                                                 float *scale, int threads);
+
+#endif

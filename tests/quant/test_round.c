@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounding of matrices: grids, and GPTQ against what its paper's formula gives column by column. */
+#include "quant/round.h"
+#include "runtime/base/ctx.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { ROWS = 7, COLUMNS = 300, SAMPLES = 900 };
+
+static double number(uint64_t *seed)
+{
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(*seed >> 40) * 0x1p-24 - 0.5;
+    }
+    return sum;
+}
+
+/* Inputs whose neighbours have much in common, and random weights. */
+typedef struct layer {
+    double x[SAMPLES][COLUMNS], w[ROWS * COLUMNS];
+    pare_moments *moments;
+} layer;
+
+static layer *layer_new(pare_ctx *ctx)
+{
+    uint64_t seed = 5;
+    layer *l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    assert_int_equal(pare_moments_new(ctx, &l->moments, COLUMNS, 0), PARE_OK);
+    for (int s = 0; s < SAMPLES; s++)
+        for (int i = 0; i < COLUMNS; i++)
+            l->x[s][i] = number(&seed) + (i ? 0.9 * l->x[s][i - 1] : 0);
+    for (int i = 0; i < ROWS * COLUMNS; i++) l->w[i] = number(&seed);
+    for (int s = 0; s < SAMPLES; s++)
+        for (int i = 0; i < COLUMNS; i++)
+            for (int j = i; j < COLUMNS; j++)
+                l->moments->xx[i * COLUMNS + j] += l->x[s][i] * l->x[s][j];
+    l->moments->rows = SAMPLES;
+    return l;
+}
+
+static void layer_free(layer *l)
+{
+    pare_moments_free(l->moments);
+    free(l);
+}
+
+/* Mean squared error of the layer's outputs. */
+static double error_of(const layer *l, const int8_t *level, const float *scale, int64_t group)
+{
+    const int64_t groups = (COLUMNS + group - 1) / group;
+    double sum = 0;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int r = 0; r < ROWS; r++) {
+            double e = 0;
+            for (int i = 0; i < COLUMNS; i++)
+                e += l->x[s][i] *
+                     (l->w[r * COLUMNS + i] -
+                      (double)level[r * COLUMNS + i] * (double)scale[r * groups + i / group]);
+            sum += e * e;
+        }
+    return sum / SAMPLES / ROWS;
+}
+
+static void a_scale_serves_numbers_on_its_grid(void **state)
+{
+    (void)state;
+    const pare_quant_grid four = {-8, 7, 0};
+    const double w[] = {-8, 7, 3, 0, -1, 5}, zeros[4] = {0}, whole[] = {7, -7, 3.5};
+    double error = 0;
+    const float scale = pare_quant_group_scale(w, 6, &four);
+    for (int i = 0; i < 6; i++) error += pow(w[i] - rint(w[i] / (double)scale) * (double)scale, 2);
+    assert_true(error < 1e-9); /* the largest is the lowest level */
+    assert_true(pare_quant_group_scale(zeros, 4, &four) == 1);
+    assert_true(pare_quant_group_scale(whole, 2, &four) == 1);
+    assert_int_equal(pare_quant_groups(&four, 100), 1);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 32}, 100), 4);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 128}, 100), 1);
+}
+
+/* The paper's loop: after each column, the inverse loses it. */
+static void plain_gptq(const layer *l, int row, const double *inverse, const float *scale,
+                       int64_t group, int8_t *level)
+{
+    double *c = malloc(sizeof(double) * COLUMNS * COLUMNS), w[COLUMNS];
+    assert_non_null(c);
+    memcpy(c, inverse, sizeof(double) * COLUMNS * COLUMNS);
+    memcpy(w, l->w + row * COLUMNS, sizeof w);
+    for (int i = 0; i < COLUMNS; i++) {
+        const double s = (double)scale[i / group], q = fmin(fmax(rint(w[i] / s), -8), 7);
+        const double e = (w[i] - q * s) / c[i * COLUMNS + i];
+        level[i] = (int8_t)q;
+        for (int j = i + 1; j < COLUMNS; j++) w[j] -= e * c[i * COLUMNS + j];
+        for (int a = i + 1; a < COLUMNS; a++)
+            for (int b = i + 1; b < COLUMNS; b++)
+                c[a * COLUMNS + b] -= c[a * COLUMNS + i] * c[i * COLUMNS + b] / c[i * COLUMNS + i];
+    }
+    free(c);
+}
+
+static void gptq(pare_ctx *ctx, const layer *l, const pare_quant_grid *grid, int rows_at_once,
+                 int threads, int8_t *level, float *scale)
+{
+    const int64_t groups = pare_quant_groups(grid, COLUMNS);
+    double *factor = malloc(sizeof(double) * COLUMNS * COLUMNS), w[ROWS * COLUMNS];
+    assert_non_null(factor);
+    memcpy(w, l->w, sizeof w);
+    assert_int_equal(pare_quant_gptq_factor(ctx, l->moments, threads, factor), PARE_OK);
+    for (int r = 0; r < ROWS; r += rows_at_once) {
+        const int n = ROWS - r < rows_at_once ? ROWS - r : rows_at_once;
+        assert_int_equal(pare_quant_round_gptq(ctx, factor, w + r * COLUMNS, n, COLUMNS, grid,
+                                               level + r * COLUMNS, scale + r * groups, threads),
+                         PARE_OK);
+    }
+    free(factor);
+}
+
+static void gptq_is_the_papers(void **state)
+{
+    (void)state;
+    static const int64_t groups[] = {32, 200, 1, 0};
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    layer *l = layer_new(&ctx);
+    double *inverse = malloc(sizeof(double) * COLUMNS * COLUMNS), ridge = 1e-2;
+    assert_int_equal(pare_moments_inverse(&ctx, l->moments, false, &ridge, 1, inverse), PARE_OK);
+    for (int i = 0; i < 4; i++) {
+        const pare_quant_grid grid = {-8, 7, groups[i]};
+        const int64_t group = groups[i] ? groups[i] : COLUMNS;
+        static int8_t level[ROWS * COLUMNS], again[ROWS * COLUMNS], plain[COLUMNS];
+        static float scale[ROWS * COLUMNS], same[ROWS * COLUMNS];
+        gptq(&ctx, l, &grid, ROWS, 1, level, scale);
+        gptq(&ctx, l, &grid, 2, 2, again, same); /* rows cut otherwise, more threads */
+        assert_memory_equal(level, again, sizeof level);
+        assert_memory_equal(scale, same,
+                            sizeof(float) * ROWS * (size_t)pare_quant_groups(&grid, COLUMNS));
+        for (int r = 0; r < ROWS; r++) {
+            plain_gptq(l, r, inverse, scale + r * pare_quant_groups(&grid, COLUMNS), group, plain);
+            assert_memory_equal(level + r * COLUMNS, plain, COLUMNS);
+        }
+    }
+    free(inverse);
+    layer_free(l);
+}
+
+static void gptq_errs_less_than_the_nearest(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    layer *l = layer_new(&ctx);
+    const pare_quant_grid grid = {-8, 7, 32};
+    static int8_t level[ROWS * COLUMNS], nearest[ROWS * COLUMNS];
+    static float scale[ROWS * COLUMNS], own[ROWS * COLUMNS];
+    pare_quant_round_nearest(l->w, ROWS, COLUMNS, &grid, nearest, own, 2);
+    gptq(&ctx, l, &grid, ROWS, 2, level, scale);
+    const double before = error_of(l, nearest, own, 32), after = error_of(l, level, scale, 32);
+    if (!(after < 0.5 * before)) fail_msg("error %g, %g to the nearest", after, before);
+    layer_free(l);
+}
+
+static void moments_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    layer *l = layer_new(&ctx);
+    double *factor = malloc(sizeof(double) * COLUMNS * COLUMNS);
+    l->moments->xx[5] = (double)NAN;
+    assert_int_equal(pare_quant_gptq_factor(&ctx, l->moments, 1, factor), PARE_INPUT);
+    assert_non_null(strstr(ctx.message, "not finite"));
+    free(factor);
+    layer_free(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_scale_serves_numbers_on_its_grid),
+                                       cmocka_unit_test(gptq_is_the_papers),
+                                       cmocka_unit_test(gptq_errs_less_than_the_nearest),
+                                       cmocka_unit_test(moments_that_are_not_finite_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
