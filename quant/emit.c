@@ -19,6 +19,14 @@ pare_status pare_quant_constant(pare_graph *graph, pare_value **out, const char 
     return name ? pare_init_new(graph, out, name, dtype, rank, dims, data) : PARE_MEMORY;
 }
 
+void pare_quant_pack_levels(const int8_t *level, int64_t count, uint8_t *to)
+{
+    for (int64_t i = 0; i < count; i += 2) {
+        const int high = i + 1 < count ? level[i + 1] : 0;
+        to[i / 2] = (uint8_t)((level[i] & 15) | (high & 15) << 4);
+    }
+}
+
 pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node, const char *op_type,
                               const char *base, pare_value *const *in, int in_count,
                               pare_value *out)

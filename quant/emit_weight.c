@@ -72,7 +72,9 @@ typedef struct weight {
     const pare_tensor *data; /* alpha multiplied in */
     float *scale;            /* (channels) */
     int64_t channels;
-    int next; /* another weight made of the same value, or -1 */
+    int job;             /* that reads it; -1: several do */
+    const int8_t *level; /* once it is rounded */
+    int next;            /* another weight made of the same value, or -1 */
 } weight;
 
 typedef struct weights {
@@ -108,7 +110,7 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
                          sizeof *all->item))
         return PARE_MEMORY;
     weight *w = &all->item[all->count];
-    *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next};
+    *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next, .job = -1};
     PARE_TRY(scaled(s, value->data, alpha, &w->data));
     PARE_TRY(pare_quant_check_finite(s->model, value, w->data));
     w->channels = pare_quant_weight_look(w->data, axis).channels;
@@ -118,7 +120,8 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     float *own;
     PARE_TRY(pare_quant_weight_read(s, value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, axis);
-    const pare_status st = pare_quant_weight_scales(s->ctx, &view, w->scale);
+    const pare_status st =
+        pare_quant_weight_scales(s->ctx, &view, pare_quant_weight_bits(s->options), w->scale);
     pare_free(own);
     PARE_TRY(st);
     pare_tensor_give_back(w->data);
@@ -147,8 +150,11 @@ static pare_status find(weights *all, pare_value *value, int axis, float alpha, 
 static pare_status find_job(weights *all, int j)
 {
     const pare_quant_job *job = &all->scheme->job[j];
-    return find(all, job->node->in[job->part.w], axis_of(all->scheme, job), job->part.alpha,
-                &all->of_job[j]);
+    const int before = all->count;
+    PARE_TRY(find(all, job->node->in[job->part.w], axis_of(all->scheme, job), job->part.alpha,
+                  &all->of_job[j]));
+    all->item[all->of_job[j]].job = all->count > before ? j : -1;
+    return PARE_OK;
 }
 
 /* --- biases --- */
@@ -202,6 +208,29 @@ static pare_status dequantize(pare_quant_scheme *s, const pare_node *reader, con
     return axis >= 0 ? pare_node_set_int(node, "axis", axis) : PARE_OK;
 }
 
+/* By what the one job that reads it sees, where samples say that; else to the nearest. */
+static pare_status round_weight(pare_quant_scheme *s, const weight *w, const pare_tensor *now,
+                                const pare_quant_weight_view *view, int8_t *q)
+{
+    bool done = false;
+    if (s->inputs && w->job >= 0)
+        PARE_TRY(
+            pare_quant_round_by_inputs(s, &s->job[w->job], now, w->scale, w->channels, q, &done));
+    if (!done) pare_quant_weight_round(view, w->scale, pare_quant_weight_bits(s->options), q);
+    return PARE_OK;
+}
+
+/* A copy of levels that bias correction reads; they are packed in place. */
+static pare_status keep_levels(pare_quant_scheme *s, weight *w, int8_t *q)
+{
+    int8_t *level = pare_arena_alloc(s->arena, (size_t)w->data->count, 1);
+    if (!level) return PARE_MEMORY;
+    memcpy(level, q, (size_t)w->data->count);
+    pare_quant_pack_levels(level, w->data->count, (uint8_t *)q);
+    w->level = level;
+    return PARE_OK;
+}
+
 /* Once, where the weight is: a body may share it with the graph around it. */
 static pare_status write_weight(pare_quant_scheme *s, weight *w)
 {
@@ -213,21 +242,26 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
     float *own;
     PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, w->axis);
-    int8_t *q = pare_alloc(s->ctx, (size_t)w->data->count, 1);
+    const int bits = pare_quant_weight_bits(s->options);
+    const pare_dtype type = bits == 4 ? PARE_s4 : PARE_s8;
+    const int64_t count = w->data->count;
+    int8_t *q = pare_alloc(s->ctx, (size_t)count, 1);
     int8_t *zeros = pare_alloc(s->ctx, (size_t)w->channels, 1);
     pare_value **in = w->in;
     pare_status st = PARE_MEMORY;
     if (!q || !zeros) goto done;
-    pare_quant_weight_round(&view, w->scale, q);
+    if ((st = round_weight(s, w, &now, &view, q))) goto done;
     pare_free(own);
     own = NULL;
     pare_tensor_give_back(w->data);
-    if ((st = pare_quant_constant(graph, &in[0], name, "quantized", PARE_s8, w->data->rank,
+    if (bits == 4 && (st = keep_levels(s, w, q))) goto done;
+    if ((st = pare_quant_constant(graph, &in[0], name, "quantized", type, w->data->rank,
                                   w->data->dims, q)))
         goto done;
     if ((st = pare_quant_constant(graph, &in[1], name, "scale", PARE_f32, rank, dims, w->scale)))
         goto done;
-    st = pare_quant_constant(graph, &in[2], name, "zero_point", PARE_s8, rank, dims, zeros);
+    st = pare_quant_constant(graph, &in[2], name, "zero_point", type, rank, dims, zeros);
+    if (st == PARE_OK && bits == 8) w->level = in[0]->data->data;
 done:
     pare_free(own);
     pare_free(q);
@@ -308,7 +342,7 @@ static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, co
 {
     const double *shift;
     int64_t count;
-    const int8_t *q = w->in[0]->data->data;
+    const int8_t *q = w->level;
     *out = t;
     pare_tensor now;
     float *own;
@@ -402,8 +436,11 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
         if (s->job[j].part.constant) PARE_TRY(find_job(&all, j));
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) raise_scales(&all, j);
-    for (int j = 0; j < s->job_count; j++)
+    for (int j = 0; j < s->job_count; j++) {
         if (s->job[j].part.constant) PARE_TRY(write_job(&all, j));
+        if (s->inputs && s->options->inputs->progress)
+            s->options->inputs->progress(s->options->inputs->progress_user, j + 1, s->job_count);
+    }
     for (int n = 0; n < s->weight_only_count; n++)
         PARE_TRY(write_weight_only(&all, s->weight_only[n]));
     return PARE_OK;

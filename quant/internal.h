@@ -58,6 +58,11 @@ typedef struct pare_quant_job {
     int x; /* its input's point */
 } pare_quant_job;
 
+static inline int pare_quant_weight_bits(const pare_quant_options *o)
+{
+    return o->weight_bits == 4 ? 4 : 8;
+}
+
 /* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
    first two in either order; inputs are those of a group. */
 typedef struct pare_quant_layout {
@@ -74,6 +79,8 @@ typedef struct pare_quant_rescale {
     pare_quant_layout layout;
 } pare_quant_rescale;
 
+typedef struct pare_quant_inputs pare_quant_inputs;
+
 typedef struct pare_quant_scheme {
     pare_ctx *ctx;
     pare_model *model;
@@ -82,9 +89,10 @@ typedef struct pare_quant_scheme {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     pare_quant_facts *facts;
-    pare_hash shifts; /* of the bias corrections made, order-free */
-    int corrected;    /* biases */
-    int equalized;    /* points */
+    pare_quant_inputs *inputs; /* by which weights are rounded; NULL: to the nearest */
+    pare_hash shifts;          /* of the bias corrections made, order-free */
+    int corrected;             /* biases */
+    int equalized;             /* points */
     pare_quant_rescale *rescale;
     int rescale_count;
     size_t rescale_capacity;
@@ -185,10 +193,31 @@ PARE_NODISCARD pare_status pare_quant_weight_read(const pare_quant_scheme *s,
                                                   const pare_value *value, const pare_tensor *t,
                                                   pare_tensor *out, float **own);
 
+/* Levels of weights. */
+static inline int pare_quant_weight_low(int bits) { return bits == 4 ? -8 : -127; }
+static inline int pare_quant_weight_high(int bits) { return bits == 4 ? 7 : 127; }
+
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis);
 PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w,
-                                                    float *scale);
-void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out);
+                                                    int bits, float *scale);
+void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int bits,
+                             int8_t *out);
+
+/* round_inputs.c: weights of 4 bits by what their inputs are. Opens what scheme->inputs is, a flow
+   of the samples through a copy of the float graph. */
+PARE_NODISCARD pare_status pare_quant_inputs_open(pare_quant_scheme *s);
+void pare_quant_inputs_close(pare_quant_scheme *s);
+/* level: of the job's weight, whose content w is; scale: one, or one an output. *done false, and
+   level untouched: a form that second moments do not serve. */
+PARE_NODISCARD pare_status pare_quant_round_by_inputs(pare_quant_scheme *s,
+                                                      const pare_quant_job *job,
+                                                      const pare_tensor *w, const float *scale,
+                                                      int64_t scales, int8_t *level, bool *done);
+
+/* Levels of 4 bits, two a byte, the first one low (ONNX INT4). */
+void pare_quant_pack_levels(const int8_t *level, int64_t count, uint8_t *to);
+
+enum { PARE_QUANT_KEEP_ROOM = 1 << 30 }; /* bytes of tensors that a flow keeps from pass to pass */
 
 /* equalize.c: with method auto, tensors between weighted layers get channels of nearer ranges; the
    range is set again. */

@@ -24,8 +24,7 @@ static inline bool pare_precision_is_weight_only(pare_precision p)
     return p == PARE_PRECISION_W4A16 || p == PARE_PRECISION_W8A16;
 }
 
-/* Weights that samples say how to round (pare_quant_round). */
-typedef struct pare_quant_rounded pare_quant_rounded;
+typedef struct pare_quant_search pare_quant_search;
 typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_quant_target;
 
 typedef struct pare_quant_options {
@@ -49,7 +48,10 @@ typedef struct pare_quant_options {
     bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
     int64_t block_size;   /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
                              all of them */
-    const pare_quant_rounded *rounded; /* the same: by pare_quant_round; NULL: to the nearest */
+    int weight_bits;      /* int8: 4: weights are INT4 (W4A8); 0: 8 */
+    bool nearest;         /* pare_quantize_on_data: samples do not say how weights are rounded */
+    const pare_quant_search *inputs; /* samples by which weights of W4A8, W4A16 and W8A16 are
+                                        rounded (GPTQ); NULL: to the nearest */
     const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
     bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
@@ -97,16 +99,16 @@ PARE_NODISCARD pare_status pare_quantize(pare_ctx *ctx, pare_model *model,
 #define PARE_QUANT_MIXED       0.02
 #define PARE_QUANT_LEAST_ERROR 0.02
 
-/* What measuring the sensitivity of nodes takes. */
-typedef struct pare_quant_search {
+/* The samples that say which nodes are sensitive and how weights are rounded. */
+struct pare_quant_search {
     pare_data *data;
     const int64_t *samples; /* that were calibrated on, in this order; some of them are run */
     int64_t sample_count;
     int threads;         /* 0: all cores; the result does not depend on them */
     pare_device *device; /* NULL: the CPU */
-    void (*progress)(void *user, int64_t done, int64_t all); /* nodes; or NULL */
+    void (*progress)(void *user, int64_t done, int64_t all); /* nodes, or weights; or NULL */
     void *progress_user;
-} pare_quant_search;
+};
 
 /* Weighted nodes by what their int8 form costs over what it buys. */
 typedef struct pare_quant_ranking pare_quant_ranking;
@@ -125,15 +127,6 @@ void pare_quant_ranking_free(pare_quant_ranking *ranking);
    less than `least` of the error. *keep is for pare_quant_options, in the model's arena. */
 PARE_NODISCARD pare_status pare_quant_keep(const pare_quant_ranking *ranking, double budget,
                                            double least, const char *const **keep);
-
-/* Rounds the weights of a prepared model for W4A16 or W8A16 by GPTQ, in the order of the graph:
-   each so that the error on its own inputs, as they are after the layers before it are rounded, is
-   small (round.c says the formula). *out, in the model's arena, is for pare_quant_options. Matrices
-   in bodies and those that several nodes read are rounded to the nearest. */
-PARE_NODISCARD pare_status pare_quant_round(pare_ctx *ctx, pare_model *model,
-                                            const pare_quant_options *options,
-                                            const pare_quant_search *asked,
-                                            const pare_quant_rounded **out);
 
 /* Both in one, within options->mixed. *keep NULL: there is no such node. */
 PARE_NODISCARD pare_status pare_quant_find_sensitive(pare_ctx *ctx, pare_model *model,

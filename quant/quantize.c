@@ -19,7 +19,7 @@
    blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
 {
-    if (options->precision == PARE_PRECISION_W4A16) return 21;
+    if (options->precision == PARE_PRECISION_W4A16 || options->weight_bits == 4) return 21;
     if (options->precision == PARE_PRECISION_W8A16 && options->block_size) return 21;
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
 }
@@ -169,24 +169,27 @@ static char *with_patterns(pare_model *model, char *recipe, const char *word,
     return recipe;
 }
 
+static bool four_bits(const pare_quant_options *o) { return o->weight_bits == 4; }
+
 static char *recipe_of(pare_model *model, const pare_quant_options *o)
 {
     char method[40], mixed[48] = "";
+    const char *rounding = !four_bits(o) ? "" : o->inputs ? " rounding=gptq" : " rounding=nearest";
     char *recipe;
     if (o->mixed > 0) snprintf(mixed, sizeof mixed, " mixed-precision=%.10g", 100 * o->mixed);
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
-            &model->arena, "int8 activations=%s target=%s weights=%s method=%s%s%s%s",
-            o->unsigned_activations ? "u8" : "s8",
+            &model->arena, "%s activations=%s target=%s weights=%s method=%s%s%s%s%s",
+            four_bits(o) ? "w4a8" : "int8", o->unsigned_activations ? "u8" : "s8",
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
             o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no",
-            mixed);
+            mixed, rounding);
     else if (pare_precision_is_weight_only(o->precision))
         recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 " rounding=%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
-                                   o->block_size, o->rounded ? "gptq" : "nearest");
+                                   o->block_size, o->inputs ? "gptq" : "nearest");
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
@@ -265,7 +268,9 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                            .facts = facts};
     pare_ptr_map_init(&s.point_at, &arena);
     pare_ptr_map_init(&s.rescale_at, &arena);
-    pare_status st = to_int8(&s);
+    pare_status st = four_bits(options) && options->inputs ? pare_quant_inputs_open(&s) : PARE_OK;
+    if (st == PARE_OK) st = to_int8(&s);
+    pare_quant_inputs_close(&s);
     pare_arena_free(&arena);
     return st == PARE_OK ? pare_graph_name_nodes_apart(model->graph) : st;
 }
@@ -280,11 +285,11 @@ void pare_quant_options_init(pare_quant_options *out)
                                 .mixed = PARE_QUANT_MIXED};
 }
 
-/* Ranges of a prepared model, and which of its nodes should stay float; or how weights alone are
-   rounded. *index are the samples chosen here, to be freed. */
+/* Ranges of a prepared model, which of its nodes should stay float, and the samples that say how
+   weights are rounded. *index are those chosen here, to be freed. */
 static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pare_data *data,
                          pare_quant_options *options, const pare_calib_options *given,
-                         int64_t **index)
+                         pare_quant_search *search, int64_t **index)
 {
     enum { SAMPLES = 512, BATCH = 64 };
     pare_calib_options own = given ? *given : (pare_calib_options){.batch = BATCH};
@@ -297,15 +302,15 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
         pare_data_spread(0, all, own.sample_count, *index);
         own.samples = *index;
     }
-    const pare_quant_search search = {.data = data,
-                                      .samples = own.samples,
-                                      .sample_count = own.sample_count,
-                                      .threads = own.threads,
-                                      .device = own.device};
-    if (pare_precision_is_weight_only(options->precision))
-        return pare_quant_round(ctx, model, options, &search, &options->rounded);
+    *search = (pare_quant_search){.data = data,
+                                  .samples = own.samples,
+                                  .sample_count = own.sample_count,
+                                  .threads = own.threads,
+                                  .device = own.device};
+    if (!options->nearest) options->inputs = search;
+    if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
-    return pare_quant_find_sensitive(ctx, model, *out, options, &search, &options->keep);
+    return pare_quant_find_sensitive(ctx, model, *out, options, search, &options->keep);
 }
 
 pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *data,
@@ -315,6 +320,7 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
     pare_quant_facts own;
     pare_quant_options chosen = *options;
     pare_ranges *ranges = NULL;
+    pare_quant_search search;
     int64_t *index = NULL;
     if (!facts) facts = &own;
     if (!data && options->precision == PARE_PRECISION_INT8)
@@ -323,7 +329,7 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
     PARE_TRY(pare_quant_prepare(ctx, model, options, facts));
     pare_status st = PARE_OK;
     if (data && options->precision != PARE_PRECISION_BF16)
-        st = learn(ctx, &ranges, model, data, &chosen, calib, &index);
+        st = learn(ctx, &ranges, model, data, &chosen, calib, &search, &index);
     if (st == PARE_OK) st = pare_quantize(ctx, model, ranges, &chosen, facts);
     if (ranges) pare_ranges_free(ranges);
     pare_free(index);

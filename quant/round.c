@@ -15,7 +15,7 @@ enum { PANEL = 128 /* columns whose errors reach the later ones together */ };
 
 /* --- one group --- */
 
-/* Weighted squared error of n numbers on a grid. Adding and taking away 1.5 * 2^52 rounds to the
+/* Squared error of n numbers on a grid. Adding and taking away 1.5 * 2^52 rounds to the
    nearest integer, ties to even. */
 PARE_CLONES static double error_of(const double *w, int64_t n, double scale, double low,
                                    double high)
@@ -113,7 +113,7 @@ static void round_row(const panel *p, int64_t r)
     for (int64_t i = p->from; i < p->to; i++) {
         const int64_t g = i / p->group, left = p->columns - i;
         float *scale = p->scale + r * p->groups + g;
-        if (i % p->group == 0)
+        if (i % p->group == 0 && !p->grid->set)
             *scale = pare_quant_group_scale(w + i, left < p->group ? left : p->group, p->grid);
         const double *u = p->factor + i * p->columns;
         const int8_t q = level_of(w[i], *scale, p->grid);
@@ -130,8 +130,15 @@ pare_status pare_quant_round_gptq(pare_ctx *ctx, const double *factor, double *w
 {
     const int64_t group = group_of(grid, columns);
     const int64_t step = group == columns || PANEL < group ? PANEL : PANEL / group * group;
-    panel p = {factor, columns, rows,  group, pare_quant_groups(grid, columns), grid, 0, 0,
-               w,      NULL,    level, scale};
+    panel p = {.factor = factor,
+               .columns = columns,
+               .rows = rows,
+               .group = group,
+               .groups = pare_quant_groups(grid, columns),
+               .grid = grid,
+               .w = w,
+               .level = level,
+               .scale = scale};
     const int64_t width = group < columns && group > PANEL ? group : step;
     pare_status st = PARE_OK;
     p.error = pare_alloc(ctx, (size_t)(width * rows), sizeof *p.error);

@@ -10,6 +10,7 @@
 typedef struct pare_quant_grid {
     int low, high;
     int64_t group;
+    bool set; /* GPTQ: the scales are given */
 } pare_quant_grid;
 
 int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns);

@@ -14,8 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-static const size_t KEEP_ROOM = (size_t)1 << 30; /* bytes of activations kept from pass to pass */
-static const int64_t MOST_WEIGHTS = 1 << 24;     /* that are f64 at once */
+static const int64_t MOST_WEIGHTS = 1 << 24; /* that are f64 at once */
 
 /* A constant matrix that products read: rows are outputs. */
 typedef struct matrix {
@@ -28,28 +27,26 @@ typedef struct matrix {
     float *scale;  /* (rows, groups) */
 } matrix;
 
-struct pare_quant_rounded {
-    matrix *item;
-    int count;
-    pare_ptr_map at; /* value -> its place */
-};
-
 typedef struct weight_only {
     pare_ctx *ctx;
     pare_model *model;
     pare_arena *arena;
     const pare_quant_options *options;
-    pare_quant_facts *facts; /* NULL: nothing is noted */
+    pare_quant_facts *facts;
     pare_quant_grid grid;
     pare_quant_nodes nodes;
-    pare_quant_rounded all;
+    matrix *item;
+    int count;
     size_t capacity;
+    pare_ptr_map at; /* value -> its place */
 } weight_only;
 
 static pare_quant_grid grid_of(const pare_quant_options *o)
 {
     const bool four = o->precision == PARE_PRECISION_W4A16;
-    return (pare_quant_grid){four ? -8 : -127, four ? 7 : 127, o->block_size};
+    const int bits = four ? 4 : 8;
+    return (pare_quant_grid){pare_quant_weight_low(bits), pare_quant_weight_high(bits),
+                             o->block_size, false};
 }
 
 /* --- which weights --- */
@@ -71,30 +68,29 @@ static const char *obstacle(const weight_only *w, const pare_node *node, const p
 static pare_status add_matrix(weight_only *w, pare_node *node, const pare_weighted *part)
 {
     pare_value *v = node->in[part->w];
-    pare_quant_rounded *all = &w->all;
     const bool outputs_first = part->axis == 0;
-    const int at = pare_ptr_map_find(&all->at, v);
+    const int at = pare_ptr_map_find(&w->at, v);
     if (at >= 0) {
-        all->item[at].shared = true;
+        w->item[at].shared = true;
         return PARE_OK;
     }
-    if (!pare_arena_grow(w->arena, &all->item, &w->capacity, (size_t)all->count, sizeof *all->item))
+    if (!pare_arena_grow(w->arena, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
         return PARE_MEMORY;
-    all->item[all->count] = (matrix){.node = node,
-                                     .value = v,
-                                     .x = node->in[part->x],
-                                     .outputs_first = outputs_first,
-                                     .rows = v->data->dims[outputs_first ? 0 : 1],
-                                     .columns = v->data->dims[outputs_first ? 1 : 0]};
+    w->item[w->count] = (matrix){.node = node,
+                                 .value = v,
+                                 .x = node->in[part->x],
+                                 .outputs_first = outputs_first,
+                                 .rows = v->data->dims[outputs_first ? 0 : 1],
+                                 .columns = v->data->dims[outputs_first ? 1 : 0]};
     PARE_TRY(pare_quant_check_finite(w->model, v, v->data));
-    return pare_ptr_map_put(&all->at, v, all->count++);
+    return pare_ptr_map_put(&w->at, v, w->count++);
 }
 
 /* A matrix that another node reads along its other axis cannot serve both. */
 static bool turned_elsewhere(const weight_only *w, const pare_value *v, bool outputs_first)
 {
-    const int at = pare_ptr_map_find(&w->all.at, v);
-    return at >= 0 && w->all.item[at].outputs_first != outputs_first;
+    const int at = pare_ptr_map_find(&w->at, v);
+    return at >= 0 && w->item[at].outputs_first != outputs_first;
 }
 
 /* Is it a node whose weight becomes integers? Notes why not. */
@@ -107,7 +103,7 @@ static pare_status take(weight_only *w, pare_node *node, pare_weighted *part, bo
     if (!why && turned_elsewhere(w, node->in[part->w], part->axis == 0))
         why = "another node reads its weight transposed";
     *taken = !why;
-    if (!why || !w->facts) return PARE_OK;
+    if (!why) return PARE_OK;
     w->facts->float_nodes++;
     return pare_quant_note(w->model, w->facts, "%s (%s) stays float: %s",
                            pare_quant_node_name(node), node->op_type, why);
@@ -115,7 +111,7 @@ static pare_status take(weight_only *w, pare_node *node, pare_weighted *part, bo
 
 static pare_status find_matrices(weight_only *w)
 {
-    pare_ptr_map_init(&w->all.at, w->arena);
+    pare_ptr_map_init(&w->at, w->arena);
     PARE_TRY(pare_quant_select(w->model, w->arena, w->options, &w->nodes));
     for (int n = 0; n < w->nodes.count; n++) {
         pare_weighted part;
@@ -123,7 +119,7 @@ static pare_status find_matrices(weight_only *w)
         PARE_TRY(take(w, w->nodes.item[n], &part, &taken));
         if (taken) PARE_TRY(add_matrix(w, w->nodes.item[n], &part));
     }
-    if (w->all.count) return PARE_OK;
+    if (w->count) return PARE_OK;
     return PARE_FAIL(w->ctx, INPUT,
                      "%s: no weight can become integers; expected a MatMul or Gemm with a constant "
                      "f32 matrix that --skip and --only leave to quantize",
@@ -228,8 +224,8 @@ static pare_status round_by(walk *k, matrix *m, const double *factor)
 {
     weight_only *w = k->w;
     const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
-    m->level = pare_arena_alloc(&w->model->arena, (size_t)(m->rows * m->columns), 1);
-    m->scale = pare_arena_alloc(&w->model->arena, (size_t)m->rows * groups, sizeof *m->scale);
+    m->level = pare_arena_alloc(w->arena, (size_t)(m->rows * m->columns), 1);
+    m->scale = pare_arena_alloc(w->arena, (size_t)m->rows * groups, sizeof *m->scale);
     if (!m->level || !m->scale) return PARE_MEMORY;
     PARE_TRY(round_matrix(w->ctx, m, &w->grid, factor, k->threads, m->level, m->scale));
     return put(k, m);
@@ -240,7 +236,7 @@ static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
 /* Matrices first .. last - 1, which read one input. */
 static pare_status round_group(walk *k, int first, int last)
 {
-    matrix *m = &k->w->all.item[first];
+    matrix *m = &k->w->item[first];
     pare_observer *observer = NULL;
     bool ok = false;
     double *factor = NULL;
@@ -253,25 +249,25 @@ static pare_status round_group(walk *k, int first, int last)
     }
     pare_observer_free(observer);
     for (; st == PARE_OK && first < last; first++) {
-        m = &k->w->all.item[first];
+        m = &k->w->item[first];
         if (!is_inner(m)) st = round_by(k, m, factor);
     }
     pare_free(factor);
     return st == PARE_OK
                ? st
                : pare_fail_prefix(k->w->ctx, st, "%s: weight '%s'", k->w->model->path,
-                                  k->w->all.item[first < last ? first : last - 1].value->name);
+                                  k->w->item[first < last ? first : last - 1].value->name);
 }
 
 /* What the layers from `first` on will ask for. */
 static pare_status forget(walk *k, int first)
 {
     const weight_only *w = k->w;
-    const char **names = pare_alloc(w->ctx, (size_t)w->all.count + 1, sizeof *names);
+    const char **names = pare_alloc(w->ctx, (size_t)w->count + 1, sizeof *names);
     int count = 0;
     if (!names) return PARE_MEMORY;
-    for (int i = first; i < w->all.count; i++)
-        if (!is_inner(&w->all.item[i])) names[count++] = w->all.item[i].x->name;
+    for (int i = first; i < w->count; i++)
+        if (!is_inner(&w->item[i])) names[count++] = w->item[i].x->name;
     const pare_status st = pare_capture_forget(k->flow, names, count);
     pare_free(names);
     return st;
@@ -279,8 +275,8 @@ static pare_status forget(walk *k, int first)
 
 static pare_status walk_all(walk *k)
 {
-    const matrix *item = k->w->all.item;
-    const int count = k->w->all.count;
+    const matrix *item = k->w->item;
+    const int count = k->w->count;
     for (int first = 0, last; first < count; first = last) {
         for (last = first + 1; last < count && item[last].x == item[first].x &&
                                item[last].shared == item[first].shared;)
@@ -293,49 +289,34 @@ static pare_status walk_all(walk *k)
     return PARE_OK;
 }
 
-pare_status pare_quant_round(pare_ctx *ctx, pare_model *model, const pare_quant_options *options,
-                             const pare_quant_search *asked, const pare_quant_rounded **out)
+/* Rounds by what the samples say. */
+static pare_status round_all(weight_only *w, const pare_quant_search *asked)
 {
-    weight_only w = {.ctx = ctx,
-                     .model = model,
-                     .arena = &model->arena,
-                     .options = options,
-                     .grid = grid_of(options)};
-    walk k = {.w = &w, .asked = asked, .threads = asked->threads};
+    walk k = {.w = w, .asked = asked, .threads = asked->threads};
     if (k.threads < 1) k.threads = pare_cpu_cores();
     const pare_capture_options capture = {.samples = asked->samples,
                                           .sample_count = asked->sample_count,
                                           .threads = k.threads,
                                           .device = asked->device,
-                                          .room = KEEP_ROOM};
-    pare_status st = find_matrices(&w);
-    if (st == PARE_OK) st = pare_model_clone(ctx, &k.rounded, model);
-    if (st == PARE_OK) st = pare_capture_new(ctx, &k.flow, k.rounded, asked->data, &capture);
+                                          .room = PARE_QUANT_KEEP_ROOM};
+    pare_status st = pare_model_clone(w->ctx, &k.rounded, w->model);
+    if (st == PARE_OK) st = pare_capture_new(w->ctx, &k.flow, k.rounded, asked->data, &capture);
     if (st == PARE_OK) st = walk_all(&k);
     pare_capture_free(k.flow);
     pare_model_free(k.rounded);
-    if (st != PARE_OK) return st;
-    pare_quant_rounded *made = pare_arena_alloc(w.arena, 1, sizeof *made);
-    if (!made) return PARE_MEMORY;
-    *made = w.all;
-    *out = made;
-    return PARE_OK;
+    return st;
 }
 
 /* --- writing --- */
 
-/* Levels in the tensor's order; those of 4 bits two a byte, the first one low (ONNX INT4). */
-static void pack_levels(const matrix *m, const int8_t *level, int bits, uint8_t *to)
+/* Levels in the tensor's order. */
+static void pack_levels(const matrix *m, const int8_t *level, int bits, int8_t *turned, uint8_t *to)
 {
+    int8_t *bytes = bits == 8 ? (int8_t *)to : turned;
     for (int64_t r = 0; r < m->rows; r++)
-        for (int64_t c = 0; c < m->columns; c++) {
-            const int64_t at = place_of(m, r, c);
-            const int q = level[r * m->columns + c];
-            if (bits == 8)
-                to[at] = (uint8_t)q;
-            else
-                to[at / 2] = (uint8_t)(to[at / 2] | (q & 15) << at % 2 * 4);
-        }
+        for (int64_t c = 0; c < m->columns; c++)
+            bytes[place_of(m, r, c)] = level[r * m->columns + c];
+    if (bits == 4) pare_quant_pack_levels(bytes, m->rows * m->columns, to);
 }
 
 /* Constants of a matrix: levels and scales. */
@@ -350,10 +331,11 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
     pare_graph *graph = m->value->graph;
     const pare_tensor *t = m->value->data;
     uint8_t *packed = pare_alloc(w->ctx, (size_t)(t->count * bits + 7) / 8, 1);
+    int8_t *bytes = pare_alloc(w->ctx, bits == 4 ? (size_t)t->count : 1, 1);
     float *turned = pare_alloc(w->ctx, (size_t)(m->rows * groups), sizeof *turned);
-    pare_status st = packed && turned ? PARE_OK : PARE_MEMORY;
+    pare_status st = packed && bytes && turned ? PARE_OK : PARE_MEMORY;
     if (st == PARE_OK) {
-        pack_levels(m, level, bits, packed);
+        pack_levels(m, level, bits, bytes, packed);
         for (int64_t r = 0; r < m->rows; r++)
             for (int64_t g = 0; g < groups; g++)
                 turned[m->outputs_first ? r * groups + g : g * m->rows + r] = scale[r * groups + g];
@@ -364,17 +346,15 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
         st = pare_quant_constant(graph, &in[1], m->value->name, "scale", PARE_f32, blocked ? 2 : 1,
                                  blocked ? wide : &m->rows, turned);
     pare_free(packed);
+    pare_free(bytes);
     pare_free(turned);
     return st;
 }
 
-/* What of samples is known of a value, or rounds it to the nearest; then its constants. */
+/* As samples rounded it, else to the nearest. */
 static pare_status write_matrix(weight_only *w, const matrix *m, pare_value *in[2])
 {
-    const pare_quant_rounded *by_data = w->options->rounded;
-    const int at = by_data ? pare_ptr_map_find(&by_data->at, m->value) : -1;
-    if (at >= 0 && by_data->item[at].level)
-        return write_constants(w, m, by_data->item[at].level, by_data->item[at].scale, in);
+    if (m->level) return write_constants(w, m, m->level, m->scale, in);
     const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
     int8_t *level = pare_alloc(w->ctx, (size_t)(m->rows * m->columns), 1);
     float *scale = pare_alloc(w->ctx, (size_t)m->rows * groups, sizeof *scale);
@@ -406,18 +386,17 @@ static pare_status write_all(weight_only *w)
 {
     struct written {
         pare_value *in[2], *seen;
-    } *written = pare_arena_alloc(w->arena, (size_t)w->all.count, sizeof *written);
+    } *written = pare_arena_alloc(w->arena, (size_t)w->count, sizeof *written);
     if (!written) return PARE_MEMORY;
     for (int n = 0; n < w->nodes.count; n++) {
         pare_node *node = w->nodes.item[n];
         pare_weighted part;
         if (pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED) continue;
         PARE_TRY(pare_op_of(node)->quant.weighted(node, &part));
-        const int at = obstacle(w, node, &part)
-                           ? -1
-                           : pare_ptr_map_find(&w->all.at, pare_node_in(node, part.w));
-        if (at < 0 || w->all.item[at].outputs_first != (part.axis == 0)) continue;
-        const matrix *m = &w->all.item[at];
+        const int at =
+            obstacle(w, node, &part) ? -1 : pare_ptr_map_find(&w->at, pare_node_in(node, part.w));
+        if (at < 0 || w->item[at].outputs_first != (part.axis == 0)) continue;
+        const matrix *m = &w->item[at];
         if (!written[at].in[0]) PARE_TRY(write_matrix(w, m, written[at].in));
         pare_value *seen = written[at].seen;
         if (!seen || seen->graph != node->graph)
@@ -441,6 +420,7 @@ pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
                      .facts = facts,
                      .grid = grid_of(options)};
     pare_status st = find_matrices(&w);
+    if (st == PARE_OK && options->inputs) st = round_all(&w, options->inputs);
     if (st == PARE_OK) st = write_all(&w);
     if (st == PARE_OK) st = pare_graph_sweep_all(model->graph);
     pare_arena_free(&arena);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: symmetric s8 in [-127, 127]. */
+/* Weights: symmetric, of 8 bits in [-127, 127], of 4 bits in [-8, 7]. */
 #include "calib/channels.h"
 #include "quant/internal.h"
 #include "runtime/base/clones.h"
@@ -173,7 +173,7 @@ PARE_CLONES static float largest(const float *row, int64_t n)
    factor was chosen on held-out training images), in eight sums of fixed order, so that the choice
    is the same everywhere. Adding and taking away 1.5 * 2^23 rounds to the nearest integer, ties to
    even. */
-PARE_CLONES static double error_of(const float *row, int64_t n, float scale)
+PARE_CLONES static double error_of(const float *row, int64_t n, float scale, float low, float high)
 {
     enum { LANES = 8 };
     const float magic = 0x1.8p23f, step = 1 / scale, CLIP = 2;
@@ -181,14 +181,14 @@ PARE_CLONES static double error_of(const float *row, int64_t n, float scale)
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++) {
-            float v = row[i + k] * step, q = v < 127 ? v : 127;
-            q = q > -127 ? q : -127;
+            float v = row[i + k] * step, q = v < high ? v : high;
+            q = q > low ? q : low;
             float e = (v - ((q + magic) - magic)) * (v == q ? 1 : CLIP);
             sum[k] += (double)e * (double)e;
         }
     for (; i < n; i++) {
-        float v = row[i] * step, q = v < 127 ? v : 127;
-        q = q > -127 ? q : -127;
+        float v = row[i] * step, q = v < high ? v : high;
+        q = q > low ? q : low;
         float e = (v - ((q + magic) - magic)) * (v == q ? 1 : CLIP);
         sum[0] += (double)e * (double)e;
     }
@@ -197,23 +197,28 @@ PARE_CLONES static double error_of(const float *row, int64_t n, float scale)
     return all * (double)scale * (double)scale;
 }
 
-/* Of 24 clipping points from the largest |w| down to 0.7 of it, the one of least squared error;
-   ties take the larger. (Choosing a step by its error: Banner et al. 2019, arXiv 1810.05723.) */
-static float best_scale(const float *row, int64_t n)
+/* Of 24 clipping points from the largest |w| down to 0.7 of it (of 4 bits 0.5), the one of least
+   squared error; ties take the larger. (Choosing a step by its error: Banner et al. 2019, arXiv
+   1810.05723.) */
+static float best_scale(const float *row, int64_t n, int bits)
 {
     enum { CANDIDATES = 24 };
-    float max = largest(row, n) / 127, scale = max;
+    const float low = (float)pare_quant_weight_low(bits),
+                high = (float)pare_quant_weight_high(bits);
+    const float depth = bits == 4 ? 0.5f : 0.3f;
+    float max = largest(row, n) / high, scale = max;
     if (!(max >= 1e-30f)) return 1; /* a dead channel: any scale serves */
-    double best = error_of(row, n, max);
+    double best = error_of(row, n, max, low, high);
     for (int k = 1; k < CANDIDATES; k++) {
-        float s = max * (1 - 0.3f * (float)k / CANDIDATES);
-        double error = error_of(row, n, s);
+        float s = max * (1 - depth * (float)k / CANDIDATES);
+        double error = error_of(row, n, s, low, high);
         if (error < best) best = error, scale = s;
     }
     return scale;
 }
 
-pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w, float *scale)
+pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view *w, int bits,
+                                     float *scale)
 {
     enum { BESIDE = 16, MOST = 1 << 20 }; /* channels at once, and numbers of all of them */
     const int64_t n = w->outer * w->inner;
@@ -223,7 +228,7 @@ pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view
     for (int64_t c = 0; c < w->channels; c += block) {
         const int64_t count = w->channels - c < block ? w->channels - c : block;
         gather(w, c, count, rows, n);
-        for (int64_t k = 0; k < count; k++) scale[c + k] = best_scale(rows + k * n, n);
+        for (int64_t k = 0; k < count; k++) scale[c + k] = best_scale(rows + k * n, n, bits);
     }
     pare_free(rows);
     return PARE_OK;
@@ -231,24 +236,27 @@ pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_quant_weight_view
 
 /* n numbers at any address, with one step or one each. */
 PARE_CLONES static void round_row(const char *from, int64_t n, const float *scale, int64_t step,
-                                  int8_t *to)
+                                  float low, float high, int8_t *to)
 {
     for (int64_t i = 0; i < n; i++) {
         float w;
         memcpy(&w, from + (size_t)i * sizeof w, sizeof w);
-        const float v = rintf(w / scale[i * step]), low = v > -127 ? v : -127;
-        to[i] = (int8_t)(low < 127 ? low : 127);
+        const float v = rintf(w / scale[i * step]), q = v > low ? v : low;
+        to[i] = (int8_t)(q < high ? q : high);
     }
 }
 
-void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int8_t *out)
+void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int bits,
+                             int8_t *out)
 {
+    const float low = (float)pare_quant_weight_low(bits),
+                high = (float)pare_quant_weight_high(bits);
     const int64_t row = w->channels * w->inner;
     for (int64_t o = 0; o < w->outer; o++) {
         const char *from = (const char *)w->data + (size_t)(o * row) * sizeof(float);
-        if (w->inner == 1) round_row(from, row, scale, 1, out + o * row);
+        if (w->inner == 1) round_row(from, row, scale, 1, low, high, out + o * row);
         for (int64_t c = 0; w->inner > 1 && c < w->channels; c++)
-            round_row(from + (size_t)(c * w->inner) * sizeof(float), w->inner, scale + c, 0,
-                      out + o * row + c * w->inner);
+            round_row(from + (size_t)(c * w->inner) * sizeof(float), w->inner, scale + c, 0, low,
+                      high, out + o * row + c * w->inner);
     }
 }

@@ -30,15 +30,15 @@ static const pare_option table[] = {
                   "ranges that 'pare calibrate' measured, or a calibration cache of TensorRT, "
                   "in place of --data"),
     PARE_OPT_CHOICE(
-        "precision", "int8|fp16|bf16|w4a16|w8a16", precision,
-        "number format of the result (int8); w4a16 and w8a16: matrices of INT4 or INT8, "
-        "float activations"),
+        "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8", precision,
+        "number format of the result (int8); w4a8: INT8 with INT4 weights; w4a16, w8a16: matrices "
+        "of INT4 or INT8, float activations"),
     PARE_OPT_INT(
         "block-size", "N", block_size, 0, 1 << 20,
         "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
         "w8a16: 0)"),
     PARE_OPT_CHOICE("rounding", "gptq|nearest", rounding,
-                    "w4a16, w8a16: how weights are rounded (gptq with --data, else nearest)"),
+                    "w4a8, w4a16, w8a16: how weights are rounded (gptq with --data, else nearest)"),
     PARE_INT8_ROWS(int8, ""),
     PARE_OPT_REAL(
         "max-drop", "POINTS", max_drop, 0, 100,
@@ -67,17 +67,30 @@ static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                           .block_size = -1,
                                           .rounding = -1};
 
-static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16"};
+static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8"};
+enum { W4A8 = PARE_PRECISION_W8A16 + 1 }; /* of these words: INT8 with weights of 4 bits */
+
+static bool is_int8(const quantize_options *o)
+{
+    return o->precision == PARE_PRECISION_INT8 || o->precision == W4A8;
+}
+
+/* Samples may say how weights are rounded. */
+static bool is_rounded(const quantize_options *o)
+{
+    return o->precision == W4A8 || pare_precision_is_weight_only((pare_precision)o->precision);
+}
 
 static pare_status check_options(pare_tool *tool, const quantize_options *o)
 {
     PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     if (o->source.data && o->ranges)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --data and --ranges exclude each other");
-    if (o->precision == PARE_PRECISION_INT8 && !o->source.data && !o->ranges)
+    if (is_int8(o) && !o->source.data && !o->ranges)
         return PARE_FAIL(tool->ctx, USAGE,
-                         "quantize: int8 needs --data F.h5 or --ranges ranges.json: "
-                         "calibration never invents data");
+                         "quantize: %s needs --data F.h5 or --ranges ranges.json: "
+                         "calibration never invents data",
+                         precisions[o->precision]);
     struct stat info;
     if (o->external_data && !lstat(o->output, &info) && S_ISLNK(info.st_mode))
         return PARE_FAIL(
@@ -88,8 +101,7 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
         return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file",
                          o->output);
-    if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == 0 &&
-        !o->source.data)
+    if (is_rounded(o) && o->rounding == 0 && !o->source.data)
         return PARE_FAIL(tool->ctx, USAGE,
                          "quantize: --rounding gptq needs --data F.h5: it rounds by what the "
                          "layers' inputs are");
@@ -104,7 +116,8 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_int8[] = {
         "activations",     "target",          "weights",  "method", "no-bias-correction",
         "no-equalization", "mixed-precision", "max-drop", NULL};
-    static const char *const of_weights[] = {"block-size", "rounding", NULL};
+    static const char *const of_weights[] = {"block-size", NULL};
+    static const char *const of_rounding[] = {"rounding", NULL};
     static const char *const of_ranges[] = {"ranges", "cache", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
@@ -118,7 +131,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         o->source.data)
         pare_log(tool->ctx, PARE_LOG_WARNING, "--data is not needed to round to the nearest");
     if (o->max_drop < 0) PARE_TRY(pare_refuse_options(tool, "without --max-drop", of_judge));
-    if (o->precision != PARE_PRECISION_INT8)
+    if (!is_int8(o))
         PARE_TRY(pare_refuse_options(tool,
                                      pare_precision_is_weight_only((pare_precision)o->precision)
                                          ? "in w4a16 and w8a16"
@@ -128,8 +141,9 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         PARE_TRY(pare_refuse_options(tool, "in w4a16 and w8a16, which need no ranges", of_ranges));
     else
         PARE_TRY(pare_refuse_options(tool, "but in w4a16 and w8a16", of_weights));
-    if (o->precision == PARE_PRECISION_INT8 ||
-        pare_precision_is_weight_only((pare_precision)o->precision) || stored)
+    if (!is_rounded(o))
+        PARE_TRY(pare_refuse_options(tool, "but in w4a8, w4a16 and w8a16", of_rounding));
+    if (is_int8(o) || pare_precision_is_weight_only((pare_precision)o->precision) || stored)
         PARE_TRY(pare_refuse_options(
             tool,
             stored ? "in bf16 without --bf16-compute: inputs and outputs stay f32"
@@ -149,7 +163,9 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
 {
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
     PARE_TRY(pare_int8_choose(tool, &o->int8, out));
-    out->precision = (pare_precision)o->precision;
+    out->precision = is_int8(o) ? PARE_PRECISION_INT8 : (pare_precision)o->precision;
+    out->weight_bits = o->precision == W4A8 ? 4 : 8;
+    out->nearest = o->rounding == 1;
     out->block_size = o->block_size >= 0                       ? o->block_size
                       : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK
                                                                : 0;
@@ -223,7 +239,6 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
                                      .trace = o->trace,
                                      .cache = o->cache,
                                      .hash = hash,
-                                     .nearest = o->rounding == 1,
                                      .facts = o->common.json != NULL,
                                      .max_drop = o->max_drop >= 0 ? &max_drop : NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));

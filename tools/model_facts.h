@@ -20,8 +20,8 @@ typedef struct pare_model_facts {
 PARE_NODISCARD pare_status pare_model_count(pare_ctx *ctx, const pare_model *model,
                                             pare_model_facts *out);
 
-/* "int8", "fp16", "bf16", "fp32", "w4a16" (weights of 4 bits alone) ...: what most of the work is done in, judged by Q/DQ nodes and
-   the types of parameters and inputs. */
+/* "int8", "fp16", "bf16", "fp32", "w4a16" (weights of 4 bits alone) ...: what most of the work is
+   done in, judged by Q/DQ nodes and the types of parameters and inputs. */
 const char *pare_model_precision(const pare_model_facts *facts);
 
 /* Bytes of the file and of the files with external data beside it. */

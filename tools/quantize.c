@@ -88,28 +88,21 @@ static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model 
     return st;
 }
 
-/* --- what is searched with samples: mixed precision, or how weights alone are rounded --- */
+/* --- mixed precision --- */
 
-static pare_status search_samples(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
-                                  pare_quant_options *options, const pare_source *source,
+static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
+                                  pare_quant_options *options, const pare_quant_search *search,
                                   pare_max_drop *max_drop)
 {
     pare_progress bar;
-    const bool rounds = pare_precision_is_weight_only(options->precision);
-    pare_progress_begin(&bar, stderr, tool->common->quiet, rounds ? "round" : "measure",
-                        rounds ? "weights" : "nodes");
-    const pare_quant_search search = {.data = source->data,
-                                      .samples = source->samples,
-                                      .sample_count = source->count,
-                                      .threads = (int)tool->common->threads,
-                                      .device = tool->device,
-                                      .progress = pare_progress_step,
-                                      .progress_user = &bar};
+    pare_quant_search shown = *search;
+    shown.progress = pare_progress_step;
+    shown.progress_user = &bar;
+    pare_progress_begin(&bar, stderr, tool->common->quiet, "measure", "nodes");
     const pare_status st =
-        rounds ? pare_quant_round(tool->ctx, model, options, &search, &options->rounded)
-        : max_drop
-            ? pare_max_drop_find(tool, model, ranges, options, &search, max_drop)
-            : pare_quant_find_sensitive(tool->ctx, model, ranges, options, &search, &options->keep);
+        max_drop
+            ? pare_max_drop_find(tool, model, ranges, options, &shown, max_drop)
+            : pare_quant_find_sensitive(tool->ctx, model, ranges, options, &shown, &options->keep);
     pare_progress_end(&bar);
     return st;
 }
@@ -128,32 +121,60 @@ static pare_status open_judge(pare_tool *tool, pare_source *out, const pare_mode
     return pare_source_open_first(tool, out, model, &options, JUDGES);
 }
 
+/* Samples that outlive the quantization. */
+typedef struct samples {
+    pare_source own;
+    pare_quant_search search;
+} samples;
+
+static bool rounds_by_inputs(const pare_quant_options *o)
+{
+    return !o->nearest && (o->weight_bits == 4 || pare_precision_is_weight_only(o->precision));
+}
+
 /* Statistics of the samples, and what they say of nodes that should stay float. */
 static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options *options,
-                         const pare_quantize_from *from, pare_ranges **ranges)
+                         const pare_quantize_from *from, samples *in, pare_ranges **ranges)
 {
     const bool fp16 = options->precision == PARE_PRECISION_FP16;
-    pare_source own = {0}, judge = {0};
-    const pare_source *source = from->opened ? from->opened : &own;
+    pare_source judge = {0};
+    const pare_source *source = from->opened ? from->opened : &in->own;
     pare_status st = PARE_OK;
     if (!from->opened)
-        st = pare_source_open_first(tool, &own, model, from->source, PARE_CALIBRATION_SAMPLES);
+        st = pare_source_open_first(tool, &in->own, model, from->source, PARE_CALIBRATION_SAMPLES);
     if (st == PARE_OK && from->max_drop) st = open_judge(tool, &judge, model, from);
     if (st == PARE_OK) st = pare_tool_open_device(tool);
     if (st == PARE_OK && !pare_precision_is_weight_only(options->precision))
         st = measure(tool, ranges, model, fp16, from, source);
-    if (st == PARE_OK &&
-        (options->mixed > 0 || from->max_drop || pare_precision_is_weight_only(options->precision)))
-        st = search_samples(tool, model, *ranges, options, source, from->max_drop);
+    in->search = (pare_quant_search){.data = source->data,
+                                     .samples = source->samples,
+                                     .sample_count = source->count,
+                                     .threads = (int)tool->common->threads,
+                                     .device = tool->device};
+    if (rounds_by_inputs(options)) options->inputs = &in->search;
+    if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
+        st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);
     pare_source_close(&judge);
-    pare_source_close(&own);
     return st;
 }
 
 /* --- all --- */
 
+static pare_status convert(pare_tool *tool, pare_model *model, const pare_quant_options *options,
+                           samples *in, const pare_ranges *ranges, pare_quant_facts *facts)
+{
+    pare_progress bar;
+    if (!options->inputs) return pare_quantize(tool->ctx, model, ranges, options, facts);
+    in->search.progress = pare_progress_step;
+    in->search.progress_user = &bar;
+    pare_progress_begin(&bar, stderr, tool->common->quiet, "round", "weights");
+    const pare_status st = pare_quantize(tool->ctx, model, ranges, options, facts);
+    pare_progress_end(&bar);
+    return st;
+}
+
 static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_options *options,
-                            const pare_quantize_from *from, pare_ranges **ranges,
+                            const pare_quantize_from *from, samples *in, pare_ranges **ranges,
                             pare_quant_facts *facts)
 {
     const bool fp16 = options->precision == PARE_PRECISION_FP16;
@@ -165,12 +186,12 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         PARE_TRY(check_names(tool, *ranges, model, from->ranges));
     }
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
-        !(pare_precision_is_weight_only(options->precision) && from->nearest))
-        PARE_TRY(learn(tool, model, options, from, ranges));
+        !(pare_precision_is_weight_only(options->precision) && options->nearest))
+        PARE_TRY(learn(tool, model, options, from, in, ranges));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
     if (from->source->data && tool->device) options->device = tool->device->name;
     if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);
-    PARE_TRY(pare_quantize(tool->ctx, model, *ranges, options, facts));
+    PARE_TRY(convert(tool, model, options, in, *ranges, facts));
     if (from->facts && *ranges && options->precision == PARE_PRECISION_INT8)
         PARE_TRY(pare_range_facts(tool->ctx, tool->facts, *ranges, &options->rule));
     return pare_ctx_poll(tool->ctx);
@@ -182,8 +203,10 @@ pare_status pare_tool_quantize(pare_tool *tool, pare_model *model,
 {
     pare_quant_options own = *options;
     pare_ranges *ranges = NULL;
+    samples in = {0};
     if (from->prepared) *from->prepared = NULL;
-    pare_status st = quantize(tool, model, &own, from, &ranges, facts);
+    pare_status st = quantize(tool, model, &own, from, &in, &ranges, facts);
+    pare_source_close(&in.own);
     if (ranges) pare_ranges_free(ranges);
     if (st != PARE_OK && from->prepared) {
         pare_model_free(*from->prepared);

@@ -62,10 +62,9 @@ typedef struct pare_quantize_from {
     const char *trace;                 /* file for a Chrome trace of calibration, or NULL */
     const char *cache;                 /* folder where statistics are kept, or NULL */
     const char *hash;                  /* of the model's file */
-    bool nearest;            /* w4a16, w8a16: samples do not say how weights are rounded */
-    bool facts;              /* puts the ranges of int8 into the tool's facts */
-    pare_max_drop *max_drop; /* what may be lost, on which file, and what is; or NULL */
-    pare_model **prepared;   /* gets a copy of the float model as it was calibrated; or NULL */
+    bool facts;                        /* puts the ranges of int8 into the tool's facts */
+    pare_max_drop *max_drop;           /* what may be lost, on which file, and what is; or NULL */
+    pare_model **prepared; /* gets a copy of the float model as it was calibrated; or NULL */
 } pare_quantize_from;
 
 /* A float model, in place. facts of the tool get what calibration puts there. On failure *prepared

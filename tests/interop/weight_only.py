@@ -126,6 +126,29 @@ def shared(folder):
         check('shared/once', types_of(out).count(TensorProto.INT4) == 2, 'a shared matrix is written twice, or not at all')
 
 
+def four_bits_beside_int8(folder, data):
+    """W4A8 of nets with convolutions: the same in both runtimes, nearer to the float net than to the nearest."""
+    images = {'input': h5py.File(data / 'test.h5')['input'][:32].astype(np.float32)}
+    for net in ('cnn', 'mobilenet'):
+        drops = {}
+        for rounding in ('nearest', 'gptq'):
+            out, facts = folder / f'{net}.w4a8.onnx', folder / 'facts.json'
+            pare('quantize', ZOO / f'{net}.onnx', '-o', out, '--precision', 'w4a8', '--rounding', rounding, '--data',
+                 data / 'train.h5', '--quiet')
+            pare('validate', ZOO / f'{net}.onnx', out, '--data', data / 'test.h5', '--json', facts, '--quiet')
+            row = json.loads(facts.read_text())['models'][1]
+            drops[rounding] = (row['drop'], row['outputs'][0]['sqnr_db'])
+            check(f'w4a8/{net}/{rounding}/precision', row['precision'] == 'w4a8', row['precision'])
+        check(f'w4a8/{net}/drop', drops['gptq'][0] < 0.3, f'{drops}')
+        check(f'w4a8/{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 1, f'{drops}')
+        onnx.checker.check_model(str(out), full_check=True)
+        want, = ort_session(out, True).run(None, images)
+        got = next(iter(pare_outputs(out, images).values()))
+        apart = np.abs(got - want).max() / np.abs(want).max()
+        check(f'w4a8/{net}/onnxruntime', apart < 0.02, f'{apart:.2g} of the largest output apart')
+        check(f'w4a8/{net}/int4', TensorProto.INT4 in types_of(out), 'no INT4')
+
+
 def refused(folder):
     model, data, out = folder / 'decoder.onnx', folder / 'tokens.h5', folder / 'no.onnx'
     w4 = ('--precision', 'w4a16')
@@ -153,9 +176,10 @@ def refused(folder):
 
 
 def images(folder):
-    """The sample nets' matrices on real images."""
+    """The sample nets on real images."""
     data = folder / 'data'
     pare('data', 'fashion-mnist', '-o', data, '--quiet')
+    four_bits_beside_int8(folder, data)
     for net in ('mlp', 'vit'):
         drops = {}
         for name, words in {'nearest': (), 'gptq': ('--data', data / 'train.h5')}.items():

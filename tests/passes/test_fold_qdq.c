@@ -128,6 +128,25 @@ static int folded(graph_case *g, const char *op)
     return count;
 }
 
+/* The type of what the product reads as its weight once the graph is folded. */
+static pare_dtype weight_type(graph_case *g, bool weight_only)
+{
+    pare_model *m;
+    pare_infer_options options = {.fold = true, .keep_dequantize = true};
+    pare_dtype type = PARE_NOTYPE;
+    assert_int_equal(pare_model_clone(&g->ctx, &m, g->model), PARE_OK);
+    if (pare_pass_infer(m, &options) != PARE_OK) fail_msg("%s", g->ctx.message);
+    if (pare_pass_fold_qdq(m, weight_only) != PARE_OK) fail_msg("%s", g->ctx.message);
+    options.keep_dequantize = false;
+    if (pare_pass_infer(m, &options) != PARE_OK) fail_msg("%s", g->ctx.message);
+    for (int n = 0; n < m->graph->node_count; n++)
+        if (strstr(m->graph->node[n]->op_type, "MatMul") ||
+            strstr(m->graph->node[n]->op_type, "Gemm"))
+            type = m->graph->node[n]->in[1]->dtype;
+    pare_model_free(m);
+    return type;
+}
+
 static void run(graph_case *g, bool reference, const float *x, float *y, int64_t count)
 {
     pare_session *session;
@@ -517,6 +536,71 @@ static void parts_of_rows_stay(void **state)
     same(&g, 0.04f, 72);
 }
 
+/* Levels of 4 bits beside int8 tensors: the integer product takes them as bytes. */
+static void weights_of_four_bits_are_folded(void **state)
+{
+    (void)state;
+    enum { COUNT = M * C * 9 };
+    graph_case g;
+    uint8_t w[COUNT / 2], zero[M / 2] = {0};
+    float scale[M];
+    unsigned seed = 4;
+    begin(&g, PARE_u8);
+    g.model->opset[0].version = 21;
+    for (int i = 0; i < COUNT / 2; i++) w[i] = (uint8_t)noise(&seed, 0, 255);
+    for (int i = 0; i < M; i++) scale[i] = 0.05f + 0.01f * (float)i;
+    bytes(&g, "w_q", PARE_s4, 4, (int64_t[]){M, C, 3, 3}, w);
+    graph_floats(&g, "w_s", 1, (int64_t[]){M}, scale);
+    bytes(&g, "w_z", PARE_s4, 1, (int64_t[]){M}, zero);
+    pare_node *dq = graph_node(&g, "DequantizeLinear", "w_q w_s w_z", "w");
+    assert_int_equal(pare_node_set_int(dq, "axis", 0), PARE_OK);
+    biases(&g, "b");
+    conv(&g, "xd w b", "c");
+    pair(&g, "c", "y", 0.1f, PARE_u8, 128);
+    graph_output(&g, "y");
+    assert_int_equal(folded(&g, "FusedConv"), 1);
+    same(&g, 0.1f, M * H * H);
+}
+
+/* f32 times a dequantized constant: integers stay, in blocks of rows or with a scale a column,
+   where they are many. */
+static void weights_alone_stay_integers(void **state)
+{
+    (void)state;
+    enum { N = 128, COUNT = X * N };
+    static uint8_t w[COUNT];
+    static float scale[X / 16 * N];
+    unsigned seed = 9;
+    for (int i = 0; i < COUNT; i++) w[i] = (uint8_t)noise(&seed, 0, 255);
+    for (int i = 0; i < X / 16 * N; i++) scale[i] = 0.001f + 0.0001f * (float)(i % 50);
+    static const struct {
+        pare_dtype type, want;
+        bool blocked, small;
+    } cases[] = {{PARE_s4, PARE_s4, true, false},
+                 {PARE_u4, PARE_u4, false, false},
+                 {PARE_s8, PARE_s8, false, false},
+                 {PARE_s8, PARE_s8, true, false},
+                 {PARE_s4, PARE_f32, true, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool blocked = cases[i].blocked;
+        const int64_t n = cases[i].small ? 8 : N;
+        graph_case g;
+        graph_open(&g, 21);
+        graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, C, H, H});
+        graph_node(&g, "Flatten", "x", "flat");
+        bytes(&g, "w_q", cases[i].type, 2, (int64_t[]){X, n}, w);
+        graph_floats(&g, "w_s", blocked ? 2 : 1, blocked ? (int64_t[]){X / 16, n} : &n, scale);
+        pare_node *dq = graph_node(&g, "DequantizeLinear", "w_q w_s", "w");
+        assert_int_equal(pare_node_set_int(dq, "axis", blocked ? 0 : 1), PARE_OK);
+        if (blocked) assert_int_equal(pare_node_set_int(dq, "block_size", 16), PARE_OK);
+        graph_node(&g, "MatMul", "flat w", "y");
+        graph_output(&g, "y");
+        assert_int_equal(weight_type(&g, true), cases[i].want);
+        assert_int_equal(weight_type(&g, false), PARE_f32);
+        same(&g, 1e-5f, n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,6 +619,8 @@ int main(void)
         cmocka_unit_test(parts_of_a_split_are_products),
         cmocka_unit_test(parts_of_gathers_are_products),
         cmocka_unit_test(parts_of_rows_stay),
+        cmocka_unit_test(weights_of_four_bits_are_folded),
+        cmocka_unit_test(weights_alone_stay_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

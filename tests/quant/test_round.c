@@ -72,7 +72,7 @@ static double error_of(const layer *l, const int8_t *level, const float *scale, 
 static void a_scale_serves_numbers_on_its_grid(void **state)
 {
     (void)state;
-    const pare_quant_grid four = {-8, 7, 0};
+    const pare_quant_grid four = {-8, 7, 0, false};
     const double w[] = {-8, 7, 3, 0, -1, 5}, zeros[4] = {0}, whole[] = {7, -7, 3.5};
     double error = 0;
     const float scale = pare_quant_group_scale(w, 6, &four);
@@ -81,8 +81,8 @@ static void a_scale_serves_numbers_on_its_grid(void **state)
     assert_true(pare_quant_group_scale(zeros, 4, &four) == 1);
     assert_true(pare_quant_group_scale(whole, 2, &four) == 1);
     assert_int_equal(pare_quant_groups(&four, 100), 1);
-    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 32}, 100), 4);
-    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 128}, 100), 1);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 32, false}, 100), 4);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 128, false}, 100), 1);
 }
 
 /* The paper's loop: after each column, the inverse loses it. */
@@ -132,7 +132,7 @@ static void gptq_is_the_papers(void **state)
     double *inverse = malloc(sizeof(double) * COLUMNS * COLUMNS), ridge = 1e-2;
     assert_int_equal(pare_moments_inverse(&ctx, l->moments, false, &ridge, 1, inverse), PARE_OK);
     for (int i = 0; i < 4; i++) {
-        const pare_quant_grid grid = {-8, 7, groups[i]};
+        const pare_quant_grid grid = {-8, 7, groups[i], false};
         const int64_t group = groups[i] ? groups[i] : COLUMNS;
         static int8_t level[ROWS * COLUMNS], again[ROWS * COLUMNS], plain[COLUMNS];
         static float scale[ROWS * COLUMNS], same[ROWS * COLUMNS];
@@ -150,13 +150,29 @@ static void gptq_is_the_papers(void **state)
     layer_free(l);
 }
 
+static void scales_that_are_set_stay(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    layer *l = layer_new(&ctx);
+    const pare_quant_grid grid = {-8, 7, 0, true};
+    static int8_t level[ROWS * COLUMNS];
+    float scale[ROWS];
+    for (int r = 0; r < ROWS; r++) scale[r] = 0.25f + 0.01f * (float)r;
+    gptq(&ctx, l, &grid, ROWS, 1, level, scale);
+    for (int r = 0; r < ROWS; r++) assert_true(scale[r] == 0.25f + 0.01f * (float)r);
+    assert_true(error_of(l, level, scale, COLUMNS) > 0);
+    layer_free(l);
+}
+
 static void gptq_errs_less_than_the_nearest(void **state)
 {
     (void)state;
     pare_ctx ctx;
     pare_ctx_init(&ctx);
     layer *l = layer_new(&ctx);
-    const pare_quant_grid grid = {-8, 7, 32};
+    const pare_quant_grid grid = {-8, 7, 32, false};
     static int8_t level[ROWS * COLUMNS], nearest[ROWS * COLUMNS];
     static float scale[ROWS * COLUMNS], own[ROWS * COLUMNS];
     pare_quant_round_nearest(l->w, ROWS, COLUMNS, &grid, nearest, own, 2);
@@ -184,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_scale_serves_numbers_on_its_grid),
                                        cmocka_unit_test(gptq_is_the_papers),
+                                       cmocka_unit_test(scales_that_are_set_stay),
                                        cmocka_unit_test(gptq_errs_less_than_the_nearest),
                                        cmocka_unit_test(moments_that_are_not_finite_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

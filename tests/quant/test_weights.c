@@ -28,9 +28,9 @@ static void numbers_on_the_grid_stay(void **state)
     pare_tensor t = tensor(2, (int64_t[]){2, 2}, w);
     pare_quant_weight_view view = pare_quant_weight_look(&t, 1);
     assert_int_equal(view.channels, 2);
-    assert_int_equal(pare_quant_weight_scales(&ctx, &view, scale), PARE_OK);
+    assert_int_equal(pare_quant_weight_scales(&ctx, &view, 8, scale), PARE_OK);
     assert_true(scale[0] == 0.5f && scale[1] == 1);
-    pare_quant_weight_round(&view, scale, q);
+    pare_quant_weight_round(&view, scale, 8, q);
     int8_t want[] = {127, 1, -21, -127};
     assert_memory_equal(q, want, 4);
 }
@@ -43,7 +43,7 @@ static void rounding_is_to_even_and_symmetric(void **state)
     int8_t q[6], want[] = {0, 2, 2, 0, 127, -127};
     pare_tensor t = tensor(1, (int64_t[]){6}, w);
     pare_quant_weight_view view = pare_quant_weight_look(&t, -1);
-    pare_quant_weight_round(&view, &scale, q);
+    pare_quant_weight_round(&view, &scale, 8, q);
     assert_memory_equal(q, want, 6);
 }
 
@@ -61,8 +61,8 @@ static void a_weight_may_lie_at_any_address(void **state)
     pare_tensor t = tensor(2, (int64_t[]){2, 2}, w);
     t.data = bytes + 1;
     pare_quant_weight_view view = pare_quant_weight_look(&t, 1);
-    assert_int_equal(pare_quant_weight_scales(&ctx, &view, scale), PARE_OK);
-    pare_quant_weight_round(&view, scale, q);
+    assert_int_equal(pare_quant_weight_scales(&ctx, &view, 8, scale), PARE_OK);
+    pare_quant_weight_round(&view, scale, 8, q);
     assert_memory_equal(q, want, 4);
 }
 
@@ -90,7 +90,7 @@ static void an_outlier_is_clipped_where_that_pays(void **state)
     pare_tensor t = tensor(1, (int64_t[]){N}, w);
     pare_quant_weight_view view = pare_quant_weight_look(&t, -1);
     float scale;
-    assert_int_equal(pare_quant_weight_scales(&ctx, &view, &scale), PARE_OK);
+    assert_int_equal(pare_quant_weight_scales(&ctx, &view, 8, &scale), PARE_OK);
     assert_true(scale < 1);
     assert_true(squared_error(w, N - 1, scale) < 0.2 * squared_error(w, N - 1, 1));
 }
@@ -103,7 +103,7 @@ static void a_dead_channel_has_a_scale(void **state)
     float w[4] = {0, 0, 2, -1}, scale[2];
     pare_tensor t = tensor(2, (int64_t[]){2, 2}, w);
     pare_quant_weight_view view = pare_quant_weight_look(&t, 0);
-    assert_int_equal(pare_quant_weight_scales(&ctx, &view, scale), PARE_OK);
+    assert_int_equal(pare_quant_weight_scales(&ctx, &view, 8, scale), PARE_OK);
     assert_true(scale[0] == 1 && scale[1] > 0);
 }
 

@@ -107,7 +107,8 @@ static bool set_ends(plot *c, const json_t *comparisons)
     return pare_chart_widen(&c->frame, 0.06, 0.1);
 }
 
-/* One shape per precision: circle, square, triangle, diamond. */
+/* One shape per precision: circle, square, triangle, diamond; of weights of their own bits (w4a16
+   and the like) a triangle that stands on its point. */
 static void add_marker(pare_text *t, const char *precision, double x, double y, double r,
                        const char *colour)
 {
@@ -119,9 +120,17 @@ static void add_marker(pare_text *t, const char *precision, double x, double y, 
     else if (!strcmp(precision, "bf16"))
         pare_text_add(t, "<path d=\"M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz\"", x, y - r - 1,
                       r + 1, r + 1, -r - 1, r + 1, -r - 1, -r - 1);
+    else if (*precision == 'w')
+        pare_text_add(t, "<path d=\"M%.1f %.1fl%.1f %.1fh%.1fz\"", x, y + r, r, -1.8 * r, -2 * r);
     else
         pare_text_add(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"", x, y, r - 0.5);
     pare_text_add(t, " fill=\"%s\" stroke=\"var(--card)\" stroke-width=\"1.5\"", colour);
+}
+
+static const char *marker_tag(const char *precision)
+{
+    const bool path = !strcmp(precision, "fp16") || !strcmp(precision, "bf16") || *precision == 'w';
+    return path ? "path" : !strcmp(precision, "int8") ? "rect" : "circle";
 }
 
 static void add_point(const plot *c, const json_t *model, const pare_report_point *p,
@@ -140,9 +149,7 @@ static void add_point(const plot *c, const json_t *model, const pare_report_poin
     add_marker(t, precision, x, y, c->many ? 3.5 : 6, colour);
     pare_text_html(t, "><title>%s: %.2f %s, %.3g ms</title></%s>\n",
                    pare_report_words(model, "file"), p->y, c->labels ? "%" : "dB", p->ms,
-                   !strcmp(precision, "int8")                                 ? "rect"
-                   : !strcmp(precision, "fp16") || !strcmp(precision, "bf16") ? "path"
-                                                                              : "circle");
+                   marker_tag(precision));
 }
 
 /* The file's name above its point, towards the middle. */
@@ -206,7 +213,8 @@ static void add_fronts(const plot *c, const json_t *comparisons)
 /* Networks by colour, precisions by shape, in rows above the picture; returns the height used. */
 static double add_legend(const plot *c, const json_t *comparisons)
 {
-    static const char *const precisions[] = {"fp32", "int8", "fp16", "bf16"};
+    static const char *const precisions[] = {"fp32", "int8", "fp16", "bf16", "w4, w8"};
+    enum { SHAPES = sizeof precisions / sizeof *precisions };
     double x = 14, y = 22;
     size_t i;
     json_t *facts;
@@ -229,11 +237,11 @@ static double add_legend(const plot *c, const json_t *comparisons)
             x, y - 6, colour, x + 20, y, stem);
         x += wide;
     }
-    if (x + 4 * 56 > c->frame.width) {
+    if (x + SHAPES * 56 > c->frame.width) {
         x = 14;
         y += 20;
     }
-    for (i = 0; i < 4; i++, x += 56) {
+    for (i = 0; i < SHAPES; i++, x += 56) {
         add_marker(c->frame.text, precisions[i], x + 7, y - 4, 6, "var(--soft)");
         pare_text_add(c->frame.text, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 18, y,
                       precisions[i]);

@@ -137,11 +137,12 @@ void pare_cell_latency(pare_cell *cell)
 
 const char *pare_report_made(const char *recipe)
 {
-    static const char *const converting[] = {"int8", "fp16", "bf16"};
+    static const char *const converting[] = {"int8", "fp16", "bf16", "w4a8", "w4a16", "w8a16"};
     if (!recipe) return "original";
     for (const char *step = recipe; step;) {
         bool converted = false;
-        for (int i = 0; i < 3; i++) converted |= !strncmp(step, converting[i], 4);
+        for (size_t i = 0; i < sizeof converting / sizeof *converting; i++)
+            converted |= !strncmp(step, converting[i], 4);
         if (!converted) return "pruned or tuned";
         const char *next = strstr(step, "; ");
         step = next ? next + 2 : NULL;

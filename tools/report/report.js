@@ -50,7 +50,7 @@
   const island = document.getElementById('facts'), plot = document.getElementById('plot');
   if (!island || !plot || !window.Chart) return;
   const facts = JSON.parse(island.textContent);
-  const shapes = { int8: 'rect', fp16: 'triangle', bf16: 'rectRot' };
+  const shapes = { int8: 'rect', fp16: 'triangle', bf16: 'rectRot', w4a16: 'triangle', w8a16: 'triangle', w4a8: 'triangle' };
   const NET = 0, NAME = 1, PRECISION = 2, MADE = 3, X = 4, Y = 5, LOW = 6, HIGH = 7, LEFT = 8, RIGHT = 9;
 
   // Intervals as lines through the points; of many models only of those on a front.
@@ -91,10 +91,11 @@
       if (!sets.has(key)) {
         const own = colour(facts.nets.length > 12 ? 'c0' : 'c' + (at[NET] % 8));
         sets.set(key, { label: key, data: [], backgroundColor: many ? own + '99' : own, borderColor: many ? own + '99' : own,
-          pointStyle: [], pointRadius: many ? 3 : 6, pointHoverRadius: 8 });
+          pointStyle: [], pointRotation: [], pointRadius: many ? 3 : 6, pointHoverRadius: 8 });
       }
       sets.get(key).data.push({ x: at[X], y: at[Y], point: at });
       sets.get(key).pointStyle.push(shapes[at[PRECISION]] || 'circle');
+      sets.get(key).pointRotation.push(at[PRECISION][0] === 'w' ? 180 : 0);
     }
     const fronts = facts.fronts.map((points) => ({ label: 'Pareto front', type: 'line', stepped: 'before',
       data: points.map((p) => ({ x: p[0], y: p[1] })), borderColor: colour('soft'), borderWidth: 1.5,

@@ -262,11 +262,46 @@ static pare_status take_factor(parts *p)
     return PARE_OK;
 }
 
+/* Input i of a DequantizeLinear, constant levels of 4 bits, as s8. */
+static pare_status as_bytes(pare_node *dq, int i)
+{
+    pare_graph *graph = dq->graph;
+    const pare_value *v = pare_node_in(dq, i);
+    if (!v) return PARE_OK;
+    const pare_tensor *t = v->data;
+    char *wanted = pare_arena_printf(&graph->model->arena, "%s_s8", v->name);
+    const char *name = wanted ? pare_graph_fresh_name(graph, wanted) : NULL;
+    int8_t *bytes = pare_alloc(graph->model->ctx, (size_t)t->count + 1, 1);
+    pare_value *made;
+    pare_status st = name && bytes ? PARE_OK : PARE_MEMORY;
+    for (int64_t k = 0; st == PARE_OK && k < t->count; k++)
+        bytes[k] = (int8_t)pare_packed_get(t->dtype, t->data, k);
+    if (st == PARE_OK) st = pare_init_new(graph, &made, name, PARE_s8, t->rank, t->dims, bytes);
+    pare_free(bytes);
+    return st == PARE_OK ? pare_node_set_in(dq, i, made) : st;
+}
+
+/* Integer products take weights of 8 bits: those of 4 become such where the input is int8. */
+static pare_status widen_levels(const parts *p)
+{
+    pare_qparam x;
+    pare_node *dq = p->w->producer;
+    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !pare_qdq_after(p->x, &x)) return PARE_OK;
+    const pare_value *q = pare_node_in(dq, 0), *zero = pare_node_in(dq, 2);
+    if (!q || !q->data || (q->data->dtype != PARE_s4 && q->data->dtype != PARE_u4) ||
+        pare_node_int(dq, "block_size", 0) || (zero && !zero->data))
+        return PARE_OK;
+    PARE_TRY(as_bytes(dq, 0));
+    return as_bytes(dq, 2);
+}
+
 static pare_status fold_one(pare_node *node)
 {
     parts p;
     bias_look bias = {0};
-    if (!take_apart(node, &p) || !read_operands(&p)) return PARE_OK;
+    if (!take_apart(node, &p)) return PARE_OK;
+    PARE_TRY(widen_levels(&p));
+    if (!read_operands(&p)) return PARE_OK;
     if (p.bias && !look_bias(&p, &bias)) return PARE_OK;
     if (!(p.alpha > 0)) return PARE_OK;
     bool done;
