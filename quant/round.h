@@ -15,21 +15,31 @@ typedef struct pare_quant_grid {
 
 int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns);
 
-/* The scale of least squared error of n weights. */
-float pare_quant_group_scale(const double *w, int64_t n, const pare_quant_grid *grid);
+/* The scale of least squared error of n numbers; weight: what each one's error counts, NULL: the
+   same. */
+float pare_quant_group_scale(const double *w, const double *weight, int64_t n,
+                             const pare_quant_grid *grid);
 
 /* level (rows, columns), scale (rows, groups) of w (rows, columns). */
 void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
                               const pare_quant_grid *grid, int8_t *level, float *scale,
                               int threads);
 
-/* What GPTQ needs of the inputs' second moments: factor (columns, columns). */
-PARE_NODISCARD pare_status pare_quant_gptq_factor(pare_ctx *ctx, const pare_moments *moments,
-                                                  int threads, double *factor);
+/* What GPTQ needs of the inputs' second moments. */
+typedef struct pare_quant_gptq {
+    int64_t columns, *order; /* (columns): in which they are rounded */
+    double *square;          /* (columns): sums of squares of the inputs */
+    double *factor;          /* (columns, columns), in that order, upper triangle */
+} pare_quant_gptq;
 
-/* The same as above by GPTQ; w is overwritten. */
-PARE_NODISCARD pare_status pare_quant_round_gptq(pare_ctx *ctx, const double *factor, double *w,
-                                                 int64_t rows, int64_t columns,
+/* PARE_INPUT: moments that are not finite. */
+PARE_NODISCARD pare_status pare_quant_gptq_new(pare_ctx *ctx, pare_quant_gptq **out,
+                                               const pare_moments *moments, int threads);
+void pare_quant_gptq_free(pare_quant_gptq *gptq);
+
+/* The same as above by GPTQ. */
+PARE_NODISCARD pare_status pare_quant_round_gptq(pare_ctx *ctx, const pare_quant_gptq *gptq,
+                                                 const double *w, int64_t rows,
                                                  const pare_quant_grid *grid, int8_t *level,
                                                  float *scale, int threads);
 

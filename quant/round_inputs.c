@@ -81,25 +81,24 @@ static pare_status round_group(pare_ctx *ctx, const rounding *r, int64_t group,
 {
     const int64_t d = m->columns, n = r->columns->outputs;
     const pare_quant_grid grid = {pare_quant_weight_low(4), pare_quant_weight_high(4), 0, true};
-    double *factor = pare_alloc(ctx, (size_t)(d * d), sizeof *factor);
+    pare_quant_gptq *gptq = NULL;
     double *w = pare_alloc(ctx, (size_t)(n * d), sizeof *w);
     int8_t *level = pare_alloc(ctx, (size_t)(n * d), 1);
     float *scale = pare_alloc(ctx, (size_t)n, sizeof *scale);
-    pare_status st = factor && w && level && scale ? PARE_OK : PARE_MEMORY;
+    pare_status st = w && level && scale ? PARE_OK : PARE_MEMORY;
     for (int64_t o = 0; st == PARE_OK && o < n; o++) {
         scale[o] = r->scale[r->scales == 1 ? 0 : group * n + o];
         for (int64_t k = 0; k < d; k++)
             w[o * d + k] = (double)pare_quant_number(
                 r->w->data, pare_columns_weight(r->columns, r->outputs_first, group, o, k));
     }
-    if (st == PARE_OK) st = pare_quant_gptq_factor(ctx, m, threads, factor);
-    if (st == PARE_OK)
-        st = pare_quant_round_gptq(ctx, factor, w, n, d, &grid, level, scale, threads);
+    if (st == PARE_OK) st = pare_quant_gptq_new(ctx, &gptq, m, threads);
+    if (st == PARE_OK) st = pare_quant_round_gptq(ctx, gptq, w, n, &grid, level, scale, threads);
     for (int64_t o = 0; st == PARE_OK && o < n; o++)
         for (int64_t k = 0; k < d; k++)
             r->level[pare_columns_weight(r->columns, r->outputs_first, group, o, k)] =
                 level[o * d + k];
-    pare_free(factor);
+    pare_quant_gptq_free(gptq);
     pare_free(w);
     pare_free(level);
     pare_free(scale);

@@ -3,9 +3,9 @@
    bits (W8A16). The file has a DequantizeLinear (ONNX 21: INT4 and blocks) before each product;
    activations stay float.
 
-   With samples, weights are rounded by GPTQ (round.h) in the order of the graph: each layer's
-   second moments are those of its inputs in the model whose earlier layers are rounded already, so
-   that one layer's moments are in memory at a time. */
+   Matrices are rounded and replaced one after the other in the order of the graph. With samples
+   that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
+   whose earlier layers are integers already. Memory is that of one layer. */
 #include "calib/capture.h"
 #include "quant/internal.h"
 #include "quant/round.h"
@@ -23,8 +23,6 @@ typedef struct matrix {
     bool outputs_first; /* the tensor is (rows, columns), else (columns, rows) */
     bool shared;        /* several read it */
     int64_t rows, columns;
-    int8_t *level; /* (rows, columns); NULL: not rounded by samples */
-    float *scale;  /* (rows, groups) */
 } matrix;
 
 typedef struct weight_only {
@@ -147,10 +145,10 @@ static void read_rows(const matrix *m, int64_t from, int64_t count, double *to)
             to[r * m->columns + k] = (double)pare_quant_number(data, place_of(m, from + r, k));
 }
 
-/* factor: what GPTQ needs of the inputs; NULL: to the nearest. level (rows, columns), scale (rows,
-   groups). */
+/* gptq NULL: to the nearest. level (rows, columns), scale (rows, groups). */
 static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant_grid *grid,
-                                const double *factor, int threads, int8_t *level, float *scale)
+                                const pare_quant_gptq *gptq, int threads, int8_t *level,
+                                float *scale)
 {
     const int64_t most = rows_at_once(m), groups = pare_quant_groups(grid, m->columns);
     double *w = pare_alloc(ctx, (size_t)(most * m->columns), sizeof *w);
@@ -159,151 +157,13 @@ static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant
         const int64_t count = m->rows - r < most ? m->rows - r : most;
         int8_t *to = level + r * m->columns;
         read_rows(m, r, count, w);
-        if (factor)
-            st = pare_quant_round_gptq(ctx, factor, w, count, m->columns, grid, to,
-                                       scale + r * groups, threads);
+        if (gptq)
+            st = pare_quant_round_gptq(ctx, gptq, w, count, grid, to, scale + r * groups, threads);
         else
             pare_quant_round_nearest(w, count, m->columns, grid, to, scale + r * groups, threads);
         if (st == PARE_OK) st = pare_ctx_poll(ctx);
     }
     pare_free(w);
-    return st;
-}
-
-/* --- the walk through the layers --- */
-
-typedef struct walk {
-    weight_only *w;
-    const pare_quant_search *asked;
-    pare_model *rounded; /* a copy whose weights change */
-    pare_capture *flow;
-    int threads;
-} walk;
-
-/* Moments of the input that matrices first .. last - 1 read. */
-static pare_status observe(walk *k, const matrix *first, pare_observer **out, bool *ok)
-{
-    const char *name[] = {first->x->name};
-    const bool keep[] = {true};
-    pare_columns columns;
-    const pare_value *y = pare_graph_find_own(k->rounded->graph, first->node->out[0]->name);
-    PARE_TRY(pare_capture_begin(k->flow, name, keep, 1));
-    PARE_TRY(pare_columns_read(y->producer, pare_capture_shape(k->flow, 0), &columns, ok));
-    if (!*ok) return PARE_OK;
-    PARE_TRY(pare_observer_new(k->w->ctx, out, &columns, 1, false, k->threads));
-    for (;;) {
-        pare_capture_batch x;
-        PARE_TRY(pare_capture_next(k->flow, &x));
-        for (int r = 0; r < x.count; r++)
-            PARE_TRY(pare_observer_add(*out, x.first + r, x.value[0] + r * x.size[0], NULL, NULL));
-        if (!x.count) return pare_observer_finish(*out);
-    }
-}
-
-/* The rounded weight takes its place in the copy. */
-static pare_status put(walk *k, const matrix *m)
-{
-    const pare_quant_grid *grid = &k->w->grid;
-    const int64_t groups = pare_quant_groups(grid, m->columns);
-    const int64_t group = groups > 1 ? grid->group : m->columns;
-    pare_value *v = pare_graph_find_own(k->rounded->graph, m->value->name);
-    const pare_tensor *old = v->data;
-    float *data = pare_alloc(k->w->ctx, (size_t)old->count, sizeof *data);
-    pare_tensor *t;
-    if (!data) return PARE_MEMORY;
-    for (int64_t r = 0; r < m->rows; r++)
-        for (int64_t c = 0; c < m->columns; c++)
-            data[place_of(m, r, c)] =
-                (float)m->level[r * m->columns + c] * m->scale[r * groups + c / group];
-    pare_status st = pare_tensor_new(k->rounded, &t, v->name, PARE_f32, old->rank, old->dims, data);
-    pare_free(data);
-    return st == PARE_OK ? pare_value_set_init(v, t) : st;
-}
-
-static pare_status round_by(walk *k, matrix *m, const double *factor)
-{
-    weight_only *w = k->w;
-    const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
-    m->level = pare_arena_alloc(w->arena, (size_t)(m->rows * m->columns), 1);
-    m->scale = pare_arena_alloc(w->arena, (size_t)m->rows * groups, sizeof *m->scale);
-    if (!m->level || !m->scale) return PARE_MEMORY;
-    PARE_TRY(round_matrix(w->ctx, m, &w->grid, factor, k->threads, m->level, m->scale));
-    return put(k, m);
-}
-
-static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
-
-/* Matrices first .. last - 1, which read one input. */
-static pare_status round_group(walk *k, int first, int last)
-{
-    matrix *m = &k->w->item[first];
-    pare_observer *observer = NULL;
-    bool ok = false;
-    double *factor = NULL;
-    pare_status st = m->shared || is_inner(m) ? PARE_OK : observe(k, m, &observer, &ok);
-    if (st == PARE_OK && ok) {
-        factor = pare_alloc(k->w->ctx, (size_t)(m->columns * m->columns), sizeof *factor);
-        st = factor ? pare_quant_gptq_factor(k->w->ctx, pare_observer_moments(observer, 0, 0),
-                                             k->threads, factor)
-                    : PARE_MEMORY;
-    }
-    pare_observer_free(observer);
-    for (; st == PARE_OK && first < last; first++) {
-        m = &k->w->item[first];
-        if (!is_inner(m)) st = round_by(k, m, factor);
-    }
-    pare_free(factor);
-    return st == PARE_OK
-               ? st
-               : pare_fail_prefix(k->w->ctx, st, "%s: weight '%s'", k->w->model->path,
-                                  k->w->item[first < last ? first : last - 1].value->name);
-}
-
-/* What the layers from `first` on will ask for. */
-static pare_status forget(walk *k, int first)
-{
-    const weight_only *w = k->w;
-    const char **names = pare_alloc(w->ctx, (size_t)w->count + 1, sizeof *names);
-    int count = 0;
-    if (!names) return PARE_MEMORY;
-    for (int i = first; i < w->count; i++)
-        if (!is_inner(&w->item[i])) names[count++] = w->item[i].x->name;
-    const pare_status st = pare_capture_forget(k->flow, names, count);
-    pare_free(names);
-    return st;
-}
-
-static pare_status walk_all(walk *k)
-{
-    const matrix *item = k->w->item;
-    const int count = k->w->count;
-    for (int first = 0, last; first < count; first = last) {
-        for (last = first + 1; last < count && item[last].x == item[first].x &&
-                               item[last].shared == item[first].shared;)
-            last++;
-        PARE_TRY(round_group(k, first, last));
-        PARE_TRY(forget(k, last));
-        if (k->asked->progress) k->asked->progress(k->asked->progress_user, last, count);
-        PARE_TRY(pare_ctx_poll(k->w->ctx));
-    }
-    return PARE_OK;
-}
-
-/* Rounds by what the samples say. */
-static pare_status round_all(weight_only *w, const pare_quant_search *asked)
-{
-    walk k = {.w = w, .asked = asked, .threads = asked->threads};
-    if (k.threads < 1) k.threads = pare_cpu_cores();
-    const pare_capture_options capture = {.samples = asked->samples,
-                                          .sample_count = asked->sample_count,
-                                          .threads = k.threads,
-                                          .device = asked->device,
-                                          .room = PARE_QUANT_KEEP_ROOM};
-    pare_status st = pare_model_clone(w->ctx, &k.rounded, w->model);
-    if (st == PARE_OK) st = pare_capture_new(w->ctx, &k.flow, k.rounded, asked->data, &capture);
-    if (st == PARE_OK) st = walk_all(&k);
-    pare_capture_free(k.flow);
-    pare_model_free(k.rounded);
     return st;
 }
 
@@ -351,18 +211,18 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
     return st;
 }
 
-/* As samples rounded it, else to the nearest. */
-static pare_status write_matrix(weight_only *w, const matrix *m, pare_value *in[2])
+static pare_status write_matrix(weight_only *w, const matrix *m, const pare_quant_gptq *gptq,
+                                int threads, pare_value *in[2])
 {
-    if (m->level) return write_constants(w, m, m->level, m->scale, in);
     const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
     int8_t *level = pare_alloc(w->ctx, (size_t)(m->rows * m->columns), 1);
     float *scale = pare_alloc(w->ctx, (size_t)m->rows * groups, sizeof *scale);
     pare_status st = level && scale ? PARE_OK : PARE_MEMORY;
-    if (st == PARE_OK) st = round_matrix(w->ctx, m, &w->grid, NULL, pare_cpu_cores(), level, scale);
+    if (st == PARE_OK) st = round_matrix(w->ctx, m, &w->grid, gptq, threads, level, scale);
     if (st == PARE_OK) st = write_constants(w, m, level, scale, in);
     pare_free(level);
     pare_free(scale);
+    pare_tensor_give_back(m->value->data);
     return st;
 }
 
@@ -381,31 +241,150 @@ static pare_status dequantize(weight_only *w, const matrix *m, pare_node *reader
     return pare_node_set_int(node, "block_size", w->grid.group);
 }
 
-/* Every chosen node reads the integers, through a DequantizeLinear of its graph. */
-static pare_status write_all(weight_only *w)
+/* Is it a chosen node that reads the matrix as its weight? */
+static pare_status reads(const weight_only *w, const matrix *m, const pare_node *node,
+                         pare_weighted *part, bool *out)
 {
-    struct written {
-        pare_value *in[2], *seen;
-    } *written = pare_arena_alloc(w->arena, (size_t)w->count, sizeof *written);
-    if (!written) return PARE_MEMORY;
-    for (int n = 0; n < w->nodes.count; n++) {
-        pare_node *node = w->nodes.item[n];
+    *out = false;
+    if (pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED) return PARE_OK;
+    PARE_TRY(pare_op_of(node)->quant.weighted(node, part));
+    *out = pare_node_in(node, part->w) == m->value && !obstacle(w, node, part) &&
+           m->outputs_first == (part->axis == 0);
+    return PARE_OK;
+}
+
+/* Rounds a matrix; every chosen node that reads it reads the integers, through a DequantizeLinear
+   of its graph. */
+static pare_status replace(weight_only *w, const matrix *m, const pare_quant_gptq *gptq,
+                           int threads)
+{
+    const int count = m->value->user_count;
+    pare_node **user = pare_arena_alloc(w->arena, (size_t)count + 1, sizeof *user);
+    pare_value *in[2], **seen = pare_arena_alloc(w->arena, (size_t)count + 1, sizeof *seen);
+    int views = 0;
+    if (!user || !seen) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) user[i] = m->value->user[i];
+    PARE_TRY(write_matrix(w, m, gptq, threads, in));
+    for (int i = 0; i < count; i++) {
         pare_weighted part;
-        if (pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED) continue;
-        PARE_TRY(pare_op_of(node)->quant.weighted(node, &part));
-        const int at =
-            obstacle(w, node, &part) ? -1 : pare_ptr_map_find(&w->at, pare_node_in(node, part.w));
-        if (at < 0 || w->item[at].outputs_first != (part.axis == 0)) continue;
-        const matrix *m = &w->item[at];
-        if (!written[at].in[0]) PARE_TRY(write_matrix(w, m, written[at].in));
-        pare_value *seen = written[at].seen;
-        if (!seen || seen->graph != node->graph)
-            PARE_TRY(dequantize(w, m, node, written[at].in, &seen));
-        written[at].seen = seen;
-        PARE_TRY(pare_node_set_in(node, part.w, seen));
+        bool reader;
+        int k = 0;
+        PARE_TRY(reads(w, m, user[i], &part, &reader));
+        if (!reader) continue;
+        while (k < views && seen[k]->graph != user[i]->graph) k++;
+        if (k == views) PARE_TRY(dequantize(w, m, user[i], in, &seen[views++]));
+        PARE_TRY(pare_node_set_in(user[i], part.w, seen[k]));
         w->facts->quantized_nodes++;
     }
     return PARE_OK;
+}
+
+/* --- the walk through the layers --- */
+
+typedef struct walk {
+    weight_only *w;
+    const pare_quant_search *asked; /* NULL: all to the nearest */
+    pare_capture *flow;             /* through the model as it is by then */
+    int threads;
+} walk;
+
+/* Moments of the input of a matrix; *ok is false for forms that they do not serve. */
+static pare_status observe(walk *k, const matrix *m, pare_observer **out, bool *ok)
+{
+    const char *name[] = {m->x->name};
+    const bool keep[] = {true};
+    pare_columns columns;
+    PARE_TRY(pare_capture_begin(k->flow, name, keep, 1));
+    PARE_TRY(pare_columns_read(m->node, pare_capture_shape(k->flow, 0), &columns, ok));
+    if (!*ok) return PARE_OK;
+    PARE_TRY(pare_observer_new(k->w->ctx, out, &columns, 1, false, k->threads));
+    for (;;) {
+        pare_capture_batch x;
+        PARE_TRY(pare_capture_next(k->flow, &x));
+        for (int r = 0; r < x.count; r++)
+            PARE_TRY(pare_observer_add(*out, x.first + r, x.value[0] + r * x.size[0], NULL, NULL));
+        if (!x.count) return pare_observer_finish(*out);
+    }
+}
+
+static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
+
+/* Does GPTQ serve it? */
+static bool is_fitted(const walk *k, const matrix *m)
+{
+    return k->asked && !m->shared && !is_inner(m);
+}
+
+/* Matrices first .. last - 1, which read one input. */
+static pare_status round_group(walk *k, int first, int last)
+{
+    const matrix *m = &k->w->item[first];
+    pare_observer *observer = NULL;
+    pare_quant_gptq *gptq = NULL;
+    bool ok = false;
+    pare_status st = is_fitted(k, m) ? observe(k, m, &observer, &ok) : PARE_OK;
+    if (st == PARE_OK && ok)
+        st = pare_quant_gptq_new(k->w->ctx, &gptq, pare_observer_moments(observer, 0, 0),
+                                 k->threads);
+    pare_observer_free(observer);
+    for (; st == PARE_OK && first < last; first++) {
+        m = &k->w->item[first];
+        st = replace(k->w, m, gptq, k->threads);
+    }
+    pare_quant_gptq_free(gptq);
+    return st == PARE_OK ? st
+                         : pare_fail_prefix(k->w->ctx, st, "%s: weight '%s'", k->w->model->path,
+                                            m->value->name);
+}
+
+/* What the layers from `first` on will ask for. */
+static pare_status forget(walk *k, int first)
+{
+    const weight_only *w = k->w;
+    const char **names = pare_alloc(w->ctx, (size_t)w->count + 1, sizeof *names);
+    int count = 0;
+    if (!names) return PARE_MEMORY;
+    for (int i = first; i < w->count; i++)
+        if (is_fitted(k, &w->item[i])) names[count++] = w->item[i].x->name;
+    const pare_status st = pare_capture_forget(k->flow, names, count);
+    pare_free(names);
+    return st;
+}
+
+static pare_status walk_all(walk *k)
+{
+    const matrix *item = k->w->item;
+    const int count = k->w->count;
+    for (int first = 0, last; first < count; first = last) {
+        for (last = first + 1; last < count && item[last].x == item[first].x &&
+                               is_fitted(k, &item[last]) == is_fitted(k, &item[first]);)
+            last++;
+        PARE_TRY(round_group(k, first, last));
+        if (!k->asked) continue;
+        PARE_TRY(forget(k, last));
+        if (k->asked->progress) k->asked->progress(k->asked->progress_user, last, count);
+        PARE_TRY(pare_ctx_poll(k->w->ctx));
+    }
+    return PARE_OK;
+}
+
+static pare_status round_all(weight_only *w)
+{
+    const pare_quant_search *asked = w->options->inputs;
+    walk k = {.w = w, .asked = asked, .threads = asked ? asked->threads : 0};
+    pare_status st = PARE_OK;
+    if (k.threads < 1) k.threads = pare_cpu_cores();
+    if (asked) {
+        const pare_capture_options capture = {.samples = asked->samples,
+                                              .sample_count = asked->sample_count,
+                                              .threads = k.threads,
+                                              .device = asked->device,
+                                              .room = PARE_QUANT_KEEP_ROOM};
+        st = pare_capture_new(w->ctx, &k.flow, w->model, asked->data, &capture);
+    }
+    if (st == PARE_OK) st = walk_all(&k);
+    pare_capture_free(k.flow);
+    return st;
 }
 
 pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
@@ -420,8 +399,7 @@ pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
                      .facts = facts,
                      .grid = grid_of(options)};
     pare_status st = find_matrices(&w);
-    if (st == PARE_OK && options->inputs) st = round_all(&w, options->inputs);
-    if (st == PARE_OK) st = write_all(&w);
+    if (st == PARE_OK) st = round_all(&w);
     if (st == PARE_OK) st = pare_graph_sweep_all(model->graph);
     pare_arena_free(&arena);
     return st == PARE_OK ? pare_quant_manifest(model, options, NULL) : st;

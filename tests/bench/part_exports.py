@@ -148,7 +148,8 @@ def quantized(options, results, case, path, data, samples, want, folder):
     value = results.add("exports", case, "INT8 SQNR, ours", sqnr(ours(options, mine, data, folder, want), want), "dB")
     try:
         file = rival(path, samples, folder)
-        other = sqnr(theirs(file, samples), want)
+        # as its file is written, node by node: its fused kernels saturate on a CPU without VNNI
+        other = sqnr(theirs(file, samples, optimize=False), want)
     except Exception as error:  # its kind is the rival's
         return dict(int8_db=value, ort_int8_db="", ort_error=str(error).strip().splitlines()[-1][:120])
     results.add("exports", case, "INT8 SQNR, ours less ONNX Runtime's", value - other, "dB", ">= 0")

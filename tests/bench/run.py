@@ -12,7 +12,7 @@ files there, theirs here), prune (single weights), prune_channels, prune_latency
 time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
 calibrated alone), exports (nets as PyTorch's exporters write them), recurrent
-(LSTM, GRU and RNN), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
+(LSTM, GRU and RNN), four_bits (W4A16, W4A8), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
 costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
 caches and a CSV). Each prints what it measured beside its target; all is written to
@@ -38,6 +38,7 @@ import part_distill_qat
 import part_distill_recovery
 import part_distill_speed
 import part_exports
+import part_four_bits
 import part_interop
 import part_latency
 import part_load
@@ -59,7 +60,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
-         "exports": part_exports, "recurrent": part_recurrent,
+         "exports": part_exports, "four_bits": part_four_bits, "recurrent": part_recurrent,
          "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 

@@ -75,32 +75,40 @@ static void a_scale_serves_numbers_on_its_grid(void **state)
     const pare_quant_grid four = {-8, 7, 0, false};
     const double w[] = {-8, 7, 3, 0, -1, 5}, zeros[4] = {0}, whole[] = {7, -7, 3.5};
     double error = 0;
-    const float scale = pare_quant_group_scale(w, 6, &four);
+    const float scale = pare_quant_group_scale(w, NULL, 6, &four);
     for (int i = 0; i < 6; i++) error += pow(w[i] - rint(w[i] / (double)scale) * (double)scale, 2);
     assert_true(error < 1e-9); /* the largest is the lowest level */
-    assert_true(pare_quant_group_scale(zeros, 4, &four) == 1);
-    assert_true(pare_quant_group_scale(whole, 2, &four) == 1);
+    assert_true(pare_quant_group_scale(zeros, NULL, 4, &four) == 1);
+    assert_true(pare_quant_group_scale(whole, NULL, 2, &four) == 1);
+    const double odd[] = {7, 2.4}, counts[] = {0, 1};
+    const double own = (double)pare_quant_group_scale(odd, counts, 2, &four);
+    assert_true(fabs(2.4 - rint(2.4 / own) * own) < 0.01); /* what counts nothing may be clipped */
     assert_int_equal(pare_quant_groups(&four, 100), 1);
     assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 32, false}, 100), 4);
     assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 128, false}, 100), 1);
 }
 
 /* The paper's loop: after each column, the inverse loses it. */
-static void plain_gptq(const layer *l, int row, const double *inverse, const float *scale,
-                       int64_t group, int8_t *level)
+static void plain_gptq(const layer *l, int row, const double *inverse, const int64_t *order,
+                       const float *scale, int64_t group, int8_t *level)
 {
     double *c = malloc(sizeof(double) * COLUMNS * COLUMNS), w[COLUMNS];
+    bool gone[COLUMNS] = {false};
     assert_non_null(c);
     memcpy(c, inverse, sizeof(double) * COLUMNS * COLUMNS);
     memcpy(w, l->w + row * COLUMNS, sizeof w);
-    for (int i = 0; i < COLUMNS; i++) {
+    for (int n = 0; n < COLUMNS; n++) {
+        const int64_t i = order[n];
         const double s = (double)scale[i / group], q = fmin(fmax(rint(w[i] / s), -8), 7);
-        const double e = (w[i] - q * s) / c[i * COLUMNS + i];
+        const double pivot = c[i * COLUMNS + i], e = (w[i] - q * s) / pivot;
         level[i] = (int8_t)q;
-        for (int j = i + 1; j < COLUMNS; j++) w[j] -= e * c[i * COLUMNS + j];
-        for (int a = i + 1; a < COLUMNS; a++)
-            for (int b = i + 1; b < COLUMNS; b++)
-                c[a * COLUMNS + b] -= c[a * COLUMNS + i] * c[i * COLUMNS + b] / c[i * COLUMNS + i];
+        gone[i] = true;
+        for (int j = 0; j < COLUMNS; j++)
+            if (!gone[j]) w[j] -= e * c[i * COLUMNS + j];
+        for (int a = 0; a < COLUMNS; a++)
+            for (int b = 0; b < COLUMNS; b++)
+                if (!gone[a] && !gone[b])
+                    c[a * COLUMNS + b] -= c[a * COLUMNS + i] * c[i * COLUMNS + b] / pivot;
     }
     free(c);
 }
@@ -109,17 +117,15 @@ static void gptq(pare_ctx *ctx, const layer *l, const pare_quant_grid *grid, int
                  int threads, int8_t *level, float *scale)
 {
     const int64_t groups = pare_quant_groups(grid, COLUMNS);
-    double *factor = malloc(sizeof(double) * COLUMNS * COLUMNS), w[ROWS * COLUMNS];
-    assert_non_null(factor);
-    memcpy(w, l->w, sizeof w);
-    assert_int_equal(pare_quant_gptq_factor(ctx, l->moments, threads, factor), PARE_OK);
+    pare_quant_gptq *g;
+    assert_int_equal(pare_quant_gptq_new(ctx, &g, l->moments, threads), PARE_OK);
     for (int r = 0; r < ROWS; r += rows_at_once) {
         const int n = ROWS - r < rows_at_once ? ROWS - r : rows_at_once;
-        assert_int_equal(pare_quant_round_gptq(ctx, factor, w + r * COLUMNS, n, COLUMNS, grid,
+        assert_int_equal(pare_quant_round_gptq(ctx, g, l->w + r * COLUMNS, n, grid,
                                                level + r * COLUMNS, scale + r * groups, threads),
                          PARE_OK);
     }
-    free(factor);
+    pare_quant_gptq_free(g);
 }
 
 static void gptq_is_the_papers(void **state)
@@ -130,22 +136,30 @@ static void gptq_is_the_papers(void **state)
     pare_ctx_init(&ctx);
     layer *l = layer_new(&ctx);
     double *inverse = malloc(sizeof(double) * COLUMNS * COLUMNS), ridge = 1e-2;
+    pare_quant_gptq *g;
     assert_int_equal(pare_moments_inverse(&ctx, l->moments, false, &ridge, 1, inverse), PARE_OK);
+    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, 1), PARE_OK);
+    for (int i = 1; i < COLUMNS; i++) { /* the dearest first */
+        const int64_t a = g->order[i - 1], b = g->order[i];
+        assert_true(l->moments->xx[a * COLUMNS + a] >= l->moments->xx[b * COLUMNS + b]);
+    }
     for (int i = 0; i < 4; i++) {
         const pare_quant_grid grid = {-8, 7, groups[i], false};
         const int64_t group = groups[i] ? groups[i] : COLUMNS;
+        const size_t scales = ROWS * (size_t)pare_quant_groups(&grid, COLUMNS);
         static int8_t level[ROWS * COLUMNS], again[ROWS * COLUMNS], plain[COLUMNS];
         static float scale[ROWS * COLUMNS], same[ROWS * COLUMNS];
         gptq(&ctx, l, &grid, ROWS, 1, level, scale);
         gptq(&ctx, l, &grid, 2, 2, again, same); /* rows cut otherwise, more threads */
         assert_memory_equal(level, again, sizeof level);
-        assert_memory_equal(scale, same,
-                            sizeof(float) * ROWS * (size_t)pare_quant_groups(&grid, COLUMNS));
+        assert_memory_equal(scale, same, scales * sizeof *scale);
         for (int r = 0; r < ROWS; r++) {
-            plain_gptq(l, r, inverse, scale + r * pare_quant_groups(&grid, COLUMNS), group, plain);
+            const float *own = scale + r * pare_quant_groups(&grid, COLUMNS);
+            plain_gptq(l, r, inverse, g->order, own, group, plain);
             assert_memory_equal(level + r * COLUMNS, plain, COLUMNS);
         }
     }
+    pare_quant_gptq_free(g);
     free(inverse);
     layer_free(l);
 }
@@ -188,11 +202,11 @@ static void moments_that_are_not_finite_are_refused(void **state)
     pare_ctx ctx;
     pare_ctx_init(&ctx);
     layer *l = layer_new(&ctx);
-    double *factor = malloc(sizeof(double) * COLUMNS * COLUMNS);
+    pare_quant_gptq *g = NULL;
     l->moments->xx[5] = (double)NAN;
-    assert_int_equal(pare_quant_gptq_factor(&ctx, l->moments, 1, factor), PARE_INPUT);
+    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, 1), PARE_INPUT);
+    assert_null(g);
     assert_non_null(strstr(ctx.message, "not finite"));
-    free(factor);
     layer_free(l);
 }
 

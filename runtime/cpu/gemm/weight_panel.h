@@ -9,7 +9,7 @@
 #include "runtime/cpu/isa.h"
 #include "runtime/ops/product.h"
 
-enum { PARE_PANEL_COLUMNS = 16, PARE_PANELS = 4 /* that are best multiplied together */ };
+enum { PARE_PANEL_COLUMNS = 16, PARE_PANELS = 3 /* that are best multiplied together */ };
 
 typedef struct pare_weight_panel {
     int64_t depth, columns, group; /* rows that share a scale */

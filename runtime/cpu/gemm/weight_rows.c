@@ -129,7 +129,7 @@ __attribute__((target("avx2,fma"))) int64_t pare_weight_rows_avx2(const pare_wei
 {
     const int most = a->rows == 1 ? PARE_PANELS : a->rows == 2 && p->bits == 8 ? 2 : 1;
     switch (a->rows * 8 + (panels >= most ? most : 1)) {
-        CASE(1, 4)
+        CASE(1, 3)
         CASE(1, 1)
         CASE(2, 2)
         CASE(2, 1)
