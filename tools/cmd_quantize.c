@@ -118,7 +118,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         "no-equalization", "mixed-precision", "max-drop", NULL};
     static const char *const of_weights[] = {"block-size", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
-    static const char *const of_ranges[] = {"ranges", "cache", "trace", NULL};
+    static const char *const of_ranges[] = {"ranges", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
     static const char *const of_judge[] = {"validation", NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FusedMatMul in plain C, any strides: the definition of correct.
-   Float: Y = act(alpha * (A x B) + C + Z), summed in double, rounded once to Y's type; B of
+   Float: Y = act(alpha * (A x B) + beta * C + Z), summed in double, rounded once to Y's type; B of
    integers is dequantized first.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
 #include "runtime/cpu/fast.h"
@@ -60,7 +60,7 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
         return;
     }
     double acc = float_sum(c, m, d, column) * (double)m->alpha;
-    if (bias) acc += pare_ref_get(bias, bi);
+    if (bias) acc += (double)m->beta * pare_ref_get(bias, bi);
     if (z) acc += pare_ref_get(z, zi);
     if (m->act.kind != PARE_ACT_NONE) acc = (double)pare_act_apply(&m->act, (float)acc);
     pare_ref_set(&c->out[0], yi, acc);

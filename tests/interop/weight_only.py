@@ -180,6 +180,7 @@ def images(folder):
     data = folder / 'data'
     pare('data', 'fashion-mnist', '-o', data, '--quiet')
     four_bits_beside_int8(folder, data)
+    zoo(folder, data)
     for net in ('mlp', 'vit'):
         drops = {}
         for name, words in {'nearest': (), 'gptq': ('--data', data / 'train.h5')}.items():
@@ -190,6 +191,16 @@ def images(folder):
             drops[name] = (row['drop'], row['outputs'][0]['sqnr_db'])
         check(f'{net}/drop', drops['gptq'][0] < 0.5, f'{drops}')
         check(f'{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 3, f'{drops}')
+
+
+def zoo(folder, data):
+    """A zoo makes them as it makes the others."""
+    text = ''.join(f'  - name: v{i}\n    steps: [quantize {words}]\n' for i, words in enumerate(
+        ('--precision w4a16', '--precision w4a16 --rounding nearest', '--precision w8a16', '--precision w4a8')))
+    (folder / 'zoo.yaml').write_text(f'models:\n  - files: [{ZOO / "mlp.onnx"}]\ndata: {data / "train.h5"}\ntest: {data / "test.h5"}\n'
+                                     f'latency: false\nvariants:\n{text}')
+    done = pare('zoo', folder / 'zoo.yaml', '-o', folder / 'made', '--quiet', ok=False)
+    check('zoo', done.returncode == 0 and '4 of 4 tasks are done' in done.stdout, (done.stdout + done.stderr)[-400:])
 
 
 with tempfile.TemporaryDirectory() as name:

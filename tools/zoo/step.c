@@ -100,6 +100,11 @@ static bool says(const pare_zoo_step *step, const char *name, const char *value)
     return same;
 }
 
+static bool is_weight_only(const pare_zoo_step *step)
+{
+    return says(step, "precision", "w4a16") || says(step, "precision", "w8a16");
+}
+
 bool pare_zoo_step_needs_data(const pare_zoo_step *step)
 {
     static const char *const of_data[] = {"samples", "range", "batch", "shuffle", "map"};
@@ -107,7 +112,8 @@ bool pare_zoo_step_needs_data(const pare_zoo_step *step)
     if (step->trains) return true;
     for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
         if (has(step, of_data[i])) return true;
-    if (step->command == &pare_command_quantize) return !says(step, "precision", "fp16");
+    if (step->command == &pare_command_quantize)
+        return !says(step, "precision", "fp16") && !is_weight_only(step);
     for (int i = PARE_SCORE_BEST + 1; i < PARE_SCORE_COUNT; i++)
         if (pare_scores[i].needs != PARE_SCORE_NEEDS_WEIGHTS &&
             says(step, "score", pare_scores[i].name))
@@ -193,8 +199,10 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     PARE_TRY(fail(r, step,
                   pare_options_parse(r->arena, &bare, options, &arguments, words + 1, count - 1)));
     PARE_TRY(fail(r, step, keep_options(r, step, words + 1, count - 1)));
-    const bool bf16 = step->command == &pare_command_quantize && says(step, "precision", "bf16");
-    step->takes_data = !has(step, "data") && !has(step, "ranges") && !bf16;
+    const bool runs_nothing = step->command == &pare_command_quantize &&
+                              (says(step, "precision", "bf16") ||
+                               (is_weight_only(step) && says(step, "rounding", "nearest")));
+    step->takes_data = !has(step, "data") && !has(step, "ranges") && !runs_nothing;
     step->times = has(step, "latency");
     step->trains = step->command == &pare_command_distill || has(step, "distill");
     return fail(r, step, check_whole(r, step, words + 1, count - 1));
