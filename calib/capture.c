@@ -148,7 +148,12 @@ static void end_pass(pare_capture *f)
     pare_plan_free(f->plan);
     pare_model_free(f->cut);
     if (f->reader) pare_reader_close(f->reader);
-    for (int k = 0; f->shown && k < f->count; k++) pare_free(f->shown[k].data);
+    for (int k = 0; f->shown && k < f->count; k++) {
+        const shown *s = &f->shown[k];
+        if (s->keep && s->data) /* a pass that was given up keeps nothing */
+            f->kept_bytes -= (size_t)s->size * sizeof(float) * (size_t)f->runs;
+        pare_free(s->data);
+    }
     pare_free(f->shown);
     pare_free(f->source);
     pare_free(f->value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights become s8 constants with a DequantizeLinear after them, each once however many nodes read
-   it; biases become s32 where the target wants that.
+/* Weights become s8 constants (of W4A8 s4) with a DequantizeLinear after them, each once however
+   many nodes read it; biases become s32 where the target wants that.
 
    Bias correction: a rounded weight W' errs by W' - W, and where the input's mean is not zero that
    shifts the mean of output o: E[y'_o] - E[y_o] = sum over inputs c of (W' - W)[o, c] E[x_c], taps
@@ -65,9 +65,10 @@ static pare_status bias_shift(pare_quant_scheme *s, const pare_quant_job *job, c
    a weight of their own. */
 typedef struct weight {
     pare_value *value;
-    pare_value *in[3];      /* written: s8, scale, zero point, in the value's graph */
+    pare_value *in[3];      /* written: levels, scale, zero point, in the value's graph */
     pare_quant_views views; /* what readers see */
     int axis;               /* -1: one scale for all */
+    int bits;               /* 8 or 4 */
     float alpha;
     const pare_tensor *data; /* alpha multiplied in */
     float *scale;            /* (channels) */
@@ -103,14 +104,15 @@ static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
     return PARE_OK;
 }
 
-static pare_status make(weights *all, pare_value *value, int axis, float alpha, int next)
+static pare_status make(weights *all, pare_value *value, int axis, int bits, float alpha, int next)
 {
     pare_quant_scheme *s = all->scheme;
     if (!pare_arena_grow(s->arena, &all->item, &all->capacity, (size_t)all->count,
                          sizeof *all->item))
         return PARE_MEMORY;
     weight *w = &all->item[all->count];
-    *w = (weight){.value = value, .axis = axis, .alpha = alpha, .next = next, .job = -1};
+    *w = (weight){
+        .value = value, .axis = axis, .bits = bits, .alpha = alpha, .next = next, .job = -1};
     PARE_TRY(scaled(s, value->data, alpha, &w->data));
     PARE_TRY(pare_quant_check_finite(s->model, value, w->data));
     w->channels = pare_quant_weight_look(w->data, axis).channels;
@@ -120,8 +122,7 @@ static pare_status make(weights *all, pare_value *value, int axis, float alpha, 
     float *own;
     PARE_TRY(pare_quant_weight_read(s, value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, axis);
-    const pare_status st =
-        pare_quant_weight_scales(s->ctx, &view, pare_quant_weight_bits(s->options), w->scale);
+    const pare_status st = pare_quant_weight_scales(s->ctx, &view, bits, w->scale);
     pare_free(own);
     PARE_TRY(st);
     pare_tensor_give_back(w->data);
@@ -138,21 +139,23 @@ static int axis_of(const pare_quant_scheme *s, const pare_quant_job *job)
 
 /* *at: the weight made of this value along this axis, times alpha; a new one where there is none.
  */
-static pare_status find(weights *all, pare_value *value, int axis, float alpha, int *at)
+static pare_status find(weights *all, pare_value *value, int axis, int bits, float alpha, int *at)
 {
     const int first = pare_ptr_map_find(&all->at, value);
     for (*at = first; *at >= 0; *at = all->item[*at].next)
-        if (all->item[*at].axis == axis && all->item[*at].alpha == alpha) return PARE_OK;
+        if (all->item[*at].axis == axis && all->item[*at].bits == bits &&
+            all->item[*at].alpha == alpha)
+            return PARE_OK;
     *at = all->count;
-    return make(all, value, axis, alpha, first);
+    return make(all, value, axis, bits, alpha, first);
 }
 
 static pare_status find_job(weights *all, int j)
 {
     const pare_quant_job *job = &all->scheme->job[j];
     const int before = all->count;
-    PARE_TRY(find(all, job->node->in[job->part.w], axis_of(all->scheme, job), job->part.alpha,
-                  &all->of_job[j]));
+    PARE_TRY(find(all, job->node->in[job->part.w], axis_of(all->scheme, job),
+                  pare_quant_weight_bits(all->scheme->options), job->part.alpha, &all->of_job[j]));
     all->item[all->of_job[j]].job = all->count > before ? j : -1;
     return PARE_OK;
 }
@@ -216,7 +219,7 @@ static pare_status round_weight(pare_quant_scheme *s, const weight *w, const par
     if (s->inputs && w->job >= 0)
         PARE_TRY(
             pare_quant_round_by_inputs(s, &s->job[w->job], now, w->scale, w->channels, q, &done));
-    if (!done) pare_quant_weight_round(view, w->scale, pare_quant_weight_bits(s->options), q);
+    if (!done) pare_quant_weight_round(view, w->scale, w->bits, q);
     return PARE_OK;
 }
 
@@ -242,7 +245,7 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
     float *own;
     PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, w->axis);
-    const int bits = pare_quant_weight_bits(s->options);
+    const int bits = w->bits;
     const pare_dtype type = bits == 4 ? PARE_s4 : PARE_s8;
     const int64_t count = w->data->count;
     int8_t *q = pare_alloc(s->ctx, (size_t)count, 1);
@@ -420,7 +423,7 @@ static pare_status write_weight_only(weights *all, pare_node *node)
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
         const bool whole = all->scheme->options->per_tensor_weights;
         int at;
-        PARE_TRY(find(all, node->in[i], whole ? -1 : PARE_QUANT_WEIGHT_AXIS, 1, &at));
+        PARE_TRY(find(all, node->in[i], whole ? -1 : PARE_QUANT_WEIGHT_AXIS, 8, 1, &at));
         PARE_TRY(write_operand(all->scheme, &all->item[at], node, i));
     }
     return PARE_OK;

@@ -49,7 +49,9 @@ typedef struct pare_quant_options {
     int64_t block_size;   /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
                              all of them */
     int weight_bits;      /* int8: 4: weights are INT4 (W4A8); 0: 8 */
-    bool nearest;         /* pare_quantize_on_data: samples do not say how weights are rounded */
+    int threads;  /* that round weights to the nearest; 0: all cores; the result does not depend on
+                     them */
+    bool nearest; /* pare_quantize_on_data: samples do not say how weights are rounded */
     const pare_quant_search *inputs; /* samples by which weights of W4A8, W4A16 and W8A16 are
                                         rounded (GPTQ); NULL: to the nearest */
     const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */

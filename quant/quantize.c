@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a float model and its ranges, or samples, to a quantized model: the preparation of the float
    graph, the choice of nodes (--skip, --only), INT8, and the manifest in the file's metadata_props,
-   which suffices to make the same file again. There is no clock in it. */
+   which with the same ranges or samples suffices to make the same file again. There is no clock in
+   it. */
 #include "formats/onnx.h"
 #include "quant/internal.h"
 #include "quant/quant.h"

@@ -213,8 +213,8 @@ static pare_status make_factor(pare_ctx *ctx, pare_quant_gptq *g, const pare_mom
     double ridge = 1e-2; /* of the mean diagonal, as in the paper */
     bool ok;
     for (int64_t i = 0; i < n; i++) g->square[i] = m->xx[i * n + i];
-    PARE_TRY(order_columns(ctx, m, g->order));
     PARE_TRY(pare_moments_inverse(ctx, m, false, &ridge, threads, inverse));
+    PARE_TRY(order_columns(ctx, m, g->order));
     g->factor = pare_alloc(ctx, (size_t)(n * n), sizeof *g->factor); /* its scratch is gone */
     if (!g->factor) return PARE_MEMORY;
     for (int64_t i = 0; i < n; i++)

@@ -42,7 +42,13 @@ static pare_status observe(pare_quant_inputs *in, const char *name, const pare_n
                            pare_columns *columns, pare_observer **out, bool *ok)
 {
     const bool keep[] = {true};
-    PARE_TRY(pare_capture_begin(in->flow, &name, keep, 1));
+    const pare_status st = pare_capture_begin(in->flow, &name, keep, 1);
+    *ok = false;
+    if (st == PARE_UNSUPPORTED) { /* only a run knows its shape */
+        pare_ctx_clear(node->graph->model->ctx);
+        return PARE_OK;
+    }
+    PARE_TRY(st);
     PARE_TRY(pare_columns_read(node, pare_capture_shape(in->flow, 0), columns, ok));
     if (!*ok) return PARE_OK;
     PARE_TRY(pare_observer_new(node->graph->model->ctx, out, columns, 1, false, in->threads));

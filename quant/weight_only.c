@@ -5,14 +5,12 @@
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
    that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
-   whose earlier layers are integers already. Memory is that of one layer. */
+   whose earlier layers are integers already. Memory is that of one layer, and of activations that
+   are kept from layer to layer. */
 #include "calib/capture.h"
 #include "quant/internal.h"
 #include "quant/round.h"
 #include "runtime/exec/exec.h"
-
-#include <math.h>
-#include <string.h>
 
 static const int64_t MOST_WEIGHTS = 1 << 24; /* that are f64 at once */
 
@@ -59,6 +57,7 @@ static const char *obstacle(const weight_only *w, const pare_node *node, const p
     if (part->w < part->x) return "its weight is on the left";
     if (v->dtype != PARE_f32 || x->dtype != PARE_f32) return "its inputs are not f32";
     if (v->data->rank != 2) return "its weight is no matrix";
+    if (pare_node_int(node, "transA", 0)) return "its input is transposed";
     if (v->data->count == 0) return "its weight is empty";
     return NULL;
 }
@@ -157,7 +156,7 @@ static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant
         const int64_t count = m->rows - r < most ? m->rows - r : most;
         int8_t *to = level + r * m->columns;
         read_rows(m, r, count, w);
-        if (gptq)
+        if (gptq && gptq->columns == m->columns)
             st = pare_quant_round_gptq(ctx, gptq, w, count, grid, to, scale + r * groups, threads);
         else
             pare_quant_round_nearest(w, count, m->columns, grid, to, scale + r * groups, threads);
@@ -294,7 +293,12 @@ static pare_status observe(walk *k, const matrix *m, pare_observer **out, bool *
     const char *name[] = {m->x->name};
     const bool keep[] = {true};
     pare_columns columns;
-    PARE_TRY(pare_capture_begin(k->flow, name, keep, 1));
+    const pare_status st = pare_capture_begin(k->flow, name, keep, 1);
+    if (st == PARE_UNSUPPORTED) { /* only a run knows its shape */
+        pare_ctx_clear(k->w->ctx);
+        return PARE_OK;
+    }
+    PARE_TRY(st);
     PARE_TRY(pare_columns_read(m->node, pare_capture_shape(k->flow, 0), &columns, ok));
     if (!*ok) return PARE_OK;
     PARE_TRY(pare_observer_new(k->w->ctx, out, &columns, 1, false, k->threads));
@@ -371,7 +375,7 @@ static pare_status walk_all(walk *k)
 static pare_status round_all(weight_only *w)
 {
     const pare_quant_search *asked = w->options->inputs;
-    walk k = {.w = w, .asked = asked, .threads = asked ? asked->threads : 0};
+    walk k = {.w = w, .asked = asked, .threads = asked ? asked->threads : w->options->threads};
     pare_status st = PARE_OK;
     if (k.threads < 1) k.threads = pare_cpu_cores();
     if (asked) {
@@ -401,6 +405,7 @@ pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
     pare_status st = find_matrices(&w);
     if (st == PARE_OK) st = round_all(&w);
     if (st == PARE_OK) st = pare_graph_sweep_all(model->graph);
+    if (st == PARE_OK) st = pare_graph_sort(model->graph); /* readers may come in any order */
     pare_arena_free(&arena);
     return st == PARE_OK ? pare_quant_manifest(model, options, NULL) : st;
 }

@@ -277,12 +277,11 @@ const pare_command pare_command_quantize = {
     .detail =
         "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
         "W4A16 and\n"
-        "W8A16 with DequantizeLinear after the matrices of MatMul and Gemm, FP16 and BF16 with "
-        "types and\n"
-        "casts. All but INT8 need no data; W4A16 and W8A16 round better with it; with --data, FP16 "
-        "keeps "
-        "nodes f32 that\n"
-        "would overflow; --ranges knows the tensors that int8 would quantize, and no others.",
+        "W8A16 with DequantizeLinear after the matrices of MatMul and Gemm, FP16 and BF16 "
+        "with types and\n"
+        "casts. INT8 and W4A8 need data; W4A16 and W8A16 round better with it; FP16 then "
+        "keeps nodes f32\n"
+        "that would overflow. --ranges knows the tensors that int8 would quantize, and no others.",
     .example = "pare quantize resnet.onnx -o resnet.int8.onnx --data data/train.h5",
     .options = table,
     .size = sizeof(quantize_options),

@@ -202,6 +202,7 @@ pare_status pare_tool_quantize(pare_tool *tool, pare_model *model,
                                pare_quant_facts *facts)
 {
     pare_quant_options own = *options;
+    own.threads = (int)tool->common->threads;
     pare_ranges *ranges = NULL;
     samples in = {0};
     if (from->prepared) *from->prepared = NULL;

@@ -101,14 +101,18 @@ static pare_status weight_only_read(const pare_prep *p, pare_matmul_args *out)
                             .scale = scale->data,
                             .zero = zero ? zero->data : NULL,
                             .type = b->dtype};
-    const int64_t blocks = (out->depth + w->block - 1) / w->block, count = pare_view_count(scale);
+    const int64_t blocks = out->depth / w->block + (out->depth % w->block != 0),
+                  count = pare_view_count(scale);
     if (count != 1) {
         w->row_step = out->trans_b ? 1 : out->columns;
         w->column_step = out->trans_b ? blocks : 1;
     }
-    if ((count != 1 && count != blocks * out->columns) || (zero && pare_view_count(zero) != count))
+    if (count != 1 && count != blocks * out->columns)
         return PARE_FAIL_NODE(p->node, INPUT, "w_scale has %lld entries, expected 1 or %lld x %lld",
                               (long long)count, (long long)blocks, (long long)out->columns);
+    if (zero && pare_view_count(zero) != count)
+        return PARE_FAIL_NODE(p->node, INPUT, "there are %lld zero points and %lld scales",
+                              (long long)pare_view_count(zero), (long long)count);
     return PARE_OK;
 }
 

@@ -126,6 +126,34 @@ def shared(folder):
         check('shared/once', types_of(out).count(TensorProto.INT4) == 2, 'a shared matrix is written twice, or not at all')
 
 
+def corners(folder):
+    """Products that share an input but sum over other axes; readers of one matrix that are listed out of order; an input
+    whose shape only a run knows."""
+    model, out, data = folder / 'corners.onnx', folder / 'corners.w4.onnx', folder / 'corners.h5'
+    nodes = [helper.make_node('Gemm', ['x', 'w'], ['a'], name='plain'), helper.make_node('Gemm', ['x', 'v'], ['b'], name='turned', transA=1),
+             helper.make_node('Einsum', ['a', 'u'], ['e'], equation='bi,ij->bj'), helper.make_node('MatMul', ['a', 'u'], ['m']),
+             helper.make_node('Add', ['e', 'm'], ['c']), helper.make_node('Compress', ['c', 'rows'], ['some'], axis=0),
+             helper.make_node('MatMul', ['some', 't'], ['d'], name='late')]
+    inits = [constant('w', 160, 128), constant('v', 8, 128), constant('u', 128, 144), constant('t', 144, 144),
+             numpy_helper.from_array(np.array([True, False, True, True, False]), 'rows')]
+    shapes = {'b': [160, 128], 'c': [8, 144], 'd': ['k', 144]}
+    graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', TensorProto.FLOAT, [8, 160])],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17)], ir_version=8), model)
+    x = rng.standard_normal((8, 160)).astype(np.float32)
+    with h5py.File(data, 'w') as file:
+        file['x'] = rng.standard_normal((64, 160)).astype(np.float32)
+    exact = pare_outputs(model, {'x': x})
+    for name, words in {'nearest': (), 'gptq': ('--data', data)}.items():
+        facts = folder / 'facts.json'
+        pare('quantize', model, '-o', out, '--precision', 'w4a16', '--quiet', '--json', facts, *words)
+        same_as_ort(f'corners/{name}', out, {'x': x})
+        notes = json.loads(facts.read_text())['notes']
+        check(f'corners/{name}/turned', any('turned' in n and 'transposed' in n for n in notes), f'{notes}')
+        got = pare_outputs(out, {'x': x})
+        check(f'corners/{name}/near', min(sqnr(got[n], exact[n]) for n in 'cd') > 12, f'{[sqnr(got[n], exact[n]) for n in "cd"]}')
+
+
 def four_bits_beside_int8(folder, data):
     """W4A8 of nets with convolutions: the same in both runtimes, nearer to the float net than to the nearest."""
     images = {'input': h5py.File(data / 'test.h5')['input'][:32].astype(np.float32)}
@@ -206,6 +234,7 @@ def zoo(folder, data):
 with tempfile.TemporaryDirectory() as name:
     decoders(Path(name))
     shared(Path(name))
+    corners(Path(name))
     refused(Path(name))
     try:
         images(Path(name))

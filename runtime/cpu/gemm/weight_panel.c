@@ -65,7 +65,8 @@ pare_status pare_weight_panel_pack(const pare_prep *prep, const pare_matmul_args
     *p = (pare_weight_panel){.depth = m->depth,
                              .columns = m->columns,
                              .group = m->weight.block,
-                             .groups = (m->depth + m->weight.block - 1) / m->weight.block,
+                             .groups =
+                                 m->depth / m->weight.block + (m->depth % m->weight.block != 0),
                              .bits = pare_type(b->dtype)->bits,
                              .isa = isa};
     if (p->groups > 1 && p->group % WORD) p->bits = 8; /* words must not cross groups */

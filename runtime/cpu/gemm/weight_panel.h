@@ -36,7 +36,6 @@ pare_weight_panel pare_weight_panel_unpack(const pare_weight_panel *panel, int64
 /* A few rows of A. */
 typedef struct pare_weight_rows {
     const float *row[6];
-    int64_t step;
     int rows;   /* 1..6 */
     float *acc; /* (rows, acc_step) */
     int64_t acc_step;

@@ -97,6 +97,8 @@ INLINE void rows_avx2(const pare_weight_panel *p, const pare_weight_rows *a, int
             group4(p, a, levels, from, end, rows, halves, &part);
         else
             group8(p, a, levels, from, end, rows, halves, &part);
+        __m256 all[ROWS];
+        FOR_ROWS all[r] = _mm256_set1_ps(p->zero ? sum_of(a, r, from, end) : 0);
         FOR_HALVES
         {
             const int64_t at = ((panel + h / 2) * p->groups + g) * COLUMNS + h % 2 * 8;
@@ -105,8 +107,7 @@ INLINE void rows_avx2(const pare_weight_panel *p, const pare_weight_rows *a, int
             {
                 if (p->zero)
                     part.at[r][h] =
-                        _mm256_fnmadd_ps(_mm256_loadu_ps(p->zero + at),
-                                         _mm256_set1_ps(sum_of(a, r, from, end)), part.at[r][h]);
+                        _mm256_fnmadd_ps(_mm256_loadu_ps(p->zero + at), all[r], part.at[r][h]);
                 sum.at[r][h] = _mm256_fmadd_ps(part.at[r][h], scale, sum.at[r][h]);
             }
         }

@@ -25,7 +25,7 @@ static bool read_scales(const pare_node *dq, bool turned, found *f)
     if (f->zero && f->zero->data->count != scale->count) return false;
     if (f->block)
         return axis == turned && scale->rank == 2 && scale->dims[!turned] == columns &&
-               scale->dims[turned] == (depth + f->block - 1) / f->block;
+               scale->dims[turned] == depth / f->block + (depth % f->block != 0);
     f->block = depth;
     return scale->count == 1 || (scale->rank == 1 && scale->count == columns && axis == !turned);
 }
@@ -64,6 +64,7 @@ static bool find(const pare_node *node, found *f)
 {
     const bool fused = !strcmp(node->domain, PARE_DOMAIN) && !strcmp(node->op_type, "FusedMatMul");
     if (!fused && !pare_node_is(node, "MatMul") && !pare_node_is(node, "Gemm")) return false;
+    if (pare_node_int(node, "transA", 0)) return false;
     const bool turned = pare_node_int(node, "transB", 0) != 0;
     *f = (found){.x = pare_node_in(node, 0),
                  .w = pare_node_in(node, 1),
