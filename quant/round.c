@@ -96,6 +96,31 @@ void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
 
 /* --- with second moments --- */
 
+pare_status pare_quant_observe(pare_ctx *ctx, pare_capture *flow, const char *x,
+                               const pare_node *node, int threads, pare_columns *columns,
+                               pare_observer **out, bool *ok)
+{
+    const bool keep[] = {true};
+    const pare_status st = pare_capture_begin(flow, &x, keep, 1);
+    *ok = false;
+    if (st == PARE_UNSUPPORTED) {
+        pare_ctx_clear(ctx);
+        return PARE_OK;
+    }
+    PARE_TRY(st);
+    PARE_TRY(pare_columns_read(node, pare_capture_shape(flow, 0), columns, ok));
+    if (!*ok) return PARE_OK;
+    PARE_TRY(pare_observer_new(ctx, out, columns, 1, false, threads));
+    for (;;) {
+        pare_capture_batch batch;
+        PARE_TRY(pare_capture_next(flow, &batch));
+        for (int r = 0; r < batch.count; r++)
+            PARE_TRY(pare_observer_add(*out, batch.first + r, batch.value[0] + r * batch.size[0],
+                                       NULL, NULL));
+        if (!batch.count) return pare_observer_finish(*out);
+    }
+}
+
 PARE_CLONES static void take(double *w, const double *u, double by, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) w[i] -= by * u[i];

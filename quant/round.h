@@ -4,6 +4,7 @@
 #ifndef PARE_QUANT_ROUND_H
 #define PARE_QUANT_ROUND_H
 
+#include "calib/capture.h"
 #include "calib/moments.h"
 
 /* Levels low..high; `group` columns side by side share a scale (0: all of a row). */
@@ -24,6 +25,13 @@ float pare_quant_group_scale(const double *w, const double *weight, int64_t n,
 void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
                               const pare_quant_grid *grid, int8_t *level, float *scale,
                               int threads);
+
+/* One pass over the samples for the second moments of tensor x, as the node sums over it; *out is
+   the caller's. *ok false, and no moments: a form that they do not serve, or a shape that only a
+   run knows. */
+PARE_NODISCARD pare_status pare_quant_observe(pare_ctx *ctx, pare_capture *flow, const char *x,
+                                              const pare_node *node, int threads,
+                                              pare_columns *columns, pare_observer **out, bool *ok);
 
 /* What GPTQ needs of the inputs' second moments. */
 typedef struct pare_quant_gptq {

@@ -2,7 +2,6 @@
 /* Weights of 4 bits beside INT8 activations: each rounded by GPTQ (round.h) on what the float model
    feeds it, on scales that are set. Equalization divides channels of the inputs: their second
    moments are divided, too. */
-#include "calib/capture.h"
 #include "quant/internal.h"
 #include "quant/round.h"
 #include "runtime/exec/exec.h"
@@ -35,30 +34,6 @@ void pare_quant_inputs_close(pare_quant_scheme *s)
     if (!s->inputs) return;
     pare_capture_free(s->inputs->flow);
     pare_model_free(s->inputs->floats);
-}
-
-/* Second moments of the float model's tensor of this name, as the node reads it. */
-static pare_status observe(pare_quant_inputs *in, const char *name, const pare_node *node,
-                           pare_columns *columns, pare_observer **out, bool *ok)
-{
-    const bool keep[] = {true};
-    const pare_status st = pare_capture_begin(in->flow, &name, keep, 1);
-    *ok = false;
-    if (st == PARE_UNSUPPORTED) { /* only a run knows its shape */
-        pare_ctx_clear(node->graph->model->ctx);
-        return PARE_OK;
-    }
-    PARE_TRY(st);
-    PARE_TRY(pare_columns_read(node, pare_capture_shape(in->flow, 0), columns, ok));
-    if (!*ok) return PARE_OK;
-    PARE_TRY(pare_observer_new(node->graph->model->ctx, out, columns, 1, false, in->threads));
-    for (;;) {
-        pare_capture_batch x;
-        PARE_TRY(pare_capture_next(in->flow, &x));
-        for (int r = 0; r < x.count; r++)
-            PARE_TRY(pare_observer_add(*out, x.first + r, x.value[0] + r * x.size[0], NULL, NULL));
-        if (!x.count) return pare_observer_finish(*out);
-    }
 }
 
 /* As if channel c of the input were divided by divided[c]. */
@@ -122,8 +97,8 @@ pare_status pare_quant_round_by_inputs(pare_quant_scheme *s, const pare_quant_jo
     pare_observer *observer = NULL;
     *done = false;
     if (job->node->graph->parent || !y || !y->producer) return PARE_OK;
-    pare_status st =
-        observe(in, job->node->in[job->part.x]->name, y->producer, &columns, &observer, done);
+    pare_status st = pare_quant_observe(s->ctx, in->flow, job->node->in[job->part.x]->name,
+                                        y->producer, in->threads, &columns, &observer, done);
     const rounding r = {&columns, w, job->part.axis == 0, scale, scales, level};
     for (int64_t g = 0; st == PARE_OK && *done && g < columns.groups; g++) {
         pare_moments *m = pare_observer_moments(observer, 0, g);

@@ -7,7 +7,6 @@
    that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
    whose earlier layers are integers already. Memory is that of one layer, and of activations that
    are kept from layer to layer. */
-#include "calib/capture.h"
 #include "quant/internal.h"
 #include "quant/round.h"
 #include "runtime/exec/exec.h"
@@ -287,30 +286,6 @@ typedef struct walk {
     int threads;
 } walk;
 
-/* Moments of the input of a matrix; *ok is false for forms that they do not serve. */
-static pare_status observe(walk *k, const matrix *m, pare_observer **out, bool *ok)
-{
-    const char *name[] = {m->x->name};
-    const bool keep[] = {true};
-    pare_columns columns;
-    const pare_status st = pare_capture_begin(k->flow, name, keep, 1);
-    if (st == PARE_UNSUPPORTED) { /* only a run knows its shape */
-        pare_ctx_clear(k->w->ctx);
-        return PARE_OK;
-    }
-    PARE_TRY(st);
-    PARE_TRY(pare_columns_read(m->node, pare_capture_shape(k->flow, 0), &columns, ok));
-    if (!*ok) return PARE_OK;
-    PARE_TRY(pare_observer_new(k->w->ctx, out, &columns, 1, false, k->threads));
-    for (;;) {
-        pare_capture_batch x;
-        PARE_TRY(pare_capture_next(k->flow, &x));
-        for (int r = 0; r < x.count; r++)
-            PARE_TRY(pare_observer_add(*out, x.first + r, x.value[0] + r * x.size[0], NULL, NULL));
-        if (!x.count) return pare_observer_finish(*out);
-    }
-}
-
 static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
 
 /* Does GPTQ serve it? */
@@ -325,8 +300,12 @@ static pare_status round_group(walk *k, int first, int last)
     const matrix *m = &k->w->item[first];
     pare_observer *observer = NULL;
     pare_quant_gptq *gptq = NULL;
+    pare_columns columns;
     bool ok = false;
-    pare_status st = is_fitted(k, m) ? observe(k, m, &observer, &ok) : PARE_OK;
+    pare_status st = PARE_OK;
+    if (is_fitted(k, m))
+        st = pare_quant_observe(k->w->ctx, k->flow, m->x->name, m->node, k->threads, &columns,
+                                &observer, &ok);
     if (st == PARE_OK && ok)
         st = pare_quant_gptq_new(k->w->ctx, &gptq, pare_observer_moments(observer, 0, 0),
                                  k->threads);
