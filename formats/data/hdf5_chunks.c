@@ -4,6 +4,7 @@
    inflated chunk must have exactly its size. Filters: HDF5 File Format Specification 3.0, IV.A.2.l.
  */
 #include "formats/data/hdf5.h"
+#include "runtime/base/room.h"
 #include "runtime/base/size.h"
 
 #include <errno.h>
@@ -52,6 +53,12 @@ static pare_status list_contiguous(pare_ctx *ctx, pare_h5_set *set)
     return PARE_OK;
 }
 
+/* What libhdf5 could not do where it got no memory. */
+static pare_status out_of_memory(pare_ctx *ctx, const pare_h5_set *set)
+{
+    return PARE_FAIL(ctx, MEMORY, "%s: out of memory inside libhdf5", set->file->path);
+}
+
 static pare_status list_chunked(pare_ctx *ctx, pare_h5_set *set)
 {
     hsize_t at[PARE_MAX_RANK] = {0};
@@ -63,7 +70,9 @@ static pare_status list_chunked(pare_ctx *ctx, pare_h5_set *set)
         int64_t rest = i;
         for (int k = set->rank - 1; k >= 0; rest /= set->grid[k], k--)
             at[k] = (hsize_t)(rest % set->grid[k] * set->chunk[k]);
-        if (H5Dget_chunk_info_by_coord(set->id, at, &mask, &address, &size) < 0)
+        const herr_t e = H5Dget_chunk_info_by_coord(set->id, at, &mask, &address, &size);
+        if (e < 0 && !pare_has_room(PARE_ROOM_LEAST)) return out_of_memory(ctx, set);
+        if (e < 0)
             return PARE_FAIL(ctx, INPUT,
                              "%s: dataset '%s': the list of its chunks is damaged at "
                              "chunk %lld; make the file again",
@@ -268,6 +277,7 @@ pare_status pare_h5_read_rows(pare_ctx *ctx, const pare_h5_set *set, int64_t fir
     if (e >= 0) e = H5Dread(set->id, set->memory_type, memory, file_space, H5P_DEFAULT, out);
     if (file_space >= 0) H5Sclose(file_space);
     if (memory >= 0) H5Sclose(memory);
+    if (e < 0 && !pare_has_room(PARE_ROOM_LEAST)) return out_of_memory(ctx, set);
     if (e < 0)
         return PARE_FAIL(ctx, INPUT,
                          "%s: dataset '%s': rows from %lld cannot be read; the file is "
