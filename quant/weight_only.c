@@ -11,7 +11,7 @@
 #include "quant/round.h"
 #include "runtime/exec/exec.h"
 
-static const int64_t MOST_WEIGHTS = 1 << 24; /* that are f64 at once */
+static const int64_t MOST_WEIGHTS = 1 << 22; /* that are f64 at once */
 
 /* A constant matrix that products read: rows are outputs. */
 typedef struct matrix {

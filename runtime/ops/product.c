@@ -78,11 +78,6 @@ pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
     return scales_make(p, &out->epilogue, out->q.x_scale, out->at.w_scale, out->m, &out->scale);
 }
 
-static bool is_weight_level(pare_dtype t)
-{
-    return t == PARE_s8 || t == PARE_u8 || t == PARE_s4 || t == PARE_u4;
-}
-
 /* Scales are (blocks, columns), or as B is transposed; (columns) where one block is all; or one. */
 static pare_status weight_only_read(const pare_prep *p, pare_matmul_args *out)
 {
@@ -135,7 +130,7 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     out->depth = a->dim[a->rank - (out->trans_a ? 2 : 1)];
     out->columns = b->dim[b->rank - (out->trans_b ? 2 : 1)];
     out->int8 = pare_type_is_int8(a->dtype);
-    if (!out->int8) return is_weight_level(b->dtype) ? weight_only_read(p, out) : PARE_OK;
+    if (!out->int8) return pare_type_is_weight_level(b->dtype) ? weight_only_read(p, out) : PARE_OK;
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
     PARE_TRY(bias_make(p, out->at.bias, out->columns, &out->bias));

@@ -3,7 +3,11 @@
 #include "runtime/base/clones.h"
 #include "runtime/cpu/gemm/weight_rows.h"
 
-enum { COLUMNS = PARE_PANEL_COLUMNS, WORD = 8 /* rows of a word of 4 bits */ };
+enum {
+    COLUMNS = PARE_PANEL_COLUMNS,
+    WORD = PARE_PANEL_WORD,
+    MOST_OF_4 = 5 /* rows whose sums are registers beside the words of 4 bits */
+};
 
 static int64_t panels_of(const pare_weight_panel *p)
 {
@@ -156,7 +160,7 @@ static void rows_portable(const pare_weight_panel *p, const pare_weight_rows *a,
 void pare_weight_panel_multiply(const pare_weight_panel *p, const pare_weight_rows *a,
                                 int64_t panel, int64_t panels)
 {
-    const int whole = p->bits == 4 && a->rows > 5 ? 3 : a->rows; /* more would be no registers */
+    const int whole = p->bits == 4 && a->rows > MOST_OF_4 ? a->rows / 2 : a->rows;
     pare_weight_rows now = *a;
     if (whole < a->rows) {
         now.rows = whole;

@@ -6,10 +6,15 @@
 #ifndef PARE_RUNTIME_CPU_GEMM_WEIGHT_PANEL_H
 #define PARE_RUNTIME_CPU_GEMM_WEIGHT_PANEL_H
 
+#include "runtime/cpu/gemm/tile.h"
 #include "runtime/cpu/isa.h"
 #include "runtime/ops/product.h"
 
-enum { PARE_PANEL_COLUMNS = 16, PARE_PANELS = 3 /* that are best multiplied together */ };
+enum {
+    PARE_PANEL_COLUMNS = 16,
+    PARE_PANEL_WORD = 8, /* rows of a word of 4 bits */
+    PARE_PANELS = 3      /* that are best multiplied together */
+};
 
 typedef struct pare_weight_panel {
     int64_t depth, columns, group; /* rows that share a scale */
@@ -35,8 +40,8 @@ pare_weight_panel pare_weight_panel_unpack(const pare_weight_panel *panel, int64
 
 /* A few rows of A. */
 typedef struct pare_weight_rows {
-    const float *row[6];
-    int rows;   /* 1..6 */
+    const float *row[PARE_TILE_ROWS];
+    int rows;   /* 1..PARE_TILE_ROWS */
     float *acc; /* (rows, acc_step) */
     int64_t acc_step;
 } pare_weight_rows;

@@ -6,7 +6,12 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-enum { COLUMNS = PARE_PANEL_COLUMNS, WORD = 8, ROWS = 6, HALVES = 2 * PARE_PANELS };
+enum {
+    COLUMNS = PARE_PANEL_COLUMNS,
+    WORD = PARE_PANEL_WORD,
+    ROWS = PARE_TILE_ROWS,
+    HALVES = 2 * PARE_PANELS
+};
 
 #define INLINE   __attribute__((target("avx2,fma"), always_inline)) static inline
 #define FOR_ROWS _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)

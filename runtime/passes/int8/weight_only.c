@@ -2,6 +2,7 @@
 /* Weights alone quantized: a matrix product of f32 with a constant after a DequantizeLinear (ONNX
    21: one scale, one a column, or one a block of rows; s8, u8, s4, u4) keeps the integers. They
    become f32 inside the product, which reads an eighth or a quarter of the bytes. */
+#include "runtime/ops/fused.h"
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include <string.h>
@@ -30,11 +31,6 @@ static bool read_scales(const pare_node *dq, bool turned, found *f)
     return scale->count == 1 || (scale->rank == 1 && scale->count == columns && axis == !turned);
 }
 
-static bool is_level(pare_dtype t)
-{
-    return t == PARE_s8 || t == PARE_u8 || t == PARE_s4 || t == PARE_u4;
-}
-
 static bool read_weight(const pare_node *node, bool turned, found *f)
 {
     const pare_node *dq = f->w->producer;
@@ -45,7 +41,7 @@ static bool read_weight(const pare_node *node, bool turned, found *f)
     if (!f->q || !f->q->data || !f->scale || !f->scale->data || (f->zero && !f->zero->data))
         return false;
     const pare_tensor *q = f->q->data;
-    return is_level(q->dtype) && q->rank == 2 && q->count >= LEAST &&
+    return pare_type_is_weight_level(q->dtype) && q->rank == 2 && q->count >= LEAST &&
            f->scale->data->dtype == PARE_f32 && f->w->dtype == PARE_f32 &&
            (!f->zero || f->zero->data->dtype == q->dtype) && read_scales(dq, turned, f);
 }
