@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """INT4: W4A16 of a two-layer net of Llama's shape (accuracy, time and memory of quantizing, latency of one token and of
-many) beside ONNX Runtime's quantizer; W4A8 of the zoo nets, by default and rounded plainly."""
+many) beside ONNX Runtime's quantizer; W4A16 of the sample mlp and vit; W4A8 of the sample nets, by default and rounded
+plainly."""
 
 import json
 import logging
@@ -87,7 +88,7 @@ def rival(model, path):
     made.model.save_model_to_file(str(path))
 
 
-def sqnr(options, model, other, data):
+def compared(options, model, other, data):
     facts = options.work / "facts.json"
     call([options.pare, "validate", model, other, "--data", data, "--json", facts, "--quiet"])
     return json.loads(facts.read_text())["models"][1]
@@ -104,7 +105,7 @@ def decoder(options, results, folder):
     for name, words in {"nearest": (), "gptq": ("--data", learn)}.items():
         files[name] = folder / f"llama.{name}.onnx"
         done = call([options.pare, "quantize", model, "-o", files[name], "--precision", "w4a16", "--quiet", *words])
-        decibels[name] = sqnr(options, model, files[name], judge)["outputs"][0]["sqnr_db"]
+        decibels[name] = compared(options, model, files[name], judge)["outputs"][0]["sqnr_db"]
         results.add("four_bits", "llama w4a16", f"SQNR, {name}", decibels[name], "dB")
         results.add("four_bits", "llama w4a16", f"seconds of quantizing, {name}", done.seconds, "s")
         results.add("four_bits", "llama w4a16", f"memory of quantizing over FP32's size, {name}",
@@ -112,7 +113,7 @@ def decoder(options, results, folder):
     results.add("four_bits", "llama w4a16", "SQNR, gptq less nearest", decibels["gptq"] - decibels["nearest"], "dB", ">= 1")
     theirs = folder / "llama.ort.onnx"
     rival(model, theirs)
-    other = sqnr(options, model, theirs, judge)["outputs"][0]["sqnr_db"]
+    other = compared(options, model, theirs, judge)["outputs"][0]["sqnr_db"]
     results.add("four_bits", "llama w4a16", "SQNR, ONNX Runtime's quantizer", other, "dB")
     results.add("four_bits", "llama w4a16", "SQNR, gptq less ONNX Runtime's", decibels["gptq"] - other, "dB", ">= 1")
     results.add("four_bits", "llama w4a16", "size over FP32's", files["gptq"].stat().st_size / model.stat().st_size, "x")
@@ -136,6 +137,21 @@ def timed(options, results, case, what, first, second, batch, threads, target):
     results.add("four_bits", case, f"{what}: {row['a_ms']:.3f} / {row['b_ms']:.3f} ms", row["ratio"], "x", target)
 
 
+def matrices(options, results, folder):
+    """W4A16 of the sample nets whose work is in matrices."""
+    for net in nets.small_nets(options):
+        if net.convolutional:
+            continue
+        train, test = nets.data_file(options, net, "train"), nets.data_file(options, net, "test")
+        for name, words in {"nearest": (), "gptq": ("--data", train)}.items():
+            file = folder / f"{net.name}.{name}.onnx"
+            call([options.pare, "quantize", net.path, "-o", file, "--precision", "w4a16", "--quiet", *words])
+            row = compared(options, net.path, file, test)
+            results.add("four_bits", f"{net.name} w4a16 {name}", "top-1 lost", row["drop"], "points",
+                        "<= 0.5" if name == "gptq" else None)
+            results.add("four_bits", f"{net.name} w4a16 {name}", "SQNR", row["outputs"][0]["sqnr_db"], "dB")
+
+
 def zoo(options, results, folder):
     lost = {"plain": 0.0, "default": 0.0}
     for net in nets.small_nets(options):
@@ -144,7 +160,7 @@ def zoo(options, results, folder):
         for name, words in {"plain": PLAIN, "default": ()}.items():
             file = folder / f"{kind}.{name}.onnx"
             done = call([options.pare, "quantize", model, "-o", file, "--precision", "w4a8", "--data", train, "--quiet", *words])
-            row = sqnr(options, model, file, test)
+            row = compared(options, model, file, test)
             decibels = row["outputs"][0]["sqnr_db"]
             noise[name] = 10 ** (-decibels / 10)
             results.add("four_bits", f"{kind} w4a8 {name}", "top-1 lost", row["drop"], "points")
@@ -162,4 +178,5 @@ def run(options, results):
     folder = options.work / "four_bits"
     folder.mkdir(parents=True, exist_ok=True)
     decoder(options, results, folder)
+    matrices(options, results, folder)
     zoo(options, results, folder)
