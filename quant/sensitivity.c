@@ -7,19 +7,16 @@
    parts add up to about 1. What its int8 form buys is estimated: its part of all work, and of all
    weights. Nodes are taken by their ratio while their parts of the work and of the weights stay
    within a budget. */
-#include "calib/capture.h"
 #include "calib/histogram.h"
 #include "quant/internal.h"
-#include "runtime/passes/passes.h"
+#include "quant/output_error.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4, FEWEST = 8, MOVED = 16 };
-static const double MOST_MACS = 4e11;    /* multiply-adds of all trials, */
-static const double MOST_TRIALS = 2e12;  /* and where LEAST_SAMPLES are more */
-static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
+enum { LEAST_SAMPLES = 4, FEWEST = 8, MOVED = 16 };
+static const double MOST_TRIALS = 2e12; /* multiply-adds of trials of so few samples */
 
 /* A weighted node of the main graph. */
 typedef struct candidate {
@@ -46,25 +43,13 @@ typedef struct search {
     int node_count;
     candidate *item;
     int count;
-    int64_t *sample, samples;
-    const char **output; /* names */
-    int outputs;
-    float *exact; /* of all runs, of each output one after the other */
-    double *energy;
+    pare_output_error outputs;
     const char **keep; /* scratch: (node_count) */
     pare_range *chosen;
     pare_arena *model_arena;
 } search;
 
 /* --- what a node's int8 form buys --- */
-
-static double values_of(const pare_value *v)
-{
-    double n = v ? 1 : 0;
-    for (int i = 0; v && i < v->shape.rank; i++)
-        n *= v->shape.dim[i] > 0 ? (double)v->shape.dim[i] : 1;
-    return n;
-}
 
 /* Numbers that are moved count, too: a depthwise convolution has few multiply-adds. */
 static void cost_of(const pare_node *node, candidate *c)
@@ -73,26 +58,8 @@ static void cost_of(const pare_node *node, candidate *c)
     c->macs = macs > 0 ? macs : 0;
     c->work = c->macs;
     for (int i = 0; i < node->in_count; i++)
-        if (node->in[i] && !node->in[i]->data) c->work += MOVED * values_of(node->in[i]);
-    c->work += MOVED * values_of(node->out[0]);
-}
-
-/* The model with the shapes of one run, for counting. */
-static pare_status with_run_shapes(const search *s, pare_model **out)
-{
-    const pare_infer_options infer = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
-    int64_t unit;
-    int at = 0;
-    PARE_TRY(pare_data_run_samples(s->ctx, s->asked->data, s->model, &unit));
-    if (unit < 1) unit = 1; /* any number */
-    PARE_TRY(pare_model_clone(s->ctx, out, s->model));
-    const pare_values *in = &(*out)->graph->in;
-    for (int i = 0; i < in->count; i++) {
-        if (in->item[i]->is_init) continue;
-        const pare_shape shape = pare_data_run_shape(s->asked->data, at++, unit);
-        pare_value_set_type(in->item[i], in->item[i]->dtype, &shape);
-    }
-    return pare_pass_infer(*out, &infer);
+        if (node->in[i] && !node->in[i]->data) c->work += MOVED * pare_quant_values(node->in[i]);
+    c->work += MOVED * pare_quant_values(node->out[0]);
 }
 
 static pare_status list_candidates(search *s, const pare_model *sized)
@@ -161,104 +128,10 @@ static void within_budget(search *s)
 
 /* --- what it costs --- */
 
-static pare_status open_outputs(search *s)
-{
-    const pare_values *out = &s->model->graph->out;
-    s->output = pare_arena_alloc(&s->arena, (size_t)out->count + 1, sizeof *s->output);
-    s->energy = pare_arena_alloc(&s->arena, (size_t)out->count + 1, sizeof *s->energy);
-    if (!s->output || !s->energy) return PARE_MEMORY;
-    for (int i = 0; i < out->count; i++)
-        if (out->item[i]->dtype == PARE_f32 && !out->item[i]->data)
-            s->output[s->outputs++] = out->item[i]->name;
-    return PARE_OK;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* Of the calibration's samples, evenly: as many as time and memory allow. */
-static pare_status choose_samples(search *s, double macs, double values)
-{
-    double most = MOST_MACS / (macs * (s->count + 2) + 1), room = MOST_VALUES / (values + 1);
-    most = most < room ? most : room;
-    most = most < LEAST_SAMPLES ? LEAST_SAMPLES : most > MOST_SAMPLES ? MOST_SAMPLES : most;
-    const int64_t all = s->asked->sample_count;
-    s->samples = all < (int64_t)most ? all : (int64_t)most;
-    s->sample = pare_arena_alloc(&s->arena, (size_t)s->samples + 1, sizeof *s->sample);
-    if (!s->sample) return PARE_MEMORY;
-    int64_t *sorted = pare_arena_alloc(&s->arena, (size_t)all + 1, sizeof *sorted);
-    if (!sorted) return PARE_MEMORY;
-    memcpy(sorted, s->asked->samples, (size_t)all * sizeof *sorted);
-    qsort(sorted, (size_t)all, sizeof *sorted, ascending); /* their order changes no result */
-    for (int64_t i = 0; i < s->samples; i++) s->sample[i] = sorted[i * all / s->samples];
-    return PARE_OK;
-}
-
-static pare_status flow_open(const search *s, pare_capture **flow, const pare_model *model)
-{
-    const pare_capture_options options = {.samples = s->sample,
-                                          .sample_count = s->samples,
-                                          .threads = s->asked->threads,
-                                          .device = s->asked->device};
-    PARE_TRY(pare_capture_new(s->ctx, flow, model, s->asked->data, &options));
-    return pare_capture_begin(*flow, s->output, NULL, s->outputs);
-}
-
-/* Visits all runs of the model's outputs: keeps them (error NULL), or adds up their squared errors
-   against what was kept, each output's as a part of its energy. */
-static pare_status run_outputs(search *s, pare_capture *flow, double *error)
-{
-    double *sum = pare_arena_alloc(&s->arena, (size_t)s->outputs + 1, sizeof *sum);
-    if (!sum) return PARE_MEMORY;
-    for (;;) {
-        pare_capture_batch batch;
-        PARE_TRY(pare_capture_next(flow, &batch));
-        if (!batch.count) break;
-        float *at = s->exact;
-        for (int k = 0; k < s->outputs; k++) {
-            const int64_t size = batch.size[k];
-            float *to = at + batch.first * size;
-            for (int64_t i = 0; i < batch.count * size; i++) {
-                const double y = (double)batch.value[k][i], e = y - (double)to[i];
-                sum[k] += error ? e * e : y * y;
-                if (!error) to[i] = batch.value[k][i];
-            }
-            at += pare_capture_runs(flow) * size;
-        }
-    }
-    for (int k = 0; k < s->outputs; k++) {
-        if (!error) s->energy[k] = sum[k] > 0 ? sum[k] : 1;
-        if (error) *error += sum[k] / s->energy[k];
-    }
-    return PARE_OK;
-}
-
-static pare_status keep_exact(search *s)
-{
-    pare_capture *flow = NULL;
-    double values = 0;
-    pare_status st = flow_open(s, &flow, s->model);
-    for (int k = 0; st == PARE_OK && k < s->outputs; k++)
-        values +=
-            (double)pare_shape_count(pare_capture_shape(flow, k)) * (double)pare_capture_runs(flow);
-    if (st == PARE_OK && values > 4 * MOST_VALUES) /* one run of a fixed batch may have that many */
-        st = PARE_FAIL(s->ctx, UNSUPPORTED, "its outputs are too large to compare");
-    if (st == PARE_OK) {
-        s->exact = pare_alloc(s->ctx, (size_t)values + 1, sizeof *s->exact);
-        st = s->exact ? run_outputs(s, flow, NULL) : PARE_MEMORY;
-    }
-    pare_capture_free(flow);
-    return st;
-}
-
 /* The error where all nodes but those of s->keep are int8. */
 static pare_status error_of(search *s, double *error)
 {
     pare_model *model;
-    pare_capture *flow = NULL;
     pare_quant_options options = *s->options;
     options.keep = s->keep;
     options.inputs = NULL; /* rounding by inputs for each trial would take hours */
@@ -266,9 +139,7 @@ static pare_status error_of(search *s, double *error)
     *error = 0;
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
     pare_status st = pare_quantize(s->ctx, model, s->ranges, &options, NULL);
-    if (st == PARE_OK) st = flow_open(s, &flow, model);
-    if (st == PARE_OK) st = run_outputs(s, flow, error);
-    pare_capture_free(flow);
+    if (st == PARE_OK) st = pare_output_error_of(&s->outputs, model, error);
     pare_model_free(model);
     return st;
 }
@@ -350,20 +221,20 @@ static pare_status find(search *s)
 {
     pare_model *sized = NULL;
     double macs = 0, values = 0, all;
-    pare_status st = with_run_shapes(s, &sized);
+    pare_status st = pare_quant_run_shapes(s->ctx, s->model, s->asked->data, &sized);
     if (st == PARE_OK) st = list_candidates(s, sized);
     for (int i = 0; st == PARE_OK && i < sized->graph->out.count; i++)
-        values += values_of(sized->graph->out.item[i]);
+        values += pare_quant_values(sized->graph->out.item[i]);
     pare_model_free(sized);
     PARE_TRY(st);
     macs = sum_of(s, offsetof(candidate, macs));
     within_budget(s);
     within_time(s, macs);
-    PARE_TRY(open_outputs(s));
-    if (!s->outputs) s->count = 0;
+    PARE_TRY(pare_output_error_open(s->ctx, &s->outputs, s->model, s->asked, macs, values,
+                                    s->count + 2));
+    if (!s->outputs.count) s->count = 0;
     if (!s->count) return PARE_OK;
-    PARE_TRY(choose_samples(s, macs, values));
-    PARE_TRY(keep_exact(s));
+    PARE_TRY(pare_output_error_keep(&s->outputs, s->model));
     PARE_TRY(pare_quant_rule(s->ctx, s->ranges, s->options, &s->chosen));
     PARE_TRY(error_of(s, &all));
     if (!(all > 0)) s->count = 0; /* nothing to mend, or NaN */
@@ -406,7 +277,7 @@ pare_status pare_quant_rank(pare_ctx *ctx, pare_model *model, const pare_ranges 
     pare_status st = find(&s);
     if (st == PARE_OK) st = ranking_new(&s, out);
     ctx->log = log;
-    pare_free(s.exact);
+    pare_output_error_close(&s.outputs);
     pare_free(s.chosen);
     pare_arena_free(&s.arena);
     if (st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/output_error.h"
+
+#include "runtime/passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4 };
+static const double MOST_MACS = 4e11;    /* multiply-adds of all trials */
+static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
+
+double pare_quant_values(const pare_value *v)
+{
+    double n = v ? 1 : 0;
+    for (int i = 0; v && i < v->shape.rank; i++)
+        n *= v->shape.dim[i] > 0 ? (double)v->shape.dim[i] : 1;
+    return n;
+}
+
+pare_status pare_quant_run_shapes(pare_ctx *ctx, const pare_model *model, const pare_data *data,
+                                  pare_model **out)
+{
+    const pare_infer_options infer = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
+    int64_t unit;
+    int at = 0;
+    PARE_TRY(pare_data_run_samples(ctx, data, model, &unit));
+    if (unit < 1) unit = 1; /* any number */
+    PARE_TRY(pare_model_clone(ctx, out, model));
+    const pare_values *in = &(*out)->graph->in;
+    for (int i = 0; i < in->count; i++) {
+        if (in->item[i]->is_init) continue;
+        const pare_shape shape = pare_data_run_shape(data, at++, unit);
+        pare_value_set_type(in->item[i], in->item[i]->dtype, &shape);
+    }
+    return pare_pass_infer(*out, &infer);
+}
+
+/* --- which samples, which outputs --- */
+
+static pare_status name_outputs(pare_output_error *e, const pare_model *model)
+{
+    const pare_values *out = &model->graph->out;
+    e->name = pare_arena_alloc(&e->arena, (size_t)out->count + 1, sizeof *e->name);
+    e->energy = pare_arena_alloc(&e->arena, (size_t)out->count + 1, sizeof *e->energy);
+    if (!e->name || !e->energy) return PARE_MEMORY;
+    for (int i = 0; i < out->count; i++)
+        if (out->item[i]->dtype == PARE_f32 && !out->item[i]->data)
+            e->name[e->count++] = out->item[i]->name;
+    return PARE_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static pare_status choose_samples(pare_output_error *e, double macs, double values, double trials)
+{
+    double most = MOST_MACS / (macs * trials + 1), room = MOST_VALUES / (values + 1);
+    most = most < room ? most : room;
+    most = most < LEAST_SAMPLES ? LEAST_SAMPLES : most > MOST_SAMPLES ? MOST_SAMPLES : most;
+    const int64_t all = e->on->sample_count;
+    e->samples = all < (int64_t)most ? all : (int64_t)most;
+    e->sample = pare_arena_alloc(&e->arena, (size_t)e->samples + 1, sizeof *e->sample);
+    int64_t *sorted = pare_arena_alloc(&e->arena, (size_t)all + 1, sizeof *sorted);
+    if (!e->sample || !sorted) return PARE_MEMORY;
+    memcpy(sorted, e->on->samples, (size_t)all * sizeof *sorted);
+    qsort(sorted, (size_t)all, sizeof *sorted, ascending); /* their order changes no result */
+    for (int64_t i = 0; i < e->samples; i++) e->sample[i] = sorted[i * all / e->samples];
+    return PARE_OK;
+}
+
+pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out, const pare_model *model,
+                                   const pare_quant_search *on, double macs, double values,
+                                   double trials)
+{
+    *out = (pare_output_error){.ctx = ctx, .on = on};
+    pare_arena_init(&out->arena, ctx);
+    PARE_TRY(name_outputs(out, model));
+    return choose_samples(out, macs, values, trials);
+}
+
+void pare_output_error_close(pare_output_error *e)
+{
+    pare_free(e->exact);
+    if (e->ctx) pare_arena_free(&e->arena);
+    *e = (pare_output_error){0};
+}
+
+/* --- runs --- */
+
+pare_status pare_output_error_flow(const pare_output_error *e, const pare_model *model,
+                                   pare_capture **out)
+{
+    const pare_capture_options options = {.samples = e->sample,
+                                          .sample_count = e->samples,
+                                          .threads = e->on->threads,
+                                          .device = e->on->device};
+    return pare_capture_new(e->ctx, out, model, e->on->data, &options);
+}
+
+static pare_status flow_open(const pare_output_error *e, pare_capture **flow,
+                             const pare_model *model)
+{
+    PARE_TRY(pare_output_error_flow(e, model, flow));
+    return pare_capture_begin(*flow, e->name, NULL, e->count);
+}
+
+/* Visits all runs of the model's outputs: keeps them, or adds up their squared errors against what
+   was kept. sum: of each output. */
+static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, bool keep,
+                               double *sum)
+{
+    for (;;) {
+        pare_capture_batch batch;
+        PARE_TRY(pare_capture_next(flow, &batch));
+        if (!batch.count) return PARE_OK;
+        float *at = e->exact;
+        for (int k = 0; k < e->count; k++) {
+            const int64_t size = batch.size[k];
+            float *to = at + batch.first * size;
+            for (int64_t i = 0; i < batch.count * size; i++) {
+                const double y = (double)batch.value[k][i], d = y - (double)to[i];
+                sum[k] += keep ? y * y : d * d;
+                if (keep) to[i] = batch.value[k][i];
+            }
+            at += pare_capture_runs(flow) * size;
+        }
+    }
+}
+
+pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model)
+{
+    pare_capture *flow = NULL;
+    double values = 0;
+    pare_status st = flow_open(e, &flow, model);
+    for (int k = 0; st == PARE_OK && k < e->count; k++)
+        values +=
+            (double)pare_shape_count(pare_capture_shape(flow, k)) * (double)pare_capture_runs(flow);
+    if (st == PARE_OK && values > 4 * MOST_VALUES) /* one run of a fixed batch may have that many */
+        st =
+            PARE_FAIL(e->ctx, UNSUPPORTED, "%s: its outputs are too large to compare", model->path);
+    if (st == PARE_OK) {
+        e->exact = pare_alloc(e->ctx, (size_t)values + 1, sizeof *e->exact);
+        st = e->exact ? run_outputs(e, flow, true, e->energy) : PARE_MEMORY;
+    }
+    for (int k = 0; k < e->count; k++)
+        if (!(e->energy[k] > 0)) e->energy[k] = 1;
+    pare_capture_free(flow);
+    return st;
+}
+
+pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model, double *error)
+{
+    pare_capture *flow = NULL;
+    double *sum = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *sum);
+    if (!sum) return PARE_MEMORY;
+    pare_status st = flow_open(e, &flow, model);
+    if (st == PARE_OK) st = run_outputs(e, flow, false, sum);
+    *error = 0;
+    for (int k = 0; st == PARE_OK && k < e->count; k++) *error += sum[k] / e->energy[k];
+    pare_capture_free(flow);
+    pare_free(sum);
+    return st;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a change to a model costs at its outputs, measured against the float model on the same
+   samples. Private to quant/. */
+#ifndef PARE_QUANT_OUTPUT_ERROR_H
+#define PARE_QUANT_OUTPUT_ERROR_H
+
+#include "calib/capture.h"
+#include "quant/quant.h"
+
+typedef struct pare_output_error {
+    pare_ctx *ctx;
+    const pare_quant_search *on;
+    pare_arena arena;
+    int64_t *sample, samples;
+    const char **name; /* of the f32 outputs */
+    int count;
+    float *exact; /* of all runs, of each output one after the other */
+    double *energy;
+} pare_output_error;
+
+/* Some of the samples, evenly: as many as time and memory allow for `trials` runs of a model of so
+   many multiply-adds and output values. Names the outputs of the float model; count 0: none is f32.
+ */
+PARE_NODISCARD pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out,
+                                                  const pare_model *model,
+                                                  const pare_quant_search *on, double macs,
+                                                  double values, double trials);
+void pare_output_error_close(pare_output_error *e);
+/* Runs the float model and keeps its outputs. PARE_UNSUPPORTED: they are too large. */
+PARE_NODISCARD pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model);
+/* The squared error of another model's outputs, each as a part of its energy, added up; NaN where
+   an output is. */
+PARE_NODISCARD pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model,
+                                                double *error);
+/* A flow of the same samples through a model. */
+PARE_NODISCARD pare_status pare_output_error_flow(const pare_output_error *e,
+                                                  const pare_model *model, pare_capture **out);
+/* Samples of a run of these data through the model, 1 where it takes any number; and the model with
+   the shapes of such a run, for counting. */
+PARE_NODISCARD pare_status pare_quant_run_shapes(pare_ctx *ctx, const pare_model *model,
+                                                 const pare_data *data, pare_model **out);
+/* Elements of a tensor; unknown dims count 1, an absent tensor 0. */
+double pare_quant_values(const pare_value *value);
+#endif
