@@ -18,6 +18,7 @@ const pare_command *const pare_commands[] = {
     &pare_command_distill,
     &pare_command_run,
     &pare_command_validate,
+    &pare_command_diagnose,
     &pare_command_bench,
     &pare_command_report,
     &pare_command_zoo,

@@ -9,6 +9,7 @@
 #include "distill/distill.h"
 #include "formats/formats.h"
 #include "prune/prune.h"
+#include "quant/diagnose.h"
 #include "quant/quant.h"
 #include "runtime/runtime.h"
 

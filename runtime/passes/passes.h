@@ -71,6 +71,10 @@ PARE_NODISCARD pare_status pare_pass_inline_control(pare_model *model,
 PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *keep,
                                           int keep_count);
 
+/* QLinearConv (ONNX 10) and QLinearMatMul (10) of the main graph become Conv and MatMul between
+   DequantizeLinear and QuantizeLinear where scales are constant. */
+PARE_NODISCARD pare_status pare_pass_expand_qlinear(pare_model *model);
+
 /* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare.
    weight_only: matrix products of f32 keep weights of 4 and 8 bits, too, which the CPU's kernels
    read; else these become f32 constants. */

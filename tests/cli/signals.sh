@@ -41,6 +41,8 @@ stopped sigint_prune INT "$pare" prune "$zoo/resnet.onnx" $long --macs 0.5 -o ol
 stopped sigint_prune_weights INT "$pare" prune "$zoo/resnet.onnx" $long --sparsity 0.5 -o old.onnx --report r.html
 stopped sigint_validate INT "$pare" validate "$zoo/resnet.onnx" --data "$data/train.h5" --report r.html --json r.json
 stopped sigint_run INT "$pare" run "$zoo/resnet.onnx" --data "$data/train.h5" -o out.h5
+"$pare" quantize -q "$zoo/vit.onnx" --data "$data/test.h5" --samples 16 --mixed-precision 0 -o .test.int8.onnx >.test.out
+stopped sigint_diagnose INT "$pare" diagnose "$zoo/vit.onnx" .test.int8.onnx --data "$data/test.h5" --fix old.onnx --report r.html
 stopped sigint_bench INT "$pare" bench "$zoo/mlp.onnx" --duration 60 --json b.json
 
 # --- SIGKILL at many moments of a quantization ---

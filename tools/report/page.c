@@ -193,6 +193,7 @@ void pare_report_page_add(pare_text *t, const json_t *facts, const json_t *compa
     pare_parts_models(t, comparisons, any_labels(comparisons));
     pare_parts_layers(t, comparisons);
     if (json_array_size(comparisons) <= 1) pare_parts_histograms(t, facts);
+    pare_parts_diagnoses(t, facts);
     pare_parts_memory(t, comparisons);
     pare_parts_lanes(t, facts);
     pare_parts_done(t, facts);

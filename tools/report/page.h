@@ -41,6 +41,8 @@ void pare_parts_layers(pare_text *t, const json_t *comparisons);
 void pare_parts_histograms(pare_text *t, const json_t *facts);
 /* Memory in use at each step, of models whose steps are known; of many models none. */
 void pare_parts_memory(pare_text *t, const json_t *comparisons);
+/* Of each diagnosis: what is wrong with a quantized model, and its tensors one by one. */
+void pare_parts_diagnoses(pare_text *t, const json_t *facts);
 /* Of bench's --profile: what ran when. */
 void pare_parts_lanes(pare_text *t, const json_t *facts);
 /* A row for each of the facts: command, what it read and made, how, with what. */

@@ -116,4 +116,8 @@ void pare_cell_drop(pare_cell *cell);
 void pare_cell_latency(pare_cell *cell);
 /* "bad" or "good", or "" where a drop's interval holds zero. */
 const char *pare_report_loss(const json_t *model);
+
+/* The page of one diagnosis: facts of pare diagnose. */
+PARE_NODISCARD pare_status pare_diagnosis_write(pare_ctx *ctx, const json_t *facts,
+                                                const char *path);
 #endif

@@ -85,7 +85,7 @@ static pare_status expand(pare_node *node, bool conv)
                          1);
 }
 
-static pare_status lower_qlinear(pare_graph *graph)
+static pare_status expand_qlinear(pare_graph *graph)
 {
     for (int n = 0; n < graph->node_count; n++) {
         pare_node *node = graph->node[n];
@@ -95,6 +95,8 @@ static pare_status lower_qlinear(pare_graph *graph)
     }
     return PARE_OK;
 }
+
+pare_status pare_pass_expand_qlinear(pare_model *model) { return expand_qlinear(model->graph); }
 
 /* --- reading --- */
 
@@ -233,7 +235,7 @@ static bool has_pairs(const pare_graph *graph)
 static pare_status fold(pare_graph *graph, void *user)
 {
     const bool *weight_only = user;
-    PARE_TRY(lower_qlinear(graph));
+    PARE_TRY(expand_qlinear(graph));
     if (!has_pairs(graph)) return PARE_OK;
     PARE_TRY(pare_qdq_constants(graph));
     PARE_TRY(pare_qdq_split_outputs(graph));
