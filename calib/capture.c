@@ -110,7 +110,8 @@ pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model
     *f = (pare_capture){.ctx = ctx, .model = model, .data = data, .options = *options};
     if (f->options.threads < 1) f->options.threads = pare_cpu_cores();
     if (f->options.device) f->options.threads = 1;
-    f->batch_runs = pare_capture_sizes_of(model, f->options.threads).runs;
+    f->batch_runs = options->batch_runs > 0 ? options->batch_runs
+                                            : pare_capture_sizes_of(model, f->options.threads).runs;
     pare_status st = find_inputs(f);
     if (st == PARE_OK)
         *out = f;

@@ -18,6 +18,7 @@ typedef struct pare_capture_options {
     int threads;         /* runs side by side; 0: all cores */
     pare_device *device; /* NULL: the CPU */
     size_t room;         /* bytes that kept tensors may take */
+    int batch_runs;      /* of a batch, at most; 0: as many as have room */
 } pare_capture_options;
 
 /* A flow through a model, whose weights may change between passes; both are borrowed. */
@@ -55,7 +56,7 @@ PARE_NODISCARD pare_status pare_capture_begin(pare_capture *flow, const char *co
 /* Shapes in a run of the tensors of the pass. */
 const pare_shape *pare_capture_shape(const pare_capture *flow, int k);
 /* The next runs, valid until the following call. Flows of the same samples through models of the
-   same shapes, with as many threads, show the same runs. */
+   same shapes, with as many threads or an equal batch_runs, show the same runs. */
 PARE_NODISCARD pare_status pare_capture_next(pare_capture *flow, pare_capture_batch *out);
 
 /* Forgets kept tensors that computing these names does not begin at. */

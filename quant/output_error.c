@@ -92,26 +92,44 @@ void pare_output_error_close(pare_output_error *e)
 /* --- runs --- */
 
 pare_status pare_output_error_flow(const pare_output_error *e, const pare_model *model,
-                                   pare_capture **out)
+                                   int batch_runs, pare_capture **out)
 {
     const pare_capture_options options = {.samples = e->sample,
                                           .sample_count = e->samples,
                                           .threads = e->on->threads,
-                                          .device = e->on->device};
+                                          .device = e->on->device,
+                                          .batch_runs = batch_runs};
     return pare_capture_new(e->ctx, out, model, e->on->data, &options);
 }
 
+/* A flow that shows the outputs, and one more tensor where there is a probe. */
 static pare_status flow_open(const pare_output_error *e, pare_capture **flow,
-                             const pare_model *model)
+                             const pare_model *model, const pare_output_probe *probe)
 {
-    PARE_TRY(pare_output_error_flow(e, model, flow));
-    return pare_capture_begin(*flow, e->name, NULL, e->count);
+    const char **name = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *name);
+    if (!name) return PARE_MEMORY;
+    for (int k = 0; k < e->count; k++) name[k] = e->name[k];
+    if (probe) name[e->count] = probe->name;
+    pare_status st = pare_output_error_flow(e, model, 0, flow);
+    if (st == PARE_OK) st = pare_capture_begin(*flow, name, NULL, e->count + (probe != NULL));
+    pare_free(name);
+    return st;
+}
+
+static double squares_apart(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        sum += d * d;
+    }
+    return sum;
 }
 
 /* Visits all runs of the model's outputs: keeps them, or adds up their squared errors against what
    was kept. sum: of each output. */
 static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, bool keep,
-                               double *sum)
+                               double *sum, pare_output_probe *probe)
 {
     for (;;) {
         pare_capture_batch batch;
@@ -119,15 +137,19 @@ static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, b
         if (!batch.count) return PARE_OK;
         float *at = e->exact;
         for (int k = 0; k < e->count; k++) {
-            const int64_t size = batch.size[k];
+            const int64_t size = batch.size[k], n = batch.count * size;
             float *to = at + batch.first * size;
-            for (int64_t i = 0; i < batch.count * size; i++) {
-                const double y = (double)batch.value[k][i], d = y - (double)to[i];
-                sum[k] += keep ? y * y : d * d;
-                if (keep) to[i] = batch.value[k][i];
+            if (!keep) sum[k] += squares_apart(batch.value[k], to, n);
+            for (int64_t i = 0; keep && i < n; i++) {
+                to[i] = batch.value[k][i];
+                sum[k] += (double)to[i] * (double)to[i];
             }
             at += pare_capture_runs(flow) * size;
         }
+        if (!probe) continue;
+        const int64_t size = batch.size[e->count];
+        probe->error += squares_apart(batch.value[e->count], probe->exact + batch.first * size,
+                                      batch.count * size);
     }
 }
 
@@ -135,7 +157,7 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
 {
     pare_capture *flow = NULL;
     double values = 0;
-    pare_status st = flow_open(e, &flow, model);
+    pare_status st = flow_open(e, &flow, model, NULL);
     for (int k = 0; st == PARE_OK && k < e->count; k++)
         values +=
             (double)pare_shape_count(pare_capture_shape(flow, k)) * (double)pare_capture_runs(flow);
@@ -144,7 +166,7 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
             PARE_FAIL(e->ctx, UNSUPPORTED, "%s: its outputs are too large to compare", model->path);
     if (st == PARE_OK) {
         e->exact = pare_alloc(e->ctx, (size_t)values + 1, sizeof *e->exact);
-        st = e->exact ? run_outputs(e, flow, true, e->energy) : PARE_MEMORY;
+        st = e->exact ? run_outputs(e, flow, true, e->energy, NULL) : PARE_MEMORY;
     }
     for (int k = 0; k < e->count; k++)
         if (!(e->energy[k] > 0)) e->energy[k] = 1;
@@ -152,16 +174,23 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
     return st;
 }
 
-pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model, double *error)
+pare_status pare_output_error_probe(const pare_output_error *e, const pare_model *model,
+                                    double *error, pare_output_probe *probe)
 {
     pare_capture *flow = NULL;
     double *sum = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *sum);
     if (!sum) return PARE_MEMORY;
-    pare_status st = flow_open(e, &flow, model);
-    if (st == PARE_OK) st = run_outputs(e, flow, false, sum);
+    if (probe) probe->error = 0;
+    pare_status st = flow_open(e, &flow, model, probe);
+    if (st == PARE_OK) st = run_outputs(e, flow, false, sum, probe);
     *error = 0;
     for (int k = 0; st == PARE_OK && k < e->count; k++) *error += sum[k] / e->energy[k];
     pare_capture_free(flow);
     pare_free(sum);
     return st;
+}
+
+pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model, double *error)
+{
+    return pare_output_error_probe(e, model, error, NULL);
 }

@@ -32,9 +32,19 @@ PARE_NODISCARD pare_status pare_output_error_keep(pare_output_error *e, const pa
    an output is. */
 PARE_NODISCARD pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model,
                                                 double *error);
-/* A flow of the same samples through a model. */
+/* One more tensor of the same run: `exact` holds it for all runs, of the same size. */
+typedef struct pare_output_probe {
+    const char *name;
+    const float *exact;
+    double error; /* sum of squares */
+} pare_output_probe;
+PARE_NODISCARD pare_status pare_output_error_probe(const pare_output_error *e,
+                                                   const pare_model *model, double *error,
+                                                   pare_output_probe *probe);
+/* A flow of the same samples through a model; batch_runs: as of pare_capture_options. */
 PARE_NODISCARD pare_status pare_output_error_flow(const pare_output_error *e,
-                                                  const pare_model *model, pare_capture **out);
+                                                  const pare_model *model, int batch_runs,
+                                                  pare_capture **out);
 /* Samples of a run of these data through the model, 1 where it takes any number; and the model with
    the shapes of such a run, for counting. */
 PARE_NODISCARD pare_status pare_quant_run_shapes(pare_ctx *ctx, const pare_model *model,

@@ -26,7 +26,7 @@ static pare_status run_exact(pare_diag *d)
     pare_model_free(sized);
     PARE_TRY(st);
     PARE_TRY(pare_output_error_open(d->ctx, &d->outputs, d->exact, d->on, macs, values,
-                                    3.0 * d->count + 10));
+                                    2.0 * d->count + 10));
     d->out->samples = d->outputs.samples;
     d->out->outputs = d->outputs.count;
     if (!d->outputs.count)
@@ -65,8 +65,10 @@ static pare_status finish(pare_diag *d)
 
 static void close_all(pare_diag *d)
 {
-    for (int k = 0; k < d->count; k++)
+    for (int k = 0; k < d->count; k++) {
         if (d->part[k].stats.histogram) pare_histogram_free(d->part[k].stats.histogram);
+        pare_free(d->part[k].stats.exact);
+    }
     pare_output_error_close(&d->outputs);
     pare_model_free(d->folded);
     pare_model_free(d->master);

@@ -28,6 +28,7 @@ static const double CLIPPED = 1e-3;       /* part of the energy */
 static const double OUTLIER = 8;          /* times the channels' median */
 static const double CHANGED = 0.1;        /* of an output's weights' energy: that is no rounding */
 static const double CHANGED_FEW = 0.5;    /* the same, of fewer than 8 bits */
+static const double FELT = 1e-3;          /* of all effects, of what is plainly wrong */
 static const double NOTEWORTHY = 0.05;    /* of all effects */
 static const double MOST_OF_IT = 1.0 / 3; /* the same, of what is mere rounding */
 
@@ -256,7 +257,7 @@ static pare_status name_activation(pare_diag *d, const pare_part *p, pare_findin
 static bool noteworthy(const pare_finding *f, double sum)
 {
     if (isnan(f->effect)) return f->fault < PARE_FAULT_PREPROCESSING;
-    if (f->fault < PARE_FAULT_SHARED_WEIGHT) return true;
+    if (f->fault < PARE_FAULT_SHARED_WEIGHT) return f->effect >= FELT * sum;
     return f->effect >= (f->fault < PARE_FAULT_WEIGHT ? NOTEWORTHY : MOST_OF_IT) * sum;
 }
 

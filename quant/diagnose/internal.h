@@ -39,6 +39,7 @@ typedef struct pare_part_stats {
     float *largest; /* (channels) of |x| */
     int64_t channels;
     pare_histogram *histogram;
+    float *exact; /* the float form's tensor in all runs; NULL: it took too much memory */
 } pare_part_stats;
 
 typedef struct pare_part {
@@ -84,6 +85,7 @@ typedef struct pare_diag {
     pare_output_error outputs;
     const pare_quant_search *on;
     int64_t trials, done;
+    double kept; /* bytes of tensors */
     bool mend;
     pare_diagnosis *out;
 } pare_diag;

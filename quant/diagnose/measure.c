@@ -6,17 +6,22 @@
 
 #include <math.h>
 
-pare_status pare_diag_error(pare_diag *d, double *error)
+static const double ROOM = 5e8; /* bytes of tensors that are kept */
+
+/* What the outputs lose by d->choice; probe: what one more tensor does, or NULL. */
+static pare_status trial(pare_diag *d, double *error, pare_output_probe *probe)
 {
     pare_model *model = NULL;
     pare_status st = pare_diag_build(d, d->choice, &model);
-    if (st == PARE_OK) st = pare_output_error_of(&d->outputs, model, error);
+    if (st == PARE_OK) st = pare_output_error_probe(&d->outputs, model, error, probe);
     pare_model_free(model);
     d->done++;
     if (st == PARE_OK && d->on->progress)
         d->on->progress(d->on->progress_user, d->done < d->trials ? d->done : d->trials, d->trials);
     return st;
 }
+
+pare_status pare_diag_error(pare_diag *d, double *error) { return trial(d, error, NULL); }
 
 /* --- two models side by side --- */
 
@@ -41,8 +46,11 @@ static pare_status pair_open(pare_diag *d, pair *p, const char *const *names[2],
     PARE_TRY(pare_diag_build(d, d->choice, &p->model[1]));
     pare_diag_choose_all(d, PARE_CHOICE_FLOAT);
     PARE_TRY(pare_diag_build(d, d->choice, &p->model[0]));
+    const int runs[] = {pare_capture_sizes_of(p->model[0], d->on->threads).runs,
+                        pare_capture_sizes_of(p->model[1], d->on->threads).runs};
     for (int i = 0; i < 2; i++) {
-        PARE_TRY(pare_output_error_flow(&d->outputs, p->model[i], &p->flow[i]));
+        PARE_TRY(pare_output_error_flow(&d->outputs, p->model[i],
+                                        runs[0] < runs[1] ? runs[0] : runs[1], &p->flow[i]));
         PARE_TRY(pare_capture_begin(p->flow[i], names[i], NULL, count));
     }
     return PARE_OK;
@@ -106,6 +114,24 @@ static pare_status add_stats(pare_diag *d, pare_part *part, const pair *p, int k
     return pare_histogram_add(d->ctx, s->histogram, PARE_f32, x, count);
 }
 
+/* The float form's tensor, against which weights are measured. */
+static pare_status keep(pare_diag *d, pare_part *part, const pair *p, int k)
+{
+    const double bytes =
+        (double)p->batch[0].size[k] * sizeof(float) * (double)pare_capture_runs(p->flow[0]);
+    pare_part_stats *s = &part->stats;
+    if (!part->source || (!s->exact && (p->batch[0].first || d->kept + bytes > ROOM)))
+        return PARE_OK;
+    if (!s->exact) {
+        s->exact = pare_alloc(d->ctx, (size_t)bytes / sizeof(float) + 1, sizeof *s->exact);
+        if (!s->exact) return PARE_MEMORY;
+        d->kept += bytes;
+    }
+    memcpy(s->exact + p->batch[0].first * p->batch[0].size[k], p->batch[0].value[k],
+           (size_t)(p->batch[0].count * p->batch[0].size[k]) * sizeof(float));
+    return PARE_OK;
+}
+
 /* What readers of the pair read in the quantized model. */
 static const char *view_name(const pare_part *part)
 {
@@ -136,7 +162,10 @@ static pare_status statistics(pare_diag *d)
     while (st == PARE_OK) {
         st = pair_next(d, &p);
         if (st != PARE_OK || !p.batch[0].count) break;
-        for (int k = 0; st == PARE_OK && k < count; k++) st = add_stats(d, of[k], &p, k);
+        for (int k = 0; st == PARE_OK && k < count; k++) {
+            st = add_stats(d, of[k], &p, k);
+            if (st == PARE_OK) st = keep(d, of[k], &p, k);
+        }
     }
     pair_close(&p);
     return st;
@@ -144,42 +173,48 @@ static pare_status statistics(pare_diag *d)
 
 /* --- trials --- */
 
-/* What the part, alone, changes in the next quantized tensor. */
-static pare_status here(pare_diag *d, pare_part *part)
+/* The next quantized tensor, whose float form was kept. */
+static const pare_part *next_of(const pare_diag *d, const pare_part *part)
 {
-    const char *name = NULL;
-    pair p = {0};
-    for (int k = 0; k < d->count && !name; k++)
+    for (int k = 0; k < d->count; k++)
         if (d->part[k].kind == PARE_PART_ACTIVATION && d->part[k].source == part->node)
-            name = d->part[k].value->name;
-    if (!name || !part->node) return PARE_OK;
-    pare_diag_choose_all(d, PARE_CHOICE_FLOAT);
-    d->choice[part - d->part] = PARE_CHOICE_QUANTIZED;
-    pare_status st = pair_open(d, &p, (const char *const *[]){&name, &name}, 1);
-    part->here = 0;
-    while (st == PARE_OK) {
-        st = pair_next(d, &p);
-        if (st != PARE_OK || !p.batch[0].count) break;
-        for (int64_t i = 0; i < p.batch[0].count * p.batch[0].size[0]; i++) {
-            const double e = (double)p.batch[0].value[0][i] - (double)p.batch[1].value[0][i];
-            part->here += e * e;
-        }
-    }
-    pair_close(&p);
-    return st;
+            return d->part[k].stats.exact ? &d->part[k] : NULL;
+    return NULL;
 }
 
-static pare_status alone(pare_diag *d, pare_part *part, pare_choice choice, double *error)
+static void choose_alone(pare_diag *d, const pare_part *part, pare_choice choice)
 {
     pare_diag_choose_all(d, PARE_CHOICE_FLOAT);
     d->choice[part - d->part] = choice;
-    return pare_diag_error(d, error);
+}
+
+static pare_status weight_alone(pare_diag *d, pare_part *part)
+{
+    const pare_part *next = part->node ? next_of(d, part) : NULL;
+    pare_output_probe probe = {.name = next ? next->value->name : NULL,
+                               .exact = next ? next->stats.exact : NULL};
+    choose_alone(d, part, PARE_CHOICE_QUANTIZED);
+    PARE_TRY(trial(d, &part->effect, next ? &probe : NULL));
+    if (next) part->here = probe.error;
+    return PARE_OK;
+}
+
+/* Clipping that is little beside rounding needs no trial of its own. */
+static pare_status activation_alone(pare_diag *d, pare_part *part)
+{
+    const pare_part_stats *s = &part->stats;
+    choose_alone(d, part, PARE_CHOICE_QUANTIZED);
+    PARE_TRY(trial(d, &part->effect, NULL));
+    part->clip_effect = 0;
+    if (s->clipping < 0.1 * s->rounding) return PARE_OK;
+    choose_alone(d, part, PARE_CHOICE_CLIPPED);
+    return trial(d, &part->clip_effect, NULL);
 }
 
 static int64_t trials_of(const pare_diag *d)
 {
     int64_t n = 2;
-    for (int k = 0; k < d->count; k++) n += d->part[k].kind == PARE_PART_ACTIVATION ? 2 : 1;
+    for (int k = 0; k < d->count; k++) n += pare_diag_has(&d->part[k], PARE_CHOICE_FLOAT);
     return n;
 }
 
@@ -194,11 +229,8 @@ pare_status pare_diag_measure(pare_diag *d)
     for (int k = 0; k < d->count; k++) {
         pare_part *part = &d->part[k];
         if (!pare_diag_has(part, PARE_CHOICE_FLOAT)) continue;
-        PARE_TRY(alone(d, part, PARE_CHOICE_QUANTIZED, &part->effect));
-        if (part->kind == PARE_PART_ACTIVATION)
-            PARE_TRY(alone(d, part, PARE_CHOICE_CLIPPED, &part->clip_effect));
-        else
-            PARE_TRY(here(d, part));
+        PARE_TRY(part->kind == PARE_PART_ACTIVATION ? activation_alone(d, part)
+                                                    : weight_alone(d, part));
     }
     return PARE_OK;
 }
