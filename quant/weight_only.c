@@ -7,6 +7,7 @@
    that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
    whose earlier layers are integers already. Memory is that of one layer, and of activations that
    are kept from layer to layer. */
+#include "formats/onnx.h"
 #include "quant/internal.h"
 #include "quant/round.h"
 #include "runtime/exec/exec.h"
@@ -351,6 +352,16 @@ static pare_status walk_all(walk *k)
     return PARE_OK;
 }
 
+/* The file's manifest says which samples the weights were rounded by. */
+static pare_status note_samples(weight_only *w, const pare_capture *flow)
+{
+    pare_hash hash;
+    char text[33];
+    if (!pare_capture_hash(flow, &hash)) return PARE_OK; /* nothing was read */
+    pare_hash_text(hash, text);
+    return pare_onnx_manifest(w->ctx, w->model, NULL, text);
+}
+
 static pare_status round_all(weight_only *w)
 {
     const pare_quant_search *asked = w->options->inputs;
@@ -366,6 +377,7 @@ static pare_status round_all(weight_only *w)
         st = pare_capture_new(w->ctx, &k.flow, w->model, asked->data, &capture);
     }
     if (st == PARE_OK) st = walk_all(&k);
+    if (st == PARE_OK && k.flow) st = note_samples(w, k.flow);
     pare_capture_free(k.flow);
     return st;
 }

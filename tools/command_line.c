@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/memory_guard.h"
 #include "tools/options.h"
+#include "tools/recipe.h"
 #include "tools/text.h"
 
 #include <errno.h>
@@ -58,10 +59,15 @@ static void on_log(void *user, pare_log_level level, const char *line)
         pare_print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
 }
 
-static pare_status write_facts(pare_tool *tool)
+static pare_status write_facts(pare_tool *tool, const void *options)
 {
-    if (!tool->common->json) return PARE_OK;
-    return pare_json_write(tool->ctx, tool->facts, tool->common->json);
+    const pare_common *common = tool->common;
+    if (!common->json && !common->recipe) return PARE_OK;
+    json_t *recipe = pare_recipe_json(tool, options);
+    if (!recipe) return PARE_MEMORY;
+    json_object_set_new(tool->facts, "run", recipe);
+    if (common->recipe) PARE_TRY(pare_recipe_write(tool->ctx, recipe, common->recipe));
+    return common->json ? pare_json_write(tool->ctx, tool->facts, common->json) : PARE_OK;
 }
 
 /* What was printed must have arrived (a full disk after standard output). */
@@ -116,7 +122,7 @@ static pare_status run_command(pare_tool *tool, const void *options)
     st = tool->command->run(tool, options);
     if (st != PARE_OK && st != PARE_MISSED) return st;
     PARE_TRY(flush_output(tool->ctx));
-    PARE_TRY(write_facts(tool));
+    PARE_TRY(write_facts(tool, options));
     return st;
 }
 

@@ -126,6 +126,7 @@ static const struct row {
     {"doctor", "", "isa:string cpu?string"},
     {"version", "", ""},
     {"completion", "", ""},
+    {"replay", "", "files:array"},
 };
 
 typedef struct checker {

@@ -12,6 +12,8 @@
 #define OPTIONS pare_common
 const pare_option pare_common_options[] = {
     PARE_OPT_OUTPUT("json", "FILE", json, "write the command's facts as JSON"),
+    PARE_OPT_OUTPUT("recipe", "FILE.yaml", recipe,
+                    "write all options with their defaults, for pare replay"),
     PARE_OPT_SHORT('q', FLAG, "quiet", NULL, quiet,
                    "no progress and no notes, only results and errors"),
     PARE_OPT_SHORT('v', FLAG, "verbose", NULL, verbose, "say more about what is done and why"),

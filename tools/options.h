@@ -71,7 +71,7 @@ typedef struct pare_option {
 /* What every command's options begin with. */
 typedef struct pare_common {
     pare_list given; /* names of the options on the command line, for those that exclude others */
-    const char *json;
+    const char *json, *recipe;
     bool quiet, verbose, help;
     const char *device;   /* "auto", "cpu", or NULL */
     int64_t memory_limit; /* of a GPU, in bytes; 0: none */

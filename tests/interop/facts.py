@@ -143,6 +143,7 @@ def main():
         run('validate', 'validate', mlp, 'q.onnx', '--data', 'd.h5', '--latency', '--any-accuracy')
         run('diagnose', 'diagnose', mlp, 'q.onnx', '--data', 'e.h5', '--report', 'x.html', '--fix', 'm.onnx')
         run('report', 'report', 'validate.json')
+        run('replay', 'replay', 'quantize.json')
         bench = run('bench', 'bench', mlp, '--shapes', 'input:32x1x28x28', '--duration', '0.2')
         run('bench_streams', 'bench', mlp, '--streams', '2', '--duration', '0.1', '--profile', 'p.json',
             '--trace', 't.json')

@@ -109,8 +109,8 @@ static const struct bad {
     const char *says, *text;
 } bad[] = {
     /* no YAML */
-    {1, "is empty, expected models and variants", ""},
-    {1, "is empty, expected models and variants", "# nothing\n"},
+    {1, "is empty, expected keys and values", ""},
+    {1, "is empty, expected keys and values", "# nothing\n"},
     {2, "is no YAML: ", "models:\n\t- files: [a]\n"},
     {2, "is no YAML: ", "models: [a\n"},
     {2, "is no YAML: ", "name: x\nname: \"a\xff\"\n"},

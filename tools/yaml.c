@@ -2,7 +2,8 @@
 /* YAML as a tree with lines, from libyaml's events, and its maps held against tables of keys.
    Aliases are refused, so that the tree is no larger than the text, and it is shallow: no file can
    blow it up. */
-#include "tools/zoo/reader.h"
+#include "tools/yaml.h"
+#include "tools/options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -66,9 +67,8 @@ static pare_status begin(walk *w, const yaml_event_t *event, int kind)
     *value = (pare_yaml){.kind = kind, .line = line_of(event)};
     place(w, value);
     if (w->depth == DEEPEST)
-        return PARE_FAIL(w->arena->ctx, INPUT,
-                         "%s:%d: is nested deeper than %d levels, more than a zoo's file has",
-                         w->path, value->line, DEEPEST);
+        return PARE_FAIL(w->arena->ctx, INPUT, "%s:%d: is nested deeper than %d levels", w->path,
+                         value->line, DEEPEST);
     w->open[w->depth++] = value;
     return PARE_OK;
 }
@@ -152,7 +152,7 @@ pare_status pare_yaml_parse(pare_arena *arena, pare_yaml **out, const char *path
     yaml_parser_delete(&w.parser);
     *out = w.root;
     if (st == PARE_OK && !w.root)
-        st = PARE_FAIL(arena->ctx, INPUT, "%s:1: is empty, expected models and variants", path);
+        st = PARE_FAIL(arena->ctx, INPUT, "%s:1: is empty, expected keys and values", path);
     return st;
 }
 
@@ -166,8 +166,8 @@ pare_status pare_yaml_read(pare_arena *arena, pare_yaml **out, const char *path)
     if (st == PARE_OK && ferror(file))
         st = PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
     if (st == PARE_OK && bytes > LARGEST)
-        st = PARE_FAIL(arena->ctx, INPUT, "%s: is larger than %d MiB, expected a zoo's YAML", path,
-                       LARGEST >> 20);
+        st = PARE_FAIL(arena->ctx, INPUT, "%s: is larger than %d MiB, expected a shorter YAML file",
+                       path, LARGEST >> 20);
     fclose(file);
     return st == PARE_OK ? pare_yaml_parse(arena, out, path, data, bytes) : st;
 }
