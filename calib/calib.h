@@ -71,6 +71,28 @@ PARE_NODISCARD pare_status pare_ranges_pack(pare_ctx *ctx, const pare_ranges *ra
                                             size_t *bytes);
 PARE_NODISCARD pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, const void *data,
                                               size_t bytes);
+/* A tensor that a model quantizes, whatever tool wrote it. low, high: what its levels reach. */
+typedef struct pare_quantized_tensor {
+    const char *name;
+    pare_dtype type; /* s8, u8, s16 or u16 */
+    float scale, low, high;
+    int zero, least, most; /* zero point, levels */
+} pare_quantized_tensor;
+/* False: no QuantizeLinear with one constant scale of a tensor that is no constant. */
+bool pare_quantized_tensor_of(const pare_node *q, pare_quantized_tensor *out);
+/* Of all QuantizeLinear nodes, those of bodies and of QLinear operators among them, in the order of
+   the graph. The model is rewritten on the way; *out is in the arena, names are the model's. */
+PARE_NODISCARD pare_status pare_quantized_tensors(pare_model *model, pare_arena *arena,
+                                                  pare_quantized_tensor **out, int *count);
+/* The same as a table, each tensor with the two ends of its range, without a model's hash. The
+   model is rewritten. PARE_INPUT: there are none. */
+PARE_NODISCARD pare_status pare_ranges_of_model(pare_ctx *ctx, pare_ranges **out,
+                                                pare_model *model);
+/* Writes a calibration cache of TensorRT: the scales of the ranges that a symmetric rule chooses.
+   version: of TensorRT, as its caches begin with it, 8601 for 8.6.1. */
+PARE_NODISCARD pare_status pare_ranges_write_cache(pare_ctx *ctx, const pare_ranges *ranges,
+                                                   const pare_range_rule *rule, int64_t version,
+                                                   const char *path);
 /* Warns of tensors with NaN and infinite values, as a calibration does at its end. */
 void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *ranges);
 /* Adds b into a: same model, disjoint or not, counts add up. PARE_INPUT for different models. */

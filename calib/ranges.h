@@ -24,6 +24,11 @@ PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out,
 /* The place of a tensor in a table whose names are sorted, as a calibration's are; -1: none. */
 int pare_ranges_place(const pare_ranges *ranges, const char *name);
 
+/* A table of tensors that hold their two ends, once each. */
+PARE_NODISCARD pare_status pare_ranges_of_ends(pare_ctx *ctx, pare_ranges **out,
+                                               const char *const *names, const float *low,
+                                               const float *high, int count);
+
 /* Frees what one row holds. */
 void pare_stats_drop(pare_stats *stats);
 

@@ -322,20 +322,18 @@ static pare_status read_root(reading *r, const json_t *root, pare_ranges **out)
     return st;
 }
 
-/* A calibration cache of TensorRT: each tensor held its two ends, once. */
+/* A calibration cache of TensorRT. */
 static pare_status from_cache(pare_ctx *ctx, pare_ranges **out, const pare_tensorrt_cache *cache)
 {
-    pare_ranges *r;
-    PARE_TRY(pare_ranges_new(ctx, &r, (const char *const *)cache->name, cache->count));
-    pare_status st = PARE_OK;
-    for (int i = 0; st == PARE_OK && i < cache->count; i++) {
-        const float ends[2] = {-127 * cache->scale[i], 127 * cache->scale[i]};
-        st = pare_histogram_add(ctx, r->stats[i].histogram, PARE_f32, ends, 2);
+    float *ends = pare_alloc(ctx, 2 * (size_t)cache->count + 1, sizeof *ends);
+    if (!ends) return PARE_MEMORY;
+    for (int i = 0; i < cache->count; i++) {
+        ends[i] = -127 * cache->scale[i];
+        ends[cache->count + i] = 127 * cache->scale[i];
     }
-    if (st == PARE_OK)
-        *out = r;
-    else
-        pare_ranges_free(r);
+    const pare_status st = pare_ranges_of_ends(ctx, out, (const char *const *)cache->name, ends,
+                                               ends + cache->count, cache->count);
+    pare_free(ends);
     return st;
 }
 

@@ -3,6 +3,7 @@
    for people (they follow from the histograms and are not read back). Nothing in it depends on
    batch, threads, order or time. */
 #include "calib/ranges.h"
+#include "formats/tensorrt_cache.h"
 #include "formats/json.h"
 
 #include <inttypes.h>
@@ -161,5 +162,33 @@ pare_status pare_ranges_write(pare_ctx *ctx, const pare_ranges *r, const char *p
     pare_free(chosen);
     json_decref(list);
     json_decref(root);
+    return st;
+}
+
+pare_status pare_ranges_write_cache(pare_ctx *ctx, const pare_ranges *r,
+                                    const pare_range_rule *rule, int64_t version, const char *path)
+{
+    pare_range *chosen = pare_alloc(ctx, (size_t)r->count + 1, sizeof *chosen);
+    pare_tensorrt_cache cache = {.name = pare_alloc(ctx, (size_t)r->count + 1, sizeof(char *)),
+                                 .scale = pare_alloc(ctx, (size_t)r->count + 1, sizeof(float))};
+    pare_status st = chosen && cache.name && cache.scale
+                         ? pare_ranges_choose(ctx, r, rule, 1, chosen)
+                         : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < r->count; i++) {
+        int zero;
+        const pare_stats *s = &r->stats[i];
+        if (s->histogram->count <= s->histogram->nan + s->histogram->inf) continue;
+        if (strpbrk(s->name, "\r\n"))
+            st = PARE_FAIL(ctx, INPUT,
+                           "%s: tensor '%s': its name has a line break, which a calibration cache "
+                           "cannot hold; rename it in the model",
+                           path, s->name);
+        cache.name[cache.count] = (char *)(uintptr_t)s->name;
+        pare_range_scale(&chosen[i], true, &cache.scale[cache.count++], &zero);
+    }
+    if (st == PARE_OK) st = pare_tensorrt_cache_write(ctx, &cache, version, path);
+    pare_free(cache.name);
+    pare_free(cache.scale);
+    pare_free(chosen);
     return st;
 }

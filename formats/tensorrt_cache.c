@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/tensorrt_cache.h"
 
+#include "formats/file.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { DIGITS = 8 };
@@ -99,4 +102,22 @@ pare_status pare_tensorrt_cache_parse(pare_ctx *ctx, pare_tensorrt_cache *out, c
     }
     if (out->count) return PARE_OK;
     return PARE_FAIL(ctx, INPUT, "%s: holds no tensor, expected lines 'TENSOR: 3c010204'", path);
+}
+
+pare_status pare_tensorrt_cache_write(pare_ctx *ctx, const pare_tensorrt_cache *cache,
+                                      int64_t version, const char *path)
+{
+    size_t room = 64, used;
+    for (int i = 0; i < cache->count; i++) room += strlen(cache->name[i]) + DIGITS + 4;
+    char *text = pare_alloc(ctx, room, 1);
+    if (!text) return PARE_MEMORY;
+    used = (size_t)snprintf(text, room, "TRT-%lld-EntropyCalibration2\n", (long long)version);
+    for (int i = 0; i < cache->count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &cache->scale[i], sizeof bits);
+        used += (size_t)snprintf(text + used, room - used, "%s: %08x\n", cache->name[i], bits);
+    }
+    const pare_status st = pare_file_write(ctx, path, text, used);
+    pare_free(text);
+    return st;
 }

@@ -20,5 +20,9 @@ bool pare_is_tensorrt_cache(const char *text, size_t size);
 PARE_NODISCARD pare_status pare_tensorrt_cache_parse(pare_ctx *ctx, pare_tensorrt_cache *out,
                                                      const char *text, size_t size,
                                                      const char *path);
+/* Writes and renames. version: 8601 for TensorRT 8.6.1. */
+PARE_NODISCARD pare_status pare_tensorrt_cache_write(pare_ctx *ctx,
+                                                     const pare_tensorrt_cache *cache,
+                                                     int64_t version, const char *path);
 void pare_tensorrt_cache_free(pare_tensorrt_cache *cache);
 #endif

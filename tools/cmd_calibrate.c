@@ -11,16 +11,24 @@
 #include "tools/range_facts.h"
 #include "tools/text.h"
 
+#include <string.h>
+
 typedef struct calibrate_options {
     pare_common common;
     pare_source_options source;
-    const char *output, *trace, *cache;
+    const char *output, *trace, *cache, *method;
+    int64_t tensorrt;
     bool merge;
 } calibrate_options;
 
 #define OPTIONS calibrate_options
 static const pare_option table[] = {
-    PARE_OPT_SHORT('o', OUTPUT, "output", "ranges.json", output, "table to write"),
+    PARE_OPT_SHORT('o', OUTPUT, "output", "ranges.json", output,
+                   "table to write; OUT.cache: a calibration cache of TensorRT"),
+    PARE_OPT_TEXT("method", "minmax|percentile:99.99|entropy|mse|auto", method,
+                  "OUT.cache: how a range is chosen (auto)"),
+    PARE_OPT_INT("tensorrt", "VERSION", tensorrt, 1000, 10000000,
+                 "OUT.cache: TensorRT's version as its caches begin with it (8601, for 8.6.1)"),
     PARE_SOURCE_ROWS("samples to read, evenly spaced (512)"),
     PARE_OPT_FOLDER(
         "cache", "DIR", cache,
@@ -33,16 +41,28 @@ static const pare_option table[] = {
     {0},
 };
 
-static const calibrate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+static const calibrate_options defaults = {
+    .source = PARE_SOURCE_DEFAULTS, .method = "auto", .tensorrt = 8601};
 
-static pare_status write_table(pare_tool *tool, const pare_ranges *ranges, const char *path)
+static bool is_cache(const char *path)
 {
-    PARE_TRY(pare_ranges_write(tool->ctx, ranges, path));
+    const size_t n = strlen(path);
+    return n > 6 && !strcmp(path + n - 6, ".cache");
+}
+
+static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
+                               const calibrate_options *o)
+{
+    const char *path = o->output;
+    pare_range_rule rule;
+    PARE_TRY(pare_method_parse(tool->ctx, o->method, &rule));
+    rule.symmetric = true;
+    PARE_TRY(is_cache(path) ? pare_ranges_write_cache(tool->ctx, ranges, &rule, o->tensorrt, path)
+                            : pare_ranges_write(tool->ctx, ranges, path));
     pare_print(stdout, "%s\n", path);
     if (!tool->common->quiet)
         pare_print(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
                    (long long)pare_ranges_samples(ranges));
-    const pare_range_rule rule = {.method = PARE_METHOD_AUTO, .symmetric = true};
     if (tool->common->json) PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule));
     json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(path)));
     json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
@@ -69,7 +89,7 @@ static pare_status merge(pare_tool *tool, const calibrate_options *o)
         if (st != PARE_OK) st = pare_fail_prefix(tool->ctx, st, "%s", tool->arg[i]);
         pare_ranges_free(more);
     }
-    if (st == PARE_OK) st = write_table(tool, sum, o->output);
+    if (st == PARE_OK) st = write_table(tool, sum, o);
     if (sum) pare_ranges_free(sum);
     return st;
 }
@@ -95,7 +115,7 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:o, s:s, s:I}", "file", pare_json_text(tool->arg[0]),
                                       "hash", hash, "bytes", (json_int_t)bytes));
-        st = write_table(tool, ranges, o->output);
+        st = write_table(tool, ranges, o);
     }
     if (ranges) pare_ranges_free(ranges);
     pare_model_free(model);
@@ -105,7 +125,12 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
 static pare_status run(pare_tool *tool, const void *options)
 {
     const calibrate_options *o = options;
+    static const char *const of_cache[] = {"method", "tensorrt", NULL};
+    pare_range_rule rule;
     PARE_TRY(pare_need_option(tool, o->output, "-o ranges.json", "the table to write"));
+    if (!is_cache(o->output))
+        PARE_TRY(pare_refuse_options(tool, "but with -o OUT.cache", of_cache));
+    PARE_TRY(pare_method_parse(tool->ctx, o->method, &rule)); /* before hours of work */
     return o->merge ? merge(tool, o) : calibrate(tool, o);
 }
 

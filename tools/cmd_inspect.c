@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare inspect: what a model holds. */
+#include "calib/calib.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/base/text.h"
@@ -15,13 +16,17 @@
 
 typedef struct inspect_options {
     pare_common common;
-    bool nodes, groups, outputs;
+    bool nodes, ranges, groups, outputs;
     pare_list shapes;
 } inspect_options;
 
 #define OPTIONS inspect_options
 static const pare_option table[] = {
     PARE_OPT_FLAG("nodes", nodes, "list every node with its inputs and outputs, too"),
+    PARE_OPT_FLAG(
+        "ranges", ranges,
+        "list the tensors that the model quantizes with their ranges, whatever tool wrote "
+        "it"),
     PARE_OPT_FLAG(
         "groups", groups,
         "list which channels can be pruned and what falls together with them, and why others stay"),
@@ -191,6 +196,36 @@ static pare_status show_groups(pare_tool *tool, const pare_model *model, const i
     return st;
 }
 
+/* Of a copy, for looking rewrites it. */
+static pare_status show_ranges(pare_tool *tool, const pare_model *model)
+{
+    pare_model *copy;
+    pare_quantized_tensor *list;
+    pare_table rows;
+    int count = 0;
+    json_t *json = json_array();
+    PARE_TRY(pare_model_clone(tool->ctx, &copy, model));
+    pare_status st = pare_quantized_tensors(copy, &tool->arena, &list, &count);
+    pare_table_init(&rows, &tool->arena, "llrrrr");
+    pare_table_add(&rows, "tensor|type|low|high|scale|zero point");
+    for (int i = 0; st == PARE_OK && i < count; i++) {
+        const pare_quantized_tensor *t = &list[i];
+        pare_table_add(&rows, "%s|%s|%.6g|%.6g|%.6g|%d", t->name, pare_type(t->type)->onnx_name,
+                       (double)t->low, (double)t->high, (double)t->scale, t->zero);
+        json_array_append_new(
+            json, json_pack("{s:o, s:s, s:f, s:f, s:f, s:i}", "name", pare_json_text(t->name),
+                            "type", pare_type(t->type)->onnx_name, "low", (double)t->low, "high",
+                            (double)t->high, "scale", (double)t->scale, "zero_point", t->zero));
+    }
+    if (st == PARE_OK && count)
+        pare_table_print(&rows, stdout);
+    else if (st == PARE_OK)
+        pare_print(stdout, "ranges        none: no tensor is quantized with one scale\n");
+    json_object_set_new(tool->facts, "quantized_tensors", json);
+    pare_model_free(copy);
+    return st;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const inspect_options *o = options;
@@ -206,7 +241,8 @@ static pare_status run(pare_tool *tool, const void *options)
         print_facts(json, model, &facts);
         if (o->nodes) print_nodes(model->graph);
         json_object_set_new(tool->facts, "model", json);
-        if (o->groups) st = show_groups(tool, model, o);
+        if (o->ranges) st = show_ranges(tool, model);
+        if (st == PARE_OK && o->groups) st = show_groups(tool, model, o);
     }
     pare_model_free(model);
     return st;

@@ -26,9 +26,10 @@ typedef struct quantize_options {
 #define OPTIONS quantize_options
 static const pare_option table[] = {
     PARE_OPT_SHORT('o', OUTPUT, "output", "OUT", output, "model to write"),
-    PARE_OPT_FILE("ranges", "ranges.json", ranges,
-                  "ranges that 'pare calibrate' measured, or a calibration cache of TensorRT, "
-                  "in place of --data"),
+    PARE_OPT_FILE(
+        "ranges", "ranges.json", ranges,
+        "in place of --data: ranges that 'pare calibrate' measured, a calibration cache of "
+        "TensorRT, or the ranges in another tool's quantized model (.onnx)"),
     PARE_OPT_CHOICE(
         "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8", precision,
         "number format of the result (int8); w4a8: INT8 with INT4 weights; w4a16, w8a16: matrices "

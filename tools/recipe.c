@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/recipe.h"
 
+#include "formats/file.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/base/hash.h"
@@ -9,7 +10,6 @@
 #include "tools/report/page.h"
 #include "tools/yaml.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,30 +22,14 @@ static bool ends_with(const char *path, const char *end)
     return n > m && !strcmp(path + n - m, end);
 }
 
-static pare_status hash_bytes(pare_ctx *ctx, const char *path, char text[33])
-{
-    enum { BLOCK = 1 << 16 };
-    FILE *file = fopen(path, "rb");
-    if (!file) return PARE_FAIL(ctx, IO, "%s: %s", path, strerror(errno));
-    pare_hasher *hasher = pare_hasher_new();
-    char *block = pare_alloc(ctx, BLOCK, 1);
-    size_t n = 0;
-    while (hasher && block && (n = fread(block, 1, BLOCK, file)) > 0)
-        pare_hasher_add(hasher, block, n);
-    const bool failed = ferror(file) != 0;
-    fclose(file);
-    pare_free(block);
-    if (!hasher) return PARE_FAIL(ctx, MEMORY, "out of memory");
-    pare_hash_text(pare_hasher_end(hasher), text);
-    if (!block) return PARE_MEMORY;
-    return failed ? PARE_FAIL(ctx, IO, "%s: cannot be read", path) : PARE_OK;
-}
-
 pare_status pare_recipe_hash(pare_ctx *ctx, const char *path, char text[33])
 {
     uint64_t bytes;
+    pare_hash hash;
     if (ends_with(path, ".onnx")) return pare_onnx_hash(ctx, path, text, &bytes);
-    return hash_bytes(ctx, path, text);
+    PARE_TRY(pare_file_hash(ctx, path, &hash));
+    pare_hash_text(hash, text);
+    return PARE_OK;
 }
 
 /* Models and tables of ranges; reports and logs hold times. */
@@ -54,8 +38,9 @@ static bool is_product(const pare_option *o, const char *path)
     struct stat info;
     if (o->kind != PARE_OPTION_OUTPUT || (strcmp(o->name, "output") && strcmp(o->name, "fix")))
         return false;
-    return (ends_with(path, ".onnx") || ends_with(path, ".json")) && !stat(path, &info) &&
-           S_ISREG(info.st_mode);
+    const bool is_one =
+        ends_with(path, ".onnx") || ends_with(path, ".json") || ends_with(path, ".cache");
+    return is_one && !stat(path, &info) && S_ISREG(info.st_mode);
 }
 
 /* --- what was told --- */

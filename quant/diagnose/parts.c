@@ -117,30 +117,6 @@ static pare_status part_integers(pare_graph *g)
     return PARE_OK;
 }
 
-static int zero_of(const pare_value *zero)
-{
-    if (!zero || !zero->data || !zero->data->data) return 0;
-    switch (zero->data->dtype) {
-    case PARE_s8: return *(const int8_t *)zero->data->data;
-    case PARE_u8: return *(const uint8_t *)zero->data->data;
-    case PARE_s16: return *(const int16_t *)zero->data->data;
-    case PARE_u16: return *(const uint16_t *)zero->data->data;
-    default: return 0;
-    }
-}
-
-static bool levels_of(const pare_node *q, int *least, int *most)
-{
-    const pare_value *zero = pare_node_in(q, 2);
-    switch (zero ? zero->dtype : (pare_dtype)pare_node_int(q, "output_dtype", PARE_u8)) {
-    case PARE_s8: *least = -128, *most = 127; return true;
-    case PARE_u8: *least = 0, *most = 255; return true;
-    case PARE_s16: *least = -32768, *most = 32767; return true;
-    case PARE_u16: *least = 0, *most = 65535; return true;
-    default: return false;
-    }
-}
-
 static pare_status add_part(pare_diag *d, pare_part **out)
 {
     if (!pare_arena_grow(&d->arena, &d->part, &d->capacity, (size_t)d->count, sizeof *d->part))
@@ -264,13 +240,10 @@ static pare_status restore_clamp(pare_diag *d, const pare_node *q, pare_value **
 
 static pare_status add_activation(pare_diag *d, pare_node *q)
 {
-    const pare_value *scale = pare_node_in(q, 1);
     pare_value *x = q->in[0];
+    pare_quantized_tensor t;
     pare_part *part;
-    int least, most;
-    if (!x || x->dtype != PARE_f32 || !scale || !scale->data || scale->data->count != 1 ||
-        scale->data->dtype != PARE_f32 || !levels_of(q, &least, &most))
-        return PARE_OK;
+    if (!pare_quantized_tensor_of(q, &t) || x->dtype != PARE_f32) return PARE_OK;
     PARE_TRY(restore_clamp(d, q, &x));
     PARE_TRY(add_part(d, &part));
     part->kind = PARE_PART_ACTIVATION;
@@ -279,13 +252,13 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     part->name = q->in[0]->name;
     part->node = real_node(q->in[0]);
     part->source = pare_diag_source(q->in[0]);
-    part->scale = scale->data;
-    part->step = pare_quant_number(scale->data->data, 0);
-    part->zero = zero_of(pare_node_in(q, 2));
-    part->least = least;
-    part->most = most;
-    part->low = (float)(least - part->zero) * part->step;
-    part->high = (float)(most - part->zero) * part->step;
+    part->scale = q->in[1]->data;
+    part->step = t.scale;
+    part->zero = t.zero;
+    part->least = t.least;
+    part->most = t.most;
+    part->low = t.low;
+    part->high = t.high;
     const pare_value *y = q->out[0];
     for (int u = 0; u < y->user_count; u++)
         if (is_dq(y->user[u]) && y->user[u]->graph == d->master->graph) {

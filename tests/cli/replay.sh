@@ -33,6 +33,7 @@ again() {
 again quantize net.int8.onnx "$pare" quantize net.onnx $train -o net.int8.onnx --activations u8 --skip op:Gemm --skip '/0/*'
 again quantize_w4a16 net.w4.onnx "$pare" quantize net.onnx $train -o net.w4.onnx --precision w4a16
 again calibrate ranges.json "$pare" calibrate net.onnx $train -o ranges.json
+again calibrate_cache calib.cache "$pare" calibrate net.onnx $train -o calib.cache --method minmax
 again quantize_ranges q.onnx "$pare" quantize net.onnx --ranges ranges.json -o q.onnx --method entropy
 again prune half.onnx "$pare" prune net.onnx $train --macs 0.5 -o half.onnx
 again distill tuned.onnx "$pare" distill --teacher net.onnx --student half.onnx $train --batch 16 --steps 2 -o tuned.onnx

@@ -141,6 +141,7 @@ def main():
         run('run', 'run', mlp, '--input', 'input=x.npy', '-o', 'out')
         run('run_data', 'run', mlp, '--data', 'd.h5', '-o', 'out.h5')
         run('validate', 'validate', mlp, 'q.onnx', '--data', 'd.h5', '--latency', '--any-accuracy')
+        run('inspect_ranges', 'inspect', 'q.onnx', '--ranges')
         run('diagnose', 'diagnose', mlp, 'q.onnx', '--data', 'e.h5', '--report', 'x.html', '--fix', 'm.onnx')
         run('report', 'report', 'validate.json')
         run('replay', 'replay', 'quantize.json')
