@@ -103,7 +103,7 @@ PARE_NODISCARD pare_status pare_diag_build(const pare_diag *d, const pare_choice
 /* Sets d->choice to one choice for all. */
 void pare_diag_choose_all(pare_diag *d, pare_choice choice);
 bool pare_diag_has(const pare_part *part, pare_choice choice);
-/* A node at the master's end: its output's name, NULL where memory is out. */
+/* A node at the master's end; *out: what it makes. */
 PARE_NODISCARD pare_status pare_diag_append(pare_diag *d, const char *op_type, const char *base,
                                             pare_value *const *in, int in_count, pare_value **out);
 const char *pare_diag_node_name(const pare_part *part);
