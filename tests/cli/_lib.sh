@@ -113,3 +113,5 @@ zoo_of() {
         printf '%s\n' "$@"
     } >"$file_"
 }
+# a file of facts without the options that the command was given
+facts_of() { sed '/^  "run": {/,/^  }/d' "$1"; }

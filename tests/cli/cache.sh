@@ -10,7 +10,7 @@ train=$data/train.h5
 cnn=$zoo/cnn.onnx
 
 # facts of a command without its options and what depends on time and memory
-plain() { sed '/^  "run": {/,/^  }/d' "$1" | grep -v '"seconds"\|memory_bytes"'; }
+plain() { facts_of "$1" | grep -v '"seconds"\|memory_bytes"'; }
 same_facts() {
     if [ "$(plain "$2")" = "$(plain "$3")" ]; then pass "$1"; else fail "$1" "$(diff "$2" "$3" | head -5 | tr '\n' ' ')"; fi
 }

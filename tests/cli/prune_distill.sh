@@ -10,7 +10,7 @@ train="$few --distill epochs=1,batch=32"
 plain="$train --no-refit"
 
 # what the facts say of a model: sparsity FILE; kept STEP FILE
-sparsity() { awk -F'[:,]' '/"sparsity"/ { printf "%.4f", $2 }' "$1"; }
+sparsity() { facts_of "$1" | awk -F'[:,]' '/"sparsity"/ { printf "%.4f", $2 }'; }
 kept() { awk -F'[:,]' -v step="$1" '/"kept"/ && ++n == step { printf "%.4f", $2 }' "$2"; }
 # the sum of the losses after a key is smaller after training than before it
 learnt() { awk -F'[:,]' '/"before"|"after"/ { part = $1 } /"loss": [0-9]/ { loss[part] += $2 } END { b = a = 0; for (p in loss) if (p ~ /before/) b += loss[p]; else a += loss[p]; exit !(a > 0 && a < b) }' "$1"; }
@@ -20,7 +20,7 @@ if [ "$(sparsity sparse.json)" = 0.8000 ]; then pass sparsity_is_met; else fail 
 # 1 - 0.8 (1 - (1/2)^3), 1 - 0.8
 if [ "$(kept 1 sparse.json) $(kept 2 sparse.json)" = "0.3000 0.2000" ]; then pass cubic; else fail cubic "$(kept 1 sparse.json) $(kept 2 sparse.json)"; fi
 # a quarter and three quarters of the epoch's 36.5
-trained=$(awk -F'[:,]' '/"steps": [0-9]/ { printf "%d ", $2 }' sparse.json)
+trained=$(facts_of sparse.json | awk -F'[:,]' '/"steps": [0-9]/ { printf "%d ", $2 }')
 if [ "$trained" = "10 28 " ]; then pass shares; else fail shares "$trained"; fi
 if learnt sparse.json; then pass sparse_learns; else fail sparse_learns "$(grep loss sparse.json | tr '\n' ' ')"; fi
 works sparse_one_thread $prune -o again.onnx --sparsity 0.8 --steps 2 $plain --threads 1
