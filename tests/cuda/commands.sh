@@ -109,6 +109,14 @@ for lane in "stream 0: copy in" "stream 0: observe" "stream 1: copy in" "stream 
 done
 check names_device grep -qa pare.device data.onnx
 
+# a diagnosis names the same tensors in the same order
+for device in cpu cuda; do
+    check "diagnose_$device" "$pare" diagnose "$zoo/mlp.onnx" data.onnx --data test.h5 --samples 4 --device $device --quiet
+    cut -d' ' -f1 out >"diagnosed.$device"
+done
+check diagnose_same cmp diagnosed.cpu diagnosed.cuda
+check diagnose_tensors grep -q '_output_0$' diagnosed.cuda
+
 check report "$pare" validate "$zoo/mlp.onnx" mlp.cuda.onnx --data test.h5 --samples 2 \
     --device cuda --any-accuracy --report report.html
 check report_names_device grep -q "on emulated device (sm_90), CUDA 13.0" report.html
