@@ -18,7 +18,7 @@ typedef struct hunt {
 
 /* --- one candidate --- */
 
-static pare_status compare(hunt *h, const pare_model *model, double *drop)
+static pare_status compare(hunt *h, const pare_model *model, int64_t count, double *drop)
 {
     const pare_model *models[] = {h->prepared, model};
     const pare_source *s = h->asked->source;
@@ -26,7 +26,7 @@ static pare_status compare(hunt *h, const pare_model *model, double *drop)
                                        .inputs = s->inputs,
                                        .input_count = s->input_count,
                                        .samples = s->samples,
-                                       .count = s->count,
+                                       .count = count < s->count ? count : s->count,
                                        .batch = h->asked->batch,
                                        .name = h->asked->data};
     pare_comparison_options how;
@@ -67,7 +67,7 @@ static pare_status try_budget(hunt *h, double budget, const char *const **keep, 
     PARE_TRY(pare_model_clone(h->tool->ctx, &model, h->prepared));
     pare_status st = pare_quantize(h->tool->ctx, model, h->ranges, &options, NULL);
     if (st == PARE_OK)
-        st = compare(h, model, drop);
+        st = compare(h, model, h->asked->source->count, drop);
     else if (st == PARE_INPUT && *keep) {
         pare_ctx_clear(h->tool->ctx);
         st = PARE_OK;
@@ -137,6 +137,15 @@ pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepared, const pare
     options->keep = h.best;
     options->mixed = asked->mixed;
     return st;
+}
+
+pare_status pare_max_drop_check(pare_tool *tool, pare_model *prepared, pare_max_drop *asked)
+{
+    hunt h = {.tool = tool, .prepared = prepared, .asked = asked};
+    int64_t unit;
+    double drop;
+    PARE_TRY(pare_data_run_samples(tool->ctx, asked->source->data, prepared, &unit));
+    return compare(&h, prepared, unit > 0 ? unit : 1, &drop);
 }
 
 /* --- what was found --- */

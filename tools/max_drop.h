@@ -28,6 +28,10 @@ PARE_NODISCARD pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepa
                                               const pare_quant_search *search,
                                               pare_max_drop *asked);
 
+/* Before hours of calibration: PARE_INPUT where the model is no classifier. One run says it. */
+PARE_NODISCARD pare_status pare_max_drop_check(pare_tool *tool, pare_model *prepared,
+                                               pare_max_drop *asked);
+
 /* What was found, for facts; and PARE_MISSED with its message where it loses more than asked. */
 json_t *pare_max_drop_json(const pare_max_drop *asked);
 PARE_NODISCARD pare_status pare_max_drop_verdict(pare_ctx *ctx, const pare_max_drop *asked,

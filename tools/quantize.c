@@ -166,6 +166,7 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
         st = pare_source_open_first(tool, &in->own, model, from->source, PARE_CALIBRATION_SAMPLES);
     if (st == PARE_OK && from->max_drop) st = open_judge(tool, &judge, model, from);
     if (st == PARE_OK) st = pare_tool_open_device(tool);
+    if (st == PARE_OK && from->max_drop) st = pare_max_drop_check(tool, model, from->max_drop);
     if (st == PARE_OK && !pare_precision_is_weight_only(options->precision))
         st = measure(tool, ranges, model, fp16, from, source);
     in->search = (pare_quant_search){.data = source->data,

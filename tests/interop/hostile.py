@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 import h5py
+import onnx
+import onnx.utils
 
 from _lib import ZOO, check, finish, pare, report
 
@@ -58,6 +60,11 @@ def max_drop(folder):
           f'exit {done.returncode}, {facts}, {done.stderr.strip()[-200:]}')
     check('max_drop/says', 'points of agreement with the float model (no labels) on 10000 samples' in done.stderr and
           'best that was found' in done.stderr, done.stderr.strip()[-300:])
+    pictures = folder / 'pictures.onnx'
+    onnx.utils.extract_model(str(ZOO / 'cnn.onnx'), str(pictures), ['input'], ['/2/MaxPool_output_0'])
+    done, _, out = asked(folder, 'no classifier', 1, model=pictures)
+    check('max_drop/no classifier', done.returncode == 1 and 'no score per class' in done.stderr and not out.exists() and
+          'memory' not in done.stderr, f'{done.returncode} {done.stderr.strip()}')  # calibration says what it needs
     done, _, out = asked(folder, 'fp16', 1, '--precision', 'fp16')
     check('max_drop/fp16', done.returncode == 2 and not out.exists(), done.stderr.strip())
 
