@@ -26,7 +26,7 @@ static const double NARROW = 1.25, WIDE = 2.5, ALONE_WIDE = 4;
 static const double NEARLY = 0.95;        /* of the samples: a range that clips on purpose */
 static const double CLIPPED = 1e-3;       /* part of the energy */
 static const double OUTLIER = 8;          /* times the channels' median */
-static const double CHANGED = 0.1;        /* of an output's weights' energy: that is no rounding */
+static const double CHANGED = 0.25;       /* of an output's weights' energy: that is no rounding */
 static const double CHANGED_FEW = 0.5;    /* the same, of fewer than 8 bits */
 static const double FELT = 1e-3;          /* of all effects, of what is plainly wrong */
 static const double NOTEWORTHY = 0.05;    /* of all effects */
