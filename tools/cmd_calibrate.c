@@ -11,8 +11,6 @@
 #include "tools/range_facts.h"
 #include "tools/text.h"
 
-#include <string.h>
-
 typedef struct calibrate_options {
     pare_common common;
     pare_source_options source;
@@ -44,11 +42,7 @@ static const pare_option table[] = {
 static const calibrate_options defaults = {
     .source = PARE_SOURCE_DEFAULTS, .method = "auto", .tensorrt = 8601};
 
-static bool is_cache(const char *path)
-{
-    const size_t n = strlen(path);
-    return n > 6 && !strcmp(path + n - 6, ".cache");
-}
+static bool is_cache(const char *path) { return pare_ends_with(path, ".cache"); }
 
 static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
                                const calibrate_options *o)

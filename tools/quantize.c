@@ -5,6 +5,7 @@
 #include "tools/calibrate.h"
 #include "tools/progress.h"
 #include "tools/range_facts.h"
+#include "tools/text.h"
 
 #include <string.h>
 
@@ -42,9 +43,8 @@ static bool is_cache(const pare_ranges *ranges)
 /* A table, a cache, or a quantized model. */
 static pare_status read_table(pare_tool *tool, pare_ranges **out, const char *path)
 {
-    const size_t n = strlen(path);
     pare_model *model;
-    if (n < 5 || strcmp(path + n - 5, ".onnx") != 0) return pare_ranges_read(tool->ctx, out, path);
+    if (!pare_ends_with(path, ".onnx")) return pare_ranges_read(tool->ctx, out, path);
     PARE_TRY(pare_onnx_read(tool->ctx, &model, path));
     const pare_status st = pare_ranges_of_model(tool->ctx, out, model);
     pare_model_free(model);

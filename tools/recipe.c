@@ -16,17 +16,11 @@
 
 /* --- what was written --- */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n > m && !strcmp(path + n - m, end);
-}
-
 pare_status pare_recipe_hash(pare_ctx *ctx, const char *path, char text[33])
 {
     uint64_t bytes;
     pare_hash hash;
-    if (ends_with(path, ".onnx")) return pare_onnx_hash(ctx, path, text, &bytes);
+    if (pare_ends_with(path, ".onnx")) return pare_onnx_hash(ctx, path, text, &bytes);
     PARE_TRY(pare_file_hash(ctx, path, &hash));
     pare_hash_text(hash, text);
     return PARE_OK;
@@ -38,8 +32,8 @@ static bool is_product(const pare_option *o, const char *path)
     struct stat info;
     if (o->kind != PARE_OPTION_OUTPUT || (strcmp(o->name, "output") && strcmp(o->name, "fix")))
         return false;
-    const bool is_one =
-        ends_with(path, ".onnx") || ends_with(path, ".json") || ends_with(path, ".cache");
+    const bool is_one = pare_ends_with(path, ".onnx") || pare_ends_with(path, ".json") ||
+                        pare_ends_with(path, ".cache");
     return is_one && !stat(path, &info) && S_ISREG(info.st_mode);
 }
 
@@ -338,7 +332,7 @@ static pare_status read_rest(reader *r, const pare_yaml *root)
 static pare_status read_tree(reader *r, pare_yaml **root)
 {
     json_t *facts = NULL;
-    if (!ends_with(r->path, ".json")) return pare_yaml_read(r->arena, root, r->path);
+    if (!pare_ends_with(r->path, ".json")) return pare_yaml_read(r->arena, root, r->path);
     PARE_TRY(pare_json_read(r->arena->ctx, &facts, r->path));
     const json_t *run = json_object_get(facts, "run");
     char *text = run ? json_dumps(run, JSON_INDENT(1)) : NULL;

@@ -170,3 +170,9 @@ void pare_text_add_csv(pare_text *text, const char *plain)
     pare_text_put(text, PARE_CSV, "%s", plain);
     if (quoted) pare_text_add(text, "\"");
 }
+
+bool pare_ends_with(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n > m && !strcmp(path + n - m, end);
+}

@@ -25,6 +25,8 @@ void pare_text_add(pare_text *text, const char *format, ...) __attribute__((form
 void pare_text_put(pare_text *text, pare_medium medium, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void pare_text_html(pare_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Does a file's name end so, with something before it? */
+bool pare_ends_with(const char *path, const char *end);
 /* fprintf with escaped text arguments (runtime/base/text.h); returns the bytes written. */
 int pare_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -299,15 +299,15 @@ static pare_status look_at_all(pare_diag *d, found *out, bool *is)
         if (!p->value->producer && input < 0) input = k;
         if (worst < 0 || p->effect > d->part[worst].effect) worst = k;
     }
-    const bool fresh = input >= 0 && off > 1 && 4 * off >= all;
-    *is = fresh || (off >= FEWEST && 5 * off >= 2 * all);
+    const bool is_input = input >= 0 && off > 1 && 4 * off >= all;
+    *is = is_input || (off >= FEWEST && 5 * off >= 2 * all);
     if (!*is) return PARE_OK;
-    const pare_part *p = &d->part[fresh ? input : worst];
+    const pare_part *p = &d->part[is_input ? input : worst];
     for (int k = 0; k < d->count; k++)
         d->choice[k] = misfits(&d->part[k]) ? PARE_CHOICE_QUANTIZED : PARE_CHOICE_FLOAT;
     *out = (found){.part = -1};
     out->finding =
-        (pare_finding){.fault = fresh ? PARE_FAULT_PREPROCESSING : PARE_FAULT_STALE_RANGES,
+        (pare_finding){.fault = is_input ? PARE_FAULT_PREPROCESSING : PARE_FAULT_STALE_RANGES,
                        .node = pare_diag_node_name(p),
                        .tensor = pare_diag_tensor_name(p),
                        .gain = NAN};
@@ -315,17 +315,17 @@ static pare_status look_at_all(pare_diag *d, found *out, bool *is)
     out->finding.cause =
         SAY("%d of %d ranges do not fit these samples, %s: its range is %.4g to %.4g, the samples "
             "reach from %.4g to %.4g%s",
-            off, all, fresh ? "the input's among them" : "this one's most", (double)p->low,
+            off, all, is_input ? "the input's among them" : "this one's most", (double)p->low,
             (double)p->high, (double)p->stats.low, (double)p->stats.high,
-            fresh ? "; the model was calibrated on data of another preprocessing"
-                  : "; the model was calibrated on other data");
+            is_input ? "; the model was calibrated on data of another preprocessing"
+                     : "; the model was calibrated on other data");
     return out->finding.cause ? PARE_OK : PARE_MEMORY;
 }
 
 /* --- cures --- */
 
-/* Corrections of biases were made of the other samples, too. */
-static bool is_of_all(const pare_part *p)
+/* Made of the samples that the ranges were: corrections of biases are, too. */
+static bool is_of_other_samples(const pare_part *p)
 {
     return misfits(p) || (p->kind == PARE_PART_WEIGHT && p->read_count > p->readers);
 }
@@ -333,7 +333,8 @@ static bool is_of_all(const pare_part *p)
 static void cured(pare_diag *d, const found *f, pare_choice *choice)
 {
     for (int k = 0; k < d->count; k++)
-        if (f->part == k || (f->part < 0 && is_of_all(&d->part[k]))) choice[k] = PARE_CHOICE_CURED;
+        if (f->part == k || (f->part < 0 && is_of_other_samples(&d->part[k])))
+            choice[k] = PARE_CHOICE_CURED;
 }
 
 static pare_status make_cure(pare_diag *d, found *f)
@@ -342,7 +343,7 @@ static pare_status make_cure(pare_diag *d, found *f)
     if (f->part >= 0)
         return pare_diag_cure(d, &d->part[f->part], f->finding.fault, &f->finding.cure);
     for (int k = 0; k < d->count; k++)
-        if (is_of_all(&d->part[k]))
+        if (is_of_other_samples(&d->part[k]))
             PARE_TRY(pare_diag_cure(d, &d->part[k], f->finding.fault, &words));
     f->finding.cure = f->finding.fault == PARE_FAULT_PREPROCESSING
                           ? "calibrate on data that are preprocessed as these are, or feed it data "
@@ -418,8 +419,9 @@ static pare_status tabulate(pare_diag *d)
                                  .effect = p->effect};
         for (int j = 0; p->source && j < d->count; j++) {
             const pare_part *w = &d->part[j];
-            if (w->kind == PARE_PART_ACTIVATION || w->node != p->source || isnan(w->here)) continue;
-            *(w->kind == PARE_PART_BIAS ? &t->bias : &t->weight) += w->here / e;
+            if (w->kind == PARE_PART_ACTIVATION || w->node != p->source || isnan(w->next_error))
+                continue;
+            *(w->kind == PARE_PART_BIAS ? &t->bias : &t->weight) += w->next_error / e;
         }
         const double rest = t->total - t->clipping - t->rounding - t->weight - t->bias;
         t->carried = rest < 0 ? 0 : rest; /* NaN stays */

@@ -65,8 +65,8 @@ typedef struct pare_part {
     const pare_tensor *exact, *made; /* the float model's for its first reader, NULL: unknown; what
                                         the file's levels mean */
     /* measured */
-    double effect, clip_effect, here; /* at the outputs, alone; here: of a weight or bias, at the
-                                         next quantized tensor, sum of squares */
+    double effect, clip_effect, next_error; /* at the outputs, alone; next_error: of a weight or
+                                         bias, at the next quantized tensor, sum of squares */
 } pare_part;
 
 typedef struct pare_diag {

@@ -195,7 +195,7 @@ static pare_status weight_alone(pare_diag *d, pare_part *part)
                                .exact = next ? next->stats.exact : NULL};
     choose_alone(d, part, PARE_CHOICE_QUANTIZED);
     PARE_TRY(trial(d, &part->effect, next ? &probe : NULL));
-    if (next) part->here = probe.error;
+    if (next) part->next_error = probe.error;
     return PARE_OK;
 }
 

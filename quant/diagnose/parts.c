@@ -122,7 +122,7 @@ static pare_status add_part(pare_diag *d, pare_part **out)
     if (!pare_arena_grow(&d->arena, &d->part, &d->capacity, (size_t)d->count, sizeof *d->part))
         return PARE_MEMORY;
     *out = &d->part[d->count++];
-    **out = (pare_part){.effect = NAN, .clip_effect = NAN, .here = NAN};
+    **out = (pare_part){.effect = NAN, .clip_effect = NAN, .next_error = NAN};
     return PARE_OK;
 }
 

@@ -114,7 +114,7 @@ def ranges(folder):
         rescale(model, each, (0.3, 5)[i % 2])
     line, said = diagnose(folder, exact, model)
     off = said['findings'][0]
-    check('planted/stale ranges', line.startswith("stale-ranges: node '") and off['gain_db'] > 10, f"{line} {off}")
+    check('planted/stale ranges/gain', line.startswith("stale-ranges: node '") and off['gain_db'] > 10, f"{line} {off}")
     planted('stale ranges', folder, exact, model, 'stale-ranges', off['node'])
 
 
@@ -166,7 +166,7 @@ def outlier(folder):
     subprocess.run([sys.executable, ZOO / 'twins.py', 'vit', ZOO / 'vit.onnx', twin], check=True, stdout=subprocess.DEVNULL)
     model = quantized(folder, twin, '--no-equalization', '--mixed-precision', 0, '--method', 'minmax')
     line, said = diagnose(folder, twin, model)
-    check('planted/outlier channel', line.startswith("outlier-channel: node '") and 'Normalization' in line, line)
+    check('planted/outlier channel/kind', line.startswith("outlier-channel: node '") and 'Normalization' in line, line)
     planted('outlier channel', folder, twin, model, 'outlier-channel', said['findings'][0]['node'], least=10)
 
 
@@ -246,7 +246,7 @@ def shared(folder):
     for node in pair_of(model, 'n'):
         put(model, node.input[1], np.float32(np.abs(gain / by).max() * 4 / 127))
     line, said = diagnose(folder, exact, model, data=data)
-    check('planted/shared weight', line.startswith('shared-weight: ') and said['findings'][0]['tensor'] == dq.input[0], line)
+    check('planted/shared weight/tensor', line.startswith('shared-weight: ') and said['findings'][0]['tensor'] == dq.input[0], line)
     planted('shared weight', folder, exact, model, 'shared-weight', 'first', data=data, least=15)
 
 
