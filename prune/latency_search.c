@@ -9,18 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same small net, prepared again, was up to a tenth quicker or slower (0.9 MB of weights, 512
-   KiB of L2): the address of the weights seems to decide how many of them a cache keeps. So small
-   nets are measured in several places, side by side; the median counts. */
-enum { PLACEMENTS = 5 };
-static const double SMALL_BYTES = 64e6; /* of all places together */
-
-/* A model compiled and ready to run. */
+/* A model ready to run, with what its parts take. */
 typedef struct ready {
-    pare_plan *plan;
-    pare_runner *runner;
+    pare_timed timed;
     double *seconds; /* of each step */
-    double ms;       /* of a run, see QUICK */
+    double ms;       /* of a run */
 } ready;
 
 struct pare_latency_search {
@@ -28,10 +21,9 @@ struct pare_latency_search {
     pare_arena arena;
     const pare_pruner_options *o;
     const pare_groups *groups;
+    pare_timed_how how;      /* its shapes are in: */
     pare_input_shape *shape; /* of the inputs */
-    int shape_count;
     ready dense, smaller;
-    ready placed[2 * PLACEMENTS]; /* the pairs that are measured, while they are */
     pare_step_times *times;
     pare_latency *cost;
     double goal; /* of the model in work: fraction */
@@ -39,35 +31,25 @@ struct pare_latency_search {
     bool disturbed; /* medians say otherwise */
 };
 
-static const pare_measure_options measuring = {100, 1.0, 31}, placed_measuring = {20, 0.25, 9};
 enum { ROUNDS = 8 };
-/* Other work on the machine only ever adds time. So a step's quickest time counts, as in the table,
-   and the quickest tenth of a whole model's times. Where the median of the pairs' ratios, which
-   counts on a quiet machine, says otherwise, the caller is told. */
-static const double QUICKEST = 0, QUICK = 10, MEDIAN = 50;
+/* Other work on the machine only ever adds time: a step's quickest time counts, as in the table. */
+static const double QUICKEST = 0, MEDIAN = 50;
 static const double TOLERANCE = 0.05, SEARCH_TOLERANCE = 0.015, LEAST_SAVING = 0.05;
 
 /* --- models that run --- */
 
 static void ready_free(ready *r)
 {
-    pare_runner_free(r->runner);
-    pare_plan_free(r->plan);
+    pare_timed_close(&r->timed);
     pare_free(r->seconds);
     *r = (ready){0};
 }
 
 static pare_status ready_make(const pare_latency_search *l, ready *r, const pare_model *model)
 {
-    pare_ctx *ctx = l->ctx;
-    pare_plan_options options = {.threads = l->o->threads,
-                                 .device = l->o->device,
-                                 .tune = true,
-                                 .cache_dir = l->o->cache_dir};
-    PARE_TRY(pare_plan_new(ctx, &r->plan, model, l->shape, l->shape_count, &options));
-    PARE_TRY(pare_runner_new(ctx, &r->runner, r->plan));
-    pare_measure_fill(r->runner);
-    r->seconds = pare_alloc(ctx, (size_t)pare_plan_step_count(r->plan) + 1, sizeof *r->seconds);
+    PARE_TRY(pare_timed_open(l->ctx, &r->timed, model, &l->how));
+    const size_t steps = (size_t)pare_plan_step_count(r->timed.plan);
+    r->seconds = pare_alloc(l->ctx, steps + 1, sizeof *r->seconds);
     return r->seconds ? PARE_OK : PARE_MEMORY;
 }
 
@@ -78,7 +60,7 @@ static pare_status find_shapes(pare_latency_search *l)
     if (!l->shape) return PARE_MEMORY;
     for (int i = 0; i < g->in.count; i++) {
         if (g->in.item[i]->is_init) continue;
-        pare_input_shape *s = &l->shape[l->shape_count++];
+        pare_input_shape *s = &l->shape[l->how.shape_count++];
         s->name = g->in.item[i]->name;
         PARE_TRY(pare_groups_shape(l->groups, g->in.item[i], &s->shape));
     }
@@ -89,19 +71,20 @@ static pare_status open_dense(pare_latency_search *l,
                               void (*progress)(void *user, int64_t done, int64_t all), void *user)
 {
     pare_ctx *ctx = l->ctx;
-    pare_times times = {0};
     pare_latency_options options = {.progress = progress, .progress_user = user};
     pare_step_times_options table = {
         .threads = l->o->threads, .device = l->o->device, .cache_dir = l->o->cache_dir};
     PARE_TRY(find_shapes(l));
+    l->how.shapes = l->shape;
+    l->how.options = (pare_plan_options){.threads = l->o->threads,
+                                         .device = l->o->device,
+                                         .tune = true,
+                                         .cache_dir = l->o->cache_dir};
     PARE_TRY(ready_make(l, &l->dense, l->groups->model));
-    pare_status st = pare_measure(ctx, l->dense.runner, &measuring, &times);
-    if (st == PARE_OK) st = pare_times_percentile(ctx, &times, QUICK, &l->dense.ms);
-    pare_times_free(&times);
-    PARE_TRY(st);
-    PARE_TRY(pare_measure_steps(ctx, l->dense.runner, QUICKEST, l->dense.seconds));
+    PARE_TRY(pare_timed_ms(ctx, &l->dense.timed, &l->dense.ms));
+    PARE_TRY(pare_measure_steps(ctx, l->dense.timed.runner, QUICKEST, l->dense.seconds));
     PARE_TRY(pare_step_times_open(ctx, &l->times, &table));
-    options.dense = l->dense.plan;
+    options.dense = l->dense.timed.plan;
     options.seconds = l->dense.seconds;
     options.times = l->times;
     return pare_latency_new(ctx, &l->cost, l->groups, &options);
@@ -155,81 +138,17 @@ void pare_latency_search_aim(pare_latency_search *l, pare_prune_target *target)
     if (target->round <= 1) target->round_of = pare_latency_block;
 }
 
-/* What one pair of models that run says. off: by how much the median of all ratios says otherwise
-   than the quickest tenths. */
-typedef struct compared {
-    double dense_ms, smaller_ms, ratio, off;
-} compared;
-
-static pare_status compare_times(pare_ctx *ctx, const pare_times *dense, const pare_times *smaller,
-                                 compared *c)
-{
-    PARE_TRY(pare_times_percentile(ctx, dense, QUICK, &c->dense_ms));
-    PARE_TRY(pare_times_percentile(ctx, smaller, QUICK, &c->smaller_ms));
-    PARE_TRY(pare_times_ratio(ctx, smaller, dense, &c->off));
-    c->ratio = c->smaller_ms / fmax(c->dense_ms, 1e-9);
-    c->off = fabs(c->off - c->ratio);
-    return PARE_OK;
-}
-
-/* More pairs, some times, where other work disturbs. */
-static pare_status compare(pare_ctx *ctx, const ready *dense, const ready *smaller,
-                           const pare_measure_options *options, compared *c)
-{
-    enum { TRIES = 3 };
-    pare_times dense_times = {0}, smaller_times = {0};
-    pare_status st = PARE_OK;
-    c->off = INFINITY;
-    for (int i = 0; i < TRIES && c->off > TOLERANCE && st == PARE_OK; i++) {
-        st = pare_measure_pairs(ctx, dense->runner, smaller->runner, options, &dense_times,
-                                &smaller_times);
-        if (st == PARE_OK) st = compare_times(ctx, &dense_times, &smaller_times, c);
-    }
-    pare_times_free(&dense_times);
-    pare_times_free(&smaller_times);
-    return st;
-}
-
-static int by_ratio(const void *a, const void *b)
-{
-    double x = ((const compared *)a)->ratio, y = ((const compared *)b)->ratio;
-    return (x > y) - (x < y);
-}
-
-static pare_status compare_places(pare_latency_search *l, const pare_model *model, int places,
-                                  compared *c)
-{
-    pare_ctx *ctx = l->ctx;
-    /* all stay until the last is measured: what is freed would be the next one's place */
-    for (int i = 0; i < places; i++) {
-        ready *dense = &l->placed[2 * i], *smaller = dense + 1;
-        PARE_TRY(ready_make(l, dense, l->groups->model));
-        PARE_TRY(ready_make(l, smaller, model));
-        PARE_TRY(compare(ctx, dense, smaller, &placed_measuring, &c[i]));
-    }
-    qsort(c, (size_t)places, sizeof *c, by_ratio);
-    c[0] = c[places / 2];
-    return PARE_OK;
-}
-
 static pare_status compare_models(pare_latency_search *l, const pare_model *model, double *ratio)
 {
-    compared c[PLACEMENTS];
-    const double bytes = (double)pare_plan_weight_bytes(l->dense.plan) +
-                         (double)pare_plan_activation_bytes(l->dense.plan);
-    pare_status st;
+    pare_side_by_side found;
     ready_free(&l->smaller);
     PARE_TRY(ready_make(l, &l->smaller, model));
-    if (bytes * 2 * PLACEMENTS > SMALL_BYTES)
-        st = compare(l->ctx, &l->dense, &l->smaller, &measuring, c);
-    else
-        st = compare_places(l, model, PLACEMENTS, c);
-    for (int i = 0; i < 2 * PLACEMENTS; i++) ready_free(&l->placed[i]);
-    PARE_TRY(st);
-    l->dense.ms = c->dense_ms;
-    l->smaller.ms = c->smaller_ms;
-    l->disturbed = c->off > TOLERANCE;
-    *ratio = c->ratio;
+    PARE_TRY(pare_timed_compare(l->ctx, &l->dense.timed, l->groups->model, &l->smaller.timed, model,
+                                &l->how, &found));
+    l->dense.ms = found.a_ms;
+    l->smaller.ms = found.b_ms;
+    l->disturbed = found.disturbed;
+    *ratio = found.ratio;
     return PARE_OK;
 }
 
@@ -269,7 +188,7 @@ pare_status pare_latency_search_reach(pare_latency_search *l, pare_prune_plan *r
 static double total(const ready *r)
 {
     double sum = 0;
-    for (int i = 0; i < pare_plan_step_count(r->plan); i++) sum += r->seconds[i];
+    for (int i = 0; i < pare_plan_step_count(r->timed.plan); i++) sum += r->seconds[i];
     return sum;
 }
 
@@ -278,8 +197,8 @@ pare_status pare_latency_search_time(pare_latency_search *l, const pare_model *s
 {
     double measured;
     PARE_TRY(compare_models(l, smaller, &measured));
-    PARE_TRY(pare_measure_steps(l->ctx, l->dense.runner, MEDIAN, l->dense.seconds));
-    PARE_TRY(pare_measure_steps(l->ctx, l->smaller.runner, MEDIAN, l->smaller.seconds));
+    PARE_TRY(pare_measure_steps(l->ctx, l->dense.timed.runner, MEDIAN, l->dense.seconds));
+    PARE_TRY(pare_measure_steps(l->ctx, l->smaller.timed.runner, MEDIAN, l->smaller.seconds));
     *out =
         (pare_pruner_latency){.goal = l->goal,
                               .forecast = l->facts.forecast,
@@ -298,8 +217,8 @@ pare_status pare_latency_search_time(pare_latency_search *l, const pare_model *s
 /* Seconds of the step that has the node's weight or makes its result; negative: none does. */
 static double step_seconds(const ready *r, const pare_node *node)
 {
-    for (int i = 0; i < pare_plan_step_count(r->plan); i++) {
-        const pare_node *step = pare_plan_node(r->plan, i);
+    for (int i = 0; i < pare_plan_step_count(r->timed.plan); i++) {
+        const pare_node *step = pare_plan_node(r->timed.plan, i);
         for (int k = 0; k < step->in_count; k++) {
             const pare_value *v = step->in[k];
             if (!v || !v->data || v->shape.rank < 2) continue;

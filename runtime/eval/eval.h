@@ -129,6 +129,34 @@ PARE_NODISCARD pare_status pare_times_ratio(pare_ctx *ctx, const pare_times *a, 
 PARE_NODISCARD pare_status pare_times_percentile(pare_ctx *ctx, const pare_times *times, double q,
                                                  double *out);
 
+/* A model compiled to be timed, and a runner with its inputs filled (pare_measure_fill). */
+typedef struct pare_timed {
+    pare_plan *plan;
+    pare_runner *runner;
+} pare_timed;
+typedef struct pare_timed_how {
+    const pare_input_shape *shapes; /* (shape_count) as pare_plan_new takes them */
+    int shape_count;
+    pare_plan_options options;
+} pare_timed_how;
+PARE_NODISCARD pare_status pare_timed_open(pare_ctx *ctx, pare_timed *out, const pare_model *model,
+                                           const pare_timed_how *how);
+void pare_timed_close(pare_timed *timed); /* of zeros: does nothing */
+/* Milliseconds of a run: the quickest tenth of a second's runs. */
+PARE_NODISCARD pare_status pare_timed_ms(pare_ctx *ctx, const pare_timed *timed, double *ms);
+
+/* What b takes over what a takes: the quickest tenths of pairs, in several places where the models
+   are small. disturbed: the median of the pairs' ratios says otherwise by more than 0.05. The
+   models are those that a and b were made of. */
+typedef struct pare_side_by_side {
+    double a_ms, b_ms, ratio;
+    bool disturbed;
+} pare_side_by_side;
+PARE_NODISCARD pare_status pare_timed_compare(pare_ctx *ctx, const pare_timed *a,
+                                              const pare_model *model_a, const pare_timed *b,
+                                              const pare_model *model_b, const pare_timed_how *how,
+                                              pare_side_by_side *out);
+
 /* Does the plan compute matrix products or convolutions in f16 or bf16? On the CPU these are
    emulated: the accuracy is that of hardware that has them, the latency is not. */
 bool pare_plan_emulates(const pare_plan *plan);
