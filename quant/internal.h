@@ -18,16 +18,18 @@
 typedef struct pare_quant_nodes {
     pare_node **item;
     int count;
-    bool *chosen;            /* (count) */
-    const char *const *keep; /* (count) why a node stays float, or NULL; NULL: none */
-    pare_ptr_map at;         /* node -> place */
+    bool *chosen;             /* (count) */
+    const char *const *keep;  /* (count) why a node stays float, or NULL; NULL: none */
+    const char *const *quick; /* the same for its latency */
+    pare_ptr_map at;          /* node -> place */
 } pare_quant_nodes;
 
 PARE_NODISCARD pare_status pare_quant_select(pare_model *model, pare_arena *arena,
                                              const pare_quant_options *options,
                                              pare_quant_nodes *out);
-/* Why a node stays float although it is chosen, or NULL. */
+/* Why a node stays float although it is chosen, for its accuracy or its latency; or NULL. */
 const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node);
+const char *pare_quant_quick(const pare_quant_nodes *nodes, const pare_node *node);
 /* Of a node that is not in the list: false. */
 bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node);
 /* The name that notes give a node: its path, else "?" where memory is out. */

@@ -66,13 +66,18 @@ pare_quant_job *pare_quant_job_of(pare_quant_scheme *s, const pare_node *node)
 
 /* --- the weighted nodes --- */
 
-/* Lists a node that stays float for its accuracy. */
-static pare_status list_sensitive(pare_quant_scheme *s, const pare_node *node)
+/* Lists a node that stays float for its accuracy or its latency. */
+static pare_status list_kept(pare_quant_scheme *s, const pare_node *node, const char *why)
 {
-    const char *name = pare_quant_node_name(node), *list = s->facts->sensitive_nodes;
-    s->facts->sensitive_nodes =
-        list ? pare_arena_printf(&s->model->arena, "%s, %s", list, name) : name;
-    return s->facts->sensitive_nodes ? PARE_OK : PARE_MEMORY;
+    const char *name = pare_quant_node_name(node);
+    const char **list = NULL;
+    if (why == pare_quant_kept(&s->nodes, node))
+        list = &s->facts->sensitive_nodes;
+    else if (why == pare_quant_quick(&s->nodes, node))
+        list = &s->facts->quick_nodes;
+    if (!list) return PARE_OK;
+    *list = *list ? pare_arena_printf(&s->model->arena, "%s, %s", *list, name) : name;
+    return *list ? PARE_OK : PARE_MEMORY;
 }
 
 static pare_status keep_float(pare_quant_scheme *s, const pare_node *node, const char *why)
@@ -89,6 +94,7 @@ static const char *obstacle(const pare_quant_scheme *s, const pare_node *node,
     const pare_value *x = pare_node_in(node, part->x), *w = pare_node_in(node, part->w);
     if (!is_chosen(s, node)) return "skipped by a pattern";
     if (pare_quant_kept(&s->nodes, node)) return pare_quant_kept(&s->nodes, node);
+    if (pare_quant_quick(&s->nodes, node)) return pare_quant_quick(&s->nodes, node);
     if (!x || !w) return "an input is missing";
     if (x->dtype != PARE_f32 || w->dtype != PARE_f32) return "its inputs are not f32";
     if (x->data) return "both inputs are constant";
@@ -103,7 +109,7 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
     pare_quant_job job = {.node = node};
     PARE_TRY(pare_op_of(node)->quant.weighted(node, &job.part));
     const char *why = obstacle(s, node, &job.part);
-    if (why && why == pare_quant_kept(&s->nodes, node)) PARE_TRY(list_sensitive(s, node));
+    if (why) PARE_TRY(list_kept(s, node, why));
     if (why) return keep_float(s, node, why);
     job.part.constant = node->in[job.part.w]->data != NULL;
     if (!pare_arena_grow(s->arena, &s->job, &s->job_capacity, (size_t)s->job_count, sizeof *s->job))

@@ -39,6 +39,8 @@ typedef struct pare_quant_options {
     int only_count;
     const char *const *keep; /* int8: why a node stays float, or NULL, of each node of the model and
                                 its bodies in order (pare_quant_find_sensitive); NULL: none */
+    const char *const *quick; /* int8: the same of nodes that stay float for their latency
+                                 (pare_quant_find_fastest) */
     const pare_range *chosen; /* int8: what `rule` chooses for each tensor of the table; NULL: it is
                                  asked */
     double mixed; /* int8: the part of the work and of the weights that may stay float for its
@@ -65,6 +67,7 @@ typedef struct pare_quant_options {
 typedef struct pare_quant_facts {
     int quantized_nodes, float_nodes, q_nodes, dq_nodes;
     const char *sensitive_nodes; /* that stay float for their accuracy, "a, b"; NULL: none */
+    const char *quick_nodes;     /* the same for their latency */
     int weight_only_nodes;       /* compute in float on int8 weights: LSTM, GRU, RNN */
     int64_t opset_before, opset_after;
     int note_count;

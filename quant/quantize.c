@@ -129,6 +129,7 @@ pare_status pare_quant_select(pare_model *model, pare_arena *arena,
     out->chosen = pare_arena_alloc(arena, (size_t)out->count + 1, sizeof *out->chosen);
     if (!out->chosen) return PARE_MEMORY;
     out->keep = options->keep;
+    out->quick = options->quick;
     pare_ptr_map_init(&out->at, arena);
     for (int n = 0; n < out->count; n++) {
         out->chosen[n] = options->only_count == 0;
@@ -146,10 +147,21 @@ bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node)
     return at >= 0 && nodes->chosen[at];
 }
 
+static const char *reason(const pare_quant_nodes *nodes, const char *const *why,
+                          const pare_node *node)
+{
+    const int at = why ? pare_ptr_map_find(&nodes->at, node) : -1;
+    return at >= 0 ? why[at] : NULL;
+}
+
 const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node)
 {
-    const int at = nodes->keep ? pare_ptr_map_find(&nodes->at, node) : -1;
-    return at >= 0 ? nodes->keep[at] : NULL;
+    return reason(nodes, nodes->keep, node);
+}
+
+const char *pare_quant_quick(const pare_quant_nodes *nodes, const pare_node *node)
+{
+    return reason(nodes, nodes->quick, node);
 }
 
 /* --- the manifest --- */
@@ -244,6 +256,8 @@ static pare_status to_int8(pare_quant_scheme *s)
     PARE_TRY(pare_quant_emit(s));
     hash_points(s, hash);
     PARE_TRY(pare_graph_sweep_all(s->graph));
+    const char *quick = s->facts->quick_nodes;
+    if (quick) PARE_TRY(pare_model_set_meta(s->model, "pare.float_for_latency", quick));
     return pare_quant_manifest(s->model, s->options, hash);
 }
 

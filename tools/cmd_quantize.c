@@ -17,9 +17,10 @@ typedef struct quantize_options {
     pare_source_options source;
     pare_int8_options int8;
     const char *output, *ranges, *trace, *cache, *validation;
+    pare_list shapes;
     double max_drop;    /* points; negative: none */
     int64_t block_size; /* negative: 32 in w4a16, else 0 */
-    int precision, rounding, io;
+    int precision, rounding, io, prefer;
     bool bf16_compute, external_data;
 } quantize_options;
 
@@ -47,6 +48,13 @@ static const pare_option table[] = {
         "without labels: of agreement with the float model)"),
     PARE_OPT_FILE("validation", "V.h5", validation,
                   "--max-drop: data set that judges (the one of --data; 10,000 samples at most)"),
+    PARE_OPT_CHOICE(
+        "prefer", "size|latency", prefer,
+        "int8: latency: nodes that are not faster as int8 on this device stay float; it is timed "
+        "(size)"),
+    PARE_OPT_LIST("shapes", "in:32x1x28x28", shapes,
+                  "--prefer latency: shape of an input in a timed run (of one sample, or the "
+                  "model's with 1 for unknown dims)"),
     PARE_OPT_CHOICE("io", "f32|same", io,
                     "type of inputs and outputs of fp16 and bf16 models (f32)"),
     PARE_OPT_FLAG("bf16-compute", bf16_compute,
@@ -55,7 +63,8 @@ static const pare_option table[] = {
                   "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
     PARE_OPT_FOLDER(
         "cache", "DIR", cache,
-        "keep statistics here: other methods and activations of this model calibrate no more"),
+        "keep statistics here: other methods and activations of this model calibrate no more; "
+        "and the times of --prefer latency, which then chooses the same again"),
     PARE_OPT_OUTPUT("trace", "t.json", trace,
                     "write the first 16 runs of calibration as a Chrome trace"),
     PARE_SOURCE_ROWS("samples to calibrate on, evenly spaced (512)"),
@@ -116,13 +125,14 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
     static const char *const of_int8[] = {
         "activations",     "target",          "weights",  "method", "no-bias-correction",
-        "no-equalization", "mixed-precision", "max-drop", NULL};
+        "no-equalization", "mixed-precision", "max-drop", "prefer", NULL};
     static const char *const of_weights[] = {"block-size", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
     static const char *const of_ranges[] = {"ranges", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
     static const char *const of_judge[] = {"validation", NULL};
+    static const char *const of_timing[] = {"shapes", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,
@@ -131,6 +141,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == 1 &&
         o->source.data)
         pare_log(tool->ctx, PARE_LOG_WARNING, "--data is not needed to round to the nearest");
+    if (!o->prefer) PARE_TRY(pare_refuse_options(tool, "without --prefer latency", of_timing));
     if (o->max_drop < 0) PARE_TRY(pare_refuse_options(tool, "without --max-drop", of_judge));
     if (!is_int8(o))
         PARE_TRY(pare_refuse_options(tool,
@@ -175,7 +186,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
 
 /* The file's facts, and one line for people. */
 static pare_status report(pare_tool *tool, const quantize_options *o, const pare_quant_facts *facts,
-                          uint64_t bytes_before, const char *hash, const pare_max_drop *max_drop)
+                          uint64_t bytes_before, const char *hash, const pare_quantize_from *from)
 {
     char hash_after[33], size[32], opset[64];
     uint64_t bytes;
@@ -200,9 +211,14 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
                    facts->weight_only_nodes);
     if (!o->common.quiet && facts->sensitive_nodes)
         pare_print(stderr, "float for accuracy: %s\n", facts->sensitive_nodes);
+    if (!o->common.quiet && facts->quick_nodes)
+        pare_print(stderr, "float for latency: %s\n", facts->quick_nodes);
+    if (!o->common.quiet && from->prefer) pare_prefer_print(tool, from->prefer);
+    if (from->prefer) json_object_set_new(tool->facts, "latency", pare_prefer_json(from->prefer));
     if (!o->common.quiet && facts->overflow_nodes)
         pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
                    facts->overflow_nodes);
+    const pare_max_drop *max_drop = from->max_drop;
     if (max_drop) {
         json_object_set_new(tool->facts, "max_drop", pare_max_drop_json(max_drop));
         if (!o->common.quiet)
@@ -235,17 +251,20 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
     pare_max_drop max_drop = {.points = o->max_drop,
                               .data = o->validation ? o->validation : o->source.data};
+    pare_prefer prefer = {.shapes = &o->shapes, .cache = o->cache};
     const pare_quantize_from from = {.source = &o->source,
                                      .ranges = o->ranges,
                                      .trace = o->trace,
                                      .cache = o->cache,
                                      .hash = hash,
                                      .facts = o->common.json != NULL,
-                                     .max_drop = o->max_drop >= 0 ? &max_drop : NULL};
+                                     .max_drop = o->max_drop >= 0 ? &max_drop : NULL,
+                                     .prefer = o->prefer ? &prefer : NULL};
     PARE_TRY(pare_tool_quantize(tool, model, quant, &from, &facts));
     PARE_TRY(pare_onnx_write(tool->ctx, model, o->output, &writing));
-    PARE_TRY(report(tool, o, &facts, bytes, hash, from.max_drop));
-    return from.max_drop ? pare_max_drop_verdict(tool->ctx, &max_drop, o->output) : PARE_OK;
+    PARE_TRY(report(tool, o, &facts, bytes, hash, &from));
+    if (from.max_drop) PARE_TRY(pare_max_drop_verdict(tool->ctx, &max_drop, o->output));
+    return from.prefer ? pare_prefer_verdict(tool, &prefer, o->output) : PARE_OK;
 }
 
 static pare_status check(pare_tool *tool, const void *options)

@@ -139,6 +139,21 @@ pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepared, const pare
     return st;
 }
 
+pare_status pare_max_drop_judge(pare_tool *tool, pare_model *prepared, const pare_ranges *ranges,
+                                const pare_quant_options *options, pare_max_drop *asked)
+{
+    hunt h = {.tool = tool, .prepared = prepared, .ranges = ranges, .asked = asked};
+    pare_model *model;
+    const pare_log_fn log = tool->ctx->log;
+    PARE_TRY(pare_model_clone(tool->ctx, &model, prepared));
+    tool->ctx->log = NULL; /* a trial's notes are not the result's */
+    pare_status st = pare_quantize(tool->ctx, model, ranges, options, NULL);
+    if (st == PARE_OK) st = compare(&h, model, asked->source->count, &asked->drop);
+    tool->ctx->log = log;
+    pare_model_free(model);
+    return st;
+}
+
 pare_status pare_max_drop_check(pare_tool *tool, pare_model *prepared, pare_max_drop *asked)
 {
     hunt h = {.tool = tool, .prepared = prepared, .asked = asked};

@@ -28,6 +28,12 @@ PARE_NODISCARD pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepa
                                               const pare_quant_search *search,
                                               pare_max_drop *asked);
 
+/* Judges what the options make as they are: sets asked->drop. */
+PARE_NODISCARD pare_status pare_max_drop_judge(pare_tool *tool, pare_model *prepared,
+                                               const pare_ranges *ranges,
+                                               const pare_quant_options *options,
+                                               pare_max_drop *asked);
+
 /* Before hours of calibration: PARE_INPUT where the model is no classifier. One run says it. */
 PARE_NODISCARD pare_status pare_max_drop_check(pare_tool *tool, pare_model *prepared,
                                                pare_max_drop *asked);

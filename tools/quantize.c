@@ -129,6 +129,25 @@ static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare
     return st;
 }
 
+/* After what stays float for its accuracy. With more nodes in float a model rarely loses more;
+   where it does, and more than is allowed, none stays float for its latency. */
+static pare_status place(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
+                         pare_quant_options *options, const pare_quantize_from *from,
+                         const pare_source *source)
+{
+    pare_max_drop *m = from->max_drop;
+    PARE_TRY(pare_prefer_latency(tool, model, ranges, options, source, from->prefer));
+    if (!m || !options->quick) return PARE_OK;
+    const double before = m->drop;
+    PARE_TRY(pare_max_drop_judge(tool, model, ranges, options, m));
+    if (m->drop <= m->points || m->drop <= before) return PARE_OK;
+    m->drop = before;
+    options->quick = NULL;
+    from->prefer->gave_up = true;
+    from->prefer->found.chosen = from->prefer->found.int8;
+    return PARE_OK;
+}
+
 /* The samples that judge, evenly spaced: of another file, or of the one that is calibrated on. */
 static pare_status open_judge(pare_tool *tool, pare_source *out, const pare_model *model,
                               const pare_quantize_from *from)
@@ -177,6 +196,7 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
     if (rounds_by_inputs(options)) options->inputs = &in->search;
     if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
         st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);
+    if (st == PARE_OK && from->prefer) st = place(tool, model, *ranges, options, from, source);
     pare_source_close(&judge);
     return st;
 }
@@ -204,6 +224,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
     if (!from->source->data) options->mixed = 0;
     if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
     PARE_TRY(pare_quant_prepare(tool->ctx, model, options, facts));
+    if (from->prefer) PARE_TRY(pare_prefer_check(tool, model, from->prefer));
     if (*ranges && is_cache(*ranges)) {
         options->rule.method = PARE_METHOD_MINMAX; /* the ends as they are */
         PARE_TRY(check_names(tool, *ranges, model, from->ranges));
@@ -211,6 +232,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
         !(pare_precision_is_weight_only(options->precision) && options->nearest))
         PARE_TRY(learn(tool, model, options, from, in, ranges));
+    if (from->ranges && from->prefer) PARE_TRY(place(tool, model, *ranges, options, from, NULL));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
     if (from->source->data && tool->device) options->device = tool->device->name;
     if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);

@@ -6,6 +6,7 @@
 
 #include "quant/quant.h"
 #include "tools/max_drop.h"
+#include "tools/prefer.h"
 #include "tools/source.h"
 
 /* How a model becomes INT8. */
@@ -64,6 +65,7 @@ typedef struct pare_quantize_from {
     const char *hash;                  /* of the model's file */
     bool facts;                        /* puts the ranges of int8 into the tool's facts */
     pare_max_drop *max_drop;           /* what may be lost, on which file, and what is; or NULL */
+    pare_prefer *prefer;               /* which nodes stay float for their latency, or NULL */
     pare_model **prepared; /* gets a copy of the float model as it was calibrated; or NULL */
 } pare_quantize_from;
 

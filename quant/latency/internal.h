@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share. */
+#ifndef PARE_QUANT_LATENCY_INTERNAL_H
+#define PARE_QUANT_LATENCY_INTERNAL_H
+
+#include "quant/latency.h"
+#include "runtime/exec/machine_table.h"
+
+/* --- min_cut.c --- */
+
+typedef struct pare_cut_edge {
+    int from, to;
+    int64_t forth, back; /* what is cut where `from` is on the source's side and `to` is not; and
+                            the other way round */
+} pare_cut_edge;
+
+enum { PARE_CUT_NEVER = 1 << 30 }; /* times 2^20: above any sum of real capacities */
+#define PARE_CUT_INFINITE ((int64_t)PARE_CUT_NEVER << 20)
+
+/* side: (vertices) true: on the source's side of a minimum cut, the one with the fewest vertices
+   there (Edmonds, Karp 1972, J. ACM 19(2)). source, sink: (vertices) capacities of the edges from
+   the source and to the sink. */
+PARE_NODISCARD pare_status pare_min_cut(pare_ctx *ctx, int vertices, const int64_t *source,
+                                        const int64_t *sink, const pare_cut_edge *edge,
+                                        int edge_count, bool *side);
+
+/* --- times.c --- */
+
+/* All 0, each node its own head. */
+PARE_NODISCARD pare_status pare_quant_times_new(pare_quant_times *out, pare_arena *arena,
+                                                int count);
+/* Compiles, tunes and runs. */
+PARE_NODISCARD pare_status pare_quant_times_measure(pare_ctx *ctx, const pare_model *float_model,
+                                                    const pare_model *candidate,
+                                                    const pare_quant_latency_options *how,
+                                                    pare_quant_times *out);
+/* For a table of times. */
+json_t *pare_quant_times_json(const pare_quant_times *times);
+/* False: it is none of this many nodes. */
+bool pare_quant_times_parse(const json_t *json, pare_quant_times *out);
+#endif

@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# quantize --prefer latency: what it says, what it keeps and reads again, what it refuses. Times are not judged.
+name=prefer
+. "$(dirname "$0")/_lib.sh"
+data_sets || exit 0
+cp "$zoo/mlp.onnx" net.onnx
+train="--data $data/train.h5 --samples 64"
+
+# places NAME OPTION...: exit status 0 or 3, as the facts have it; the model runs
+places() {
+    case_=$1
+    shift
+    "$pare" quantize net.onnx -o "$case_.onnx" --prefer latency --threads 1 --json "$case_.json" "$@" >.test.out 2>.test.err
+    rc=$?
+    facts_of "$case_.json" >.test.facts
+    met=3
+    grep -q '"met": true' .test.facts && met=0
+    if [ $rc = $met ] && has "model's time" .test.err && "$pare" validate net.onnx "$case_.onnx" --data "$data/test.h5" --samples 32 -q >.test.out 2>&1; then
+        pass "$case_"
+    else
+        fail "$case_" "status $rc, $(tail -2 .test.err | tr '\n' ' ')"
+    fi
+}
+
+places data $train --cache kept
+cp data.onnx first.onnx
+places data $train --cache kept
+cmp -s first.onnx data.onnx && pass the_same_again || fail the_same_again "other bytes with the same table"
+[ -s kept/placement.json ] && pass table || fail table "no placement.json"
+head -c 50 kept/placement.json >cut && mv cut kept/placement.json
+places cut_table $train --cache kept
+has 'placement.json' .test.err || "$pare" quantize net.onnx -q -o x.onnx $train --prefer latency --cache kept >/dev/null 2>&1
+grep -q '"machines"' kept/placement.json && pass table_again || fail table_again "$(head -c 80 kept/placement.json)"
+sed 's/"processor [0-9a-f]*"/"another machine"/' kept/placement.json >other && mv other kept/placement.json
+places other_machine $train --cache kept
+grep -q '"another machine"' kept/placement.json && grep -q '"processor ' kept/placement.json && pass both_machines ||
+    fail both_machines "$(head -c 80 kept/placement.json)"
+"$pare" calibrate -q net.onnx $train -o ranges.json >/dev/null
+places from_ranges --ranges ranges.json --shapes input:4x1x28x28
+places with_max_drop $train --max-drop 5
+has 'points' .test.err || grep -q '"max_drop"' with_max_drop.json && pass both_aims || fail both_aims "no drop"
+places w4a8 $train --precision w4a8 --target onnxruntime
+"$pare" quantize -q net.onnx $train -o size.onnx >/dev/null
+"$pare" quantize -q net.onnx $train -o size2.onnx --prefer size >/dev/null
+cmp -s size.onnx size2.onnx && pass size_is_the_default || fail size_is_the_default "other bytes"
+
+# --- what it refuses ---
+refuses fp16 2 "--prefer|fp16" "$pare" quantize net.onnx $train -o x.onnx --precision fp16 --prefer latency
+refuses shapes_alone 2 "--shapes|--prefer latency" "$pare" quantize net.onnx $train -o x.onnx --shapes input:4x1x28x28
+refuses word 2 "--prefer|size|latency|speed" "$pare" quantize net.onnx $train -o x.onnx --prefer speed
+refuses no_input 1 "image|input" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --shapes image:4x1x28x28
+refuses wrong_shape 1 "net.onnx|[4,2352]" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --shapes input:4x3x28x28
+finish
