@@ -462,7 +462,8 @@ static pare_status divide(const layer_pair *t, const operand *o, const float *e)
 {
     pare_quant_scheme *s = t->s;
     const pare_value *v = o->node->in[o->input];
-    const pare_quant_job *job = pare_quant_job_of(s, o->node);
+    pare_quant_job *job = pare_quant_job_of(s, o->node);
+    if (job && job->part.w == o->input) job->divided = e;
     if (job && job->part.w == o->input && v->user_count == 1) {
         pare_quant_rescale *r;
         PARE_TRY(pare_quant_rescale_note(s, v, &r));

@@ -57,7 +57,8 @@ typedef struct pare_quant_use {
 typedef struct pare_quant_job {
     pare_node *node;
     pare_weighted part;
-    int x; /* its input's point */
+    int x;                /* its input's point */
+    const float *divided; /* (output channels) what equalization divided its output by; or NULL */
 } pare_quant_job;
 
 static inline int pare_quant_weight_bits(const pare_quant_options *o)
@@ -82,6 +83,7 @@ typedef struct pare_quant_rescale {
 } pare_quant_rescale;
 
 typedef struct pare_quant_inputs pare_quant_inputs;
+typedef struct pare_quant_biases pare_quant_biases;
 
 typedef struct pare_quant_scheme {
     pare_ctx *ctx;
@@ -92,6 +94,7 @@ typedef struct pare_quant_scheme {
     const pare_quant_options *options;
     pare_quant_facts *facts;
     pare_quant_inputs *inputs; /* by which weights are rounded; NULL: to the nearest */
+    pare_quant_biases *biases; /* what they are corrected by, layer after layer; NULL: weights */
     pare_hash shifts;          /* of the bias corrections made, order-free */
     int corrected;             /* biases */
     int equalized;             /* points */
@@ -215,6 +218,12 @@ PARE_NODISCARD pare_status pare_quant_round_by_inputs(pare_quant_scheme *s,
                                                       const pare_quant_job *job,
                                                       const pare_tensor *w, const float *scale,
                                                       int64_t scales, int8_t *level, bool *done);
+
+/* correct.c: biases by what the samples show, layer after layer. Opens what scheme->biases is, a
+   copy of the float graph; then, once the scheme is in the graph, corrects. */
+PARE_NODISCARD pare_status pare_quant_biases_open(pare_quant_scheme *s);
+void pare_quant_biases_close(pare_quant_scheme *s);
+PARE_NODISCARD pare_status pare_quant_correct_biases(pare_quant_scheme *s);
 
 /* Levels of 4 bits, two a byte, the first one low (ONNX INT4). */
 void pare_quant_pack_levels(const int8_t *level, int64_t count, uint8_t *to);

@@ -197,8 +197,10 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
             o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
-            o->bias_correction ? "" : " bias-correction=no", o->equalize ? "" : " equalization=no",
-            mixed, rounding);
+            !o->bias_correction ? " bias-correction=none"
+            : o->correct        ? ""
+                                : " bias-correction=fast",
+            o->equalize ? "" : " equalization=no", mixed, rounding);
     else if (pare_precision_is_weight_only(o->precision))
         recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 " rounding=%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
@@ -244,6 +246,7 @@ static void hash_points(const pare_quant_scheme *s, char text[33])
 static pare_status to_int8(pare_quant_scheme *s)
 {
     char hash[33];
+    if (s->options->correct) PARE_TRY(pare_quant_biases_open(s));
     PARE_TRY(pare_quant_place(s));
     if (s->job_count + s->weight_only_count == 0)
         return PARE_FAIL(s->ctx, INPUT,
@@ -254,8 +257,9 @@ static pare_status to_int8(pare_quant_scheme *s)
     PARE_TRY(pare_quant_equalize(s));
     PARE_TRY(pare_quant_scales(s));
     PARE_TRY(pare_quant_emit(s));
-    hash_points(s, hash);
     PARE_TRY(pare_graph_sweep_all(s->graph));
+    if (s->biases) PARE_TRY(pare_quant_correct_biases(s));
+    hash_points(s, hash);
     const char *quick = s->facts->quick_nodes;
     if (quick) PARE_TRY(pare_model_set_meta(s->model, "pare.float_for_latency", quick));
     return pare_quant_manifest(s->model, s->options, hash);
@@ -286,6 +290,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
     pare_status st = four_bits(options) && options->inputs ? pare_quant_inputs_open(&s) : PARE_OK;
     if (st == PARE_OK) st = to_int8(&s);
     pare_quant_inputs_close(&s);
+    pare_quant_biases_close(&s);
     pare_arena_free(&arena);
     return st == PARE_OK ? pare_graph_name_nodes_apart(model->graph) : st;
 }
@@ -323,6 +328,7 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
                                   .threads = own.threads,
                                   .device = own.device};
     if (!options->nearest) options->inputs = search;
+    if (options->bias_correction && !options->fast) options->correct = search;
     if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
     return pare_quant_find_sensitive(ctx, model, *out, options, search, &options->keep);

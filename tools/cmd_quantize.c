@@ -124,7 +124,7 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
     static const char *const of_int8[] = {
-        "activations",     "target",          "weights",  "method", "no-bias-correction",
+        "activations",     "target",          "weights",  "method", "bias-correction",
         "no-equalization", "mixed-precision", "max-drop", "prefer", NULL};
     static const char *const of_weights[] = {"block-size", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};

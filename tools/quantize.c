@@ -21,7 +21,8 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
     out->skip_count = o->skip.count;
     out->only = o->only.item;
     out->only_count = o->only.count;
-    out->bias_correction = !o->no_bias_correction;
+    out->bias_correction = o->bias_correction != 2;
+    out->fast = o->bias_correction == 1;
     out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
@@ -194,6 +195,8 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
     if (rounds_by_inputs(options)) options->inputs = &in->search;
+    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast)
+        options->correct = &in->search;
     if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
         st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);
     if (st == PARE_OK && from->prefer) st = place(tool, model, *ranges, options, from, source);
@@ -207,10 +210,13 @@ static pare_status convert(pare_tool *tool, pare_model *model, const pare_quant_
                            samples *in, const pare_ranges *ranges, pare_quant_facts *facts)
 {
     pare_progress bar;
-    if (!options->inputs) return pare_quantize(tool->ctx, model, ranges, options, facts);
+    if (!options->inputs && !options->correct)
+        return pare_quantize(tool->ctx, model, ranges, options, facts);
     in->search.progress = pare_progress_step;
     in->search.progress_user = &bar;
-    pare_progress_begin(&bar, stderr, tool->common->quiet, "round", "weights");
+    const bool rounds = options->inputs != NULL;
+    pare_progress_begin(&bar, stderr, tool->common->quiet, rounds ? "round" : "correct",
+                        rounds ? "weights" : "layers");
     const pare_status st = pare_quantize(tool->ctx, model, ranges, options, facts);
     pare_progress_end(&bar);
     return st;

@@ -15,7 +15,8 @@ typedef struct pare_int8_options {
     int activations, target, weights; /* places in the words of their rows; target -1: by
                                          activations */
     pare_list skip, only;
-    bool no_bias_correction, no_equalization;
+    int bias_correction; /* full, fast, none */
+    bool no_equalization;
     double mixed; /* percent; negative: 2 with the method auto, else none */
 } pare_int8_options;
 
@@ -35,9 +36,11 @@ typedef struct pare_int8_options {
                         where "where Q/DQ pairs are (tensorrt with s8, onnxruntime with u8)"),     \
         PARE_OPT_CHOICE("weights", "channel|tensor", field.weights,                                \
                         where "one scale per output channel, or one per weight (channel)"),        \
-        PARE_OPT_FLAG("no-bias-correction", field.no_bias_correction,                              \
-                      where "leave biases as they are: do not take out what rounded weights "      \
-                            "shift outputs by (int8)"),                                            \
+        PARE_OPT_CHOICE("bias-correction", "full|fast|none", field.bias_correction,                \
+                        where "take out of biases what quantization shifts outputs by (int8): "    \
+                              "full: measured layer after layer on the samples, where that "       \
+                              "helps; fast: what rounded weights shift (full with --data, else "   \
+                              "fast)"),                                                            \
         PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
                       where "leave the channels between layers as they are (int8 with --method "   \
                             "auto)"),                                                              \

@@ -117,7 +117,7 @@ static pare_status try_it(search *s, trial *t)
     for (int i = 0; i < s->all_count; i++)
         s->quick[i] = s->place[i] >= 0 && t->is_float[s->place[i]] ? "" : NULL;
     options.quick = s->quick;
-    options.inputs = NULL; /* how weights are rounded takes no time of a run */
+    options.inputs = options.correct = NULL; /* what the numbers are takes no time of a run */
     options.chosen = s->chosen;
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
     const pare_log_fn log = s->ctx->log;

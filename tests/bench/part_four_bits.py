@@ -17,7 +17,7 @@ from common import Failed, call
 
 WIDTH, INNER, HEADS, VOCABULARY, LAYERS = 1024, 2816, 16, 8192, 2
 SAMPLES, TOKENS, JUDGES = 96, 32, 16
-PLAIN = ("--rounding", "nearest", "--no-equalization", "--no-bias-correction", "--mixed-precision", 0)
+PLAIN = ("--rounding", "nearest", "--no-equalization", "--bias-correction", "none", "--mixed-precision", 0)
 
 
 class Builder:

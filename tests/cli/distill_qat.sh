@@ -45,7 +45,7 @@ if grep -aqF 'int8 activations=u8 target=onnxruntime weights=channel method=minm
 "$pare" distill --verbose --teacher "$zoo/cnn.onnx" --student "$zoo/cnn.onnx" $train --qat int8 --range 0:200 --steps 1 -o x.onnx >.test.out 2>.test.err
 if has dense_fake_quantize_grad_f32 .test.err && ! has ref_fake_quantize .test.err; then pass kernels; else fail kernels "$(grep -m1 ref_fake_quantize .test.err)"; fi
 rm -f x.onnx
-works part $mlp --student "$zoo/mlp.onnx" $train --qat int8 --skip /1/Gemm --weights tensor --no-bias-correction -o part.onnx --steps 2
+works part $mlp --student "$zoo/mlp.onnx" $train --qat int8 --skip /1/Gemm --weights tensor --bias-correction none -o part.onnx --steps 2
 works sparse "$pare" prune -q "$zoo/mlp.onnx" -o sparse.onnx --sparsity 0.5
 works sparse_trains $mlp --student sparse.onnx $train --qat int8 -o sparse8.onnx --steps 4
 if [ -s sparse8.onnx ]; then pass sparse_file; else fail sparse_file "no file"; fi

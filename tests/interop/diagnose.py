@@ -234,7 +234,7 @@ def shared(folder):
     with h5py.File(data, 'w') as file:
         file['x'] = rng.standard_normal((64, 8, width)).astype(np.float32)
     out = folder / 'shared.int8.onnx'
-    pare('quantize', exact, '-o', out, '--data', data, '--no-equalization', '--mixed-precision', 0, '--no-bias-correction', '--quiet')
+    pare('quantize', exact, '-o', out, '--data', data, '--no-equalization', '--mixed-precision', 0, '--bias-correction', 'none', '--quiet')
     model = onnx.load(out)
     by = np.exp2(rng.uniform(-2, 2, width)).astype(np.float32)
     _, dq = weights(model, 'MatMul')[0]

@@ -15,7 +15,7 @@ from _lib import ZOO, check, finish, pare, report
 
 RUINED = {'mobilenet': 20, 'vit': 4}  # points of top-1, at least
 KEPT = 0.3
-NAIVE = ('--method', 'minmax', '--weights', 'tensor', '--no-equalization', '--no-bias-correction')
+NAIVE = ('--method', 'minmax', '--weights', 'tensor', '--no-equalization', '--bias-correction', 'none')
 
 
 def drops(folder, kind, files):

@@ -14,7 +14,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from _lib import ZOO, check, finish, pare, report
 
-PLAIN = ('--no-equalization', '--no-bias-correction', '--mixed-precision', 0)
+PLAIN = ('--no-equalization', '--bias-correction', 'none', '--mixed-precision', 0)
 
 
 def listed(folder, path):

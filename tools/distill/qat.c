@@ -10,7 +10,7 @@
 
 static const char *const of_calibration[] = {
     "qat-samples",        "method",          "activations", "target", "weights", "skip",
-    "no-bias-correction", "no-equalization", "only",        NULL};
+    "bias-correction", "no-equalization", "only",        NULL};
 
 pare_status pare_qat_check(pare_tool *tool, const pare_qat_options *o)
 {

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bias correction, layer after layer: the mean that a weighted node's output has in the quantized
+   model, whose earlier layers are corrected already, less the mean that it has in the float model,
+   is taken from the bias (Nagel and others 2019, "Data-Free Quantization through Weight
+   Equalization and Bias Correction", arXiv 1906.04721, section 4.2, measured on samples). So what
+   rounded and clipped inputs shift is made good, too, not only what rounded weights do.
+
+   Equal means are not least errors: a correction stays only where the error at the model's outputs
+   falls by it. */
+#include "calib/channels.h"
+#include "quant/internal.h"
+#include "quant/output_error.h"
+
+#include <math.h>
+
+/* Means are compared on the same samples: what they are off by is known from few. */
+enum { SAMPLES = 128, LEAST_SAMPLES = 16 };
+static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
+static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
+
+struct pare_quant_biases {
+    pare_model *floats; /* a copy */
+};
+
+/* The bias of a quantized node, which it alone reads. */
+typedef struct place {
+    pare_value *value;       /* f32, or s32 with a DequantizeLinear after it */
+    const pare_tensor *step; /* of s32: one, or one a channel; NULL: f32 */
+    float x_scale;           /* of f32: the step is this times the weight's scale */
+    const pare_tensor *w_scale;
+} place;
+
+/* A weighted node of the main graph that can be corrected. */
+typedef struct layer {
+    const pare_quant_job *job;
+    const char *x, *y; /* tensors of the quantized model */
+    place at;
+    const float *divided; /* (channels) what equalization divided y by; or NULL */
+    pare_channels *exact; /* of y in the float model */
+} layer;
+
+typedef struct correction {
+    pare_quant_scheme *s;
+    const pare_quant_search *on;
+    int64_t *sample, samples; /* that means are of */
+    layer *item;
+    int count;
+    pare_output_error outputs;
+    double macs;  /* multiply-adds of a run */
+    double error; /* at the outputs, by now */
+} correction;
+
+pare_status pare_quant_biases_open(pare_quant_scheme *s)
+{
+    pare_quant_biases *b = s->biases = pare_arena_alloc(s->arena, 1, sizeof *b);
+    if (!b) return PARE_MEMORY;
+    return pare_model_clone(s->ctx, &b->floats, s->model);
+}
+
+void pare_quant_biases_close(pare_quant_scheme *s)
+{
+    if (s->biases) pare_model_free(s->biases->floats);
+}
+
+/* --- which layers --- */
+
+static const pare_tensor *scale_of(const pare_value *dequantized)
+{
+    const pare_node *dq = dequantized ? dequantized->producer : NULL;
+    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !dq->in[1]) return NULL;
+    return dq->in[1]->data;
+}
+
+static bool find_place(const pare_quant_scheme *s, const pare_quant_job *job, place *out)
+{
+    const pare_value *w = pare_node_in(job->node, job->part.w);
+    pare_value *v = job->part.bias >= 0 ? pare_node_in(job->node, job->part.bias) : NULL;
+    const pare_node *sum = v ? NULL : pare_quant_bias_node(job->node);
+    if (sum) v = sum->in[sum->in[0]->data == NULL];
+    *out = (place){.value = v, .x_scale = s->point[job->x].scale, .w_scale = scale_of(w)};
+    if (!v || !out->w_scale || out->w_scale->dtype != PARE_f32) return false;
+    if (!v->data) {
+        out->step = scale_of(v);
+        if (!out->step) return false;
+        out->value = v->producer->in[0];
+    }
+    v = out->value;
+    return v->data && v->user_count == 1 && !v->is_output &&
+           v->data->dtype == (out->step ? PARE_s32 : PARE_f32);
+}
+
+static bool find_layer(const correction *c, const pare_quant_job *job, layer *out)
+{
+    const pare_quant_scheme *s = c->s;
+    const pare_graph *floats = s->biases->floats->graph;
+    const pare_value *x = s->point[job->x].value, *y = job->node->out[0];
+    *out = (layer){.job = job, .x = x->name, .y = y->name, .divided = job->divided};
+    const pare_value *same = pare_graph_find_own(floats, y->name);
+    return job->part.constant && !job->node->graph->parent && same && same->producer &&
+           x->dtype == PARE_f32 && !x->data && find_place(s, job, &out->at);
+}
+
+static pare_status list_layers(correction *c)
+{
+    const pare_quant_scheme *s = c->s;
+    pare_ptr_map at;
+    pare_ptr_map_init(&at, s->arena);
+    c->item = pare_arena_alloc(s->arena, (size_t)s->job_count + 1, sizeof *c->item);
+    if (!c->item) return PARE_MEMORY;
+    for (int j = 0; j < s->job_count; j++) PARE_TRY(pare_ptr_map_put(&at, s->job[j].node, j));
+    for (int n = 0; n < s->graph->node_count; n++) {
+        const int j = pare_ptr_map_find(&at, s->graph->node[n]);
+        if (j >= 0 && find_layer(c, &s->job[j], &c->item[c->count])) c->count++;
+    }
+    return PARE_OK;
+}
+
+/* --- means --- */
+
+static pare_status flow_open(const correction *c, const pare_model *model, pare_capture **out)
+{
+    const pare_capture_options options = {.samples = c->sample,
+                                          .sample_count = c->samples,
+                                          .threads = c->on->threads,
+                                          .device = c->on->device,
+                                          .room = PARE_QUANT_KEEP_ROOM};
+    return pare_capture_new(c->s->ctx, out, model, c->on->data, &options);
+}
+
+/* Adds runs of tensor k. */
+static pare_status add_runs(const correction *c, pare_capture *flow,
+                            const pare_capture_batch *batch, int k, pare_channels *to)
+{
+    const pare_shape *shape = pare_capture_shape(flow, k);
+    pare_view view;
+    pare_view_set(&view, PARE_f32, shape, false);
+    for (int r = 0; r < batch->count; r++) {
+        view.data = (float *)batch->value[k] + r * batch->size[k];
+        PARE_TRY(pare_channels_add(c->s->ctx, to, &view, shape->rank ? shape->dim[0] : 1));
+    }
+    return PARE_OK;
+}
+
+static pare_status choose_samples(correction *c)
+{
+    const int64_t all = c->on->sample_count;
+    const double most = fmax(LEAST_SAMPLES, fmin(SAMPLES, MOST_MEANS / (2 * c->macs + 1)));
+    c->samples = all < (int64_t)most ? all : (int64_t)most;
+    c->sample = pare_arena_alloc(c->s->arena, (size_t)c->samples + 1, sizeof *c->sample);
+    if (!c->sample) return PARE_MEMORY;
+    for (int64_t i = 0; i < c->samples; i++) c->sample[i] = c->on->samples[i * all / c->samples];
+    return PARE_OK;
+}
+
+/* Of all layers, in one pass of the float model. */
+static pare_status exact_means(correction *c)
+{
+    pare_capture *flow = NULL;
+    pare_capture_batch batch = {0};
+    const char **name = pare_arena_alloc(c->s->arena, (size_t)c->count + 1, sizeof *name);
+    if (!name) return PARE_MEMORY;
+    for (int i = 0; i < c->count; i++) {
+        name[i] = c->item[i].y;
+        PARE_TRY(pare_channels_new(c->s->ctx, &c->item[i].exact));
+    }
+    pare_status st = flow_open(c, c->s->biases->floats, &flow);
+    if (st == PARE_OK) st = pare_capture_begin(flow, name, NULL, c->count);
+    do {
+        if (st == PARE_OK) st = pare_capture_next(flow, &batch);
+        for (int i = 0; st == PARE_OK && batch.count && i < c->count; i++)
+            st = add_runs(c, flow, &batch, i, c->item[i].exact);
+    } while (st == PARE_OK && batch.count);
+    pare_capture_free(flow);
+    return st;
+}
+
+static pare_status mean_now(const correction *c, pare_capture *flow, const layer *l,
+                            pare_channels *to)
+{
+    const char *const names[] = {l->x, l->y};
+    const bool keep[] = {true, false};
+    pare_capture_batch batch;
+    PARE_TRY(pare_capture_begin(flow, names, keep, 2));
+    do {
+        PARE_TRY(pare_capture_next(flow, &batch));
+        if (batch.count) PARE_TRY(add_runs(c, flow, &batch, 1, to));
+    } while (batch.count);
+    return PARE_OK;
+}
+
+/* --- one layer --- */
+
+static double element(const pare_tensor *t, int64_t c)
+{
+    return (double)pare_quant_number(t->data, t->count == 1 ? 0 : c);
+}
+
+/* The bias less the shift, on the grid that the integer sum has. */
+static pare_status shifted(const correction *c, const layer *l, const pare_channels *now,
+                           const pare_tensor **out)
+{
+    const place *at = &l->at;
+    const pare_tensor *was = at->value->data;
+    pare_tensor *made;
+    PARE_TRY(pare_tensor_new(c->s->model, &made, was->name, was->dtype, was->rank, was->dims,
+                             was->data));
+    for (int64_t i = 0; i < was->count; i++) {
+        const double step =
+            at->step ? element(at->step, i) : (double)at->x_scale * element(at->w_scale, i);
+        const double exact = pare_channels_mean(l->exact, i) / (l->divided ? l->divided[i] : 1);
+        const double shift = pare_channels_mean(now, i) - exact;
+        if (at->step) {
+            int32_t *q = (int32_t *)(uintptr_t)made->data + i;
+            *q = (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, rint((double)*q - shift / step)));
+        } else {
+            float *b = (float *)(uintptr_t)made->data + i;
+            *b = (float)(rint(((double)*b - shift) / step) * step);
+        }
+    }
+    *out = made;
+    return PARE_OK;
+}
+
+static bool fits(const layer *l, const pare_channels *now)
+{
+    const int64_t n = l->at.value->data->count;
+    const int64_t steps = l->at.step ? l->at.step->count : l->at.w_scale->count;
+    return pare_channels_known(l->exact) && pare_channels_known(now) && now->count == n &&
+           l->exact->count == n && (steps == 1 || steps == n);
+}
+
+static pare_status correct(correction *c, pare_capture *flow, const layer *l)
+{
+    pare_quant_scheme *s = c->s;
+    pare_value *bias = l->at.value;
+    const pare_tensor *was = bias->data, *made;
+    pare_channels *now;
+    double error = INFINITY;
+    PARE_TRY(pare_channels_new(s->ctx, &now));
+    pare_status st = mean_now(c, flow, l, now);
+    const bool ok = st == PARE_OK && fits(l, now);
+    if (ok) st = shifted(c, l, now, &made);
+    pare_channels_free(now);
+    if (st != PARE_OK || !ok) return st;
+    PARE_TRY(pare_value_set_init(bias, made));
+    PARE_TRY(pare_output_error_of(&c->outputs, s->model, &error));
+    if (!(error < c->error)) return pare_value_set_init(bias, was);
+    c->error = error;
+    s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(made->data, made->bytes));
+    s->corrected++;
+    return PARE_OK;
+}
+
+/* What the layers from `first` on will begin at. */
+static pare_status forget(const correction *c, pare_capture *flow, int first)
+{
+    const char **name = pare_alloc(c->s->ctx, (size_t)(c->count - first) + 1, sizeof *name);
+    if (!name) return PARE_MEMORY;
+    for (int i = first; i < c->count; i++) name[i - first] = c->item[i].y;
+    const pare_status st = pare_capture_forget(flow, name, c->count - first);
+    pare_free(name);
+    return st;
+}
+
+static pare_status correct_all(correction *c)
+{
+    pare_capture *flow = NULL;
+    pare_status st = flow_open(c, c->s->model, &flow);
+    for (int i = 0; st == PARE_OK && i < c->count; i++) {
+        st = correct(c, flow, &c->item[i]);
+        if (st == PARE_OK) st = forget(c, flow, i + 1);
+        if (c->on->progress) c->on->progress(c->on->progress_user, i + 1, c->count);
+        if (st == PARE_OK) st = pare_ctx_poll(c->s->ctx);
+    }
+    pare_capture_free(flow);
+    return st;
+}
+
+/* --- all --- */
+
+/* Opens what measures errors. False in *worth: too long, or there is nothing to measure. */
+static pare_status open_outputs(correction *c, bool *worth)
+{
+    pare_model *sized = NULL;
+    double values = 0;
+    pare_status st = pare_quant_run_shapes(c->s->ctx, c->s->biases->floats, c->on->data, &sized);
+    for (int n = 0; st == PARE_OK && n < sized->graph->node_count; n++)
+        c->macs += fmax(0, pare_node_macs(sized->graph->node[n]));
+    for (int i = 0; st == PARE_OK && i < sized->graph->out.count; i++)
+        values += pare_quant_values(sized->graph->out.item[i]);
+    pare_model_free(sized);
+    PARE_TRY(st);
+    PARE_TRY(pare_output_error_open(c->s->ctx, &c->outputs, c->s->biases->floats, c->on, c->macs,
+                                    values, c->count + 2));
+    *worth = c->outputs.count && c->macs * (double)c->outputs.samples * c->count <= MOST_TRIALS;
+    return PARE_OK;
+}
+
+static pare_status run(correction *c)
+{
+    bool worth;
+    PARE_TRY(list_layers(c));
+    if (!c->count) return PARE_OK;
+    PARE_TRY(open_outputs(c, &worth));
+    if (!worth) return PARE_OK;
+    PARE_TRY(pare_output_error_keep(&c->outputs, c->s->biases->floats));
+    PARE_TRY(pare_output_error_of(&c->outputs, c->s->model, &c->error));
+    if (!(c->error > 0)) return PARE_OK; /* nothing to mend, or NaN */
+    PARE_TRY(choose_samples(c));
+    PARE_TRY(exact_means(c));
+    return correct_all(c);
+}
+
+pare_status pare_quant_correct_biases(pare_quant_scheme *s)
+{
+    correction c = {.s = s, .on = s->options->correct};
+    const pare_log_fn log = s->ctx->log;
+    s->ctx->log = NULL; /* runs of trials would say everything many times */
+    const pare_status st = run(&c);
+    s->ctx->log = log;
+    for (int i = 0; i < c.count; i++) pare_channels_free(c.item[i].exact);
+    pare_output_error_close(&c.outputs);
+    if (st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
+    pare_log(s->ctx, PARE_LOG_INFO, "biases are corrected by the weights alone: %s",
+             s->ctx->message);
+    pare_ctx_clear(s->ctx);
+    return PARE_OK;
+}
