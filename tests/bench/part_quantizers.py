@@ -83,6 +83,14 @@ class Judge:
         return runtimes.figures(self.reference, logits, self.labels)
 
 
+def refused(results, net, method, error):
+    """Ours missed what was promised; a rival's failure is its result."""
+    if method.tool == "pare":
+        results.fail(PART, f"{net.name} {method.name}", error)
+    else:
+        results.add(PART, net.name, f"{method.name}: failed", str(error))
+
+
 def made(options, results, net, methods):
     """Every method's file, made in turn; name -> its path, seconds of each round, peak bytes."""
     folder, done = options.work / PART / net.name.replace(" ", "_"), {}
@@ -94,7 +102,7 @@ def made(options, results, net, methods):
             try:
                 outcome = call(method.command(net, path))
             except Failed as error:
-                results.fail(PART, f"{net.name} {method.name}", error)
+                refused(results, net, method, error)
                 continue
             row = done.setdefault(method.name, dict(path=path, seconds=[], own=[], peak=0))
             row["seconds"].append(outcome.seconds)
@@ -126,7 +134,7 @@ def table(options, results, net, methods):
         try:
             figures = judge.figures(method, done[method.name]["path"])
         except Exception as error:  # whatever a runtime raises
-            results.fail(PART, f"{net.name} {method.name}", error)
+            refused(results, net, method, error)
             continue
         rows[method.name] = dict(tabulated(results, net, method, figures, done[method.name]),
                                  rounds=done[method.name]["seconds"])
