@@ -18,7 +18,9 @@ typedef struct hunt {
 
 /* --- one candidate --- */
 
-static pare_status compare(hunt *h, const pare_model *model, int64_t count, double *drop)
+/* any_accuracy: count samples are too few to call their accuracy chance. */
+static pare_status compare(hunt *h, const pare_model *model, int64_t count, bool any_accuracy,
+                           double *drop)
 {
     const pare_model *models[] = {h->prepared, model};
     const pare_source *s = h->asked->source;
@@ -33,6 +35,7 @@ static pare_status compare(hunt *h, const pare_model *model, int64_t count, doub
     pare_comparison *c = NULL;
     pare_comparison_options_init(&how);
     how.threads = (int)h->tool->common->threads;
+    how.any_accuracy = any_accuracy;
     PARE_TRY(pare_comparison_new(h->tool->ctx, &c, models, 2, &how));
     pare_comparison_use(c, h->tool->device);
     pare_status st = pare_comparison_run(c, &samples, NULL);
@@ -67,7 +70,7 @@ static pare_status try_budget(hunt *h, double budget, const char *const **keep, 
     PARE_TRY(pare_model_clone(h->tool->ctx, &model, h->prepared));
     pare_status st = pare_quantize(h->tool->ctx, model, h->ranges, &options, NULL);
     if (st == PARE_OK)
-        st = compare(h, model, h->asked->source->count, drop);
+        st = compare(h, model, h->asked->source->count, false, drop);
     else if (st == PARE_INPUT && *keep) {
         pare_ctx_clear(h->tool->ctx);
         st = PARE_OK;
@@ -160,7 +163,7 @@ pare_status pare_max_drop_check(pare_tool *tool, pare_model *prepared, pare_max_
     int64_t unit;
     double drop;
     PARE_TRY(pare_data_run_samples(tool->ctx, asked->source->data, prepared, &unit));
-    return compare(&h, prepared, unit > 0 ? unit : 1, &drop);
+    return compare(&h, prepared, unit > 0 ? unit : 1, true, &drop);
 }
 
 /* --- what was found --- */

@@ -3,11 +3,12 @@
 """Hostile twins: nets with the outputs of the originals that plain INT8 ruins.
 
     datasets/zoo/twins.py mobilenet datasets/zoo/mobilenet.onnx twin.onnx
-    datasets/zoo/twins.py vit datasets/zoo/vit.onnx twin.onnx
+    datasets/zoo/twins.py vit datasets/zoo/vit.onnx twin.onnx --power 8
 
-mobilenet: the channels between two convolutions are scaled by random powers of two from 2^-5 to 2^5, the next
-convolution undoes it; Clip(0, 6) becomes Relu and Min with a limit for each channel. vit: every eighth channel of
-a LayerNormalization is 64 times as large, and the matrix product after it undoes that. Needs onnx and numpy."""
+mobilenet, resnet: the channels between two convolutions are scaled by random powers of two from 2^-5 to 2^5, the
+next convolution undoes it; Clip(0, 6) becomes Relu and Min with a limit for each channel. vit: every eighth channel
+of a LayerNormalization is 2^6 times as large, and the matrix product after it undoes that. --power takes the place
+of 5 and 6. Needs onnx and numpy."""
 import argparse
 
 import numpy as np
@@ -54,32 +55,35 @@ def limit_channels(net, clip, factor):
     net.graph.node.insert(at + 1, helper.make_node('Min', [f'{name}_relu', f'{name}_limits'], [name], f'{name}_min'))
 
 
-def twin_of_mobilenet(net, rng):
+def twin_of_convolutions(net, rng, power):
     """How many pairs of layers were scaled."""
     pairs = 0
     for conv in [n for n in net.graph.node if n.op_type == 'Conv']:
-        clip = net.maker.get(conv.input[0])
-        if clip is None or clip.op_type != 'Clip' or len(net.readers[conv.input[0]]) > 1:
+        act = net.maker.get(conv.input[0])
+        if act is None or act.op_type not in ('Clip', 'Relu') or len(net.readers[conv.input[0]]) > 1:
             continue
-        before, weight = net.maker[clip.input[0]], net.get(conv.input[1])
+        before, weight = net.maker[act.input[0]], net.get(conv.input[1])
+        if before.op_type != 'BatchNormalization':
+            continue
         depthwise = weight.shape[1] == 1 and weight.shape[0] > 1
-        factor = 2.0 ** rng.uniform(-5, 5, weight.shape[0 if depthwise else 1])
+        factor = 2.0 ** rng.uniform(-power, power, weight.shape[0 if depthwise else 1])
         for name in before.input[1:3]:  # scale and bias of BatchNormalization
             net.scale(name, factor, 0)
         net.scale(conv.input[1], 1 / factor, 0 if depthwise else 1)
-        limit_channels(net, clip, factor)
+        if act.op_type == 'Clip':
+            limit_channels(net, act, factor)
         pairs += 1
     return pairs
 
 
-def twin_of_vit(net, rng):
+def twin_of_vit(net, rng, power):
     pairs = 0
     for norm in [n for n in net.graph.node if n.op_type == 'LayerNormalization']:
         products = [n for n in net.readers[norm.output[0]] if n.op_type == 'MatMul']
         if not products:
             continue
         factor = np.ones(net.get(norm.input[1]).size)
-        factor[rng.choice(factor.size, factor.size // 8, replace=False)] = 64
+        factor[rng.choice(factor.size, factor.size // 8, replace=False)] = 2.0 ** power
         for name in norm.input[1:3]:
             net.scale(name, factor, 0)
         for product in products:
@@ -88,15 +92,19 @@ def twin_of_vit(net, rng):
     return pairs
 
 
+MAKERS = {'mobilenet': (twin_of_convolutions, 5), 'resnet': (twin_of_convolutions, 5), 'vit': (twin_of_vit, 6)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('kind', choices=('mobilenet', 'vit'))
+    parser.add_argument('kind', choices=MAKERS)
     parser.add_argument('model')
     parser.add_argument('output')
+    parser.add_argument('--power', type=float, help='of two, of the factors')
     options = parser.parse_args()
     net = Net(options.model)
-    make = twin_of_mobilenet if options.kind == 'mobilenet' else twin_of_vit
-    pairs = make(net, np.random.default_rng(0))
+    make, power = MAKERS[options.kind]
+    pairs = make(net, np.random.default_rng(0), power if options.power is None else options.power)
     onnx.save(net.model, options.output)
     print(f'{options.output}: {pairs} pairs of layers')
 

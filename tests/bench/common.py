@@ -27,24 +27,29 @@ class Outcome:
         self.seconds, self.peak_bytes, self.output = seconds, peak_bytes, output
 
 
-class PeakMemory(threading.Thread):
-    """Watches a process's own peak (VmHWM). wait4's ru_maxrss would count this interpreter's pages, too:
+def peak_bytes(process="self"):
+    """VmHWM of a process; 0 where it has no memory any more. ru_maxrss would count its parent's pages, too:
     a child starts with its parent's size, and the maximum outlives exec."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class PeakMemory(threading.Thread):
+    """Watches a process's own peak."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
-        self.status, self.bytes, self.over = Path(f"/proc/{pid}/status"), 0, threading.Event()
+        self.pid, self.bytes, self.over = pid, 0, threading.Event()
         self.start()
 
     def run(self):
         while not self.over.wait(0.01):
             try:
-                lines = self.status.read_text().splitlines()
+                self.bytes = max(self.bytes, peak_bytes(self.pid))
             except OSError:
                 return
-            for line in lines:
-                if line.startswith("VmHWM:"):
-                    self.bytes = max(self.bytes, int(line.split()[1]) * 1024)
 
 
 def call(command, env=None):

@@ -18,6 +18,8 @@ import h5py
 import torch
 import torch.nn.functional as F
 
+from common import peak_bytes
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "datasets" / "zoo"))
 import nets  # noqa: E402
 
@@ -48,12 +50,6 @@ def step_of(student, teacher, optimizer):
         return loss
 
     return step
-
-
-def peak_bytes():
-    """VmHWM, not ru_maxrss, which a child inherits."""
-    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 def read_options():

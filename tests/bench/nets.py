@@ -7,13 +7,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from common import ROOT, call
+from common import HERE, ROOT, call
 
 sys.path.append(str(ROOT / "datasets" / "zoo"))
 import fashion  # noqa: E402
 
 WIDE_MEAN, WIDE_STD = np.float32([.485, .456, .406]), np.float32([.229, .224, .225])
 WIDE_SIDE = 224
+TRAINED_ON = 60000 - fashion.HELD_OUT  # training images; those after them are held out
 
 
 class Net:
@@ -92,11 +93,18 @@ def data_file(options, net, split, count=None):
             call([options.pare, "data", "fashion-mnist", "-o", path.parent])
         if count is None:
             return path
-        return _subset(path, options.work / "data" / f"{split}_{count}.h5", count)
+        return _subset(path, options.work / "data" / f"{split}_{count}.h5",
+                       lambda length: np.sort(spread(count, length)))
     path = options.work / "data" / f"{split}_wide_{count}.h5"
     if not path.exists():
         _write_wide(options, path, split, count)
     return path
+
+
+def held_out_file(options, net):
+    """The HDF5 file of the training images that no sample net was trained on (28x28 only)."""
+    return _subset(data_file(options, net, "train"), options.work / "data" / "held_out.h5",
+                   lambda length: np.arange(TRAINED_ON, length))
 
 
 def _write_wide(options, path, split, count):
@@ -111,13 +119,13 @@ def _write_wide(options, path, split, count):
     part.rename(path)
 
 
-def _subset(source, path, count):
+def _subset(source, path, rows_of):
+    """The rows that rows_of names, given how many there are."""
     if not path.exists():
         part = path.with_suffix(".part")
         with h5py.File(source) as old, h5py.File(part, "w") as new:
             for name, data in old.items():
-                rows = np.sort(spread(count, len(data)))
-                copy = new.create_dataset(name, data=data[:][rows], chunks=True,
+                copy = new.create_dataset(name, data=data[:][rows_of(len(data))], chunks=True,
                                           compression="gzip", compression_opts=1)
                 for key, value in data.attrs.items():
                     copy.attrs[key] = value
@@ -138,21 +146,36 @@ def labels(options):
     return fashion.read_idx(options.fashion / "t10k-labels-idx1-ubyte.gz").astype(np.int64)
 
 
+def learned_from(options, net):
+    """The file of training images that quantizers calibrate on, net.samples of them."""
+    return data_file(options, net, "train", net.samples if net.wide else None)
+
+
+OUR_WORDS = {"s8": (), "u8": ("--activations", "u8"), "fp16": ("--precision", "fp16"),
+             "bf16": ("--precision", "bf16")}
+
+
+def our_command(options, net, path, *words):
+    """The command that writes our quantized file of a net."""
+    return [options.pare, "quantize", net.path, "-o", path, "--quiet", "--data", learned_from(options, net),
+            "--samples", net.samples, *words]
+
+
 def our_file(options, net, scheme):
     """Our quantized file: scheme s8, u8, fp16, bf16; made at first use, default options."""
     path = options.work / "pare" / scheme / f"{net.name}.onnx"
     if path.exists() and path.stat().st_mtime > Path(options.pare).stat().st_mtime:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = [options.pare, "quantize", net.path, "-o", path, "--quiet",
-               "--data", data_file(options, net, "train", net.samples if net.wide else None)]
-    if net.wide:
-        command += ["--samples", net.samples]
-    command += {"s8": [], "u8": ["--activations", "u8"], "fp16": ["--precision", "fp16"],
-                "bf16": ["--precision", "bf16"]}[scheme]
     path.unlink(missing_ok=True)
-    call(command)
+    call(our_command(options, net, path, *OUR_WORDS[scheme]))
     return path
+
+
+def rival_command(options, net, path, script, *words, python=sys.executable):
+    """The command by which a rival's script here writes its quantized file of a net."""
+    return [python, HERE / script, net.path, path, learned_from(options, net), *words,
+            "--samples", net.samples]
 
 
 def rival_file(options, net, scheme, method):
@@ -164,9 +187,8 @@ def rival_file(options, net, scheme, method):
         if path.exists():
             return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    call([sys.executable, Path(__file__).parent / "quantize_ort.py", net.path, path,
-          "--method", method, "--scheme", scheme, "--samples", net.samples,
-          "--fashion", options.fashion] + (["--wide"] if net.wide else []))
+    call(rival_command(options, net, path, "quantize_ort.py", "--method", method,
+                       "--scheme", scheme))
     return path
 
 

@@ -14,11 +14,7 @@ WIDE_IMAGES = 256  # test images of the nets without labels here, for SQNR alone
 
 def judge(results, net, name, reference, logits, labels):
     """Notes accuracy figures of one file in one runtime and returns them."""
-    facts = dict(net=net.name, file=name, agreement=runtimes.agreement(reference, logits),
-                 sqnr_db=runtimes.sqnr(reference, logits))
-    if labels is not None:
-        facts["top1"] = runtimes.top1(logits, labels)
-        facts["drop"] = runtimes.top1(reference, labels) - facts["top1"]
+    facts = dict(net=net.name, file=name, **runtimes.figures(reference, logits, labels))
     results.detail("accuracy", facts)
     text = f"{facts['top1']:.2f} %, " if labels is not None else ""
     results.add("accuracy", net.name, f"{name}: {text}{facts['agreement']:.2f} % agree",

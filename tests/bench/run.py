@@ -11,9 +11,10 @@ Parts: latency, accuracy, calibration (with exactness), outputs (FP32 against ot
 files there, theirs here), prune (single weights), prune_channels, prune_latency (to a part of the
 time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step beside PyTorch's),
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
-calibrated alone), exports (nets as PyTorch's exporters write them), recurrent
-(LSTM, GRU and RNN), four_bits (W4A16, W4A8), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of many
-costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
+calibrated alone), exports (nets as PyTorch's exporters write them), quantizers (INT8 files of pare,
+ONNX Runtime and NNCF: what each is worth and takes to make), recurrent (LSTM, GRU and RNN),
+four_bits (W4A16, W4A8), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of
+many costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
 caches and a CSV). Each prints what it measured beside its target; all is written to
 tests/bench/results/DATE/ as results.json, CSV files and summary.md, with the machine and the
@@ -47,6 +48,7 @@ import part_prune
 import part_prune_channels
 import part_prune_latency
 import part_prune_rival
+import part_quantizers
 import part_recurrent
 import part_report
 import part_writers
@@ -60,7 +62,8 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_channels": part_prune_channels, "prune_latency": part_prune_latency,
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
-         "exports": part_exports, "four_bits": part_four_bits, "recurrent": part_recurrent,
+         "exports": part_exports, "four_bits": part_four_bits,
+         "quantizers": part_quantizers, "recurrent": part_recurrent,
          "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 
@@ -114,6 +117,7 @@ def read_options():
     add("--material", type=folder, default=folder(material) if material else None,
         help="third-party models with test vectors ($PARE_MODELS)")
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
+    add("--nncf-python", type=Path, help="a Python with nncf, openvino, onnxruntime and h5py")
     add("--recent-python", type=Path, help="a Python with onnx 1.18 or newer, for typed bf16")
     add("--zoo-models", type=int, default=1000, help="zoo: generated models")
     add("--zoo-kills", type=int, default=50, help="zoo, zoo_slurm: kill -9 at random moments")

@@ -55,6 +55,16 @@ def sqnr(reference, logits):
         if noise else float("inf")
 
 
+def figures(reference, logits, labels=None):
+    """What a quantized file's logits are worth beside the float model's: agreement, sqnr_db, and with
+    labels top1 and drop, in points."""
+    facts = dict(agreement=agreement(reference, logits), sqnr_db=sqnr(reference, logits))
+    if labels is not None:
+        facts["top1"] = top1(logits, labels)
+        facts["drop"] = top1(reference, labels) - facts["top1"]
+    return facts
+
+
 def difference(a, b):
     """Largest |a - b| over largest |b|."""
     return float(np.abs(a.astype(np.float64) - b).max() / np.abs(b).max())

@@ -2,6 +2,7 @@
 """Hostile twins (datasets/zoo/twins.py): plain INT8 with one scale per tensor ruins them, pare's default does not;
 --max-drop writes what was asked for, or the best there is and says so."""
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,12 @@ def max_drop(folder):
           f'exit {done.returncode}, {facts}, {done.stderr.strip()[-200:]}')
     check('max_drop/says', 'points of agreement with the float model (no labels) on 10000 samples' in done.stderr and
           'best that was found' in done.stderr, done.stderr.strip()[-300:])
+    first = folder / 'first.h5'
+    shutil.copy(test, first)
+    with h5py.File(first, 'r+') as file:
+        file['labels'][0] = (file['labels'][0] + 1) % 10
+    done, facts, _ = asked(folder, 'first', 5, '--validation', first, model=ZOO / 'mlp.onnx')
+    check('max_drop/first sample missed', done.returncode == 0 and facts['met'], done.stderr.strip()[-200:])
     pictures = folder / 'pictures.onnx'
     onnx.utils.extract_model(str(ZOO / 'cnn.onnx'), str(pictures), ['input'], ['/2/MaxPool_output_0'])
     done, _, out = asked(folder, 'no classifier', 1, model=pictures)
