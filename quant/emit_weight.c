@@ -379,8 +379,7 @@ static pare_status write_sum(pare_quant_scheme *s, const pare_quant_job *job, co
     return round_float(s, job, w, sum, i, bias);
 }
 
-/* Folds beta in and corrects; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32
-   bias. */
+/* Folds beta in and corrects; then s32 where the target wants that, else float. */
 static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
 {
     int at = job->part.bias;
@@ -388,7 +387,7 @@ static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, c
     const pare_tensor *bias;
     if (!own) return write_sum(s, job, w);
     if (!own->data || own->data->dtype != PARE_f32) return PARE_OK;
-    bool s32 = s->options->target == PARE_TARGET_ONNXRUNTIME && w->axis >= 0 &&
+    bool s32 = pare_target_of(s->options->target)->s32_bias && w->axis >= 0 &&
                own->data->rank == 1 && own->data->count == w->channels;
     PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
     PARE_TRY(corrected(s, job, w, bias, &bias));

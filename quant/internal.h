@@ -5,6 +5,7 @@
 #define PARE_QUANT_INTERNAL_H
 
 #include "quant/quant.h"
+#include "quant/target.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/ptr_map.h"
 #include "runtime/ops/ops.h"
@@ -41,6 +42,7 @@ typedef struct pare_quant_point {
     bool everyone; /* all its users read the pair; else those of its pare_quant_use entries */
     int group;     /* first point of those that share scale and zero point */
     bool unknown;  /* nothing is known of its range: it cannot become int8 */
+    bool balanced; /* a range that begins below 0 gets the zero point in the middle */
     float low, high, scale;
     int zero;
     const float *divided; /* per channel: what the tensor was divided by to equalize it; or NULL */
@@ -57,6 +59,16 @@ typedef struct pare_quant_job {
     pare_weighted part;
     int x; /* its input's point */
 } pare_quant_job;
+
+/* QuantizeLinear, DequantizeLinear; node may be NULL. */
+static inline bool pare_quant_is_q(const pare_node *node)
+{
+    return node && !strcmp(node->op_type, "QuantizeLinear");
+}
+static inline bool pare_quant_is_dq(const pare_node *node)
+{
+    return node && !strcmp(node->op_type, "DequantizeLinear");
+}
 
 static inline int pare_quant_weight_bits(const pare_quant_options *o)
 {
@@ -249,6 +261,16 @@ PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_qua
 PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
                                            const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* target_check.c: every byte of a constant is this one. */
+bool pare_quant_all_bytes(const pare_tensor *t, uint8_t byte);
+/* The DequantizeLinear of a weighted node's s32 bias whose scale is not that of its input times its
+   weight's, or NULL. */
+const pare_node *pare_quant_odd_bias(const pare_node *node);
+
+/* target_repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
+   constants folded but for what DequantizeLinear makes, types and shapes inferred. */
+PARE_NODISCARD pare_status pare_quant_target_open(pare_model *model);
 
 /* Inserts a node at a position, named base_TYPE; node may be NULL. */
 PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node,

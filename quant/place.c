@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors become int8: the weighted nodes, then what the target wants around them.
+/* Which tensors become int8: the weighted nodes, then what the target wants around them (target.c
+   has its row).
 
    TensorRT: Q/DQ on the inputs of weighted nodes and on the skip input of a residual addition;
    nothing between a convolution and the addition it is fused with, nothing around float operators,
    nothing on graph outputs.
 
    ONNX Runtime: Q/DQ after every Conv, Gemm, MatMul + Add with its clamp, and from every int8
-   tensor backwards through what can compute on int8: views, pools, joins, additions, products. */
+   tensor backwards through what can compute on int8: views, pools, joins, additions, products.
+
+   OpenVINO: the same, but from the inputs of weighted nodes alone: what only float operators read
+   stays float, for a pair before them is a pass over the tensor that nothing fuses. */
 #include "quant/internal.h"
 
 #include <stdarg.h>
@@ -119,7 +123,7 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
 static const char *weight_obstacle(const pare_quant_scheme *s, const pare_node *node)
 {
     if (!is_chosen(s, node)) return "skipped by a pattern";
-    if (s->options->target == PARE_TARGET_TENSORRT)
+    if (pare_target_says(s->options->target, PARE_RULE_WEIGHTS_ALONE) != PARE_TAKEN)
         return "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime writes "
                "them";
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
@@ -189,7 +193,7 @@ static pare_quant_job *chain_start(pare_quant_scheme *s, const pare_value *value
     return job;
 }
 
-/* --- TensorRT --- */
+/* --- inputs and skip inputs --- */
 
 /* The tensor after the addition's clamp, where it has one. */
 static const pare_value *after_clamp(const pare_node *sum)
@@ -223,7 +227,7 @@ static pare_status place_skip(pare_quant_scheme *s, pare_node *sum)
     return is_int8 ? use_add(s, sum, skip) : PARE_OK;
 }
 
-static pare_status place_tensorrt(pare_quant_scheme *s)
+static pare_status place_inputs(pare_quant_scheme *s)
 {
     for (int i = 0; i < s->job_count; i++) {
         const pare_quant_job *job = &s->job[i];
@@ -236,7 +240,7 @@ static pare_status place_tensorrt(pare_quant_scheme *s)
     return PARE_OK;
 }
 
-/* --- ONNX Runtime --- */
+/* --- through what computes on int8 --- */
 
 static pare_status add_point(pare_quant_scheme *s, pare_value *value)
 {
@@ -260,10 +264,23 @@ static bool leaves(const pare_value *value)
     return false;
 }
 
+/* The two factors of a product of activations. */
+static pare_status place_factors(pare_quant_scheme *s, const pare_quant_job *job)
+{
+    pare_value *const factor[] = {job->node->in[job->part.x], job->node->in[job->part.w]};
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(add_point(s, factor[i]));
+        const int at = pare_quant_point_find(s, factor[i]);
+        if (at >= 0) s->point[at].balanced = pare_target_of(s->options->target)->balanced_factors;
+    }
+    return PARE_OK;
+}
+
 static pare_status place_job(pare_quant_scheme *s, const pare_quant_job *job)
 {
+    if (!job->part.constant) return place_factors(s, job);
     PARE_TRY(add_point(s, job->node->in[job->part.x]));
-    if (!job->part.constant) return add_point(s, job->node->in[job->part.w]);
+    if (!pare_target_of(s->options->target)->behind_weighted) return PARE_OK;
     pare_value *end = chain_end(job->node);
     return leaves(end) ? PARE_OK : add_point(s, end);
 }
@@ -301,7 +318,7 @@ static pare_status place_before(pare_quant_scheme *s, pare_value *value)
     return PARE_OK;
 }
 
-static pare_status place_onnxruntime(pare_quant_scheme *s)
+static pare_status place_through(pare_quant_scheme *s)
 {
     for (int i = 0; i < s->job_count; i++) PARE_TRY(place_job(s, &s->job[i]));
     for (int i = 0; i < s->point_count; i++) PARE_TRY(place_before(s, s->point[i].value));
@@ -354,7 +371,7 @@ static pare_status unite_points(pare_quant_scheme *s)
         int at = pare_ptr_map_find(&first, root);
         if (at < 0)
             PARE_TRY(pare_ptr_map_put(&first, root, i));
-        else if (s->options->target == PARE_TARGET_ONNXRUNTIME || pare_quant_spans_agree(s, at, i))
+        else if (pare_target_of(s->options->target)->one_scale || pare_quant_spans_agree(s, at, i))
             unite(s, at, i);
     }
     for (int i = 0; i < s->point_count; i++) unite_join(s, i);
@@ -372,8 +389,7 @@ static pare_status place_known(pare_quant_scheme *s, bool *known)
         if (kind == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, s->nodes.item[n]));
         if (kind == PARE_QUANT_WEIGHT_ONLY) PARE_TRY(add_weight_only(s, s->nodes.item[n]));
     }
-    PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
-                                                           : place_tensorrt(s));
+    PARE_TRY(pare_target_of(s->options->target)->through ? place_through(s) : place_inputs(s));
     PARE_TRY(pare_quant_choose_ranges(s));
     *known = true;
     for (int i = 0; i < s->point_count; i++) {

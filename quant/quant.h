@@ -25,7 +25,12 @@ static inline bool pare_precision_is_weight_only(pare_precision p)
 }
 
 typedef struct pare_quant_search pare_quant_search;
-typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_quant_target;
+typedef enum pare_quant_target {
+    PARE_TARGET_TENSORRT,
+    PARE_TARGET_ONNXRUNTIME,
+    PARE_TARGET_OPENVINO,
+    PARE_TARGET_COUNT
+} pare_quant_target;
 
 typedef struct pare_quant_options {
     pare_precision precision;

@@ -98,14 +98,17 @@ bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b)
     return fmaxf(x, y) <= 1.25f * fminf(x, y);
 }
 
-/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]. A tensor that was
-   always zero, or so small that its scale would be denormal, gets the scale 1. */
+/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]; balanced: 0 is 128.
+   A tensor that was always zero, or so small that its scale would be denormal, gets the scale 1. */
 static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
 {
     bool zero_point = s->options->unsigned_activations;
-    p->scale = span(s, p) / (zero_point ? 255 : 127);
+    const bool balanced = zero_point && p->balanced && p->low < 0;
+    p->scale = balanced ? fmaxf(-p->low, p->high) / 127 : span(s, p) / (zero_point ? 255 : 127);
     if (!(p->scale >= FLT_MIN)) p->scale = 1;
-    p->zero = zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255) : 0;
+    p->zero = balanced     ? 128
+              : zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255)
+                           : 0;
 }
 
 pare_status pare_quant_scales(pare_quant_scheme *s)
@@ -114,6 +117,7 @@ pare_status pare_quant_scales(pare_quant_scheme *s)
         pare_quant_point *p = &s->point[i], *first = &s->point[p->group];
         first->low = fminf(first->low, p->low);
         first->high = fmaxf(first->high, p->high);
+        first->balanced |= p->balanced;
     }
     for (int i = 0; i < s->point_count; i++) {
         pare_quant_point *p = &s->point[i];

@@ -163,9 +163,8 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                                  pare_quant_options *out)
 {
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
-    PARE_TRY(pare_int8_choose(tool, &o->int8, out));
+    PARE_TRY(pare_int8_choose(tool, &o->int8, o->precision == W4A8 ? 4 : 8, out));
     out->precision = is_int8(o) ? PARE_PRECISION_INT8 : (pare_precision)o->precision;
-    out->weight_bits = o->precision == W4A8 ? 4 : 8;
     out->nearest = o->rounding == 1;
     out->block_size = o->block_size >= 0                       ? o->block_size
                       : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK
