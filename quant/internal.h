@@ -4,6 +4,7 @@
 #ifndef PARE_QUANT_INTERNAL_H
 #define PARE_QUANT_INTERNAL_H
 
+#include "quant/diagnose.h"
 #include "quant/quant.h"
 #include "quant/target.h"
 #include "runtime/base/hash.h"
@@ -258,6 +259,7 @@ PARE_NODISCARD pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *
 PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
                                                const char *ranges_hash);
 
+/* forecast.c */
 PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
                                            const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -271,6 +273,21 @@ const pare_node *pare_quant_odd_bias(const pare_node *node);
 /* target_repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
    constants folded but for what DequantizeLinear makes, types and shapes inferred. */
 PARE_NODISCARD pare_status pare_quant_target_open(pare_model *model);
+
+/* What people should know although all went well: what happens, and what helps. */
+PARE_NODISCARD pare_status pare_quant_warn(pare_model *model, pare_quant_facts *facts,
+                                           pare_fault fault, const pare_node *node,
+                                           const char *tensor, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* The first output (along axis) of f32 weights w whose weights are all 0 in what was made of them
+   (f32 or s8) and were not; -1: none. */
+int64_t pare_quant_dead_channel(const pare_tensor *w, int axis, const pare_tensor *made);
+/* Is a tensor whose largest magnitude this is below f16's normal numbers throughout? */
+bool pare_quant_f16_small(double largest);
+/* The largest magnitude that calibration saw of a tensor; NAN: nothing of it. */
+double pare_quant_seen_largest(const pare_ranges *ranges, const char *name);
+/* Does f16 take most bits of an f32 constant: is the error of its subnormal numbers 2^-6 of it? */
+bool pare_quant_f16_loses(const pare_tensor *t);
 
 /* Inserts a node at a position, named base_TYPE; node may be NULL. */
 PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node,

@@ -13,8 +13,6 @@
    stays float, for a pair before them is a pass over the tensor that nothing fuses. */
 #include "quant/internal.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Float, not constant. */
@@ -412,25 +410,5 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     PARE_TRY(unite_points(s));
     for (int i = 0; i < s->job_count; i++)
         s->job[i].x = pare_quant_point_find(s, s->job[i].node->in[s->job[i].part.x]);
-    return PARE_OK;
-}
-
-pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    int n = facts->note_count;
-    if ((n & (n - 1)) == 0) { /* full at powers of two */
-        const char **more = pare_arena_alloc(&model->arena, (size_t)(n ? 2 * n : 1), sizeof *more);
-        if (!more) return PARE_MEMORY;
-        if (n) memcpy(more, facts->note, (size_t)n * sizeof *more);
-        facts->note = more;
-    }
-    facts->note[n] = pare_arena_strdup(&model->arena, text);
-    if (!facts->note[n]) return PARE_MEMORY;
-    facts->note_count++;
     return PARE_OK;
 }

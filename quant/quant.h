@@ -76,6 +76,10 @@ typedef struct pare_quant_facts {
     const char **note;          /* in the model's arena */
     int overflow_count;         /* nodes that stay f32 because they would overflow f16 */
     const char *overflow_nodes; /* their names, "a, b"; NULL where there are none */
+    int underflow_count;        /* the same of what is too small for f16 */
+    const char *underflow_nodes;
+    int warning_count;
+    const char **warning; /* "dead-channel: node 'a', tensor 'w': what happens; what helps" */
 } pare_quant_facts;
 
 /* INT8 with s8 activations for TensorRT, one scale per output channel, ranges by AUTO, biases

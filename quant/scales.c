@@ -111,6 +111,22 @@ static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
                            : 0;
 }
 
+/* A range of one number is no range of what else may come. */
+static pare_status warn_constant(pare_quant_scheme *s, const pare_quant_point *p)
+{
+    const pare_node *maker = p->value->producer;
+    const pare_quant_kind kind = pare_quant_kind_of(maker);
+    const pare_stats *stats = stats_of(s, p->value);
+    const pare_histogram *h = stats ? stats->histogram : NULL;
+    if (!h || h->count < 2 || h->min != h->max || h->nan || h->inf || kind == PARE_QUANT_FIXED ||
+        kind == PARE_QUANT_PASS)
+        return PARE_OK;
+    return pare_quant_warn(s->model, s->facts, PARE_FAULT_CONSTANT, maker, p->value->name,
+                           "calibration saw %.4g alone, and other values would be clipped; "
+                           "calibrate on data that vary",
+                           (double)h->min);
+}
+
 pare_status pare_quant_scales(pare_quant_scheme *s)
 {
     for (int i = 0; i < s->point_count; i++) {
@@ -125,6 +141,7 @@ pare_status pare_quant_scales(pare_quant_scheme *s)
             set_scale(s, p);
         else
             p->scale = s->point[p->group].scale, p->zero = s->point[p->group].zero;
+        PARE_TRY(warn_constant(s, p));
     }
     return PARE_OK;
 }

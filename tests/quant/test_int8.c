@@ -5,18 +5,13 @@
 #include "calib/ranges.h"
 #include "quant/internal.h"
 #include "runtime/passes/passes.h"
-#include "tests/passes/graph_case.h"
+#include "tests/quant/quant_case.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
-
-typedef struct span {
-    const char *name;
-    float low, high;
-} span;
 
 static const pare_quant_options s8 = {
     .rule = {.method = PARE_METHOD_MINMAX}, .bias_correction = true, .equalize = true};
@@ -25,25 +20,6 @@ static const pare_quant_options u8 = {.rule = {.method = PARE_METHOD_MINMAX},
                                       .target = PARE_TARGET_ONNXRUNTIME,
                                       .bias_correction = true,
                                       .equalize = true};
-
-static void quantize_with(graph_case *g, const span *spans, int count,
-                          const pare_quant_options *options, pare_quant_facts *facts)
-{
-    pare_ranges *ranges = NULL;
-    const char *names[8];
-    pare_infer_options infer = {.fold = true};
-    for (int i = 0; i < count; i++) names[i] = spans[i].name;
-    if (pare_pass_infer(g->model, &infer) != PARE_OK) fail_msg("%s", g->ctx.message);
-    assert_int_equal(pare_ranges_new(&g->ctx, &ranges, names, count), PARE_OK);
-    for (int i = 0; i < count; i++) {
-        float ends[2] = {spans[i].low, spans[i].high};
-        pare_histogram *h = ranges->stats[i].histogram;
-        assert_int_equal(pare_histogram_add(&g->ctx, h, PARE_f32, ends, 2), PARE_OK);
-    }
-    if (pare_quantize(&g->ctx, g->model, ranges, options, facts) != PARE_OK)
-        fail_msg("%s", g->ctx.message);
-    pare_ranges_free(ranges);
-}
 
 static void quantize(graph_case *g, const span *spans, int count, const pare_quant_options *options)
 {
