@@ -277,6 +277,7 @@ static pare_status run(pare_tool *tool, const void *options)
     PARE_TRY(check_all(&f));
     size_t n = json_array_size(f.list);
     if (!n && o->target >= 0) PARE_TRY(check_target(tool, o, &refused));
+    tool->found = true;
     if (n) return PARE_FAIL(tool->ctx, INPUT, "%s: %zu problem%s", tool->arg[0], n, plural(n));
     if (refused)
         return PARE_FAIL(tool->ctx, INPUT, "%s: %d thing%s that %s does not take",
