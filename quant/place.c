@@ -121,9 +121,12 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
 static const char *weight_obstacle(const pare_quant_scheme *s, const pare_node *node)
 {
     if (!is_chosen(s, node)) return "skipped by a pattern";
-    if (pare_target_says(s->options->target, PARE_RULE_WEIGHTS_ALONE) != PARE_TAKEN)
-        return "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime writes "
-               "them";
+    if (pare_target_says(s->options->target, PARE_RULE_RECURRENT_WEIGHT) != PARE_TAKEN)
+        return s->options->target == PARE_TARGET_TENSORRT
+                   ? "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime "
+                     "writes them"
+                   : "OpenVINO takes no int8 weights in recurrent layers; --target onnxruntime "
+                     "writes them";
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
         const pare_value *w = pare_node_in(node, i);
         if (!w || !w->data) return "its weights are computed";

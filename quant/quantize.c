@@ -237,7 +237,8 @@ static pare_status to_int8(pare_quant_scheme *s)
                          "%s: no node can become int8; expected a float Conv, Gemm or MatMul%s "
                          "that --skip and --only leave to quantize",
                          s->model->path,
-                         pare_target_says(s->options->target, PARE_RULE_WEIGHTS_ALONE) == PARE_TAKEN
+                         pare_target_says(s->options->target, PARE_RULE_RECURRENT_WEIGHT) ==
+                                 PARE_TAKEN
                              ? ", LSTM, GRU or RNN"
                              : "");
     PARE_TRY(pare_quant_equalize(s));

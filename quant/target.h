@@ -59,10 +59,11 @@ typedef enum pare_target_rule {
     PARE_RULE_WEIGHT_AXIS,        /* scales along another axis than the outputs */
     PARE_RULE_INT4,               /* INT4 beside int8 activations, or without blocks */
     PARE_RULE_WEIGHTS_ALONE,      /* int8 weights of float activations */
+    PARE_RULE_RECURRENT_WEIGHT,   /* dequantized weights of LSTM, GRU and RNN */
     PARE_RULE_S32_BIAS,           /* a bias of s32 with a DequantizeLinear */
     PARE_RULE_BIAS_SCALE,         /* of an s32 bias, not the product of the other two */
     PARE_RULE_RESIDUAL,           /* both inputs of a residual addition are quantized */
-    PARE_RULE_SATURATION,         /* u8 x s8 sums of CPUs without VNNI */
+    PARE_RULE_SATURATION,         /* sums of 16 bits, of CPUs without VNNI */
     PARE_RULE_COUNT
 } pare_target_rule;
 

@@ -187,7 +187,15 @@ static const pare_node *dq_of(const pare_value *value)
     return value && pare_quant_is_dq(value->producer) ? value->producer : NULL;
 }
 
-/* The same of a constant. */
+/* The same of what an input was moved from. */
+static const pare_node *source_dq(const pare_value *value)
+{
+    while (value && value->producer && pare_quant_kind_of(value->producer) == PARE_QUANT_PASS)
+        value = pare_node_in(value->producer, 0);
+    return dq_of(value);
+}
+
+/* The DQ of a constant. */
 static const pare_node *constant_dq(const pare_value *value)
 {
     const pare_node *dq = dq_of(value);
@@ -250,7 +258,7 @@ static pare_status check_kernel(checker *c, const pare_node *node, const pare_no
 static pare_status check_weight(checker *c, const pare_node *node, const pare_weighted *part,
                                 const pare_node *dq)
 {
-    const pare_node *x = dq_of(node->in[part->x]);
+    const pare_node *x = source_dq(node->in[part->x]);
     const pare_tensor *w = dq->in[0]->data;
     const bool alone = !x;
     PARE_TRY(check_axis(c, node, dq, part->axis));
@@ -261,9 +269,9 @@ static pare_status check_weight(checker *c, const pare_node *node, const pare_we
         return found(c, PARE_RULE_WEIGHTS_ALONE, node, dq->in[0]->name,
                      SAY("%s weights of a float input: %s documents INT4 for weights alone",
                          type_name(w->dtype), c->row->title));
-    if (w->dtype == PARE_s8 && x->in[0]->dtype == PARE_u8 && is_beyond_7_bits(w)) {
-        if (!c->saturating++) c->saturates = node;
-    }
+    if (w->dtype == PARE_s8 && pare_type(x->in[0]->dtype)->bits == 8 && is_beyond_7_bits(w) &&
+        !c->saturating++)
+        c->saturates = node;
     return PARE_OK;
 }
 
@@ -325,10 +333,12 @@ static pare_status check_recurrent(checker *c, const pare_node *node)
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
         const pare_node *w = constant_dq(pare_node_in(node, i));
         if (w)
-            PARE_TRY(found(c, PARE_RULE_WEIGHTS_ALONE, node, w->in[0]->name,
-                           SAY("%s weights of a recurrent layer: %s documents INT4 for weights "
-                               "alone",
-                               type_name(w->in[0]->dtype), c->row->title)));
+            PARE_TRY(
+                found(c, PARE_RULE_RECURRENT_WEIGHT, node, w->in[0]->name,
+                      SAY("%s weights of a recurrent layer: %s %s", type_name(w->in[0]->dtype),
+                          c->row->title,
+                          c->target == PARE_TARGET_TENSORRT ? "documents INT4 for weights alone"
+                                                            : "wants constants there")));
     }
     return PARE_OK;
 }
@@ -399,8 +409,8 @@ static pare_status check_all(checker *c)
     for (int i = 0; i < count; i++) PARE_TRY(check_node(c, node[i]));
     if (c->saturating)
         PARE_TRY(found(c, PARE_RULE_SATURATION, c->saturates, c->saturates->out[0]->name,
-                       SAY("%d nodes, this one first, sum u8 times s8 weights beyond 7 bits, which "
-                           "may saturate at 16 bits on CPUs without VNNI; validate there",
+                       SAY("%d nodes, this one first, have s8 weights beyond 7 bits: on CPUs "
+                           "without VNNI their sums may saturate at 16 bits; validate there",
                            c->saturating)));
     return pare_ctx_poll(c->ctx);
 }

@@ -200,7 +200,28 @@ static void integer_operators(void **state)
     graph_close(&g);
 }
 
-/* x + product, both quantized; and 7 bits are enough for sums of u8 times s8. */
+/* An LSTM of dequantized weights. */
+static void recurrent_weights(void **state)
+{
+    (void)state;
+    static const int says[] = {PARE_NOTED, PARE_TAKEN, PARE_REFUSED};
+    const int8_t levels[16] = {1, -2, 3};
+    graph_case g;
+    make(&g, &(planted){0});
+    graph_input(&g, "s", PARE_f32, 3, (int64_t[]){2, 1, 1});
+    scales(&g, "ls", 1, 0.1f);
+    constant(&g, "lw", PARE_s8, 3, (int64_t[]){1, 4, 1}, levels);
+    graph_node(&g, "DequantizeLinear", "lw ls", "ld");
+    pare_node *lstm = graph_node(&g, "LSTM", "s ld ld", "z");
+    assert_int_equal(pare_node_set_int(lstm, "hidden_size", 1), PARE_OK);
+    graph_output(&g, "z");
+    for (int t = 0; t < PARE_TARGET_COUNT; t++)
+        assert_int_equal(verdict(&g, (pare_quant_target)t, PARE_RULE_RECURRENT_WEIGHT, "lw"),
+                         says[t]);
+    graph_close(&g);
+}
+
+/* x + product, both quantized; and 7 bits are enough for sums of 16 bits. */
 static void additions_and_sums(void **state)
 {
     (void)state;
@@ -299,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_plain_file_is_taken_by_all),
         cmocka_unit_test(each_rule_is_said_where_it_is_broken),
         cmocka_unit_test(integer_operators),
+        cmocka_unit_test(recurrent_weights),
         cmocka_unit_test(additions_and_sums),
         cmocka_unit_test(repairs_change_no_output),
         cmocka_unit_test(what_cannot_be_repaired_remains),
