@@ -25,6 +25,8 @@ typedef enum pare_fault {
     PARE_FAULT_WIDE,          /* a range is too wide */
     PARE_FAULT_OUTLIER,       /* few channels are much larger than the others */
     PARE_FAULT_F16_OVERFLOW,  /* a tensor is beyond f16 */
+    PARE_FAULT_F16_UNDERFLOW, /* a tensor is below f16's normal numbers */
+    PARE_FAULT_CONSTANT,      /* a tensor was one number in all samples */
     PARE_FAULT_WEIGHT,        /* rounding of weights alone */
     PARE_FAULT_ROUNDING,      /* rounding of a tensor alone */
     PARE_FAULT_COUNT

@@ -130,9 +130,23 @@ static pare_status emit_point(pare_quant_scheme *s, pare_quant_point *p)
     return w.views.count ? PARE_OK : view_of(s, &w, v->graph, &seen);
 }
 
+/* Is the tensor on its grid already, for it was only moved? */
+static bool is_moved(const pare_quant_scheme *s, int at)
+{
+    const pare_node *node = s->point[at].value->producer;
+    if (pare_quant_kind_of(node) != PARE_QUANT_PASS) return false;
+    const int from = pare_quant_point_find(s, node->in[0]);
+    return from >= 0 && s->point[from].everyone && s->point[from].group == s->point[at].group;
+}
+
 pare_status pare_quant_emit(pare_quant_scheme *s)
 {
+    const bool once = pare_target_of(s->options->target)->once;
     PARE_TRY(pare_quant_emit_weights(s));
-    for (int i = 0; i < s->point_count; i++) PARE_TRY(emit_point(s, &s->point[i]));
+    bool *skip = pare_arena_alloc(s->arena, (size_t)s->point_count + 1, sizeof *skip);
+    if (!skip) return PARE_MEMORY;
+    for (int i = 0; i < s->point_count; i++) skip[i] = once && is_moved(s, i);
+    for (int i = 0; i < s->point_count; i++)
+        if (!skip[i]) PARE_TRY(emit_point(s, &s->point[i]));
     return PARE_OK;
 }

@@ -73,9 +73,11 @@ typedef struct weight {
     const pare_tensor *data; /* alpha multiplied in */
     float *scale;            /* (channels) */
     int64_t channels;
-    int job;             /* that reads it; -1: several do */
-    const int8_t *level; /* once it is rounded */
-    int next;            /* another weight made of the same value, or -1 */
+    int job;                 /* that reads it; -1: several do */
+    const pare_node *reader; /* the first one */
+    bool raised;             /* scales were, for a bias, and that was said */
+    const int8_t *level;     /* once it is rounded */
+    int next;                /* another weight made of the same value, or -1 */
 } weight;
 
 typedef struct weights {
@@ -104,15 +106,21 @@ static pare_status scaled(pare_quant_scheme *s, const pare_tensor *t, float by,
     return PARE_OK;
 }
 
-static pare_status make(weights *all, pare_value *value, int axis, int bits, float alpha, int next)
+static pare_status make(weights *all, pare_value *value, int axis, int bits, float alpha, int next,
+                        const pare_node *reader)
 {
     pare_quant_scheme *s = all->scheme;
     if (!pare_arena_grow(s->arena, &all->item, &all->capacity, (size_t)all->count,
                          sizeof *all->item))
         return PARE_MEMORY;
     weight *w = &all->item[all->count];
-    *w = (weight){
-        .value = value, .axis = axis, .bits = bits, .alpha = alpha, .next = next, .job = -1};
+    *w = (weight){.value = value,
+                  .axis = axis,
+                  .bits = bits,
+                  .alpha = alpha,
+                  .next = next,
+                  .job = -1,
+                  .reader = reader};
     PARE_TRY(scaled(s, value->data, alpha, &w->data));
     PARE_TRY(pare_quant_check_finite(s->model, value, w->data));
     w->channels = pare_quant_weight_look(w->data, axis).channels;
@@ -139,7 +147,8 @@ static int axis_of(const pare_quant_scheme *s, const pare_quant_job *job)
 
 /* *at: the weight made of this value along this axis, times alpha; a new one where there is none.
  */
-static pare_status find(weights *all, pare_value *value, int axis, int bits, float alpha, int *at)
+static pare_status find(weights *all, pare_value *value, int axis, int bits, float alpha,
+                        const pare_node *reader, int *at)
 {
     const int first = pare_ptr_map_find(&all->at, value);
     for (*at = first; *at >= 0; *at = all->item[*at].next)
@@ -147,7 +156,13 @@ static pare_status find(weights *all, pare_value *value, int axis, int bits, flo
             all->item[*at].alpha == alpha)
             return PARE_OK;
     *at = all->count;
-    return make(all, value, axis, bits, alpha, first);
+    if (first >= 0)
+        PARE_TRY(pare_quant_warn(all->scheme->model, all->scheme->facts, PARE_FAULT_SHARED_WEIGHT,
+                                 reader, value->name,
+                                 "node '%s' reads it along another axis or scaled: it is written "
+                                 "once more; --skip one of them",
+                                 pare_quant_node_name(all->item[first].reader)));
+    return make(all, value, axis, bits, alpha, first, reader);
 }
 
 static pare_status find_job(weights *all, int j)
@@ -155,7 +170,8 @@ static pare_status find_job(weights *all, int j)
     const pare_quant_job *job = &all->scheme->job[j];
     const int before = all->count;
     PARE_TRY(find(all, job->node->in[job->part.w], axis_of(all->scheme, job),
-                  pare_quant_weight_bits(all->scheme->options), job->part.alpha, &all->of_job[j]));
+                  pare_quant_weight_bits(all->scheme->options), job->part.alpha, job->node,
+                  &all->of_job[j]));
     all->item[all->of_job[j]].job = all->count > before ? j : -1;
     return PARE_OK;
 }
@@ -174,8 +190,9 @@ static const pare_tensor *bias_of(const pare_quant_job *job, int64_t channels)
 }
 
 /* A bias becomes rint(b / (s_x * s_w)) in s32: s_w is raised where that would pass 2^30. */
-static void raise_scales(weights *all, int j)
+static pare_status raise_scales(weights *all, int j)
 {
+    const float MUCH = 2; /* a bit of the weights */
     const pare_quant_job *job = &all->scheme->job[j];
     weight *w = &all->item[all->of_job[j]];
     int64_t channels = w->channels;
@@ -185,15 +202,27 @@ static void raise_scales(weights *all, int j)
     if (w->axis < 0 && last >= 0) channels = y->dim[job->part.bias >= 0 && y->rank > 2 ? 1 : last];
     const pare_tensor *bias = bias_of(job, channels);
     int at = pare_quant_point_find(all->scheme, x);
-    if (!bias || at < 0) return;
+    if (!bias || at < 0) return PARE_OK;
     float beta = pare_node_in(job->node, job->part.bias) ? job->part.beta : 1;
+    float raised = 1;
+    int64_t output = 0;
     for (int64_t c = 0; c < bias->count; c++) {
         float b = fabsf(beta * pare_quant_number(bias->data, c));
         float least = b / (all->scheme->point[at].scale * 0x1p30f);
         int64_t from = bias->count == w->channels ? c : 0, to = from + 1;
         if (bias->count == 1 || w->channels == 1) from = 0, to = w->channels;
-        for (int64_t k = from; k < to; k++) w->scale[k] = fmaxf(w->scale[k], least);
+        for (int64_t k = from; k < to; k++) {
+            if (least > raised * w->scale[k]) raised = least / w->scale[k], output = k;
+            w->scale[k] = fmaxf(w->scale[k], least);
+        }
     }
+    if (raised < MUCH) return PARE_OK;
+    w->raised = true;
+    return pare_quant_warn(all->scheme->model, all->scheme->facts, PARE_FAULT_BIAS_OVERFLOW,
+                           job->node, w->value->name,
+                           "the bias is beyond int32 at the scale of output %lld, whose weights "
+                           "get steps %.3g times as wide; --skip keeps the node float",
+                           (long long)output, (double)raised);
 }
 
 /* --- writing --- */
@@ -221,6 +250,21 @@ static pare_status round_weight(pare_quant_scheme *s, const weight *w, const par
             pare_quant_round_by_inputs(s, &s->job[w->job], now, w->scale, w->channels, q, &done));
     if (!done) pare_quant_weight_round(view, w->scale, w->bits, q);
     return PARE_OK;
+}
+
+/* An output whose weights all became 0: where one scale serves all. */
+static pare_status warn_dead(pare_quant_scheme *s, const weight *w, const pare_tensor *now,
+                             const int8_t *q)
+{
+    const int axis = w->job >= 0 ? s->job[w->job].part.axis : w->axis;
+    const pare_tensor made = {.dtype = PARE_s8, .rank = now->rank, .dims = now->dims, .data = q};
+    const int64_t c =
+        w->raised || axis < 0 || axis >= now->rank ? -1 : pare_quant_dead_channel(now, axis, &made);
+    if (c < 0) return PARE_OK;
+    return pare_quant_warn(s->model, s->facts, PARE_FAULT_DEAD_CHANNEL, w->reader, w->value->name,
+                           "all weights of output %lld become 0; %s", (long long)c,
+                           w->axis < 0 ? "--weights channel gives each output a scale"
+                                       : "--skip keeps the node float");
 }
 
 /* A copy of levels that bias correction reads; they are packed in place. */
@@ -254,6 +298,7 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
     pare_status st = PARE_MEMORY;
     if (!q || !zeros) goto done;
     if ((st = round_weight(s, w, &now, &view, q))) goto done;
+    if ((st = warn_dead(s, w, &now, q))) goto done;
     pare_free(own);
     own = NULL;
     pare_tensor_give_back(w->data);
@@ -379,8 +424,7 @@ static pare_status write_sum(pare_quant_scheme *s, const pare_quant_job *job, co
     return round_float(s, job, w, sum, i, bias);
 }
 
-/* Folds beta in and corrects; then s32 for ONNX Runtime, float for TensorRT, which refuses an s32
-   bias. */
+/* Folds beta in and corrects; then s32 where the target wants that, else float. */
 static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, const weight *w)
 {
     int at = job->part.bias;
@@ -388,7 +432,7 @@ static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, c
     const pare_tensor *bias;
     if (!own) return write_sum(s, job, w);
     if (!own->data || own->data->dtype != PARE_f32) return PARE_OK;
-    bool s32 = s->options->target == PARE_TARGET_ONNXRUNTIME && w->axis >= 0 &&
+    bool s32 = pare_target_of(s->options->target)->s32_bias && w->axis >= 0 &&
                own->data->rank == 1 && own->data->count == w->channels;
     PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
     PARE_TRY(corrected(s, job, w, bias, &bias));
@@ -423,10 +467,19 @@ static pare_status write_weight_only(weights *all, pare_node *node)
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
         const bool whole = all->scheme->options->per_tensor_weights;
         int at;
-        PARE_TRY(find(all, node->in[i], whole ? -1 : PARE_QUANT_WEIGHT_AXIS, 8, 1, &at));
+        PARE_TRY(find(all, node->in[i], whole ? -1 : PARE_QUANT_WEIGHT_AXIS, 8, 1, node, &at));
         PARE_TRY(write_operand(all->scheme, &all->item[at], node, i));
     }
     return PARE_OK;
+}
+
+/* A weight that float nodes read, too, is in the file twice. */
+static pare_status warn_shared(pare_quant_scheme *s, const weight *w)
+{
+    if (!w->in[0] || !w->value->user_count) return PARE_OK;
+    return pare_quant_warn(s->model, s->facts, PARE_FAULT_SHARED_WEIGHT, w->reader, w->value->name,
+                           "node '%s' reads it in float: it is in the file twice; --skip keeps one",
+                           pare_quant_node_name(w->value->user[0]));
 }
 
 pare_status pare_quant_emit_weights(pare_quant_scheme *s)
@@ -438,7 +491,7 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) PARE_TRY(find_job(&all, j));
     for (int j = 0; j < s->job_count; j++)
-        if (s->job[j].part.constant) raise_scales(&all, j);
+        if (s->job[j].part.constant) PARE_TRY(raise_scales(&all, j));
     for (int j = 0; j < s->job_count; j++) {
         if (s->job[j].part.constant) PARE_TRY(write_job(&all, j));
         if (s->inputs && s->options->inputs->progress)
@@ -446,5 +499,6 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
     }
     for (int n = 0; n < s->weight_only_count; n++)
         PARE_TRY(write_weight_only(&all, s->weight_only[n]));
+    for (int i = 0; i < all.count; i++) PARE_TRY(warn_shared(s, &all.item[i]));
     return PARE_OK;
 }

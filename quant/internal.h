@@ -4,7 +4,9 @@
 #ifndef PARE_QUANT_INTERNAL_H
 #define PARE_QUANT_INTERNAL_H
 
+#include "quant/diagnose.h"
 #include "quant/quant.h"
+#include "quant/target.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/ptr_map.h"
 #include "runtime/ops/ops.h"
@@ -43,6 +45,7 @@ typedef struct pare_quant_point {
     bool everyone; /* all its users read the pair; else those of its pare_quant_use entries */
     int group;     /* first point of those that share scale and zero point */
     bool unknown;  /* nothing is known of its range: it cannot become int8 */
+    bool balanced; /* a range that begins below 0 gets the zero point in the middle */
     float low, high, scale;
     int zero;
     const float *divided; /* per channel: what the tensor was divided by to equalize it; or NULL */
@@ -60,6 +63,16 @@ typedef struct pare_quant_job {
     int x;                /* its input's point */
     const float *divided; /* (output channels) what equalization divided its output by; or NULL */
 } pare_quant_job;
+
+/* QuantizeLinear, DequantizeLinear; node may be NULL. */
+static inline bool pare_quant_is_q(const pare_node *node)
+{
+    return node && !strcmp(node->op_type, "QuantizeLinear");
+}
+static inline bool pare_quant_is_dq(const pare_node *node)
+{
+    return node && !strcmp(node->op_type, "DequantizeLinear");
+}
 
 static inline int pare_quant_weight_bits(const pare_quant_options *o)
 {
@@ -257,9 +270,35 @@ PARE_NODISCARD pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *
 PARE_NODISCARD pare_status pare_quant_manifest(pare_model *model, const pare_quant_options *options,
                                                const char *ranges_hash);
 
+/* forecast.c */
 PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts,
                                            const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* target_check.c: every byte of a constant is this one. */
+bool pare_quant_all_bytes(const pare_tensor *t, uint8_t byte);
+/* The DequantizeLinear of a weighted node's s32 bias whose scale is not that of its input times its
+   weight's, or NULL. */
+const pare_node *pare_quant_odd_bias(const pare_node *node);
+
+/* target_repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
+   constants folded but for what DequantizeLinear makes, types and shapes inferred. */
+PARE_NODISCARD pare_status pare_quant_target_open(pare_model *model);
+
+/* What people should know although all went well: what happens, and what helps. */
+PARE_NODISCARD pare_status pare_quant_warn(pare_model *model, pare_quant_facts *facts,
+                                           pare_fault fault, const pare_node *node,
+                                           const char *tensor, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* The first output (along axis) of f32 weights w whose weights are all 0 in what was made of them
+   (f32 or s8) and were not; -1: none. */
+int64_t pare_quant_dead_channel(const pare_tensor *w, int axis, const pare_tensor *made);
+/* Is a tensor whose largest magnitude this is below f16's normal numbers throughout? */
+bool pare_quant_f16_small(double largest);
+/* The largest magnitude that calibration saw of a tensor; NAN: nothing of it. */
+double pare_quant_seen_largest(const pare_ranges *ranges, const char *name);
+/* Does f16 take most bits of an f32 constant: is the error of its subnormal numbers 2^-6 of it? */
+bool pare_quant_f16_loses(const pare_tensor *t);
 
 /* Inserts a node at a position, named base_TYPE; node may be NULL. */
 PARE_NODISCARD pare_status pare_quant_insert(pare_graph *graph, int at, pare_node **node,

@@ -107,22 +107,82 @@ static const pare_value *first_overflow(const pare_lowp *h, const pare_node *nod
     return *seen != 0 ? node->out[0] : NULL;
 }
 
+/* Adds a node to a list of names, "a, b". */
+static pare_status add_name(pare_lowp *h, const pare_node *node, const char **list, int *count)
+{
+    const char *name = pare_quant_node_name(node);
+    *list = *list ? pare_arena_printf(&h->model->arena, "%s, %s", *list, name) : name;
+    (*count)++;
+    return *list ? PARE_OK : PARE_MEMORY;
+}
+
 static pare_status note_overflow(pare_lowp *h, const pare_node *node, const char **why)
 {
     float seen;
     const pare_value *v = first_overflow(h, node, &seen);
     if (!v) return PARE_OK;
     pare_arena *arena = &h->model->arena;
-    const char *name = pare_quant_node_name(node), *list = h->facts->overflow_nodes;
     *why = isfinite(seen)
                ? pare_arena_printf(arena, "calibration saw %.6g in '%s', and f16 ends at 65504",
                                    (double)seen, v->name)
                : pare_arena_printf(arena, "'%s' holds constants beyond f16's 65504", v->name);
-    h->facts->overflow_nodes = list ? pare_arena_printf(arena, "%s, %s", list, name) : name;
-    h->facts->overflow_count++;
+    PARE_TRY(add_name(h, node, &h->facts->overflow_nodes, &h->facts->overflow_count));
     for (int i = 0; i < node->out_count; i++)
         if (node->out[i]) PARE_TRY(pare_ptr_map_put(&h->beyond, node->out[i], 1));
-    return *why && h->facts->overflow_nodes ? PARE_OK : PARE_MEMORY;
+    return *why ? PARE_OK : PARE_MEMORY;
+}
+
+/* --- underflow --- */
+
+/* The first tensor that a node reads or makes whose numbers are all below f16's normal ones, as far
+   as calibration saw, or NULL. */
+static const pare_value *first_small(const pare_lowp *h, const pare_node *node, double *seen)
+{
+    for (int i = 0; i < node->in_count + node->out_count; i++) {
+        const pare_value *v = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
+        if (!v || v->data || v->dtype != PARE_f32) continue;
+        *seen = pare_quant_seen_largest(h->ranges, v->name);
+        if (pare_quant_f16_small(*seen)) return v;
+    }
+    return NULL;
+}
+
+/* A constant operand that f16 takes most bits of, or NULL; a bias is small beside what it is added
+   to. */
+static const pare_value *first_lost(const pare_node *node)
+{
+    const pare_quant_role *role = pare_quant_role_of(node);
+    pare_weighted part = {.bias = -1};
+    if (pare_quant_kind_of(node) == PARE_QUANT_WEIGHTED && role->weighted(node, &part) != PARE_OK)
+        part.bias = -1;
+    for (int i = 0; i < node->in_count; i++) {
+        const pare_value *v = node->in[i];
+        const bool keeps = i < 32 && (role->f32_inputs >> i & 1);
+        if (v && v->data && v->dtype == PARE_f32 && i != part.bias && !keeps &&
+            pare_quant_f16_loses(v->data))
+            return v;
+    }
+    return NULL;
+}
+
+static pare_status note_underflow(pare_lowp *h, const pare_node *node, const char **why)
+{
+    double seen;
+    if (h->type != PARE_f16) return PARE_OK; /* bf16 has f32's exponents */
+    const pare_value *v = first_small(h, node, &seen), *lost = v ? NULL : first_lost(node);
+    if (lost && !h->ranges)
+        return pare_quant_warn(h->model, h->facts, PARE_FAULT_F16_UNDERFLOW, node, lost->name,
+                               "most of its bits are below f16's smallest number, 2^-24; --data "
+                               "keeps the node f32, --skip too");
+    if (!v && !lost) return PARE_OK;
+    pare_arena *arena = &h->model->arena;
+    *why = v ? pare_arena_printf(arena,
+                                 "calibration saw %.3g at most in '%s', and f16 loses bits below "
+                                 "2^-14",
+                                 seen, v->name)
+             : pare_arena_printf(arena, "'%s' is too small for f16's steps of 2^-24", lost->name);
+    PARE_TRY(add_name(h, node, &h->facts->underflow_nodes, &h->facts->underflow_count));
+    return *why ? PARE_OK : PARE_MEMORY;
 }
 
 /* --- one node --- */
@@ -153,7 +213,8 @@ static pare_status judge(pare_lowp *h, const pare_node *node, bool chosen, const
     if (role->half == PARE_LOWP_REDUCES && sums_many(node)) return PARE_OK;
     PARE_TRY(pare_quant_check_weights(node));
     *why = NULL;
-    return note_overflow(h, node, why);
+    PARE_TRY(note_overflow(h, node, why));
+    return *why ? PARE_OK : note_underflow(h, node, why);
 }
 
 static pare_status decide(pare_lowp *h, const pare_node *node, bool chosen)
@@ -174,10 +235,13 @@ pare_status pare_lowp_select(pare_lowp *h)
     for (int n = 0; n < h->nodes.count; n++)
         PARE_TRY(decide(h, h->nodes.item[n], h->nodes.chosen[n]));
     if (h->facts->quantized_nodes == 0)
-        return PARE_FAIL(h->ctx, INPUT,
-                         "%s: no node can compute in %s; expected a float model with nodes that "
-                         "--skip, --only and the forecast of overflows leave to convert",
-                         h->model->path, pare_type(h->type)->name);
-    if (!h->facts->overflow_nodes) return PARE_OK;
-    return pare_model_set_meta(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes);
+        return PARE_FAIL(
+            h->ctx, INPUT,
+            "%s: no node can compute in %s; expected a float model with nodes that "
+            "--skip, --only and the forecasts of overflow and underflow leave to convert",
+            h->model->path, pare_type(h->type)->name);
+    if (h->facts->overflow_nodes)
+        PARE_TRY(pare_model_set_meta(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes));
+    if (!h->facts->underflow_nodes) return PARE_OK;
+    return pare_model_set_meta(h->model, "pare.f32_for_underflow", h->facts->underflow_nodes);
 }

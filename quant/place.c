@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors become int8: the weighted nodes, then what the target wants around them.
+/* Which tensors become int8: the weighted nodes, then what the target wants around them (target.c
+   has its row).
 
    TensorRT: Q/DQ on the inputs of weighted nodes and on the skip input of a residual addition;
    nothing between a convolution and the addition it is fused with, nothing around float operators,
    nothing on graph outputs.
 
    ONNX Runtime: Q/DQ after every Conv, Gemm, MatMul + Add with its clamp, and from every int8
-   tensor backwards through what can compute on int8: views, pools, joins, additions, products. */
+   tensor backwards through what can compute on int8: views, pools, joins, additions, products.
+
+   OpenVINO: the same, but from the inputs of weighted nodes alone: what only float operators read
+   stays float, for a pair before them is a pass over the tensor that nothing fuses. */
 #include "quant/internal.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Float, not constant. */
@@ -125,9 +127,12 @@ static pare_status add_job(pare_quant_scheme *s, pare_node *node)
 static const char *weight_obstacle(const pare_quant_scheme *s, const pare_node *node)
 {
     if (!is_chosen(s, node)) return "skipped by a pattern";
-    if (s->options->target == PARE_TARGET_TENSORRT)
-        return "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime writes "
-               "them";
+    if (pare_target_says(s->options->target, PARE_RULE_RECURRENT_WEIGHT) != PARE_TAKEN)
+        return s->options->target == PARE_TARGET_TENSORRT
+                   ? "TensorRT takes no int8 weights in recurrent layers; --target onnxruntime "
+                     "writes them"
+                   : "OpenVINO takes no int8 weights in recurrent layers; --target onnxruntime "
+                     "writes them";
     for (int i = PARE_QUANT_WEIGHT_FIRST; i <= PARE_QUANT_WEIGHT_LAST; i++) {
         const pare_value *w = pare_node_in(node, i);
         if (!w || !w->data) return "its weights are computed";
@@ -195,7 +200,7 @@ static pare_quant_job *chain_start(pare_quant_scheme *s, const pare_value *value
     return job;
 }
 
-/* --- TensorRT --- */
+/* --- inputs and skip inputs --- */
 
 /* The tensor after the addition's clamp, where it has one. */
 static const pare_value *after_clamp(const pare_node *sum)
@@ -229,7 +234,7 @@ static pare_status place_skip(pare_quant_scheme *s, pare_node *sum)
     return is_int8 ? use_add(s, sum, skip) : PARE_OK;
 }
 
-static pare_status place_tensorrt(pare_quant_scheme *s)
+static pare_status place_inputs(pare_quant_scheme *s)
 {
     for (int i = 0; i < s->job_count; i++) {
         const pare_quant_job *job = &s->job[i];
@@ -242,7 +247,7 @@ static pare_status place_tensorrt(pare_quant_scheme *s)
     return PARE_OK;
 }
 
-/* --- ONNX Runtime --- */
+/* --- through what computes on int8 --- */
 
 static pare_status add_point(pare_quant_scheme *s, pare_value *value)
 {
@@ -266,10 +271,23 @@ static bool leaves(const pare_value *value)
     return false;
 }
 
+/* The two factors of a product of activations. */
+static pare_status place_factors(pare_quant_scheme *s, const pare_quant_job *job)
+{
+    pare_value *const factor[] = {job->node->in[job->part.x], job->node->in[job->part.w]};
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(add_point(s, factor[i]));
+        const int at = pare_quant_point_find(s, factor[i]);
+        if (at >= 0) s->point[at].balanced = pare_target_of(s->options->target)->balanced_factors;
+    }
+    return PARE_OK;
+}
+
 static pare_status place_job(pare_quant_scheme *s, const pare_quant_job *job)
 {
+    if (!job->part.constant) return place_factors(s, job);
     PARE_TRY(add_point(s, job->node->in[job->part.x]));
-    if (!job->part.constant) return add_point(s, job->node->in[job->part.w]);
+    if (!pare_target_of(s->options->target)->behind_weighted) return PARE_OK;
     pare_value *end = chain_end(job->node);
     return leaves(end) ? PARE_OK : add_point(s, end);
 }
@@ -307,7 +325,7 @@ static pare_status place_before(pare_quant_scheme *s, pare_value *value)
     return PARE_OK;
 }
 
-static pare_status place_onnxruntime(pare_quant_scheme *s)
+static pare_status place_through(pare_quant_scheme *s)
 {
     for (int i = 0; i < s->job_count; i++) PARE_TRY(place_job(s, &s->job[i]));
     for (int i = 0; i < s->point_count; i++) PARE_TRY(place_before(s, s->point[i].value));
@@ -360,7 +378,7 @@ static pare_status unite_points(pare_quant_scheme *s)
         int at = pare_ptr_map_find(&first, root);
         if (at < 0)
             PARE_TRY(pare_ptr_map_put(&first, root, i));
-        else if (s->options->target == PARE_TARGET_ONNXRUNTIME || pare_quant_spans_agree(s, at, i))
+        else if (pare_target_of(s->options->target)->one_scale || pare_quant_spans_agree(s, at, i))
             unite(s, at, i);
     }
     for (int i = 0; i < s->point_count; i++) unite_join(s, i);
@@ -378,8 +396,7 @@ static pare_status place_known(pare_quant_scheme *s, bool *known)
         if (kind == PARE_QUANT_WEIGHTED) PARE_TRY(add_job(s, s->nodes.item[n]));
         if (kind == PARE_QUANT_WEIGHT_ONLY) PARE_TRY(add_weight_only(s, s->nodes.item[n]));
     }
-    PARE_TRY(s->options->target == PARE_TARGET_ONNXRUNTIME ? place_onnxruntime(s)
-                                                           : place_tensorrt(s));
+    PARE_TRY(pare_target_of(s->options->target)->through ? place_through(s) : place_inputs(s));
     PARE_TRY(pare_quant_choose_ranges(s));
     *known = true;
     for (int i = 0; i < s->point_count; i++) {
@@ -402,25 +419,5 @@ pare_status pare_quant_place(pare_quant_scheme *s)
     PARE_TRY(unite_points(s));
     for (int i = 0; i < s->job_count; i++)
         s->job[i].x = pare_quant_point_find(s, s->job[i].node->in[s->job[i].part.x]);
-    return PARE_OK;
-}
-
-pare_status pare_quant_note(pare_model *model, pare_quant_facts *facts, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    int n = facts->note_count;
-    if ((n & (n - 1)) == 0) { /* full at powers of two */
-        const char **more = pare_arena_alloc(&model->arena, (size_t)(n ? 2 * n : 1), sizeof *more);
-        if (!more) return PARE_MEMORY;
-        if (n) memcpy(more, facts->note, (size_t)n * sizeof *more);
-        facts->note = more;
-    }
-    facts->note[n] = pare_arena_strdup(&model->arena, text);
-    if (!facts->note[n]) return PARE_MEMORY;
-    facts->note_count++;
     return PARE_OK;
 }

@@ -25,7 +25,12 @@ static inline bool pare_precision_is_weight_only(pare_precision p)
 }
 
 typedef struct pare_quant_search pare_quant_search;
-typedef enum pare_quant_target { PARE_TARGET_TENSORRT, PARE_TARGET_ONNXRUNTIME } pare_quant_target;
+typedef enum pare_quant_target {
+    PARE_TARGET_TENSORRT,
+    PARE_TARGET_ONNXRUNTIME,
+    PARE_TARGET_OPENVINO,
+    PARE_TARGET_COUNT
+} pare_quant_target;
 
 typedef struct pare_quant_options {
     pare_precision precision;
@@ -78,6 +83,10 @@ typedef struct pare_quant_facts {
     const char **note;          /* in the model's arena */
     int overflow_count;         /* nodes that stay f32 because they would overflow f16 */
     const char *overflow_nodes; /* their names, "a, b"; NULL where there are none */
+    int underflow_count;        /* the same of what is too small for f16 */
+    const char *underflow_nodes;
+    int warning_count;
+    const char **warning; /* "dead-channel: node 'a', tensor 'w': what happens; what helps" */
 } pare_quant_facts;
 
 /* INT8 with s8 activations for TensorRT, one scale per output channel, ranges by AUTO, biases

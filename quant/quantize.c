@@ -194,8 +194,7 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
         recipe = pare_arena_printf(
             &model->arena, "%s activations=%s target=%s weights=%s method=%s%s%s%s%s",
             four_bits(o) ? "w4a8" : "int8", o->unsigned_activations ? "u8" : "s8",
-            o->target == PARE_TARGET_ONNXRUNTIME ? "onnxruntime" : "tensorrt",
-            o->per_tensor_weights ? "tensor" : "channel",
+            pare_target_of(o->target)->name, o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
             !o->bias_correction ? " bias-correction=none"
             : o->correct        ? ""
@@ -253,7 +252,10 @@ static pare_status to_int8(pare_quant_scheme *s)
                          "%s: no node can become int8; expected a float Conv, Gemm or MatMul%s "
                          "that --skip and --only leave to quantize",
                          s->model->path,
-                         s->options->target == PARE_TARGET_ONNXRUNTIME ? ", LSTM, GRU or RNN" : "");
+                         pare_target_says(s->options->target, PARE_RULE_RECURRENT_WEIGHT) ==
+                                 PARE_TAKEN
+                             ? ", LSTM, GRU or RNN"
+                             : "");
     PARE_TRY(pare_quant_equalize(s));
     PARE_TRY(pare_quant_scales(s));
     PARE_TRY(pare_quant_emit(s));
@@ -276,6 +278,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                      : pare_quant_to_lowp(ctx, model, ranges, options, facts));
         return pare_graph_name_nodes_apart(model->graph);
     }
+    PARE_TRY(pare_target_allows(ctx, options));
     pare_arena arena;
     pare_arena_init(&arena, ctx);
     pare_quant_scheme s = {.ctx = ctx,

@@ -98,14 +98,33 @@ bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b)
     return fmaxf(x, y) <= 1.25f * fminf(x, y);
 }
 
-/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]. A tensor that was
-   always zero, or so small that its scale would be denormal, gets the scale 1. */
+/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]; balanced: 0 is 128.
+   A tensor that was always zero, or so small that its scale would be denormal, gets the scale 1. */
 static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
 {
     bool zero_point = s->options->unsigned_activations;
-    p->scale = span(s, p) / (zero_point ? 255 : 127);
+    const bool balanced = zero_point && p->balanced && p->low < 0;
+    p->scale = balanced ? fmaxf(-p->low, p->high) / 127 : span(s, p) / (zero_point ? 255 : 127);
     if (!(p->scale >= FLT_MIN)) p->scale = 1;
-    p->zero = zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255) : 0;
+    p->zero = balanced     ? 128
+              : zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255)
+                           : 0;
+}
+
+/* A range of one number is no range of what else may come. */
+static pare_status warn_constant(pare_quant_scheme *s, const pare_quant_point *p)
+{
+    const pare_node *maker = p->value->producer;
+    const pare_quant_kind kind = pare_quant_kind_of(maker);
+    const pare_stats *stats = stats_of(s, p->value);
+    const pare_histogram *h = stats ? stats->histogram : NULL;
+    if (!h || h->count < 2 || h->min != h->max || h->nan || h->inf || kind == PARE_QUANT_FIXED ||
+        kind == PARE_QUANT_PASS)
+        return PARE_OK;
+    return pare_quant_warn(s->model, s->facts, PARE_FAULT_CONSTANT, maker, p->value->name,
+                           "calibration saw %.4g alone, and other values would be clipped; "
+                           "calibrate on data that vary",
+                           (double)h->min);
 }
 
 pare_status pare_quant_scales(pare_quant_scheme *s)
@@ -114,6 +133,7 @@ pare_status pare_quant_scales(pare_quant_scheme *s)
         pare_quant_point *p = &s->point[i], *first = &s->point[p->group];
         first->low = fminf(first->low, p->low);
         first->high = fmaxf(first->high, p->high);
+        first->balanced |= p->balanced;
     }
     for (int i = 0; i < s->point_count; i++) {
         pare_quant_point *p = &s->point[i];
@@ -121,6 +141,7 @@ pare_status pare_quant_scales(pare_quant_scheme *s)
             set_scale(s, p);
         else
             p->scale = s->point[p->group].scale, p->zero = s->point[p->group].zero;
+        PARE_TRY(warn_constant(s, p));
     }
     return PARE_OK;
 }

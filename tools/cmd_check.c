@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare check: all problems of a model at once. */
+/* pare check: all problems of a model at once, and what a runtime would not take of it. */
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "quant/target.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 #include "tools/commands.h"
@@ -12,7 +13,20 @@
 
 typedef struct check_options {
     pare_common common;
+    int target; /* -1: none */
+    const char *fix;
 } check_options;
+
+#define OPTIONS check_options
+static const pare_option table[] = {
+    PARE_OPT_CHOICE("target", PARE_TARGET_WORDS, target,
+                    "list what this runtime would not take of a quantized model, too"),
+    PARE_OPT_OUTPUT("fix", "OUT", fix,
+                    "write the model with what can be changed without changing what it computes"),
+    {0},
+};
+
+static const check_options defaults = {.target = -1};
 
 typedef struct findings {
     pare_tool *tool;
@@ -170,9 +184,90 @@ static pare_status check_all(findings *f)
     return st;
 }
 
+/* --- what a target would not take --- */
+
+static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
+
+/* Lines on standard output; facts, where asked for. */
+static pare_status tell(pare_tool *tool, const char *path, const pare_target_report *report,
+                        json_t *facts)
+{
+    static const char *const verdicts[] = {"taken", "note", "refused"};
+    for (int i = 0; i < report->count; i++) {
+        const pare_target_finding *t = &report->finding[i];
+        const char *rule = pare_target_rule_name(t->rule);
+        pare_print(stdout, "%s%s: %s: ", t->verdict == PARE_NOTED ? "note: " : "", path, rule);
+        if (*t->node) pare_print(stdout, "node '%s' (%s), ", t->node, t->op);
+        if (*t->tensor) pare_print(stdout, "tensor '%s': ", t->tensor);
+        pare_print(stdout, "%s\n", t->text);
+        if (!facts) continue;
+        json_array_append_new(
+            facts, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "rule", rule, "verdict",
+                             verdicts[t->verdict], "node", pare_json_text(t->node), "op_type",
+                             pare_json_text(t->op), "tensor", pare_json_text(t->tensor), "text",
+                             pare_json_text(t->text)));
+    }
+    return pare_ctx_poll(tool->ctx);
+}
+
+/* The repaired model is checked again: what remains is told, and how much that is. */
+static pare_status repair(pare_tool *tool, const check_options *o, pare_model *model, int *remain)
+{
+    pare_target_report *report;
+    int changed;
+    PARE_TRY(pare_target_repair(model, (pare_quant_target)o->target, &changed));
+    PARE_TRY(pare_target_check(tool->ctx, model, (pare_quant_target)o->target, &report));
+    *remain = report->refused;
+    pare_status st = pare_onnx_write(tool->ctx, model, o->fix, NULL);
+    if (st == PARE_OK) {
+        pare_print(stdout, "%s: %d tensors changed, %d problem%s remain%s\n", o->fix, changed,
+                   *remain, plural((size_t)*remain), *remain == 1 ? "s" : "");
+        st = tell(tool, o->fix, report, NULL);
+        json_object_set_new(json_object_get(tool->facts, "target"), "changed",
+                            json_integer(changed));
+        json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(o->fix)));
+    }
+    pare_target_report_free(report);
+    return st;
+}
+
+/* *refused: how much the target does not take, after the repair where one was asked for. */
+static pare_status check_target(pare_tool *tool, const check_options *o, int *refused)
+{
+    const pare_quant_target target = (pare_quant_target)o->target;
+    pare_model *model;
+    pare_target_report *report;
+    json_t *list = json_array();
+    json_object_set_new(
+        tool->facts, "target",
+        json_pack("{s:s, s:o}", "name", pare_target_of(target)->name, "findings", list));
+    PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
+    pare_status st = pare_target_check(tool->ctx, model, target, &report);
+    if (st == PARE_OK) {
+        *refused = report->refused;
+        st = tell(tool, tool->arg[0], report, list);
+        pare_target_report_free(report);
+    }
+    if (st == PARE_OK && o->fix) st = repair(tool, o, model, refused);
+    pare_model_free(model);
+    return st;
+}
+
+/* --- all --- */
+
+static pare_status check(pare_tool *tool, const void *options)
+{
+    const check_options *o = options;
+    if (o->fix && o->target < 0)
+        return PARE_FAIL(tool->ctx, USAGE, "check: --fix needs --target, the runtime to mend for");
+    return PARE_OK;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
-    (void)options;
+    const check_options *o = options;
+    int refused = 0;
+    PARE_TRY(check(tool, o));
     findings f = {
         .tool = tool, .path = tool->arg[0], .list = json_array(), .warnings = json_array()};
     json_object_set_new(tool->facts, "model",
@@ -181,11 +276,15 @@ static pare_status run(pare_tool *tool, const void *options)
     json_object_set_new(tool->facts, "warnings", f.warnings);
     PARE_TRY(check_all(&f));
     size_t n = json_array_size(f.list);
-    if (!n) {
-        pare_print(stdout, "%s: no problems\n", tool->arg[0]);
-        return PARE_OK;
-    }
-    return PARE_FAIL(tool->ctx, INPUT, "%s: %zu problem%s", tool->arg[0], n, n == 1 ? "" : "s");
+    if (!n && o->target >= 0) PARE_TRY(check_target(tool, o, &refused));
+    tool->found = true;
+    if (n) return PARE_FAIL(tool->ctx, INPUT, "%s: %zu problem%s", tool->arg[0], n, plural(n));
+    if (refused)
+        return PARE_FAIL(tool->ctx, INPUT, "%s: %d thing%s that %s does not take",
+                         o->fix ? o->fix : tool->arg[0], refused, plural((size_t)refused),
+                         pare_target_of((pare_quant_target)o->target)->title);
+    if (!o->fix) pare_print(stdout, "%s: no problems\n", tool->arg[0]);
+    return PARE_OK;
 }
 
 const pare_command pare_command_check = {
@@ -198,8 +297,13 @@ const pare_command pare_command_check = {
               "be run\n"
               "and whether shapes agree. Problems go to standard output; exit status 1 where there "
               "is one.\n"
-              "NaN and infinite weights are warnings.",
-    .example = "pare check model.onnx",
+              "NaN and infinite weights are warnings. With --target a quantized model of any tool "
+              "is held\n"
+              "against what that runtime takes; a line that begins with 'note:' is no problem.",
+    .example = "pare check net.int8.onnx --target tensorrt --fix net.trt.onnx",
+    .options = table,
     .size = sizeof(check_options),
+    .defaults = &defaults,
+    .check = check,
     .run = run,
 };

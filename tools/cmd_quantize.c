@@ -174,14 +174,26 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                                  pare_quant_options *out)
 {
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
-    PARE_TRY(pare_int8_choose(tool, &o->int8, out));
+    PARE_TRY(pare_int8_choose(tool, &o->int8, o->precision == W4A8 ? 4 : 8, out));
     out->precision = is_int8(o) ? PARE_PRECISION_INT8 : (pare_precision)o->precision;
-    out->weight_bits = o->precision == W4A8 ? 4 : 8;
     out->nearest = o->rounding == 1;
     out->block_size = o->block_size >= 0                       ? o->block_size
                       : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK
                                                                : 0;
     return PARE_OK;
+}
+
+/* A handful of warnings; the rest is counted. */
+static void warn(pare_tool *tool, const pare_quant_facts *facts, json_t *list)
+{
+    enum { MOST = 5 };
+    for (int i = 0; i < facts->warning_count; i++) {
+        json_array_append_new(list, pare_json_text(facts->warning[i]));
+        if (i < MOST) pare_log(tool->ctx, PARE_LOG_WARNING, "%s", facts->warning[i]);
+    }
+    if (facts->warning_count > MOST)
+        pare_log(tool->ctx, PARE_LOG_WARNING, "%d more such warnings; --json lists them",
+                 facts->warning_count - MOST);
 }
 
 /* The file's facts, and one line for people. */
@@ -191,7 +203,8 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     char hash_after[33], size[32], opset[64];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, o->output, hash_after, &bytes));
-    json_t *notes = json_array();
+    json_t *notes = json_array(), *warnings = json_array();
+    warn(tool, facts, warnings);
     for (int i = 0; i < facts->note_count; i++) {
         json_array_append_new(notes, pare_json_text(facts->note[i]));
         pare_log(tool->ctx, PARE_LOG_INFO, "%s", facts->note[i]);
@@ -218,6 +231,10 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     if (!o->common.quiet && facts->overflow_nodes)
         pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
                    facts->overflow_nodes);
+    if (!o->common.quiet && facts->underflow_nodes)
+        pare_print(stderr, "%d of them would underflow f16: %s\n", facts->underflow_count,
+                   facts->underflow_nodes);
+    json_object_set_new(tool->facts, "warnings", warnings);
     const pare_max_drop *max_drop = from->max_drop;
     if (max_drop) {
         json_object_set_new(tool->facts, "max_drop", pare_max_drop_json(max_drop));

@@ -120,7 +120,7 @@ static pare_status run_command(pare_tool *tool, const void *options)
     if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", device);
     PARE_TRY(pare_check_outputs(tool, options));
     st = tool->command->run(tool, options);
-    if (st != PARE_OK && st != PARE_MISSED) return st;
+    if (st != PARE_OK && st != PARE_MISSED && !tool->found) return st;
     PARE_TRY(flush_output(tool->ctx));
     PARE_TRY(write_facts(tool, options));
     return st;

@@ -151,7 +151,7 @@ pare_status pare_max_drop_judge(pare_tool *tool, pare_model *prepared, const par
     PARE_TRY(pare_model_clone(tool->ctx, &model, prepared));
     tool->ctx->log = NULL; /* a trial's notes are not the result's */
     pare_status st = pare_quantize(tool->ctx, model, ranges, options, NULL);
-    if (st == PARE_OK) st = compare(&h, model, asked->source->count, &asked->drop);
+    if (st == PARE_OK) st = compare(&h, model, asked->source->count, false, &asked->drop);
     tool->ctx->log = log;
     pare_model_free(model);
     return st;

@@ -105,6 +105,7 @@ struct pare_tool {
     int arg_count;
     pare_arena arena;    /* ends with the command */
     json_t *facts;       /* what --json writes */
+    bool found;          /* a failure is the command's result, which its facts hold */
     pare_device *device; /* of --device, once pare_tool_open_device was called; NULL: the CPU */
     bool device_chosen;
 };

@@ -11,6 +11,7 @@
 #include "prune/prune.h"
 #include "quant/diagnose.h"
 #include "quant/quant.h"
+#include "quant/target.h"
 #include "runtime/runtime.h"
 
 #endif

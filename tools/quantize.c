@@ -2,6 +2,7 @@
 #include "tools/quantize.h"
 
 #include "formats/onnx.h"
+#include "quant/target.h"
 #include "tools/calibrate.h"
 #include "tools/progress.h"
 #include "tools/range_facts.h"
@@ -9,13 +10,19 @@
 
 #include <string.h>
 
-pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_quant_options *out)
+pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int weight_bits,
+                             pare_quant_options *out)
 {
+    enum { U8 = 1 };
+    const bool tensorrt = o->activations != U8 && weight_bits == 8; /* takes it */
     out->precision = PARE_PRECISION_INT8;
-    out->target = o->target >= 0   ? (pare_quant_target)o->target
-                  : o->activations ? PARE_TARGET_ONNXRUNTIME
-                                   : PARE_TARGET_TENSORRT;
-    out->unsigned_activations = o->activations == 1;
+    out->weight_bits = weight_bits;
+    out->target = o->target >= 0 ? (pare_quant_target)o->target
+                  : tensorrt     ? PARE_TARGET_TENSORRT
+                                 : PARE_TARGET_ONNXRUNTIME;
+    out->unsigned_activations = o->activations >= 0
+                                    ? o->activations == U8
+                                    : pare_target_of(out->target)->unsigned_activations;
     out->per_tensor_weights = o->weights == 1;
     out->skip = o->skip.item;
     out->skip_count = o->skip.count;
@@ -29,7 +36,7 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, pare_q
     out->mixed = o->mixed >= 0                          ? o->mixed / 100
                  : out->rule.method == PARE_METHOD_AUTO ? PARE_QUANT_MIXED
                                                         : 0;
-    return PARE_OK;
+    return pare_target_allows(tool->ctx, out);
 }
 
 /* --- ranges --- */

@@ -5,6 +5,7 @@
 #define PARE_TOOLS_QUANTIZE_H
 
 #include "quant/quant.h"
+#include "quant/target.h"
 #include "tools/max_drop.h"
 #include "tools/prefer.h"
 #include "tools/source.h"
@@ -12,8 +13,7 @@
 /* How a model becomes INT8. */
 typedef struct pare_int8_options {
     const char *method;
-    int activations, target, weights; /* places in the words of their rows; target -1: by
-                                         activations */
+    int activations, target, weights; /* places in the words of their rows; -1: by each other */
     pare_list skip, only;
     int bias_correction; /* full, fast, none */
     bool no_equalization;
@@ -22,7 +22,7 @@ typedef struct pare_int8_options {
 
 #define PARE_INT8_DEFAULTS                                                                         \
     {                                                                                              \
-        .method = "auto", .target = -1, .mixed = -1                                                \
+        .method = "auto", .activations = -1, .target = -1, .mixed = -1                             \
     }
 
 /* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin
@@ -30,10 +30,13 @@ typedef struct pare_int8_options {
 #define PARE_INT8_ROWS(field, where)                                                               \
     PARE_OPT_TEXT("method", "minmax|percentile:99.99|entropy|mse|auto", field.method,              \
                   where "how a range is chosen (auto: the best per tensor)"),                      \
-        PARE_OPT_CHOICE("activations", "s8|u8", field.activations,                                 \
-                        where "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8)"), \
-        PARE_OPT_CHOICE("target", "tensorrt|onnxruntime", field.target,                            \
-                        where "where Q/DQ pairs are (tensorrt with s8, onnxruntime with u8)"),     \
+        PARE_OPT_CHOICE(                                                                           \
+            "activations", "s8|u8", field.activations,                                             \
+            where                                                                                  \
+            "s8 symmetric, which TensorRT takes, or u8 with a zero point (s8; openvino: u8)"),     \
+        PARE_OPT_CHOICE("target", PARE_TARGET_WORDS, field.target,                                 \
+                        where "runtime whose fusion decides where Q/DQ pairs are (tensorrt with "  \
+                              "s8, onnxruntime with u8 and in w4a8)"),                             \
         PARE_OPT_CHOICE("weights", "channel|tensor", field.weights,                                \
                         where "one scale per output channel, or one per weight (channel)"),        \
         PARE_OPT_CHOICE("bias-correction", "full|fast|none", field.bias_correction,                \
@@ -54,9 +57,10 @@ typedef struct pare_int8_options {
         PARE_OPT_LIST("only", "PATTERN", field.only,                                               \
                       where "quantize these nodes only; may be repeated")
 
-/* Fills in what these options decide, the precision INT8. PARE_USAGE: a method that is none. */
+/* Fills in what these options decide, the precision INT8 with weights of so many bits (8 or 4).
+   PARE_USAGE: a method that is none; what the target does not take. */
 PARE_NODISCARD pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *options,
-                                            pare_quant_options *out);
+                                            int weight_bits, pare_quant_options *out);
 
 /* What a model is quantized from. */
 typedef struct pare_quantize_from {

@@ -12,6 +12,7 @@ static const char *const names[PARE_FAULT_COUNT] = {
     [PARE_FAULT_PREPROCESSING] = "preprocessing", [PARE_FAULT_STALE_RANGES] = "stale-ranges",
     [PARE_FAULT_CLIPPED] = "clipped-range",       [PARE_FAULT_WIDE] = "wide-range",
     [PARE_FAULT_OUTLIER] = "outlier-channel",     [PARE_FAULT_F16_OVERFLOW] = "f16-overflow",
+    [PARE_FAULT_F16_UNDERFLOW] = "f16-underflow", [PARE_FAULT_CONSTANT] = "constant-tensor",
     [PARE_FAULT_WEIGHT] = "weight-rounding",      [PARE_FAULT_ROUNDING] = "rounding",
 };
 
@@ -96,18 +97,7 @@ static int64_t dead_channel(const pare_diag *d, const pare_part *p)
     const pare_tensor *w = float_form(d, p, 0);
     const int axis = role_axis(p);
     if (!w || !p->made || axis < 0 || axis >= w->rank) return -1;
-    const pare_quant_weight_view v = pare_quant_weight_look(w, axis);
-    for (int64_t c = 0; c < v.channels; c++) {
-        bool was = false, is = false;
-        for (int64_t o = 0; o < v.outer; o++)
-            for (int64_t i = 0; i < v.inner; i++) {
-                const int64_t at = (o * v.channels + c) * v.inner + i;
-                was |= pare_quant_number(w->data, at) != 0;
-                is |= pare_quant_number(p->made->data, at) != 0;
-            }
-        if (was && !is) return c;
-    }
-    return -1;
+    return pare_quant_dead_channel(w, axis, p->made);
 }
 
 /* The largest part of an output's weights that is wrong, among outputs whose weights are not next

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models in f16: which tensor is beyond its largest number. */
+/* Models in f16: which tensor is beyond its largest number, or below its normal ones. */
 #include "quant/diagnose/internal.h"
 
 #include <math.h>
@@ -19,14 +19,6 @@ static pare_status watch(pare_diag *d, pare_ranges **out)
     return pare_calibrate(d->ctx, out, d->exact, d->on->data, &options);
 }
 
-/* The largest magnitude of a tensor of the float model; NAN: there is no such tensor. */
-static double largest(const pare_ranges *ranges, const char *name)
-{
-    const pare_stats *s = pare_ranges_find(ranges, name);
-    if (!s || !s->histogram->count) return NAN;
-    return fmax(fabs((double)s->histogram->min), fabs((double)s->histogram->max));
-}
-
 static pare_status list(pare_diag *d, const pare_ranges *ranges)
 {
     const pare_graph *g = d->master->graph;
@@ -36,14 +28,21 @@ static pare_status list(pare_diag *d, const pare_ranges *ranges)
     for (int n = 0; n < g->node_count; n++) {
         const pare_node *node = g->node[n];
         const pare_value *y = node->out_count ? node->out[0] : NULL;
-        const double seen = y && y->dtype == PARE_f16 ? largest(ranges, y->name) : NAN;
-        if (!(seen > F16_LARGEST)) continue;
+        const double seen =
+            y && y->dtype == PARE_f16 ? pare_quant_seen_largest(ranges, y->name) : NAN;
+        const bool small = pare_quant_f16_small(seen);
+        if (!(seen > F16_LARGEST) && !small) continue;
         pare_finding *f = &out->finding[out->finding_count++];
-        *f = (pare_finding){.fault = PARE_FAULT_F16_OVERFLOW, .effect = NAN, .gain = NAN};
+        *f = (pare_finding){.fault = small ? PARE_FAULT_F16_UNDERFLOW : PARE_FAULT_F16_OVERFLOW,
+                            .effect = NAN,
+                            .gain = NAN};
         f->node = pare_arena_printf(&out->arena, "%s", pare_quant_node_name(node));
         f->tensor = pare_arena_printf(&out->arena, "%s", y->name);
         f->cause =
-            pare_arena_printf(&out->arena, "it reaches %.4g, f16 ends at %.0f", seen, F16_LARGEST);
+            small ? pare_arena_printf(&out->arena,
+                                      "it reaches %.4g, f16 loses bits below 2^-14 = 6.1e-05", seen)
+                  : pare_arena_printf(&out->arena, "it reaches %.4g, f16 ends at %.0f", seen,
+                                      F16_LARGEST);
         f->cure = "keep it f32: convert the float model again with --precision fp16 --data";
         if (!f->node || !f->tensor || !f->cause) return PARE_MEMORY;
     }

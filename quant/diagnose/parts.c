@@ -46,14 +46,6 @@ pare_status pare_diag_append(pare_diag *d, const char *op_type, const char *base
 
 /* --- pairs --- */
 
-static bool is_op(const pare_node *node, const char *op)
-{
-    return node && pare_node_is_qdq(node) && !strcmp(node->op_type, op);
-}
-
-static bool is_q(const pare_node *node) { return is_op(node, "QuantizeLinear"); }
-static bool is_dq(const pare_node *node) { return is_op(node, "DequantizeLinear"); }
-
 /* A DequantizeLinear whose output the model gives: an Identity in between can be read as another.
  */
 static pare_status part_output(pare_node *dq)
@@ -77,7 +69,7 @@ static pare_status part_output(pare_node *dq)
 static pare_status part_outputs(pare_graph *g)
 {
     for (int n = 0; n < g->node_count; n++)
-        if (is_dq(g->node[n]) && g->node[n]->out[0] && g->node[n]->out[0]->is_output)
+        if (pare_quant_is_dq(g->node[n]) && g->node[n]->out[0] && g->node[n]->out[0]->is_output)
             PARE_TRY(part_output(g->node[n]));
     return PARE_OK;
 }
@@ -110,7 +102,7 @@ static pare_status part_integers(pare_graph *g)
     for (int n = 0; n < g->node_count; n++) {
         pare_node *node = g->node[n];
         const pare_value *x = pare_node_in(node, 0);
-        if (pare_quant_kind_of(node) == PARE_QUANT_PASS && x && is_q(x->producer) &&
+        if (pare_quant_kind_of(node) == PARE_QUANT_PASS && x && pare_quant_is_q(x->producer) &&
             node->out_count == 1)
             PARE_TRY(part_integer(node));
     }
@@ -171,7 +163,8 @@ const pare_node *pare_diag_source(const pare_value *value)
         int flowing = -1;
         for (int k = 0; k < node->in_count; k++) {
             const pare_value *in = node->in[k];
-            if (!in || in->data || (is_dq(in->producer) && in->producer->in[0]->data)) continue;
+            if (!in || in->data || (pare_quant_is_dq(in->producer) && in->producer->in[0]->data))
+                continue;
             flowing = flowing < 0 ? k : node->in_count;
         }
         if (flowing < 0 || flowing >= node->in_count) return NULL;
@@ -261,7 +254,7 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     part->high = t.high;
     const pare_value *y = q->out[0];
     for (int u = 0; u < y->user_count; u++)
-        if (is_dq(y->user[u]) && y->user[u]->graph == d->master->graph) {
+        if (pare_quant_is_dq(y->user[u]) && y->user[u]->graph == d->master->graph) {
             part->dq = y->user[u];
             PARE_TRY(add_reads(d, part, y->user[u], x->name));
         }
@@ -304,8 +297,8 @@ static pare_status add_parts(pare_diag *d)
     for (int n = 0; n < all; n++) {
         pare_node *node = g->node[n];
         const int before = d->count;
-        if (is_dq(node)) PARE_TRY(add_weight(d, node));
-        if (!is_q(node)) continue;
+        if (pare_quant_is_dq(node)) PARE_TRY(add_weight(d, node));
+        if (!pare_quant_is_q(node)) continue;
         PARE_TRY(add_activation(d, node));
         pairs++;
         activations += d->count - before;

@@ -17,7 +17,7 @@ from common import Failed, call
 PART = "quantizers"
 THREADS, SAMPLES, WIDE_SAMPLES = 2, 512, 300
 ROUNDS = 3  # of a wide net, whose time has a target
-NAIVE = ("--method", "minmax", "--weights", "tensor", "--no-equalization", "--no-bias-correction",
+NAIVE = ("--method", "minmax", "--weights", "tensor", "--no-equalization", "--bias-correction", "none",
          "--mixed-precision", 0)
 TWINS = {"mobilenet": (), "resnet": (), "vit": ("--power", 8)}
 

@@ -90,6 +90,7 @@ falls run "$pare" run -q "$zoo/resnet.onnx" $some --threads 2 -o out
 falls validate "$pare" validate -q "$zoo/resnet.onnx" "$zoo/cnn.onnx" $some --threads 2
 "$pare" quantize -q "$zoo/cnn.onnx" $some -o .test.int8.onnx >.test.out
 falls diagnose "$pare" diagnose -q "$zoo/cnn.onnx" .test.int8.onnx $some --threads 2 --report out
+falls check_target "$pare" check .test.int8.onnx --target tensorrt --fix out
 falls bench "$pare" bench -q "$zoo/vit.onnx" --no-tune --warmup 0 --duration 0 --iterations 1 --threads 4
 falls report "$pare" report .test.b.json -o out
 falls data "$pare" data fashion-mnist -q -o out

@@ -251,16 +251,17 @@ def shared(folder):
 
 
 def halves(folder):
-    """Converted without data: one layer's result is beyond f16, the next makes it small again."""
-    exact, out = folder / 'large.onnx', folder / 'large.f16.onnx'
-    model = onnx.load(ZOO / 'mlp.onnx')
-    gemms = [n for n in model.graph.node if n.op_type in ('Gemm', 'MatMul')]
-    for node, by in ((gemms[0], 1e5), (gemms[1], 1e-5)):
-        put(model, node.input[1], array(model, node.input[1]) * np.float32(by))
-    put(model, gemms[0].input[2], array(model, gemms[0].input[2]) * np.float32(1e5))
-    onnx.save(model, exact)
-    pare('quantize', exact, '-o', out, '--precision', 'fp16', '--quiet')
-    planted('f16 overflow', folder, exact, out, 'f16-overflow', gemms[0].name)
+    """Converted without data: one layer's result is beyond f16, or below it, the next makes good for that."""
+    for name, by in (('overflow', 1e5), ('underflow', 1e-6)):
+        exact, out = folder / f'{name}.onnx', folder / f'{name}.f16.onnx'
+        model = onnx.load(ZOO / 'mlp.onnx')
+        gemms = [n for n in model.graph.node if n.op_type in ('Gemm', 'MatMul')]
+        for node, factor in ((gemms[0], by), (gemms[1], min(1 / by, 1e4))):
+            put(model, node.input[1], array(model, node.input[1]) * np.float32(factor))
+        put(model, gemms[0].input[2], array(model, gemms[0].input[2]) * np.float32(by))
+        onnx.save(model, exact)
+        pare('quantize', exact, '-o', out, '--precision', 'fp16', '--quiet')
+        planted(f'f16 {name}', folder, exact, out, f'f16-{name}', gemms[0].name)
 
 
 def healthy(folder):

@@ -448,6 +448,32 @@ def masks():
         near(f'mask/{name}/data', source, 'fp16', inputs, '--data', fed)
 
 
+# --- underflow ---
+
+def underflow():
+    """An inner tensor below f16's normal numbers: millionths, of which 17 steps of f16 would be left."""
+    text = '''m (float[n,16] x) => (float[n,8] y) {
+        h = Gemm(x, w, b)
+        small = Mul(h, millionth)
+        y = Div(small, millionth) }'''
+    w = np.zeros((16, 8), np.float32)
+    w[:8] = np.eye(8)
+    source = save(net(text, w=w, b=np.zeros(8, np.float32), millionth=np.float32(1e-6)), 'underflow')
+    model = onnx.load(source)
+    for n in model.graph.node:
+        n.name = f'/{n.op_type}'
+    onnx.save(model, source)
+    x = np.clip(normal(32, 16), -2, 2)
+    fed = data('underflow', x=x)
+    model = near('underflow', source, 'fp16', {'x': x}, '--data', fed)
+    meta = {p.key: p.value for p in model.metadata_props}
+    check('underflow/manifest', meta.get('pare.f32_for_underflow') == '/Mul, /Div', str(meta.get('pare.f32_for_underflow')))
+    check('underflow/short', types(model)[node(model, 'Gemm').output[0]] == F16, 'Gemm is f32')
+    out = source.with_suffix('.fp16.onnx')
+    done = pare('quantize', source, '-o', out, '--precision', 'fp16', '--data', fed)
+    check('underflow/summary', 'would underflow f16: /Mul, /Div' in done.stderr, done.stderr[-300:])
+
+
 # --- overflow ---
 
 def overflow():
@@ -547,6 +573,6 @@ def run(case):
 
 
 for case in (resize, ranges, casts, power, reductions, constants, stored_bf16, typed_bf16, io_types, value_info,
-             bodies, masks, overflow, refusals):
+             bodies, masks, overflow, underflow, refusals):
     run(case)
 finish()

@@ -153,6 +153,7 @@ int8_weights('gru_linear_before_reset', tagger('GRU', 'forward', linear_before_r
 for kind in GATES:
     fp16(f'{kind.lower()}_fp16', tagger(kind, 'bidirectional'))
 left_float('tensorrt', 'LSTM', 'TensorRT takes no int8 weights', '--target', 'tensorrt')
+left_float('openvino', 'LSTM', 'OpenVINO takes no int8 weights', '--target', 'openvino')
 left_float('skipped', 'GRU', 'skipped by a pattern', '--target', 'onnxruntime', '--skip', 'op:GRU')
 shared()
 damaged()

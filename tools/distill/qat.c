@@ -55,7 +55,7 @@ static pare_status quantize(pare_qat_job *q, pare_model *student, pare_model **f
     pare_quant_facts facts = {0};
     char hash[33];
     uint64_t bytes;
-    PARE_TRY(pare_int8_choose(q->tool, &q->options->int8, &quant));
+    PARE_TRY(pare_int8_choose(q->tool, &q->options->int8, 8, &quant));
     PARE_TRY(pare_onnx_hash(q->tool->ctx, student->path, hash, &bytes));
     const pare_quantize_from from = {
         .source = &q->of, .opened = &q->source, .hash = hash, .prepared = f32};
