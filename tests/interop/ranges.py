@@ -47,7 +47,7 @@ def out_of_models(folder, train):
             check(f'inspect/{name} {kind}', near({k: v[2:] for k, v in got.items()}, want), f'{got} {want}')
             ends = all(np.isclose(v[1] - v[0], 255 * v[2], rtol=1e-5) for v in got.values())
             check(f'inspect/{name} {kind}/ends', ends, f'{got}')
-            pare('quantize', ZOO / f'{name}.onnx', '-o', again, '--ranges', first, '--activations', kind, '--quiet', *PLAIN[:2])
+            pare('quantize', ZOO / f'{name}.onnx', '-o', again, '--ranges', first, '--activations', kind, '--quiet', *PLAIN[:3])
             check(f'again/{name} {kind}', near(parsed(again), want), f'{parsed(again)} {want}')
 
 
@@ -86,7 +86,7 @@ def caches(folder, train):
         want = parsed(first)
         check(f'cache/{method}/scales', want and all(np.isclose(scales[k], v[0], rtol=1e-6) for k, v in want.items()),
               f'{scales} {want}')
-        pare('quantize', ZOO / 'cnn.onnx', '-o', again, '--ranges', cache, '--quiet', *PLAIN[:2])
+        pare('quantize', ZOO / 'cnn.onnx', '-o', again, '--ranges', cache, '--quiet', *PLAIN[:3])
         check(f'cache/{method}/read back', near(parsed(again), want), f'{parsed(again)} {want}')
     pare('calibrate', ZOO / 'cnn.onnx', '--data', train, '-o', cache, '--tensorrt', 100300, '--quiet')
     check('cache/version', cache.read_text().startswith('TRT-100300-'), cache.read_text()[:30])
