@@ -17,7 +17,8 @@
 
 static const double ZETA = 1.1, GAMMA = -0.1, WARM = 0.2, FIRST_BETA = 20, LAST_BETA = 2;
 static const double LAMBDA = 0.3, RATE = 0.03;
-static const double PULL = 0.5; /* from the weight to the level that it starts at */
+static const double PULL = 0.5;   /* from the weight to the level that it starts at */
+static const double CLOSE = 0.02; /* to 0 or 1: there an h has no slope */
 
 enum { SIDE = 16 /* rows that a thread takes */, MOST = 1 << 20 /* weights at once */ };
 
@@ -67,7 +68,7 @@ static void start_row(block *b, int64_t r, const double *w, const pare_quant_gri
         double low = fabs(q - at) < 1 ? floor(at) : q < at ? q : q - 1;
         low = fmin(fmax(low, grid->low), grid->high - 1);
         double h = fmin(fmax(at - low, 0), 1);
-        h += PULL * (q - low - h);
+        h = fmin(fmax(h + PULL * (q - low - h), CLOSE), 1 - CLOSE);
         b->w[i] = w[k];
         b->scale[i] = s;
         b->low[i] = low;

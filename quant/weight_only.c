@@ -4,9 +4,9 @@
    activations stay float.
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
-   that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
-   whose earlier layers are integers already. Memory is that of one layer, and of activations that
-   are kept from layer to layer. */
+   each aims at what it gave in the float model, on its inputs in the model whose earlier layers are
+   integers already (round_layer.c). Memory is that of one layer, and of activations that are kept
+   from layer to layer. */
 #include "formats/onnx.h"
 #include "quant/internal.h"
 #include "quant/round.h"
