@@ -14,7 +14,7 @@
 #include <math.h>
 
 /* Means are compared on the same samples: what they are off by is known from few. */
-enum { SAMPLES = 128, LEAST_SAMPLES = 16 };
+enum { SAMPLES = 128, LEAST_SAMPLES = 16, KEEP_ROOM = 1 << 29 };
 static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
 static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
 
@@ -123,7 +123,7 @@ static pare_status flow_open(const correction *c, const pare_model *model, pare_
                                           .sample_count = c->samples,
                                           .threads = c->on->threads,
                                           .device = c->on->device,
-                                          .room = PARE_QUANT_KEEP_ROOM};
+                                          .room = KEEP_ROOM};
     return pare_capture_new(c->s->ctx, out, model, c->on->data, &options);
 }
 

@@ -77,6 +77,7 @@ typedef struct weight {
     const pare_node *reader; /* the first one */
     bool raised;             /* scales were, for a bias, and that was said */
     const int8_t *level;     /* once it is rounded */
+    const double *shift;     /* (outputs) that its rounding brings, where samples say it; or NULL */
     int next;                /* another weight made of the same value, or -1 */
 } weight;
 
@@ -240,14 +241,30 @@ static pare_status dequantize(pare_quant_scheme *s, const pare_node *reader, con
     return axis >= 0 ? pare_node_set_int(node, "axis", axis) : PARE_OK;
 }
 
+/* Is there a constant of each output that may be corrected for the job's rounding? */
+static bool takes_bias(const pare_quant_scheme *s, const pare_quant_job *job, int64_t outputs)
+{
+    const pare_tensor *t = s->options->bias_correction ? bias_of(job, outputs) : NULL;
+    return t && t->count == outputs;
+}
+
 /* By what the one job that reads it sees, where samples say that; else to the nearest. */
-static pare_status round_weight(pare_quant_scheme *s, const weight *w, const pare_tensor *now,
+static pare_status round_weight(pare_quant_scheme *s, weight *w, const pare_tensor *now,
                                 const pare_quant_weight_view *view, int8_t *q)
 {
     bool done = false;
-    if (s->inputs && w->job >= 0)
-        PARE_TRY(
-            pare_quant_round_by_inputs(s, &s->job[w->job], now, w->scale, w->channels, q, &done));
+    if (s->inputs && w->job >= 0) {
+        const pare_quant_job *job = &s->job[w->job];
+        const int64_t outputs = now->dims[job->part.axis];
+        double *shift = NULL;
+        if (takes_bias(s, job, outputs)) {
+            shift = pare_arena_alloc(s->arena, (size_t)outputs, sizeof *shift);
+            if (!shift) return PARE_MEMORY;
+        }
+        PARE_TRY(pare_quant_round_by_inputs(s, w->job, now, w->bits, w->scale, w->channels, q,
+                                            shift, &done));
+        w->shift = done ? shift : NULL;
+    }
     if (!done) pare_quant_weight_round(view, w->scale, w->bits, q);
     return PARE_OK;
 }
@@ -388,16 +405,18 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
 static pare_status corrected(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
                              const pare_tensor *t, const pare_tensor **out)
 {
-    const double *shift;
-    int64_t count;
-    const int8_t *q = w->level;
+    const double *shift = w->shift;
+    int64_t count = t->count;
     *out = t;
-    pare_tensor now;
-    float *own;
-    PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
-    const pare_status st = bias_shift(s, job, &now, q, w->scale, w->channels, &shift, &count);
-    pare_free(own);
-    PARE_TRY(st);
+    if (!shift) {
+        pare_tensor now;
+        float *own;
+        PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
+        const pare_status st =
+            bias_shift(s, job, &now, w->level, w->scale, w->channels, &shift, &count);
+        pare_free(own);
+        PARE_TRY(st);
+    }
     if (!shift || t->count != count) return PARE_OK;
     float *data = pare_arena_alloc(s->arena, (size_t)count, sizeof *data);
     pare_tensor *made;

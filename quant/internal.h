@@ -79,6 +79,13 @@ static inline int pare_quant_weight_bits(const pare_quant_options *o)
     return o->weight_bits == 4 ? 4 : 8;
 }
 
+/* Iterations of AdaRound; 0: another rounding. */
+static inline int pare_quant_iterations(const pare_quant_options *o)
+{
+    if (o->rounding != PARE_ROUNDING_ADAROUND) return 0;
+    return o->iterations > 0 ? o->iterations : PARE_QUANT_ITERATIONS;
+}
+
 /* How the elements of a weight meet outputs and the input's channels: (outputs, inputs, taps), the
    first two in either order; inputs are those of a group. */
 typedef struct pare_quant_layout {
@@ -221,16 +228,18 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int bits,
                              int8_t *out);
 
-/* round_inputs.c: weights of 4 bits by what their inputs are. Opens what scheme->inputs is, a flow
-   of the samples through a copy of the float graph. */
+/* round_inputs.c: weights by what their inputs are. Opens what scheme->inputs is, flows of the
+   samples through the graph as it is written and through a copy of the float one. */
 PARE_NODISCARD pare_status pare_quant_inputs_open(pare_quant_scheme *s);
 void pare_quant_inputs_close(pare_quant_scheme *s);
-/* level: of the job's weight, whose content w is; scale: one, or one an output. *done false, and
-   level untouched: a form that second moments do not serve. */
-PARE_NODISCARD pare_status pare_quant_round_by_inputs(pare_quant_scheme *s,
-                                                      const pare_quant_job *job,
-                                                      const pare_tensor *w, const float *scale,
-                                                      int64_t scales, int8_t *level, bool *done);
+/* level: of the weight of a job, whose content w is; scale: one, or one an output. shift (outputs):
+   by how much the outputs' means are then off, which is taken from a bias; NULL: it is not.
+   *done false, and both untouched: a form that second moments do not serve. Jobs come in the
+   graph's order. */
+PARE_NODISCARD pare_status pare_quant_round_by_inputs(pare_quant_scheme *s, int job,
+                                                      const pare_tensor *w, int bits,
+                                                      const float *scale, int64_t scales,
+                                                      int8_t *level, double *shift, bool *done);
 
 /* correct.c: biases by what the samples show, layer after layer. Opens what scheme->biases is, a
    copy of the float graph; then, once the scheme is in the graph, corrects. */
@@ -240,8 +249,6 @@ PARE_NODISCARD pare_status pare_quant_correct_biases(pare_quant_scheme *s);
 
 /* Levels of 4 bits, two a byte, the first one low (ONNX INT4). */
 void pare_quant_pack_levels(const int8_t *level, int64_t count, uint8_t *to);
-
-enum { PARE_QUANT_KEEP_ROOM = 1 << 30 }; /* bytes of tensors that a flow keeps from pass to pass */
 
 /* equalize.c: with method auto, tensors between weighted layers get channels of nearer ranges; the
    range is set again. */

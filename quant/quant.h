@@ -24,6 +24,14 @@ static inline bool pare_precision_is_weight_only(pare_precision p)
     return p == PARE_PRECISION_W4A16 || p == PARE_PRECISION_W8A16;
 }
 
+/* How weights are rounded. */
+typedef enum pare_rounding {
+    PARE_ROUNDING_DEFAULT, /* with samples: INT4, W4A16 and W8A16 by GPTQ; else to the nearest */
+    PARE_ROUNDING_NEAREST,
+    PARE_ROUNDING_GPTQ,
+    PARE_ROUNDING_ADAROUND /* from where GPTQ left them */
+} pare_rounding;
+
 typedef struct pare_quant_search pare_quant_search;
 typedef enum pare_quant_target {
     PARE_TARGET_TENSORRT,
@@ -60,17 +68,28 @@ typedef struct pare_quant_options {
     int64_t block_size; /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
                            all of them */
     int weight_bits;    /* int8: 4: weights are INT4 (W4A8); 0: 8 */
-    int threads;  /* that round weights to the nearest; 0: all cores; the result does not depend on
-                     them */
-    bool nearest; /* pare_quantize_on_data: samples do not say how weights are rounded */
-    const pare_quant_search *inputs; /* samples by which weights of W4A8, W4A16 and W8A16 are
-                                        rounded (GPTQ); NULL: to the nearest */
+    int threads; /* that round weights to the nearest; 0: all cores; the result does not depend on
+                    them */
+    pare_rounding rounding;
+    int iterations;                  /* of AdaRound, for each layer; 0: PARE_QUANT_ITERATIONS */
+    const pare_quant_search *inputs; /* samples by which weights are rounded (int8, w4a16, w8a16);
+                                        NULL: to the nearest */
     const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
     bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
 
 /* Block of W4A16. */
-#define PARE_QUANT_BLOCK 32
+#define PARE_QUANT_BLOCK      32
+#define PARE_QUANT_ITERATIONS 1000
+
+/* Do these options round weights by samples where there are some? */
+static inline bool pare_quant_rounds_by_samples(const pare_quant_options *o)
+{
+    const bool weights = pare_precision_is_weight_only(o->precision);
+    if (o->rounding == PARE_ROUNDING_NEAREST) return false;
+    if (o->rounding != PARE_ROUNDING_DEFAULT) return weights || o->precision == PARE_PRECISION_INT8;
+    return weights || (o->precision == PARE_PRECISION_INT8 && o->weight_bits == 4);
+}
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */
 typedef struct pare_quant_facts {

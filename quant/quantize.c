@@ -184,11 +184,25 @@ static char *with_patterns(pare_model *model, char *recipe, const char *word,
 
 static bool four_bits(const pare_quant_options *o) { return o->weight_bits == 4; }
 
+/* By default INT8 rounds to the nearest and does not say so. */
+static const char *rounding_text(const pare_quant_options *o, char *text, size_t size)
+{
+    const int iterations = pare_quant_iterations(o);
+    if (!o->inputs)
+        snprintf(text, size, "%s",
+                 o->precision == PARE_PRECISION_INT8 && !four_bits(o) ? "" : " rounding=nearest");
+    else if (iterations)
+        snprintf(text, size, " rounding=adaround iterations=%d", iterations);
+    else
+        snprintf(text, size, " rounding=gptq");
+    return text;
+}
+
 static char *recipe_of(pare_model *model, const pare_quant_options *o)
 {
-    char method[40], mixed[48] = "";
-    const char *rounding = !four_bits(o) ? "" : o->inputs ? " rounding=gptq" : " rounding=nearest";
+    char method[40], mixed[48] = "", rounding[48];
     char *recipe;
+    rounding_text(o, rounding, sizeof rounding);
     if (o->mixed > 0) snprintf(mixed, sizeof mixed, " mixed-precision=%.10g", 100 * o->mixed);
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
@@ -201,9 +215,9 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
                                 : " bias-correction=fast",
             o->equalize ? "" : " equalization=no", mixed, rounding);
     else if (pare_precision_is_weight_only(o->precision))
-        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 " rounding=%s",
+        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
-                                   o->block_size, o->inputs ? "gptq" : "nearest");
+                                   o->block_size, rounding);
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
@@ -290,7 +304,7 @@ pare_status pare_quantize(pare_ctx *ctx, pare_model *model, const pare_ranges *r
                            .facts = facts};
     pare_ptr_map_init(&s.point_at, &arena);
     pare_ptr_map_init(&s.rescale_at, &arena);
-    pare_status st = four_bits(options) && options->inputs ? pare_quant_inputs_open(&s) : PARE_OK;
+    pare_status st = options->inputs ? pare_quant_inputs_open(&s) : PARE_OK;
     if (st == PARE_OK) st = to_int8(&s);
     pare_quant_inputs_close(&s);
     pare_quant_biases_close(&s);
@@ -330,7 +344,7 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
                                   .sample_count = own.sample_count,
                                   .threads = own.threads,
                                   .device = own.device};
-    if (!options->nearest) options->inputs = search;
+    if (pare_quant_rounds_by_samples(options)) options->inputs = search;
     if (options->bias_correction && !options->fast) options->correct = search;
     if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));

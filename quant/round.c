@@ -60,20 +60,20 @@ float pare_quant_group_scale(const double *w, const double *weight, int64_t n,
     return best;
 }
 
-static int8_t level_of(double w, float scale, const pare_quant_grid *grid)
+int8_t pare_quant_level(double w, float scale, const pare_quant_grid *grid)
 {
     const double q = rint(w / (double)scale);
     return (int8_t)(q < grid->low ? grid->low : q > grid->high ? grid->high : q);
 }
 
-static int64_t group_of(const pare_quant_grid *grid, int64_t columns)
+int64_t pare_quant_group(const pare_quant_grid *grid, int64_t columns)
 {
     return grid->group > 0 && grid->group < columns ? grid->group : columns > 0 ? columns : 1;
 }
 
 int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns)
 {
-    const int64_t group = group_of(grid, columns);
+    const int64_t group = pare_quant_group(grid, columns);
     return (columns + group - 1) / group;
 }
 
@@ -82,7 +82,8 @@ int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns)
 void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
                               const pare_quant_grid *grid, int8_t *level, float *scale, int threads)
 {
-    const int64_t group = group_of(grid, columns), groups = pare_quant_groups(grid, columns);
+    const int64_t group = pare_quant_group(grid, columns),
+                  groups = pare_quant_groups(grid, columns);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t g = 0; g < groups; g++) {
@@ -90,36 +91,11 @@ void pare_quant_round_nearest(const double *w, int64_t rows, int64_t columns,
             const double *at = w + r * columns + from;
             const float s = scale[r * groups + g] = pare_quant_group_scale(at, NULL, n, grid);
             for (int64_t i = 0; i < n; i++)
-                level[r * columns + from + i] = level_of(at[i], s, grid);
+                level[r * columns + from + i] = pare_quant_level(at[i], s, grid);
         }
 }
 
 /* --- with second moments --- */
-
-pare_status pare_quant_observe(pare_ctx *ctx, pare_capture *flow, const char *x,
-                               const pare_node *node, int threads, pare_columns *columns,
-                               pare_observer **out, bool *ok)
-{
-    const bool keep[] = {true};
-    const pare_status st = pare_capture_begin(flow, &x, keep, 1);
-    *ok = false;
-    if (st == PARE_UNSUPPORTED) {
-        pare_ctx_clear(ctx);
-        return PARE_OK;
-    }
-    PARE_TRY(st);
-    PARE_TRY(pare_columns_read(node, pare_capture_shape(flow, 0), columns, ok));
-    if (!*ok) return PARE_OK;
-    PARE_TRY(pare_observer_new(ctx, out, columns, 1, false, threads));
-    for (;;) {
-        pare_capture_batch batch;
-        PARE_TRY(pare_capture_next(flow, &batch));
-        for (int r = 0; r < batch.count; r++)
-            PARE_TRY(pare_observer_add(*out, batch.first + r, batch.value[0] + r * batch.size[0],
-                                       NULL, NULL));
-        if (!batch.count) return pare_observer_finish(*out);
-    }
-}
 
 PARE_CLONES static void take(double *w, const double *u, double by, int64_t n)
 {
@@ -143,7 +119,7 @@ static void round_row(const panel *p, int64_t r)
         const int64_t column = p->gptq->order[i];
         const float scale = p->scale[r * p->groups + column / p->group];
         const double *u = p->gptq->factor + i * p->columns;
-        const int8_t q = level_of(w[i], scale, p->grid);
+        const int8_t q = pare_quant_level(w[i], scale, p->grid);
         const double error = (w[i] - (double)q * (double)scale) / u[i];
         p->level[r * p->columns + column] = q;
         p->error[(i - p->from) * p->rows + r] = error;
@@ -188,7 +164,7 @@ pare_status pare_quant_round_gptq(pare_ctx *ctx, const pare_quant_gptq *gptq, co
     panel p = {.gptq = gptq,
                .columns = columns,
                .rows = rows,
-               .group = group_of(grid, columns),
+               .group = pare_quant_group(grid, columns),
                .groups = pare_quant_groups(grid, columns),
                .grid = grid,
                .level = level,
@@ -219,12 +195,11 @@ static int by_square(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static pare_status order_columns(pare_ctx *ctx, const pare_moments *m, int64_t *order)
+static pare_status order_columns(pare_ctx *ctx, const double *square, int64_t n, int64_t *order)
 {
-    const int64_t n = m->columns;
     column *c = pare_alloc(ctx, (size_t)n + 1, sizeof *c);
     if (!c) return PARE_MEMORY;
-    for (int64_t i = 0; i < n; i++) c[i] = (column){m->xx[i * n + i], i};
+    for (int64_t i = 0; i < n; i++) c[i] = (column){square[i], i};
     qsort(c, (size_t)n, sizeof *c, by_square);
     for (int64_t i = 0; i < n; i++) order[i] = c[i].at;
     pare_free(c);
@@ -232,14 +207,15 @@ static pare_status order_columns(pare_ctx *ctx, const pare_moments *m, int64_t *
 }
 
 static pare_status make_factor(pare_ctx *ctx, pare_quant_gptq *g, const pare_moments *m,
-                               double *inverse, int threads)
+                               bool centred, double *inverse, int threads)
 {
     const int64_t n = m->columns;
     double ridge = 1e-2; /* of the mean diagonal, as in the paper */
     bool ok;
-    for (int64_t i = 0; i < n; i++) g->square[i] = m->xx[i * n + i];
-    PARE_TRY(pare_moments_inverse(ctx, m, false, &ridge, threads, inverse));
-    PARE_TRY(order_columns(ctx, m, g->order));
+    const double rows = centred && m->rows > 0 ? m->rows : INFINITY;
+    for (int64_t i = 0; i < n; i++) g->square[i] = m->xx[i * n + i] - m->x[i] * m->x[i] / rows;
+    PARE_TRY(pare_moments_inverse(ctx, m, centred, &ridge, threads, inverse));
+    PARE_TRY(order_columns(ctx, g->square, n, g->order));
     g->factor = pare_alloc(ctx, (size_t)(n * n), sizeof *g->factor); /* its scratch is gone */
     if (!g->factor) return PARE_MEMORY;
     for (int64_t i = 0; i < n; i++)
@@ -253,7 +229,7 @@ static pare_status make_factor(pare_ctx *ctx, pare_quant_gptq *g, const pare_mom
 }
 
 pare_status pare_quant_gptq_new(pare_ctx *ctx, pare_quant_gptq **out, const pare_moments *m,
-                                int threads)
+                                bool centred, int threads)
 {
     const size_t n = (size_t)m->columns;
     pare_quant_gptq *g = pare_alloc(ctx, 1, sizeof *g);
@@ -263,7 +239,8 @@ pare_status pare_quant_gptq_new(pare_ctx *ctx, pare_quant_gptq **out, const pare
         g->columns = m->columns;
         g->order = pare_alloc(ctx, n, sizeof *g->order);
         g->square = pare_alloc(ctx, n, sizeof *g->square);
-        st = g->order && g->square ? make_factor(ctx, g, m, inverse, threads) : PARE_MEMORY;
+        st =
+            g->order && g->square ? make_factor(ctx, g, m, centred, inverse, threads) : PARE_MEMORY;
     }
     pare_free(inverse);
     if (st == PARE_OK)

@@ -4,9 +4,9 @@
    activations stay float.
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
-   that is done by GPTQ (round.h): each layer's second moments are those of its inputs in the model
-   whose earlier layers are integers already. Memory is that of one layer, and of activations that
-   are kept from layer to layer. */
+   each aims at what it gave in the float model, on its inputs in the model whose earlier layers are
+   integers already (round_layer.c). Memory is that of one layer, and of activations that are kept
+   from layer to layer. */
 #include "formats/onnx.h"
 #include "quant/internal.h"
 #include "quant/round.h"
@@ -144,9 +144,9 @@ static void read_rows(const matrix *m, int64_t from, int64_t count, double *to)
             to[r * m->columns + k] = (double)pare_quant_number(data, place_of(m, from + r, k));
 }
 
-/* gptq NULL: to the nearest. level (rows, columns), scale (rows, groups). */
+/* rounder NULL: to the nearest. level (rows, columns), scale (rows, groups). */
 static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant_grid *grid,
-                                const pare_quant_gptq *gptq, int threads, int8_t *level,
+                                const pare_quant_rounder *rounder, int threads, int8_t *level,
                                 float *scale)
 {
     const int64_t most = rows_at_once(m), groups = pare_quant_groups(grid, m->columns);
@@ -156,8 +156,8 @@ static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant
         const int64_t count = m->rows - r < most ? m->rows - r : most;
         int8_t *to = level + r * m->columns;
         read_rows(m, r, count, w);
-        if (gptq && gptq->columns == m->columns)
-            st = pare_quant_round_gptq(ctx, gptq, w, count, grid, to, scale + r * groups, threads);
+        if (rounder)
+            st = pare_quant_round_layer(rounder, w, count, grid, to, scale + r * groups);
         else
             pare_quant_round_nearest(w, count, m->columns, grid, to, scale + r * groups, threads);
         if (st == PARE_OK) st = pare_ctx_poll(ctx);
@@ -210,14 +210,14 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
     return st;
 }
 
-static pare_status write_matrix(weight_only *w, const matrix *m, const pare_quant_gptq *gptq,
+static pare_status write_matrix(weight_only *w, const matrix *m, const pare_quant_rounder *rounder,
                                 int threads, pare_value *in[2])
 {
     const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
     int8_t *level = pare_alloc(w->ctx, (size_t)(m->rows * m->columns), 1);
     float *scale = pare_alloc(w->ctx, (size_t)m->rows * groups, sizeof *scale);
     pare_status st = level && scale ? PARE_OK : PARE_MEMORY;
-    if (st == PARE_OK) st = round_matrix(w->ctx, m, &w->grid, gptq, threads, level, scale);
+    if (st == PARE_OK) st = round_matrix(w->ctx, m, &w->grid, rounder, threads, level, scale);
     if (st == PARE_OK) st = write_constants(w, m, level, scale, in);
     pare_free(level);
     pare_free(scale);
@@ -254,7 +254,7 @@ static pare_status reads(const weight_only *w, const matrix *m, const pare_node 
 
 /* Rounds a matrix; every chosen node that reads it reads the integers, through a DequantizeLinear
    of its graph. */
-static pare_status replace(weight_only *w, const matrix *m, const pare_quant_gptq *gptq,
+static pare_status replace(weight_only *w, const matrix *m, const pare_quant_rounder *rounder,
                            int threads)
 {
     const int count = m->value->user_count;
@@ -263,7 +263,7 @@ static pare_status replace(weight_only *w, const matrix *m, const pare_quant_gpt
     int views = 0;
     if (!user || !seen) return PARE_MEMORY;
     for (int i = 0; i < count; i++) user[i] = m->value->user[i];
-    PARE_TRY(write_matrix(w, m, gptq, threads, in));
+    PARE_TRY(write_matrix(w, m, rounder, threads, in));
     for (int i = 0; i < count; i++) {
         pare_weighted part;
         bool reader;
@@ -283,8 +283,7 @@ static pare_status replace(weight_only *w, const matrix *m, const pare_quant_gpt
 typedef struct walk {
     weight_only *w;
     const pare_quant_search *asked; /* NULL: all to the nearest */
-    pare_capture *flow;             /* through the model as it is by then */
-    int threads;
+    pare_quant_flows flows;
 } walk;
 
 static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
@@ -300,22 +299,27 @@ static pare_status round_group(walk *k, int first, int last)
 {
     const matrix *m = &k->w->item[first];
     pare_observer *observer = NULL;
-    pare_quant_gptq *gptq = NULL;
+    pare_quant_rounder *rounder = NULL;
     pare_columns columns;
     bool ok = false;
     pare_status st = PARE_OK;
     if (is_fitted(k, m))
-        st = pare_quant_observe(k->w->ctx, k->flow, m->x->name, m->node, k->threads, &columns,
+        st = pare_quant_observe(k->w->ctx, &k->flows, m->node, m->x->name, m->x->name, &columns,
                                 &observer, &ok);
-    if (st == PARE_OK && ok)
-        st = pare_quant_gptq_new(k->w->ctx, &gptq, pare_observer_moments(observer, 0, 0),
-                                 k->threads);
-    pare_observer_free(observer);
+    if (st == PARE_OK && ok) {
+        const pare_quant_layer layer = {.moments = pare_observer_moments(observer, 0, 0),
+                                        .targets_are_inputs = true,
+                                        .iterations = pare_quant_iterations(k->w->options),
+                                        .threads = k->flows.threads};
+        st = pare_quant_rounder_new(k->w->ctx, &rounder, &layer);
+    }
     for (; st == PARE_OK && first < last; first++) {
         m = &k->w->item[first];
-        st = replace(k->w, m, gptq, k->threads);
+        const bool fits = ok && m->columns == columns.columns;
+        st = replace(k->w, m, fits ? rounder : NULL, k->flows.threads);
     }
-    pare_quant_gptq_free(gptq);
+    pare_quant_rounder_free(rounder);
+    pare_observer_free(observer);
     return st == PARE_OK ? st
                          : pare_fail_prefix(k->w->ctx, st, "%s: weight '%s'", k->w->model->path,
                                             m->value->name);
@@ -330,7 +334,8 @@ static pare_status forget(walk *k, int first)
     if (!names) return PARE_MEMORY;
     for (int i = first; i < w->count; i++)
         if (is_fitted(k, &w->item[i])) names[count++] = w->item[i].x->name;
-    const pare_status st = pare_capture_forget(k->flow, names, count);
+    pare_status st = pare_capture_forget(k->flows.now, names, count);
+    if (st == PARE_OK) st = pare_capture_forget(k->flows.before, names, count);
     pare_free(names);
     return st;
 }
@@ -365,20 +370,13 @@ static pare_status note_samples(weight_only *w, const pare_capture *flow)
 static pare_status round_all(weight_only *w)
 {
     const pare_quant_search *asked = w->options->inputs;
-    walk k = {.w = w, .asked = asked, .threads = asked ? asked->threads : w->options->threads};
+    walk k = {.w = w, .asked = asked, .flows.threads = w->options->threads};
     pare_status st = PARE_OK;
-    if (k.threads < 1) k.threads = pare_cpu_cores();
-    if (asked) {
-        const pare_capture_options capture = {.samples = asked->samples,
-                                              .sample_count = asked->sample_count,
-                                              .threads = k.threads,
-                                              .device = asked->device,
-                                              .room = PARE_QUANT_KEEP_ROOM};
-        st = pare_capture_new(w->ctx, &k.flow, w->model, asked->data, &capture);
-    }
+    if (k.flows.threads < 1) k.flows.threads = pare_cpu_cores();
+    if (asked) st = pare_quant_flows_open(w->ctx, &k.flows, w->model, asked);
     if (st == PARE_OK) st = walk_all(&k);
-    if (st == PARE_OK && k.flow) st = note_samples(w, k.flow);
-    pare_capture_free(k.flow);
+    if (st == PARE_OK && asked) st = note_samples(w, k.flows.now);
+    pare_quant_flows_close(&k.flows);
     return st;
 }
 

@@ -20,6 +20,7 @@ typedef struct quantize_options {
     pare_list shapes;
     double max_drop;    /* points; negative: none */
     int64_t block_size; /* negative: 32 in w4a16, else 0 */
+    int64_t iterations; /* negative: 1,000 */
     int precision, rounding, io, prefer;
     bool bf16_compute, external_data;
 } quantize_options;
@@ -39,8 +40,11 @@ static const pare_option table[] = {
         "block-size", "N", block_size, 0, 1 << 20,
         "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
         "w8a16: 0)"),
-    PARE_OPT_CHOICE("rounding", "gptq|nearest", rounding,
-                    "w4a8, w4a16, w8a16: how weights are rounded (gptq with --data, else nearest)"),
+    PARE_OPT_CHOICE("rounding", "gptq|nearest|adaround", rounding,
+                    "how weights are rounded (int8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
+                    "else nearest)"),
+    PARE_OPT_INT("iterations", "N", iterations, 1, 1000000,
+                 "--rounding adaround: steps for each layer (1000)"),
     PARE_INT8_ROWS(int8, ""),
     PARE_OPT_REAL(
         "max-drop", "POINTS", max_drop, 0, 100,
@@ -75,9 +79,11 @@ static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                           .int8 = PARE_INT8_DEFAULTS,
                                           .max_drop = -1,
                                           .block_size = -1,
+                                          .iterations = -1,
                                           .rounding = -1};
 
 static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8"};
+enum { GPTQ, NEAREST, ADAROUND };         /* words of --rounding */
 enum { W4A8 = PARE_PRECISION_W8A16 + 1 }; /* of these words: INT8 with weights of 4 bits */
 
 static bool is_int8(const quantize_options *o)
@@ -85,10 +91,10 @@ static bool is_int8(const quantize_options *o)
     return o->precision == PARE_PRECISION_INT8 || o->precision == W4A8;
 }
 
-/* Samples may say how weights are rounded. */
+/* Its weights are integers. */
 static bool is_rounded(const quantize_options *o)
 {
-    return o->precision == W4A8 || pare_precision_is_weight_only((pare_precision)o->precision);
+    return is_int8(o) || pare_precision_is_weight_only((pare_precision)o->precision);
 }
 
 static pare_status check_options(pare_tool *tool, const quantize_options *o)
@@ -111,10 +117,11 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
     if (!stat(o->output, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
         return PARE_FAIL(tool->ctx, INPUT, "%s: is a device or pipe; a model needs a file",
                          o->output);
-    if (is_rounded(o) && o->rounding == 0 && !o->source.data)
+    if (is_rounded(o) && o->rounding >= 0 && o->rounding != NEAREST && !o->source.data)
         return PARE_FAIL(tool->ctx, USAGE,
-                         "quantize: --rounding gptq needs --data F.h5: it rounds by what the "
-                         "layers' inputs are");
+                         "quantize: --rounding %s needs --data F.h5: it rounds by what the "
+                         "layers' inputs are",
+                         o->rounding == GPTQ ? "gptq" : "adaround");
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;
@@ -128,6 +135,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         "no-equalization", "mixed-precision", "max-drop", "prefer", NULL};
     static const char *const of_weights[] = {"block-size", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
+    static const char *const of_iterations[] = {"iterations", NULL};
     static const char *const of_ranges[] = {"ranges", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
@@ -138,7 +146,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         pare_log(tool->ctx, PARE_LOG_WARNING,
                  "%s is not needed in bf16, which has the range of f32: nothing overflows",
                  o->ranges ? "--ranges" : "--data");
-    if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == 1 &&
+    if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == NEAREST &&
         o->source.data)
         pare_log(tool->ctx, PARE_LOG_WARNING, "--data is not needed to round to the nearest");
     if (!o->prefer) PARE_TRY(pare_refuse_options(tool, "without --prefer latency", of_timing));
@@ -153,8 +161,9 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
         PARE_TRY(pare_refuse_options(tool, "in w4a16 and w8a16, which need no ranges", of_ranges));
     else
         PARE_TRY(pare_refuse_options(tool, "but in w4a16 and w8a16", of_weights));
-    if (!is_rounded(o))
-        PARE_TRY(pare_refuse_options(tool, "but in w4a8, w4a16 and w8a16", of_rounding));
+    if (!is_rounded(o)) PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_rounding));
+    if (o->rounding != ADAROUND)
+        PARE_TRY(pare_refuse_options(tool, "without --rounding adaround", of_iterations));
     if (is_int8(o) || pare_precision_is_weight_only((pare_precision)o->precision) || stored)
         PARE_TRY(pare_refuse_options(
             tool,
@@ -176,7 +185,11 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
     PARE_TRY(pare_int8_choose(tool, &o->int8, o->precision == W4A8 ? 4 : 8, out));
     out->precision = is_int8(o) ? PARE_PRECISION_INT8 : (pare_precision)o->precision;
-    out->nearest = o->rounding == 1;
+    out->rounding = o->rounding < 0           ? PARE_ROUNDING_DEFAULT
+                    : o->rounding == GPTQ     ? PARE_ROUNDING_GPTQ
+                    : o->rounding == ADAROUND ? PARE_ROUNDING_ADAROUND
+                                              : PARE_ROUNDING_NEAREST;
+    out->iterations = o->iterations > 0 ? (int)o->iterations : 0;
     out->block_size = o->block_size >= 0                       ? o->block_size
                       : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK
                                                                : 0;

@@ -176,11 +176,6 @@ typedef struct samples {
     pare_quant_search search;
 } samples;
 
-static bool rounds_by_inputs(const pare_quant_options *o)
-{
-    return !o->nearest && (o->weight_bits == 4 || pare_precision_is_weight_only(o->precision));
-}
-
 /* Statistics of the samples, and what they say of nodes that should stay float. */
 static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options *options,
                          const pare_quantize_from *from, samples *in, pare_ranges **ranges)
@@ -201,7 +196,7 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
                                      .sample_count = source->count,
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
-    if (rounds_by_inputs(options)) options->inputs = &in->search;
+    if (pare_quant_rounds_by_samples(options)) options->inputs = &in->search;
     if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast)
         options->correct = &in->search;
     if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
@@ -243,7 +238,8 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         PARE_TRY(check_names(tool, *ranges, model, from->ranges));
     }
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
-        !(pare_precision_is_weight_only(options->precision) && options->nearest))
+        !(pare_precision_is_weight_only(options->precision) &&
+          options->rounding == PARE_ROUNDING_NEAREST))
         PARE_TRY(learn(tool, model, options, from, in, ranges));
     if (from->ranges && from->prefer) PARE_TRY(place(tool, model, *ranges, options, from, NULL));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));

@@ -79,6 +79,8 @@ falls check "$pare" check "$zoo/resnet.onnx"
 falls inspect "$pare" inspect "$zoo/resnet.onnx" --json out
 falls calibrate "$pare" calibrate -q "$zoo/resnet.onnx" $some --threads 2 -o out
 falls quantize "$pare" quantize -q "$zoo/resnet.onnx" $some --threads 4 -o out
+falls quantize_rounded "$pare" quantize -q "$zoo/resnet.onnx" $some --precision w4a8 --rounding adaround --iterations 2 \
+    --threads 2 -o out
 falls quantize_fp16 "$pare" quantize -q "$zoo/resnet.onnx" --precision fp16 -o out
 falls prune_channels "$pare" prune -q "$zoo/cnn.onnx" $some --macs 0.5 --threads 2 -o out
 falls prune_weights "$pare" prune -q "$zoo/cnn.onnx" --sparsity 0.5 -o out

@@ -79,7 +79,8 @@ def decoders(folder):
     exact = pare_outputs(model, fresh)['logits']
     near = {}
     for name, words in {'nearest': (), 'gptq': ('--data', data), 'block 8': ('--data', data, '--block-size', 8),
-                        'whole': ('--data', data, '--block-size', 0)}.items():
+                        'whole': ('--data', data, '--block-size', 0),
+                        'adaround': ('--data', data, '--rounding', 'adaround', '--iterations', 50)}.items():
         out = folder / 'out.onnx'
         pare('quantize', model, '-o', out, '--precision', 'w4a16', '--quiet', *words)
         near[name] = sqnr(same_as_ort(f'w4a16/{name}', out, fresh), exact)
@@ -93,9 +94,10 @@ def decoders(folder):
     pare('quantize', model, '-o', out, '--precision', 'w8a16', '--block-size', 32, '--data', data, '--quiet')
     check('w8a16/blocks gain', sqnr(same_as_ort('w8a16/blocks', out, fresh), exact) > eight, '')
     both = [folder / f'{n}.onnx' for n in (1, 2)]
-    for n, out in zip((1, 2), both):
-        pare('quantize', model, '-o', out, '--precision', 'w4a16', '--data', data, '--threads', n, '--quiet')
-    check('w4a16/threads', both[0].read_bytes() == both[1].read_bytes(), 'other bytes with 2 threads')
+    for words in (('--rounding', 'adaround', '--iterations', 20), ()):
+        for n, out in zip((1, 2), both):
+            pare('quantize', model, '-o', out, '--precision', 'w4a16', '--data', data, '--threads', n, '--quiet', *words)
+        check('w4a16/threads' + ' '.join(map(str, words)), both[0].read_bytes() == both[1].read_bytes(), 'other bytes with 2 threads')
     facts = folder / 'facts.json'
     pare('quantize', model, '-o', out, '--precision', 'w4a16', '--skip', 'head_product', '--json', facts, '--quiet')
     said = json.loads(facts.read_text())
@@ -168,13 +170,32 @@ def four_bits_beside_int8(folder, data):
             drops[rounding] = (row['drop'], row['outputs'][0]['sqnr_db'])
             check(f'w4a8/{net}/{rounding}/precision', row['precision'] == 'w4a8', row['precision'])
         check(f'w4a8/{net}/drop', drops['gptq'][0] < 0.3, f'{drops}')
-        check(f'w4a8/{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 1, f'{drops}')
+        check(f'w4a8/{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 5, f'{drops}')
         onnx.checker.check_model(str(out), full_check=True)
         want, = ort_session(out, True).run(None, images)
         got = next(iter(pare_outputs(out, images).values()))
         apart = np.abs(got - want).max() / np.abs(want).max()
         check(f'w4a8/{net}/onnxruntime', apart < 0.02, f'{apart:.2g} of the largest output apart')
         check(f'w4a8/{net}/int4', TensorProto.INT4 in types_of(out), 'no INT4')
+
+
+def learned(folder, data):
+    """INT8, W4A8 and W8A16 with learned rounding: standard files, the same in both runtimes, the same bytes with more threads."""
+    images = {'input': h5py.File(data / 'test.h5')['input'][:32].astype(np.float32)}
+    net = ZOO / 'resnet.onnx'
+    for precision in ('int8', 'w4a8'):
+        both = [folder / f'learned.{n}.onnx' for n in (1, 2)]
+        for n, out in zip((1, 2), both):
+            pare('quantize', net, '-o', out, '--precision', precision, '--rounding', 'adaround', '--iterations', 20, '--samples', 64,
+                 '--data', data / 'train.h5', '--mixed-precision', 0, '--threads', n, '--quiet')
+        check(f'learned/{precision}/threads', both[0].read_bytes() == both[1].read_bytes(), 'other bytes with 2 threads')
+        onnx.checker.check_model(str(out), full_check=True)
+        want, = ort_session(out, True).run(None, images)
+        got = next(iter(pare_outputs(out, images).values()))
+        apart = np.abs(got - want).max() / np.abs(want).max()
+        check(f'learned/{precision}/onnxruntime', apart < 0.02, f'{apart:.2g} of the largest output apart')
+        recipe = next((p.value for p in onnx.load(out).metadata_props if 'adaround' in p.value), '')
+        check(f'learned/{precision}/recipe', 'rounding=adaround iterations=20' in recipe, recipe)
 
 
 def refused(folder):
@@ -185,6 +206,9 @@ def refused(folder):
         'method': (model, *w4, '--method', 'mse', '--method does nothing in w4a16 and w8a16'),
         'int8': (ZOO / 'mlp.onnx', '--block-size', 32, '--data', data, '--block-size does nothing'),
         'gptq': (model, *w4, '--rounding', 'gptq', '--rounding gptq needs --data'),
+        'adaround': (model, *w4, '--rounding', 'adaround', '--rounding adaround needs --data'),
+        'iterations': (model, *w4, '--iterations', 9, '--iterations does nothing without --rounding adaround'),
+        'fp16': (model, '--precision', 'fp16', '--rounding', 'nearest', '--rounding does nothing in fp16 and bf16'),
         'nothing': (model, *w4, '--skip', 'op:MatMul', 'no weight can become integers'),
         'twice': (folder / '1.onnx', *w4, 'the model is quantized already'),
         'io': (model, *w4, '--io', 'same', '--io does nothing in w4a16'),
@@ -208,6 +232,7 @@ def images(folder):
     data = folder / 'data'
     pare('data', 'fashion-mnist', '-o', data, '--quiet')
     four_bits_beside_int8(folder, data)
+    learned(folder, data)
     zoo(folder, data)
     for net in ('mlp', 'vit'):
         drops = {}
@@ -224,11 +249,12 @@ def images(folder):
 def zoo(folder, data):
     """A zoo makes them as it makes the others."""
     text = ''.join(f'  - name: v{i}\n    steps: [quantize {words}]\n' for i, words in enumerate(
-        ('--precision w4a16', '--precision w4a16 --rounding nearest', '--precision w8a16', '--precision w4a8')))
+        ('--precision w4a16', '--precision w4a16 --rounding nearest', '--precision w8a16', '--precision w4a8',
+         '--rounding adaround --iterations 10')))
     (folder / 'zoo.yaml').write_text(f'models:\n  - files: [{ZOO / "mlp.onnx"}]\ndata: {data / "train.h5"}\ntest: {data / "test.h5"}\n'
                                      f'latency: false\nvariants:\n{text}')
     done = pare('zoo', folder / 'zoo.yaml', '-o', folder / 'made', '--quiet', ok=False)
-    check('zoo', done.returncode == 0 and '4 of 4 tasks are done' in done.stdout, (done.stdout + done.stderr)[-400:])
+    check('zoo', done.returncode == 0 and '5 of 5 tasks are done' in done.stdout, (done.stdout + done.stderr)[-400:])
 
 
 with tempfile.TemporaryDirectory() as name:

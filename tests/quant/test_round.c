@@ -118,7 +118,7 @@ static void gptq(pare_ctx *ctx, const layer *l, const pare_quant_grid *grid, int
 {
     const int64_t groups = pare_quant_groups(grid, COLUMNS);
     pare_quant_gptq *g;
-    assert_int_equal(pare_quant_gptq_new(ctx, &g, l->moments, threads), PARE_OK);
+    assert_int_equal(pare_quant_gptq_new(ctx, &g, l->moments, false, threads), PARE_OK);
     for (int r = 0; r < ROWS; r += rows_at_once) {
         const int n = ROWS - r < rows_at_once ? ROWS - r : rows_at_once;
         assert_int_equal(pare_quant_round_gptq(ctx, g, l->w + r * COLUMNS, n, grid,
@@ -138,7 +138,7 @@ static void gptq_is_the_papers(void **state)
     double *inverse = malloc(sizeof(double) * COLUMNS * COLUMNS), ridge = 1e-2;
     pare_quant_gptq *g;
     assert_int_equal(pare_moments_inverse(&ctx, l->moments, false, &ridge, 1, inverse), PARE_OK);
-    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, 1), PARE_OK);
+    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, false, 1), PARE_OK);
     for (int i = 1; i < COLUMNS; i++) { /* the dearest first */
         const int64_t a = g->order[i - 1], b = g->order[i];
         assert_true(l->moments->xx[a * COLUMNS + a] >= l->moments->xx[b * COLUMNS + b]);
@@ -204,7 +204,7 @@ static void moments_that_are_not_finite_are_refused(void **state)
     layer *l = layer_new(&ctx);
     pare_quant_gptq *g = NULL;
     l->moments->xx[5] = (double)NAN;
-    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, 1), PARE_INPUT);
+    assert_int_equal(pare_quant_gptq_new(&ctx, &g, l->moments, false, 1), PARE_INPUT);
     assert_null(g);
     assert_non_null(strstr(ctx.message, "not finite"));
     layer_free(l);

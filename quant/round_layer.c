@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layer's rounding by what the layer sees: the moments of its inputs once the layers before it
+   are rounded, and of what it gave before anything was (Li and others 2025, "GPTAQ: Efficient
+   Finetuning-Free Quantization for Asymmetric Calibration", arXiv 2504.02692). With inputs x now
+   and targets t, E|W x - t|^2 is least at W = E[t x^T] H^-1, H = E[x x^T], and above it by
+   tr(D H D^T) where rounding moves W by D. H has GPTQ's ridge in it, which pulls W to the weights
+   as they were. */
+#include "quant/round.h"
+#include "runtime/exec/exec.h"
+
+#include <string.h>
+
+struct pare_quant_rounder {
+    pare_ctx *ctx;
+    pare_quant_layer layer;
+    pare_quant_gptq *gptq;
+    double *h; /* (columns, columns) with its ridge; of AdaRound */
+};
+
+/* --- observing --- */
+
+enum { KEEP_ROOM = 1 << 29 }; /* bytes of tensors that a flow keeps from pass to pass */
+
+pare_status pare_quant_flows_open(pare_ctx *ctx, pare_quant_flows *out, pare_model *model,
+                                  const pare_quant_search *samples)
+{
+    *out = (pare_quant_flows){.threads = samples->threads};
+    if (out->threads < 1) out->threads = pare_cpu_cores();
+    const pare_capture_options options = {.samples = samples->samples,
+                                          .sample_count = samples->sample_count,
+                                          .threads = out->threads,
+                                          .device = samples->device,
+                                          .room = KEEP_ROOM};
+    PARE_TRY(pare_model_clone(ctx, &out->floats, model));
+    PARE_TRY(pare_capture_new(ctx, &out->before, out->floats, samples->data, &options));
+    return pare_capture_new(ctx, &out->now, model, samples->data, &options);
+}
+
+void pare_quant_flows_close(pare_quant_flows *flows)
+{
+    pare_capture_free(flows->now);
+    pare_capture_free(flows->before);
+    pare_model_free(flows->floats);
+}
+
+static pare_status add_runs(const pare_quant_flows *f, pare_observer *observer)
+{
+    for (;;) {
+        pare_capture_batch x, t = {0};
+        PARE_TRY(pare_capture_next(f->now, &x));
+        PARE_TRY(pare_capture_next(f->before, &t));
+        for (int r = 0; r < x.count; r++)
+            PARE_TRY(pare_observer_add(observer, x.first + r, x.value[0] + r * x.size[0],
+                                       t.value[0] + r * t.size[0], NULL));
+        if (!x.count) return pare_observer_finish(observer);
+    }
+}
+
+pare_status pare_quant_observe(pare_ctx *ctx, const pare_quant_flows *f, const pare_node *node,
+                               const char *x, const char *t, pare_columns *columns,
+                               pare_observer **out, bool *ok)
+{
+    const bool keep[] = {true};
+    pare_status st = pare_capture_begin(f->now, &x, keep, 1);
+    *ok = false;
+    if (st == PARE_OK) st = pare_capture_begin(f->before, &t, keep, 1);
+    if (st == PARE_UNSUPPORTED) {
+        pare_ctx_clear(ctx);
+        return PARE_OK;
+    }
+    PARE_TRY(st);
+    PARE_TRY(pare_columns_read(node, pare_capture_shape(f->now, 0), columns, ok));
+    if (!*ok) return PARE_OK;
+    if (!strcmp(x, t)) columns->outputs = columns->columns;
+    PARE_TRY(pare_observer_new(ctx, out, columns, 1, true, f->threads));
+    return add_runs(f, *out);
+}
+
+/* --- the weights to aim at --- */
+
+static const double RIDGE = 1e-2; /* of the mean diagonal, as in GPTQ's paper */
+
+/* to (columns, rows) = from^T */
+static void turn(const double *from, int64_t rows, int64_t columns, double *to)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[c * rows + r] = from[r * columns + c];
+}
+
+/* b (columns, rows) += E[x z^T] w^T, where the targets z are inputs of the layer; turned (columns,
+   rows): w^T. */
+static pare_status add_products(pare_ctx *ctx, const pare_moments *m, const double *turned,
+                                int64_t rows, double *b, int threads)
+{
+    const int64_t n = m->columns;
+    double *zx = pare_alloc(ctx, (size_t)(n * n), sizeof *zx);
+    if (!zx) return PARE_MEMORY;
+    turn(m->xt, n, n, zx);
+    const pare_status st = pare_linear_product(
+        ctx, (pare_mat_view){b, rows}, (pare_mat_view){zx, n},
+        (pare_mat_view){(double *)(uintptr_t)turned, rows}, n, n, rows, 1, false, threads);
+    pare_free(zx);
+    return st;
+}
+
+/* The right-hand side, and H in a. turned: w^T. */
+static pare_status make_equations(const pare_quant_rounder *r, const double *w,
+                                  const double *turned, int64_t rows, double *a, double *b)
+{
+    const pare_quant_layer *l = &r->layer;
+    const int64_t n = l->moments->columns;
+    if (!l->targets_are_inputs) {
+        (void)pare_moments_normal(l->moments, l->centred, RIDGE, w, a, b);
+        return PARE_OK;
+    }
+    const double ridge = pare_moments_normal(l->moments, false, RIDGE, NULL, a, NULL);
+    for (int64_t i = 0; i < n * rows; i++) b[i] = ridge * turned[i];
+    return add_products(r->ctx, l->moments, turned, rows, b, l->threads);
+}
+
+/* w (rows, columns) becomes what rounding should come near to. */
+static pare_status aim(const pare_quant_rounder *r, double *w, int64_t rows)
+{
+    const int64_t n = r->layer.moments->columns;
+    double *a = pare_alloc(r->ctx, (size_t)(n * n), sizeof *a);
+    double *b = pare_alloc(r->ctx, (size_t)(n * rows), sizeof *b);
+    double *turned = pare_alloc(r->ctx, (size_t)(n * rows), sizeof *turned);
+    pare_status st = a && b && turned ? PARE_OK : PARE_MEMORY;
+    bool ok = false;
+    if (st == PARE_OK) {
+        turn(w, rows, n, turned);
+        st = make_equations(r, w, turned, rows, a, b);
+    }
+    if (st == PARE_OK)
+        st = pare_linear_cholesky(r->ctx, (pare_mat_view){a, n}, n, r->layer.threads, &ok);
+    if (st == PARE_OK && ok)
+        st = pare_linear_solve(r->ctx, (pare_mat_view){a, n}, n, (pare_mat_view){b, rows}, rows,
+                               r->layer.threads);
+    if (st == PARE_OK && ok) turn(b, n, rows, w);
+    pare_free(a);
+    pare_free(b);
+    pare_free(turned);
+    return st;
+}
+
+/* --- rounding --- */
+
+pare_status pare_quant_rounder_new(pare_ctx *ctx, pare_quant_rounder **out,
+                                   const pare_quant_layer *layer)
+{
+    const size_t n = (size_t)layer->moments->columns;
+    pare_quant_rounder *r = pare_alloc(ctx, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    *r = (pare_quant_rounder){.ctx = ctx, .layer = *layer};
+    pare_status st =
+        pare_quant_gptq_new(ctx, &r->gptq, layer->moments, layer->centred, layer->threads);
+    if (st == PARE_OK && layer->iterations > 0) {
+        r->h = pare_alloc(ctx, n * n, sizeof *r->h);
+        st = r->h ? PARE_OK : PARE_MEMORY;
+    }
+    if (st == PARE_OK && r->h)
+        (void)pare_moments_normal(layer->moments, layer->centred, RIDGE, NULL, r->h, NULL);
+    if (st == PARE_OK)
+        *out = r;
+    else
+        pare_quant_rounder_free(r);
+    return st;
+}
+
+void pare_quant_rounder_free(pare_quant_rounder *r)
+{
+    if (!r) return;
+    pare_quant_gptq_free(r->gptq);
+    pare_free(r->h);
+    pare_free(r);
+}
+
+pare_status pare_quant_round_layer(const pare_quant_rounder *r, double *w, int64_t rows,
+                                   const pare_quant_grid *grid, int8_t *level, float *scale)
+{
+    const int threads = r->layer.threads;
+    const int64_t n = r->layer.moments->columns;
+    double *old = NULL;
+    pare_status st = PARE_OK;
+    if (r->h) {
+        old = pare_alloc(r->ctx, (size_t)(rows * n), sizeof *old);
+        if (!old) return PARE_MEMORY;
+        memcpy(old, w, (size_t)(rows * n) * sizeof *old);
+    }
+    st = aim(r, w, rows);
+    if (st == PARE_OK)
+        st = pare_quant_round_gptq(r->ctx, r->gptq, w, rows, grid, level, scale, threads);
+    if (st == PARE_OK && r->h) {
+        const pare_quant_loss loss = {n, r->h};
+        st = pare_quant_round_adaround(r->ctx, &loss, old, w, rows, grid, level, scale,
+                                       r->layer.iterations, threads);
+    }
+    pare_free(old);
+    return st;
+}
