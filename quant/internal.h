@@ -228,7 +228,7 @@ PARE_NODISCARD pare_status pare_quant_weight_scales(pare_ctx *ctx, const pare_qu
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int bits,
                              int8_t *out);
 
-/* round_inputs.c: weights by what their inputs are. Opens what scheme->inputs is, flows of the
+/* rounding/inputs.c: weights by what their inputs are. Opens what scheme->inputs is, flows of the
    samples through the graph as it is written and through a copy of the float one. */
 PARE_NODISCARD pare_status pare_quant_inputs_open(pare_quant_scheme *s);
 void pare_quant_inputs_close(pare_quant_scheme *s);
@@ -282,13 +282,13 @@ PARE_NODISCARD pare_status pare_quant_note(pare_model *model, pare_quant_facts *
                                            const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* target_check.c: every byte of a constant is this one. */
+/* target/check.c: every byte of a constant is this one. */
 bool pare_quant_all_bytes(const pare_tensor *t, uint8_t byte);
 /* The DequantizeLinear of a weighted node's s32 bias whose scale is not that of its input times its
    weight's, or NULL. */
 const pare_node *pare_quant_odd_bias(const pare_node *node);
 
-/* target_repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
+/* target/repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
    constants folded but for what DequantizeLinear makes, types and shapes inferred. */
 PARE_NODISCARD pare_status pare_quant_target_open(pare_model *model);
 

@@ -5,11 +5,11 @@
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
    each aims at what it gave in the float model, on its inputs in the model whose earlier layers are
-   integers already (round_layer.c). Memory is that of one layer, and of activations that are kept
+   integers already (rounding/layer.c). Memory is that of one layer, and of activations that are kept
    from layer to layer. */
 #include "formats/onnx.h"
 #include "quant/internal.h"
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 #include "runtime/exec/exec.h"
 
 static const int64_t MOST_WEIGHTS = 1 << 22; /* that are f64 at once */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AdaRound against every rounding of small rows, and what a layer's rounding aims at against the
    normal equations. */
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 #include "runtime/base/ctx.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounding of matrices: grids, and GPTQ against what its paper's formula gives column by column. */
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 #include "runtime/base/ctx.h"
 
 #include <math.h>

@@ -68,7 +68,7 @@ PARE_NODISCARD pare_status pare_quant_round_adaround(pare_ctx *ctx, const pare_q
                                                      int8_t *level, const float *scale,
                                                      int iterations, int threads);
 
-/* --- round_layer.c --- */
+/* --- layer.c --- */
 
 /* Flows of the same samples through the model as its first layers are rounded and as it was. */
 typedef struct pare_quant_flows {

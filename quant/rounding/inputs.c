@@ -4,7 +4,7 @@
    equalization divides channels, the model that is written already has them divided; targets, of
    the float model, are divided here. */
 #include "quant/internal.h"
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 
 struct pare_quant_inputs {
     pare_quant_flows flows;

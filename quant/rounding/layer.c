@@ -5,7 +5,7 @@
    and targets t, E|W x - t|^2 is least at W = E[t x^T] H^-1, H = E[x x^T], and above it by
    tr(D H D^T) where rounding moves W by D. H has GPTQ's ridge in it, which pulls W to the weights
    as they were. */
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 #include "runtime/exec/exec.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
    Afterwards, and from where the levels were before, single weights go to the level that makes the
    error least while the others stay, until none does; each row takes the best. A row whose every h
    is 0 or 1 is done; rows do not see each other. */
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
    Cholesky factor of the inverse moments, column i's error e = (w - q) / U_ii takes e U_ij from
    column j. Columns go by falling second moment; scales are chosen before, by errors that count as
    much as the columns' second moments. */
-#include "quant/round.h"
+#include "quant/rounding/round.h"
 #include "runtime/base/clones.h"
 
 #include <math.h>
