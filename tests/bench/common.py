@@ -52,8 +52,8 @@ class PeakMemory(threading.Thread):
                 return
 
 
-def call(command, env=None):
-    """Runs a command to its end and returns its Outcome; raises Failed where it does not exit 0."""
+def call(command, env=None, status=(0,)):
+    """Runs a command to its end and returns its Outcome; raises Failed where it exits otherwise."""
     start = time.perf_counter()
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}) as process:
@@ -62,7 +62,7 @@ def call(command, env=None):
         process.wait()
         peak.over.set()
     seconds = time.perf_counter() - start
-    if process.returncode:
+    if process.returncode not in status:
         last = (output.strip().splitlines() or ["no output"])[-1]
         raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last[-400:]}")
     return Outcome(seconds, peak.bytes, output)

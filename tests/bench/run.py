@@ -13,8 +13,8 @@ time), prune_rival (full-size nets, beside torch-pruning), distill_speed (a step
 distill_recovery (what training brings back after pruning), distill_qat (INT8 models, trained and
 calibrated alone), exports (nets as PyTorch's exporters write them), quantizers (INT8 files of pare,
 ONNX Runtime and NNCF: what each is worth and takes to make), recurrent (LSTM, GRU and RNN),
-four_bits (W4A16, W4A8), load (a 100 MB model; INT8 without VNNI), zoo (1,000 models: what a run of
-many costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
+four_bits (W4A16, W4A8), placement (INT8 nodes that stay float for speed), load (a 100 MB model;
+INT8 without VNNI), zoo (1,000 models: what a run of many costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
 caches and a CSV). Each prints what it measured beside its target; all is written to
 tests/bench/results/DATE/ as results.json, CSV files and summary.md, with the machine and the
@@ -44,6 +44,7 @@ import part_interop
 import part_latency
 import part_load
 import part_outputs
+import part_placement
 import part_prune
 import part_prune_channels
 import part_prune_latency
@@ -63,7 +64,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
          "exports": part_exports, "four_bits": part_four_bits,
-         "quantizers": part_quantizers, "recurrent": part_recurrent,
+         "placement": part_placement, "quantizers": part_quantizers, "recurrent": part_recurrent,
          "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 
