@@ -67,6 +67,7 @@ typedef struct pare_quant_options {
     bool io_same;       /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
     int64_t block_size; /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
                            all of them */
+    bool float_weights; /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
     int weight_bits;    /* int8: 4: weights are INT4 (W4A8); 0: 8 */
     int threads; /* that round weights to the nearest; 0: all cores; the result does not depend on
                     them */

@@ -20,6 +20,7 @@
    blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
 {
+    if (options->float_weights) return options->precision == PARE_PRECISION_W4A16 ? 24 : 21;
     if (options->precision == PARE_PRECISION_W4A16 || options->weight_bits == 4) return 21;
     if (options->precision == PARE_PRECISION_W8A16 && options->block_size) return 21;
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
@@ -215,9 +216,10 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
                                 : " bias-correction=fast",
             o->equalize ? "" : " equalization=no", mixed, rounding);
     else if (pare_precision_is_weight_only(o->precision))
-        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s",
+        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
-                                   o->block_size, rounding);
+                                   o->block_size, o->float_weights ? " weight-type=float" : "",
+                                   rounding);
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",

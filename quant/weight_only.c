@@ -5,11 +5,12 @@
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
    each aims at what it gave in the float model, on its inputs in the model whose earlier layers are
-   integers already (rounding/layer.c). Memory is that of one layer, and of activations that are kept
-   from layer to layer. */
+   integers already (rounding/layer.c). Memory is that of one layer, and of activations that are
+   kept from layer to layer. */
 #include "formats/onnx.h"
 #include "quant/internal.h"
 #include "quant/rounding/round.h"
+#include "runtime/base/minifloat.h"
 #include "runtime/exec/exec.h"
 
 static const int64_t MOST_WEIGHTS = 1 << 22; /* that are f64 at once */
@@ -41,8 +42,21 @@ static pare_quant_grid grid_of(const pare_quant_options *o)
 {
     const bool four = o->precision == PARE_PRECISION_W4A16;
     const int bits = four ? 4 : 8;
-    return (pare_quant_grid){pare_quant_weight_low(bits), pare_quant_weight_high(bits),
-                             o->block_size, false};
+    pare_quant_grid grid = {.low = pare_quant_weight_low(bits),
+                            .high = pare_quant_weight_high(bits),
+                            .group = o->block_size};
+    if (o->float_weights) {
+        grid.format = four ? PARE_f4e2m1 : PARE_f8e4m3;
+        grid.high = four ? 7 : 126; /* codes of 6 and of 448 */
+        grid.low = -grid.high;
+        grid.powers = four;
+    }
+    return grid;
+}
+
+static int bits_of(const weight_only *w)
+{
+    return w->options->precision == PARE_PRECISION_W4A16 ? 4 : 8;
 }
 
 /* --- which weights --- */
@@ -168,21 +182,55 @@ static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant
 
 /* --- writing --- */
 
-/* Levels in the tensor's order. */
-static void pack_levels(const matrix *m, const int8_t *level, int bits, int8_t *turned, uint8_t *to)
+/* A float format's code: the sign is its highest bit. */
+static int8_t code_of(int8_t level, int bits)
 {
+    return (int8_t)(level < 0 ? -level | 1 << (bits - 1) : level);
+}
+
+/* Levels in the tensor's order. */
+static void pack_levels(const weight_only *w, const matrix *m, const int8_t *level, int8_t *turned,
+                        uint8_t *to)
+{
+    const int bits = bits_of(w);
     int8_t *bytes = bits == 8 ? (int8_t *)to : turned;
     for (int64_t r = 0; r < m->rows; r++)
-        for (int64_t c = 0; c < m->columns; c++)
-            bytes[place_of(m, r, c)] = level[r * m->columns + c];
+        for (int64_t c = 0; c < m->columns; c++) {
+            const int8_t q = level[r * m->columns + c];
+            bytes[place_of(m, r, c)] = w->options->float_weights ? code_of(q, bits) : q;
+        }
     if (bits == 4) pare_quant_pack_levels(bytes, m->rows * m->columns, to);
+}
+
+/* Scales that are powers of two, as exponents; else as they are. */
+static pare_status write_scales(const weight_only *w, const matrix *m, const float *scale,
+                                int64_t count, int rank, const int64_t *dims, pare_value **out)
+{
+    pare_graph *graph = m->value->graph;
+    const char *name = m->value->name;
+    if (!w->grid.powers)
+        return pare_quant_constant(graph, out, name, "scale", PARE_f32, rank, dims, scale);
+    uint8_t *code = pare_alloc(w->ctx, (size_t)count, 1);
+    if (!code) return PARE_MEMORY;
+    for (int64_t i = 0; i < count; i++)
+        code[i] = pare_minifloat_from_f32(PARE_f8e8m0, scale[i], true, PARE_ROUND_NEAREST);
+    const pare_status st =
+        pare_quant_constant(graph, out, name, "scale", PARE_f8e8m0, rank, dims, code);
+    pare_free(code);
+    return st;
+}
+
+static pare_dtype type_of(const weight_only *w)
+{
+    if (w->options->float_weights) return w->grid.format;
+    return bits_of(w) == 8 ? PARE_s8 : PARE_s4;
 }
 
 /* Constants of a matrix: levels and scales. */
 static pare_status write_constants(weight_only *w, const matrix *m, const int8_t *level,
                                    const float *scale, pare_value *in[2])
 {
-    const int bits = w->grid.high > 7 ? 8 : 4;
+    const int bits = bits_of(w);
     const int64_t groups = pare_quant_groups(&w->grid, m->columns);
     const bool blocked = w->grid.group > 0;
     const int64_t wide[] = {m->outputs_first ? m->rows : groups,
@@ -194,16 +242,16 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
     float *turned = pare_alloc(w->ctx, (size_t)(m->rows * groups), sizeof *turned);
     pare_status st = packed && bytes && turned ? PARE_OK : PARE_MEMORY;
     if (st == PARE_OK) {
-        pack_levels(m, level, bits, bytes, packed);
+        pack_levels(w, m, level, bytes, packed);
         for (int64_t r = 0; r < m->rows; r++)
             for (int64_t g = 0; g < groups; g++)
                 turned[m->outputs_first ? r * groups + g : g * m->rows + r] = scale[r * groups + g];
-        st = pare_quant_constant(graph, &in[0], m->value->name, "quantized",
-                                 bits == 8 ? PARE_s8 : PARE_s4, t->rank, t->dims, packed);
+        st = pare_quant_constant(graph, &in[0], m->value->name, "quantized", type_of(w), t->rank,
+                                 t->dims, packed);
     }
     if (st == PARE_OK)
-        st = pare_quant_constant(graph, &in[1], m->value->name, "scale", PARE_f32, blocked ? 2 : 1,
-                                 blocked ? wide : &m->rows, turned);
+        st = write_scales(w, m, turned, m->rows * groups, blocked ? 2 : 1,
+                          blocked ? wide : &m->rows, &in[1]);
     pare_free(packed);
     pare_free(bytes);
     pare_free(turned);
@@ -235,6 +283,7 @@ static pare_status dequantize(weight_only *w, const matrix *m, pare_node *reader
                                m->value->name, in, 2, *out));
     const int output_axis = m->outputs_first ? 0 : 1;
     w->facts->dq_nodes++;
+    if (w->grid.powers) PARE_TRY(pare_node_set_int(node, "output_dtype", PARE_f32));
     if (!w->grid.group) return pare_node_set_int(node, "axis", output_axis);
     PARE_TRY(pare_node_set_int(node, "axis", 1 - output_axis));
     return pare_node_set_int(node, "block_size", w->grid.group);

@@ -21,7 +21,7 @@ typedef struct quantize_options {
     double max_drop;    /* points; negative: none */
     int64_t block_size; /* negative: 32 in w4a16, else 0 */
     int64_t iterations; /* negative: 1,000 */
-    int precision, rounding, io, prefer;
+    int precision, weight_type, rounding, io, prefer;
     bool bf16_compute, external_data;
 } quantize_options;
 
@@ -40,6 +40,10 @@ static const pare_option table[] = {
         "block-size", "N", block_size, 0, 1 << 20,
         "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
         "w8a16: 0)"),
+    PARE_OPT_CHOICE(
+        "weight-type", "int|float", weight_type,
+        "w4a16, w8a16: float: weights are MXFP4 (blocks of 32, a power of two each; opset "
+        "24) or FP8 E4M3 (int)"),
     PARE_OPT_CHOICE("rounding", "gptq|nearest|adaround", rounding,
                     "how weights are rounded (int8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
                     "else nearest)"),
@@ -84,6 +88,7 @@ static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
 
 static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8"};
 enum { GPTQ, NEAREST, ADAROUND };         /* words of --rounding */
+enum { FLOAT = 1 };                       /* of --weight-type */
 enum { W4A8 = PARE_PRECISION_W8A16 + 1 }; /* of these words: INT8 with weights of 4 bits */
 
 static bool is_int8(const quantize_options *o)
@@ -122,6 +127,15 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
                          "quantize: --rounding %s needs --data F.h5: it rounds by what the "
                          "layers' inputs are",
                          o->rounding == GPTQ ? "gptq" : "adaround");
+    if (o->weight_type == FLOAT && o->rounding == ADAROUND)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "quantize: --rounding adaround learns integers, and --weight-type float "
+                         "has none; expected gptq or nearest");
+    if (o->weight_type == FLOAT && o->precision == PARE_PRECISION_W4A16 && o->block_size >= 0 &&
+        o->block_size != PARE_QUANT_BLOCK)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "quantize: MXFP4 has blocks of %d, --block-size asks for %lld",
+                         PARE_QUANT_BLOCK, (long long)o->block_size);
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;
@@ -133,7 +147,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_int8[] = {
         "activations",     "target",          "weights",  "method", "bias-correction",
         "no-equalization", "mixed-precision", "max-drop", "prefer", NULL};
-    static const char *const of_weights[] = {"block-size", NULL};
+    static const char *const of_weights[] = {"block-size", "weight-type", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
     static const char *const of_iterations[] = {"iterations", NULL};
     static const char *const of_ranges[] = {"ranges", "trace", NULL};
@@ -189,6 +203,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                     : o->rounding == GPTQ     ? PARE_ROUNDING_GPTQ
                     : o->rounding == ADAROUND ? PARE_ROUNDING_ADAROUND
                                               : PARE_ROUNDING_NEAREST;
+    out->float_weights = o->weight_type == FLOAT;
     out->iterations = o->iterations > 0 ? (int)o->iterations : 0;
     out->block_size = o->block_size >= 0                       ? o->block_size
                       : out->precision == PARE_PRECISION_W4A16 ? PARE_QUANT_BLOCK

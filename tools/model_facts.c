@@ -83,8 +83,8 @@ pare_status pare_model_count(pare_ctx *ctx, const pare_model *model, pare_model_
 
 const char *pare_model_precision(const pare_model_facts *facts)
 {
-    int64_t s8 = facts->of_type[PARE_s8] + facts->of_type[PARE_u8];
-    int64_t s4 = facts->of_type[PARE_s4] + facts->of_type[PARE_u4];
+    int64_t s8 = facts->of_type[PARE_s8] + facts->of_type[PARE_u8] + facts->of_type[PARE_f8e4m3];
+    int64_t s4 = facts->of_type[PARE_s4] + facts->of_type[PARE_u4] + facts->of_type[PARE_f4e2m1];
     int64_t f16 = facts->of_type[PARE_f16], bf16 = facts->of_type[PARE_bf16];
     int64_t f32 = facts->of_type[PARE_f32] + facts->of_type[PARE_f64];
     if (facts->dequantize && s4 > s8) return facts->quantize ? "w4a8" : "w4a16";

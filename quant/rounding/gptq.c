@@ -9,6 +9,7 @@
    much as the columns' second moments. */
 #include "quant/rounding/round.h"
 #include "runtime/base/clones.h"
+#include "runtime/base/minifloat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,12 +43,56 @@ PARE_CLONES static double error_of(const double *w, const double *weight, int64_
     return all * scale * scale;
 }
 
+static bool is_float(const pare_quant_grid *grid) { return pare_is_minifloat(grid->format); }
+
+double pare_quant_level_number(int8_t level, const pare_quant_grid *grid)
+{
+    if (!is_float(grid)) return level;
+    const double number = (double)pare_minifloat_to_f32(grid->format, (uint8_t)abs(level));
+    return level < 0 ? -number : number;
+}
+
+static double float_error(const double *w, const double *weight, int64_t n, float scale,
+                          const pare_quant_grid *grid)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double q = pare_quant_level_number(pare_quant_level(w[i], scale, grid), grid);
+        const double d = w[i] - q * (double)scale;
+        sum += d * d * (weight ? weight[i] : 1);
+    }
+    return sum;
+}
+
+/* A float format's steps follow its numbers, so that the scale matters at its ends alone: the
+   largest number is the largest of the format. A power of two: that or the next ones, whichever
+   errs least; the first is that of OCP Microscaling Formats 1.0, section 6.3. */
+static float float_scale(const double *w, const double *weight, int64_t n, double most,
+                         const pare_quant_grid *grid)
+{
+    enum { AROUND = 1, LEAST = -127, MOST = 127 };
+    const double largest = pare_quant_level_number((int8_t)grid->high, grid);
+    double least = -1;
+    float best = 1;
+    if (!grid->powers) return most > 1e-30 ? (float)(most / largest) : 1;
+    const int first = most > 1e-30 ? ilogb(most) - ilogb(largest) : 0;
+    for (int k = first - AROUND; k <= first + AROUND; k++) {
+        const float scale = ldexpf(1, k < LEAST ? LEAST : k > MOST ? MOST : k);
+        const double error = float_error(w, weight, n, scale, grid);
+        if (least >= 0 && !(error < least)) continue;
+        least = error;
+        best = scale;
+    }
+    return best;
+}
+
 float pare_quant_group_scale(const double *w, const double *weight, int64_t n,
                              const pare_quant_grid *grid)
 {
     enum { CANDIDATES = 40 };
     double most = 0, least = -1;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(w[i]));
+    if (is_float(grid)) return float_scale(w, weight, n, most, grid);
     float best = 1; /* a group of zeros: any scale serves */
     for (int k = 0; k < CANDIDATES && most > 1e-30; k++) {
         const float scale = (float)(most / (double)grid->high * (1 - 0.5 * (double)k / CANDIDATES));
@@ -62,6 +107,11 @@ float pare_quant_group_scale(const double *w, const double *weight, int64_t n,
 
 int8_t pare_quant_level(double w, float scale, const pare_quant_grid *grid)
 {
+    if (is_float(grid)) {
+        const uint8_t code = pare_minifloat_from_f32(grid->format, (float)fabs(w / (double)scale),
+                                                     true, PARE_ROUND_NEAREST);
+        return (int8_t)(w < 0 ? -code : code);
+    }
     const double q = rint(w / (double)scale);
     return (int8_t)(q < grid->low ? grid->low : q > grid->high ? grid->high : q);
 }
@@ -120,7 +170,8 @@ static void round_row(const panel *p, int64_t r)
         const float scale = p->scale[r * p->groups + column / p->group];
         const double *u = p->gptq->factor + i * p->columns;
         const int8_t q = pare_quant_level(w[i], scale, p->grid);
-        const double error = (w[i] - (double)q * (double)scale) / u[i];
+        const double number = pare_quant_level_number(q, p->grid);
+        const double error = (w[i] - number * (double)scale) / u[i];
         p->level[r * p->columns + column] = q;
         p->error[(i - p->from) * p->rows + r] = error;
         take(w + i + 1, u + i + 1, error, p->to - i - 1);

@@ -104,8 +104,9 @@ static pare_status round_group(pare_ctx *ctx, const rounding *r, int64_t group,
 {
     const pare_moments *m = layer->moments;
     const size_t all = (size_t)(m->columns * m->outputs);
-    const pare_quant_grid grid = {pare_quant_weight_low(r->bits), pare_quant_weight_high(r->bits),
-                                  0, true};
+    const pare_quant_grid grid = {.low = pare_quant_weight_low(r->bits),
+                                  .high = pare_quant_weight_high(r->bits),
+                                  .set = true};
     pare_quant_rounder *rounder = NULL;
     double *w = pare_alloc(ctx, all, sizeof *w);
     int8_t *level = pare_alloc(ctx, all, 1);

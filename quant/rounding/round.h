@@ -8,19 +8,23 @@
 #include "calib/moments.h"
 #include "quant/quant.h"
 
-/* Levels low..high; `group` columns side by side share a scale (0: all of a row). */
+/* Levels low..high; `group` columns side by side share a scale (0: all of a row). Levels of a float
+   format are its codes without the sign, with the sign: level -3 of f4e2m1 is -1.5. */
 typedef struct pare_quant_grid {
     int low, high;
     int64_t group;
-    bool set; /* GPTQ: the scales are given */
+    bool set;          /* GPTQ: the scales are given */
+    pare_dtype format; /* f8e4m3 or f4e2m1, else integers */
+    bool powers;       /* scales are powers of two */
 } pare_quant_grid;
 
 /* Columns of a group, and groups of a row. */
 int64_t pare_quant_group(const pare_quant_grid *grid, int64_t columns);
 int64_t pare_quant_groups(const pare_quant_grid *grid, int64_t columns);
 
-/* The level nearest to a number. */
+/* The level nearest to a number, and the number that it is with the scale 1. */
 int8_t pare_quant_level(double w, float scale, const pare_quant_grid *grid);
+double pare_quant_level_number(int8_t level, const pare_quant_grid *grid);
 
 /* The scale of least squared error of n numbers; weight: what each one's error counts, NULL: the
    same. */

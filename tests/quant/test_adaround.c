@@ -97,7 +97,7 @@ static double least_of(const double *h, const double *w, double scale)
 static void near_the_best_of_all_roundings(void **state)
 {
     (void)state;
-    const pare_quant_grid grid = {-8, 7, 0, true};
+    const pare_quant_grid grid = {.low = -8, .high = 7, .set = true};
     static int8_t nearest[ROWS * COLUMNS], level[ROWS * COLUMNS], again[ROWS * COLUMNS],
         start[ROWS * COLUMNS];
     static double h[COLUMNS * COLUMNS];
@@ -146,7 +146,7 @@ static void near_the_best_of_all_roundings(void **state)
 static pare_status round_with(pare_ctx *ctx, const layer *l, bool inputs, bool centred,
                               int iterations, double *w, int8_t *level)
 {
-    const pare_quant_grid grid = {-8, 7, 0, false};
+    const pare_quant_grid grid = {.low = -8, .high = 7};
     const pare_quant_layer how = {.moments = inputs ? l->inputs : l->outputs,
                                   .targets_are_inputs = inputs,
                                   .centred = centred,

@@ -72,7 +72,7 @@ static double error_of(const layer *l, const int8_t *level, const float *scale, 
 static void a_scale_serves_numbers_on_its_grid(void **state)
 {
     (void)state;
-    const pare_quant_grid four = {-8, 7, 0, false};
+    const pare_quant_grid four = {.low = -8, .high = 7};
     const double w[] = {-8, 7, 3, 0, -1, 5}, zeros[4] = {0}, whole[] = {7, -7, 3.5};
     double error = 0;
     const float scale = pare_quant_group_scale(w, NULL, 6, &four);
@@ -84,8 +84,10 @@ static void a_scale_serves_numbers_on_its_grid(void **state)
     const double own = (double)pare_quant_group_scale(odd, counts, 2, &four);
     assert_true(fabs(2.4 - rint(2.4 / own) * own) < 0.01); /* what counts nothing may be clipped */
     assert_int_equal(pare_quant_groups(&four, 100), 1);
-    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 32, false}, 100), 4);
-    assert_int_equal(pare_quant_groups(&(pare_quant_grid){-8, 7, 128, false}, 100), 1);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){.low = -8, .high = 7, .group = 32}, 100),
+                     4);
+    assert_int_equal(pare_quant_groups(&(pare_quant_grid){.low = -8, .high = 7, .group = 128}, 100),
+                     1);
 }
 
 /* The paper's loop: after each column, the inverse loses it. */
@@ -144,7 +146,7 @@ static void gptq_is_the_papers(void **state)
         assert_true(l->moments->xx[a * COLUMNS + a] >= l->moments->xx[b * COLUMNS + b]);
     }
     for (int i = 0; i < 4; i++) {
-        const pare_quant_grid grid = {-8, 7, groups[i], false};
+        const pare_quant_grid grid = {.low = -8, .high = 7, .group = groups[i]};
         const int64_t group = groups[i] ? groups[i] : COLUMNS;
         const size_t scales = ROWS * (size_t)pare_quant_groups(&grid, COLUMNS);
         static int8_t level[ROWS * COLUMNS], again[ROWS * COLUMNS], plain[COLUMNS];
@@ -170,7 +172,7 @@ static void scales_that_are_set_stay(void **state)
     pare_ctx ctx;
     pare_ctx_init(&ctx);
     layer *l = layer_new(&ctx);
-    const pare_quant_grid grid = {-8, 7, 0, true};
+    const pare_quant_grid grid = {.low = -8, .high = 7, .set = true};
     static int8_t level[ROWS * COLUMNS];
     float scale[ROWS];
     for (int r = 0; r < ROWS; r++) scale[r] = 0.25f + 0.01f * (float)r;
@@ -186,7 +188,7 @@ static void gptq_errs_less_than_the_nearest(void **state)
     pare_ctx ctx;
     pare_ctx_init(&ctx);
     layer *l = layer_new(&ctx);
-    const pare_quant_grid grid = {-8, 7, 32, false};
+    const pare_quant_grid grid = {.low = -8, .high = 7, .group = 32};
     static int8_t level[ROWS * COLUMNS], nearest[ROWS * COLUMNS];
     static float scale[ROWS * COLUMNS], own[ROWS * COLUMNS];
     pare_quant_round_nearest(l->w, ROWS, COLUMNS, &grid, nearest, own, 2);
