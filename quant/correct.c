@@ -14,7 +14,7 @@
 #include <math.h>
 
 /* Means are compared on the same samples: what they are off by is known from few. */
-enum { SAMPLES = 128, LEAST_SAMPLES = 16, KEEP_ROOM = 1 << 29 };
+enum { SAMPLES = 128, LEAST_SAMPLES = 16, KEEP_ROOM = 1 << 28 };
 static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
 static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
 
@@ -46,8 +46,8 @@ typedef struct correction {
     layer *item;
     int count;
     pare_output_error outputs;
-    double macs;  /* multiply-adds of a run */
-    double error; /* at the outputs, by now */
+    double macs, largest; /* of a run: multiply-adds, bytes of its largest tensor */
+    double error;         /* at the outputs, by now */
 } correction;
 
 pare_status pare_quant_biases_open(pare_quant_scheme *s)
@@ -117,13 +117,16 @@ static pare_status list_layers(correction *c)
 
 /* --- means --- */
 
-static pare_status flow_open(const correction *c, const pare_model *model, pare_capture **out)
+/* all_at_once: many tensors are shown, so few runs are side by side. */
+static pare_status flow_open(const correction *c, const pare_model *model, bool all_at_once,
+                             pare_capture **out)
 {
     const pare_capture_options options = {.samples = c->sample,
                                           .sample_count = c->samples,
                                           .threads = c->on->threads,
                                           .device = c->on->device,
-                                          .room = KEEP_ROOM};
+                                          .room = KEEP_ROOM,
+                                          .batch_runs = all_at_once ? 1 : 0};
     return pare_capture_new(c->s->ctx, out, model, c->on->data, &options);
 }
 
@@ -144,7 +147,8 @@ static pare_status add_runs(const correction *c, pare_capture *flow,
 static pare_status choose_samples(correction *c)
 {
     const int64_t all = c->on->sample_count;
-    const double most = fmax(LEAST_SAMPLES, fmin(SAMPLES, MOST_MEANS / (2 * c->macs + 1)));
+    const double time = MOST_MEANS / (2 * c->macs + 1), room = KEEP_ROOM / (2 * c->largest + 1);
+    const double most = fmax(LEAST_SAMPLES, fmin(SAMPLES, fmin(time, room)));
     c->samples = all < (int64_t)most ? all : (int64_t)most;
     c->sample = pare_arena_alloc(c->s->arena, (size_t)c->samples + 1, sizeof *c->sample);
     if (!c->sample) return PARE_MEMORY;
@@ -163,7 +167,7 @@ static pare_status exact_means(correction *c)
         name[i] = c->item[i].y;
         PARE_TRY(pare_channels_new(c->s->ctx, &c->item[i].exact));
     }
-    pare_status st = flow_open(c, c->s->biases->floats, &flow);
+    pare_status st = flow_open(c, c->s->biases->floats, true, &flow);
     if (st == PARE_OK) st = pare_capture_begin(flow, name, NULL, c->count);
     do {
         if (st == PARE_OK) st = pare_capture_next(flow, &batch);
@@ -265,7 +269,7 @@ static pare_status forget(const correction *c, pare_capture *flow, int first)
 static pare_status correct_all(correction *c)
 {
     pare_capture *flow = NULL;
-    pare_status st = flow_open(c, c->s->model, &flow);
+    pare_status st = flow_open(c, c->s->model, false, &flow);
     for (int i = 0; st == PARE_OK && i < c->count; i++) {
         st = correct(c, flow, &c->item[i]);
         if (st == PARE_OK) st = forget(c, flow, i + 1);
@@ -288,6 +292,7 @@ static pare_status open_outputs(correction *c, bool *worth)
         c->macs += fmax(0, pare_node_macs(sized->graph->node[n]));
     for (int i = 0; st == PARE_OK && i < sized->graph->out.count; i++)
         values += pare_quant_values(sized->graph->out.item[i]);
+    if (st == PARE_OK) c->largest = pare_capture_sizes_of(sized, 1).largest;
     pare_model_free(sized);
     PARE_TRY(st);
     PARE_TRY(pare_output_error_open(c->s->ctx, &c->outputs, c->s->biases->floats, c->on, c->macs,
