@@ -149,7 +149,11 @@ static pare_status choose_samples(correction *c)
     const int64_t all = c->on->sample_count;
     const double time = MOST_MEANS / (2 * c->macs + 1), room = KEEP_ROOM / (2 * c->largest + 1);
     const double most = fmax(LEAST_SAMPLES, fmin(SAMPLES, fmin(time, room)));
-    c->samples = all < (int64_t)most ? all : (int64_t)most;
+    int64_t unit;
+    PARE_TRY(pare_data_run_samples(c->s->ctx, c->on->data, c->s->biases->floats, &unit));
+    if (unit < 1) unit = 1;
+    c->samples = ((int64_t)most + unit - 1) / unit * unit; /* whole batches of a model with one */
+    if (c->samples > all) c->samples = all;
     c->sample = pare_arena_alloc(c->s->arena, (size_t)c->samples + 1, sizeof *c->sample);
     if (!c->sample) return PARE_MEMORY;
     for (int64_t i = 0; i < c->samples; i++) c->sample[i] = c->on->samples[i * all / c->samples];
@@ -247,8 +251,11 @@ static pare_status correct(correction *c, pare_capture *flow, const layer *l)
     pare_channels_free(now);
     if (st != PARE_OK || !ok) return st;
     PARE_TRY(pare_value_set_init(bias, made));
-    PARE_TRY(pare_output_error_of(&c->outputs, s->model, &error));
-    if (!(error < c->error)) return pare_value_set_init(bias, was);
+    st = pare_output_error_of(&c->outputs, s->model, &error);
+    if (st != PARE_OK || !(error < c->error)) {
+        PARE_TRY(pare_value_set_init(bias, was));
+        return st;
+    }
     c->error = error;
     s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(made->data, made->bytes));
     s->corrected++;
@@ -326,7 +333,7 @@ pare_status pare_quant_correct_biases(pare_quant_scheme *s)
     for (int i = 0; i < c.count; i++) pare_channels_free(c.item[i].exact);
     pare_output_error_close(&c.outputs);
     if (st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
-    pare_log(s->ctx, PARE_LOG_INFO, "biases are corrected by the weights alone: %s",
+    pare_log(s->ctx, PARE_LOG_WARNING, "biases are not corrected layer after layer: %s",
              s->ctx->message);
     pare_ctx_clear(s->ctx);
     return PARE_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheme into the graph: QuantizeLinear and DequantizeLinear (ONNX 13) after every point. */
 #include "quant/internal.h"
+#include "runtime/passes/passes.h"
 
 pare_status pare_quant_value(pare_graph *graph, pare_value **out, const char *base,
                              const char *suffix)
@@ -134,7 +135,8 @@ static pare_status emit_point(pare_quant_scheme *s, pare_quant_point *p)
 static bool is_moved(const pare_quant_scheme *s, int at)
 {
     const pare_node *node = s->point[at].value->producer;
-    if (pare_quant_kind_of(node) != PARE_QUANT_PASS) return false;
+    if (pare_quant_kind_of(node) != PARE_QUANT_PASS || !pare_node_commutes_with_q(node))
+        return false;
     const int from = pare_quant_point_find(s, node->in[0]);
     return from >= 0 && s->point[from].everyone && s->point[from].group == s->point[at].group;
 }

@@ -56,13 +56,18 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static pare_status choose_samples(pare_output_error *e, double macs, double values, double trials)
+static pare_status choose_samples(pare_output_error *e, const pare_model *model, double macs,
+                                  double values, double trials)
 {
+    int64_t unit;
     double most = MOST_MACS / (macs * trials + 1), room = MOST_VALUES / (values + 1);
     most = most < room ? most : room;
     most = most < LEAST_SAMPLES ? LEAST_SAMPLES : most > MOST_SAMPLES ? MOST_SAMPLES : most;
     const int64_t all = e->on->sample_count;
-    e->samples = all < (int64_t)most ? all : (int64_t)most;
+    PARE_TRY(pare_data_run_samples(e->ctx, e->on->data, model, &unit));
+    if (unit < 1) unit = 1;
+    e->samples = ((int64_t)most + unit - 1) / unit * unit; /* whole batches of a model with one */
+    if (e->samples > all) e->samples = all;
     e->sample = pare_arena_alloc(&e->arena, (size_t)e->samples + 1, sizeof *e->sample);
     int64_t *sorted = pare_arena_alloc(&e->arena, (size_t)all + 1, sizeof *sorted);
     if (!e->sample || !sorted) return PARE_MEMORY;
@@ -79,7 +84,7 @@ pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out, const 
     *out = (pare_output_error){.ctx = ctx, .on = on};
     pare_arena_init(&out->arena, ctx);
     PARE_TRY(name_outputs(out, model));
-    return choose_samples(out, macs, values, trials);
+    return choose_samples(out, model, macs, values, trials);
 }
 
 void pare_output_error_close(pare_output_error *e)
@@ -139,7 +144,9 @@ static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, b
         for (int k = 0; k < e->count; k++) {
             const int64_t size = batch.size[k], n = batch.count * size;
             float *to = at + batch.first * size;
-            if (!keep) sum[k] += squares_apart(batch.value[k], to, n);
+            /* run by run: how many are in a batch is to change no bit */
+            for (int r = 0; !keep && r < batch.count; r++)
+                sum[k] += squares_apart(batch.value[k] + r * size, to + r * size, size);
             for (int64_t i = 0; keep && i < n; i++) {
                 to[i] = batch.value[k][i];
                 sum[k] += (double)to[i] * (double)to[i];
@@ -148,8 +155,9 @@ static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, b
         }
         if (!probe) continue;
         const int64_t size = batch.size[e->count];
-        probe->error += squares_apart(batch.value[e->count], probe->exact + batch.first * size,
-                                      batch.count * size);
+        for (int r = 0; r < batch.count; r++)
+            probe->error += squares_apart(batch.value[e->count] + r * size,
+                                          probe->exact + (batch.first + r) * size, size);
     }
 }
 

@@ -433,6 +433,9 @@ pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,
                                       const pare_quant_options *options, pare_quant_facts *facts)
 {
     pare_arena arena;
+    if (options->float_weights && options->rounding == PARE_ROUNDING_ADAROUND)
+        return PARE_FAIL(ctx, USAGE, "%s: AdaRound learns integers, the weights are to be floats",
+                         model->path);
     pare_arena_init(&arena, ctx);
     weight_only w = {.ctx = ctx,
                      .model = model,

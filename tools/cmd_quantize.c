@@ -136,6 +136,10 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
         return PARE_FAIL(tool->ctx, USAGE,
                          "quantize: MXFP4 has blocks of %d, --block-size asks for %lld",
                          PARE_QUANT_BLOCK, (long long)o->block_size);
+    if (is_int8(o) && o->int8.bias_correction == 0 && !o->source.data)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "quantize: --bias-correction full needs --data F.h5: it is measured on "
+                         "samples");
     if (o->bf16_compute && o->precision != PARE_PRECISION_BF16)
         return PARE_FAIL(tool->ctx, USAGE, "quantize: --bf16-compute needs --precision bf16");
     return PARE_OK;

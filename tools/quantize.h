@@ -15,14 +15,14 @@ typedef struct pare_int8_options {
     const char *method;
     int activations, target, weights; /* places in the words of their rows; -1: by each other */
     pare_list skip, only;
-    int bias_correction; /* full, fast, none */
+    int bias_correction; /* full, fast, none; -1: full with data, else fast */
     bool no_equalization;
     double mixed; /* percent; negative: 2 with the method auto, else none */
 } pare_int8_options;
 
 #define PARE_INT8_DEFAULTS                                                                         \
     {                                                                                              \
-        .method = "auto", .activations = -1, .target = -1, .mixed = -1                             \
+        .method = "auto", .bias_correction = -1, .activations = -1, .target = -1, .mixed = -1      \
     }
 
 /* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin

@@ -47,22 +47,26 @@ static const pare_machine_table_kind kind = {
     "placement.json", "pare_placement", "a table of placement times", "models are timed again"};
 
 /* What times depend on: the structure of what is run, not the numbers in it. */
-static void key_of(const search *s, const pare_model *model, char key[33])
+static pare_status key_of(search *s, const pare_model *model, char key[33])
 {
     pare_hash sum = {0};
-    const pare_graph *g = model->graph;
+    pare_node **all;
+    int count;
+    PARE_TRY(pare_graph_all_nodes(model->graph, &s->arena, &all, &count));
     const int threads = s->how->threads > 0 ? s->how->threads : pare_cpu_cores();
     pare_key_add(&sum, 0, PARE_VERSION, sizeof PARE_VERSION);
     pare_key_add(&sum, 1, &threads, sizeof threads);
     for (int i = 0; i < s->how->shape_count; i++) {
         const pare_input_shape *in = &s->how->shapes[i];
-        pare_key_add(&sum, 2 + i, in->name, strlen(in->name));
-        pare_key_add(&sum, 3 + i, in->shape.dim, (size_t)in->shape.rank * sizeof *in->shape.dim);
+        pare_key_add(&sum, 2 + 2 * i, in->name, strlen(in->name));
+        pare_key_add(&sum, 3 + 2 * i, in->shape.dim,
+                     (size_t)in->shape.rank * sizeof *in->shape.dim);
     }
-    for (int n = 0; n < g->node_count; n++) {
-        const pare_node *node = g->node[n];
+    for (int n = 0; n < count; n++) {
+        const pare_node *node = all[n];
         pare_hash one = {0};
         pare_key_add(&one, 1, node->op_type, strlen(node->op_type));
+        pare_key_add(&one, 2, pare_quant_node_name(node), strlen(pare_quant_node_name(node)));
         pare_key_add_attrs(&one, node);
         for (int i = 0; i < node->in_count; i++) {
             const pare_value *v = node->in[i];
@@ -76,6 +80,7 @@ static void key_of(const search *s, const pare_model *model, char key[33])
         pare_key_add(&sum, 1000 + n, &one, sizeof one);
     }
     pare_hash_text(sum, key);
+    return PARE_OK;
 }
 
 static pare_status measure(search *s, const pare_model *model, pare_quant_times *out)
@@ -98,12 +103,13 @@ static pare_status measure(search *s, const pare_model *model, pare_quant_times 
 static pare_status times_of(search *s, const pare_model *model, pare_quant_times *out)
 {
     char key[33];
-    key_of(s, model, key);
+    PARE_TRY(key_of(s, model, key));
     PARE_TRY(pare_quant_times_new(out, &s->arena, s->count));
     const json_t *known = pare_machine_table_find(s->table, key);
     if (known && pare_quant_times_parse(known, out)) return PARE_OK;
     PARE_TRY(pare_quant_times_new(out, &s->arena, s->count));
     PARE_TRY(measure(s, model, out));
+    if (out->against.disturbed) return PARE_OK; /* the next search measures again */
     PARE_TRY(pare_machine_table_put(s->table, key, pare_quant_times_json(out)));
     pare_machine_table_store(s->table);
     return PARE_OK;
@@ -132,12 +138,13 @@ static pare_status try_it(search *s, trial *t)
 /* --- what a node costs --- */
 
 /* The step of a trial that has node i has float nodes, or int8 ones, as it is headed. */
-static void learn(search *s, const trial *t)
+static pare_status learn(search *s, const trial *t)
 {
     const pare_quant_times *now = &t->times, *int8 = &s->trial[0].times;
     double *seconds = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *seconds);
-    for (int i = 0; seconds && i < s->count; i++) seconds[int8->head[i]] += now->seconds[i];
-    for (int i = 0; seconds && i < s->count; i++) {
+    if (!seconds) return PARE_MEMORY;
+    for (int i = 0; i < s->count; i++) seconds[int8->head[i]] += now->seconds[i];
+    for (int i = 0; i < s->count; i++) {
         if (int8->head[i] != i || !int8->integer[i]) continue;
         if (now->integer[now->head[i]])
             s->in_int8[i] = seconds[i];
@@ -146,6 +153,7 @@ static void learn(search *s, const trial *t)
     }
     if (now->quantize > 0) s->quantize = now->quantize;
     if (now->dequantize > 0) s->dequantize = now->dequantize;
+    return PARE_OK;
 }
 
 static void learn_float(search *s)
@@ -295,7 +303,7 @@ static pare_status find(search *s, const trial **best)
     PARE_TRY(open_search(s));
     PARE_TRY(try_it(s, &s->trial[0]));
     PARE_TRY(times_of(s, s->model, &s->reference));
-    learn(s, &s->trial[0]);
+    PARE_TRY(learn(s, &s->trial[0]));
     learn_float(s);
     *best = &s->trial[0];
     for (s->trials = 1; s->trials < ROUNDS; s->trials++) {
@@ -304,7 +312,7 @@ static pare_status find(search *s, const trial **best)
         PARE_TRY(assign(s, next, &fresh));
         if (!fresh) break;
         PARE_TRY(try_it(s, next));
-        learn(s, next);
+        PARE_TRY(learn(s, next));
         const double now = next->times.against.ratio, before = (*best)->times.against.ratio;
         pare_log(s->ctx, PARE_LOG_INFO, "placement %d: %.3g of the float model's time", s->trials,
                  now);

@@ -5,6 +5,7 @@
 #include "quant/latency/internal.h"
 #include "runtime/ops/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 pare_status pare_quant_times_new(pare_quant_times *out, pare_arena *arena, int count)
@@ -148,17 +149,14 @@ static pare_status time_steps(pare_ctx *ctx, const pare_model *prepared, const p
     return st;
 }
 
-/* The float model as it would run without integers: on a GPU in FP16. */
+/* The float model as it would run without integers: on a GPU in FP16. *out is the caller's, on
+   failure, too. */
 static pare_status make_rival(pare_ctx *ctx, const pare_model *prepared, const pare_device *device,
                               pare_model **out)
 {
     const pare_quant_options fp16 = {.precision = PARE_PRECISION_FP16};
     PARE_TRY(pare_model_clone(ctx, out, prepared));
-    if (!device) return PARE_OK;
-    const pare_status st = pare_quantize(ctx, *out, NULL, &fp16, NULL);
-    if (st == PARE_OK) return PARE_OK;
-    pare_model_free(*out);
-    return st;
+    return device ? pare_quantize(ctx, *out, NULL, &fp16, NULL) : PARE_OK;
 }
 
 static pare_status time_against(pare_ctx *ctx, const pare_model *rival, const pare_model *candidate,
@@ -221,7 +219,8 @@ static bool parse_node(const json_t *json, int at, pare_quant_times *out)
 
 static double number(const json_t *json, const char *key)
 {
-    return json_number_value(json_object_get(json, key));
+    const json_t *value = json_object_get(json, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 bool pare_quant_times_parse(const json_t *json, pare_quant_times *out)
@@ -230,6 +229,8 @@ bool pare_quant_times_parse(const json_t *json, pare_quant_times *out)
     bool fine = (int)json_array_size(nodes) == out->count;
     for (int i = 0; fine && i < out->count; i++)
         fine = parse_node(json_array_get(nodes, (size_t)i), i, out);
+    static const char *const keys[] = {"quantize", "dequantize", "float_ms", "ms", "ratio"};
+    for (int i = 0; i < 5; i++) fine = fine && number(json, keys[i]) >= 0;
     out->quantize = number(json, "quantize");
     out->dequantize = number(json, "dequantize");
     out->against =

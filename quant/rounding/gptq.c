@@ -70,13 +70,15 @@ static double float_error(const double *w, const double *weight, int64_t n, floa
 static float float_scale(const double *w, const double *weight, int64_t n, double most,
                          const pare_quant_grid *grid)
 {
-    enum { AROUND = 1, LEAST = -127, MOST = 127 };
+    enum { LEAST = -127, MOST = 127 };
+    static const int around[] = {0, -1, 1};
     const double largest = pare_quant_level_number((int8_t)grid->high, grid);
     double least = -1;
     float best = 1;
     if (!grid->powers) return most > 1e-30 ? (float)(most / largest) : 1;
     const int first = most > 1e-30 ? ilogb(most) - ilogb(largest) : 0;
-    for (int k = first - AROUND; k <= first + AROUND; k++) {
+    for (int i = 0; i < 3; i++) {
+        const int k = first + around[i];
         const float scale = ldexpf(1, k < LEAST ? LEAST : k > MOST ? MOST : k);
         const double error = float_error(w, weight, n, scale, grid);
         if (least >= 0 && !(error < least)) continue;

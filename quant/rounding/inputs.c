@@ -129,8 +129,7 @@ static pare_status round_groups(pare_quant_scheme *s, const pare_quant_job *job,
                                 const pare_node *was, const rounding *r,
                                 const pare_observer *observer)
 {
-    const int at = pare_ptr_map_find(&s->rescale_at, job->node->in[job->part.w]);
-    const float *divided = at >= 0 ? s->rescale[at].divide : NULL;
+    const float *divided = job->divided;
     for (int64_t g = 0; g < r->columns->groups; g++) {
         const int64_t first = g * r->columns->outputs;
         pare_moments *m = pare_observer_moments(observer, 0, g);

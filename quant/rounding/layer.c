@@ -8,6 +8,7 @@
 #include "quant/rounding/round.h"
 #include "runtime/exec/exec.h"
 
+#include <math.h>
 #include <string.h>
 
 struct pare_quant_rounder {
@@ -118,7 +119,8 @@ static pare_status make_equations(const pare_quant_rounder *r, const double *w,
     return add_products(r->ctx, l->moments, turned, rows, b, l->threads);
 }
 
-/* w (rows, columns) becomes what rounding should come near to. */
+/* w (rows, columns) becomes what rounding should come near to; stays where that is not finite, for
+   the float model overflows. */
 static pare_status aim(const pare_quant_rounder *r, double *w, int64_t rows)
 {
     const int64_t n = r->layer.moments->columns;
@@ -136,6 +138,7 @@ static pare_status aim(const pare_quant_rounder *r, double *w, int64_t rows)
     if (st == PARE_OK && ok)
         st = pare_linear_solve(r->ctx, (pare_mat_view){a, n}, n, (pare_mat_view){b, rows}, rows,
                                r->layer.threads);
+    for (int64_t i = 0; st == PARE_OK && ok && i < n * rows; i++) ok = isfinite(b[i]);
     if (st == PARE_OK && ok) turn(b, n, rows, w);
     pare_free(a);
     pare_free(b);

@@ -80,6 +80,10 @@ PARE_NODISCARD pare_status pare_pass_expand_qlinear(pare_model *model);
    read; else these become f32 constants. */
 PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, bool weight_only);
 
+/* Of a node that only moves or selects elements: does it give the same before QuantizeLinear as
+   after it? Resize: nearest only. Pad: zeros only, which are the zero point. */
+bool pare_node_commutes_with_q(const pare_node *node);
+
 /* MaxPool and float FusedConv that alone read a Concat of channels work on its parts instead, where
    that moves fewer bytes. The convolutions' sums are added in another order. keep as above. */
 PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const char *const *keep,

@@ -29,8 +29,7 @@ static pare_status join_equal(pare_graph *graph)
 
 /* --- does the operator commute? --- */
 
-/* Resize: nearest only. Pad: zeros only, which are the zero point. */
-static bool commutes(const pare_node *node)
+bool pare_node_commutes_with_q(const pare_node *node)
 {
     if (pare_node_is(node, "Resize") || pare_node_is(node, "Upsample"))
         return !strcmp(pare_node_string(node, "mode", "nearest"), "nearest") &&
@@ -54,7 +53,7 @@ static bool one_output(const pare_node *node)
 static int data_inputs(const pare_node *node)
 {
     switch (pare_quant_kind_of(node)) {
-    case PARE_QUANT_PASS: return commutes(node) && node->in_count > 0 ? 1 : 0;
+    case PARE_QUANT_PASS: return pare_node_commutes_with_q(node) && node->in_count > 0 ? 1 : 0;
     case PARE_QUANT_JOIN: return node->in_count;
     default: return 0;
     }
