@@ -23,10 +23,16 @@ places() {
     fi
 }
 
+# times that other work disturbed are not kept, and then another choice may be made
 places data $train --cache kept
 cp data.onnx first.onnx
+stable=$(grep -c '"stable": true' data.json)
 places data $train --cache kept
-cmp -s first.onnx data.onnx && pass the_same_again || fail the_same_again "other bytes with the same table"
+if [ "$stable" = 1 ] && grep -q '"stable": true' data.json; then
+    cmp -s first.onnx data.onnx && pass the_same_again || fail the_same_again "other bytes with the same table"
+else
+    skip the_same_again "other work disturbed the times"
+fi
 [ -s kept/placement.json ] && pass table || fail table "no placement.json"
 head -c 50 kept/placement.json >cut && mv cut kept/placement.json
 places cut_table $train --cache kept
