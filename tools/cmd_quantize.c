@@ -52,14 +52,14 @@ static const pare_option table[] = {
     PARE_INT8_ROWS(int8, ""),
     PARE_OPT_REAL(
         "max-drop", "POINTS", max_drop, 0, 100,
-        "keep as many nodes float as it takes to lose at most these points of top-1 (int8; "
+        "keep as many nodes float as it takes to lose at most these points of top-1 (int8, w4a8; "
         "without labels: of agreement with the float model)"),
     PARE_OPT_FILE("validation", "V.h5", validation,
                   "--max-drop: data set that judges (the one of --data; 10,000 samples at most)"),
-    PARE_OPT_CHOICE(
-        "prefer", "size|latency", prefer,
-        "int8: latency: nodes that are not faster as int8 on this device stay float; it is timed "
-        "(size)"),
+    PARE_OPT_CHOICE("prefer", "size|latency", prefer,
+                    "int8, w4a8: latency: nodes that are not faster as int8 on this device stay "
+                    "float; it is timed "
+                    "(size)"),
     PARE_OPT_LIST("shapes", "in:32x1x28x28", shapes,
                   "--prefer latency: shape of an input in a timed run (of one sample, or the "
                   "model's with 1 for unknown dims)"),
@@ -350,7 +350,11 @@ const pare_command pare_command_quantize = {
         "with types and\n"
         "casts. INT8 and W4A8 need data; W4A16 and W8A16 round better with it; FP16 then "
         "keeps nodes f32\n"
-        "that would overflow. --ranges knows the tensors that int8 would quantize, and no others.",
+        "that would overflow. --ranges knows the tensors that int8 would quantize, and no others.\n"
+        "Exit status 3: what --max-drop or --prefer latency asks was missed; the best that was "
+        "found "
+        "is\n"
+        "written.",
     .example = "pare quantize resnet.onnx -o resnet.int8.onnx --data data/train.h5",
     .options = table,
     .size = sizeof(quantize_options),

@@ -6,7 +6,9 @@
 #include "tools/recipe.h"
 #include "tools/text.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct replay_options {
     pare_common common;
@@ -73,6 +75,8 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_ctx *ctx = tool->ctx;
     pare_recipe recipe;
     int count = 0;
+    if (o->to && mkdir(o->to, 0777) && errno != EEXIST)
+        return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", o->to, strerror(errno));
     PARE_TRY(pare_recipe_read(&tool->arena, &recipe, tool->arg[0], o->to));
     char **words = words_of(tool, &recipe, &count);
     if (!words) return PARE_MEMORY;

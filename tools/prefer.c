@@ -50,7 +50,12 @@ pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared, const par
     const pare_status st = pare_quant_find_fastest(tool->ctx, prepared, ranges, options, &how,
                                                    &options->quick, &asked->found);
     pare_progress_end(&bar);
-    return st;
+    return st == PARE_INPUT
+               ? pare_fail_prefix(
+                     tool->ctx, st,
+                     "--prefer latency runs the model with the shapes of --shapes, else "
+                     "of the data")
+               : st;
 }
 
 pare_status pare_prefer_check(pare_tool *tool, const pare_model *prepared, const pare_prefer *asked)

@@ -33,9 +33,8 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int we
     out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
-    out->mixed = o->mixed >= 0                          ? o->mixed / 100
-                 : out->rule.method == PARE_METHOD_AUTO ? PARE_QUANT_MIXED
-                                                        : 0;
+    const bool chooses = out->rule.method == PARE_METHOD_AUTO && !out->only_count;
+    out->mixed = o->mixed >= 0 ? o->mixed / 100 : chooses ? PARE_QUANT_MIXED : 0;
     return pare_target_allows(tool->ctx, out);
 }
 

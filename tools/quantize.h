@@ -47,10 +47,12 @@ typedef struct pare_int8_options {
         PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
                       where "leave the channels between layers as they are (int8 with --method "   \
                             "auto)"),                                                              \
-        PARE_OPT_REAL("mixed-precision", "PERCENT", field.mixed, 0, 100,                           \
-                      where "keep the nodes float that make most of the error, of up to this "     \
-                            "part of the work and of the weights (2 with --method auto, else 0; "  \
-                            "needs --data)"),                                                      \
+        PARE_OPT_REAL(                                                                             \
+            "mixed-precision", "PERCENT", field.mixed, 0, 100,                                     \
+            where                                                                                  \
+            "keep the nodes float that make most of the error, of up to this "                     \
+            "part of the work and of the weights (2 with --method auto and no --only, else 0; "    \
+            "needs --data)"),                                                                      \
         PARE_OPT_LIST(                                                                             \
             "skip", "PATTERN", field.skip,                                                         \
             where "keep these nodes float: a glob on node names, or op:TYPE; may be repeated"),    \

@@ -49,7 +49,7 @@ static pare_status all(pare_diag *d, const pare_model *exact, const pare_model *
     if (!is_half)
         return PARE_FAIL(d->ctx, INPUT,
                          "%s: is not quantized: it has no tensor between QuantizeLinear and "
-                         "DequantizeLinear, no weight after a DequantizeLinear and none in f16",
+                         "DequantizeLinear, no weight with f32 scales after a DequantizeLinear and none in f16",
                          quantized->path);
     return PARE_OK;
 }

@@ -115,6 +115,8 @@ void pare_machine_table_store(pare_machine_table *t)
         pare_log(t->ctx, PARE_LOG_WARNING, "%s was not written: %s", t->kind->what,
                  t->ctx->message);
         pare_ctx_clear(t->ctx);
+        pare_free(t->path);
+        t->path = NULL; /* once is enough */
     }
     if (lock >= 0) close(lock);
     json_decref(root);

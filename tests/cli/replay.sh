@@ -74,6 +74,8 @@ bad wrong_value "bad.yaml|quantize|--precision" 'command: quantize\narguments: [
 refuses no_file 1 "nowhere.yaml" "$pare" replay -q nowhere.yaml
 printf '{"schema": 1}' >none.json
 refuses facts_without_run 1 "none.json|holds no run" "$pare" replay -q none.json
-refuses no_folder 1 "nowhere" "$pare" replay -q r.yaml --to nowhere
+works makes_the_folder "$pare" replay -q r.yaml --to elsewhere
+[ -s elsewhere/net.int8.onnx ] && pass in_that_folder || fail in_that_folder "elsewhere is empty"
+refuses folder_is_a_file 1 "none.json" "$pare" replay -q r.yaml --to none.json
 refuses recipe_is_an_input 1 "net.onnx|same file" "$pare" quantize -q net.onnx $train -o q.onnx --recipe net.onnx
 finish
