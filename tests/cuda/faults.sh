@@ -21,7 +21,7 @@ command_of() { # NAME OUTPUT
     case $1 in
     run) set -- run "$zoo/mlp.onnx" --data "$top/test.h5" --samples 4 --batch 1 -o "$2" ;;
     run_batch) set -- run "$zoo/mlp.onnx" --data "$top/test.h5" --samples 4 --batch 4 -o "$2" ;;
-    quantize) set -- quantize "$zoo/mlp.onnx" --data "$top/train.h5" --samples 4 -o "$2" ;;
+    quantize) set -- quantize "$zoo/mlp.onnx" --data "$top/train.h5" --samples 4 --bias-correction fast -o "$2" ;;
     esac
     "$pare" "$@" --device cuda --quiet
 }
