@@ -213,8 +213,10 @@ static pare_status shifted(const correction *c, const layer *l, const pare_chann
     PARE_TRY(pare_tensor_new(c->s->model, &made, was->name, was->dtype, was->rank, was->dims,
                              was->data));
     for (int64_t i = 0; i < was->count; i++) {
+        const int64_t channel = at->w_scale->count == 1 ? 0 : i;
         const double step =
-            at->step ? element(at->step, i) : (double)at->x_scale * element(at->w_scale, i);
+            at->step ? element(at->step, i) /* else as round_float has it */
+                     : (double)(at->x_scale * pare_quant_number(at->w_scale->data, channel));
         const double exact = pare_channels_mean(l->exact, i) / (l->divided ? l->divided[i] : 1);
         const double shift = pare_channels_mean(now, i) - exact;
         if (at->step) {

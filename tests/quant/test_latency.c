@@ -94,7 +94,7 @@ static void build(graph_case *g)
     graph_open(g, 17);
     graph_input(g, "x", PARE_f32, 2, (int64_t[]){-1, WIDTH});
     for (int i = 0; i < GEMMS; i++) {
-        char w[8], y[8], r[8], names[32];
+        char w[16], y[16], r[16], names[40];
         snprintf(w, sizeof w, "w%d", i);
         snprintf(y, sizeof y, "y%d", i);
         snprintf(r, sizeof r, "r%d", i);
