@@ -33,7 +33,7 @@ static double shift_of(const pare_quant_layout *l, int64_t o, const void *w, con
     return shift;
 }
 
-/* bias.c: by how much the mean of each output of a weighted node is off once its weight is rounded
+/* By how much the mean of each output of a weighted node is off once its weight is rounded
    to q (as scaled by alpha; scales: one, or one an output). out (count), in the scheme's arena;
    NULL where the input's channel means are not known or the layout is none that this serves. */
 static pare_status bias_shift(pare_quant_scheme *s, const pare_quant_job *job, const pare_tensor *w,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors become int8: the weighted nodes, then what the target wants around them (target.c
-   has its row).
+/* Which tensors become int8: the weighted nodes, then what the target wants around them (its
+   row in target/rows.c).
 
    TensorRT: Q/DQ on the inputs of weighted nodes and on the skip input of a residual addition;
    nothing between a convolution and the addition it is fused with, nothing around float operators,

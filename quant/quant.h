@@ -60,15 +60,15 @@ typedef struct pare_quant_options {
                      accuracy, where that can be measured; 0: none */
     bool bias_correction; /* int8: biases are corrected for the rounding of weights */
     const pare_quant_search
-        *correct;       /* int8: samples by which they are corrected again, layer after
-                           layer, where that lowers the outputs' error; NULL: not */
-    bool fast;          /* pare_quantize_on_data: they are not */
-    bool equalize;      /* int8, AUTO: tensors between layers get channels of nearer ranges */
-    bool io_same;       /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
-    int64_t block_size; /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
-                           all of them */
-    bool float_weights; /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
-    int weight_bits;    /* int8: 4: weights are INT4 (W4A8); 0: 8 */
+        *correct;         /* int8: samples by which they are corrected again, layer after
+                             layer, where that lowers the outputs' error; NULL: not */
+    bool fast_correction; /* pare_quantize_on_data: they are not */
+    bool equalize;        /* int8, AUTO: tensors between layers get channels of nearer ranges */
+    bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    int64_t block_size;   /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
+                             all of them */
+    bool float_weights;   /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
+    int weight_bits;      /* int8: 4: weights are INT4 (W4A8); 0: 8 */
     int threads; /* that round weights to the nearest; 0: all cores; the result does not depend on
                     them */
     pare_rounding rounding;

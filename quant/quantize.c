@@ -347,7 +347,7 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
                                   .threads = own.threads,
                                   .device = own.device};
     if (pare_quant_rounds_by_samples(options)) options->inputs = search;
-    if (options->bias_correction && !options->fast) options->correct = search;
+    if (options->bias_correction && !options->fast_correction) options->correct = search;
     if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
     return pare_quant_find_sensitive(ctx, model, *out, options, search, &options->keep);

@@ -29,7 +29,7 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int we
     out->only = o->only.item;
     out->only_count = o->only.count;
     out->bias_correction = o->bias_correction != 2;
-    out->fast = o->bias_correction == 1;
+    out->fast_correction = o->bias_correction == 1;
     out->equalize = !o->no_equalization;
     PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
     out->rule.symmetric = !out->unsigned_activations;
@@ -196,7 +196,7 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
     if (pare_quant_rounds_by_samples(options)) options->inputs = &in->search;
-    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast)
+    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast_correction)
         options->correct = &in->search;
     if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
         st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);

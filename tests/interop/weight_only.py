@@ -223,14 +223,14 @@ def four_bits_beside_int8(folder, data):
         drops = {}
         for rounding in ('nearest', 'gptq'):
             out, facts = folder / f'{net}.w4a8.onnx', folder / 'facts.json'
-            pare('quantize', ZOO / f'{net}.onnx', '-o', out, '--precision', 'w4a8', '--rounding', rounding, '--data',
-                 data / 'train.h5', '--quiet')
+            pare('quantize', ZOO / f'{net}.onnx', '-o', out, '--precision', 'w4a8', '--rounding', rounding,
+                 '--bias-correction', 'fast', '--data', data / 'train.h5', '--quiet')
             pare('validate', ZOO / f'{net}.onnx', out, '--data', data / 'test.h5', '--json', facts, '--quiet')
             row = json.loads(facts.read_text())['models'][1]
             drops[rounding] = (row['drop'], row['outputs'][0]['sqnr_db'])
             check(f'w4a8/{net}/{rounding}/precision', row['precision'] == 'w4a8', row['precision'])
         check(f'w4a8/{net}/drop', drops['gptq'][0] < 0.3, f'{drops}')
-        check(f'w4a8/{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 4, f'{drops}')
+        check(f'w4a8/{net}/gptq gains', drops['gptq'][1] > drops['nearest'][1] + 5, f'{drops}')
         onnx.checker.check_model(str(out), full_check=True)
         want, = ort_session(out, True).run(None, images)
         got = next(iter(pare_outputs(out, images).values()))

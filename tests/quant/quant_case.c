@@ -2,6 +2,7 @@
 #include "tests/quant/quant_case.h"
 
 #include "calib/ranges.h"
+#include "formats/data.h"
 #include "runtime/passes/passes.h"
 
 #include <setjmp.h>
@@ -26,4 +27,15 @@ void quantize_with(graph_case *g, const span *spans, int count, const pare_quant
     if (pare_quantize(&g->ctx, g->model, ranges, options, facts) != PARE_OK)
         fail_msg("%s", g->ctx.message);
     pare_ranges_free(ranges);
+}
+
+void write_rows(pare_ctx *ctx, const char *path, int width, const float *rows, int64_t count)
+{
+    const pare_data_column column = {
+        .name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {width}}};
+    pare_data_writer *w = NULL;
+    const void *block[1] = {rows};
+    assert_int_equal(pare_data_create(ctx, &w, path, &column, 1), PARE_OK);
+    assert_int_equal(pare_data_append(w, block, count), PARE_OK);
+    assert_int_equal(pare_data_commit(w), PARE_OK);
 }

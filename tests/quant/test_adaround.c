@@ -2,6 +2,7 @@
 /* AdaRound against every rounding of small rows, and what a layer's rounding aims at against the
    normal equations. */
 #include "quant/rounding/round.h"
+#include "tests/quant/random_number.h"
 #include "runtime/base/ctx.h"
 
 #include <math.h>
@@ -12,16 +13,6 @@
 #include <cmocka.h>
 
 enum { ROWS = 40, COLUMNS = 10, SAMPLES = 300 };
-
-static double number(uint64_t *seed)
-{
-    double sum = 0;
-    for (int i = 0; i < 4; i++) {
-        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-        sum += (double)(*seed >> 40) * 0x1p-24 - 0.5;
-    }
-    return sum;
-}
 
 /* Inputs that have much in common, now and before; targets are what W makes of those before. */
 typedef struct layer {
@@ -52,11 +43,11 @@ static layer *layer_new(pare_ctx *ctx)
     assert_non_null(l);
     assert_int_equal(pare_moments_new(ctx, &l->outputs, COLUMNS, ROWS), PARE_OK);
     assert_int_equal(pare_moments_new(ctx, &l->inputs, COLUMNS, COLUMNS), PARE_OK);
-    for (int i = 0; i < ROWS * COLUMNS; i++) l->w[i] = number(&seed);
+    for (int i = 0; i < ROWS * COLUMNS; i++) l->w[i] = random_number(&seed);
     for (int s = 0; s < SAMPLES; s++) {
         for (int k = 0; k < COLUMNS; k++) {
-            l->before[s][k] = 0.4 + number(&seed) + (k ? 0.8 * l->before[s][k - 1] : 0);
-            l->now[s][k] = 0.9 * l->before[s][k] + 0.1 * number(&seed);
+            l->before[s][k] = 0.4 + random_number(&seed) + (k ? 0.8 * l->before[s][k - 1] : 0);
+            l->now[s][k] = 0.9 * l->before[s][k] + 0.1 * random_number(&seed);
         }
         add(l, s);
     }

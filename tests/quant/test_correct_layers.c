@@ -4,7 +4,7 @@
 #include "calib/calib.h"
 #include "formats/data.h"
 #include "quant/quant.h"
-#include "tests/passes/graph_case.h"
+#include "tests/quant/quant_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,15 +21,9 @@ static float x[SAMPLES * WIDTH];
 /* One value of eight is far out: a percentile clips it, and the means of all outputs fall. */
 static void write_data(pare_ctx *ctx)
 {
-    pare_data_column column = {
-        .name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {WIDTH}}};
-    pare_data_writer *w = NULL;
     for (int i = 0; i < SAMPLES * WIDTH; i++)
         x[i] = (float)(i * 37 % 101) / 101 + (i % WIDTH == i / WIDTH % WIDTH ? 2 : 0);
-    const void *block[1] = {x};
-    assert_int_equal(pare_data_create(ctx, &w, path, &column, 1), PARE_OK);
-    assert_int_equal(pare_data_append(w, block, SAMPLES), PARE_OK);
-    assert_int_equal(pare_data_commit(w), PARE_OK);
+    write_rows(ctx, path, WIDTH, x, SAMPLES);
 }
 
 static void build(graph_case *g, bool sum)
@@ -72,7 +66,7 @@ static pare_status quantize(graph_case *g, const how *h)
     pare_quant_options_init(&o);
     o.equalize = false;
     o.mixed = 0;
-    o.fast = h->fast;
+    o.fast_correction = h->fast;
     o.rule = (pare_range_rule){.method = PARE_METHOD_PERCENTILE,
                                .percentile = h->percentile,
                                .symmetric = !h->onnxruntime};

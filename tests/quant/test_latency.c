@@ -4,7 +4,7 @@
 #include "calib/calib.h"
 #include "formats/data.h"
 #include "quant/latency/internal.h"
-#include "tests/passes/graph_case.h"
+#include "tests/quant/quant_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,15 +74,9 @@ static void no_cut_is_smaller(void **state)
 
 static void write_data(pare_ctx *ctx)
 {
-    pare_data_column column = {
-        .name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {WIDTH}}};
-    pare_data_writer *w = NULL;
     float x[SAMPLES * WIDTH];
     for (int i = 0; i < SAMPLES * WIDTH; i++) x[i] = (float)(i * 37 % 255 - 127);
-    const void *block[1] = {x};
-    assert_int_equal(pare_data_create(ctx, &w, data_path, &column, 1), PARE_OK);
-    assert_int_equal(pare_data_append(w, block, SAMPLES), PARE_OK);
-    assert_int_equal(pare_data_commit(w), PARE_OK);
+    write_rows(ctx, data_path, WIDTH, x, SAMPLES);
 }
 
 /* x -> g0 -> g1 -> g2 -> Add -> g4, and g0 -> g3 -> Add. */

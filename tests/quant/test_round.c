@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounding of matrices: grids, and GPTQ against what its paper's formula gives column by column. */
 #include "quant/rounding/round.h"
+#include "tests/quant/random_number.h"
 #include "runtime/base/ctx.h"
 
 #include <math.h>
@@ -11,16 +12,6 @@
 #include <cmocka.h>
 
 enum { ROWS = 7, COLUMNS = 300, SAMPLES = 900 };
-
-static double number(uint64_t *seed)
-{
-    double sum = 0;
-    for (int i = 0; i < 4; i++) {
-        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-        sum += (double)(*seed >> 40) * 0x1p-24 - 0.5;
-    }
-    return sum;
-}
 
 /* Inputs whose neighbours have much in common, and random weights. */
 typedef struct layer {
@@ -36,8 +27,8 @@ static layer *layer_new(pare_ctx *ctx)
     assert_int_equal(pare_moments_new(ctx, &l->moments, COLUMNS, 0), PARE_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < COLUMNS; i++)
-            l->x[s][i] = number(&seed) + (i ? 0.9 * l->x[s][i - 1] : 0);
-    for (int i = 0; i < ROWS * COLUMNS; i++) l->w[i] = number(&seed);
+            l->x[s][i] = random_number(&seed) + (i ? 0.9 * l->x[s][i - 1] : 0);
+    for (int i = 0; i < ROWS * COLUMNS; i++) l->w[i] = random_number(&seed);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < COLUMNS; i++)
             for (int j = i; j < COLUMNS; j++)

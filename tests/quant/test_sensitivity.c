@@ -3,7 +3,7 @@
 #include "calib/calib.h"
 #include "formats/data.h"
 #include "quant/quant.h"
-#include "tests/passes/graph_case.h"
+#include "tests/quant/quant_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,16 +17,10 @@ static char path[64];
 
 static void write_data(pare_ctx *ctx)
 {
-    pare_data_column column = {
-        .name = "x", .dtype = PARE_f32, .shape = {.rank = 1, .dim = {WIDTH}}};
-    pare_data_writer *w = NULL;
     static float x[SAMPLES * WIDTH];
     for (int i = 0; i < SAMPLES * WIDTH; i++) x[i] = (float)(i * 37 % 255 - 127);
     x[0] = 127;
-    const void *block[1] = {x};
-    assert_int_equal(pare_data_create(ctx, &w, path, &column, 1), PARE_OK);
-    assert_int_equal(pare_data_append(w, block, SAMPLES), PARE_OK);
-    assert_int_equal(pare_data_commit(w), PARE_OK);
+    write_rows(ctx, path, WIDTH, x, SAMPLES);
 }
 
 /* "first" is exact in int8: x are whole numbers up to 127, its weight is the identity. What it
