@@ -188,13 +188,14 @@ static pare_status check_all(findings *f)
 
 static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
 
-/* Lines on standard output; facts, where asked for. */
+/* Lines on standard output and facts; of a repaired model, which has no facts, what remains. */
 static pare_status tell(pare_tool *tool, const char *path, const pare_target_report *report,
                         json_t *facts)
 {
     static const char *const verdicts[] = {"taken", "note", "refused"};
     for (int i = 0; i < report->count; i++) {
         const pare_target_finding *t = &report->finding[i];
+        if (!facts && t->verdict == PARE_NOTED) continue;
         const char *rule = pare_target_rule_name(t->rule);
         pare_print(stdout, "%s%s: %s: ", t->verdict == PARE_NOTED ? "note: " : "", path, rule);
         if (*t->node) pare_print(stdout, "node '%s' (%s), ", t->node, t->op);

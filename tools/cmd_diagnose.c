@@ -224,10 +224,13 @@ static pare_status finish(pare_tool *tool, const diagnose_options *o, work *w)
         PARE_TRY(pare_onnx_write(tool->ctx, w->diagnosis->model, o->fix, &writing));
         json_object_set_new(tool->facts, "output",
                             json_pack("{s:o}", "file", pare_json_text(o->fix)));
-    } else if (o->fix)
-        pare_log(tool->ctx, PARE_LOG_WARNING, "%s: not written, for no cure helps", o->fix);
+    }
     PARE_TRY(print_all(tool, w->diagnosis, o->fix));
-    return o->report ? pare_diagnosis_write(tool->ctx, tool->facts, o->report) : PARE_OK;
+    if (o->report) PARE_TRY(pare_diagnosis_write(tool->ctx, tool->facts, o->report));
+    if (o->fix && !w->diagnosis->model)
+        return PARE_FAIL(tool->ctx, MISSED, "%s: not written, for no cure helps %s", o->fix,
+                         tool->arg[1]);
+    return PARE_OK;
 }
 
 static pare_status check(pare_tool *tool, const void *options)

@@ -61,8 +61,17 @@ pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared, const par
 pare_status pare_prefer_check(pare_tool *tool, const pare_model *prepared, const pare_prefer *asked)
 {
     pare_input_shape *shapes;
-    int count;
-    return pare_shapes_parse(tool, prepared, "--shapes", asked->shapes, &shapes, &count);
+    pare_plan_options options;
+    pare_plan *plan = NULL;
+    int count, inputs;
+    PARE_TRY(pare_shapes_parse(tool, prepared, "--shapes", asked->shapes, &shapes, &count));
+    if (!pare_model_inputs(&tool->arena, prepared, &inputs)) return PARE_MEMORY;
+    if (count < inputs) return PARE_OK; /* others are the data's, which calibration runs */
+    PARE_TRY(pare_shapes_choose(tool, prepared, shapes, count, &shapes, &count));
+    pare_plan_options_init(&options);
+    const pare_status st = pare_plan_new(tool->ctx, &plan, prepared, shapes, count, &options);
+    pare_plan_free(plan);
+    return st == PARE_OK ? st : pare_fail_prefix(tool->ctx, st, "--shapes");
 }
 
 /* --- what was found --- */

@@ -23,7 +23,8 @@ PARE_NODISCARD pare_status pare_prefer_latency(pare_tool *tool, pare_model *prep
                                                pare_quant_options *options,
                                                const pare_source *source, pare_prefer *asked);
 
-/* Before hours of calibration: PARE_INPUT where --shapes names what is no input. */
+/* Before hours of calibration: PARE_INPUT where --shapes names what is no input, or
+   shapes that the model does not take. */
 PARE_NODISCARD pare_status pare_prefer_check(pare_tool *tool, const pare_model *prepared,
                                              const pare_prefer *asked);
 

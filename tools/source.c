@@ -118,8 +118,8 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     if (!wanted)
         return PARE_FAIL(tool->ctx, INPUT,
                          "%s: 0 samples%s; at least one is needed, 512 are advised", options->data,
-                         options->samples == 0 ? " were asked for"
-                         : options->range      ? " are in this range"
+                         options->samples == 0 ? " were asked for (--samples)"
+                         : options->range      ? " are in this range (--range)"
                                                : " in the file");
     out->samples = pare_arena_alloc(&tool->arena, (size_t)wanted, sizeof *out->samples);
     if (!out->samples) return PARE_MEMORY;

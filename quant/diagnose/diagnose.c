@@ -49,7 +49,8 @@ static pare_status all(pare_diag *d, const pare_model *exact, const pare_model *
     if (!is_half)
         return PARE_FAIL(d->ctx, INPUT,
                          "%s: is not quantized: it has no tensor between QuantizeLinear and "
-                         "DequantizeLinear, no weight with f32 scales after a DequantizeLinear and none in f16",
+                         "DequantizeLinear, no weight with f32 or f8e8m0 scales after a "
+                         "DequantizeLinear and none in f16",
                          quantized->path);
     return PARE_OK;
 }

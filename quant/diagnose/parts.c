@@ -2,6 +2,7 @@
 /* The master: the quantized model in which every part can be read as it is in the file, as floats,
    and in other ways. What is not read in a trial is swept away. */
 #include "quant/diagnose/internal.h"
+#include "runtime/base/minifloat.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
@@ -269,18 +270,35 @@ static pare_value *constant_of(const pare_node *dq)
     return q && q->data ? q : NULL;
 }
 
+/* Constant scales as f32: MXFP4's are powers of two in 8 bits. *out: NULL for other types. */
+static pare_status float_scales(pare_diag *d, const pare_value *v, const pare_tensor **out)
+{
+    const pare_tensor *t = v ? v->data : NULL;
+    pare_tensor *made;
+    *out = t && t->dtype == PARE_f32 ? t : NULL;
+    if (!t || t->dtype != PARE_f8e8m0) return PARE_OK;
+    float *scale = pare_arena_alloc(&d->arena, (size_t)t->count, sizeof *scale);
+    if (!scale) return PARE_MEMORY;
+    for (int64_t i = 0; i < t->count; i++)
+        scale[i] = pare_minifloat_to_f32(t->dtype, ((const uint8_t *)t->data)[i]);
+    PARE_TRY(pare_tensor_new(d->master, &made, t->name, PARE_f32, t->rank, t->dims, scale));
+    *out = made;
+    return PARE_OK;
+}
+
 static pare_status add_weight(pare_diag *d, pare_node *dq)
 {
-    const pare_value *scale = pare_node_in(dq, 1);
+    const pare_tensor *scale;
     pare_value *q = constant_of(dq);
     pare_part *part;
-    if (!q || !scale || !scale->data || scale->data->dtype != PARE_f32) return PARE_OK;
+    PARE_TRY(float_scales(d, q ? pare_node_in(dq, 1) : NULL, &scale));
+    if (!scale) return PARE_OK;
     PARE_TRY(add_part(d, &part));
     part->kind = q->data->dtype == PARE_s32 ? PARE_PART_BIAS : PARE_PART_WEIGHT;
     part->dq = dq;
     part->value = q;
     part->name = q->name;
-    part->scale = scale->data;
+    part->scale = scale;
     PARE_TRY(add_reads(d, part, dq, NULL));
     if (!part->read_count)
         d->count--;

@@ -274,6 +274,26 @@ def healthy(folder):
             check(f'{case}/float form', said.get('float_form_db', 200) > 40, f"{said.get('float_form_db')} dB without rounding")
 
 
+def float_weights(folder):
+    """MXFP4: scales are f8e8m0."""
+    exact, out = ZOO / 'mlp.onnx', folder / 'mlp.mxfp4.onnx'
+    pare('quantize', exact, '-o', out, '--data', TRAIN, '--samples', 64, '--precision', 'w4a16', '--weight-type', 'float', '--quiet')
+    _, said = diagnose(folder, exact, out)
+    check('mxfp4/weights', said.get('float_form_db', 200) > 80 and 15 < said['sqnr_db'] < 50, f'{said}')
+    faults = [f for f in said['findings'] if f['fault'] not in ('rounding', 'weight-rounding')]
+    check('mxfp4/no fault', not faults, f'{faults}')
+
+
+def no_cure(folder):
+    """An older file of that name stays as it is."""
+    exact, out, fixed = ZOO / 'cnn.onnx', folder / 'cnn.f16.onnx', folder / 'cnn.fixed.onnx'
+    pare('quantize', exact, '-o', out, '--precision', 'fp16', '--quiet')
+    fixed.write_text('older')
+    done = pare('diagnose', exact, out, '--data', TEST, '--fix', fixed, '--quiet', ok=False)
+    check('no cure', done.returncode == 3 and 'not written' in done.stderr and fixed.read_text() == 'older', done.stderr)
+    check('no cure/words', 'nothing in it stands out' in done.stdout, done.stdout)
+
+
 def split(folder):
     """A tensor's error is the sum of its causes; the page shows every tensor."""
     exact, page = ZOO / 'cnn.onnx', folder / 'page.html'
@@ -315,7 +335,7 @@ def main():
             report('SKIP', 'diagnose', made.stderr.strip())
             finish()
         TRAIN, TEST = folder / 'data' / 'train.h5', folder / 'data' / 'test.h5'
-        for part in (healthy, ranges, preprocessing, weights_of, axis, outlier, other_tool, shared, halves, split,
+        for part in (healthy, ranges, preprocessing, weights_of, axis, outlier, other_tool, shared, halves, float_weights, no_cure, split,
                      same_threads, refused):
             try:
                 part(folder)
