@@ -22,23 +22,9 @@ fi
 works /usr/local/cuda && found /usr/local/cuda
 works "$home" && found "$home"
 
-[ "$(uname -sm)" = "Linux x86_64" ] || missing "none is installed, and wheels are for Linux x86-64"
-command -v python3 >/dev/null || missing "none is installed, and python3 to fetch one is not there"
-mkdir -p "$folder/cuda" || missing "$folder/cuda cannot be made"
-pip="python3 -m pip"
-if ! $pip --version >/dev/null 2>&1; then
-    python3 -m venv "$folder/cuda/venv" >"$folder/cuda/log" 2>&1 ||
-        missing "none is installed, and there is neither pip nor venv"
-    pip="$folder/cuda/venv/bin/python -m pip"
-fi
-$pip download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$folder/cuda/wheels" \
-    "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-crt==13.0.*" \
-    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" >"$folder/cuda/log" 2>&1 ||
-    missing "none is installed; pip: $(grep -v '^$' "$folder/cuda/log" | tail -1 | cut -c1-200)"
-for wheel in "$folder"/cuda/wheels/*.whl; do
-    python3 -m zipfile -e "$wheel" "$folder/cuda" || missing "$wheel cannot be unpacked"
-done
-chmod -R u+x "$home/bin" "$home/nvvm/bin" # wheels' mode bits are lost in unpacking
-rm -rf "$folder/cuda/wheels"
+. "$(dirname "$0")/wheels.sh"
+fetch_wheels "$folder" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-crt==13.0.*" \
+    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" || missing "none is installed; $why"
+chmod -R u+x "$home/nvvm/bin" || missing "the wheels hold no nvvm"
 works "$home" || missing "the wheels hold no nvcc"
 found "$home"

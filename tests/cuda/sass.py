@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of what kernels are made of, read from nvdisasm's text of a cubin.
+
+    python3 sass.py DISASSEMBLY PTXAS     a line a kernel: name, then key=value
+    python3 sass.py --compare BUDGET NOW  two such lists: status 1 where a kernel takes more
+
+all: instructions of the kernel; loop: of its hot loop; mma, per_mma: tensor-core instructions in it, others
+for each; behind: instructions after it; divide: conversions and reciprocals that a division is made of;
+indirect, call: branches by a register, calls, in the loop and behind; local: accesses of local memory;
+bytes_a_load: of a lane, in the mean; blocks: that an SM can hold by registers, threads and static shared memory.
+
+The hot loop of a kernel is the innermost loop that holds its tensor-core instructions; of a kernel without
+them, the innermost loops that load or store global memory, taken together. Counts are static: each instruction
+of a loop once, whether or not it is executed in each turn."""
+
+import re
+import sys
+
+WARP_REGISTERS, SM_REGISTERS, SM_THREADS, SM_SHARED, SM_BLOCKS = 256, 65536, 2048, 233472, 32  # of sm_90
+BLOCK_SHARED = 1024  # what the system takes of each block
+MMA = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA")
+LOAD, STORE = ("LDG", "LDGSTS", "LD"), ("STG", "ST")
+
+
+def opcode(line):
+    return re.sub(r"^@!?\S+\s+", "", line).split()[0]
+
+
+def base(line):
+    return opcode(line).split(".")[0]
+
+
+def width(line):
+    """Bytes a lane."""
+    found = re.search(r"\.(U8|S8|U16|S16|64|128)\b", opcode(line))
+    return {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}.get(found.group(1) if found else "", 4)
+
+
+class Kernel:
+    def __init__(self, name):
+        self.name, self.lines, self.labels, self.threads = name, [], {}, None
+
+    def loops(self):
+        """(first, last) of each backward branch; a branch to itself is the padding behind a kernel's end."""
+        made = set()
+        for i, line in enumerate(self.lines):
+            to = re.search(r"\bBRA\b.*`\((\.L_\S+)\)", line)
+            if to and self.labels.get(to.group(1), i) < i:
+                made.add((self.labels[to.group(1)], i))
+        return sorted(made)
+
+    def innermost(self, wanted):
+        """Loops with an instruction that is wanted which have no smaller loop with one in them."""
+        holding = [(a, b) for a, b in self.loops() if any(wanted(line) for line in self.lines[a:b + 1])]
+        return [(a, b) for a, b in holding
+                if not any((c, d) != (a, b) and a <= c and d <= b for c, d in holding)]
+
+
+def read(path):
+    """The kernels of a disassembly. Functions that kernels call have sections of their own kernels."""
+    kernels, kernel, notes = {}, None, None
+    for line in open(path):
+        section = re.match(r"\s+\.section\s+\.(text|nv\.info)\.(\w+)", line)
+        if section or line.startswith("//-----"):
+            kernel = notes = None
+            if section:
+                found = kernels.setdefault(section.group(2), Kernel(section.group(2)))
+                kernel, notes = (found, None) if section.group(1) == "text" else (None, found)
+            continue
+        if notes:
+            read_note(notes, line)
+        if not kernel:
+            continue
+        label = re.match(r"(\.L_\S+):", line)
+        instruction = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?);", line)
+        if label:
+            kernel.labels[label.group(1)] = len(kernel.lines)
+        elif instruction:
+            kernel.lines.append(instruction.group(1).strip())
+    return [k for k in kernels.values() if k.lines]
+
+
+def read_note(kernel, line):
+    """__launch_bounds__: the first word behind EIATTR_MAX_THREADS."""
+    if "EIATTR_" in line:
+        kernel.awaits = "EIATTR_MAX_THREADS" in line
+    word = re.search(r"\.word\s+0x([0-9a-f]+)", line)
+    if word and getattr(kernel, "awaits", False):
+        kernel.threads, kernel.awaits = int(word.group(1), 16), False
+
+
+def resources(path):
+    """Kernel -> (registers, shared bytes), as ptxas said for sm_90."""
+    found, arch, name = {}, None, None
+    for line in open(path):
+        entry = re.search(r"Compiling entry function '(\S+)' for '(\S+)'", line)
+        if entry:
+            name, arch = entry.groups()
+        used = re.search(r"Used (\d+) registers", line)
+        if used and arch == "sm_90":
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name] = int(used.group(1)), int(shared.group(1)) if shared else 0
+    return found
+
+
+def blocks(threads, registers, shared):
+    """Resident blocks of an SM of sm_90 (CUDA C++ programming guide, compute capability 9.0)."""
+    warps = (threads + 31) // 32
+    of_registers = SM_REGISTERS // (-(-registers * 32 // WARP_REGISTERS) * WARP_REGISTERS * warps)
+    return min(of_registers, SM_THREADS // (warps * 32), SM_SHARED // (shared + BLOCK_SHARED), SM_BLOCKS)
+
+
+def counts(kernel, used):
+    is_mma, is_global = (lambda line: base(line) in MMA), (lambda line: base(line) in LOAD + STORE)
+    has_mma = any(map(is_mma, kernel.lines))
+    hot = kernel.innermost(is_mma if has_mma else is_global)
+    body = [line for a, b in hot for line in kernel.lines[a:b + 1]]
+    mma, loads = sum(map(is_mma, body)), [width(line) for line in body if base(line) in LOAD]
+    behind = kernel.lines[hot[-1][1] + 1:] if has_mma and hot else []
+    made = {"all": len(kernel.lines), "loop": len(body), "mma": mma}
+    made["per_mma"] = round((len(body) - mma) / mma, 1) if mma else 0
+    made["behind"] = len(behind)
+    made["divide"] = sum(opcode(line).startswith(("I2F", "MUFU.RCP")) for line in body)
+    made["indirect"] = sum(base(line) in ("BRX", "JMX") for line in body + behind)
+    made["call"] = sum(base(line) == "CALL" for line in body + behind)
+    made["local"] = sum(base(line) in ("LDL", "STL") for line in kernel.lines)
+    made["bytes_a_load"] = round(sum(loads) / len(loads), 1) if loads else 0
+    registers, shared = used.get(kernel.name, (0, 0))
+    made["registers"], made["threads"] = registers, kernel.threads or 0
+    made["blocks"] = blocks(kernel.threads, registers, shared) if kernel.threads and registers else 0
+    return made
+
+
+MOST = ("loop", "per_mma", "behind", "divide", "indirect", "call", "local")
+LEAST = ("bytes_a_load", "blocks", "mma")
+
+
+AIM = 2.5  # other instructions for each of a tensor core
+
+
+def table(path):
+    rows = (line.split() for line in open(path))
+    return {name: {k: float(v) for k, v in (word.split("=") for word in words)} for name, *words in rows}
+
+
+def compare(budget, now):
+    """Lines of what is over budget."""
+    for name, has in now.items():
+        may = budget.get(name)
+        if may is None:
+            yield f"not in the budget: {name}"
+            continue
+        for key in MOST + LEAST:
+            if has[key] > may[key] if key in MOST else has[key] < may[key]:
+                yield f"{name}: {key} is {has[key]:g}, the budget {may[key]:g}"
+
+
+def main():
+    if sys.argv[1] == "--compare":
+        now = table(sys.argv[3])
+        lines = list(compare(table(sys.argv[2]), now))
+        tensor = [has["per_mma"] for has in now.values() if has["mma"]]
+        print(*lines, f"{len(now)} kernels; {sum(n <= AIM for n in tensor)} of {len(tensor)} with tensor cores have "
+              f"{AIM} or fewer other instructions for each of these", sep="\n")
+        return 1 if lines else 0
+    used = resources(sys.argv[2])
+    for kernel in sorted(read(sys.argv[1]), key=lambda k: k.name):
+        print(kernel.name, *(f"{key}={value:g}" for key, value in counts(kernel, used).items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

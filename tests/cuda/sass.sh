@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Compares the instructions of the kernels that were compiled for sm_90 with sass.txt beside this file: no hot
+# loop and no epilogue grows, none gains a division, an indirect branch, a call or local memory, no load gets
+# narrower, no SM holds fewer blocks. sass.py says what is counted.
+#
+#   sh tests/cuda/sass.sh NVCC FOLDER [--write]      FOLDER: what nvcc made, STEM.o and STEM.ptxas
+#
+# cuobjdump and nvdisasm are NVIDIA's, on PATH or from PyPI (5.5 MB). Exit 77 where they cannot be had.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+nvcc=${1:?nvcc} folder=${2:?the folder of what nvcc made} write=${3:-}
+case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
+budget=tests/cuda/sass.txt now=$folder/sass.now work=$folder/sass
+
+"$nvcc" --version | grep -q "release 13.0" || {
+    echo "SKIP sass: the budget is for nvcc 13.0" && exit 77
+}
+if ! command -v cuobjdump >/dev/null || ! command -v nvdisasm >/dev/null; then
+    tools=$(dirname "$folder")/cuda/nvidia/cu13/bin
+    if [ ! -x "$tools/cuobjdump" ] || [ ! -x "$tools/nvdisasm" ]; then
+        . tests/simt/wheels.sh
+        fetch_wheels "$(dirname "$folder")" "nvidia-cuda-cuobjdump==13.2.78" "nvidia-cuda-nvdisasm==13.2.78" || {
+            echo "SKIP sass: no nvdisasm: $why" && exit 77
+        }
+    fi
+    PATH=$PATH:$tools
+fi
+
+fail() { echo "FAIL: $1" && exit 1; }
+rm -rf "$work" && mkdir -p "$work" || exit 1
+for object in "$folder"/*.o; do
+    stem=$(basename "$object" .o)
+    (cd "$work" && cuobjdump -xelf sm_90 "$object" >/dev/null) || fail "cuobjdump cannot read $object"
+    cubin=$(echo "$work/$stem".*sm_90.cubin)
+    nvdisasm "$cubin" >"$work/$stem.sass" || fail "nvdisasm cannot read $cubin"
+    python3 tests/cuda/sass.py "$work/$stem.sass" "$folder/$stem.ptxas" >>"$work/all" || fail "sass.py cannot read $stem"
+    rm -f "$cubin" "$work/$stem.sass"
+done
+LC_ALL=C sort "$work/all" >"$now"
+[ -s "$now" ] || fail "no kernel for sm_90 in $folder"
+[ "$write" = --write ] && cp "$now" "$budget" && exit 0
+python3 tests/cuda/sass.py --compare "$budget" "$now"
