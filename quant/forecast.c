@@ -38,9 +38,11 @@ pare_status pare_quant_warn(pare_model *model, pare_quant_facts *facts, pare_fau
                             const pare_node *node, const char *tensor, const char *format, ...)
 {
     char text[1024];
+    const char *name = node ? pare_quant_node_name(node) : NULL;
     const int n =
-        snprintf(text, sizeof text, "%s: node '%s', tensor '%s': ", pare_fault_name(fault),
-                 node ? pare_quant_node_name(node) : "", tensor);
+        name ? snprintf(text, sizeof text, "%s: node '%s', tensor '%s': ", pare_fault_name(fault),
+                        name, tensor)
+             : snprintf(text, sizeof text, "%s: input '%s': ", pare_fault_name(fault), tensor);
     if (n >= 0 && (size_t)n < sizeof text) {
         va_list args;
         va_start(args, format);

@@ -119,16 +119,30 @@ static pare_status find_or_run(pare_tool *tool, pare_ranges **out, const pare_mo
     return st;
 }
 
+/* Ranges of samples that say little of the others. */
+static void warn_poor(pare_tool *tool, const pare_source *source)
+{
+    enum { FEW = 100, LEAST = 8 };
+    const int64_t *label = pare_data_labels(source->data), n = source->count;
+    int64_t same = 0;
+    if (n < FEW)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%lld sample%s: ranges may be too narrow; %d are advised", (long long)n,
+                 n == 1 ? " is little" : "s are few", PARE_CALIBRATION_SAMPLES);
+    while (label && same < n && label[source->samples[same]] == label[source->samples[0]]) same++;
+    if (same == n && n >= LEAST)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%s: all %lld samples have the label %lld: ranges may be too narrow; calibrate on "
+                 "samples of all classes",
+                 pare_data_path(source->data), (long long)n, (long long)label[source->samples[0]]);
+}
+
 pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
                                    const pare_source_options *options, const pare_source *source,
                                    const pare_calibrate_how *how)
 {
-    enum { FEW_SAMPLES = 100 };
     pare_progress bar;
-    if (source->count < FEW_SAMPLES)
-        pare_log(tool->ctx, PARE_LOG_WARNING,
-                 "%lld samples are few: ranges may be too narrow; %d are advised",
-                 (long long)source->count, PARE_CALIBRATION_SAMPLES);
+    warn_poor(tool, source);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
     pare_watch *watch = NULL;
     pare_ranges *ranges = NULL;

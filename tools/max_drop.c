@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/max_drop.h"
 
+#include "calib/histogram.h"
 #include "runtime/eval/eval.h"
 #include "tools/progress.h"
 
@@ -127,6 +128,57 @@ static pare_status find(hunt *h)
     return PARE_OK;
 }
 
+/* --- other data --- */
+
+/* The least and largest number of input i in a few samples. */
+static pare_status span_of(pare_ctx *ctx, const pare_source *s, int i, float *low, float *high)
+{
+    enum { SAMPLES = 32 };
+    const int64_t n = s->count < SAMPLES ? s->count : SAMPLES;
+    const int64_t each = pare_shape_count(pare_data_shape(s->data, i));
+    pare_reader *reader;
+    pare_batch batch;
+    *low = INFINITY;
+    *high = -INFINITY;
+    PARE_TRY(pare_reader_open(ctx, &reader, s->data, s->samples, n, 1, 1));
+    pare_status st = pare_reader_next(reader, &batch);
+    for (; st == PARE_OK && batch.count; st = pare_reader_next(reader, &batch)) {
+        const float *x = batch.input[i];
+        for (int64_t k = 0; k < each; k++) {
+            *low = fminf(*low, x[k]);
+            *high = fmaxf(*high, x[k]);
+        }
+    }
+    pare_reader_close(reader);
+    return st;
+}
+
+/* An aim that is missed for the preprocessing: inputs that calibration saw with another scale than
+   the samples that judge have. */
+static pare_status warn_other_data(const hunt *h, const pare_quant_search *search)
+{
+    const float MUCH = 4;
+    const pare_source *s = h->asked->source;
+    for (int i = 0; i < s->input_count; i++) {
+        const pare_stats *seen = h->ranges ? pare_ranges_find(h->ranges, s->inputs[i].name) : NULL;
+        pare_pixels pixels;
+        float low, high;
+        if (s->inputs[i].dtype != PARE_f32 || !seen || !seen->histogram->count ||
+            pare_data_has_pixels(s->data, i, &pixels))
+            continue;
+        PARE_TRY(span_of(h->tool->ctx, s, i, &low, &high));
+        const float here = high - low, there = seen->histogram->max - seen->histogram->min;
+        if (here <= MUCH * there && there <= MUCH * here) continue;
+        pare_log(h->tool->ctx, PARE_LOG_WARNING,
+                 "input '%s': the samples of %s reach from %.4g to %.4g, those of %s, which were "
+                 "calibrated on, from %.4g to %.4g: is their preprocessing the same?",
+                 s->inputs[i].name, h->asked->data, (double)low, (double)high,
+                 pare_data_path(search->data), (double)seen->histogram->min,
+                 (double)seen->histogram->max);
+    }
+    return PARE_OK;
+}
+
 pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepared, const pare_ranges *ranges,
                                pare_quant_options *options, const pare_quant_search *search,
                                pare_max_drop *asked)
@@ -135,8 +187,9 @@ pare_status pare_max_drop_find(pare_tool *tool, pare_model *prepared, const pare
         .tool = tool, .prepared = prepared, .ranges = ranges, .options = *options, .asked = asked};
     asked->drop = INFINITY;
     PARE_TRY(pare_quant_rank(tool->ctx, prepared, ranges, options, search, 1, &h.ranking));
-    const pare_status st = find(&h);
+    pare_status st = find(&h);
     pare_quant_ranking_free(h.ranking);
+    if (st == PARE_OK && asked->drop > asked->points) st = warn_other_data(&h, search);
     options->keep = h.best;
     options->mixed = asked->mixed;
     return st;

@@ -76,6 +76,27 @@ def max_drop(folder):
     check('max_drop/fp16', done.returncode == 2 and not out.exists(), done.stderr.strip())
 
 
+def poor_data(folder):
+    """Calibration data of one class, and of another preprocessing than the samples that judge."""
+    one_class, raw, test = folder / 'one_class.h5', folder / 'raw.h5', folder / 'data' / 'test.h5'
+    with h5py.File(folder / 'data' / 'train.h5') as old, h5py.File(one_class, 'w') as one, h5py.File(raw, 'w') as other:
+        images, labels = old['input'][:1500], old['labels'][:1500]
+        made = one.create_dataset('input', data=images[labels == 3])
+        made.attrs.update(old['input'].attrs)
+        one['labels'] = labels[labels == 3]
+        other['input'] = images[:128].reshape(-1, 1, 28, 28).astype('float32')  # 0 to 255
+    words = ('--samples', 128, '--activations', 'u8')
+    done = pare('quantize', ZOO / 'cnn.onnx', '-o', folder / 'one.onnx', '--data', one_class, *words, ok=False)
+    check('poor data/one class', done.returncode == 0 and 'all 128 samples have the label 3' in done.stderr, done.stderr[-300:])
+    done = pare('quantize', ZOO / 'cnn.onnx', '-o', folder / 'two.onnx', '--data', test, *words, ok=False)
+    check('poor data/all classes', done.returncode == 0 and 'label' not in done.stderr, done.stderr[-300:])
+    for name, data, warned in (('other preprocessing', raw, True), ('the same preprocessing', one_class, False)):
+        done = pare('quantize', ZOO / 'cnn.onnx', '-o', folder / 'raw.onnx', '--data', data, '--max-drop', 0,
+                    '--validation', test, *words, *NAIVE, ok=False)
+        told = 'is their preprocessing the same?' in done.stderr
+        check(f'poor data/{name}', done.returncode == 3 and told == warned, f'{done.returncode} {done.stderr[-400:]}')
+
+
 with tempfile.TemporaryDirectory() as name:
     made = pare('data', 'fashion-mnist', '-o', Path(name) / 'data', '--quiet', ok=False)
     if made.returncode:
@@ -84,4 +105,5 @@ with tempfile.TemporaryDirectory() as name:
         for kind in RUINED:
             one(Path(name), kind)
         max_drop(Path(name))
+        poor_data(Path(name))
 finish()

@@ -91,7 +91,7 @@ static void a_tensor_of_one_number(void **state)
     pare_quant_facts facts = {0};
     product(&g, w, bias);
     quantize_with(&g, (span[]){{"x", 0.25f, 0.25f}}, 1, &s8, &facts);
-    assert_warning(&facts, "constant-tensor: node '', tensor 'x': calibration saw 0.25",
+    assert_warning(&facts, "constant-tensor: input 'x': calibration saw 0.25",
                    "data that vary");
     graph_close(&g);
 }
