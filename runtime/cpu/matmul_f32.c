@@ -64,7 +64,8 @@ static bool can(const pare_prep *p)
         pare_ctx_clear(p->ctx);
         return false;
     }
-    if (b->dtype != a->dtype && (!m.weight.block || m.trans_a || a->stride[a->rank - 1] != 1))
+    if (b->dtype != a->dtype &&
+        (!pare_type_is_weight_level(b->dtype) || m.trans_a || a->stride[a->rank - 1] != 1))
         return false;
     if (m.at.residual >= 0 && p->in[m.at.residual].dtype != a->dtype) return false;
     return bias_fits(p, &m);

@@ -82,11 +82,9 @@ MATMUL(matmul_sparse_64x64,
         &pare_cuda_matmul_lt_5, &pare_cuda_matmul_lt_6, &pare_cuda_matmul_lt_7
 #define PACKED &matmul_128x128, &matmul_128x64, &matmul_split, &matmul_64x64
 /* After the dense ones: taken where a tuner measured that they are faster. */
-#define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
-#define ALL                                                                                        \
-    {                                                                                              \
-        FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, NULL                                    \
-    }
-const pare_kernel *const pare_cuda_matmul[] = ALL;
-const pare_kernel *const pare_cuda_gemm[] = ALL;
-const pare_kernel *const pare_cuda_fused_matmul[] = ALL;
+#define SPARSE  &matmul_sparse_128x128, &matmul_sparse_64x64
+#define ALL     FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE
+#define WEIGHTS &pare_cuda_matmul_weights_few, &pare_cuda_matmul_weights
+const pare_kernel *const pare_cuda_matmul[] = {ALL, NULL};
+const pare_kernel *const pare_cuda_gemm[] = {ALL, NULL};
+const pare_kernel *const pare_cuda_fused_matmul[] = {ALL, WEIGHTS, NULL};

@@ -172,6 +172,19 @@ static void any_release(void *state)
 
 /* --- preparing --- */
 
+void pare_cuda_factors_set(const pare_cuda_factors *f, pare_cuda_gemm_args *p)
+{
+    const int ra = f->a.rank, rb = f->b.rank;
+    p->rows = f->rows, p->columns = (int)f->columns, p->depth = (int)f->depth;
+    p->x_row = f->a.stride[ra - 2], p->x_step = f->a.stride[ra - 1];
+    p->w_row = f->b.stride[rb - 1], p->w_step = f->b.stride[rb - 2];
+    p->y_row = f->columns;
+    pare_view y = pare_cuda_leading(&f->y, &f->y), a = pare_cuda_leading(&f->a, &f->y),
+              b = pare_cuda_leading(&f->b, &f->y);
+    p->batches = (int)pare_view_count(&y);
+    pare_iterator_init(&p->batch, (const pare_view *const[]){&y, &a, &b}, 3);
+}
+
 /* Everything but what follows the sum. */
 static pare_status any_new(pare_prep *prep, int ia, int ib, any **out)
 {
@@ -187,14 +200,7 @@ static pare_status any_new(pare_prep *prep, int ia, int ib, any **out)
     pare_cuda_gemm_init(p, f.a.dtype, f.y.dtype);
     pack_set(prep, &s->a, &f.a, ra - 2, ra - 1, true);
     pack_set(prep, &s->b, &f.b, rb - 1, rb - 2, false);
-    p->rows = f.rows, p->columns = (int)f.columns, p->depth = (int)f.depth;
-    p->x_row = f.a.stride[ra - 2], p->x_step = f.a.stride[ra - 1];
-    p->w_row = f.b.stride[rb - 1], p->w_step = f.b.stride[rb - 2];
-    p->y_row = f.columns;
-    pare_view y = pare_cuda_leading(&f.y, &f.y), a = pare_cuda_leading(&f.a, &f.y),
-              b = pare_cuda_leading(&f.b, &f.y);
-    p->batches = (int)pare_view_count(&y);
-    pare_iterator_init(&p->batch, (const pare_view *const[]){&y, &a, &b}, 3);
+    pare_cuda_factors_set(&f, p);
     p->copy = p->x_type == PARE_f32 ? 1 : 16;
     p->tile = pare_cuda_tile_best(p);
     pare_cuda_lot_set(p);
@@ -221,8 +227,7 @@ static pare_status floats_upload(pare_prep *prep, any *s, const float *scale, co
     return PARE_OK;
 }
 
-/* What the device can hold of a product's shape. */
-static bool shape_fits(const pare_prep *prep, const pare_cuda_factors *f)
+bool pare_cuda_factors_fit(const pare_prep *prep, const pare_cuda_factors *f)
 {
     return pare_view_rowmajor(&prep->out[0]) && leading_count(&f->y) <= PARE_CUDA_MOST_BATCHES &&
            f->columns <= INT32_MAX / 2 && f->depth <= INT32_MAX / 8;
@@ -230,8 +235,7 @@ static bool shape_fits(const pare_prep *prep, const pare_cuda_factors *f)
 
 /* --- MatMul, Gemm, FusedMatMul --- */
 
-/* A bias of floats broadcasts to (rows, columns). */
-static bool bias_spreads(const pare_prep *prep, int at, const pare_cuda_factors *f)
+bool pare_cuda_bias_spreads(const pare_prep *prep, int at, const pare_cuda_factors *f)
 {
     const pare_view *b = pare_operand(prep->in, prep->in_count, at);
     if (!b) return true;
@@ -252,7 +256,7 @@ static bool matmul_can(const pare_prep *prep)
     bool floats = pare_cuda_is_float(x->dtype) && w->dtype == x->dtype && y->dtype == x->dtype;
     if (!(int8 || floats) || !x->rank || !w->rank) return false;
     pare_cuda_factors_read(prep->node, x, w, y, &f);
-    if (!shape_fits(prep, &f)) return false;
+    if (!pare_cuda_factors_fit(prep, &f)) return false;
     pare_prep seen = *prep; /* with as many axes as arguments are read from */
     pare_view in[8];
     if (prep->in_count > 8) return false;
@@ -261,19 +265,16 @@ static bool matmul_can(const pare_prep *prep)
     seen.in = in;
     if (!pare_cuda_readable(prep, pare_matmul_args_read(&seen, &a))) return false;
     return pare_cuda_residual_fits(prep, a.at.residual) &&
-           (int8 || (bias_spreads(prep, a.at.bias, &f) && a.at.w_scale < 0));
+           (int8 || (pare_cuda_bias_spreads(prep, a.at.bias, &f) && a.at.w_scale < 0));
 }
 
-/* Bias and factors of floats are read where they are. */
-static void floats_set(const pare_prep *prep, any *s, const pare_matmul_args *a)
+void pare_cuda_floats_set(const pare_prep *prep, const pare_matmul_args *a, pare_cuda_gemm_args *p)
 {
-    pare_cuda_gemm_args *p = &s->p;
     p->alpha = a->alpha, p->beta = a->beta;
     p->epilogue.act = a->act;
     p->epilogue.z_type = a->at.residual < 0 ? PARE_NOTYPE : prep->in[a->at.residual].dtype;
-    s->bias = a->at.bias;
-    if (s->bias < 0) return;
-    pare_view b = as_matrix(&prep->in[s->bias], true);
+    if (a->at.bias < 0) return;
+    pare_view b = as_matrix(&prep->in[a->at.bias], true);
     p->bias_type = b.dtype;
     p->bias_row = b.dim[b.rank - 2] == 1 ? 0 : b.stride[b.rank - 2];
     p->bias_column = b.dim[b.rank - 1] == 1 ? 0 : b.stride[b.rank - 1];
@@ -299,7 +300,8 @@ static pare_status matmul_prepare(pare_prep *prep)
         for (int i = 2; i < prep->in_count; i++)
             if (i != s->residual) prep->packed |= 1u << i;
     } else {
-        floats_set(prep, s, &a);
+        s->bias = a.at.bias;
+        pare_cuda_floats_set(prep, &a, &s->p);
     }
     prep->state = s;
     return PARE_OK;

@@ -30,6 +30,7 @@ set(CUDA
   conv/conv_direct.cu
   conv/conv_float.cu
   gemm/gemm.cu
+  gemm/gemv.cu
   gemm/pack.cu
   gemm/sparse.cu
   train/optimizer.cu
@@ -39,6 +40,7 @@ set(CUDA_HOST
   matmul.c
   matmul_blas.c
   matmul_dynamic.c
+  matmul_weights.c
   pad.c
   calib/samples.c
   conv/conv.c

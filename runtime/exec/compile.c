@@ -79,7 +79,8 @@ pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
     if (!o->keep_count) PARE_TRY(pare_pass_fold_batchnorm(m));
     PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
     PARE_TRY(pare_pass_infer(m, &first));
-    PARE_TRY(pare_pass_fold_qdq(m, !o->device)); /* integer forms of what was fused */
+    /* integer forms of what was fused */
+    PARE_TRY(pare_pass_fold_qdq(m, o->device ? PARE_KEEP_ALL : PARE_KEEP_INTEGERS));
     return pare_pass_infer(m, &again);
 }
 

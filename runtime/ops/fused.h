@@ -53,10 +53,16 @@ PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_arg
 
 static inline bool pare_type_is_int8(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
 
-/* What weights may be beside f32 activations: integers of 8 or 4 bits. */
+/* What weights may be beside f32 activations: integers of 8 or 4 bits ... */
 static inline bool pare_type_is_weight_level(pare_dtype t)
 {
     return pare_type_is_int8(t) || t == PARE_s4 || t == PARE_u4;
+}
+
+/* ... and floats of as many, which a GPU's kernels read. */
+static inline bool pare_type_is_weight_float(pare_dtype t)
+{
+    return t == PARE_f8e4m3 || t == PARE_f4e2m1;
 }
 
 #ifdef __cplusplus

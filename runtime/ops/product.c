@@ -88,8 +88,11 @@ static pare_status weight_only_read(const pare_prep *p, pare_matmul_args *out)
     if (!scale || scale->dtype != PARE_f32 || !scale->data || !b->data || b->rank != 2 ||
         (zero && (zero->dtype != b->dtype || !zero->data)))
         return PARE_FAIL_NODE(p->node, UNSUPPORTED,
-                              "integer weights, their scales (f32) and zero points must be "
+                              "quantized weights, their scales (f32) and zero points must be "
                               "constants");
+    if (zero && pare_type_is_weight_float(b->dtype))
+        return PARE_FAIL_NODE(p->node, UNSUPPORTED, "weights of %s have no zero points",
+                              pare_type(b->dtype)->name);
     *w = (pare_weight_only){.block = block > 0        ? block
                                      : out->depth > 0 ? out->depth
                                                       : 1,
@@ -130,7 +133,9 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     out->depth = a->dim[a->rank - (out->trans_a ? 2 : 1)];
     out->columns = b->dim[b->rank - (out->trans_b ? 2 : 1)];
     out->int8 = pare_type_is_int8(a->dtype);
-    if (!out->int8) return pare_type_is_weight_level(b->dtype) ? weight_only_read(p, out) : PARE_OK;
+    if (!out->int8 && (pare_type_is_weight_level(b->dtype) || pare_type_is_weight_float(b->dtype)))
+        return weight_only_read(p, out);
+    if (!out->int8) return PARE_OK;
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
     PARE_TRY(bias_make(p, out->at.bias, out->columns, &out->bias));

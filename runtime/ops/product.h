@@ -32,13 +32,13 @@ typedef struct pare_conv_args {
 /* Y (n, m, out...) = X (n, c, in...) * W (m, cg, kernel...); scales go to the plan's arena. */
 PARE_NODISCARD pare_status pare_conv_args_read(const pare_prep *prep, pare_conv_args *out);
 
-/* B of a product with float A as integers: b = (q - zero) * scale, rounded to f32 (ONNX
-   DequantizeLinear 21). Scale and zero point of row k and column n are at
-   k / block * row_step + n * column_step. */
+/* B of a product with float A in 4 or 8 bits, integers or floats: b = (q - zero) * scale, rounded
+   to f32 (ONNX DequantizeLinear 21, 23). Scale and zero point of row k and column n are at k /
+   block * row_step + n * column_step. */
 typedef struct pare_weight_only {
-    int64_t block;     /* rows that share a scale; 0: B is no integers */
+    int64_t block;     /* rows that share a scale; 0: B is of A's type */
     const void *scale; /* f32, at any address */
-    const void *zero;  /* of B's type; NULL: all 0 */
+    const void *zero;  /* of B's type; NULL: all 0, as those of floats are */
     pare_dtype type;
     int64_t row_step, column_step;
 } pare_weight_only;

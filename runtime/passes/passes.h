@@ -75,10 +75,16 @@ PARE_NODISCARD pare_status pare_pass_fuse(pare_model *model, const char *const *
    DequantizeLinear and QuantizeLinear where scales are constant. */
 PARE_NODISCARD pare_status pare_pass_expand_qlinear(pare_model *model);
 
-/* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare.
-   weight_only: matrix products of f32 keep weights of 4 and 8 bits, too, which the CPU's kernels
-   read; else these become f32 constants. */
-PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, bool weight_only);
+/* Which weights of f32 matrix products stay in 4 or 8 bits; others become f32 constants. */
+typedef enum pare_kept_weights {
+    PARE_KEEP_NONE,
+    PARE_KEEP_INTEGERS, /* what the CPU's kernels read */
+    PARE_KEEP_ALL       /* and floats, E4M3 and MXFP4, as a GPU's do: but in bodies of control flow,
+                           which the CPU interprets */
+} pare_kept_weights;
+
+/* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
+PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, pare_kept_weights kept);
 
 /* Of a node that only moves or selects elements: does it give the same before QuantizeLinear as
    after it? Resize: nearest only. Pad: zeros only, which are the zero point. */

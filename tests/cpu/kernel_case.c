@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/cpu/kernel_case.h"
+#include "runtime/base/minifloat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,7 @@ static void fill(kernel_case *k, const pare_view *v, int low, int high)
             ((uint8_t *)v->data)[i] = (uint8_t)case_between(k, low, high);
         else if (v->dtype == PARE_s32)
             ((int32_t *)v->data)[i] = case_between(k, low, high);
-        else if (pare_type_is_packed(v->dtype))
+        else if (pare_type_is_packed(v->dtype) || pare_is_minifloat(v->dtype))
             ((uint8_t *)v->data)[i * type->bits / 8] = (uint8_t)case_random(k);
         else
             type->from_f32_ref((char *)v->data + i * (type->bits / 8), case_float(k) * (float)high);

@@ -31,7 +31,8 @@ int case_between(kernel_case *k, int low, int high);
 float case_float(kernel_case *k);
 
 /* Appends an input of random elements: s8 and u8 over [low, high], s32 over it as well, types
-   below a byte over all they have, floats normal-like times high. dtype PARE_NOTYPE: absent.
+   below a byte and minifloats over all they have, floats normal-like times high. dtype PARE_NOTYPE:
+   absent.
    Returns its data. */
 void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims, bool constant,
                  int low, int high);

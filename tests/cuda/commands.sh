@@ -85,6 +85,24 @@ for net in mlp cnn; do
     check "sparse_${net}_same" diff -r "$net.24.cpu" "$net.24.cuda"
 done
 
+# weights of 4 and 8 bits stay so on the device: NAME MODEL
+weights() {
+    for precision in w4a16 w8a16; do
+        for type in int float; do
+            check "$1_${precision}_${type}_quantize" "$pare" quantize "$2" -o "$1.weights.onnx" \
+                --precision $precision --weight-type $type
+            both "$1.weights" "$1.weights.onnx"
+            check "$1_${precision}_${type}_run" "$tool" near "$1.weights.cpu/$out" \
+                "$1.weights.cuda/$out" 1e-5
+            check "$1_${precision}_${type}_bench" "$pare" bench "$1.weights.onnx" --iterations 1 \
+                --duration 0 --warmup 0 --device cuda --no-tune --profile steps.json
+            check "$1_${precision}_${type}_kernel" grep -q cuda_matmul_weights_few steps.json
+        done
+    done
+}
+weights mlp "$zoo/mlp.onnx"
+weights vit_cut vit.onnx
+
 # channels by every score, the same ones on both devices; taylor's host steps among them
 for score in l1 l2 bn fpgm activation taylor; do
     given= net=resnet

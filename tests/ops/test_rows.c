@@ -18,7 +18,7 @@ static const row_line lines[] = {
 #include "tests/ops/rows.inc"
 #undef ROW
 };
-enum { LINES = sizeof lines / sizeof *lines, MOST_KERNELS = 16 };
+enum { LINES = sizeof lines / sizeof *lines, MOST_KERNELS = 20 };
 
 static const pare_dtype types[] = {PARE_f32, PARE_f64, PARE_f16, PARE_bf16, PARE_s8,
                                    PARE_u8,  PARE_s16, PARE_u16, PARE_s32,  PARE_u32,

@@ -100,7 +100,7 @@ static int folded(graph_case *g, const char *op)
     if (pare_pass_infer(m, &options) != PARE_OK) fail_msg("%s", g->ctx.message);
     assert_int_equal(pare_pass_fuse(m, NULL, 0), PARE_OK);
     if (pare_pass_infer(m, &options) != PARE_OK) fail_msg("%s", g->ctx.message);
-    if (pare_pass_fold_qdq(m, true) != PARE_OK) fail_msg("%s", g->ctx.message);
+    if (pare_pass_fold_qdq(m, PARE_KEEP_ALL) != PARE_OK) fail_msg("%s", g->ctx.message);
     if (pare_pass_infer(m, &options) != PARE_OK) fail_msg("%s", g->ctx.message);
     int count = 0;
     for (int n = 0; n < m->graph->node_count; n++) {

@@ -9,7 +9,7 @@
    finished, 16 bytes a thread where they are well. Where depth is split, each part's sums go to
    memory and are added in order of depth. */
 #include "runtime/cuda/gemm/tile.cuh"
-#include "runtime/cuda/gemm/gemm.cuh"
+#include "runtime/cuda/gemm/weights.cuh"
 
 template <int KIND> SIMT_INLINE void multiply(int d[4], const unsigned a[4], const unsigned b[2])
 {
@@ -166,6 +166,7 @@ extern "C" cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaS
 {
     cudaError_t error = cudaErrorInvalidValue;
     if (p->rows == 0 || p->columns == 0 || p->batches == 0) return cudaSuccess;
+    if (p->few) return pare_cuda_gemv_launch(p, stream);
     switch (p->x_type) {
     case PARE_s8: error = kind_launch<PARE_s8>(p, stream); break;
     case PARE_u8: error = kind_launch<PARE_u8>(p, stream); break;
@@ -183,7 +184,7 @@ extern "C" cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaS
    4 a thread; 16 steps of depth at a time are in shared memory, depth outermost, so that a thread
    reads neighbours. Sums are folded in order of depth, each step one fused multiply-add. Threads
    whose sums all are outside the product only bring: of few rows, as of one sample, a part works.
- */
+   Weights of 4 or 8 bits become f32 on the way to shared memory: sums are those of W as f32. */
 
 enum { TILE = 64, DEPTH = 16, MINE = 4, THREADS = 256, PITCH = TILE + 4 };
 
@@ -194,6 +195,39 @@ SIMT_INLINE void four_read(float to[MINE], const float *from)
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 
+/* A thread's part of a step of W goes to shared memory: of weights of 4 or 8 bits, four neighbours
+   of a column. */
+template <int W>
+SIMT_INLINE void weights_bring(const pare_cuda_gemm_args &p, const char *w, int n0, int k0,
+                               float (*ws)[PITCH])
+{
+    const int first = (int)threadIdx.x % MINE * MINE, across = (int)threadIdx.x / MINE;
+    const int k = k0 + first, n = n0 + across, left = n < p.columns ? p.depth - k : 0;
+    float value[MINE] = {0, 0, 0, 0};
+    if (left > 0) {
+        const char *at = w + n * p.w_row + k / (8 / weight_of<W>::BITS);
+        const unsigned word = weight_of<W>::BITS == 4 ? *reinterpret_cast<const uint16_t *>(at)
+                                                      : *reinterpret_cast<const unsigned *>(at);
+        numbers_read<W, MINE>(p.weights, word, n, k, left, value);
+    }
+    PARE_UNROLL for (int i = 0; i < MINE; i++) ws[first + i][across] = value[i];
+}
+
+/* The same of f32: four columns of one k, as rows of X. */
+SIMT_INLINE void floats_bring(const pare_cuda_gemm_args &p, const char *w, int n0, int k0,
+                              float (*ws)[PITCH])
+{
+    const int at = (int)threadIdx.x % DEPTH, line = (int)threadIdx.x / DEPTH, k = k0 + at;
+    const float *from = reinterpret_cast<const float *>(w);
+    PARE_UNROLL for (int i = 0; i < MINE; i++)
+    {
+        const int row = line + 16 * i;
+        ws[at][row] =
+            n0 + row < p.columns && k < p.depth ? from[(n0 + row) * p.w_row + k * p.w_step] : 0;
+    }
+}
+
+template <int W>
 static __global__ void __launch_bounds__(THREADS, 2) gemm_f32_tile(pare_cuda_gemm_args p)
 {
     SIMT_SHARED(float4, xs4, [DEPTH * PITCH / 4]);
@@ -205,7 +239,6 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_f32_tile(pare_cuda_gem
     const int n0 = (int)blockIdx.y * TILE;
     const operands o = operands_of(p, (int)blockIdx.z);
     const float *x = reinterpret_cast<const float *>(o.x);
-    const float *w = reinterpret_cast<const float *>(o.w);
     const int k_mine = tid % DEPTH, line = tid / DEPTH; /* what this thread brings: 4 rows, one k */
     const bool works = m0 + down < p.rows && n0 + across < p.columns;
     row_place place[MINE];
@@ -221,9 +254,11 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_f32_tile(pare_cuda_gem
             const int row = line + 16 * i;
             int64_t at = place[i].present && k < p.depth ? element_find(p, place[i], tap) : -1;
             xs[k_mine][row] = at < 0 ? 0 : x[at];
-            ws[k_mine][row] =
-                n0 + row < p.columns && k < p.depth ? w[(n0 + row) * p.w_row + k * p.w_step] : 0;
         }
+        if constexpr (W == PARE_f32)
+            floats_bring(p, o.w, n0, k0, ws);
+        else
+            weights_bring<W>(p, o.w, n0, k0, ws);
         __syncthreads();
         for (int d = 0; works && d < DEPTH; d++) {
             float a[MINE], b[MINE];
@@ -243,10 +278,22 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_f32_tile(pare_cuda_gem
     }
 }
 
-extern "C" cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+template <int W> static cudaError_t f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     dim3 grid((unsigned)((p->rows + TILE - 1) / TILE), (unsigned)((p->columns + TILE - 1) / TILE),
               (unsigned)p->batches);
-    SIMT_LAUNCH(gemm_f32_tile, grid, dim3(THREADS), 0, stream, *p);
+    SIMT_LAUNCH((gemm_f32_tile<W>), grid, dim3(THREADS), 0, stream, *p);
     return cudaGetLastError();
+}
+
+extern "C" cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    switch (p->weights.type) {
+    case PARE_NOTYPE: return f32_launch<PARE_f32>(p, stream);
+    case PARE_s4: return f32_launch<PARE_s4>(p, stream);
+    case PARE_s8: return f32_launch<PARE_s8>(p, stream);
+    case PARE_f4e2m1: return f32_launch<PARE_f4e2m1>(p, stream);
+    case PARE_f8e4m3: return f32_launch<PARE_f8e4m3>(p, stream);
+    default: return cudaErrorInvalidValue;
+    }
 }

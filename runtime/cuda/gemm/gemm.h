@@ -38,6 +38,17 @@ typedef struct pare_cuda_side {
     int32_t zero, sum;
 } pare_cuda_side;
 
+/* W of an f32 product in 4 or 8 bits (product.h, pare_weight_only). Rows are packed, the first
+   number in the lowest bits, and a multiple of 16 bytes apart. Integers are counted from the lowest
+   level on: 0 to 15 or 255. */
+typedef struct pare_cuda_weights {
+    pare_dtype type; /* s4, s8: integers, signed or not; f4e2m1, f8e4m3; none: W is of X's type */
+    const float *scale;  /* (columns, groups) */
+    const uint8_t *zero; /* (columns, groups) levels that mean 0; NULL: `middle` does, everywhere */
+    int middle;
+    int group, groups; /* elements of depth that share a scale; how many groups a row has */
+} pare_cuda_weights;
+
 /* Tiles of the tensor-core kernel, rows by columns. */
 typedef enum pare_cuda_tiling {
     PARE_CUDA_64X64,
@@ -58,7 +69,7 @@ typedef struct pare_cuda_gemm_args {
     int64_t rows;
     int columns, depth;
     int64_t x_row, x_step; /* elements from row to row, and along depth; matrices only */
-    int64_t w_row, w_step; /* the same of W; steps are 1 on tensor cores */
+    int64_t w_row, w_step; /* the same of W; steps are 1 on tensor cores; bytes of `weights` */
     int64_t y_row;
     int64_t bias_row, bias_column; /* elements; float sums only */
     pare_dtype bias_type;
@@ -71,6 +82,8 @@ typedef struct pare_cuda_gemm_args {
     int splits; /* of depth; 1: none */
     int lot;    /* elements of Y that are stored at once: 1, or 16 bytes of them */
     pare_cuda_tiling tile;
+    pare_cuda_weights weights;
+    bool few; /* rows: a product of `weights` column by column */
     pare_cuda_picture in;
     pare_dtype x_type, y_type;
     pare_epilogue epilogue; /* of float sums: act and z_type only */
@@ -79,6 +92,8 @@ typedef struct pare_cuda_gemm_args {
 /* x_type s8 or u8 (W s8), f16, bf16: tensor cores; f32: plain multiply-adds. */
 cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+/* Of `weights`, with few rows. copy: 16 where X is read four numbers at once, else 1. */
+cudaError_t pare_cuda_gemv_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -209,7 +209,7 @@ pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p
     if (!s) return PARE_MEMORY;
     s->p = *p;
     pare_cuda_lot_set(&s->p);
-    s->residual = -1;
+    s->residual = s->bias = -1;
     s->device = prep->device;
     *out = s;
     return PARE_OK;
@@ -291,6 +291,7 @@ pare_status pare_cuda_gemm_run(const pare_call *c)
     p.x = c->in[0].data;
     p.y = c->out[0].data;
     p.z = s->residual < 0 ? NULL : c->in[s->residual].data;
+    if (s->bias >= 0) p.bias = c->in[s->bias].data;
     if (s->widened) {
         pare_cuda_widen w = s->widen;
         w.from = p.x;

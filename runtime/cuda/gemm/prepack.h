@@ -15,6 +15,7 @@ extern "C" {
 typedef struct pare_cuda_prepared {
     pare_cuda_gemm_args p; /* all but x, y and z */
     int residual;          /* input position, -1: none */
+    int bias;              /* the same of one that is read where it is; -1: none, or in the block */
     pare_device *device;
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */

@@ -117,7 +117,9 @@ static pare_status dynamic_model(pare_plan *plan, pare_dynamic *d)
         .fold = true, .keep_dequantize = optimise, .fold_bodies = true};
     PARE_TRY(pare_pass_infer(d->model, &fold));
     pare_graph_sweep(g);
-    return optimise ? pare_compile_fuse(d->model, o) : PARE_OK;
+    pare_plan_options host = *o;
+    host.device = NULL; /* the CPU interprets it */
+    return optimise ? pare_compile_fuse(d->model, &host) : PARE_OK;
 }
 
 /* --- the plan's part --- */

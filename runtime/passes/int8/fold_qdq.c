@@ -234,7 +234,8 @@ static bool has_pairs(const pare_graph *graph)
 
 static pare_status fold(pare_graph *graph, void *user)
 {
-    const bool *weight_only = user;
+    pare_kept_weights kept = *(const pare_kept_weights *)user;
+    if (kept == PARE_KEEP_ALL && graph != graph->model->graph) kept = PARE_KEEP_INTEGERS;
     PARE_TRY(expand_qlinear(graph));
     if (!has_pairs(graph)) return PARE_OK;
     PARE_TRY(pare_qdq_constants(graph));
@@ -243,15 +244,15 @@ static pare_status fold(pare_graph *graph, void *user)
     PARE_TRY(pare_qdq_fold_weighted(graph));
     PARE_TRY(pare_qdq_elementwise(graph));
     PARE_TRY(pare_qdq_cancel(graph));
-    if (*weight_only) PARE_TRY(pare_qdq_weight_only(graph));
+    PARE_TRY(pare_qdq_weight_only(graph, kept));
     pare_graph_sweep(graph);
     PARE_TRY(pare_qdq_float_constants(graph));
     pare_graph_sweep(graph);
     return PARE_OK;
 }
 
-pare_status pare_pass_fold_qdq(pare_model *model, bool weight_only)
+pare_status pare_pass_fold_qdq(pare_model *model, pare_kept_weights kept)
 {
-    PARE_TRY(pare_graph_each(model->graph, fold, &weight_only));
+    PARE_TRY(pare_graph_each(model->graph, fold, &kept));
     return pare_graph_sort(model->graph);
 }

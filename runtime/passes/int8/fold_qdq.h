@@ -6,6 +6,7 @@
 #define PARE_RUNTIME_PASSES_INT8_FOLD_QDQ_H
 
 #include "runtime/ops/ops.h"
+#include "runtime/passes/passes.h"
 
 /* Scale and zero point of a whole tensor. */
 typedef struct pare_qparam {
@@ -61,8 +62,8 @@ PARE_NODISCARD pare_status pare_qdq_propagate(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_cancel(pare_graph *graph);
 /* fold_qdq_weighted.c: Conv, Gemm and MatMul. */
 PARE_NODISCARD pare_status pare_qdq_fold_weighted(pare_graph *graph);
-/* weight_only.c: products of f32 with a dequantized constant take the integers. */
-PARE_NODISCARD pare_status pare_qdq_weight_only(pare_graph *graph);
+/* weight_only.c: products of f32 with a dequantized constant take the constant. */
+PARE_NODISCARD pare_status pare_qdq_weight_only(pare_graph *graph, pare_kept_weights kept);
 /* elementwise.c: additions, products, joins, pools between int8 tensors. */
 PARE_NODISCARD pare_status pare_qdq_elementwise(pare_graph *graph);
 /* lut.c: functions of one int8 tensor. *done says whether the Q was one. */
