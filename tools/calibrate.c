@@ -125,7 +125,7 @@ pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges **out, const par
 {
     enum { FEW_SAMPLES = 100 };
     pare_progress bar;
-    if (source->count < FEW_SAMPLES)
+    if (source->count < FEW_SAMPLES && !how->again)
         pare_log(tool->ctx, PARE_LOG_WARNING,
                  "%lld samples are few: ranges may be too narrow; %d are advised",
                  (long long)source->count, PARE_CALIBRATION_SAMPLES);
