@@ -30,18 +30,23 @@ static bool levels_of(pare_dtype type, int *least, int *most)
     }
 }
 
+static bool is_scale(pare_dtype type)
+{
+    return type == PARE_f32 || type == PARE_f16 || type == PARE_bf16;
+}
+
 bool pare_quantized_tensor_of(const pare_node *q, pare_quantized_tensor *out)
 {
     const pare_value *x = pare_node_in(q, 0), *scale = pare_node_in(q, 1),
                      *zero = pare_node_in(q, 2);
     if (!pare_node_is_qdq(q) || strcmp(q->op_type, "QuantizeLinear") != 0 || !x || x->data ||
-        !scale || !scale->data || scale->data->count != 1 || scale->data->dtype != PARE_f32 ||
+        !scale || !scale->data || scale->data->count != 1 || !is_scale(scale->data->dtype) ||
         (zero && !zero->data))
         return false;
     *out = (pare_quantized_tensor){.name = x->name, .zero = zero_of(zero)};
     out->type = zero ? zero->data->dtype : (pare_dtype)pare_node_int(q, "output_dtype", PARE_u8);
     if (!levels_of(out->type, &out->least, &out->most)) return false;
-    memcpy(&out->scale, scale->data->data, sizeof out->scale);
+    out->scale = pare_type(scale->data->dtype)->to_f32(scale->data->data);
     out->low = (float)(out->least - out->zero) * out->scale;
     out->high = (float)(out->most - out->zero) * out->scale;
     return true;

@@ -226,6 +226,20 @@ static pare_status raise_scales(weights *all, int j)
                            (long long)output, (double)raised);
 }
 
+/* Scales that f16 can hold, before anything is rounded by them; one that it cannot keeps all of the
+   weight's in f32. */
+static void shorten_scales(const weights *all)
+{
+    for (int i = 0; i < all->count; i++) {
+        const weight *w = &all->item[i];
+        bool takes = true;
+        for (int64_t c = 0; c < w->channels; c++)
+            takes = takes && pare_quant_f16_takes(w->scale[c]);
+        for (int64_t c = 0; takes && c < w->channels; c++)
+            w->scale[c] = pare_quant_f16_scale(w->scale[c]);
+    }
+}
+
 /* --- writing --- */
 
 static pare_status dequantize(pare_quant_scheme *s, const pare_node *reader, const char *name,
@@ -511,6 +525,7 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
         if (s->job[j].part.constant) PARE_TRY(find_job(&all, j));
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) PARE_TRY(raise_scales(&all, j));
+    if (pare_quant_f16_scales(s->options)) shorten_scales(&all);
     for (int j = 0; j < s->job_count; j++) {
         if (s->job[j].part.constant) PARE_TRY(write_job(&all, j));
         if (s->inputs && s->options->inputs->progress)

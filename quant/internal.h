@@ -20,10 +20,10 @@
 typedef struct pare_quant_nodes {
     pare_node **item;
     int count;
-    bool *chosen;             /* (count) */
-    const char *const *keep;  /* (count) why a node stays float, or NULL; NULL: none */
-    const char *const *quick; /* the same for its latency */
-    pare_ptr_map at;          /* node -> place */
+    bool *chosen;                         /* (count) */
+    const char *const *keep;              /* (count) why a node stays float, or NULL; NULL: none */
+    const char *const *float_for_latency; /* the same for its latency */
+    pare_ptr_map at;                      /* node -> place */
 } pare_quant_nodes;
 
 PARE_NODISCARD pare_status pare_quant_select(pare_model *model, pare_arena *arena,
@@ -31,7 +31,7 @@ PARE_NODISCARD pare_status pare_quant_select(pare_model *model, pare_arena *aren
                                              pare_quant_nodes *out);
 /* Why a node stays float although it is chosen, for its accuracy or its latency; or NULL. */
 const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node);
-const char *pare_quant_quick(const pare_quant_nodes *nodes, const pare_node *node);
+const char *pare_quant_float_for_latency(const pare_quant_nodes *nodes, const pare_node *node);
 /* Of a node that is not in the list: false. */
 bool pare_quant_chosen(const pare_quant_nodes *nodes, const pare_node *node);
 /* The name that notes give a node: its path, else "?" where memory is out. */
@@ -218,6 +218,17 @@ PARE_NODISCARD pare_status pare_quant_weight_read(const pare_quant_scheme *s,
                                                   const pare_value *value, const pare_tensor *t,
                                                   pare_tensor *out, float **own);
 
+/* Do pairs get f16 scales? */
+static inline bool pare_quant_f16_scales(const pare_quant_options *o)
+{
+    return o->float_fp16 && pare_target_of(o->target)->f16_scales;
+}
+/* May a scale be f16: are its steps, subnormal ones included, fine enough there, and 255 levels of
+   it far from its largest number? */
+static inline bool pare_quant_f16_takes(float scale) { return scale >= 0x1p-20f && scale <= 64; }
+/* The least f16 number that is not below such a scale. */
+float pare_quant_f16_scale(float scale);
+
 /* Levels of weights. */
 static inline int pare_quant_weight_low(int bits) { return bits == 4 ? -8 : -127; }
 static inline int pare_quant_weight_high(int bits) { return bits == 4 ? 7 : 127; }
@@ -267,6 +278,9 @@ PARE_NODISCARD pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model,
                                               const pare_ranges *ranges,
                                               const pare_quant_options *options,
                                               pare_quant_facts *facts);
+
+/* lowp.c: what is not int8 of a model that has its pairs (options->float_fp16). */
+PARE_NODISCARD pare_status pare_quant_rest_to_fp16(pare_quant_scheme *s);
 
 /* weight_only.c */
 PARE_NODISCARD pare_status pare_quant_to_weight_only(pare_ctx *ctx, pare_model *model,

@@ -51,9 +51,12 @@ typedef struct pare_quant_latency {
    is timed in float and as int8, conversions between the two cost what they were measured to take,
    and a minimum cut finds the assignment with the least sum (Stone 1977, IEEE TSE 3(1), "Multi-
    processor scheduling with the aid of network flow algorithms"). What it finds is timed as a
-   whole, its times correct the costs, and this is repeated. *quick, in the model's arena, is for
-   pare_quant_options; NULL: none stays float. PARE_INPUT: no node can be int8. */
-PARE_NODISCARD pare_status pare_quant_find_fastest(
-    pare_ctx *ctx, pare_model *model, const pare_ranges *ranges, const pare_quant_options *options,
-    const pare_quant_latency_options *how, const char *const **quick, pare_quant_latency *out);
+   whole, its times correct the costs, and this is repeated. *float_nodes, in the model's arena, is
+   for pare_quant_options; NULL: none stays float. PARE_INPUT: no node can be int8. */
+PARE_NODISCARD pare_status pare_quant_find_fastest(pare_ctx *ctx, pare_model *model,
+                                                   const pare_ranges *ranges,
+                                                   const pare_quant_options *options,
+                                                   const pare_quant_latency_options *how,
+                                                   const char *const **float_nodes,
+                                                   pare_quant_latency *out);
 #endif

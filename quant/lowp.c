@@ -299,28 +299,61 @@ static pare_status store_weights(pare_lowp *h)
     return pare_graph_each(h->model->graph, store_graph, h);
 }
 
+static void open_lowp(pare_lowp *h, pare_arena *arena)
+{
+    const bool f16 = h->options->precision == PARE_PRECISION_FP16;
+    pare_arena_init(arena, h->ctx);
+    h->arena = arena;
+    h->type = f16 ? PARE_f16 : PARE_bf16;
+    h->largest = f16 ? 65504.0f : 0x1.fep127f;
+    h->clamp = f16 ? 61440.0f : 0x1.fep127f;
+    pare_ptr_map_init(&h->is_lowp, arena);
+    pare_ptr_map_init(&h->beyond, arena);
+    pare_ptr_map_init(&h->beside, arena);
+    pare_ptr_map_init(&h->made, arena);
+    pare_ptr_map_init(&h->twin, arena);
+}
+
 pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
                                const pare_quant_options *options, pare_quant_facts *facts)
 {
-    bool f16 = options->precision == PARE_PRECISION_FP16;
     pare_arena arena;
-    pare_arena_init(&arena, ctx);
-    pare_lowp h = {.ctx = ctx,
-                   .model = model,
-                   .arena = &arena,
-                   .ranges = ranges,
-                   .options = options,
-                   .facts = facts,
-                   .type = f16 ? PARE_f16 : PARE_bf16,
-                   .largest = f16 ? 65504.0f : 0x1.fep127f,
-                   .clamp = f16 ? 61440.0f : 0x1.fep127f};
-    pare_ptr_map_init(&h.is_lowp, &arena);
-    pare_ptr_map_init(&h.beyond, &arena);
-    pare_ptr_map_init(&h.made, &arena);
-    pare_ptr_map_init(&h.twin, &arena);
-    pare_status st = f16 || options->bf16_compute ? compute_in_type(&h) : store_weights(&h);
+    pare_lowp h = {
+        .ctx = ctx, .model = model, .ranges = ranges, .options = options, .facts = facts};
+    open_lowp(&h, &arena);
+    pare_status st =
+        h.type == PARE_f16 || options->bf16_compute ? compute_in_type(&h) : store_weights(&h);
     pare_arena_free(&arena);
     PARE_TRY(st);
     PARE_TRY(pare_graph_sweep_all(model->graph));
     return pare_quant_manifest(model, options, NULL);
+}
+
+/* --- what is not int8 --- */
+
+pare_status pare_quant_rest_to_fp16(pare_quant_scheme *s)
+{
+    enum { OPSET = 19 }; /* the first with f16 scales */
+    const pare_quant_options *o = s->options, all = {.precision = PARE_PRECISION_FP16};
+    pare_quant_facts *facts = s->facts;
+    const int quantized = facts->quantized_nodes, in_float = facts->float_nodes;
+    pare_arena arena;
+    pare_lowp h = {.ctx = s->ctx,
+                   .model = s->model,
+                   .ranges = o->float_ranges ? o->float_ranges : s->ranges,
+                   .options = &all,
+                   .facts = facts,
+                   .before = &s->nodes,
+                   .f32 = o->f32_for_latency,
+                   .pairs = true,
+                   .f16_scales =
+                       pare_quant_f16_scales(o) && pare_model_opset(s->model, "") >= OPSET};
+    open_lowp(&h, &arena);
+    facts->quantized_nodes = 0;
+    const pare_status st = compute_in_type(&h);
+    facts->fp16_nodes = facts->quantized_nodes;
+    facts->quantized_nodes = quantized;
+    facts->float_nodes = in_float;
+    pare_arena_free(&arena);
+    return st == PARE_OK ? pare_graph_sweep_all(s->model->graph) : st;
 }

@@ -88,7 +88,7 @@ static bool sees_all(const pare_lowp *h)
 static float forecast(const pare_lowp *h, const pare_value *v)
 {
     if (!h->ranges || !v || h->type != PARE_f16) return 0;
-    const pare_stats *stats = pare_ranges_find(h->ranges, v->name);
+    const pare_stats *stats = pare_ranges_find(h->ranges, pare_lowp_seen(v)->name);
     if (!stats) return sees_all(h) && pare_ptr_map_find(&h->beyond, v) >= 0 ? INFINITY : 0;
     float low = stats->histogram->min, high = stats->histogram->max;
     float end = high > -low ? high : low;
@@ -141,7 +141,7 @@ static const pare_value *first_small(const pare_lowp *h, const pare_node *node, 
     for (int i = 0; i < node->in_count + node->out_count; i++) {
         const pare_value *v = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
         if (!v || v->data || v->dtype != PARE_f32) continue;
-        *seen = pare_quant_seen_largest(h->ranges, v->name);
+        *seen = pare_quant_seen_largest(h->ranges, pare_lowp_seen(v)->name);
         if (pare_quant_f16_small(*seen)) return v;
     }
     return NULL;
@@ -185,6 +185,16 @@ static pare_status note_underflow(pare_lowp *h, const pare_node *node, const cha
     return *why ? PARE_OK : PARE_MEMORY;
 }
 
+/* --- latency --- */
+
+static pare_status note_latency(pare_lowp *h, const pare_node *node, const char **why)
+{
+    const int at = h->f32 ? pare_ptr_map_find(&h->before->at, node) : -1;
+    *why = at >= 0 ? h->f32[at] : NULL;
+    if (!*why) return PARE_OK;
+    return add_name(h, node, &h->facts->f32_latency_nodes, &h->facts->f32_latency_count);
+}
+
 /* --- one node --- */
 
 /* Why a node stays f32; NULL where it computes in the short type; "" where there is nothing to say.
@@ -205,6 +215,10 @@ static pare_status judge(pare_lowp *h, const pare_node *node, bool chosen, const
         if (node->out[i] && node->out[i]->dtype == PARE_NOTYPE) return PARE_OK;
     *why = "skipped by a pattern";
     if (!chosen) return PARE_OK;
+    if (h->pairs) PARE_TRY(pare_lowp_judge_pairs(h, node, why));
+    if (h->pairs && *why) return PARE_OK;
+    PARE_TRY(note_latency(h, node, why));
+    if (h->f32 && *why) return PARE_OK;
     *why = pare_node_has_graphs(node) ? "its bodies take f32" : "the operator is unknown";
     if (!role || pare_node_has_graphs(node)) return PARE_OK;
     *why = "the operator stays f32";
@@ -222,7 +236,7 @@ static pare_status decide(pare_lowp *h, const pare_node *node, bool chosen)
     const char *why;
     PARE_TRY(judge(h, node, chosen, &why));
     PARE_TRY(pare_ptr_map_put(&h->is_lowp, node, !why));
-    if (!why) h->facts->quantized_nodes++;
+    if (!why && !(h->pairs && pare_lowp_is_int8(node))) h->facts->quantized_nodes++;
     if (!why || !why[0]) return PARE_OK;
     h->facts->float_nodes++;
     return pare_quant_note(h->model, h->facts, "%s (%s) stays f32: %s", pare_quant_node_name(node),
@@ -233,8 +247,10 @@ pare_status pare_lowp_select(pare_lowp *h)
 {
     PARE_TRY(pare_quant_select(h->model, h->arena, h->options, &h->nodes));
     for (int n = 0; n < h->nodes.count; n++)
-        PARE_TRY(decide(h, h->nodes.item[n], h->nodes.chosen[n]));
-    if (h->facts->quantized_nodes == 0)
+        if (!h->pairs || !pare_lowp_is_pair(h->nodes.item[n]))
+            PARE_TRY(decide(h, h->nodes.item[n], h->nodes.chosen[n]));
+    if (h->pairs) PARE_TRY(pare_lowp_decide_pairs(h));
+    if (h->facts->quantized_nodes == 0 && !h->pairs)
         return PARE_FAIL(
             h->ctx, INPUT,
             "%s: no node can compute in %s; expected a float model with nodes that "
@@ -242,6 +258,9 @@ pare_status pare_lowp_select(pare_lowp *h)
             h->model->path, pare_type(h->type)->name);
     if (h->facts->overflow_nodes)
         PARE_TRY(pare_model_set_meta(h->model, "pare.f32_for_overflow", h->facts->overflow_nodes));
+    if (h->facts->f32_latency_nodes)
+        PARE_TRY(
+            pare_model_set_meta(h->model, "pare.f32_for_latency", h->facts->f32_latency_nodes));
     if (!h->facts->underflow_nodes) return PARE_OK;
     return pare_model_set_meta(h->model, "pare.f32_for_underflow", h->facts->underflow_nodes);
 }

@@ -75,8 +75,8 @@ static pare_status list_kept(pare_quant_scheme *s, const pare_node *node, const 
     const char **list = NULL;
     if (why == pare_quant_kept(&s->nodes, node))
         list = &s->facts->sensitive_nodes;
-    else if (why == pare_quant_quick(&s->nodes, node))
-        list = &s->facts->quick_nodes;
+    else if (why == pare_quant_float_for_latency(&s->nodes, node))
+        list = &s->facts->latency_nodes;
     if (!list) return PARE_OK;
     *list = *list ? pare_arena_printf(&s->model->arena, "%s, %s", *list, name) : name;
     return *list ? PARE_OK : PARE_MEMORY;
@@ -96,7 +96,8 @@ static const char *obstacle(const pare_quant_scheme *s, const pare_node *node,
     const pare_value *x = pare_node_in(node, part->x), *w = pare_node_in(node, part->w);
     if (!is_chosen(s, node)) return "skipped by a pattern";
     if (pare_quant_kept(&s->nodes, node)) return pare_quant_kept(&s->nodes, node);
-    if (pare_quant_quick(&s->nodes, node)) return pare_quant_quick(&s->nodes, node);
+    if (pare_quant_float_for_latency(&s->nodes, node))
+        return pare_quant_float_for_latency(&s->nodes, node);
     if (!x || !w) return "an input is missing";
     if (x->dtype != PARE_f32 || w->dtype != PARE_f32) return "its inputs are not f32";
     if (x->data) return "both inputs are constant";

@@ -52,8 +52,13 @@ typedef struct pare_quant_options {
     int only_count;
     const char *const *keep; /* int8: why a node stays float, or NULL, of each node of the model and
                                 its bodies in order (pare_quant_find_sensitive); NULL: none */
-    const char *const *quick; /* int8: the same of nodes that stay float for their latency
-                                 (pare_quant_find_fastest) */
+    const char *const *float_for_latency; /* int8: the same of nodes that stay float for their
+                                             latency (pare_quant_find_fastest) */
+    const char *const *f32_for_latency; /* int8 with float_fp16: the same of nodes that stay f32 */
+    bool float_fp16; /* int8: nodes that are not int8 compute in FP16, where that neither overflows
+                        nor underflows; inputs and outputs stay f32 */
+    const pare_ranges *float_ranges; /* with float_fp16: what calibration of minmax_only saw, by
+                                        which nodes stay f32; NULL: what `ranges` knows of it */
     const pare_range *chosen; /* int8: what `rule` chooses for each tensor of the table; NULL: it is
                                  asked */
     double mixed; /* int8: the part of the work and of the weights that may stay float for its
@@ -96,8 +101,11 @@ static inline bool pare_quant_rounds_by_samples(const pare_quant_options *o)
 typedef struct pare_quant_facts {
     int quantized_nodes, float_nodes, q_nodes, dq_nodes;
     const char *sensitive_nodes; /* that stay float for their accuracy, "a, b"; NULL: none */
-    const char *quick_nodes;     /* the same for their latency */
-    int weight_only_nodes;       /* compute in float on int8 weights: LSTM, GRU, RNN */
+    const char *latency_nodes;   /* the same for their latency */
+    int f32_latency_count;       /* nodes that stay f32 and not FP16 for their latency */
+    const char *f32_latency_nodes;
+    int fp16_nodes;        /* of the float ones, that compute in FP16 (float_fp16) */
+    int weight_only_nodes; /* compute in float on int8 weights: LSTM, GRU, RNN */
     int64_t opset_before, opset_after;
     int note_count;
     const char **note;          /* in the model's arena */
@@ -121,6 +129,12 @@ void pare_quant_options_init(pare_quant_options *out);
 PARE_NODISCARD pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model,
                                               const pare_quant_options *options,
                                               pare_quant_facts *facts);
+
+/* A prepared model for options that have changed: raises its opset to what they need. facts (or
+   NULL): as pare_quant_prepare left them; the opset after it is set. */
+PARE_NODISCARD pare_status pare_quant_raise_opset(pare_ctx *ctx, pare_model *model,
+                                                  const pare_quant_options *options,
+                                                  pare_quant_facts *facts);
 
 /* Quantizes a prepared model in place. FP16 keeps nodes f32 whose inputs or outputs would overflow,
    as far as the ranges know these tensors: a calibration of minmax_only (pare_calib_options) knows

@@ -17,12 +17,13 @@
 /* --- the float graph that is calibrated and then quantized --- */
 
 /* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), with
-   blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
+   f16 scales (19), with blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
 {
     if (options->float_weights) return options->precision == PARE_PRECISION_W4A16 ? 24 : 21;
     if (options->precision == PARE_PRECISION_W4A16 || options->weight_bits == 4) return 21;
     if (options->precision == PARE_PRECISION_W8A16 && options->block_size) return 21;
+    if (options->precision == PARE_PRECISION_INT8 && pare_quant_f16_scales(options)) return 19;
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
 }
 
@@ -115,6 +116,19 @@ pare_status pare_quant_prepare(pare_ctx *ctx, pare_model *model, const pare_quan
     return note_source(ctx, model, before);
 }
 
+pare_status pare_quant_raise_opset(pare_ctx *ctx, pare_model *model,
+                                   const pare_quant_options *options, pare_quant_facts *facts)
+{
+    const pare_infer_options infer = {.fold = true, .lenient = true, .fold_bodies = true};
+    const int64_t now = pare_model_opset(model, ""), wanted = wanted_opset(options);
+    if (now >= wanted) return PARE_OK;
+    PARE_TRY(pare_pass_version_convert(model, wanted));
+    PARE_TRY(pare_pass_infer(model, &infer));
+    pare_model_raise_ir(model);
+    if (facts) facts->opset_after = pare_model_opset(model, "");
+    return note_source(ctx, model, facts ? facts->opset_before : now);
+}
+
 /* --- patterns --- */
 
 const char *pare_quant_node_name(const pare_node *node)
@@ -130,7 +144,7 @@ pare_status pare_quant_select(pare_model *model, pare_arena *arena,
     out->chosen = pare_arena_alloc(arena, (size_t)out->count + 1, sizeof *out->chosen);
     if (!out->chosen) return PARE_MEMORY;
     out->keep = options->keep;
-    out->quick = options->quick;
+    out->float_for_latency = options->float_for_latency;
     pare_ptr_map_init(&out->at, arena);
     for (int n = 0; n < out->count; n++) {
         out->chosen[n] = options->only_count == 0;
@@ -160,9 +174,9 @@ const char *pare_quant_kept(const pare_quant_nodes *nodes, const pare_node *node
     return reason(nodes, nodes->keep, node);
 }
 
-const char *pare_quant_quick(const pare_quant_nodes *nodes, const pare_node *node)
+const char *pare_quant_float_for_latency(const pare_quant_nodes *nodes, const pare_node *node)
 {
-    return reason(nodes, nodes->quick, node);
+    return reason(nodes, nodes->float_for_latency, node);
 }
 
 /* --- the manifest --- */
@@ -207,14 +221,15 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
     if (o->mixed > 0) snprintf(mixed, sizeof mixed, " mixed-precision=%.10g", 100 * o->mixed);
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
-            &model->arena, "%s activations=%s target=%s weights=%s method=%s%s%s%s%s",
+            &model->arena, "%s activations=%s target=%s weights=%s method=%s%s%s%s%s%s",
             four_bits(o) ? "w4a8" : "int8", o->unsigned_activations ? "u8" : "s8",
             pare_target_of(o->target)->name, o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
             !o->bias_correction ? " bias-correction=none"
             : o->correct        ? ""
                                 : " bias-correction=fast",
-            o->equalize ? "" : " equalization=no", mixed, rounding);
+            o->equalize ? "" : " equalization=no", mixed, rounding,
+            o->float_fp16 ? " float-precision=fp16" : "");
     else if (pare_precision_is_weight_only(o->precision))
         recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
@@ -278,8 +293,9 @@ static pare_status to_int8(pare_quant_scheme *s)
     PARE_TRY(pare_graph_sweep_all(s->graph));
     if (s->biases) PARE_TRY(pare_quant_correct_biases(s));
     hash_points(s, hash);
-    const char *quick = s->facts->quick_nodes;
-    if (quick) PARE_TRY(pare_model_set_meta(s->model, "pare.float_for_latency", quick));
+    if (s->options->float_fp16) PARE_TRY(pare_quant_rest_to_fp16(s));
+    const char *names = s->facts->latency_nodes;
+    if (names) PARE_TRY(pare_model_set_meta(s->model, "pare.float_for_latency", names));
     return pare_quant_manifest(s->model, s->options, hash);
 }
 
@@ -326,9 +342,10 @@ void pare_quant_options_init(pare_quant_options *out)
 
 /* Ranges of a prepared model, which of its nodes should stay float, and the samples that say how
    weights are rounded. *index are those chosen here, to be freed. */
-static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pare_data *data,
-                         pare_quant_options *options, const pare_calib_options *given,
-                         pare_quant_search *search, int64_t **index)
+static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_ranges **float_out,
+                         pare_model *model, pare_data *data, pare_quant_options *options,
+                         const pare_calib_options *given, pare_quant_search *search,
+                         int64_t **index)
 {
     enum { SAMPLES = 512, BATCH = 64 };
     pare_calib_options own = given ? *given : (pare_calib_options){.batch = BATCH};
@@ -350,6 +367,10 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_model *model, pa
     if (options->bias_correction && !options->fast_correction) options->correct = search;
     if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));
+    own.minmax_only = true;
+    if (options->precision == PARE_PRECISION_INT8 && options->float_fp16)
+        PARE_TRY(pare_calibrate(ctx, float_out, model, data, &own));
+    options->float_ranges = *float_out;
     return pare_quant_find_sensitive(ctx, model, *out, options, search, &options->keep);
 }
 
@@ -359,7 +380,7 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
 {
     pare_quant_facts own;
     pare_quant_options chosen = *options;
-    pare_ranges *ranges = NULL;
+    pare_ranges *ranges = NULL, *float_ranges = NULL;
     pare_quant_search search;
     int64_t *index = NULL;
     if (!facts) facts = &own;
@@ -369,9 +390,10 @@ pare_status pare_quantize_on_data(pare_ctx *ctx, pare_model *model, pare_data *d
     PARE_TRY(pare_quant_prepare(ctx, model, options, facts));
     pare_status st = PARE_OK;
     if (data && options->precision != PARE_PRECISION_BF16)
-        st = learn(ctx, &ranges, model, data, &chosen, calib, &search, &index);
+        st = learn(ctx, &ranges, &float_ranges, model, data, &chosen, calib, &search, &index);
     if (st == PARE_OK) st = pare_quantize(ctx, model, ranges, &chosen, facts);
     if (ranges) pare_ranges_free(ranges);
+    if (float_ranges) pare_ranges_free(float_ranges);
     pare_free(index);
     return st;
 }

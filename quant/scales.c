@@ -106,6 +106,8 @@ static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
     const bool balanced = zero_point && p->balanced && p->low < 0;
     p->scale = balanced ? fmaxf(-p->low, p->high) / 127 : span(s, p) / (zero_point ? 255 : 127);
     if (!(p->scale >= FLT_MIN)) p->scale = 1;
+    if (pare_quant_f16_scales(s->options) && pare_quant_f16_takes(p->scale))
+        p->scale = pare_quant_f16_scale(p->scale);
     p->zero = balanced     ? 128
               : zero_point ? (int)fminf(fmaxf(rintf(-p->low / p->scale), 0), 255)
                            : 0;

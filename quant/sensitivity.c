@@ -135,6 +135,7 @@ static pare_status error_of(search *s, double *error)
     pare_quant_options options = *s->options;
     options.keep = s->keep;
     options.inputs = options.correct = NULL; /* by inputs each trial would take minutes */
+    options.float_fp16 = false;              /* int8's error alone */
     options.chosen = s->chosen;
     *error = 0;
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));

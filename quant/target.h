@@ -25,7 +25,9 @@ typedef struct pare_target_row {
     bool one_scale; /* tensors that are only moved share a scale; else where that costs little */
     bool once;      /* a tensor that is only moved after its pair gets no other one */
     bool balanced_factors; /* u8 factors of a product of two activations have the zero point 128 */
-    bool s32_bias;         /* biases are s32 with a DequantizeLinear, else float */
+    bool f16_scales; /* pairs around FP16 have f16 scales (ONNX 19), else they stay f32, between
+                        Casts */
+    bool s32_bias;   /* biases are s32 with a DequantizeLinear, else float */
 
     /* what is computed in integers, what it reads and computes in float; the rest it does not take
      */
@@ -51,6 +53,7 @@ typedef enum pare_target_rule {
     PARE_RULE_OPSET,              /* an opset that is not read */
     PARE_RULE_SCALE,              /* 0, negative or no number */
     PARE_RULE_COMPUTED_SCALE,     /* not constant */
+    PARE_RULE_SCALE_TYPE,         /* of a pair around FP16 */
     PARE_RULE_ACTIVATION_TYPE,    /* of a quantized activation */
     PARE_RULE_ZERO_POINT,         /* of an activation, not 0 */
     PARE_RULE_CHANNEL_ACTIVATION, /* an activation with a scale per channel */

@@ -123,6 +123,13 @@ pare_status pare_quant_weight_read(const pare_quant_scheme *s, const pare_value 
     return PARE_OK;
 }
 
+float pare_quant_f16_scale(float scale)
+{
+    const uint16_t nearest = pare_f32_to_f16(scale);
+    const float near = pare_f16_to_f32(nearest);
+    return near < scale ? pare_f16_to_f32((uint16_t)(nearest + 1)) : near;
+}
+
 pare_quant_weight_view pare_quant_weight_look(const pare_tensor *w, int axis)
 {
     pare_quant_weight_view v = {w->data, 1, 1, 1};

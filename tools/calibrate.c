@@ -142,7 +142,7 @@ pare_status pare_tool_calibrate_on(pare_tool *tool, pare_ranges **out, const par
                                    const pare_calibrate_how *how)
 {
     pare_progress bar;
-    warn_poor(tool, source);
+    if (!how->again) warn_poor(tool, source);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "calibrate", "samples");
     pare_watch *watch = NULL;
     pare_ranges *ranges = NULL;

@@ -21,7 +21,7 @@ typedef struct quantize_options {
     double max_drop;    /* points; negative: none */
     int64_t block_size; /* negative: 32 in w4a16, else 0 */
     int64_t iterations; /* negative: 1,000 */
-    int precision, weight_type, rounding, io, prefer;
+    int precision, float_precision, weight_type, rounding, io, prefer;
     bool bf16_compute, external_data;
 } quantize_options;
 
@@ -36,6 +36,9 @@ static const pare_option table[] = {
         "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8", precision,
         "number format of the result (int8); w4a8: INT8 with INT4 weights; w4a16, w8a16: matrices "
         "of INT4 or INT8, float activations"),
+    PARE_OPT_CHOICE("float-precision", "fp32|fp16", float_precision,
+                    "int8, w4a8: what is not int8 computes in FP16, but nodes that would overflow "
+                    "it (fp32; with --prefer latency on a GPU each node as is fastest)"),
     PARE_OPT_INT(
         "block-size", "N", block_size, 0, 1 << 20,
         "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
@@ -84,11 +87,13 @@ static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                           .max_drop = -1,
                                           .block_size = -1,
                                           .iterations = -1,
-                                          .rounding = -1};
+                                          .rounding = -1,
+                                          .float_precision = -1};
 
 static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8"};
 enum { GPTQ, NEAREST, ADAROUND };         /* words of --rounding */
 enum { FLOAT = 1 };                       /* of --weight-type */
+enum { FP16 = 1 };                        /* of --float-precision */
 enum { W4A8 = PARE_PRECISION_W8A16 + 1 }; /* of these words: INT8 with weights of 4 bits */
 
 static bool is_int8(const quantize_options *o)
@@ -148,9 +153,17 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 /* Options that change nothing in the chosen precision. */
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
-    static const char *const of_int8[] = {
-        "activations",     "target",          "weights",  "method", "bias-correction",
-        "no-equalization", "mixed-precision", "max-drop", "prefer", NULL};
+    static const char *const of_int8[] = {"activations",
+                                          "target",
+                                          "weights",
+                                          "method",
+                                          "bias-correction",
+                                          "no-equalization",
+                                          "mixed-precision",
+                                          "max-drop",
+                                          "prefer",
+                                          "float-precision",
+                                          NULL};
     static const char *const of_weights[] = {"block-size", "weight-type", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
     static const char *const of_iterations[] = {"iterations", NULL};
@@ -207,6 +220,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                     : o->rounding == GPTQ     ? PARE_ROUNDING_GPTQ
                     : o->rounding == ADAROUND ? PARE_ROUNDING_ADAROUND
                                               : PARE_ROUNDING_NEAREST;
+    out->float_fp16 = is_int8(o) && o->float_precision == FP16;
     out->float_weights = o->weight_type == FLOAT;
     out->iterations = o->iterations > 0 ? (int)o->iterations : 0;
     out->block_size = o->block_size >= 0                       ? o->block_size
@@ -232,6 +246,7 @@ static void warn(pare_tool *tool, const pare_quant_facts *facts, json_t *list)
 static pare_status report(pare_tool *tool, const quantize_options *o, const pare_quant_facts *facts,
                           uint64_t bytes_before, const char *hash, const pare_quantize_from *from)
 {
+    const char *left = is_int8(o) ? "nodes stay f32, for they" : "of them";
     char hash_after[33], size[32], opset[64];
     uint64_t bytes;
     PARE_TRY(pare_onnx_hash(tool->ctx, o->output, hash_after, &bytes));
@@ -251,20 +266,24 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
                    precisions[o->precision], pare_bytes_text((double)bytes, size, sizeof size),
                    bytes_before ? 100 * (double)bytes / (double)bytes_before : 0.0,
                    facts->quantized_nodes, facts->float_nodes, opset);
+    if (!o->common.quiet && (o->float_precision == FP16 || facts->fp16_nodes))
+        pare_print(stderr, "%d nodes compute in FP16\n", facts->fp16_nodes);
     if (!o->common.quiet && facts->weight_only_nodes)
         pare_print(stderr, "%d recurrent nodes have int8 weights and compute in float\n",
                    facts->weight_only_nodes);
     if (!o->common.quiet && facts->sensitive_nodes)
         pare_print(stderr, "float for accuracy: %s\n", facts->sensitive_nodes);
-    if (!o->common.quiet && facts->quick_nodes)
-        pare_print(stderr, "float for latency: %s\n", facts->quick_nodes);
+    if (!o->common.quiet && facts->latency_nodes)
+        pare_print(stderr, "float for latency: %s\n", facts->latency_nodes);
+    if (!o->common.quiet && facts->f32_latency_nodes)
+        pare_print(stderr, "f32 for latency: %s\n", facts->f32_latency_nodes);
     if (!o->common.quiet && from->prefer) pare_prefer_print(tool, from->prefer);
     if (from->prefer) json_object_set_new(tool->facts, "latency", pare_prefer_json(from->prefer));
     if (!o->common.quiet && facts->overflow_nodes)
-        pare_print(stderr, "%d of them would overflow f16: %s\n", facts->overflow_count,
+        pare_print(stderr, "%d %s would overflow f16: %s\n", facts->overflow_count, left,
                    facts->overflow_nodes);
     if (!o->common.quiet && facts->underflow_nodes)
-        pare_print(stderr, "%d of them would underflow f16: %s\n", facts->underflow_count,
+        pare_print(stderr, "%d %s would underflow f16: %s\n", facts->underflow_count, left,
                    facts->underflow_nodes);
     json_object_set_new(tool->facts, "warnings", warnings);
     const pare_max_drop *max_drop = from->max_drop;
@@ -277,16 +296,17 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
     }
     json_object_update_new(
         tool->facts,
-        json_pack("{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, "
-                  "s:o, s:[o]}",
-                  "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes",
-                  (json_int_t)bytes_before, "output", "file", pare_json_text(o->output), "hash",
-                  hash_after, "bytes", (json_int_t)bytes, "precision", precisions[o->precision],
-                  "converted_nodes", facts->quantized_nodes, "float_nodes", facts->float_nodes,
-                  "weight_only_nodes", facts->weight_only_nodes, "quantize_nodes", facts->q_nodes,
-                  "dequantize_nodes", facts->dq_nodes, "opset_before",
-                  (json_int_t)facts->opset_before, "opset_after", (json_int_t)facts->opset_after,
-                  "notes", notes, "outputs", pare_json_text(o->output)));
+        json_pack(
+            "{s:{s:o, s:s, s:I}, s:{s:o, s:s, s:I}, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, "
+            "s:o, s:[o]}",
+            "model", "file", pare_json_text(tool->arg[0]), "hash", hash, "bytes",
+            (json_int_t)bytes_before, "output", "file", pare_json_text(o->output), "hash",
+            hash_after, "bytes", (json_int_t)bytes, "precision", precisions[o->precision],
+            "converted_nodes", facts->quantized_nodes, "float_nodes", facts->float_nodes,
+            "fp16_nodes", facts->fp16_nodes, "weight_only_nodes", facts->weight_only_nodes,
+            "quantize_nodes", facts->q_nodes, "dequantize_nodes", facts->dq_nodes, "opset_before",
+            (json_int_t)facts->opset_before, "opset_after", (json_int_t)facts->opset_after, "notes",
+            notes, "outputs", pare_json_text(o->output)));
     return PARE_OK;
 }
 
@@ -300,7 +320,8 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
     pare_max_drop max_drop = {.points = o->max_drop,
                               .data = o->validation ? o->validation : o->source.data};
-    pare_prefer prefer = {.shapes = &o->shapes, .cache = o->cache};
+    pare_prefer prefer = {
+        .shapes = &o->shapes, .cache = o->cache, .may_fp16 = o->float_precision < 0};
     const pare_quantize_from from = {.source = &o->source,
                                      .ranges = o->ranges,
                                      .trace = o->trace,

@@ -48,7 +48,7 @@ pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared, const par
     if (asked->cache) pare_make_cache(tool->ctx, asked->cache);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "time", "models");
     const pare_status st = pare_quant_find_fastest(tool->ctx, prepared, ranges, options, &how,
-                                                   &options->quick, &asked->found);
+                                                   &options->float_for_latency, &asked->found);
     pare_progress_end(&bar);
     return st == PARE_INPUT
                ? pare_fail_prefix(

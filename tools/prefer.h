@@ -12,12 +12,14 @@ typedef struct pare_prefer {
     const pare_list *shapes; /* --shapes: of a timed run; inputs without one have that of one run of
                                 the data, else the model's with 1 for unknown dims */
     const char *cache;       /* folder for times, or NULL */
+    bool may_fp16;           /* nodes that stay float may be FP16 on a GPU */
     /* out */
     pare_quant_latency found;
     bool gave_up; /* float nodes cost accuracy that --max-drop does not allow: all int8 it is */
 } pare_prefer;
 
-/* Sets options->quick of a prepared model. source: the samples that were opened, or NULL. */
+/* Sets options->float_for_latency and f32_for_latency of a prepared model. source: the samples that
+ * were opened, or NULL. */
 PARE_NODISCARD pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared,
                                                const pare_ranges *ranges,
                                                pare_quant_options *options,

@@ -104,11 +104,26 @@ static void warn_partial(pare_tool *tool, const pare_ranges *ranges, const char 
         path, pare_ranges_count(ranges));
 }
 
-static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model *model, bool fp16,
-                           const pare_quantize_from *from, const pare_source *source)
+/* A table, and where it is INT8's the one that FP16 beside it is judged by. */
+typedef struct tables {
+    pare_ranges *ranges, *float_ranges;
+} tables;
+
+static bool is_fp16(const pare_quant_options *o) { return o->precision == PARE_PRECISION_FP16; }
+
+static bool is_beside_fp16(const pare_quant_options *o)
 {
-    const pare_calibrate_how how = {
-        .model_hash = from->hash, .minmax_only = fp16, .trace = from->trace, .cache = from->cache};
+    return o->precision == PARE_PRECISION_INT8 && o->float_fp16;
+}
+
+static pare_status measure(pare_tool *tool, pare_ranges **out, const pare_model *model, bool fp16,
+                           bool again, const pare_quantize_from *from, const pare_source *source)
+{
+    const pare_calibrate_how how = {.model_hash = from->hash,
+                                    .minmax_only = fp16,
+                                    .again = again,
+                                    .trace = again ? NULL : from->trace,
+                                    .cache = from->cache};
     pare_status st = pare_tool_calibrate_on(tool, out, model, from->source, source, &how);
     if (fp16 && st == PARE_UNSUPPORTED)
         return pare_fail_prefix(tool->ctx, st,
@@ -136,6 +151,15 @@ static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare
     return st;
 }
 
+/* On a GPU what is not int8 computes in FP16, unless that was asked otherwise. */
+static pare_status allow_fp16(pare_tool *tool, pare_model *model, pare_quant_options *options,
+                              const pare_quantize_from *from, pare_quant_facts *facts)
+{
+    if (!from->prefer || !from->prefer->may_fp16 || !tool->device) return PARE_OK;
+    options->float_fp16 = true;
+    return pare_quant_raise_opset(tool->ctx, model, options, facts);
+}
+
 /* After what stays float for its accuracy. With more nodes in float a model rarely loses more;
    where it does, and more than is allowed, none stays float for its latency. */
 static pare_status place(pare_tool *tool, pare_model *model, const pare_ranges *ranges,
@@ -144,12 +168,12 @@ static pare_status place(pare_tool *tool, pare_model *model, const pare_ranges *
 {
     pare_max_drop *m = from->max_drop;
     PARE_TRY(pare_prefer_latency(tool, model, ranges, options, source, from->prefer));
-    if (!m || !options->quick) return PARE_OK;
+    if (!m || !(options->float_for_latency || options->f32_for_latency)) return PARE_OK;
     const double before = m->drop;
     PARE_TRY(pare_max_drop_judge(tool, model, ranges, options, m));
     if (m->drop <= m->points || m->drop <= before) return PARE_OK;
     m->drop = before;
-    options->quick = NULL;
+    options->float_for_latency = options->f32_for_latency = NULL;
     from->prefer->gave_up = true;
     from->prefer->found.chosen = from->prefer->found.int8;
     return PARE_OK;
@@ -177,9 +201,9 @@ typedef struct samples {
 
 /* Statistics of the samples, and what they say of nodes that should stay float. */
 static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options *options,
-                         const pare_quantize_from *from, samples *in, pare_ranges **ranges)
+                         const pare_quantize_from *from, samples *in, tables *t,
+                         pare_quant_facts *facts)
 {
-    const bool fp16 = options->precision == PARE_PRECISION_FP16;
     pare_source judge = {0};
     const pare_source *source = from->opened ? from->opened : &in->own;
     pare_status st = PARE_OK;
@@ -187,20 +211,25 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
         st = pare_source_open_first(tool, &in->own, model, from->source, PARE_CALIBRATION_SAMPLES);
     if (st == PARE_OK && from->max_drop) st = open_judge(tool, &judge, model, from);
     if (st == PARE_OK) st = pare_tool_open_device(tool);
+    if (st == PARE_OK) st = allow_fp16(tool, model, options, from, facts);
     if (st == PARE_OK && from->max_drop) st = pare_max_drop_check(tool, model, from->max_drop);
     if (st == PARE_OK && !pare_precision_is_weight_only(options->precision))
-        st = measure(tool, ranges, model, fp16, from, source);
+        st = measure(tool, &t->ranges, model, is_fp16(options), false, from, source);
+    if (st == PARE_OK && is_beside_fp16(options))
+        st = measure(tool, &t->float_ranges, model, true, true, from, source);
+    options->float_ranges = t->float_ranges;
     in->search = (pare_quant_search){.data = source->data,
                                      .samples = source->samples,
                                      .sample_count = source->count,
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
     if (pare_quant_rounds_by_samples(options)) options->inputs = &in->search;
-    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast_correction)
+    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction &&
+        !options->fast_correction)
         options->correct = &in->search;
-    if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
-        st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);
-    if (st == PARE_OK && from->prefer) st = place(tool, model, *ranges, options, from, source);
+    if (st == PARE_OK && t->ranges && (options->mixed > 0 || from->max_drop))
+        st = find_sensitive(tool, model, t->ranges, options, &in->search, from->max_drop);
+    if (st == PARE_OK && from->prefer) st = place(tool, model, t->ranges, options, from, source);
     pare_source_close(&judge);
     return st;
 }
@@ -224,29 +253,31 @@ static pare_status convert(pare_tool *tool, pare_model *model, const pare_quant_
 }
 
 static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_options *options,
-                            const pare_quantize_from *from, samples *in, pare_ranges **ranges,
+                            const pare_quantize_from *from, samples *in, tables *t,
                             pare_quant_facts *facts)
 {
-    const bool fp16 = options->precision == PARE_PRECISION_FP16;
     if (!from->source->data) options->mixed = 0;
-    if (from->ranges) PARE_TRY(read_ranges(tool, ranges, from->ranges, model->path, from->hash));
+    if (from->ranges)
+        PARE_TRY(read_ranges(tool, &t->ranges, from->ranges, model->path, from->hash));
     PARE_TRY(pare_quant_prepare(tool->ctx, model, options, facts));
     if (from->prefer) PARE_TRY(pare_prefer_check(tool, model, from->prefer));
-    if (*ranges && is_cache(*ranges)) {
+    if (t->ranges && is_cache(t->ranges)) {
         options->rule.method = PARE_METHOD_MINMAX; /* the ends as they are */
-        PARE_TRY(check_names(tool, *ranges, model, from->ranges));
+        PARE_TRY(check_names(tool, t->ranges, model, from->ranges));
     }
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
         !(pare_precision_is_weight_only(options->precision) &&
           options->rounding == PARE_ROUNDING_NEAREST))
-        PARE_TRY(learn(tool, model, options, from, in, ranges));
-    if (from->ranges && from->prefer) PARE_TRY(place(tool, model, *ranges, options, from, NULL));
+        PARE_TRY(learn(tool, model, options, from, in, t, facts));
+    if (from->ranges) PARE_TRY(allow_fp16(tool, model, options, from, facts));
+    if (from->ranges && from->prefer) PARE_TRY(place(tool, model, t->ranges, options, from, NULL));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
     if (from->source->data && tool->device) options->device = tool->device->name;
-    if (from->ranges && fp16) warn_partial(tool, *ranges, from->ranges);
-    PARE_TRY(convert(tool, model, options, in, *ranges, facts));
-    if (from->facts && *ranges && options->precision == PARE_PRECISION_INT8)
-        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, *ranges, &options->rule));
+    if (from->ranges && (is_fp16(options) || is_beside_fp16(options)))
+        warn_partial(tool, t->ranges, from->ranges);
+    PARE_TRY(convert(tool, model, options, in, t->ranges, facts));
+    if (from->facts && t->ranges && options->precision == PARE_PRECISION_INT8)
+        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, t->ranges, &options->rule));
     return pare_ctx_poll(tool->ctx);
 }
 
@@ -256,12 +287,13 @@ pare_status pare_tool_quantize(pare_tool *tool, pare_model *model,
 {
     pare_quant_options own = *options;
     own.threads = (int)tool->common->threads;
-    pare_ranges *ranges = NULL;
+    tables t = {NULL, NULL};
     samples in = {0};
     if (from->prepared) *from->prepared = NULL;
-    pare_status st = quantize(tool, model, &own, from, &in, &ranges, facts);
+    pare_status st = quantize(tool, model, &own, from, &in, &t, facts);
     pare_source_close(&in.own);
-    if (ranges) pare_ranges_free(ranges);
+    if (t.ranges) pare_ranges_free(t.ranges);
+    if (t.float_ranges) pare_ranges_free(t.float_ranges);
     if (st != PARE_OK && from->prepared) {
         pare_model_free(*from->prepared);
         *from->prepared = NULL;

@@ -33,7 +33,7 @@ typedef struct search {
     int all_count, count;
     pare_ptr_map at; /* node of the main graph -> its place */
     pare_range *chosen;
-    const char **quick; /* (all_count) scratch of a trial */
+    const char **stays_float; /* (all_count) scratch of a trial */
     pare_quant_times reference;
     trial trial[ROUNDS];
     int trials, timed;
@@ -121,8 +121,8 @@ static pare_status try_it(search *s, trial *t)
     pare_model *model;
     pare_quant_options options = *s->options;
     for (int i = 0; i < s->all_count; i++)
-        s->quick[i] = s->place[i] >= 0 && t->is_float[s->place[i]] ? "" : NULL;
-    options.quick = s->quick;
+        s->stays_float[i] = s->place[i] >= 0 && t->is_float[s->place[i]] ? "" : NULL;
+    options.float_for_latency = s->stays_float;
     options.inputs = options.correct = NULL; /* what the numbers are takes no time of a run */
     options.chosen = s->chosen;
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
@@ -283,11 +283,11 @@ static pare_status open_search(search *s)
     pare_ptr_map_init(&s->at, &s->arena);
     for (int i = 0; i < s->count; i++) PARE_TRY(pare_ptr_map_put(&s->at, g->node[i], i));
     for (int i = 0; i < s->all_count; i++) s->place[i] = pare_ptr_map_find(&s->at, s->all[i]);
-    s->quick = pare_arena_alloc(&s->arena, (size_t)s->all_count + 1, sizeof *s->quick);
+    s->stays_float = pare_arena_alloc(&s->arena, (size_t)s->all_count + 1, sizeof *s->stays_float);
     s->in_float = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *s->in_float);
     s->in_int8 = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *s->in_int8);
     s->trial[0].is_float = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof(bool));
-    if (!s->quick || !s->in_float || !s->in_int8 || !s->trial[0].is_float) return PARE_MEMORY;
+    if (!s->stays_float || !s->in_float || !s->in_int8 || !s->trial[0].is_float) return PARE_MEMORY;
     PARE_TRY(pare_machine_table_open(s->ctx, &s->table, s->how->cache_dir, s->how->device, &kind));
     PARE_TRY(pare_model_clone(s->ctx, &s->sized, s->model));
     for (int i = 0; i < s->how->shape_count; i++) {
@@ -321,7 +321,7 @@ static pare_status find(search *s, const trial **best)
     return PARE_OK;
 }
 
-static pare_status name_quick(const search *s, const trial *best, const char *const **quick)
+static pare_status name_float_nodes(const search *s, const trial *best, const char *const **out)
 {
     pare_arena *arena = &s->model->arena;
     const pare_quant_times *int8 = &s->trial[0].times;
@@ -334,21 +334,21 @@ static pare_status name_quick(const search *s, const trial *best, const char *co
                                     1e6 * s->in_float[head], 1e6 * s->in_int8[head]);
         if (!made[i]) return PARE_MEMORY;
     }
-    *quick = made;
+    *out = made;
     return PARE_OK;
 }
 
 pare_status pare_quant_find_fastest(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
                                     const pare_quant_options *options,
                                     const pare_quant_latency_options *how,
-                                    const char *const **quick, pare_quant_latency *out)
+                                    const char *const **float_nodes, pare_quant_latency *out)
 {
     search s = {.ctx = ctx, .model = model, .ranges = ranges, .options = options, .how = how};
     const trial *best = NULL;
-    *quick = NULL;
+    *float_nodes = NULL;
     pare_arena_init(&s.arena, ctx);
     pare_status st = find(&s, &best);
-    if (st == PARE_OK && best != &s.trial[0]) st = name_quick(&s, best, quick);
+    if (st == PARE_OK && best != &s.trial[0]) st = name_float_nodes(&s, best, float_nodes);
     if (st == PARE_OK)
         *out = (pare_quant_latency){s.trial[0].times.against, best->times.against, s.timed};
     pare_free(s.chosen);

@@ -102,7 +102,11 @@ static pare_status check_scale(checker *c, const pare_node *node, const char *te
     if (!scale) return PARE_OK; /* the check of the model says it */
     if (scale->data && is_bad_scale(scale->data))
         return found(c, PARE_RULE_SCALE, node, tensor, "a scale of it is 0, negative or no number");
-    if (scale->data) return PARE_OK;
+    if (scale->data && scale->dtype != PARE_f16 && scale->dtype != PARE_bf16) return PARE_OK;
+    if (scale->data)
+        return found(c, PARE_RULE_SCALE_TYPE, node, tensor,
+                     SAY("its scale is %s: %s may compute what reads it in float",
+                         type_name(scale->dtype), c->row->title));
     return found(c, PARE_RULE_COMPUTED_SCALE, node, tensor,
                  SAY("its scale is computed in the graph: %s %s", c->row->title,
                      c->target == PARE_TARGET_TENSORRT

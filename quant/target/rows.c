@@ -35,6 +35,7 @@ static const pare_target_row rows[PARE_TARGET_COUNT] = {
         {
             .name = "tensorrt",
             .title = "TensorRT",
+            .f16_scales = true,
             .activations = F(s8) | F(f8e4m3),
             .weights = F(s8) | F(s4) | F(f8e4m3),
             .int4_alone = true,
@@ -85,6 +86,7 @@ static const struct rule {
     [PARE_RULE_OPSET] = {"opset", {PARE_REFUSED, PARE_TAKEN, PARE_TAKEN}},
     [PARE_RULE_SCALE] = {"scale", {PARE_REFUSED, PARE_REFUSED, PARE_REFUSED}},
     [PARE_RULE_COMPUTED_SCALE] = {"computed-scale", {PARE_REFUSED, PARE_NOTED, PARE_NOTED}},
+    [PARE_RULE_SCALE_TYPE] = {"scale-type", {PARE_TAKEN, PARE_NOTED, PARE_NOTED}},
     [PARE_RULE_ACTIVATION_TYPE] = {"activation-type", {PARE_REFUSED, PARE_REFUSED, PARE_REFUSED}},
     [PARE_RULE_ZERO_POINT] = {"zero-point", {PARE_REFUSED, PARE_TAKEN, PARE_TAKEN}},
     [PARE_RULE_CHANNEL_ACTIVATION] = {"channel-activation", {PARE_REFUSED, PARE_NOTED, PARE_TAKEN}},

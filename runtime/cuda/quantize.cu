@@ -42,7 +42,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+    quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
+                  bool zeroed)
 {
     const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
                 high = y_type == PARE_s8 ? 127.0f : 255.0f;
@@ -50,7 +51,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         int64_t at[4];
         pare_iterator_at<4>(w.walk, i, at);
         float q = rintf(pare_number_at(w.data[1], x_type, at[1]) /
-                        pare_number_at(w.data[2], x_type, at[2]));
+                        pare_number_at(w.data[2], s_type, at[2]));
         if (zeroed) q += (float)code_at(w.data[3], y_type, at[3]);
         q = q > low ? q : low; /* NaN becomes the lowest */
         q = q < high ? q : high;
@@ -62,7 +63,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, bool zeroed)
+    dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
+                    bool zeroed)
 {
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[4];
@@ -70,7 +72,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         int v = code_at(w.data[1], x_type, at[1]);
         if (zeroed) v -= code_at(w.data[3], x_type, at[3]);
         pare_number_store(w.data[0], y_type, at[0],
-                          (float)v * pare_number_at(w.data[2], y_type, at[2]));
+                          (float)v * pare_number_at(w.data[2], s_type, at[2]));
     }
 }
 
@@ -107,17 +109,19 @@ static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, 
 }
 
 /* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
-   of x f32, f16 or bf16; DequantizeLinear the other way; scale of the float's type. */
+   of x f32, f16 or bf16; DequantizeLinear the other way; scale of a float type, perhaps another. */
 static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
-                                   pare_dtype x_type, bool zeroed, cudaStream_t stream)
+                                   pare_dtype x_type, pare_dtype s_type, bool zeroed,
+                                   cudaStream_t stream)
 {
-    LAUNCH(quantize_each, y_type, x_type, zeroed);
+    LAUNCH(quantize_each, y_type, x_type, s_type, zeroed);
 }
 
 static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
-                                     pare_dtype x_type, bool zeroed, cudaStream_t stream)
+                                     pare_dtype x_type, pare_dtype s_type, bool zeroed,
+                                     cudaStream_t stream)
 {
-    LAUNCH(dequantize_each, y_type, x_type, zeroed);
+    LAUNCH(dequantize_each, y_type, x_type, s_type, zeroed);
 }
 
 /* DynamicQuantizeLinear's step and zero point (u8) from a range that holds 0: range[0], range[1].
@@ -238,7 +242,7 @@ static bool scaling_can(const pare_prep *p, bool quantize)
     pare_dtype real = quantize ? x->dtype : y->dtype, codes = quantize ? y->dtype : x->dtype;
     bool zeroed = p->in_count > 2 && p->in[2].dtype;
     bool coded = pare_type_is_int8(codes) || (!quantize && codes == PARE_s32);
-    return pare_cuda_is_float(real) && s->dtype == real && coded &&
+    return pare_cuda_is_float(real) && pare_cuda_is_float(s->dtype) && coded &&
            (!zeroed || p->in[2].dtype == codes) && !pare_node_int(p->node, "block_size", 0) &&
            (pare_view_count(s) == 1 || s->rank == 1);
 }
@@ -281,7 +285,8 @@ static pare_status quantize_run(const pare_call *c)
     pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
-    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
+                            c->in[1].dtype, zeroed);
 }
 
 static pare_status dequantize_run(const pare_call *c)
@@ -289,7 +294,8 @@ static pare_status dequantize_run(const pare_call *c)
     pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
-    return PARE_CUDA_LAUNCH(c, dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype, zeroed);
+    return PARE_CUDA_LAUNCH(c, dequantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
+                            c->in[1].dtype, zeroed);
 }
 
 static const pare_kernel quantize = {
@@ -333,7 +339,7 @@ static pare_status dynamic_run(const pare_call *c)
     PARE_TRY(PARE_CUDA_LAUNCH(c, dynamic_launch, (const float *)r.y, (float *)c->out[1].data,
                               (uint8_t *)c->out[2].data));
     scaling_walk(c, &c->out[1], &c->out[2], 0, &w);
-    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, PARE_u8, PARE_f32, true);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, PARE_u8, PARE_f32, PARE_f32, true);
 }
 
 static const pare_kernel dynamic_quantize = {.name = "cuda_dynamic_quantize",

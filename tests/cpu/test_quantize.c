@@ -63,12 +63,44 @@ static void dequantization_per_axis(void **state)
     case_close(&k);
 }
 
+/* x, or y, in f16 beside a scale that f16 does not have: 0.1f is 0.099976 there. 20.04 is 20.047 in
+   f16; over 0.1f that is 200.47, over f16's scale 200.52. */
+static void scale_of_another_type(void **state)
+{
+    (void)state;
+    const uint16_t x[2] = {pare_f32_to_f16(20.04f), pare_f32_to_f16(-1)};
+    const uint8_t q[2] = {200, 0};
+    kernel_case k;
+    uint8_t y[2];
+    uint16_t half[2];
+    case_open(&k, "", "QuantizeLinear", 1);
+    memcpy(case_input(&k, PARE_f16, 1, (int64_t[]){2}, false, 0, 1), x, sizeof x);
+    *(float *)case_input(&k, PARE_f32, 0, NULL, true, 0, 1) = 0.1f;
+    case_input(&k, PARE_u8, 0, NULL, true, 0, 0);
+    case_infer(&k);
+    assert_true(case_run(&k, case_plain(&k), y));
+    assert_memory_equal(y, q, sizeof y);
+    case_close(&k);
+    case_open(&k, "", "DequantizeLinear", 1);
+    case_set_int(&k, "output_dtype", PARE_f16);
+    memcpy(case_input(&k, PARE_u8, 1, (int64_t[]){2}, false, 0, 1), q, sizeof q);
+    *(float *)case_input(&k, PARE_f32, 0, NULL, true, 0, 1) = 0.1f;
+    case_input(&k, PARE_u8, 0, NULL, true, 0, 0);
+    case_infer(&k);
+    assert_int_equal(k.out.dtype, PARE_f16);
+    assert_true(case_run(&k, case_plain(&k), half));
+    assert_int_equal(half[0], pare_f32_to_f16(200 * 0.1f));
+    assert_int_equal(half[1], 0);
+    case_close(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantization_rounds_ties_to_even_before_the_zero_point),
         cmocka_unit_test(quantization_divides),
         cmocka_unit_test(dequantization_per_axis),
+        cmocka_unit_test(scale_of_another_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,11 +14,17 @@ void qdq_bytes(graph_case *g, const char *name, pare_dtype type, int rank, const
 /* A whole number in [low, high]. */
 int qdq_noise(unsigned *seed, int low, int high);
 
+/* Constants and what is computed of them and of the input become f16, at opset 19 or newer; out:
+   the tensor that holds `last` in f32. */
+void qdq_shorten(graph_case *g, const char *last, const char *out);
+
 /* The plan's output, `count` numbers, by the plain kernels of the unfolded graph or as folded. */
 void qdq_run(graph_case *g, bool reference, const float *x, float *y, int64_t count);
 
 /* The folded plan against the plain kernels, of an output of `count` numbers: at most one step
    apart, and rarely. Closes the graph. */
 void qdq_same(graph_case *g, float step, int64_t count);
+/* The same with other limits: steps apart, and the part of the output that is half a step apart. */
+void qdq_near(graph_case *g, float step, int64_t count, float steps, double part);
 
 #endif

@@ -179,12 +179,13 @@ static pare_status find(graph_case *g, stopwatch *w, const char *cache, unsigned
     pare_status st = pare_data_open(&g->ctx, &data, data_path, &in, 1);
     if (st == PARE_OK) st = pare_calibrate(&g->ctx, &ranges, g->model, data, &calib);
     if (st == PARE_OK)
-        st = pare_quant_find_fastest(&g->ctx, g->model, ranges, &o, &how, &o.quick, found);
+        st = pare_quant_find_fastest(&g->ctx, g->model, ranges, &o, &how, &o.float_for_latency,
+                                     found);
     if (st == PARE_OK) st = pare_quantize(&g->ctx, g->model, ranges, &o, &facts);
     for (int i = 0; st == PARE_OK && i < GEMMS; i++) {
         const pare_node *node = named(g->model->graph, (char[]){'w', (char)('0' + i), 0});
         *int8 |= (unsigned)(node->in[1]->producer != NULL) << i;
-        if (!(*int8 >> i & 1)) assert_non_null(strstr(facts.quick_nodes, node->name));
+        if (!(*int8 >> i & 1)) assert_non_null(strstr(facts.latency_nodes, node->name));
     }
     if (ranges) pare_ranges_free(ranges);
     pare_data_close(data);

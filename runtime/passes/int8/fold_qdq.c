@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Q/DQ folding: float operators between DequantizeLinear and QuantizeLinear become integer nodes.
 
-   Order: quantize constants, so that every weight is an int8 constant; divide products whose parts
-   are quantized apart; move pairs through operators that keep the scale, so that Q is right after
-   what computes; weighted operators, then the small ones from front to back (a table may continue a
-   table); what float operators still read is dequantized. A Q or DQ that found no partner stays: it
-   is an ordinary operator.
+   Order: pairs of f16 and bf16 become pairs of f32 (halves.c); quantize constants, so that every
+   weight is an int8 constant; divide products whose parts are quantized apart; move pairs through
+   operators that keep the scale, so that Q is right after what computes; weighted operators, then
+   the small ones from front to back (a table may continue a table); what float operators still read
+   is dequantized. A Q or DQ that found no partner stays: it is an ordinary operator.
 
    QLinearConv (ONNX 10) and QLinearMatMul (10) are spelled out in Q/DQ form first: one way leads to
    the integer kernels. */
@@ -238,6 +238,7 @@ static pare_status fold(pare_graph *graph, void *user)
     if (kept == PARE_KEEP_ALL && graph != graph->model->graph) kept = PARE_KEEP_INTEGERS;
     PARE_TRY(expand_qlinear(graph));
     if (!has_pairs(graph)) return PARE_OK;
+    PARE_TRY(pare_qdq_widen_halves(graph));
     PARE_TRY(pare_qdq_constants(graph));
     PARE_TRY(pare_qdq_split_outputs(graph));
     PARE_TRY(pare_qdq_propagate(graph));
@@ -247,8 +248,7 @@ static pare_status fold(pare_graph *graph, void *user)
     PARE_TRY(pare_qdq_weight_only(graph, kept));
     pare_graph_sweep(graph);
     PARE_TRY(pare_qdq_float_constants(graph));
-    pare_graph_sweep(graph);
-    return PARE_OK;
+    return pare_qdq_narrow_halves(graph); /* and sweeps */
 }
 
 pare_status pare_pass_fold_qdq(pare_model *model, pare_kept_weights kept)

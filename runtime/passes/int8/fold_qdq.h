@@ -45,6 +45,18 @@ PARE_NODISCARD pare_status pare_qdq_value(pare_graph *graph, pare_value **out,
 PARE_NODISCARD pare_status pare_qdq_node(pare_graph *graph, int at, bool quantize, pare_value *in,
                                          pare_value *out, const pare_qparam *param);
 
+/* propagate.c: how many inputs carry the data of a node that commutes with Q: the first, or all of
+   a join; 0: it does not commute. */
+int pare_qdq_data_inputs(const pare_node *node);
+/* weighted.c: an operator that is folded as a product: Conv, Gemm, MatMul and their fused forms. */
+bool pare_qdq_is_product(const pare_node *node);
+/* lut.c: an operator that a table can hold. */
+bool pare_qdq_in_table(const pare_node *node);
+
+/* halves.c: pairs of f16 and bf16, and what is between them, compute in f32 between Casts; at the
+   end a Cast goes into the Q or DQ beside it. */
+PARE_NODISCARD pare_status pare_qdq_widen_halves(pare_graph *graph);
+PARE_NODISCARD pare_status pare_qdq_narrow_halves(pare_graph *graph);
 /* zero_point.c: an s8 weight with zero points into one without, twice as deep along depth_axis,
    and x beside itself along x_axis to match. *done is false where that cannot be. */
 PARE_NODISCARD pare_status pare_qdq_widen(pare_node *node, const pare_qweight *w, int depth_axis,

@@ -65,6 +65,8 @@ static bool is_arithmetic(const pare_node *n)
     return false;
 }
 
+bool pare_qdq_in_table(const pare_node *node) { return is_function(node) || is_arithmetic(node); }
+
 static double combine(const char *type, double a, double b)
 {
     switch (type[0] == 'P' ? 'P' : type[0]) {

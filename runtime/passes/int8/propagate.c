@@ -49,8 +49,7 @@ static bool one_output(const pare_node *node)
     return node->out_count > 0 && node->out[0];
 }
 
-/* Inputs that carry the data: the first, or all of a join. */
-static int data_inputs(const pare_node *node)
+int pare_qdq_data_inputs(const pare_node *node)
 {
     switch (pare_quant_kind_of(node)) {
     case PARE_QUANT_PASS: return pare_node_commutes_with_q(node) && node->in_count > 0 ? 1 : 0;
@@ -147,7 +146,7 @@ static pare_status lift(pare_node *q, bool *changed)
     pare_node *node = q->in[0]->producer;
     if (!node || node->graph != q->graph || !one_output(node)) return PARE_OK;
     if (pare_value_only_user(q->in[0]) != q || !absorbs(q->in[0])) return PARE_OK;
-    int count = data_inputs(node);
+    int count = pare_qdq_data_inputs(node);
     for (int i = 0; i < count; i++)
         if (!node->in[i] || node->in[i]->dtype != PARE_f32) return PARE_OK;
     for (int i = 0; i < count; i++) {
@@ -192,7 +191,7 @@ static pare_status refill(pare_node *node, const pare_qparam *param)
 static pare_status sink(pare_node *node)
 {
     pare_qparam param, p;
-    int count = data_inputs(node);
+    int count = pare_qdq_data_inputs(node);
     if (!common_param(node, count, &param)) return PARE_OK;
     for (int i = 0; i < node->out_count; i++)
         if (node->out[i] && node->out[i]->dtype != PARE_f32) return PARE_OK;

@@ -23,12 +23,22 @@ static bool is_ours(const pare_node *node, const char *type)
     return !strcmp(node->domain, PARE_DOMAIN) && !strcmp(node->op_type, type);
 }
 
+static bool is_conv(const pare_node *node)
+{
+    return pare_node_is(node, "Conv") || is_ours(node, "FusedConv");
+}
+
+bool pare_qdq_is_product(const pare_node *node)
+{
+    return is_conv(node) || pare_node_is(node, "Gemm") || pare_node_is(node, "MatMul") ||
+           is_ours(node, "FusedMatMul");
+}
+
 static bool take_apart(pare_node *node, parts *p)
 {
     bool gemm = pare_node_is(node, "Gemm"), fused = is_ours(node, "FusedMatMul");
-    *p = (parts){.node = node, .alpha = 1, .beta = 1};
-    p->is_conv = pare_node_is(node, "Conv") || is_ours(node, "FusedConv");
-    if (!p->is_conv && !gemm && !fused && !pare_node_is(node, "MatMul")) return false;
+    if (!pare_qdq_is_product(node)) return false;
+    *p = (parts){.node = node, .alpha = 1, .beta = 1, .is_conv = is_conv(node)};
     p->x = pare_node_in(node, 0);
     p->w = pare_node_in(node, 1);
     p->bias = pare_node_in(node, 2);
