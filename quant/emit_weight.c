@@ -381,13 +381,14 @@ static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, co
     return pare_node_set_in(job->node, job->part.bias, out);
 }
 
-pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i, const pare_tensor *like,
-                           const float *data)
+pare_status pare_quant_put(pare_node *node, int i, const float *data)
 {
     pare_value *v = node->in[i], *fresh;
+    const pare_tensor *like = v->data;
     pare_tensor *t;
     if (v->user_count == 1 && v->is_init && !v->is_output) {
-        PARE_TRY(pare_tensor_new(s->model, &t, v->name, PARE_f32, like->rank, like->dims, data));
+        PARE_TRY(pare_tensor_new(node->graph->model, &t, v->name, PARE_f32, like->rank, like->dims,
+                                 data));
         return pare_value_set_init(v, t);
     }
     PARE_TRY(pare_quant_constant(node->graph, &fresh, v->name, "rounded", PARE_f32, like->rank,
@@ -411,7 +412,7 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
         double b = (double)pare_quant_number(t->data, c);
         data[c] = (float)(one_bias && !one_scale ? b : rint(b / step) * step);
     }
-    return pare_quant_put(s, node, i, t, data);
+    return pare_quant_put(node, i, data);
 }
 
 /* A bias less the shift that the rounded weight brings; itself where none is known for each of its

@@ -4,19 +4,20 @@
    convolution or matrix product, scale and bias of a LayerNormalization) and multiplying the
    weights that read c by e_c changes no output, for what may be between, Relu, Clip from 0,
    pooling, commutes with positive factors (Nagel et al. 2019, arXiv 1906.04721, section 4.1; for
-   LayerNormalization: Xiao et al. 2023, "SmoothQuant", arXiv 2211.10438).
+   LayerNormalization: Xiao et al. 2023, "SmoothQuant", arXiv 2211.10438; pairs.c finds both).
 
-   e_c = (largest of channel c / largest of all)^alpha. The makers pay nothing, for they have a
-   scale per output channel. The readers may: a row's scale follows its largest weight. Alpha is the
-   one of 0 (as it was), 1/4 ... 1 with the least noise in the readers' outputs: what rounding the
-   tensor adds, step^2 / 12 for what is not zero, at most E[x_c^2] / e_c^2, times the sum of (W
+   e_c = (largest of channel c / largest of all)^alpha, and of few samples, the largest to expect: a
+   channel that was nearly silent may not be so on other data. The makers pay nothing, for they have
+   a scale per output channel. The readers may: a row's scale follows its largest weight. Alpha is
+   the one of 0 (as it was), 1/4 ... 1 with the least noise in the readers' outputs: what rounding
+   the tensor adds, step^2 / 12 for what is not zero, at most E[x_c^2] / e_c^2, times the sum of (W
    e)^2; and what rounding the weights adds, s_o^2 / 12 times the sum of E[x_c^2] / e_c^2.
 
    Clip's upper bound then cuts channel c at e_c times the bound, never below the largest value that
    was seen: where its int8 range ends anyway. */
 #include "calib/channels.h"
 #include "calib/histogram.h"
-#include "quant/internal.h"
+#include "quant/pairs.h"
 #include "runtime/base/clones.h"
 
 #include <math.h>
@@ -24,197 +25,58 @@
 
 static const float LEAST = 0x1p-12f; /* of e_c: a dead channel stays small */
 static const double WORTH = 0.9;     /* of the noise, for a change */
-enum { ALPHAS = 4, MOST_OPERANDS = 6, MOST_LIMITS = 2, MOST_STEPS = 8 };
+static const double USUAL = 512;     /* samples, whose largest values are taken as they are */
+static const double GAMMA = 0.5772;  /* Euler's constant */
+enum { ALPHAS = 4 };
 
-/* A constant that has the maker's channels along an axis. */
-typedef struct operand {
-    pare_node *node;
-    int input, axis;
-} operand;
-
-/* The layer that makes channels, the ones that read them, and what is between. */
+/* The layer that makes channels, and the ones that read them. */
 typedef struct layer_pair {
     pare_quant_scheme *s;
-    int at; /* the point */
+    int at; /* the point that is read */
     const pare_stats *stats;
-    operand operand[MOST_OPERANDS], limit[MOST_LIMITS];
-    int operands, limit_count;
-    int point[MOST_STEPS + 1], points; /* on the way, the last among them */
-    int64_t channels, block; /* of the maker; of the point's channels, one after the other,
-                                one of these became */
-    pare_quant_job kept;     /* of a maker that stays float */
-    bool depthwise;          /* all readers are */
+    pare_quant_pair pair;
+    int point[PARE_PAIR_STEPS], points; /* on the way, the one that is read first */
+    bool depthwise;                     /* all readers are */
 } layer_pair;
 
-/* --- where channels are made --- */
-
-static bool operand_add(layer_pair *t, pare_node *node, int input, int axis)
-{
-    const pare_value *v = pare_node_in(node, input);
-    if (!v || !v->data || v->dtype != PARE_f32 || axis < 0 || axis >= v->data->rank ||
-        v->data->dims[axis] != t->channels || t->operands == MOST_OPERANDS)
-        return false;
-    t->operand[t->operands++] = (operand){node, input, axis};
-    return true;
-}
-
-/* A vector, one number a channel, whose other axes are 1. */
-static bool vector_add(layer_pair *t, pare_node *node, int input)
-{
-    const pare_value *v = pare_node_in(node, input);
-    int axis = v && v->data ? v->data->rank - 1 : -1;
-    if (axis < 0 || v->data->count != t->channels) return false;
-    while (axis > 0 && v->data->dims[axis] == 1) axis--;
-    return operand_add(t, node, input, axis);
-}
-
-/* The same where it is broadcast along the channels of the node's output. */
-static bool aligned_add(layer_pair *t, pare_node *node, int input)
-{
-    const pare_value *v = pare_node_in(node, input);
-    const int rank = node->out[0]->shape.rank, from_end = rank - pare_channels_axis(rank);
-    return v && v->data && v->data->rank >= from_end &&
-           v->data->dims[v->data->rank - from_end] == t->channels && vector_add(t, node, input);
-}
-
-/* Limits a channel each, on the way. */
-static bool limits_add(layer_pair *t)
-{
-    for (int i = 0; i < t->limit_count; i++)
-        if (!aligned_add(t, t->limit[i].node, t->limit[i].input)) return false;
-    return true;
-}
-
-static bool made_by_job(layer_pair *t, const pare_quant_job *job, pare_node *sum)
-{
-    const int64_t *dims = job->part.constant ? job->node->in[job->part.w]->data->dims : NULL;
-    const int rank = dims ? job->node->in[job->part.w]->data->rank : 0;
-    const bool is_plain = dims && job->part.w > job->part.x && job->part.axis >= 0 &&
-                          job->part.axis < rank && (rank == 2 || (rank >= 4 && !job->part.axis));
-    if (!is_plain || job->part.beta != 1) return false;
-    t->channels = dims[job->part.axis];
-    if (!operand_add(t, job->node, job->part.w, job->part.axis)) return false;
-    if (job->part.bias >= 0 && pare_node_in(job->node, job->part.bias) &&
-        !vector_add(t, job->node, job->part.bias))
-        return false;
-    return !sum || aligned_add(t, sum, sum->in[0]->data == NULL);
-}
-
-static bool made_by_norm(layer_pair *t, pare_node *node)
-{
-    const bool is_norm =
-        !strcmp(node->op_type, "LayerNormalization") || !strcmp(node->op_type, "RMSNormalization");
-    const pare_value *scale = is_norm ? pare_node_in(node, 1) : NULL;
-    if (!scale || !scale->data || scale->data->rank != 1) return false;
-    t->channels = scale->data->dims[0];
-    if (node->out[0]->shape.rank < 2 || node->out[0]->shape.rank > 3) return false;
-    return vector_add(t, node, 1) && (!pare_node_in(node, 2) || vector_add(t, node, 2));
-}
-
-/* --- what may be between --- */
-
-static float number_of(const pare_value *v, float missing)
-{
-    if (!v) return missing;
-    bool known = v->data && v->data->dtype == PARE_f32 && v->data->count == 1;
-    return known ? pare_quant_number(v->data->data, 0) : NAN;
-}
-
-/* Commutes with a positive factor. */
-static bool is_homogeneous(const pare_node *node)
-{
-    static const char *const types[] = {"Relu",        "LeakyRelu",     "MaxPool",
-                                        "AveragePool", "GlobalMaxPool", "GlobalAveragePool",
-                                        "Identity",    "Dropout"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(node->op_type, types[i])) return true;
-    if (pare_quant_kind_of(node) != PARE_QUANT_CLAMP) return false;
-    return number_of(pare_node_in(node, 1), -INFINITY) == 0 &&
-           number_of(pare_node_in(node, 2), INFINITY) > 0;
-}
-
-/* Min or Max with a constant: 0, or numbers that go along with their channels. */
-static bool is_limit(layer_pair *t, pare_node *node)
-{
-    const bool is_min = !strcmp(node->op_type, "Min"), is_max = !strcmp(node->op_type, "Max");
-    const pare_value *v = pare_node_in(node, 1);
-    if ((!is_min && !is_max) || node->in_count != 2 || !v || !v->data || v->dtype != PARE_f32)
-        return false;
-    if (v->data->count == 1) return number_of(v, NAN) == 0;
-    if (t->limit_count == MOST_LIMITS) return false;
-    t->limit[t->limit_count++] = (operand){node, 1, 0};
-    return true;
-}
-
-/* (N, C, H, W) to (N, C H W): *block = H W. */
-static bool flattens(const pare_node *node, int64_t *block)
-{
-    const pare_value *x = pare_node_in(node, 0);
-    const pare_shape *y = &node->out[0]->shape;
-    const bool moves = !strcmp(node->op_type, "Flatten") || !strcmp(node->op_type, "Reshape") ||
-                       !strcmp(node->op_type, "Squeeze");
-    if (!moves || !x || x->shape.rank < 4 || y->rank != 2 || y->dim[1] < 1) return false;
-    int64_t count = 1;
-    for (int i = 1; i < x->shape.rank; i++) {
-        if (x->shape.dim[i] < 1) return false;
-        count *= x->shape.dim[i];
-    }
-    *block = count / x->shape.dim[1];
-    return count == y->dim[1];
-}
-
-static bool add_point(layer_pair *t, const pare_value *v)
-{
-    const int at = pare_quant_point_find(t->s, v);
-    if (at < 0) return true;
-    const pare_quant_point *p = &t->s->point[at];
-    const pare_stats *stats = t->s->ranges ? pare_ranges_find(t->s->ranges, p->value->name) : NULL;
-    if (!stats || !pare_channels_known(stats->channels)) return false;
-    t->point[t->points++] = at;
-    return true;
-}
+/* --- the maker --- */
 
 /* A weighted node whose weights may be divided: it becomes int8, or only its own rounding keeps it
    float. */
-static const pare_quant_job *maker_job(layer_pair *t, pare_node *node)
+static bool is_maker(void *user, pare_node *node, pare_weighted *part)
 {
-    const pare_quant_job *job = pare_quant_job_of(t->s, node);
+    pare_quant_scheme *s = user;
+    const pare_quant_job *job = pare_quant_job_of(s, node);
+    if (job) *part = job->part;
     if (job || !node || pare_quant_kind_of(node) != PARE_QUANT_WEIGHTED ||
-        !pare_quant_chosen(&t->s->nodes, node) || !pare_quant_kept(&t->s->nodes, node))
-        return job;
-    t->kept = (pare_quant_job){.node = node};
-    if (pare_op_of(node)->quant.weighted(node, &t->kept.part) != PARE_OK) return NULL;
-    const pare_value *w = pare_node_in(node, t->kept.part.w);
-    t->kept.part.constant = w && w->data;
-    return &t->kept;
+        !pare_quant_chosen(&s->nodes, node) || !pare_quant_kept(&s->nodes, node))
+        return job != NULL;
+    if (pare_op_of(node)->quant.weighted(node, part) != PARE_OK) return false;
+    const pare_value *w = pare_node_in(node, part->w);
+    part->constant = w && w->data;
+    return true;
 }
 
-/* The maker of the point's channels; nobody else reads on the way. */
+static const pare_channels *channels_of(const pare_quant_scheme *s, const pare_value *v)
+{
+    const pare_stats *stats = s->ranges ? pare_ranges_find(s->ranges, v->name) : NULL;
+    return stats && pare_channels_known(stats->channels) ? stats->channels : NULL;
+}
+
+/* The maker of the point's channels; what is known of all points on the way. */
 static bool find_maker(layer_pair *t)
 {
-    const pare_value *v = t->s->point[t->at].value;
-    t->block = 1;
-    for (int step = 0; step < MOST_STEPS; step++) {
-        pare_node *node = v->producer;
-        if (v->is_output || !node || node->out[0] != v || !add_point(t, v)) return false;
-        if (step && pare_value_only_user(v) == NULL) return false;
-        const pare_quant_job *job = maker_job(t, node);
-        if (job) return made_by_job(t, job, NULL) && limits_add(t);
-        if (made_by_norm(t, node)) return limits_add(t);
-        const pare_value *x = pare_node_in(node, 0);
-        for (int i = 0; i < node->in_count && i < 2; i++) { /* a product's bias */
-            const pare_value *in = node->in[i];
-            job = in ? maker_job(t, in->producer) : NULL;
-            if (job && pare_quant_bias_node(job->node) == node && !in->is_output)
-                return pare_quant_point_find(t->s, in) < 0 && made_by_job(t, job, node) &&
-                       limits_add(t);
-        }
-        if (!x || x->graph != v->graph ||
-            (!is_homogeneous(node) && !is_limit(t, node) && !flattens(node, &t->block)))
-            return false;
-        v = x;
+    const pare_quant_makers makers = {.find = is_maker, .user = t->s, .bounds = true};
+    pare_quant_pair *p = &t->pair;
+    if (!pare_quant_pair_find(t->s->point[t->at].value, &makers, p)) return false;
+    if (p->product && pare_quant_point_find(t->s, p->product) >= 0) return false;
+    for (int i = 0; i < p->ways; i++) {
+        const int at = pare_quant_point_find(t->s, p->way[i]);
+        if (at < 0) continue;
+        if (!channels_of(t->s, p->way[i])) return false;
+        t->point[t->points++] = at;
     }
-    return false;
+    return true;
 }
 
 /* Points that share a scale with one of these are all among these. */
@@ -330,7 +192,7 @@ static void sum_by_inputs(const layer_pair *t, const char *w, const pare_quant_l
     for (int64_t i = 0; i < l->inputs; i++, w += (size_t)l->outputs * sizeof(float)) {
         sums->squares[i] += squares_of(w, l->outputs, &most);
         for (int a = 0; a <= ALPHAS; a++)
-            note_most(w, l->outputs, f[a][i / t->block], sums->most[a]);
+            note_most(w, l->outputs, f[a][i / t->pair.block], sums->most[a]);
     }
 }
 
@@ -345,7 +207,7 @@ static void sum_by_outputs(const layer_pair *t, const char *w, const pare_quant_
             sums->squares[i] += squares_of(w, l->taps, &most);
             w += (size_t)l->taps * sizeof(float);
             for (int a = 0; a <= ALPHAS; a++)
-                sums->most[a][o] = fmaxf(sums->most[a][o], most * f[a][i / t->block]);
+                sums->most[a][o] = fmaxf(sums->most[a][o], most * f[a][i / t->pair.block]);
         }
     }
 }
@@ -360,7 +222,7 @@ static double noise_of(const layer_pair *t, const pare_quant_layout *l, const re
     for (int64_t g = 0; g < l->groups; g++) {
         double reads = 0;
         for (int64_t i = g * l->inputs; i < (g + 1) * l->inputs; i++) {
-            const double f = (double)e[i / t->block], own = energy[i] / (f * f);
+            const double f = (double)e[i / t->pair.block], own = energy[i] / (f * f);
             noise += fmin(x_noise, own) * f * f * sums->squares[i];
             reads += own * (double)l->taps;
         }
@@ -405,15 +267,46 @@ static float largest_of(const pare_channels *c)
     return most;
 }
 
-/* (largest / largest of all)^alpha of each of the maker's channels. */
+/* How many values of a channel are not 0: of an exponential distribution, whose sum over its
+   largest is in the mean k / (ln k + gamma); all of them where it has two signs. 1 at least. */
+static double times_seen(const layer_pair *t, int64_t i)
+{
+    enum { STEPS = 10 };
+    const pare_channels *c = t->stats->channels;
+    if (t->stats->histogram->min < 0) return (double)c->each;
+    const double ratio =
+        c->largest[i] > 0 ? (double)c->each * fabs(pare_channels_mean(c, i)) / (double)c->largest[i]
+                          : 0;
+    double k = fmax(1, ratio);
+    for (int j = 0; j < STEPS; j++) k = fmax(1, ratio * (log(k) + GAMMA));
+    return k;
+}
+
+/* The largest magnitude of a channel that is to be expected, all: the largest of all channels. Of
+   fewer samples than USUAL it is more than what was seen: the largest of k values with an
+   exponential tail grows as ln k + gamma. And with the chance 1 / (k + 1) (Laplace's rule of
+   succession) the channel does what it was not seen to do: it is as large as any. */
+static float to_expect(const layer_pair *t, int64_t i, float all)
+{
+    const pare_channels *c = t->stats->channels;
+    const int64_t samples = pare_ranges_samples(t->s->ranges);
+    const double most = (double)c->largest[i],
+                 seen = samples > 0 ? (double)samples : (double)c->each;
+    if (seen >= USUAL) return c->largest[i];
+    if (!(most > 0)) return all;
+    const double k = times_seen(t, i), grown = most * (1 + log(USUAL / seen) / (log(k) + GAMMA));
+    return fminf(all, (float)(grown + ((double)all - most) / (k + 1)));
+}
+
+/* (largest to expect / largest of all)^alpha of each of the maker's channels. */
 static void factors(const layer_pair *t, float alpha, float *e)
 {
     const pare_channels *c = t->stats->channels;
     const float all = largest_of(c);
-    for (int64_t k = 0; k < t->channels; k++) {
+    for (int64_t k = 0; k < t->pair.channels; k++) {
         float most = 0;
-        for (int64_t i = k * t->block; i < (k + 1) * t->block; i++)
-            most = fmaxf(most, c->largest[i]);
+        for (int64_t i = k * t->pair.block; i < (k + 1) * t->pair.block; i++)
+            most = fmaxf(most, to_expect(t, i, all));
         e[k] = fmaxf(powf(most / all, alpha), LEAST);
     }
 }
@@ -432,7 +325,7 @@ static pare_status choose(layer_pair *t, const float **out)
     double *energy = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *energy);
     if (!energy) return PARE_MEMORY;
     for (int a = 0; a <= ALPHAS; a++) {
-        f[a] = pare_arena_alloc(t->s->arena, (size_t)t->channels, sizeof *f[a]);
+        f[a] = pare_arena_alloc(t->s->arena, (size_t)t->pair.channels, sizeof *f[a]);
         if (!f[a]) return PARE_MEMORY;
         factors(t, (float)a / ALPHAS, f[a]);
     }
@@ -458,7 +351,7 @@ static pare_status choose(layer_pair *t, const float **out)
 
 /* Divides a constant along an axis: a weight that becomes int8 where it is read, for no other node
    reads it. */
-static pare_status divide(const layer_pair *t, const operand *o, const float *e)
+static pare_status divide(const layer_pair *t, const pare_quant_operand *o, const float *e)
 {
     pare_quant_scheme *s = t->s;
     const pare_value *v = o->node->in[o->input];
@@ -471,12 +364,9 @@ static pare_status divide(const layer_pair *t, const operand *o, const float *e)
         r->divide = e;
         return PARE_OK;
     }
-    const pare_quant_weight_view w = pare_quant_weight_look(v->data, o->axis);
-    float *data = pare_alloc(s->ctx, (size_t)v->data->count, sizeof *data);
-    if (!data) return PARE_MEMORY;
-    for (int64_t i = 0; i < v->data->count; i++)
-        data[i] = pare_quant_number(v->data->data, i) / e[i / w.inner % w.channels];
-    const pare_status st = pare_quant_put(s, o->node, o->input, v->data, data);
+    float *data;
+    PARE_TRY(pare_quant_operand_divide(s->ctx, o, e, &data));
+    const pare_status st = pare_quant_put(o->node, o->input, data);
     pare_free(data);
     return st;
 }
@@ -505,7 +395,7 @@ static pare_status point_set(const layer_pair *t, int at, const float *e)
     pare_quant_point *p = &t->s->point[at];
     const pare_stats *stats = pare_ranges_find(t->s->ranges, p->value->name);
     const pare_channels *c = stats->channels;
-    const int64_t block = c->count / t->channels;
+    const int64_t block = c->count / t->pair.channels;
     float *all = pare_arena_alloc(t->s->arena, (size_t)c->count, sizeof *all), most = 0;
     if (!all) return PARE_MEMORY;
     for (int64_t i = 0; i < c->count; i++) {
@@ -521,7 +411,7 @@ static pare_status point_set(const layer_pair *t, int at, const float *e)
 static pare_status apply(const layer_pair *t, const float *e)
 {
     const pare_value *v = t->s->point[t->at].value;
-    for (int i = 0; i < t->operands; i++) PARE_TRY(divide(t, &t->operand[i], e));
+    for (int i = 0; i < t->pair.operands; i++) PARE_TRY(divide(t, &t->pair.operand[i], e));
     for (int i = 0; i < t->points; i++) PARE_TRY(point_set(t, t->point[i], e));
     for (int i = 0; i < v->user_count; i++) {
         const pare_quant_job *job;
@@ -538,9 +428,9 @@ static bool counts_fit(const layer_pair *t)
     for (int i = 0; i < t->points; i++) {
         const pare_value *v = t->s->point[t->point[i]].value;
         const int64_t count = pare_ranges_find(t->s->ranges, v->name)->channels->count;
-        if (count != t->channels && count != t->channels * t->block) return false;
+        if (count != t->pair.channels && count != t->pair.channels * t->pair.block) return false;
     }
-    return t->stats->channels->count == t->channels * t->block && t->channels > 1;
+    return t->stats->channels->count == t->pair.channels * t->pair.block && t->pair.channels > 1;
 }
 
 static pare_status equalize(pare_quant_scheme *s, int at)

@@ -268,10 +268,9 @@ PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
 
-/* A constant operand's new content, of like's shape: in its own value where nothing else reads
- * that. */
-PARE_NODISCARD pare_status pare_quant_put(pare_quant_scheme *s, pare_node *node, int i,
-                                          const pare_tensor *like, const float *data);
+/* A constant operand's new content, of the old one's shape: in its own value where nothing else
+   reads that. */
+PARE_NODISCARD pare_status pare_quant_put(pare_node *node, int i, const float *data);
 
 /* lowp.c */
 PARE_NODISCARD pare_status pare_quant_to_lowp(pare_ctx *ctx, pare_model *model,

@@ -12,11 +12,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A table of what these tensors held. */
+/* A table of what these tensors held, as if of many samples. */
 static pare_ranges *seen(graph_case *g, const char *const *names, const pare_view *views, int count)
 {
     pare_ranges *r = NULL;
     assert_int_equal(pare_ranges_new(&g->ctx, &r, names, count), PARE_OK);
+    r->samples = 512;
     for (int i = 0; i < count; i++) {
         const pare_view *v = &views[i];
         assert_int_equal(pare_histogram_add(&g->ctx, r->stats[i].histogram, PARE_f32, v->data,
@@ -253,6 +254,48 @@ static void channels_between_two_products_get_one_range(void **state)
     }
 }
 
+/* x -> a product with (1, 0.1) -> Relu -> a product with (1, 10); 32 samples, channel 1 is not 0 in
+   `times` of them. y of a new sample whose channel 1 is 30 times as large as it ever was. */
+static float hardly_seen(int times)
+{
+    enum { MANY = 32 };
+    graph_case g;
+    const float first[] = {1, 0, 0, 0.1f}, second[] = {1, 0, 0, 10}, none[] = {0, 0};
+    const float fresh[] = {8, 30};
+    float made[2 * MANY], y[2];
+    for (int i = 0; i < MANY; i++) {
+        made[2 * i] = (float)(i % 8 + 1);
+        made[2 * i + 1] = i < times ? 0.1f : 0;
+    }
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 2, (int64_t[]){-1, 2});
+    graph_floats(&g, "first", 2, (int64_t[]){2, 2}, first);
+    graph_floats(&g, "second", 2, (int64_t[]){2, 2}, second);
+    graph_floats(&g, "none", 1, (int64_t[]){2}, none);
+    graph_node(&g, "Gemm", "x first none", "sum");
+    graph_node(&g, "Relu", "sum", "made");
+    graph_node(&g, "MatMul", "made second", "y");
+    graph_output(&g, "y");
+    const char *names[] = {"made", "x"};
+    pare_view views[] = {view_of(2, (int64_t[]){MANY, 2}, made),
+                         view_of(2, (int64_t[]){1, 2}, fresh)};
+    pare_ranges *r = seen(&g, names, views, 2);
+    r->samples = MANY;
+    quantize(&g, r, false, false);
+    graph_run(&g, 2, (int64_t[]){1, 2}, fresh, y, 2);
+    pare_ranges_free(r);
+    graph_close(&g);
+    return y[1];
+}
+
+/* Scaled up to what it was seen to be, the channel would be cut at 1. */
+static void a_channel_that_was_hardly_seen_keeps_room(void **state)
+{
+    (void)state;
+    assert_true(fabsf(hardly_seen(1) - 30) < 1);
+    assert_true(hardly_seen(32) < 10); /* what was seen often is what the range is for */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +304,7 @@ int main(void)
         cmocka_unit_test(small_channels_before_depthwise_get_the_whole_range),
         cmocka_unit_test(a_clip_from_elsewhere_is_left_alone),
         cmocka_unit_test(channels_between_two_products_get_one_range),
+        cmocka_unit_test(a_channel_that_was_hardly_seen_keeps_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
