@@ -307,23 +307,34 @@ pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, c
 
 static const double LEAST_PIVOT = 1e-30;
 
+void pare_moments_right(const pare_moments *m, bool centred, double add, const double *dense,
+                        double *b)
+{
+    const int64_t d = m->columns, n = m->outputs;
+    const double rows = m->rows > 0 ? m->rows : 1;
+    for (int64_t i = 0; i < d; i++) {
+        const double mean = centred ? m->x[i] / rows : 0;
+        for (int64_t o = 0; o < n; o++) {
+            b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
+            b[i * n + o] += add * dense[o * d + i];
+        }
+    }
+}
+
 double pare_moments_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
                            double *a, double *b)
 {
-    int64_t d = m->columns, n = m->outputs;
+    int64_t d = m->columns;
     double rows = m->rows > 0 ? m->rows : 1, sum = 0;
     for (int64_t i = 0; i < d; i++) {
         double mean = centred ? m->x[i] / rows : 0;
         for (int64_t j = i; j < d; j++) a[i * d + j] = m->xx[i * d + j] - mean * m->x[j];
         sum += a[i * d + i];
-        for (int64_t o = 0; b && o < n; o++) b[i * n + o] = m->xt[i * n + o] - mean * m->t[o];
     }
     pare_linear_fill_lower(a, d);
     double add = ridge * (sum > 0 ? sum / (double)d : 1) + LEAST_PIVOT;
-    for (int64_t i = 0; i < d; i++) {
-        a[i * d + i] += add;
-        for (int64_t o = 0; b && o < n; o++) b[i * n + o] += add * dense[o * d + i];
-    }
+    for (int64_t i = 0; i < d; i++) a[i * d + i] += add;
+    if (b) pare_moments_right(m, centred, add, dense, b);
     return add;
 }
 

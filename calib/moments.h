@@ -53,9 +53,14 @@ void pare_moments_free(pare_moments *moments);
 void pare_moments_add(pare_moments *to, const pare_moments *from);
 
 /* Moments less their means (where centred), plus ridge * mean diagonal, whole; weights times that
-   ridge into the right-hand side. a (columns, columns), b (columns, outputs) or NULL. */
+   ridge into the right-hand side. a (columns, columns), b (columns, outputs) or NULL. Returns what
+   was added to the diagonal. */
 double pare_moments_normal(const pare_moments *m, bool centred, double ridge, const double *dense,
                            double *a, double *b);
+
+/* The right-hand side alone; add: the number that pare_moments_normal returned. */
+void pare_moments_right(const pare_moments *m, bool centred, double add, const double *dense,
+                        double *b);
 
 /* a's inverse in place of `inverse`, where a Cholesky fails with a higher ridge: *ridge in and out.
    a is worthless afterwards. */

@@ -15,7 +15,10 @@ struct pare_quant_rounder {
     pare_ctx *ctx;
     pare_quant_layer layer;
     pare_quant_gptq *gptq;
-    double *h; /* (columns, columns) with its ridge; of AdaRound */
+    double ridge;
+    double *factor; /* (columns, columns) of H, upper triangle; NULL: it has none */
+    double *cross;  /* (columns, columns) E[t x^T]; of targets that are inputs */
+    double *h;      /* (columns, columns) with its ridge; of AdaRound */
 };
 
 /* --- observing --- */
@@ -88,35 +91,20 @@ static void turn(const double *from, int64_t rows, int64_t columns, double *to)
         for (int64_t c = 0; c < columns; c++) to[c * rows + r] = from[r * columns + c];
 }
 
-/* b (columns, rows) += E[x z^T] w^T, where the targets z are inputs of the layer; turned (columns,
-   rows): w^T. */
-static pare_status add_products(pare_ctx *ctx, const pare_moments *m, const double *turned,
-                                int64_t rows, double *b, int threads)
-{
-    const int64_t n = m->columns;
-    double *zx = pare_alloc(ctx, (size_t)(n * n), sizeof *zx);
-    if (!zx) return PARE_MEMORY;
-    turn(m->xt, n, n, zx);
-    const pare_status st = pare_linear_product(
-        ctx, (pare_mat_view){b, rows}, (pare_mat_view){zx, n},
-        (pare_mat_view){(double *)(uintptr_t)turned, rows}, n, n, rows, 1, false, threads);
-    pare_free(zx);
-    return st;
-}
-
-/* The right-hand side, and H in a. turned: w^T. */
-static pare_status make_equations(const pare_quant_rounder *r, const double *w,
-                                  const double *turned, int64_t rows, double *a, double *b)
+/* The right-hand side. turned: w^T. */
+static pare_status make_right(const pare_quant_rounder *r, const double *w, const double *turned,
+                              int64_t rows, double *b)
 {
     const pare_quant_layer *l = &r->layer;
     const int64_t n = l->moments->columns;
     if (!l->targets_are_inputs) {
-        (void)pare_moments_normal(l->moments, l->centred, RIDGE, w, a, b);
+        pare_moments_right(l->moments, l->centred, r->ridge, w, b);
         return PARE_OK;
     }
-    const double ridge = pare_moments_normal(l->moments, false, RIDGE, NULL, a, NULL);
-    for (int64_t i = 0; i < n * rows; i++) b[i] = ridge * turned[i];
-    return add_products(r->ctx, l->moments, turned, rows, b, l->threads);
+    for (int64_t i = 0; i < n * rows; i++) b[i] = r->ridge * turned[i];
+    return pare_linear_product(r->ctx, (pare_mat_view){b, rows}, (pare_mat_view){r->cross, n},
+                               (pare_mat_view){(double *)(uintptr_t)turned, rows}, n, n, rows, 1,
+                               false, l->threads);
 }
 
 /* w (rows, columns) becomes what rounding should come near to; stays where that is not finite, for
@@ -124,23 +112,20 @@ static pare_status make_equations(const pare_quant_rounder *r, const double *w,
 static pare_status aim(const pare_quant_rounder *r, double *w, int64_t rows)
 {
     const int64_t n = r->layer.moments->columns;
-    double *a = pare_alloc(r->ctx, (size_t)(n * n), sizeof *a);
+    if (!r->factor) return PARE_OK;
     double *b = pare_alloc(r->ctx, (size_t)(n * rows), sizeof *b);
     double *turned = pare_alloc(r->ctx, (size_t)(n * rows), sizeof *turned);
-    pare_status st = a && b && turned ? PARE_OK : PARE_MEMORY;
-    bool ok = false;
+    pare_status st = b && turned ? PARE_OK : PARE_MEMORY;
+    bool ok = true;
     if (st == PARE_OK) {
         turn(w, rows, n, turned);
-        st = make_equations(r, w, turned, rows, a, b);
+        st = make_right(r, w, turned, rows, b);
     }
     if (st == PARE_OK)
-        st = pare_linear_cholesky(r->ctx, (pare_mat_view){a, n}, n, r->layer.threads, &ok);
-    if (st == PARE_OK && ok)
-        st = pare_linear_solve(r->ctx, (pare_mat_view){a, n}, n, (pare_mat_view){b, rows}, rows,
-                               r->layer.threads);
+        st = pare_linear_solve(r->ctx, (pare_mat_view){r->factor, n}, n, (pare_mat_view){b, rows},
+                               rows, r->layer.threads);
     for (int64_t i = 0; st == PARE_OK && ok && i < n * rows; i++) ok = isfinite(b[i]);
     if (st == PARE_OK && ok) turn(b, n, rows, w);
-    pare_free(a);
     pare_free(b);
     pare_free(turned);
     return st;
@@ -148,21 +133,38 @@ static pare_status aim(const pare_quant_rounder *r, double *w, int64_t rows)
 
 /* --- rounding --- */
 
+/* H and its factor, once for all rows. */
+static pare_status factorize(pare_quant_rounder *r)
+{
+    const pare_quant_layer *l = &r->layer;
+    const int64_t n = l->moments->columns;
+    const size_t all = (size_t)(n * n);
+    bool ok;
+    r->factor = pare_alloc(r->ctx, all, sizeof *r->factor);
+    if (l->targets_are_inputs) r->cross = pare_alloc(r->ctx, all, sizeof *r->cross);
+    if (l->iterations > 0) r->h = pare_alloc(r->ctx, all, sizeof *r->h);
+    if (!r->factor || (l->targets_are_inputs && !r->cross) || (l->iterations > 0 && !r->h))
+        return PARE_MEMORY;
+    if (r->cross) turn(l->moments->xt, n, n, r->cross);
+    r->ridge = pare_moments_normal(l->moments, l->centred, RIDGE, NULL, r->factor, NULL);
+    if (r->h) memcpy(r->h, r->factor, all * sizeof *r->h);
+    PARE_TRY(pare_linear_cholesky(r->ctx, (pare_mat_view){r->factor, n}, n, l->threads, &ok));
+    if (ok) return PARE_OK;
+    pare_free(r->factor);
+    r->factor = NULL;
+    return PARE_OK;
+}
+
 pare_status pare_quant_rounder_new(pare_ctx *ctx, pare_quant_rounder **out,
                                    const pare_quant_layer *layer)
 {
-    const size_t n = (size_t)layer->moments->columns;
     pare_quant_rounder *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     *r = (pare_quant_rounder){.ctx = ctx, .layer = *layer};
+    r->layer.centred = layer->centred && !layer->targets_are_inputs;
     pare_status st =
-        pare_quant_gptq_new(ctx, &r->gptq, layer->moments, layer->centred, layer->threads);
-    if (st == PARE_OK && layer->iterations > 0) {
-        r->h = pare_alloc(ctx, n * n, sizeof *r->h);
-        st = r->h ? PARE_OK : PARE_MEMORY;
-    }
-    if (st == PARE_OK && r->h)
-        (void)pare_moments_normal(layer->moments, layer->centred, RIDGE, NULL, r->h, NULL);
+        pare_quant_gptq_new(ctx, &r->gptq, layer->moments, r->layer.centred, layer->threads);
+    if (st == PARE_OK) st = factorize(r);
     if (st == PARE_OK)
         *out = r;
     else
@@ -174,6 +176,8 @@ void pare_quant_rounder_free(pare_quant_rounder *r)
 {
     if (!r) return;
     pare_quant_gptq_free(r->gptq);
+    pare_free(r->factor);
+    pare_free(r->cross);
     pare_free(r->h);
     pare_free(r);
 }

@@ -98,7 +98,7 @@ PARE_NODISCARD pare_status pare_quant_observe(pare_ctx *ctx, const pare_quant_fl
 typedef struct pare_quant_layer {
     const pare_moments *moments; /* targets: outputs without the bias, or inputs */
     bool targets_are_inputs;
-    bool centred;   /* a bias takes up the means */
+    bool centred;   /* a bias takes up the means; of targets that are inputs: none does */
     int iterations; /* of AdaRound; 0: GPTQ alone */
     int threads;
 } pare_quant_layer;
