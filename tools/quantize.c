@@ -195,8 +195,9 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
                                      .sample_count = source->count,
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
-    if (pare_quant_rounds_by_samples(options)) options->inputs = &in->search;
-    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction && !options->fast_correction)
+    if (pare_quant_reads_samples(options)) options->inputs = &in->search;
+    if (options->precision == PARE_PRECISION_INT8 && options->bias_correction &&
+        !options->fast_correction)
         options->correct = &in->search;
     if (st == PARE_OK && *ranges && (options->mixed > 0 || from->max_drop))
         st = find_sensitive(tool, model, *ranges, options, &in->search, from->max_drop);
@@ -237,8 +238,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         PARE_TRY(check_names(tool, *ranges, model, from->ranges));
     }
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
-        !(pare_precision_is_weight_only(options->precision) &&
-          options->rounding == PARE_ROUNDING_NEAREST))
+        !(pare_precision_is_weight_only(options->precision) && !pare_quant_reads_samples(options)))
         PARE_TRY(learn(tool, model, options, from, in, ranges));
     if (from->ranges && from->prefer) PARE_TRY(place(tool, model, *ranges, options, from, NULL));
     if (from->prepared) PARE_TRY(pare_model_clone(tool->ctx, from->prepared, model));
