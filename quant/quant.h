@@ -68,18 +68,19 @@ typedef struct pare_quant_options {
         *correct;         /* int8: samples by which they are corrected again, layer after
                              layer, where that lowers the outputs' error; NULL: not */
     bool fast_correction; /* pare_quantize_on_data: they are not */
-    bool equalize;        /* int8, AUTO: tensors between layers get channels of nearer ranges */
-    bool io_same;         /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
-    int64_t block_size;   /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
-                             all of them */
-    bool float_weights;   /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
-    int weight_bits;      /* int8: 4: weights are INT4 (W4A8); 0: 8 */
+    bool equalize;      /* int8, AUTO: tensors between layers get channels of nearer ranges; W4A16,
+                           W8A16, with samples: channels get the size that rounds best (AWQ) */
+    bool io_same;       /* FP16/BF16: graph inputs and outputs become f16/bf16, too */
+    int64_t block_size; /* W4A16, W8A16: weights of an output side by side that share a scale; 0:
+                           all of them */
+    bool float_weights; /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
+    int weight_bits;    /* int8: 4: weights are INT4 (W4A8); 0: 8 */
     int threads; /* that round weights to the nearest; 0: all cores; the result does not depend on
                     them */
     pare_rounding rounding;
     int iterations;                  /* of AdaRound, for each layer; 0: PARE_QUANT_ITERATIONS */
-    const pare_quant_search *inputs; /* samples by which weights are rounded (int8, w4a16, w8a16);
-                                        NULL: to the nearest */
+    const pare_quant_search *inputs; /* samples by which weights are rounded (int8, w4a16, w8a16)
+                                        and channels scaled (w4a16, w8a16); NULL: neither */
     const char *device; /* that the ranges come from, for the file's manifest; NULL: the CPU */
     bool bf16_compute;  /* typed bf16 at opset 22; else weights stored as bf16 after a Cast */
 } pare_quant_options;
@@ -95,6 +96,13 @@ static inline bool pare_quant_rounds_by_samples(const pare_quant_options *o)
     if (o->rounding == PARE_ROUNDING_NEAREST) return false;
     if (o->rounding != PARE_ROUNDING_DEFAULT) return weights || o->precision == PARE_PRECISION_INT8;
     return weights || (o->precision == PARE_PRECISION_INT8 && o->weight_bits == 4);
+}
+
+/* Do they read samples where there are some, to round weights by or to scale channels? */
+static inline bool pare_quant_reads_samples(const pare_quant_options *o)
+{
+    return pare_quant_rounds_by_samples(o) ||
+           (pare_precision_is_weight_only(o->precision) && o->equalize);
 }
 
 /* What was done, for reports: one line per node kept float with its reason, counts, notes. */

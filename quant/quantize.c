@@ -203,7 +203,7 @@ static bool four_bits(const pare_quant_options *o) { return o->weight_bits == 4;
 static const char *rounding_text(const pare_quant_options *o, char *text, size_t size)
 {
     const int iterations = pare_quant_iterations(o);
-    if (!o->inputs)
+    if (!o->inputs || o->rounding == PARE_ROUNDING_NEAREST)
         snprintf(text, size, "%s",
                  o->precision == PARE_PRECISION_INT8 && !four_bits(o) ? "" : " rounding=nearest");
     else if (iterations)
@@ -231,10 +231,10 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
             o->equalize ? "" : " equalization=no", mixed, rounding,
             o->float_fp16 ? " float-precision=fp16" : "");
     else if (pare_precision_is_weight_only(o->precision))
-        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s%s",
+        recipe = pare_arena_printf(&model->arena, "%s block-size=%" PRId64 "%s%s%s",
                                    o->precision == PARE_PRECISION_W4A16 ? "w4a16" : "w8a16",
                                    o->block_size, o->float_weights ? " weight-type=float" : "",
-                                   rounding);
+                                   o->inputs && !o->equalize ? " equalization=no" : "", rounding);
     else
         recipe = pare_arena_printf(
             &model->arena, "%s io=%s%s", o->precision == PARE_PRECISION_FP16 ? "fp16" : "bf16",
@@ -363,7 +363,7 @@ static pare_status learn(pare_ctx *ctx, pare_ranges **out, pare_ranges **float_o
                                   .sample_count = own.sample_count,
                                   .threads = own.threads,
                                   .device = own.device};
-    if (pare_quant_rounds_by_samples(options)) options->inputs = search;
+    if (pare_quant_reads_samples(options)) options->inputs = search;
     if (options->bias_correction && !options->fast_correction) options->correct = search;
     if (pare_precision_is_weight_only(options->precision)) return PARE_OK;
     PARE_TRY(pare_calibrate(ctx, out, model, data, &own));

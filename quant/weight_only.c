@@ -5,24 +5,14 @@
 
    Matrices are rounded and replaced one after the other in the order of the graph. With samples
    each aims at what it gave in the float model, on its inputs in the model whose earlier layers are
-   integers already (rounding/layer.c). Memory is that of one layer, and of activations that are
-   kept from layer to layer. */
+   integers already (rounding/layer.c), and its input's channels may be scaled (awq.c). Memory is
+   that of one layer, and of activations that are kept from layer to layer. */
 #include "formats/onnx.h"
-#include "quant/internal.h"
-#include "quant/rounding/round.h"
+#include "quant/weight_only.h"
 #include "runtime/base/minifloat.h"
 #include "runtime/exec/exec.h"
 
 static const int64_t MOST_WEIGHTS = 1 << 22; /* that are f64 at once */
-
-/* A constant matrix that products read: rows are outputs. */
-typedef struct matrix {
-    pare_node *node; /* the first that reads it */
-    pare_value *value, *x;
-    bool outputs_first; /* the tensor is (rows, columns), else (columns, rows) */
-    bool shared;        /* several read it */
-    int64_t rows, columns;
-} matrix;
 
 typedef struct weight_only {
     pare_ctx *ctx;
@@ -32,7 +22,7 @@ typedef struct weight_only {
     pare_quant_facts *facts;
     pare_quant_grid grid;
     pare_quant_nodes nodes;
-    matrix *item;
+    pare_quant_matrix *item;
     int count;
     size_t capacity;
     pare_ptr_map at; /* value -> its place */
@@ -87,12 +77,12 @@ static pare_status add_matrix(weight_only *w, pare_node *node, const pare_weight
     }
     if (!pare_arena_grow(w->arena, &w->item, &w->capacity, (size_t)w->count, sizeof *w->item))
         return PARE_MEMORY;
-    w->item[w->count] = (matrix){.node = node,
-                                 .value = v,
-                                 .x = node->in[part->x],
-                                 .outputs_first = outputs_first,
-                                 .rows = v->data->dims[outputs_first ? 0 : 1],
-                                 .columns = v->data->dims[outputs_first ? 1 : 0]};
+    w->item[w->count] = (pare_quant_matrix){.node = node,
+                                            .value = v,
+                                            .x = node->in[part->x],
+                                            .outputs_first = outputs_first,
+                                            .rows = v->data->dims[outputs_first ? 0 : 1],
+                                            .columns = v->data->dims[outputs_first ? 1 : 0]};
     PARE_TRY(pare_quant_check_finite(w->model, v, v->data));
     return pare_ptr_map_put(&w->at, v, w->count++);
 }
@@ -139,29 +129,28 @@ static pare_status find_matrices(weight_only *w)
 
 /* --- rounding --- */
 
-static int64_t place_of(const matrix *m, int64_t row, int64_t column)
-{
-    return m->outputs_first ? row * m->columns + column : column * m->rows + row;
-}
-
-static int64_t rows_at_once(const matrix *m)
+static int64_t rows_at_once(const pare_quant_matrix *m)
 {
     const int64_t rows = MOST_WEIGHTS / m->columns;
     return rows < 1 ? 1 : rows < m->rows ? rows : m->rows;
 }
 
-static void read_rows(const matrix *m, int64_t from, int64_t count, double *to)
+void pare_quant_matrix_read(const pare_quant_matrix *m, int64_t from, int64_t count, double *to)
 {
     const void *data = m->value->data->data;
-    for (int64_t k = 0; k < m->columns; k++)
+    const pare_quant_scaling *s = m->scaling && m->scaling->divided ? m->scaling : NULL;
+    for (int64_t k = 0; k < m->columns; k++) {
+        const double by = s ? (double)s->factor[k / s->pair.block] : 1;
         for (int64_t r = 0; r < count; r++)
-            to[r * m->columns + k] = (double)pare_quant_number(data, place_of(m, from + r, k));
+            to[r * m->columns + k] =
+                by * (double)pare_quant_number(data, pare_quant_matrix_place(m, from + r, k));
+    }
 }
 
 /* rounder NULL: to the nearest. level (rows, columns), scale (rows, groups). */
-static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant_grid *grid,
-                                const pare_quant_rounder *rounder, int threads, int8_t *level,
-                                float *scale)
+static pare_status round_matrix(pare_ctx *ctx, const pare_quant_matrix *m,
+                                const pare_quant_grid *grid, const pare_quant_rounder *rounder,
+                                int threads, int8_t *level, float *scale)
 {
     const int64_t most = rows_at_once(m), groups = pare_quant_groups(grid, m->columns);
     double *w = pare_alloc(ctx, (size_t)(most * m->columns), sizeof *w);
@@ -169,7 +158,7 @@ static pare_status round_matrix(pare_ctx *ctx, const matrix *m, const pare_quant
     for (int64_t r = 0; st == PARE_OK && r < m->rows; r += most) {
         const int64_t count = m->rows - r < most ? m->rows - r : most;
         int8_t *to = level + r * m->columns;
-        read_rows(m, r, count, w);
+        pare_quant_matrix_read(m, r, count, w);
         if (rounder)
             st = pare_quant_round_layer(rounder, w, count, grid, to, scale + r * groups);
         else
@@ -189,22 +178,24 @@ static int8_t code_of(int8_t level, int bits)
 }
 
 /* Levels in the tensor's order. */
-static void pack_levels(const weight_only *w, const matrix *m, const int8_t *level, int8_t *turned,
-                        uint8_t *to)
+static void pack_levels(const weight_only *w, const pare_quant_matrix *m, const int8_t *level,
+                        int8_t *turned, uint8_t *to)
 {
     const int bits = bits_of(w);
     int8_t *bytes = bits == 8 ? (int8_t *)to : turned;
     for (int64_t r = 0; r < m->rows; r++)
         for (int64_t c = 0; c < m->columns; c++) {
             const int8_t q = level[r * m->columns + c];
-            bytes[place_of(m, r, c)] = w->options->float_weights ? code_of(q, bits) : q;
+            bytes[pare_quant_matrix_place(m, r, c)] =
+                w->options->float_weights ? code_of(q, bits) : q;
         }
     if (bits == 4) pare_quant_pack_levels(bytes, m->rows * m->columns, to);
 }
 
 /* Scales that are powers of two, as exponents; else as they are. */
-static pare_status write_scales(const weight_only *w, const matrix *m, const float *scale,
-                                int64_t count, int rank, const int64_t *dims, pare_value **out)
+static pare_status write_scales(const weight_only *w, const pare_quant_matrix *m,
+                                const float *scale, int64_t count, int rank, const int64_t *dims,
+                                pare_value **out)
 {
     pare_graph *graph = m->value->graph;
     const char *name = m->value->name;
@@ -227,7 +218,7 @@ static pare_dtype type_of(const weight_only *w)
 }
 
 /* Constants of a matrix: levels and scales. */
-static pare_status write_constants(weight_only *w, const matrix *m, const int8_t *level,
+static pare_status write_constants(weight_only *w, const pare_quant_matrix *m, const int8_t *level,
                                    const float *scale, pare_value *in[2])
 {
     const int bits = bits_of(w);
@@ -258,8 +249,8 @@ static pare_status write_constants(weight_only *w, const matrix *m, const int8_t
     return st;
 }
 
-static pare_status write_matrix(weight_only *w, const matrix *m, const pare_quant_rounder *rounder,
-                                int threads, pare_value *in[2])
+static pare_status write_matrix(weight_only *w, const pare_quant_matrix *m,
+                                const pare_quant_rounder *rounder, int threads, pare_value *in[2])
 {
     const size_t groups = (size_t)pare_quant_groups(&w->grid, m->columns);
     int8_t *level = pare_alloc(w->ctx, (size_t)(m->rows * m->columns), 1);
@@ -273,7 +264,7 @@ static pare_status write_matrix(weight_only *w, const matrix *m, const pare_quan
     return st;
 }
 
-static pare_status dequantize(weight_only *w, const matrix *m, pare_node *reader,
+static pare_status dequantize(weight_only *w, const pare_quant_matrix *m, pare_node *reader,
                               pare_value *const *in, pare_value **out)
 {
     pare_node *node;
@@ -290,7 +281,7 @@ static pare_status dequantize(weight_only *w, const matrix *m, pare_node *reader
 }
 
 /* Is it a chosen node that reads the matrix as its weight? */
-static pare_status reads(const weight_only *w, const matrix *m, const pare_node *node,
+static pare_status reads(const weight_only *w, const pare_quant_matrix *m, const pare_node *node,
                          pare_weighted *part, bool *out)
 {
     *out = false;
@@ -303,8 +294,8 @@ static pare_status reads(const weight_only *w, const matrix *m, const pare_node 
 
 /* Rounds a matrix; every chosen node that reads it reads the integers, through a DequantizeLinear
    of its graph. */
-static pare_status replace(weight_only *w, const matrix *m, const pare_quant_rounder *rounder,
-                           int threads)
+static pare_status replace(weight_only *w, const pare_quant_matrix *m,
+                           const pare_quant_rounder *rounder, int threads)
 {
     const int count = m->value->user_count;
     pare_node **user = pare_arena_alloc(w->arena, (size_t)count + 1, sizeof *user);
@@ -332,30 +323,41 @@ static pare_status replace(weight_only *w, const matrix *m, const pare_quant_rou
 typedef struct walk {
     weight_only *w;
     const pare_quant_search *asked; /* NULL: all to the nearest */
+    bool rounds;                    /* by what the samples show; else they choose scaling alone */
     pare_quant_flows flows;
 } walk;
 
-static bool is_inner(const matrix *m) { return m->node->graph->parent != NULL; }
+static bool is_inner(const pare_quant_matrix *m) { return m->node->graph->parent != NULL; }
 
-/* Does GPTQ serve it? */
-static bool is_fitted(const walk *k, const matrix *m)
+/* Can samples show what it sums over? */
+static bool is_seen(const walk *k, const pare_quant_matrix *m)
 {
     return k->asked && !m->shared && !is_inner(m);
+}
+
+/* Are they to? */
+static bool is_asked(const walk *k, const pare_quant_matrix *m)
+{
+    return is_seen(k, m) && (k->rounds || m->scaling);
 }
 
 /* Matrices first .. last - 1, which read one input. */
 static pare_status round_group(walk *k, int first, int last)
 {
-    const matrix *m = &k->w->item[first];
+    const pare_quant_matrix *m = &k->w->item[first];
     pare_observer *observer = NULL;
     pare_quant_rounder *rounder = NULL;
     pare_columns columns;
     bool ok = false;
     pare_status st = PARE_OK;
-    if (is_fitted(k, m))
+    if (is_asked(k, m))
         st = pare_quant_observe(k->w->ctx, &k->flows, m->node, m->x->name, m->x->name, &columns,
                                 &observer, &ok);
-    if (st == PARE_OK && ok) {
+    if (st == PARE_OK && ok)
+        st = pare_quant_scaling_choose(k->w->ctx, k->w->arena, m, last - first, &k->w->grid,
+                                       k->rounds, k->flows.threads,
+                                       pare_observer_moments(observer, 0, 0));
+    if (st == PARE_OK && ok && k->rounds) {
         const pare_quant_layer layer = {.moments = pare_observer_moments(observer, 0, 0),
                                         .targets_are_inputs = true,
                                         .iterations = pare_quant_iterations(k->w->options),
@@ -364,7 +366,7 @@ static pare_status round_group(walk *k, int first, int last)
     }
     for (; st == PARE_OK && first < last; first++) {
         m = &k->w->item[first];
-        const bool fits = ok && m->columns == columns.columns;
+        const bool fits = rounder && m->columns == columns.columns;
         st = replace(k->w, m, fits ? rounder : NULL, k->flows.threads);
     }
     pare_quant_rounder_free(rounder);
@@ -382,7 +384,7 @@ static pare_status forget(walk *k, int first)
     int count = 0;
     if (!names) return PARE_MEMORY;
     for (int i = first; i < w->count; i++)
-        if (is_fitted(k, &w->item[i])) names[count++] = w->item[i].x->name;
+        if (is_asked(k, &w->item[i])) names[count++] = w->item[i].x->name;
     pare_status st = pare_capture_forget(k->flows.now, names, count);
     if (st == PARE_OK) st = pare_capture_forget(k->flows.before, names, count);
     pare_free(names);
@@ -391,11 +393,11 @@ static pare_status forget(walk *k, int first)
 
 static pare_status walk_all(walk *k)
 {
-    const matrix *item = k->w->item;
+    const pare_quant_matrix *item = k->w->item;
     const int count = k->w->count;
     for (int first = 0, last; first < count; first = last) {
         for (last = first + 1; last < count && item[last].x == item[first].x &&
-                               is_fitted(k, &item[last]) == is_fitted(k, &item[first]);)
+                               is_seen(k, &item[last]) == is_seen(k, &item[first]);)
             last++;
         PARE_TRY(round_group(k, first, last));
         if (!k->asked) continue;
@@ -419,13 +421,19 @@ static pare_status note_samples(weight_only *w, const pare_capture *flow)
 static pare_status round_all(weight_only *w)
 {
     const pare_quant_search *asked = w->options->inputs;
-    walk k = {.w = w, .asked = asked, .flows.threads = w->options->threads};
+    walk k = {.w = w,
+              .asked = asked,
+              .rounds = pare_quant_rounds_by_samples(w->options),
+              .flows.threads = w->options->threads};
     pare_status st = PARE_OK;
     if (k.flows.threads < 1) k.flows.threads = pare_cpu_cores();
-    if (asked) st = pare_quant_flows_open(w->ctx, &k.flows, w->model, asked);
+    if (asked && w->options->equalize)
+        st = pare_quant_scalings_find(w->ctx, w->arena, &w->nodes, w->item, w->count);
+    if (st == PARE_OK && asked) st = pare_quant_flows_open(w->ctx, &k.flows, w->model, asked);
     if (st == PARE_OK) st = walk_all(&k);
     if (st == PARE_OK && asked) st = note_samples(w, k.flows.now);
     pare_quant_flows_close(&k.flows);
+    if (st == PARE_OK) st = pare_quant_scalings_finish(w->ctx, w->item, w->count);
     return st;
 }
 

@@ -153,17 +153,10 @@ static pare_status check_options(pare_tool *tool, const quantize_options *o)
 /* Options that change nothing in the chosen precision. */
 static pare_status check_unused(pare_tool *tool, const quantize_options *o)
 {
-    static const char *const of_int8[] = {"activations",
-                                          "target",
-                                          "weights",
-                                          "method",
-                                          "bias-correction",
-                                          "no-equalization",
-                                          "mixed-precision",
-                                          "max-drop",
-                                          "prefer",
-                                          "float-precision",
-                                          NULL};
+    static const char *const of_int8[] = {
+        "activations",     "target",   "weights", "method",          "bias-correction",
+        "mixed-precision", "max-drop", "prefer",  "float-precision", NULL};
+    static const char *const of_channels[] = {"no-equalization", NULL};
     static const char *const of_weights[] = {"block-size", "weight-type", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
     static const char *const of_iterations[] = {"iterations", NULL};
@@ -178,8 +171,9 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
                  "%s is not needed in bf16, which has the range of f32: nothing overflows",
                  o->ranges ? "--ranges" : "--data");
     if (pare_precision_is_weight_only((pare_precision)o->precision) && o->rounding == NEAREST &&
-        o->source.data)
-        pare_log(tool->ctx, PARE_LOG_WARNING, "--data is not needed to round to the nearest");
+        o->int8.no_equalization && o->source.data)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "--data is not needed to round to the nearest with --no-equalization");
     if (!o->prefer) PARE_TRY(pare_refuse_options(tool, "without --prefer latency", of_timing));
     if (o->max_drop < 0) PARE_TRY(pare_refuse_options(tool, "without --max-drop", of_judge));
     if (!is_int8(o))
@@ -188,6 +182,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
                                          ? "in w4a16 and w8a16"
                                          : "in fp16 and bf16",
                                      of_int8));
+    if (!is_rounded(o)) PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_channels));
     if (pare_precision_is_weight_only((pare_precision)o->precision))
         PARE_TRY(pare_refuse_options(tool, "in w4a16 and w8a16, which need no ranges", of_ranges));
     else

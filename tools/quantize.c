@@ -223,7 +223,7 @@ static pare_status learn(pare_tool *tool, pare_model *model, pare_quant_options 
                                      .sample_count = source->count,
                                      .threads = (int)tool->common->threads,
                                      .device = tool->device};
-    if (pare_quant_rounds_by_samples(options)) options->inputs = &in->search;
+    if (pare_quant_reads_samples(options)) options->inputs = &in->search;
     if (options->precision == PARE_PRECISION_INT8 && options->bias_correction &&
         !options->fast_correction)
         options->correct = &in->search;
@@ -266,8 +266,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         PARE_TRY(check_names(tool, t->ranges, model, from->ranges));
     }
     if (from->source->data && options->precision != PARE_PRECISION_BF16 &&
-        !(pare_precision_is_weight_only(options->precision) &&
-          options->rounding == PARE_ROUNDING_NEAREST))
+        !(pare_precision_is_weight_only(options->precision) && !pare_quant_reads_samples(options)))
         PARE_TRY(learn(tool, model, options, from, in, t, facts));
     if (from->ranges) PARE_TRY(allow_fp16(tool, model, options, from, facts));
     if (from->ranges && from->prefer) PARE_TRY(place(tool, model, t->ranges, options, from, NULL));

@@ -46,7 +46,7 @@ typedef struct pare_int8_options {
                               "fast)"),                                                            \
         PARE_OPT_FLAG("no-equalization", field.no_equalization,                                    \
                       where "leave the channels between layers as they are (int8 with --method "   \
-                            "auto)"),                                                              \
+                            "auto; w4a16 and w8a16 with --data)"),                                 \
         PARE_OPT_REAL(                                                                             \
             "mixed-precision", "PERCENT", field.mixed, 0, 100,                                     \
             where                                                                                  \

@@ -72,6 +72,33 @@ PARE_NODISCARD pare_status pare_quant_round_adaround(pare_ctx *ctx, const pare_q
                                                      int8_t *level, const float *scale,
                                                      int iterations, int threads);
 
+/* --- awq.c --- */
+
+/* Rows of all weights that read an input. */
+typedef struct pare_quant_rows {
+    int64_t count;
+    void (*read)(const void *user, int64_t row, double *to); /* to (columns) */
+    const void *user;
+} pare_quant_rows;
+
+/* What was found. */
+typedef struct pare_quant_scaled {
+    double alpha; /* 0: nothing is worth it */
+    double part;  /* of the loss that is left */
+} pare_quant_scaled;
+
+/* factor (columns / block): what `block` input columns side by side are to be divided by, and the
+   weights that read them multiplied by; set where out->alpha is not 0. gptq: it rounds them, else
+   they go to the nearest. With scales that are powers
+   of two, factors are. Memory is columns x columns x 16 bytes, and that of 512 rows. */
+PARE_NODISCARD pare_status pare_quant_scale_channels(pare_ctx *ctx, const pare_moments *moments,
+                                                     int64_t block, const pare_quant_rows *rows,
+                                                     const pare_quant_grid *grid, bool gptq,
+                                                     int threads, float *factor,
+                                                     pare_quant_scaled *out);
+/* Moments of divided inputs, whose targets are inputs, too, divided likewise. */
+void pare_quant_moments_divide(pare_moments *moments, const float *factor, int64_t block);
+
 /* --- layer.c --- */
 
 /* Flows of the same samples through the model as its first layers are rounded and as it was. */

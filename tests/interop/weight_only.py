@@ -79,7 +79,8 @@ def decoders(folder):
     fresh = {'tokens': rng.integers(0, VOCABULARY, (8, TOKENS))}
     exact = pare_outputs(model, fresh)['logits']
     near = {}
-    for name, words in {'nearest': (), 'gptq': ('--data', data), 'block 8': ('--data', data, '--block-size', 8),
+    for name, words in {'nearest': (), 'awq': ('--data', data, '--rounding', 'nearest'), 'gptq': ('--data', data),
+                        'gptq alone': ('--data', data, '--no-equalization'), 'block 8': ('--data', data, '--block-size', 8),
                         'whole': ('--data', data, '--block-size', 0),
                         'adaround': ('--data', data, '--rounding', 'adaround', '--iterations', 50)}.items():
         out = folder / 'out.onnx'
@@ -88,6 +89,8 @@ def decoders(folder):
         count = types_of(out).count(TensorProto.INT4)
         check(f'w4a16/{name}/int4', count == 9, f'{count} matrices of INT4')
     check('w4a16/gptq gains', near['gptq'] > near['nearest'] + 1, f'{near}')
+    check('w4a16/scaled channels gain', near['awq'] > near['nearest'] + 0.3, f'{near}')
+    check('w4a16/scaled channels and gptq', near['gptq'] > near['gptq alone'] - 0.1, f'{near}')
     check('w4a16/smaller blocks gain', near['block 8'] > near['gptq'] > near['whole'], f'{near}')
     pare('quantize', model, '-o', out, '--precision', 'w8a16', '--quiet')
     eight = sqnr(same_as_ort('w8a16', out, fresh), exact)

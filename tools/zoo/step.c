@@ -201,7 +201,8 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     PARE_TRY(fail(r, step, keep_options(r, step, words + 1, count - 1)));
     const bool runs_nothing = step->command == &pare_command_quantize &&
                               (says(step, "precision", "bf16") ||
-                               (is_weight_only(step) && says(step, "rounding", "nearest")));
+                               (is_weight_only(step) && says(step, "rounding", "nearest") &&
+                                has(step, "no-equalization")));
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !runs_nothing;
     step->times = has(step, "latency");
     step->trains = step->command == &pare_command_distill || has(step, "distill");
