@@ -270,8 +270,8 @@ static pare_status report(pare_tool *tool, const quantize_options *o, const pare
         pare_print(stderr, "float for accuracy: %s\n", facts->sensitive_nodes);
     if (!o->common.quiet && facts->latency_nodes)
         pare_print(stderr, "float for latency: %s\n", facts->latency_nodes);
-    if (!o->common.quiet && facts->f32_latency_nodes)
-        pare_print(stderr, "f32 for latency: %s\n", facts->f32_latency_nodes);
+    if (!o->common.quiet && facts->f32_latency_count)
+        pare_print(stderr, "%d nodes are faster in FP32 than in FP16\n", facts->f32_latency_count);
     if (!o->common.quiet && from->prefer) pare_prefer_print(tool, from->prefer);
     if (from->prefer) json_object_set_new(tool->facts, "latency", pare_prefer_json(from->prefer));
     if (!o->common.quiet && facts->overflow_nodes)

@@ -47,8 +47,8 @@ pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared, const par
     how.shape_count = count;
     if (asked->cache) pare_make_cache(tool->ctx, asked->cache);
     pare_progress_begin(&bar, stderr, tool->common->quiet, "time", "models");
-    const pare_status st = pare_quant_find_fastest(tool->ctx, prepared, ranges, options, &how,
-                                                   &options->float_for_latency, &asked->found);
+    const pare_status st =
+        pare_quant_find_fastest(tool->ctx, prepared, ranges, options, &how, &asked->found);
     pare_progress_end(&bar);
     return st == PARE_INPUT
                ? pare_fail_prefix(

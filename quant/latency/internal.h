@@ -24,6 +24,33 @@ PARE_NODISCARD pare_status pare_min_cut(pare_ctx *ctx, int vertices, const int64
                                         const int64_t *sink, const pare_cut_edge *edge,
                                         int edge_count, bool *side);
 
+/* --- assign.c --- */
+
+/* What a tensor costs by the formats of the nodes that make and read it; 0 where they are equal,
+   and none more than over a third format. */
+typedef struct pare_format_edge {
+    int from, to;
+    int64_t convert[PARE_IN_COUNT][PARE_IN_COUNT]; /* by the format of `from`, then of `to` */
+} pare_format_edge;
+
+typedef struct pare_assignment {
+    int count;                      /* vertices */
+    int64_t (*cost)[PARE_IN_COUNT]; /* (count) PARE_CUT_INFINITE: cannot be; one of them can */
+    pare_format_edge *edge;
+    int edges;
+    size_t capacity;
+} pare_assignment;
+
+/* place: (vertices) a format each, so that the sum of costs is least; the same every time. */
+PARE_NODISCARD pare_status pare_assign(pare_ctx *ctx, const pare_assignment *a,
+                                       pare_quant_format *place);
+/* The two ways to it. *done false: the graph is too wide for the exact one. */
+PARE_NODISCARD pare_status pare_assign_exactly(pare_ctx *ctx, const pare_assignment *a,
+                                               pare_quant_format *place, bool *done);
+PARE_NODISCARD pare_status pare_assign_by_expansion(pare_ctx *ctx, const pare_assignment *a,
+                                                    pare_quant_format *place);
+int64_t pare_assignment_cost(const pare_assignment *a, const pare_quant_format *place);
+
 /* --- times.c --- */
 
 /* All 0, each node its own head. */

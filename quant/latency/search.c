@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The assignment of nodes to float and int8 that takes the least time. */
+/* The assignment of nodes to int8, FP16 and FP32 that takes the least time. */
 #include "quant/internal.h"
 #include "quant/latency/internal.h"
 #include "quant/output_error.h"
@@ -10,12 +10,12 @@
 
 enum { ROUNDS = 5 };                    /* assignments that are timed, the one of all int8 first */
 static const double PICOSECONDS = 1e12; /* in a second: capacities are whole numbers */
-static const double GAIN = 0.02;        /* what a node must be faster in float to stay float; what a
-                                           whole model must be faster to have more float nodes */
+static const double GAIN = 0.02;        /* what a node must be faster in a longer format to have it;
+                                           what a whole model must be faster to have more such nodes */
 
 /* One assignment, timed. */
 typedef struct trial {
-    bool *is_float; /* (nodes) */
+    pare_quant_format *place; /* (nodes) of the step that has it */
     pare_quant_times times;
 } trial;
 
@@ -25,6 +25,7 @@ typedef struct search {
     const pare_ranges *ranges;
     const pare_quant_options *options;
     const pare_quant_latency_options *how;
+    pare_quant_format in_float; /* the format of float nodes, where nothing is against it */
     pare_arena arena;
     pare_machine_table *table;
     pare_model *sized; /* with the shapes of the run that is timed */
@@ -33,12 +34,12 @@ typedef struct search {
     int all_count, count;
     pare_ptr_map at; /* node of the main graph -> its place */
     pare_range *chosen;
-    const char **stays_float; /* (all_count) scratch of a trial */
-    pare_quant_times reference;
+    const char **stays_float, **stays_f32; /* (all_count) scratch of a trial */
     trial trial[ROUNDS];
     int trials, timed;
-    double *in_float, *in_int8; /* (count) seconds of the step that a node heads */
-    double quantize, dequantize;
+    double *seconds[PARE_IN_COUNT]; /* (count) of the step that a node heads, in each format */
+    bool *is_f16;                   /* (count) some node of that step can be */
+    double rate[PARE_IN_COUNT][PARE_IN_COUNT]; /* seconds an element from one format to another */
 } search;
 
 /* --- models and their times --- */
@@ -115,14 +116,37 @@ static pare_status times_of(search *s, const pare_model *model, pare_quant_times
     return PARE_OK;
 }
 
+/* A weighted node that is int8 where it may. */
+static bool could_be(const search *s, int i)
+{
+    const pare_quant_times *int8 = &s->trial[0].times;
+    return pare_quant_kind_of(s->model->graph->node[i]) == PARE_QUANT_WEIGHTED &&
+           int8->place[int8->head[i]] == PARE_IN_INT8;
+}
+
+/* Node i of the main graph, -1: another one. */
+static bool stays_float(const search *s, const trial *t, int i)
+{
+    return i >= 0 && t != &s->trial[0] && could_be(s, i) && t->place[i] != PARE_IN_INT8;
+}
+
+static bool stays_f32(const search *s, const trial *t, int i)
+{
+    return i >= 0 && t != &s->trial[0] && s->is_f16[s->trial[0].times.head[i]] &&
+           t->place[i] == PARE_IN_F32;
+}
+
 /* Quantizes with the trial's float nodes and times it. */
 static pare_status try_it(search *s, trial *t)
 {
     pare_model *model;
     pare_quant_options options = *s->options;
-    for (int i = 0; i < s->all_count; i++)
-        s->stays_float[i] = s->place[i] >= 0 && t->is_float[s->place[i]] ? "" : NULL;
+    for (int i = 0; i < s->all_count; i++) {
+        s->stays_float[i] = stays_float(s, t, s->place[i]) ? "" : NULL;
+        s->stays_f32[i] = stays_f32(s, t, s->place[i]) ? "" : NULL;
+    }
     options.float_for_latency = s->stays_float;
+    options.f32_for_latency = s->in_float == PARE_IN_F16 ? s->stays_f32 : NULL;
     options.inputs = options.correct = NULL; /* what the numbers are takes no time of a run */
     options.chosen = s->chosen;
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
@@ -137,29 +161,69 @@ static pare_status try_it(search *s, trial *t)
 
 /* --- what a node costs --- */
 
-/* The step of a trial that has node i has float nodes, or int8 ones, as it is headed. */
-static pare_status learn(search *s, const trial *t)
+/* Adds the times of a model up by the steps of the one that is all int8. */
+static pare_status by_step(search *s, const pare_quant_times *now, double **out)
 {
-    const pare_quant_times *now = &t->times, *int8 = &s->trial[0].times;
-    double *seconds = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *seconds);
-    if (!seconds) return PARE_MEMORY;
-    for (int i = 0; i < s->count; i++) seconds[int8->head[i]] += now->seconds[i];
-    for (int i = 0; i < s->count; i++) {
-        if (int8->head[i] != i || !int8->integer[i]) continue;
-        if (now->integer[now->head[i]])
-            s->in_int8[i] = seconds[i];
-        else
-            s->in_float[i] = seconds[i];
-    }
-    if (now->quantize > 0) s->quantize = now->quantize;
-    if (now->dequantize > 0) s->dequantize = now->dequantize;
+    *out = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    for (int i = 0; i < s->count; i++) (*out)[s->trial[0].times.head[i]] += now->seconds[i];
     return PARE_OK;
 }
 
-static void learn_float(search *s)
+static void learn_rates(search *s, const pare_quant_times *now)
 {
-    const pare_quant_times *int8 = &s->trial[0].times;
-    for (int i = 0; i < s->count; i++) s->in_float[int8->head[i]] += s->reference.seconds[i];
+    static const pare_quant_format in_float[] = {PARE_IN_F32, PARE_IN_F16};
+    for (int i = 0; i < 2; i++) {
+        if (now->quantize > 0) s->rate[in_float[i]][PARE_IN_INT8] = now->quantize;
+        if (now->dequantize > 0) s->rate[PARE_IN_INT8][in_float[i]] = now->dequantize;
+        if (now->cast > 0) s->rate[in_float[i]][in_float[1 - i]] = now->cast;
+    }
+}
+
+/* The step of a trial that has node i has nodes of one format, as it is headed. */
+static pare_status learn(search *s, const trial *t)
+{
+    const pare_quant_times *now = &t->times, *int8 = &s->trial[0].times;
+    double *seconds;
+    PARE_TRY(by_step(s, now, &seconds));
+    for (int i = 0; i < s->count; i++) {
+        if (int8->head[i] != i) continue;
+        s->seconds[now->place[now->head[i]]][i] = seconds[i];
+    }
+    learn_rates(s, now);
+    return PARE_OK;
+}
+
+/* From a model that is float throughout, in FP16 where that can be, or in FP32. */
+static pare_status learn_float(search *s, const pare_model *model, pare_quant_format place)
+{
+    pare_quant_times times;
+    PARE_TRY(times_of(s, model, &times));
+    PARE_TRY(by_step(s, &times, &s->seconds[place]));
+    for (int i = 0; i < s->count; i++)
+        if (times.place[i] == PARE_IN_F16) s->is_f16[s->trial[0].times.head[i]] = true;
+    learn_rates(s, &times);
+    return PARE_OK;
+}
+
+static pare_status learn_f16(search *s)
+{
+    const pare_quant_options f16 = {.precision = PARE_PRECISION_FP16};
+    const pare_ranges *seen = s->options->float_ranges;
+    pare_model *model;
+    PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
+    const pare_log_fn log = s->ctx->log;
+    s->ctx->log = NULL;
+    pare_status st = pare_quantize(s->ctx, model, seen ? seen : s->ranges, &f16, NULL);
+    s->ctx->log = log;
+    if (st == PARE_OK)
+        st = learn_float(s, model, PARE_IN_F16);
+    else if (st == PARE_INPUT) { /* no node can be FP16 */
+        pare_ctx_clear(s->ctx);
+        st = PARE_OK;
+    }
+    pare_model_free(model);
+    return st;
 }
 
 /* --- the assignment --- */
@@ -172,79 +236,101 @@ static double elements_of(const search *s, const pare_value *v)
     return pare_quant_values(sized ? sized : v);
 }
 
-typedef struct network {
-    int64_t *source, *sink; /* (count + 1); the last vertex is what is always float */
-    pare_cut_edge *edge;
-    int edges;
-    size_t capacity;
-} network;
-
-static pare_status add_edge(search *s, network *n, int from, int to, double elements)
+/* What a conversion takes at best, perhaps by a third format. */
+static void close_rates(const search *s, double rate[PARE_IN_COUNT][PARE_IN_COUNT])
 {
+    memcpy(rate, s->rate, sizeof s->rate);
+    for (int k = 0; k < PARE_IN_COUNT; k++)
+        for (int i = 0; i < PARE_IN_COUNT; i++)
+            for (int j = 0; j < PARE_IN_COUNT; j++)
+                rate[i][j] = fmin(rate[i][j], rate[i][k] + rate[k][j]);
+}
+
+static pare_status add_edge(search *s, pare_assignment *a, int from, int to, double elements)
+{
+    double rate[PARE_IN_COUNT][PARE_IN_COUNT];
     if (from == to) return PARE_OK;
-    if (!pare_arena_grow(&s->arena, &n->edge, &n->capacity, (size_t)n->edges, sizeof *n->edge))
+    if (!pare_arena_grow(&s->arena, &a->edge, &a->capacity, (size_t)a->edges, sizeof *a->edge))
         return PARE_MEMORY;
-    n->edge[n->edges++] = (pare_cut_edge){from, to, capacity(elements * s->quantize),
-                                          capacity(elements * s->dequantize)};
+    pare_format_edge *edge = &a->edge[a->edges++];
+    *edge = (pare_format_edge){.from = from, .to = to};
+    close_rates(s, rate);
+    for (int i = 0; i < PARE_IN_COUNT; i++)
+        for (int k = 0; k < PARE_IN_COUNT; k++)
+            edge->convert[i][k] = i == k ? 0 : capacity(elements * rate[i][k]);
     return PARE_OK;
 }
 
-/* Vertices are the steps of the model that is all int8, by their heads. On the source's side:
-   float. A cut edge from there is a QuantizeLinear, one to there a DequantizeLinear. */
-static pare_status build(search *s, network *n)
+/* Of a longer format than it could have, what it must be faster by. */
+static void price(const search *s, int i, int64_t cost[PARE_IN_COUNT])
+{
+    const bool int8 = s->trial[0].times.place[i] == PARE_IN_INT8;
+    const bool f16 = s->in_float == PARE_IN_F16 && s->is_f16[i];
+    const double gain = int8 ? 1 + GAIN : 1;
+    cost[PARE_IN_INT8] = int8 ? capacity(s->seconds[PARE_IN_INT8][i]) : PARE_CUT_INFINITE;
+    cost[PARE_IN_F16] = f16 ? capacity(s->seconds[PARE_IN_F16][i] * gain) : PARE_CUT_INFINITE;
+    cost[PARE_IN_F32] = capacity(s->seconds[PARE_IN_F32][i] * (f16 ? gain * (1 + GAIN) : gain));
+}
+
+/* Outputs are f32: what makes them in FP16 casts them. */
+static void price_outputs(const search *s, pare_assignment *a)
+{
+    const pare_graph *g = s->model->graph;
+    for (int i = 0; i < g->out.count; i++) {
+        const pare_value *v = g->out.item[i];
+        const int at = v->producer ? pare_ptr_map_find(&s->at, v->producer) : -1;
+        if (at < 0 || v->dtype != PARE_f32) continue;
+        int64_t *cost = &a->cost[s->trial[0].times.head[at]][PARE_IN_F16];
+        if (*cost < PARE_CUT_INFINITE)
+            *cost += capacity(elements_of(s, v) * s->rate[PARE_IN_F16][PARE_IN_F32]);
+    }
+}
+
+/* Vertices are the steps of the model that is all int8, by their heads; the last one is what is
+   always f32, such as the inputs. */
+static pare_status build(search *s, pare_assignment *a)
 {
     const pare_quant_times *int8 = &s->trial[0].times;
     const pare_graph *g = s->model->graph;
-    n->source = pare_arena_alloc(&s->arena, (size_t)s->count + 2, sizeof *n->source);
-    n->sink = pare_arena_alloc(&s->arena, (size_t)s->count + 2, sizeof *n->sink);
-    if (!n->source || !n->sink) return PARE_MEMORY;
-    n->source[s->count] = PARE_CUT_INFINITE;
-    for (int i = 0; i < s->count; i++) {
-        if (int8->head[i] != i) continue;
-        n->source[i] = int8->integer[i] ? capacity(s->in_int8[i]) : PARE_CUT_INFINITE;
-        n->sink[i] = int8->integer[i] ? capacity(s->in_float[i] * (1 + GAIN)) : 0;
-    }
+    a->count = s->count + 1;
+    a->cost = pare_arena_alloc(&s->arena, (size_t)a->count, sizeof *a->cost);
+    if (!a->cost) return PARE_MEMORY;
+    a->cost[s->count][PARE_IN_F16] = a->cost[s->count][PARE_IN_INT8] = PARE_CUT_INFINITE;
+    for (int i = 0; i < s->count; i++)
+        if (int8->head[i] == i) price(s, i, a->cost[i]);
+    price_outputs(s, a);
     for (int i = 0; i < s->count; i++)
         for (int k = 0; k < g->node[i]->in_count; k++) {
             const pare_value *v = g->node[i]->in[k];
             if (!v || v->data || v->dtype != PARE_f32 || v->graph != g) continue;
             const int from =
                 v->producer ? int8->head[pare_ptr_map_find(&s->at, v->producer)] : s->count;
-            PARE_TRY(add_edge(s, n, from, int8->head[i], elements_of(s, v)));
+            PARE_TRY(add_edge(s, a, from, int8->head[i], elements_of(s, v)));
         }
     return PARE_OK;
 }
 
-/* A weighted node that is int8 where it may. */
-static bool could_be(const search *s, int i)
-{
-    const pare_quant_times *int8 = &s->trial[0].times;
-    return pare_quant_kind_of(s->model->graph->node[i]) == PARE_QUANT_WEIGHTED &&
-           int8->integer[int8->head[i]];
-}
-
-static bool any_int8(const search *s, const bool *side)
+static bool any_int8(const search *s, const pare_quant_format *place)
 {
     for (int i = 0; i < s->count; i++)
-        if (could_be(s, i) && !side[s->trial[0].times.head[i]]) return true;
+        if (could_be(s, i) && place[s->trial[0].times.head[i]] == PARE_IN_INT8) return true;
     return false;
 }
 
 /* Something has to be int8: the step that loses least by it. -1: there is none. */
-static int least_loss(const search *s, const network *n)
+static int least_loss(const search *s, const pare_assignment *a, pare_quant_format *place)
 {
     int best = -1;
     int64_t least = 0;
     for (int i = 0; i < s->count; i++) {
         if (!could_be(s, i) || s->trial[0].times.head[i] != i) continue;
-        int64_t loss = n->source[i] - n->sink[i];
-        for (int e = 0; e < n->edges; e++)
-            loss += n->edge[e].to == i     ? n->edge[e].forth
-                    : n->edge[e].from == i ? n->edge[e].back
-                                           : 0;
-        if (best >= 0 && loss >= least) continue;
+        const pare_quant_format was = place[i];
+        place[i] = PARE_IN_INT8;
+        const int64_t cost = pare_assignment_cost(a, place);
+        place[i] = was;
+        if (best >= 0 && cost >= least) continue;
         best = i;
-        least = loss;
+        least = cost;
     }
     return best;
 }
@@ -252,21 +338,20 @@ static int least_loss(const search *s, const network *n)
 /* False: one like it was timed already. */
 static pare_status assign(search *s, trial *t, bool *fresh)
 {
-    network n = {0};
-    const pare_quant_times *int8 = &s->trial[0].times;
-    bool *side = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *side);
-    t->is_float = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *t->is_float);
-    if (!side || !t->is_float) return PARE_MEMORY;
-    PARE_TRY(build(s, &n));
-    PARE_TRY(pare_min_cut(s->ctx, s->count + 1, n.source, n.sink, n.edge, n.edges, side));
-    if (!any_int8(s, side)) {
-        const int least = least_loss(s, &n);
-        if (least >= 0) side[least] = false;
+    pare_assignment a = {0};
+    pare_quant_format *place = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *place);
+    t->place = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *t->place);
+    if (!place || !t->place) return PARE_MEMORY;
+    PARE_TRY(build(s, &a));
+    PARE_TRY(pare_assign(s->ctx, &a, place));
+    if (!any_int8(s, place)) {
+        const int least = least_loss(s, &a, place);
+        if (least >= 0) place[least] = PARE_IN_INT8;
     }
-    for (int i = 0; i < s->count; i++) t->is_float[i] = could_be(s, i) && side[int8->head[i]];
+    for (int i = 0; i < s->count; i++) t->place[i] = place[s->trial[0].times.head[i]];
     *fresh = true;
     for (int k = 0; *fresh && k < s->trials; k++)
-        *fresh = memcmp(t->is_float, s->trial[k].is_float, (size_t)s->count) != 0;
+        *fresh = memcmp(t->place, s->trial[k].place, (size_t)s->count * sizeof *t->place) != 0;
     return PARE_OK;
 }
 
@@ -283,11 +368,16 @@ static pare_status open_search(search *s)
     pare_ptr_map_init(&s->at, &s->arena);
     for (int i = 0; i < s->count; i++) PARE_TRY(pare_ptr_map_put(&s->at, g->node[i], i));
     for (int i = 0; i < s->all_count; i++) s->place[i] = pare_ptr_map_find(&s->at, s->all[i]);
-    s->stays_float = pare_arena_alloc(&s->arena, (size_t)s->all_count + 1, sizeof *s->stays_float);
-    s->in_float = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *s->in_float);
-    s->in_int8 = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof *s->in_int8);
-    s->trial[0].is_float = pare_arena_alloc(&s->arena, (size_t)s->count + 1, sizeof(bool));
-    if (!s->stays_float || !s->in_float || !s->in_int8 || !s->trial[0].is_float) return PARE_MEMORY;
+    const size_t nodes = (size_t)s->count + 1, all = (size_t)s->all_count + 1;
+    s->stays_float = pare_arena_alloc(&s->arena, all, sizeof *s->stays_float);
+    s->stays_f32 = pare_arena_alloc(&s->arena, all, sizeof *s->stays_f32);
+    s->is_f16 = pare_arena_alloc(&s->arena, nodes, sizeof *s->is_f16);
+    s->trial[0].place = pare_arena_alloc(&s->arena, nodes, sizeof *s->trial[0].place);
+    if (!s->stays_float || !s->stays_f32 || !s->is_f16 || !s->trial[0].place) return PARE_MEMORY;
+    for (int p = 0; p < PARE_IN_COUNT; p++) {
+        s->seconds[p] = pare_arena_alloc(&s->arena, nodes, sizeof *s->seconds[p]);
+        if (!s->seconds[p]) return PARE_MEMORY;
+    }
     PARE_TRY(pare_machine_table_open(s->ctx, &s->table, s->how->cache_dir, s->how->device, &kind));
     PARE_TRY(pare_model_clone(s->ctx, &s->sized, s->model));
     for (int i = 0; i < s->how->shape_count; i++) {
@@ -298,13 +388,29 @@ static pare_status open_search(search *s)
     return pare_quant_rule(s->ctx, s->ranges, s->options, &s->chosen);
 }
 
+/* All that can be is int8, the rest in the float format; then all in float. */
+static pare_status begin(search *s)
+{
+    trial *first = &s->trial[0];
+    for (int i = 0; i < s->count; i++) first->place[i] = s->in_float;
+    PARE_TRY(try_it(s, first));
+    PARE_TRY(learn_float(s, s->model, PARE_IN_F32));
+    if (s->in_float == PARE_IN_F16) PARE_TRY(learn_f16(s));
+    PARE_TRY(learn(s, first));
+    for (int i = 0; i < s->count; i++) {
+        const int head = first->times.head[i];
+        const bool int8 = first->times.place[head] == PARE_IN_INT8;
+        first->place[i] = int8                                            ? PARE_IN_INT8
+                          : s->in_float == PARE_IN_F16 && s->is_f16[head] ? PARE_IN_F16
+                                                                          : PARE_IN_F32;
+    }
+    return PARE_OK;
+}
+
 static pare_status find(search *s, const trial **best)
 {
     PARE_TRY(open_search(s));
-    PARE_TRY(try_it(s, &s->trial[0]));
-    PARE_TRY(times_of(s, s->model, &s->reference));
-    PARE_TRY(learn(s, &s->trial[0]));
-    learn_float(s);
+    PARE_TRY(begin(s));
     *best = &s->trial[0];
     for (s->trials = 1; s->trials < ROUNDS; s->trials++) {
         trial *next = &s->trial[s->trials];
@@ -321,34 +427,56 @@ static pare_status find(search *s, const trial **best)
     return PARE_OK;
 }
 
-static pare_status name_float_nodes(const search *s, const trial *best, const char *const **out)
+static const char *format_of(pare_quant_format place)
+{
+    static const char *const names[PARE_IN_COUNT] = {"FP32", "FP16", "INT8"};
+    return names[place];
+}
+
+/* Why the nodes of a list are in their format and not in a shorter one. */
+static pare_status name_nodes(const search *s, const trial *best,
+                              bool (*is_listed)(const search *s, const trial *t, int i),
+                              pare_quant_format shorter, const char *const **out)
 {
     pare_arena *arena = &s->model->arena;
-    const pare_quant_times *int8 = &s->trial[0].times;
     const char **made = pare_arena_alloc(arena, (size_t)s->all_count + 1, sizeof *made);
     if (!made) return PARE_MEMORY;
     for (int i = 0; i < s->all_count; i++) {
-        if (s->place[i] < 0 || !best->is_float[s->place[i]]) continue;
-        const int head = int8->head[s->place[i]];
-        made[i] = pare_arena_printf(arena, "it takes %.3g us in float and %.3g us as int8",
-                                    1e6 * s->in_float[head], 1e6 * s->in_int8[head]);
+        const int at = s->place[i];
+        if (!is_listed(s, best, at)) continue;
+        const int head = s->trial[0].times.head[at];
+        const pare_quant_format now = best->place[at];
+        made[i] = pare_arena_printf(arena, "it takes %.3g us in %s and %.3g us in %s",
+                                    1e6 * s->seconds[now][head], format_of(now),
+                                    1e6 * s->seconds[shorter][head], format_of(shorter));
         if (!made[i]) return PARE_MEMORY;
     }
     *out = made;
     return PARE_OK;
 }
 
-pare_status pare_quant_find_fastest(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
-                                    const pare_quant_options *options,
-                                    const pare_quant_latency_options *how,
-                                    const char *const **float_nodes, pare_quant_latency *out)
+static pare_status name_all(const search *s, const trial *best, pare_quant_options *options)
 {
-    search s = {.ctx = ctx, .model = model, .ranges = ranges, .options = options, .how = how};
+    PARE_TRY(name_nodes(s, best, stays_float, PARE_IN_INT8, &options->float_for_latency));
+    if (s->in_float == PARE_IN_F32) return PARE_OK;
+    return name_nodes(s, best, stays_f32, PARE_IN_F16, &options->f32_for_latency);
+}
+
+pare_status pare_quant_find_fastest(pare_ctx *ctx, pare_model *model, const pare_ranges *ranges,
+                                    pare_quant_options *options,
+                                    const pare_quant_latency_options *how, pare_quant_latency *out)
+{
+    search s = {.ctx = ctx,
+                .model = model,
+                .ranges = ranges,
+                .options = options,
+                .how = how,
+                .in_float = options->float_fp16 ? PARE_IN_F16 : PARE_IN_F32};
     const trial *best = NULL;
-    *float_nodes = NULL;
+    options->float_for_latency = options->f32_for_latency = NULL;
     pare_arena_init(&s.arena, ctx);
     pare_status st = find(&s, &best);
-    if (st == PARE_OK && best != &s.trial[0]) st = name_float_nodes(&s, best, float_nodes);
+    if (st == PARE_OK && best != &s.trial[0]) st = name_all(&s, best, options);
     if (st == PARE_OK)
         *out = (pare_quant_latency){s.trial[0].times.against, best->times.against, s.timed};
     pare_free(s.chosen);

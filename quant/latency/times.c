@@ -13,8 +13,8 @@ pare_status pare_quant_times_new(pare_quant_times *out, pare_arena *arena, int c
     *out = (pare_quant_times){.count = count};
     out->seconds = pare_arena_alloc(arena, (size_t)count + 1, sizeof *out->seconds);
     out->head = pare_arena_alloc(arena, (size_t)count + 1, sizeof *out->head);
-    out->integer = pare_arena_alloc(arena, (size_t)count + 1, sizeof *out->integer);
-    if (!out->seconds || !out->head || !out->integer) return PARE_MEMORY;
+    out->place = pare_arena_alloc(arena, (size_t)count + 1, sizeof *out->place);
+    if (!out->seconds || !out->head || !out->place) return PARE_MEMORY;
     for (int i = 0; i < count; i++) out->head[i] = i;
     return PARE_OK;
 }
@@ -28,22 +28,29 @@ typedef struct cover {
     int *stack;  /* (nodes) */
 } cover;
 
-/* The prepared model's tensor that a plan's tensor holds, perhaps as integers. */
+/* The last place in a name where what conversions add to it begins, or NULL. */
+static char *ending_of(char *name)
+{
+    static const char *const endings[] = {"_quantized", "_dequantized", "_f16", "_f32"};
+    char *last = NULL;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        for (char *at = strstr(name, endings[i]); at; at = strstr(at + 1, endings[i]))
+            if (!last || at > last) last = at;
+    return last;
+}
+
+/* The prepared model's tensor that a plan's tensor holds, perhaps in another type. */
 static const pare_value *origin_of(const pare_graph *graph, const char *name)
 {
-    static const char *const endings[] = {"_quantized", "_dequantized"};
     char base[512];
     const pare_value *v = pare_graph_find_own(graph, name);
     if (v || strlen(name) >= sizeof base) return v;
     strcpy(base, name);
-    for (int i = 0; i < 2; i++) {
-        char *end = strstr(base, endings[i]);
-        for (char *more; end && (more = strstr(end + 1, endings[i]));) end = more;
-        if (!end) continue;
+    for (char *end; !v && (end = ending_of(base));) {
         *end = 0;
-        if ((v = pare_graph_find_own(graph, base))) return v;
+        v = pare_graph_find_own(graph, base);
     }
-    return NULL;
+    return v;
 }
 
 static bool is_weighted(const pare_node *node)
@@ -76,18 +83,31 @@ static int take_for(cover *c, const pare_value *v, int first)
     return head;
 }
 
-static bool has_integers(const pare_node *step)
+static pare_quant_format place_of(const pare_node *step)
 {
+    pare_quant_format place = PARE_IN_F32;
     for (int i = 0; i < step->in_count + step->out_count; i++) {
         const pare_value *v = i < step->in_count ? step->in[i] : step->out[i - step->in_count];
-        if (v && (v->dtype == PARE_s8 || v->dtype == PARE_u8 || v->dtype == PARE_s4)) return true;
+        if (v && (v->dtype == PARE_s8 || v->dtype == PARE_u8 || v->dtype == PARE_s4))
+            return PARE_IN_INT8;
+        if (v && v->dtype == PARE_f16) place = PARE_IN_F16;
     }
-    return false;
+    return place;
 }
 
+enum { CONVERSIONS = 3 };
+static const char *const conversions[CONVERSIONS] = {"QuantizeLinear", "DequantizeLinear", "Cast"};
+
 typedef struct rates {
-    double seconds[2], elements[2]; /* QuantizeLinear, DequantizeLinear */
+    double seconds[CONVERSIONS], elements[CONVERSIONS];
 } rates;
+
+static int conversion_of(const pare_node *step)
+{
+    for (int i = 0; i < CONVERSIONS; i++)
+        if (pare_node_is(step, conversions[i])) return i;
+    return -1;
+}
 
 static void note_step(cover *c, const pare_node *step, double seconds, rates *r)
 {
@@ -99,17 +119,22 @@ static void note_step(cover *c, const pare_node *step, double seconds, rates *r)
         known = v;
         head = take_for(c, v, head);
     }
-    const bool from_integers = pare_node_is(step, "DequantizeLinear");
-    if (head < 0 && (from_integers || pare_node_is(step, "QuantizeLinear"))) {
+    const int conversion = head < 0 ? conversion_of(step) : -1;
+    if (conversion >= 0) {
         const int64_t n = pare_shape_count(&step->out[0]->shape);
-        r->seconds[from_integers] += seconds;
-        r->elements[from_integers] += n > 0 ? (double)n : 0;
+        r->seconds[conversion] += seconds;
+        r->elements[conversion] += n > 0 ? (double)n : 0;
         return;
     }
     if (head < 0 && known && known->producer) head = c->times->head[known->producer->mark];
     if (head < 0) return; /* a copy of an input into another memory order */
     c->times->seconds[head] += seconds;
-    c->times->integer[head] = c->times->integer[head] || has_integers(step);
+    if (place_of(step) > c->times->place[head]) c->times->place[head] = place_of(step);
+}
+
+static double rate_of(const rates *r, int conversion)
+{
+    return r->elements[conversion] > 0 ? r->seconds[conversion] / r->elements[conversion] : 0;
 }
 
 static pare_status attribute(pare_ctx *ctx, const pare_model *prepared, const pare_plan *plan,
@@ -128,8 +153,9 @@ static pare_status attribute(pare_ctx *ctx, const pare_model *prepared, const pa
     for (int i = 0; i < graph->node_count; i++) graph->node[i]->mark = i;
     for (int i = 0; st == PARE_OK && i < pare_plan_step_count(plan); i++)
         note_step(&c, pare_plan_node(plan, i), seconds[i], &r);
-    out->quantize = r.elements[0] > 0 ? r.seconds[0] / r.elements[0] : 0;
-    out->dequantize = r.elements[1] > 0 ? r.seconds[1] / r.elements[1] : 0;
+    out->quantize = rate_of(&r, 0);
+    out->dequantize = rate_of(&r, 1);
+    out->cast = rate_of(&r, 2);
     pare_arena_free(&arena);
     return st;
 }
@@ -199,20 +225,22 @@ json_t *pare_quant_times_json(const pare_quant_times *t)
 {
     json_t *nodes = json_array();
     for (int i = 0; i < t->count; i++)
-        json_array_append_new(
-            nodes, json_pack("[f, i, b]", t->seconds[i], t->head[i], (int)t->integer[i]));
-    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b}", "nodes", nodes, "quantize", t->quantize,
-                     "dequantize", t->dequantize, "float_ms", t->against.a_ms, "ms",
-                     t->against.b_ms, "ratio", t->against.ratio, "disturbed",
+        json_array_append_new(nodes,
+                              json_pack("[f, i, i]", t->seconds[i], t->head[i], (int)t->place[i]));
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "nodes", nodes, "quantize",
+                     t->quantize, "dequantize", t->dequantize, "cast", t->cast, "float_ms",
+                     t->against.a_ms, "ms", t->against.b_ms, "ratio", t->against.ratio, "disturbed",
                      (int)t->against.disturbed);
 }
 
 static bool parse_node(const json_t *json, int at, pare_quant_times *out)
 {
-    const json_t *head = json_array_get(json, 1);
+    const json_t *head = json_array_get(json, 1), *format = json_array_get(json, 2);
+    const json_int_t place = json_is_integer(format) ? json_integer_value(format) : -1;
     out->seconds[at] = json_number_value(json_array_get(json, 0));
     out->head[at] = (int)json_integer_value(head);
-    out->integer[at] = json_is_true(json_array_get(json, 2));
+    if (place < 0 || place >= PARE_IN_COUNT) return false;
+    out->place[at] = (pare_quant_format)place;
     return json_is_integer(head) && out->head[at] >= 0 && out->head[at] < out->count &&
            out->seconds[at] >= 0;
 }
@@ -229,10 +257,12 @@ bool pare_quant_times_parse(const json_t *json, pare_quant_times *out)
     bool fine = (int)json_array_size(nodes) == out->count;
     for (int i = 0; fine && i < out->count; i++)
         fine = parse_node(json_array_get(nodes, (size_t)i), i, out);
-    static const char *const keys[] = {"quantize", "dequantize", "float_ms", "ms", "ratio"};
-    for (int i = 0; i < 5; i++) fine = fine && number(json, keys[i]) >= 0;
+    static const char *const keys[] = {"quantize", "dequantize", "cast", "float_ms", "ms", "ratio"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        fine = fine && number(json, keys[i]) >= 0;
     out->quantize = number(json, "quantize");
     out->dequantize = number(json, "dequantize");
+    out->cast = number(json, "cast");
     out->against =
         (pare_side_by_side){number(json, "float_ms"), number(json, "ms"), number(json, "ratio"),
                             json_is_true(json_object_get(json, "disturbed"))};

@@ -58,6 +58,23 @@ net cnn "$zoo/cnn.onnx" integer
 net vit_cut vit.onnx
 net resnet_cut resnet.onnx
 
+# INT8 with the rest in FP16: the same file on both devices, near outputs; placed by times, it is such a file
+for device in cpu cuda; do
+    check "mixed_quantize_$device" "$pare" quantize vit.onnx -o "mixed.$device.onnx" --ranges vit_cut.cpu.json \
+        --float-precision fp16 --device $device
+done
+check mixed_same_model cmp mixed.cpu.onnx mixed.cuda.onnx
+both mixed mixed.cpu.onnx
+check mixed_near "$tool" near "mixed.cpu/$out" "mixed.cuda/$out" 2e-2
+# times of an emulation mean nothing: the status is 0 or 3
+placed() {
+    "$pare" quantize "$zoo/mlp.onnx" -o placed.onnx --data train.h5 --samples 4 --prefer latency --device cuda
+    case $? in 0 | 3) ;; *) return 1 ;; esac
+}
+check prefer_latency placed
+check prefer_latency_fp16 grep -qa float-precision=fp16 placed.onnx
+check prefer_latency_runs "$pare" validate "$zoo/mlp.onnx" placed.onnx --data test.h5 --samples 4 --device cuda --any-accuracy
+
 # sparse kernels are timed beside dense ones; the emulation's clock stands still for both
 check advise "$pare" prune "$zoo/mlp.onnx" -o never.onnx --nm 2:4 --advise --device cuda \
     --json advice.json

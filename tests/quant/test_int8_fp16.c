@@ -182,6 +182,31 @@ static void nodes_stay_f32_for_latency(void **state)
     graph_close(&g);
 }
 
+static void memory_that_runs_out_is_said(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_quant_facts facts;
+    const pare_quant_options o = options_of(PARE_TARGET_TENSORRT);
+    build(&g, 1, 1);
+    quantize(&g, 3, &o, &facts);
+    for (long after = 0;; after += 3) {
+        pare_session *session = NULL;
+        pare_runner *runner;
+        const pare_plan_options plan = {.threads = 1};
+        const pare_input_shape shape = {"x", {2, {N, N}, {0}}};
+        g.ctx.fail_after = after;
+        pare_status st = pare_session_new(&g.ctx, &session, g.model, &plan);
+        if (st == PARE_OK) st = pare_session_runner(session, &runner, &shape, 1);
+        g.ctx.fail_after = -1;
+        if (session) pare_session_free(session);
+        if (st == PARE_OK) break;
+        assert_int_equal(st, PARE_MEMORY);
+        assert_true(after < 10000);
+    }
+    graph_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +215,7 @@ int main(void)
         cmocka_unit_test(onnxruntime_has_f32_pairs),
         cmocka_unit_test(what_f16_cannot_hold_stays_f32),
         cmocka_unit_test(nodes_stay_f32_for_latency),
+        cmocka_unit_test(memory_that_runs_out_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,23 +101,33 @@ static void build(graph_case *g)
     graph_output(g, "r4");
 }
 
-/* Microseconds. The addition never is int8. */
+/* Microseconds. The addition never is int8, and takes no time. */
 typedef struct stopwatch {
-    double in_float[GEMMS], in_int8[GEMMS], quantize, dequantize;
+    double in[PARE_IN_COUNT][GEMMS], quantize, dequantize, cast;
+    bool f16; /* float nodes can be FP16 */
     int asked;
 } stopwatch;
 
-static double total(const stopwatch *w, unsigned int8)
+/* The products, and the addition. */
+enum { ADD = GEMMS, NODES };
+
+static double conversion(const stopwatch *w, pare_quant_format from, pare_quant_format to)
 {
-    static const int edge[][2] = {{-1, 0}, {0, 1}, {1, 2}, {0, 3}, {2, -1}, {3, -1}, {-1, 4}};
-    double sum = 1;
-    for (int i = 0; i < GEMMS; i++) sum += int8 >> i & 1 ? w->in_int8[i] : w->in_float[i];
-    for (size_t e = 0; e < sizeof edge / sizeof *edge; e++) {
-        const bool from = edge[e][0] >= 0 && (int8 >> edge[e][0] & 1);
-        const bool to = edge[e][1] >= 0 && (int8 >> edge[e][1] & 1);
-        sum += BATCH * WIDTH * (!from && to ? w->quantize : from && !to ? w->dequantize : 0);
-    }
-    return sum;
+    if (from == to) return 0;
+    if (to == PARE_IN_INT8) return fmin(w->quantize, w->f16 ? w->cast + w->quantize : INFINITY);
+    if (from == PARE_IN_INT8) return w->dequantize;
+    return fmin(w->cast, w->quantize + w->dequantize);
+}
+
+static double total(const stopwatch *w, const pare_quant_format *place)
+{
+    static const int edge[][2] = {{0, 1}, {1, 2}, {0, 3}, {2, ADD}, {3, ADD}, {ADD, 4}};
+    double sum = 1, each = conversion(w, PARE_IN_F32, place[0]);
+    for (int i = 0; i < GEMMS; i++) sum += w->in[place[i]][i];
+    for (size_t e = 0; e < sizeof edge / sizeof *edge; e++)
+        each += conversion(w, place[edge[e][0]], place[edge[e][1]]);
+    if (place[4] == PARE_IN_F16) each += w->cast;
+    return sum + BATCH * WIDTH * each;
 }
 
 static const pare_node *named(const pare_graph *g, const char *name)
@@ -127,32 +137,43 @@ static const pare_node *named(const pare_graph *g, const char *name)
     return NULL;
 }
 
+static pare_quant_format place_of(const pare_graph *g, int i)
+{
+    const pare_node *node = named(g, i == ADD ? "add" : (char[]){'w', (char)('0' + i), 0});
+    assert_non_null(node);
+    if (i != ADD && node->in[1]->producer) return PARE_IN_INT8;
+    return node->out[0]->dtype == PARE_f16 ? PARE_IN_F16 : PARE_IN_F32;
+}
+
 static pare_status look(void *user, const pare_model *float_model, const pare_model *candidate,
                         pare_quant_times *out)
 {
     stopwatch *w = user;
-    unsigned int8 = 0;
+    pare_quant_format place[NODES], all[NODES];
     w->asked++;
+    for (int i = 0; i < NODES; i++) {
+        place[i] = place_of(candidate->graph, i);
+        all[i] = w->f16 ? PARE_IN_F16 : PARE_IN_F32;
+    }
     for (int n = 0; n < out->count; n++) {
         const pare_node *node = float_model->graph->node[n];
+        const bool gemm = pare_node_is(node, "Gemm");
         if (pare_node_is(node, "Relu")) out->head[n] = n - 1;
-        if (!pare_node_is(node, "Gemm")) continue;
-        const int i = node->name[1] - '0';
-        const pare_node *now = named(candidate->graph, node->name);
-        assert_non_null(now);
-        out->integer[n] = now->in[1]->producer != NULL;
-        out->seconds[n] = 1e-6 * (out->integer[n] ? w->in_int8[i] : w->in_float[i]);
-        int8 |= (unsigned)out->integer[n] << i;
+        if (!gemm && !pare_node_is(node, "Add")) continue;
+        const int i = gemm ? node->name[1] - '0' : ADD;
+        out->place[n] = place[i];
+        out->seconds[n] = gemm ? 1e-6 * w->in[place[i]][i] : 0;
     }
     out->quantize = 1e-6 * w->quantize;
     out->dequantize = 1e-6 * w->dequantize;
+    out->cast = 1e-6 * w->cast;
     out->against =
-        (pare_side_by_side){total(w, 0), total(w, int8), total(w, int8) / total(w, 0), false};
+        (pare_side_by_side){total(w, all), total(w, place), total(w, place) / total(w, all), false};
     return PARE_OK;
 }
 
-/* Which products become int8. */
-static pare_status find(graph_case *g, stopwatch *w, const char *cache, unsigned *int8,
+/* What the nodes become. */
+static pare_status find(graph_case *g, stopwatch *w, const char *cache, pare_quant_format *place,
                         pare_quant_latency *found)
 {
     const pare_input_shape shape = {"x", {2, {BATCH, WIDTH}, {0}}};
@@ -171,61 +192,94 @@ static pare_status find(graph_case *g, stopwatch *w, const char *cache, unsigned
     int64_t samples[SAMPLES] = {0, 1, 2, 3, 4, 5, 6, 7};
     pare_quant_options_init(&o);
     pare_calib_options_init(&calib);
+    o.float_fp16 = w->f16;
     calib.samples = samples;
     calib.sample_count = calib.batch = SAMPLES;
     calib.threads = 1;
-    *int8 = 0;
     PARE_TRY(pare_quant_prepare(&g->ctx, g->model, &o, &facts));
     pare_status st = pare_data_open(&g->ctx, &data, data_path, &in, 1);
     if (st == PARE_OK) st = pare_calibrate(&g->ctx, &ranges, g->model, data, &calib);
-    if (st == PARE_OK)
-        st = pare_quant_find_fastest(&g->ctx, g->model, ranges, &o, &how, &o.float_for_latency,
-                                     found);
+    if (st == PARE_OK) st = pare_quant_find_fastest(&g->ctx, g->model, ranges, &o, &how, found);
     if (st == PARE_OK) st = pare_quantize(&g->ctx, g->model, ranges, &o, &facts);
-    for (int i = 0; st == PARE_OK && i < GEMMS; i++) {
-        const pare_node *node = named(g->model->graph, (char[]){'w', (char)('0' + i), 0});
-        *int8 |= (unsigned)(node->in[1]->producer != NULL) << i;
-        if (!(*int8 >> i & 1)) assert_non_null(strstr(facts.latency_nodes, node->name));
+    for (int i = 0; st == PARE_OK && i < NODES; i++) {
+        place[i] = place_of(g->model->graph, i);
+        const char *name = i == ADD ? "add" : (char[]){'w', (char)('0' + i), 0};
+        if (i != ADD && place[i] != PARE_IN_INT8)
+            assert_non_null(strstr(facts.latency_nodes, name));
+        if (w->f16 && place[i] == PARE_IN_F32)
+            assert_non_null(strstr(facts.f32_latency_nodes, name));
     }
     if (ranges) pare_ranges_free(ranges);
     pare_data_close(data);
     return st;
 }
 
-static void make_up(stopwatch *w, uint32_t *x)
+static void make_up(stopwatch *w, bool f16, uint32_t *x)
 {
     *w = (stopwatch){.quantize = (double)(next_random(x) % 100) / 1000,
-                     .dequantize = (double)(next_random(x) % 100) / 1000};
-    for (int i = 0; i < GEMMS; i++) {
-        w->in_float[i] = 5 + (double)(next_random(x) % 20);
-        w->in_int8[i] = 5 + (double)(next_random(x) % 20);
-    }
+                     .dequantize = (double)(next_random(x) % 100) / 1000,
+                     .f16 = f16};
+    if (f16) w->cast = (double)(next_random(x) % 50) / 1000;
+    for (int p = 0; p < PARE_IN_COUNT; p++)
+        for (int i = 0; i < GEMMS; i++) w->in[p][i] = 5 + (double)(next_random(x) % 20);
 }
 
-/* Of all assignments with an int8 node none is faster by more than what a node must gain. */
-static void no_assignment_is_faster(void **state)
+/* The least total of all assignments with an int8 node. */
+static double least_of(const stopwatch *w)
+{
+    double least = INFINITY;
+    for (int a = 0; a < 729; a++) { /* 3 to the power of NODES */
+        pare_quant_format place[NODES];
+        bool int8 = false, can = true;
+        for (int i = 0, rest = a; i < NODES; i++, rest /= PARE_IN_COUNT) {
+            place[i] = (pare_quant_format)(rest % PARE_IN_COUNT);
+            can = can && (place[i] != PARE_IN_INT8 || i != ADD) &&
+                  (place[i] != PARE_IN_F16 || w->f16);
+            int8 = int8 || place[i] == PARE_IN_INT8;
+        }
+        if (int8 && can) least = fmin(least, total(w, place));
+    }
+    return least;
+}
+
+/* None is faster by more than what a node must gain for each longer format. */
+static void no_assignment_is_faster(bool f16, double gain)
 {
     uint32_t x = 88172645u;
-    int mixed = 0;
-    (void)state;
+    int with[PARE_IN_COUNT] = {0};
     for (int t = 0; t < TRIALS; t++) {
         graph_case g;
         stopwatch w;
-        unsigned int8;
+        pare_quant_format place[NODES], first[NODES];
+        bool has[PARE_IN_COUNT] = {false};
         pare_quant_latency found;
-        double least = INFINITY;
-        make_up(&w, &x);
+        make_up(&w, f16, &x);
         build(&g);
-        if (find(&g, &w, NULL, &int8, &found) != PARE_OK) fail_msg("%s", g.ctx.message);
-        for (unsigned a = 1; a < 1u << GEMMS; a++) least = fmin(least, total(&w, a));
-        assert_true(int8 != 0);
-        assert_true(total(&w, int8) <= 1.03 * least);
-        assert_true(fabs(found.chosen.b_ms - total(&w, int8)) < 1e-9);
-        assert_true(fabs(found.int8.b_ms - total(&w, (1u << GEMMS) - 1)) < 1e-9);
-        mixed += int8 != (1u << GEMMS) - 1;
+        if (find(&g, &w, NULL, place, &found) != PARE_OK) fail_msg("%s", g.ctx.message);
+        for (int i = 0; i < GEMMS; i++) has[place[i]] = true;
+        for (int i = 0; i < NODES; i++) first[i] = PARE_IN_INT8;
+        first[ADD] = f16 ? PARE_IN_F16 : PARE_IN_F32;
+        for (int p = 0; p < PARE_IN_COUNT; p++) with[p] += has[p];
+        assert_true(has[PARE_IN_INT8]);
+        assert_true(total(&w, place) <= gain * least_of(&w));
+        assert_true(fabs(found.chosen.b_ms - total(&w, place)) < 1e-9);
+        assert_true(fabs(found.int8.b_ms - total(&w, first)) < 1e-9);
         graph_close(&g);
     }
-    assert_true(mixed > TRIALS / 4 && mixed < TRIALS);
+    assert_true(with[PARE_IN_F32] > TRIALS / 4 && with[PARE_IN_F32] < TRIALS);
+    assert_true(f16 ? with[PARE_IN_F16] > TRIALS / 4 : with[PARE_IN_F16] == 0);
+}
+
+static void no_assignment_of_two_formats_is_faster(void **state)
+{
+    (void)state;
+    no_assignment_is_faster(false, 1.03);
+}
+
+static void no_assignment_of_three_formats_is_faster(void **state)
+{
+    (void)state;
+    no_assignment_is_faster(true, 1.05);
 }
 
 static void the_table_chooses_again(void **state)
@@ -236,17 +290,17 @@ static void the_table_chooses_again(void **state)
     snprintf(file, sizeof file, "%s/placement.json", folder);
     for (int t = 0; t < 4; t++) {
         stopwatch w;
-        unsigned first = 0, int8;
+        pare_quant_format first[NODES], place[NODES];
         pare_quant_latency found;
-        make_up(&w, &x);
+        make_up(&w, t % 2, &x);
         for (int run = 0; run < 3; run++) {
             graph_case g;
             if (run == 2) assert_int_equal(truncate(file, 40), 0);
             build(&g);
             w.asked = 0;
-            if (find(&g, &w, folder, &int8, &found) != PARE_OK) fail_msg("%s", g.ctx.message);
-            if (run == 0) first = int8;
-            assert_int_equal(int8, first);
+            if (find(&g, &w, folder, place, &found) != PARE_OK) fail_msg("%s", g.ctx.message);
+            if (run == 0) memcpy(first, place, sizeof first);
+            assert_memory_equal(place, first, sizeof first);
             assert_int_equal(found.models, w.asked);
             if (run == 1)
                 assert_int_equal(w.asked, 0);
@@ -263,15 +317,15 @@ static void memory_that_runs_out_is_said(void **state)
     uint32_t x = 5u;
     stopwatch w;
     (void)state;
-    make_up(&w, &x);
-    w.in_int8[1] = w.in_int8[2] = 60;
-    for (long after = 0;; after += 11) {
+    make_up(&w, true, &x);
+    w.in[PARE_IN_INT8][1] = w.in[PARE_IN_INT8][2] = 60;
+    for (long after = 0;; after += 23) {
         graph_case g;
-        unsigned int8;
+        pare_quant_format place[NODES];
         pare_quant_latency found;
         build(&g);
         g.ctx.fail_after = after;
-        const pare_status st = find(&g, &w, NULL, &int8, &found);
+        const pare_status st = find(&g, &w, NULL, place, &found);
         g.ctx.fail_after = -1;
         graph_close(&g);
         if (st == PARE_OK) break;
@@ -284,7 +338,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_cut_is_smaller),
-        cmocka_unit_test(no_assignment_is_faster),
+        cmocka_unit_test(no_assignment_of_two_formats_is_faster),
+        cmocka_unit_test(no_assignment_of_three_formats_is_faster),
         cmocka_unit_test(the_table_chooses_again),
         cmocka_unit_test(memory_that_runs_out_is_said),
     };
