@@ -82,9 +82,9 @@ MATMUL(matmul_sparse_64x64,
         &pare_cuda_matmul_lt_5, &pare_cuda_matmul_lt_6, &pare_cuda_matmul_lt_7
 #define PACKED &matmul_128x128, &matmul_128x64, &matmul_split, &matmul_64x64
 /* After the dense ones: taken where a tuner measured that they are faster. */
-#define SPARSE  &matmul_sparse_128x128, &matmul_sparse_64x64
-#define ALL     FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE
-#define WEIGHTS &pare_cuda_matmul_weights_few, &pare_cuda_matmul_weights
+#define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
+#define ALL    FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE
 const pare_kernel *const pare_cuda_matmul[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_gemm[] = {ALL, NULL};
-const pare_kernel *const pare_cuda_fused_matmul[] = {ALL, WEIGHTS, NULL};
+const pare_kernel *const pare_cuda_fused_matmul[] = {&pare_cuda_matmul_weights_few, ALL,
+                                                     &pare_cuda_matmul_weights, NULL};

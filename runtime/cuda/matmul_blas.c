@@ -6,8 +6,10 @@
    are made for. Sums of f32 are of f32 products (never TF32). Epilogues: bias, ReLU, GELU in the
    tanh form, which is the one these libraries have; a residual is C with a factor of 1. Which
    algorithm serves is asked of the library while preparing; each of its first few answers is an
-   entry of its own, so that a stopwatch can choose among them. Integer products are left to our own
-   kernels: the libraries add no bias to them and do not say how they round. */
+   entry of its own, so that a stopwatch can choose among them. Weights of 4 or 8 bits stay so in
+   memory, and become f32 in scratch before each product: that costs little beside many rows.
+   Integer products are left to our own kernels: the libraries add no bias to them and do not say
+   how they round. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/blas_device.h"
 #include "runtime/cuda/matmul.h"
@@ -15,13 +17,14 @@
 
 #include <string.h>
 
-enum { ASKED = 8 };
+enum { ASKED = 8, MOST_WIDENED = 256 << 20 /* bytes of weights in scratch */ };
 
 /* One product as a library sees it: D (m, n) = op(W) op(X), columns contiguous but for ld. */
 typedef struct blas_product {
     int type, trans_w, trans_x, epilogue;
     int64_t m, n, k, ld_w, ld_x, count, w_batch, x_batch, d_batch;
     bool packs;         /* W is constant and gets copied, depth contiguous */
+    bool widens;        /* it is copied in 4 or 8 bits, and f32 in scratch */
     int bias, residual; /* input positions; -1: none */
     float alpha;
 } blas_product;
@@ -95,9 +98,12 @@ static bool product_read(const pare_prep *prep, blas_product *p)
     pare_matmul_args a;
     pare_cuda_factors f;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
-    if (prep->deterministic || !pare_cuda_is_float(x->dtype) || w->dtype != x->dtype ||
-        y->dtype != x->dtype || x->rank < 2 || w->rank < 2 || !pare_view_rowmajor(y))
+    if (prep->deterministic || !pare_cuda_is_float(x->dtype) || y->dtype != x->dtype ||
+        x->rank < 2 || w->rank < 2 || !pare_view_rowmajor(y))
         return false;
+    pare_cuda_gemm_args narrow;
+    const bool widens = w->dtype != x->dtype;
+    if (widens && !pare_cuda_weights_read(prep, &a, &narrow)) return false;
     if (!pare_cuda_readable(prep, pare_matmul_args_read(prep, &a))) return false;
     pare_cuda_factors_read(prep->node, x, w, y, &f);
     *p = (blas_product){.type = blas_type(x->dtype),
@@ -106,6 +112,7 @@ static bool product_read(const pare_prep *prep, blas_product *p)
                         .k = f.depth,
                         .bias = a.at.bias,
                         .residual = a.at.residual,
+                        .widens = widens,
                         .alpha = a.alpha};
     p->packs = w->data && w->rank == 2;
     p->epilogue = epilogue_of(a.act.kind, p->bias >= 0);
@@ -115,7 +122,8 @@ static bool product_read(const pare_prep *prep, blas_product *p)
         return false;
     p->trans_w = !p->trans_w; /* depth contiguous is "transposed" for the first factor */
     if (p->packs) p->trans_w = 1, p->ld_w = pare_cuda_pitch(f.depth, x->dtype);
-    return f.depth && pare_view_count(y) && f.depth < INT32_MAX && a.at.w_scale < 0 &&
+    if (widens && p->m * p->ld_w * 4 > MOST_WIDENED) return false;
+    return f.depth && pare_view_count(y) && f.depth < INT32_MAX && (widens || a.at.w_scale < 0) &&
            (p->bias < 0 || a.beta == 1) && batches_set(&f, p) && p->m * 4 < INT32_MAX &&
            p->n < INT32_MAX;
 }
@@ -128,7 +136,10 @@ typedef struct lt_product {
     pare_lt_algo algo;
     size_t workspace, scratch; /* bytes, and where they are in scratch */
     pare_device *device;
-    void *block; /* packed weights, then the bias */
+    void *block;                /* packed weights, then the bias */
+    pare_cuda_gemm_args narrow; /* W in 4 or 8 bits, its type is none where there is no such W */
+    void *narrow_block;
+    size_t wide; /* where W as f32 is in scratch */
     int residual;
     float alpha;
     bool packs;
@@ -144,7 +155,8 @@ static void lt_close(lt_product *s)
         if (layouts[i]) (void)s->api->lt_layout_destroy(layouts[i]);
     if (s->desc) (void)s->api->lt_desc_destroy(s->desc);
     if (s->block) s->device->backend->free(s->device, s->block);
-    s->w = s->x = s->d = s->desc = s->block = NULL;
+    if (s->narrow_block) s->device->backend->free(s->device, s->narrow_block);
+    s->w = s->x = s->d = s->desc = s->block = s->narrow_block = NULL;
 }
 
 static pare_status layout_make(pare_ctx *ctx, const pare_node *node, const pare_blas_api *api,
@@ -237,14 +249,15 @@ static pare_status lt_pack(const pare_prep *prep, const blas_product *p, lt_prod
 {
     pare_cuda_factors f;
     const pare_view *w = &prep->in[1];
-    size_t bytes = (size_t)pare_cuda_bytes(w->dtype);
-    size_t bias = p->packs ? pare_align_up((size_t)p->m * (size_t)p->ld_w * bytes, 256) : 0;
+    size_t bytes = (size_t)pare_cuda_bytes(prep->out[0].dtype);
+    const bool copies = p->packs && !p->widens;
+    size_t bias = copies ? pare_align_up((size_t)p->m * (size_t)p->ld_w * bytes, 256) : 0;
     size_t all = bias + (p->bias >= 0 ? (size_t)p->m * bytes : 0);
     if (!all) return PARE_OK;
     char *host = pare_alloc(prep->ctx, all, 1);
     if (!host) return PARE_MEMORY;
     pare_cuda_factors_read(prep->node, &prep->in[0], w, &prep->out[0], &f);
-    for (int64_t c = 0; p->packs && c < p->m; c++)
+    for (int64_t c = 0; copies && c < p->m; c++)
         for (int64_t k = 0; k < p->k; k++)
             memcpy(host + (size_t)(c * p->ld_w + k) * bytes,
                    (const char *)w->data + (size_t)(k * f.b.stride[0] + c * f.b.stride[1]) * bytes,
@@ -260,6 +273,18 @@ static pare_status lt_pack(const pare_prep *prep, const blas_product *p, lt_prod
         "cublasLtMatmulDescSetAttribute");
 }
 
+/* W goes to the device as it is, and has room in scratch. */
+static pare_status lt_narrow(pare_prep *prep, const blas_product *p, lt_product *s)
+{
+    pare_matmul_args a;
+    if (!p->widens) return PARE_OK;
+    (void)pare_cuda_weights_read(prep, &a, &s->narrow);
+    s->narrow.y_row = p->ld_w;
+    s->wide = prep->scratch;
+    prep->scratch += pare_align_up((size_t)(p->m * p->ld_w) * sizeof(float), 256);
+    return pare_cuda_weights_make(prep, &a, &s->narrow, &s->narrow_block);
+}
+
 static pare_status lt_prepare(pare_prep *prep, int rank)
 {
     blas_product p;
@@ -271,6 +296,7 @@ static pare_status lt_prepare(pare_prep *prep, int rank)
     s->residual = p.residual, s->alpha = p.alpha, s->packs = p.packs;
     pare_status st = lt_choose(prep, &p, rank, s);
     if (st == PARE_OK) st = lt_pack(prep, &p, s);
+    if (st == PARE_OK) st = lt_narrow(prep, &p, s);
     if (st != PARE_OK) {
         lt_close(s);
         return st;
@@ -289,6 +315,11 @@ static pare_status lt_run(const pare_call *c)
     const float beta = s->residual < 0 ? 0 : 1;
     void *y = c->out[0].data, *z = s->residual < 0 ? y : c->in[s->residual].data;
     const void *w = s->packs ? s->block : c->in[1].data;
+    if (s->narrow.weights.type) {
+        pare_cuda_gemm_args narrow = s->narrow;
+        w = narrow.y = (char *)c->scratch + s->wide;
+        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_widen_weights_launch, &narrow));
+    }
     int code = s->api->lt_matmul(s->lt, s->desc, &s->alpha, w, s->w, c->in[0].data, s->x, &beta, z,
                                  s->d, y, s->d, &s->algo, (char *)c->scratch + s->scratch,
                                  s->workspace, pare_cuda_stream(c->stream));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FusedMatMul of f32 rows with a constant of 4 or 8 bits (product.h, pare_weight_only), which stays
    so on the device: packed column by column, depth together, with its scales and zero points in one
-   block. Few rows take the kernel that reads each weight once for eight of them; others, and
-   deterministic execution, whose sums may not depend on their number, take tiles. */
+   block. Few rows take the kernel that reads each weight once for eight of them. Others take tiles,
+   and so does deterministic execution, whose sums may not depend on the number of rows; where
+   cuBLASLt is, it serves many rows (matmul_blas.c), with W as f32 in scratch. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/matmul.h"
@@ -39,7 +40,7 @@ static void weights_set(const pare_view *w, const pare_matmul_args *a, pare_cuda
     p->weights.groups = (int)((a->depth + p->weights.group - 1) / p->weights.group);
 }
 
-static bool weights_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda_gemm_args *p)
+bool pare_cuda_weights_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda_gemm_args *p)
 {
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     pare_cuda_factors f;
@@ -100,27 +101,30 @@ static bool groups_pack(const pare_matmul_args *a, const pare_cuda_weights *w, f
 }
 
 /* Levels, scales and, where they differ, zero points, in one block. */
-static pare_status block_make(pare_prep *prep, const pare_matmul_args *a, pare_cuda_prepared *s)
+pare_status pare_cuda_weights_make(pare_prep *prep, const pare_matmul_args *a,
+                                   pare_cuda_gemm_args *p, void **block)
 {
-    pare_cuda_weights *w = &s->p.weights;
+    pare_cuda_weights *w = &p->weights;
     const size_t count = (size_t)a->columns * (size_t)w->groups;
-    const size_t scale = pare_align_up((size_t)a->columns * (size_t)s->p.w_row, 256);
+    const size_t scale = pare_align_up((size_t)a->columns * (size_t)p->w_row, 256);
     const size_t zero = scale + pare_align_up(count * sizeof(float), 256), all = zero + count + 1;
     char *host = pare_alloc(prep->ctx, all, 1);
     if (!host) return PARE_MEMORY;
-    levels_pack(&prep->in[1], a, &s->p, (uint8_t *)host);
+    levels_pack(&prep->in[1], a, p, (uint8_t *)host);
     const bool differ = groups_pack(a, w, (float *)(void *)(host + scale), (uint8_t *)host + zero);
     if (!differ && count) w->middle = (uint8_t)host[zero];
     const pare_status st =
-        pare_device_copy(prep->ctx, prep->device, &s->block, host, differ ? all : zero);
+        pare_device_copy(prep->ctx, prep->device, block, host, differ ? all : zero);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,
                                 prep->node->op_type);
-    const char *block = s->block;
-    s->p.w = block;
-    w->scale = (const float *)(const void *)(block + scale);
-    w->zero = differ ? (const uint8_t *)block + zero : NULL;
+    const char *at = *block;
+    p->w = at;
+    w->scale = (const float *)(const void *)(at + scale);
+    w->zero = differ ? (const uint8_t *)at + zero : NULL;
+    prep->packed |= 1u << 1 | 1u << a->at.w_scale;
+    if (a->at.w_zero >= 0) prep->packed |= 1u << a->at.w_zero;
     return PARE_OK;
 }
 
@@ -129,14 +133,12 @@ static pare_status weights_prepare(pare_prep *prep, bool few)
     pare_matmul_args a;
     pare_cuda_gemm_args p;
     pare_cuda_prepared *s;
-    (void)weights_read(prep, &a, &p);
+    (void)pare_cuda_weights_read(prep, &a, &p);
     PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
     s->p.few = few;
     s->residual = a.at.residual;
     s->bias = a.at.bias;
-    PARE_TRY(block_make(prep, &a, s));
-    prep->packed = 1u << 1 | 1u << a.at.w_scale;
-    if (a.at.w_zero >= 0) prep->packed |= 1u << a.at.w_zero;
+    PARE_TRY(pare_cuda_weights_make(prep, &a, &s->p, &s->block));
     prep->state = s;
     return PARE_OK;
 }
@@ -147,14 +149,15 @@ static bool few_can(const pare_prep *prep)
 {
     pare_matmul_args a;
     pare_cuda_gemm_args p;
-    return !prep->deterministic && weights_read(prep, &a, &p) && p.batches == 1 && p.rows <= FEW;
+    return !prep->deterministic && pare_cuda_weights_read(prep, &a, &p) && p.batches == 1 &&
+           p.rows <= FEW;
 }
 
 static bool any_can(const pare_prep *prep)
 {
     pare_matmul_args a;
     pare_cuda_gemm_args p;
-    return weights_read(prep, &a, &p);
+    return pare_cuda_weights_read(prep, &a, &p);
 }
 
 static pare_status few_prepare(pare_prep *prep) { return weights_prepare(prep, true); }

@@ -94,6 +94,8 @@ cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t str
 cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 /* Of `weights`, with few rows. copy: 16 where X is read four numbers at once, else 1. */
 cudaError_t pare_cuda_gemv_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+/* Y (columns, y_row) = `weights` as f32; y_row is a multiple of 4. */
+cudaError_t pare_cuda_widen_weights_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -141,6 +141,25 @@ static __global__ void __launch_bounds__(THREADS) gemv_rows(pare_cuda_gemm_args 
         sum_finish(p, o, mine, m, n, m * p.y_row + n);
 }
 
+/* W as f32, for products of a library: each word is read once, each number written once. */
+template <int W> static __global__ void widen_words(pare_cuda_gemm_args p)
+{
+    enum { WORD = weight_of<W>::WORD };
+    const int words = (p.depth + WORD - 1) / WORD;
+    PARE_CUDA_EACH (i, (int64_t)p.columns * words) {
+        const int64_t n = i / words;
+        const int word = (int)(i - n * words), k = word * WORD, left = p.depth - k;
+        const unsigned *row =
+            reinterpret_cast<const unsigned *>(static_cast<const char *>(p.w) + n * p.w_row);
+        float4 *to = reinterpret_cast<float4 *>(static_cast<float *>(p.y) + n * p.y_row + k);
+        float value[WORD];
+        PARE_UNROLL for (int j = 0; j < WORD; j++) value[j] = 0;
+        numbers_read<W, WORD>(p.weights, row[word], n, k, left, value);
+        PARE_UNROLL for (int j = 0; j < WORD; j += 4) if (j < left) to[j / 4] =
+            make_float4(value[j], value[j + 1], value[j + 2], value[j + 3]);
+    }
+}
+
 /* --- launchers --- */
 
 template <int W, int ROWS, bool WHOLE>
@@ -168,6 +187,24 @@ extern "C" cudaError_t pare_cuda_gemv_launch(const pare_cuda_gemm_args *p, cudaS
     case PARE_s8: return type_launch<PARE_s8>(p, stream);
     case PARE_f4e2m1: return type_launch<PARE_f4e2m1>(p, stream);
     case PARE_f8e4m3: return type_launch<PARE_f8e4m3>(p, stream);
+    default: return cudaErrorInvalidValue;
+    }
+}
+
+template <int W> static cudaError_t widen_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    const int64_t words = (p->depth + weight_of<W>::WORD - 1) / weight_of<W>::WORD;
+    PARE_CUDA_LAUNCH_EACH((widen_words<W>), p->columns * words, *p);
+}
+
+extern "C" cudaError_t pare_cuda_widen_weights_launch(const pare_cuda_gemm_args *p,
+                                                      cudaStream_t stream)
+{
+    switch (p->weights.type) {
+    case PARE_s4: return widen_launch<PARE_s4>(p, stream);
+    case PARE_s8: return widen_launch<PARE_s8>(p, stream);
+    case PARE_f4e2m1: return widen_launch<PARE_f4e2m1>(p, stream);
+    case PARE_f8e4m3: return widen_launch<PARE_f8e4m3>(p, stream);
     default: return cudaErrorInvalidValue;
     }
 }
