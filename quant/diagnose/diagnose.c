@@ -26,7 +26,7 @@ static pare_status run_exact(pare_diag *d)
     pare_model_free(sized);
     PARE_TRY(st);
     PARE_TRY(pare_output_error_open(d->ctx, &d->outputs, d->exact, d->on, macs, values,
-                                    2.0 * d->count + 10));
+                                    2.0 * d->count + 10, PARE_OUTPUT_SAMPLES));
     d->out->samples = d->outputs.samples;
     d->out->outputs = d->outputs.count;
     if (!d->outputs.count)
@@ -47,10 +47,11 @@ static pare_status all(pare_diag *d, const pare_model *exact, const pare_model *
     }
     PARE_TRY(pare_diag_half(d, &is_half));
     if (!is_half)
-        return PARE_FAIL(d->ctx, INPUT,
-                         "%s: is not quantized: it has no tensor between QuantizeLinear and "
-                         "DequantizeLinear, no weight with f32 scales after a DequantizeLinear and none in f16",
-                         quantized->path);
+        return PARE_FAIL(
+            d->ctx, INPUT,
+            "%s: is not quantized: it has no tensor between QuantizeLinear and "
+            "DequantizeLinear, no weight with f32 scales after a DequantizeLinear and none in f16",
+            quantized->path);
     return PARE_OK;
 }
 
