@@ -5,8 +5,9 @@
    Equalization and Bias Correction", arXiv 1906.04721, section 4.2, measured on samples). So what
    rounded and clipped inputs shift is made good, too, not only what rounded weights do.
 
-   Equal means are not least errors: a correction stays only where the error at the model's outputs
-   falls by it. */
+   Equal means are not least errors: a correction stays only where the error at the model's outputs,
+   on samples that the means are not of, falls by it and by more than chance. Where an operator
+   takes a bias and has none, it gets one in the same way. */
 #include "calib/channels.h"
 #include "quant/internal.h"
 #include "quant/output_error.h"
@@ -14,7 +15,8 @@
 #include <math.h>
 
 /* Means are compared on the same samples: what they are off by is known from few. */
-enum { SAMPLES = 128, LEAST_SAMPLES = 16, KEEP_ROOM = 1 << 28 };
+enum { SAMPLES = 128, LEAST_SAMPLES = 16, JUDGES = 64, KEEP_ROOM = 1 << 28 };
+static const double DEVIATIONS = 1;     /* that a fall of the error must have */
 static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
 static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
 
@@ -24,7 +26,8 @@ struct pare_quant_biases {
 
 /* The bias of a quantized node, which it alone reads. */
 typedef struct place {
-    pare_value *value;       /* f32, or s32 with a DequantizeLinear after it */
+    pare_value *value;       /* f32, or s32 with a DequantizeLinear after it; NULL: there is none,
+                                though the operator takes one */
     const pare_tensor *step; /* of s32: one, or one a channel; NULL: f32 */
     float x_scale;           /* of f32: the step is this times the weight's scale */
     const pare_tensor *w_scale;
@@ -46,8 +49,8 @@ typedef struct correction {
     layer *item;
     int count;
     pare_output_error outputs;
-    double macs, largest; /* of a run: multiply-adds, bytes of its largest tensor */
-    double error;         /* at the outputs, by now */
+    double macs, largest;  /* of a run: multiply-adds, bytes of its largest tensor */
+    double *error, *trial; /* (outputs.runs) at the outputs, by now and of a trial */
 } correction;
 
 pare_status pare_quant_biases_open(pare_quant_scheme *s)
@@ -78,7 +81,8 @@ static bool find_place(const pare_quant_scheme *s, const pare_quant_job *job, pl
     const pare_node *sum = v ? NULL : pare_quant_bias_node(job->node);
     if (sum) v = sum->in[sum->in[0]->data == NULL];
     *out = (place){.value = v, .x_scale = s->point[job->x].scale, .w_scale = scale_of(w)};
-    if (!v || !out->w_scale || out->w_scale->dtype != PARE_f32) return false;
+    if (!out->w_scale || out->w_scale->dtype != PARE_f32) return false;
+    if (!v) return job->part.takes >= 0 && w->shape.rank != 3; /* whose channels are no last axis */
     if (!v->data) {
         out->step = scale_of(v);
         if (!out->step) return false;
@@ -144,19 +148,28 @@ static pare_status add_runs(const correction *c, pare_capture *flow,
     return PARE_OK;
 }
 
+/* Spread over the samples that do not judge; over all where none is left. */
 static pare_status choose_samples(correction *c)
 {
-    const int64_t all = c->on->sample_count;
     const double time = MOST_MEANS / (2 * c->macs + 1), room = KEEP_ROOM / (2 * c->largest + 1);
     const double most = fmax(LEAST_SAMPLES, fmin(SAMPLES, fmin(time, room)));
-    int64_t unit;
+    int64_t unit, count = 0;
     PARE_TRY(pare_data_run_samples(c->s->ctx, c->on->data, c->s->biases->floats, &unit));
     if (unit < 1) unit = 1;
+    int64_t *rest =
+        pare_arena_alloc(c->s->arena, (size_t)c->on->sample_count + 1, sizeof *c->sample);
+    if (!rest) return PARE_MEMORY;
+    for (int64_t i = 0; i < c->on->sample_count; i++)
+        if (!pare_output_error_has(&c->outputs, c->on->samples[i]))
+            rest[count++] = c->on->samples[i];
+    if (count < unit) {
+        count = c->on->sample_count;
+        memcpy(rest, c->on->samples, (size_t)count * sizeof *rest);
+    }
     c->samples = ((int64_t)most + unit - 1) / unit * unit; /* whole batches of a model with one */
-    if (c->samples > all) c->samples = all;
-    c->sample = pare_arena_alloc(c->s->arena, (size_t)c->samples + 1, sizeof *c->sample);
-    if (!c->sample) return PARE_MEMORY;
-    for (int64_t i = 0; i < c->samples; i++) c->sample[i] = c->on->samples[i * all / c->samples];
+    if (c->samples > count) c->samples = count;
+    for (int64_t i = 0; i < c->samples; i++) rest[i] = rest[i * count / c->samples];
+    c->sample = rest;
     return PARE_OK;
 }
 
@@ -203,16 +216,28 @@ static double element(const pare_tensor *t, int64_t c)
     return (double)pare_quant_number(t->data, t->count == 1 ? 0 : c);
 }
 
+/* Zeros where there is no bias. */
+static pare_status new_bias(const correction *c, const layer *l, pare_tensor **out)
+{
+    const pare_value *v = l->at.value;
+    const int64_t channels[] = {l->exact->count};
+    const char *name = pare_arena_printf(c->s->arena, "%s_bias", l->y);
+    float *zeros = pare_arena_alloc(c->s->arena, (size_t)l->exact->count + 1, sizeof *zeros);
+    if (!name || !zeros) return PARE_MEMORY;
+    if (!v) return pare_tensor_new(c->s->model, out, name, PARE_f32, 1, channels, zeros);
+    const pare_tensor *was = v->data;
+    return pare_tensor_new(c->s->model, out, was->name, was->dtype, was->rank, was->dims,
+                           was->data);
+}
+
 /* The bias less the shift, on the grid that the integer sum has. */
 static pare_status shifted(const correction *c, const layer *l, const pare_channels *now,
                            const pare_tensor **out)
 {
     const place *at = &l->at;
-    const pare_tensor *was = at->value->data;
     pare_tensor *made;
-    PARE_TRY(pare_tensor_new(c->s->model, &made, was->name, was->dtype, was->rank, was->dims,
-                             was->data));
-    for (int64_t i = 0; i < was->count; i++) {
+    PARE_TRY(new_bias(c, l, &made));
+    for (int64_t i = 0; i < made->count; i++) {
         const int64_t channel = at->w_scale->count == 1 ? 0 : i;
         const double step =
             at->step ? element(at->step, i) /* else as round_float has it */
@@ -231,9 +256,25 @@ static pare_status shifted(const correction *c, const layer *l, const pare_chann
     return PARE_OK;
 }
 
+/* What the node's bias becomes; NULL: it has none again. */
+static pare_status put_bias(const correction *c, const layer *l, const pare_tensor *bias)
+{
+    pare_node *node = l->job->node;
+    const int at = l->job->part.takes;
+    if (l->at.value) return pare_value_set_init(l->at.value, bias);
+    if (bias) return pare_quant_add_bias(c->s, l->job, bias, l->at.w_scale);
+    pare_node *dq = node->in[at]->producer;
+    PARE_TRY(pare_node_set_in(node, at, NULL));
+    if (at == node->in_count - 1) node->in_count--;
+    if (dq) pare_node_remove(dq);
+    c->s->facts->dq_nodes -= dq != NULL;
+    return PARE_OK;
+}
+
 static bool fits(const layer *l, const pare_channels *now)
 {
-    const int64_t n = l->at.value->data->count;
+    const pare_value *w = pare_node_in(l->job->node, l->job->part.w);
+    const int64_t n = l->at.value ? l->at.value->data->count : w->shape.dim[l->job->part.axis];
     const int64_t steps = l->at.step ? l->at.step->count : l->at.w_scale->count;
     return pare_channels_known(l->exact) && pare_channels_known(now) && now->count == n &&
            l->exact->count == n && (steps == 1 || steps == n);
@@ -242,23 +283,23 @@ static bool fits(const layer *l, const pare_channels *now)
 static pare_status correct(correction *c, pare_capture *flow, const layer *l)
 {
     pare_quant_scheme *s = c->s;
-    pare_value *bias = l->at.value;
-    const pare_tensor *was = bias->data, *made;
+    const pare_tensor *was = l->at.value ? l->at.value->data : NULL, *made;
     pare_channels *now;
-    double error = INFINITY;
+    double error;
     PARE_TRY(pare_channels_new(s->ctx, &now));
     pare_status st = mean_now(c, flow, l, now);
     const bool ok = st == PARE_OK && fits(l, now);
     if (ok) st = shifted(c, l, now, &made);
     pare_channels_free(now);
     if (st != PARE_OK || !ok) return st;
-    PARE_TRY(pare_value_set_init(bias, made));
-    st = pare_output_error_of(&c->outputs, s->model, &error);
-    if (st != PARE_OK || !(error < c->error)) {
-        PARE_TRY(pare_value_set_init(bias, was));
+    PARE_TRY(put_bias(c, l, made));
+    st = pare_output_error_runs(&c->outputs, s->model, &error, c->trial);
+    if (st != PARE_OK ||
+        !pare_output_error_falls(c->error, c->trial, c->outputs.runs, DEVIATIONS)) {
+        PARE_TRY(put_bias(c, l, was));
         return st;
     }
-    c->error = error;
+    memcpy(c->error, c->trial, (size_t)c->outputs.runs * sizeof *c->error);
     s->shifts = pare_hash_sum(s->shifts, pare_hash_bytes(made->data, made->bytes));
     s->corrected++;
     return PARE_OK;
@@ -304,8 +345,9 @@ static pare_status open_outputs(correction *c, bool *worth)
     if (st == PARE_OK) c->largest = pare_capture_sizes_of(sized, 1).largest;
     pare_model_free(sized);
     PARE_TRY(st);
+    const int64_t half = (c->on->sample_count + 1) / 2;
     PARE_TRY(pare_output_error_open(c->s->ctx, &c->outputs, c->s->biases->floats, c->on, c->macs,
-                                    values, c->count + 2));
+                                    values, c->count + 2, half < JUDGES ? half : JUDGES));
     *worth = c->outputs.count && c->macs * (double)c->outputs.samples * c->count <= MOST_TRIALS;
     return PARE_OK;
 }
@@ -313,13 +355,17 @@ static pare_status open_outputs(correction *c, bool *worth)
 static pare_status run(correction *c)
 {
     bool worth;
+    double error;
     PARE_TRY(list_layers(c));
     if (!c->count) return PARE_OK;
     PARE_TRY(open_outputs(c, &worth));
     if (!worth) return PARE_OK;
     PARE_TRY(pare_output_error_keep(&c->outputs, c->s->biases->floats));
-    PARE_TRY(pare_output_error_of(&c->outputs, c->s->model, &c->error));
-    if (!(c->error > 0)) return PARE_OK; /* nothing to mend, or NaN */
+    c->error = pare_arena_alloc(c->s->arena, (size_t)c->outputs.runs, sizeof *c->error);
+    c->trial = pare_arena_alloc(c->s->arena, (size_t)c->outputs.runs, sizeof *c->trial);
+    if (!c->error || !c->trial) return PARE_MEMORY;
+    PARE_TRY(pare_output_error_runs(&c->outputs, c->s->model, &error, c->error));
+    if (!(error > 0)) return PARE_OK; /* nothing to mend, or NaN */
     PARE_TRY(choose_samples(c));
     PARE_TRY(exact_means(c));
     return correct_all(c);
@@ -334,9 +380,11 @@ pare_status pare_quant_correct_biases(pare_quant_scheme *s)
     s->ctx->log = log;
     for (int i = 0; i < c.count; i++) pare_channels_free(c.item[i].exact);
     pare_output_error_close(&c.outputs);
-    if (st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
-    pare_log(s->ctx, PARE_LOG_WARNING, "biases are not corrected layer after layer: %s",
-             s->ctx->message);
-    pare_ctx_clear(s->ctx);
-    return PARE_OK;
+    if (st == PARE_UNSUPPORTED || st == PARE_INPUT) {
+        pare_log(s->ctx, PARE_LOG_WARNING, "biases are not corrected layer after layer: %s",
+                 s->ctx->message);
+        pare_ctx_clear(s->ctx);
+    } else if (st != PARE_OK)
+        return st;
+    return pare_graph_sweep_all(s->graph); /* biases that were tried */
 }

@@ -358,27 +358,37 @@ static pare_status weight_view(pare_quant_scheme *s, weight *w, const pare_node 
     return pare_quant_view_add(s, &w->views, *out);
 }
 
-/* s32 with the scale s_x * s_w[c], as ONNX Runtime's kernels take it. */
-static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, const weight *w,
-                             const pare_tensor *bias)
+/* A bias (outputs) of s32 with the scale s_x * s_w[c], as ONNX Runtime's kernels take it. */
+static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, const char *name,
+                             const pare_tensor *bias, const float *w_scale)
 {
     pare_graph *graph = job->node->graph;
-    pare_value *in[2], *out, *old = job->node->in[job->part.bias];
+    pare_value *in[2], *out;
     float x_scale = s->point[job->x].scale;
     int32_t *q = pare_arena_alloc(s->arena, (size_t)bias->count, sizeof *q);
     float *scale = pare_arena_alloc(s->arena, (size_t)bias->count, sizeof *scale);
     if (!q || !scale) return PARE_MEMORY;
     for (int64_t c = 0; c < bias->count; c++) {
-        scale[c] = x_scale * w->scale[w->channels == 1 ? 0 : c];
+        scale[c] = x_scale * pare_quant_number(w_scale, c);
         q[c] = (int32_t)rint((double)pare_quant_number(bias->data, c) / (double)scale[c]);
     }
-    int rank = w->axis >= 0;
-    PARE_TRY(
-        pare_quant_constant(graph, &in[0], old->name, "quantized", PARE_s32, 1, bias->dims, q));
-    PARE_TRY(
-        pare_quant_constant(graph, &in[1], old->name, "scale", PARE_f32, rank, bias->dims, scale));
-    PARE_TRY(dequantize(s, job->node, old->name, in, 2, rank ? 0 : -1, &out));
-    return pare_node_set_in(job->node, job->part.bias, out);
+    PARE_TRY(pare_quant_constant(graph, &in[0], name, "quantized", PARE_s32, 1, bias->dims, q));
+    PARE_TRY(pare_quant_constant(graph, &in[1], name, "scale", PARE_f32, 1, bias->dims, scale));
+    PARE_TRY(dequantize(s, job->node, name, in, 2, 0, &out));
+    return pare_node_set_in(job->node, job->part.takes, out);
+}
+
+pare_status pare_quant_add_bias(pare_quant_scheme *s, const pare_quant_job *job,
+                                const pare_tensor *bias, const pare_tensor *w_scale)
+{
+    pare_node *node = job->node;
+    pare_value *value;
+    if (job->part.beta != 1) PARE_TRY(pare_node_set_float(node, "beta", 1));
+    if (pare_target_of(s->options->target)->s32_bias && w_scale->rank == 1)
+        return write_s32(s, job, bias->name, bias, w_scale->data);
+    PARE_TRY(pare_quant_constant(node->graph, &value, node->out[0]->name, "bias", PARE_f32,
+                                 bias->rank, bias->dims, bias->data));
+    return pare_node_set_in(node, job->part.takes, value);
 }
 
 pare_status pare_quant_put(pare_node *node, int i, const float *data)
@@ -471,7 +481,7 @@ static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, c
     PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
     PARE_TRY(corrected(s, job, w, bias, &bias));
     if (s32)
-        PARE_TRY(write_s32(s, job, w, bias));
+        PARE_TRY(write_s32(s, job, own->name, bias, w->scale));
     else
         PARE_TRY(round_float(s, job, w, job->node, at, bias));
     return job->part.beta != 1 ? pare_node_set_float(job->node, "beta", 1) : PARE_OK;

@@ -267,6 +267,10 @@ PARE_NODISCARD pare_status pare_quant_equalize(pare_quant_scheme *s);
 
 /* emit_weight.c */
 PARE_NODISCARD pare_status pare_quant_emit_weights(pare_quant_scheme *s);
+/* Gives a written node that takes a bias and has none this one: f32 (outputs), of its grid; s32
+   where the target wants that. w_scale: of its weight, one or (outputs). */
+PARE_NODISCARD pare_status pare_quant_add_bias(pare_quant_scheme *s, const pare_quant_job *job,
+                                               const pare_tensor *bias, const pare_tensor *w_scale);
 
 /* A constant operand's new content, of the old one's shape: in its own value where nothing else
    reads that. */

@@ -3,10 +3,11 @@
 
 #include "runtime/passes/passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 32, LEAST_SAMPLES = 4 };
+enum { LEAST_SAMPLES = 4 };
 static const double MOST_MACS = 4e11;    /* multiply-adds of all trials */
 static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
 
@@ -57,12 +58,11 @@ static int ascending(const void *a, const void *b)
 }
 
 static pare_status choose_samples(pare_output_error *e, const pare_model *model, double macs,
-                                  double values, double trials)
+                                  double values, double trials, int64_t limit)
 {
     int64_t unit;
-    double most = MOST_MACS / (macs * trials + 1), room = MOST_VALUES / (values + 1);
-    most = most < room ? most : room;
-    most = most < LEAST_SAMPLES ? LEAST_SAMPLES : most > MOST_SAMPLES ? MOST_SAMPLES : most;
+    double most = fmin(MOST_MACS / (macs * trials + 1), MOST_VALUES / (values + 1));
+    most = fmin(fmax(most, LEAST_SAMPLES), (double)limit);
     const int64_t all = e->on->sample_count;
     PARE_TRY(pare_data_run_samples(e->ctx, e->on->data, model, &unit));
     if (unit < 1) unit = 1;
@@ -79,12 +79,17 @@ static pare_status choose_samples(pare_output_error *e, const pare_model *model,
 
 pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out, const pare_model *model,
                                    const pare_quant_search *on, double macs, double values,
-                                   double trials)
+                                   double trials, int64_t most)
 {
     *out = (pare_output_error){.ctx = ctx, .on = on};
     pare_arena_init(&out->arena, ctx);
     PARE_TRY(name_outputs(out, model));
-    return choose_samples(out, model, macs, values, trials);
+    return choose_samples(out, model, macs, values, trials, most);
+}
+
+bool pare_output_error_has(const pare_output_error *e, int64_t sample)
+{
+    return bsearch(&sample, e->sample, (size_t)e->samples, sizeof sample, ascending) != NULL;
 }
 
 void pare_output_error_close(pare_output_error *e)
@@ -131,10 +136,31 @@ static double squares_apart(const float *a, const float *b, int64_t n)
     return sum;
 }
 
+/* Of a batch of output k, whose exact values are at `to`. run: as of measure. */
+static void add_errors(const pare_output_error *e, const pare_capture_batch *batch, int k,
+                       const float *to, double *sum, double *run)
+{
+    const int64_t size = batch->size[k];
+    /* run by run: how many are in a batch is to change no bit */
+    for (int r = 0; r < batch->count; r++) {
+        const double error = squares_apart(batch->value[k] + r * size, to + r * size, size);
+        *sum += error;
+        if (run) run[batch->first + r] += error / e->energy[k];
+    }
+}
+
+static void keep_values(const pare_capture_batch *batch, int k, float *to, double *sum)
+{
+    for (int64_t i = 0; i < batch->count * batch->size[k]; i++) {
+        to[i] = batch->value[k][i];
+        *sum += (double)to[i] * (double)to[i];
+    }
+}
+
 /* Visits all runs of the model's outputs: keeps them, or adds up their squared errors against what
    was kept. sum: of each output. */
 static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, bool keep,
-                               double *sum, pare_output_probe *probe)
+                               double *sum, double *run, pare_output_probe *probe)
 {
     for (;;) {
         pare_capture_batch batch;
@@ -142,16 +168,11 @@ static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, b
         if (!batch.count) return PARE_OK;
         float *at = e->exact;
         for (int k = 0; k < e->count; k++) {
-            const int64_t size = batch.size[k], n = batch.count * size;
-            float *to = at + batch.first * size;
-            /* run by run: how many are in a batch is to change no bit */
-            for (int r = 0; !keep && r < batch.count; r++)
-                sum[k] += squares_apart(batch.value[k] + r * size, to + r * size, size);
-            for (int64_t i = 0; keep && i < n; i++) {
-                to[i] = batch.value[k][i];
-                sum[k] += (double)to[i] * (double)to[i];
-            }
-            at += pare_capture_runs(flow) * size;
+            if (keep)
+                keep_values(&batch, k, at + batch.first * batch.size[k], &sum[k]);
+            else
+                add_errors(e, &batch, k, at + batch.first * batch.size[k], &sum[k], run);
+            at += pare_capture_runs(flow) * batch.size[k];
         }
         if (!probe) continue;
         const int64_t size = batch.size[e->count];
@@ -173,8 +194,9 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
         st =
             PARE_FAIL(e->ctx, UNSUPPORTED, "%s: its outputs are too large to compare", model->path);
     if (st == PARE_OK) {
+        e->runs = pare_capture_runs(flow);
         e->exact = pare_alloc(e->ctx, (size_t)values + 1, sizeof *e->exact);
-        st = e->exact ? run_outputs(e, flow, true, e->energy, NULL) : PARE_MEMORY;
+        st = e->exact ? run_outputs(e, flow, true, e->energy, NULL, NULL) : PARE_MEMORY;
     }
     for (int k = 0; k < e->count; k++)
         if (!(e->energy[k] > 0)) e->energy[k] = 1;
@@ -182,15 +204,16 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
     return st;
 }
 
-pare_status pare_output_error_probe(const pare_output_error *e, const pare_model *model,
-                                    double *error, pare_output_probe *probe)
+static pare_status measure(const pare_output_error *e, const pare_model *model, double *error,
+                           double *run, pare_output_probe *probe)
 {
     pare_capture *flow = NULL;
     double *sum = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *sum);
     if (!sum) return PARE_MEMORY;
     if (probe) probe->error = 0;
+    for (int64_t r = 0; run && r < e->runs; r++) run[r] = 0;
     pare_status st = flow_open(e, &flow, model, probe);
-    if (st == PARE_OK) st = run_outputs(e, flow, false, sum, probe);
+    if (st == PARE_OK) st = run_outputs(e, flow, false, sum, run, probe);
     *error = 0;
     for (int k = 0; st == PARE_OK && k < e->count; k++) *error += sum[k] / e->energy[k];
     pare_capture_free(flow);
@@ -200,5 +223,30 @@ pare_status pare_output_error_probe(const pare_output_error *e, const pare_model
 
 pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model, double *error)
 {
-    return pare_output_error_probe(e, model, error, NULL);
+    return measure(e, model, error, NULL, NULL);
+}
+
+pare_status pare_output_error_probe(const pare_output_error *e, const pare_model *model,
+                                    double *error, pare_output_probe *probe)
+{
+    return measure(e, model, error, NULL, probe);
+}
+
+pare_status pare_output_error_runs(const pare_output_error *e, const pare_model *model,
+                                   double *error, double *run)
+{
+    return measure(e, model, error, run, NULL);
+}
+
+bool pare_output_error_falls(const double *was, const double *now, int64_t runs, double deviations)
+{
+    double sum = 0, squares = 0;
+    for (int64_t r = 0; r < runs; r++) sum += was[r] - now[r];
+    if (!(sum > 0) || runs < 2) return sum > 0;
+    const double mean = sum / (double)runs;
+    for (int64_t r = 0; r < runs; r++) {
+        const double d = was[r] - now[r] - mean;
+        squares += d * d;
+    }
+    return mean > deviations * sqrt(squares / ((double)runs * (double)(runs - 1)));
 }

@@ -11,20 +11,26 @@ typedef struct pare_output_error {
     pare_ctx *ctx;
     const pare_quant_search *on;
     pare_arena arena;
-    int64_t *sample, samples;
-    const char **name; /* of the f32 outputs */
+    int64_t *sample, samples; /* in ascending order */
+    int64_t runs;             /* of these samples; 0: nothing is kept yet */
+    const char **name;        /* of the f32 outputs */
     int count;
     float *exact; /* of all runs, of each output one after the other */
     double *energy;
 } pare_output_error;
 
+enum { PARE_OUTPUT_SAMPLES = 32 };
+
 /* Some of the samples, evenly: as many as time and memory allow for `trials` runs of a model of so
-   many multiply-adds and output values. Names the outputs of the float model; count 0: none is f32.
+   many multiply-adds and output values, and at most `most`. Names the outputs of the float model;
+   count 0: none is f32.
  */
 PARE_NODISCARD pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out,
                                                   const pare_model *model,
                                                   const pare_quant_search *on, double macs,
-                                                  double values, double trials);
+                                                  double values, double trials, int64_t most);
+/* Is it one of these samples? */
+bool pare_output_error_has(const pare_output_error *e, int64_t sample);
 void pare_output_error_close(pare_output_error *e);
 /* Runs the float model and keeps its outputs. PARE_UNSUPPORTED: they are too large. */
 PARE_NODISCARD pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model);
@@ -32,6 +38,13 @@ PARE_NODISCARD pare_status pare_output_error_keep(pare_output_error *e, const pa
    an output is. */
 PARE_NODISCARD pare_status pare_output_error_of(const pare_output_error *e, const pare_model *model,
                                                 double *error);
+/* The same, and of each run: (runs), which add up to it. */
+PARE_NODISCARD pare_status pare_output_error_runs(const pare_output_error *e,
+                                                  const pare_model *model, double *error,
+                                                  double *run);
+/* Does the error fall by more than chance gives: is the mean fall of a run above `deviations`
+   standard errors of it? was, now: (runs) of two models. */
+bool pare_output_error_falls(const double *was, const double *now, int64_t runs, double deviations);
 /* One more tensor of the same run: `exact` holds it for all runs, of the same size. */
 typedef struct pare_output_probe {
     const char *name;

@@ -232,7 +232,7 @@ static pare_status find(search *s)
     within_budget(s);
     within_time(s, macs);
     PARE_TRY(pare_output_error_open(s->ctx, &s->outputs, s->model, s->asked, macs, values,
-                                    s->count + 2));
+                                    s->count + 2, PARE_OUTPUT_SAMPLES));
     if (!s->outputs.count) s->count = 0;
     if (!s->count) return PARE_OK;
     PARE_TRY(pare_output_error_keep(&s->outputs, s->model));

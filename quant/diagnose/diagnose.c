@@ -26,7 +26,7 @@ static pare_status run_exact(pare_diag *d)
     pare_model_free(sized);
     PARE_TRY(st);
     PARE_TRY(pare_output_error_open(d->ctx, &d->outputs, d->exact, d->on, macs, values,
-                                    2.0 * d->count + 10));
+                                    2.0 * d->count + 10, PARE_OUTPUT_SAMPLES));
     d->out->samples = d->outputs.samples;
     d->out->outputs = d->outputs.count;
     if (!d->outputs.count)

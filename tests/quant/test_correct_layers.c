@@ -3,6 +3,7 @@
    outputs come nearer. */
 #include "calib/calib.h"
 #include "formats/data.h"
+#include "quant/output_error.h"
 #include "quant/quant.h"
 #include "tests/quant/quant_case.h"
 
@@ -22,11 +23,14 @@ static float x[SAMPLES * WIDTH];
 static void write_data(pare_ctx *ctx)
 {
     for (int i = 0; i < SAMPLES * WIDTH; i++)
-        x[i] = (float)(i * 37 % 101) / 101 + (i % WIDTH == i / WIDTH % WIDTH ? 2 : 0);
+        x[i] = (float)(i * 37 % 101) / 101 + (i % WIDTH == i / WIDTH / 2 % WIDTH ? 2 : 0);
     write_rows(ctx, path, WIDTH, x, SAMPLES);
 }
 
-static void build(graph_case *g, bool sum)
+/* Where the first layer's bias is. */
+typedef enum form { OWN, SUM, NONE, FORMS } form;
+
+static void build(graph_case *g, form of)
 {
     static float first[WIDTH * WIDTH], second[WIDTH * OUTPUTS];
     static const float bias[WIDTH] = {1, 0.5f, 0.25f, 2, 0, 1, 3, 0.125f};
@@ -38,11 +42,11 @@ static void build(graph_case *g, bool sum)
     graph_floats(g, "bias", 1, (int64_t[]){WIDTH}, bias);
     graph_floats(g, "second", 2, (int64_t[]){WIDTH, OUTPUTS}, second);
     graph_floats(g, "shift", 1, (int64_t[]){OUTPUTS}, bias);
-    if (sum) {
+    if (of == SUM) {
         graph_node(g, "MatMul", "x first", "product");
         graph_node(g, "Add", "product bias", "made");
     } else {
-        graph_node(g, "Gemm", "x first bias", "made");
+        graph_node(g, "Gemm", of == OWN ? "x first bias" : "x first", "made");
     }
     graph_node(g, "Relu", "made", "kept");
     graph_node(g, "Gemm", "kept second shift", "y");
@@ -50,7 +54,8 @@ static void build(graph_case *g, bool sum)
 }
 
 typedef struct how {
-    bool fast, onnxruntime, sum;
+    bool fast, onnxruntime;
+    form of;
     int threads;
     double percentile;
 } how;
@@ -92,7 +97,7 @@ static double error_of(const how *h, double *of_means)
     graph_case g;
     float exact[SAMPLES * OUTPUTS], y[SAMPLES * OUTPUTS];
     double sum = 0, mean[OUTPUTS] = {0};
-    build(&g, h->sum);
+    build(&g, h->of);
     graph_run(&g, 2, dims, x, exact, SAMPLES * OUTPUTS);
     if (quantize(&g, h) != PARE_OK) fail_msg("%s", g.ctx.message);
     graph_run(&g, 2, dims, x, y, SAMPLES * OUTPUTS);
@@ -110,14 +115,14 @@ static double error_of(const how *h, double *of_means)
 static void what_clipping_shifts_is_made_good(void **state)
 {
     (void)state;
-    for (int form = 0; form < 4; form++) {
-        how h = {.threads = 1, .percentile = 85, .onnxruntime = form & 1, .sum = form & 2};
+    for (int i = 0; i < 2 * FORMS; i++) {
+        how h = {.threads = 1, .percentile = 85, .onnxruntime = i & 1, .of = (form)(i / 2)};
         double full_means, fast_means;
         const double full = error_of(&h, &full_means);
         h.fast = true;
         const double fast = error_of(&h, &fast_means);
         assert_true(full < 0.9 * fast);
-        assert_true(full_means < 0.05 * fast_means);
+        assert_true(full_means < 0.1 * fast_means);
     }
 }
 
@@ -125,13 +130,49 @@ static void what_clipping_shifts_is_made_good(void **state)
 static void it_never_adds_to_the_error(void **state)
 {
     (void)state;
-    for (int form = 0; form < 4; form++) {
-        how h = {.threads = 1, .percentile = 100, .onnxruntime = form & 1, .sum = form & 2};
+    for (int i = 0; i < 2 * FORMS; i++) {
+        how h = {.threads = 1, .percentile = 100, .onnxruntime = i & 1, .of = (form)(i / 2)};
         double means;
         const double full = error_of(&h, &means);
         h.fast = true;
         assert_true(full <= 1.000001 * error_of(&h, &means));
     }
+}
+
+/* As the target takes it: of s32 with a DequantizeLinear, or a float. */
+static void a_layer_without_a_bias_gets_one(void **state)
+{
+    (void)state;
+    for (int onnxruntime = 0; onnxruntime < 2; onnxruntime++) {
+        const how h = {.threads = 1, .percentile = 85, .onnxruntime = onnxruntime, .of = NONE};
+        graph_case g;
+        build(&g, NONE);
+        if (quantize(&g, &h) != PARE_OK) fail_msg("%s", g.ctx.message);
+        const pare_node *node = graph_value(&g, "made")->producer;
+        const pare_value *bias = pare_node_in(node, 2);
+        assert_non_null(bias);
+        if (onnxruntime) {
+            assert_string_equal(bias->producer->op_type, "DequantizeLinear");
+            bias = bias->producer->in[0];
+        }
+        assert_int_equal(bias->data->dtype, onnxruntime ? PARE_s32 : PARE_f32);
+        assert_int_equal(bias->data->count, WIDTH);
+        graph_close(&g);
+    }
+}
+
+static void a_fall_of_the_error_is_more_than_chance(void **state)
+{
+    (void)state;
+    const double was[] = {3, 3, 3, 3}, all[] = {2, 2, 2, 2}, some[] = {1, 4, 3, 2};
+    const double worse[] = {3, 3, 3, 4};
+    assert_true(pare_output_error_falls(was, all, 4, 100));
+    /* falls by 2, -1, 0, 1: 0.5 in the mean, with a standard error of sqrt(5 / 12) */
+    assert_true(pare_output_error_falls(was, some, 4, 0.77));
+    assert_false(pare_output_error_falls(was, some, 4, 0.78));
+    assert_false(pare_output_error_falls(was, worse, 4, 0));
+    assert_false(pare_output_error_falls(was, was, 4, 0));
+    assert_true(pare_output_error_falls(was, all, 1, 1));
 }
 
 static void threads_change_nothing(void **state)
@@ -140,8 +181,8 @@ static void threads_change_nothing(void **state)
     char text[256];
     how h = {.threads = 1, .percentile = 85, .onnxruntime = true};
     (void)state;
-    build(&a, false);
-    build(&b, false);
+    build(&a, NONE);
+    build(&b, NONE);
     assert_int_equal(quantize(&a, &h), PARE_OK);
     h.threads = 3;
     assert_int_equal(quantize(&b, &h), PARE_OK);
@@ -157,7 +198,7 @@ static void memory_that_runs_out_is_said(void **state)
     (void)state;
     for (long after = 0;; after += 5) {
         graph_case g;
-        build(&g, false);
+        build(&g, NONE);
         g.ctx.fail_after = after;
         const pare_status st = quantize(&g, &h);
         g.ctx.fail_after = -1;
@@ -173,6 +214,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_clipping_shifts_is_made_good),
         cmocka_unit_test(it_never_adds_to_the_error),
+        cmocka_unit_test(a_layer_without_a_bias_gets_one),
+        cmocka_unit_test(a_fall_of_the_error_is_more_than_chance),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(memory_that_runs_out_is_said),
     };
