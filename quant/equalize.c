@@ -26,6 +26,7 @@
 static const float LEAST = 0x1p-12f; /* of e_c: a dead channel stays small */
 static const double WORTH = 0.9;     /* of the noise, for a change */
 static const double USUAL = 512;     /* samples, whose largest values are taken as they are */
+static const double GROWTH = 2;      /* of what is to be expected: chosen on the sample nets */
 static const double GAMMA = 0.5772;  /* Euler's constant */
 enum { ALPHAS = 4 };
 
@@ -284,8 +285,9 @@ static double times_seen(const layer_pair *t, int64_t i)
 
 /* The largest magnitude of a channel that is to be expected, all: the largest of all channels. Of
    fewer samples than USUAL it is more than what was seen: the largest of k values with an
-   exponential tail grows as ln k + gamma. And with the chance 1 / (k + 1) (Laplace's rule of
-   succession) the channel does what it was not seen to do: it is as large as any. */
+   exponential tail grows as ln k + gamma in the mean, and what was seen may be short of that. With
+   the chance 1 / (k + 1) (Laplace's rule of succession) the channel does what it was not seen to
+   do: it is as large as any. */
 static float to_expect(const layer_pair *t, int64_t i, float all)
 {
     const pare_channels *c = t->stats->channels;
@@ -294,7 +296,8 @@ static float to_expect(const layer_pair *t, int64_t i, float all)
                  seen = samples > 0 ? (double)samples : (double)c->each;
     if (seen >= USUAL) return c->largest[i];
     if (!(most > 0)) return all;
-    const double k = times_seen(t, i), grown = most * (1 + log(USUAL / seen) / (log(k) + GAMMA));
+    const double k = times_seen(t, i),
+                 grown = most * (1 + GROWTH * log(USUAL / seen) / (log(k) + GAMMA));
     return fminf(all, (float)(grown + ((double)all - most) / (k + 1)));
 }
 
