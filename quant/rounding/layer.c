@@ -4,7 +4,8 @@
    Finetuning-Free Quantization for Asymmetric Calibration", arXiv 2504.02692). With inputs x now
    and targets t, E|W x - t|^2 is least at W = E[t x^T] H^-1, H = E[x x^T], and above it by
    tr(D H D^T) where rounding moves W by D. H has GPTQ's ridge in it, which pulls W to the weights
-   as they were. */
+   as they were; for the targets the ridge grows by columns over inputs, for W has as many numbers a
+   row as columns, and few inputs would be fitted to chance. */
 #include "quant/rounding/round.h"
 #include "runtime/exec/exec.h"
 
@@ -148,6 +149,9 @@ static pare_status factorize(pare_quant_rounder *r)
     if (r->cross) turn(l->moments->xt, n, n, r->cross);
     r->ridge = pare_moments_normal(l->moments, l->centred, RIDGE, NULL, r->factor, NULL);
     if (r->h) memcpy(r->h, r->factor, all * sizeof *r->h);
+    const double more = r->ridge / RIDGE * (double)n / l->moments->rows;
+    for (int64_t i = 0; i < n; i++) r->factor[i * n + i] += more;
+    r->ridge += more;
     PARE_TRY(pare_linear_cholesky(r->ctx, (pare_mat_view){r->factor, n}, n, l->threads, &ok));
     if (ok) return PARE_OK;
     pare_free(r->factor);
