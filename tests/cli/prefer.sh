@@ -56,7 +56,7 @@ refuses fp16 2 "--prefer|fp16" "$pare" quantize net.onnx $train -o x.onnx --prec
 refuses shapes_alone 2 "--shapes|--prefer latency" "$pare" quantize net.onnx $train -o x.onnx --shapes input:4x1x28x28
 refuses word 2 "--prefer|size|latency|speed" "$pare" quantize net.onnx $train -o x.onnx --prefer speed
 refuses no_input 1 "image|input" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --shapes image:4x1x28x28
-refuses wrong_shape 1 "net.onnx|[4,2352]" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --shapes input:4x3x28x28
+refuses wrong_shape 1 "--shapes|net.onnx|[4,3,28,28]" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --shapes input:4x3x28x28
 echo "no data" >bad.h5
-refuses wrong_shape_first 1 "--shapes|net.onnx|[4,2352]" "$pare" quantize -q net.onnx --data bad.h5 -o x.onnx --prefer latency --shapes input:4x3x28x28
+refuses wrong_shape_first 1 "--shapes|net.onnx|[4,3,28,28]" "$pare" quantize -q net.onnx --data bad.h5 -o x.onnx --prefer latency --shapes input:4x3x28x28
 finish
