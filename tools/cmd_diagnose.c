@@ -212,6 +212,18 @@ static pare_status diagnose(pare_tool *tool, const diagnose_options *o, work *w)
     return st;
 }
 
+/* No cure helps: a fault remains, or there is nothing but rounding. */
+static pare_status not_written(pare_tool *tool, const pare_diagnosis *d, const char *fix)
+{
+    for (int i = 0; i < d->finding_count; i++)
+        if (d->finding[i].fault < PARE_FAULT_WEIGHT)
+            return PARE_FAIL(tool->ctx, MISSED, "%s: not written, for no cure helps %s", fix,
+                             tool->arg[1]);
+    pare_log(tool->ctx, PARE_LOG_WARNING, "%s: not written, for %s has no fault to mend", fix,
+             tool->arg[1]);
+    return PARE_OK;
+}
+
 static pare_status finish(pare_tool *tool, const diagnose_options *o, work *w)
 {
     const pare_onnx_write_options writing = {0};
@@ -227,10 +239,7 @@ static pare_status finish(pare_tool *tool, const diagnose_options *o, work *w)
     }
     PARE_TRY(print_all(tool, w->diagnosis, o->fix));
     if (o->report) PARE_TRY(pare_diagnosis_write(tool->ctx, tool->facts, o->report));
-    if (o->fix && !w->diagnosis->model)
-        return PARE_FAIL(tool->ctx, MISSED, "%s: not written, for no cure helps %s", o->fix,
-                         tool->arg[1]);
-    return PARE_OK;
+    return o->fix && !w->diagnosis->model ? not_written(tool, w->diagnosis, o->fix) : PARE_OK;
 }
 
 static pare_status check(pare_tool *tool, const void *options)
