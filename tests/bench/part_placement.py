@@ -95,7 +95,7 @@ def sizes_of(path, samples):
     for value in part_exports.session(path).get_inputs():
         shape = samples[value.name].shape[1:] if value.name in whole else (1, *samples[value.name].shape[1:])
         for dim, size in list(zip(value.shape, shape))[1:]:
-            words += ["--dim", f"{dim}={size}"] if isinstance(dim, str) and dim not in ("N", "batch", "batch_size") else []
+            words += ["--dim", f"{dim}={size}"] if isinstance(dim, str) else []
     return words
 
 
