@@ -91,7 +91,7 @@ static pare_status quantize(graph_case *g, const how *h)
 static const int64_t dims[] = {SAMPLES, WIDTH};
 
 /* The squared error of the outputs, of every second sample (those that judge), and that of the
-   means of all. */
+   means of the others (which corrections are of). */
 static double error_of(const how *h, double *of_means)
 {
     graph_case g;
@@ -103,8 +103,10 @@ static double error_of(const how *h, double *of_means)
     graph_run(&g, 2, dims, x, y, SAMPLES * OUTPUTS);
     for (int i = 0; i < SAMPLES * OUTPUTS; i++) {
         const double d = (double)y[i] - (double)exact[i];
-        if (i / OUTPUTS % 2 == 0) sum += d * d;
-        mean[i % OUTPUTS] += d / SAMPLES;
+        if (i / OUTPUTS % 2 == 0)
+            sum += d * d;
+        else
+            mean[i % OUTPUTS] += d / (SAMPLES / 2);
     }
     *of_means = 0;
     for (int o = 0; o < OUTPUTS; o++) *of_means += mean[o] * mean[o];
@@ -122,7 +124,7 @@ static void what_clipping_shifts_is_made_good(void **state)
         h.fast = true;
         const double fast = error_of(&h, &fast_means);
         assert_true(full < 0.9 * fast);
-        assert_true(full_means < 0.1 * fast_means);
+        assert_true(full_means < 0.07 * fast_means); /* a last shift within chance stays */
     }
 }
 
