@@ -243,11 +243,30 @@ static void device_execute(kernel_case *k, const pare_kernel *kernel, const pare
     free(got);
 }
 
+static pare_device *the_device;
+
+void case_device_close(void)
+{
+    pare_device_close(the_device);
+    the_device = NULL;
+}
+
+/* One for many cases: opening one of a real driver, and its libraries, takes long. */
+static pare_device *device_open(void)
+{
+    static pare_ctx ctx;
+    static bool closes;
+    if (the_device) return the_device;
+    pare_ctx_init(&ctx);
+    if (pare_device_open(&ctx, &the_device, "cuda") != PARE_OK) fail_msg("%s", ctx.message);
+    if (!closes) closes = !atexit(case_device_close);
+    return the_device;
+}
+
 /* Every kernel of the device that takes the node, against the plain kernel's result. */
 static void device_check(kernel_case *k, const pare_prep *plain, const void *want)
 {
-    pare_device *device;
-    if (pare_device_open(&k->ctx, &device, "cuda") != PARE_OK) fail_msg("%s", k->ctx.message);
+    pare_device *device = device_open();
     for (const pare_kernel *const *it = k->op->cuda; *it; it++) {
         pare_prep prep = *plain;
         prep.device = device;
@@ -261,7 +280,6 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
         k->device_runs++;
         if ((*it)->release) (*it)->release(prep.state);
     }
-    pare_device_close(device);
 }
 #else
 static void device_check(kernel_case *k, const pare_prep *plain, const void *want)

@@ -24,6 +24,9 @@ typedef struct kernel_case {
 /* A node of this operator without operands. */
 void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t seed);
 void case_close(kernel_case *k);
+/* The device that cases ran on, where tests are built with one. At exit, or before what was left open
+   is counted. */
+void case_device_close(void);
 
 /* Numbers: uniform in [0, 2^32); integers in [low, high]; normal-like floats. */
 uint32_t case_random(kernel_case *k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tuner on the (emulated) device, whose clock counts pieces of work: kernels that fill their
-   output so many times. */
+/* The tuner on the device, or the emulated one, whose clock counts pieces of work: kernels that fill
+   their output so many times. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/plan.h"
 #include "tests/simt/testing.h"
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static int runs;
+static bool looked;
 
 static pare_status fill_times(const pare_call *c, int times)
 {
@@ -22,9 +23,11 @@ static pare_status run_often(const pare_call *c) { return fill_times(c, 9); }
 static pare_status run_once(const pare_call *c) { return fill_times(c, 1); }
 static pare_status run_thrice(const pare_call *c) { return fill_times(c, 3); }
 
-/* Adds a constant: its bytes must be on the device, those of the packed one need not. */
+/* Adds a constant, which must be on the device: looked at in the first run, which nobody times. */
 static pare_status run_constant(const pare_call *c)
 {
+    if (looked) return run_once(c);
+    looked = true;
     float x[4];
     const pare_backend *b = c->stream->device->backend;
     PARE_TRY(b->download(c->ctx, c->stream, x, c->in[1].data, sizeof x));
@@ -83,6 +86,7 @@ static void setup(fixture *f)
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->file, sizeof f->file, "%s/timing.json", f->folder);
     runs = 0;
+    looked = false;
 }
 
 static void teardown(fixture *f)
@@ -117,6 +121,7 @@ static void the_devices_own_clock_decides_once(void **state)
     assert_int_equal(runs, 0);
     assert_string_equal(choose(&f, true, list), "constant");
     assert_true(runs > 0);
+    assert_true(looked);
     runs = 0;
     assert_string_equal(choose(&f, true, list), "constant");
     assert_string_equal(choose(&f, false, list), "constant");

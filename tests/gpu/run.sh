@@ -44,6 +44,18 @@ if [ "$(printf '%s\n' "$need" "$here" | sort -V | tail -1)" != "$here" ]; then
     exit 0
 fi
 
+# Folders of PyPI's CUDA libraries: tests and nets use cuBLASLt without a toolkit, too
+libraries=$("$python" - <<'PYTHON' 2>/dev/null
+import glob, os, site
+roots = site.getsitepackages() + [site.getusersitepackages()]
+found = [d for r in roots for d in glob.glob(os.path.join(r, "nvidia", "cu13", "lib"))
+         + glob.glob(os.path.join(r, "nvidia", "cublas", "lib"))]
+print(":".join(found))
+PYTHON
+)
+PARE_CUBLAS=${PARE_CUBLAS:+$PARE_CUBLAS:}$libraries
+export PARE_CUBLAS
+
 # --- the device ---
 
 info=$(timeout 120 bin/gpu_bench --info 2>&1)
@@ -182,15 +194,6 @@ stage_sanitizer() {
     done
 }
 
-libraries() { # folders of PyPI's CUDA libraries, for cuBLASLt without a toolkit
-    "$python" - <<'PYTHON' 2>/dev/null
-import glob, os, site, sys
-roots = site.getsitepackages() + [site.getusersitepackages()]
-found = [d for r in roots for d in glob.glob(os.path.join(r, "nvidia", "cu13", "lib"))
-         + glob.glob(os.path.join(r, "nvidia", "cublas", "lib"))]
-print(":".join(found))
-PYTHON
-}
 stage_bench() {
     [ $long = 1 ] && choice=--long || choice=
     [ -n "$tiny" ] && choice=--tiny
@@ -199,7 +202,7 @@ stage_bench() {
         [ "$(left)" -gt $cap ] || cap=$(left)
         # shellcheck disable=SC2086 # no choice is none
         run_for $((cap + 20)) "bench_$suite" bin/gpu_bench $choice --seconds $cap \
-            --libraries "$(libraries)" --csv "$csv" $suite
+            --libraries "$libraries" --csv "$csv" $suite
         lines bench $? "$logs/bench_$suite"
     done
 }

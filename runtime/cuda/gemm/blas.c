@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of blas_api.h filled by the dynamic loader. cuBLAS itself loads cuBLASLt by name, so
-   that one is opened first and for all to see: both then come from one place.
-   Where it is looked for: the caller's folders, PARE_CUBLAS (folders, ':' between them), the
-   loader's path, wheels of PyPI (nvidia-cublas) in an active environment, the user's or the
-   system's packages, toolkits. */
+   that one is opened first and for all to see: both then come from one place. They stay loaded:
+   what they register with the driver is not made for less. Where it is looked for: the caller's
+   folders, PARE_CUBLAS (folders, ':' between them), the loader's path, wheels of PyPI
+   (nvidia-cublas) in an active environment, the user's or the system's packages, toolkits. */
 #include "runtime/cuda/gemm/blas.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 1024 };
+enum { PATH = 1024, LOADED = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE };
 static const char *const below_home[] = {
     "VIRTUAL_ENV",  "lib/python3*/site-packages/nvidia/cu13/lib",
     "CONDA_PREFIX", "lib/python3*/site-packages/nvidia/cu13/lib",
@@ -34,7 +34,7 @@ static void *open_in(const char *folders, const char *name)
         char path[PATH];
         size_t n = strcspn(folders, ":");
         int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folders, name);
-        if (n && length > 0 && length < PATH) library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        if (n && length > 0 && length < PATH) library = dlopen(path, LOADED);
         folders += n + (folders[n] == ':');
     }
     return library;
@@ -69,7 +69,7 @@ static pare_status open_library(pare_ctx *ctx, void **out, const char *folders, 
 {
     *out = open_in(folders, name);
     if (!*out) *out = open_in(getenv("PARE_CUBLAS"), name);
-    if (!*out) *out = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+    if (!*out) *out = dlopen(name, LOADED);
     if (!*out) *out = open_installed(name);
     if (*out) return PARE_OK;
     return PARE_FAIL(
