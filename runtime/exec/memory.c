@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOST_ALIGN = 64 };
+/* Libraries on a GPU choose their fastest kernels for tensors at multiples of 256 bytes. */
+enum { HOST_ALIGN = 64, DEVICE_ALIGN = 256 };
+
+static size_t align_of(const pare_plan *p) { return p->options.device ? DEVICE_ALIGN : HOST_ALIGN; }
 
 static int larger_first(const void *a, const void *b)
 {
@@ -23,14 +26,14 @@ static bool alive_together(const pare_storage *a, const pare_storage *b)
 }
 
 /* placed[] is ordered by offset. The lowest gap between roots alive with r that is wide enough. */
-static size_t gap_for(const pare_storage *r, pare_storage *const *placed, int count)
+static size_t gap_for(const pare_storage *r, pare_storage *const *placed, int count, size_t align)
 {
     size_t at = 0;
     for (int i = 0; i < count; i++) {
         const pare_storage *p = placed[i];
         if (!alive_together(r, p)) continue;
         if (p->offset >= at && p->offset - at >= r->bytes) break;
-        size_t end = pare_align_up(p->offset + p->bytes, HOST_ALIGN);
+        size_t end = pare_align_up(p->offset + p->bytes, align);
         if (end > at) at = end;
     }
     return at;
@@ -49,12 +52,12 @@ pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan)
     plan->buffer_bytes = 0;
     for (int i = 0; i < n; i++) {
         pare_storage *r = todo[i];
-        r->offset = gap_for(r, placed, i);
+        r->offset = gap_for(r, placed, i, align_of(plan));
         int at = i;
         for (; at > 0 && placed[at - 1]->offset > r->offset; at--) placed[at] = placed[at - 1];
         placed[at] = r;
         size_t end;
-        if (!pare_add_size(r->offset, pare_align_up(r->bytes, HOST_ALIGN), &end)) {
+        if (!pare_add_size(r->offset, pare_align_up(r->bytes, align_of(plan)), &end)) {
             st = PARE_FAIL(ctx, MEMORY, "activations need more memory than can be addressed");
             goto done;
         }
@@ -68,8 +71,6 @@ done:
 }
 
 /* --- on a device --- */
-
-enum { DEVICE_ALIGN = 256 };
 
 static pare_status block_add(pare_plan *p, pare_storage *r, size_t bytes, size_t *end)
 {
