@@ -1,45 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al. 2017,
-   section 3.2.1): a block of four warps a query. Warps share out the keys, lanes a key's depth; the
-   scores stay in shared memory; then threads share out the width of V. K and V are read once a
-   query. */
+/* Attention of any floats and strides: a block of four warps a query. Warps share out the keys,
+   lanes a key's depth; the scores stay in shared memory; then threads share out the width of V. K
+   and V are read once a query. And the host half of this and of attention_flash.cu. */
+#include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
-#include "runtime/cuda/kernel.h"
 #include "runtime/ops/kernel.h"
-
-enum { PARE_CUDA_HEAD_AXES = 3 };
-
-/* One operand: element strides of up to three leading axes (0 where it broadcasts), of its rows and
-   of its last axis. */
-typedef struct pare_cuda_operand {
-    const void *data;
-    int64_t head[PARE_CUDA_HEAD_AXES], row, last;
-} pare_cuda_operand;
-
-/* Y (heads..., queries, width) = softmax(scale * Q K^T + mask) V; Q (..., queries, depth),
-   K (..., keys, depth), V (..., keys, width), mask broadcasts to (..., queries, keys) or data NULL.
- */
-typedef struct pare_cuda_attend {
-    pare_cuda_operand q, k, v, mask, y;
-    int64_t heads[PARE_CUDA_HEAD_AXES]; /* leading axes, missing ones 1 */
-    int64_t queries;
-    int keys, depth, width;
-    float scale;
-    pare_dtype dtype, mask_type; /* f32, f16 or bf16 of all, of the mask; computed in float */
-} pare_cuda_attend;
 
 /* Keys whose scores fit in a block's shared memory. */
 enum { PARE_CUDA_MOST_KEYS = 11264 };
 
 enum { WARPS = 4, THREADS = WARPS * 32 };
-
-SIMT_INLINE int64_t head_offset(const pare_cuda_operand &o,
-                                const int64_t index[PARE_CUDA_HEAD_AXES])
-{
-    int64_t at = 0;
-    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) at += index[i] * o.head[i];
-    return at;
-}
 
 /* The block's largest (or the sum of) v, for every thread. part: (WARPS) in shared memory. */
 SIMT_INLINE float block_join(float v, float *part, bool largest)
@@ -70,8 +40,10 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
         index[i] = left % a.heads[i];
         left /= a.heads[i];
     }
-    const int64_t q = head_offset(a.q, index) + query * a.q.row, k = head_offset(a.k, index);
-    const int64_t v = head_offset(a.v, index), m = head_offset(a.mask, index) + query * a.mask.row;
+    const int64_t q = pare_cuda_head_offset(a.q, index) + query * a.q.row,
+                  k = pare_cuda_head_offset(a.k, index);
+    const int64_t v = pare_cuda_head_offset(a.v, index),
+                  m = pare_cuda_head_offset(a.mask, index) + query * a.mask.row;
     for (int j = warp; j < a.keys; j += WARPS) {
         float sum = 0;
         for (int d = lane; d < a.depth; d += 32)
@@ -97,7 +69,8 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
             sum = fmaf(score[j], pare_number_at(a.v.data, a.dtype, v + j * a.v.row + d * a.v.last),
                        sum);
         pare_number_store(const_cast<void *>(a.y.data), a.dtype,
-                          head_offset(a.y, index) + query * a.y.row + d * a.y.last, sum / total);
+                          pare_cuda_head_offset(a.y, index) + query * a.y.row + d * a.y.last,
+                          sum / total);
     }
 }
 
@@ -137,31 +110,63 @@ static pare_cuda_operand operand(const pare_view *v, const pare_view *y)
     return o;
 }
 
-static pare_status attention_run(const pare_call *c)
+static pare_cuda_attend attend_of(const pare_node *node, const pare_view *in, int in_count,
+                                  const pare_view *y)
 {
-    const pare_view *y = &c->out[0];
-    int r = y->rank;
-    pare_cuda_attend a = {.q = operand(&c->in[0], y),
-                          .k = operand(&c->in[1], y),
-                          .v = operand(&c->in[2], y),
+    const int r = y->rank;
+    pare_cuda_attend a = {.q = operand(&in[0], y),
+                          .k = operand(&in[1], y),
+                          .v = operand(&in[2], y),
                           .y = operand(y, y),
                           .queries = y->dim[r - 2],
-                          .keys = (int)c->in[1].dim[r - 2],
-                          .depth = (int)c->in[0].dim[r - 1],
+                          .keys = (int)in[1].dim[r - 2],
+                          .depth = (int)in[0].dim[r - 1],
                           .width = (int)y->dim[r - 1],
-                          .scale = pare_node_float(c->node, "scale", 1),
+                          .scale = pare_node_float(node, "scale", 1),
                           .dtype = y->dtype};
-    if (c->in_count > 3 && c->in[3].dtype) {
-        a.mask = operand(&c->in[3], y);
-        a.mask_type = c->in[3].dtype;
+    if (in_count > 3 && in[3].dtype) {
+        a.mask = operand(&in[3], y);
+        a.mask_type = in[3].dtype;
     }
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
         int axis = i - (MOST_RANK - r);
         a.heads[i] = axis < 0 ? 1 : y->dim[axis];
     }
+    return a;
+}
+
+static pare_status attention_run(const pare_call *c)
+{
+    const pare_cuda_attend a = attend_of(c->node, c->in, c->in_count, &c->out[0]);
     return PARE_CUDA_LAUNCH(c, attention_launch, &a);
 }
 
+/* Are rows of `count` numbers together, and all of them at multiples of `aligned`? */
+static bool rows_lie(const pare_cuda_operand *o, int count, int aligned)
+{
+    bool well = o->row % aligned == 0 && (o->last == 1 || count == 1) && count % aligned == 0;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) well = well && o->head[i] % aligned == 0;
+    return well;
+}
+
+static bool flash_can(const pare_prep *p)
+{
+    const pare_dtype type = p->out[0].dtype;
+    if (!attention_can(p) || (type != PARE_f16 && type != PARE_bf16)) return false;
+    const pare_cuda_attend a = attend_of(p->node, p->in, p->in_count, &p->out[0]);
+    return a.depth <= PARE_CUDA_FLASH_DEPTH && a.width <= PARE_CUDA_FLASH_DEPTH &&
+           rows_lie(&a.q, a.depth, 8) && rows_lie(&a.k, a.depth, 8) && rows_lie(&a.v, a.width, 8) &&
+           rows_lie(&a.y, a.width, 2) && a.queries <= INT32_MAX / 2;
+}
+
+static pare_status flash_run(const pare_call *c)
+{
+    const pare_cuda_attend a = attend_of(c->node, c->in, c->in_count, &c->out[0]);
+    return PARE_CUDA_LAUNCH(c, pare_cuda_flash_launch, &a);
+}
+
+static const pare_kernel flash = {
+    .name = "cuda_attention_flash", .can = flash_can, .run = flash_run};
 static const pare_kernel attention = {
     .name = "cuda_attention", .can = attention_can, .run = attention_run};
-const pare_kernel *const pare_cuda_attention[] = {&attention, NULL};
+const pare_kernel *const pare_cuda_attention[] = {&flash, &attention, NULL};

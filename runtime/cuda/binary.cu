@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y[i] = f(x[i], ...): one thread an element of a grid-stride loop over the merged walk. Reads each
-   operand once, writes the output once. The function is chosen inside the kernel by a number that
-   all threads share, so that a type needs one kernel, not one per function. */
+/* y[i] = f(x[i], ...): one thread an element of a grid-stride loop over the merged walk, of common
+   functions 16 bytes of elements that lie together. Reads each operand once, writes the output
+   once. The function is chosen inside the kernel by a number that all threads share, so that a type
+   needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/device/number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 
@@ -76,6 +78,25 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_
         int64_t at[3];
         pare_iterator_at<3>(w.walk, i, at);
         pare_store_f32(&y[at[0]], binary(op, load(a, at[1]), load(b, at[2])));
+    }
+}
+
+/* 16 bytes of neighbours a thread, of one function. */
+template <class T, int OP>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_vec(pare_cuda_iterator w)
+{
+    enum { W = 16 / sizeof(T) };
+    const int64_t step_a = w.walk.stride[1][w.walk.rank - 1],
+                  step_b = w.walk.stride[2][w.walk.rank - 1];
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[3];
+        T a[W], b[W];
+        pare_iterator_at<3>(w.walk, i * W, at);
+        vec_load<W>(static_cast<const T *>(w.data[1]), at[1], step_a, a);
+        vec_load<W>(static_cast<const T *>(w.data[2]), at[2], step_b, b);
+        PARE_UNROLL for (int k = 0; k < W; k++)
+            pare_store_f32(&a[k], binary(OP, load(&a[k], 0), load(&b[k], 0)));
+        vec_store<W>(static_cast<T *>(w.data[0]), at[0], a);
     }
 }
 
@@ -219,10 +240,35 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         return cudaGetLastError();                                                                 \
     } while (0)
 
+/* Says whether it was launched. */
+template <class T>
+static bool vec_launch(const pare_cuda_iterator *w, pare_cuda_binary op, cudaStream_t stream)
+{
+    enum { W = 16 / sizeof(T) };
+    if (!pare_cuda_iterator_vectorizes(w, W)) return false;
+    const dim3 grid = pare_cuda_grid(w->walk.count / W), block(PARE_CUDA_BLOCK);
+    switch (op) {
+#define GROUPS(op)                                                                                 \
+    case op: SIMT_LAUNCH((binary_vec<T, op>), grid, block, 0, stream, *w); return true;
+        GROUPS(PARE_CUDA_add)
+        GROUPS(PARE_CUDA_sub)
+        GROUPS(PARE_CUDA_mul)
+        GROUPS(PARE_CUDA_div)
+#undef GROUPS
+    default: return false;
+    }
+}
+
 static cudaError_t binary_launch(const pare_cuda_iterator *w, pare_dtype dtype, pare_cuda_binary op,
                                  cudaStream_t stream)
 {
-    if (w->walk.count != 0 && dtype == PARE_f64) {
+    if (w->walk.count == 0) return cudaSuccess;
+    const bool grouped = dtype == PARE_f32    ? vec_launch<float>(w, op, stream)
+                         : dtype == PARE_f16  ? vec_launch<__half>(w, op, stream)
+                         : dtype == PARE_bf16 ? vec_launch<__nv_bfloat16>(w, op, stream)
+                                              : false;
+    if (grouped) return cudaGetLastError();
+    if (dtype == PARE_f64) {
         PARE_ITERATOR_LAUNCH(binary_each<double>, (int)op);
         return cudaGetLastError();
     }

@@ -66,3 +66,39 @@ void pare_cuda_iterator_set(pare_cuda_iterator *out, const pare_view *const *vie
     pare_iterator_init(&out->walk, views, operands);
     for (int k = 0; k < operands; k++) out->data[k] = views[k]->data;
 }
+
+/* Is every `step`-th element of an operand at such a multiple, as its rows are? */
+static bool rows_lie(const pare_cuda_iterator *w, int operand, int64_t step, size_t bytes)
+{
+    const pare_tensor_iterator *it = &w->walk;
+    bool well = (uintptr_t)w->data[operand] % bytes == 0;
+    for (int a = 0; a < it->rank - 1; a++) well = well && it->stride[operand][a] % step == 0;
+    return well;
+}
+
+bool pare_cuda_iterator_vectorizes(const pare_cuda_iterator *w, int width)
+{
+    const pare_tensor_iterator *it = &w->walk;
+    const int last = it->rank - 1;
+    bool well = it->dim[last] % width == 0 && it->stride[0][last] == 1;
+    for (int k = 0; k < it->operands; k++)
+        well = well && (it->stride[k][last] == 0 ||
+                        (it->stride[k][last] == 1 && rows_lie(w, k, width, 16)));
+    return well;
+}
+
+void pare_cuda_iterator_widen(pare_cuda_iterator *w, int *bytes)
+{
+    pare_tensor_iterator *it = &w->walk;
+    const int last = it->rank - 1;
+    while (*bytes < 16) {
+        bool well = it->dim[last] % 2 == 0;
+        for (int k = 0; k < it->operands; k++)
+            well = well && it->stride[k][last] == 1 && rows_lie(w, k, 2, 2 * (size_t)*bytes);
+        if (!well) return;
+        *bytes *= 2;
+        it->count /= 2, it->dim[last] /= 2;
+        for (int k = 0; k < it->operands; k++)
+            for (int a = 0; a < last; a++) it->stride[k][a] /= 2;
+    }
+}

@@ -102,11 +102,11 @@ static pare_view packed_view(const pare_view *v, int64_t rows, int64_t pitch)
 
 /* --- packing --- */
 
-/* May tensor cores read rows of this factor where they are? */
+/* May tensor cores read rows of this factor where they are, in chunks? */
 static bool lies_well(const pare_view *v, int row, int step)
 {
     int64_t chunk = PARE_CUDA_CHUNK / pare_cuda_bytes(v->dtype);
-    bool well = (v->stride[step] == 1 || v->dim[step] == 1) &&
+    bool well = v->stride[step] == 1 && v->dim[step] % chunk == 0 &&
                 (v->stride[row] % chunk == 0 || v->dim[row] == 1);
     for (int i = 0; i < v->rank - 2; i++)
         well = well && (v->dim[i] == 1 || v->stride[i] % chunk == 0);

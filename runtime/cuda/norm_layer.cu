@@ -2,9 +2,9 @@
 /* LayerNormalization (17) and its gradient.
      y = (x - mean) / sqrt(variance + epsilon) * scale + bias; the variance from the differences to
      the mean
-   Dense rows. One warp a row, lanes striding through it, partial results joined by shuffles. A row
-   is read three times, again from cache, and written once. Sums are kept in double per lane. dScale
-   and dBias are sums over rows: channel_sums.cu. */
+   Dense rows. One warp a row, partial results joined by shuffles. A row of at most 1,024 numbers is
+   read once, in vectors of four, and stays in registers; lanes stride three times through others.
+   Sums are kept in double per lane. dScale and dBias are sums over rows: channel_sums.cu. */
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/rows.cuh"
@@ -35,6 +35,37 @@ static __global__ void __launch_bounds__(WARPS * 32)
     }
     if (lane == 0 && mean_out) mean_out[row] = m;
     if (lane == 0 && inverse_out) inverse_out[row] = f;
+}
+
+static __global__ void __launch_bounds__(WARPS * 32)
+    layer_norm_registers(pare_cuda_rows r, const void *scale, const void *bias, float epsilon,
+                         float *mean_out, float *inverse_out)
+{
+    const int64_t row = row_of(r.rows), at = row * r.outer_step;
+    if (row < 0) return;
+    float v[ROW_VECS][4];
+    double sum = 0, squares = 0;
+    row_load(r, at, 0, v);
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_VEC4 sum += (double)v[g][k];
+    const double mean = pare_lanes_sum(sum) / (double)r.n;
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) if (vec_start(g) < r.n) PARE_VEC4
+    {
+        const double d = (double)v[g][k] - mean;
+        squares += d * d;
+    }
+    const double inverse = 1 / sqrt(pare_lanes_sum(squares) / (double)r.n + (double)epsilon);
+    const float m = (float)mean, f = (float)inverse;
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++)
+    {
+        float by[4] = {0, 0, 0, 0}, plus[4] = {-0.0f, -0.0f, -0.0f, -0.0f};
+        if (vec_start(g) < r.n) vec_load_floats<4>(scale, r.dtype, vec_start(g), 1, by);
+        if (vec_start(g) < r.n && bias) vec_load_floats<4>(bias, r.dtype, vec_start(g), 1, plus);
+        PARE_UNROLL PARE_VEC4 v[g][k] = (v[g][k] - m) * f * by[k] + plus[k];
+    }
+    row_store(r, at, v);
+    const bool first = (threadIdx.x & 31) == 0;
+    if (first && mean_out) mean_out[row] = m;
+    if (first && inverse_out) inverse_out[row] = f;
 }
 
 static __global__ void __launch_bounds__(WARPS * 32)
@@ -83,8 +114,10 @@ static cudaError_t layer_norm_launch(const pare_cuda_rows *r, const void *scale,
                                      cudaStream_t stream)
 {
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
-    SIMT_LAUNCH(layer_norm_rows, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, scale, bias,
-                epsilon, mean, inverse);
+    const bool aligned = ((uintptr_t)scale | (uintptr_t)bias) % 16 == 0;
+    auto kernel = aligned && row_fits_registers(r) ? layer_norm_registers : layer_norm_rows;
+    SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, scale, bias, epsilon,
+                mean, inverse);
     return cudaGetLastError();
 }
 

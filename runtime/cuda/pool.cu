@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool:
-   one thread an output, channels fastest, walking its window clipped to the tensor. Padding is
+   one thread an output, or four channels of one that lie together, channels fastest, walking its
+   window clipped to the tensor. Padding is
    never a candidate of a maximum; NaN wins. Reads each element once a window it is in. */
-#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/epilogue.h"
@@ -27,6 +28,8 @@ typedef struct pare_cuda_pool {
     pare_epilogue epilogue;
     float factor;
     int zero;
+    pare_cuda_fast_divisor
+        by[4]; /* of pool_vec4: vectors of channels, then the window's axes, last first */
 } pare_cuda_pool;
 
 /* Taps of one output position on one axis: the first inside the tensor, their number, and the
@@ -131,9 +134,140 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_bytes(pare_cuda_p
     }
 }
 
+/* --- four channels that lie together, windows whose taps follow one another --- */
+
+/* The same without divisions. */
+SIMT_INLINE place vec4_place(const pare_cuda_pool &p, int i)
+{
+    place r = {0, 0, {}};
+    int left = fast_divide(i, p.by[0]);
+    r.x = r.y = (int64_t)(i - left * p.by[0].by) * 4;
+    for (int a = 2; a >= 0; a--) {
+        const int whole = fast_divide(left, p.by[3 - a]), at = left - whole * p.by[3 - a].by;
+        const int start = at * p.stride[a] - p.begin[a], first = start < 0 ? 0 : start;
+        const int taps = min(p.in[a], start + p.kernel[a]) - first;
+        r.at[a] = {first, taps > 0 ? taps : 0, min(p.kernel[a], p.in[a] + p.end[a] - start)};
+        r.x += first * p.x_stride[2 + a];
+        r.y += at * p.y_stride[2 + a];
+        left = whole;
+    }
+    r.x += left * p.x_stride[0];
+    r.y += left * p.y_stride[0];
+    return r;
+}
+
+/* What four elements are summed in, and where a maximum begins. */
+template <class T> struct pool_of {
+    typedef double sum;
+    typedef float value;
+};
+template <> struct pool_of<int8_t> {
+    typedef int sum, value;
+};
+template <> struct pool_of<uint8_t> {
+    typedef int sum, value;
+};
+
+SIMT_INLINE int pool_value(int8_t x) { return x; }
+SIMT_INLINE int pool_value(uint8_t x) { return x; }
+template <class T> SIMT_INLINE float pool_value(T x) { return pare_to_f32(x); }
+
+SIMT_INLINE int lowest(int8_t) { return -128; }
+SIMT_INLINE int lowest(uint8_t) { return 0; }
+template <class T> SIMT_INLINE float lowest(T) { return -INFINITY; }
+
+SIMT_INLINE int most(int a, int b) { return max(a, b); }
+SIMT_INLINE float most(float a, float b) { return b > a || b != b ? b : a; }
+
+/* Averages of `n` taps, stored. */
+SIMT_INLINE void average_store(const pare_cuda_pool &p, const int sum[4], int n, int64_t at)
+{
+    float v[4];
+    PARE_UNROLL PARE_VEC4 v[k] = ((float)sum[k] * p.factor) / (float)(n > 0 ? n : 1);
+    vec4_act(p.epilogue.act, v);
+    if (p.epilogue.to != PARE_f32)
+        PARE_UNROLL PARE_VEC4 v[k] = pare_epilogue_round(&p.epilogue, v[k]);
+    vec4_store(p.epilogue.to, static_cast<char *>(p.y), at, v, 4, true);
+}
+
+SIMT_INLINE void average_store(const pare_cuda_pool &p, const double sum[4], int n, int64_t at)
+{
+    float v[4];
+    PARE_UNROLL PARE_VEC4 v[k] = n ? (float)(sum[k] / n) : 0;
+    vec4_store(p.dtype, static_cast<char *>(p.y), at, v, 4, true);
+}
+
+template <class T, bool MAX>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) pool_vec4(pare_cuda_pool p)
+{
+    typedef typename pool_of<T>::value value;
+    PARE_CUDA_EACH (i, p.count / 4) {
+        const place r = vec4_place(p, (int)i);
+        value best[4];
+        typename pool_of<T>::sum sum[4];
+        PARE_UNROLL PARE_VEC4
+        {
+            best[k] = lowest(T());
+            sum[k] = 0;
+        }
+        EACH_TAP(r, at)
+        {
+            T x[4];
+            vec_load<4>(static_cast<const T *>(p.x), at, 1, x);
+            PARE_UNROLL PARE_VEC4
+            {
+                const value v = pool_value(x[k]);
+                if (MAX)
+                    best[k] = most(best[k], v);
+                else
+                    sum[k] += v - static_cast<value>(p.zero);
+            }
+        }
+        if (MAX) {
+            float v[4];
+            PARE_UNROLL PARE_VEC4 v[k] = (float)best[k];
+            vec4_store(p.dtype, static_cast<char *>(p.y), r.y, v, 4, true);
+        } else {
+            average_store(p, sum, divisor(p, r), r.y);
+        }
+    }
+}
+
+template <class T> static cudaError_t vec4_launch(const pare_cuda_pool *p, cudaStream_t stream)
+{
+    const dim3 grid = pare_cuda_grid(p->count / 4), block(PARE_CUDA_BLOCK);
+    if (p->kind == PARE_CUDA_POOL_MAX)
+        SIMT_LAUNCH((pool_vec4<T, true>), grid, block, 0, stream, *p);
+    else
+        SIMT_LAUNCH((pool_vec4<T, false>), grid, block, 0, stream, *p);
+    return cudaGetLastError();
+}
+
+static bool is_vec4(const pare_cuda_pool *p)
+{
+    bool well = p->dim[1] % 4 == 0 && p->x_stride[1] == 1 && p->y_stride[1] == 1 &&
+                p->count / 4 <= INT_MAX && (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->y % 16 == 0;
+    for (int a = 0; a < 5; a++)
+        well = well && (a == 1 || (p->x_stride[a] % 4 == 0 && p->y_stride[a] % 4 == 0));
+    for (int a = 0; a < 3; a++) well = well && p->dilation[a] == 1;
+    return well;
+}
+
 static cudaError_t pool_launch(const pare_cuda_pool *p, cudaStream_t stream)
 {
     if (p->count == 0) return cudaSuccess;
+    if (is_vec4(p)) {
+        pare_cuda_pool vec = *p;
+        vec.by[0] = pare_cuda_fast_divisor_of(p->dim[1] / 4);
+        for (int a = 0; a < 3; a++) vec.by[3 - a] = pare_cuda_fast_divisor_of(p->dim[2 + a]);
+        switch (p->dtype) {
+        case PARE_s8: return vec4_launch<int8_t>(&vec, stream);
+        case PARE_u8: return vec4_launch<uint8_t>(&vec, stream);
+        case PARE_f16: return vec4_launch<__half>(&vec, stream);
+        case PARE_bf16: return vec4_launch<__nv_bfloat16>(&vec, stream);
+        default: return vec4_launch<float>(&vec, stream);
+        }
+    }
     dim3 grid = pare_cuda_grid(p->count), block(PARE_CUDA_BLOCK);
     if (p->dtype == PARE_s8)
         SIMT_LAUNCH(pool_bytes<int8_t>, grid, block, 0, stream, *p);
@@ -282,191 +416,3 @@ static pare_status plane_prepare(pare_prep *p, pare_cuda_reduction kind)
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 PLANE(global_average_pool, plane_mean_can, MEAN)
 PLANE(global_max_pool, plane_max_can, MAX)
-
-/* --- gradient: kernels --- */
-
-/* A pool's gradient: axes N, C, three of the window (missing ones of length 1). */
-typedef struct pare_cuda_windows {
-    const void *dy, *x; /* x: of maxima, else NULL */
-    void *dx;
-    pare_dtype dtype;
-    int64_t count; /* of dx */
-    int channels, in[3], out[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
-    int64_t x_stride[5], dx_stride[5], dy_stride[5];
-    bool include_pad;
-} pare_cuda_windows;
-
-/* The windows on one axis that have position `at` among their taps: from first on, every one
-   before end whose distance is a multiple of the dilation. */
-typedef struct windows {
-    int first, end;
-} windows;
-
-SIMT_INLINE windows windows_of(const pare_cuda_windows &p, int axis, int at)
-{
-    const int padded = at + p.begin[axis], reach = (p.kernel[axis] - 1) * p.dilation[axis];
-    const int low = padded - reach, s = p.stride[axis];
-    windows r = {low <= 0 ? 0 : (low + s - 1) / s, padded / s + 1};
-    if (r.end > p.out[axis]) r.end = p.out[axis];
-    return r;
-}
-
-SIMT_INLINE bool meets(const pare_cuda_windows &p, int axis, int at, int window)
-{
-    return (at + p.begin[axis] - window * p.stride[axis]) % p.dilation[axis] == 0;
-}
-
-/* Taps of a window on an axis: the first inside, how many inside, how many inside the padding. */
-typedef struct taps {
-    int first, count, padded;
-} taps;
-
-SIMT_INLINE taps taps_of(const pare_cuda_windows &p, int axis, int window)
-{
-    const int start = window * p.stride[axis] - p.begin[axis], d = p.dilation[axis];
-    const int skip = start < 0 ? (-start + d - 1) / d : 0;
-    const int room = p.in[axis] - start, reach = room + p.end[axis];
-    int last = room <= 0 ? 0 : (room + d - 1) / d, padded = reach <= 0 ? 0 : (reach + d - 1) / d;
-    if (last > p.kernel[axis]) last = p.kernel[axis];
-    if (padded > p.kernel[axis]) padded = p.kernel[axis];
-    taps t = {start + skip * d, last > skip ? last - skip : 0, padded};
-    return t;
-}
-
-/* What the windows of one axis that meet a position do next: the next of them, or end. */
-SIMT_INLINE int next_of(const pare_cuda_windows &p, int axis, int at, int window, int end)
-{
-    while (window < end && !meets(p, axis, at, window)) window++;
-    return window;
-}
-
-/* Is the place of these three positions its window's first largest x? A NaN is largest. */
-SIMT_INLINE bool is_largest(const pare_cuda_windows &p, int64_t plane, const taps &t0,
-                            const taps &t1, const taps &t2, int at0, int at1, int at2)
-{
-    float best = 0;
-    bool ours = false, any = false;
-    for (int d = 0; d < t0.count; d++)
-        for (int h = 0; h < t1.count; h++)
-            for (int k = 0; k < t2.count; k++) {
-                const int a = t0.first + d * p.dilation[0], b = t1.first + h * p.dilation[1],
-                          c = t2.first + k * p.dilation[2];
-                const float v = pare_number_at(p.x, p.dtype,
-                                               plane + a * p.x_stride[2] + b * p.x_stride[3] +
-                                                   c * p.x_stride[4]);
-                if (any && !(v > best || (v != v && best == best))) continue;
-                any = true;
-                best = v;
-                ours = a == at0 && b == at1 && c == at2;
-            }
-    return ours;
-}
-
-#define EACH_WINDOW(axis, o, at, w)                                                                \
-    for (int o = next_of(p, axis, at, (w).first, (w).end); o < (w).end;                            \
-         o = next_of(p, axis, at, o + 1, (w).end))
-
-/* The sum of what the windows that hold these positions give them. */
-SIMT_INLINE float pool_sum(const pare_cuda_windows &p, int64_t plane, int64_t from, int at0,
-                           int at1, int at2)
-{
-    const windows w0 = windows_of(p, 0, at0), w1 = windows_of(p, 1, at1),
-                  w2 = windows_of(p, 2, at2);
-    float sum = 0;
-    EACH_WINDOW(0, o0, at0, w0)
-    {
-        const taps t0 = taps_of(p, 0, o0);
-        EACH_WINDOW(1, o1, at1, w1)
-        {
-            const taps t1 = taps_of(p, 1, o1);
-            EACH_WINDOW(2, o2, at2, w2)
-            {
-                const taps t2 = taps_of(p, 2, o2);
-                if (p.x && !is_largest(p, plane, t0, t1, t2, at0, at1, at2)) continue;
-                const float dy = pare_number_at(p.dy, p.dtype,
-                                                from + o0 * p.dy_stride[2] + o1 * p.dy_stride[3] +
-                                                    o2 * p.dy_stride[4]);
-                const int n = p.include_pad ? t0.padded * t1.padded * t2.padded
-                                            : t0.count * t1.count * t2.count;
-                sum += p.x ? dy : dy / (float)n;
-            }
-        }
-    }
-    return sum;
-}
-
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_grad_each(pare_cuda_windows p)
-{
-    PARE_CUDA_EACH (i, p.count) {
-        int left = (int)i; /* fits: pool_can */
-        const int c = left % p.channels, plane = p.in[0] * p.in[1] * p.in[2];
-        left /= p.channels;
-        const int64_t n = left / plane;
-        left %= plane;
-        const int at2 = left % p.in[2];
-        left /= p.in[2];
-        const int at1 = left % p.in[1], at0 = left / p.in[1];
-        const float sum = pool_sum(p, n * p.x_stride[0] + c * p.x_stride[1],
-                                   n * p.dy_stride[0] + c * p.dy_stride[1], at0, at1, at2);
-        pare_number_store(p.dx, p.dtype,
-                          n * p.dx_stride[0] + c * p.dx_stride[1] + at0 * p.dx_stride[2] +
-                              at1 * p.dx_stride[3] + at2 * p.dx_stride[4],
-                          sum);
-    }
-}
-
-static cudaError_t pool_grad_launch(const pare_cuda_windows *p, cudaStream_t stream)
-{
-    PARE_CUDA_LAUNCH_EACH(pool_grad_each, p->count, *p);
-}
-
-/* --- MaxPoolGrad, AveragePoolGrad --- */
-
-static bool pool_grad_can(const pare_prep *p)
-{
-    const pare_view *x = &p->out[0];
-    if (!pare_cuda_can_float(p, p->in_count) || x->rank < 3 || x->rank > 5) return false;
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] > INT_MAX / 2) return false;
-    return pare_view_count(x) <= INT_MAX;
-}
-
-static pare_status pool_grad_prepare(pare_prep *p)
-{
-    pare_cuda_windows *s = (pare_cuda_windows *)pare_arena_alloc(p->arena, 1, sizeof *s);
-    pare_window w;
-    pare_shape x = {.rank = p->out[0].rank};
-    if (!s) return PARE_MEMORY;
-    memcpy(x.dim, p->out[0].dim, sizeof x.dim);
-    PARE_TRY(pare_window_read(p->node, &x, NULL, &w));
-    for (int i = 0; i < 3; i++) {
-        s->in[i] = (int)w.in[i], s->out[i] = (int)w.out[i], s->kernel[i] = (int)w.kernel[i];
-        s->stride[i] = (int)w.stride[i], s->dilation[i] = (int)w.dilation[i];
-        s->begin[i] = (int)w.begin[i], s->end[i] = (int)w.end[i];
-    }
-    s->include_pad = w.include_pad;
-    s->dtype = p->in[0].dtype;
-    s->count = pare_view_count(&p->out[0]);
-    s->channels = (int)x.dim[1];
-    pare_cuda_strides(&p->in[0], s->dy_stride);
-    pare_cuda_strides(&p->in[p->in_count - 1], s->x_stride);
-    pare_cuda_strides(&p->out[0], s->dx_stride);
-    p->state = s;
-    return PARE_OK;
-}
-
-static pare_status pool_grad_run(const pare_call *c)
-{
-    pare_cuda_windows p = *(const pare_cuda_windows *)c->state;
-    p.dy = c->in[0].data;
-    p.x = c->in_count > 1 ? c->in[1].data : NULL;
-    p.dx = c->out[0].data;
-    return PARE_CUDA_LAUNCH(c, pool_grad_launch, &p);
-}
-
-static const pare_kernel cuda_pool_grad = {.name = "cuda_pool_grad",
-                                           .can = pool_grad_can,
-                                           .prepare = pool_grad_prepare,
-                                           .run = pool_grad_run};
-const pare_kernel *const pare_cuda_max_pool_grad[] = {&cuda_pool_grad, NULL};
-const pare_kernel *const pare_cuda_average_pool_grad[] = {&cuda_pool_grad, NULL};

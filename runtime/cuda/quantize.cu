@@ -1,78 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 8-bit elements: sums and products of two tensors, tables, QuantizeLinear and DequantizeLinear.
-   Each reads its operands once and writes its output once. Arithmetic is that of runtime/cpu, step
+   Each reads its operands once and writes its output once, four or more neighbours a thread where
+   they lie together. Arithmetic is that of runtime/cpu, step
    by step: fmaf where it is written, true divisions, ties to even. */
-#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/int8_elementwise.h"
 #include "runtime/ops/moves.h"
 
-SIMT_INLINE int code_at(const void *data, pare_dtype type, int64_t at)
+/* W elements of s8, u8 or s32 from data[at] on, `step` apart (vec.cuh). */
+template <int W>
+SIMT_INLINE void vec_load_codes(const void *data, pare_dtype type, int64_t at, int64_t step,
+                                int to[W])
 {
-    return type == PARE_s8   ? static_cast<const int8_t *>(data)[at]
-           : type == PARE_u8 ? static_cast<const uint8_t *>(data)[at]
-                             : static_cast<const int32_t *>(data)[at];
-}
-
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    pair_each(pare_cuda_iterator w, pare_int8_pair p)
-{
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[3];
-        pare_iterator_at<3>(w.walk, i, at);
-        float a = (float)(code_at(w.data[1], p.a_type, at[1]) - p.a_zero);
-        float b = (float)(code_at(w.data[2], p.b_type, at[2]) - p.b_zero);
-        float v = p.product ? (a * b) * p.a_factor : fmaf(b, p.b_factor, a * p.a_factor);
-        pare_epilogue_store(&p.epilogue, v, w.data[0], at[0]);
+    if (type == PARE_s8) {
+        int8_t code[W];
+        vec_load<W>(static_cast<const int8_t *>(data), at, step, code);
+        PARE_UNROLL for (int k = 0; k < W; k++) to[k] = code[k];
+    } else if (type == PARE_u8) {
+        uint8_t code[W];
+        vec_load<W>(static_cast<const uint8_t *>(data), at, step, code);
+        PARE_UNROLL for (int k = 0; k < W; k++) to[k] = code[k];
+    } else {
+        vec_load<W>(static_cast<const int32_t *>(data), at, step, to);
     }
 }
 
+SIMT_INLINE int64_t last_step(const pare_cuda_iterator &w, int operand)
+{
+    return w.walk.stride[operand][w.walk.rank - 1];
+}
+
+/* W: 4, or 1. */
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    pair_each(pare_cuda_iterator w, pare_int8_pair p)
+{
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[3];
+        int a[W], b[W];
+        float v[4];
+        pare_iterator_at<3>(w.walk, i * W, at);
+        vec_load_codes<W>(w.data[1], p.a_type, at[1], last_step(w, 1), a);
+        vec_load_codes<W>(w.data[2], p.b_type, at[2], last_step(w, 2), b);
+        PARE_UNROLL for (int k = 0; k < 4; k++)
+        {
+            const float x = (float)(a[k % W] - p.a_zero), y = (float)(b[k % W] - p.b_zero);
+            v[k] = p.product ? (x * y) * p.a_factor : fmaf(y, p.b_factor, x * p.a_factor);
+        }
+        vec4_act(p.epilogue.act, v);
+        if (p.epilogue.to != PARE_f32)
+            PARE_UNROLL PARE_VEC4 v[k] = pare_epilogue_round(&p.epilogue, v[k]);
+        vec4_store(p.epilogue.to, static_cast<char *>(w.data[0]), at[0], v, W, W == 4);
+    }
+}
+
+/* W: 16, or 1. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     table_each(pare_cuda_iterator w, const uint8_t *table)
 {
     const uint8_t *x = static_cast<const uint8_t *>(w.data[1]);
-    uint8_t *y = static_cast<uint8_t *>(w.data[0]);
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        y[at[0]] = table[x[at[1]]];
+        uint8_t v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load<W>(x, at[1], last_step(w, 1), v);
+        PARE_UNROLL for (int k = 0; k < W; k++) v[k] = table[v[k]];
+        vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], v);
     }
 }
 
+/* W: 4, or 1. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                   bool zeroed)
 {
     const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
                 high = y_type == PARE_s8 ? 127.0f : 255.0f;
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
-        pare_iterator_at<4>(w.walk, i, at);
-        float q = rintf(pare_number_at(w.data[1], x_type, at[1]) /
-                        pare_number_at(w.data[2], s_type, at[2]));
-        if (zeroed) q += (float)code_at(w.data[3], y_type, at[3]);
-        q = q > low ? q : low; /* NaN becomes the lowest */
-        q = q < high ? q : high;
-        if (y_type == PARE_s8)
-            static_cast<int8_t *>(w.data[0])[at[0]] = (int8_t)q;
-        else
-            static_cast<uint8_t *>(w.data[0])[at[0]] = (uint8_t)q;
+        float x[W], scale[W];
+        int zero[W] = {};
+        uint8_t y[W];
+        pare_iterator_at<4>(w.walk, i * W, at);
+        vec_load_floats<W>(w.data[1], x_type, at[1], last_step(w, 1), x);
+        vec_load_floats<W>(w.data[2], s_type, at[2], last_step(w, 2), scale);
+        if (zeroed) vec_load_codes<W>(w.data[3], y_type, at[3], last_step(w, 3), zero);
+        PARE_UNROLL for (int k = 0; k < W; k++)
+        {
+            float q = rintf(x[k] / scale[k]);
+            if (zeroed) q += (float)zero[k];
+            q = q > low ? q : low; /* NaN becomes the lowest */
+            q = q < high ? q : high;
+            y[k] = (uint8_t)(int)q;
+        }
+        vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], y);
     }
 }
 
+/* W: 4, or 1. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                     bool zeroed)
 {
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
-        pare_iterator_at<4>(w.walk, i, at);
-        int v = code_at(w.data[1], x_type, at[1]);
-        if (zeroed) v -= code_at(w.data[3], x_type, at[3]);
-        pare_number_store(w.data[0], y_type, at[0],
-                          (float)v * pare_number_at(w.data[2], s_type, at[2]));
+        float scale[W], v[4];
+        int x[W], zero[W] = {};
+        pare_iterator_at<4>(w.walk, i * W, at);
+        vec_load_codes<W>(w.data[1], x_type, at[1], last_step(w, 1), x);
+        vec_load_floats<W>(w.data[2], s_type, at[2], last_step(w, 2), scale);
+        if (zeroed) vec_load_codes<W>(w.data[3], x_type, at[3], last_step(w, 3), zero);
+        PARE_UNROLL for (int k = 0; k < 4; k++)
+        {
+            const int code = zeroed ? x[k % W] - zero[k % W] : x[k % W];
+            v[k] = (float)code * scale[k % W];
+        }
+        vec4_store(y_type, static_cast<char *>(w.data[0]), at[0], v, W, W == 4);
     }
 }
 
@@ -88,24 +137,30 @@ static __global__ void dynamic_scale(const float *range, float *scale, uint8_t *
 
 /* --- launchers --- */
 
-#define LAUNCH(kernel, ...)                                                                        \
+/* The kernel for `width` neighbours a thread where they are that, else for one. */
+#define LAUNCH(kernel, width, ...)                                                                 \
     do {                                                                                           \
-        if (w->walk.count == 0) return cudaSuccess;                                                \
-        SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,   \
-                    __VA_ARGS__);                                                                  \
+        const int64_t count = w->walk.count;                                                       \
+        if (count == 0) return cudaSuccess;                                                        \
+        if (pare_cuda_iterator_vectorizes(w, width))                                               \
+            SIMT_LAUNCH((kernel<width>), pare_cuda_grid(count / (width)), dim3(PARE_CUDA_BLOCK),   \
+                        0, stream, *w, __VA_ARGS__);                                               \
+        else                                                                                       \
+            SIMT_LAUNCH((kernel<1>), pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,  \
+                        __VA_ARGS__);                                                              \
         return cudaGetLastError();                                                                 \
     } while (0)
 
 static cudaError_t pair_launch(const pare_cuda_iterator *w, const pare_int8_pair *pair,
                                cudaStream_t stream)
 {
-    LAUNCH(pair_each, *pair);
+    LAUNCH(pair_each, 4, *pair);
 }
 
 /* y = table[x], bytes; table: (256) on the device. */
 static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, cudaStream_t stream)
 {
-    LAUNCH(table_each, static_cast<const uint8_t *>(table));
+    LAUNCH(table_each, 16, static_cast<const uint8_t *>(table));
 }
 
 /* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
@@ -114,14 +169,14 @@ static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_typ
                                    pare_dtype x_type, pare_dtype s_type, bool zeroed,
                                    cudaStream_t stream)
 {
-    LAUNCH(quantize_each, y_type, x_type, s_type, zeroed);
+    LAUNCH(quantize_each, 4, y_type, x_type, s_type, zeroed);
 }
 
 static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
                                      pare_dtype x_type, pare_dtype s_type, bool zeroed,
                                      cudaStream_t stream)
 {
-    LAUNCH(dequantize_each, y_type, x_type, s_type, zeroed);
+    LAUNCH(dequantize_each, 4, y_type, x_type, s_type, zeroed);
 }
 
 /* DynamicQuantizeLinear's step and zero point (u8) from a range that holds 0: range[0], range[1].
@@ -285,8 +340,8 @@ static pare_status quantize_run(const pare_call *c)
     pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
-    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype,
-                            c->in[1].dtype, zeroed);
+    return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, c->in[1].dtype,
+                            zeroed);
 }
 
 static pare_status dequantize_run(const pare_call *c)

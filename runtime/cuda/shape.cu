@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data movement: Reshape, Transpose, Concat, Split, Slice, Expand, Tile, DepthToSpace... (the
    operators of ops/moves.h), and every copy between memory orders. One thread an element of a
-   grid-stride loop over the merged walk, each element read and written once; each copy of an
-   operator is one launch. */
+   grid-stride loop over the merged walk, each element read and written once, elements that lie
+   together as one of up to 16 bytes; each copy of an operator is one launch. */
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/ops/moves.h"
@@ -22,8 +22,15 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_it
 /* --- launcher --- */
 
 /* y = x, elements of `bytes` bytes: every copy between memory orders. */
-static cudaError_t copy_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
+static cudaError_t copy_launch(const pare_cuda_iterator *all, int bytes, cudaStream_t stream)
 {
+    pare_cuda_iterator wide = *all;
+    const pare_cuda_iterator *w = &wide;
+    pare_cuda_iterator_widen(&wide, &bytes);
+    if (bytes == 16 && w->walk.count) {
+        PARE_ITERATOR_LAUNCH(copy_each<uint4>);
+        return cudaGetLastError();
+    }
     PARE_ITERATOR_LAUNCH_BYTES(copy_each);
 }
 

@@ -2,9 +2,10 @@
 /* Softmax, LogSoftmax (13) and their gradient.
      softmax       y = e^(x - top) / sum e^(x - top); log form x - top - log sum
      gradient      dx = y (dy - sum y dy); log form dy - e^y sum dy
-   Rows along any axis. One warp a row, lanes striding through it, partial results joined by
-   shuffles. A row is read three times (gradient: twice), again from cache, and written once. Sums
-   are kept in double per lane, so that they agree with the CPU's to the last bits of a float. */
+   Rows along any axis. One warp a row, partial results joined by shuffles. A row of at most 1,024
+   numbers that lie together is read once, in vectors of four, and stays in registers; lanes stride
+   three times through others (gradient: twice). Sums are kept in double per lane, so that they
+   agree with the CPU's to the last bits of a float. */
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
@@ -45,6 +46,29 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows
 }
 
 static __global__ void __launch_bounds__(WARPS * 32)
+    softmax_registers(pare_cuda_rows r, bool log_form)
+{
+    const int64_t row = row_of(r.rows), at = row * r.outer_step;
+    if (row < 0) return;
+    float v[ROW_VECS][4], e[ROW_VECS][4], top = -INFINITY;
+    row_load(r, at, -INFINITY, v);
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4 top =
+        v[g][k] > top || v[g][k] != v[g][k] ? v[g][k] : top;
+    top = warp_max(top);
+    double sum = 0;
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4
+    {
+        e[g][k] = expf(v[g][k] - top);
+        if (vec_start(g) < r.n) sum += (double)e[g][k];
+    }
+    sum = pare_lanes_sum(sum);
+    const float total = (float)sum, shift = log_form ? (float)log(sum) : 0;
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4 e[g][k] =
+        log_form ? (v[g][k] - top) - shift : e[g][k] / total;
+    row_store(r, at, e);
+}
+
+static __global__ void __launch_bounds__(WARPS * 32)
     softmax_grad_rows(pare_cuda_rows r, const void *dy, bool log_form)
 {
     const int lane = (int)threadIdx.x & 31;
@@ -70,7 +94,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
 static cudaError_t softmax_launch(const pare_cuda_rows *r, bool log_form, cudaStream_t stream)
 {
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
-    SIMT_LAUNCH(softmax_rows, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, log_form);
+    auto kernel = row_fits_registers(r) ? softmax_registers : softmax_rows;
+    SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, log_form);
     return cudaGetLastError();
 }
 

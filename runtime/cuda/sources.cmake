@@ -3,6 +3,7 @@
 # emulation.
 set(CUDA
   attention.cu
+  attention_flash.cu
   batchnorm_train.cu
   binary.cu
   cast.cu
@@ -15,6 +16,7 @@ set(CUDA
   norm.cu
   norm_layer.cu
   pool.cu
+  pool_grad.cu
   quantize.cu
   quantize_fake.cu
   recurrent.cu
@@ -30,6 +32,9 @@ set(CUDA
   conv/conv_direct.cu
   conv/conv_float.cu
   gemm/gemm.cu
+  gemm/gemm_f32.cu
+  gemm/gemm_half.cu
+  gemm/gemm_int8.cu
   gemm/gemv.cu
   gemm/pack.cu
   gemm/sparse.cu

@@ -21,6 +21,13 @@ void pare_cuda_iterator_call(pare_cuda_iterator *out, const pare_call *call, int
 /* Operands of one shape, the output first. */
 void pare_cuda_iterator_set(pare_cuda_iterator *out, const pare_view *const *views, int operands);
 
+/* May threads take `width` neighbours along the last axis at once? In each operand they are
+   together, at multiples of 16 bytes and of `width` elements, or one for all; in the output
+   together. */
+bool pare_cuda_iterator_vectorizes(const pare_cuda_iterator *w, int width);
+/* A copy of elements of *bytes as one of more bytes, up to 16, where neighbours allow it. */
+void pare_cuda_iterator_widen(pare_cuda_iterator *w, int *bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -21,9 +21,9 @@ PARE_BOTH float pare_act_unit(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
 /* Formulas of ONNX Relu-14, Clip-13, LeakyRelu-16, Sigmoid-13, Tanh-13, HardSwish-14 (alpha 1/6,
    beta 1/2), HardSigmoid-6, Gelu-20; SiLU is x * sigmoid(x). NaN stays NaN. */
-PARE_BOTH float pare_act_apply(const pare_act *act, float x)
+PARE_BOTH float pare_act_of(pare_act_kind kind, const pare_act *act, float x)
 {
-    switch (act->kind) {
+    switch (kind) {
     case PARE_ACT_RELU: return x < 0 ? 0 : x;
     case PARE_ACT_CLIP: x = x < act->alpha ? act->alpha : x; return x > act->beta ? act->beta : x;
     case PARE_ACT_LEAKY_RELU: return x < 0 ? x * act->alpha : x;
@@ -37,6 +37,11 @@ PARE_BOTH float pare_act_apply(const pare_act *act, float x)
         return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
     default: return x;
     }
+}
+
+PARE_BOTH float pare_act_apply(const pare_act *act, float x)
+{
+    return pare_act_of(act->kind, act, x);
 }
 
 typedef struct pare_epilogue {
@@ -87,14 +92,19 @@ PARE_BOTH float pare_epilogue_residual(const pare_epilogue *e, float v, const vo
     return e->real ? v + f * e->z_scale : fmaf(f, e->z_scale, v);
 }
 
+/* What an integer y holds of v behind its activation, as a float. */
+PARE_BOTH float pare_epilogue_round(const pare_epilogue *e, float v)
+{
+    if (e->curved) v /= e->y_scale;
+    v = rintf(v + e->y_zero);
+    return v < e->low ? e->low : v > e->high ? e->high : v;
+}
+
 /* v in units of the epilogue -> what y holds, as a float. */
 PARE_BOTH float pare_epilogue_value(const pare_epilogue *e, float v)
 {
     if (e->act.kind != PARE_ACT_NONE) v = pare_act_apply(&e->act, v);
-    if (e->to == PARE_f32) return v;
-    if (e->curved) v /= e->y_scale;
-    v = rintf(v + e->y_zero);
-    return v < e->low ? e->low : v > e->high ? e->high : v;
+    return e->to == PARE_f32 ? v : pare_epilogue_round(e, v);
 }
 
 PARE_BOTH void pare_epilogue_store(const pare_epilogue *e, float v, void *y, int64_t i)

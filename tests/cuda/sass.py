@@ -5,7 +5,7 @@
     python3 sass.py --compare BUDGET NOW  two such lists: status 1 where a kernel takes more
 
 all: instructions of the kernel; loop: of its hot loop; mma, per_mma: tensor-core instructions in it, others
-for each; behind: instructions after it; divide: conversions and reciprocals that a division is made of;
+for each; behind: instructions after it; per_sum: of these, for each sum that a thread keeps; divide: conversions and reciprocals that a division is made of;
 indirect, call: branches by a register, calls, in the loop and behind; local: accesses of local memory;
 bytes_a_load: of a lane, in the mean; blocks: that an SM can hold by registers, threads and static shared memory.
 
@@ -22,8 +22,13 @@ MMA = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA")
 LOAD, STORE = ("LDG", "LDGSTS", "LD"), ("STG", "ST")
 
 
+def bare(line):
+    """Without what it depends on."""
+    return re.sub(r"^@!?\S+\s+", "", line)
+
+
 def opcode(line):
-    return re.sub(r"^@!?\S+\s+", "", line).split()[0]
+    return bare(line).split()[0]
 
 
 def base(line):
@@ -120,6 +125,8 @@ def counts(kernel, used):
     made = {"all": len(kernel.lines), "loop": len(body), "mma": mma}
     made["per_mma"] = round((len(body) - mma) / mma, 1) if mma else 0
     made["behind"] = len(behind)
+    sums = 4 * len({line.split()[1] for line in map(bare, body) if base(line) in MMA})
+    made["per_sum"] = round(len(behind) / sums, 1) if sums else 0
     made["divide"] = sum(opcode(line).startswith(("I2F", "MUFU.RCP")) for line in body)
     made["indirect"] = sum(base(line) in ("BRX", "JMX") for line in body + behind)
     made["call"] = sum(base(line) == "CALL" for line in body + behind)
@@ -131,11 +138,11 @@ def counts(kernel, used):
     return made
 
 
-MOST = ("loop", "per_mma", "behind", "divide", "indirect", "call", "local")
+MOST = ("loop", "per_mma", "behind", "per_sum", "divide", "indirect", "call", "local")
 LEAST = ("bytes_a_load", "blocks", "mma")
 
 
-AIM = 2.5  # other instructions for each of a tensor core
+AIM, AIM_SUM = 2.5, 26  # other instructions for each of a tensor core; behind the loop for each sum
 
 
 def table(path):
@@ -159,9 +166,10 @@ def main():
     if sys.argv[1] == "--compare":
         now = table(sys.argv[3])
         lines = list(compare(table(sys.argv[2]), now))
-        tensor = [has["per_mma"] for has in now.values() if has["mma"]]
-        print(*lines, f"{len(now)} kernels; {sum(n <= AIM for n in tensor)} of {len(tensor)} with tensor cores have "
-              f"{AIM} or fewer other instructions for each of these", sep="\n")
+        tensor = [has for has in now.values() if has["mma"]]
+        print(*lines, f"{len(now)} kernels, {len(tensor)} with tensor cores: "
+              f"{sum(has['per_mma'] <= AIM for has in tensor)} have {AIM} or fewer other instructions for each of these, "
+              f"{sum(has['per_sum'] <= AIM_SUM for has in tensor)} have {AIM_SUM} or fewer behind for each sum", sep="\n")
         return 1 if lines else 0
     used = resources(sys.argv[2])
     for kernel in sorted(read(sys.argv[1]), key=lambda k: k.name):

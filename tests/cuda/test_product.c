@@ -6,6 +6,8 @@
    device's kernels must have taken it. */
 #include "tests/cpu/kernel_case.h"
 
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -168,22 +170,83 @@ static void grouped_convolutions_agree(void **state)
     }
 }
 
-/* One to three channels, widened to four: the stem and the tile that gathers. */
+/* Depthwise windows of 3 and 5 taps, 1 or 2 a step, over borders on every side; strips of outputs
+   that a line does not fill; all activations, residuals of 8 bits and of floats. */
+static void depthwise_convolutions_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "hardswish", "silu", "leaky_relu"};
+    for (int i = 0; i < 60; i += apart()) {
+        kernel_case k;
+        static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        pare_dtype t = types[i % 5];
+        bool int8 = t == PARE_s8 || t == PARE_u8;
+        int64_t c = 4 + i % 3 * 8, taps = i & 1 ? 3 : 5, stride = 1 + (i >> 1 & 1), pad = i % 3;
+        int64_t x[4] = {2, c, 7, 5 + i % 7}, w[4] = {c, 1, taps, taps};
+        int64_t strides[2] = {stride, stride}, pads[4] = {pad, pad, pad, i % 2};
+        k.nhwc = true;
+        fused_inputs(&k, t, x, w, i % 4 ? 1 : c);
+        if (int8) case_set_int(&k, "to", i % 7 ? t : PARE_f32);
+        case_set_ints(&k, "strides", strides, 2);
+        case_set_ints(&k, "pads", pads, 4);
+        case_set_int(&k, "group", c);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 4 + (i > 40)]),
+                         PARE_OK);
+        check(&k, 2); /* and the one of any grouped convolution */
+    }
+}
+
+/* Windows whose channels are whole chunks: each tile by patches, taps in steps of depth that hold
+   several, one and a part of one; borders; rows and columns that no tile ends at. */
+static void patches_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t channels, filters, side, taps, stride, pad;
+        int kernels;
+    } cases[] = {
+        {16, 40, 9, 3, 1, 1, 1},  {32, 72, 8, 3, 2, 1, 1},  {48, 17, 7, 3, 1, 2, 1},
+        {64, 130, 6, 3, 1, 1, 1}, {80, 33, 6, 2, 1, 0, 1},  {16, 24, 12, 5, 2, 2, 1},
+        {32, 16, 9, 6, 1, 3, 1},  {16, 72, 93, 1, 1, 0, 3}, {16, 72, 94, 3, 1, 1, 3},
+        {16, 40, 92, 2, 1, 1, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases * 4; i += (size_t)apart()) {
+        kernel_case k;
+        static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
+        const int64_t c = cases[i / 4].channels, m = cases[i / 4].filters, side = cases[i / 4].side;
+        const int64_t taps = cases[i / 4].taps, stride = cases[i / 4].stride,
+                      pad = cases[i / 4].pad;
+        const pare_dtype t = types[i % 4];
+        const bool int8 = t == PARE_s8 || t == PARE_u8;
+        case_open(&k, "pare", "FusedConv", i + 1);
+        k.nhwc = true;
+        fused_inputs(&k, t, (int64_t[]){1, c, side, side}, (int64_t[]){m, c, taps, taps}, m);
+        if (int8) case_set_int(&k, "to", t);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
+        check(&k, cases[i / 4].kernels);
+    }
+}
+
+/* One to four channels, whose neighbours are put together: the stem, where a filter's columns are
+   neighbours, and the tile that gathers. */
 static void stems_agree(void **state)
 {
     (void)state;
-    for (int i = 0; i < 24; i += apart()) {
+    for (int i = 0; i < 48; i += apart()) {
         kernel_case k;
         static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
-        pare_dtype t = types[i % 4];
+        pare_dtype t = types[i / 2 % 4];
         bool int8 = t == PARE_s8 || t == PARE_u8;
-        int64_t c = 1 + i % 3, m = i % 5 ? 32 : 70, x[4] = {2, c, 13, 12}, w[4] = {m, c, 3, 5};
+        int64_t c = 1 + i % 3 + i / 24, m = i % 5 ? 32 : 70, x[4] = {2, c, 13, 12},
+                w[4] = {m, c, 3, 5};
         k.nhwc = true;
         fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
         if (int8) case_set_int(&k, "to", i % 7 ? PARE_s8 : PARE_f32);
         window_set(&k, i, 1);
-        check(&k, c == 2 && !int8 ? 1 : 2); /* two halves are a copy of four bytes */
+        check(&k, i % 2 ? 1 : 2);
     }
 }
 
@@ -282,6 +345,33 @@ static void libraries_take_batches(void **state)
     }
 }
 
+/* Tensor cores take attention of halves whose rows are chunks; keys and queries that no tile ends
+   at, masks that leave the last keys only, and of the largest finite number throughout. */
+static void attention_takes_tensor_cores(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 16, 63, 64, 65, 130}, depths[] = {8, 32, 40, 64, 72, 128};
+    for (int i = 0; i < 72; i += apart()) {
+        kernel_case k;
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        const pare_dtype t = float_types[1 + i % 2];
+        const int64_t d = depths[i % 6], w = depths[(i / 6 + i) % 6], s = lengths[i / 12],
+                      n = lengths[i / 2 % 6];
+        const int64_t mask[4] = {1, i % 3 ? 3 : 1, i % 5 ? s : 1, n};
+        case_input(&k, t, 4, (int64_t[]){2, 3, s, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, w}, false, 0, 2);
+        if (i % 4) {
+            float *m = case_input(&k, PARE_f32, 4, mask, false, 0, 2);
+            for (int64_t j = 0; j < pare_view_count(&k.in[3]); j++)
+                if (i % 4 > 1 && (j % n < n / 2 || i % 4 == 2))
+                    m[j] = i % 4 > 2 ? -INFINITY : -FLT_MAX;
+        }
+        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
+        check(&k, 2); /* and the one of any floats */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,8 +379,11 @@ int main(void)
         cmocka_unit_test(gemm_takes_any_bias),
         cmocka_unit_test(transposed_convolutions_agree),
         cmocka_unit_test(grouped_convolutions_agree),
+        cmocka_unit_test(depthwise_convolutions_agree),
+        cmocka_unit_test(patches_agree),
         cmocka_unit_test(stems_agree),
         cmocka_unit_test(tiles_and_splits_agree),
+        cmocka_unit_test(attention_takes_tensor_cores),
         cmocka_unit_test(libraries_take_floats),
         cmocka_unit_test(libraries_take_batches),
     };

@@ -305,6 +305,8 @@ SIMT_LDMATRIX(simt_ldmatrix_x1_trans, 1, true)
 SIMT_LDMATRIX(simt_ldmatrix_x2_trans, 2, true)
 SIMT_LDMATRIX(simt_ldmatrix_x4_trans, 4, true)
 
+template <class T> static inline void simt_opaque(T *&) {}
+
 static inline void simt_cp_async4(void *shared, const void *global, int present)
 {
     simt_cp_async(shared, global, 4, present);

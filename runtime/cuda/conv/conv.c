@@ -23,6 +23,24 @@ static bool is_matrix(const pare_window *w, const pare_cuda_picture *in)
            in->image == (int64_t)in->height * in->width * in->pixel;
 }
 
+/* What tiles need to copy patches by chunks, where they can. */
+static void taps_set(pare_cuda_gemm_args *p)
+{
+    pare_cuda_picture *in = &p->in;
+    const int bytes = pare_cuda_bytes(p->x_type);
+    const int64_t row = in->row * in->dilation[0] * bytes,
+                  pixel = in->pixel * in->dilation[1] * bytes;
+    const int64_t taps = in->channels ? p->depth / in->channels : 0,
+                  lines = in->kernel_width ? taps / in->kernel_width : 0;
+    in->taps = 0;
+    if (taps < 1 || taps > PARE_CUDA_MOST_TAPS || p->rows > INT32_MAX || in->transposed ||
+        lines * row + in->kernel_width * pixel > INT32_MAX)
+        return;
+    in->taps = (int)taps;
+    in->by_width = pare_cuda_fast_divisor_of(in->out_width),
+    in->by_height = pare_cuda_fast_divisor_of(in->out_height);
+}
+
 void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p)
 {
     const pare_view *x = &prep->in[0], *y = &prep->out[0];
@@ -52,6 +70,7 @@ void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_
     pare_cuda_batch_set(p, w->group, a->mg * y->stride[1], apart, a->mg * p->w_row);
     int64_t distances[] = {a->cg, in->pixel, in->row, in->image, w->group > 1 ? apart : 0};
     p->copy = pare_cuda_copy_of(p->x_type, distances, 5);
+    taps_set(p);
 }
 
 /* Is Y dense enough that its pixels are rows one after the other? */
@@ -93,37 +112,72 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
     }
 }
 
-/* A first convolution: pictures of up to three channels, copied to four so that copies of four
-   elements can bring them. */
-enum { WIDE = 4 };
-
+/* A first convolution: pictures of few channels. They are copied to pixels of PARE_CUDA_STEM_PIXELS
+   times PARE_CUDA_STEM_CHANNELS numbers: the channels of as many neighbours, which a filter's row
+   reads as one tap. */
 static bool stem_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
 {
-    return p->copy == 1 && p->x_type != PARE_f32 && a->win.group == 1 && a->cg < WIDE;
+    const int64_t across = (a->win.kernel[2] + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
+    return p->copy != 16 && p->x_type != PARE_f32 && a->win.group == 1 &&
+           a->cg <= PARE_CUDA_STEM_CHANNELS && a->win.dilation[2] == 1 &&
+           a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS && p->rows > 0 && p->rows <= INT32_MAX;
 }
 
 static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
 {
     pare_cuda_gemm_args *p = &s->p;
-    int64_t pixels = a->n * p->in.height * p->in.width, taps = p->depth / a->cg;
+    pare_cuda_picture *in = &p->in;
+    const int stride = in->stride[1],
+              step = PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; /* of pixels */
+    const int taps = (in->kernel_width + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS,
+              bytes = pare_cuda_bytes(p->x_type);
+    const int width =
+        (in->out_width - 1) * (stride / step) + (taps - 1) * (PARE_CUDA_STEM_PIXELS / step) + 1;
+    const int64_t pixels = a->n * in->height * width, lines = a->win.kernel[1];
     s->widened = true;
     s->widen = (pare_cuda_widen){.pixels = pixels,
-                                 .image = p->in.image,
-                                 .line = p->in.row,
-                                 .pixel = p->in.pixel,
-                                 .height = p->in.height,
-                                 .width = p->in.width,
+                                 .image = in->image,
+                                 .line = in->row,
+                                 .pixel = in->pixel,
+                                 .height = in->height,
+                                 .width = width,
+                                 .from_width = in->width,
+                                 .step = step,
+                                 .begin = in->begin[1],
                                  .channels = (int)a->cg,
-                                 .bytes = pare_cuda_bytes(p->x_type)};
+                                 .zero = a->int8 ? (uint8_t)a->q.x_zero : 0,
+                                 .bytes = bytes};
     s->wide = prep->scratch;
-    prep->scratch += pare_align_up((size_t)pixels * WIDE * (size_t)s->widen.bytes, 256);
-    p->in.channels = WIDE;
-    p->in.pixel = p->x_row = WIDE;
-    p->in.row = (int64_t)WIDE * p->in.width;
-    p->in.image = p->in.row * p->in.height;
-    p->depth = (int)taps * WIDE;
+    prep->scratch += pare_align_up(
+        (size_t)pixels * PARE_CUDA_STEM_PIXELS * PARE_CUDA_STEM_CHANNELS * (size_t)bytes, 256);
+    in->width = width;
+    in->stride[1] = stride / step, in->dilation[1] = PARE_CUDA_STEM_PIXELS / step, in->begin[1] = 0;
+    in->kernel_width = taps;
+    in->channels = PARE_CUDA_STEM_PIXELS * PARE_CUDA_STEM_CHANNELS;
+    in->pixel = p->x_row = in->channels;
+    in->row = (int64_t)in->channels * width;
+    in->image = in->row * in->height;
+    p->depth = (int)(lines * taps * in->channels);
     p->w_row = pare_cuda_pitch(p->depth, p->x_type);
-    p->copy = 4;
+    p->copy = 16;
+    p->picture = true;
+    taps_set(p);
+    p->tile = pare_cuda_tile_best(p);
+}
+
+/* Filters in that order: lines, PARE_CUDA_STEM_PIXELS neighbours, PARE_CUDA_STEM_CHANNELS channels.
+ */
+static void stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
+                      const pare_cuda_gemm_args *p)
+{
+    int64_t row, pixel;
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t m = 0; m < a->m; m++)
+        for (int64_t h = 0; h < a->win.kernel[1]; h++)
+            for (int64_t l = 0; l < a->win.kernel[2]; l++)
+                pare_cuda_row_pack(
+                    k, p, m, h * p->in.kernel_width * p->in.channels + l * PARE_CUDA_STEM_CHANNELS,
+                    w, m * w->stride[0] + h * row + l * pixel, w->stride[1], a->cg);
 }
 
 /* Are at most two of each four neighbouring input channels at one position not 0? */
@@ -157,7 +211,10 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
     if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
     pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(pare_cuda_prepack_open(prep, &s->p, way, &k));
-    pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
+    if (way == PARE_CUDA_STEM)
+        stem_pack(&prep->in[1], &a, &k, &s->p);
+    else
+        pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
     return pare_cuda_prepack_close(prep, s, &k,
                                    &(pare_cuda_constants){a.int8, a.scale, a.q.x_zero, a.at, a.m});
 }
@@ -165,7 +222,7 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
 /* One entry a tile; conv_64x64 takes whatever a product can be. */
 #define CONV(entry, fits, tile, way)                                                               \
     PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way)
-CONV(conv_stem, stem_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
+CONV(conv_stem, stem_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM) /* its tile is the best */
 CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)
 CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
 CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
@@ -179,8 +236,8 @@ CONV(conv_sparse_64x64,
 
 /* The sparse ones after the dense: taken where a tuner measured that they are faster. */
 #define CONVS                                                                                      \
-    &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64, &conv_split, &conv_64x64,     \
-        &conv_sparse_128x128, &conv_sparse_64x64
+    &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64,    \
+        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 
@@ -221,6 +278,7 @@ static pare_status transposed_prepare(pare_prep *prep)
     PARE_TRY(transposed_read(prep, &a));
     pare_cuda_picture_set(prep, &a, &p);
     p.in.transposed = true;
+    p.in.taps = 0; /* gathered */
     PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
     PARE_TRY(pare_cuda_prepack_open(prep, &p, PARE_CUDA_WHOLE, &k));
     pare_cuda_plane_strides(w, &row, &pixel);

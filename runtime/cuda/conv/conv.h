@@ -21,7 +21,8 @@ bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gem
 void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
                             const pare_cuda_gemm_args *p);
 
-extern const pare_kernel pare_cuda_conv_direct;
+/* Groups of few filters; depthwise windows of the common forms. */
+extern const pare_kernel pare_cuda_conv_direct, pare_cuda_conv_depthwise;
 /* The last of Conv's kernels: takes every one of floats, weights that are computed, too. */
 extern const pare_kernel pare_cuda_conv_any;
 

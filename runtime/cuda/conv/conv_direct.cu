@@ -6,7 +6,7 @@
    cache but for the first. Sums run over taps, then channels, each step one fused multiply-add. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
-#include "runtime/cuda/gemm/gemm.cuh"
+#include "runtime/cuda/gemm/epilogue.cuh"
 
 #include <string.h>
 
@@ -15,6 +15,9 @@ typedef struct pare_cuda_direct {
     int32_t x_zero;
     int taps, group_columns; /* filters of a group */
     bool four;               /* depthwise, all channels in fours that are together */
+    /* depthwise_strip only: its places, and what divides them into lines, strips and lots */
+    int64_t places;
+    pare_cuda_fast_divisor by_lots, by_strips;
 } pare_cuda_direct;
 
 /* A type's sum and its weight. */
@@ -73,6 +76,90 @@ template <typename T, int V> static __global__ void direct_each(pare_cuda_direct
     }
 }
 
+/* Depthwise windows whose taps follow one another: a thread makes four channels of STRIP
+   neighbouring outputs of a line, and reads each pixel that they share once. Outside of the picture
+   X is its zero point, for which `shift` makes up. */
+enum { STRIP = 4 };
+
+SIMT_INLINE float number_of(float x) { return x; }
+SIMT_INLINE float number_of(__half x) { return pare_to_f32(x); }
+SIMT_INLINE float number_of(__nv_bfloat16 x) { return pare_to_f32(x); }
+SIMT_INLINE int number_of(int8_t x) { return x; }
+SIMT_INLINE int number_of(uint8_t x) { return x; }
+SIMT_INLINE int number_of(int16_t x) { return x; }
+
+SIMT_INLINE float add_product(float sum, float x, float w) { return fmaf(x, w, sum); }
+SIMT_INLINE int add_product(int sum, int x, int w) { return sum + x * w; }
+
+template <typename T, int KERNEL, int STRIDE>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(pare_cuda_direct d)
+{
+    typedef typename direct_of<T>::weight weight;
+    typedef typename direct_of<T>::sum sum;
+    enum { PIXELS = (STRIP - 1) * STRIDE + KERNEL };
+    const pare_cuda_gemm_args &p = d.p;
+    const operands o = operands_of(p, 0);
+    const bool words = p.lot * bytes_of(p.y_type) >= (bytes_of(p.y_type) == 4 ? 16 : 4);
+    PARE_CUDA_EACH (i, d.places) {
+        const int strip = fast_divide((int)i, d.by_lots), c = ((int)i - strip * d.by_lots.by) * 4;
+        const int line = fast_divide(strip, d.by_strips),
+                  x0 = (strip - line * d.by_strips.by) * STRIP;
+        const int image = fast_divide(line, p.in.by_height), y = line - image * p.in.out_height;
+        const int top = y * STRIDE - p.in.begin[0], left = x0 * STRIDE - p.in.begin[1];
+        const T *from = reinterpret_cast<const T *>(o.x) + image * p.in.image + top * p.in.row +
+                        left * p.in.pixel + c;
+        const weight *w = reinterpret_cast<const weight *>(o.w) + c;
+        sum sums[STRIP][4];
+        PARE_UNROLL for (int r = 0; r < STRIP; r++) PARE_UNROLL PARE_VEC4 sums[r][k] = 0;
+        PARE_ROLLED for (int h = 0; h < KERNEL; h++, from += p.in.row)
+        {
+            const bool within = (unsigned)(top + h) < (unsigned)p.in.height;
+            sum factor[KERNEL][4];
+            PARE_UNROLL for (int l = 0; l < KERNEL; l++, w += p.columns)
+            {
+                const lot<weight, 4> ws = *reinterpret_cast<const lot<weight, 4> *>(w);
+                PARE_UNROLL PARE_VEC4 factor[l][k] = number_of(ws.of[k]);
+            }
+            PARE_UNROLL for (int at = 0; at < PIXELS; at++)
+            {
+                sum x[4];
+                PARE_UNROLL PARE_VEC4 x[k] = static_cast<sum>(d.x_zero);
+                if (within && (unsigned)(left + at) < (unsigned)p.in.width) {
+                    const lot<T, 4> xs =
+                        *reinterpret_cast<const lot<T, 4> *>(from + at * p.in.pixel);
+                    PARE_UNROLL PARE_VEC4 x[k] = number_of(xs.of[k]);
+                }
+                PARE_UNROLL for (int r = 0; r < STRIP; r++)
+                {
+                    const int l = at - r * STRIDE;
+                    if (l < 0 || l >= KERNEL) continue;
+                    PARE_UNROLL PARE_VEC4 sums[r][k] = add_product(sums[r][k], x[k], factor[l][k]);
+                }
+            }
+        }
+        float scale[4], bias[4];
+        int shift[4];
+        PARE_UNROLL PARE_VEC4
+        {
+            scale[k] = o.scale ? o.scale[c + k] : 0;
+            shift[k] = o.shift ? o.shift[c + k] : 0;
+            bias[k] = o.bias ? reinterpret_cast<const float *>(o.bias)[c + k] : -0.0f;
+        }
+        PARE_ROLLED for (int r = 0; r < STRIP; r++)
+        {
+            const int64_t row = (int64_t)line * p.in.out_width + x0 + r, at = row * p.y_row + c;
+            float v[4];
+            sum mine[4];
+            if (x0 + r >= p.in.out_width) break;
+            PARE_UNROLL PARE_VEC4 mine[k] = r < 2   ? r < 1 ? sums[0][k] : sums[1][k]
+                                              : r < 3 ? sums[2][k]
+                                                    : sums[3][k];
+            vec4_epilogue(p, o, mine, scale, bias, shift, row, c, 4, at, v);
+            vec4_store(p.y_type, o.y, at, v, 4, words);
+        }
+    }
+}
+
 template <typename T> static cudaError_t type_launch(const pare_cuda_direct *d, cudaStream_t stream)
 {
     const int v = d->four ? 4 : 1;
@@ -84,16 +171,37 @@ template <typename T> static cudaError_t type_launch(const pare_cuda_direct *d, 
     return cudaGetLastError();
 }
 
+template <typename T>
+static cudaError_t strip_launch(const pare_cuda_direct *d, cudaStream_t stream)
+{
+    dim3 grid = pare_cuda_grid(d->places), block(PARE_CUDA_BLOCK);
+    const bool three = d->p.in.kernel_width == 3, one = d->p.in.stride[0] == 1;
+    if (three && one)
+        SIMT_LAUNCH((depthwise_strip<T, 3, 1>), grid, block, 0, stream, *d);
+    else if (three)
+        SIMT_LAUNCH((depthwise_strip<T, 3, 2>), grid, block, 0, stream, *d);
+    else if (one)
+        SIMT_LAUNCH((depthwise_strip<T, 5, 1>), grid, block, 0, stream, *d);
+    else
+        SIMT_LAUNCH((depthwise_strip<T, 5, 2>), grid, block, 0, stream, *d);
+    return cudaGetLastError();
+}
+
 /* p.w: (taps, channels of a group, filters), of x's type, of 8-bit types s16 without zero point. */
+template <typename T> static cudaError_t any_launch(const pare_cuda_direct *d, cudaStream_t stream)
+{
+    return d->places ? strip_launch<T>(d, stream) : type_launch<T>(d, stream);
+}
+
 static cudaError_t direct_launch(const pare_cuda_direct *d, cudaStream_t stream)
 {
     if (d->p.rows == 0 || d->p.columns == 0) return cudaSuccess;
     switch (d->p.x_type) {
-    case PARE_f32: return type_launch<float>(d, stream);
-    case PARE_f16: return type_launch<__half>(d, stream);
-    case PARE_bf16: return type_launch<__nv_bfloat16>(d, stream);
-    case PARE_s8: return type_launch<int8_t>(d, stream);
-    case PARE_u8: return type_launch<uint8_t>(d, stream);
+    case PARE_f32: return any_launch<float>(d, stream);
+    case PARE_f16: return any_launch<__half>(d, stream);
+    case PARE_bf16: return any_launch<__nv_bfloat16>(d, stream);
+    case PARE_s8: return any_launch<int8_t>(d, stream);
+    case PARE_u8: return any_launch<uint8_t>(d, stream);
     default: return cudaErrorInvalidValue;
     }
 }
@@ -148,29 +256,51 @@ static void weights_pack(const pare_prep *p, const pare_conv_args *a, const plac
                 }
 }
 
-/* Block: weights, scales, biases. */
+/* Block: weights, scales, biases, of depthwise_strip what sums are less for X's zero point. */
 static pare_status block_make(pare_prep *p, direct *s, const pare_conv_args *a, const places *at)
 {
     pare_cuda_gemm_args *q = &s->d.p;
-    size_t bytes =
-        (size_t)(a->m * a->cg * s->d.taps) * (size_t)(a->int8 ? 2 : pare_cuda_bytes(q->x_type));
-    size_t scale = pare_align_up(bytes, 256), bias = pare_align_up(scale + (size_t)a->m * 4, 256);
-    char *host = (char *)pare_alloc(p->ctx, bias + (size_t)a->m * 4, 1);
+    const size_t filters = (size_t)a->m * 4, count = (size_t)(a->m * a->cg * s->d.taps);
+    const size_t scale =
+        pare_align_up(count * (size_t)(a->int8 ? 2 : pare_cuda_bytes(q->x_type)), 256);
+    const size_t bias = pare_align_up(scale + filters, 256),
+                 shift = pare_align_up(bias + filters, 256);
+    char *host = (char *)pare_alloc(p->ctx, shift + filters, 1);
     if (!host) return PARE_MEMORY;
     weights_pack(p, a, at, host);
-    if (a->scale) memcpy(host + scale, a->scale, (size_t)a->m * 4);
-    for (int64_t m = 0; m < a->m; m++) {
-        float b = (float)entry_at(p, at->bias, m);
-        memcpy(host + bias + m * 4, &b, 4);
-    }
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->block, host, bias + (size_t)a->m * 4);
+    if (a->scale) memcpy(host + scale, a->scale, filters);
+    float *b = (float *)(void *)(host + bias);
+    for (int64_t m = 0; m < a->m; m++) b[m] = (float)entry_at(p, at->bias, m);
+    int32_t *less = (int32_t *)(void *)(host + shift);
+    const int16_t *w = (const int16_t *)(const void *)host;
+    for (size_t k = 0; a->int8 && k < count; k++) less[k % (size_t)a->m] += s->d.x_zero * w[k];
+    pare_status st = pare_device_copy(p->ctx, p->device, &s->block, host, shift + filters);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(p->ctx, st, "node '%s' (%s)", p->node->name, p->node->op_type);
-    q->w = s->block;
-    q->scale = a->scale ? (const float *)(const void *)((const char *)s->block + scale) : NULL;
-    q->bias = at->bias >= 0 ? (const char *)s->block + bias : NULL;
+    const char *block = (const char *)s->block;
+    q->w = block;
+    q->scale = a->scale ? (const float *)(const void *)(block + scale) : NULL;
+    q->bias = at->bias >= 0 ? block + bias : NULL;
+    q->shift = a->int8 && s->d.places ? (const int32_t *)(const void *)(block + shift) : NULL;
     return PARE_OK;
+}
+
+/* Are there channels in fours that are together, a filter each? */
+static bool is_four(const pare_conv_args *a, const pare_cuda_gemm_args *p)
+{
+    return a->cg == 1 && a->mg == 1 && a->m % 4 == 0 && p->in.pixel % 4 == 0 &&
+           p->in.row % 4 == 0 && p->in.image % 4 == 0;
+}
+
+static void strips_set(direct *s)
+{
+    const pare_cuda_picture *in = &s->d.p.in;
+    const int lots = s->d.p.columns / 4, strips = (in->out_width + STRIP - 1) / STRIP;
+    const int64_t lines = in->out_width ? s->d.p.rows / in->out_width : 0;
+    s->d.places = lines * strips * lots;
+    s->d.by_lots = pare_cuda_fast_divisor_of(lots);
+    s->d.by_strips = pare_cuda_fast_divisor_of(strips);
 }
 
 /* Everything but the constants; p->columns becomes all filters. */
@@ -184,10 +314,9 @@ static pare_status direct_new(pare_prep *prep, const pare_conv_args *a, direct *
     pare_cuda_picture_set(prep, a, p);
     s->d.taps = (int)(a->win.kernel[1] * a->win.kernel[2]);
     s->d.group_columns = (int)a->mg;
-    int64_t lie[] = {p->in.pixel, p->in.row, p->in.image};
-    s->d.four = a->cg == 1 && a->mg == 1 && a->m % 4 == 0;
-    for (int i = 0; i < 3; i++) s->d.four = s->d.four && lie[i] % 4 == 0;
+    s->d.four = is_four(a, p);
     p->columns = (int)a->m;
+    pare_cuda_lot_set(p);
     *out = s;
     return PARE_OK;
 }
@@ -227,13 +356,26 @@ static bool grouped_can(const pare_prep *prep)
     return pare_cuda_conv_read(prep, &a, &p) && a.win.group > 1 && a.mg < FEW_FILTERS;
 }
 
-static pare_status grouped_prepare(pare_prep *prep)
+/* Is it depthwise, with a square window of 3 or 5 taps that follow one another, 1 or 2 a step? */
+static bool strip_can(const pare_prep *prep)
+{
+    pare_conv_args a;
+    pare_cuda_gemm_args p;
+    if (!grouped_can(prep) || !pare_cuda_conv_read(prep, &a, &p) || !is_four(&a, &p)) return false;
+    const pare_window *w = &a.win;
+    const bool square = w->kernel[1] == w->kernel[2] && w->stride[1] == w->stride[2];
+    return square && (w->kernel[1] == 3 || w->kernel[1] == 5) && w->stride[1] <= 2 &&
+           w->dilation[1] == 1 && w->dilation[2] == 1 && p.rows * (a.m / 4) <= INT32_MAX;
+}
+
+static pare_status strip_or_direct(pare_prep *prep, bool strip)
 {
     direct *s;
     pare_conv_args a;
     PARE_TRY(pare_conv_args_read(prep, &a));
     const places at = {1, a.at.bias};
     PARE_TRY(direct_new(prep, &a, &s));
+    if (strip) strips_set(s);
     s->residual = a.at.residual;
     s->d.x_zero = a.q.x_zero;
     s->d.p.epilogue = a.epilogue;
@@ -244,6 +386,14 @@ static pare_status grouped_prepare(pare_prep *prep)
     return direct_close(prep, s, &a, &at);
 }
 
+static pare_status grouped_prepare(pare_prep *prep) { return strip_or_direct(prep, false); }
+static pare_status strip_prepare(pare_prep *prep) { return strip_or_direct(prep, true); }
+
+const pare_kernel pare_cuda_conv_depthwise = {.name = "cuda_conv_depthwise",
+                                              .can = strip_can,
+                                              .prepare = strip_prepare,
+                                              .run = direct_run,
+                                              .release = direct_release};
 const pare_kernel pare_cuda_conv_direct = {.name = "cuda_conv_direct",
                                            .can = grouped_can,
                                            .prepare = grouped_prepare,

@@ -3,6 +3,7 @@
 #ifndef PARE_RUNTIME_CUDA_DEVICE_COMMON_CUH
 #define PARE_RUNTIME_CUDA_DEVICE_COMMON_CUH
 
+#include "runtime/cuda/device/fast_divisor.h"
 #include "runtime/cuda/device/simt.h"
 #include "runtime/cuda/tensor_iterator.h"
 
@@ -77,6 +78,11 @@ static inline dim3 pare_cuda_grid(int64_t count)
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,                               \
                  step_##i = (int64_t)gridDim.x * blockDim.x;                                       \
          i < (count); i += step_##i)
+
+SIMT_INLINE int fast_divide(int n, const pare_cuda_fast_divisor &d)
+{
+    return d.by == 1 ? n : (int)(__umulhi((unsigned)n, d.multiplier) >> d.shift);
+}
 
 /* Offsets in elements of element i of the walk, one per operand. */
 template <int OPERANDS>

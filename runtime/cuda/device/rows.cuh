@@ -3,9 +3,9 @@
 #ifndef PARE_RUNTIME_CUDA_DEVICE_ROWS_CUH
 #define PARE_RUNTIME_CUDA_DEVICE_ROWS_CUH
 
-#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/vec.cuh"
 
-enum { WARPS = 4 };
+enum { WARPS = 4, ROW_VECS = 8 /* vectors of four that a lane keeps of a row */ };
 
 /* Rows of n elements, `step` elements apart inside a row; row r starts at r / inner * outer_step +
    r % inner (in and out alike). f32, f16 or bf16, computed in float. */
@@ -27,6 +27,34 @@ SIMT_INLINE int64_t row_of(int64_t rows)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     return row < rows ? row : -1;
+}
+
+/* May a warp keep a row in registers? Its numbers lie together, in vectors of four, no more than it
+ * holds. */
+static inline bool row_fits_registers(const pare_cuda_rows *r)
+{
+    const uintptr_t both = (uintptr_t)r->x | (uintptr_t)r->y;
+    return r->step == 1 && r->inner == 1 && r->n % 4 == 0 && r->outer_step % 4 == 0 &&
+           r->n <= 32 * 4 * ROW_VECS && both % 16 == 0;
+}
+
+/* Where a lane's g-th vector begins. */
+SIMT_INLINE int vec_start(int g) { return (g * 32 + ((int)threadIdx.x & 31)) * 4; }
+
+/* `outside` where the row has no more. */
+SIMT_INLINE void row_load(const pare_cuda_rows &r, int64_t at, float outside, float v[ROW_VECS][4])
+{
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++)
+    {
+        PARE_UNROLL PARE_VEC4 v[g][k] = outside;
+        if (vec_start(g) < r.n) vec_load_floats<4>(r.x, r.dtype, at + vec_start(g), 1, v[g]);
+    }
+}
+
+SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, const float v[ROW_VECS][4])
+{
+    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) if (vec_start(g) < r.n)
+        vec4_store(r.dtype, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
 }
 
 static inline dim3 rows_grid(int64_t rows) { return dim3((unsigned)((rows + WARPS - 1) / WARPS)); }

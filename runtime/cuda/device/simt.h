@@ -64,6 +64,10 @@ SIMT_INLINE unsigned simt_shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
+/* A pointer stays as it is in registers: a compiler would make it again of its parts in every turn
+   of a loop. */
+template <typename T> SIMT_INLINE void simt_opaque(T *&p) { asm volatile("" : "+l"(p)); }
+
 /* --- tensor cores: PTX ISA, "Matrix fragments for mma.m16n8k32" and "... m16n8k16" --- */
 
 /* d (16 x 8, s32) += a (16 x 32, row) * b (32 x 8, column) */

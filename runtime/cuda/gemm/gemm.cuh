@@ -3,7 +3,7 @@
 #ifndef PARE_RUNTIME_CUDA_GEMM_GEMM_CUH
 #define PARE_RUNTIME_CUDA_GEMM_GEMM_CUH
 
-#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/gemm/gemm.h"
 
 /* Before loops that stay loops. */
@@ -79,11 +79,6 @@ typedef struct operands {
     const pare_cuda_side *x_side, *w_side;
 } operands;
 
-SIMT_INLINE int bytes_of(pare_dtype type)
-{
-    return type == PARE_f32 || type == PARE_s32 ? 4 : type == PARE_f16 || type == PARE_bf16 ? 2 : 1;
-}
-
 SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch)
 {
     operands o;
@@ -104,26 +99,22 @@ SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch)
 
 /* --- what follows a sum: y[at] of row and column --- */
 
-/* Sums of (x - x.zero) (w - w.zero) from sums of x w, modulo 2^32. */
-SIMT_INLINE int sum_correct(const pare_cuda_gemm_args &p, const operands &o, int sum, int64_t row,
-                            int c)
+/* What sums of (x - x.zero) (w - w.zero) are less than sums of x w, modulo 2^32. */
+SIMT_INLINE unsigned sides_of(const pare_cuda_gemm_args &p, pare_cuda_side x, pare_cuda_side w)
 {
-    unsigned s = (unsigned)sum;
-    if (o.shift) s -= (unsigned)o.shift[c];
-    if (!o.x_side) return (int)s;
-    const pare_cuda_side x = o.x_side[row], w = o.w_side[c];
-    s -= (unsigned)x.zero * (unsigned)w.sum;
-    s -= (unsigned)w.zero * ((unsigned)x.sum - (unsigned)p.depth * (unsigned)x.zero);
-    return (int)s;
+    return (unsigned)x.zero * (unsigned)w.sum +
+           (unsigned)w.zero * ((unsigned)x.sum - (unsigned)p.depth * (unsigned)x.zero);
 }
 
 /* What y[at] becomes, as a float. */
 SIMT_INLINE float sum_value(const pare_cuda_gemm_args &p, const operands &o, int sum, int64_t row,
                             int c, int64_t at)
 {
-    sum = sum_correct(p, o, sum, row, c);
+    unsigned s = (unsigned)sum;
+    if (o.shift) s -= (unsigned)o.shift[c];
+    if (o.x_side) s -= sides_of(p, o.x_side[row], o.w_side[c]);
     const float bias = o.bias ? reinterpret_cast<const float *>(o.bias)[c] : 0.0f;
-    float v = ((float)sum + bias) * o.scale[c];
+    float v = ((float)(int)s + bias) * o.scale[c];
     v = pare_epilogue_residual(&p.epilogue, v, o.z, at);
     return pare_epilogue_value(&p.epilogue, v);
 }
@@ -138,51 +129,13 @@ SIMT_INLINE float sum_value(const pare_cuda_gemm_args &p, const operands &o, flo
     return pare_act_apply(&p.epilogue.act, sum);
 }
 
-/* A number as y's type, in the low bits of a word. */
-SIMT_INLINE unsigned bits_of(pare_dtype type, float v)
-{
-    switch (type) {
-    case PARE_s8: return (uint8_t)(int8_t)v;
-    case PARE_u8: return (uint8_t)v;
-    case PARE_f16: return __half_as_ushort(__float2half_rn(v));
-    case PARE_bf16: return __bfloat16_as_ushort(__float2bfloat16_rn(v));
-    default: return __float_as_uint(v);
-    }
-}
-
 /* Stores y[at]. */
 template <typename SUM>
 SIMT_INLINE void sum_finish(const pare_cuda_gemm_args &p, const operands &o, SUM sum, int64_t row,
                             int c, int64_t at)
 {
     const int bytes = bytes_of(p.y_type);
-    const unsigned bits = bits_of(p.y_type, sum_value(p, o, sum, row, c, at));
-    if (bytes == 1)
-        reinterpret_cast<uint8_t *>(o.y)[at] = (uint8_t)bits;
-    else if (bytes == 2)
-        reinterpret_cast<uint16_t *>(o.y)[at] = (uint16_t)bits;
-    else
-        reinterpret_cast<uint32_t *>(o.y)[at] = bits;
-}
-
-/* The same of a lot's neighbours, which are at a multiple of 16 bytes: one store. The loop is not
-   unrolled: it holds every activation. */
-template <typename SUM>
-SIMT_INLINE void lot_finish(const pare_cuda_gemm_args &p, const operands &o, const SUM *sums,
-                            int64_t row, int c, int64_t at)
-{
-    const int step = bytes_of(p.y_type) * 8;
-    uint64_t low = 0, high = 0;
-    PARE_ROLLED for (int k = 0; k < p.lot; k++)
-    {
-        const uint64_t bits = bits_of(p.y_type, sum_value(p, o, sums[k], row, c + k, at + k));
-        if (k * step < 64)
-            low |= bits << k * step;
-        else
-            high |= bits << (k * step - 64);
-    }
-    *reinterpret_cast<uint4 *>(o.y + at * step / 8) =
-        make_uint4((unsigned)low, (unsigned)(low >> 32), (unsigned)high, (unsigned)(high >> 32));
+    bits_store(bytes, o.y + at * bytes, bits_of(p.y_type, sum_value(p, o, sum, row, c, at)));
 }
 
 #endif

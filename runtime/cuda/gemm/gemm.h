@@ -5,6 +5,7 @@
 #ifndef PARE_RUNTIME_CUDA_GEMM_GEMM_H
 #define PARE_RUNTIME_CUDA_GEMM_GEMM_H
 
+#include "runtime/cuda/device/fast_divisor.h"
 #include "runtime/ops/epilogue.h"
 #include "runtime/ops/tensor_iterator.h"
 
@@ -15,8 +16,9 @@ extern "C" {
 #endif
 
 enum {
-    PARE_CUDA_STEP = 64,  /* bytes of depth a tile takes at a time */
-    PARE_CUDA_CHUNK = 16, /* bytes of one copy; packed rows are a multiple */
+    PARE_CUDA_STEP = 64,      /* bytes of depth a tile takes at a time */
+    PARE_CUDA_CHUNK = 16,     /* bytes of one copy; packed rows are a multiple */
+    PARE_CUDA_MOST_TAPS = 32, /* of a window whose patches tiles copy by chunks */
     PARE_CUDA_MOST_BATCHES = 65535
 };
 
@@ -30,7 +32,17 @@ typedef struct pare_cuda_picture {
     int stride[2], dilation[2], begin[2];
     bool transposed;
     int64_t image, row, pixel; /* strides of X */
+    int taps;                  /* whose patches are copied by chunks; 0: they are gathered */
+    pare_cuda_fast_divisor by_width, by_height; /* out_width, out_height */
 } pare_cuda_picture;
+
+/* Of a chunk of depth: bytes from the window's first position, and its tap's bit; 0 behind the
+ * depth.
+ */
+typedef struct __attribute__((aligned(8))) pare_cuda_im2col {
+    int at;
+    unsigned tap;
+} pare_cuda_im2col;
 
 /* Of a row of X or of W whose zero point is not in `shift`: the zero point, and the sum of its
    depth. */
@@ -65,6 +77,7 @@ typedef struct pare_cuda_gemm_args {
     const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row; or NULL */
     const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
     const void *fill;                      /* a chunk of what X is outside the picture */
+    const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where in.taps is not 0 */
     void *partial;                         /* splits > 1: (splits, batches, rows, columns) sums */
     int64_t rows;
     int columns, depth;
@@ -78,9 +91,9 @@ typedef struct pare_cuda_gemm_args {
     pare_tensor_iterator batch;
     int constants; /* entries of bias, scale and shift from one batch to the next */
     bool picture;
-    int copy;   /* bytes that are together and aligned in X: 16, 4, or 1 */
+    int copy;   /* bytes that are together and aligned in X: 16, 4, or 1; less than 16: gathered */
     int splits; /* of depth; 1: none */
-    int lot;    /* elements of Y that are stored at once: 1, or 16 bytes of them */
+    int lot;    /* elements of Y that are stored at once: 16 or 4 bytes of them, or 1 */
     pare_cuda_tiling tile;
     pare_cuda_weights weights;
     bool few; /* rows: a product of `weights` column by column */
@@ -89,8 +102,23 @@ typedef struct pare_cuda_gemm_args {
     pare_epilogue epilogue; /* of float sums: act and z_type only */
 } pare_cuda_gemm_args;
 
+/* Chunks of depth, and those that tiles read ahead. */
+static inline size_t pare_cuda_im2col_chunks(int64_t depth_bytes)
+{
+    return (size_t)(depth_bytes / PARE_CUDA_CHUNK) + 8 * PARE_CUDA_STEP / PARE_CUDA_CHUNK;
+}
+
+/* Do tiles copy X by chunks? */
+static inline bool pare_cuda_by_chunks(const pare_cuda_gemm_args *p)
+{
+    return p->copy == PARE_CUDA_CHUNK && (!p->picture || p->in.taps > 0);
+}
+
 /* x_type s8 or u8 (W s8), f16, bf16: tensor cores; f32: plain multiply-adds. */
 cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+/* On tensor cores by chunks, of 8-bit and of 16-bit types. */
+cudaError_t pare_cuda_gemm_int8_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+cudaError_t pare_cuda_gemm_half_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 /* Of `weights`, with few rows. copy: 16 where X is read four numbers at once, else 1. */
 cudaError_t pare_cuda_gemv_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);

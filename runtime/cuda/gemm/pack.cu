@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(TILE *LINES) pack_rows(pare_cuda_pack p
         {
             const int r = line + i * LINES;
             sum[i] += number_of(tile[r][lane], is_signed);
-            if (row0 + r < p.rows && k0 + lane < p.depth)
+            if (row0 + r < p.rows && k0 + lane < p.pitch) /* 0 behind the depth */
                 to[(row0 + r) * p.pitch + k0 + lane] = tile[r][lane];
         }
         __syncthreads();
@@ -67,25 +67,31 @@ extern "C" cudaError_t pare_cuda_pack_launch(const pare_cuda_pack *p, cudaStream
     return cudaGetLastError();
 }
 
-/* --- four channels --- */
+/* --- few channels --- */
 
-template <typename T, typename FOUR> static __global__ void widen_pixels(pare_cuda_widen w)
+/* WORD: of PARE_CUDA_STEM_CHANNELS elements. */
+template <typename T, typename WORD> static __global__ void widen_pixels(pare_cuda_widen w)
 {
-    PARE_CUDA_EACH (i, w.pixels) {
-        const int64_t line = i / w.width, image = line / w.height;
+    PARE_CUDA_EACH (i, w.pixels * PARE_CUDA_STEM_PIXELS) {
+        const int64_t pixel = i / PARE_CUDA_STEM_PIXELS, line = pixel / w.width,
+                      image = line / w.height;
+        const int x =
+            (int)(pixel - line * w.width) * w.step - w.begin + (int)(i % PARE_CUDA_STEM_PIXELS);
+        const bool inside = x >= 0 && x < w.from_width;
         const T *from = static_cast<const T *>(w.from) + image * w.image +
-                        (line - image * w.height) * w.line + (i - line * w.width) * w.pixel;
-        FOUR four = 0;
+                        (line - image * w.height) * w.line + x * w.pixel;
+        WORD word = 0;
         for (int c = 0; c < w.channels; c++)
-            four |= static_cast<FOUR>(from[c]) << c * (int)sizeof(T) * 8;
-        static_cast<FOUR *>(w.to)[i] = four;
+            word |= static_cast<WORD>(inside ? from[c] : static_cast<T>(w.zero))
+                    << c * (int)sizeof(T) * 8;
+        static_cast<WORD *>(w.to)[i] = word;
     }
 }
 
 extern "C" cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream)
 {
     if (w->pixels == 0) return cudaSuccess;
-    dim3 grid = pare_cuda_grid(w->pixels);
+    dim3 grid = pare_cuda_grid(w->pixels * PARE_CUDA_STEM_PIXELS);
     if (w->bytes == 1)
         SIMT_LAUNCH((widen_pixels<uint8_t, uint32_t>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *w);
     else

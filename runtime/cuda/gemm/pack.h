@@ -22,12 +22,18 @@ typedef struct pare_cuda_pack {
     pare_tensor_iterator batch; /* operands To, From of the matrices */
 } pare_cuda_pack;
 
-/* Pictures of up to three channels copied to four that are together, the rest 0. */
+enum { PARE_CUDA_STEM_PIXELS = 4, PARE_CUDA_STEM_CHANNELS = 4 };
+
+/* Pictures of up to PARE_CUDA_STEM_CHANNELS channels copied so that PARE_CUDA_STEM_PIXELS
+   neighbours of a line are together: pixel x has those from x * step - begin on, `zero` where they
+   are beside the picture, 0 in channels that it has not. */
 typedef struct pare_cuda_widen {
     const void *from;
-    void *to;                           /* (pictures, height, width, 4) */
-    int64_t pixels, image, line, pixel; /* of all pictures; element strides of from */
-    int height, width, channels, bytes; /* bytes of an element: 1 or 2 */
+    void *to; /* (pictures, height, width, PARE_CUDA_STEM_PIXELS, PARE_CUDA_STEM_CHANNELS) */
+    int64_t pixels, image, line, pixel; /* of all pictures in `to`; element strides of from */
+    int height, width, from_width, step, begin, channels;
+    unsigned zero;
+    int bytes; /* of an element: 1 or 2 */
 } pare_cuda_widen;
 
 cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream);

@@ -40,10 +40,16 @@ int64_t pare_cuda_pitch(int64_t depth, pare_dtype type)
 
 void pare_cuda_lot_set(pare_cuda_gemm_args *p)
 {
-    int64_t lot = 16 / pare_cuda_bytes(p->y_type);
-    bool well = p->y_row % lot == 0;
-    for (int i = 0; i < p->batch.rank; i++) well = well && p->batch.stride[0][i] % lot == 0;
-    p->lot = well ? (int)lot : 1;
+    const int bytes = pare_cuda_bytes(p->y_type);
+    int64_t lot = 16;
+    while (lot > 1) {
+        bool well = p->y_row * bytes % lot == 0;
+        for (int i = 0; i < p->batch.rank; i++)
+            well = well && p->batch.stride[0][i] * bytes % lot == 0;
+        if (well) break;
+        lot = lot == 16 ? 4 : 1;
+    }
+    p->lot = lot > bytes ? (int)lot / bytes : 1;
 }
 
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count)
@@ -117,6 +123,8 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     k->bias = part(&k->bytes, channels * sizeof(float));
     k->shift = part(&k->bytes, channels * sizeof(int32_t));
     k->fill = part(&k->bytes, PARE_CUDA_CHUNK);
+    k->patch = part(&k->bytes,
+                    pare_cuda_im2col_chunks((int64_t)p->depth * bytes) * sizeof(pare_cuda_im2col));
     all = k->bytes;
     if (k->sparse) k->weights = part(&all, channels * row);
     k->host = pare_alloc(prep->ctx, all, 1);
@@ -154,6 +162,22 @@ static void shift_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p,
     memset(k->host + k->fill, zero & 0xff, PARE_CUDA_CHUNK);
 }
 
+/* Where the chunks of a patch are. */
+static void patch_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
+{
+    const pare_cuda_picture *in = &p->in;
+    const int bytes = pare_cuda_bytes(p->x_type), tap_bytes = in->channels * bytes;
+    pare_cuda_im2col *to = (pare_cuda_im2col *)(void *)(k->host + k->patch);
+    if (!p->picture || !pare_cuda_by_chunks(p)) return;
+    for (int chunk = 0; chunk < p->depth * bytes / PARE_CUDA_CHUNK; chunk++) {
+        const int tap = chunk * PARE_CUDA_CHUNK / tap_bytes;
+        const int64_t line = tap / in->kernel_width * in->dilation[0] * in->row;
+        const int64_t pixel = tap % in->kernel_width * in->dilation[1] * in->pixel;
+        to[chunk].at = (int)((line + pixel) * bytes) + chunk * PARE_CUDA_CHUNK - tap * tap_bytes;
+        to[chunk].tap = 1u << tap;
+    }
+}
+
 /* The packed rows once more as rows of 2:4. */
 static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
 {
@@ -183,6 +207,7 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
     s->p.fill = block + k->fill;
+    s->p.patch = (const pare_cuda_im2col *)(const void *)(block + k->patch);
     return PARE_OK;
 }
 
@@ -194,6 +219,7 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
         if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
         shift_pack(k, &s->p, c->x_zero);
     }
+    patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
@@ -236,7 +262,7 @@ static int64_t blocks_of(const pare_cuda_gemm_args *p, int rows, int columns)
 
 bool pare_cuda_tile_fits(const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
 {
-    if (p->copy != 16) return false;
+    if (!pare_cuda_by_chunks(p)) return false;
     switch (tile) {
     case PARE_CUDA_128X128: return p->columns > 64 && blocks_of(p, 128, 128) >= PROCESSORS / 2;
     case PARE_CUDA_128X64: return blocks_of(p, 128, 64) >= PROCESSORS / 2;
@@ -270,7 +296,7 @@ bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p)
 bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                            pare_cuda_tiling tile)
 {
-    return p->x_type != PARE_f32 && p->copy == 16 && p->batches == 1 &&
+    return p->x_type != PARE_f32 && pare_cuda_by_chunks(p) && p->batches == 1 &&
            (!prep->deterministic || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);
 }
 

@@ -20,7 +20,7 @@ typedef struct pare_cuda_prepared {
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
     size_t partial;   /* splits > 1: its sums in scratch */
-    bool widened;     /* X is copied to scratch first, with four channels */
+    bool widened;     /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
     size_t wide;
 } pare_cuda_prepared;
@@ -37,7 +37,7 @@ typedef enum pare_cuda_way {
    are packed at `weights`, which is after these where they are of 2:4. */
 typedef struct pare_cuda_prepack {
     char *host;
-    size_t weights, scale, bias, shift, fill, bytes;
+    size_t weights, scale, bias, shift, fill, patch, bytes;
     bool sparse;
     size_t kept, meta; /* sparse only */
 } pare_cuda_prepack;
@@ -57,7 +57,7 @@ void pare_cuda_gemm_init(pare_cuda_gemm_args *p, pare_dtype x_type, pare_dtype y
 void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64_t x, int64_t w);
 /* Elements of a packed row of this depth. */
 int64_t pare_cuda_pitch(int64_t depth, pare_dtype type);
-/* Stores of 16 bytes, where Y's rows and batches allow them. */
+/* Stores of 16 or 4 bytes, where Y's rows and batches allow them. */
 void pare_cuda_lot_set(pare_cuda_gemm_args *p);
 /* The widest copy that all these distances in elements allow: 16, 4 or 1. */
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count);

@@ -3,11 +3,11 @@
    tile is computed across: W's rows are the instruction's rows, X's its columns, and a warp makes
    (16 TN) columns of (8 TM) rows of Y. A step of depth is 64 bytes of X, of which W keeps 32 with
    one word of metadata a lane; all three come by asynchronous copies three steps ahead, as
-   gemm.cu has it. Rows of W are 48 bytes apart in shared memory, so that the eight rows of an
+   tile.cuh has it. Rows of W are 48 bytes apart in shared memory, so that the eight rows of an
    ldmatrix fall into different banks. Large warps: what is read from shared memory, not the tensor
    cores, would bound small ones. */
 #include "runtime/cuda/gemm/sparse.h"
-#include "runtime/cuda/gemm/tile.cuh"
+#include "runtime/cuda/gemm/epilogue.cuh"
 
 #include <string.h>
 
@@ -31,119 +31,160 @@ SIMT_INLINE void multiply(float d[4], const unsigned a[4], const unsigned b[4], 
         simt_mma_sp_m16n8k32_bf16(d, a, b, meta);
 }
 
-template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN>
-static __global__ void __launch_bounds__(WARPS_M *WARPS_N * 32, 2)
-    sparse_tile(pare_cuda_gemm_args p, const uint4 *meta)
-{
-    typedef typename kind_of<KIND>::sum sum;
-    typedef typename kind_of<KIND>::element element;
+/* Rows and columns of a tile as tile_of has them, of instructions that make 16 columns of 8 rows. A
+   thread copies one chunk of X_ROWS rows of X, one of KEPT_ROWS of W, LINES and KEPT_LINES apart,
+   and one of the metadata where there are that many. */
+template <int WARPS_M, int WARPS_N_, int TM_, int TN_, int BYTES> struct sparse_of {
     enum {
-        BYTES = sizeof(element),
+        WARPS_N = WARPS_N_,
+        TM = TM_,
+        TN = TN_,
         BM = WARPS_M * TM * 8,
         BN = WARPS_N * TN * 16,
         THREADS = WARPS_M * WARPS_N * 32,
         LINES = THREADS / CHUNKS,
-        MINE = BM / LINES,
+        X_ROWS = BM / LINES,
+        KEPT_LINES = THREADS / KEPT,
+        KEPT_ROWS = BN / KEPT_LINES,
         WORDS = 32 / BYTES, /* of metadata for 16 rows of W */
-        NOTES = BN / 16 * WORDS / 4
+        NOTES = BN / 16 * WORDS / 4,
+        W_AT = BM * ROW,
+        NOTES_AT = W_AT + BN * KEPT_ROW,
+        STAGE = NOTES_AT + NOTES
     };
-    SIMT_DYN_SHARED(uint4, shared);
-    uint4(*xs)[BM][ROW] = reinterpret_cast<uint4(*)[BM][ROW]>(shared);
-    uint4(*ws)[BN][KEPT_ROW] = reinterpret_cast<uint4(*)[BN][KEPT_ROW]>(shared + STAGES * BM * ROW);
-    uint4(*notes)[NOTES] =
-        reinterpret_cast<uint4(*)[NOTES]>(shared + STAGES * (BM * ROW + BN * KEPT_ROW));
-    const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
-    const int64_t m0 = (int64_t)blockIdx.x * BM;
-    const int n0 = (int)blockIdx.y * BN;
-    const int wm = warp / WARPS_N * TM * 8, wn = warp % WARPS_N * TN * 16;
-    const operands o = operands_of(p, 0);
-    row_place place[MINE];
-    PARE_UNROLL for (int i = 0; i < MINE; i++) place[i] =
-        row_find(p, m0 + tid / CHUNKS + i * LINES);
-    sum acc[TM][TN][4];
-    PARE_UNROLL for (int i = 0; i < TM; i++) PARE_UNROLL for (int j = 0; j < TN; j++)
-        PARE_UNROLL for (int r = 0; r < 4; r++) acc[i][j][r] = 0;
+};
 
-    const int steps = (p.depth * BYTES + PARE_CUDA_STEP - 1) / PARE_CUDA_STEP;
-    auto fetch = [&](int step) {
-        const int stage = step % STAGES, chunk = tid % CHUNKS;
-        x_fetch<KIND, 16, MINE>(p, o.x, place, step * PARE_CUDA_STEP + chunk * PARE_CUDA_CHUNK,
-                                &xs[stage][tid / CHUNKS][chunk], LINES * ROW);
-        for (int i = tid; i < BN * KEPT; i += THREADS) {
-            const int r = i / KEPT, piece = i % KEPT, present = n0 + r < p.columns;
-            const int64_t at = (int64_t)(n0 + r) * p.w_row * BYTES +
-                               (step * KEPT + piece) * (int64_t)PARE_CUDA_CHUNK;
-            simt_cp_async16(&ws[stage][r][piece], o.w + (present ? at : 0),
-                            present ? PARE_CUDA_CHUNK : 0);
-        }
-        if (tid < NOTES) {
-            const int tile = n0 / 16 + tid / (WORDS / 4);
-            const int64_t at = ((int64_t)tile * steps + step) * (WORDS / 4) + tid % (WORDS / 4);
-            simt_cp_async16(&notes[stage][tid], meta + at, PARE_CUDA_CHUNK);
-        }
-    };
-    for (int s = 0; s < STAGES - 1; s++) {
-        if (s < steps) fetch(s);
-        simt_cp_async_commit();
+/* A thread's part of W and of the metadata. */
+template <typename T> struct kept_rows {
+    const char *at[T::KEPT_ROWS], *note;
+};
+
+template <typename T>
+SIMT_INLINE void kept_open(kept_rows<T> &r, const pare_cuda_gemm_args &p, const char *w,
+                           const uint4 *meta, int bytes, int n0, int steps)
+{
+    const int tid = (int)threadIdx.x, words = T::WORDS / 4;
+    PARE_UNROLL for (int i = 0; i < T::KEPT_ROWS; i++)
+    {
+        const int64_t column = min(n0 + tid / KEPT + i * T::KEPT_LINES, p.columns - 1);
+        r.at[i] = w + column * p.w_row * bytes + tid % KEPT * PARE_CUDA_CHUNK;
     }
+    r.note = reinterpret_cast<const char *>(
+        meta + (int64_t)(n0 / 16 + tid / words) * steps * words + tid % words);
+}
+
+template <typename T>
+SIMT_INLINE void kept_fetch(const kept_rows<T> &r, uint4 *stage, int ahead, bool inside)
+{
+    const int tid = (int)threadIdx.x, present = inside ? PARE_CUDA_CHUNK : 0;
+    uint4 *to = stage + T::W_AT + tid / KEPT * KEPT_ROW + tid % KEPT;
+    PARE_UNROLL for (int i = 0; i < T::KEPT_ROWS; i++) simt_cp_async16(
+        to + i * T::KEPT_LINES * KEPT_ROW, r.at[i] + ahead * KEPT * PARE_CUDA_CHUNK, present);
+    if (tid < T::NOTES)
+        simt_cp_async16(stage + T::NOTES_AT + tid, r.note + ahead * T::WORDS * 4, present);
+}
+
+template <typename T> SIMT_INLINE void kept_advance(kept_rows<T> &r)
+{
+    PARE_UNROLL for (int i = 0; i < T::KEPT_ROWS; i++) r.at[i] += KEPT * PARE_CUDA_CHUNK;
+    r.note += T::WORDS * 4;
+}
+
+template <int KIND, typename T, template <typename> class ROWS>
+static __global__ void __launch_bounds__(T::THREADS, 2)
+    sparse_tile(pare_cuda_gemm_args p, const uint4 *meta)
+{
+    typedef typename kind_of<KIND>::sum sum;
+    enum { BYTES = sizeof(typename kind_of<KIND>::element) };
+    SIMT_DYN_SHARED(uint4, shared);
+    const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5, line = tid / CHUNKS;
+    const int64_t m0 = (int64_t)blockIdx.x * T::BM;
+    const int n0 = (int)blockIdx.y * T::BN;
+    const int wm = warp / T::WARPS_N * T::TM * 8, wn = warp % T::WARPS_N * T::TN * 16;
+    const operands o = operands_of(p, 0);
+    const k_range part = k_range_of(p, BYTES, 0);
+    int at = tid % CHUNKS;
+    ROWS<T> x;
+    kept_rows<T> w;
+    sum acc[T::TM][T::TN][4];
+    rows_open(x, p, o.x, BYTES, m0 + line, at);
+    kept_open(w, p, o.w, meta, BYTES, n0, part.steps);
+    PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
+        PARE_UNROLL for (int r = 0; r < 4; r++) acc[i][j][r] = 0;
+    auto fetch = [&](int stage, int ahead, bool inside) {
+        uint4 *to = shared + stage * T::STAGE;
+        rows_fetch(x, p, to + line * ROW + tid % CHUNKS, ahead, at + ahead * CHUNKS < part.end);
+        kept_fetch(w, to, ahead, inside);
+        simt_cp_async_commit();
+    };
+    PARE_UNROLL for (int s = 0; s < STAGES - 1; s++) fetch(s, s, s < part.steps);
     const int mine = BYTES == 1 ? lane : (lane >> 2) * 2 + (lane & 1);
-    for (int step = 0; step < steps; step++) {
+    PARE_ROLLED for (int step = 0; step < part.steps; step++)
+    {
         simt_cp_async_wait<STAGES - 2>();
         __syncthreads();
-        if (step + STAGES - 1 < steps) fetch(step + STAGES - 1);
-        simt_cp_async_commit();
-        const int stage = step % STAGES;
-        const unsigned *words = reinterpret_cast<const unsigned *>(notes[stage]);
-        unsigned a[TN][4], note[TN];
-        PARE_UNROLL for (int j = 0; j < TN; j++)
+        fetch((step + STAGES - 1) & (STAGES - 1), STAGES - 1, step + STAGES - 1 < part.steps);
+        const uint4 *stage = shared + (step & (STAGES - 1)) * T::STAGE;
+        const unsigned *words = reinterpret_cast<const unsigned *>(stage + T::NOTES_AT);
+        unsigned a[T::TN][4], note[T::TN];
+        PARE_UNROLL for (int j = 0; j < T::TN; j++)
         {
-            simt_ldmatrix_x4(a[j], &ws[stage][wn + j * 16 + (lane & 15)][lane >> 4]);
-            note[j] = words[(wn / 16 + j) * WORDS + mine];
+            simt_ldmatrix_x4(a[j], stage + T::W_AT + (wn + j * 16 + (lane & 15)) * KEPT_ROW +
+                                       (lane >> 4));
+            note[j] = words[(wn / 16 + j) * T::WORDS + mine];
         }
-        PARE_UNROLL for (int i = 0; i < TM; i++)
+        PARE_UNROLL for (int i = 0; i < T::TM; i++)
         {
             unsigned b[4];
-            simt_ldmatrix_x4(b, &xs[stage][wm + i * 8 + (lane & 7)][lane >> 3]);
-            PARE_UNROLL for (int j = 0; j < TN; j++) multiply<KIND>(acc[i][j], a[j], b, note[j]);
+            simt_ldmatrix_x4(b, stage + (wm + i * 8 + (lane & 7)) * ROW + (lane >> 3));
+            PARE_UNROLL for (int j = 0; j < T::TN; j++) multiply<KIND>(acc[i][j], a[j], b, note[j]);
         }
+        at += CHUNKS;
+        rows_advance(x, 1);
+        kept_advance(w);
     }
     simt_cp_async_wait<0>();
     __syncthreads();
-    sum(*out)[BN + 8] = reinterpret_cast<sum(*)[BN + 8]>(shared);
-    PARE_UNROLL for (int i = 0; i < TM; i++) PARE_UNROLL for (int j = 0; j < TN; j++)
+    sum(*out)[T::BN + 8] = reinterpret_cast<sum(*)[T::BN + 8]>(shared);
+    PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
         PARE_UNROLL for (int r = 0; r < 4; r++)
             out[wm + i * 8 + (lane & 3) * 2 + r % 2][wn + j * 16 + (lane >> 2) + r / 2 * 8] =
                 acc[i][j][r];
-    __syncthreads();
-    tile_finish<BM, BN, THREADS, sum>(p, o, out, m0, n0, static_cast<sum *>(NULL));
+    vec4_finish<T, sum>(p, o, out, reinterpret_cast<tile_columns<T::BN> *>(out + T::BM), m0, n0);
 }
 
 /* --- launchers --- */
 
-template <int KIND, int WARPS_M, int WARPS_N, int TM, int TN>
+template <int KIND, typename T, template <typename> class ROWS>
 static cudaError_t tile_launch(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream)
 {
-    enum {
-        BM = WARPS_M * TM * 8,
-        BN = WARPS_N * TN * 16,
-        NOTES = BN / 16 * 8 / sizeof(typename kind_of<KIND>::element)
-    };
-    const int bytes = STAGES * (BM * ROW + BN * KEPT_ROW + NOTES) * (int)sizeof(uint4);
-    const int sums = BM * (BN + 8) * 4, shared = bytes > sums ? bytes : sums;
-    auto kernel = sparse_tile<KIND, WARPS_M, WARPS_N, TM, TN>;
-    dim3 grid((unsigned)((p->rows + BM - 1) / BM), (unsigned)((p->columns + BN - 1) / BN), 1);
+    const int bytes = STAGES * T::STAGE * (int)sizeof(uint4);
+    const int sums = T::BM * (T::BN + 8) * 4 + (int)sizeof(tile_columns<T::BN>);
+    const int shared = bytes > sums ? bytes : sums;
+    auto kernel = sparse_tile<KIND, T, ROWS>;
+    dim3 grid((unsigned)((p->rows + T::BM - 1) / T::BM),
+              (unsigned)((p->columns + T::BN - 1) / T::BN), 1);
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, shared);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, grid, dim3(WARPS_M * WARPS_N * 32), (size_t)shared, stream, *p,
+    SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)shared, stream, *p,
                 static_cast<const uint4 *>(meta));
     return cudaGetLastError();
+}
+
+template <int KIND, typename T>
+static cudaError_t rows_launch(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream)
+{
+    return p->picture ? tile_launch<KIND, T, im2col_iterator>(p, meta, stream)
+                      : tile_launch<KIND, T, matrix_iterator>(p, meta, stream);
 }
 
 template <int KIND>
 static cudaError_t kind_launch(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream)
 {
-    if (p->tile == PARE_CUDA_128X128) return tile_launch<KIND, 2, 2, 8, 4>(p, meta, stream);
-    return tile_launch<KIND, 2, 2, 4, 2>(p, meta, stream);
+    enum { BYTES = sizeof(typename kind_of<KIND>::element) };
+    if (p->tile == PARE_CUDA_128X128)
+        return rows_launch<KIND, sparse_of<2, 2, 8, 4, BYTES>>(p, meta, stream);
+    return rows_launch<KIND, sparse_of<2, 2, 4, 2, BYTES>>(p, meta, stream);
 }
 
 extern "C" cudaError_t pare_cuda_sparse_launch(const pare_cuda_gemm_args *p, const void *meta,

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fused attention, softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al.
+   2017, section 3.2.1), as kernels see it. */
+#ifndef PARE_RUNTIME_CUDA_ATTENTION_CUH
+#define PARE_RUNTIME_CUDA_ATTENTION_CUH
+
+#include "runtime/cuda/device/simt.h"
+#include "runtime/cuda/kernel.h"
+
+enum { PARE_CUDA_HEAD_AXES = 3 };
+
+/* One operand: element strides of up to three leading axes (0 where it broadcasts), of its rows and
+   of its last axis. */
+typedef struct pare_cuda_operand {
+    const void *data;
+    int64_t head[PARE_CUDA_HEAD_AXES], row, last;
+} pare_cuda_operand;
+
+/* Y (heads..., queries, width) = softmax(scale * Q K^T + mask) V; Q (..., queries, depth),
+   K (..., keys, depth), V (..., keys, width), mask broadcasts to (..., queries, keys) or data NULL.
+ */
+typedef struct pare_cuda_attend {
+    pare_cuda_operand q, k, v, mask, y;
+    int64_t heads[PARE_CUDA_HEAD_AXES]; /* leading axes, missing ones 1 */
+    int64_t queries;
+    int keys, depth, width;
+    float scale;
+    pare_dtype dtype, mask_type; /* f32, f16 or bf16 of all, of the mask; computed in float */
+} pare_cuda_attend;
+
+/* On tensor cores: f16 and bf16, depth and width of at most PARE_CUDA_FLASH_DEPTH, chunks of 16
+   bytes aligned in Q, K and V, pairs in Y. */
+enum { PARE_CUDA_FLASH_DEPTH = 128 };
+extern "C" cudaError_t pare_cuda_flash_launch(const pare_cuda_attend *a, cudaStream_t stream);
+
+SIMT_INLINE int64_t pare_cuda_head_offset(const pare_cuda_operand &o,
+                                          const int64_t index[PARE_CUDA_HEAD_AXES])
+{
+    int64_t at = 0;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) at += index[i] * o.head[i];
+    return at;
+}
+
+#endif

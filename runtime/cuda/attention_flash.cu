@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of f16 and bf16 on tensor cores: FlashAttention-2 (Dao 2023, arXiv 2307.08691,
+   algorithm 1). A block of four warps takes 64 queries, a warp 16 of them; keys come 64 at a time,
+   the next while these are worked on. Scores never leave registers: of each row a warp keeps the
+   largest score yet and the sum of exponentials less it, and scales what it has of Y where a larger
+   one comes. What two scores of a row's neighbours are as sums is what the product with V wants as
+   factors. K and V are read once for 64 queries. Exponentials are of base 2: scores are scaled by
+   log2(e) more. */
+#include "runtime/cuda/attention.cuh"
+#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/mma.cuh"
+
+#include <float.h>
+
+enum { WARPS = 4, THREADS = WARPS * 32, QUERIES = WARPS * 16, KEYS = 64, CHUNK = 16 };
+enum { MASK_NONE, MASK_ROW /* one for all queries */, MASK_ANY };
+#define LOG2_E 1.44269504f
+
+/* Rows of D numbers in shared memory, a chunk apart from another so that eight rows of an ldmatrix
+   fall into different banks. */
+template <int D> struct flash_rows {
+    enum { CHUNKS = D * 2 / CHUNK, ROW = CHUNKS + 1 };
+    uint4 at[KEYS][ROW];
+};
+
+/* 64 rows from `first` on; what is behind the last, or the last column, is 0. */
+template <int D>
+SIMT_INLINE void rows_bring(flash_rows<D> *to, const char *from, int64_t row, int first,
+                            int64_t rows, int width)
+{
+    enum { CHUNKS = flash_rows<D>::CHUNKS };
+    PARE_UNROLL for (int i = 0; i < KEYS * CHUNKS / THREADS; i++)
+    {
+        const int at = (int)threadIdx.x + i * THREADS, r = at / CHUNKS, c = at % CHUNKS;
+        const bool there = first + r < rows && c * 8 < width;
+        simt_cp_async16(&to->at[r][c], there ? from + ((first + r) * row + c * 8) * 2 : from,
+                        there ? CHUNK : 0);
+    }
+}
+
+template <int KIND> SIMT_INLINE unsigned packed(float a, float b)
+{
+    unsigned bits;
+    if (KIND == PARE_f16) {
+        const __half2 h = __floats2half2_rn(a, b);
+        memcpy(&bits, &h, sizeof bits);
+    } else {
+        const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+        memcpy(&bits, &h, sizeof bits);
+    }
+    return bits;
+}
+
+/* Of a warp's rows lane / 4 and lane / 4 + 8: over the four lanes that share them. */
+SIMT_INLINE float row_max(float v)
+{
+    v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+    return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+SIMT_INLINE float row_sum(float v)
+{
+    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+/* Scores of 16 queries and 64 keys, as sums of mma. */
+typedef struct flash_scores {
+    float at[KEYS / 8][4];
+} flash_scores;
+
+template <int KIND, int D>
+SIMT_INLINE void scores_make(flash_scores &s, const unsigned q[D / 16][4], const flash_rows<D> *k)
+{
+    const int lane = (int)threadIdx.x & 31;
+    PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) PARE_UNROLL for (int r = 0; r < 4; r++)
+        s.at[j][r] = 0;
+    PARE_UNROLL for (int d = 0; d < D / 16; d++) PARE_UNROLL for (int j = 0; j < KEYS / 16; j++)
+    {
+        unsigned b[4];
+        simt_ldmatrix_x4(b, &k->at[j * 16 + (lane & 7) + (lane >> 4) * 8][d * 2 + (lane >> 3 & 1)]);
+        multiply<KIND>(s.at[2 * j], q[d], b);
+        multiply<KIND>(s.at[2 * j + 1], q[d], b + 2);
+    }
+}
+
+/* What a mask adds to scores of base 2. What of it is finite stays so: of a row that is masked
+   throughout, all keys count alike. */
+SIMT_INLINE float mask_at(const pare_cuda_attend &a, int64_t at)
+{
+    const float v = pare_number_at(a.mask.data, a.mask_type, at), scaled = v * LOG2_E;
+    return scaled == -INFINITY && v != -INFINITY ? -FLT_MAX : scaled;
+}
+
+/* Scales scores, and adds the mask. row, key: of the first score; m: where the mask of this head
+   is; of MASK_ROW: what it adds to the tile's keys, from that of the first score on. */
+template <int MASK>
+SIMT_INLINE void scores_mask(flash_scores &s, const pare_cuda_attend &a, int64_t row, int key,
+                             int64_t m, const float *of_keys)
+{
+    const float scale = a.scale * LOG2_E;
+    PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) PARE_UNROLL for (int r = 0; r < 4; r++)
+    {
+        s.at[j][r] *= scale;
+        if (MASK == MASK_ROW) s.at[j][r] += of_keys[j * 8 + r % 2];
+        if (MASK != MASK_ANY) continue;
+        const int64_t query = row + r / 2 * 8;
+        const int at = key + j * 8 + r % 2;
+        if (at < a.keys && query < a.queries)
+            s.at[j][r] += mask_at(a, m + query * a.mask.row + at * a.mask.last);
+    }
+}
+
+/* Takes away what is no key: `keys` are left from the first score on. */
+SIMT_INLINE void scores_end(flash_scores &s, int keys)
+{
+    PARE_UNROLL for (int j = 0; j < KEYS / 8; j++)
+        PARE_UNROLL for (int r = 0; r < 4; r++) if (j * 8 + r % 2 >= keys) s.at[j][r] = -INFINITY;
+}
+
+/* Scores become exponentials; what of Y was made before them is scaled. */
+template <int D>
+SIMT_INLINE void scores_join(flash_scores &s, float y[D / 8][4], float top[2], float total[2])
+{
+    PARE_UNROLL for (int h = 0; h < 2; h++)
+    {
+        float most = top[h], sum = 0;
+        PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) most =
+            fmaxf(most, fmaxf(s.at[j][h * 2], s.at[j][h * 2 + 1]));
+        most = row_max(most);
+        const float base = most == -INFINITY ? 0 : most, less = exp2f(top[h] - base);
+        PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) PARE_UNROLL for (int r = 0; r < 2; r++)
+        {
+            float *v = &s.at[j][h * 2 + r];
+            *v = exp2f(*v - base);
+            sum += *v;
+        }
+        top[h] = most;
+        total[h] = total[h] * less + sum;
+        PARE_UNROLL for (int d = 0; d < D / 8; d++) y[d][h * 2] *= less, y[d][h * 2 + 1] *= less;
+    }
+}
+
+/* Adds exponentials times rows of V. */
+template <int KIND, int D>
+SIMT_INLINE void values_add(float y[D / 8][4], const flash_scores &s, const flash_rows<D> *v)
+{
+    const int lane = (int)threadIdx.x & 31;
+    PARE_UNROLL for (int k = 0; k < KEYS / 16; k++)
+    {
+        unsigned p[4];
+        PARE_UNROLL for (int i = 0; i < 4; i++) p[i] =
+            packed<KIND>(s.at[2 * k + i / 2][i % 2 * 2], s.at[2 * k + i / 2][i % 2 * 2 + 1]);
+        PARE_UNROLL for (int d = 0; d < D / 16; d++)
+        {
+            unsigned b[4];
+            simt_ldmatrix_x4_trans(
+                b, &v->at[k * 16 + (lane & 7) + (lane >> 3 & 1) * 8][d * 2 + (lane >> 4)]);
+            multiply<KIND>(y[2 * d], p, b);
+            multiply<KIND>(y[2 * d + 1], p, b + 2);
+        }
+    }
+}
+
+/* Where an operand's rows of this head are. */
+SIMT_INLINE const char *head_rows(const pare_cuda_operand &o,
+                                  const int64_t index[PARE_CUDA_HEAD_AXES])
+{
+    return static_cast<const char *>(o.data) + pare_cuda_head_offset(o, index) * 2;
+}
+
+template <int KIND, int D, int MASK>
+static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
+    attention_flash(pare_cuda_attend a)
+{
+    SIMT_DYN_SHARED(flash_rows<D>, shared); /* Q, two of K, two of V */
+    SIMT_SHARED(float, masks, [2][KEYS]);
+    flash_rows<D> *qs = shared, *ks = shared + 1, *vs = shared + 3;
+    const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
+    const int blocks = (int)((a.queries + QUERIES - 1) / QUERIES),
+              tiles = (a.keys + KEYS - 1) / KEYS;
+    int64_t left = blockIdx.x / (unsigned)blocks, index[PARE_CUDA_HEAD_AXES];
+    const int first = ((int)blockIdx.x - (int)left * blocks) * QUERIES;
+    for (int i = PARE_CUDA_HEAD_AXES - 1; i >= 0; i--) {
+        index[i] = left % a.heads[i];
+        left /= a.heads[i];
+    }
+    const char *k = head_rows(a.k, index), *v = head_rows(a.v, index);
+    const int64_t row = first + warp * 16 + (lane >> 2), m = pare_cuda_head_offset(a.mask, index);
+    auto fetch = [&](int tile) {
+        if (tile < tiles) {
+            rows_bring<D>(ks + tile % 2, k, a.k.row, tile * KEYS, a.keys, a.depth);
+            rows_bring<D>(vs + tile % 2, v, a.v.row, tile * KEYS, a.keys, a.width);
+            const int at = tile * KEYS + (int)threadIdx.x;
+            if (MASK == MASK_ROW && threadIdx.x < KEYS)
+                masks[tile % 2][threadIdx.x] = at < a.keys ? mask_at(a, m + at * a.mask.last) : 0;
+        }
+        simt_cp_async_commit();
+    };
+    rows_bring<D>(qs, head_rows(a.q, index), a.q.row, first, a.queries, a.depth);
+    simt_cp_async_commit();
+    fetch(0);
+    simt_cp_async_wait<1>();
+    __syncthreads();
+    unsigned q[D / 16][4];
+    float y[D / 8][4], top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+    PARE_UNROLL for (int d = 0; d < D / 16; d++)
+        simt_ldmatrix_x4(q[d], &qs->at[warp * 16 + (lane & 15)][d * 2 + (lane >> 4)]);
+    PARE_UNROLL for (int d = 0; d < D / 8; d++) PARE_UNROLL for (int r = 0; r < 4; r++) y[d][r] = 0;
+    for (int tile = 0; tile < tiles; tile++) {
+        flash_scores s;
+        fetch(tile + 1);
+        simt_cp_async_wait<1>();
+        __syncthreads();
+        scores_make<KIND, D>(s, q, ks + tile % 2);
+        const int key = tile * KEYS + (lane & 3) * 2;
+        scores_mask<MASK>(s, a, row, key, m, masks[tile % 2] + (lane & 3) * 2);
+        if ((tile + 1) * KEYS > a.keys) scores_end(s, a.keys - key);
+        scores_join<D>(s, y, top, total);
+        values_add<KIND, D>(y, s, vs + tile % 2);
+        __syncthreads(); /* its rows are read: the next but one may come */
+    }
+    simt_cp_async_wait<0>();
+    uint16_t *to =
+        static_cast<uint16_t *>(const_cast<void *>(a.y.data)) + pare_cuda_head_offset(a.y, index);
+    PARE_UNROLL for (int h = 0; h < 2; h++)
+    {
+        const float sum = row_sum(total[h]);
+        const int64_t query = row + h * 8;
+        PARE_UNROLL for (int d = 0; d < D / 8; d++)
+        {
+            const int at = d * 8 + (lane & 3) * 2;
+            if (query < a.queries && at < a.width)
+                *reinterpret_cast<unsigned *>(to + query * a.y.row + at) =
+                    packed<KIND>(y[d][h * 2] / sum, y[d][h * 2 + 1] / sum);
+        }
+    }
+}
+
+/* --- launchers --- */
+
+template <int KIND, int D, int MASK>
+static cudaError_t flash_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    int64_t blocks = (a->queries + QUERIES - 1) / QUERIES;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
+    if (blocks == 0 || a->width == 0) return cudaSuccess;
+    const int bytes = 5 * (int)sizeof(flash_rows<D>);
+    auto kernel = attention_flash<KIND, D, MASK>;
+    cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
+    if (error != cudaSuccess) return error;
+    SIMT_LAUNCH(kernel, dim3((unsigned)blocks), dim3(THREADS), (size_t)bytes, stream, *a);
+    return cudaGetLastError();
+}
+
+template <int KIND, int D>
+static cudaError_t mask_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    if (!a->mask.data) return flash_launch<KIND, D, MASK_NONE>(a, stream);
+    return a->mask.row ? flash_launch<KIND, D, MASK_ANY>(a, stream)
+                       : flash_launch<KIND, D, MASK_ROW>(a, stream);
+}
+
+template <int KIND> static cudaError_t depth_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    const int depth = a->depth > a->width ? a->depth : a->width;
+    if (depth <= 32) return mask_launch<KIND, 32>(a, stream);
+    return depth <= 64 ? mask_launch<KIND, 64>(a, stream) : mask_launch<KIND, 128>(a, stream);
+}
+
+extern "C" cudaError_t pare_cuda_flash_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    return a->dtype == PARE_f16 ? depth_launch<PARE_f16>(a, stream)
+                                : depth_launch<PARE_bf16>(a, stream);
+}

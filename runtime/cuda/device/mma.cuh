@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor-core products by type: s8 and u8 with s8, sums in s32; f16 and bf16, sums in f32. */
+#ifndef PARE_RUNTIME_CUDA_DEVICE_MMA_CUH
+#define PARE_RUNTIME_CUDA_DEVICE_MMA_CUH
+
+#include "runtime/base/types.h"
+#include "runtime/cuda/device/simt.h"
+
+/* A type's elements and sums. */
+template <int KIND> struct kind_of;
+template <> struct kind_of<PARE_s8> {
+    typedef int sum;
+    typedef int8_t element;
+};
+template <> struct kind_of<PARE_u8> {
+    typedef int sum;
+    typedef uint8_t element;
+};
+template <> struct kind_of<PARE_f16> {
+    typedef float sum;
+    typedef uint16_t element;
+};
+template <> struct kind_of<PARE_bf16> {
+    typedef float sum;
+    typedef uint16_t element;
+};
+
+/* d (16 x 8) += a (16 x 32 bytes of depth, row) * b (8 columns) */
+template <int KIND> SIMT_INLINE void multiply(int d[4], const unsigned a[4], const unsigned b[2])
+{
+    if (KIND == PARE_s8)
+        simt_mma_m16n8k32_s8s8(d, a, b);
+    else
+        simt_mma_m16n8k32_u8s8(d, a, b);
+}
+
+template <int KIND> SIMT_INLINE void multiply(float d[4], const unsigned a[4], const unsigned b[2])
+{
+    if (KIND == PARE_f16)
+        simt_mma_m16n8k16_f16(d, a, b);
+    else
+        simt_mma_m16n8k16_bf16(d, a, b);
+}
+
+#endif
