@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compares the instructions of the kernels that were compiled for sm_90 with sass.txt beside this file: no hot
 # loop and no epilogue grows, none gains a division, an indirect branch, a call or local memory, no load gets
-# narrower, no SM holds fewer blocks. sass.py says what is counted.
+# narrower, no SM holds fewer blocks. sass.py says what is counted. Then what ResNet-50 takes by these counts.
 #
 #   sh tests/cuda/sass.sh NVCC FOLDER [--write]      FOLDER: what nvcc made, STEM.o and STEM.ptxas
 #
@@ -40,4 +40,5 @@ done
 LC_ALL=C sort "$work/all" >"$now"
 [ -s "$now" ] || fail "no kernel for sm_90 in $folder"
 [ "$write" = --write ] && cp "$now" "$budget" && exit 0
-python3 tests/cuda/sass.py --compare "$budget" "$now"
+python3 tests/cuda/sass.py --compare "$budget" "$now" || exit 1
+python3 tests/bench/predict_gpu.py --sass "$now" # what these counts make of nets
