@@ -22,11 +22,16 @@ foreach(build plain asan)
   set_tests_properties(gpu_bench_${build} PROPERTIES LABELS simt)
 endforeach()
 
+# What makes a net for run.sh where no file of one is at hand
+add_executable(gpu_make_net ${gpu}/make_net.c)
+target_link_libraries(gpu_make_net PRIVATE libpare m)
+
 # The same for a device, the program itself with its libraries beside it, and all of it in a bundle
 if(CUDA_LINKED)
   pare_device_program(gpu_bench AS gpu_bench SOURCES ${bench})
   pare_device_program(simt_selftest AS simt_selftest SOURCES ${gpu}/simt_selftest.c
                       LIBRARIES simt_device)
+  pare_device_program(make_net AS make_net SOURCES ${gpu}/make_net.c)
   pare_device_program(pare AS pare SOURCES ${CMAKE_SOURCE_DIR}/tools/pare.c LIBRARIES paretools)
   get_property(programs GLOBAL PROPERTY GPU_PROGRAMS)
   get_property(list GLOBAL PROPERTY GPU_LIST)

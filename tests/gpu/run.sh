@@ -4,6 +4,10 @@
 #
 #   sh run.sh [OPTION...]
 #     --short | --long     a choice that takes some 8 minutes (default), or everything
+#     --first              the first minutes on a device, in an order that is worth most when they are cut off:
+#                          selftest, five tests, two sanitizer runs, ResNet-50 in INT8 and FP16 at batch 128 and 1
+#                          with profiles, its kernels in Nsight Compute, gpu_bench, PyTorch; each step is capped
+#     --resume FILE        results.tgz of an earlier --first: what passed in it is not run again
 #     --limit SECONDS      starts nothing afterwards, and ends what runs (short: 560; long: none)
 #     --only STAGE,...     of selftest tests sanitizer bench nets torch
 #     --models DIR         also nets NAME.onnx of DIR: resnet50, bert_base; "make": PyTorch makes them
@@ -11,27 +15,32 @@
 #     --out DIR            where results go (default: results)
 #
 # Prints PASS|FAIL|SKIP name: reason, "N passed, N failed, N skipped" last; exit 1 where one failed.
-# Results: DIR/DATE-DEVICE/ with run.txt, benches.csv, ratios.csv, results.json, device.txt, nets/, logs/.
+# Results: DIR/DATE-DEVICE/ with run.txt, benches.csv, ratios.csv, results.json, device.txt, nets/, logs/; of --first also
+# DIR/results.tgz, which holds them and is written again after each step.
 set -u
 cd "$(dirname "$0")" || exit 2
 root=$PWD
-long=0 limit= only="selftest tests sanitizer bench nets torch" models= python=python3 out=results
+long=0 limit= only="selftest tests sanitizer bench nets torch" models= python=python3 out=results first=0 resume=
 tiny=${PARE_GPU_TINY:-} # for the test of this file: shapes for the emulation
 
 while [ $# -gt 0 ]; do
     case $1 in
     --short) long=0 ;;
     --long) long=1 ;;
+    --first) first=1 only=first ;;
+    --resume) resume=${2:?--resume FILE}; shift ;;
     --limit) limit=${2:?--limit SECONDS}; shift ;;
     --only) only=$(echo "${2:?--only STAGE,...}" | tr , ' '); shift ;;
     --models) models=${2:?--models DIR}; shift ;;
     --python) python=${2:?--python FILE}; shift ;;
     --out) out=${2:?--out DIR}; shift ;;
-    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,16p' >&2; exit 2 ;;
+    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,20p' >&2; exit 2 ;;
     esac
     shift
 done
 [ -n "$limit" ] || { [ $long = 1 ] && limit=86400 || limit=560; }
+[ -z "$resume" ] || [ $first = 1 ] || { echo "run.sh: --resume goes with --first" >&2; exit 2; }
+[ -z "$resume" ] || tar -tzf "$resume" >/dev/null 2>&1 || { echo "run.sh: $resume is no results.tgz" >&2; exit 2; }
 start=$(date +%s)
 left() { echo $((start + limit - $(date +%s))); }
 wants() { case " $only " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
@@ -69,6 +78,7 @@ device=$(fact device)
 [ -n "$device" ] || device=none
 name=$(date -u +%Y-%m-%d)-$(echo "$device" | tr -c 'A-Za-z0-9\n' - | tr -s - | sed 's/^-//; s/-$//')
 mkdir -p "$out/$name/logs" || exit 2
+archive=$(cd "$out" && pwd)/results.tgz
 out=$(cd "$out/$name" && pwd)
 logs=$out/logs
 work=$out/work
@@ -77,6 +87,15 @@ csv=$out/benches.csv
 results=$out/run.txt
 : >"$results"
 echo "suite,case,batch,type,who,median_us,min_us,spread_percent,rate,unit,note" >"$csv"
+passed_before=$work/passed
+: >"$passed_before"
+if [ -n "$resume" ]; then # its lines and rows come first
+    mkdir -p "$work/before" && tar -C "$work/before" -xzf "$resume" || exit 2
+    grep -h '^PASS ' "$work/before"/*/run.txt >"$passed_before"
+    cp "$passed_before" "$results"
+    tail -q -n +2 "$work/before"/*/benches.csv >>"$csv"
+    for part in logs nets; do cp -r "$work/before"/*/$part "$out/" 2>/dev/null; done
+fi
 say() { printf '%s\n' "$*" | tee -a "$results"; }
 {
     echo "$info"
@@ -96,12 +115,12 @@ stage() {
 
 # run_for CAP NAME COMMAND...: output to logs/NAME; ends after CAP seconds or the limit
 run_for() {
-    cap=$1 log=$logs/$2
+    cap=$1 written=$logs/$2
     shift 2
     rest=$(left)
     [ "$rest" -lt "$cap" ] && cap=$rest
     [ "$cap" -gt 0 ] || return 125
-    timeout -k 5 "$cap" "$@" >"$log" 2>&1
+    timeout -k 5 "$cap" "$@" >"$written" 2>&1
 }
 
 # verdict NAME STATUS LOG: one line for a program
@@ -215,10 +234,11 @@ data_make() { # images of random bytes, as a data set for calibration
     { printf '\000\000\010\001\000\000\000\100'; head -c 64 /dev/zero; } >"$work/labels"
     run_for 60 data bin/pare data import --idx "$work/images" "$work/labels" -o "$work/narrow.h5"
 }
-wide_make() {
+wide_make() { # [SIDE]
     [ -f "$work/wide.h5" ] && return
-    header="{'descr': '|u1', 'fortran_order': False, 'shape': (16, 3, 224, 224), }"
-    { printf '\223NUMPY\001\000\166\000%-117s\n' "$header"; random_bytes 2408448; } >"$work/wide.npy"
+    header="{'descr': '|u1', 'fortran_order': False, 'shape': (16, 3, ${1:-224}, ${1:-224}), }"
+    { printf '\223NUMPY\001\000\166\000%-117s\n' "$header"; random_bytes $((48 * ${1:-224} * ${1:-224})); } \
+        >"$work/wide.npy"
     run_for 60 wide bin/pare data import --npy "$work/wide.npy" -o "$work/wide.h5"
 }
 convert() { # NET FILE PRECISION DATA: our file, or none
@@ -249,7 +269,7 @@ net_bench() { # NET FILE TYPE BATCH SHAPES
     [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmup 0"
     # shellcheck disable=SC2086 # a list of words
     run_for $((30 + 30 * long)) "bench.$log" bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
-        $pace --cache "$work/cache" --json "$out/nets/$log.json"
+        $pace ${profile:-} --cache "$work/cache" --json "$out/nets/$log.json"
     code=$?
     if [ $code = 0 ]; then net_line "$1" "$4" "$3" "$out/nets/$log.json"; else
         [ $code = 124 ] || [ $code = 125 ] ||
@@ -314,7 +334,64 @@ stage_torch() {
     lines torch $? "$logs/torch"
 }
 
-for each in selftest tests sanitizer bench nets torch; do
+# --- the first minutes ---
+
+keep() { tar -C "$(dirname "$out")" --exclude=work -czf "$archive.part" "$name" && mv "$archive.part" "$archive"; }
+step() { # NAME CAP COMMAND...: unless it passed before
+    grep -q "^PASS $1\$" "$passed_before" && return
+    label=$1 cap=$2
+    shift 2
+    run_for "$cap" "$label" "$@"
+    verdict "$label" $? "$logs/$label"
+    keep
+}
+stage_first() {
+    side=224 width=64 many=128
+    [ -z "$tiny" ] || { side=32 width=8 many=2; }
+    picture=input:Bx3x${side}x$side
+    mkdir -p "$out/nets"
+    step selftest 30 bin/simt_selftest --check data/selftest.bin
+    for program in simt_tensor cuda_product cuda_int8_exact cuda_sparse cuda_nets; do
+        [ ! -x bin/test_$program ] || PARE_EXACT=quick step test_$program 30 bin/test_$program
+    done
+    for tool in memcheck racecheck; do
+        program=bin/test_simt_tensor
+        [ -x $program ] || program="bin/simt_selftest --check data/selftest.bin"
+        if [ -n "$sanitizer" ] && ! grep -q "^PASS $tool/" "$passed_before"; then
+            # shellcheck disable=SC2086 # a program and its words
+            sanitize $tool "$(basename "${program%% *}")" $program
+            keep
+        fi
+    done
+    run_for 60 make_net bin/make_net "$work/resnet50.onnx" $side $width || verdict make_net $? "$logs/make_net"
+    wide_make $side
+    convert resnet50 "$work/resnet50.onnx" fp16
+    convert resnet50 "$work/resnet50.onnx" int8 "$work/wide.h5"
+    for batch in $many 1; do
+        for type in s8.int8 f16.fp16; do
+            label=resnet50.${type%.*}.$batch
+            grep -q "^PASS net/$label\$" "$passed_before" && continue
+            profile="--profile $out/nets/$label.profile.json"
+            net_bench resnet50 "$work/resnet50.${type#*.}.onnx" ${type%.*} $batch "$(echo $picture | sed "s/B/$batch/")"
+            keep
+        done
+    done
+    if command -v ncu >/dev/null 2>&1; then
+        step ncu 60 ncu --clock-control none -k regex:gemm_tile -c 6 --section SpeedOfLight --section WarpStateStats \
+            --section Occupancy bin/pare bench "$work/resnet50.int8.onnx" --device cuda --no-tune --duration 0 \
+            --iterations 1 --warmup 0 --shapes "$(echo $picture | sed "s/B/$many/")"
+    else
+        say "SKIP ncu: Nsight Compute is not installed"
+    fi
+    for suite in memory:20 matmul:40 conv:60; do
+        step bench_${suite%:*} $((${suite#*:} + 15)) bin/gpu_bench ${tiny:+--tiny} --seconds ${suite#*:} \
+            --libraries "$libraries" --csv "$csv" ${suite%:*}
+    done
+    only="first torch"
+    if stage torch; then stage_torch; keep; fi
+}
+
+for each in selftest tests sanitizer bench nets torch first; do
     stage $each && stage_$each
 done
 
@@ -328,6 +405,7 @@ awk -f scripts/json.awk "$out/device.txt" "$results" "$csv" >"$out/results.json"
 passed=$(grep -c '^PASS ' "$results")
 failed=$(grep -c '^FAIL ' "$results")
 skipped=$(grep -c '^SKIP ' "$results")
+[ $first = 0 ] || keep
 echo "results: ${out#"$root"/}"
 say "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
