@@ -134,20 +134,30 @@ static void transposed_convolutions_agree(void **state)
     }
 }
 
-/* X, W and B of FusedConv for x's type; 8-bit: so many scales of W, and the node's own. */
-static void fused_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
-                         int64_t scales)
+/* X, W, B and, where it has dims, the residual of FusedConv for x's type; 8-bit: so many scales of
+   W, and the node's own. */
+static void residual_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
+                            int64_t scales, const int64_t *z)
 {
     bool int8 = t == PARE_s8 || t == PARE_u8;
     case_input(k, t, 4, x, false, t == PARE_s8 ? -128 : 0, int8 ? 127 : 1);
     case_input(k, int8 ? PARE_s8 : t, 4, w, true, int8 ? -127 : 0, int8 ? 127 : 1);
     case_input(k, int8 ? PARE_s32 : t, 1, w, true, -500, int8 ? 500 : 1);
+    if (z)
+        case_input(k, t, 4, z, false, t == PARE_s8 ? -128 : 0, int8 ? 127 : 1);
+    else if (int8)
+        case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     if (!int8) return;
-    case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
     floats_between(k, scales, 0.01f, 0.02f);
     case_set_float(k, "x_scale", 0.02f);
     case_set_float(k, "y_scale", 0.3f);
     case_set_int(k, "x_zero_point", 5);
+}
+
+static void fused_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
+                         int64_t scales)
+{
+    residual_inputs(k, t, x, w, scales, NULL);
 }
 
 /* Filters of a group fewer than a tile's columns; channels in fours and not. */
@@ -171,7 +181,7 @@ static void grouped_convolutions_agree(void **state)
 }
 
 /* Depthwise windows of 3 and 5 taps, 1 or 2 a step, over borders on every side; strips of outputs
-   that a line does not fill; all activations, residuals of 8 bits and of floats. */
+   that a line does not fill; activations of steps and curved ones. */
 static void depthwise_convolutions_agree(void **state)
 {
     (void)state;
@@ -226,6 +236,36 @@ static void patches_agree(void **state)
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
         case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
         check(&k, cases[i / 4].kernels);
+    }
+}
+
+/* Tiles that are whole, whose rows move by chunks, with and without a residual, of matrices and of
+   patches, with what the common epilogues take: none, relu and clip. */
+static void whole_tiles_agree(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
+    static const char *const acts[] = {"none", "relu", "clip"};
+    for (int i = 0; i < 16; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = types[i % 4];
+        const bool int8 = t == PARE_s8 || t == PARE_u8, residual = i / 4 % 2;
+        const int64_t stride = 1 + i / 8, side = 92 * stride, y[4] = {1, 128, 92, 92};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        residual_inputs(&k, t, (int64_t[]){1, 16, side, side}, (int64_t[]){128, 16, 1, 1}, 128,
+                        residual ? y : NULL);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 3]), PARE_OK);
+        case_set_float(&k, "alpha", int8 ? -3 : -0.5f);
+        case_set_float(&k, "beta", int8 ? 11 : 0.75f);
+        if (int8) {
+            case_set_int(&k, "to", t);
+            case_set_float(&k, "z_scale", 0.07f);
+            case_set_int(&k, "z_zero_point", 9);
+            case_set_int(&k, "y_zero_point", t == PARE_u8 ? 100 : -7);
+        }
+        check(&k, 3); /* each tile */
     }
 }
 
@@ -381,6 +421,7 @@ int main(void)
         cmocka_unit_test(grouped_convolutions_agree),
         cmocka_unit_test(depthwise_convolutions_agree),
         cmocka_unit_test(patches_agree),
+        cmocka_unit_test(whole_tiles_agree),
         cmocka_unit_test(stems_agree),
         cmocka_unit_test(tiles_and_splits_agree),
         cmocka_unit_test(attention_takes_tensor_cores),
