@@ -82,6 +82,12 @@ void pare_data_take_floats(pare_data *data);
 /* Was that asked for input i? */
 bool pare_data_has_pixels(const pare_data *data, int i, pare_pixels *out);
 
+/* Holds the stored rows of these samples in memory (pare_data_stored_bytes each) once they are
+   read, for readers that come back to them; only what HDF5 alone can read is read anew. One list at
+   a time: it takes the place of another. No reader may be open. */
+PARE_NODISCARD pare_status pare_data_hold(pare_data *data, const int64_t *samples, int64_t n);
+void pare_data_release(pare_data *data);
+
 /* n sample indices, evenly spaced over [first, last), ascending: the default choice of samples. */
 void pare_data_spread(int64_t first, int64_t last, int64_t n, int64_t *out);
 

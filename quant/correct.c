@@ -15,7 +15,7 @@
 #include <math.h>
 
 /* Means are compared on the same samples: what they are off by is known from few. */
-enum { SAMPLES = 128, LEAST_SAMPLES = 16, JUDGES = 64, KEEP_ROOM = 1 << 28 };
+enum { SAMPLES = 128, LEAST_SAMPLES = 16, JUDGES = 64, KEEP_ROOM = 1 << 28, JUDGE_ROOM = 1 << 27 };
 static const double DEVIATIONS = 1;     /* that a fall of the error must have */
 static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
 static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
@@ -49,6 +49,8 @@ typedef struct correction {
     layer *item;
     int count;
     pare_output_error outputs;
+    pare_capture *means;   /* of the samples, through the quantized model */
+    pare_capture *trials;  /* of those that judge */
     double macs, largest;  /* of a run: multiply-adds, bytes of its largest tensor */
     double *error, *trial; /* (outputs.runs) at the outputs, by now and of a trial */
 } correction;
@@ -195,16 +197,15 @@ static pare_status exact_means(correction *c)
     return st;
 }
 
-static pare_status mean_now(const correction *c, pare_capture *flow, const layer *l,
-                            pare_channels *to)
+static pare_status mean_now(const correction *c, const layer *l, pare_channels *to)
 {
     const char *const names[] = {l->x, l->y};
     const bool keep[] = {true, false};
     pare_capture_batch batch;
-    PARE_TRY(pare_capture_begin(flow, names, keep, 2));
+    PARE_TRY(pare_capture_begin(c->means, names, keep, 2));
     do {
-        PARE_TRY(pare_capture_next(flow, &batch));
-        if (batch.count) PARE_TRY(add_runs(c, flow, &batch, 1, to));
+        PARE_TRY(pare_capture_next(c->means, &batch));
+        if (batch.count) PARE_TRY(add_runs(c, c->means, &batch, 1, to));
     } while (batch.count);
     return PARE_OK;
 }
@@ -280,21 +281,21 @@ static bool fits(const layer *l, const pare_channels *now)
            l->exact->count == n && (steps == 1 || steps == n);
 }
 
-static pare_status correct(correction *c, pare_capture *flow, const layer *l)
+static pare_status correct(correction *c, const layer *l)
 {
     pare_quant_scheme *s = c->s;
     const pare_tensor *was = l->at.value ? l->at.value->data : NULL, *made;
     pare_channels *now;
-    double error;
+    bool worth;
     PARE_TRY(pare_channels_new(s->ctx, &now));
-    pare_status st = mean_now(c, flow, l, now);
+    pare_status st = mean_now(c, l, now);
     const bool ok = st == PARE_OK && fits(l, now);
     if (ok) st = shifted(c, l, now, &made);
     pare_channels_free(now);
     if (st != PARE_OK || !ok) return st;
     PARE_TRY(put_bias(c, l, made));
-    st = pare_output_error_runs(&c->outputs, s->model, &error, c->trial);
-    if (st != PARE_OK ||
+    st = pare_output_error_onward(&c->outputs, c->trials, l->x, c->error, c->trial, &worth);
+    if (st != PARE_OK || !worth ||
         !pare_output_error_falls(c->error, c->trial, c->outputs.runs, DEVIATIONS)) {
         PARE_TRY(put_bias(c, l, was));
         return st;
@@ -306,28 +307,32 @@ static pare_status correct(correction *c, pare_capture *flow, const layer *l)
 }
 
 /* What the layers from `first` on will begin at. */
-static pare_status forget(const correction *c, pare_capture *flow, int first)
+static pare_status forget(const correction *c, int first)
 {
-    const char **name = pare_alloc(c->s->ctx, (size_t)(c->count - first) + 1, sizeof *name);
+    const pare_values *out = &c->s->graph->out;
+    const size_t most = (size_t)(c->count - first + out->count);
+    const char **name = pare_alloc(c->s->ctx, most + 1, sizeof *name);
+    int count = 0;
     if (!name) return PARE_MEMORY;
-    for (int i = first; i < c->count; i++) name[i - first] = c->item[i].y;
-    const pare_status st = pare_capture_forget(flow, name, c->count - first);
+    for (int i = first; i < c->count; i++) name[count++] = c->item[i].y;
+    pare_status st = pare_capture_forget(c->means, name, count);
+    for (int i = 0; i < out->count; i++) name[count++] = out->item[i]->name;
+    if (st == PARE_OK) st = pare_capture_forget(c->trials, name, count);
     pare_free(name);
     return st;
 }
 
 static pare_status correct_all(correction *c)
 {
-    pare_capture *flow = NULL;
-    pare_status st = flow_open(c, c->s->model, false, &flow);
-    for (int i = 0; st == PARE_OK && i < c->count; i++) {
-        st = correct(c, flow, &c->item[i]);
-        if (st == PARE_OK) st = forget(c, flow, i + 1);
+    PARE_TRY(flow_open(c, c->s->model, false, &c->means));
+    PARE_TRY(pare_output_error_flow(&c->outputs, c->s->model, 0, JUDGE_ROOM, &c->trials));
+    for (int i = 0; i < c->count; i++) {
+        PARE_TRY(correct(c, &c->item[i]));
+        PARE_TRY(forget(c, i + 1));
         if (c->on->progress) c->on->progress(c->on->progress_user, i + 1, c->count);
-        if (st == PARE_OK) st = pare_ctx_poll(c->s->ctx);
+        PARE_TRY(pare_ctx_poll(c->s->ctx));
     }
-    pare_capture_free(flow);
-    return st;
+    return PARE_OK;
 }
 
 /* --- all --- */
@@ -378,6 +383,8 @@ pare_status pare_quant_correct_biases(pare_quant_scheme *s)
     s->ctx->log = NULL; /* runs of trials would say everything many times */
     const pare_status st = run(&c);
     s->ctx->log = log;
+    pare_capture_free(c.means);
+    pare_capture_free(c.trials);
     for (int i = 0; i < c.count; i++) pare_channels_free(c.item[i].exact);
     pare_output_error_close(&c.outputs);
     if (st == PARE_UNSUPPORTED || st == PARE_INPUT) {

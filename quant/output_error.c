@@ -8,8 +8,9 @@
 #include <string.h>
 
 enum { LEAST_SAMPLES = 4 };
-static const double MOST_MACS = 4e11;    /* multiply-adds of all trials */
-static const double MOST_VALUES = 1.6e7; /* of the outputs that are kept */
+static const double MOST_MACS = 4e11;     /* multiply-adds of all trials */
+static const double MOST_VALUES = 1.6e7;  /* of the outputs that are kept */
+static const double HELD_BYTES = 1 << 26; /* of stored samples */
 
 double pare_quant_values(const pare_value *v)
 {
@@ -84,7 +85,10 @@ pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out, const 
     *out = (pare_output_error){.ctx = ctx, .on = on};
     pare_arena_init(&out->arena, ctx);
     PARE_TRY(name_outputs(out, model));
-    return choose_samples(out, model, macs, values, trials, most);
+    PARE_TRY(choose_samples(out, model, macs, values, trials, most));
+    if ((double)out->samples * (double)pare_data_stored_bytes(on->data) > HELD_BYTES)
+        return PARE_OK;
+    return pare_data_hold(on->data, out->sample, out->samples);
 }
 
 bool pare_output_error_has(const pare_output_error *e, int64_t sample)
@@ -95,35 +99,52 @@ bool pare_output_error_has(const pare_output_error *e, int64_t sample)
 void pare_output_error_close(pare_output_error *e)
 {
     pare_free(e->exact);
-    if (e->ctx) pare_arena_free(&e->arena);
+    if (e->ctx) {
+        pare_data_release(e->on->data);
+        pare_arena_free(&e->arena);
+    }
     *e = (pare_output_error){0};
 }
 
 /* --- runs --- */
 
 pare_status pare_output_error_flow(const pare_output_error *e, const pare_model *model,
-                                   int batch_runs, pare_capture **out)
+                                   int batch_runs, size_t room, pare_capture **out)
 {
     const pare_capture_options options = {.samples = e->sample,
                                           .sample_count = e->samples,
                                           .threads = e->on->threads,
                                           .device = e->on->device,
+                                          .room = room,
                                           .batch_runs = batch_runs};
     return pare_capture_new(e->ctx, out, model, e->on->data, &options);
+}
+
+/* A pass that shows the outputs, and one more tensor where there is a name. */
+static pare_status begin_outputs(const pare_output_error *e, pare_capture *flow, const char *more,
+                                 bool keep_it)
+{
+    const int count = e->count + (more != NULL);
+    const char **name = pare_alloc(e->ctx, (size_t)count + 1, sizeof *name);
+    bool *keep = pare_alloc(e->ctx, (size_t)count + 1, sizeof *keep);
+    pare_status st = name && keep ? PARE_OK : PARE_MEMORY;
+    for (int k = 0; st == PARE_OK && k < e->count; k++) name[k] = e->name[k];
+    if (st == PARE_OK && more) {
+        name[e->count] = more;
+        keep[e->count] = keep_it;
+    }
+    if (st == PARE_OK) st = pare_capture_begin(flow, name, keep, count);
+    pare_free(keep);
+    pare_free(name);
+    return st;
 }
 
 /* A flow that shows the outputs, and one more tensor where there is a probe. */
 static pare_status flow_open(const pare_output_error *e, pare_capture **flow,
                              const pare_model *model, const pare_output_probe *probe)
 {
-    const char **name = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *name);
-    if (!name) return PARE_MEMORY;
-    for (int k = 0; k < e->count; k++) name[k] = e->name[k];
-    if (probe) name[e->count] = probe->name;
-    pare_status st = pare_output_error_flow(e, model, 0, flow);
-    if (st == PARE_OK) st = pare_capture_begin(*flow, name, NULL, e->count + (probe != NULL));
-    pare_free(name);
-    return st;
+    PARE_TRY(pare_output_error_flow(e, model, 0, 0, flow));
+    return begin_outputs(e, *flow, probe ? probe->name : NULL, false);
 }
 
 static double squares_apart(const float *a, const float *b, int64_t n)
@@ -157,8 +178,31 @@ static void keep_values(const pare_capture_batch *batch, int k, float *to, doubl
     }
 }
 
-/* Visits all runs of the model's outputs: keeps them, or adds up their squared errors against what
-   was kept. sum: of each output. */
+/* Of one batch of the outputs, kept, or compared with what was kept: adds to the sum of each
+   output, and as of measure. */
+static void add_batch(const pare_output_error *e, pare_capture *flow,
+                      const pare_capture_batch *batch, bool keep, double *sum, double *run)
+{
+    float *at = e->exact;
+    for (int k = 0; k < e->count; k++) {
+        if (keep)
+            keep_values(batch, k, at + batch->first * batch->size[k], &sum[k]);
+        else
+            add_errors(e, batch, k, at + batch->first * batch->size[k], &sum[k], run);
+        at += pare_capture_runs(flow) * batch->size[k];
+    }
+}
+
+static void add_probed(const pare_output_error *e, const pare_capture_batch *batch,
+                       pare_output_probe *probe)
+{
+    const int64_t size = batch->size[e->count];
+    for (int r = 0; r < batch->count; r++)
+        probe->error += squares_apart(batch->value[e->count] + r * size,
+                                      probe->exact + (batch->first + r) * size, size);
+}
+
+/* Visits all runs. */
 static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, bool keep,
                                double *sum, double *run, pare_output_probe *probe)
 {
@@ -166,20 +210,19 @@ static pare_status run_outputs(const pare_output_error *e, pare_capture *flow, b
         pare_capture_batch batch;
         PARE_TRY(pare_capture_next(flow, &batch));
         if (!batch.count) return PARE_OK;
-        float *at = e->exact;
-        for (int k = 0; k < e->count; k++) {
-            if (keep)
-                keep_values(&batch, k, at + batch.first * batch.size[k], &sum[k]);
-            else
-                add_errors(e, &batch, k, at + batch.first * batch.size[k], &sum[k], run);
-            at += pare_capture_runs(flow) * batch.size[k];
-        }
-        if (!probe) continue;
-        const int64_t size = batch.size[e->count];
-        for (int r = 0; r < batch.count; r++)
-            probe->error += squares_apart(batch.value[e->count] + r * size,
-                                          probe->exact + (batch.first + r) * size, size);
+        add_batch(e, flow, &batch, keep, sum, run);
+        if (probe) add_probed(e, &batch, probe);
     }
+}
+
+/* Does the batch complete the first half of the runs, and has their error risen by more than
+   chance? What is decided depends on these runs alone, however many a batch has. */
+static bool half_is_worse(const pare_output_error *e, const pare_capture_batch *batch,
+                          const double *was, const double *run)
+{
+    const int64_t half = e->runs / 2;
+    return batch->first < half && batch->first + batch->count >= half &&
+           pare_output_error_falls(run, was, half, 1);
 }
 
 pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model)
@@ -236,6 +279,25 @@ pare_status pare_output_error_runs(const pare_output_error *e, const pare_model 
                                    double *error, double *run)
 {
     return measure(e, model, error, run, NULL);
+}
+
+pare_status pare_output_error_onward(const pare_output_error *e, pare_capture *flow,
+                                     const char *from, const double *was, double *run, bool *worth)
+{
+    double *sum = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *sum);
+    if (!sum) return PARE_MEMORY;
+    for (int64_t r = 0; r < e->runs; r++) run[r] = 0;
+    pare_status st = begin_outputs(e, flow, from, true);
+    *worth = true;
+    while (st == PARE_OK && *worth) {
+        pare_capture_batch batch;
+        st = pare_capture_next(flow, &batch);
+        if (st != PARE_OK || !batch.count) break;
+        add_batch(e, flow, &batch, false, sum, run);
+        *worth = !half_is_worse(e, &batch, was, run);
+    }
+    pare_free(sum);
+    return st;
 }
 
 bool pare_output_error_falls(const double *was, const double *now, int64_t runs, double deviations)

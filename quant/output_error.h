@@ -42,6 +42,13 @@ PARE_NODISCARD pare_status pare_output_error_of(const pare_output_error *e, cons
 PARE_NODISCARD pare_status pare_output_error_runs(const pare_output_error *e,
                                                   const pare_model *model, double *error,
                                                   double *run);
+/* The same of each run for a model that is changed layer after layer, in a flow of its own
+   (pare_output_error_flow). The pass keeps tensor `from`, which later passes begin at: no later
+   change may lie before it. False in *worth: the pass ended half way, because the error so far was
+   above that in `was` by more than chance gives; `run` has these runs only. */
+PARE_NODISCARD pare_status pare_output_error_onward(const pare_output_error *e, pare_capture *flow,
+                                                    const char *from, const double *was,
+                                                    double *run, bool *worth);
 /* Does the error fall by more than chance gives: is the mean fall of a run above `deviations`
    standard errors of it? was, now: (runs) of two models. */
 bool pare_output_error_falls(const double *was, const double *now, int64_t runs, double deviations);
@@ -54,10 +61,10 @@ typedef struct pare_output_probe {
 PARE_NODISCARD pare_status pare_output_error_probe(const pare_output_error *e,
                                                    const pare_model *model, double *error,
                                                    pare_output_probe *probe);
-/* A flow of the same samples through a model; batch_runs: as of pare_capture_options. */
+/* A flow of the same samples through a model; batch_runs, room: as of pare_capture_options. */
 PARE_NODISCARD pare_status pare_output_error_flow(const pare_output_error *e,
                                                   const pare_model *model, int batch_runs,
-                                                  pare_capture **out);
+                                                  size_t room, pare_capture **out);
 /* Samples of a run of these data through the model, 1 where it takes any number; and the model with
    the shapes of such a run, for counting. */
 PARE_NODISCARD pare_status pare_quant_run_shapes(pare_ctx *ctx, const pare_model *model,

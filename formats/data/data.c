@@ -223,6 +223,7 @@ pare_status pare_data_open_isolated(pare_ctx *ctx, pare_data **out, const char *
 void pare_data_close(pare_data *data)
 {
     if (!data) return;
+    pare_data_release(data);
     for (int i = 0; i < data->source_count; i++) {
         pare_data_source *s = &data->source[i];
         pare_h5_set_close(&s->set);

@@ -6,6 +6,7 @@
    can read. Memory: the ring, and (threads + 1) groups per input and those it was told to keep,
    whatever the number of samples. */
 #include "formats/data/cache.h"
+#include "formats/data/held.h"
 #include "formats/data/source.h"
 #include "runtime/base/size.h"
 
@@ -61,14 +62,14 @@ static pare_status read_source(worker *w, int i, int64_t position, ring_batch *b
     pare_reader *r = w->reader;
     const pare_data_source *s = &r->data->source[i];
     int64_t place = position % r->batch, sample = s->shared ? 0 : b->sample[place];
-    const uint8_t *row;
+    const uint8_t *row = s->set.serial ? b->raw[i] + (size_t)place * s->set.row_bytes
+                                       : pare_held_row(r->data, i, sample);
     pare_group_slot *slot = NULL;
-    if (s->set.serial) {
-        row = b->raw[i] + (size_t)place * s->set.row_bytes;
-    } else {
+    if (!row) {
         PARE_TRY(
             pare_group_take(&w->ctx, &slot, &r->cache[i], &w->scratch, sample / s->set.group_rows));
         row = slot->rows + (size_t)(sample % s->set.group_rows) * s->set.row_bytes;
+        pare_held_keep(r->data, i, sample, row);
     }
     w->part[2 * i] = pare_hash_bytes(row, s->set.row_bytes);
     w->part[2 * i + 1] = s->meaning;

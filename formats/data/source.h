@@ -26,6 +26,8 @@ typedef struct pare_data_source {
     pare_hash meaning;       /* of name, type, attributes: part of every sample's hash */
 } pare_data_source;
 
+typedef struct pare_held pare_held;
+
 struct pare_data {
     pare_ctx *ctx;
     pare_h5_file file;
@@ -33,8 +35,9 @@ struct pare_data {
     int source_count;
     bool serial; /* a source needs H5Dread */
     int64_t count;
-    int counted;    /* the source that says how many */
-    int64_t *label; /* (count) or NULL */
+    int counted;     /* the source that says how many */
+    int64_t *label;  /* (count) or NULL */
+    pare_held *held; /* NULL: no sample is */
 };
 
 /* Decides how the source's samples become the model's: whole or in a batch, shape, order, pixel

@@ -50,7 +50,7 @@ static pare_status pair_open(pare_diag *d, pair *p, const char *const *names[2],
                         pare_capture_sizes_of(p->model[1], d->on->threads).runs};
     for (int i = 0; i < 2; i++) {
         PARE_TRY(pare_output_error_flow(&d->outputs, p->model[i],
-                                        runs[0] < runs[1] ? runs[0] : runs[1], &p->flow[i]));
+                                        runs[0] < runs[1] ? runs[0] : runs[1], 0, &p->flow[i]));
         PARE_TRY(pare_capture_begin(p->flow[i], names[i], NULL, count));
     }
     return PARE_OK;

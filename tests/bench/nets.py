@@ -45,6 +45,17 @@ def all_nets(options):
                                                           or net.name in options.nets)]
 
 
+# Hard for INT8, as export_nets.py writes them: their weights are random
+EXPORTED = ("mobilenetv2_100.dynamo.20", "efficientnet_b0.ts.17", "mobilenetv3_small_100.ts.20")
+
+
+def exported_nets(options):
+    """Those of --exports that are hard for INT8."""
+    made = [Net(stem.split(".")[0], options.exports / f"{stem}.onnx", True, True, 64, False)
+            for stem in EXPORTED] if options.exports else []
+    return [net for net in made if net.path.exists() and (not options.nets or net.name in options.nets)]
+
+
 def small_nets(options):
     return [net for net in all_nets(options) if not net.wide]
 

@@ -2,7 +2,8 @@
 """INT8 by every quantizer in one table: pare, ONNX Runtime's and NNCF's (--nncf-python), each on as many training images
 and the same cores; top-1, agreement and SQNR of the files, wall clock and peak memory of the process that made each.
 Our files are judged in our runtime, the others in ONNX Runtime node by node, as written: its fused kernels saturate on a
-CPU without VNNI. And hostile twins of three nets (datasets/zoo/twins.py): what plain INT8 makes of them, what --max-drop."""
+CPU without VNNI. And hostile twins of three nets (datasets/zoo/twins.py): what plain INT8 makes of them, what --max-drop;
+and exported nets of full size (--exports), whose weights are random."""
 
 import os
 import re
@@ -54,7 +55,10 @@ def nncf(options, name, *words):
 def methods_of(options, net):
     made = [pare(options, "s8"), pare(options, "u8", "--activations", "u8")]
     made += [] if net.wide else [within(options, net, 0.1)]
-    made += [onnxruntime(options, scheme, method) for scheme in ("u8", "s8") for method in ("MinMax", "Percentile")]
+    if not net.trained:
+        made.append(pare(options, "u8 --max-drop 1", "--activations", "u8", "--max-drop", 1))
+    theirs = ("MinMax", "Percentile") if net.trained else ("MinMax",)  # the other keeps all activations in memory
+    made += [onnxruntime(options, scheme, method) for scheme in ("u8", "s8") for method in theirs]
     if options.nncf_python:
         made += [nncf(options, "fast"), nncf(options, "full", "--full")]
         if net.name == "vit":
@@ -95,7 +99,7 @@ def made(options, results, net, methods):
     """Every method's file, made in turn; name -> its path, seconds of each round, peak bytes."""
     folder, done = options.work / PART / net.name.replace(" ", "_"), {}
     folder.mkdir(parents=True, exist_ok=True)
-    for _ in range(ROUNDS if net.wide else 1):
+    for _ in range(ROUNDS if net.wide and net.trained else 1):
         for method in methods:
             path = folder / (method.name.replace(" ", "_") + ".onnx")
             path.unlink(missing_ok=True)
@@ -160,7 +164,7 @@ def compared(results, net, rows, gains):
     if not rivals:
         return
     results.add(PART, net.name, "SQNR, pare's best default less NNCF's best", ours - best(rows, rivals), "dB", ">= 0")
-    for scheme in ("s8", "u8") if net.wide else ():
+    for scheme in ("s8", "u8") if net.wide and net.trained else ():
         ratios = [a / b for a, b in zip(rows[f"pare {scheme}"]["rounds"], rows["nncf fast"]["rounds"])]
         results.add(PART, net.name, f"seconds, pare {scheme} over NNCF fast, whole processes", statistics.median(ratios), "x",
                     "<= 1")
@@ -193,8 +197,6 @@ def nncf_version(options, results):
 
 
 def measured(options, results, net, gains):
-    if net.wide and net.name != "squeezenet1.1":
-        return  # random weights: accuracy means nothing
     net.samples = WIDE_SAMPLES if net.wide else SAMPLES
     try:
         compared(results, net, table(options, results, net, methods_of(options, net)), gains)
@@ -210,7 +212,10 @@ def run(options, results):
     try:
         nncf_version(options, results)
         for net in nets.all_nets(options):
-            measured(options, results, net, gains)
+            if net.trained:
+                measured(options, results, net, gains)
+        for net in nets.exported_nets(options):
+            measured(options, results, net, [])
     finally:
         os.sched_setaffinity(0, cores)
     if gains:

@@ -77,6 +77,34 @@ static void test_forms(void **state)
     }
 }
 
+/* Rows of held samples are in memory: they are read again though the file lost its bytes. */
+static void test_held_samples(void **state)
+{
+    (void)state;
+    const make m = {H5T_IEEE_F32LE, 4, {23, 3, 5, 7}, {4, 3, 5, 7}, .deflate = true,
+                    .name = "/input"};
+    const int64_t held[] = {17, 2, 9}, other[] = {3};
+    const pare_data_input in = wants(PARE_f32, 4, 3, 5, -1);
+    pare_data *d = NULL;
+    pare_reader *r = NULL;
+    pare_batch b;
+    write_file(&m);
+    assert_int_equal(pare_data_open(&ctx, &d, path, &in, 1), PARE_OK);
+    assert_int_equal(pare_data_hold(d, held, 3), PARE_OK);
+    const pare_hash first = check_read(d, held, 3, 2, 2, 105, false);
+    assert_int_equal(truncate(path, 0), 0);
+    const pare_hash again = check_read(d, held, 3, 3, 2, 105, false);
+    assert_memory_equal(&first, &again, sizeof first);
+    assert_int_equal(pare_reader_open(&ctx, &r, d, other, 1, 1, 1), PARE_OK);
+    assert_int_not_equal(pare_reader_next(r, &b), PARE_OK);
+    pare_reader_close(r);
+    pare_data_release(d);
+    assert_int_equal(pare_reader_open(&ctx, &r, d, held, 1, 1, 1), PARE_OK);
+    assert_int_not_equal(pare_reader_next(r, &b), PARE_OK);
+    pare_reader_close(r);
+    pare_data_close(d);
+}
+
 static void test_missing_chunk_is_fill_value(void **state)
 {
     (void)state;
@@ -336,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_held_samples),
         cmocka_unit_test(test_missing_chunk_is_fill_value),
         cmocka_unit_test(test_filter_mask),
         cmocka_unit_test(test_pixels_and_layout),
