@@ -23,14 +23,14 @@ static const pare_gpu_spec two = {.name = "two",
                                   .shared = 128};
 /* Four blocks, two an SM: 8 warps there. A step's instructions take 8 / 4 * 170 / 0.85 = 400
    cycles, what is around steps 8 / 4 * 85 / 0.85 = 200, a block's start 1500. */
-static const pare_grid four = {.blocks = 4,
-                               .resident = 2,
-                               .warps = 4,
-                               .ahead = 34,
-                               .behind = 51,
-                               .steps = 10,
-                               .step = 170,
-                               .rate = 2e10};
+static const pare_gpu_grid four = {.blocks = 4,
+                                   .resident = 2,
+                                   .warps = 4,
+                                   .ahead = 34,
+                                   .behind = 51,
+                                   .steps = 10,
+                                   .step = 170,
+                                   .rate = 2e10};
 
 static void near(double a, double b)
 {
@@ -40,35 +40,35 @@ static void near(double a, double b)
 static void waves_are_counted(void **state)
 {
     (void)state;
-    pare_grid g = four;
+    pare_gpu_grid g = four;
     pare_roofline_step s = {0};
-    near(pare_grid_seconds(&two, &g, &s), 5700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 5700e-9);
     assert_int_equal(s.bound, PARE_BOUND_ISSUE);
     assert_int_equal(s.occupancy, 2);
     near(s.waves, 1);
     g.blocks = 5;
-    near(pare_grid_seconds(&two, &g, &s), 2 * 5700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 2 * 5700e-9);
     near(s.waves, 1.25);
     g.blocks = 24; /* many waves: half of one is lost */
-    near(pare_grid_seconds(&two, &g, &s), 6.5 * 5700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 6.5 * 5700e-9);
     g.blocks = 1; /* a block alone: 4 warps, 200 cycles a step, 100 around */
-    near(pare_grid_seconds(&two, &g, &s), 3600e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 3600e-9);
     assert_int_equal(s.occupancy, 1);
 }
 
 static void the_longest_bounds_a_step(void **state)
 {
     (void)state;
-    pare_grid g = four;
+    pare_gpu_grid g = four;
     pare_roofline_step s = {0};
     g.step = 17; /* 40 cycles: a step waits 200 at least */
-    near(pare_grid_seconds(&two, &g, &s), 3700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 3700e-9);
     assert_int_equal(s.bound, PARE_BOUND_LATENCY);
     g.tensor = 1000; /* 8 warps at 10 a cycle: 800 */
-    near(pare_grid_seconds(&two, &g, &s), 9700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 9700e-9);
     assert_int_equal(s.bound, PARE_BOUND_TENSOR);
     g.shared = 64000; /* two blocks at 128 bytes a cycle: 1000 */
-    near(pare_grid_seconds(&two, &g, &s), 11700e-9);
+    near(pare_gpu_grid_seconds(&two, &g, &s), 11700e-9);
     assert_int_equal(s.bound, PARE_BOUND_SHARED);
 }
 
@@ -129,15 +129,15 @@ static void tiles_and_splits_are_the_backends(void **state)
     (void)state;
     pare_gpu_product p = {
         .type = PARE_s8, .batches = 1, .rows = 8448, .columns = 128, .depth = 4096, .chunks = true};
-    assert_true(pare_tile_fits(&p, PARE_TILE_128X128)); /* 66 * 1 */
-    p.rows = 8320;                                      /* 65 */
-    assert_false(pare_tile_fits(&p, PARE_TILE_128X128));
-    assert_true(pare_tile_fits(&p, PARE_TILE_128X64)); /* 130 */
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_128X128)); /* 66 * 1 */
+    p.rows = 8320;                                          /* 65 */
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X128));
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_128X64)); /* 130 */
     p.rows = 8448, p.columns = 64;
-    assert_false(pare_tile_fits(&p, PARE_TILE_128X128));
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X128));
     p.chunks = false;
-    assert_false(pare_tile_fits(&p, PARE_TILE_128X64));
-    assert_true(pare_tile_fits(&p, PARE_TILE_64X64));
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X64));
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_64X64));
     assert_int_equal(pare_splits_of(&p), 1); /* 132 blocks */
     p.rows = 64 * 33;
     assert_int_equal(pare_splits_of(&p), 4);

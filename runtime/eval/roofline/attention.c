@@ -26,7 +26,7 @@ static int mask_of(const pare_prep *prep)
 }
 
 static bool flash_grid(const pare_roofline_maker *m, const pare_prep *prep, int64_t depth,
-                       pare_grid *g)
+                       pare_gpu_grid *g)
 {
     char name[64];
     pare_sass row;
@@ -37,31 +37,31 @@ static bool flash_grid(const pare_roofline_maker *m, const pare_prep *prep, int6
              mask_of(prep));
     if (!pare_sass_find(m->counts, name, &row)) return false;
     const double heads = (double)pare_view_count(y) / fmax(1, queries * width);
-    *g = (pare_grid){.blocks = heads * ceil(queries / QUERIES),
-                     .resident = row.blocks,
-                     .warps = WARPS,
-                     .ahead = row.all - row.loop - row.behind,
-                     .steps = ceil((double)k->dim[k->rank - 2] / KEYS),
-                     .step = row.loop,
-                     .behind = row.behind,
-                     .tensor = row.mma * 16 * 8 * 16,
-                     .shared =
-                         2.0 * KEYS * d * 2 * (1 + WARPS), /* written once, read by each warp */
-                     .rate = MMA_SYNC * m->spec->macs_f16};
+    *g = (pare_gpu_grid){.blocks = heads * ceil(queries / QUERIES),
+                         .resident = row.blocks,
+                         .warps = WARPS,
+                         .ahead = row.all - row.loop - row.behind,
+                         .steps = ceil((double)k->dim[k->rank - 2] / KEYS),
+                         .step = row.loop,
+                         .behind = row.behind,
+                         .tensor = row.mma * 16 * 8 * 16,
+                         .shared =
+                             2.0 * KEYS * d * 2 * (1 + WARPS), /* written once, read by each warp */
+                         .rate = MMA_SYNC * m->spec->macs_f16};
     return true;
 }
 
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out)
 {
-    pare_grid g;
+    pare_gpu_grid g;
     const pare_view *q = &prep->in[0], *y = &prep->out[0];
     if (prep->in_count < 3 || q->rank < 2 || y->rank < 2) return;
     const int64_t depth = q->dim[q->rank - 1], width = y->dim[y->rank - 1];
     double seconds;
     if (is_flash(y->dtype, depth, width) &&
         flash_grid(m, prep, depth > width ? depth : width, &g)) {
-        seconds = pare_grid_seconds(m->spec, &g, out);
+        seconds = pare_gpu_grid_seconds(m->spec, &g, out);
         snprintf(out->kernel, sizeof out->kernel, "attention_flash");
     } else {
         seconds =

@@ -12,7 +12,8 @@
    measured in arXiv 2402.13499. From so many waves on blocks end apart: half a wave is lost. */
 enum { SCHEDULERS = 4, STEP_CYCLES = 200, BLOCK_CYCLES = 1500, MANY_WAVES = 6 };
 
-double pare_grid_seconds(const pare_gpu_spec *spec, const pare_grid *g, pare_roofline_step *out)
+double pare_gpu_grid_seconds(const pare_gpu_spec *spec, const pare_gpu_grid *g,
+                             pare_roofline_step *out)
 {
     const double sms = spec->sms, per = fmax(1, fmin(g->resident, ceil(g->blocks / sms)));
     const double warps = per * g->warps, rate = g->rate / sms / spec->clock;

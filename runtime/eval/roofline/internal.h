@@ -22,15 +22,16 @@ bool pare_sass_find(const char *counts, const char *name, pare_sass *out);
 extern const char *const pare_sass_counts;
 
 /* A kernel whose blocks take steps of depth. */
-typedef struct pare_grid {
+typedef struct pare_gpu_grid {
     double blocks, resident, warps;    /* of the grid; that an SM holds; of a block */
     double ahead, steps, step, behind; /* steps, and instructions of a warp */
     double tensor, shared; /* multiply-adds of a warp and step; bytes of a block and step */
     double rate;           /* multiply-adds a second of all tensor cores */
-} pare_grid;
+} pare_gpu_grid;
 
 /* grid.c: seconds without the launch; sets what bounds them, occupancy and waves. */
-double pare_grid_seconds(const pare_gpu_spec *spec, const pare_grid *grid, pare_roofline_step *out);
+double pare_gpu_grid_seconds(const pare_gpu_spec *spec, const pare_gpu_grid *grid,
+                             pare_roofline_step *out);
 /* Seconds of these instructions of all warps together. */
 double pare_issue_seconds(const pare_gpu_spec *spec, double instructions);
 /* Adds kernels that only move bytes: launches, bytes, seconds. */
@@ -53,13 +54,13 @@ typedef struct pare_gpu_product {
 
 /* product.c: tiles that the GPU backend may choose (runtime/cuda/gemm/prepack.c, whose header needs
    CUDA's; a test compares them), and parts of depth; 1: none. */
-typedef enum pare_tile {
-    PARE_TILE_64X64,
-    PARE_TILE_128X64,
-    PARE_TILE_128X128,
-    PARE_TILES
-} pare_tile;
-bool pare_tile_fits(const pare_gpu_product *p, pare_tile tile);
+typedef enum pare_gpu_tile {
+    PARE_GPU_TILE_64X64,
+    PARE_GPU_TILE_128X64,
+    PARE_GPU_TILE_128X128,
+    PARE_GPU_TILES
+} pare_gpu_tile;
+bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile);
 int pare_splits_of(const pare_gpu_product *p);
 /* The fastest of these, as a tuner would find it: kernel (of the stem "conv", "matmul"), launches,
    bytes, bound and seconds. */

@@ -20,7 +20,7 @@ enum { CLAMP, CLAMP_RESIDUAL, ANY, PARTIAL };
 static const struct tile {
     int rows, columns, tm, tn; /* tm, tn: mma of a warp (16 x 8 each); always 2 x 2 warps */
     const char *name;
-} tiles[PARE_TILES] = {
+} tiles[PARE_GPU_TILES] = {
     {64, 64, 2, 4, "64x64"}, {128, 64, 4, 4, "128x64"}, {128, 128, 4, 8, "128x128"}};
 
 static double size_of(pare_dtype type) { return pare_type(type)->bits / 8; }
@@ -30,11 +30,11 @@ static double blocks_of(const pare_gpu_product *p, double rows, double columns)
     return ceil(p->rows / rows) * ceil(p->columns / columns) * p->batches;
 }
 
-bool pare_tile_fits(const pare_gpu_product *p, pare_tile tile)
+bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile)
 {
     const struct tile *t = &tiles[tile];
-    if (tile == PARE_TILE_64X64) return true;
-    return p->chunks && (tile == PARE_TILE_128X64 || p->columns > 64) &&
+    if (tile == PARE_GPU_TILE_64X64) return true;
+    return p->chunks && (tile == PARE_GPU_TILE_128X64 || p->columns > 64) &&
            blocks_of(p, t->rows, t->columns) >= FILLED_SMS / 2;
 }
 
@@ -60,7 +60,7 @@ static bool row_of(const char *counts, const pare_gpu_product *p, const struct t
 
 /* Instructions of a warp, and blocks of an SM. False where the counts lack the kernel. */
 static bool tile_grid(const char *counts, const pare_gpu_product *p, const struct tile *t,
-                      int splits, pare_grid *g)
+                      int splits, pare_gpu_grid *g)
 {
     char name[32];
     pare_sass row, end;
@@ -75,16 +75,17 @@ static bool tile_grid(const char *counts, const pare_gpu_product *p, const struc
     if (finish == ANY && !row_of(counts, p, t, p->residual ? CLAMP_RESIDUAL : CLAMP, &end))
         return false;
     const double mma = 2 * t->tm * t->tn, unrolled = row.mma / mma;
-    *g = (pare_grid){.blocks = blocks_of(p, t->rows, t->columns) * splits,
-                     .resident = row.blocks,
-                     .warps = 4,
-                     .ahead = row.all - row.loop - row.behind,
-                     .steps = ceil(ceil(p->depth * size_of(p->type) / STEP) / splits),
-                     .step = row.loop / unrolled,
-                     .behind = end.behind + (finish == ANY ? ANY_SUM * 4 * t->tm * t->tn : 0),
-                     .tensor = mma * 16 * 8 * 32 / size_of(p->type),
-                     /* ldmatrix of 512 bytes, then what copies write */
-                     .shared = 4 * 2 * (t->tm + t->tn / 2) * 512 + (t->rows + t->columns) * STEP};
+    *g = (pare_gpu_grid){.blocks = blocks_of(p, t->rows, t->columns) * splits,
+                         .resident = row.blocks,
+                         .warps = 4,
+                         .ahead = row.all - row.loop - row.behind,
+                         .steps = ceil(ceil(p->depth * size_of(p->type) / STEP) / splits),
+                         .step = row.loop / unrolled,
+                         .behind = end.behind + (finish == ANY ? ANY_SUM * 4 * t->tm * t->tn : 0),
+                         .tensor = mma * 16 * 8 * 32 / size_of(p->type),
+                         /* ldmatrix of 512 bytes, then what copies write */
+                         .shared =
+                             4 * 2 * (t->tm + t->tn / 2) * 512 + (t->rows + t->columns) * STEP};
     return true;
 }
 
@@ -92,12 +93,12 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
                           const pare_gpu_product *p, const struct tile *t, int splits,
                           pare_roofline_step *out)
 {
-    pare_grid g;
+    pare_gpu_grid g;
     pare_roofline_step made = {.dtype = p->type};
     const double partial = splits > 1 ? splits * p->batches * p->rows * p->columns * 4 : 0;
     if (!tile_grid(counts, p, t, splits, &g)) return;
     g.rate = MMA_SYNC * (size_of(p->type) == 1 ? spec->macs_s8 : spec->macs_f16);
-    pare_step_close(spec, pare_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
+    pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
     if (splits > 1) pare_bytes_add(spec, partial, &made); /* the parts are added up */
     if (out->launches && made.seconds >= out->seconds) return;
     if (splits > 1)
@@ -112,14 +113,14 @@ static void f32_predict(const pare_gpu_spec *spec, const char *counts, const cha
 {
     pare_sass row;
     if (!pare_sass_find(counts, "_Z13gemm_f32_tileILi1E", &row)) return;
-    const pare_grid g = {.blocks = blocks_of(p, 64, 64),
-                         .resident = row.blocks,
-                         .warps = F32_WARPS,
-                         .ahead = F32_AHEAD,
-                         .steps = ceil(p->depth / F32_STEP),
-                         .step = row.loop,
-                         .behind = ANY_SUM * F32_SUMS};
-    pare_step_close(spec, pare_grid_seconds(spec, &g, out), p->bytes, out);
+    const pare_gpu_grid g = {.blocks = blocks_of(p, 64, 64),
+                             .resident = row.blocks,
+                             .warps = F32_WARPS,
+                             .ahead = F32_AHEAD,
+                             .steps = ceil(p->depth / F32_STEP),
+                             .step = row.loop,
+                             .behind = ANY_SUM * F32_SUMS};
+    pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, out), p->bytes, out);
     snprintf(out->kernel, sizeof out->kernel, "%s_f32_64x64", stem);
 }
 
@@ -143,13 +144,13 @@ static void library_predict(const pare_gpu_spec *spec, const pare_gpu_product *p
         const double steps = ceil(p->depth * size_of(p->type) / STEP);
         const double splits = fmin(floor(spec->sms / blocks), floor(steps / LEAST_STEPS));
         const double parts = fmax(1, fmin(splits, MOST_SPLITS));
-        const pare_grid g = {.blocks = blocks * parts,
-                             .resident = 1,
-                             .warps = 1,
-                             .steps = ceil(steps / parts),
-                             .tensor = macs,
-                             .rate = rate * of[i].share};
-        pare_step_close(spec, pare_grid_seconds(spec, &g, &made), p->bytes, &made);
+        const pare_gpu_grid g = {.blocks = blocks * parts,
+                                 .resident = 1,
+                                 .warps = 1,
+                                 .steps = ceil(steps / parts),
+                                 .tensor = macs,
+                                 .rate = rate * of[i].share};
+        pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes, &made);
         if (plain && made.bound == PARE_BOUND_TENSOR) made.bound = PARE_BOUND_ISSUE;
         if (!i || made.seconds < best.seconds) best = made;
     }
@@ -167,11 +168,11 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
     else if (p->type == PARE_f32)
         f32_predict(spec, counts, stem, p, &made);
     else {
-        for (int t = 0; t < PARE_TILES; t++)
-            if (pare_tile_fits(p, (pare_tile)t))
+        for (int t = 0; t < PARE_GPU_TILES; t++)
+            if (pare_tile_fits(p, (pare_gpu_tile)t))
                 tiles_predict(spec, counts, stem, p, &tiles[t], 1, &made);
         if (splits > 1)
-            tiles_predict(spec, counts, stem, p, &tiles[PARE_TILE_64X64], splits, &made);
+            tiles_predict(spec, counts, stem, p, &tiles[PARE_GPU_TILE_64X64], splits, &made);
     }
     if (!made.launches) return; /* the counts lack its kernels: unknown */
     out->launches += made.launches, out->bytes += made.bytes, out->seconds += made.seconds;
