@@ -40,7 +40,8 @@ const char *pare_bound_name(pare_bound bound);
 typedef struct pare_roofline_step {
     const char *node, *op_type, *output;
     pare_dtype dtype; /* it multiplies in, else of its first output */
-    char kernel[40];  /* "conv_128x128"; "unknown": the model has none, its bytes are counted */
+    char kernel[40];  /* "conv_128x128"; "unknown": the model has none, its bytes are counted;
+                        "host", "interpreter": the CPU computes it, its copies are */
     bool known;
     int launches;
     double bytes, macs;

@@ -73,6 +73,7 @@ typedef struct pare_roofline_maker {
     const pare_gpu_spec *spec;
     const char *counts;
     pare_arena *arena;
+    bool late; /* the nodes' shapes are only known in a run: the host interprets them */
 } pare_roofline_maker;
 PARE_NODISCARD pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *node,
                                              pare_roofline_step *out);

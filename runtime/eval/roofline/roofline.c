@@ -27,12 +27,13 @@ static pare_status steps_make(pare_roofline *r, const pare_gpu_spec *spec)
     pare_arena scratch;
     const pare_graph *g = pare_plan_graph(r->plan);
     const int late = pare_plan_step_count(r->plan); /* an outline has no steps but these */
-    pare_roofline_maker m = {r->ctx, spec, pare_sass_counts, &scratch};
+    pare_roofline_maker m = {r->ctx, spec, pare_sass_counts, &scratch, false};
     r->step = pare_arena_alloc(&r->arena, (size_t)(g->node_count + late) + 1, sizeof *r->step);
     if (!r->step) return PARE_MEMORY;
     pare_arena_init(&scratch, r->ctx);
     pare_status st = PARE_OK;
     for (int i = 0; st == PARE_OK && i < g->node_count; i++) st = step_add(r, &m, g->node[i]);
+    m.late = true;
     for (int i = 0; st == PARE_OK && i < late; i++)
         st = step_add(r, &m, pare_plan_node(r->plan, i));
     pare_arena_free(&scratch);

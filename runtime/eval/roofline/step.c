@@ -94,7 +94,7 @@ static void host_predict(const pare_roofline_maker *m, const pare_prep *prep,
     out->bytes = pare_prep_bytes(prep);
     out->bound = PARE_BOUND_HOST;
     out->seconds = out->bytes / m->spec->host;
-    snprintf(out->kernel, sizeof out->kernel, "host");
+    snprintf(out->kernel, sizeof out->kernel, m->late ? "interpreter" : "host");
 }
 
 static bool is_product(pare_op_id op)
@@ -142,7 +142,7 @@ pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *nod
     const pare_op *op = pare_op_of(node);
     name_step(node, out);
     PARE_TRY(prep_of(m, node, &prep, &shapes));
-    if (op && shapes && !strcmp(kernel_of[op - pare_ops], "none"))
+    if (m->late || (op && shapes && !strcmp(kernel_of[op - pare_ops], "none")))
         host_predict(m, &prep, out);
     else if (op && shapes)
         PARE_TRY(kernel_predict(m, &prep, (pare_op_id)(op - pare_ops), out));
