@@ -48,6 +48,25 @@ if data_sets; then
     if has '"slower_than_fp16"' q.json; then pass int8_compares; else fail int8_compares "no comparison"; fi
 fi
 
+# the plan of the emulated GPU has the same steps
+emulated=$top/build/tests/simt/pare_emulated
+if [ -x "$emulated" ]; then
+    for net in mlp resnet vit; do
+        works "half_$net" "$pare" quantize -q "$zoo/$net.onnx" -o half.onnx --precision fp16
+        works "plan_$net" "$emulated" bench -q half.onnx --device cuda --no-tune --warmup 0 --duration 0 --iterations 1 \
+            --profile plan.json
+        works "outline_$net" $inspect half.onnx --device h200 --json outline.json
+        if python3 - <<'END' 2>.test.err; then pass "same_steps_$net"; else fail "same_steps_$net" "$(tail -1 .test.err)"; fi
+import json
+names = lambda steps: [(s["node"], s["op_type"], s["output"]) for s in steps]
+plan, outline = json.load(open("plan.json"))["steps"], json.load(open("outline.json"))["prediction"]["steps"]
+assert names(plan) == names(outline), f"{len(plan)} steps planned, {len(outline)} predicted"
+END
+    done
+else
+    skip same_steps "$emulated is not built"
+fi
+
 # kernels that the model of time lacks, the host's, and an operator that nobody knows
 if command -v protoc >/dev/null 2>&1; then
     tensor='type { tensor_type { elem_type: 1 shape { dim { dim_value: 4 } dim { dim_value: 4 } } } }'
