@@ -10,6 +10,7 @@
 #include "runtime/base/size.h"
 #include "runtime/base/types.h"
 #include "runtime/eval/eval.h"
+#include "runtime/eval/roofline.h"
 #include "runtime/exec/batch.h"
 #include "runtime/exec/exec.h"
 #include "runtime/exec/step_times.h"

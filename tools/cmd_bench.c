@@ -88,19 +88,6 @@ static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const
     return pare_shapes_choose(tool, model, given, given_count, out, count);
 }
 
-/* Samples of a run: the first input's first axis, where it is free or the first output has it, too;
-   else the input has no batch axis. */
-static int64_t samples_of(const pare_model *model, const pare_plan *plan,
-                          const pare_input_shape *shapes, int count)
-{
-    if (!count || shapes[0].shape.rank < 1) return 1;
-    const int64_t n = shapes[0].shape.dim[0];
-    const pare_value *x = pare_graph_find_own(model->graph, shapes[0].name);
-    const pare_shape *y = &pare_plan_output(plan, 0)->shape;
-    const bool fixed = x && x->shape.rank > 0 && x->shape.dim[0] > 0;
-    return !fixed || (y->rank > 0 && y->dim[0] == n) ? n : 1;
-}
-
 static json_t *shapes_json(const pare_input_shape *shapes, int count)
 {
     json_t *json = json_object();
@@ -251,7 +238,7 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
     if (o->streams == 1 && !tool->device) pare_threads_bind(options.threads);
     PARE_TRY(pare_plan_new(tool->ctx, &plan, model, shapes, count, &options));
     double planned = pare_seconds() - start;
-    double batch = (double)samples_of(model, plan, shapes, count);
+    double batch = (double)pare_shapes_samples(model, plan, shapes, count);
     json_t *file =
         json_pack("{s:o, s:s, s:s, s:I, s:I}", "file", pare_json_text(tool->arg[0]), "hash", hash,
                   "precision", pare_model_precision(&facts), "bytes",

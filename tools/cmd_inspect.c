@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/group_facts.h"
 #include "tools/model_facts.h"
+#include "tools/roofline.h"
 #include "tools/shapes.h"
 #include "tools/table.h"
 #include "tools/text.h"
@@ -18,6 +19,8 @@ typedef struct inspect_options {
     pare_common common;
     bool nodes, ranges, groups, outputs;
     pare_list shapes;
+    const char *gpu;
+    int64_t batch;
 } inspect_options;
 
 #define OPTIONS inspect_options
@@ -33,7 +36,13 @@ static const pare_option table[] = {
     PARE_OPT_FLAG("outputs", outputs, "with --groups: the model's outputs may lose channels, too"),
     PARE_OPT_LIST("shapes", "in:1x3x224x224", shapes,
                   "with --groups: sizes of inputs that the model leaves open (batch 1, else 128 "
-                  "where it fits)"),
+                  "where it fits); with --device: shapes of inputs (open axes 1)"),
+    PARE_OPT_TEXT(
+        "device", "h200|h100", gpu,
+        "predict, without a GPU, what each fused step takes on this one and what bounds it "
+        "(nothing is predicted)"),
+    PARE_OPT_INT("batch", "N", batch, 1, 1e6,
+                 "with --device: first axis of the inputs that leave it open (1)"),
     {0},
 };
 
@@ -231,9 +240,15 @@ static pare_status run(pare_tool *tool, const void *options)
     const inspect_options *o = options;
     pare_model *model;
     pare_model_facts facts;
-    if ((o->outputs || o->shapes.count) && !o->groups)
-        return PARE_FAIL(tool->ctx, USAGE, "--%s only says something with --groups",
-                         o->outputs ? "outputs" : "shapes");
+    const pare_gpu_spec *spec;
+    if (o->outputs && !o->groups)
+        return PARE_FAIL(tool->ctx, USAGE, "--outputs only says something with --groups");
+    if (o->shapes.count && !o->groups && !o->gpu)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "--shapes only says something with --groups or --device");
+    if (o->batch && !o->gpu)
+        return PARE_FAIL(tool->ctx, USAGE, "--batch only says something with --device");
+    if (o->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &spec, o->gpu));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_model_count(tool->ctx, model, &facts);
     if (st == PARE_OK) {
@@ -243,6 +258,8 @@ static pare_status run(pare_tool *tool, const void *options)
         json_object_set_new(tool->facts, "model", json);
         if (o->ranges) st = show_ranges(tool, model);
         if (st == PARE_OK && o->groups) st = show_groups(tool, model, o);
+        if (st == PARE_OK && o->gpu)
+            st = pare_roofline_show(tool, model, o->gpu, o->batch, &o->shapes);
     }
     pare_model_free(model);
     return st;

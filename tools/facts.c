@@ -96,7 +96,12 @@ static const struct row {
     {"profile", "", "model:string device:string time_ms:number steps:array lanes?array"},
     {"profile", "steps[]", STEP_KEYS},
     {"profile", "lanes[]", "stream:integer lane:string name:string start_ms:number time_ms:number"},
-    {"inspect", "", "model:object"},
+    {"inspect", "", "model:object prediction?object"},
+    {"inspect", "prediction",
+     "device:string samples:number time_ms:number throughput_per_s:number steps:array"},
+    {"inspect", "prediction.steps[]",
+     "node:string op_type:string kernel:string known:boolean precision:string bytes:number "
+     "ops:number bound:string time_ms:number fp16_ms?number slower_than_fp16?boolean"},
     {"inspect", "model", FILE_KEYS " bytes:integer parameters:integer"},
     {"check", "", "model:object problems:array target?object"},
     {"check", "model", FILE_KEYS},

@@ -95,3 +95,14 @@ pare_status pare_shapes_choose(pare_tool *tool, const pare_model *model,
     *out = shapes;
     return PARE_OK;
 }
+
+int64_t pare_shapes_samples(const pare_model *model, const pare_plan *plan,
+                            const pare_input_shape *shapes, int count)
+{
+    if (!count || shapes[0].shape.rank < 1) return 1;
+    const int64_t n = shapes[0].shape.dim[0];
+    const pare_value *x = pare_graph_find_own(model->graph, shapes[0].name);
+    const pare_shape *y = &pare_plan_output(plan, 0)->shape;
+    const bool fixed = x && x->shape.rank > 0 && x->shape.dim[0] > 0;
+    return !fixed || (y->rank > 0 && y->dim[0] == n) ? n : 1;
+}

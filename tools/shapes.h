@@ -18,4 +18,9 @@ PARE_NODISCARD pare_status pare_shapes_parse(pare_tool *tool, const pare_model *
 PARE_NODISCARD pare_status pare_shapes_choose(pare_tool *tool, const pare_model *model,
                                               const pare_input_shape *given, int given_count,
                                               pare_input_shape **out, int *count);
+
+/* Samples of a run of the plan: the first input's first axis, where it is free or the first output
+   has it, too; else the input has no batch axis. */
+int64_t pare_shapes_samples(const pare_model *model, const pare_plan *plan,
+                            const pare_input_shape *shapes, int count);
 #endif

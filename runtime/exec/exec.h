@@ -40,6 +40,8 @@ typedef struct pare_plan_options {
     bool deterministic;    /* fixed summation: results do not depend on batch or threads */
     bool tune;             /* time the kernels that can, once per shape (run and bench) */
     const char *cache_dir; /* timing cache, read without `tune`, too; NULL: none on disk */
+    bool outline;          /* compiled as for a GPU, which need not be there: nodes, shapes and
+                              memory order, no kernels and no memory; pare_plan_graph has them */
     bool reference;        /* plain C kernels only, no fusion: the definition of correct */
     bool keep_all;         /* every tensor of the model stays visible to observers: no fusion */
     const char *const *keep; /* tensors that must stay visible to observers and unfused */
@@ -80,6 +82,9 @@ int pare_plan_step_count(const pare_plan *plan);
 void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out);
 /* The node of the compiled copy that it runs. */
 const pare_node *pare_plan_node(const pare_plan *plan, int i);
+/* The compiled copy, in the order in which it runs. Nodes whose shapes only a run knows are not in
+   it: pare_plan_node has them behind the plan's steps. */
+const pare_graph *pare_plan_graph(const pare_plan *plan);
 pare_device *pare_plan_device(const pare_plan *plan); /* where it runs; NULL: the CPU */
 size_t
 pare_plan_activation_bytes(const pare_plan *plan);    /* one runner's buffer, scratch included */

@@ -40,7 +40,7 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
                        "export the model again",
                        model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
-    if (st == PARE_OK) st = pare_steps_make(p);
+    if (st == PARE_OK && !p->options.outline) st = pare_steps_make(p);
     p->options.placed = NULL; /* the caller's */
     if (st != PARE_OK) {
         pare_plan_free(p);
@@ -113,6 +113,7 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
             out->live += plan->root[r].bytes;
 }
 
+const pare_graph *pare_plan_graph(const pare_plan *plan) { return plan->model->graph; }
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }
 
 const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size)

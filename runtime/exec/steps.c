@@ -60,12 +60,6 @@ static pare_status view_of(const pare_node *node, const pare_value *v, pare_view
 
 /* --- lifetimes --- */
 
-static bool is_alias(const pare_node *node)
-{
-    const pare_op *op = pare_op_of(node);
-    return op && op->cpu[0] && op->cpu[0]->flags & PARE_KERNEL_ALIAS;
-}
-
 /* Position (node->mark) of the last node that reads v, itself or under another shape. */
 static int last_use(const pare_value *v)
 {
@@ -76,7 +70,7 @@ static int last_use(const pare_value *v)
         const pare_node *user = v->user[i];
         int at = user->graph == g ? user->mark : g->node_count;
         if (at > last) last = at;
-        if (is_alias(user) && user->in[0] == v && user->out[0]) {
+        if (pare_op_is_alias(user) && user->in[0] == v && user->out[0]) {
             at = last_use(user->out[0]);
             if (at > last) last = at;
         }
@@ -240,7 +234,7 @@ static pare_status step_make(maker *m, pare_node *node)
     pare_step *s = &p->step[p->step_count];
     *s = (pare_step){.node = node};
     PARE_TRY(step_places(m, s));
-    if (is_alias(node)) { /* same bytes under another shape: nothing runs */
+    if (pare_op_is_alias(node)) { /* same bytes under another shape: nothing runs */
         PARE_TRY(pare_ptr_map_put(&m->root, node->out[0], s->in[0].root));
         return PARE_OK;
     }

@@ -110,6 +110,9 @@ extern const pare_op pare_ops[PARE_OP_COUNT];
 const pare_op *pare_op_find(const char *domain, const char *op_type);
 const pare_op *pare_op_of(const pare_node *node);
 
+/* Is its output its input's bytes under another shape, so that nothing runs? */
+bool pare_op_is_alias(const pare_node *node);
+
 /* Does the row hold for a model of this opset? From its first form on, until ONNX redefines it. */
 bool pare_op_covers(const pare_op *op, int64_t opset);
 

@@ -85,6 +85,12 @@ const pare_op *pare_op_of(const pare_node *node)
     return pare_op_find(node->domain, node->op_type);
 }
 
+bool pare_op_is_alias(const pare_node *node)
+{
+    const pare_op *op = pare_op_of(node);
+    return op && op->cpu[0] && op->cpu[0]->flags & PARE_KERNEL_ALIAS;
+}
+
 const pare_quant_role *pare_quant_role_of(const pare_node *node)
 {
     const pare_op *op = node ? pare_op_of(node) : NULL;

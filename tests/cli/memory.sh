@@ -77,6 +77,7 @@ some="--data $data/test.h5 --samples 16"
 "$pare" bench -q "$zoo/mlp.onnx" --no-tune --warmup 0 --duration 0 --iterations 1 --json .test.b.json >.test.out || exit 1
 falls check "$pare" check "$zoo/resnet.onnx"
 falls inspect "$pare" inspect "$zoo/resnet.onnx" --json out
+falls inspect_device "$pare" inspect "$zoo/resnet.onnx" --device h200 --json out
 falls calibrate "$pare" calibrate -q "$zoo/resnet.onnx" $some --threads 2 -o out
 falls quantize "$pare" quantize -q "$zoo/resnet.onnx" $some --threads 4 -o out
 falls quantize_rounded "$pare" quantize -q "$zoo/resnet.onnx" $some --precision w4a8 --rounding adaround --iterations 2 \

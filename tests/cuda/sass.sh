@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compares the instructions of the kernels that were compiled for sm_90 with sass.txt beside this file: no hot
 # loop and no epilogue grows, none gains a division, an indirect branch, a call or local memory, no load gets
-# narrower, no SM holds fewer blocks. sass.py says what is counted. Then what ResNet-50 takes by these counts.
+# narrower, no SM holds fewer blocks. sass.py says what is counted. Then what ResNet-50 takes by the budget's counts,
+# which `pare inspect --device` has in it.
 #
 #   sh tests/cuda/sass.sh NVCC FOLDER [--write]      FOLDER: what nvcc made, STEM.o and STEM.ptxas
 #
@@ -41,4 +42,25 @@ LC_ALL=C sort "$work/all" >"$now"
 [ -s "$now" ] || fail "no kernel for sm_90 in $folder"
 [ "$write" = --write ] && cp "$now" "$budget" && exit 0
 python3 tests/cuda/sass.py --compare "$budget" "$now" || exit 1
-python3 tests/bench/predict_gpu.py --sass "$now" # what these counts make of nets
+
+# --- ResNet-50: one picture of noise gives ranges; they change no time ---
+build=$(dirname "$folder")
+pare=$build/pare make_net=$build/tests/simt/gpu_make_net
+if [ ! -x "$pare" ] || [ ! -x "$make_net" ]; then
+    echo "no prediction: $pare or $make_net is not built" && exit 0
+fi
+cd "$work" && "$make_net" resnet50.onnx || fail "ResNet-50 cannot be made"
+{
+    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 3, 224, 224), }"
+    awk 'BEGIN { for (i = 0; i < 150528; i++) printf "%c", 32 + i * 7919 % 89 }'
+} >noise.npy
+"$pare" data import --npy noise.npy -o noise.h5 >/dev/null &&
+    "$pare" calibrate -q resnet50.onnx --data noise.h5 -o ranges.json >/dev/null &&
+    "$pare" quantize -q resnet50.onnx -o int8.onnx --ranges ranges.json >/dev/null &&
+    "$pare" quantize -q resnet50.onnx -o fp16.onnx --precision fp16 >/dev/null || fail "ResNet-50 cannot be quantized"
+for batch in 1 32 128; do
+    for precision in int8 fp16; do
+        "$pare" inspect $precision.onnx --device h200 --batch $batch >table || fail "ResNet-50 is not predicted"
+        sed -n -e "s/^sum */ResNet-50 $precision: /p" -e 's/^slower */    /p' table
+    done
+done

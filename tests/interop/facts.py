@@ -101,6 +101,7 @@ def main():
         run('data_import_more', 'data', 'import', '-o', 'e.h5', '--npy', 'many.npy', 'labels.npy')
         run('inspect', 'inspect', mlp)
         run('inspect_groups', 'inspect', str(ZOO / 'vit.onnx'), '--groups')
+        run('inspect_device', 'inspect', mlp, '--device', 'h200', '--batch', '4')
         run('check', 'check', mlp)
         run('calibrate', 'calibrate', mlp, '--data', 'd.h5', '-o', 'r.json')
         quantized = run('quantize', 'quantize', mlp, '--data', 'd.h5', '-o', 'q.onnx')

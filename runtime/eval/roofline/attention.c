@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fused attention: runtime/cuda/attention_flash.cu on tensor cores, else a query at a time. */
+#include "runtime/eval/roofline/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* attention_flash.cu: queries of a block, keys of a step, the widest head */
+enum { QUERIES = 64, KEYS = 64, WARPS = 4, MOST_DEPTH = 128, WARP = 32 };
+enum { MASK_NONE, MASK_ROW, MASK_ANY };
+enum { PLAIN_MAC = 3 }; /* instructions of a multiply-add whose factors are read each time */
+#define MMA_SYNC 0.62
+
+/* Chunks of 16 bits that lie at multiples of 16 bytes. */
+static bool is_flash(pare_dtype type, int64_t depth, int64_t width)
+{
+    return (type == PARE_f16 || type == PARE_bf16) && depth <= MOST_DEPTH && width <= MOST_DEPTH &&
+           depth % 8 == 0 && width % 8 == 0;
+}
+
+static int mask_of(const pare_prep *prep)
+{
+    const pare_view *mask = pare_operand(prep->in, prep->in_count, 3);
+    if (!mask) return MASK_NONE;
+    return mask->rank < 2 || mask->dim[mask->rank - 2] == 1 ? MASK_ROW : MASK_ANY;
+}
+
+static bool flash_grid(const pare_roofline_maker *m, const pare_prep *prep, int64_t depth,
+                       pare_gpu_grid *g)
+{
+    char name[64];
+    pare_sass row;
+    const pare_view *y = &prep->out[0], *k = &prep->in[1];
+    const double queries = (double)y->dim[y->rank - 2], width = (double)y->dim[y->rank - 1];
+    const int d = depth <= 32 ? 32 : depth <= 64 ? 64 : 128;
+    snprintf(name, sizeof name, "_Z15attention_flashILi%dELi%dELi%dEE", (int)y->dtype, d,
+             mask_of(prep));
+    if (!pare_sass_find(m->counts, name, &row)) return false;
+    const double heads = (double)pare_view_count(y) / fmax(1, queries * width);
+    *g = (pare_gpu_grid){.blocks = heads * ceil(queries / QUERIES),
+                         .resident = row.blocks,
+                         .warps = WARPS,
+                         .ahead = row.all - row.loop - row.behind,
+                         .steps = ceil((double)k->dim[k->rank - 2] / KEYS),
+                         .step = row.loop,
+                         .behind = row.behind,
+                         .tensor = row.mma * 16 * 8 * 16,
+                         .shared =
+                             2.0 * KEYS * d * 2 * (1 + WARPS), /* written once, read by each warp */
+                         .rate = MMA_SYNC * m->spec->macs_f16};
+    return true;
+}
+
+void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                            pare_roofline_step *out)
+{
+    pare_gpu_grid g;
+    const pare_view *q = &prep->in[0], *y = &prep->out[0];
+    if (prep->in_count < 3 || q->rank < 2 || y->rank < 2) return;
+    const int64_t depth = q->dim[q->rank - 1], width = y->dim[y->rank - 1];
+    double seconds;
+    if (is_flash(y->dtype, depth, width) &&
+        flash_grid(m, prep, depth > width ? depth : width, &g)) {
+        seconds = pare_gpu_grid_seconds(m->spec, &g, out);
+        snprintf(out->kernel, sizeof out->kernel, "attention_flash");
+    } else {
+        seconds =
+            pare_issue_seconds(m->spec, fmax(0, pare_node_macs(prep->node)) / WARP * PLAIN_MAC);
+        snprintf(out->kernel, sizeof out->kernel, "attention");
+    }
+    pare_step_close(m->spec, seconds, pare_prep_bytes(prep), out);
+    out->known = true;
+}

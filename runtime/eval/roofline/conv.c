@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions with constant weights, as runtime/cuda/conv computes them: implicit products, a stem
+   whose pixels are widened first, depthwise strips, and groups of few filters one by one. */
+#include "runtime/eval/roofline/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* runtime/cuda/conv and gemm/pack.h */
+enum {
+    CHUNK = 16,
+    MOST_TAPS = 32,
+    FEW_FILTERS = 16,
+    STEM_PIXELS = 4,
+    STEM_CHANNELS = 4,
+    STRIP = 4
+};
+enum { WARP = 32, ANY_SUM = 30 };
+
+typedef struct conv {
+    const pare_roofline_maker *m;
+    const pare_prep *prep;
+    const pare_conv_args *a;
+    pare_dtype type; /* that it multiplies in: the node's, or f16 to compare */
+} conv;
+
+static double bytes_of(pare_dtype type) { return pare_type(type)->bits / 8; }
+
+/* Of a tensor beside X and W, in 16 bits where the types are not the node's. */
+static double bytes_beside(const conv *c, const pare_view *v)
+{
+    if (!v) return 0;
+    const bool other = c->type != c->prep->in[0].dtype;
+    return (double)pare_view_count(v) * bytes_of(other ? c->type : v->dtype);
+}
+
+static double size_beside(const conv *c)
+{
+    return bytes_beside(c, &c->prep->out[0]) +
+           bytes_beside(c, pare_operand(c->prep->in, c->prep->in_count, c->a->at.residual));
+}
+
+static double x_bytes(const conv *c)
+{
+    return (double)pare_view_count(&c->prep->in[0]) * bytes_of(c->type);
+}
+
+static double macs_of(const pare_conv_args *a)
+{
+    const pare_window *w = &a->win;
+    return (double)a->n * (double)(w->out[0] * w->out[1] * w->out[2]) * (double)a->m *
+           (double)a->cg * (double)(w->kernel[0] * w->kernel[1] * w->kernel[2]);
+}
+
+static bool is_matrix(const pare_window *w)
+{
+    bool whole = true;
+    for (int i = 0; i < 3; i++)
+        whole = whole && w->kernel[i] == 1 && w->stride[i] == 1 && w->out[i] == w->in[i];
+    return whole;
+}
+
+static pare_gpu_product product_of(const conv *c)
+{
+    const pare_conv_args *a = c->a;
+    const pare_window *w = &a->win;
+    const double taps = (double)(w->kernel[0] * w->kernel[1] * w->kernel[2]);
+    const double size = bytes_of(c->type);
+    const pare_dtype z = a->at.residual < 0 ? PARE_NOTYPE : c->prep->in[a->at.residual].dtype;
+    pare_gpu_product p = {.type = c->type,
+                          .batches = (double)w->group,
+                          .rows = (double)(a->n * w->out[0] * w->out[1] * w->out[2]),
+                          .columns = (double)a->mg,
+                          .depth = (double)a->cg * taps,
+                          .picture = !is_matrix(w),
+                          .residual = a->at.residual >= 0};
+    p.plain = pare_act_clamps(&a->act) &&
+              (!a->int8 || (!a->epilogue.real && (!z || pare_type_is_int8(z))));
+    p.chunks = c->type != PARE_f32 && fmod((double)a->cg * size, CHUNK) == 0 &&
+               pare_view_nhwc(&c->prep->in[0]) && (!p.picture || taps <= MOST_TAPS);
+    p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);
+    return p;
+}
+
+/* --- a stem --- */
+
+static bool is_stem(const conv *c, const pare_gpu_product *p)
+{
+    const pare_window *w = &c->a->win;
+    const double across = ceil((double)w->kernel[2] / STEM_PIXELS);
+    return !p->chunks && c->type != PARE_f32 && w->group == 1 && c->a->cg <= STEM_CHANNELS &&
+           w->dilation[2] == 1 && (double)w->kernel[1] * across <= MOST_TAPS;
+}
+
+/* Pixels are copied to lots of STEM_PIXELS neighbours of STEM_CHANNELS; then one tap is a lot. */
+static void stem_predict(const conv *c, pare_gpu_product *p, pare_roofline_step *out)
+{
+    const pare_window *w = &c->a->win;
+    const double across = ceil((double)w->kernel[2] / STEM_PIXELS), size = bytes_of(c->type);
+    const double step = STEM_PIXELS % w->stride[2] ? 1 : (double)w->stride[2];
+    const double width = (double)(w->out[2] - 1) * ((double)w->stride[2] / step) +
+                         (across - 1) * (STEM_PIXELS / step) + 1;
+    const double lot = STEM_PIXELS * STEM_CHANNELS;
+    const double wide = (double)(c->a->n * w->in[1]) * width * lot * size;
+    p->picture = p->chunks = true;
+    p->depth = (double)w->kernel[1] * across * lot;
+    p->bytes = wide + (double)c->a->m * p->depth * size + size_beside(c);
+    pare_bytes_add(c->m->spec, x_bytes(c) + wide, out);
+    pare_product_predict(c->m->spec, c->m->counts, "conv_stem", p, out);
+}
+
+/* --- groups of few filters --- */
+
+static const char *word_of(pare_dtype type)
+{
+    return type == PARE_s8    ? "a"
+           : type == PARE_u8  ? "h"
+           : type == PARE_f16 ? "6__half"
+           : type == PARE_f32 ? "f"
+                              : "13__nv_bfloat16";
+}
+
+static bool is_strip(const pare_conv_args *a)
+{
+    const pare_window *w = &a->win;
+    const int64_t k = w->kernel[2], s = w->stride[2];
+    return a->cg == 1 && a->mg == 1 && a->m % 4 == 0 && w->kernel[1] == k && (k == 3 || k == 5) &&
+           w->stride[1] == s && s <= 2 && w->dilation[1] == 1 && w->dilation[2] == 1;
+}
+
+/* A thread makes four channels of STRIP neighbours. Its count has one line of taps and one output,
+   whose loops turn: for each tap of a line a load with a conversion for each of four channels, for
+   each pixel bounds, a load and conversions, and the multiply-adds. */
+static void strip_predict(const conv *c, double bytes, pare_roofline_step *out)
+{
+    char name[96];
+    pare_sass row;
+    const pare_window *w = &c->a->win;
+    const double k = (double)w->kernel[2], s = (double)w->stride[2], pixels = (STRIP - 1) * s + k;
+    snprintf(name, sizeof name, "_Z15depthwise_stripI%sLi%dELi%dEE", word_of(c->type), (int)k,
+             (int)s);
+    if (!pare_sass_find(c->m->counts, name, &row)) return;
+    const double line = 5 * k + 8 * pixels + 4 * STRIP * k;
+    const double each = row.loop + (k - 1) * line + (STRIP - 1) * 4 * ANY_SUM;
+    const double places =
+        (double)(c->a->n * w->out[1]) * ceil((double)w->out[2] / STRIP) * (double)c->a->m / 4;
+    pare_step_close(c->m->spec, pare_issue_seconds(c->m->spec, places / WARP * each), bytes, out);
+    snprintf(out->kernel, sizeof out->kernel, "conv_depthwise");
+    out->known = true;
+}
+
+static void direct_predict(const conv *c, double bytes, pare_roofline_step *out)
+{
+    char name[96];
+    pare_sass row;
+    const int lot = c->a->cg == 1 && c->a->mg == 1 && c->a->m % 4 == 0 ? 4 : 1;
+    snprintf(name, sizeof name, "_Z11direct_eachI%sLi%dEE", word_of(c->type), lot);
+    if (!pare_sass_find(c->m->counts, name, &row)) return;
+    const double instructions = macs_of(c->a) / lot / WARP * row.loop;
+    pare_step_close(c->m->spec, pare_issue_seconds(c->m->spec, instructions), bytes, out);
+    snprintf(out->kernel, sizeof out->kernel, "conv_direct");
+    out->known = true;
+}
+
+static void predict(const conv *c, pare_roofline_step *out)
+{
+    pare_gpu_product p = product_of(c);
+    if (c->a->win.group > 1 && c->a->mg < FEW_FILTERS && c->prep->in[0].rank <= 4) {
+        if (is_strip(c->a))
+            strip_predict(c, p.bytes, out);
+        else
+            direct_predict(c, p.bytes, out);
+    } else if (is_stem(c, &p)) {
+        stem_predict(c, &p, out);
+    } else {
+        pare_product_predict(c->m->spec, c->m->counts, "conv", &p, out);
+    }
+}
+
+pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                              pare_roofline_step *out, bool *read)
+{
+    pare_conv_args a;
+    pare_roofline_step half = {0};
+    const pare_status st = pare_conv_args_read(prep, &a);
+    *read = st == PARE_OK && prep->in[1].data;
+    if (!*read) return st;
+    predict(&(conv){m, prep, &a, prep->in[0].dtype}, out);
+    out->dtype = prep->in[0].dtype;
+    if (!a.int8 || !out->known) return PARE_OK;
+    predict(&(conv){m, prep, &a, PARE_f16}, &half);
+    out->seconds_f16 = half.seconds;
+    return PARE_OK;
+}

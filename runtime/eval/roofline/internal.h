@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of time, shared by the files of this folder and its test. */
+#ifndef PARE_RUNTIME_EVAL_ROOFLINE_INTERNAL_H
+#define PARE_RUNTIME_EVAL_ROOFLINE_INTERNAL_H
+
+#include "runtime/eval/roofline.h"
+#include "runtime/ops/product.h"
+
+#define PARE_LAUNCH_SECONDS 1.2e-6 /* of a kernel in a CUDA graph */
+#define PARE_ISSUE          0.85   /* instructions a cycle and scheduler that kernels reach */
+
+/* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
+typedef struct pare_sass {
+    double all, loop, mma,
+        behind;    /* of the kernel, of its hot loop, tensor-core ones in it, after it */
+    double blocks; /* that an SM holds */
+} pare_sass;
+
+/* The row of the first kernel whose name begins so; false: there is none. counts: text with a line
+   a kernel, "NAME key=value ..."; pare_sass_counts is that of this build's kernels. */
+bool pare_sass_find(const char *counts, const char *name, pare_sass *out);
+extern const char *const pare_sass_counts;
+
+/* A kernel whose blocks take steps of depth. */
+typedef struct pare_gpu_grid {
+    double blocks, resident, warps;    /* of the grid; that an SM holds; of a block */
+    double ahead, steps, step, behind; /* steps, and instructions of a warp */
+    double tensor, shared; /* multiply-adds of a warp and step; bytes of a block and step */
+    double rate;           /* multiply-adds a second of all tensor cores */
+} pare_gpu_grid;
+
+/* grid.c: seconds without the launch; sets what bounds them, occupancy and waves. */
+double pare_gpu_grid_seconds(const pare_gpu_spec *spec, const pare_gpu_grid *grid,
+                             pare_roofline_step *out);
+/* Seconds of these instructions of all warps together. */
+double pare_issue_seconds(const pare_gpu_spec *spec, double instructions);
+/* Adds kernels that only move bytes: launches, bytes, seconds. */
+void pare_bytes_add(const pare_gpu_spec *spec, double bytes, pare_roofline_step *out);
+/* The step takes at least what its bytes take; then a launch. */
+void pare_step_close(const pare_gpu_spec *spec, double seconds, double bytes,
+                     pare_roofline_step *out);
+
+/* Y (batches, rows, columns) = X W^T. */
+typedef struct pare_gpu_product {
+    pare_dtype type; /* s8, u8, f16, bf16, f32 */
+    double batches, rows, columns, depth;
+    bool picture; /* rows of X are patches */
+    bool chunks;  /* and are copied by 16 bytes */
+    bool residual;
+    bool plain;   /* the epilogue rounds and clamps, no more */
+    bool library; /* cuBLASLt or cuBLAS computes it */
+    double bytes; /* of X, W, Y and a residual */
+} pare_gpu_product;
+
+/* product.c: tiles that the GPU backend may choose (runtime/cuda/gemm/prepack.c, whose header needs
+   CUDA's; a test compares them), and parts of depth; 1: none. */
+typedef enum pare_gpu_tile {
+    PARE_GPU_TILE_64X64,
+    PARE_GPU_TILE_128X64,
+    PARE_GPU_TILE_128X128,
+    PARE_GPU_TILES
+} pare_gpu_tile;
+bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile);
+int pare_splits_of(const pare_gpu_product *p);
+/* The fastest of these, as a tuner would find it: kernel (of the stem "conv", "matmul"), launches,
+   bytes, bound and seconds. */
+void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                          const pare_gpu_product *p, pare_roofline_step *out);
+
+/* step.c: a node of the compiled graph; its shapes may be unknown. */
+typedef struct pare_roofline_maker {
+    pare_ctx *ctx;
+    const pare_gpu_spec *spec;
+    const char *counts;
+    pare_arena *arena;
+    bool late; /* the nodes' shapes are only known in a run: the host interprets them */
+} pare_roofline_maker;
+PARE_NODISCARD pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *node,
+                                             pare_roofline_step *out);
+
+/* conv.c, matmul.c: fill out where they can read the node; *read says so. */
+pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                              pare_roofline_step *out, bool *read);
+pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                                pare_roofline_step *out, bool *read);
+/* attention.c */
+void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                            pare_roofline_step *out);
+
+/* Bytes of all of a node's tensors. */
+double pare_prep_bytes(const pare_prep *prep);
+
+/* An epilogue that rounds and clamps: after none, relu or clip. */
+static inline bool pare_act_clamps(const pare_act *act)
+{
+    return act->kind == PARE_ACT_NONE || act->kind == PARE_ACT_RELU || act->kind == PARE_ACT_CLIP;
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of time by numbers that were worked out by hand, on a device of two SMs at 1 GHz; then
+   that this build's counts have every kernel that the model asks for, and models with steps that it
+   does not know. */
+#include "runtime/eval/roofline/internal.h"
+#include "tests/passes/graph_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Tensor cores of 8 bits: 10 multiply-adds a cycle and SM by mma.sync, whose share is 0.62. */
+static const pare_gpu_spec two = {.name = "two",
+                                  .sms = 2,
+                                  .clock = 1e9,
+                                  .hbm = 1e12,
+                                  .host = 1e9,
+                                  .macs_s8 = 2e10 / 0.62,
+                                  .macs_f16 = 1e10 / 0.62,
+                                  .macs_f32 = 1e9,
+                                  .shared = 128};
+/* Four blocks, two an SM: 8 warps there. A step's instructions take 8 / 4 * 170 / 0.85 = 400
+   cycles, what is around steps 8 / 4 * 85 / 0.85 = 200, a block's start 1500. */
+static const pare_gpu_grid four = {.blocks = 4,
+                                   .resident = 2,
+                                   .warps = 4,
+                                   .ahead = 34,
+                                   .behind = 51,
+                                   .steps = 10,
+                                   .step = 170,
+                                   .rate = 2e10};
+
+static void near(double a, double b)
+{
+    if (!(a > b * (1 - 1e-9) && a < b * (1 + 1e-9))) fail_msg("%.12g is not %.12g", a, b);
+}
+
+static void waves_are_counted(void **state)
+{
+    (void)state;
+    pare_gpu_grid g = four;
+    pare_roofline_step s = {0};
+    near(pare_gpu_grid_seconds(&two, &g, &s), 5700e-9);
+    assert_int_equal(s.bound, PARE_BOUND_ISSUE);
+    assert_int_equal(s.occupancy, 2);
+    near(s.waves, 1);
+    g.blocks = 5;
+    near(pare_gpu_grid_seconds(&two, &g, &s), 2 * 5700e-9);
+    near(s.waves, 1.25);
+    g.blocks = 24; /* many waves: half of one is lost */
+    near(pare_gpu_grid_seconds(&two, &g, &s), 6.5 * 5700e-9);
+    g.blocks = 1; /* a block alone: 4 warps, 200 cycles a step, 100 around */
+    near(pare_gpu_grid_seconds(&two, &g, &s), 3600e-9);
+    assert_int_equal(s.occupancy, 1);
+}
+
+static void the_longest_bounds_a_step(void **state)
+{
+    (void)state;
+    pare_gpu_grid g = four;
+    pare_roofline_step s = {0};
+    g.step = 17; /* 40 cycles: a step waits 200 at least */
+    near(pare_gpu_grid_seconds(&two, &g, &s), 3700e-9);
+    assert_int_equal(s.bound, PARE_BOUND_LATENCY);
+    g.tensor = 1000; /* 8 warps at 10 a cycle: 800 */
+    near(pare_gpu_grid_seconds(&two, &g, &s), 9700e-9);
+    assert_int_equal(s.bound, PARE_BOUND_TENSOR);
+    g.shared = 64000; /* two blocks at 128 bytes a cycle: 1000 */
+    near(pare_gpu_grid_seconds(&two, &g, &s), 11700e-9);
+    assert_int_equal(s.bound, PARE_BOUND_SHARED);
+}
+
+static void memory_bounds_the_whole(void **state)
+{
+    (void)state;
+    pare_roofline_step s = {.bound = PARE_BOUND_ISSUE}, bytes = {0};
+    pare_step_close(&two, 5e-6, 4e6, &s); /* 4 us */
+    near(s.seconds, 5e-6 + PARE_LAUNCH_SECONDS);
+    assert_int_equal(s.bound, PARE_BOUND_ISSUE);
+    pare_step_close(&two, 5e-6, 8e6, &s); /* 8 us: a second launch */
+    near(s.seconds, 13e-6 + 2 * PARE_LAUNCH_SECONDS);
+    assert_int_equal(s.bound, PARE_BOUND_MEMORY);
+    assert_int_equal(s.launches, 2);
+    near(s.bytes, 12e6);
+    pare_bytes_add(&two, 1e3, &bytes);
+    assert_int_equal(bytes.bound, PARE_BOUND_LATENCY);
+    near(bytes.seconds, 1e-9 + PARE_LAUNCH_SECONDS);
+}
+
+static const char counts[] =
+    "_Z5other all=9 loop=8 mma=7 behind=6 blocks=5\n"
+    "_Z9gemm_tileILi3E7tile_ofILi2ELi2ELi2ELi4EE15matrix_iteratorLi0EEv all=355 loop=340 mma=32 "
+    "per_mma=1 behind=10 blocks=2\n";
+
+/* 64 x 64 x 640 of 8 bits: one block of 4 warps, 10 steps of 64 bytes. A loop of 32 mma is two
+   steps: 340 / 2 instructions, 200 cycles; 16 mma of 4096 at 10 a cycle: 4 * 6553.6. Around: 15 /
+   0.85. */
+static void a_product_is_tiles(void **state)
+{
+    (void)state;
+    pare_roofline_step s = {0};
+    pare_gpu_product p = {.type = PARE_s8,
+                          .batches = 1,
+                          .rows = 64,
+                          .columns = 64,
+                          .depth = 640,
+                          .chunks = true,
+                          .plain = true,
+                          .bytes = 86016};
+    pare_sass row;
+    assert_true(pare_sass_find(counts, "_Z9gemm_tile", &row));
+    near(row.all, 355), near(row.behind, 10), near(row.blocks, 2);
+    assert_false(pare_sass_find(counts, "_Z9gemm_none", &row));
+    pare_product_predict(&two, counts, "matmul", &p, &s);
+    assert_string_equal(s.kernel, "matmul_64x64");
+    assert_int_equal(s.bound, PARE_BOUND_TENSOR);
+    near(s.seconds, (1500 + 15 / 0.85 + 10 * 26214.4) * 1e-9 + PARE_LAUNCH_SECONDS);
+    s = (pare_roofline_step){0};
+    p.residual = true; /* the counts have no such kernel */
+    pare_product_predict(&two, counts, "matmul", &p, &s);
+    assert_false(s.known);
+}
+
+/* By hand from runtime/cuda/gemm/prepack.c: 66 blocks fill a device. */
+static void tiles_and_splits_are_the_backends(void **state)
+{
+    (void)state;
+    pare_gpu_product p = {
+        .type = PARE_s8, .batches = 1, .rows = 8448, .columns = 128, .depth = 4096, .chunks = true};
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_128X128)); /* 66 * 1 */
+    p.rows = 8320;                                          /* 65 */
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X128));
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_128X64)); /* 130 */
+    p.rows = 8448, p.columns = 64;
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X128));
+    p.chunks = false;
+    assert_false(pare_tile_fits(&p, PARE_GPU_TILE_128X64));
+    assert_true(pare_tile_fits(&p, PARE_GPU_TILE_64X64));
+    assert_int_equal(pare_splits_of(&p), 1); /* 132 blocks */
+    p.rows = 64 * 33;
+    assert_int_equal(pare_splits_of(&p), 4);
+    p.rows = 64;
+    assert_int_equal(pare_splits_of(&p), 16); /* 64 steps: 16 of 4 */
+    p.depth = 512;
+    assert_int_equal(pare_splits_of(&p), 2);
+    p.type = PARE_f32;
+    assert_int_equal(pare_splits_of(&p), 1);
+}
+
+/* Every kernel of a product that the model may ask for is among this build's counts. */
+static void counts_have_the_kernels(void **state)
+{
+    (void)state;
+    const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16, PARE_f32};
+    for (int i = 0; i < 5 * 32; i++) {
+        pare_roofline_step s = {0};
+        const pare_gpu_product p = {.type = types[i / 32],
+                                    .batches = 1,
+                                    .rows = i & 16 ? 20000 : 64,
+                                    .columns = 128,
+                                    .depth = 4096,
+                                    .picture = i & 1,
+                                    .chunks = i & 2,
+                                    .residual = i & 4,
+                                    .plain = i & 8};
+        pare_product_predict(&two, pare_sass_counts, "conv", &p, &s);
+        if (!s.known || !(s.seconds > 0)) fail_msg("case %d has no kernel", i);
+    }
+}
+
+static void an_unknown_device_lists_the_known(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    const pare_gpu_spec *spec;
+    pare_ctx_init(&ctx);
+    assert_int_equal(pare_gpu_spec_find(&ctx, &spec, "h200"), PARE_OK);
+    assert_int_equal(spec->sms, 132);
+    assert_int_equal(pare_gpu_spec_find(&ctx, &spec, "h300"), PARE_USAGE);
+    assert_non_null(strstr(ctx.message, "'h300'; known are: h200, h100"));
+    pare_ctx_clear(&ctx);
+}
+
+static const pare_roofline_step *step_of(const pare_roofline *r, const char *op)
+{
+    for (int i = 0; i < pare_roofline_count(r); i++)
+        if (!strcmp(pare_roofline_at(r, i)->op_type, op)) return pare_roofline_at(r, i);
+    fail_msg("no step is a %s", op);
+    return NULL;
+}
+
+/* A transposed convolution, a determinant that only the host computes, and a Relu that is fused. */
+static void nothing_is_left_out(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_roofline *r;
+    float w[64] = {0};
+    graph_open(&g, 17);
+    graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 4, 8, 8});
+    graph_floats(&g, "w", 4, (int64_t[]){4, 4, 1, 1}, w);
+    graph_floats(&g, "v", 4, (int64_t[]){4, 4, 2, 2}, w);
+    graph_node(&g, "Conv", "x w", "a");
+    graph_node(&g, "Relu", "a", "b");
+    graph_node(&g, "ConvTranspose", "b v", "c");
+    graph_node(&g, "Det", "b", "d");
+    graph_output(&g, "c");
+    graph_output(&g, "d");
+    assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &two), PARE_OK);
+    const pare_roofline_step *conv = step_of(r, "FusedConv"), *spread = step_of(r, "ConvTranspose"),
+                             *det = step_of(r, "Det");
+    assert_string_equal(conv->kernel, "conv_f32_64x64");
+    assert_true(conv->known);
+    near(conv->macs, 64 * 4 * 4);
+    assert_string_equal(spread->kernel, "unknown");
+    assert_false(spread->known);
+    near(spread->bytes, 4.0 * (4 * 64 + 64 + 4 * 81)); /* x, w, y */
+    assert_string_equal(det->kernel, "host");
+    assert_int_equal(det->bound, PARE_BOUND_HOST);
+    double sum = 0;
+    for (int i = 0; i < pare_roofline_count(r); i++) sum += pare_roofline_at(r, i)->seconds;
+    near(pare_roofline_seconds(r), sum);
+    pare_roofline_free(r);
+    graph_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waves_are_counted),
+        cmocka_unit_test(the_longest_bounds_a_step),
+        cmocka_unit_test(memory_bounds_the_whole),
+        cmocka_unit_test(a_product_is_tiles),
+        cmocka_unit_test(tiles_and_splits_are_the_backends),
+        cmocka_unit_test(counts_have_the_kernels),
+        cmocka_unit_test(an_unknown_device_lists_the_known),
+        cmocka_unit_test(nothing_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
