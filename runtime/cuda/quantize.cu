@@ -3,8 +3,9 @@
    Each reads its operands once and writes its output once, four or more neighbours a thread where
    they lie together. Arithmetic is that of runtime/cpu, step
    by step: fmaf where it is written, true divisions, ties to even. */
-#include "runtime/cuda/device/vec.cuh"
+#include "runtime/cuda/device/quantize.cuh"
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/quantize.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/int8_elementwise.h"
@@ -79,8 +80,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                   bool zeroed)
 {
-    const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
-                high = y_type == PARE_s8 ? 127.0f : 255.0f;
+    const code_limits limits = code_limits_of(y_type);
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
         float x[W], scale[W];
@@ -90,14 +90,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         vec_load_floats<W>(w.data[1], x_type, at[1], last_step(w, 1), x);
         vec_load_floats<W>(w.data[2], s_type, at[2], last_step(w, 2), scale);
         if (zeroed) vec_load_codes<W>(w.data[3], y_type, at[3], last_step(w, 3), zero);
-        PARE_UNROLL for (int k = 0; k < W; k++)
-        {
-            float q = rintf(x[k] / scale[k]);
-            if (zeroed) q += (float)zero[k];
-            q = q > low ? q : low; /* NaN becomes the lowest */
-            q = q < high ? q : high;
-            y[k] = (uint8_t)(int)q;
-        }
+        PARE_UNROLL for (int k = 0; k < W; k++) y[k] =
+            code_of(x[k], scale[k], (float)zero[k], limits);
         vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], y);
     }
 }
@@ -302,7 +296,7 @@ static bool scaling_can(const pare_prep *p, bool quantize)
            (pare_view_count(s) == 1 || s->rank == 1);
 }
 
-static bool quantize_can(const pare_prep *p) { return scaling_can(p, true); }
+bool pare_cuda_quantize_can(const pare_prep *p) { return scaling_can(p, true); }
 static bool dequantize_can(const pare_prep *p) { return scaling_can(p, false); }
 
 static pare_status scaling_prepare(pare_prep *p)
@@ -339,6 +333,7 @@ static pare_status quantize_run(const pare_call *c)
 {
     pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    if (c->pixels) return pare_cuda_quantize_pixels(c);
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, c->in[1].dtype,
                             zeroed);
@@ -353,13 +348,16 @@ static pare_status dequantize_run(const pare_call *c)
                             c->in[1].dtype, zeroed);
 }
 
-static const pare_kernel quantize = {
-    .name = "cuda_quantize", .can = quantize_can, .prepare = scaling_prepare, .run = quantize_run};
+static const pare_kernel quantize = {.name = "cuda_quantize",
+                                     .can = pare_cuda_quantize_can,
+                                     .prepare = scaling_prepare,
+                                     .run = quantize_run,
+                                     .takes_pixels = pare_cuda_quantize_takes_pixels};
 static const pare_kernel dequantize = {.name = "cuda_dequantize",
                                        .can = dequantize_can,
                                        .prepare = scaling_prepare,
                                        .run = dequantize_run};
-const pare_kernel *const pare_cuda_quantize[] = {&quantize, NULL};
+const pare_kernel *const pare_cuda_quantize[] = {&pare_cuda_quantize_nhwc, &quantize, NULL};
 const pare_kernel *const pare_cuda_dequantize[] = {&dequantize, NULL};
 
 /* --- DynamicQuantizeLinear: the range, the scale, then QuantizeLinear --- */
