@@ -9,9 +9,11 @@
    block makes in shared memory, so that nothing is divided for each of them. */
 #include "runtime/cuda/quantize.h"
 #include "runtime/cuda/device/quantize.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/kernel.h"
 
 enum {
+    AT_ONCE = 4,       /* vectors that a thread has on their way */
     VALUES = 16,       /* that a thread takes of a tile */
     PICTURE = 4,       /* channels of pictures: their tiles' bytes lie together in y */
     CHANNELS = 64,     /* of a tile */
@@ -102,22 +104,24 @@ SIMT_INLINE bool is_inside(const corner &at, int channel, int position)
     return channel < at.channels && position < at.positions;
 }
 
+/* Vectors first to first + AT_ONCE: all are loaded before the first of them is looked at. */
 template <int W>
-SIMT_INLINE void tile_read(const tiling &t, const quantizer &q, const corner &at, uint8_t *tile)
+SIMT_INLINE void floats_read(const tiling &t, const quantizer &q, const corner &at, int first,
+                             uint8_t *tile)
 {
     const int64_t from = (at.image * t.channels + at.channel) * t.positions + at.position;
-    float v[VALUES / W][W];
+    float v[AT_ONCE][W];
     int c, p;
-    PARE_UNROLL for (int j = 0; j < VALUES / W; j++)
+    PARE_UNROLL for (int j = 0; j < AT_ONCE; j++)
     {
-        vector_at<W>(t, j, &c, &p);
+        vector_at<W>(t, first + j, &c, &p);
         PARE_UNROLL for (int k = 0; k < W; k++) v[j][k] = 0;
         if (is_inside(at, c, p))
             vec_load_floats<W>(t.x, t.x_type, from + c * t.positions + p, 1, v[j]);
     }
-    PARE_UNROLL for (int j = 0; j < VALUES / W; j++)
+    PARE_UNROLL for (int j = 0; j < AT_ONCE; j++)
     {
-        vector_at<W>(t, j, &c, &p);
+        vector_at<W>(t, first + j, &c, &p);
         if (is_inside(at, c, p))
             PARE_UNROLL for (int k = 0; k < W; k++) tile[(p + k) * t.pitch + c] =
                 code_by(q, v[j][k]);
@@ -125,22 +129,22 @@ SIMT_INLINE void tile_read(const tiling &t, const quantizer &q, const corner &at
 }
 
 template <int W>
-SIMT_INLINE void tile_read_pixels(const tiling &t, const uint8_t *codes, int table_channels,
-                                  const corner &at, uint8_t *tile)
+SIMT_INLINE void pixels_read(const tiling &t, const uint8_t *codes, int table_channels,
+                             const corner &at, int first, uint8_t *tile)
 {
     const uint8_t *x =
         static_cast<const uint8_t *>(t.x) + at.image * t.channels * t.positions + at.position;
-    uint8_t v[VALUES / W][W];
+    uint8_t v[AT_ONCE][W];
     int c, p;
-    PARE_UNROLL for (int j = 0; j < VALUES / W; j++)
+    PARE_UNROLL for (int j = 0; j < AT_ONCE; j++)
     {
-        vector_at<W>(t, j, &c, &p);
+        vector_at<W>(t, first + j, &c, &p);
         PARE_UNROLL for (int k = 0; k < W; k++) v[j][k] = 0;
         if (is_inside(at, c, p)) vec_load<W>(x, c * t.positions + p, 1, v[j]);
     }
-    PARE_UNROLL for (int j = 0; j < VALUES / W; j++)
+    PARE_UNROLL for (int j = 0; j < AT_ONCE; j++)
     {
-        vector_at<W>(t, j, &c, &p);
+        vector_at<W>(t, first + j, &c, &p);
         const uint8_t *code = codes + (table_channels > 1 ? c * 256 : 0);
         if (is_inside(at, c, p))
             PARE_UNROLL for (int k = 0; k < W; k++) tile[(p + k) * t.pitch + c] = code[v[j][k]];
@@ -150,15 +154,14 @@ SIMT_INLINE void tile_read_pixels(const tiling &t, const uint8_t *codes, int tab
 /* V bytes from shared memory, at a multiple of 4 where V is more than 1. */
 template <int V> SIMT_INLINE void bytes_store(uint8_t *y, const uint8_t *from)
 {
-    enum { WORDS = V / 4 > 0 ? V / 4 : 1 };
-    uint32_t word[WORDS];
-    if (V == 1) {
+    if constexpr (V == 1) {
         *y = *from;
-        return;
+    } else {
+        uint32_t word[V / 4];
+        PARE_UNROLL for (int k = 0; k < V / 4; k++) word[k] =
+            reinterpret_cast<const uint32_t *>(from)[k];
+        vec_store<V / 4>(reinterpret_cast<uint32_t *>(y), 0, word);
     }
-    PARE_UNROLL for (int k = 0; k < WORDS; k++) word[k] =
-        reinterpret_cast<const uint32_t *>(from)[k];
-    vec_store<WORDS>(reinterpret_cast<uint32_t *>(y), 0, word);
 }
 
 template <int V> SIMT_INLINE void tile_write(const tiling &t, const corner &at, const uint8_t *tile)
@@ -191,7 +194,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) quantize_tiles(tiling 
     const quantizer q = quantizer_of(c);
     for (int64_t n = blockIdx.z; n < t.images; n += gridDim.z) {
         const corner at = corner_of(t, n);
-        tile_read<W>(t, q, at, tile);
+        PARE_ROLLED for (int first = 0; first < VALUES / W; first += AT_ONCE)
+            floats_read<W>(t, q, at, first, tile);
         __syncthreads();
         tile_store(t, at, tile);
         __syncthreads();
@@ -208,7 +212,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) quantize_pixel_tiles(t
     __syncthreads();
     for (int64_t n = blockIdx.z; n < t.images; n += gridDim.z) {
         const corner at = corner_of(t, n);
-        tile_read_pixels<W>(t, codes, c.table_channels, at, tile);
+        PARE_ROLLED for (int first = 0; first < VALUES / W; first += AT_ONCE)
+            pixels_read<W>(t, codes, c.table_channels, at, first, tile);
         __syncthreads();
         tile_store(t, at, tile);
         __syncthreads();
