@@ -7,6 +7,7 @@
    are taken one index of the block axis at a time, so that inside each they are again such views.
    Packed and minifloat tensors go element by element. */
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
 
 #include <math.h>
@@ -305,12 +306,56 @@ static bool dequantize_can(const pare_prep *p)
            pare_ref_in_set(p->out[0].dtype, to) && in_order(&p->in[0]);
 }
 
+/* --- QuantizeLinear of N, C, H, W with one scale into N, H, W, C --- */
+
+static bool nhwc_can(const pare_prep *p)
+{
+    const pare_view *x = &p->in[0], *y = &p->out[0];
+    return quantize_can(p) && pare_type_is_int8(y->dtype) && x->dtype == PARE_f32 && x->rank == 4 &&
+           pare_view_rowmajor(x) && pare_view_nhwc(y) && pare_view_count(&p->in[1]) == 1;
+}
+
+/* A chunk of positions: each plane's are quantized beside each other, then put in their places. */
+static void nhwc_chunk(const pare_call *c, int64_t image, int64_t at, float scale, float zero)
+{
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    const int64_t channels = x->dim[1], plane = x->dim[2] * x->dim[3];
+    const int64_t n = plane - at < CHUNK ? plane - at : CHUNK;
+    const limits l = limits_of(y->dtype);
+    const float *from = (const float *)x->data + image * channels * plane + at;
+    uint8_t *to = (uint8_t *)y->data + (image * plane + at) * channels, code[CHUNK];
+    for (int64_t i = 0; i < channels; i++) {
+        if (y->dtype == PARE_s8)
+            quantize_s8((int8_t *)code, 1, from + i * plane, &scale, &zero, true, n, l.low, l.high);
+        else
+            quantize_u8(code, 1, from + i * plane, &scale, &zero, true, n, l.low, l.high);
+        for (int64_t k = 0; k < n; k++) to[k * channels + i] = code[k];
+    }
+}
+
+static pare_status nhwc_run(const pare_call *c)
+{
+    const pare_view *x = &c->in[0];
+    const int64_t plane = x->dim[2] * x->dim[3], chunks = (plane + CHUNK - 1) / CHUNK;
+    const bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    const float scale = (float)pare_ref_get(&c->in[1], 0),
+                zero = zeroed ? (float)pare_ref_get(&c->in[2], 0) : 0;
+    const int threads = c->threads;
+    if (pare_view_count(x) == 0) return PARE_OK;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && chunks > 8)
+    for (int64_t i = 0; i < x->dim[0] * chunks; i++)
+        nhwc_chunk(c, i / chunks, i % chunks * CHUNK, scale, zero);
+    return PARE_OK;
+}
+
+static const pare_kernel quantize_nhwc = {
+    .name = "quantize_nhwc", .can = nhwc_can, .run = nhwc_run};
 static const pare_kernel ref_quantize = {.name = "ref_quantize",
                                          .can = quantize_can,
                                          .prepare = scaling_prepare,
                                          .run = scaling_run,
                                          .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_quantize[] = {&ref_quantize, NULL};
+const pare_kernel *const pare_cpu_quantize[] = {&quantize_nhwc, &ref_quantize, NULL};
 static const pare_kernel ref_dequantize = {.name = "ref_dequantize",
                                            .can = dequantize_can,
                                            .prepare = scaling_prepare,

@@ -4,8 +4,7 @@
    once. The function is chosen inside the kernel by a number that all threads share, so that a type
    needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/device/vec.cuh"
-#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 
 /* X(name, expression of x, y, the same of integers): the formulas of runtime/cpu/binary.c, for
@@ -159,54 +158,83 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     }
 }
 
-template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    clip_each(pare_cuda_iterator w, const T *low, const T *high)
+/* min(max(v, *low), *high); NaN stays. R: float, double or int64_t. */
+template <class R> struct clip_limits {
+    R low, high;
+    bool has_low, has_high;
+};
+
+template <class R> SIMT_INLINE R clip_to(const clip_limits<R> &l, R v)
 {
-    const T *x = static_cast<const T *>(w.data[1]);
-    T *y = static_cast<T *>(w.data[0]);
-    PARE_CUDA_EACH (i, w.walk.count) {
+    if (l.has_low && v < l.low) v = l.low;
+    if (l.has_high && v > l.high) v = l.high;
+    return v;
+}
+
+/* Of f32, f16 and bf16. W: 4, or 1, as below. */
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    clip_floats(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
+{
+    const clip_limits<float> l = {low ? pare_number_at(low, type, 0) : 0,
+                                  high ? pare_number_at(high, type, 0) : 0, low != NULL,
+                                  high != NULL};
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        float v = pare_to_f32(x[at[1]]);
-        if (low && v < pare_to_f32(*low)) v = pare_to_f32(*low);
-        if (high && v > pare_to_f32(*high)) v = pare_to_f32(*high);
-        pare_store_f32(&y[at[0]], v);
+        float v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_floats<W>(w.data[1], type, at[1], iterator_step(w, 1), v);
+        PARE_UNROLL for (int k = 0; k < W; k++) v[k] = clip_to(l, v[k]);
+        vec_store_floats<W>(w.data[0], type, at[0], v);
     }
 }
 
-/* Of every type the one above does not know. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    clip_any(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
+    clip_doubles(pare_cuda_iterator w, const double *low, const double *high)
 {
-    int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
-    PARE_CUDA_EACH (i, w.walk.count) {
+    const clip_limits<double> l = {low ? *low : 0, high ? *high : 0, low != NULL, high != NULL};
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        if (type == PARE_f64) {
-            double v = pare_double_at(w.data[1], type, at[1]);
-            if (low && v < pare_double_at(low, type, 0)) v = pare_double_at(low, type, 0);
-            if (high && v > pare_double_at(high, type, 0)) v = pare_double_at(high, type, 0);
-            pare_double_store(w.data[0], type, at[0], v);
-            continue;
-        }
-        int64_t v = pare_int_at(w.data[1], type, at[1]) ^ turn;
-        if (low && v < (pare_int_at(low, type, 0) ^ turn)) v = pare_int_at(low, type, 0) ^ turn;
-        if (high && v > (pare_int_at(high, type, 0) ^ turn)) v = pare_int_at(high, type, 0) ^ turn;
-        pare_int_store(w.data[0], type, at[0], v ^ turn);
+        double v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_doubles<W>(w.data[1], PARE_f64, at[1], iterator_step(w, 1), v);
+        PARE_UNROLL for (int k = 0; k < W; k++) v[k] = clip_to(l, v[k]);
+        vec_store_doubles<W>(w.data[0], PARE_f64, at[0], v);
     }
 }
 
-template <class T>
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    clip_ints(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
+{
+    const int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
+    const clip_limits<int64_t> l = {low ? pare_int_at(low, type, 0) ^ turn : 0,
+                                    high ? pare_int_at(high, type, 0) ^ turn : 0, low != NULL,
+                                    high != NULL};
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[2], v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_ints<W>(w.data[1], type, at[1], iterator_step(w, 1), v);
+        PARE_UNROLL for (int k = 0; k < W; k++) v[k] = clip_to(l, v[k] ^ turn) ^ turn;
+        vec_store_ints<W>(w.data[0], type, at[0], v);
+    }
+}
+
+/* W: 16 bytes of T, or 1. */
+template <class T, int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_iterator w)
 {
-    const uint8_t *condition = static_cast<const uint8_t *>(w.data[1]);
-    const T *a = static_cast<const T *>(w.data[2]), *b = static_cast<const T *>(w.data[3]);
-    T *y = static_cast<T *>(w.data[0]);
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
-        pare_iterator_at<4>(w.walk, i, at);
-        y[at[0]] = condition[at[1]] ? a[at[2]] : b[at[3]];
+        uint8_t condition[W];
+        T a[W], b[W];
+        pare_iterator_at<4>(w.walk, i * W, at);
+        vec_load<W>(static_cast<const uint8_t *>(w.data[1]), at[1], iterator_step(w, 1), condition);
+        vec_load<W>(static_cast<const T *>(w.data[2]), at[2], iterator_step(w, 2), a);
+        vec_load<W>(static_cast<const T *>(w.data[3]), at[3], iterator_step(w, 3), b);
+        PARE_UNROLL for (int k = 0; k < W; k++) a[k] = condition[k] ? a[k] : b[k];
+        vec_store<W>(static_cast<T *>(w.data[0]), at[0], a);
     }
 }
 
@@ -290,31 +318,40 @@ static cudaError_t power_launch(const pare_cuda_iterator *w, pare_dtype base, pa
     return cudaGetLastError();
 }
 
-template <class T>
-static cudaError_t clip(const pare_cuda_iterator *w, const void *low, const void *high,
-                        cudaStream_t stream)
-{
-    PARE_ITERATOR_LAUNCH(clip_each<T>, static_cast<const T *>(low), static_cast<const T *>(high));
-    return cudaGetLastError();
-}
-
 /* y = min(max(x, *low), *high); low and high are on the device, NULL: no limit. */
 static cudaError_t clip_launch(const pare_cuda_iterator *w, pare_dtype dtype, const void *low,
                                const void *high, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
-    switch (dtype) {
-    case PARE_f32: return clip<float>(w, low, high, stream);
-    case PARE_f16: return clip<__half>(w, low, high, stream);
-    case PARE_bf16: return clip<__nv_bfloat16>(w, low, high, stream);
-    default: PARE_ITERATOR_LAUNCH(clip_any, dtype, low, high); return cudaGetLastError();
-    }
+    if (pare_cuda_is_float(dtype))
+        PARE_ITERATOR_LAUNCH_VEC(4, clip_floats<4>, clip_floats<1>, dtype, low, high);
+    else if (dtype == PARE_f64)
+        PARE_ITERATOR_LAUNCH_VEC(4, clip_doubles<4>, clip_doubles<1>,
+                                 static_cast<const double *>(low),
+                                 static_cast<const double *>(high));
+    else
+        PARE_ITERATOR_LAUNCH_VEC(4, clip_ints<4>, clip_ints<1>, dtype, low, high);
+    return cudaGetLastError();
 }
 
 /* Operands: y, condition (bool), x, z; elements of `bytes` bytes. */
 static cudaError_t where_launch(const pare_cuda_iterator *w, int bytes, cudaStream_t stream)
 {
-    PARE_ITERATOR_LAUNCH_BYTES(where_each);
+    if (w->walk.count == 0) return cudaSuccess;
+    switch (bytes) {
+#define WHERE(T)                                                                                   \
+    case sizeof(T):                                                                                \
+        PARE_ITERATOR_LAUNCH_VEC(16 / sizeof(T), (where_each<T, 16 / sizeof(T)>),                  \
+                                 (where_each<T, 1>));                                              \
+        break;
+        WHERE(uint8_t)
+        WHERE(uint16_t)
+        WHERE(uint32_t)
+        WHERE(uint64_t)
+#undef WHERE
+    default: return cudaErrorInvalidValue;
+    }
+    return cudaGetLastError();
 }
 
 /* y = (x + z + ...) / divisor over operands 1 to inputs, in float. begun: operand 1 is what an

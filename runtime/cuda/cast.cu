@@ -1,31 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cast and CastLike (19) by the rules of runtime/cpu/cast.c: float to integer truncates towards
    zero and saturates, integer to integer keeps the low bits, float to 4 bits rounds to nearest even
-   and saturates, anything to bool is x != 0. One thread an element; one thread a byte where two
-   elements share it. */
+   and saturates, anything to bool is x != 0. Four neighbours a thread where they lie together, else
+   one; one thread a byte where two elements share it. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 
+/* Between f32, f16 and bf16. W: 4, or 1, as below. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    cast_each(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
+    cast_floats(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
-    bool floats = pare_is_float(from), to_floats = pare_is_float(to);
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        if (!floats) {
-            int64_t v = pare_int_at(w.data[1], from, at[1]);
-            if (to_floats)
-                pare_float_store(w.data[0], to, at[0], v, from == PARE_u64);
-            else
-                pare_int_store(w.data[0], to, at[0], v);
+        float v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_floats<W>(w.data[1], from, at[1], iterator_step(w, 1), v);
+        vec_store_floats<W>(w.data[0], to, at[0], v);
+    }
+}
+
+/* The floats of integers, rounded once: of u64 where wide. */
+template <int W>
+SIMT_INLINE void vec_store_rounded(void *data, pare_dtype type, int64_t at, const int64_t v[W],
+                                   bool wide)
+{
+    if (type == PARE_f64) {
+        double of[W];
+        PARE_UNROLL for (int k = 0; k < W; k++) of[k] =
+            wide ? (double)(uint64_t)v[k] : (double)v[k];
+        vec_store_doubles<W>(data, type, at, of);
+        return;
+    }
+    float of[W];
+    PARE_UNROLL for (int k = 0; k < W; k++) of[k] = wide ? (float)(uint64_t)v[k] : (float)v[k];
+    vec_store_floats<W>(data, type, at, of);
+}
+
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    cast_ints(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
+{
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[2], v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_ints<W>(w.data[1], from, at[1], iterator_step(w, 1), v);
+        if (pare_is_float(to))
+            vec_store_rounded<W>(w.data[0], to, at[0], v, from == PARE_u64);
+        else
+            vec_store_ints<W>(w.data[0], to, at[0], v);
+    }
+}
+
+/* Floats to integers, and from or to f64. */
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    cast_doubles(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
+{
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[2], whole[W];
+        double v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_doubles<W>(w.data[1], from, at[1], iterator_step(w, 1), v);
+        if (pare_is_float(to)) {
+            vec_store_doubles<W>(w.data[0], to, at[0], v);
             continue;
         }
-        double v = pare_double_at(w.data[1], from, at[1]);
-        if (to_floats)
-            pare_double_store(w.data[0], to, at[0], v);
-        else
-            pare_int_store(w.data[0], to, at[0], pare_int_of(v, to));
+        PARE_UNROLL for (int k = 0; k < W; k++) whole[k] = pare_int_of(v[k], to);
+        vec_store_ints<W>(w.data[0], to, at[0], whole);
     }
 }
 
@@ -57,9 +99,12 @@ static cudaError_t cast_launch(const pare_cuda_iterator *w, pare_dtype to, pare_
     if (to == PARE_s4 || to == PARE_u4)
         SIMT_LAUNCH(cast_packed, pare_cuda_grid((count + 1) / 2), dim3(PARE_CUDA_BLOCK), 0, stream,
                     *w, to, from);
+    else if (pare_cuda_is_float(from) && pare_cuda_is_float(to))
+        PARE_ITERATOR_LAUNCH_VEC(4, cast_floats<4>, cast_floats<1>, to, from);
+    else if (pare_type_is_float(from))
+        PARE_ITERATOR_LAUNCH_VEC(4, cast_doubles<4>, cast_doubles<1>, to, from);
     else
-        SIMT_LAUNCH(cast_each, pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, *w, to,
-                    from);
+        PARE_ITERATOR_LAUNCH_VEC(4, cast_ints<4>, cast_ints<1>, to, from);
     return cudaGetLastError();
 }
 

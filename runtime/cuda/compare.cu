@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Equal, Less, And, Not, IsNaN and their kin: one thread an element, truth is one byte. Floats are
-   compared as doubles, integers as int64_t; u64 with its top bit turned, which keeps its order. */
+/* Equal, Less, And, Not, IsNaN and their kin: four neighbours a thread where they lie together,
+   else one; truth is one byte. f64 is compared as it is, shorter floats as float, integers as
+   int64_t; u64 with its top bit turned, which keeps its order. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 
-/* X(name, expression of x, y): the formulas of runtime/cpu/compare.c, for double and int64_t. */
+/* X(name, expression of x, y): the formulas of runtime/cpu/compare.c, for floats and int64_t. */
 #define PARE_CUDA_COMPARE(X)                                                                       \
     X(equal, x == y)                                                                               \
     X(less, x < y)                                                                                 \
@@ -36,20 +37,43 @@ template <class R> SIMT_INLINE bool compare(int op, R x, R y)
     return false;
 }
 
+template <int W>
+SIMT_INLINE void operand_load(const pare_cuda_iterator &w, int k, pare_dtype type, int64_t at,
+                              float to[W])
+{
+    vec_load_floats<W>(w.data[k], type, at, iterator_step(w, k), to);
+}
+
+template <int W>
+SIMT_INLINE void operand_load(const pare_cuda_iterator &w, int k, pare_dtype type, int64_t at,
+                              double to[W])
+{
+    vec_load_doubles<W>(w.data[k], type, at, iterator_step(w, k), to);
+}
+
+template <int W>
+SIMT_INLINE void operand_load(const pare_cuda_iterator &w, int k, pare_dtype type, int64_t at,
+                              int64_t to[W])
+{
+    const int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
+    vec_load_ints<W>(w.data[k], type, at, iterator_step(w, k), to);
+    PARE_UNROLL for (int j = 0; j < W; j++) to[j] ^= turn;
+}
+
+/* R: float, double or int64_t; W: 4, or 1. */
+template <class R, int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     compare_each(pare_cuda_iterator w, pare_dtype type, int op)
 {
-    uint8_t *out = static_cast<uint8_t *>(w.data[0]);
-    int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[3];
-        pare_iterator_at<3>(w.walk, i, at);
-        if (pare_is_float(type))
-            out[at[0]] = compare(op, pare_double_at(w.data[1], type, at[1]),
-                                 pare_double_at(w.data[2], type, at[2]));
-        else
-            out[at[0]] = compare(op, pare_int_at(w.data[1], type, at[1]) ^ turn,
-                                 pare_int_at(w.data[2], type, at[2]) ^ turn);
+        R x[W], y[W];
+        uint8_t is[W];
+        pare_iterator_at<3>(w.walk, i * W, at);
+        operand_load<W>(w, 1, type, at[1], x);
+        operand_load<W>(w, 2, type, at[2], y);
+        PARE_UNROLL for (int k = 0; k < W; k++) is[k] = compare(op, x[k], y[k]);
+        vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], is);
     }
 }
 
@@ -58,8 +82,15 @@ static cudaError_t compare_launch(const pare_cuda_iterator *w, pare_dtype dtype,
                                   pare_cuda_compare op, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
-    SIMT_LAUNCH(compare_each, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,
-                dtype, (int)op);
+    if (dtype == PARE_f64)
+        PARE_ITERATOR_LAUNCH_VEC(4, (compare_each<double, 4>), (compare_each<double, 1>), dtype,
+                                 (int)op);
+    else if (pare_cuda_is_float(dtype))
+        PARE_ITERATOR_LAUNCH_VEC(4, (compare_each<float, 4>), (compare_each<float, 1>), dtype,
+                                 (int)op);
+    else
+        PARE_ITERATOR_LAUNCH_VEC(4, (compare_each<int64_t, 4>), (compare_each<int64_t, 1>), dtype,
+                                 (int)op);
     return cudaGetLastError();
 }
 

@@ -3,8 +3,10 @@
    Each reads its operands once and writes its output once, four or more neighbours a thread where
    they lie together. Arithmetic is that of runtime/cpu, step
    by step: fmaf where it is written, true divisions, ties to even. */
-#include "runtime/cuda/device/vec.cuh"
+#include "runtime/cuda/device/quantize.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/quantize.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/int8_elementwise.h"
@@ -28,11 +30,6 @@ SIMT_INLINE void vec_load_codes(const void *data, pare_dtype type, int64_t at, i
     }
 }
 
-SIMT_INLINE int64_t last_step(const pare_cuda_iterator &w, int operand)
-{
-    return w.walk.stride[operand][w.walk.rank - 1];
-}
-
 /* W: 4, or 1. */
 template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
@@ -43,8 +40,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         int a[W], b[W];
         float v[4];
         pare_iterator_at<3>(w.walk, i * W, at);
-        vec_load_codes<W>(w.data[1], p.a_type, at[1], last_step(w, 1), a);
-        vec_load_codes<W>(w.data[2], p.b_type, at[2], last_step(w, 2), b);
+        vec_load_codes<W>(w.data[1], p.a_type, at[1], iterator_step(w, 1), a);
+        vec_load_codes<W>(w.data[2], p.b_type, at[2], iterator_step(w, 2), b);
         PARE_UNROLL for (int k = 0; k < 4; k++)
         {
             const float x = (float)(a[k % W] - p.a_zero), y = (float)(b[k % W] - p.b_zero);
@@ -67,7 +64,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         int64_t at[2];
         uint8_t v[W];
         pare_iterator_at<2>(w.walk, i * W, at);
-        vec_load<W>(x, at[1], last_step(w, 1), v);
+        vec_load<W>(x, at[1], iterator_step(w, 1), v);
         PARE_UNROLL for (int k = 0; k < W; k++) v[k] = table[v[k]];
         vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], v);
     }
@@ -79,25 +76,18 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                   bool zeroed)
 {
-    const float low = y_type == PARE_s8 ? -128.0f : 0.0f,
-                high = y_type == PARE_s8 ? 127.0f : 255.0f;
+    const code_limits limits = code_limits_of(y_type);
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
         float x[W], scale[W];
         int zero[W] = {};
         uint8_t y[W];
         pare_iterator_at<4>(w.walk, i * W, at);
-        vec_load_floats<W>(w.data[1], x_type, at[1], last_step(w, 1), x);
-        vec_load_floats<W>(w.data[2], s_type, at[2], last_step(w, 2), scale);
-        if (zeroed) vec_load_codes<W>(w.data[3], y_type, at[3], last_step(w, 3), zero);
-        PARE_UNROLL for (int k = 0; k < W; k++)
-        {
-            float q = rintf(x[k] / scale[k]);
-            if (zeroed) q += (float)zero[k];
-            q = q > low ? q : low; /* NaN becomes the lowest */
-            q = q < high ? q : high;
-            y[k] = (uint8_t)(int)q;
-        }
+        vec_load_floats<W>(w.data[1], x_type, at[1], iterator_step(w, 1), x);
+        vec_load_floats<W>(w.data[2], s_type, at[2], iterator_step(w, 2), scale);
+        if (zeroed) vec_load_codes<W>(w.data[3], y_type, at[3], iterator_step(w, 3), zero);
+        PARE_UNROLL for (int k = 0; k < W; k++) y[k] =
+            code_of(x[k], scale[k], (float)zero[k], limits);
         vec_store<W>(static_cast<uint8_t *>(w.data[0]), at[0], y);
     }
 }
@@ -113,9 +103,9 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
         float scale[W], v[4];
         int x[W], zero[W] = {};
         pare_iterator_at<4>(w.walk, i * W, at);
-        vec_load_codes<W>(w.data[1], x_type, at[1], last_step(w, 1), x);
-        vec_load_floats<W>(w.data[2], s_type, at[2], last_step(w, 2), scale);
-        if (zeroed) vec_load_codes<W>(w.data[3], x_type, at[3], last_step(w, 3), zero);
+        vec_load_codes<W>(w.data[1], x_type, at[1], iterator_step(w, 1), x);
+        vec_load_floats<W>(w.data[2], s_type, at[2], iterator_step(w, 2), scale);
+        if (zeroed) vec_load_codes<W>(w.data[3], x_type, at[3], iterator_step(w, 3), zero);
         PARE_UNROLL for (int k = 0; k < 4; k++)
         {
             const int code = zeroed ? x[k % W] - zero[k % W] : x[k % W];
@@ -137,17 +127,10 @@ static __global__ void dynamic_scale(const float *range, float *scale, uint8_t *
 
 /* --- launchers --- */
 
-/* The kernel for `width` neighbours a thread where they are that, else for one. */
 #define LAUNCH(kernel, width, ...)                                                                 \
     do {                                                                                           \
-        const int64_t count = w->walk.count;                                                       \
-        if (count == 0) return cudaSuccess;                                                        \
-        if (pare_cuda_iterator_vectorizes(w, width))                                               \
-            SIMT_LAUNCH((kernel<width>), pare_cuda_grid(count / (width)), dim3(PARE_CUDA_BLOCK),   \
-                        0, stream, *w, __VA_ARGS__);                                               \
-        else                                                                                       \
-            SIMT_LAUNCH((kernel<1>), pare_cuda_grid(count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,  \
-                        __VA_ARGS__);                                                              \
+        if (w->walk.count == 0) return cudaSuccess;                                                \
+        PARE_ITERATOR_LAUNCH_VEC(width, kernel<width>, kernel<1>, __VA_ARGS__);                    \
         return cudaGetLastError();                                                                 \
     } while (0)
 
@@ -302,7 +285,7 @@ static bool scaling_can(const pare_prep *p, bool quantize)
            (pare_view_count(s) == 1 || s->rank == 1);
 }
 
-static bool quantize_can(const pare_prep *p) { return scaling_can(p, true); }
+bool pare_cuda_quantize_can(const pare_prep *p) { return scaling_can(p, true); }
 static bool dequantize_can(const pare_prep *p) { return scaling_can(p, false); }
 
 static pare_status scaling_prepare(pare_prep *p)
@@ -339,6 +322,7 @@ static pare_status quantize_run(const pare_call *c)
 {
     pare_cuda_iterator w;
     bool zeroed = c->in_count > 2 && c->in[2].dtype;
+    if (c->pixels) return pare_cuda_quantize_pixels(c);
     scaling_walk(c, &c->in[1], &c->in[zeroed ? 2 : 1], *(const int *)c->state, &w);
     return PARE_CUDA_LAUNCH(c, quantize_launch, &w, c->out[0].dtype, c->in[0].dtype, c->in[1].dtype,
                             zeroed);
@@ -353,13 +337,16 @@ static pare_status dequantize_run(const pare_call *c)
                             c->in[1].dtype, zeroed);
 }
 
-static const pare_kernel quantize = {
-    .name = "cuda_quantize", .can = quantize_can, .prepare = scaling_prepare, .run = quantize_run};
+static const pare_kernel quantize = {.name = "cuda_quantize",
+                                     .can = pare_cuda_quantize_can,
+                                     .prepare = scaling_prepare,
+                                     .run = quantize_run,
+                                     .takes_pixels = pare_cuda_quantize_takes_pixels};
 static const pare_kernel dequantize = {.name = "cuda_dequantize",
                                        .can = dequantize_can,
                                        .prepare = scaling_prepare,
                                        .run = dequantize_run};
-const pare_kernel *const pare_cuda_quantize[] = {&quantize, NULL};
+const pare_kernel *const pare_cuda_quantize[] = {&pare_cuda_quantize_nhwc, &quantize, NULL};
 const pare_kernel *const pare_cuda_dequantize[] = {&dequantize, NULL};
 
 /* --- DynamicQuantizeLinear: the range, the scale, then QuantizeLinear --- */

@@ -19,6 +19,7 @@ set(CUDA
   pool_grad.cu
   quantize.cu
   quantize_fake.cu
+  quantize_nhwc.cu
   recurrent.cu
   reduce.cu
   resize.cu

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = f(x) of one tensor, and its gradient dx = g f'(x), the rows of ops/unary.inc in float: one
-   thread an element of a grid-stride loop over the merged walk. Reads each operand once, writes the
-   output once. The function is chosen inside the kernel by a number that all threads share, so that
-   a type needs one kernel, not one per function. */
+/* y = f(x) of one tensor, and its gradient dx = g f'(x), the rows of ops/unary.inc in float: four
+   neighbours a thread of a grid-stride loop over the merged walk where they lie together, else one.
+   Reads each operand once, writes the output once. The function is chosen inside the kernel by a
+   number that all threads share, so that a type needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
-#include "runtime/cuda/device/number.cuh"
+#include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 #include "runtime/ops/unary.h"
 
@@ -34,29 +34,41 @@ template <class I> SIMT_INLINE int64_t unary_int(int row, I x)
     return (int64_t)x;
 }
 
-template <class T>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    unary_each(pare_cuda_iterator w, int row, float a, float b)
+/* The first of W numbers goes to the end: a loop that takes W turns sees each of them, and its body
+   is there once, however long the functions are. */
+template <int W> SIMT_INLINE void turn(float v[W], float last)
 {
-    const T *x = static_cast<const T *>(w.data[1]);
-    T *y = static_cast<T *>(w.data[0]);
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_UNROLL for (int k = 0; k + 1 < W; k++) v[k] = v[k + 1];
+    v[W - 1] = last;
+}
+
+/* W: 4, or 1. */
+template <int W>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
+    unary_each(pare_cuda_iterator w, pare_dtype type, int row, float a, float b)
+{
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        pare_store_f32(&y[at[0]], unary(row, pare_to_f32(x[at[1]]), a, b));
+        float v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_floats<W>(w.data[1], type, at[1], iterator_step(w, 1), v);
+        PARE_ROLLED for (int k = 0; k < W; k++) turn<W>(v, unary(row, v[0], a, b));
+        vec_store_floats<W>(w.data[0], type, at[0], v);
     }
 }
 
 /* Integers of any type. */
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     unary_ints(pare_cuda_iterator w, pare_dtype type, int row)
 {
-    PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[2];
-        pare_iterator_at<2>(w.walk, i, at);
-        int64_t x = pare_int_at(w.data[1], type, at[1]);
-        pare_int_store(w.data[0], type, at[0],
-                       type == PARE_u64 ? unary_int(row, (uint64_t)x) : unary_int(row, x));
+    PARE_CUDA_EACH (i, w.walk.count / W) {
+        int64_t at[2], v[W];
+        pare_iterator_at<2>(w.walk, i * W, at);
+        vec_load_ints<W>(w.data[1], type, at[1], iterator_step(w, 1), v);
+        PARE_UNROLL for (int k = 0; k < W; k++) v[k] =
+            type == PARE_u64 ? unary_int(row, (uint64_t)v[k]) : unary_int(row, v[k]);
+        vec_store_ints<W>(w.data[0], type, at[0], v);
     }
 }
 
@@ -76,15 +88,22 @@ SIMT_INLINE float unary_slope(int row, float g, float x, float a, float b)
     return g;
 }
 
+template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     unary_grad_each(pare_cuda_iterator w, pare_dtype type, int row, float a, float b)
 {
-    PARE_CUDA_EACH (i, w.walk.count) {
+    PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[3];
-        pare_iterator_at<3>(w.walk, i, at);
-        const float g = pare_number_at(w.data[1], type, at[1]),
-                    x = pare_number_at(w.data[2], type, at[2]);
-        pare_number_store(w.data[0], type, at[0], unary_slope(row, g, x, a, b));
+        float g[W], x[W];
+        pare_iterator_at<3>(w.walk, i * W, at);
+        vec_load_floats<W>(w.data[1], type, at[1], iterator_step(w, 1), g);
+        vec_load_floats<W>(w.data[2], type, at[2], iterator_step(w, 2), x);
+        PARE_ROLLED for (int k = 0; k < W; k++)
+        {
+            turn<W>(g, unary_slope(row, g[0], x[0], a, b));
+            turn<W>(x, x[0]);
+        }
+        vec_store_floats<W>(w.data[0], type, at[0], g);
     }
 }
 
@@ -96,12 +115,10 @@ static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, i
                                 float b, cudaStream_t stream)
 {
     if (w->walk.count == 0) return cudaSuccess;
-    switch (dtype) {
-    case PARE_f32: PARE_ITERATOR_LAUNCH(unary_each<float>, row, a, b); break;
-    case PARE_f16: PARE_ITERATOR_LAUNCH(unary_each<__half>, row, a, b); break;
-    case PARE_bf16: PARE_ITERATOR_LAUNCH(unary_each<__nv_bfloat16>, row, a, b); break;
-    default: PARE_ITERATOR_LAUNCH(unary_ints, dtype, row);
-    }
+    if (pare_cuda_is_float(dtype))
+        PARE_ITERATOR_LAUNCH_VEC(4, unary_each<4>, unary_each<1>, dtype, row, a, b);
+    else
+        PARE_ITERATOR_LAUNCH_VEC(4, unary_ints<4>, unary_ints<1>, dtype, row);
     return cudaGetLastError();
 }
 
@@ -110,7 +127,9 @@ static cudaError_t unary_launch(const pare_cuda_iterator *w, pare_dtype dtype, i
 static cudaError_t unary_grad_launch(const pare_cuda_iterator *w, pare_dtype dtype, int row,
                                      float a, float b, cudaStream_t stream)
 {
-    PARE_CUDA_LAUNCH_EACH(unary_grad_each, w->walk.count, *w, dtype, row, a, b);
+    if (w->walk.count == 0) return cudaSuccess;
+    PARE_ITERATOR_LAUNCH_VEC(4, unary_grad_each<4>, unary_grad_each<1>, dtype, row, a, b);
+    return cudaGetLastError();
 }
 
 /* --- operators --- */

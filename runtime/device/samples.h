@@ -32,6 +32,7 @@ typedef struct pare_histogram_dev {
     int largest;    /* bits of the largest finite magnitude */
     int first, top; /* octave of bin 0, highest octave seen (-1: none) */
     int negative;   /* set for searches: the negative half is there */
+    int counted;    /* octaves below it were counted before the last addition moved the window */
 } pare_histogram_dev;
 
 /* The same with bins. */

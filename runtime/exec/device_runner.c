@@ -235,6 +235,39 @@ static pare_status copy_end(pare_runner *r)
     return r->timeline ? pare_timeline_end(r->timeline, r->device->stream) : PARE_OK;
 }
 
+/* Recorded work has addresses in it. */
+static void recordings_drop(pare_runner *r)
+{
+    pare_runner_device *on = r->device;
+    for (int i = 0; i < on->segment_count; i++) {
+        if (on->segment[i].captured)
+            r->plan->options.device->streams->drop(on->segment[i].captured);
+        on->segment[i].captured = NULL;
+    }
+}
+
+/* Steps that can read input i as pixels do; its floats are made where another reads it. */
+static void pixels_bind(pare_runner *r, int i)
+{
+    const pare_plan *p = r->plan;
+    pare_raw_input *raw = &r->device->raw[i];
+    const int root = p->input_place[i].root;
+    raw->floats = false;
+    for (int k = 0; k < p->output_count; k++)
+        raw->floats = raw->floats || p->output_place[k].root == root;
+    for (int k = 0; k < p->step_count; k++) {
+        const pare_step *s = &p->step[k];
+        pare_call *c = &r->call[k];
+        bool first = s->in_count && s->in[0].root == root, other = false;
+        for (int j = 1; j < s->in_count; j++) other = other || s->in[j].root == root;
+        bool takes = raw->bytes && first && !other && s->kernel->takes_pixels &&
+                     s->kernel->takes_pixels(c, &raw->pixels);
+        if (first) c->pixels = takes ? &raw->pixels : NULL;
+        if (takes) c->raw = raw->bytes;
+        raw->floats = raw->floats || other || (first && !takes);
+    }
+}
+
 pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pixels)
 {
     pare_device *d = r->plan->options.device;
@@ -242,7 +275,9 @@ pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pi
     int64_t n = pare_view_count(&r->plan->input_place[i].view);
     size_t table = (size_t)pixels->channels * 256 * sizeof *pixels->table;
     if (raw->memory) d->backend->free(d, raw->memory);
+    recordings_drop(r);
     *raw = (pare_raw_input){.pixels = *pixels, .samples = n / pixels->count};
+    pixels_bind(r, i); /* to none, should what follows fail */
     void *memory;
     pare_status st = d->backend->alloc(r->ctx, d, &memory, table + (size_t)n);
     if (st != PARE_OK)
@@ -252,19 +287,22 @@ pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pi
     PARE_TRY(d->backend->upload(r->ctx, r->device->stream, raw->memory, pixels->table, table));
     PARE_TRY(d->backend->sync(r->ctx, r->device->stream));
     raw->pixels.table = raw->memory;
+    raw->bytes = (uint8_t *)raw->memory + table;
+    pixels_bind(r, i);
     return PARE_OK;
 }
 
-/* Pixels go up as they are stored, a quarter of the bytes, and become floats there. */
+/* Pixels go up as they are stored, a quarter of the bytes, and become floats there where a step or
+   an observer wants these. */
 static pare_status pixels_upload(pare_runner *r, int i, void *to)
 {
     const pare_raw_input *raw = &r->device->raw[i];
     const pare_device *d = r->plan->options.device;
-    size_t table = (size_t)raw->pixels.channels * 256 * sizeof *raw->pixels.table;
-    uint8_t *there = (uint8_t *)raw->memory + table;
-    PARE_TRY(d->backend->upload(r->ctx, r->device->stream, there, r->input[i],
+    PARE_TRY(d->backend->upload(r->ctx, r->device->stream, raw->bytes, r->input[i],
                                 (size_t)(raw->samples * raw->pixels.count)));
-    return d->samples->pixels(r->ctx, r->device->stream, to, there, &raw->pixels, raw->samples);
+    if (!raw->floats && !r->observe && !r->observe_device) return PARE_OK;
+    return d->samples->pixels(r->ctx, r->device->stream, to, raw->bytes, &raw->pixels,
+                              raw->samples);
 }
 
 static pare_status input_upload(pare_runner *r, int i, void *to, size_t bytes)

@@ -50,6 +50,8 @@ typedef struct pare_raw_input {
     void *memory; /* of the device: the table, then the pixels; NULL: it comes as it is */
     pare_pixels pixels;
     int64_t samples;
+    uint8_t *bytes; /* the pixels there */
+    bool floats;    /* some step reads it as floats */
 } pare_raw_input;
 
 /* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */

@@ -4,6 +4,7 @@
 #ifndef PARE_RUNTIME_OPS_KERNEL_H
 #define PARE_RUNTIME_OPS_KERNEL_H
 
+#include "runtime/base/pixels.h"
 #include "runtime/device/device.h"
 #include "runtime/graph/graph.h"
 
@@ -43,6 +44,9 @@ typedef struct pare_call {
     pare_stream *stream;       /* NULL on the CPU */
     unsigned long long *fault; /* on the device, of kernels with fault(); NULL: no one looks */
     int step;                  /* what the kernel notes there besides the value */
+    const pare_pixels *pixels; /* of kernels with takes_pixels(): input 0 is what these make of the
+                                  bytes at raw, and is not there; NULL: it is */
+    const uint8_t *raw;
 } pare_call;
 
 /* A wrong value in a tensor (an index outside its axis) cannot stop work that was queued: the
@@ -69,6 +73,8 @@ typedef struct pare_kernel {
        are not zero): asked before prepare where the row's shape rule cannot say. What it found may
        stay in call->bound for the run that follows; unbind frees it. Or NULL. */
     pare_status (*measure)(pare_call *call, pare_shape *out);
+    /* May run read stored pixels in place of input 0 of type f32 (call->pixels)? NULL: never. */
+    bool (*takes_pixels)(const pare_call *call, const pare_pixels *pixels);
     unsigned flags;
 } pare_kernel;
 

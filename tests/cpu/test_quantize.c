@@ -94,6 +94,43 @@ static void scale_of_another_type(void **state)
     case_close(&k);
 }
 
+/* From N, C, H, W to N, H, W, C: every kernel of both backends gives the plain one's bytes,
+   whatever the tile's edges. */
+static void quantization_into_the_other_order(void **state)
+{
+    (void)state;
+    static const int64_t dims[][4] = {{2, 3, 4, 5},   {1, 3, 32, 40}, {2, 4, 1, 9},  {2, 2, 7, 8},
+                                      {1, 8, 16, 17}, {2, 16, 5, 20}, {1, 64, 8, 8}, {2, 70, 3, 11},
+                                      {1, 132, 7, 8}, {3, 3, 31, 33}, {0, 3, 4, 4}};
+    static const pare_dtype from[] = {PARE_f32, PARE_f16, PARE_bf16};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (int t = 0; t < 6; t++) {
+            kernel_case k;
+            case_open(&k, "", "QuantizeLinear", d + 1);
+            case_input(&k, from[t / 2], 4, dims[d], false, 0, 4);
+            *(float *)case_input(&k, PARE_f32, 0, NULL, true, 0, 1) = 0.07f;
+            if (t % 2) case_input(&k, PARE_u8, 0, NULL, true, 3, 90);
+            if (t % 2 == 0) case_input(&k, PARE_s8, 0, NULL, true, -9, 9);
+            k.nhwc = true;
+            case_infer(&k);
+            uint8_t *want = malloc(case_bytes(&k) + 1), *got = malloc(case_bytes(&k) + 1);
+            assert_true(want && got && case_run(&k, case_plain(&k), want));
+#ifdef CASE_DEVICE
+            assert_true(k.device_runs >= 1 + (dims[d][0] > 0));
+#endif
+            int served = 0;
+            for (const pare_kernel *const *it = k.op->cpu; *it; it++) {
+                if (!case_run(&k, *it, got)) continue;
+                served++;
+                assert_memory_equal(got, want, case_bytes(&k));
+            }
+            assert_true(served == 2 || from[t / 2] != PARE_f32 || !dims[d][0]);
+            free(want);
+            free(got);
+            case_close(&k);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +138,7 @@ int main(void)
         cmocka_unit_test(quantization_divides),
         cmocka_unit_test(dequantization_per_axis),
         cmocka_unit_test(scale_of_another_type),
+        cmocka_unit_test(quantization_into_the_other_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

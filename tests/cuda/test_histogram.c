@@ -142,6 +142,28 @@ static void pieces_of_growing_range_move_the_window(void **state)
     for (int i = 0; i < PIECES; i++) free((void *)pieces[i].values);
 }
 
+/* Values inside the window that an earlier addition left are read once: nothing is above what was
+   counted before the window was looked at. */
+static void a_known_window_is_counted_at_once(void **state)
+{
+    (void)state;
+    pare_histogram_dev_bins *d;
+    pare_histogram_dev seen;
+    CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
+    CUDA_OK(pare_cuda_histogram_clear(d, sizeof *d, 1, NULL));
+    for (int i = 0; i < 3; i++) {
+        float *x = make_values(700, (uint32_t)(i + 1), i == 2 ? 9000 : 9);
+        float *there = device_copy(x, 700 * sizeof *x);
+        CUDA_OK(pare_cuda_histogram_add(&d->histogram, true, PARE_f32, there, 700, 2, NULL));
+        CUDA_OK(cudaDeviceSynchronize());
+        CUDA_OK(cudaMemcpy(&seen, &d->histogram, sizeof seen, cudaMemcpyDeviceToHost));
+        assert_true((seen.counted > seen.top) == (i == 1));
+        CUDA_OK(cudaFree(there));
+        free(x);
+    }
+    CUDA_OK(cudaFree(d));
+}
+
 static void special_values_alone(void **state)
 {
     (void)state;
@@ -187,7 +209,7 @@ static void failing_calls_are_passed_on(void **state)
         (void)cudaGetLastError();
     }
     assert_int_equal(turns,
-                     11); /* memset, launch, error; attribute, three launches and errors; none */
+                     12); /* memset, launch, error; attributes, three launches and errors; none */
     CUDA_OK(cudaFree(x));
     CUDA_OK(cudaFree(d));
 }
@@ -199,6 +221,7 @@ int main(void)
         device_test(halves_are_widened_first),
         device_test(doubles_are_rounded_first),
         device_test(pieces_of_growing_range_move_the_window),
+        device_test(a_known_window_is_counted_at_once),
         device_test(special_values_alone),
         device_test(other_types_are_refused),
         device_test(failing_calls_are_passed_on),

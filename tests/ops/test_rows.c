@@ -29,6 +29,8 @@ enum { TYPES = sizeof types / sizeof *types };
 static const char *const exempt[][2] = {
     {"onednn_conv_brg", "a stopwatch's choice where oneDNN has two families for a machine"},
     {"onednn_conv_jit", "the other of the two"},
+    {"quantize_nhwc", "reads one order and writes the other: cpu/test_quantize.c"},
+    {"cuda_quantize_nhwc", "the same"},
     {"cublaslt_2", "the emulated cuBLASLt offers two algorithms"},
     {"cublaslt_3", "the same"},
     {"cublaslt_4", "the same"},

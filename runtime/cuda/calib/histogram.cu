@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three kernels an addition: `look` finds minmax_only and counts zeros, NaN and Inf; `move_window`
-// moves the window of octaves up where the largest magnitude asks for it; `count` counts in shared
-// memory, one private copy a block, and adds the copies with integer atomics, so that no order of
-// execution shows in the result. Bytes moved: the values twice, 16 at a time; 96 KiB of bins a
-// block.
+// Three kernels an addition: `count` finds low, high and largest, counts zeros, NaN and Inf, and
+// what lies in or below the window of octaves that earlier additions left; `move_window` moves the
+// window up where the largest magnitude asks for it, and what was counted with it; `count_above`,
+// where the window moved, counts the values that were above it. Counts are made in shared memory,
+// one private copy a block, and added with integer atomics, so that no order of execution shows in
+// the result. `look` finds and counts without bins. Bytes moved: the values once, 16 at a time
+// (twice where the window moved, as it does at the first addition); 96 KiB of bins a block.
 #include "runtime/cuda/calib/calib.h"
 #include "runtime/cuda/device/simt.h"
 
@@ -91,24 +93,30 @@ SIMT_INLINE findings gather(findings f)
     return f;
 }
 
-template <int TYPE>
-static __global__ void __launch_bounds__(THREADS)
-    look(pare_histogram_dev *h, const void *values, int64_t n)
+SIMT_INLINE findings nothing(void)
 {
-    SIMT_SHARED(findings, part, [WARPS]);
     const findings none = {INT32_MAX, INT32_MIN, 0, 0, 0, 0};
-    findings f = none;
-    visit<TYPE>(values, n, [&](unsigned bits) {
-        int v = (int)bits, magnitude = v & 0x7fffffff;
-        f.zero += magnitude == 0;
-        f.nan += magnitude > INFINITE;
-        f.inf += magnitude == INFINITE;
-        if (magnitude >= INFINITE) return;
-        int ordered = v ^ ((v >> 31) & 0x7fffffff);
-        f.low = min(f.low, ordered);
-        f.high = max(f.high, ordered);
-        f.largest = max(f.largest, magnitude);
-    });
+    return none;
+}
+
+// The number's part in the findings; false where it is NaN or infinite.
+SIMT_INLINE bool find(findings &f, unsigned bits)
+{
+    int v = (int)bits, magnitude = v & 0x7fffffff;
+    f.zero += magnitude == 0;
+    f.nan += magnitude > INFINITE;
+    f.inf += magnitude == INFINITE;
+    if (magnitude >= INFINITE) return false;
+    int ordered = v ^ ((v >> 31) & 0x7fffffff);
+    f.low = min(f.low, ordered);
+    f.high = max(f.high, ordered);
+    f.largest = max(f.largest, magnitude);
+    return true;
+}
+
+// A block's findings to the histogram; part: (WARPS), in shared memory.
+SIMT_INLINE void settle(pare_histogram_dev *h, findings f, findings *part, int64_t n)
+{
     f = gather(f);
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     if (lane == 0) part[warp] = f;
@@ -123,6 +131,50 @@ static __global__ void __launch_bounds__(THREADS)
     atomicAdd(&h->nan, (unsigned long long)f.nan);
     atomicAdd(&h->inf, (unsigned long long)f.inf);
     if (blockIdx.x == 0) atomicAdd(&h->count, (unsigned long long)n);
+}
+
+template <int TYPE>
+static __global__ void __launch_bounds__(THREADS)
+    look(pare_histogram_dev *h, const void *values, int64_t n)
+{
+    SIMT_SHARED(findings, part, [WARPS]);
+    findings f = nothing();
+    visit<TYPE>(values, n, [&](unsigned bits) { find(f, bits); });
+    settle(h, f, part, n);
+}
+
+// A block's bins, (2, SLOTS) in shared memory: empty; into the histogram.
+SIMT_INLINE void bins_clear(unsigned *bins)
+{
+    for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x) bins[i] = 0;
+    __syncthreads();
+}
+
+SIMT_INLINE void bins_add(pare_histogram_dev_bins *h, const unsigned *bins)
+{
+    __syncthreads();
+    unsigned long long *slots = &h->slot[0][0];
+    for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x)
+        if (bins[i]) atomicAdd(&slots[i], (unsigned long long)bins[i]);
+}
+
+template <int TYPE>
+static __global__ void __launch_bounds__(THREADS)
+    count(pare_histogram_dev_bins *h, const void *values, int64_t n)
+{
+    SIMT_DYN_SHARED(unsigned, bins);
+    SIMT_SHARED(findings, part, [WARPS]);
+    findings f = nothing();
+    bins_clear(bins);
+    int base = h->histogram.first * PARE_OCTAVE_BINS - 1;
+    visit<TYPE>(values, n, [&](unsigned bits) {
+        int magnitude = (int)bits & 0x7fffffff;
+        if (!find(f, bits) || magnitude == 0) return;
+        int slot = max((magnitude >> PARE_BIN_SHIFT) - base, 0);
+        if (slot < SLOTS) atomicAdd(&bins[slot + ((int)bits < 0 ? SLOTS : 0)], 1u);
+    });
+    bins_add(h, bins);
+    settle(&h->histogram, f, part, n);
 }
 
 // Moves a sign's bins down by `by` octaves, the lowest into below. A thread moves what is at its
@@ -145,10 +197,11 @@ static __global__ void __launch_bounds__(THREADS) move_window(pare_histogram_dev
     pare_histogram_dev *h = &bins->histogram;
     int octave = h->largest >> PARE_OCTAVE_SHIFT, top = h->top;
     int first = octave < PARE_OCTAVES ? 0 : octave - PARE_OCTAVES + 1;
-    int by = first - h->first;
+    int before = h->first, by = first - before;
     __syncthreads(); // all have read what the first thread changes
+    if (threadIdx.x == 0) h->counted = before + PARE_OCTAVES;
     if (h->largest == 0 || octave <= top) return;
-    for (int sign = 0; sign < 2 && by > 0 && top >= 0; sign++)
+    for (int sign = 0; sign < 2 && by > 0; sign++)
         fold(bins->slot[sign], by, &bins->slot[sign][0]);
     if (threadIdx.x) return;
     h->first = first;
@@ -157,22 +210,20 @@ static __global__ void __launch_bounds__(THREADS) move_window(pare_histogram_dev
 
 template <int TYPE>
 static __global__ void __launch_bounds__(THREADS)
-    count(pare_histogram_dev_bins *h, const void *values, int64_t n)
+    count_above(pare_histogram_dev_bins *h, const void *values, int64_t n)
 {
-    SIMT_DYN_SHARED(unsigned, bins); // (2, SLOTS)
-    for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x) bins[i] = 0;
-    __syncthreads();
+    SIMT_DYN_SHARED(unsigned, bins);
+    const int counted = h->histogram.counted;
+    if (h->histogram.top < counted) return; // all threads: there are none
+    bins_clear(bins);
     int base = h->histogram.first * PARE_OCTAVE_BINS - 1;
     visit<TYPE>(values, n, [&](unsigned bits) {
-        int v = (int)bits, magnitude = v & 0x7fffffff;
-        if (magnitude == 0 || magnitude >= INFINITE) return;
+        int magnitude = (int)bits & 0x7fffffff;
+        if (magnitude >> PARE_OCTAVE_SHIFT < counted || magnitude >= INFINITE) return;
         int slot = max((magnitude >> PARE_BIN_SHIFT) - base, 0);
-        atomicAdd(&bins[slot + (v < 0 ? SLOTS : 0)], 1u);
+        atomicAdd(&bins[slot + ((int)bits < 0 ? SLOTS : 0)], 1u);
     });
-    __syncthreads();
-    unsigned long long *slots = &h->slot[0][0];
-    for (int i = (int)threadIdx.x; i < 2 * SLOTS; i += (int)blockDim.x)
-        if (bins[i]) atomicAdd(&slots[i], (unsigned long long)bins[i]);
+    bins_add(h, bins);
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -195,15 +246,20 @@ static cudaError_t add(pare_histogram_dev *histogram, bool bins, const void *val
     pare_histogram_dev_bins *h = (pare_histogram_dev_bins *)histogram;
     int64_t most = (n + per_block - 1) / per_block;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
-    SIMT_LAUNCH(look<TYPE>, grid, dim3(THREADS), 0, stream, histogram, values, n);
-    cudaError_t error = cudaGetLastError();
-    if (error || !bins) return error;
-    error = SIMT_ALLOW_SHARED(count<TYPE>, shared);
+    if (!bins) {
+        SIMT_LAUNCH(look<TYPE>, grid, dim3(THREADS), 0, stream, histogram, values, n);
+        return cudaGetLastError();
+    }
+    cudaError_t error = SIMT_ALLOW_SHARED(count<TYPE>, shared);
+    if (error == cudaSuccess) error = SIMT_ALLOW_SHARED(count_above<TYPE>, shared);
+    if (error) return error;
+    SIMT_LAUNCH(count<TYPE>, grid, dim3(THREADS), shared, stream, h, values, n);
+    error = cudaGetLastError();
     if (error) return error;
     SIMT_LAUNCH(move_window, dim3(1), dim3(THREADS), 0, stream, h);
     error = cudaGetLastError(); // counting trusts the window
     if (error) return error;
-    SIMT_LAUNCH(count<TYPE>, grid, dim3(THREADS), shared, stream, h, values, n);
+    SIMT_LAUNCH(count_above<TYPE>, grid, dim3(THREADS), shared, stream, h, values, n);
     return cudaGetLastError();
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory order. One walk in graph order decides for each rank-4 tensor: a node of an NHWC row reads
    and writes N, H, W, C; one of an ANYORDER row follows its inputs; all others are row-major. Where
-   maker and reader differ a Reorder is between, one for all readers of a kind. Tensors for
+   maker and reader differ a Reorder is between, one for all readers of a kind, but where a
+   QuantizeLinear can write the other order. Tensors for
    which both orders are the same bytes (C = 1, or H = W = 1) are never reordered. A Transpose from
    or to channels-last that only renames what is in memory becomes a View. Shapes must be known.
  */
+#include "runtime/ops/fused.h"
 #include "runtime/passes/optimize/fuse.h"
 #include "runtime/passes/passes.h"
 
@@ -23,12 +25,33 @@ static bool in_order(const pare_value *v, bool nhwc)
     return one_order(v) || (v->nhwc && !v->data) == nhwc;
 }
 
+/* A tensor that something outside this walk reads: a graph output, or a subgraph's node. */
+static bool is_seen(const pare_value *v)
+{
+    for (int i = 0; i < v->user_count; i++)
+        if (v->user[i]->graph != v->graph) return true;
+    return v->is_output;
+}
+
+/* QuantizeLinear to 8 bits by one scale reads one order and writes the other in one pass over
+   memory: what it makes for this reader alone needs no Reorder. */
+static bool turns(const pare_value *v)
+{
+    const pare_node *n = v->producer;
+    return n && pare_node_is(n, "QuantizeLinear") && v->user_count == 1 && !is_seen(v) &&
+           pare_type_is_int8(v->dtype) && pare_shape_count(&n->in[1]->shape) == 1;
+}
+
 /* The tensor in the wanted order: itself, an earlier Reorder of it, or a new one before `before`.
  */
 static pare_status reordered(pare_node *before, pare_value *v, bool nhwc, pare_value **out)
 {
     *out = v;
     if (v->data || in_order(v, nhwc)) return PARE_OK;
+    if (nhwc && turns(v)) {
+        v->nhwc = true;
+        return PARE_OK;
+    }
     for (int i = 0; i < v->user_count; i++) {
         const pare_node *n = v->user[i];
         if (n->graph != before->graph || strcmp(n->op_type, "Reorder") ||
@@ -53,14 +76,6 @@ static pare_status read_in(pare_node *node, int i, bool nhwc)
     if (!v) return PARE_OK;
     PARE_TRY(reordered(node, v, nhwc, &fit));
     return fit == v ? PARE_OK : pare_node_set_in(node, i, fit);
-}
-
-/* A tensor that something outside this walk reads: a graph output, or a subgraph's node. */
-static bool is_seen(const pare_value *v)
-{
-    for (int i = 0; i < v->user_count; i++)
-        if (v->user[i]->graph != v->graph) return true;
-    return v->is_output;
 }
 
 /* Output 0 in N, H, W, C order; what is seen from outside gets its row-major form under its name.
