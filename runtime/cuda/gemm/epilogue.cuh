@@ -106,16 +106,17 @@ SIMT_INLINE void chunks_each(const pare_cuda_gemm_args &p, const tile_place &t, 
         each(far, ((int)first + i * rows::LINES) * rows::PITCH + at);
 }
 
-/* A thread's words of one that is not: each(byte of Y, byte of the tile, how many elements are
-   there), 4 bytes where the word is aligned. */
+/* A thread's words of one that is not: each(byte of Y, byte of the tile, how many bytes
+   are there, is it a whole word that is aligned in Y?) */
 template <typename T, int BYTES, typename EACH>
 SIMT_INLINE void words_each(const pare_cuda_gemm_args &p, const tile_place &t, EACH each)
 {
     enum { WORDS = T::BN * BYTES / 4 };
     const bool aligned = p.lot * BYTES >= 4;
-    PARE_ROLLED for (int i = (int)threadIdx.x; i < t.rows * WORDS; i += T::THREADS)
+    PARE_ROLLED for (int i = (int)threadIdx.x; i < T::BM * WORDS; i += T::THREADS)
     {
-        const int r = i / WORDS, b = i % WORDS * 4, left = t.columns * BYTES - b;
+        const int r = i / WORDS, b = i % WORDS * 4;
+        const int left = r < t.rows ? t.columns * BYTES - b : 0;
         const int64_t far = ((t.m0 + r) * p.y_row + t.n0) * BYTES + b;
         each(far, r * tile_rows<T, BYTES>::PITCH + b, left, aligned && left >= 4);
     }
@@ -133,7 +134,7 @@ SIMT_INLINE void tile_bring(const pare_cuda_gemm_args &p, const char *z, char *t
         });
         simt_cp_async_commit();
         simt_cp_async_wait<0>();
-    } else { /* of the rows that are there, what is not is 0 */
+    } else { /* what is not there is 0 */
         words_each<T, BYTES>(p, t, [&](int64_t far, int near, int left, bool word) {
             unsigned v = 0;
             if (word)
