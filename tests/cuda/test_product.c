@@ -240,30 +240,34 @@ static void patches_agree(void **state)
 }
 
 /* Tiles that are whole, whose rows move by chunks, with and without a residual, of matrices and of
-   patches, with what the common epilogues take: none, relu and clip. */
+   patches, with what the common epilogues take: none, relu and clip. The last eight: integers
+   without a zero point, whose bounds are their type's, or 0 and 127. */
 static void whole_tiles_agree(void **state)
 {
     (void)state;
     static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
     static const char *const acts[] = {"none", "relu", "clip"};
-    for (int i = 0; i < 16; i += apart()) {
+    for (int i = 0; i < 24; i += apart()) {
         kernel_case k;
-        const pare_dtype t = types[i % 4];
-        const bool int8 = t == PARE_s8 || t == PARE_u8, residual = i / 4 % 2;
-        const int64_t stride = 1 + i / 8, side = 92 * stride, y[4] = {1, 128, 92, 92};
+        const bool plain = i >= 16;
+        const pare_dtype t = types[i % (plain ? 2 : 4)];
+        const bool int8 = t == PARE_s8 || t == PARE_u8;
+        const bool residual = plain ? i < 22 : i / 4 % 2;
+        const int act = !plain ? i % 3 : i < 22 ? (i - 16) / 2 : 1;
+        const int64_t stride = 1 + i / 8 % 2, side = 92 * stride, y[4] = {1, 128, 92, 92};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
         k.nhwc = true;
         residual_inputs(&k, t, (int64_t[]){1, 16, side, side}, (int64_t[]){128, 16, 1, 1}, 128,
                         residual ? y : NULL);
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
-        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 3]), PARE_OK);
-        case_set_float(&k, "alpha", int8 ? -3 : -0.5f);
-        case_set_float(&k, "beta", int8 ? 11 : 0.75f);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
+        case_set_float(&k, "alpha", plain ? 0 : int8 ? -3 : -0.5f);
+        case_set_float(&k, "beta", plain ? 1000 : int8 ? 11 : 0.75f);
         if (int8) {
             case_set_int(&k, "to", t);
             case_set_float(&k, "z_scale", 0.07f);
             case_set_int(&k, "z_zero_point", 9);
-            case_set_int(&k, "y_zero_point", t == PARE_u8 ? 100 : -7);
+            case_set_int(&k, "y_zero_point", plain ? 0 : t == PARE_u8 ? 100 : -7);
         }
         check(&k, 3); /* each tile */
     }

@@ -78,6 +78,27 @@ SIMT_INLINE unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
         r |= static_cast<unsigned>(both >> (selector >> 4 * i & 7u) * 8 & 0xff) << 8 * i;
     return r;
 }
+SIMT_INLINE unsigned simt_saturate_u8x4(const int v[4])
+{
+    unsigned r = 0;
+    for (int i = 0; i < 4; i++)
+        r |= static_cast<unsigned>(v[i] < 0 ? 0 : v[i] > 255 ? 255 : v[i]) << 8 * i;
+    return r;
+}
+SIMT_INLINE unsigned simt_permute_bytes(unsigned a, unsigned b, unsigned selector)
+{
+    unsigned r = __byte_perm(a, b, selector);
+    for (unsigned i = 0; i < 4; i++)
+        if (selector >> (4 * i + 3) & 1u) {
+            const unsigned byte = 0xffu << 8 * i;
+            r = r >> (8 * i + 7) & 1u ? r | byte : r & ~byte;
+        }
+    return r;
+}
+SIMT_INLINE unsigned simt_xor_or(unsigned a, unsigned b, unsigned where)
+{
+    return ((a ^ b) & where) | ((a | b) & ~where);
+}
 SIMT_INLINE int __dp4a(int a, int b, int c)
 {
     unsigned sum = static_cast<unsigned>(c);

@@ -68,6 +68,33 @@ SIMT_INLINE unsigned simt_shared_address(const void *p)
    of a loop. */
 template <typename T> SIMT_INLINE void simt_opaque(T *&p) { asm volatile("" : "+l"(p)); }
 
+/* --- bytes and bits of words: PTX ISA, cvt.pack, prmt and lop3 --- */
+
+/* Each number at the nearest that 8 bits without sign hold, the first in the lowest byte. */
+SIMT_INLINE unsigned simt_saturate_u8x4(const int v[4])
+{
+    unsigned upper, all;
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, 0;" : "=r"(upper) : "r"(v[3]), "r"(v[2]));
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(all) : "r"(v[1]), "r"(v[0]), "r"(upper));
+    return all;
+}
+
+/* As __byte_perm; a nibble of 8 and more: the sign of byte nibble - 8, in all of its bits. */
+SIMT_INLINE unsigned simt_permute_bytes(unsigned a, unsigned b, unsigned selector)
+{
+    unsigned r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
+/* a ^ b where `where` has ones, elsewhere a | b. */
+SIMT_INLINE unsigned simt_xor_or(unsigned a, unsigned b, unsigned where)
+{
+    unsigned r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x7c;" : "=r"(r) : "r"(a), "r"(b), "r"(where));
+    return r;
+}
+
 /* --- tensor cores: PTX ISA, "Matrix fragments for mma.m16n8k32" and "... m16n8k16" --- */
 
 /* d (16 x 8, s32) += a (16 x 32, row) * b (32 x 8, column) */

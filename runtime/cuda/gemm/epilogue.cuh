@@ -1,61 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a block makes of a tile's sums. The common epilogues are types of their own: every number is
-   made where its sum is, in registers, and Y is stored 16 bytes a thread through shared memory, in
-   which a residual was brought the same way. All others go to shared memory as sums, and are
-   finished four neighbours at a time, so that what a node does is decided once for four of them. */
+   made where its sum is, in registers, four neighbours at a time, and Y is stored 16 bytes a thread
+   through shared memory, in which a residual was brought the same way. All others go to shared
+   memory as sums, and are finished four neighbours at a time, so that what a node does is decided
+   once for four of them. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_EPILOGUE_CUH
 #define PARE_RUNTIME_CUDA_GEMM_EPILOGUE_CUH
 
 #include "runtime/cuda/gemm/tile.cuh"
 
 typedef enum tile_epilogue {
-    EPILOGUE_CLAMP,          /* rounded and clamped integers, or clamped floats of X's type */
+    EPILOGUE_CLAMP,          /* floats of X's type, clamped; integers, see tile_clamp */
     EPILOGUE_CLAMP_RESIDUAL, /* the same with a residual of Y's size */
     EPILOGUE_ANY,
-    EPILOGUE_PARTIAL /* sums of a part of depth */
+    EPILOGUE_PARTIAL, /* sums of a part of depth */
+    EPILOGUE_BOUNDS,  /* integers with a bias in floats, a zero point or any bounds */
+    EPILOGUE_BOUNDS_RESIDUAL
 } tile_epilogue;
 
-/* Of EPILOGUE_CLAMP. Integers: none, relu and clip are bounds of what is stored, because rounding
-   keeps an order; a residual's byte, its sign turned by `flip`, becomes a float under 2^23, less
-   `base`.
- */
+/* What an epilogue is: in registers, with a residual, with bounds. */
+template <int END> struct end_of {
+    enum {
+        REGISTERS = END != EPILOGUE_ANY && END != EPILOGUE_PARTIAL,
+        RESIDUAL = END == EPILOGUE_CLAMP_RESIDUAL || END == EPILOGUE_BOUNDS_RESIDUAL,
+        BOUNDS = END == EPILOGUE_BOUNDS || END == EPILOGUE_BOUNDS_RESIDUAL
+    };
+};
+
+/* Of what is finished in registers. Bounds: none, relu and clip are bounds of what is stored, as
+   rounding keeps an order. A residual's byte, its sign turned by `flip`, becomes a float under
+   2^23, less `base`. Where an integer's bounds are its type's, or 0 and 127, they are not needed: a
+   number times 2^-149, plus `lift`, is subnormal, and its bits are it as the nearest integer, below
+   0 a negative one; those saturate to 8 bits without sign. `turn` and `pick` then make of a byte
+   what is stored: of s8 around 0 the byte with its sign turned, of s8 from 0 on at most 127. */
 typedef struct tile_clamp {
-    float low, high, base;
-    unsigned flip;
+    float low, high, base, lift;
+    unsigned flip, turn, pick, exponent;
 } tile_clamp;
 
-/* A float of at most 2^22 that this is added to is rounded to an integer, its lowest bits are that.
- */
-#define PARE_ROUNDER 12582912.0f
-
-/* Constants of a tile's columns, in shared memory. */
+/* Constants of a tile's columns, in shared memory; shift: of sums in shared memory only. */
 template <int COLUMNS> struct tile_columns {
     float scale[COLUMNS], bias[COLUMNS];
     int shift[COLUMNS];
 };
 
+/* Those of a column. */
+typedef struct column_constants {
+    float scale, bias;
+    int shift;
+} column_constants;
+
 /* Those of columns behind the last are 0. A bias that is absent is -0, which changes no float. */
-template <typename T>
-SIMT_INLINE void constants_bring(const pare_cuda_gemm_args &p, const operands &o, int n0,
-                                 tile_columns<T::BN> *k)
+template <typename SUM>
+SIMT_INLINE column_constants constants_read(const pare_cuda_gemm_args &p, const operands &o,
+                                            int column, bool there)
 {
-    const int c = (int)threadIdx.x, column = n0 + c;
-    if (c < T::BN) { /* no tile has more columns than threads */
-        const bool there = column < p.columns;
-        k->scale[c] = o.scale && there ? o.scale[column] : 0;
-        k->shift[c] = o.shift && there ? o.shift[column] : 0;
-        k->bias[c] = o.bias && there && !p.bias_row
-                         ? p.beta * pare_number_at(o.bias, p.bias_type, column * p.bias_column)
-                         : -0.0f;
+    column_constants k = {0, -0.0f, 0};
+    if constexpr ((SUM)0.5f == 0) { /* integers */
+        k.scale = there ? o.scale[column] : 0;
+        k.shift = o.shift && there ? o.shift[column] : 0;
+        if (o.bias && there) k.bias = reinterpret_cast<const float *>(o.bias)[column];
+    } else if (o.bias && there && !p.bias_row) {
+        k.bias = p.beta * pare_number_at(o.bias, p.bias_type, column * p.bias_column);
     }
+    return k;
 }
 
 /* --- tiles of Y's elements in shared memory --- */
 
-/* A thread moves chunk `at` of rows `first`, first + LINES and so on. */
+/* What elements of so many bytes move as. */
+template <int BYTES> struct word_part {
+    typedef uint8_t type;
+};
+template <> struct word_part<2> {
+    typedef uint16_t type;
+};
+
+/* A thread moves chunk `at` of rows `first`, first + LINES and so on. Rows are so far apart that
+   eight lanes, of two rows each of four, are in different banks. */
 template <typename T, int BYTES> struct tile_rows {
     enum {
-        PITCH = T::BN * BYTES + PARE_CUDA_CHUNK,
+        PITCH = (T::BN + PARE_CUDA_CHUNK) * BYTES,
         PIECES = T::BN * BYTES / PARE_CUDA_CHUNK,
         LINES = T::THREADS / PIECES,
         MINE = T::BM / LINES
@@ -64,115 +89,107 @@ template <typename T, int BYTES> struct tile_rows {
 
 /* Are all its rows and columns there, and chunks of them aligned? */
 template <typename T, int BYTES>
-SIMT_INLINE bool tile_is_whole(const pare_cuda_gemm_args &p, int64_t m0, int n0)
+SIMT_INLINE bool tile_is_whole(const pare_cuda_gemm_args &p, const tile_place &t)
 {
-    return p.lot * BYTES == PARE_CUDA_CHUNK && m0 + T::BM <= p.rows && n0 + T::BN <= p.columns;
+    return p.lot * BYTES == PARE_CUDA_CHUNK && t.rows == T::BM && t.columns == T::BN;
 }
 
-/* A thread's words of any tile: each(row, byte of it). */
-template <typename T, int BYTES, typename EACH> SIMT_INLINE void words_each(EACH each)
+/* A thread's chunks of a tile that is whole: each(byte of Y, byte of the tile). */
+template <typename T, int BYTES, typename EACH>
+SIMT_INLINE void chunks_each(const pare_cuda_gemm_args &p, const tile_place &t, EACH each)
+{
+    typedef tile_rows<T, BYTES> rows;
+    const unsigned first = threadIdx.x / rows::PIECES;
+    const int at = (int)threadIdx.x % rows::PIECES * PARE_CUDA_CHUNK;
+    int64_t far = ((t.m0 + first) * p.y_row + t.n0) * BYTES + at;
+    PARE_UNROLL for (int i = 0; i < rows::MINE; i++, far += rows::LINES * p.y_row * BYTES)
+        each(far, ((int)first + i * rows::LINES) * rows::PITCH + at);
+}
+
+/* A thread's words of one that is not: each(byte of Y, byte of the tile, how many bytes
+   are there, is it a whole word that is aligned in Y?) */
+template <typename T, int BYTES, typename EACH>
+SIMT_INLINE void words_each(const pare_cuda_gemm_args &p, const tile_place &t, EACH each)
 {
     enum { WORDS = T::BN * BYTES / 4 };
+    const bool aligned = p.lot * BYTES >= 4;
     PARE_ROLLED for (int i = (int)threadIdx.x; i < T::BM * WORDS; i += T::THREADS)
-        each(i / WORDS, i % WORDS * 4);
-}
-
-/* Of a tile that is not whole: move(byte of Y, byte of the tile, how many), words where they are
-   aligned, else elements. */
-template <typename T, int BYTES, typename MOVE>
-SIMT_INLINE void parts_move(const pare_cuda_gemm_args &p, int64_t m0, int n0, MOVE move)
-{
-    const int width = (p.columns - n0) * BYTES;
-    const bool words = p.lot * BYTES >= 4;
-    words_each<T, BYTES>([&](int r, int b) {
-        if (m0 + r >= p.rows) return;
-        const int64_t far = ((m0 + r) * p.y_row + n0) * BYTES + b;
-        const int near = r * tile_rows<T, BYTES>::PITCH + b;
-        if (words && b + 4 <= width)
-            move(far, near, 4);
-        else
-            PARE_ROLLED for (int k = 0; k < 4 && b + k < width; k += BYTES)
-                move(far + k, near + k, BYTES);
-    });
-}
-
-SIMT_INLINE void part_copy(char *to, const char *from, int bytes)
-{
-    if (bytes == 4)
-        *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
-    else if (bytes == 2)
-        *reinterpret_cast<uint16_t *>(to) = *reinterpret_cast<const uint16_t *>(from);
-    else
-        *to = *from;
+    {
+        const int r = i / WORDS, b = i % WORDS * 4;
+        const int left = r < t.rows ? t.columns * BYTES - b : 0;
+        const int64_t far = ((t.m0 + r) * p.y_row + t.n0) * BYTES + b;
+        each(far, r * tile_rows<T, BYTES>::PITCH + b, left, aligned && left >= 4);
+    }
 }
 
 /* Brings what is laid out as Y. A barrier must follow. */
 template <typename T, int BYTES>
-SIMT_INLINE void tile_bring(const pare_cuda_gemm_args &p, const char *z, char *tile, int64_t m0,
-                            int n0)
+SIMT_INLINE void tile_bring(const pare_cuda_gemm_args &p, const char *z, char *tile,
+                            const tile_place &t)
 {
-    typedef tile_rows<T, BYTES> rows;
-    const int first = (int)threadIdx.x / rows::PIECES;
-    const int at = (int)threadIdx.x % rows::PIECES * PARE_CUDA_CHUNK;
-    if (tile_is_whole<T, BYTES>(p, m0, n0)) {
-        const char *from = z + ((m0 + first) * p.y_row + n0) * BYTES + at;
-        PARE_UNROLL for (int i = 0; i < rows::MINE; i++, from += rows::LINES * p.y_row * BYTES)
-            simt_cp_async16(tile + (first + i * rows::LINES) * rows::PITCH + at, from,
-                            PARE_CUDA_CHUNK);
+    typedef typename word_part<BYTES>::type part;
+    if (tile_is_whole<T, BYTES>(p, t)) {
+        chunks_each<T, BYTES>(p, t, [&](int64_t far, int near) {
+            simt_cp_async16(tile + near, z + far, PARE_CUDA_CHUNK);
+        });
         simt_cp_async_commit();
         simt_cp_async_wait<0>();
     } else { /* what is not there is 0 */
-        words_each<T, BYTES>(
-            [&](int r, int b) { *reinterpret_cast<unsigned *>(tile + r * rows::PITCH + b) = 0; });
-        parts_move<T, BYTES>(p, m0, n0, [&](int64_t far, int near, int bytes) {
-            part_copy(tile + near, z + far, bytes);
+        words_each<T, BYTES>(p, t, [&](int64_t far, int near, int left, bool word) {
+            unsigned v = 0;
+            if (word)
+                v = *reinterpret_cast<const unsigned *>(z + far);
+            else
+                PARE_ROLLED for (int k = 0; k < 4 && k < left; k += BYTES) v |=
+                    (unsigned)*reinterpret_cast<const part *>(z + far + k) << 8 * k;
+            *reinterpret_cast<unsigned *>(tile + near) = v;
         });
     }
 }
 
 template <typename T, int BYTES>
-SIMT_INLINE void tile_store(const pare_cuda_gemm_args &p, char *y, const char *tile, int64_t m0,
-                            int n0)
+SIMT_INLINE void tile_store(const pare_cuda_gemm_args &p, char *y, const char *tile,
+                            const tile_place &t)
 {
-    typedef tile_rows<T, BYTES> rows;
-    const int first = (int)threadIdx.x / rows::PIECES;
-    const int at = (int)threadIdx.x % rows::PIECES * PARE_CUDA_CHUNK;
-    if (tile_is_whole<T, BYTES>(p, m0, n0)) {
-        char *to = y + ((m0 + first) * p.y_row + n0) * BYTES + at;
-        PARE_UNROLL for (int i = 0; i < rows::MINE; i++, to += rows::LINES * p.y_row * BYTES) *
-            reinterpret_cast<uint4 *>(to) =
-            *reinterpret_cast<const uint4 *>(tile + (first + i * rows::LINES) * rows::PITCH + at);
+    typedef typename word_part<BYTES>::type part;
+    if (tile_is_whole<T, BYTES>(p, t)) {
+        chunks_each<T, BYTES>(p, t, [&](int64_t far, int near) {
+            *reinterpret_cast<uint4 *>(y + far) = *reinterpret_cast<const uint4 *>(tile + near);
+        });
     } else {
-        parts_move<T, BYTES>(p, m0, n0, [&](int64_t far, int near, int bytes) {
-            part_copy(y + far, tile + near, bytes);
+        words_each<T, BYTES>(p, t, [&](int64_t far, int near, int left, bool word) {
+            const unsigned v = *reinterpret_cast<const unsigned *>(tile + near);
+            if (word)
+                *reinterpret_cast<unsigned *>(y + far) = v;
+            else
+                PARE_ROLLED for (int k = 0; k < 4 && k < left; k += BYTES) *
+                    reinterpret_cast<part *>(y + far + k) = (part)(v >> 8 * k);
         });
     }
 }
 
 /* --- what is finished in registers --- */
 
-/* Bounds before rounding: it keeps them, which are integers. */
-SIMT_INLINE unsigned rounded(float v, const pare_cuda_gemm_args &p, const tile_clamp &l)
+/* Four neighbours of integer sums, stored at `to`. */
+template <int END>
+SIMT_INLINE void four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
+                             const float scale[4], const float bias[4], char *to)
 {
-    return __float_as_uint(fminf(fmaxf(v + p.epilogue.y_zero, l.low), l.high) + PARE_ROUNDER);
-}
-
-/* Two neighbours of integer sums, stored at `to`. */
-template <int KIND, bool RESIDUAL>
-SIMT_INLINE void pair_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[2],
-                             float2 scale, float2 bias, int2 shift, char *to)
-{
-    float a = ((float)(int)((unsigned)sum[0] - (unsigned)shift.x) + bias.x) * scale.x;
-    float b = ((float)(int)((unsigned)sum[1] - (unsigned)shift.y) + bias.y) * scale.y;
-    uint16_t *both = reinterpret_cast<uint16_t *>(to);
-    if (RESIDUAL) {
-        const unsigned z = *both ^ l.flip;
-        a = fmaf(__uint_as_float(__byte_perm(z, 0x4b000000u, 0x7440)) - l.base, p.epilogue.z_scale,
-                 a);
-        b = fmaf(__uint_as_float(__byte_perm(z, 0x4b000000u, 0x7441)) - l.base, p.epilogue.z_scale,
-                 b);
+    unsigned *word = reinterpret_cast<unsigned *>(to);
+    int bits[4];
+    const unsigned z = end_of<END>::RESIDUAL ? *word ^ l.flip : 0;
+    PARE_UNROLL PARE_VEC4
+    {
+        float v = (float)sum[k];
+        if (end_of<END>::BOUNDS) v += bias[k];
+        v *= scale[k];
+        if (end_of<END>::RESIDUAL)
+            v = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v);
+        if (end_of<END>::BOUNDS) v = fminf(fmaxf(v + p.epilogue.y_zero, l.low), l.high);
+        bits[k] = __float_as_int(fmaf(v, 0x1p-149f, l.lift));
     }
-    *both = (uint16_t)__byte_perm(rounded(a, p, l), rounded(b, p, l), 0x0040);
+    const unsigned v = simt_saturate_u8x4(bits), turn = simt_permute_bytes(v, l.turn, l.pick);
+    *word = simt_xor_or(v, turn, 0x80808080u);
 }
 
 /* NaN stays NaN. */
@@ -182,56 +199,78 @@ SIMT_INLINE float clamped(float v, const tile_clamp &l)
     return v > l.high ? l.high : v;
 }
 
-/* The same of float sums, which become halves. */
-template <int KIND, bool RESIDUAL>
-SIMT_INLINE void pair_finish(const pare_cuda_gemm_args &, const tile_clamp &l, const float sum[2],
-                             float2, float2 bias, int2, char *to)
+SIMT_INLINE float2 pair_read(__half2 v) { return make_float2(__low2float(v), __high2float(v)); }
+SIMT_INLINE float2 pair_read(__nv_bfloat162 v)
 {
-    float a = sum[0] + bias.x, b = sum[1] + bias.y;
-    if (KIND == PARE_f16) {
-        __half2 *both = reinterpret_cast<__half2 *>(to);
-        if (RESIDUAL) {
-            const __half2 z = *both;
-            a += __low2float(z), b += __high2float(z);
-        }
-        const __half2 y = __floats2half2_rn(clamped(a, l), clamped(b, l));
-        *both = y;
-    } else {
-        __nv_bfloat162 *both = reinterpret_cast<__nv_bfloat162 *>(to);
-        if (RESIDUAL) {
-            const __nv_bfloat162 z = *both;
-            a += __low2float(z), b += __high2float(z);
-        }
-        const __nv_bfloat162 y = __floats2bfloat162_rn(clamped(a, l), clamped(b, l));
-        *both = y;
-    }
+    return make_float2(__low2float(v), __high2float(v));
+}
+SIMT_INLINE void pair_write(__half2 &to, float a, float b) { to = __floats2half2_rn(a, b); }
+SIMT_INLINE void pair_write(__nv_bfloat162 &to, float a, float b)
+{
+    to = __floats2bfloat162_rn(a, b);
 }
 
-template <int KIND, typename T, bool RESIDUAL>
-SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, const tile_clamp &l,
-                              const accumulators<KIND, T> &sums, char *shared, int64_t m0, int n0)
+/* The same of float sums, which become pairs of halves. */
+template <int END, typename PAIR>
+SIMT_INLINE void pairs_finish(const tile_clamp &l, const float sum[4], const float bias[4],
+                              char *to)
 {
-    enum { BYTES = sizeof(typename kind_of<KIND>::element), PITCH = tile_rows<T, BYTES>::PITCH };
-    tile_columns<T::BN> *k = reinterpret_cast<tile_columns<T::BN> *>(shared + T::BM * PITCH);
-    const int lane = (int)threadIdx.x & 31;
-    constants_bring<T>(p, o, n0, k);
-    if (RESIDUAL) tile_bring<T, BYTES>(p, o.z, shared, m0, n0);
-    __syncthreads();
-    PARE_UNROLL for (int j = 0; j < T::TN; j++)
-    {
-        const int c = warp_column<T>() + j * 8 + (lane & 3) * 2;
-        const float2 scale = *reinterpret_cast<const float2 *>(k->scale + c);
-        const float2 bias = *reinterpret_cast<const float2 *>(k->bias + c);
-        const int2 shift = *reinterpret_cast<const int2 *>(k->shift + c);
-        PARE_UNROLL for (int i = 0; i < T::TM * 2; i++)
+    float v[4];
+    PARE_UNROLL PARE_VEC4 v[k] = sum[k] + bias[k];
+    if (end_of<END>::RESIDUAL) {
+        PAIR z[2];
+        vec_load<2>(reinterpret_cast<const PAIR *>(to), 0, 1, z);
+        PARE_UNROLL for (int k = 0; k < 2; k++)
         {
-            const int r = warp_row<T>() + i * 8 + (lane >> 2);
-            pair_finish<KIND, RESIDUAL>(p, l, &sums.at[i / 2][j][i % 2 * 2], scale, bias, shift,
-                                        shared + r * PITCH + c * BYTES);
+            const float2 f = pair_read(z[k]);
+            v[2 * k] += f.x, v[2 * k + 1] += f.y;
+        }
+    }
+    PAIR y[2];
+    PARE_UNROLL for (int k = 0; k < 2; k++)
+        pair_write(y[k], clamped(v[2 * k], l), clamped(v[2 * k + 1], l));
+    vec_store<2>(reinterpret_cast<PAIR *>(to), 0, y);
+}
+
+template <int KIND, typename T, int END>
+SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, const tile_clamp &l,
+                              const accumulators<KIND, T> &sums, const column_constants &mine,
+                              char *shared, const tile_place &t)
+{
+    typedef typename kind_of<KIND>::sum sum;
+    enum {
+        BYTES = sizeof(typename kind_of<KIND>::element),
+        PITCH = tile_rows<T, BYTES>::PITCH,
+        BIASED = BYTES > 1 || end_of<END>::BOUNDS
+    };
+    tile_columns<T::BN> *k = reinterpret_cast<tile_columns<T::BN> *>(shared + T::BM * PITCH);
+    if ((int)threadIdx.x < T::BN) {
+        if (BYTES == 1) k->scale[threadIdx.x] = mine.scale;
+        if (BIASED) k->bias[threadIdx.x] = mine.bias;
+    }
+    if (end_of<END>::RESIDUAL) tile_bring<T, BYTES>(p, o.z, shared, t);
+    __syncthreads();
+    PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
+    {
+        const int c = four_column<T>(j);
+        float scale[4], bias[4];
+        if (BYTES == 1) vec_load<4>(k->scale, c, 1, scale);
+        if (BIASED) vec_load<4>(k->bias, c, 1, bias);
+        PARE_UNROLL for (int i = 0; i < fours_of<T>::ROWS_MINE; i++)
+        {
+            sum four[4];
+            char *to = shared + four_row<T>(i) * PITCH + c * BYTES;
+            four_read(sums, i, j, four);
+            if constexpr (BYTES == 1)
+                four_finish<END>(p, l, four, scale, bias, to);
+            else if constexpr (KIND == PARE_f16)
+                pairs_finish<END, __half2>(l, four, bias, to);
+            else
+                pairs_finish<END, __nv_bfloat162>(l, four, bias, to);
         }
     }
     __syncthreads();
-    tile_store<T, BYTES>(p, o.y, shared, m0, n0);
+    tile_store<T, BYTES>(p, o.y, shared, t);
 }
 
 /* --- what is finished four columns at a time --- */
@@ -273,15 +312,16 @@ SIMT_INLINE void vec4_epilogue(const pare_cuda_gemm_args &p, const operands &o, 
     vec4_act(p.epilogue.act, v);
 }
 
-template <int KIND, typename T>
-SIMT_INLINE void sums_store(const accumulators<KIND, T> &sums,
-                            typename kind_of<KIND>::sum (*out)[T::BN + 8])
+template <int KIND, typename T, typename SUM>
+SIMT_INLINE void sums_store(const accumulators<KIND, T> &sums, SUM (*out)[T::BN + 8])
 {
-    const int lane = (int)threadIdx.x & 31;
-    PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
-        PARE_UNROLL for (int r = 0; r < 4; r++)
-            out[warp_row<T>() + i * 16 + (lane >> 2) + r / 2 * 8]
-               [warp_column<T>() + j * 8 + (lane & 3) * 2 + r % 2] = sums.at[i][j][r];
+    PARE_UNROLL for (int i = 0; i < fours_of<T>::ROWS_MINE; i++)
+        PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
+    {
+        SUM four[4];
+        four_read(sums, i, j, four);
+        vec_store<4>(out[four_row<T>(i)], four_column<T>(j), four);
+    }
 }
 
 /* Of sums that are in shared memory, and room behind them. */
@@ -291,7 +331,11 @@ SIMT_INLINE void vec4_finish(const pare_cuda_gemm_args &p, const operands &o,
                              int n0)
 {
     const bool words = p.lot * bytes_of(p.y_type) >= (bytes_of(p.y_type) == 4 ? 16 : 4);
-    constants_bring<T>(p, o, n0, k);
+    const int mine = (int)threadIdx.x;
+    if (mine < T::BN) { /* no tile has more columns than threads */
+        const column_constants c = constants_read<SUM>(p, o, n0 + mine, n0 + mine < p.columns);
+        k->scale[mine] = c.scale, k->bias[mine] = c.bias, k->shift[mine] = c.shift;
+    }
     __syncthreads();
     PARE_ROLLED for (int i = (int)threadIdx.x; i < T::BM * T::BN / 4; i += T::THREADS)
     {
@@ -322,18 +366,19 @@ SIMT_INLINE void partial_finish(const pare_cuda_gemm_args &p, const accumulators
                                 int batch, int split, int64_t m0, int n0)
 {
     typedef typename kind_of<KIND>::sum sum;
-    const int lane = (int)threadIdx.x & 31;
     sum *to =
         static_cast<sum *>(p.partial) + ((int64_t)split * p.batches + batch) * p.rows * p.columns;
-    PARE_UNROLL for (int i = 0; i < T::TM * 2; i++)
+    PARE_UNROLL for (int i = 0; i < fours_of<T>::ROWS_MINE; i++)
     {
-        const int64_t row = m0 + warp_row<T>() + i * 8 + (lane >> 2);
+        const int64_t row = m0 + four_row<T>(i);
         if (row >= p.rows) continue;
-        PARE_UNROLL for (int j = 0; j < T::TN * 2; j++)
+        PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
         {
-            const int column = n0 + warp_column<T>() + j / 2 * 8 + (lane & 3) * 2 + j % 2;
-            if (column < p.columns)
-                to[row * p.columns + column] = sums.at[i / 2][j / 2][i % 2 * 2 + j % 2];
+            const int column = n0 + four_column<T>(j);
+            sum four[4];
+            four_read(sums, i, j, four);
+            PARE_UNROLL PARE_VEC4 if (column + k < p.columns) to[row * p.columns + column + k] =
+                four[k];
         }
     }
 }

@@ -50,36 +50,33 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
     enum { BYTES = sizeof(typename kind_of<KIND>::element) };
     SIMT_DYN_SHARED(uint4, shared);
     const int chunk = (int)threadIdx.x % CHUNKS, line = (int)threadIdx.x / CHUNKS;
-    const int64_t m0 = (int64_t)blockIdx.x * tile::BM;
-    const int n0 = (int)blockIdx.y * tile::BN;
-    const int batch = (int)blockIdx.z / p.splits, split = (int)blockIdx.z - batch * p.splits;
-    const operands o = operands_of(p, batch);
-    const k_range part = k_range_of(p, BYTES, split);
+    const tile_place t = tile_find<tile>(p, true);
+    const operands o = operands_of(p, t.batch);
+    const k_range part = k_range_of(p, BYTES, t.split, p.splits > 1);
     int at = part.first * CHUNKS + chunk;
     row_place places[tile::X_ROWS];
     const char *w[tile::W_ROWS];
     accumulators<KIND, tile> sums;
     PARE_UNROLL for (int i = 0; i < tile::X_ROWS; i++) places[i] =
-        row_find(p, m0 + line + i * tile::LINES);
-    columns_open<tile>(w, p, o.w, BYTES, n0 + line, at);
+        row_find(p, t.m0 + line + i * tile::LINES);
+    columns_open<tile>(w, p, o.w, BYTES, t, line, at);
     uint4 *mine = shared + line * ROW + chunk;
+    auto fetch = [&](int stage, int ahead) {
+        uint4 *to = mine + stage * tile::STAGE;
+        const int chunk_at = at + ahead * CHUNKS;
+        rows_gather<KIND>(p, o.x, places, chunk_at * PARE_CUDA_CHUNK, to);
+        columns_fetch<tile>(w, to + tile::BM * ROW, ahead, chunk_at < part.end);
+    };
+    stages_fill(part.steps, fetch);
     accumulators_clear(sums);
-    mainloop<KIND, tile>(
-        sums, shared, part.steps,
-        [&](int stage, int ahead) {
-            uint4 *to = mine + stage * tile::STAGE;
-            const int chunk_at = at + ahead * CHUNKS;
-            rows_gather<KIND>(p, o.x, places, chunk_at * PARE_CUDA_CHUNK, to);
-            columns_fetch<tile>(w, to + tile::BM * ROW, ahead, chunk_at < part.end);
-        },
-        [&] {
-            at += CHUNKS;
-            columns_advance<tile>(w, 1);
-        });
+    mainloop<KIND, tile>(sums, shared, part.steps, fetch, [&] {
+        at += CHUNKS;
+        columns_advance<tile>(w, 1);
+    });
     if (p.splits > 1)
-        partial_finish<KIND, tile>(p, sums, batch, split, m0, n0);
+        partial_finish<KIND, tile>(p, sums, t.batch, t.split, t.m0, t.n0);
     else
-        any_finish<KIND, tile>(p, o, sums, reinterpret_cast<char *>(shared), m0, n0);
+        any_finish<KIND, tile>(p, o, sums, reinterpret_cast<char *>(shared), t.m0, t.n0);
 }
 
 /* Adds the parts of split depths in their order. */

@@ -79,22 +79,50 @@ typedef struct operands {
     const pare_cuda_side *x_side, *w_side;
 } operands;
 
-SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch)
+/* Where product `batch` begins in Y, X and W, in elements. Products are fewer than 2^16: 32 bits
+   divide. */
+SIMT_INLINE void batch_find(const pare_cuda_gemm_args &p, int batch, int64_t at[3])
+{
+    unsigned left = (unsigned)batch;
+    PARE_UNROLL for (int k = 0; k < 3; k++) at[k] = 0;
+    PARE_ROLLED for (int a = p.batch.rank - 1; a >= 0 && left; a--)
+    {
+        const unsigned size = (unsigned)p.batch.dim[a], whole = left / size;
+        const int64_t part = left - whole * size;
+        PARE_UNROLL for (int k = 0; k < 3; k++) at[k] += part * p.batch.stride[k][a];
+        left = whole;
+    }
+}
+
+SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch, int x_bytes, int y_bytes,
+                                 int z_bytes)
 {
     operands o;
     int64_t at[3];
     const int64_t constants = (int64_t)batch * p.constants;
-    pare_iterator_at<3>(p.batch, batch, at);
-    o.y = static_cast<char *>(p.y) + at[0] * bytes_of(p.y_type);
-    o.z = p.z ? static_cast<const char *>(p.z) + at[0] * bytes_of(p.epilogue.z_type) : NULL;
-    o.x = static_cast<const char *>(p.x) + at[1] * bytes_of(p.x_type);
-    o.w = static_cast<const char *>(p.w) + at[2] * bytes_of(p.x_type);
+    batch_find(p, batch, at);
+    o.y = static_cast<char *>(p.y) + at[0] * y_bytes;
+    o.z = p.z ? static_cast<const char *>(p.z) + at[0] * z_bytes : NULL;
+    o.x = static_cast<const char *>(p.x) + at[1] * x_bytes;
+    o.w = static_cast<const char *>(p.w) + at[2] * x_bytes;
     o.x_side = p.x_side ? p.x_side + at[1] / p.x_row : NULL;
     o.w_side = p.w_side ? p.w_side + at[2] / p.w_row : NULL;
     o.bias = p.bias ? static_cast<const char *>(p.bias) + constants * bytes_of(p.bias_type) : NULL;
     o.scale = p.scale ? p.scale + constants : NULL;
     o.shift = p.shift ? p.shift + constants : NULL;
     return o;
+}
+
+SIMT_INLINE operands operands_of(const pare_cuda_gemm_args &p, int batch)
+{
+    return operands_of(p, batch, bytes_of(p.x_type), bytes_of(p.y_type),
+                       bytes_of(p.epilogue.z_type));
+}
+
+/* Byte i of a word below the 1 of 2^23, whose bits are `exponent`. */
+SIMT_INLINE float byte_at(unsigned word, int i, unsigned exponent = 0x4b000000u)
+{
+    return __uint_as_float(__byte_perm(word, exponent, 0x7440u + (unsigned)i));
 }
 
 /* --- what follows a sum: y[at] of row and column --- */

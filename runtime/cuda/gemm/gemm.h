@@ -74,7 +74,8 @@ typedef struct pare_cuda_gemm_args {
     void *y;
     const float *scale;   /* (columns) m of epilogue.h; NULL: sums are floats */
     const void *bias;     /* or NULL; integer sums: floats (columns) */
-    const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row; or NULL */
+    const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row, less a bias
+                             that is an integer; or NULL */
     const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
     const void *fill;                      /* a chunk of what X is outside the picture */
     const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where in.taps is not 0 */

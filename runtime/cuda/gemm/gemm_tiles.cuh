@@ -10,21 +10,30 @@ template <int KIND, typename T, template <typename> class ROWS, int END>
 static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     gemm_tile(pare_cuda_gemm_args p, tile_clamp clamp)
 {
+    typedef typename kind_of<KIND>::sum sum;
+    enum {
+        BYTES = sizeof(typename kind_of<KIND>::element),
+        SPLITS = END == EPILOGUE_PARTIAL,
+        REGISTERS = end_of<END>::REGISTERS
+    };
     SIMT_DYN_SHARED(uint4, shared);
-    const int64_t m0 = (int64_t)blockIdx.x * T::BM;
-    const int n0 = (int)blockIdx.y * T::BN;
-    const int batch = END == EPILOGUE_PARTIAL ? (int)blockIdx.z / p.splits : (int)blockIdx.z;
-    const int split = END == EPILOGUE_PARTIAL ? (int)blockIdx.z - batch * p.splits : 0;
-    const operands o = operands_of(p, batch);
+    const tile_place t = tile_find<T>(p, SPLITS);
+    const operands o = operands_of(p, t.batch, BYTES, REGISTERS ? (int)BYTES : bytes_of(p.y_type),
+                                   REGISTERS ? (int)BYTES : bytes_of(p.epilogue.z_type));
+    const k_range part = k_range_of(p, BYTES, t.split, SPLITS);
+    const int column = (int)threadIdx.x;
+    column_constants mine = {0, 0, 0};
+    if (REGISTERS) mine = constants_read<sum>(p, o, t.n0 + column, column < t.columns);
     accumulators<KIND, T> sums;
-    tile_mainloop<KIND, T, ROWS>(sums, p, o, shared, split);
+    tile_mainloop<KIND, T, ROWS, REGISTERS && BYTES == 1>(sums, p, o, shared, t, part,
+                                                          (int)(0u - (unsigned)mine.shift));
     char *room = reinterpret_cast<char *>(shared);
     if constexpr (END == EPILOGUE_PARTIAL)
-        partial_finish<KIND, T>(p, sums, batch, split, m0, n0);
+        partial_finish<KIND, T>(p, sums, t.batch, t.split, t.m0, t.n0);
     else if constexpr (END == EPILOGUE_ANY)
-        any_finish<KIND, T>(p, o, sums, room, m0, n0);
+        any_finish<KIND, T>(p, o, sums, room, t.m0, t.n0);
     else
-        clamp_finish<KIND, T, END == EPILOGUE_CLAMP_RESIDUAL>(p, o, clamp, sums, room, m0, n0);
+        clamp_finish<KIND, T, END>(p, o, clamp, sums, mine, room, t);
 }
 
 /* --- launchers --- */
@@ -37,20 +46,30 @@ static inline float between(float v, float low, float high)
 /* Bounds of what an integer epilogue stores, after none, relu or clip. */
 static inline tile_clamp integer_clamp(const pare_epilogue &e)
 {
-    tile_clamp l = {e.low, e.high, 8388608.0f + (float)e.z_zero, 0};
+    tile_clamp l = {e.low, e.high, 8388608.0f + (float)e.z_zero, 0, 0, 0, 0x7654, 0x4b000000};
     if (e.act.kind == PARE_ACT_RELU) l.low = between(e.y_zero, e.low, e.high);
     if (e.act.kind == PARE_ACT_CLIP) {
         l.high = between(rintf(e.act.beta + e.y_zero), e.low, e.high);
         l.low = between(rintf(e.act.alpha + e.y_zero), e.low, l.high);
     }
-    if (e.z_type == PARE_s8) l.base += 128, l.flip = 0x8080;
+    if (e.z_type == PARE_s8) l.base += 128, l.flip = 0x80808080;
+    if (e.to == PARE_s8 && l.low >= 0) l.pick = 0xba98;
+    if (e.to == PARE_s8 && l.low < 0) l.lift = 0x1p-142f, l.turn = 0x80808080;
     return l;
+}
+
+/* Do integers need no bias, zero point and bounds behind their scale? */
+static inline bool integers_are_plain(const pare_cuda_gemm_args &p)
+{
+    const tile_clamp l = integer_clamp(p.epilogue);
+    const bool all = l.low == p.epilogue.low || (p.epilogue.to == PARE_s8 && l.low == 0);
+    return !p.bias && p.epilogue.y_zero == 0 && all && l.high == p.epilogue.high;
 }
 
 static inline tile_clamp float_clamp(const pare_act &act)
 {
     const float none = __builtin_inff();
-    tile_clamp l = {-none, none, 0, 0};
+    tile_clamp l = {-none, none, 0, 0, 0, 0, 0, 0};
     if (act.kind == PARE_ACT_RELU) l.low = 0;
     if (act.kind == PARE_ACT_CLIP) l.low = act.alpha, l.high = act.beta;
     return l;
@@ -67,9 +86,10 @@ static inline tile_epilogue epilogue_of(const pare_cuda_gemm_args &p)
     if (!bounds || p.x_side || p.bias_row || p.alpha != 1) return EPILOGUE_ANY;
     if (integer ? e.real || !pare_type_is_int8(p.y_type) : p.y_type != p.x_type)
         return EPILOGUE_ANY;
-    if (!p.z) return EPILOGUE_CLAMP;
+    const bool plain = !integer || integers_are_plain(p);
+    if (!p.z) return plain ? EPILOGUE_CLAMP : EPILOGUE_BOUNDS;
     if (integer ? pare_type_is_int8(e.z_type) : e.z_type == p.y_type)
-        return EPILOGUE_CLAMP_RESIDUAL;
+        return plain ? EPILOGUE_CLAMP_RESIDUAL : EPILOGUE_BOUNDS_RESIDUAL;
     return EPILOGUE_ANY;
 }
 
@@ -91,7 +111,13 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
 template <int KIND, typename T, template <typename> class ROWS>
 static cudaError_t epilogue_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-    switch (epilogue_of(*p)) {
+    const tile_epilogue end = epilogue_of(*p);
+    if constexpr (sizeof(typename kind_of<KIND>::element) == 1) {
+        if (end == EPILOGUE_BOUNDS) return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS>(p, stream);
+        if (end == EPILOGUE_BOUNDS_RESIDUAL)
+            return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS_RESIDUAL>(p, stream);
+    }
+    switch (end) {
     case EPILOGUE_CLAMP: return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP>(p, stream);
     case EPILOGUE_CLAMP_RESIDUAL:
         return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP_RESIDUAL>(p, stream);

@@ -5,6 +5,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/sparse.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { PROCESSORS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4 };
@@ -162,6 +163,39 @@ static void shift_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p,
     memset(k->host + k->fill, zero & 0xff, PARE_CUDA_CHUNK);
 }
 
+/* Is a row's bias an integer, and is every float exact that its sums, less the shift, and the bias
+   make? */
+static bool bias_is_exact(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int64_t r,
+                          int32_t zero)
+{
+    const float most = 16777216; /* 2^24: all integers up to it are floats */
+    const float bias = ((const float *)(const void *)(k->host + k->bias))[r];
+    const int8_t *row = (const int8_t *)k->host + k->weights + r * p->w_row;
+    const int64_t x_low = (p->x_type == PARE_s8 ? -128 : 0) - (int64_t)zero;
+    int64_t low = 0, high = 0;
+    if (!(fabsf(bias) <= most) || bias != rintf(bias)) return false;
+    for (int i = 0; i < p->depth; i++) {
+        int64_t least = row[i] * x_low, greatest = row[i] * (x_low + 255);
+        low += row[i] < 0 ? greatest : least;
+        high += row[i] < 0 ? least : greatest;
+    }
+    const int64_t b = (int64_t)bias, end = (int64_t)most;
+    return low >= -end && high <= end && low + b >= -end && high + b <= end;
+}
+
+/* Moves biases into the shift, where all of them allow it: ((float)acc + bias) is then (float)(acc
+   + bias). */
+static bool bias_fold(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int32_t zero)
+{
+    const int64_t rows = (int64_t)p->columns * p->batches;
+    const float *bias = (const float *)(const void *)(k->host + k->bias);
+    uint32_t *shift = (uint32_t *)(void *)(k->host + k->shift);
+    for (int64_t r = 0; r < rows; r++)
+        if (!bias_is_exact(k, p, r, zero)) return false;
+    for (int64_t r = 0; r < rows; r++) shift[r] -= (uint32_t)(int32_t)bias[r];
+    return true;
+}
+
 /* Where the chunks of a patch are. */
 static void patch_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
 {
@@ -214,16 +248,18 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
 pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
                                     const pare_cuda_constants *c)
 {
+    bool biased = c->at.bias >= 0;
     bias_pack(k, pare_operand(prep->in, prep->in_count, c->at.bias), c->channels);
     if (c->int8) {
         if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
         shift_pack(k, &s->p, c->x_zero);
+        if (biased) biased = !bias_fold(k, &s->p, c->x_zero);
     }
     patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
-    PARE_TRY(block_upload(prep, s, k, c->int8, c->at.bias >= 0));
+    PARE_TRY(block_upload(prep, s, k, c->int8, biased));
     prep->state = s;
     return PARE_OK;
 }

@@ -98,17 +98,18 @@ static __global__ void __launch_bounds__(T::THREADS, 2)
     enum { BYTES = sizeof(typename kind_of<KIND>::element) };
     SIMT_DYN_SHARED(uint4, shared);
     const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5, line = tid / CHUNKS;
-    const int64_t m0 = (int64_t)blockIdx.x * T::BM;
-    const int n0 = (int)blockIdx.y * T::BN;
+    const tile_place t = tile_find<T>(p, false);
+    uint4 *room = shared + (STAGES - 1) * T::STAGE;
     const int wm = warp / T::WARPS_N * T::TM * 8, wn = warp % T::WARPS_N * T::TN * 16;
     const operands o = operands_of(p, 0);
-    const k_range part = k_range_of(p, BYTES, 0);
+    const k_range part = k_range_of(p, BYTES, 0, false);
     int at = tid % CHUNKS;
     ROWS<T> x;
     kept_rows<T> w;
     sum acc[T::TM][T::TN][4];
-    rows_open(x, p, o.x, BYTES, m0 + line, at);
-    kept_open(w, p, o.w, meta, BYTES, n0, part.steps);
+    rows_prepare(x, p, o.x, BYTES, t, room);
+    rows_open(x, p, o.x, BYTES, t, line, at, room);
+    kept_open(w, p, o.w, meta, BYTES, t.n0, part.steps);
     PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
         PARE_UNROLL for (int r = 0; r < 4; r++) acc[i][j][r] = 0;
     auto fetch = [&](int stage, int ahead, bool inside) {
@@ -150,7 +151,8 @@ static __global__ void __launch_bounds__(T::THREADS, 2)
         PARE_UNROLL for (int r = 0; r < 4; r++)
             out[wm + i * 8 + (lane & 3) * 2 + r % 2][wn + j * 16 + (lane >> 2) + r / 2 * 8] =
                 acc[i][j][r];
-    vec4_finish<T, sum>(p, o, out, reinterpret_cast<tile_columns<T::BN> *>(out + T::BM), m0, n0);
+    vec4_finish<T, sum>(p, o, out, reinterpret_cast<tile_columns<T::BN> *>(out + T::BM), t.m0,
+                        t.n0);
 }
 
 /* --- launchers --- */

@@ -2,10 +2,10 @@
 /* How a block of threads sums a tile of Y on tensor cores. Depth runs through shared memory 64
    bytes at a time in four stages, filled by asynchronous copies three steps ahead; ldmatrix and
    mma.sync read bytes alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in shared memory
-   are 80 bytes apart, so that the eight rows of an ldmatrix fall into different banks. What a
-   thread copies of each row is found once, by divisions; a step of depth adds to pointers, and of a
-   picture tests one bit a row. Each byte of X is read once a tile of columns, each of W once a tile
-   of rows. */
+   are 80 bytes apart, so that the eight rows of an ldmatrix fall into different banks; W's are in
+   an order that gives a thread sums of four neighbouring columns. Where a row's bytes are is found
+   once a block; a step of depth adds to pointers, and of a picture tests one bit a row. Each byte
+   of X is read once a tile of columns, each of W once a tile of rows. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 #define PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 
@@ -39,23 +39,48 @@ typedef tile_of<2, 2, 4, 8> tile_128x128;
 typedef tile_of<2, 2, 4, 4> tile_128x64;
 typedef tile_of<2, 2, 2, 4> tile_64x64;
 
-/* --- a thread's rows of X: opened at a chunk of depth, from where each CHUNKS-th is fetched,
-   `ahead` of them before the rows advance --- */
+/* What a block makes: `rows` and `columns` of Y from m0 and n0 on, of one of several products, of a
+   part of its depth. */
+typedef struct tile_place {
+    int64_t m0;
+    int n0, rows, columns, batch, split;
+} tile_place;
+
+template <typename T> SIMT_INLINE tile_place tile_find(const pare_cuda_gemm_args &p, bool splits)
+{
+    tile_place t;
+    t.m0 = (int64_t)blockIdx.x * T::BM;
+    t.n0 = (int)blockIdx.y * T::BN;
+    t.rows = (int)min(p.rows - t.m0, (int64_t)T::BM);
+    t.columns = min(p.columns - t.n0, (int)T::BN);
+    t.batch = splits ? (int)blockIdx.z / p.splits : (int)blockIdx.z;
+    t.split = splits ? (int)blockIdx.z - t.batch * p.splits : 0;
+    return t;
+}
+
+/* --- a thread's rows of X: prepared by the block in `room`, opened at a chunk of depth, from where
+   each CHUNKS-th is fetched, `ahead` of them before the rows advance --- */
 
 template <typename T> struct matrix_iterator {
     const char *at[T::X_ROWS];
 };
 
+template <typename T>
+SIMT_INLINE void rows_prepare(matrix_iterator<T> &, const pare_cuda_gemm_args &, const char *, int,
+                              const tile_place &, uint4 *)
+{
+}
+
 /* Rows behind the last are copies of it: nothing is made of their sums. */
 template <typename T>
 SIMT_INLINE void rows_open(matrix_iterator<T> &r, const pare_cuda_gemm_args &p, const char *x,
-                           int bytes, int64_t row0, int chunk)
+                           int bytes, const tile_place &t, int line, int chunk, const uint4 *)
 {
-    PARE_UNROLL for (int i = 0; i < T::X_ROWS; i++)
-    {
-        const int64_t row = min(row0 + i * T::LINES, p.rows - 1);
-        r.at[i] = x + row * p.x_row * bytes + chunk * PARE_CUDA_CHUNK;
-    }
+    const int64_t row = p.x_row * bytes;
+    const char *first = x + t.m0 * row + chunk * PARE_CUDA_CHUNK;
+    simt_opaque(first);
+    PARE_UNROLL for (int i = 0; i < T::X_ROWS; i++) r.at[i] =
+        first + (unsigned)min(line + i * T::LINES, t.rows - 1) * row;
 }
 
 template <typename T>
@@ -71,37 +96,61 @@ template <typename T> SIMT_INLINE void rows_advance(matrix_iterator<T> &r, int s
     PARE_UNROLL for (int i = 0; i < T::X_ROWS; i++) r.at[i] += steps * PARE_CUDA_STEP;
 }
 
+/* Of a row of patches: the window's first position, which may be outside of the picture, and the
+   bits of taps that are not. */
+typedef struct __attribute__((aligned(16))) im2col_row {
+    const char *at;
+    unsigned inside, unused;
+} im2col_row;
+
 template <typename T> struct im2col_iterator {
-    const char *at[T::X_ROWS];     /* the window's first position; may be outside of the picture */
-    unsigned inside[T::X_ROWS];    /* the bits of taps that are not */
+    const char *at[T::X_ROWS];
+    unsigned inside[T::X_ROWS];
     const pare_cuda_im2col *patch; /* of the chunk */
     pare_cuda_im2col next;         /* of the one that is fetched next */
 };
 
-template <typename T>
-SIMT_INLINE void rows_open(im2col_iterator<T> &r, const pare_cuda_gemm_args &p, const char *x,
-                           int bytes, int64_t row0, int chunk)
+SIMT_INLINE im2col_row im2col_row_find(const pare_cuda_picture &in, const char *x, int bytes,
+                                       int row)
 {
-    const pare_cuda_picture &in = p.in;
+    const int line = fast_divide(row, in.by_width), image = fast_divide(line, in.by_height);
+    const int top = (line - image * in.out_height) * in.stride[0] - in.begin[0];
+    const int left = (row - line * in.out_width) * in.stride[1] - in.begin[1];
+    unsigned across = 0, inside = 0;
+    PARE_ROLLED for (int t = 0; t < in.kernel_width; t++)
+    {
+        const unsigned there = (unsigned)(left + t * in.dilation[1]) < (unsigned)in.width;
+        across |= there << t;
+    }
+    PARE_ROLLED for (int t = 0, tap = 0; tap < in.taps; t++, tap += in.kernel_width)
+    {
+        if ((unsigned)(top + t * in.dilation[0]) < (unsigned)in.height) inside |= across << tap;
+    }
+    return {x + (image * in.image + top * in.row + left * in.pixel) * bytes, inside, 0};
+}
+
+/* A row a thread, for the CHUNKS threads that copy of it. */
+template <typename T>
+SIMT_INLINE void rows_prepare(im2col_iterator<T> &, const pare_cuda_gemm_args &p, const char *x,
+                              int bytes, const tile_place &t, uint4 *room)
+{
+    const int mine = (int)threadIdx.x; /* no tile has more rows than threads */
+    if (mine < T::BM) {
+        im2col_row row = im2col_row_find(p.in, x, bytes, (int)t.m0 + mine);
+        if (mine >= t.rows) row.inside = 0;
+        reinterpret_cast<im2col_row *>(room)[mine] = row;
+    }
+    __syncthreads();
+}
+
+template <typename T>
+SIMT_INLINE void rows_open(im2col_iterator<T> &r, const pare_cuda_gemm_args &p, const char *, int,
+                           const tile_place &, int line, int chunk, const uint4 *room)
+{
     PARE_UNROLL for (int i = 0; i < T::X_ROWS; i++)
     {
-        const int row = (int)row0 + i * T::LINES;
-        const int line = fast_divide(row, in.by_width), image = fast_divide(line, in.by_height);
-        const int top = (line - image * in.out_height) * in.stride[0] - in.begin[0];
-        const int left = (row - line * in.out_width) * in.stride[1] - in.begin[1];
-        unsigned across = 0, inside = 0;
-        PARE_ROLLED for (int t = 0; t < in.kernel_width; t++)
-        {
-            const unsigned there = (unsigned)(left + t * in.dilation[1]) < (unsigned)in.width;
-            across |= there << t;
-        }
-        PARE_ROLLED for (int t = 0, tap = 0; tap < in.taps;
-                         t++, tap += in.kernel_width) if ((unsigned)(top + t * in.dilation[0]) <
-                                                          (unsigned)in.height) inside |= across
-                                                                                         << tap;
-        r.inside[i] = row < p.rows ? inside : 0;
-        r.at[i] = x + (image * in.image + top * in.row + left * in.pixel) * bytes;
-        simt_opaque(r.at[i]);
+        const im2col_row row = reinterpret_cast<const im2col_row *>(room)[line + i * T::LINES];
+        r.at[i] = row.at, r.inside[i] = row.inside;
     }
     r.patch = p.patch + chunk;
     r.next = *r.patch;
@@ -127,16 +176,22 @@ template <typename T> SIMT_INLINE void rows_advance(im2col_iterator<T> &r, int s
     r.patch += steps * CHUNKS;
 }
 
-/* The same of W: columns behind the last are copies of it. */
+/* The column of W that line l of a tile holds: of 16, sums 2q, 2q + 1 of two neighbouring
+   instructions are columns 4q to 4q + 3. */
+SIMT_INLINE int line_column(int l) { return (l & ~15) | (l & 6) << 1 | (l & 8) >> 2 | (l & 1); }
+
+/* The same of W as of X: columns behind the last are copies of it. */
 template <typename T>
 SIMT_INLINE void columns_open(const char *at[T::W_ROWS], const pare_cuda_gemm_args &p,
-                              const char *w, int bytes, int column0, int chunk)
+                              const char *w, int bytes, const tile_place &t, int line, int chunk)
 {
-    PARE_UNROLL for (int i = 0; i < T::W_ROWS; i++)
-    {
-        const int64_t column = min(column0 + i * T::LINES, p.columns - 1);
-        at[i] = w + column * p.w_row * bytes + chunk * PARE_CUDA_CHUNK;
-    }
+    static_assert(T::LINES % 16 == 0, "lines of a thread are of one place in 16");
+    const int64_t row = p.w_row * bytes;
+    const char *first = w + t.n0 * row + chunk * PARE_CUDA_CHUNK;
+    simt_opaque(first);
+    const int column = line_column(line);
+    PARE_UNROLL for (int i = 0; i < T::W_ROWS; i++) at[i] =
+        first + (unsigned)min(column + i * T::LINES, t.columns - 1) * row;
 }
 
 template <typename T>
@@ -153,8 +208,8 @@ template <typename T> SIMT_INLINE void columns_advance(const char *at[T::W_ROWS]
 
 /* --- sums --- */
 
-/* Of one instruction for 16 rows and 8 columns, lane l holds sums 0, 1 of row l / 4 and 2, 3 of row
-   l / 4 + 8, columns 2 (l % 4) and the next. */
+/* Of one instruction for 16 rows and 8 lines of W, lane l holds sums 0, 1 of row l / 4 and 2, 3 of
+   row l / 4 + 8, lines 2 (l % 4) and the next. */
 template <int KIND, typename T> struct accumulators {
     typename kind_of<KIND>::sum at[T::TM][T::TN][4];
 };
@@ -169,10 +224,48 @@ template <typename T> SIMT_INLINE int warp_column(void)
     return (int)threadIdx.x / 32 % T::WARPS_N * T::TN * 8;
 }
 
+/* A thread's sums are FOURS fours of neighbours in each of ROWS_MINE rows. */
+template <typename T> struct fours_of {
+    enum { ROWS_MINE = T::TM * 2, FOURS = T::TN / 2 };
+};
+
+template <typename T> SIMT_INLINE int four_row(int i)
+{
+    return warp_row<T>() + i * 8 + ((int)threadIdx.x >> 2 & 7);
+}
+template <typename T> SIMT_INLINE int four_column(int j)
+{
+    return warp_column<T>() + j * 16 + ((int)threadIdx.x & 3) * 4;
+}
+
+template <int KIND, typename T, typename SUM>
+SIMT_INLINE void four_read(const accumulators<KIND, T> &sums, int i, int j, SUM to[4])
+{
+    PARE_UNROLL for (int c = 0; c < 4; c++) to[c] =
+        sums.at[i / 2][j * 2 + c / 2][i % 2 * 2 + c % 2];
+}
+
 template <int KIND, typename T> SIMT_INLINE void accumulators_clear(accumulators<KIND, T> &sums)
 {
     PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
         PARE_UNROLL for (int r = 0; r < 4; r++) sums.at[i][j][r] = 0;
+}
+
+/* Sums begin at what their columns are given, a thread `mine` of one; `room` is for all columns. */
+template <int KIND, typename T>
+SIMT_INLINE void accumulators_start(accumulators<KIND, T> &sums, int mine, int *room)
+{
+    if ((int)threadIdx.x < T::BN) room[threadIdx.x] = mine;
+    __syncthreads();
+    PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
+    {
+        const int4 s = *reinterpret_cast<const int4 *>(room + four_column<T>(j));
+        PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int r = 0; r < 4; r += 2)
+        {
+            sums.at[i][j * 2][r] = s.x, sums.at[i][j * 2][r + 1] = s.y;
+            sums.at[i][j * 2 + 1][r] = s.z, sums.at[i][j * 2 + 1][r + 1] = s.w;
+        }
+    }
 }
 
 /* Adds what a stage in shared memory holds of depth. */
@@ -200,30 +293,35 @@ typedef struct k_range {
     int first, steps, end;
 } k_range;
 
-SIMT_INLINE k_range k_range_of(const pare_cuda_gemm_args &p, int bytes, int split)
+SIMT_INLINE k_range k_range_of(const pare_cuda_gemm_args &p, int bytes, int split, bool splits)
 {
     const int chunks = (p.depth * bytes + PARE_CUDA_CHUNK - 1) / PARE_CUDA_CHUNK;
-    const unsigned all = (unsigned)(chunks + CHUNKS - 1) / CHUNKS, splits = (unsigned)p.splits;
-    if (splits == 1) return {0, (int)all, chunks};
-    const int first = (int)(all * (unsigned)split / splits);
-    const int last = (int)(all * ((unsigned)split + 1) / splits);
+    const unsigned all = (unsigned)(chunks + CHUNKS - 1) / CHUNKS, parts = (unsigned)p.splits;
+    if (!splits) return {0, (int)all, chunks};
+    const int first = (int)(all * (unsigned)split / parts);
+    const int last = (int)(all * ((unsigned)split + 1) / parts);
     return {first, last - first, min(chunks, last * CHUNKS)};
 }
 
-/* fetch(stage, ahead) copies a step of depth to a stage, `ahead` of what advance() has passed,
-   which passes T::UNROLL of them. No copy is in flight at the end, and all of shared memory may be
-   written.
- */
+/* Fills the first stages: fetch(stage, ahead) copies a step of depth to a stage, `ahead` of what
+   advance() has passed, which passes T::UNROLL of them. */
+template <typename FETCH> SIMT_INLINE void stages_fill(int steps, FETCH fetch)
+{
+    PARE_UNROLL for (int s = 0; s < STAGES - 1; s++)
+    {
+        if (s == 0 || s < steps) fetch(s, s);
+        simt_cp_async_commit();
+    }
+}
+
+/* Adds all steps; the last stage is written behind a barrier. A depth of 0 is one step of zeros. No
+   copy is in flight at the end, and all of shared memory may be written. */
 template <int KIND, typename T, typename FETCH, typename ADVANCE>
 SIMT_INLINE void mainloop(accumulators<KIND, T> &sums, const uint4 *shared, int steps, FETCH fetch,
                           ADVANCE advance)
 {
-    PARE_UNROLL for (int s = 0; s < STAGES - 1; s++)
-    {
-        fetch(s, s);
-        simt_cp_async_commit();
-    }
-    PARE_ROLLED for (int step = 0; step < steps; step += T::UNROLL)
+    int step = 0;
+    PARE_ROLLED do
     {
         PARE_UNROLL for (int u = 0; u < T::UNROLL; u++)
         {
@@ -236,39 +334,46 @@ SIMT_INLINE void mainloop(accumulators<KIND, T> &sums, const uint4 *shared, int 
             mma_stage<KIND, T>(sums, shared + stage * T::STAGE);
         }
         advance();
+        step += T::UNROLL;
     }
+    while (step < steps)
+        ;
     simt_cp_async_wait<0>();
     __syncthreads();
 }
 
-/* ROWS: matrix_iterator or im2col_iterator. */
-template <int KIND, typename T, template <typename> class ROWS>
+/* ROWS: matrix_iterator or im2col_iterator. STARTS: sums begin at `start`, a thread's own of one of
+   the tile's columns. */
+template <int KIND, typename T, template <typename> class ROWS, bool STARTS>
 SIMT_INLINE void tile_mainloop(accumulators<KIND, T> &sums, const pare_cuda_gemm_args &p,
-                               const operands &o, uint4 *shared, int split)
+                               const operands &o, uint4 *shared, const tile_place &t,
+                               const k_range &part, int start)
 {
     enum { BYTES = sizeof(typename kind_of<KIND>::element) };
     const int chunk = (int)threadIdx.x % CHUNKS, line = (int)threadIdx.x / CHUNKS;
-    const k_range part = k_range_of(p, BYTES, split);
+    uint4 *mine = shared + line * ROW + chunk, *room = shared + (STAGES - 1) * T::STAGE;
     int at = part.first * CHUNKS + chunk;
     ROWS<T> x;
     const char *w[T::W_ROWS];
-    rows_open(x, p, o.x, BYTES, (int64_t)blockIdx.x * T::BM + line, at);
-    columns_open<T>(w, p, o.w, BYTES, (int)blockIdx.y * T::BN + line, at);
-    uint4 *mine = shared + line * ROW + chunk;
-    accumulators_clear(sums);
-    mainloop<KIND, T>(
-        sums, shared, part.steps,
-        [&](int stage, int ahead) {
-            uint4 *to = mine + stage * T::STAGE;
-            const bool inside = at + ahead * CHUNKS < part.end;
-            rows_fetch(x, p, to, ahead, inside);
-            columns_fetch<T>(w, to + T::BM * ROW, ahead, inside);
-        },
-        [&] {
-            at += T::UNROLL * CHUNKS;
-            rows_advance(x, T::UNROLL);
-            columns_advance<T>(w, T::UNROLL);
-        });
+    rows_prepare(x, p, o.x, BYTES, t, room);
+    rows_open(x, p, o.x, BYTES, t, line, at, room);
+    columns_open<T>(w, p, o.w, BYTES, t, line, at);
+    auto fetch = [&](int stage, int ahead) {
+        uint4 *to = mine + stage * T::STAGE;
+        const bool inside = at + ahead * CHUNKS < part.end;
+        rows_fetch(x, p, to, ahead, inside);
+        columns_fetch<T>(w, to + T::BM * ROW, ahead, inside);
+    };
+    stages_fill(part.steps, fetch);
+    if constexpr (STARTS)
+        accumulators_start(sums, start, reinterpret_cast<int *>(room + T::BM));
+    else
+        accumulators_clear(sums);
+    mainloop<KIND, T>(sums, shared, part.steps, fetch, [&] {
+        at += T::UNROLL * CHUNKS;
+        rows_advance(x, T::UNROLL);
+        columns_advance<T>(w, T::UNROLL);
+    });
 }
 
 #endif

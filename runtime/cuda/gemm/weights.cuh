@@ -25,12 +25,6 @@ SIMT_INLINE weight_group group_at(const pare_cuda_weights &w, int64_t at)
     return {w.scale[at], __uint_as_float(0x4b000000u | zero)};
 }
 
-/* Byte i of a word below the 1 of 2^23. */
-SIMT_INLINE float byte_at(unsigned word, int i)
-{
-    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440u + (unsigned)i));
-}
-
 /* Number i of a word, not scaled yet. */
 template <int W> SIMT_INLINE float level_at(unsigned word, int i, float base)
 {
