@@ -159,14 +159,64 @@ static bool flash_can(const pare_prep *p)
            rows_lie(&a.y, a.width, 2) && a.queries <= INT32_MAX / 2;
 }
 
+/* A mask that low takes a key from a query whatever their score: products of halves stay far above
+   it, so that its exponential beside that of a key with a mask above HIGH is 0. */
+static const float LOW = -1e30f, HIGH = -1e29f;
+
+/* The tiles of keys that a block of queries needs: all of them where of a query's keys none is open
+   and some are finite, which then count alike. */
+static void tiles_of(const pare_cuda_attend *a, int64_t first, int out[2])
+{
+    const pare_type_info *type = pare_type(a->mask_type);
+    int from = a->keys, end = 0;
+    for (int64_t q = first; q < first + PARE_CUDA_FLASH_TILE && q < a->queries; q++) {
+        bool open = false, finite = false;
+        for (int k = 0; k < a->keys; k++) {
+            const int64_t at = q * a->mask.row + k * a->mask.last;
+            const float v =
+                type->to_f32(static_cast<const char *>(a->mask.data) + at * (type->bits / 8));
+            open = open || v > HIGH || v != v;
+            finite = finite || v > -INFINITY;
+            if (v <= LOW) continue;
+            if (k < from) from = k;
+            if (k >= end) end = k + 1;
+        }
+        if (!open && finite) from = 0, end = a->keys;
+    }
+    out[0] = from / PARE_CUDA_FLASH_TILE;
+    out[1] = (end + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
+    if (out[1] < out[0]) out[0] = out[1] = 0;
+}
+
+/* Of a constant mask that is the same for all heads. */
+static pare_status flash_prepare(pare_prep *p)
+{
+    const pare_cuda_attend a = attend_of(p->node, p->in, p->in_count, &p->out[0]);
+    bool shared = a.mask.data && a.mask.row && a.queries > 0 && a.keys > 0;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) shared = shared && !a.mask.head[i];
+    if (!shared) return PARE_OK;
+    const int64_t blocks = (a.queries + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
+    int *tiles = static_cast<int *>(pare_alloc(p->ctx, (size_t)blocks * 2, sizeof *tiles));
+    if (!tiles) return PARE_MEMORY;
+    for (int64_t i = 0; i < blocks; i++) tiles_of(&a, i * PARE_CUDA_FLASH_TILE, tiles + i * 2);
+    const pare_status st = pare_cuda_keep(p, tiles, (size_t)blocks * 2 * sizeof *tiles);
+    pare_free(tiles);
+    return st;
+}
+
 static pare_status flash_run(const pare_call *c)
 {
-    const pare_cuda_attend a = attend_of(c->node, c->in, c->in_count, &c->out[0]);
+    pare_cuda_attend a = attend_of(c->node, c->in, c->in_count, &c->out[0]);
+    const pare_cuda_kept *kept = static_cast<const pare_cuda_kept *>(c->state);
+    a.tiles = kept ? static_cast<const int *>(kept->data) : NULL;
     return PARE_CUDA_LAUNCH(c, pare_cuda_flash_launch, &a);
 }
 
-static const pare_kernel flash = {
-    .name = "cuda_attention_flash", .can = flash_can, .run = flash_run};
+static const pare_kernel flash = {.name = "cuda_attention_flash",
+                                  .can = flash_can,
+                                  .prepare = flash_prepare,
+                                  .run = flash_run,
+                                  .release = pare_cuda_kept_release};
 static const pare_kernel attention = {
     .name = "cuda_attention", .can = attention_can, .run = attention_run};
 const pare_kernel *const pare_cuda_attention[] = {&flash, &attention, NULL};

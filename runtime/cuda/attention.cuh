@@ -24,13 +24,15 @@ typedef struct pare_cuda_attend {
     int64_t heads[PARE_CUDA_HEAD_AXES]; /* leading axes, missing ones 1 */
     int64_t queries;
     int keys, depth, width;
+    const int *tiles; /* (blocks of PARE_CUDA_FLASH_TILE queries, 2): the tiles of as many keys that
+                         a mask leaves to each, from the first to before the last; NULL: all */
     float scale;
     pare_dtype dtype, mask_type; /* f32, f16 or bf16 of all, of the mask; computed in float */
 } pare_cuda_attend;
 
 /* On tensor cores: f16 and bf16, depth and width of at most PARE_CUDA_FLASH_DEPTH, chunks of 16
    bytes aligned in Q, K and V, pairs in Y. */
-enum { PARE_CUDA_FLASH_DEPTH = 128 };
+enum { PARE_CUDA_FLASH_DEPTH = 128, PARE_CUDA_FLASH_TILE = 64 };
 extern "C" cudaError_t pare_cuda_flash_launch(const pare_cuda_attend *a, cudaStream_t stream);
 
 SIMT_INLINE int64_t pare_cuda_head_offset(const pare_cuda_operand &o,

@@ -4,15 +4,22 @@
    the next while these are worked on. Scores never leave registers: of each row a warp keeps the
    largest score yet and the sum of exponentials less it, and scales what it has of Y where a larger
    one comes. What two scores of a row's neighbours are as sums is what the product with V wants as
-   factors. K and V are read once for 64 queries. Exponentials are of base 2: scores are scaled by
-   log2(e) more. */
+   factors. K and V are read once for 64 queries; tiles of keys that a constant mask takes from all
+   of these, half of them under a causal one, are not. Exponentials are of base 2: scores are scaled
+   by log2(e) more. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/mma.cuh"
 
 #include <float.h>
 
-enum { WARPS = 4, THREADS = WARPS * 32, QUERIES = WARPS * 16, KEYS = 64, CHUNK = 16 };
+enum {
+    WARPS = 4,
+    THREADS = WARPS * 32,
+    QUERIES = WARPS * 16,
+    KEYS = PARE_CUDA_FLASH_TILE,
+    CHUNK = 16
+};
 enum { MASK_NONE, MASK_ROW /* one for all queries */, MASK_ANY };
 #define LOG2_E 1.44269504f
 
@@ -176,10 +183,11 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
     SIMT_SHARED(float, masks, [2][KEYS]);
     flash_rows<D> *qs = shared, *ks = shared + 1, *vs = shared + 3;
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-    const int blocks = (int)((a.queries + QUERIES - 1) / QUERIES),
-              tiles = (a.keys + KEYS - 1) / KEYS;
+    const int blocks = (int)((a.queries + QUERIES - 1) / QUERIES);
     int64_t left = blockIdx.x / (unsigned)blocks, index[PARE_CUDA_HEAD_AXES];
-    const int first = ((int)blockIdx.x - (int)left * blocks) * QUERIES;
+    const int block = (int)blockIdx.x - (int)left * blocks, first = block * QUERIES;
+    const int begin = a.tiles ? a.tiles[block * 2] : 0,
+              tiles = a.tiles ? a.tiles[block * 2 + 1] : (a.keys + KEYS - 1) / KEYS;
     for (int i = PARE_CUDA_HEAD_AXES - 1; i >= 0; i--) {
         index[i] = left % a.heads[i];
         left /= a.heads[i];
@@ -198,7 +206,7 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
     };
     rows_bring<D>(qs, head_rows(a.q, index), a.q.row, first, a.queries, a.depth);
     simt_cp_async_commit();
-    fetch(0);
+    fetch(begin);
     simt_cp_async_wait<1>();
     __syncthreads();
     unsigned q[D / 16][4];
@@ -206,7 +214,7 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
     PARE_UNROLL for (int d = 0; d < D / 16; d++)
         simt_ldmatrix_x4(q[d], &qs->at[warp * 16 + (lane & 15)][d * 2 + (lane >> 4)]);
     PARE_UNROLL for (int d = 0; d < D / 8; d++) PARE_UNROLL for (int r = 0; r < 4; r++) y[d][r] = 0;
-    for (int tile = 0; tile < tiles; tile++) {
+    for (int tile = begin; tile < tiles; tile++) {
         flash_scores s;
         fetch(tile + 1);
         simt_cp_async_wait<1>();

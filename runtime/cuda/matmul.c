@@ -17,8 +17,7 @@ static void matrix_set(const pare_prep *prep, const pare_matmul_args *a, pare_cu
     p->copy = pare_cuda_copy_of(p->x_type, &a->depth, 1);
 }
 
-/* Reads a node whose weights can be packed while preparing. */
-static bool matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda_gemm_args *p)
+bool pare_cuda_matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda_gemm_args *p)
 {
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     if (!pare_cuda_weights_fit(prep) || w->rank != 2 || x->rank < 2 || y->rank < 2) return false;
@@ -63,7 +62,7 @@ static pare_status matmul_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_c
 }
 
 #define MATMUL(entry, fits, tile, way)                                                             \
-    PARE_CUDA_GEMM(entry, pare_matmul_args, matmul_read, fits, matmul_prepare, tile, way)
+    PARE_CUDA_GEMM(entry, pare_matmul_args, pare_cuda_matmul_read, fits, matmul_prepare, tile, way)
 MATMUL(matmul_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128,
        PARE_CUDA_WHOLE)
 MATMUL(matmul_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
@@ -81,9 +80,13 @@ MATMUL(matmul_sparse_64x64,
         &pare_cuda_matmul_lt_2, &pare_cuda_matmul_lt_3, &pare_cuda_matmul_lt_4,                    \
         &pare_cuda_matmul_lt_5, &pare_cuda_matmul_lt_6, &pare_cuda_matmul_lt_7
 #define PACKED &matmul_128x128, &matmul_128x64, &matmul_split, &matmul_64x64
-/* After the dense ones: taken where a tuner measured that they are faster. */
+/* After the dense ones, as the libraries with a pass behind them: taken where a tuner measured that
+   they are faster. */
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
-#define ALL    FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE
+#define PASSES                                                                                     \
+    &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
+        &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3
+#define ALL FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, PASSES
 const pare_kernel *const pare_cuda_matmul[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_gemm[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_fused_matmul[] = {&pare_cuda_matmul_weights_few, ALL,

@@ -27,6 +27,9 @@ void pare_cuda_floats_set(const pare_prep *prep, const pare_matmul_args *a, pare
 /* The leading axes of matrices, of v stretched to those of `to`. */
 pare_view pare_cuda_leading(const pare_view *v, const pare_view *to);
 
+/* Reads a node whose weights can be packed while preparing. */
+bool pare_cuda_matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda_gemm_args *p);
+
 /* Reads a product of f32 with constant weights of 4 or 8 bits; false: it is none, or none that the
    device takes. Puts the weights into a block of the device, which is the caller's, and p's
    pointers on it. */
@@ -37,9 +40,10 @@ PARE_NODISCARD pare_status pare_cuda_weights_make(pare_prep *prep, const pare_ma
 extern const pare_kernel pare_cuda_matmul_dynamic;
 /* f32 with weights of 4 or 8 bits: of few rows, of any number. */
 extern const pare_kernel pare_cuda_matmul_weights_few, pare_cuda_matmul_weights;
-/* cuBLASLt's answers in its order, and cuBLAS's batches. */
+/* cuBLASLt's answers in its order, cuBLAS's batches, and cuBLASLt with a pass behind it. */
 extern const pare_kernel pare_cuda_matmul_lt_0, pare_cuda_matmul_lt_1, pare_cuda_matmul_lt_2,
     pare_cuda_matmul_lt_3, pare_cuda_matmul_lt_4, pare_cuda_matmul_lt_5, pare_cuda_matmul_lt_6,
-    pare_cuda_matmul_lt_7, pare_cuda_matmul_batched;
+    pare_cuda_matmul_lt_7, pare_cuda_matmul_batched, pare_cuda_matmul_lt_epilogue_0,
+    pare_cuda_matmul_lt_epilogue_1, pare_cuda_matmul_lt_epilogue_2, pare_cuda_matmul_lt_epilogue_3;
 
 #endif

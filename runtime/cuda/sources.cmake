@@ -32,6 +32,7 @@ set(CUDA
   calib/search.cu
   conv/conv_direct.cu
   conv/conv_float.cu
+  gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu
   gemm/gemm_half.cu
@@ -50,6 +51,7 @@ set(CUDA_HOST
   pad.c
   calib/samples.c
   conv/conv.c
+  conv/conv_blas.c
   device/device.c
   device/error.c
   device/nvml.c
@@ -57,6 +59,8 @@ set(CUDA_HOST
   device/stream.c
   gemm/blas.c
   gemm/blas_device.c
+  gemm/blas_node.c
+  gemm/blas_product.c
   gemm/prepack.c
 )
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -5,9 +5,8 @@
    kernels, bytes equal for integers (kernel_case.c compares). Each case says how many of the
    device's kernels must have taken it. */
 #include "tests/cpu/kernel_case.h"
+#include "tests/simt/emulation.h"
 
-#include <float.h>
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -333,11 +332,16 @@ static void tiles_and_splits_agree(void **state)
     }
 }
 
+static bool has_libraries(void)
+{
+    const char *word = getenv("SIMT_BLAS");
+    return !word || strcmp(word, "absent") != 0;
+}
+
 /* Kernels of ours and ways of the libraries (the stubs know two each) that must take a product. */
 static void check_libraries(kernel_case *k, int ours, int theirs)
 {
-    const char *word = getenv("SIMT_BLAS");
-    if (word && !strcmp(word, "absent")) theirs = 0;
+    if (!has_libraries()) theirs = 0;
     case_run_device(k, ours + theirs);
     assert_int_equal(k->device_runs, ours + theirs);
     case_close(k);
@@ -359,7 +363,145 @@ static void libraries_take_floats(void **state)
         case_input(&k, biased ? t : PARE_NOTYPE, 1, b + 1, true, 0, 1);
         if (residual) case_input(&k, t, 3, y, false, 0, 2);
         assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
-        check_libraries(&k, constant ? 2 : 1, act == 3 ? 0 : 2);
+        /* 20 columns are whole vectors of f32 only */
+        check_libraries(&k, constant ? 2 : 1, t == PARE_f32 || act < 3 ? 2 : 0);
+    }
+}
+
+/* alpha and beta of an activation that has them; of products they are factors. */
+static void bounds_set(kernel_case *k, const char *act, float slope, float low, float high)
+{
+    const bool clip = !strcmp(act, "clip");
+    if (!clip && strcmp(act, "leaky_relu") && strcmp(act, "hardsigmoid")) return;
+    case_set_float(k, "alpha", clip ? low : slope);
+    case_set_float(k, "beta", clip ? high : 0.4f);
+}
+
+/* Activations that cuBLASLt has not, as a pass behind it: erf-GELU and all others. */
+static void libraries_take_activations(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"gelu",        "silu", "hardswish", "sigmoid",   "tanh",
+                                       "hardsigmoid", "clip", "relu",      "leaky_relu"};
+    enum { ACTS = sizeof acts / sizeof *acts };
+    for (int i = 0; i < 3 * ACTS; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = float_types[i / ACTS];
+        const char *act = acts[i % ACTS];
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        const int64_t a[3] = {2, 7 + 40 * (i % 2), 40}, b[2] = {40, 24}, y[3] = {2, a[1], 24};
+        two(&k, t, 3, a, t, 2, b);
+        k.constant[1] = i % 2;
+        case_input(&k, i % 3 ? t : PARE_NOTYPE, 1, b + 1, true, 0, 1);
+        if (i % 4 == 1) case_input(&k, t, 3, y, false, 0, 2);
+        assert_int_equal(pare_node_set_string(k.node, "activation", act), PARE_OK);
+        bounds_set(&k, act, 0.2f, -0.5f, 0.75f);
+        check_libraries(&k, i % 2 ? 2 : 1, 2);
+    }
+}
+
+/* Windows of one pixel are matrices: with each epilogue of the library's and of a pass. */
+static void libraries_take_convolutions(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "gelu_tanh", "silu", "clip"};
+    for (int i = 0; i < 60; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = float_types[i % 3];
+        const bool biased = i & 1, residual = i / 2 & 1, strided = i % 7 == 0;
+        const int64_t c = i % 4 ? 16 : 12, m = i % 11 ? 24 : 20, in = strided ? 9 : 5;
+        const int act = i / 3 % 5;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        k.deterministic = i % 13 == 5;
+        case_input(&k, t, 4, (int64_t[]){2, c, in, 5}, false, 0, 1);
+        case_input(&k, t, 4, (int64_t[]){m, c, 1, 1}, true, 0, 1);
+        case_input(&k, biased ? t : PARE_NOTYPE, 1, &m, true, 0, 1);
+        if (residual) case_input(&k, t, 4, (int64_t[]){2, m, 5, strided ? 3 : 5}, false, 0, 1);
+        if (strided) case_set_ints(&k, "strides", (int64_t[]){2, 2}, 2);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
+        bounds_set(&k, acts[act], 0, -0.5f, 0.75f);
+        const bool vectors = act < 3 || t == PARE_f32 || m % 8 == 0;
+        check_libraries(&k, 1, strided || k.deterministic || !vectors ? 0 : 2);
+    }
+}
+
+/* Integers of many rows: the library's sums, and a pass that must make the bytes of our own
+   kernels. Every activation, residuals and biases of each type, zero points, sums of u8. */
+static void libraries_take_integers(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none",      "relu", "clip", "leaky_relu",
+                                       "hardswish", "gelu", "silu"};
+    static const pare_dtype residuals[] = {PARE_NOTYPE, PARE_s8, PARE_u8, PARE_f32};
+    for (int i = 0; i < 28; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = i & 1 ? PARE_u8 : PARE_s8, z = residuals[i / 2 % 4];
+        const bool conv = i / 4 & 1, real = i % 5 == 4;
+        const int64_t rows = 1024 + 6 * (i % 3), c = 256, m = 64, b[2] = {c, m}, y[2] = {rows, m};
+        const int64_t one = 1, yc[4] = {2, m, rows / 2, 1}, x[2] = {rows, c},
+                      xc[4] = {2, c, rows / 2, 1}, wc[4] = {m, c, 1, 1};
+        case_open(&k, "pare", conv ? "FusedConv" : "FusedMatMul", (uint64_t)i + 1);
+        k.nhwc = conv;
+        k.deterministic = i % 3 == 1; /* sums are exact */
+        case_input(&k, t, conv ? 4 : 2, conv ? xc : x, false, t == PARE_s8 ? -128 : 0,
+                   t == PARE_s8 ? 127 : 255);
+        case_input(&k, PARE_s8, conv ? 4 : 2, conv ? wc : b, true, -127, 127);
+        case_input(&k, i % 3 ? PARE_s32 : i % 2 ? PARE_f32 : PARE_NOTYPE, 1, &m, true, -5000, 5000);
+        case_input(&k, z, conv ? 4 : 2, conv ? yc : y, false, z == PARE_s8 ? -128 : 0,
+                   z == PARE_s8   ? 127
+                   : z == PARE_u8 ? 255
+                                  : 1);
+        floats_between(&k, i % 4 ? m : one, 0.01f, 0.02f);
+        case_set_float(&k, "x_scale", 0.02f);
+        case_set_float(&k, "y_scale", 0.9f);
+        case_set_float(&k, "z_scale", 0.07f);
+        case_set_int(&k, "x_zero_point", i % 3 ? 5 : 0);
+        case_set_int(&k, "z_zero_point", 9);
+        case_set_int(&k, "y_zero_point", real ? 0 : t == PARE_u8 ? 100 : -7);
+        case_set_int(&k, "to", real ? PARE_f32 : t);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 7]), PARE_OK);
+        bounds_set(&k, acts[i % 7], 0.1f, -3, 11);
+        check_libraries(&k, conv ? 1 : 2, 2);
+    }
+}
+
+/* What passes are not worth their time for, or what the library's kernels take badly. */
+static void libraries_leave_small_integers(void **state)
+{
+    (void)state;
+    static const int64_t sizes[4][3] = {
+        {1024, 240, 64}, {64, 256, 64}, {1024, 264, 64}, {1024, 256, 72}};
+    for (int i = 0; i < 4; i++) {
+        kernel_case k;
+        const int64_t one = 1;
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        case_input(&k, PARE_s8, 2, sizes[i], false, -128, 127);
+        case_input(&k, PARE_s8, 2, sizes[i] + 1, true, -127, 127);
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+        case_input(&k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+        floats_between(&k, one, 0.01f, 0.02f);
+        case_set_float(&k, "y_scale", 3);
+        case_run_device(&k, 2);
+        assert_in_range(k.device_runs, 2, 3);
+        case_close(&k);
+    }
+}
+
+/* The heuristic is asked once for a product: not for every kernel, and not by other nodes. */
+static void the_heuristic_is_asked_once(void **state)
+{
+    (void)state;
+    static const char *const name = "cublasLtMatmulAlgoGetHeuristic";
+    if (!simt_emulated()) skip(); /* nobody counts a library's calls */
+    uint64_t before = simt_calls_of(name);
+    for (int i = 0; i < 3; i++) {
+        kernel_case k;
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        two(&k, PARE_f16, 2, (int64_t[]){11 + i / 2, 48}, PARE_f16, 2, (int64_t[]){48, 56});
+        k.constant[1] = true;
+        check_libraries(&k, 2, 2);
+        assert_int_equal(simt_calls_of(name) - before, has_libraries() ? 1 + i / 2 : 0);
     }
 }
 
@@ -389,33 +531,6 @@ static void libraries_take_batches(void **state)
     }
 }
 
-/* Tensor cores take attention of halves whose rows are chunks; keys and queries that no tile ends
-   at, masks that leave the last keys only, and of the largest finite number throughout. */
-static void attention_takes_tensor_cores(void **state)
-{
-    (void)state;
-    static const int64_t lengths[] = {1, 16, 63, 64, 65, 130}, depths[] = {8, 32, 40, 64, 72, 128};
-    for (int i = 0; i < 72; i += apart()) {
-        kernel_case k;
-        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
-        const pare_dtype t = float_types[1 + i % 2];
-        const int64_t d = depths[i % 6], w = depths[(i / 6 + i) % 6], s = lengths[i / 12],
-                      n = lengths[i / 2 % 6];
-        const int64_t mask[4] = {1, i % 3 ? 3 : 1, i % 5 ? s : 1, n};
-        case_input(&k, t, 4, (int64_t[]){2, 3, s, d}, false, 0, 2);
-        case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
-        case_input(&k, t, 4, (int64_t[]){2, 3, n, w}, false, 0, 2);
-        if (i % 4) {
-            float *m = case_input(&k, PARE_f32, 4, mask, false, 0, 2);
-            for (int64_t j = 0; j < pare_view_count(&k.in[3]); j++)
-                if (i % 4 > 1 && (j % n < n / 2 || i % 4 == 2))
-                    m[j] = i % 4 > 2 ? -INFINITY : -FLT_MAX;
-        }
-        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
-        check(&k, 2); /* and the one of any floats */
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,9 +543,13 @@ int main(void)
         cmocka_unit_test(whole_tiles_agree),
         cmocka_unit_test(stems_agree),
         cmocka_unit_test(tiles_and_splits_agree),
-        cmocka_unit_test(attention_takes_tensor_cores),
         cmocka_unit_test(libraries_take_floats),
+        cmocka_unit_test(the_heuristic_is_asked_once),
         cmocka_unit_test(libraries_take_batches),
+        cmocka_unit_test(libraries_take_activations),
+        cmocka_unit_test(libraries_take_convolutions),
+        cmocka_unit_test(libraries_take_integers),
+        cmocka_unit_test(libraries_leave_small_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

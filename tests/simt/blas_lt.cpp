@@ -32,6 +32,7 @@ struct layout {
 };
 struct preference {
     uint64_t workspace;
+    uint32_t aligned[4]; // of A, B, C, D, in bytes
 };
 
 // What was made and not destroyed, with its kind.
@@ -228,6 +229,16 @@ int check_algo(const pare_lt_algo *algo, const problem &p, const void *workspace
     return aligned(workspace, 256) ? PARE_BLAS_SUCCESS : PARE_BLAS_INVALID_VALUE;
 }
 
+// Matrices lie as the heuristic was told that they would.
+int check_alignment(const pare_lt_algo *algo, const product &x)
+{
+    const void *all[] = {x.a.p, x.b.p, x.c.p, x.d.p};
+    for (int i = 0; algo && i < 4; i++)
+        if (!aligned(all[i], algo->data[2 + i]))
+            return no("a matrix is less aligned than the heuristic was told");
+    return PARE_BLAS_SUCCESS;
+}
+
 // A library that is not warm loads and allocates, which a capture forbids.
 int check_capture(const handle *h, const pare_lt_algo *algo, cudaStream_t stream)
 {
@@ -323,7 +334,7 @@ int cublasLtMatrixLayoutSetAttribute(void *p, int attribute, const void *value, 
 int cublasLtMatmulPreferenceCreate(void **out)
 {
     LT_CALL("cublasLtMatmulPreferenceCreate");
-    return make(out, preference{0}, PREFERENCE);
+    return make(out, preference{0, {256, 256, 256, 256}}, PREFERENCE);
 }
 int cublasLtMatmulPreferenceDestroy(void *p)
 {
@@ -334,6 +345,8 @@ int cublasLtMatmulPreferenceSetAttribute(void *p, int attribute, const void *val
     LT_CALL("cublasLtMatmulPreferenceSetAttribute");
     preference *x = find<preference>(p, PREFERENCE);
     if (!x) return PARE_BLAS_INVALID_VALUE;
+    int operand = attribute - PARE_LT_PREFERENCE_ALIGNMENT_A;
+    if (operand >= 0 && operand < 4) return set(&x->aligned[operand], 4, value, size);
     return set(attribute == PARE_LT_PREFERENCE_WORKSPACE ? &x->workspace : nullptr, 8, value, size);
 }
 
@@ -361,6 +374,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *h, void *d, void *a, void *b, void *c, 
         *r = {};
         r->algo.data[0] = key_of(p);
         r->algo.data[1] = r->workspace = workspace;
+        for (int i = 0; i < 4; i++) r->algo.data[2 + i] = limit->aligned[i];
         r->waves = 1;
     }
     return PARE_BLAS_SUCCESS;
@@ -389,6 +403,7 @@ int cublasLtMatmul(void *h, void *d, const void *alpha, const void *a, void *a_l
     if (p.d->trans_b) x.b = transposed(x.b);
     set_factors(&x, *p.d, alpha, beta);
     status = check_pointers(x);
+    if (!status) status = check_alignment(algo, x);
     if (!status) status = queue_product(x, stream);
     if (!status && !capturing(stream)) lt->warm = true;
     return status;

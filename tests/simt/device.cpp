@@ -76,7 +76,7 @@ static int attribute(cudaDeviceAttr which, bool *found)
     case cudaDevAttrClockRate:
         return 1980000;
     case cudaDevAttrL2CacheSize:
-        return 50 * 1024 * 1024;
+        return simt_set.cache;
     default:
         *found = false;
         return 0;
@@ -248,7 +248,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->major = simt_set.major;
     p->minor = simt_set.minor;
     p->multiProcessorCount = simt_set.multiprocessors;
-    p->l2CacheSize = 50 * 1024 * 1024;
+    p->l2CacheSize = simt_set.cache;
     p->memoryPoolsSupported = 1;
     p->pciBusID = device + 1;
     p->asyncEngineCount = 2;

@@ -6,6 +6,7 @@
      SIMT_SEED=N  SIMT_PREEMPT=N                      of random choices; checker: switch after about
                                                       every N-th access
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
+     SIMT_CACHE=BYTES                                 L2 of each
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
      SIMT_CALLS=FILE                                  number and name of each such call
@@ -46,6 +47,7 @@ typedef struct simt_settings {
     int devices, multiprocessors, major, minor;
     int driver; /* version of the driver: 13000 */
     size_t memory;
+    int cache; /* bytes of L2 */
 } simt_settings;
 
 extern simt_settings simt_set;

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-simt_settings simt_set = {SIMT_FIFO, SIMT_LAZY, 1, 0, 1, 4, 9, 0, 13000, size_t(4) << 30};
+simt_settings simt_set = {SIMT_FIFO, SIMT_LAZY, 1, 0, 1, 4, 9, 0, 13000, size_t(4) << 30, 50 << 20};
 
 namespace simt
 {
@@ -114,6 +114,7 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.preempt = static_cast<unsigned>(number("SIMT_PREEMPT", 0));
     simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));
     simt_set.memory = number("SIMT_MEMORY", simt_set.memory);
+    simt_set.cache = static_cast<int>(number("SIMT_CACHE", 50 << 20));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
     simt_set.major = static_cast<int>(number("SIMT_ARCHITECTURE", 90) / 10);
     simt_set.minor = static_cast<int>(number("SIMT_ARCHITECTURE", 90) % 10);

@@ -203,6 +203,40 @@ static void lt_adds_bias_and_clamps_in_f16(void **state)
     CUDA_OK(cudaFree(workspace));
 }
 
+/* Matrices must lie as well as the heuristic was told that they do: at 256 bytes where it was told
+   nothing. */
+static void lt_holds_callers_to_the_alignment_told(void **state)
+{
+    (void)state;
+    lt_run r;
+    pare_lt_result results[4];
+    int count;
+    lt_case c = half;
+    const float alpha = 1;
+    const uint32_t less = 16;
+    uint16_t zero[16 * 40] = {0};
+    c.epilogue = PARE_LT_EPILOGUE_NONE;
+    void *a = device_copy(zero, sizeof zero), *d = device_copy(NULL, 16 * 8 * 2);
+    const void *b = (const char *)a + less;
+    lt_open(&r, &c, NULL);
+    for (int told = 0; told < 2; told++) {
+        if (told)
+            assert_int_equal(
+                api.lt_preference_set(r.preference, PARE_LT_PREFERENCE_ALIGNMENT_B, &less, 4), 0);
+        assert_int_equal(api.lt_heuristic(r.handle, r.desc, r.a, r.b, r.d, r.d, r.preference, 4,
+                                          results, &count),
+                         0);
+        assert_int_equal(lt_multiply(&r, &alpha, a, b, d, &results[1].algo, NULL, 0, NULL),
+                         told ? 0 : PARE_BLAS_NOT_SUPPORTED);
+        assert_int_equal(lt_multiply(&r, &alpha, b, a, d, &results[1].algo, NULL, 0, NULL),
+                         PARE_BLAS_NOT_SUPPORTED);
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+    lt_close(&r);
+    CUDA_OK(cudaFree(a));
+    CUDA_OK(cudaFree(d));
+}
+
 /* A capture takes a product only with an algorithm and after a first run outside. */
 static void lt_is_captured_when_warm(void **state)
 {
@@ -296,9 +330,13 @@ static void blas_fails_on_demand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(lt_refuses_what_is_not_documented), device_test(lt_requantizes_rows),
-        device_test(lt_adds_bias_and_clamps_in_f16),    device_test(lt_is_captured_when_warm),
-        device_test(blas_multiplies_batches),           device_test(blas_fails_on_demand),
+        device_test(lt_refuses_what_is_not_documented),
+        device_test(lt_requantizes_rows),
+        device_test(lt_adds_bias_and_clamps_in_f16),
+        device_test(lt_is_captured_when_warm),
+        device_test(lt_holds_callers_to_the_alignment_told),
+        device_test(blas_multiplies_batches),
+        device_test(blas_fails_on_demand),
     };
     simt_blas_api(&api);
     return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -234,10 +234,12 @@ CONV(conv_sparse_64x64,
      pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
      PARE_CUDA_SPARSE)
 
-/* The sparse ones after the dense: taken where a tuner measured that they are faster. */
+/* The sparse ones and the library after the dense: taken where a tuner measured that they are
+   faster. */
 #define CONVS                                                                                      \
     &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64,    \
-        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64
+        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64, &pare_cuda_conv_lt_0,  \
+        &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 

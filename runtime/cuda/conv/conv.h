@@ -23,6 +23,9 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
 
 /* Groups of few filters; depthwise windows of the common forms. */
 extern const pare_kernel pare_cuda_conv_direct, pare_cuda_conv_depthwise;
+/* Windows of one pixel on cuBLASLt, its algorithms in its order. */
+extern const pare_kernel pare_cuda_conv_lt_0, pare_cuda_conv_lt_1, pare_cuda_conv_lt_2,
+    pare_cuda_conv_lt_3;
 /* The last of Conv's kernels: takes every one of floats, weights that are computed, too. */
 extern const pare_kernel pare_cuda_conv_any;
 

@@ -81,11 +81,11 @@ SIMT_INLINE void bits_store(int bytes, char *to, unsigned bits)
         *reinterpret_cast<uint32_t *>(to) = bits;
 }
 
-SIMT_INLINE void vec4_act(const pare_act &act, float v[4])
+template <int W> SIMT_INLINE void vec_act(const pare_act &act, float v[W])
 {
     switch (act.kind) {
 #define ACT(kind)                                                                                  \
-    case kind: PARE_UNROLL PARE_VEC4 v[k] = pare_act_of(kind, &act, v[k]); break;
+    case kind: PARE_UNROLL for (int k = 0; k < W; k++) v[k] = pare_act_of(kind, &act, v[k]); break;
         ACT(PARE_ACT_RELU)
         ACT(PARE_ACT_CLIP)
         ACT(PARE_ACT_LEAKY_RELU)
@@ -100,6 +100,7 @@ SIMT_INLINE void vec4_act(const pare_act &act, float v[4])
     default: break;
     }
 }
+SIMT_INLINE void vec4_act(const pare_act &act, float v[4]) { vec_act<4>(act, v); }
 
 /* Stores up to four neighbours from y[at] on; words: four of them are at a multiple of 4 bytes, of
    f32 of 16. */

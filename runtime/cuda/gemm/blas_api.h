@@ -73,7 +73,13 @@ enum { /* cublasLtMatrixLayoutAttribute_t */
        PARE_LT_LAYOUT_BATCH_STRIDE = 6
 };
 enum { PARE_LT_ORDER_COLUMN = 0, PARE_LT_ORDER_ROW = 1 }; /* cublasLtOrder_t */
-enum { PARE_LT_PREFERENCE_WORKSPACE = 1 };                /* cublasLtMatmulPreferenceAttributes_t */
+enum { /* cublasLtMatmulPreferenceAttributes_t; alignments: uint32_t, bytes */
+       PARE_LT_PREFERENCE_WORKSPACE = 1,
+       PARE_LT_PREFERENCE_ALIGNMENT_A = 5,
+       PARE_LT_PREFERENCE_ALIGNMENT_B = 6,
+       PARE_LT_PREFERENCE_ALIGNMENT_C = 7,
+       PARE_LT_PREFERENCE_ALIGNMENT_D = 8
+};
 
 /* cublasLtMatmulAlgo_t, cublasLtMatmulHeuristicResult_t */
 typedef struct pare_lt_algo {

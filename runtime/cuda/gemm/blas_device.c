@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cuda/gemm/blas_device.h"
 #include "runtime/cuda/device/device_parts.h"
+#include "runtime/cuda/device/error.h"
 
 static const char *words(int code)
 {
@@ -24,20 +25,23 @@ pare_status pare_cuda_blas_status(pare_ctx *ctx, const pare_node *node, int code
     return node ? pare_fail_prefix(ctx, st, "node '%s' (%s)", node->name, node->op_type) : st;
 }
 
-static pare_status open_all(pare_ctx *ctx, pare_cuda_blas *b)
+static pare_status open_all(pare_ctx *ctx, pare_cuda_blas *b, int device)
 {
+    int cache = 0;
+    PARE_CUDA_TRY(ctx, cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
+    b->cache = (size_t)cache;
     PARE_TRY(pare_blas_open(ctx, &b->library, NULL));
     b->api = &b->library->api;
     return pare_cuda_blas_status(ctx, NULL, b->api->lt_create(&b->lt), "cublasLtCreate");
 }
 
-const pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device)
+pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device)
 {
     pare_cuda_blas_slot *slot = pare_cuda_device_blas(device);
     if (slot->looked) return slot->blas;
     slot->looked = true;
     pare_cuda_blas *b = pare_alloc(ctx, 1, sizeof *b);
-    pare_status st = b ? open_all(ctx, b) : PARE_MEMORY;
+    pare_status st = b ? open_all(ctx, b, device->index) : PARE_MEMORY;
     if (st == PARE_OK) return slot->blas = b;
     pare_log(ctx, PARE_LOG_INFO, "without cuBLAS, matrix products run on our own kernels: %s",
              ctx->message);
@@ -49,6 +53,7 @@ const pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device)
 void pare_cuda_blas_close(pare_cuda_blas *b)
 {
     if (!b) return;
+    pare_lt_answers_free(b->answers);
     if (b->lt) (void)b->api->lt_destroy(b->lt);
     pare_blas_close(b->library);
     pare_free(b);

@@ -11,16 +11,25 @@
 extern "C" {
 #endif
 
-enum { PARE_CUDA_WORKSPACE = 32 << 20 }; /* bytes that a library may use for one product */
+enum {
+    PARE_CUDA_WORKSPACE = 32 << 20, /* bytes that a library may use for one product */
+    PARE_LT_MOST = 8                /* algorithms that cuBLASLt is asked for */
+};
+
+/* What cuBLASLt's heuristic answered for a product (blas_product.c). */
+typedef struct pare_lt_answers pare_lt_answers;
+void pare_lt_answers_free(pare_lt_answers *first);
 
 typedef struct pare_cuda_blas {
     pare_blas *library;
     const pare_blas_api *api;
-    void *lt; /* cuBLASLt's handle; any thread may use it */
+    void *lt;                 /* cuBLASLt's handle; any thread may use it */
+    pare_lt_answers *answers; /* of products so far; plans of a device are made one at a time */
+    size_t cache;             /* bytes of the device's L2 */
 } pare_cuda_blas;
 
 /* The device's, or NULL where the libraries are absent (blas.h says where they are looked for). */
-const pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device);
+pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device);
 void pare_cuda_blas_close(pare_cuda_blas *blas);
 
 /* cuBLAS's handle for a stream, with the stream's stream and a workspace of its own; made at the

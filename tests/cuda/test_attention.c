@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention on the device's tensor cores against the CPU's plain kernel (kernel_case.c compares).
+   Each case says how many of the device's kernels must have taken it. */
+#include "tests/cpu/kernel_case.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void check(kernel_case *k, int kernels)
+{
+    case_run_device(k, kernels);
+    case_close(k);
+}
+
+/* PARE_EXACT=quick: every fifth case, for the slower builds. */
+static int apart(void)
+{
+    const char *word = getenv("PARE_EXACT");
+    return word && !strcmp(word, "quick") ? 5 : 1;
+}
+
+static const pare_dtype halves[] = {PARE_f16, PARE_bf16};
+
+/* Tensor cores take attention of halves whose rows are chunks; keys and queries that no tile ends
+   at, masks that leave the last keys only, and of the largest finite number throughout. */
+static void attention_takes_tensor_cores(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 16, 63, 64, 65, 130}, depths[] = {8, 32, 40, 64, 72, 128};
+    for (int i = 0; i < 72; i += apart()) {
+        kernel_case k;
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        const pare_dtype t = halves[i % 2];
+        const int64_t d = depths[i % 6], w = depths[(i / 6 + i) % 6], s = lengths[i / 12],
+                      n = lengths[i / 2 % 6];
+        const int64_t mask[4] = {1, i % 3 ? 3 : 1, i % 5 ? s : 1, n};
+        case_input(&k, t, 4, (int64_t[]){2, 3, s, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, w}, false, 0, 2);
+        if (i % 4) {
+            float *m = case_input(&k, PARE_f32, 4, mask, false, 0, 2);
+            for (int64_t j = 0; j < pare_view_count(&k.in[3]); j++)
+                if (i % 4 > 1 && (j % n < n / 2 || i % 4 == 2))
+                    m[j] = i % 4 > 2 ? -INFINITY : -FLT_MAX;
+        }
+        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
+        check(&k, 2); /* and the one of any floats */
+    }
+}
+
+/* Constant masks that leave whole tiles of keys out: causal ones, a window of keys, infinite and of
+   the largest finite number; queries without any key, of which those of finite masks see all. */
+static void attention_skips_masked_tiles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = halves[i % 2];
+        const int64_t s = i / 4 % 2 ? 66 : 130, n = i % 3 ? s : 196, d = 32;
+        const int window = i % 3 == 1 ? 40 : 1000, blind = i > 5 ? 5 + i : -1;
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        case_input(&k, t, 4, (int64_t[]){1, 1, s, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){1, 1, n, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){1, 1, n, d}, false, 0, 2);
+        float *m = case_input(&k, PARE_f32, 2, (int64_t[]){s, n}, true, 0, 1);
+        for (int64_t j = 0; j < s * n; j++)
+            if (j % n > j / n || j % n + window < j / n || j / n == blind)
+                m[j] = i / 2 % 2 ? -FLT_MAX : -INFINITY;
+        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
+        check(&k, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_takes_tensor_cores),
+        cmocka_unit_test(attention_skips_masked_tiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
