@@ -156,18 +156,42 @@ static void counts_have_the_kernels(void **state)
     const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16, PARE_f32};
     for (int i = 0; i < 5 * 32; i++) {
         pare_roofline_step s = {0};
-        const pare_gpu_product p = {.type = types[i / 32],
-                                    .batches = 1,
-                                    .rows = i & 16 ? 20000 : 64,
-                                    .columns = 128,
-                                    .depth = 4096,
-                                    .picture = i & 1,
-                                    .chunks = i & 2,
-                                    .residual = i & 4,
-                                    .plain = i & 8};
+        pare_gpu_product p = {.type = types[i / 32],
+                              .batches = 1,
+                              .rows = i & 16 ? 20000 : 64,
+                              .columns = 128,
+                              .depth = 4096,
+                              .picture = i & 1,
+                              .chunks = i & 2,
+                              .residual = i & 4,
+                              .plain = i & 8};
         pare_product_predict(&two, pare_sass_counts, "conv", &p, &s);
         if (!s.known || !(s.seconds > 0)) fail_msg("case %d has no kernel", i);
+        if (!pare_type_is_int8(p.type)) continue;
+        p.bounds = true;
+        s = (pare_roofline_step){0};
+        pare_product_predict(&two, pare_sass_counts, "conv", &p, &s);
+        if (!s.known) fail_msg("case %d with bounds has no kernel", i);
     }
+}
+
+/* One step of depth: the time is the epilogue's. */
+static void bounds_take_instructions(void **state)
+{
+    (void)state;
+    pare_roofline_step lean = {0}, bounds = {0};
+    pare_gpu_product p = {.type = PARE_s8,
+                          .batches = 1,
+                          .rows = 401408,
+                          .columns = 256,
+                          .depth = 64,
+                          .chunks = true,
+                          .residual = true,
+                          .plain = true};
+    pare_product_predict(&two, pare_sass_counts, "conv", &p, &lean);
+    p.bounds = true;
+    pare_product_predict(&two, pare_sass_counts, "conv", &p, &bounds);
+    assert_true(bounds.seconds > lean.seconds);
 }
 
 static void an_unknown_device_lists_the_known(void **state)
@@ -235,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_product_is_tiles),
         cmocka_unit_test(tiles_and_splits_are_the_backends),
         cmocka_unit_test(counts_have_the_kernels),
+        cmocka_unit_test(bounds_take_instructions),
         cmocka_unit_test(an_unknown_device_lists_the_known),
         cmocka_unit_test(nothing_is_left_out),
     };

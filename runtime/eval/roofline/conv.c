@@ -76,6 +76,7 @@ static pare_gpu_product product_of(const conv *c)
                           .residual = a->at.residual >= 0};
     p.plain = pare_act_clamps(&a->act) &&
               (!a->int8 || (!a->epilogue.real && (!z || pare_type_is_int8(z))));
+    p.bounds = pare_type_is_int8(c->type) && pare_epilogue_bounds(&a->epilogue);
     p.chunks = c->type != PARE_f32 && fmod((double)a->cg * size, CHUNK) == 0 &&
                pare_view_nhwc(&c->prep->in[0]) && (!p.picture || taps <= MOST_TAPS);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);

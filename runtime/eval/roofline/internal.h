@@ -48,6 +48,7 @@ typedef struct pare_gpu_product {
     bool chunks;  /* and are copied by 16 bytes */
     bool residual;
     bool plain;   /* the epilogue rounds and clamps, no more */
+    bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
     bool library; /* cuBLASLt or cuBLAS computes it */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;
@@ -89,6 +90,12 @@ void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
 
 /* Bytes of all of a node's tensors. */
 double pare_prep_bytes(const pare_prep *prep);
+
+/* Integers with a zero point or a Clip take a kernel of more instructions. */
+static inline bool pare_epilogue_bounds(const pare_epilogue *e)
+{
+    return e->y_zero != 0 || e->act.kind == PARE_ACT_CLIP;
+}
 
 /* An epilogue that rounds and clamps: after none, relu or clip. */
 static inline bool pare_act_clamps(const pare_act *act)

@@ -15,7 +15,7 @@ enum { F32_SUMS = 16, F32_STEP = 16, F32_AHEAD = 300, F32_WARPS = 8 };
 #define MMA_SYNC 0.62 /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
 
 /* The epilogue of a tile's kernel (gemm/epilogue.cuh, tile_epilogue). */
-enum { CLAMP, CLAMP_RESIDUAL, ANY, PARTIAL };
+enum { CLAMP, CLAMP_RESIDUAL, ANY, PARTIAL, BOUNDS, BOUNDS_RESIDUAL };
 
 static const struct tile {
     int rows, columns, tm, tn; /* tm, tn: mma of a warp (16 x 8 each); always 2 x 2 warps */
@@ -64,16 +64,14 @@ static bool tile_grid(const char *counts, const pare_gpu_product *p, const struc
 {
     char name[32];
     pare_sass row, end;
-    const int finish = splits > 1                ? PARTIAL
-                       : !p->plain || !p->chunks ? ANY
-                       : p->residual             ? CLAMP_RESIDUAL
-                                                 : CLAMP;
+    const int clamp = p->bounds ? (p->residual ? BOUNDS_RESIDUAL : BOUNDS)
+                                : (p->residual ? CLAMP_RESIDUAL : CLAMP);
+    const int finish = splits > 1 ? PARTIAL : !p->plain || !p->chunks ? ANY : clamp;
     snprintf(name, sizeof name, "_Z11gemm_gatherILi%dEE", (int)p->type);
     if (!row_of(counts, p, t, finish, &row)) return false;
     end = row;
     if (!p->chunks && !pare_sass_find(counts, name, &row)) return false;
-    if (finish == ANY && !row_of(counts, p, t, p->residual ? CLAMP_RESIDUAL : CLAMP, &end))
-        return false;
+    if (finish == ANY && !row_of(counts, p, t, clamp, &end)) return false;
     const double mma = 2 * t->tm * t->tn, unrolled = row.mma / mma;
     *g = (pare_gpu_grid){.blocks = blocks_of(p, t->rows, t->columns) * splits,
                          .resident = row.blocks,
