@@ -14,13 +14,18 @@ static float extreme(int ordered)
     return value + 0.0f; /* -0 is 0 */
 }
 
-static void assert_same(const pare_histogram_dev_bins *bins_of, const pare_histogram *h)
+static void assert_counts(const pare_histogram_dev *d, const pare_histogram *h)
 {
-    const pare_histogram_dev *d = &bins_of->histogram;
     assert_true(d->count == h->count && d->zero == h->zero);
     assert_true(d->nan == h->nan && d->inf == h->inf);
     bool empty = h->count == h->nan + h->inf;
     assert_true(extreme(empty ? 0 : d->low) == h->min && extreme(empty ? 0 : d->high) == h->max);
+}
+
+static void assert_same(const pare_histogram_dev_bins *bins_of, const pare_histogram *h)
+{
+    const pare_histogram_dev *d = &bins_of->histogram;
+    assert_counts(d, h);
     assert_int_equal(d->top, h->top);
     assert_int_equal(d->first, h->first);
     for (int sign = 0; sign < 2; sign++) {
@@ -39,16 +44,20 @@ typedef struct piece {
     int skip; /* elements of misalignment */
 } piece;
 
-/* Adds the pieces to a device's histogram and to a host's, and compares after each. */
+/* Adds the pieces to a device's histogram, to one without bins and to a host's, and compares after
+   each. */
 static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int blocks)
 {
     pare_ctx ctx;
     pare_histogram *h;
     pare_histogram_dev_bins *d, *copy = malloc(sizeof *copy);
+    pare_histogram_dev *plain, plain_copy;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_histogram_new(&ctx, &h), PARE_OK);
     CUDA_OK(cudaMalloc((void **)&d, sizeof *d));
     CUDA_OK(pare_cuda_histogram_clear(d, sizeof *d, 1, NULL));
+    CUDA_OK(cudaMalloc((void **)&plain, sizeof *plain));
+    CUDA_OK(pare_cuda_histogram_clear(plain, sizeof *plain, 1, NULL));
     for (int i = 0; i < count; i++) {
         size_t size = (size_t)pare_type(dtype)->bits / 8;
         size_t bytes = (size_t)pieces[i].n * size, skip = (size_t)pieces[i].skip * size;
@@ -57,13 +66,18 @@ static void check_pieces(pare_dtype dtype, const piece *pieces, int count, int b
         CUDA_OK(cudaMemcpy(values + skip, pieces[i].values, bytes, cudaMemcpyHostToDevice));
         CUDA_OK(pare_cuda_histogram_add(&d->histogram, true, dtype, values + skip, pieces[i].n,
                                         blocks, NULL));
+        CUDA_OK(
+            pare_cuda_histogram_add(plain, false, dtype, values + skip, pieces[i].n, blocks, NULL));
         CUDA_OK(cudaDeviceSynchronize());
         CUDA_OK(cudaFree(values));
         assert_int_equal(pare_histogram_add(&ctx, h, dtype, pieces[i].values, pieces[i].n),
                          PARE_OK);
         CUDA_OK(cudaMemcpy(copy, d, sizeof *d, cudaMemcpyDeviceToHost));
         assert_same(copy, h);
+        CUDA_OK(cudaMemcpy(&plain_copy, plain, sizeof plain_copy, cudaMemcpyDeviceToHost));
+        assert_counts(&plain_copy, h);
     }
+    CUDA_OK(cudaFree(plain));
     CUDA_OK(cudaFree(d));
     free(copy);
     pare_histogram_free(h);
