@@ -24,7 +24,7 @@ struct pare_quant_rounder {
 
 /* --- observing --- */
 
-enum { KEEP_ROOM = 1 << 29 }; /* bytes of tensors that a flow keeps from pass to pass */
+enum { KEEP_ROOM = 1 << 28 }; /* bytes of tensors that a flow keeps from pass to pass */
 
 pare_status pare_quant_flows_open(pare_ctx *ctx, pare_quant_flows *out, pare_model *model,
                                   const pare_quant_search *samples)
