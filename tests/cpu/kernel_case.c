@@ -331,3 +331,15 @@ void case_run_device(kernel_case *k, int kernels)
                  pare_type(k->in[0].dtype)->name, k->device_runs, kernels);
     free(y);
 }
+
+void case_check_device(kernel_case *k, int kernels)
+{
+    case_run_device(k, kernels);
+    case_close(k);
+}
+
+bool case_is_quick(void)
+{
+    const char *word = getenv("PARE_EXACT");
+    return word && !strcmp(word, "quick");
+}

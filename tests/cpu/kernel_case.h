@@ -24,8 +24,8 @@ typedef struct kernel_case {
 /* A node of this operator without operands. */
 void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t seed);
 void case_close(kernel_case *k);
-/* The device that cases ran on, where tests are built with one. At exit, or before what was left open
-   is counted. */
+/* The device that cases ran on, where tests are built with one. At exit, or before what was left
+   open is counted. */
 void case_device_close(void);
 
 /* Numbers: uniform in [0, 2^32); integers in [low, high]; normal-like floats. */
@@ -55,6 +55,10 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y);
 /* Infers, then runs the plain kernel and against it all of the device's; fails unless at least
    `kernels` of these take the node. */
 void case_run_device(kernel_case *k, int kernels);
+/* The same, then closes the case. */
+void case_check_device(kernel_case *k, int kernels);
+/* PARE_EXACT=quick, which the slower builds ask for: a part of the cases. */
+bool case_is_quick(void);
 
 /* The row's plain kernel (the last), and the first that can. */
 const pare_kernel *case_plain(const kernel_case *k);

@@ -11,18 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void check(kernel_case *k, int kernels)
-{
-    case_run_device(k, kernels);
-    case_close(k);
-}
-
-/* PARE_EXACT=quick: every fifth case, for the slower builds. */
-static int apart(void)
-{
-    const char *word = getenv("PARE_EXACT");
-    return word && !strcmp(word, "quick") ? 5 : 1;
-}
+/* Cases from one that runs to the next. */
+static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 static const pare_dtype halves[] = {PARE_f16, PARE_bf16};
 
@@ -49,7 +39,7 @@ static void attention_takes_tensor_cores(void **state)
                     m[j] = i % 4 > 2 ? -INFINITY : -FLT_MAX;
         }
         assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
-        check(&k, 2); /* and the one of any floats */
+        case_check_device(&k, 2); /* and the one of any floats */
     }
 }
 
@@ -72,7 +62,7 @@ static void attention_skips_masked_tiles(void **state)
             if (j % n > j / n || j % n + window < j / n || j / n == blind)
                 m[j] = i / 2 % 2 ? -FLT_MAX : -INFINITY;
         assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
-        check(&k, 2);
+        case_check_device(&k, 2);
     }
 }
 

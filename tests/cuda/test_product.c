@@ -13,18 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void check(kernel_case *k, int kernels)
-{
-    case_run_device(k, kernels);
-    case_close(k);
-}
-
-/* PARE_EXACT=quick: every fifth case, for the slower builds. */
-static int apart(void)
-{
-    const char *word = getenv("PARE_EXACT");
-    return word && !strcmp(word, "quick") ? 5 : 1;
-}
+/* Cases from one that runs to the next. */
+static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 static const pare_dtype float_types[] = {PARE_f32, PARE_f16, PARE_bf16};
 
@@ -69,7 +59,7 @@ static void batches_broadcast(void **state)
             case_open(&k, "", "MatMul", i + 1);
             two(&k, float_types[t], cases[i].ra, cases[i].a, float_types[t], cases[i].rb,
                 cases[i].b);
-            check(&k, 1);
+            case_check_device(&k, 1);
         }
 }
 
@@ -93,7 +83,7 @@ static void gemm_takes_any_bias(void **state)
             case_set_int(&k, "transB", tb);
             case_set_float(&k, "alpha", 0.5f);
             case_set_float(&k, "beta", -2);
-            check(&k, 1);
+            case_check_device(&k, 1);
         }
 }
 
@@ -129,7 +119,7 @@ static void transposed_convolutions_agree(void **state)
         if (i & 1) case_input(&k, t, 1, &m, true, 0, 1);
         window_set(&k, i, group);
         if (i % 3 > 1) case_set_ints(&k, "output_padding", more, 2);
-        check(&k, 1);
+        case_check_device(&k, 1);
     }
 }
 
@@ -175,7 +165,7 @@ static void grouped_convolutions_agree(void **state)
         fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
         if (int8) case_set_int(&k, "to", t);
         window_set(&k, i, group);
-        check(&k, 1);
+        case_check_device(&k, 1);
     }
 }
 
@@ -202,7 +192,7 @@ static void depthwise_convolutions_agree(void **state)
         case_set_int(&k, "group", c);
         assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 4 + (i > 40)]),
                          PARE_OK);
-        check(&k, 2); /* and the one of any grouped convolution */
+        case_check_device(&k, 2); /* and the one of any grouped convolution */
     }
 }
 
@@ -234,7 +224,7 @@ static void patches_agree(void **state)
         if (int8) case_set_int(&k, "to", t);
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
         case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
-        check(&k, cases[i / 4].kernels);
+        case_check_device(&k, cases[i / 4].kernels);
     }
 }
 
@@ -268,7 +258,7 @@ static void whole_tiles_agree(void **state)
             case_set_int(&k, "z_zero_point", 9);
             case_set_int(&k, "y_zero_point", plain ? 0 : t == PARE_u8 ? 100 : -7);
         }
-        check(&k, 3); /* each tile */
+        case_check_device(&k, 3); /* each tile */
     }
 }
 
@@ -289,7 +279,7 @@ static void stems_agree(void **state)
         fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
         if (int8) case_set_int(&k, "to", i % 7 ? PARE_s8 : PARE_f32);
         window_set(&k, i, 1);
-        check(&k, i % 2 ? 1 : 2);
+        case_check_device(&k, i % 2 ? 1 : 2);
     }
 }
 
@@ -328,7 +318,7 @@ static void tiles_and_splits_agree(void **state)
             case_set_int(&k, "x_zero_point", 3);
             case_set_int(&k, "to", PARE_s8);
         }
-        check(&k, cases[i].kernels);
+        case_check_device(&k, cases[i].kernels);
     }
 }
 

@@ -15,12 +15,6 @@ typedef struct product {
     int64_t rows, depth, columns, block; /* block 0: a scale for all of a column */
 } product;
 
-static bool quick(void)
-{
-    const char *word = getenv("PARE_EXACT");
-    return word && !strcmp(word, "quick");
-}
-
 static bool is_float(pare_dtype type) { return type == PARE_f8e4m3 || type == PARE_f4e2m1; }
 
 /* NaN is the one code that a product cannot be compared with. */
@@ -113,7 +107,7 @@ static void kernels_agree(void **state)
             product p = shapes[i];
             p.type = formats[f];
             how = how * 5 + 27;
-            if (quick() && how / 8 % 4) continue;
+            if (case_is_quick() && how / 8 % 4) continue;
             const int64_t rows = p.rows * (how & 32 ? 3 : 1);
             const int ours = rows > 64 || how & 64 ? 1 : 2;
             assert_int_equal(product_runs(&p, how & 255), ours + library_runs(&p, how));

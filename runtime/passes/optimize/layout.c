@@ -2,10 +2,9 @@
 /* Memory order. One walk in graph order decides for each rank-4 tensor: a node of an NHWC row reads
    and writes N, H, W, C; one of an ANYORDER row follows its inputs; all others are row-major. Where
    maker and reader differ a Reorder is between, one for all readers of a kind, but where a
-   QuantizeLinear can write the other order. Tensors for
-   which both orders are the same bytes (C = 1, or H = W = 1) are never reordered. A Transpose from
-   or to channels-last that only renames what is in memory becomes a View. Shapes must be known.
- */
+   QuantizeLinear can write the other order. Tensors for which both orders are the same bytes (C =
+   1, or H = W = 1) are never reordered. A Transpose from or to channels-last that only renames what
+   is in memory becomes a View. Shapes must be known. */
 #include "runtime/ops/fused.h"
 #include "runtime/passes/optimize/fuse.h"
 #include "runtime/passes/passes.h"
