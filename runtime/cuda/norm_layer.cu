@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     if (row < 0) return;
     float v[ROW_VECS][4];
     double sum = 0, squares = 0;
-    row_load(r, at, 0, v);
+    row_load<ROW_VECS>(r, at, 0, v);
     PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_VEC4 sum += (double)v[g][k];
     const double mean = pare_lanes_sum(sum) / (double)r.n;
     PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) if (vec_start(g) < r.n) PARE_VEC4
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
         if (vec_start(g) < r.n && bias) vec_load_floats<4>(bias, r.dtype, vec_start(g), 1, plus);
         PARE_UNROLL PARE_VEC4 v[g][k] = (v[g][k] - m) * f * by[k] + plus[k];
     }
-    row_store(r, at, v);
+    row_store<ROW_VECS>(r, at, v);
     const bool first = (threadIdx.x & 31) == 0;
     if (first && mean_out) mean_out[row] = m;
     if (first && inverse_out) inverse_out[row] = f;

@@ -45,27 +45,28 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows
     }
 }
 
+template <int VECS>
 static __global__ void __launch_bounds__(WARPS * 32)
     softmax_registers(pare_cuda_rows r, bool log_form)
 {
     const int64_t row = row_of(r.rows), at = row * r.outer_step;
     if (row < 0) return;
-    float v[ROW_VECS][4], e[ROW_VECS][4], top = -INFINITY;
-    row_load(r, at, -INFINITY, v);
-    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4 top =
+    float v[VECS][4], e[VECS][4], top = -INFINITY;
+    row_load<VECS>(r, at, -INFINITY, v);
+    PARE_UNROLL for (int g = 0; g < VECS; g++) PARE_UNROLL PARE_VEC4 top =
         v[g][k] > top || v[g][k] != v[g][k] ? v[g][k] : top;
     top = warp_max(top);
     double sum = 0;
-    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4
+    PARE_UNROLL for (int g = 0; g < VECS; g++) PARE_UNROLL PARE_VEC4
     {
         e[g][k] = expf(v[g][k] - top);
         if (vec_start(g) < r.n) sum += (double)e[g][k];
     }
     sum = pare_lanes_sum(sum);
     const float total = (float)sum, shift = log_form ? (float)log(sum) : 0;
-    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) PARE_UNROLL PARE_VEC4 e[g][k] =
+    PARE_UNROLL for (int g = 0; g < VECS; g++) PARE_UNROLL PARE_VEC4 e[g][k] =
         log_form ? (v[g][k] - top) - shift : e[g][k] / total;
-    row_store(r, at, e);
+    row_store<VECS>(r, at, e);
 }
 
 static __global__ void __launch_bounds__(WARPS * 32)
@@ -94,7 +95,12 @@ static __global__ void __launch_bounds__(WARPS * 32)
 static cudaError_t softmax_launch(const pare_cuda_rows *r, bool log_form, cudaStream_t stream)
 {
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
-    auto kernel = row_fits_registers(r) ? softmax_registers : softmax_rows;
+    auto kernel = softmax_rows;
+    if (row_fits_registers(r))
+        kernel = r->n <= 128   ? softmax_registers<1>
+                 : r->n <= 256 ? softmax_registers<2>
+                 : r->n <= 512 ? softmax_registers<4>
+                               : softmax_registers<ROW_VECS>;
     SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, log_form);
     return cudaGetLastError();
 }

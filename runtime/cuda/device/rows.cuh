@@ -41,19 +41,21 @@ static inline bool row_fits_registers(const pare_cuda_rows *r)
 /* Where a lane's g-th vector begins. */
 SIMT_INLINE int vec_start(int g) { return (g * 32 + ((int)threadIdx.x & 31)) * 4; }
 
-/* `outside` where the row has no more. */
-SIMT_INLINE void row_load(const pare_cuda_rows &r, int64_t at, float outside, float v[ROW_VECS][4])
+/* `outside` where the row has no more. VECS: that a lane keeps of it. */
+template <int VECS>
+SIMT_INLINE void row_load(const pare_cuda_rows &r, int64_t at, float outside, float v[VECS][4])
 {
-    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++)
+    PARE_UNROLL for (int g = 0; g < VECS; g++)
     {
         PARE_UNROLL PARE_VEC4 v[g][k] = outside;
         if (vec_start(g) < r.n) vec_load_floats<4>(r.x, r.dtype, at + vec_start(g), 1, v[g]);
     }
 }
 
-SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, const float v[ROW_VECS][4])
+template <int VECS>
+SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, const float v[VECS][4])
 {
-    PARE_UNROLL for (int g = 0; g < ROW_VECS; g++) if (vec_start(g) < r.n)
+    PARE_UNROLL for (int g = 0; g < VECS; g++) if (vec_start(g) < r.n)
         vec4_store(r.dtype, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
 }
 
