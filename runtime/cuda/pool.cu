@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MaxPool (12), AveragePool (19), their global forms and the 8-bit averages of pare.QAveragePool:
-   one thread an output, or four channels of one that lie together, channels fastest, walking its
-   window clipped to the tensor. Padding is
-   never a candidate of a maximum; NaN wins. Reads each element once a window it is in. */
+   one thread an output, or neighbouring channels of one that lie together (four; of maxima 16
+   bytes), channels fastest, walking its window clipped to the tensor. Padding is never a candidate
+   of a maximum; NaN wins. Reads each element once a window it is in. */
 #include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
@@ -29,7 +29,7 @@ typedef struct pare_cuda_pool {
     float factor;
     int zero;
     pare_cuda_fast_divisor
-        by[4]; /* of pool_vec4: vectors of channels, then the window's axes, last first */
+        by[4]; /* of pool_vec: vectors of channels, then the window's axes, last first */
 } pare_cuda_pool;
 
 /* Taps of one output position on one axis: the first inside the tensor, their number, and the
@@ -134,14 +134,14 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_bytes(pare_cuda_p
     }
 }
 
-/* --- four channels that lie together, windows whose taps follow one another --- */
+/* --- V channels that lie together, windows whose taps follow one another --- */
 
 /* The same without divisions. */
-SIMT_INLINE place vec4_place(const pare_cuda_pool &p, int i)
+template <int V> SIMT_INLINE place vec_place(const pare_cuda_pool &p, int i)
 {
     place r = {0, 0, {}};
     int left = fast_divide(i, p.by[0]);
-    r.x = r.y = (int64_t)(i - left * p.by[0].by) * 4;
+    r.x = r.y = (int64_t)(i - left * p.by[0].by) * V;
     for (int a = 2; a >= 0; a--) {
         const int whole = fast_divide(left, p.by[3 - a]), at = left - whole * p.by[3 - a].by;
         const int start = at * p.stride[a] - p.begin[a], first = start < 0 ? 0 : start;
@@ -179,6 +179,12 @@ template <class T> SIMT_INLINE float lowest(T) { return -INFINITY; }
 SIMT_INLINE int most(int a, int b) { return max(a, b); }
 SIMT_INLINE float most(float a, float b) { return b > a || b != b ? b : a; }
 
+SIMT_INLINE void narrow(int v, int8_t &to) { to = (int8_t)v; }
+SIMT_INLINE void narrow(int v, uint8_t &to) { to = (uint8_t)v; }
+SIMT_INLINE void narrow(float v, __half &to) { to = __float2half_rn(v); }
+SIMT_INLINE void narrow(float v, __nv_bfloat16 &to) { to = __float2bfloat16_rn(v); }
+SIMT_INLINE void narrow(float v, float &to) { to = v; }
+
 /* Averages of `n` taps, stored. */
 SIMT_INLINE void average_store(const pare_cuda_pool &p, const int sum[4], int n, int64_t at)
 {
@@ -197,75 +203,80 @@ SIMT_INLINE void average_store(const pare_cuda_pool &p, const double sum[4], int
     vec4_store(p.dtype, static_cast<char *>(p.y), at, v, 4, true);
 }
 
-template <class T, bool MAX>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) pool_vec4(pare_cuda_pool p)
+template <class T, int V>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) max_vec(pare_cuda_pool p)
 {
-    typedef typename pool_of<T>::value value;
-    PARE_CUDA_EACH (i, p.count / 4) {
-        const place r = vec4_place(p, (int)i);
-        value best[4];
-        typename pool_of<T>::sum sum[4];
-        PARE_UNROLL PARE_VEC4
+    PARE_CUDA_EACH (i, p.count / V) {
+        const place r = vec_place<V>(p, (int)i);
+        typename pool_of<T>::value best[V];
+        T x[V];
+        PARE_UNROLL for (int k = 0; k < V; k++) best[k] = lowest(T());
+        EACH_TAP(r, at)
         {
-            best[k] = lowest(T());
-            sum[k] = 0;
+            vec_load<V>(static_cast<const T *>(p.x), at, 1, x);
+            PARE_UNROLL for (int k = 0; k < V; k++) best[k] = most(best[k], pool_value(x[k]));
         }
+        PARE_UNROLL for (int k = 0; k < V; k++) narrow(best[k], x[k]);
+        vec_store<V>(static_cast<T *>(p.y), r.y, x);
+    }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) average_vec4(pare_cuda_pool p)
+{
+    PARE_CUDA_EACH (i, p.count / 4) {
+        const place r = vec_place<4>(p, (int)i);
+        typename pool_of<T>::sum sum[4] = {0, 0, 0, 0};
         EACH_TAP(r, at)
         {
             T x[4];
             vec_load<4>(static_cast<const T *>(p.x), at, 1, x);
-            PARE_UNROLL PARE_VEC4
-            {
-                const value v = pool_value(x[k]);
-                if (MAX)
-                    best[k] = most(best[k], v);
-                else
-                    sum[k] += v - static_cast<value>(p.zero);
-            }
+            PARE_UNROLL PARE_VEC4 sum[k] +=
+                pool_value(x[k]) - static_cast<typename pool_of<T>::value>(p.zero);
         }
-        if (MAX) {
-            float v[4];
-            PARE_UNROLL PARE_VEC4 v[k] = (float)best[k];
-            vec4_store(p.dtype, static_cast<char *>(p.y), r.y, v, 4, true);
-        } else {
-            average_store(p, sum, divisor(p, r), r.y);
-        }
+        average_store(p, sum, divisor(p, r), r.y);
     }
 }
 
-template <class T> static cudaError_t vec4_launch(const pare_cuda_pool *p, cudaStream_t stream)
+/* May a thread take v neighbouring channels? */
+static bool vec_fits(const pare_cuda_pool *p, int v)
 {
-    const dim3 grid = pare_cuda_grid(p->count / 4), block(PARE_CUDA_BLOCK);
-    if (p->kind == PARE_CUDA_POOL_MAX)
-        SIMT_LAUNCH((pool_vec4<T, true>), grid, block, 0, stream, *p);
-    else
-        SIMT_LAUNCH((pool_vec4<T, false>), grid, block, 0, stream, *p);
-    return cudaGetLastError();
-}
-
-static bool is_vec4(const pare_cuda_pool *p)
-{
-    bool well = p->dim[1] % 4 == 0 && p->x_stride[1] == 1 && p->y_stride[1] == 1 &&
-                p->count / 4 <= INT_MAX && (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->y % 16 == 0;
+    bool well = p->dim[1] % v == 0 && p->x_stride[1] == 1 && p->y_stride[1] == 1 &&
+                p->count / v <= INT_MAX && (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->y % 16 == 0;
     for (int a = 0; a < 5; a++)
-        well = well && (a == 1 || (p->x_stride[a] % 4 == 0 && p->y_stride[a] % 4 == 0));
+        well = well && (a == 1 || (p->x_stride[a] % v == 0 && p->y_stride[a] % v == 0));
     for (int a = 0; a < 3; a++) well = well && p->dilation[a] == 1;
     return well;
+}
+
+template <class T> static cudaError_t vec_launch(const pare_cuda_pool *p, cudaStream_t stream)
+{
+    enum { WIDE = 16 / sizeof(T) };
+    const bool wide = p->kind == PARE_CUDA_POOL_MAX && vec_fits(p, WIDE);
+    const int v = wide ? WIDE : 4;
+    const dim3 grid = pare_cuda_grid(p->count / v), block(PARE_CUDA_BLOCK);
+    pare_cuda_pool vec = *p;
+    vec.by[0] = pare_cuda_fast_divisor_of(p->dim[1] / v);
+    for (int a = 0; a < 3; a++) vec.by[3 - a] = pare_cuda_fast_divisor_of(p->dim[2 + a]);
+    if (wide)
+        SIMT_LAUNCH((max_vec<T, WIDE>), grid, block, 0, stream, vec);
+    else if (p->kind == PARE_CUDA_POOL_MAX)
+        SIMT_LAUNCH((max_vec<T, 4>), grid, block, 0, stream, vec);
+    else
+        SIMT_LAUNCH(average_vec4<T>, grid, block, 0, stream, vec);
+    return cudaGetLastError();
 }
 
 static cudaError_t pool_launch(const pare_cuda_pool *p, cudaStream_t stream)
 {
     if (p->count == 0) return cudaSuccess;
-    if (is_vec4(p)) {
-        pare_cuda_pool vec = *p;
-        vec.by[0] = pare_cuda_fast_divisor_of(p->dim[1] / 4);
-        for (int a = 0; a < 3; a++) vec.by[3 - a] = pare_cuda_fast_divisor_of(p->dim[2 + a]);
+    if (vec_fits(p, 4)) {
         switch (p->dtype) {
-        case PARE_s8: return vec4_launch<int8_t>(&vec, stream);
-        case PARE_u8: return vec4_launch<uint8_t>(&vec, stream);
-        case PARE_f16: return vec4_launch<__half>(&vec, stream);
-        case PARE_bf16: return vec4_launch<__nv_bfloat16>(&vec, stream);
-        default: return vec4_launch<float>(&vec, stream);
+        case PARE_s8: return vec_launch<int8_t>(p, stream);
+        case PARE_u8: return vec_launch<uint8_t>(p, stream);
+        case PARE_f16: return vec_launch<__half>(p, stream);
+        case PARE_bf16: return vec_launch<__nv_bfloat16>(p, stream);
+        default: return vec_launch<float>(p, stream);
         }
     }
     dim3 grid = pare_cuda_grid(p->count), block(PARE_CUDA_BLOCK);
