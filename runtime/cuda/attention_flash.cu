@@ -20,7 +20,12 @@ enum {
     KEYS = PARE_CUDA_FLASH_TILE,
     CHUNK = 16
 };
-enum { MASK_NONE, MASK_ROW /* one for all queries */, MASK_ANY };
+enum {
+    MASK_NONE,
+    MASK_ROW,   /* one for all queries */
+    MASK_PAIRS, /* of Y's type, two neighbouring keys in an aligned word */
+    MASK_ANY
+};
 #define LOG2_E 1.44269504f
 
 /* Rows of D numbers in shared memory, a chunk apart from another so that eight rows of an ldmatrix
@@ -58,6 +63,14 @@ template <int KIND> SIMT_INLINE unsigned packed(float a, float b)
     return bits;
 }
 
+template <int KIND> SIMT_INLINE float2 unpacked(unsigned bits)
+{
+    if (KIND == PARE_f16)
+        return make_float2(__half2float(__ushort_as_half((uint16_t)bits)),
+                           __half2float(__ushort_as_half((uint16_t)(bits >> 16))));
+    return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+}
+
 /* Of a warp's rows lane / 4 and lane / 4 + 8: over the four lanes that share them. */
 SIMT_INLINE float row_max(float v)
 {
@@ -92,10 +105,33 @@ SIMT_INLINE void scores_make(flash_scores &s, const unsigned q[D / 16][4], const
 
 /* What a mask adds to scores of base 2. What of it is finite stays so: of a row that is masked
    throughout, all keys count alike. */
+SIMT_INLINE float mask_scaled(float v)
+{
+    const float scaled = v * LOG2_E;
+    return scaled == -INFINITY && v != -INFINITY ? -FLT_MAX : scaled;
+}
 SIMT_INLINE float mask_at(const pare_cuda_attend &a, int64_t at)
 {
-    const float v = pare_number_at(a.mask.data, a.mask_type, at), scaled = v * LOG2_E;
-    return scaled == -INFINITY && v != -INFINITY ? -FLT_MAX : scaled;
+    return mask_scaled(pare_number_at(a.mask.data, a.mask_type, at));
+}
+
+template <int KIND>
+SIMT_INLINE void scores_mask_pairs(flash_scores &s, const pare_cuda_attend &a, int64_t row, int key,
+                                   int64_t m)
+{
+    PARE_UNROLL for (int h = 0; h < 2; h++)
+    {
+        if (row + h * 8 >= a.queries) continue;
+        const uint16_t *line =
+            static_cast<const uint16_t *>(a.mask.data) + m + (row + h * 8) * a.mask.row + key;
+        PARE_UNROLL for (int j = 0; j < KEYS / 8; j++)
+        {
+            if (key + j * 8 >= a.keys) continue;
+            const float2 two = unpacked<KIND>(*reinterpret_cast<const unsigned *>(line + j * 8));
+            s.at[j][h * 2] += mask_scaled(two.x);
+            s.at[j][h * 2 + 1] += mask_scaled(two.y);
+        }
+    }
 }
 
 /* Scales scores, and adds the mask. row, key: of the first score; m: where the mask of this head
@@ -222,6 +258,7 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
         scores_make<KIND, D>(s, q, ks + tile % 2);
         const int key = tile * KEYS + (lane & 3) * 2;
         scores_mask<MASK>(s, a, row, key, m, masks[tile % 2] + (lane & 3) * 2);
+        if (MASK == MASK_PAIRS) scores_mask_pairs<KIND>(s, a, row, key, m);
         if ((tile + 1) * KEYS > a.keys) scores_end(s, a.keys - key);
         scores_join<D>(s, y, top, total);
         values_add<KIND, D>(y, s, vs + tile % 2);
@@ -232,14 +269,14 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
         static_cast<uint16_t *>(const_cast<void *>(a.y.data)) + pare_cuda_head_offset(a.y, index);
     PARE_UNROLL for (int h = 0; h < 2; h++)
     {
-        const float sum = row_sum(total[h]);
+        const float by = 1 / row_sum(total[h]);
         const int64_t query = row + h * 8;
         PARE_UNROLL for (int d = 0; d < D / 8; d++)
         {
             const int at = d * 8 + (lane & 3) * 2;
             if (query < a.queries && at < a.width)
                 *reinterpret_cast<unsigned *>(to + query * a.y.row + at) =
-                    packed<KIND>(y[d][h * 2] / sum, y[d][h * 2 + 1] / sum);
+                    packed<KIND>(y[d][h * 2] * by, y[d][h * 2 + 1] * by);
         }
     }
 }
@@ -260,10 +297,20 @@ static cudaError_t flash_launch(const pare_cuda_attend *a, cudaStream_t stream)
     return cudaGetLastError();
 }
 
+/* Do words hold two keys of a mask of Y's type? */
+static bool mask_is_paired(const pare_cuda_attend *a)
+{
+    bool well = a->mask_type == a->dtype && a->mask.last == 1 && a->keys % 2 == 0 &&
+                a->mask.row % 2 == 0 && (uintptr_t)a->mask.data % 4 == 0;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) well = well && a->mask.head[i] % 2 == 0;
+    return well;
+}
+
 template <int KIND, int D>
 static cudaError_t mask_launch(const pare_cuda_attend *a, cudaStream_t stream)
 {
     if (!a->mask.data) return flash_launch<KIND, D, MASK_NONE>(a, stream);
+    if (a->mask.row && mask_is_paired(a)) return flash_launch<KIND, D, MASK_PAIRS>(a, stream);
     return a->mask.row ? flash_launch<KIND, D, MASK_ANY>(a, stream)
                        : flash_launch<KIND, D, MASK_ROW>(a, stream);
 }
