@@ -23,6 +23,24 @@ static bool is_matrix(const pare_window *w, const pare_cuda_picture *in)
            in->image == (int64_t)in->height * in->width * in->pixel;
 }
 
+/* Of windows that never leave a picture of dense pixels, a line is one tap of all its channels,
+   where that lets it be copied by chunks. */
+static void lines_merge(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p)
+{
+    const pare_window *w = &a->win;
+    pare_cuda_picture *in = &p->in;
+    const int64_t distances[] = {a->cg * w->kernel[2], in->pixel * w->stride[2], in->row,
+                                 in->image};
+    if (p->copy == PARE_CUDA_CHUNK || pare_node_is(prep->node, "ConvTranspose") || w->group > 1 ||
+        w->dilation[2] > 1 || w->begin[2] > 0 || in->pixel != a->cg ||
+        (w->out[2] - 1) * w->stride[2] + w->kernel[2] > w->in[2] ||
+        pare_cuda_copy_of(p->x_type, distances, 4) != PARE_CUDA_CHUNK)
+        return;
+    in->channels = (int)(a->cg * w->kernel[2]);
+    in->kernel_width = 1;
+    p->copy = PARE_CUDA_CHUNK;
+}
+
 /* What tiles need to copy patches by chunks, where they can. */
 static void taps_set(pare_cuda_gemm_args *p)
 {
@@ -70,6 +88,7 @@ void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_
     pare_cuda_batch_set(p, w->group, a->mg * y->stride[1], apart, a->mg * p->w_row);
     int64_t distances[] = {a->cg, in->pixel, in->row, in->image, w->group > 1 ? apart : 0};
     p->copy = pare_cuda_copy_of(p->x_type, distances, 5);
+    lines_merge(prep, a, p);
     taps_set(p);
 }
 
@@ -106,7 +125,7 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
     for (int64_t m = 0; m < a->m; m++) {
         int64_t at = 0;
         for (int64_t h = 0; h < a->win.kernel[1]; h++)
-            for (int64_t l = 0; l < a->win.kernel[2]; l++, at += p->in.channels)
+            for (int64_t l = 0; l < a->win.kernel[2]; l++, at += a->cg)
                 pare_cuda_row_pack(k, p, m, at, w, m * w->stride[0] + h * row + l * pixel,
                                    w->stride[1], a->cg);
     }
@@ -115,24 +134,34 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
 /* A first convolution: pictures of few channels. They are copied to pixels of PARE_CUDA_STEM_PIXELS
    times PARE_CUDA_STEM_CHANNELS numbers: the channels of as many neighbours, which a filter's row
    reads as one tap. */
+static int stem_step(int stride) { return PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; }
+
+/* Pixels of a line of the copy. */
+static int64_t stem_width(const pare_cuda_gemm_args *p)
+{
+    const pare_cuda_picture *in = &p->in;
+    const int step = stem_step(in->stride[1]);
+    const int64_t taps = (in->kernel_width + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
+    return (int64_t)(in->out_width - 1) * (in->stride[1] / step) +
+           (taps - 1) * (PARE_CUDA_STEM_PIXELS / step) + 1;
+}
+
 static bool stem_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
 {
     const int64_t across = (a->win.kernel[2] + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
     return p->copy != 16 && p->x_type != PARE_f32 && a->win.group == 1 &&
            a->cg <= PARE_CUDA_STEM_CHANNELS && a->win.dilation[2] == 1 &&
-           a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS && p->rows > 0 && p->rows <= INT32_MAX;
+           a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS && p->rows > 0 &&
+           p->rows <= INT32_MAX && a->n * p->in.height * stem_width(p) <= INT32_MAX;
 }
 
 static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
 {
     pare_cuda_gemm_args *p = &s->p;
     pare_cuda_picture *in = &p->in;
-    const int stride = in->stride[1],
-              step = PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; /* of pixels */
+    const int stride = in->stride[1], step = stem_step(stride), width = (int)stem_width(p);
     const int taps = (in->kernel_width + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS,
               bytes = pare_cuda_bytes(p->x_type);
-    const int width =
-        (in->out_width - 1) * (stride / step) + (taps - 1) * (PARE_CUDA_STEM_PIXELS / step) + 1;
     const int64_t pixels = a->n * in->height * width, lines = a->win.kernel[1];
     s->widened = true;
     s->widen = (pare_cuda_widen){.pixels = pixels,
@@ -145,6 +174,8 @@ static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepare
                                  .step = step,
                                  .begin = in->begin[1],
                                  .channels = (int)a->cg,
+                                 .by_width = pare_cuda_fast_divisor_of(width),
+                                 .by_height = pare_cuda_fast_divisor_of(in->height),
                                  .zero = a->int8 ? (uint8_t)a->q.x_zero : 0,
                                  .bytes = bytes};
     s->wide = prep->scratch;
@@ -187,6 +218,7 @@ static bool filters_sparse(const pare_prep *prep, const pare_conv_args *a)
     const int64_t taps = a->win.kernel[1] * a->win.kernel[2];
     int bytes = pare_cuda_bytes(w->dtype);
     int64_t row, pixel;
+    if (a->cg % 4) return false;
     pare_cuda_plane_strides(w, &row, &pixel);
     for (int64_t i = 0; i < a->m * taps; i++) {
         int64_t m = i / taps, h = i % taps / a->win.kernel[2], l = i % a->win.kernel[2];

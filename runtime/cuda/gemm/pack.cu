@@ -2,7 +2,7 @@
 /* Packing: a block takes 32 rows and runs through their depth in tiles of 32 x 32, read along
    whichever axis is together in memory and written along depth. Each element is read and written
    once. Sums of rows are of integers, modulo 2^32. */
-#include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/gemm/pack.h"
 
 enum { TILE = 32, LINES = 8, MINE = TILE / LINES };
@@ -69,29 +69,36 @@ extern "C" cudaError_t pare_cuda_pack_launch(const pare_cuda_pack *p, cudaStream
 
 /* --- few channels --- */
 
-/* WORD: of PARE_CUDA_STEM_CHANNELS elements. */
-template <typename T, typename WORD> static __global__ void widen_pixels(pare_cuda_widen w)
+/* A pixel a thread. WORD: of PARE_CUDA_STEM_CHANNELS elements. */
+template <typename T, typename WORD>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) widen_pixels(pare_cuda_widen w)
 {
-    PARE_CUDA_EACH (i, w.pixels * PARE_CUDA_STEM_PIXELS) {
-        const int64_t pixel = i / PARE_CUDA_STEM_PIXELS, line = pixel / w.width,
-                      image = line / w.height;
-        const int x =
-            (int)(pixel - line * w.width) * w.step - w.begin + (int)(i % PARE_CUDA_STEM_PIXELS);
-        const bool inside = x >= 0 && x < w.from_width;
-        const T *from = static_cast<const T *>(w.from) + image * w.image +
-                        (line - image * w.height) * w.line + x * w.pixel;
-        WORD word = 0;
-        for (int c = 0; c < w.channels; c++)
-            word |= static_cast<WORD>(inside ? from[c] : static_cast<T>(w.zero))
-                    << c * (int)sizeof(T) * 8;
-        static_cast<WORD *>(w.to)[i] = word;
+    PARE_CUDA_EACH (i, w.pixels) {
+        const int line = fast_divide((int)i, w.by_width), image = fast_divide(line, w.by_height);
+        const int first = ((int)i - line * w.width) * w.step - w.begin;
+        const T *from =
+            static_cast<const T *>(w.from) + image * w.image + (line - image * w.height) * w.line;
+        WORD words[PARE_CUDA_STEM_PIXELS];
+        PARE_UNROLL for (int p = 0; p < PARE_CUDA_STEM_PIXELS; p++)
+        {
+            const int x = first + p;
+            const bool inside = x >= 0 && x < w.from_width;
+            words[p] = 0;
+            PARE_UNROLL for (int c = 0; c < PARE_CUDA_STEM_CHANNELS; c++) if (c < w.channels)
+            {
+                const T v = inside ? from[x * w.pixel + c] : static_cast<T>(w.zero);
+                words[p] |= static_cast<WORD>(v) << c * (int)sizeof(T) * 8;
+            }
+        }
+        vec_store<PARE_CUDA_STEM_PIXELS>(static_cast<WORD *>(w.to), i * PARE_CUDA_STEM_PIXELS,
+                                         words);
     }
 }
 
 extern "C" cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream)
 {
     if (w->pixels == 0) return cudaSuccess;
-    dim3 grid = pare_cuda_grid(w->pixels * PARE_CUDA_STEM_PIXELS);
+    dim3 grid = pare_cuda_grid(w->pixels);
     if (w->bytes == 1)
         SIMT_LAUNCH((widen_pixels<uint8_t, uint32_t>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *w);
     else

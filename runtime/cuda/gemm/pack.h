@@ -30,8 +30,10 @@ enum { PARE_CUDA_STEM_PIXELS = 4, PARE_CUDA_STEM_CHANNELS = 4 };
 typedef struct pare_cuda_widen {
     const void *from;
     void *to; /* (pictures, height, width, PARE_CUDA_STEM_PIXELS, PARE_CUDA_STEM_CHANNELS) */
-    int64_t pixels, image, line, pixel; /* of all pictures in `to`; element strides of from */
+    int64_t pixels, image, line, pixel; /* of all pictures in `to`, at most INT32_MAX; element
+                                           strides of from */
     int height, width, from_width, step, begin, channels;
+    pare_cuda_fast_divisor by_width, by_height;
     unsigned zero;
     int bytes; /* of an element: 1 or 2 */
 } pare_cuda_widen;
