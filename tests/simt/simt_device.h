@@ -319,6 +319,10 @@ static inline void simt_cp_async16(void *shared, const void *global, int present
 {
     simt_cp_async(shared, global, 16, present);
 }
+static inline void simt_cp_async16_reused(void *shared, const void *global, int present)
+{
+    simt_cp_async(shared, global, 16, present);
+}
 template <int N> static inline void simt_cp_async_wait(void) { simt_cp_async_keep(N); }
 
 #endif

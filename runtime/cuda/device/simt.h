@@ -204,6 +204,7 @@ SIMT_LDMATRIX_X4(simt_ldmatrix_x4_trans, ".trans")
 SIMT_CP_ASYNC(simt_cp_async4, "4", "ca")
 SIMT_CP_ASYNC(simt_cp_async8, "8", "ca")
 SIMT_CP_ASYNC(simt_cp_async16, "16", "cg")
+SIMT_CP_ASYNC(simt_cp_async16_reused, "16", "ca") /* L1 keeps it for who reads it again */
 
 SIMT_INLINE void simt_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -14,7 +14,7 @@ typedef enum tile_epilogue {
     EPILOGUE_CLAMP_RESIDUAL, /* the same with a residual of Y's size */
     EPILOGUE_ANY,
     EPILOGUE_PARTIAL, /* sums of a part of depth */
-    EPILOGUE_BOUNDS,  /* integers with a bias in floats, a zero point or any bounds */
+    EPILOGUE_BOUNDS,  /* integers with a zero point or any bounds */
     EPILOGUE_BOUNDS_RESIDUAL
 } tile_epilogue;
 
@@ -23,6 +23,7 @@ template <int END> struct end_of {
     enum {
         REGISTERS = END != EPILOGUE_ANY && END != EPILOGUE_PARTIAL,
         RESIDUAL = END == EPILOGUE_CLAMP_RESIDUAL || END == EPILOGUE_BOUNDS_RESIDUAL,
+        EARLY = RESIDUAL, /* brought ahead of the sums where bytes are, beside the stages */
         BOUNDS = END == EPILOGUE_BOUNDS || END == EPILOGUE_BOUNDS_RESIDUAL
     };
 };
@@ -87,6 +88,12 @@ template <typename T, int BYTES> struct tile_rows {
     };
 };
 
+/* Bytes of a tile and the constants of its columns. */
+template <typename T, int BYTES> constexpr int tile_room(void)
+{
+    return T::BM * tile_rows<T, BYTES>::PITCH + (int)sizeof(tile_columns<T::BN>);
+}
+
 /* Are all its rows and columns there, and chunks of them aligned? */
 template <typename T, int BYTES>
 SIMT_INLINE bool tile_is_whole(const pare_cuda_gemm_args &p, const tile_place &t)
@@ -122,6 +129,17 @@ SIMT_INLINE void words_each(const pare_cuda_gemm_args &p, const tile_place &t, E
     }
 }
 
+/* Begins to bring a tile that is whole. A wait and a barrier must follow. */
+template <typename T, int BYTES>
+SIMT_INLINE void tile_copy(const pare_cuda_gemm_args &p, const char *z, char *tile,
+                           const tile_place &t)
+{
+    chunks_each<T, BYTES>(p, t, [&](int64_t far, int near) {
+        simt_cp_async16(tile + near, z + far, PARE_CUDA_CHUNK);
+    });
+    simt_cp_async_commit();
+}
+
 /* Brings what is laid out as Y. A barrier must follow. */
 template <typename T, int BYTES>
 SIMT_INLINE void tile_bring(const pare_cuda_gemm_args &p, const char *z, char *tile,
@@ -129,10 +147,7 @@ SIMT_INLINE void tile_bring(const pare_cuda_gemm_args &p, const char *z, char *t
 {
     typedef typename word_part<BYTES>::type part;
     if (tile_is_whole<T, BYTES>(p, t)) {
-        chunks_each<T, BYTES>(p, t, [&](int64_t far, int near) {
-            simt_cp_async16(tile + near, z + far, PARE_CUDA_CHUNK);
-        });
-        simt_cp_async_commit();
+        tile_copy<T, BYTES>(p, z, tile, t);
         simt_cp_async_wait<0>();
     } else { /* what is not there is 0 */
         words_each<T, BYTES>(p, t, [&](int64_t far, int near, int left, bool word) {
@@ -180,9 +195,7 @@ SIMT_INLINE void four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
     const unsigned z = end_of<END>::RESIDUAL ? *word ^ l.flip : 0;
     PARE_UNROLL PARE_VEC4
     {
-        float v = (float)sum[k];
-        if (end_of<END>::BOUNDS) v += bias[k];
-        v *= scale[k];
+        float v = ((float)sum[k] + bias[k]) * scale[k];
         if (end_of<END>::RESIDUAL)
             v = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v);
         if (end_of<END>::BOUNDS) v = fminf(fmaxf(v + p.epilogue.y_zero, l.low), l.high);
@@ -235,27 +248,23 @@ SIMT_INLINE void pairs_finish(const tile_clamp &l, const float sum[4], const flo
 template <int KIND, typename T, int END>
 SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, const tile_clamp &l,
                               const accumulators<KIND, T> &sums, const column_constants &mine,
-                              char *shared, const tile_place &t)
+                              char *shared, bool brought, const tile_place &t)
 {
     typedef typename kind_of<KIND>::sum sum;
-    enum {
-        BYTES = sizeof(typename kind_of<KIND>::element),
-        PITCH = tile_rows<T, BYTES>::PITCH,
-        BIASED = BYTES > 1 || end_of<END>::BOUNDS
-    };
+    enum { BYTES = sizeof(typename kind_of<KIND>::element), PITCH = tile_rows<T, BYTES>::PITCH };
     tile_columns<T::BN> *k = reinterpret_cast<tile_columns<T::BN> *>(shared + T::BM * PITCH);
     if ((int)threadIdx.x < T::BN) {
         if (BYTES == 1) k->scale[threadIdx.x] = mine.scale;
-        if (BIASED) k->bias[threadIdx.x] = mine.bias;
+        k->bias[threadIdx.x] = mine.bias;
     }
-    if (end_of<END>::RESIDUAL) tile_bring<T, BYTES>(p, o.z, shared, t);
+    if (end_of<END>::RESIDUAL && !brought) tile_bring<T, BYTES>(p, o.z, shared, t);
     __syncthreads();
     PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
     {
         const int c = four_column<T>(j);
         float scale[4], bias[4];
         if (BYTES == 1) vec_load<4>(k->scale, c, 1, scale);
-        if (BIASED) vec_load<4>(k->bias, c, 1, bias);
+        vec_load<4>(k->bias, c, 1, bias);
         PARE_UNROLL for (int i = 0; i < fours_of<T>::ROWS_MINE; i++)
         {
             sum four[4];

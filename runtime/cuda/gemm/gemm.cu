@@ -26,19 +26,20 @@ SIMT_INLINE void rows_gather(const pare_cuda_gemm_args &p, const char *x, const 
         PARE_UNROLL for (int i = 0; i < tile::X_ROWS; i++)
         {
             char *near = reinterpret_cast<char *>(to + i * tile::LINES * ROW) + at;
-            const char *from = static_cast<const char *>(p.fill);
-            const int present = places[i].present ? some : 0;
-            if (present) {
-                int64_t offset = element_find(p, places[i], tap);
-                if (offset >= 0) from = x + offset * BYTES;
-            }
-            if (piece == 16)
-                simt_cp_async16(near, from, present);
+            const int64_t offset = places[i].present && some ? element_find(p, places[i], tap) : -1;
+            const char *from = x + (offset < 0 ? 0 : offset) * BYTES;
+            if (piece == 16 && offset >= 0)
+                simt_cp_async16(near, from, some);
+            else if (piece == 16)
+                *reinterpret_cast<uint4 *>(near) = make_uint4(p.fill, p.fill, p.fill, p.fill);
+            else if (piece == 4 && offset >= 0)
+                simt_cp_async4(near, from, some);
             else if (piece == 4)
-                simt_cp_async4(near, from, present);
+                *reinterpret_cast<unsigned *>(near) = p.fill;
             else
-                *reinterpret_cast<element *>(near) =
-                    present ? *reinterpret_cast<const element *>(from) : static_cast<element>(0);
+                *reinterpret_cast<element *>(near) = offset >= 0
+                                                         ? *reinterpret_cast<const element *>(from)
+                                                         : static_cast<element>(p.fill);
         }
     }
 }

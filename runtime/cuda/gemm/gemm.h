@@ -77,7 +77,7 @@ typedef struct pare_cuda_gemm_args {
     const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row, less a bias
                              that is an integer; or NULL */
     const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
-    const void *fill;                      /* a chunk of what X is outside the picture */
+    uint32_t fill;                         /* bytes of what X is outside the picture */
     const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where in.taps is not 0 */
     void *partial;                         /* splits > 1: (splits, batches, rows, columns) sums */
     int64_t rows;

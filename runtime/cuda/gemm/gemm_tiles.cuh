@@ -24,16 +24,22 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     const int column = (int)threadIdx.x;
     column_constants mine = {0, 0, 0};
     if (REGISTERS) mine = constants_read<sum>(p, o, t.n0 + column, column < t.columns);
+    char *room = reinterpret_cast<char *>(shared);
+    bool brought = false;
+    if constexpr (end_of<END>::EARLY && BYTES == 1) {
+        room += STAGES * T::STAGE * sizeof(uint4);
+        brought = tile_is_whole<T, BYTES>(p, t);
+        if (brought) tile_copy<T, BYTES>(p, o.z, room, t);
+    }
     accumulators<KIND, T> sums;
     tile_mainloop<KIND, T, ROWS, REGISTERS && BYTES == 1>(sums, p, o, shared, t, part,
                                                           (int)(0u - (unsigned)mine.shift));
-    char *room = reinterpret_cast<char *>(shared);
     if constexpr (END == EPILOGUE_PARTIAL)
         partial_finish<KIND, T>(p, sums, t.batch, t.split, t.m0, t.n0);
     else if constexpr (END == EPILOGUE_ANY)
         any_finish<KIND, T>(p, o, sums, room, t.m0, t.n0);
     else
-        clamp_finish<KIND, T, END>(p, o, clamp, sums, mine, room, t);
+        clamp_finish<KIND, T, END>(p, o, clamp, sums, mine, room, brought, t);
 }
 
 /* --- launchers --- */
@@ -58,12 +64,12 @@ static inline tile_clamp integer_clamp(const pare_epilogue &e)
     return l;
 }
 
-/* Do integers need no bias, zero point and bounds behind their scale? */
+/* Do integers need no zero point and bounds behind their scale? */
 static inline bool integers_are_plain(const pare_cuda_gemm_args &p)
 {
     const tile_clamp l = integer_clamp(p.epilogue);
     const bool all = l.low == p.epilogue.low || (p.epilogue.to == PARE_s8 && l.low == 0);
-    return !p.bias && p.epilogue.y_zero == 0 && all && l.high == p.epilogue.high;
+    return p.epilogue.y_zero == 0 && all && l.high == p.epilogue.high;
 }
 
 static inline tile_clamp float_clamp(const pare_act &act)
@@ -96,7 +102,9 @@ static inline tile_epilogue epilogue_of(const pare_cuda_gemm_args &p)
 template <int KIND, typename T, template <typename> class ROWS, int END>
 static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-    const int bytes = STAGES * T::STAGE * (int)sizeof(uint4);
+    enum { BYTES = sizeof(typename kind_of<KIND>::element) };
+    const bool early = end_of<END>::EARLY && BYTES == 1;
+    const int bytes = STAGES * T::STAGE * (int)sizeof(uint4) + (early ? tile_room<T, BYTES>() : 0);
     auto kernel = gemm_tile<KIND, T, ROWS, END>;
     dim3 grid((unsigned)((p->rows + T::BM - 1) / T::BM),
               (unsigned)((p->columns + T::BN - 1) / T::BN), (unsigned)(p->batches * p->splits));

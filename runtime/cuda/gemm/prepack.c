@@ -123,7 +123,6 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     k->scale = part(&k->bytes, channels * sizeof(float));
     k->bias = part(&k->bytes, channels * sizeof(float));
     k->shift = part(&k->bytes, channels * sizeof(int32_t));
-    k->fill = part(&k->bytes, PARE_CUDA_CHUNK);
     k->patch = part(&k->bytes,
                     pare_cuda_im2col_chunks((int64_t)p->depth * bytes) * sizeof(pare_cuda_im2col));
     all = k->bytes;
@@ -150,7 +149,7 @@ static void bias_pack(const pare_cuda_prepack *k, const pare_view *b, int64_t ch
         to[i] = type->to_f32((const char *)b->data + (n == 1 ? 0 : i) * (type->bits / 8));
 }
 
-/* z_x * sum of w per row, and what X is outside the picture. */
+/* z_x * sum of w per row. */
 static void shift_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, int32_t zero)
 {
     int32_t *shift = (int32_t *)(void *)(k->host + k->shift);
@@ -160,7 +159,6 @@ static void shift_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p,
         for (int i = 0; i < p->depth; i++) sum += row[i];
         shift[r] = zero * sum;
     }
-    memset(k->host + k->fill, zero & 0xff, PARE_CUDA_CHUNK);
 }
 
 /* Is a row's bias an integer, and is every float exact that its sums, less the shift, and the bias
@@ -240,7 +238,6 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
     s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
-    s->p.fill = block + k->fill;
     s->p.patch = (const pare_cuda_im2col *)(const void *)(block + k->patch);
     return PARE_OK;
 }
@@ -253,6 +250,7 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
     if (c->int8) {
         if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
         shift_pack(k, &s->p, c->x_zero);
+        s->p.fill = (uint32_t)(c->x_zero & 0xff) * 0x01010101u;
         if (biased) biased = !bias_fold(k, &s->p, c->x_zero);
     }
     patch_pack(k, &s->p);

@@ -37,7 +37,7 @@ typedef enum pare_cuda_way {
    are packed at `weights`, which is after these where they are of 2:4. */
 typedef struct pare_cuda_prepack {
     char *host;
-    size_t weights, scale, bias, shift, fill, patch, bytes;
+    size_t weights, scale, bias, shift, patch, bytes;
     bool sparse;
     size_t kept, meta; /* sparse only */
 } pare_cuda_prepack;

@@ -156,7 +156,8 @@ SIMT_INLINE void rows_open(im2col_iterator<T> &r, const pare_cuda_gemm_args &p, 
     r.next = *r.patch;
 }
 
-/* Where a tap is outside, or behind the depth, X is `fill`. */
+/* Where a tap is outside, or behind the depth, X is `fill`, which is stored: copies of one place by
+   all blocks would wait for each other. */
 template <typename T>
 SIMT_INLINE void rows_fetch(im2col_iterator<T> &r, const pare_cuda_gemm_args &p, uint4 *to,
                             int ahead, bool)
@@ -165,9 +166,11 @@ SIMT_INLINE void rows_fetch(im2col_iterator<T> &r, const pare_cuda_gemm_args &p,
     r.next = r.patch[(ahead + 1) * CHUNKS];
     PARE_UNROLL for (int i = 0; i < T::X_ROWS; i++)
     {
-        const char *from =
-            r.inside[i] & now.tap ? r.at[i] + now.at : static_cast<const char *>(p.fill);
-        simt_cp_async16(to + i * T::LINES * ROW, from, PARE_CUDA_CHUNK);
+        uint4 *near = to + i * T::LINES * ROW;
+        if (r.inside[i] & now.tap)
+            simt_cp_async16_reused(near, r.at[i] + now.at, PARE_CUDA_CHUNK);
+        else
+            *near = make_uint4(p.fill, p.fill, p.fill, p.fill);
     }
 }
 
@@ -197,7 +200,7 @@ SIMT_INLINE void columns_open(const char *at[T::W_ROWS], const pare_cuda_gemm_ar
 template <typename T>
 SIMT_INLINE void columns_fetch(const char *const at[T::W_ROWS], uint4 *to, int ahead, bool inside)
 {
-    PARE_UNROLL for (int i = 0; i < T::W_ROWS; i++) simt_cp_async16(
+    PARE_UNROLL for (int i = 0; i < T::W_ROWS; i++) simt_cp_async16_reused(
         to + i * T::LINES * ROW, at[i] + ahead * PARE_CUDA_STEP, inside ? PARE_CUDA_CHUNK : 0);
 }
 
