@@ -270,15 +270,14 @@ static pare_status attention_run(const pare_call *c)
 
 static bool attention_can(const pare_prep *p)
 {
-    int r = p->out[0].rank;
+    const int r = p->out[0].rank;
     for (int i = 0; i < p->in_count; i++)
-        if (p->in[i].dtype && (p->in[i].dtype != PARE_f32 || p->in[i].rank > r)) return false;
-    for (int i = 0; i < 3; i++)
-        if (p->in[i].rank != r) return false;
-    if (r < 2) return false;
-    const pare_view k = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]).k;
-    const int64_t size = k.dim[r - 2] * (k.dim[r - 1] + p->in[2].dim[r - 1]);
-    return k.dim[r - 2] > 0 && size < INT32_MAX;
+        if (p->in[i].dtype && p->in[i].dtype != PARE_f32) return false;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    if (r < 2 || x.q.rank != r || x.k.rank != r || x.v.rank != r || (x.mask && x.mask->rank > r))
+        return false;
+    const int64_t size = x.k.dim[r - 2] * (x.k.dim[r - 1] + x.v.dim[r - 1]);
+    return x.k.dim[r - 2] > 0 && size < INT32_MAX;
 }
 
 /* Without a cap, and where the scores are not an output. */

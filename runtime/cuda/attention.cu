@@ -91,11 +91,9 @@ static bool attention_can(const pare_prep *p)
     bool masked = p->in_count > 3 && p->in[3].dtype;
     int r = p->out[0].rank;
     if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
-    for (int i = 0; i < 3; i++)
-        if (p->in[i].rank != r) return false;
-    if (r < 2 || r > MOST_RANK) return false;
-    const pare_view k = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]).k;
-    return k.dim[r - 2] <= PARE_CUDA_MOST_KEYS;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    return r >= 2 && r <= MOST_RANK && x.q.rank == r && x.k.rank == r && x.v.rank == r &&
+           x.k.dim[r - 2] <= PARE_CUDA_MOST_KEYS;
 }
 
 /* The operand against the output's leading axes. */

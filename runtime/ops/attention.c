@@ -226,9 +226,24 @@ bool pare_attention_is_moved(const pare_node *node, int operand)
     return axes && count > operand && axes[operand] == 2;
 }
 
+/* Which part of a packed product it is, -1: none. */
+static int64_t part_of(const pare_node *node, int operand)
+{
+    int count;
+    const int64_t *parts = pare_node_ints(node, "parts", &count);
+    return parts && count > operand ? parts[operand] : -1;
+}
+
 pare_shape pare_attention_shape(const pare_node *node, int operand, const pare_shape *shape)
 {
     pare_shape s = *shape;
+    if (s.rank == 5 && part_of(node, operand) >= 0) {
+        static const int axis[] = {0, 3, 1, 4};
+        s.rank = 4;
+        for (int i = 0; i < 4; i++)
+            s.dim[i] = shape->dim[axis[i]], s.name[i] = shape->name[axis[i]];
+        return s;
+    }
     if (s.rank != 4 || !pare_attention_is_moved(node, operand)) return s;
     s.dim[1] = shape->dim[2], s.name[1] = shape->name[2];
     s.dim[2] = shape->dim[1], s.name[2] = shape->name[1];
@@ -238,6 +253,15 @@ pare_shape pare_attention_shape(const pare_node *node, int operand, const pare_s
 static pare_view moved_view(const pare_node *node, int operand, const pare_view *x)
 {
     pare_view v = *x;
+    const int64_t part = part_of(node, operand);
+    if (x->rank == 5 && part >= 0) {
+        static const int axis[] = {0, 3, 1, 4};
+        const int bytes = pare_type(x->dtype)->bits / 8;
+        v.rank = 4;
+        for (int i = 0; i < 4; i++) v.dim[i] = x->dim[axis[i]], v.stride[i] = x->stride[axis[i]];
+        if (x->data) v.data = (char *)x->data + part * x->stride[2] * bytes;
+        return v;
+    }
     if (x->rank != 4 || !pare_attention_is_moved(node, operand)) return v;
     v.dim[1] = x->dim[2], v.stride[1] = x->stride[2];
     v.dim[2] = x->dim[1], v.stride[2] = x->stride[1];

@@ -14,14 +14,16 @@ extern "C" {
 pare_view pare_attention_heads(const pare_view *x, int64_t heads);
 
 /* --- pare.FusedAttention. Its attribute head_axes gives the axis of the heads in Q, K, V and Y of
-       rank 4: 1 (the default), or 2 for (batch, length, heads, size). --- */
+       rank 4: 1 (the default), or 2 for (batch, length, heads, size). Its attribute parts says of
+       Q, K and V which part of a packed product (batch, length, parts, heads, size) they are; -1
+       (the default): a tensor of their own. --- */
 
 enum { PARE_ATTENTION_Q, PARE_ATTENTION_K, PARE_ATTENTION_V, PARE_ATTENTION_Y };
 
 /* Is this operand (batch, length, heads, size)? */
 bool pare_attention_is_moved(const pare_node *node, int operand);
 
-/* The shape of an operand as (..., length, size), its heads before them; and back. */
+/* The shape of an operand as (..., length, size), its heads before them; of Y also back. */
 pare_shape pare_attention_shape(const pare_node *node, int operand, const pare_shape *shape);
 
 /* Q, K, V and Y as (..., length, size) of the same memory; mask: NULL where there is none. */

@@ -288,21 +288,39 @@ static pare_status head_axes_check(const pare_node *node, int rank)
                           count, rank);
 }
 
+/* parts: three, each -1 or one that the product has. */
+static pare_status parts_check(const pare_node *node)
+{
+    int count;
+    const int64_t *parts = pare_node_ints(node, "parts", &count);
+    if (!parts) return PARE_OK;
+    if (count != 3) return PARE_FAIL_NODE(node, INPUT, "parts has %d numbers, expected 3", count);
+    for (int i = 0; i < 3; i++) {
+        const pare_shape *x = &node->in[i]->shape;
+        if (parts[i] == -1) continue;
+        if (parts[i] < 0 || x->rank != 5 || (x->dim[2] >= 0 && parts[i] >= x->dim[2]))
+            return PARE_FAIL_NODE(node, INPUT, "'%s' of rank %d has no part %lld on axis 2",
+                                  node->in[i]->name, x->rank, (long long)parts[i]);
+    }
+    return PARE_OK;
+}
+
 pare_status pare_infer_attention(pare_node *node)
 {
     pare_value *in[3];
     for (int i = 0; i < 3; i++) PARE_TRY(pare_infer_need(node, i, &in[i]));
-    const int rank = in[0]->shape.rank;
-    if (rank < 0 || in[1]->shape.rank < 0 || in[2]->shape.rank < 0)
+    if (in[0]->shape.rank < 0 || in[1]->shape.rank < 0 || in[2]->shape.rank < 0)
         return unknown_output(node, in[0]->dtype);
-    if (rank < 2 || in[1]->shape.rank != rank || in[2]->shape.rank != rank)
-        return PARE_FAIL_NODE(node, INPUT,
-                              "Q, K and V have ranks %d, %d and %d, expected equal ones", rank,
-                              in[1]->shape.rank, in[2]->shape.rank);
-    PARE_TRY(head_axes_check(node, rank));
+    PARE_TRY(parts_check(node));
     const pare_shape q = pare_attention_shape(node, PARE_ATTENTION_Q, &in[0]->shape),
                      k = pare_attention_shape(node, PARE_ATTENTION_K, &in[1]->shape),
                      v = pare_attention_shape(node, PARE_ATTENTION_V, &in[2]->shape);
+    const int rank = q.rank;
+    if (rank < 2 || k.rank != rank || v.rank != rank)
+        return PARE_FAIL_NODE(node, INPUT,
+                              "Q, K and V have ranks %d, %d and %d, expected equal ones", rank,
+                              k.rank, v.rank);
+    PARE_TRY(head_axes_check(node, rank));
     int64_t joined;
     if (!join(&joined, q.dim[rank - 1], k.dim[rank - 1]) ||
         !join(&joined, k.dim[rank - 2], v.dim[rank - 2]))

@@ -43,8 +43,8 @@ static void attention_takes_tensor_cores(void **state)
     }
 }
 
-/* The same with heads behind the sequence in some of Q, K, V and Y, and a depth that tensor cores
-   do not take. */
+/* The same with heads behind the sequence in some of Q, K, V and Y, or as parts of products, and a
+   depth that tensor cores do not take. */
 static void attention_reads_heads_where_they_lie(void **state)
 {
     (void)state;
@@ -56,9 +56,14 @@ static void attention_reads_heads_where_they_lie(void **state)
         int64_t axes[4], dims[3][4] = {{2, 3, s, d}, {2, 3, n, d}, {2, 3, n, 40}};
         for (int j = 0; j < 4; j++) axes[j] = 1 + (i >> j & 1);
         for (int j = 0; j < 3; j++) {
+            const int64_t *m = dims[j], part[5] = {2, m[2], 4, 3, m[3]};
             if (axes[j] == 2) dims[j][1] = dims[j][2], dims[j][2] = 3;
-            case_input(&k, t, 4, dims[j], false, 0, 2);
+            if (i > 7)
+                case_input(&k, t, 5, part, false, 0, 2);
+            else
+                case_input(&k, t, 4, m, false, 0, 2);
         }
+        if (i > 7) case_set_ints(&k, "parts", (int64_t[]){0, 3, 2}, 3);
         if (i % 2) case_input(&k, PARE_f32, 4, (int64_t[]){2, i % 3 ? 3 : 1, s, n}, false, 0, 2);
         case_set_float(&k, "scale", 0.3f);
         case_set_ints(&k, "head_axes", axes, 4);

@@ -112,6 +112,25 @@ static void heads_may_come_behind_the_sequence(void **state)
     }
 }
 
+/* 9 x 9 scores of 4 and 9 x 4 sums of 9 for 2 heads of a product of three parts. */
+static void parts_of_a_product_count_once(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 17);
+    graph_input(&g, "a", PARE_f32, 5, (int64_t[]){1, 9, 3, 2, 4});
+    pare_node *node = graph_node(&g, "FusedAttention", "a a a", "y");
+    node->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_ints(node, "parts", (int64_t[]){0, 1, 2}, 3), PARE_OK);
+    assert_int_equal(pare_infer_attention(node), PARE_OK);
+    const pare_shape wanted = {.rank = 4, .dim = {1, 2, 9, 4}};
+    assert_true(pare_shape_equal(&graph_value(&g, "y")->shape, &wanted));
+    assert_true(pare_node_macs(node) == 2 * 9 * 9 * 4 * 2);
+    assert_int_equal(pare_node_set_ints(node, "parts", (int64_t[]){0, 1, 3}, 3), PARE_OK);
+    assert_int_equal(pare_infer_attention(node), PARE_INPUT);
+    graph_close(&g);
+}
+
 static void einsum_multiplies_over_all_labels(void **state)
 {
     static const struct {
@@ -179,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_counts_as_by_hand),
         cmocka_unit_test(heads_may_come_behind_the_sequence),
+        cmocka_unit_test(parts_of_a_product_count_once),
         cmocka_unit_test(einsum_multiplies_over_all_labels),
         cmocka_unit_test(pruning_counts_the_same),
     };

@@ -382,6 +382,63 @@ static void heads_are_read_where_they_lie(void **state)
     }
 }
 
+/* Part k of t's first axis: by a Gather (how 2), a Slice (1), or an output of a Split that is
+ * there. */
+static void take_part(graph_case *g, int how, const char *name, int64_t k)
+{
+    char first[8], end[8], one[8], in[32];
+    const int64_t next = k + 1;
+    snprintf(first, sizeof first, "at_%s", name);
+    snprintf(end, sizeof end, "end_%s", name);
+    snprintf(one, sizeof one, "one_%s", name);
+    graph_ints(g, first, how == 1, &(int64_t){1}, &k);
+    if (how == 2) {
+        snprintf(in, sizeof in, "t %s", first);
+        graph_node(g, "Gather", in, name);
+        return;
+    }
+    graph_ints(g, end, 1, &(int64_t){1}, &next);
+    snprintf(in, sizeof in, "t %s %s axis", first, end);
+    if (how == 1) graph_node(g, "Slice", in, one);
+    snprintf(in, sizeof in, "%s axis", one);
+    graph_node(g, "Squeeze", in, name);
+}
+
+/* One product of Q, K and V whose parts come first by a Transpose and are taken from there:
+   attention reads the product. V, which others read too in half of the cases, is made for them. */
+static void parts_of_a_product_are_read_there(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        graph_case g;
+        int64_t zero = 0;
+        graph_open(&g, 17);
+        graph_input(&g, "x", PARE_f32, 5, DIMS(2, 5, 3, 2, 4));
+        scalar(&g, "third", 0.3f);
+        graph_ints(&g, "axis", 1, DIMS(1), &zero);
+        pare_node *t = graph_node(&g, "Transpose", "x", "t");
+        assert_int_equal(pare_node_set_ints(t, "perm", DIMS(2, 0, 3, 1, 4), 5), 0);
+        if (i % 3 == 0) graph_node(&g, "Split", "t", "one_q one_k one_v");
+        take_part(&g, i % 3, "q", 0);
+        take_part(&g, i % 3, "k", 1);
+        take_part(&g, i % 3, "v", 2);
+        graph_node(&g, "Mul", "q third", "qs");
+        transposed(&g, "k", "kt", DIMS(0, 1, 3, 2));
+        graph_node(&g, "MatMul", "qs kt", "s");
+        graph_node(&g, "Softmax", "s", "p");
+        graph_node(&g, "MatMul", "p v", "h");
+        transposed(&g, "h", "y", DIMS(0, 2, 1, 3));
+        graph_output(&g, "y");
+        if (i >= 3) graph_node(&g, "Tanh", "v", "other");
+        if (i >= 3) graph_output(&g, "other");
+        same_answer(&g, NULL, 0);
+        assert_int_equal(graph_count(&g, "FusedAttention"), 1);
+        assert_int_equal(graph_count(&g, "Transpose"), i >= 3);
+        if (i < 3) assert_int_equal(g.model->graph->node_count, 1);
+        graph_close(&g);
+    }
+}
+
 /* A tensor that is kept, or a graph output, stays; one that others read too is read past. */
 static void heads_that_are_seen_stay(void **state)
 {
@@ -486,6 +543,7 @@ int main(void)
         cmocka_unit_test(attention_is_recognized),
         cmocka_unit_test(heads_are_read_where_they_lie),
         cmocka_unit_test(heads_that_are_seen_stay),
+        cmocka_unit_test(parts_of_a_product_are_read_there),
         cmocka_unit_test(concat_is_spread),
         cmocka_unit_test(moves_that_move_nothing),
         cmocka_unit_test(sample_nets),

@@ -90,11 +90,11 @@ static bool can(const pare_prep *p)
     if (t != PARE_f32 && t != PARE_f16 && t != PARE_bf16) return false;
     for (int i = 0; i < 3; i++) {
         const pare_view *v = &p->in[i];
-        if (v->dtype != t || v->rank != p->out[0].rank || v->rank < 2 || !pare_view_rowmajor(v))
-            return false;
-        if (pare_view_count(v) == 0) return false;
+        if (v->dtype != t || !pare_view_rowmajor(v) || pare_view_count(v) == 0) return false;
     }
     const pare_attention_views x = views_of(p);
+    const int r = x.y.rank;
+    if (r < 2 || x.q.rank != r || x.k.rank != r || x.v.rank != r) return false;
     for (int a = 0; a < x.y.rank - 2; a++)
         if (x.q.dim[a] != x.y.dim[a] || x.k.dim[a] != x.y.dim[a] || x.v.dim[a] != x.y.dim[a])
             return false;

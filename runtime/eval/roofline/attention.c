@@ -68,6 +68,9 @@ void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
             pare_issue_seconds(m->spec, fmax(0, pare_node_macs(prep->node)) / WARP * PLAIN_MAC);
         snprintf(out->kernel, sizeof out->kernel, "attention");
     }
-    pare_step_close(m->spec, seconds, pare_prep_bytes(prep), out);
+    double bytes = (double)(pare_view_bytes(&x.q) + pare_view_bytes(&x.k) + pare_view_bytes(&x.v) +
+                            pare_view_bytes(&x.y));
+    if (x.mask) bytes += (double)pare_view_bytes(x.mask);
+    pare_step_close(m->spec, seconds, bytes, out);
     out->known = true;
 }

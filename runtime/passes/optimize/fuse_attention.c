@@ -13,7 +13,7 @@ typedef struct attention {
     pare_value *q, *k_transposed, *v, *mask;
     pare_node *last;
     double scale;
-    int64_t head_axes[4]; /* of Q, K, V, Y */
+    int64_t head_axes[4], parts[3]; /* of Q, K, V and Y, Q, K and V: ops/attention.h */
 } attention;
 
 /* Steps over scalings of v that nothing else reads. */
@@ -36,7 +36,8 @@ static bool match(const pare_fuse *f, pare_node *softmax, attention *a)
     pare_node *out = pare_fuse_next(f, softmax->out[0], "MatMul");
     if (rank < 3 || (axis != -1 && axis != rank - 1) || !out || out->in[0] != softmax->out[0])
         return false;
-    *a = (attention){.v = out->in[1], .last = out, .scale = 1, .head_axes = {1, 1, 1, 1}};
+    *a = (attention){
+        .v = out->in[1], .last = out, .scale = 1, .head_axes = {1, 1, 1, 1}, .parts = {-1, -1, -1}};
     pare_value *scores = softmax->in[0];
     if (a->v->shape.rank != rank || pare_fuse_only_use(f, scores) != softmax) return false;
     pare_node *add = scores->producer;
@@ -118,11 +119,71 @@ static bool is_head_move(const pare_node *n)
     return perm && moves_heads(perm, count);
 }
 
+static pare_node *maker_of(const pare_fuse *f, const pare_value *v)
+{
+    return v->data || v->graph != f->graph || !pare_fuse_may_vanish(f, v) ? NULL : v->producer;
+}
+
+/* v is [1, ...] of x: which one of x's first axis? -1: it is something else. */
+static int64_t first_axis_part(const pare_node *n, const pare_value *v)
+{
+    const pare_value *x = n->in[0];
+    bool one = x->shape.rank == v->shape.rank && v->shape.dim[0] == 1;
+    for (int i = 1; i < x->shape.rank; i++) one = one && x->shape.dim[i] == v->shape.dim[i];
+    if (!one || !pare_shape_known(&x->shape)) return -1;
+    if (pare_node_is(n, "Split") && n->out_count == x->shape.dim[0])
+        for (int i = 0; i < n->out_count; i++)
+            if (n->out[i] == v) return i;
+    const pare_value *start = pare_node_in(n, 1), *step = pare_node_in(n, 4);
+    if (!pare_node_is(n, "Slice") || !start || !start->data || start->data->count != 1) return -1;
+    const int64_t at = (int64_t)pare_tensor_number(start->data, 0);
+    if (step && !pare_fuse_is(step, 1)) return -1;
+    return at < 0 ? at + x->shape.dim[0] : at;
+}
+
+/* An operand [N, H, S, D] that is a part of [N, S, parts, H, D], whose parts came first by a
+   Transpose and were split: the packed one, or NULL. */
+static pare_value *packed(const pare_fuse *f, const pare_value *v, int64_t *part)
+{
+    pare_node *drop = maker_of(f, v);
+    if (!drop || v->shape.rank != 4 || !pare_shape_known(&v->shape)) return NULL;
+    pare_value *moved = drop->in[0];
+    if (pare_node_is(drop, "Gather")) {
+        double index;
+        if (pare_node_int(drop, "axis", 0) || !pare_fuse_scalar(drop->in[1], &index)) return NULL;
+        *part = (int64_t)index + (index < 0 ? moved->shape.dim[0] : 0);
+    } else if (pare_node_is(drop, "Squeeze") || pare_node_is(drop, "Reshape")) {
+        const pare_value *one = moved;
+        const pare_node *cut = maker_of(f, one);
+        bool same = cut && one->shape.rank == 5 && one->shape.dim[0] == 1;
+        for (int i = 0; i < 4; i++) same = same && one->shape.dim[i + 1] == v->shape.dim[i];
+        if (!same) return NULL;
+        *part = first_axis_part(cut, one);
+        moved = cut->in[0];
+    } else {
+        return NULL;
+    }
+    const pare_node *move = maker_of(f, moved);
+    static const int64_t wanted[] = {2, 0, 3, 1, 4};
+    int count;
+    if (!move || !pare_node_is(move, "Transpose") || move->in[0]->data) return NULL;
+    const int64_t *perm = pare_node_ints(move, "perm", &count);
+    bool fits = perm && count == 5 && *part >= 0 && *part < moved->shape.dim[0];
+    for (int i = 0; fits && i < 5; i++) fits = perm[i] == wanted[i];
+    return fits ? move->in[0] : NULL;
+}
+
 /* An operand in front of the Transpose that moved its heads, if one did. */
 static pare_value *unmoved(const pare_fuse *f, attention *a, int operand, pare_value *v)
 {
-    const pare_node *move = v->data || v->graph != f->graph ? NULL : v->producer;
-    if (!is_head_move(move) || !pare_fuse_may_vanish(f, v)) return v;
+    int64_t part;
+    pare_value *all = packed(f, v, &part);
+    if (all) {
+        a->parts[operand] = part;
+        return all;
+    }
+    const pare_node *move = maker_of(f, v);
+    if (!is_head_move(move)) return v;
     a->head_axes[operand] = 2;
     return move->in[0];
 }
@@ -177,7 +238,8 @@ static bool same_leading(const pare_value *a, const pare_value *b)
 /* Q and V in front of a Transpose of their heads, Y behind one, which becomes the last node. */
 static void move_heads(const pare_fuse *f, attention *a)
 {
-    a->q = unscaled(f, unmoved(f, a, PARE_ATTENTION_Q, a->q), &a->scale);
+    a->q = unmoved(f, a, PARE_ATTENTION_Q, a->q);
+    if (a->parts[PARE_ATTENTION_Q] < 0) a->q = unscaled(f, a->q, &a->scale);
     a->v = unmoved(f, a, PARE_ATTENTION_V, a->v);
     pare_node *move = pare_fuse_only_use(f, a->last->out[0]);
     if (!is_head_move(move)) return;
@@ -195,12 +257,14 @@ pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
     PARE_TRY(untransposed(f, &a, &k));
     move_heads(f, &a);
     pare_value *in[] = {a.q, k, a.v, a.mask};
-    bool moved = false;
+    bool moved = false, packs = false;
     pare_node *fresh;
     for (int i = 0; i < 4; i++) moved = moved || a.head_axes[i] != 1;
+    for (int i = 0; i < 3; i++) packs = packs || a.parts[i] >= 0;
     PARE_TRY(pare_fuse_replace(a.last, "FusedAttention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
     PARE_TRY(pare_node_set_float(fresh, "scale", (float)a.scale));
     if (moved) PARE_TRY(pare_node_set_ints(fresh, "head_axes", a.head_axes, 4));
+    if (packs) PARE_TRY(pare_node_set_ints(fresh, "parts", a.parts, 3));
     *changed = true;
     return PARE_OK;
 }
