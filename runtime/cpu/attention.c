@@ -24,8 +24,8 @@ static pare_status attention_prepare(pare_prep *p)
     if (!m) return PARE_MEMORY;
     m->scale = pare_node_float(p->node, "scale", 1);
     p->state = m;
-    int rank = p->in[1].rank;
-    p->scratch = (size_t)p->in[1].dim[rank - 2] * sizeof(double);
+    const pare_view k = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]).k;
+    p->scratch = (size_t)k.dim[k.rank - 2] * sizeof(double);
     return PARE_OK;
 }
 
@@ -44,10 +44,9 @@ static int64_t leading(const pare_view *v, int rank, const int64_t *index)
     return offset;
 }
 
-static void scores_row(const pare_call *c, const heads *h, double *score, const pare_view *mask)
+static void scores_row(const pare_attention_views *x, float scale, const heads *h, double *score)
 {
-    const attention_args *m = c->state;
-    const pare_view *q = &c->in[0], *k = &c->in[1];
+    const pare_view *q = &x->q, *k = &x->k, *mask = x->mask;
     int r = q->rank;
     int64_t keys = k->dim[r - 2], depth = q->dim[r - 1];
     double high = -INFINITY, total = 0;
@@ -56,7 +55,7 @@ static void scores_row(const pare_call *c, const heads *h, double *score, const 
         for (int64_t d = 0; d < depth; d++)
             sum += pare_ref_get(q, h->q + d * q->stride[r - 1]) *
                    pare_ref_get(k, h->k + j * k->stride[r - 2] + d * k->stride[r - 1]);
-        sum *= (double)m->scale;
+        sum *= (double)scale;
         if (mask) {
             int last = mask->rank - 1;
             int64_t step = mask->dim[last] == 1 ? 0 : mask->stride[last];
@@ -69,10 +68,11 @@ static void scores_row(const pare_call *c, const heads *h, double *score, const 
     for (int64_t j = 0; j < keys; j++) score[j] /= total;
 }
 
-static void attention_row(const pare_call *c, const int64_t *index, int64_t row)
+static void attention_row(const pare_call *c, const pare_attention_views *x, const int64_t *index,
+                          int64_t row)
 {
-    const pare_view *q = &c->in[0], *k = &c->in[1], *v = &c->in[2], *y = &c->out[0];
-    const pare_view *mask = c->in_count > 3 && c->in[3].dtype != PARE_NOTYPE ? &c->in[3] : NULL;
+    const attention_args *m = c->state;
+    const pare_view *q = &x->q, *k = &x->k, *v = &x->v, *y = &x->y, *mask = x->mask;
     int r = q->rank;
     heads h = {leading(q, r, index) + row * q->stride[r - 2], leading(k, r, index),
                leading(v, r, index), 0, leading(y, r, index) + row * y->stride[r - 2]};
@@ -82,7 +82,7 @@ static void attention_row(const pare_call *c, const int64_t *index, int64_t row)
             h.mask += row * mask->stride[mask->rank - 2];
     }
     double *score = c->scratch;
-    scores_row(c, &h, score, mask);
+    scores_row(x, m->scale, &h, score);
     for (int64_t d = 0; d < v->dim[r - 1]; d++) {
         double sum = 0;
         for (int64_t j = 0; j < k->dim[r - 2]; j++)
@@ -93,12 +93,13 @@ static void attention_row(const pare_call *c, const int64_t *index, int64_t row)
 
 static pare_status attention_run(const pare_call *c)
 {
-    pare_view outer = c->out[0];
+    const pare_attention_views x = pare_attention_views_of(c->node, c->in, c->in_count, &c->out[0]);
+    pare_view outer = x.y;
     outer.rank -= 2;
     int64_t index[PARE_MAX_RANK] = {0};
-    if (pare_view_count(&c->out[0]) == 0) return PARE_OK;
+    if (pare_view_count(&x.y) == 0) return PARE_OK;
     do
-        for (int64_t i = 0; i < c->out[0].dim[outer.rank]; i++) attention_row(c, index, i);
+        for (int64_t i = 0; i < x.y.dim[outer.rank]; i++) attention_row(c, &x, index, i);
     while (pare_ref_next(&outer, index));
     return PARE_OK;
 }

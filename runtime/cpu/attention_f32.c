@@ -57,13 +57,12 @@ typedef struct operands {
 static operands operands_of(const pare_call *c)
 {
     const attention_state *s = c->state;
-    if (s->fused)
-        return (operands){.q = c->in[0],
-                          .y = c->out[0],
-                          .key = {{0}, c->in[1]},
-                          .value = {{0}, c->in[2]},
-                          .group = 1,
-                          .mask = c->in_count > 3 && c->in[3].dtype ? &c->in[3] : NULL};
+    if (s->fused) {
+        const pare_attention_views x =
+            pare_attention_views_of(c->node, c->in, c->in_count, &c->out[0]);
+        return (operands){
+            .q = x.q, .y = x.y, .key = {{0}, x.k}, .value = {{0}, x.v}, .group = 1, .mask = x.mask};
+    }
     const pare_sdpa_views v = pare_sdpa_views_of(c, &s->sdpa);
     return (operands){.q = v.q,
                       .y = v.y,
@@ -95,23 +94,10 @@ PARE_CLONES static void masked(float *s, int64_t n, float scale, const mask_row 
         for (int64_t i = 0; i < n; i++) s[i] *= scale;
 }
 
-/* Offset of a head (leading axes counted in y's dims) in a view; axes of length 1 stretch. */
-static int64_t head_offset(const pare_view *v, const pare_view *y, int64_t head)
-{
-    int64_t offset = 0;
-    for (int i = y->rank - 3; i >= 0; i--) {
-        int64_t index = head % y->dim[i];
-        int axis = i - (y->rank - v->rank);
-        head /= y->dim[i];
-        if (axis >= 0 && axis < v->rank - 2 && v->dim[axis] != 1) offset += index * v->stride[axis];
-    }
-    return offset;
-}
-
-/* The same in K or V, whose head count is Y's over the group. */
+/* Offset of a head in K or V, whose head count is Y's over the group. */
 static int64_t shared_offset(const operands *o, const pare_view *v, int64_t head)
 {
-    if (o->group == 1) return head_offset(v, &o->y, head);
+    if (o->group == 1) return pare_attention_head_offset(v, &o->y, head);
     const int64_t heads = o->y.dim[1];
     return head / heads * v->stride[0] + head % heads / o->group * v->stride[1];
 }
@@ -156,7 +142,7 @@ static mask_row mask_of_row(const operands *o, int64_t head, int64_t row)
     const pare_view *m = o->mask;
     if (!m) return (mask_row){NULL, NULL, 0};
     const int r = m->rank;
-    int64_t at = head_offset(m, &o->y, head);
+    int64_t at = pare_attention_head_offset(m, &o->y, head);
     if (r > 1 && m->dim[r - 2] != 1) at += row * m->stride[r - 2];
     mask_row out = {NULL, NULL, r > 0 && m->dim[r - 1] != 1 ? m->stride[r - 1] : 0};
     if (m->dtype == PARE_f32)
@@ -175,8 +161,8 @@ static void rows_run(const attention_state *s, const operands *o, int64_t head, 
     float *kt = room, *values = kt + s->depth * s->padded_keys;
     float *queries = values + s->keys * s->padded_width, *scores = queries + ROWS * s->depth;
     float *result = scores + ROWS * s->padded_keys;
-    const float *from = (const float *)q->data + head_offset(q, y, head);
-    float *to = (float *)y->data + head_offset(y, y, head);
+    const float *from = (const float *)q->data + pare_attention_head_offset(q, y, head);
+    float *to = (float *)y->data + pare_attention_head_offset(y, y, head);
     const int64_t most = keys_of_row(s, o, head, last - 1), past = least(o->past, most);
     pack(s, o, 0, head, 0, past, kt, values);
     pack(s, o, 1, head, past, most, kt, values);
@@ -242,7 +228,8 @@ static pare_status attention_prepare(pare_prep *p)
     if (!s) return PARE_MEMORY;
     s->fused = true;
     s->scale = pare_node_float(p->node, "scale", 1);
-    return prepare(p, s, &p->in[0], &p->out[0], &p->in[1], &p->in[2], 0);
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    return prepare(p, s, &x.q, &x.y, &x.k, &x.v, 0);
 }
 
 static pare_status sdpa_prepare(pare_prep *p)
@@ -283,13 +270,14 @@ static pare_status attention_run(const pare_call *c)
 
 static bool attention_can(const pare_prep *p)
 {
-    int r = p->out[0].rank;
+    const int r = p->out[0].rank;
     for (int i = 0; i < p->in_count; i++)
-        if (p->in[i].dtype && (p->in[i].dtype != PARE_f32 || p->in[i].rank > r)) return false;
-    for (int i = 0; i < 3; i++)
-        if (p->in[i].rank != r) return false;
-    int64_t size = p->in[1].dim[r - 2] * (p->in[0].dim[r - 1] + p->in[2].dim[r - 1]);
-    return r >= 2 && p->in[1].dim[r - 2] > 0 && size < INT32_MAX;
+        if (p->in[i].dtype && p->in[i].dtype != PARE_f32) return false;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    if (r < 2 || x.q.rank != r || x.k.rank != r || x.v.rank != r || (x.mask && x.mask->rank > r))
+        return false;
+    const int64_t size = x.k.dim[r - 2] * (x.k.dim[r - 1] + x.v.dim[r - 1]);
+    return x.k.dim[r - 2] > 0 && size < INT32_MAX;
 }
 
 /* Without a cap, and where the scores are not an output. */

@@ -4,7 +4,7 @@
    and V are read once a query. And the host half of this and of attention_flash.cu. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
-#include "runtime/ops/kernel.h"
+#include "runtime/ops/attention.h"
 
 /* Keys whose scores fit in a block's shared memory. */
 enum { PARE_CUDA_MOST_KEYS = 11264 };
@@ -91,9 +91,9 @@ static bool attention_can(const pare_prep *p)
     bool masked = p->in_count > 3 && p->in[3].dtype;
     int r = p->out[0].rank;
     if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
-    for (int i = 0; i < 3; i++)
-        if (p->in[i].rank != r) return false;
-    return r >= 2 && r <= MOST_RANK && p->in[1].dim[r - 2] <= PARE_CUDA_MOST_KEYS;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    return r >= 2 && r <= MOST_RANK && x.q.rank == r && x.k.rank == r && x.v.rank == r &&
+           x.k.dim[r - 2] <= PARE_CUDA_MOST_KEYS;
 }
 
 /* The operand against the output's leading axes. */
@@ -111,26 +111,27 @@ static pare_cuda_operand operand(const pare_view *v, const pare_view *y)
 }
 
 static pare_cuda_attend attend_of(const pare_node *node, const pare_view *in, int in_count,
-                                  const pare_view *y)
+                                  const pare_view *out)
 {
-    const int r = y->rank;
-    pare_cuda_attend a = {.q = operand(&in[0], y),
-                          .k = operand(&in[1], y),
-                          .v = operand(&in[2], y),
-                          .y = operand(y, y),
-                          .queries = y->dim[r - 2],
-                          .keys = (int)in[1].dim[r - 2],
-                          .depth = (int)in[0].dim[r - 1],
-                          .width = (int)y->dim[r - 1],
+    const pare_attention_views x = pare_attention_views_of(node, in, in_count, out);
+    const int r = out->rank;
+    pare_cuda_attend a = {.q = operand(&x.q, &x.y),
+                          .k = operand(&x.k, &x.y),
+                          .v = operand(&x.v, &x.y),
+                          .y = operand(&x.y, &x.y),
+                          .queries = x.y.dim[r - 2],
+                          .keys = (int)x.k.dim[r - 2],
+                          .depth = (int)x.q.dim[r - 1],
+                          .width = (int)x.y.dim[r - 1],
                           .scale = pare_node_float(node, "scale", 1),
-                          .dtype = y->dtype};
-    if (in_count > 3 && in[3].dtype) {
-        a.mask = operand(&in[3], y);
-        a.mask_type = in[3].dtype;
+                          .dtype = out->dtype};
+    if (x.mask) {
+        a.mask = operand(x.mask, &x.y);
+        a.mask_type = x.mask->dtype;
     }
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
         int axis = i - (MOST_RANK - r);
-        a.heads[i] = axis < 0 ? 1 : y->dim[axis];
+        a.heads[i] = axis < 0 ? 1 : x.y.dim[axis];
     }
     return a;
 }

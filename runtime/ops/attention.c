@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention (23, 24) and RotaryEmbedding (23): shapes. Q is (batch, q heads, q length, head size)
-   or (batch, q length, q heads x head size); K and V likewise with the kv heads, of which each
-   serves as many q heads. With a cache, past_key and past_value come before K and V along their
-   length. */
+/* Attention (23, 24) and RotaryEmbedding (23): shapes. And the operands of pare.FusedAttention. Q
+   is (batch, q heads, q length, head size) or (batch, q length, q heads x head size); K and V
+   likewise with the kv heads, of which each serves as many q heads. With a cache, past_key and
+   past_value come before K and V along their length. */
 #include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 
@@ -215,4 +215,77 @@ pare_view pare_attention_heads(const pare_view *x, int64_t heads)
     y.stride[2] = x->stride[1];
     y.stride[3] = x->stride[2];
     return y;
+}
+
+/* --- pare.FusedAttention --- */
+
+bool pare_attention_is_moved(const pare_node *node, int operand)
+{
+    int count;
+    const int64_t *axes = pare_node_ints(node, "head_axes", &count);
+    return axes && count > operand && axes[operand] == 2;
+}
+
+/* Which part of a packed product it is, -1: none. */
+static int64_t part_of(const pare_node *node, int operand)
+{
+    int count;
+    const int64_t *parts = pare_node_ints(node, "parts", &count);
+    return parts && count > operand ? parts[operand] : -1;
+}
+
+pare_shape pare_attention_shape(const pare_node *node, int operand, const pare_shape *shape)
+{
+    pare_shape s = *shape;
+    if (s.rank == 5 && part_of(node, operand) >= 0) {
+        static const int axis[] = {0, 3, 1, 4};
+        s.rank = 4;
+        for (int i = 0; i < 4; i++)
+            s.dim[i] = shape->dim[axis[i]], s.name[i] = shape->name[axis[i]];
+        return s;
+    }
+    if (s.rank != 4 || !pare_attention_is_moved(node, operand)) return s;
+    s.dim[1] = shape->dim[2], s.name[1] = shape->name[2];
+    s.dim[2] = shape->dim[1], s.name[2] = shape->name[1];
+    return s;
+}
+
+static pare_view moved_view(const pare_node *node, int operand, const pare_view *x)
+{
+    pare_view v = *x;
+    const int64_t part = part_of(node, operand);
+    if (x->rank == 5 && part >= 0) {
+        static const int axis[] = {0, 3, 1, 4};
+        const int bytes = pare_type(x->dtype)->bits / 8;
+        v.rank = 4;
+        for (int i = 0; i < 4; i++) v.dim[i] = x->dim[axis[i]], v.stride[i] = x->stride[axis[i]];
+        if (x->data) v.data = (char *)x->data + part * x->stride[2] * bytes;
+        return v;
+    }
+    if (x->rank != 4 || !pare_attention_is_moved(node, operand)) return v;
+    v.dim[1] = x->dim[2], v.stride[1] = x->stride[2];
+    v.dim[2] = x->dim[1], v.stride[2] = x->stride[1];
+    return v;
+}
+
+pare_attention_views pare_attention_views_of(const pare_node *node, const pare_view *in,
+                                             int in_count, const pare_view *y)
+{
+    return (pare_attention_views){.q = moved_view(node, PARE_ATTENTION_Q, &in[0]),
+                                  .k = moved_view(node, PARE_ATTENTION_K, &in[1]),
+                                  .v = moved_view(node, PARE_ATTENTION_V, &in[2]),
+                                  .y = moved_view(node, PARE_ATTENTION_Y, y),
+                                  .mask = in_count > 3 && in[3].dtype ? &in[3] : NULL};
+}
+
+int64_t pare_attention_head_offset(const pare_view *v, const pare_view *y, int64_t head)
+{
+    int64_t offset = 0;
+    for (int i = y->rank - 3; i >= 0; i--) {
+        const int64_t index = head % y->dim[i];
+        const int axis = i - (y->rank - v->rank);
+        head /= y->dim[i];
+        if (axis >= 0 && axis < v->rank - 2 && v->dim[axis] != 1) offset += index * v->stride[axis];
+    }
+    return offset;
 }

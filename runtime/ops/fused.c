@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the attributes of nodes of domain pare (fused.h). */
 #include "runtime/ops/fused.h"
+#include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 
 #include <math.h>
@@ -272,29 +273,65 @@ pare_status pare_infer_requantize(pare_node *node)
     return PARE_OK;
 }
 
+/* head_axes: four of 1 or 2, of operands of rank 4. */
+static pare_status head_axes_check(const pare_node *node, int rank)
+{
+    int count;
+    const int64_t *axes = pare_node_ints(node, "head_axes", &count);
+    if (!axes) return PARE_OK;
+    bool fits = count == 4 && rank == 4;
+    for (int i = 0; fits && i < count; i++) fits = axes[i] == 1 || axes[i] == 2;
+    if (fits) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT,
+                          "head_axes has %d numbers with Q of rank %d, expected 4, of 1 or 2, "
+                          "with rank 4",
+                          count, rank);
+}
+
+/* parts: three, each -1 or one that the product has. */
+static pare_status parts_check(const pare_node *node)
+{
+    int count;
+    const int64_t *parts = pare_node_ints(node, "parts", &count);
+    if (!parts) return PARE_OK;
+    if (count != 3) return PARE_FAIL_NODE(node, INPUT, "parts has %d numbers, expected 3", count);
+    for (int i = 0; i < 3; i++) {
+        const pare_shape *x = &node->in[i]->shape;
+        if (parts[i] == -1) continue;
+        if (parts[i] < 0 || x->rank != 5 || (x->dim[2] >= 0 && parts[i] >= x->dim[2]))
+            return PARE_FAIL_NODE(node, INPUT, "'%s' of rank %d has no part %lld on axis 2",
+                                  node->in[i]->name, x->rank, (long long)parts[i]);
+    }
+    return PARE_OK;
+}
+
 pare_status pare_infer_attention(pare_node *node)
 {
-    pare_value *q, *k, *v;
-    PARE_TRY(pare_infer_need(node, 0, &q));
-    PARE_TRY(pare_infer_need(node, 1, &k));
-    PARE_TRY(pare_infer_need(node, 2, &v));
-    int rank = q->shape.rank;
-    if (rank < 0 || k->shape.rank < 0 || v->shape.rank < 0) return unknown_output(node, q->dtype);
-    if (rank < 2 || k->shape.rank != rank || v->shape.rank != rank)
+    pare_value *in[3];
+    for (int i = 0; i < 3; i++) PARE_TRY(pare_infer_need(node, i, &in[i]));
+    if (in[0]->shape.rank < 0 || in[1]->shape.rank < 0 || in[2]->shape.rank < 0)
+        return unknown_output(node, in[0]->dtype);
+    PARE_TRY(parts_check(node));
+    const pare_shape q = pare_attention_shape(node, PARE_ATTENTION_Q, &in[0]->shape),
+                     k = pare_attention_shape(node, PARE_ATTENTION_K, &in[1]->shape),
+                     v = pare_attention_shape(node, PARE_ATTENTION_V, &in[2]->shape);
+    const int rank = q.rank;
+    if (rank < 2 || k.rank != rank || v.rank != rank)
         return PARE_FAIL_NODE(node, INPUT,
                               "Q, K and V have ranks %d, %d and %d, expected equal ones", rank,
-                              k->shape.rank, v->shape.rank);
+                              k.rank, v.rank);
+    PARE_TRY(head_axes_check(node, rank));
     int64_t joined;
-    if (!join(&joined, q->shape.dim[rank - 1], k->shape.dim[rank - 1]) ||
-        !join(&joined, k->shape.dim[rank - 2], v->shape.dim[rank - 2]))
+    if (!join(&joined, q.dim[rank - 1], k.dim[rank - 1]) ||
+        !join(&joined, k.dim[rank - 2], v.dim[rank - 2]))
         return PARE_FAIL_NODE(node, INPUT, "the last two dims of Q, K and V do not fit together");
-    pare_shape y = q->shape;
+    pare_shape y = q;
     for (int i = 0; i < rank - 2; i++)
-        if (!join(&y.dim[i], q->shape.dim[i], k->shape.dim[i]) ||
-            !join(&joined, y.dim[i], v->shape.dim[i]))
+        if (!join(&y.dim[i], q.dim[i], k.dim[i]) || !join(&joined, y.dim[i], v.dim[i]))
             return PARE_FAIL_NODE(node, INPUT, "leading dims of Q, K and V differ on axis %d", i);
-    y.dim[rank - 1] = v->shape.dim[rank - 1];
-    y.name[rank - 1] = v->shape.name[rank - 1];
-    pare_infer_out(node, 0, q->dtype, &y);
+    y.dim[rank - 1] = v.dim[rank - 1];
+    y.name[rank - 1] = v.name[rank - 1];
+    y = pare_attention_shape(node, PARE_ATTENTION_Y, &y);
+    pare_infer_out(node, 0, in[0]->dtype, &y);
     return PARE_OK;
 }

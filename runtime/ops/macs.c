@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
+#include "runtime/ops/attention.h"
 #include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/recurrent.h"
@@ -31,10 +32,13 @@ static int64_t filter_size(const pare_value *w)
    each of S. */
 static double attention_macs(const pare_node *node)
 {
-    const pare_value *q = pare_node_in(node, 0), *k = pare_node_in(node, 1);
     const pare_value *past = pare_node_in(node, 4); /* of Attention: a cache before K */
-    int64_t keys = past ? dim_of(k, -2) + dim_of(past, -2) : dim_of(k, -2);
-    double scores = times(q, keys), sums = times(node->out[0], keys);
+    if (!pare_node_in(node, 0) || !pare_node_in(node, 1)) return -1;
+    pare_value q = *node->in[0], k = *node->in[1];
+    q.shape = pare_attention_shape(node, PARE_ATTENTION_Q, &q.shape);
+    k.shape = pare_attention_shape(node, PARE_ATTENTION_K, &k.shape);
+    const int64_t keys = past ? dim_of(&k, -2) + dim_of(past, -2) : dim_of(&k, -2);
+    double scores = times(&q, keys), sums = times(node->out[0], keys);
     return scores < 0 || sums < 0 ? -1 : scores + sums;
 }
 

@@ -242,11 +242,17 @@ static int attention_case(uint64_t seed)
     case_open(&k, "pare", "FusedAttention", seed);
     int64_t n = case_between(&k, 1, 3), h = case_between(&k, 1, 4), s = case_between(&k, 1, 60);
     int64_t t = case_between(&k, 1, 60), d = case_between(&k, 1, 40), w = case_between(&k, 1, 40);
-    int64_t q[4] = {n, h, s, d}, key[4] = {n, h, t, d}, v[4] = {n, h, t, w};
+    int64_t q[4] = {n, h, s, d}, key[4] = {n, h, t, d}, v[4] = {n, h, t, w}, axes[4];
+    for (int i = 0; i < 4; i++) axes[i] = 1 + (int64_t)(seed >> i & 1);
+    const int64_t parts[5] = {n, t, 2, h, d};
+    if (axes[0] == 2) q[1] = s, q[2] = h;
+    if (axes[1] == 2) key[1] = t, key[2] = h;
+    if (axes[2] == 2) v[1] = t, v[2] = h;
     k.threads = case_between(&k, 1, 2);
     pare_dtype type = float_type(&k);
+    const bool packed = seed % 8 == 5; /* K is part 1 of 2 */
     case_input(&k, type, 4, q, false, 0, 1);
-    case_input(&k, type, 4, key, false, 0, 1);
+    case_input(&k, type, packed ? 5 : 4, packed ? parts : key, false, 0, 1);
     case_input(&k, type, 4, v, false, 0, 1);
     static const bool wide[4][3] = {
         {true, true, true}, {true, false, true}, {false, false, true}, {true, false, false}};
@@ -254,6 +260,8 @@ static int attention_case(uint64_t seed)
     int64_t mask[4] = {all[0] ? n : 1, all[1] ? h : 1, all[2] ? s : 1, t};
     if (case_between(&k, 0, 1)) case_input(&k, PARE_f32, 4, mask, false, 0, 2);
     assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
+    if (seed % 16) case_set_ints(&k, "head_axes", axes, 4);
+    if (packed) case_set_ints(&k, "parts", (int64_t[]){-1, 1, -1}, 3);
     int served = check(&k);
     case_close(&k);
     return served;

@@ -49,6 +49,34 @@ static void attention_takes_tensor_cores(void **state)
     }
 }
 
+/* The same with heads behind the sequence in some of Q, K, V and Y, or as parts of products, and a
+   depth that tensor cores do not take. */
+static void attention_reads_heads_where_they_lie(void **state)
+{
+    (void)state;
+    for (int i = 1; i < 16; i += apart()) {
+        kernel_case k;
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        const pare_dtype t = halves[i % 2];
+        const int64_t d = i % 4 == 3 ? 20 : 32, s = i % 3 ? 65 : 20, n = i % 5 ? 70 : 64;
+        int64_t axes[4], dims[3][4] = {{2, 3, s, d}, {2, 3, n, d}, {2, 3, n, 40}};
+        for (int j = 0; j < 4; j++) axes[j] = 1 + (i >> j & 1);
+        for (int j = 0; j < 3; j++) {
+            const int64_t *m = dims[j], part[5] = {2, m[2], 4, 3, m[3]};
+            if (axes[j] == 2) dims[j][1] = dims[j][2], dims[j][2] = 3;
+            if (i > 7)
+                case_input(&k, t, 5, part, false, 0, 2);
+            else
+                case_input(&k, t, 4, m, false, 0, 2);
+        }
+        if (i > 7) case_set_ints(&k, "parts", (int64_t[]){0, 3, 2}, 3);
+        if (i % 2) case_input(&k, PARE_f32, 4, (int64_t[]){2, i % 3 ? 3 : 1, s, n}, false, 0, 2);
+        case_set_float(&k, "scale", 0.3f);
+        case_set_ints(&k, "head_axes", axes, 4);
+        case_check_device(&k, d == 20 ? 1 : 2);
+    }
+}
+
 /* Constant masks that leave whole tiles of keys out: causal ones, a window of keys, infinite and of
    the largest finite number; queries without any key, of which those of finite masks see all. */
 static void attention_skips_masked_tiles(void **state)
@@ -76,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_takes_tensor_cores),
+        cmocka_unit_test(attention_reads_heads_where_they_lie),
         cmocka_unit_test(attention_skips_masked_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multiply-adds of a node by values computed by hand, and pruning's costs of a dense model held to
    the same number. */
+#include "runtime/ops/infer.h"
 #include "runtime/ops/ops.h"
 #include "tests/prune/prune_case.h"
 
@@ -82,6 +83,54 @@ static void every_form_counts_as_by_hand(void **state)
     }
 }
 
+/* 6 x 9 scores of 4 and 6 x 3 sums of 9 for 2 heads, wherever the axis of these is. */
+static void heads_may_come_behind_the_sequence(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        graph_case g;
+        int64_t axes[4], dims[4][4] = {{1, 2, 6, 4}, {1, 2, 9, 4}, {1, 2, 9, 3}, {1, 2, 6, 3}};
+        for (int k = 0; k < 4; k++) {
+            const int64_t length = dims[k][2];
+            axes[k] = 1 + (i >> k & 1);
+            dims[k][axes[k]] = 2;
+            dims[k][3 - axes[k]] = length;
+        }
+        graph_open(&g, 17);
+        graph_input(&g, "a", PARE_f32, 4, dims[0]);
+        graph_input(&g, "b", PARE_f32, 4, dims[1]);
+        graph_input(&g, "c", PARE_f32, 4, dims[2]);
+        pare_node *node = graph_node(&g, "FusedAttention", "a b c", "y");
+        node->domain = PARE_DOMAIN;
+        assert_int_equal(pare_node_set_ints(node, "head_axes", axes, 4), PARE_OK);
+        assert_int_equal(pare_infer_attention(node), PARE_OK);
+        const pare_shape *y = &graph_value(&g, "y")->shape;
+        assert_int_equal(y->rank, 4);
+        for (int d = 0; d < 4; d++) assert_int_equal(y->dim[d], dims[3][d]);
+        assert_true(pare_node_macs(node) == 108 * 4 + 36 * 9);
+        graph_close(&g);
+    }
+}
+
+/* 9 x 9 scores of 4 and 9 x 4 sums of 9 for 2 heads of a product of three parts. */
+static void parts_of_a_product_count_once(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 17);
+    graph_input(&g, "a", PARE_f32, 5, (int64_t[]){1, 9, 3, 2, 4});
+    pare_node *node = graph_node(&g, "FusedAttention", "a a a", "y");
+    node->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_ints(node, "parts", (int64_t[]){0, 1, 2}, 3), PARE_OK);
+    assert_int_equal(pare_infer_attention(node), PARE_OK);
+    const pare_shape wanted = {.rank = 4, .dim = {1, 2, 9, 4}};
+    assert_true(pare_shape_equal(&graph_value(&g, "y")->shape, &wanted));
+    assert_true(pare_node_macs(node) == 2 * 9 * 9 * 4 * 2);
+    assert_int_equal(pare_node_set_ints(node, "parts", (int64_t[]){0, 1, 3}, 3), PARE_OK);
+    assert_int_equal(pare_infer_attention(node), PARE_INPUT);
+    graph_close(&g);
+}
+
 static void einsum_multiplies_over_all_labels(void **state)
 {
     static const struct {
@@ -148,6 +197,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_counts_as_by_hand),
+        cmocka_unit_test(heads_may_come_behind_the_sequence),
+        cmocka_unit_test(parts_of_a_product_count_once),
         cmocka_unit_test(einsum_multiplies_over_all_labels),
         cmocka_unit_test(pruning_counts_the_same),
     };

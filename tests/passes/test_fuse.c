@@ -80,8 +80,8 @@ static void passes(pare_ctx *ctx, pare_model *m, const char *const *keep, int ke
     if (st) fail_msg("%s", ctx->message);
 }
 
-/* Both ways give one answer, to 1e-5 of its largest value. */
-static void same_answer(graph_case *g, const char *const *keep, int keep_count)
+/* Both ways give one answer, to this part of its largest value. */
+static void near_answer(graph_case *g, const char *const *keep, int keep_count, float part)
 {
     int64_t n, k, inputs = pare_shape_count(&g->model->graph->in.item[0]->shape);
     float *x = noise(inputs, 5), high = 0;
@@ -91,12 +91,17 @@ static void same_answer(graph_case *g, const char *const *keep, int keep_count)
     assert_int_equal(n, k);
     for (int64_t i = 0; i < n; i++) high = fabsf(before[i]) > high ? fabsf(before[i]) : high;
     for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(before[i] - after[i]) <= 1e-5f * high))
+        if (!(fabsf(before[i] - after[i]) <= part * high))
             fail_msg("element %d: %g before, %g after", (int)i, (double)before[i],
                      (double)after[i]);
     free(x);
     free(before);
     free(after);
+}
+
+static void same_answer(graph_case *g, const char *const *keep, int keep_count)
+{
+    near_answer(g, keep, keep_count, 1e-5f);
 }
 
 static pare_node *activated(graph_case *g)
@@ -306,7 +311,160 @@ static void attention_is_recognized(void **state)
     graph_output(&g, "y");
     same_answer(&g, NULL, 0);
     assert_int_equal(graph_count(&g, "FusedAttention"), 1);
-    assert_int_equal(graph_count(&g, "MatMul") + graph_count(&g, "Softmax"), 0);
+    assert_int_equal(g.model->graph->node_count, 1); /* heads are read where they lie */
+    graph_close(&g);
+}
+
+static void transposed(graph_case *g, const char *x, const char *y, const int64_t *perm)
+{
+    assert_int_equal(pare_node_set_ints(graph_node(g, "Transpose", x, y), "perm", perm, 4), 0);
+}
+
+/* Attention of [2, 5, 3, 4] in this type to keys that are twice as many and values twice as wide.
+   Bit i of moved: nothing stands between operand i and the Transpose of its heads. */
+static void heads_graph(graph_case *g, pare_dtype type, int moved)
+{
+    static const char *const name[] = {"q", "k", "v"};
+    graph_open(g, 17);
+    graph_input(g, "input", PARE_f32, 4, DIMS(2, 5, 3, 4));
+    scalar(g, "third", 0.3f);
+    assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "input", "xq"), "to", type), 0);
+    assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "third", "scale"), "to", type), 0);
+    graph_node(g, "Sin", "xq", "sine");
+    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "xq sine", "xk"), "axis", 1), 0);
+    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "xk xk", "xv"), "axis", 3), 0);
+    for (int i = 0; i < 3; i++) {
+        char from[8], to[8];
+        snprintf(from, sizeof from, "x%s", name[i]);
+        snprintf(to, sizeof to, moved >> i & 1 ? "%s" : "t%s", name[i]);
+        transposed(g, from, to, DIMS(0, 2, 1, 3));
+        if (!(moved >> i & 1)) graph_node(g, "Tanh", to, name[i]);
+    }
+    graph_node(g, "Mul", "q scale", "qs");
+    transposed(g, "k", "kt", DIMS(0, 1, 3, 2));
+    graph_node(g, "MatMul", "qs kt", "s");
+    graph_node(g, "Softmax", "s", "p");
+    graph_node(g, "MatMul", "p v", "h");
+    transposed(g, "h", "yt", DIMS(0, 2, 1, 3));
+    if (!(moved >> 3 & 1)) graph_node(g, "Tanh", "h", "other");
+    assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "yt", "y"), "to", PARE_f32), 0);
+    graph_output(g, "y");
+    if (!(moved >> 3 & 1)) graph_output(g, "other");
+}
+
+static void heads_are(const graph_case *g, int moved)
+{
+    const pare_graph *graph = g->model->graph;
+    const pare_node *n = NULL;
+    int count = 0;
+    for (int i = 0; i < graph->node_count; i++)
+        if (!strcmp(graph->node[i]->op_type, "FusedAttention")) n = graph->node[i];
+    assert_non_null(n);
+    const int64_t *axes = pare_node_ints(n, "head_axes", &count);
+    assert_int_equal(count, moved ? 4 : 0);
+    for (int i = 0; i < count; i++) assert_int_equal(axes[i], 1 + (moved >> i & 1));
+}
+
+/* Each of Q, K, V and Y before the Transpose of its heads or behind it, all 16 ways. */
+static void heads_are_read_where_they_lie(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        const bool half = i >= 16;
+        graph_case g;
+        heads_graph(&g, half ? PARE_f16 : PARE_f32, i % 16);
+        near_answer(&g, NULL, 0, half ? 2e-3f : 1e-5f);
+        heads_are(&g, i % 16);
+        int left = 4;
+        for (int bit = 0; bit < 4; bit++) left -= i >> bit & 1;
+        assert_int_equal(graph_count(&g, "Transpose"), left);
+        graph_close(&g);
+    }
+}
+
+/* Part k of t's first axis: by a Gather (how 2), a Slice (1), or an output of a Split that is
+ * there. */
+static void take_part(graph_case *g, int how, const char *name, int64_t k)
+{
+    char first[8], end[8], one[8], in[32];
+    const int64_t next = k + 1;
+    snprintf(first, sizeof first, "at_%s", name);
+    snprintf(end, sizeof end, "end_%s", name);
+    snprintf(one, sizeof one, "one_%s", name);
+    graph_ints(g, first, how == 1, &(int64_t){1}, &k);
+    if (how == 2) {
+        snprintf(in, sizeof in, "t %s", first);
+        graph_node(g, "Gather", in, name);
+        return;
+    }
+    graph_ints(g, end, 1, &(int64_t){1}, &next);
+    snprintf(in, sizeof in, "t %s %s axis", first, end);
+    if (how == 1) graph_node(g, "Slice", in, one);
+    snprintf(in, sizeof in, "%s axis", one);
+    graph_node(g, "Squeeze", in, name);
+}
+
+/* One product of Q, K and V whose parts come first by a Transpose and are taken from there:
+   attention reads the product. V, which others read too in half of the cases, is made for them. */
+static void parts_of_a_product_are_read_there(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        graph_case g;
+        int64_t zero = 0;
+        graph_open(&g, 17);
+        graph_input(&g, "x", PARE_f32, 5, DIMS(2, 5, 3, 2, 4));
+        scalar(&g, "third", 0.3f);
+        graph_ints(&g, "axis", 1, DIMS(1), &zero);
+        pare_node *t = graph_node(&g, "Transpose", "x", "t");
+        assert_int_equal(pare_node_set_ints(t, "perm", DIMS(2, 0, 3, 1, 4), 5), 0);
+        if (i % 3 == 0) graph_node(&g, "Split", "t", "one_q one_k one_v");
+        take_part(&g, i % 3, "q", 0);
+        take_part(&g, i % 3, "k", 1);
+        take_part(&g, i % 3, "v", 2);
+        graph_node(&g, "Mul", "q third", "qs");
+        transposed(&g, "k", "kt", DIMS(0, 1, 3, 2));
+        graph_node(&g, "MatMul", "qs kt", "s");
+        graph_node(&g, "Softmax", "s", "p");
+        graph_node(&g, "MatMul", "p v", "h");
+        transposed(&g, "h", "y", DIMS(0, 2, 1, 3));
+        graph_output(&g, "y");
+        if (i >= 3) graph_node(&g, "Tanh", "v", "other");
+        if (i >= 3) graph_output(&g, "other");
+        same_answer(&g, NULL, 0);
+        assert_int_equal(graph_count(&g, "FusedAttention"), 1);
+        assert_int_equal(graph_count(&g, "Transpose"), i >= 3);
+        if (i < 3) assert_int_equal(g.model->graph->node_count, 1);
+        graph_close(&g);
+    }
+}
+
+/* A tensor that is kept, or a graph output, stays; one that others read too is read past. */
+static void heads_that_are_seen_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *seen;
+        int moved;
+    } row[] = {{"q", 14}, {"kt", 13}, {"v", 11}, {"h", 7}, {"yt", 15}};
+    for (int i = 0; i < 10; i++) {
+        const char *seen = row[i / 2].seen;
+        graph_case g;
+        heads_graph(&g, PARE_f32, 15);
+        if (i % 2) graph_output(&g, seen);
+        same_answer(&g, &seen, 1 - i % 2);
+        assert_int_equal(graph_count(&g, "FusedAttention"), 1);
+        assert_non_null(graph_value(&g, seen)->producer);
+        heads_are(&g, row[i / 2].moved);
+        graph_close(&g);
+    }
+    graph_case g;
+    heads_graph(&g, PARE_f32, 15);
+    graph_node(&g, "Tanh", "v", "more");
+    graph_output(&g, "more");
+    same_answer(&g, NULL, 0);
+    heads_are(&g, 15);
+    assert_int_equal(graph_count(&g, "Transpose"), 1);
     graph_close(&g);
 }
 
@@ -383,6 +541,9 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(norm_is_recognized),
         cmocka_unit_test(attention_is_recognized),
+        cmocka_unit_test(heads_are_read_where_they_lie),
+        cmocka_unit_test(heads_that_are_seen_stay),
+        cmocka_unit_test(parts_of_a_product_are_read_there),
         cmocka_unit_test(concat_is_spread),
         cmocka_unit_test(moves_that_move_nothing),
         cmocka_unit_test(sample_nets),

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in f32 (f16 and bf16 through f32): head by head, so that one head's scores stay in
    cache, with two oneDNN products (scale * Q K^T, then scores x V) and a softmax between them.
+   What of a head is not f32, or has rows apart (heads behind the sequence), is copied first.
    Every head is one thread's work: results do not depend on batch or threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/onednn/onednn.h"
 #include "runtime/cpu/softmax_rows.h"
+#include "runtime/ops/attention.h"
 
 #include <omp.h>
 #include <string.h>
@@ -17,14 +19,20 @@ typedef struct product {
     size_t pad_bytes;
 } product;
 
+/* One head of Q, K, V or Y. */
+typedef struct part {
+    int64_t rows, columns;
+    bool copied; /* is f32 of rows one behind the other, at so many bytes of scratch */
+    size_t at;
+} part;
+
 typedef struct attention {
     dnnl_engine_t engine;
     product scores, values;
-    int64_t heads, rows, keys, depth, width; /* Q (rows, depth), K (keys, depth), V (keys, width) */
-    pare_dtype half;                         /* f16, bf16, or PARE_NOTYPE */
+    int64_t heads;
+    part q, k, v, y;
     int threads;
-    size_t room, scores_at,
-        pad_at; /* bytes of scratch per thread: widened operands, scores, pads */
+    size_t room, scores_at, pad_at; /* bytes of scratch per thread: copies, scores, pads */
 } attention;
 
 static void product_free(product *p)
@@ -71,38 +79,50 @@ static dnnl_status_t product_make(dnnl_engine_t engine, product *p, float scale)
     return st;
 }
 
-static const pare_view *mask_of(const pare_view *in, int in_count)
+static pare_attention_views views_of(const pare_prep *p)
 {
-    return in_count > 3 && in[3].dtype != PARE_NOTYPE ? &in[3] : NULL;
+    return pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
 }
 
 static bool can(const pare_prep *p)
 {
-    const pare_view *y = &p->out[0], *mask = mask_of(p->in, p->in_count);
-    pare_dtype t = p->in[0].dtype;
+    const pare_dtype t = p->in[0].dtype;
     if (t != PARE_f32 && t != PARE_f16 && t != PARE_bf16) return false;
     for (int i = 0; i < 3; i++) {
         const pare_view *v = &p->in[i];
-        if (v->dtype != t || v->rank != y->rank || v->rank < 2 || !pare_view_rowmajor(v))
-            return false;
-        if (pare_view_count(v) == 0) return false;
-        for (int a = 0; a < y->rank - 2; a++)
-            if (v->dim[a] != y->dim[a]) return false;
+        if (v->dtype != t || !pare_view_rowmajor(v) || pare_view_count(v) == 0) return false;
     }
-    return y->dtype == t && pare_view_rowmajor(y) && (!mask || mask->dtype == PARE_f32);
+    const pare_attention_views x = views_of(p);
+    const int r = x.y.rank;
+    if (r < 2 || x.q.rank != r || x.k.rank != r || x.v.rank != r) return false;
+    for (int a = 0; a < x.y.rank - 2; a++)
+        if (x.q.dim[a] != x.y.dim[a] || x.k.dim[a] != x.y.dim[a] || x.v.dim[a] != x.y.dim[a])
+            return false;
+    return x.y.dtype == t && pare_view_rowmajor(&p->out[0]) &&
+           (!x.mask || x.mask->dtype == PARE_f32);
 }
 
 static size_t align(size_t n) { return (n + 63) / 64 * 64; }
 
+/* A head of v; *room: bytes of scratch that are taken. */
+static part part_of(const pare_view *v, size_t *room)
+{
+    const int r = v->rank;
+    part p = {.rows = v->dim[r - 2], .columns = v->dim[r - 1], .at = *room};
+    p.copied = v->dtype != PARE_f32 || (p.rows > 1 && v->stride[r - 2] != p.columns);
+    if (p.copied) *room += align((size_t)(p.rows * p.columns) * sizeof(float));
+    return p;
+}
+
 static dnnl_status_t products_make(attention *s, float scale)
 {
     dnnl_status_t st = dnnl_engine_create(&s->engine, dnnl_cpu, 0);
-    if (!st) st = matrix(&s->scores.a, s->rows, s->depth, false);
-    if (!st) st = matrix(&s->scores.b, s->depth, s->keys, true);
-    if (!st) st = matrix(&s->scores.y, s->rows, s->keys, false);
-    if (!st) st = matrix(&s->values.a, s->rows, s->keys, false);
-    if (!st) st = matrix(&s->values.b, s->keys, s->width, false);
-    if (!st) st = matrix(&s->values.y, s->rows, s->width, false);
+    if (!st) st = matrix(&s->scores.a, s->q.rows, s->q.columns, false);
+    if (!st) st = matrix(&s->scores.b, s->k.columns, s->k.rows, true);
+    if (!st) st = matrix(&s->scores.y, s->q.rows, s->k.rows, false);
+    if (!st) st = matrix(&s->values.a, s->q.rows, s->k.rows, false);
+    if (!st) st = matrix(&s->values.b, s->v.rows, s->v.columns, false);
+    if (!st) st = matrix(&s->values.y, s->y.rows, s->y.columns, false);
     if (!st) st = product_make(s->engine, &s->scores, scale);
     if (!st) st = product_make(s->engine, &s->values, 1);
     return st;
@@ -112,12 +132,14 @@ static pare_status prepare(pare_prep *p)
 {
     attention *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
-    int rank = p->out[0].rank;
-    s->rows = p->in[0].dim[rank - 2], s->depth = p->in[0].dim[rank - 1];
-    s->keys = p->in[1].dim[rank - 2], s->width = p->in[2].dim[rank - 1];
-    s->heads = pare_view_count(&p->in[0]) / (s->rows * s->depth);
-    s->half = p->in[0].dtype == PARE_f32 ? PARE_NOTYPE : p->in[0].dtype;
-    double work = (double)s->heads * (double)(s->rows * s->keys) * (double)(s->depth + s->width);
+    const pare_attention_views x = views_of(p);
+    s->q = part_of(&x.q, &s->scores_at);
+    s->k = part_of(&x.k, &s->scores_at);
+    s->v = part_of(&x.v, &s->scores_at);
+    s->y = part_of(&x.y, &s->scores_at);
+    s->heads = pare_view_count(&x.q) / (s->q.rows * s->q.columns);
+    const double scores = (double)(s->q.rows * s->k.rows);
+    const double work = (double)s->heads * scores * (double)(s->q.columns + s->v.columns);
     s->threads = work < 2e5 || p->deterministic ? 1 : p->threads;
     if (s->threads > s->heads) s->threads = (int)s->heads;
     pare_dnnl_use_threads(1);
@@ -127,10 +149,7 @@ static pare_status prepare(pare_prep *p)
         release(s);
         return pare_dnnl_fail(p->node, st, "this attention");
     }
-    int64_t wide =
-        s->rows * s->depth + s->keys * s->depth + s->keys * s->width + s->rows * s->width;
-    s->scores_at = s->half ? align((size_t)wide * sizeof(float)) : 0;
-    s->pad_at = s->scores_at + align((size_t)(s->rows * s->keys) * sizeof(float));
+    s->pad_at = s->scores_at + align((size_t)(s->q.rows * s->k.rows) * sizeof(float));
     size_t pad =
         s->scores.pad_bytes > s->values.pad_bytes ? s->scores.pad_bytes : s->values.pad_bytes;
     s->room = s->pad_at + align(pad + 1);
@@ -208,65 +227,98 @@ static dnnl_status_t multiply(const product *p, hands *h, dnnl_stream_t stream, 
 }
 
 /* Adds the mask of one head to its scores; the mask broadcasts along any axis. */
-static void add_mask(const pare_call *c, const pare_view *mask, int64_t head, float *score)
+static void add_mask(const attention *s, const pare_attention_views *x, int64_t head, float *score)
 {
-    const attention *s = c->state;
-    const pare_view *y = &c->out[0];
-    int64_t at = 0, row = 0,
-            key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
-    for (int i = y->rank - 3; i >= 0; i--) {
-        int axis = i - (y->rank - mask->rank);
-        if (axis >= 0 && mask->dim[axis] != 1) at += head % y->dim[i] * mask->stride[axis];
-        head /= y->dim[i];
-    }
+    const pare_view *mask = x->mask;
+    int64_t row = 0, key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
     if (mask->rank > 1 && mask->dim[mask->rank - 2] != 1) row = mask->stride[mask->rank - 2];
-    const float *m = (const float *)mask->data + at;
-    for (int64_t i = 0; i < s->rows; i++, m += row, score += s->keys)
-        for (int64_t j = 0; j < s->keys; j++) score[j] += m[j * key];
+    const float *m = (const float *)mask->data + pare_attention_head_offset(mask, &x->y, head);
+    for (int64_t i = 0; i < s->q.rows; i++, m += row, score += s->k.rows)
+        for (int64_t j = 0; j < s->k.rows; j++) score[j] += m[j * key];
 }
 
-static dnnl_status_t head_run(const pare_call *c, int64_t head, int thread)
+/* Where a head of v is. */
+static char *head_at(const pare_view *v, const pare_view *y, int64_t head)
+{
+    const int64_t size = v->dtype == PARE_f32 ? 4 : 2;
+    return (char *)v->data + pare_attention_head_offset(v, y, head) * size;
+}
+
+/* Rows that are copied, in one piece where they lie one behind the other. */
+static int64_t pieces(const part *p, const pare_view *v, int64_t *columns)
+{
+    const bool together = v->stride[v->rank - 2] == p->columns;
+    *columns = together ? p->rows * p->columns : p->columns;
+    return together ? 1 : p->rows;
+}
+
+static const float *head_bring(const part *p, const pare_view *v, const pare_view *y, int64_t head,
+                               char *room)
+{
+    const char *from = head_at(v, y, head);
+    if (!p->copied) return (const float *)(const void *)from;
+    const int64_t size = v->dtype == PARE_f32 ? 4 : 2;
+    int64_t n;
+    float *to = (float *)(void *)(room + p->at);
+    for (int64_t i = 0, rows = pieces(p, v, &n); i < rows; i++) {
+        const char *row = from + i * v->stride[v->rank - 2] * size;
+        if (v->dtype == PARE_f32)
+            memcpy(to + i * n, row, (size_t)n * sizeof *to);
+        else
+            pare_widen(to + i * n, row, v->dtype, n, 1);
+    }
+    return to;
+}
+
+static void head_store(const part *p, const pare_view *y, int64_t head, const char *room)
+{
+    const int64_t size = y->dtype == PARE_f32 ? 4 : 2;
+    int64_t n;
+    char *to = head_at(y, y, head);
+    const float *from = (const float *)(const void *)(room + p->at);
+    for (int64_t i = 0, rows = pieces(p, y, &n); i < rows; i++) {
+        char *row = to + i * y->stride[y->rank - 2] * size;
+        if (y->dtype == PARE_f32)
+            memcpy(row, from + i * n, (size_t)n * sizeof *from);
+        else
+            pare_narrow(row, from + i * n, y->dtype, n, 1);
+    }
+}
+
+static dnnl_status_t head_run(const pare_call *c, const pare_attention_views *x, int64_t head,
+                              int thread)
 {
     const attention *s = c->state;
     bound *b = c->bound;
-    const pare_view *mask = mask_of(c->in, c->in_count);
-    int64_t size = s->half ? 2 : 4, nq = s->rows * s->depth, nk = s->keys * s->depth;
-    int64_t nv = s->keys * s->width, ny = s->rows * s->width;
-    char *room = (char *)c->scratch + (size_t)thread * s->room;
-    const char *q = (const char *)c->in[0].data + head * nq * size;
-    const char *k = (const char *)c->in[1].data + head * nk * size;
-    const char *v = (const char *)c->in[2].data + head * nv * size;
-    char *y = (char *)c->out[0].data + head * ny * size, *to = y;
-    float *score = (float *)(void *)(room + s->scores_at), *wide = (float *)(void *)room;
-    if (s->half) {
-        pare_widen(wide, q, s->half, nq, 1);
-        pare_widen(wide + nq, k, s->half, nk, 1);
-        pare_widen(wide + nq + nk, v, s->half, nv, 1);
-        q = room, k = (char *)(wide + nq), v = (char *)(wide + nq + nk);
-        to = (char *)(wide + nq + nk + nv);
-    }
+    char *room = (char *)c->scratch + (size_t)thread * s->room, *pad = room + s->pad_at;
+    const float *q = head_bring(&s->q, &x->q, &x->y, head, room);
+    const float *k = head_bring(&s->k, &x->k, &x->y, head, room);
+    const float *v = head_bring(&s->v, &x->v, &x->y, head, room);
+    void *y = s->y.copied ? room + s->y.at : head_at(&x->y, &x->y, head);
+    float *score = (float *)(void *)(room + s->scores_at);
     dnnl_stream_t stream = b->stream[thread];
-    dnnl_status_t st =
-        multiply(&s->scores, &b->scores[thread], stream, q, k, score, room + s->pad_at);
+    dnnl_status_t st = multiply(&s->scores, &b->scores[thread], stream, q, k, score, pad);
     if (st) return st;
-    if (mask) add_mask(c, mask, head, score);
-    pare_softmax_rows(score, s->rows, s->keys);
-    st = multiply(&s->values, &b->values[thread], stream, score, v, to, room + s->pad_at);
-    if (s->half) pare_narrow(y, (const float *)(void *)to, s->half, ny, 1);
+    if (x->mask) add_mask(s, x, head, score);
+    pare_softmax_rows(score, s->q.rows, s->k.rows);
+    st = multiply(&s->values, &b->values[thread], stream, score, v, y, pad);
+    if (s->y.copied) head_store(&s->y, &x->y, head, room);
     return st;
 }
 
 static pare_status run(const pare_call *c)
 {
     const attention *s = c->state;
+    const pare_attention_views x = pare_attention_views_of(c->node, c->in, c->in_count, &c->out[0]);
     int failed = 0;
     if (s->threads <= 1) {
         if (c->threads > 1) pare_dnnl_use_threads(1);
-        for (int64_t i = 0; i < s->heads && !failed; i++) failed = (int)head_run(c, i, 0);
+        for (int64_t i = 0; i < s->heads && !failed; i++) failed = (int)head_run(c, &x, i, 0);
         if (c->threads > 1) pare_dnnl_use_threads(c->threads);
     } else {
 #pragma omp parallel for num_threads(s->threads) schedule(static) reduction(| : failed)
-        for (int64_t i = 0; i < s->heads; i++) failed |= (int)head_run(c, i, omp_get_thread_num());
+        for (int64_t i = 0; i < s->heads; i++)
+            failed |= (int)head_run(c, &x, i, omp_get_thread_num());
     }
     return failed ? pare_dnnl_fail(c->node, (dnnl_status_t)failed, "to run") : PARE_OK;
 }

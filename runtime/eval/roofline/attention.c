@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fused attention: runtime/cuda/attention_flash.cu on tensor cores, else a query at a time. */
 #include "runtime/eval/roofline/internal.h"
+#include "runtime/ops/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,23 +19,22 @@ static bool is_flash(pare_dtype type, int64_t depth, int64_t width)
            depth % 8 == 0 && width % 8 == 0;
 }
 
-static int mask_of(const pare_prep *prep)
+static int mask_of(const pare_view *mask)
 {
-    const pare_view *mask = pare_operand(prep->in, prep->in_count, 3);
     if (!mask) return MASK_NONE;
     return mask->rank < 2 || mask->dim[mask->rank - 2] == 1 ? MASK_ROW : MASK_ANY;
 }
 
-static bool flash_grid(const pare_roofline_maker *m, const pare_prep *prep, int64_t depth,
+static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views *x, int64_t depth,
                        pare_gpu_grid *g)
 {
     char name[64];
     pare_sass row;
-    const pare_view *y = &prep->out[0], *k = &prep->in[1];
+    const pare_view *y = &x->y, *k = &x->k;
     const double queries = (double)y->dim[y->rank - 2], width = (double)y->dim[y->rank - 1];
     const int d = depth <= 32 ? 32 : depth <= 64 ? 64 : 128;
     snprintf(name, sizeof name, "_Z15attention_flashILi%dELi%dELi%dEE", (int)y->dtype, d,
-             mask_of(prep));
+             mask_of(x->mask));
     if (!pare_sass_find(m->counts, name, &row)) return false;
     const double heads = (double)pare_view_count(y) / fmax(1, queries * width);
     *g = (pare_gpu_grid){.blocks = heads * ceil(queries / QUERIES),
@@ -57,10 +57,10 @@ void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
     pare_gpu_grid g;
     const pare_view *q = &prep->in[0], *y = &prep->out[0];
     if (prep->in_count < 3 || q->rank < 2 || y->rank < 2) return;
+    const pare_attention_views x = pare_attention_views_of(prep->node, prep->in, prep->in_count, y);
     const int64_t depth = q->dim[q->rank - 1], width = y->dim[y->rank - 1];
     double seconds;
-    if (is_flash(y->dtype, depth, width) &&
-        flash_grid(m, prep, depth > width ? depth : width, &g)) {
+    if (is_flash(y->dtype, depth, width) && flash_grid(m, &x, depth > width ? depth : width, &g)) {
         seconds = pare_gpu_grid_seconds(m->spec, &g, out);
         snprintf(out->kernel, sizeof out->kernel, "attention_flash");
     } else {
@@ -68,6 +68,9 @@ void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
             pare_issue_seconds(m->spec, fmax(0, pare_node_macs(prep->node)) / WARP * PLAIN_MAC);
         snprintf(out->kernel, sizeof out->kernel, "attention");
     }
-    pare_step_close(m->spec, seconds, pare_prep_bytes(prep), out);
+    double bytes = (double)(pare_view_bytes(&x.q) + pare_view_bytes(&x.k) + pare_view_bytes(&x.v) +
+                            pare_view_bytes(&x.y));
+    if (x.mask) bytes += (double)pare_view_bytes(x.mask);
+    pare_step_close(m->spec, seconds, bytes, out);
     out->known = true;
 }

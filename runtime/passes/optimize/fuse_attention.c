@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax(scale * Q K^T + mask) V in small operators becomes pare.FusedAttention (Vaswani et al.
    2017). The scale may be on Q, on K (before or after its transpose) or on the product; K's
-   transpose is undone in the Transpose that made it. */
+   transpose is undone in the Transpose that made it. A Transpose that brings heads before or behind
+   the sequence is read as strides (head_axes in ops/attention.h) and goes. */
+#include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 #include "runtime/passes/optimize/fuse.h"
 
@@ -11,6 +13,7 @@ typedef struct attention {
     pare_value *q, *k_transposed, *v, *mask;
     pare_node *last;
     double scale;
+    int64_t head_axes[4], parts[3]; /* of Q, K, V and Y, Q, K and V: ops/attention.h */
 } attention;
 
 /* Steps over scalings of v that nothing else reads. */
@@ -33,7 +36,8 @@ static bool match(const pare_fuse *f, pare_node *softmax, attention *a)
     pare_node *out = pare_fuse_next(f, softmax->out[0], "MatMul");
     if (rank < 3 || (axis != -1 && axis != rank - 1) || !out || out->in[0] != softmax->out[0])
         return false;
-    *a = (attention){.v = out->in[1], .last = out, .scale = 1};
+    *a = (attention){
+        .v = out->in[1], .last = out, .scale = 1, .head_axes = {1, 1, 1, 1}, .parts = {-1, -1, -1}};
     pare_value *scores = softmax->in[0];
     if (a->v->shape.rank != rank || pare_fuse_only_use(f, scores) != softmax) return false;
     pare_node *add = scores->producer;
@@ -69,12 +73,13 @@ typedef struct origin {
     bool split;
 } origin;
 
-static void origin_read(pare_value *kt, origin *o)
+static void origin_read(const pare_fuse *f, pare_value *kt, origin *o)
 {
     int rank = kt->shape.rank, count;
     pare_value *from = kt;
     *o = (origin){.source = kt, .rank = rank};
     for (int i = 0; i < rank; i++) o->perm[i] = i;
+    if (!pare_fuse_may_vanish(f, from)) return;
     if (from->producer && pare_node_is(from->producer, "Reshape")) {
         pare_value *x = from->producer->in[0];
         int r = x->shape.rank;
@@ -85,6 +90,7 @@ static void origin_read(pare_value *kt, origin *o)
     }
     pare_node *transpose = from->producer;
     if (!transpose || !pare_node_is(transpose, "Transpose") || transpose->in[0]->data) return;
+    if (!pare_fuse_may_vanish(f, from)) return;
     const int64_t *perm = pare_node_ints(transpose, "perm", &count);
     o->split = from != kt;
     o->source = transpose->in[0];
@@ -99,16 +105,104 @@ static void swap_last(int64_t *list, int rank)
     list[rank - 2] = last;
 }
 
-/* K [.., S, D] from K^T: the Transpose that made it without its last swap, or one more. */
+/* Does the order exchange the sequence and the heads of four axes? */
+static bool moves_heads(const int64_t *perm, int rank)
+{
+    return rank == 4 && perm[0] == 0 && perm[1] == 2 && perm[2] == 1 && perm[3] == 3;
+}
+
+static bool is_head_move(const pare_node *n)
+{
+    int count;
+    if (!n || !pare_node_is(n, "Transpose") || n->in[0]->data) return false;
+    const int64_t *perm = pare_node_ints(n, "perm", &count);
+    return perm && moves_heads(perm, count);
+}
+
+static pare_node *maker_of(const pare_fuse *f, const pare_value *v)
+{
+    return v->data || v->graph != f->graph || !pare_fuse_may_vanish(f, v) ? NULL : v->producer;
+}
+
+/* v is [1, ...] of x: which one of x's first axis? -1: it is something else. */
+static int64_t first_axis_part(const pare_node *n, const pare_value *v)
+{
+    const pare_value *x = n->in[0];
+    bool one = x->shape.rank == v->shape.rank && v->shape.dim[0] == 1;
+    for (int i = 1; i < x->shape.rank; i++) one = one && x->shape.dim[i] == v->shape.dim[i];
+    if (!one || !pare_shape_known(&x->shape)) return -1;
+    if (pare_node_is(n, "Split") && n->out_count == x->shape.dim[0])
+        for (int i = 0; i < n->out_count; i++)
+            if (n->out[i] == v) return i;
+    const pare_value *start = pare_node_in(n, 1), *step = pare_node_in(n, 4);
+    if (!pare_node_is(n, "Slice") || !start || !start->data || start->data->count != 1) return -1;
+    const int64_t at = (int64_t)pare_tensor_number(start->data, 0);
+    if (step && !pare_fuse_is(step, 1)) return -1;
+    return at < 0 ? at + x->shape.dim[0] : at;
+}
+
+/* An operand [N, H, S, D] that is a part of [N, S, parts, H, D], whose parts came first by a
+   Transpose and were split: the packed one, or NULL. */
+static pare_value *packed(const pare_fuse *f, const pare_value *v, int64_t *part)
+{
+    pare_node *drop = maker_of(f, v);
+    if (!drop || v->shape.rank != 4 || !pare_shape_known(&v->shape)) return NULL;
+    pare_value *moved = drop->in[0];
+    if (pare_node_is(drop, "Gather")) {
+        double index;
+        if (pare_node_int(drop, "axis", 0) || !pare_fuse_scalar(drop->in[1], &index)) return NULL;
+        *part = (int64_t)index + (index < 0 ? moved->shape.dim[0] : 0);
+    } else if (pare_node_is(drop, "Squeeze") || pare_node_is(drop, "Reshape")) {
+        const pare_value *one = moved;
+        const pare_node *cut = maker_of(f, one);
+        bool same = cut && one->shape.rank == 5 && one->shape.dim[0] == 1;
+        for (int i = 0; i < 4; i++) same = same && one->shape.dim[i + 1] == v->shape.dim[i];
+        if (!same) return NULL;
+        *part = first_axis_part(cut, one);
+        moved = cut->in[0];
+    } else {
+        return NULL;
+    }
+    const pare_node *move = maker_of(f, moved);
+    static const int64_t wanted[] = {2, 0, 3, 1, 4};
+    int count;
+    if (!move || !pare_node_is(move, "Transpose") || move->in[0]->data) return NULL;
+    const int64_t *perm = pare_node_ints(move, "perm", &count);
+    bool fits = perm && count == 5 && *part >= 0 && *part < moved->shape.dim[0];
+    for (int i = 0; fits && i < 5; i++) fits = perm[i] == wanted[i];
+    return fits ? move->in[0] : NULL;
+}
+
+/* An operand in front of the Transpose that moved its heads, if one did. */
+static pare_value *unmoved(const pare_fuse *f, attention *a, int operand, pare_value *v)
+{
+    int64_t part;
+    pare_value *all = packed(f, v, &part);
+    if (all) {
+        a->parts[operand] = part;
+        return all;
+    }
+    const pare_node *move = maker_of(f, v);
+    if (!is_head_move(move)) return v;
+    a->head_axes[operand] = 2;
+    return move->in[0];
+}
+
+/* K [.., S, D] from K^T: what the Transpose read that made it, where only heads are elsewhere, else
+   that Transpose without its last swap, or one more. */
 static pare_status untransposed(pare_fuse *f, attention *a, pare_value **out)
 {
     origin o;
     pare_node *made;
-    origin_read(a->k_transposed, &o);
+    origin_read(f, a->k_transposed, &o);
     swap_last(o.perm, o.rank);
     bool same = true;
     for (int i = 0; i < o.rank; i++) same = same && o.perm[i] == i;
     *out = unscaled(f, o.source, &a->scale);
+    if (!o.split && moves_heads(o.perm, o.rank)) {
+        a->head_axes[PARE_ATTENTION_K] = 2;
+        return PARE_OK;
+    }
     if (!same) {
         pare_shape shape = {.rank = o.rank};
         for (int i = 0; i < o.rank; i++) shape.dim[i] = o.source->shape.dim[o.perm[i]];
@@ -116,7 +210,10 @@ static pare_status untransposed(pare_fuse *f, attention *a, pare_value **out)
         PARE_TRY(pare_node_set_ints(made, "perm", o.perm, o.rank));
         *out = made->out[0];
     }
-    if (!o.split) return PARE_OK;
+    if (!o.split) {
+        *out = unmoved(f, a, PARE_ATTENTION_K, *out);
+        return PARE_OK;
+    }
     pare_shape shape = a->k_transposed->shape;
     swap_last(shape.dim, shape.rank);
     memset(shape.name, 0, sizeof shape.name);
@@ -138,18 +235,36 @@ static bool same_leading(const pare_value *a, const pare_value *b)
            !memcmp(a->shape.dim, b->shape.dim, (size_t)(rank - 2) * sizeof *a->shape.dim);
 }
 
+/* Q and V in front of a Transpose of their heads, Y behind one, which becomes the last node. */
+static void move_heads(const pare_fuse *f, attention *a)
+{
+    a->q = unmoved(f, a, PARE_ATTENTION_Q, a->q);
+    if (a->parts[PARE_ATTENTION_Q] < 0) a->q = unscaled(f, a->q, &a->scale);
+    a->v = unmoved(f, a, PARE_ATTENTION_V, a->v);
+    pare_node *move = pare_fuse_only_use(f, a->last->out[0]);
+    if (!is_head_move(move)) return;
+    a->head_axes[PARE_ATTENTION_Y] = 2;
+    a->last = move;
+}
+
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
 {
     attention a;
     pare_value *k = NULL;
     if (!pare_node_is(node, "Softmax") || !match(f, node, &a)) return PARE_OK;
-    if (a.q->dtype != PARE_f32 || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v))
-        return PARE_OK;
+    const bool floats = a.q->dtype == PARE_f32 || a.q->dtype == PARE_f16 || a.q->dtype == PARE_bf16;
+    if (!floats || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v)) return PARE_OK;
     PARE_TRY(untransposed(f, &a, &k));
+    move_heads(f, &a);
     pare_value *in[] = {a.q, k, a.v, a.mask};
+    bool moved = false, packs = false;
     pare_node *fresh;
+    for (int i = 0; i < 4; i++) moved = moved || a.head_axes[i] != 1;
+    for (int i = 0; i < 3; i++) packs = packs || a.parts[i] >= 0;
     PARE_TRY(pare_fuse_replace(a.last, "FusedAttention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
     PARE_TRY(pare_node_set_float(fresh, "scale", (float)a.scale));
+    if (moved) PARE_TRY(pare_node_set_ints(fresh, "head_axes", a.head_axes, 4));
+    if (packs) PARE_TRY(pare_node_set_ints(fresh, "parts", a.parts, 3));
     *changed = true;
     return PARE_OK;
 }
