@@ -13,6 +13,7 @@ void case_open(kernel_case *k, const char *domain, const char *op_type, uint64_t
 {
     memset(k, 0, sizeof *k);
     pare_ctx_init(&k->ctx);
+    k->number = seed;
     k->seed = seed * 2 + 1;
     k->threads = 1;
     assert_int_equal(pare_model_new(&k->ctx, &k->model, "case"), PARE_OK);
@@ -172,8 +173,10 @@ static void host_execute(kernel_case *k, const pare_kernel *kernel, const pare_p
 /* --- the same node on a device, where the tests are built with one --- */
 
 #ifdef CASE_DEVICE
+#include "runtime/cuda/gemm/blas_device.h"
 #include "runtime/exec/exec.h"
 #include "runtime/ops/fused.h"
+#include "tests/simt/emulation.h"
 
 #include <math.h>
 
@@ -278,8 +281,30 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
             fail_msg("%s: %s", (*it)->name, k->ctx.message);
         device_execute(k, *it, &prep, want);
         k->device_runs++;
+        k->library_runs += !strncmp((*it)->name, "cublas", 6);
         if ((*it)->release) (*it)->release(prep.state);
     }
+}
+
+bool case_has_libraries(void)
+{
+    pare_ctx ctx;
+    pare_ctx_init(&ctx);
+    return pare_cuda_blas_find(&ctx, device_open()) != NULL;
+}
+
+void case_check_libraries(kernel_case *k, int ours, int theirs)
+{
+    const bool some = theirs && case_has_libraries(), real = !simt_emulated();
+    const int least = !some ? 0 : real ? 1 : theirs, most = some && real ? INT32_MAX : least;
+    case_run_device(k, ours);
+    const int own = k->device_runs - k->library_runs;
+    if (own != ours || k->library_runs < least || k->library_runs > most)
+        fail_msg("%s of %s, case %llu: %d of our kernels and %d ways of the libraries took it, "
+                 "expected %d and %d%s",
+                 k->node->op_type, pare_type(k->in[0].dtype)->name, (unsigned long long)k->number,
+                 own, k->library_runs, ours, least, most > least ? " or more" : "");
+    case_close(k);
 }
 #else
 static void device_check(kernel_case *k, const pare_prep *plain, const void *want)

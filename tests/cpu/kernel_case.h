@@ -16,9 +16,10 @@ typedef struct kernel_case {
     bool deterministic;
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
-    int device_runs; /* kernels of a device that ran the node so far, where tests are built with one
-                      */
-    uint64_t seed;
+    /* Where tests are built with a device: its kernels that ran the node so far; among them the
+       ways of cuBLAS and cuBLASLt. */
+    int device_runs, library_runs;
+    uint64_t number, seed; /* what it was opened with; the random numbers' state */
 } kernel_case;
 
 /* A node of this operator without operands. */
@@ -57,6 +58,12 @@ bool case_run(kernel_case *k, const pare_kernel *kernel, void *y);
 void case_run_device(kernel_case *k, int kernels);
 /* The same, then closes the case. */
 void case_check_device(kernel_case *k, int kernels);
+/* The same; fails unless exactly `ours` of the device's own kernels took the node, and `theirs`
+   ways of the libraries: so many that the emulation's stubs offer, and where there are some, any
+   number but 0 that a real library does; none where libraries are absent. */
+void case_check_libraries(kernel_case *k, int ours, int theirs);
+/* Where tests are built with a device: has it cuBLAS and cuBLASLt? */
+bool case_has_libraries(void);
 /* PARE_EXACT=quick, which the slower builds ask for: a part of the cases. */
 bool case_is_quick(void);
 

@@ -9,7 +9,6 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -323,21 +322,6 @@ static void tiles_and_splits_agree(void **state)
     }
 }
 
-static bool has_libraries(void)
-{
-    const char *word = getenv("SIMT_BLAS");
-    return !word || strcmp(word, "absent") != 0;
-}
-
-/* Kernels of ours and ways of the libraries (the stubs know two each) that must take a product. */
-static void check_libraries(kernel_case *k, int ours, int theirs)
-{
-    if (!has_libraries()) theirs = 0;
-    case_run_device(k, ours + theirs);
-    assert_int_equal(k->device_runs, ours + theirs);
-    case_close(k);
-}
-
 static void libraries_take_floats(void **state)
 {
     (void)state;
@@ -355,7 +339,7 @@ static void libraries_take_floats(void **state)
         if (residual) case_input(&k, t, 3, y, false, 0, 2);
         assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
         /* 20 columns are whole vectors of f32 only */
-        check_libraries(&k, constant ? 2 : 1, t == PARE_f32 || act < 3 ? 2 : 0);
+        case_check_libraries(&k, constant ? 2 : 1, t == PARE_f32 || act < 3 ? 2 : 0);
     }
 }
 
@@ -387,7 +371,7 @@ static void libraries_take_activations(void **state)
         if (i % 4 == 1) case_input(&k, t, 3, y, false, 0, 2);
         assert_int_equal(pare_node_set_string(k.node, "activation", act), PARE_OK);
         bounds_set(&k, act, 0.2f, -0.5f, 0.75f);
-        check_libraries(&k, i % 2 ? 2 : 1, 2);
+        case_check_libraries(&k, i % 2 ? 2 : 1, 2);
     }
 }
 
@@ -413,7 +397,7 @@ static void libraries_take_convolutions(void **state)
         assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
         bounds_set(&k, acts[act], 0, -0.5f, 0.75f);
         const bool vectors = act < 3 || t == PARE_f32 || m % 8 == 0;
-        check_libraries(&k, 1, strided || k.deterministic || !vectors ? 0 : 2);
+        case_check_libraries(&k, 1, strided || k.deterministic || !vectors ? 0 : 2);
     }
 }
 
@@ -453,7 +437,7 @@ static void libraries_take_integers(void **state)
         case_set_int(&k, "to", real ? PARE_f32 : t);
         assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 7]), PARE_OK);
         bounds_set(&k, acts[i % 7], 0.1f, -3, 11);
-        check_libraries(&k, conv ? 1 : 2, 2);
+        case_check_libraries(&k, conv ? 1 : 2, 2);
     }
 }
 
@@ -475,6 +459,7 @@ static void libraries_leave_small_integers(void **state)
         case_set_float(&k, "y_scale", 3);
         case_run_device(&k, 2);
         assert_in_range(k.device_runs, 2, 3);
+        assert_int_equal(k.library_runs, 0);
         case_close(&k);
     }
 }
@@ -491,8 +476,8 @@ static void the_heuristic_is_asked_once(void **state)
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         two(&k, PARE_f16, 2, (int64_t[]){11 + i / 2, 48}, PARE_f16, 2, (int64_t[]){48, 56});
         k.constant[1] = true;
-        check_libraries(&k, 2, 2);
-        assert_int_equal(simt_calls_of(name) - before, has_libraries() ? 1 + i / 2 : 0);
+        case_check_libraries(&k, 2, 2);
+        assert_int_equal(simt_calls_of(name) - before, case_has_libraries() ? 1 + i / 2 : 0);
     }
 }
 
@@ -506,7 +491,7 @@ static void libraries_take_batches(void **state)
         case_open(&k, "", "MatMul", (uint64_t)i + 1);
         two(&k, t, 4, (int64_t[]){2, 3, 7, 24}, t, 4, (int64_t[]){broadcast ? 1 : 2, 3, 24, 10});
         k.deterministic = deterministic; /* other batches, other algorithms */
-        check_libraries(&k, 1, deterministic || broadcast ? 0 : 3);
+        case_check_libraries(&k, 1, deterministic || broadcast ? 0 : 3);
     }
     for (int i = 0; i < 12; i += apart()) {
         kernel_case k;
@@ -518,7 +503,7 @@ static void libraries_take_batches(void **state)
         case_set_int(&k, "transA", ta);
         case_set_int(&k, "transB", tb);
         case_set_float(&k, "alpha", 0.25f);
-        check_libraries(&k, 1, 2);
+        case_check_libraries(&k, 1, 2);
     }
 }
 

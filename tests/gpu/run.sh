@@ -5,11 +5,12 @@
 #   sh run.sh [OPTION...]
 #     --short | --long     a choice that takes some 8 minutes (default), or everything
 #     --first              the first minutes on a device, in an order that is worth most when they are cut off:
-#                          selftest, five tests, two sanitizer runs, ResNet-50 in INT8 and FP16 at batch 128 and 1
+#                          selftest, all tests, eight sanitizer runs, ResNet-50 in INT8 and FP16 at batch 128 and 1
 #                          with profiles, its kernels in Nsight Compute, gpu_bench, PyTorch; each step is capped
 #     --resume FILE        results.tgz of an earlier --first: what passed in it is not run again
 #     --limit SECONDS      starts nothing afterwards, and ends what runs (short: 560; long: none)
 #     --only STAGE,...     of selftest tests sanitizer bench nets torch
+#     --jobs N             tests and sanitizers that run at a time (default: the number of cores, at most 10)
 #     --models DIR         also nets NAME.onnx of DIR: resnet50, bert_base; "make": PyTorch makes them
 #     --python FILE        a Python with PyTorch (default: python3)
 #     --out DIR            where results go (default: results)
@@ -20,7 +21,7 @@
 set -u
 cd "$(dirname "$0")" || exit 2
 root=$PWD
-long=0 limit= only="selftest tests sanitizer bench nets torch" models= python=python3 out=results first=0 resume=
+long=0 limit= only="selftest tests sanitizer bench nets torch" models= python=python3 out=results first=0 resume= jobs=
 tiny=${PARE_GPU_TINY:-} # for the test of this file: shapes for the emulation
 
 while [ $# -gt 0 ]; do
@@ -30,17 +31,20 @@ while [ $# -gt 0 ]; do
     --first) first=1 only=first ;;
     --resume) resume=${2:?--resume FILE}; shift ;;
     --limit) limit=${2:?--limit SECONDS}; shift ;;
+    --jobs) jobs=${2:?--jobs N}; shift ;;
     --only) only=$(echo "${2:?--only STAGE,...}" | tr , ' '); shift ;;
     --models) models=${2:?--models DIR}; shift ;;
     --python) python=${2:?--python FILE}; shift ;;
     --out) out=${2:?--out DIR}; shift ;;
-    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,20p' >&2; exit 2 ;;
+    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,21p' >&2; exit 2 ;;
     esac
     shift
 done
 [ -n "$limit" ] || { [ $long = 1 ] && limit=86400 || limit=560; }
 [ -z "$resume" ] || [ $first = 1 ] || { echo "run.sh: --resume goes with --first" >&2; exit 2; }
 [ -z "$resume" ] || tar -tzf "$resume" >/dev/null 2>&1 || { echo "run.sh: $resume is no results.tgz" >&2; exit 2; }
+[ -n "$jobs" ] || { jobs=$(nproc 2>/dev/null || echo 1); [ "$jobs" -le 10 ] || jobs=10; }
+case $jobs in *[!0-9]* | 0*) echo "run.sh: --jobs $jobs: a number from 1 on" >&2; exit 2 ;; esac
 start=$(date +%s)
 left() { echo $((start + limit - $(date +%s))); }
 wants() { case " $only " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
@@ -123,6 +127,42 @@ run_for() {
     timeout -k 5 "$cap" "$@" >"$written" 2>&1
 }
 
+# at_once MOST RUN TELL: calls RUN WORD... for each line of the standard input, at most MOST at a time, each of which
+# calls run_for once; then TELL WORD..., as soon as it and all lines before it have ended, with $code and $cap
+at_once() {
+    batch=$work/batch run=$2 tell=$3
+    rm -rf "$batch"
+    mkdir "$batch" && cat >"$batch/lines" || exit 2
+    workers=
+    for _ in $(seq "$1"); do
+        take_lines </dev/null &
+        workers="$workers $!"
+    done
+    trap 'kill $workers; exit 130' INT TERM
+    line=0
+    while read -r words; do
+        line=$((line + 1))
+        until [ -e "$batch/$line.ended" ] || [ "$(left)" -lt -10 ]; do sleep 0.1; done
+        code=125
+        [ ! -e "$batch/$line.ended" ] || read -r code cap <"$batch/$line.ended"
+        # shellcheck disable=SC2086 # a list of words
+        $tell $words
+    done <"$batch/lines"
+    wait
+    trap - INT TERM
+}
+take_lines() { # those that no other worker has taken
+    line=0
+    while read -r words <&3; do
+        line=$((line + 1))
+        mkdir "$batch/$line" 2>/dev/null || continue
+        # shellcheck disable=SC2086 # a list of words
+        $run $words 3<&-
+        echo "$? $cap" >"$batch/$line/ended"
+        mv "$batch/$line/ended" "$batch/$line.ended"
+    done 3<"$batch/lines"
+}
+
 # verdict NAME STATUS LOG: one line for a program
 verdict() {
     case $2 in
@@ -166,57 +206,68 @@ stage_selftest() {
     lines selftest $? "$logs/selftest"
 }
 
+tests() { for program in bin/test_*; do basename "$program"; done; }
+test_run() { # NAME
+    case $1 in
+    *_large) PARE_NETS=large run_for 120 "$1" "bin/${1%_large}" ;;
+    *) PARE_EXACT=$exact run_for $((60 + 600 * long + 60 * first)) "$1" "bin/$1" ;;
+    esac
+}
+test_tell() { # NAME
+    if [ "$code" = 125 ]; then verdict "$1" 125; else cmocka "$1" "$code" "$logs/$1"; fi
+}
 stage_tests() {
     [ $long = 1 ] && exact=slow || exact=
-    for program in bin/test_*; do
-        test=$(basename "$program")
-        [ "$(left)" -gt 0 ] || { say "SKIP $test: the time limit of $limit s is reached"; continue; }
-        PARE_EXACT=$exact run_for $((60 + 600 * long)) "$test" "$program"
-        cmocka "$test" $? "$logs/$test"
-    done
-    PARE_NETS=large run_for 120 test_cuda_nets_large bin/test_cuda_nets
-    cmocka test_cuda_nets_large $? "$logs/test_cuda_nets_large"
+    { tests; [ ! -x bin/test_cuda_nets ] || echo test_cuda_nets_large; } | at_once "$jobs" test_run test_tell
 }
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -1)
+sanitizers=$jobs # at a time
+[ "$jobs" -le 8 ] || sanitizers=8
 refused() { # LOG: did the tool refuse the device, before it found anything?
     grep -qiE 'device not supported|not supported on this|unable to|failed to initialize|requires|permission|internal error' "$1" &&
         ! grep -qE 'ERROR SUMMARY: [1-9]|RACECHECK SUMMARY: [1-9]|Invalid __|Race reported' "$1"
 }
-sanitize() { # TOOL NAME COMMAND...
+sanitize_run() { # TOOL PROGRAM WORD...
     tool=$1 program=$2
     shift 2
-    PARE_EXACT=quick run_for $((40 + 560 * long)) "$tool.$program" "$sanitizer" --tool "$tool" \
-        --error-exitcode 99 --print-limit 5 "$@"
-    code=$?
-    log=$logs/$tool.$program
-    if [ $code != 0 ] && [ $code != 124 ] && [ $code != 125 ] && refused "$log"; then
-        say "SKIP $tool/$program: $(grep -iE 'not supported|unable|failed|requires|permission|internal' "$log" |
+    PARE_EXACT=quick run_for $((40 + 560 * long + 80 * first)) "$tool.$program" "$sanitizer" --tool "$tool" \
+        --error-exitcode 99 --print-limit 5 "bin/$program" "$@"
+}
+sanitize_tell() { # TOOL PROGRAM WORD...
+    log=$logs/$1.$2
+    if [ "$code" != 0 ] && [ "$code" != 124 ] && [ "$code" != 125 ] && refused "$log"; then
+        say "SKIP $1/$2: $(grep -iE 'not supported|unable|failed|requires|permission|internal' "$log" |
             head -1 | cut -c1-200)"
-    elif [ $code = 99 ]; then
-        say "FAIL $tool/$program: $(grep '^=========' "$log" | grep -v COMPUTE-SANITIZER | head -1 | cut -c1-300)"
+    elif [ "$code" = 99 ]; then
+        say "FAIL $1/$2: $(grep '^=========' "$log" | grep -v COMPUTE-SANITIZER | head -1 | cut -c1-300)"
     else
-        verdict "$tool/$program" $code "$log"
+        verdict "$1/$2" "$code" "$log"
     fi
 }
-stage_sanitizer() {
-    [ -n "$sanitizer" ] || { say "SKIP sanitizer: compute-sanitizer is not installed"; return; }
+sanitized() { # lines of sanitize_run
     for tool in memcheck racecheck initcheck synccheck; do
-        sanitize $tool simt_selftest bin/simt_selftest --check data/selftest.bin
-        for program in bin/test_*; do
+        echo "$tool simt_selftest --check data/selftest.bin"
+        for program in $(tests); do
             [ $long = 1 ] || case $program in # short: what kernels do with shared memory
                 *simt_tensor | *cuda_histogram | *cuda_nets) ;;
                 *) [ $tool = memcheck ] || continue ;;
             esac
-            sanitize $tool "$(basename "$program")" "$program"
+            echo "$tool $program"
         done
     done
 }
+sanitize() { # LIST: prints lines of sanitize_run
+    [ -n "$sanitizer" ] || { say "SKIP sanitizer: compute-sanitizer is not installed"; return; }
+    $1 | at_once "$sanitizers" sanitize_run sanitize_tell
+}
+stage_sanitizer() { sanitize sanitized; }
 
-stage_bench() {
+stage_bench() { bench rounding memory sparse matmul conv; }
+bench() { # SUITE...
     [ $long = 1 ] && choice=--long || choice=
     [ -n "$tiny" ] && choice=--tiny
-    for suite in rounding memory sparse matmul conv; do
+    for suite; do
         cap=$((90 + 3000 * long))
         [ "$(left)" -gt $cap ] || cap=$(left)
         # shellcheck disable=SC2086 # no choice is none
@@ -285,6 +336,7 @@ net_batches() { # NET FILE DATA SHAPE-WITH-B
         s8) file=$work/$1.int8.onnx; convert "$1" "$2" int8 "$3" ;;
         esac
         if [ ! -f "$file" ]; then
+            [ "$(left)" -gt 0 ] || { say "SKIP net/$1.$type: the time limit of $limit s is reached"; continue; }
             [ -n "$3" ] || { say "SKIP net/$1.$type: no data to calibrate it on"; continue; }
             say "FAIL net/$1.$type: $(tail -1 "$logs"/*."$1" 2>/dev/null | cut -c1-300)"
             continue
@@ -296,6 +348,10 @@ net_batches() { # NET FILE DATA SHAPE-WITH-B
 }
 models_make() {
     models=$work/models
+    if ! "$python" -c 'import onnx, onnxruntime, onnxscript, torch, torchvision' >"$logs/export" 2>&1; then
+        say "SKIP export: $python: $(tail -1 "$logs/export")"
+        return
+    fi
     for net in resnet50 bert_base; do
         run_for 200 "export.$net" "$python" scripts/export_models.py "$models" --only $net
         verdict "export/$net" $? "$logs/export.$net"
@@ -326,6 +382,7 @@ stage_torch() {
         say "SKIP torch: $python has no PyTorch with CUDA"
         return
     fi
+    grep -qE '^(conv|matmul),' "$csv" || bench matmul conv # PyTorch takes the cases of their lines
     cap=$((150 + 3000 * long))
     [ "$(left)" -gt $cap ] || cap=$(left)
     [ $long = 1 ] && choice=--long || choice=
@@ -337,32 +394,35 @@ stage_torch() {
 # --- the first minutes ---
 
 keep() { tar -C "$(dirname "$out")" --exclude=work -czf "$archive.part" "$name" && mv "$archive.part" "$archive"; }
+passed() { grep -q "^PASS $1\$" "$passed_before"; }
 step() { # NAME CAP COMMAND...: unless it passed before
-    grep -q "^PASS $1\$" "$passed_before" && return
+    passed "$1" && return
     label=$1 cap=$2
     shift 2
     run_for "$cap" "$label" "$@"
     verdict "$label" $? "$logs/$label"
     keep
 }
+first_tests() { for program in $(tests); do passed "$program" || echo "$program"; done; }
+first_tell() { verdict "$1" "$code" "$logs/$1"; }
+first_sanitized() { # lines of sanitize_run
+    for pair in memcheck:simt_tensor memcheck:cuda_product memcheck:cuda_nets racecheck:simt_tensor \
+        racecheck:cuda_histogram racecheck:cuda_norm initcheck:cuda_softmax synccheck:cuda_reduce; do
+        tool=${pair%:*} program=test_${pair#*:}
+        [ ! -x "bin/$program" ] || passed "$tool/$program" || echo "$tool $program"
+    done
+}
 stage_first() {
     side=224 width=64 many=128
     [ -z "$tiny" ] || { side=32 width=8 many=2; }
     picture=input:Bx3x${side}x$side
     mkdir -p "$out/nets"
-    step selftest 30 bin/simt_selftest --check data/selftest.bin
-    for program in simt_tensor cuda_product cuda_int8_exact cuda_sparse cuda_nets; do
-        [ ! -x bin/test_$program ] || PARE_EXACT=quick step test_$program 30 bin/test_$program
-    done
-    for tool in memcheck racecheck; do
-        program=bin/test_simt_tensor
-        [ -x $program ] || program="bin/simt_selftest --check data/selftest.bin"
-        if [ -n "$sanitizer" ] && ! grep -q "^PASS $tool/" "$passed_before"; then
-            # shellcheck disable=SC2086 # a program and its words
-            sanitize $tool "$(basename "${program%% *}")" $program
-            keep
-        fi
-    done
+    step selftest 60 bin/simt_selftest --check data/selftest.bin
+    exact=quick
+    first_tests | at_once "$jobs" test_run first_tell
+    keep
+    sanitize first_sanitized
+    keep
     run_for 60 make_net bin/make_net "$work/resnet50.onnx" $side $width || verdict make_net $? "$logs/make_net"
     wide_make $side
     convert resnet50 "$work/resnet50.onnx" fp16
@@ -370,7 +430,7 @@ stage_first() {
     for batch in $many 1; do
         for type in s8.int8 f16.fp16; do
             label=resnet50.${type%.*}.$batch
-            grep -q "^PASS net/$label\$" "$passed_before" && continue
+            passed "net/$label" && continue
             profile="--profile $out/nets/$label.profile.json"
             net_bench resnet50 "$work/resnet50.${type#*.}.onnx" ${type%.*} $batch "$(echo $picture | sed "s/B/$batch/")"
             keep

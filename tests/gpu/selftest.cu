@@ -51,6 +51,14 @@ SIMT_INLINE __nv_bfloat16 bfloat_of(unsigned a)
     return __nv_bfloat16(raw);
 }
 
+// Of any number, of two inside and around 0 to 255, and of the last inside or the first outside.
+SIMT_INLINE unsigned saturated(unsigned a, unsigned b, unsigned c)
+{
+    const int edge = (int)(b & 1u);
+    const int v[4] = {(int)a, S(b) * 6 + 128, (int)(c & 0x1ffu) - 128, c & 2 ? 255 + edge : -edge};
+    return simt_saturate_u8x4(v);
+}
+
 // What every kernel below starts with.
 #define THREAD                                                                                     \
     const int n = SELFTEST_THREADS, t = (int)(blockIdx.x * blockDim.x + threadIdx.x),              \

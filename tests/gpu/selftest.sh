@@ -47,7 +47,7 @@ say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo 
 
 # Every function that kernels can call through simt.h is in a row.
 missing=
-for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire)[a-z0-9_]*|rsqrtf)\b *[(,]' \
+for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire|saturate|permute|xor)[a-z0-9_]*|rsqrtf)\b *[(,]' \
     "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" |
     tr -d ' (,' | sort -u); do
     case $name in

@@ -119,6 +119,23 @@ say failure_is_told "$([ $code = 1 ] && grep -q '^FAIL selftest/int_as_float: .*
     head -3 "$folder/out")"
 say goes_on_after_a_failure "$(grep -q '^PASS racecheck/test_cuda_nets$' "$folder/out" ||
     grep racecheck "$folder/out")"
+rm bin/test_* # one waits for the one after it: both must run at a time
+printf '#!/bin/sh\nfor _ in $(seq 100); do [ ! -e %s/b ] || { sleep 0.3; exit 0; }; sleep 0.1; done; exit 5\n' \
+    "$folder" >bin/test_a
+printf '#!/bin/sh\ntouch %s/b; echo bad luck; exit 3\n' "$folder" >bin/test_b
+printf '#!/bin/sh\necho no device; exit 77\n' >bin/test_c
+chmod +x bin/test_*
+want="PASS test_a|FAIL test_b: exit 3; bad luck|SKIP test_c: no device|"
+sh run.sh --only tests --jobs 2 --out "$folder/j" >"$folder/out" 2>&1
+say tests_run_at_once "$([ "$(grep -E '^[A-Z]+ test_[abc](:|$)' "$folder/out" | tr '\n' '|')" = "$want" ] || cat "$folder/out")"
+PATH=$folder/tools:$PATH sh run.sh --first --jobs 2 --limit 30 --out "$folder/k" >"$folder/out" 2>&1
+say first_runs_all_tests "$([ "$(grep -E '^[A-Z]+ test_' "$folder/out" | tr '\n' '|')" = "$want" ] || cat "$folder/out")"
+printf '#!/bin/sh\nexec sleep 60\n' >bin/test_a
+sh run.sh --only tests --jobs 1 --limit 4 --out "$folder/m" >"$folder/out" 2>&1
+say a_test_is_cut_off "$(grep -q '^SKIP test_a: not done after [1-4] s$' "$folder/out" &&
+    grep -q '^SKIP test_b: the time limit of 4 s is reached$' "$folder/out" || cat "$folder/out")"
+sh run.sh --jobs 0 >"$folder/out" 2>&1
+say jobs_of_none "$([ $? = 2 ] && grep -q 'jobs 0: a number from 1 on$' "$folder/out" || cat "$folder/out")"
 sh run.sh --limit 0 --out "$folder/l" >"$folder/out" 2>&1
 say time_limit "$([ "$(grep -c 'the time limit of 0 s is reached' "$folder/out")" = 6 ] || cat "$folder/out")"
 

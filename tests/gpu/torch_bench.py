@@ -239,10 +239,12 @@ def main():
             if not (cpu and case[-1] == "f16") and lines.in_time(case[0]):
                 kernel_run(options, clock, lines, *case)
     batches = [2] if options.tiny else [1, 8, 32, 128] if options.long else [1, 32]
+    ours = cases(options, "net")
     kinds = ["f32"] if cpu else ["f16", "f32"] if options.long else ["f16"]
     for name, make, inputs in whole_nets(options):
+        same = sorted({batch for _, case, batch, _ in ours if case == name})
         for kind in kinds:
-            for batch in batches:
+            for batch in same or batches:
                 if lines.in_time("net"):
                     net_run(options, clock, lines, name, make, inputs, batch, kind)
     for suite, n in lines.counts.items():

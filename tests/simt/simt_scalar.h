@@ -119,10 +119,25 @@ SIMT_MIN_MAX(long)
 SIMT_MIN_MAX(unsigned long)
 SIMT_MIN_MAX(long long)
 SIMT_MIN_MAX(unsigned long long)
-SIMT_INLINE float min(float a, float b) { return fminf(a, b); }
-SIMT_INLINE float max(float a, float b) { return fmaxf(a, b); }
-SIMT_INLINE double min(double a, double b) { return fmin(a, b); }
-SIMT_INLINE double max(double a, double b) { return fmax(a, b); }
 #undef SIMT_MIN_MAX
+
+/* PTX ISA, min and max, which treat quiet and signalling NaNs alike: of a number and a NaN the
+   number; -0 is less than +0. The C library's may do neither. */
+template <class T> static inline T simt_lesser(T a, T b)
+{
+    if (a != a || b != b) return b == b ? b : a == a ? a : a + b;
+    return a < b || (a == b && std::signbit(a)) ? a : b;
+}
+template <class T> static inline T simt_greater(T a, T b)
+{
+    if (a != a || b != b) return b == b ? b : a == a ? a : a + b;
+    return a > b || (a == b && !std::signbit(a)) ? a : b;
+}
+SIMT_INLINE float min(float a, float b) { return simt_lesser(a, b); }
+SIMT_INLINE float max(float a, float b) { return simt_greater(a, b); }
+SIMT_INLINE double min(double a, double b) { return simt_lesser(a, b); }
+SIMT_INLINE double max(double a, double b) { return simt_greater(a, b); }
+#define fminf(a, b) simt_lesser<float>(a, b)
+#define fmaxf(a, b) simt_greater<float>(a, b)
 
 #endif
