@@ -210,7 +210,7 @@ tests() { for program in bin/test_*; do basename "$program"; done; }
 test_run() { # NAME
     case $1 in
     *_large) PARE_NETS=large run_for 120 "$1" "bin/${1%_large}" ;;
-    *) PARE_EXACT=$exact run_for $((60 + 600 * long + 60 * first)) "$1" "bin/$1" ;;
+    *) PARE_EXACT=$exact run_for $((120 + 600 * long)) "$1" "bin/$1" ;;
     esac
 }
 test_tell() { # NAME
