@@ -203,21 +203,35 @@ SIMT_INLINE void average_store(const pare_cuda_pool &p, const double sum[4], int
     vec4_store(p.dtype, static_cast<char *>(p.y), at, v, 4, true);
 }
 
-template <class T, int V>
+/* SIDE: of a square window, whose taps are read before any is compared, inside ones in place of
+   those outside; 0: any window. */
+template <class T, int V, int SIDE>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) max_vec(pare_cuda_pool p)
 {
     PARE_CUDA_EACH (i, p.count / V) {
         const place r = vec_place<V>(p, (int)i);
         typename pool_of<T>::value best[V];
-        T x[V];
+        T x[SIDE > 0 ? SIDE * SIDE : 1][V];
         PARE_UNROLL for (int k = 0; k < V; k++) best[k] = lowest(T());
-        EACH_TAP(r, at)
-        {
-            vec_load<V>(static_cast<const T *>(p.x), at, 1, x);
-            PARE_UNROLL for (int k = 0; k < V; k++) best[k] = most(best[k], pool_value(x[k]));
+        if (SIDE > 0 && r.at[1].taps > 0 && r.at[2].taps > 0) {
+            PARE_UNROLL for (int h = 0; h < SIDE; h++) PARE_UNROLL for (int w = 0; w < SIDE; w++)
+                vec_load<V>(static_cast<const T *>(p.x),
+                            r.x + min(h, r.at[1].taps - 1) * p.x_stride[3] +
+                                min(w, r.at[2].taps - 1) * p.x_stride[4],
+                            1, x[h * SIDE + w]);
+            PARE_UNROLL for (int t = 0; t < SIDE * SIDE; t++)
+                PARE_UNROLL for (int k = 0; k < V; k++) best[k] =
+                    most(best[k], pool_value(x[t][k]));
+        } else {
+            EACH_TAP(r, at)
+            {
+                vec_load<V>(static_cast<const T *>(p.x), at, 1, x[0]);
+                PARE_UNROLL for (int k = 0; k < V; k++) best[k] =
+                    most(best[k], pool_value(x[0][k]));
+            }
         }
-        PARE_UNROLL for (int k = 0; k < V; k++) narrow(best[k], x[k]);
-        vec_store<V>(static_cast<T *>(p.y), r.y, x);
+        PARE_UNROLL for (int k = 0; k < V; k++) narrow(best[k], x[0][k]);
+        vec_store<V>(static_cast<T *>(p.y), r.y, x[0]);
     }
 }
 
@@ -258,10 +272,16 @@ template <class T> static cudaError_t vec_launch(const pare_cuda_pool *p, cudaSt
     pare_cuda_pool vec = *p;
     vec.by[0] = pare_cuda_fast_divisor_of(p->dim[1] / v);
     for (int a = 0; a < 3; a++) vec.by[3 - a] = pare_cuda_fast_divisor_of(p->dim[2 + a]);
-    if (wide)
-        SIMT_LAUNCH((max_vec<T, WIDE>), grid, block, 0, stream, vec);
+    const bool flat = p->kernel[0] == 1 && p->in[0] == 1 && p->begin[0] == 0;
+    const int side = flat && p->kernel[1] == p->kernel[2] ? p->kernel[1] : 0;
+    if (wide && side == 3)
+        SIMT_LAUNCH((max_vec<T, WIDE, 3>), grid, block, 0, stream, vec);
+    else if (wide && side == 2)
+        SIMT_LAUNCH((max_vec<T, WIDE, 2>), grid, block, 0, stream, vec);
+    else if (wide)
+        SIMT_LAUNCH((max_vec<T, WIDE, 0>), grid, block, 0, stream, vec);
     else if (p->kind == PARE_CUDA_POOL_MAX)
-        SIMT_LAUNCH((max_vec<T, 4>), grid, block, 0, stream, vec);
+        SIMT_LAUNCH((max_vec<T, 4, 0>), grid, block, 0, stream, vec);
     else
         SIMT_LAUNCH(average_vec4<T>, grid, block, 0, stream, vec);
     return cudaGetLastError();
@@ -387,13 +407,22 @@ static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p
         return PARE_OK;                                                                            \
     }                                                                                              \
     static const pare_kernel cuda_##fn = {                                                         \
-        .name = "cuda_" #fn, .can = accepts, .prepare = fn##_prepare, .run = pool_run};            \
+        .name = "cuda_" #fn, .can = accepts, .prepare = fn##_prepare, .run = pool_run};
+#define POOL_ONLY(fn, ...)                                                                         \
+    POOL(fn, __VA_ARGS__)                                                                          \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
-POOL(max_pool, max_can, MAX, PARE_TRY(window_set(p, s)))
-POOL(average_pool, float_can, AVERAGE, PARE_TRY(window_set(p, s)))
-POOL(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s));
-     PARE_TRY(quantization_set(p, s)))
-POOL(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s); PARE_TRY(quantization_set(p, s)))
+POOL_ONLY(max_pool, max_can, MAX, PARE_TRY(window_set(p, s)))
+POOL_ONLY(average_pool, float_can, AVERAGE, PARE_TRY(window_set(p, s)))
+POOL_ONLY(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s));
+          PARE_TRY(quantization_set(p, s)))
+static bool plane_fits(const pare_prep *p)
+{
+    const pare_view *x = &p->in[0];
+    return float_can(p) && x->stride[1] == 1 && x->dim[1] % 4 == 0;
+}
+POOL(global_average_channels, plane_fits, AVERAGE, plane_set(p, s))
+POOL_ONLY(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s);
+          PARE_TRY(quantization_set(p, s)))
 
 /* --- pools over the whole plane: reductions --- */
 
@@ -423,7 +452,9 @@ static pare_status plane_prepare(pare_prep *p, pare_cuda_reduction kind)
     static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                     \
                                           .can = accepts,                                          \
                                           .prepare = fn##_prepare,                                 \
-                                          .run = pare_cuda_reduce_run};                            \
-    const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
+                                          .run = pare_cuda_reduce_run};
 PLANE(global_average_pool, plane_mean_can, MEAN)
 PLANE(global_max_pool, plane_max_can, MAX)
+const pare_kernel *const pare_cuda_global_average_pool[] = {&cuda_global_average_channels,
+                                                            &cuda_global_average_pool, NULL};
+const pare_kernel *const pare_cuda_global_max_pool[] = {&cuda_global_max_pool, NULL};

@@ -20,7 +20,8 @@ static const pare_gpu_spec two = {.name = "two",
                                   .macs_s8 = 2e10 / 0.62,
                                   .macs_f16 = 1e10 / 0.62,
                                   .macs_f32 = 1e9,
-                                  .shared = 128};
+                                  .shared = 128,
+                                  .reached = 1};
 /* Four blocks, two an SM: 8 warps there. A step's instructions take 8 / 4 * 170 / 0.85 = 400
    cycles, what is around steps 8 / 4 * 85 / 0.85 = 200, a block's start 1500. */
 static const pare_gpu_grid four = {.blocks = 4,
