@@ -2,7 +2,8 @@
 /* softmax(scale * Q K^T + mask) V in small operators becomes pare.FusedAttention (Vaswani et al.
    2017). The scale may be on Q, on K (before or after its transpose) or on the product; K's
    transpose is undone in the Transpose that made it. A Transpose that brings heads before or behind
-   the sequence is read as strides (head_axes in ops/attention.h) and goes. */
+   the sequence is read as strides and goes, as do a Transpose and a Split, Slices or Gathers that
+   take Q, K and V from one product (head_axes and parts in ops/attention.h). */
 #include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 #include "runtime/passes/optimize/fuse.h"
