@@ -4,6 +4,7 @@
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/sparse.h"
+#include "runtime/cuda/gemm/wgmma.h"
 
 static void matrix_set(const pare_prep *prep, const pare_matmul_args *a, pare_cuda_gemm_args *p)
 {
@@ -74,6 +75,14 @@ MATMUL(matmul_sparse_128x128,
 MATMUL(matmul_sparse_64x64,
        pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && weights_sparse(prep, &a),
        PARE_CUDA_64X64, PARE_CUDA_SPARSE)
+#define WGMMA(entry, tile)                                                                         \
+    MATMUL(entry, pare_cuda_wgmma_fits(prep, &p, &a.epilogue, a.q.x_zero, tile), tile,             \
+           PARE_CUDA_WGMMA)
+WGMMA(matmul_wgmma_128x128, PARE_CUDA_128X128)
+WGMMA(matmul_wgmma_256x128, PARE_CUDA_256X128)
+WGMMA(matmul_wgmma_128x192, PARE_CUDA_128X192)
+WGMMA(matmul_wgmma_128x64, PARE_CUDA_128X64)
+WGMMA(matmul_wgmma_256x64, PARE_CUDA_256X64)
 
 #define FLOATS                                                                                     \
     &pare_cuda_matmul_batched, &pare_cuda_matmul_lt_0, &pare_cuda_matmul_lt_1,                     \
@@ -81,12 +90,15 @@ MATMUL(matmul_sparse_64x64,
         &pare_cuda_matmul_lt_5, &pare_cuda_matmul_lt_6, &pare_cuda_matmul_lt_7
 #define PACKED &matmul_128x128, &matmul_128x64, &matmul_split, &matmul_64x64
 /* After the dense ones, as the libraries with a pass behind them: taken where a tuner measured that
-   they are faster. */
+   they are faster. So are those of one device's instructions. */
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
+#define HOPPER                                                                                     \
+    &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
+        &matmul_wgmma_256x64
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3
-#define ALL FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, PASSES
+#define ALL FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, HOPPER, PASSES
 const pare_kernel *const pare_cuda_matmul[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_gemm[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_fused_matmul[] = {&pare_cuda_matmul_weights_few, ALL,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # CUDA: kernels with their host halves; CUDA_HOST: plain C. The product takes both, and so does the
-# emulation.
+# emulation. CUDA_HOPPER: for compute capability 9.0 alone, which the emulation has not;
+# CUDA_NO_HOPPER: in its place where it is not built.
 set(CUDA
   attention.cu
   attention_flash.cu
@@ -63,5 +64,9 @@ set(CUDA_HOST
   gemm/blas_product.c
   gemm/prepack.c
 )
+set(CUDA_HOPPER gemm/wgmma.cu)
+set(CUDA_NO_HOPPER gemm/wgmma_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM CUDA_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM CUDA_NO_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

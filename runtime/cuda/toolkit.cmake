@@ -68,16 +68,21 @@ else()
           "computes on the CPU")
 endif()
 
-# pare_cuda_objects(VARIABLE file.cu...): the objects that nvcc makes of kernel files; beside each,
-# STEM.ptxas says what registers and memory its kernels take
+# pare_cuda_objects(VARIABLE [ONLY 90a] file.cu...): the objects that nvcc makes of kernel files;
+# beside each, STEM.ptxas says what registers and memory its kernels take. ONLY: code for that
+# architecture alone, no PTX
 function(pare_cuda_objects variable)
+  cmake_parse_arguments(ARG "" "ONLY" "" ${ARGN})
   set(ptx arch=compute_${CUDA_OLDEST})
   set(code -gencode ${ptx},code=compute_${CUDA_OLDEST})
   foreach(arch ${CUDA_ARCHITECTURES})
     list(APPEND code -gencode ${ptx},code=sm_${arch})
   endforeach()
+  if(ARG_ONLY)
+    set(code -gencode arch=compute_${ARG_ONLY},code=sm_${ARG_ONLY})
+  endif()
   set(objects)
-  foreach(source ${ARGN})
+  foreach(source ${ARG_UNPARSED_ARGUMENTS})
     get_filename_component(source ${source} ABSOLUTE)
     get_filename_component(stem ${source} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.o)

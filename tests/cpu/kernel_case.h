@@ -17,8 +17,8 @@ typedef struct kernel_case {
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
     /* Where tests are built with a device: its kernels that ran the node so far; among them the
-       ways of cuBLAS and cuBLASLt. */
-    int device_runs, library_runs;
+       ways of cuBLAS and cuBLASLt. Beside them those that only some devices have (wgmma.h). */
+    int device_runs, library_runs, wgmma_runs;
     uint64_t number, seed; /* what it was opened with; the random numbers' state */
 } kernel_case;
 

@@ -102,7 +102,7 @@ def resources(path):
         if entry:
             name, arch = entry.groups()
         used = re.search(r"Used (\d+) registers", line)
-        if used and arch == "sm_90":
+        if used and arch in ("sm_90", "sm_90a"):
             shared = re.search(r"(\d+) bytes smem", line)
             found[name] = int(used.group(1)), int(shared.group(1)) if shared else 0
     return found

@@ -33,7 +33,7 @@ rm -rf "$work" && mkdir -p "$work" || exit 1
 for object in "$folder"/*.o; do
     stem=$(basename "$object" .o)
     (cd "$work" && cuobjdump -xelf sm_90 "$object" >/dev/null) || fail "cuobjdump cannot read $object"
-    cubin=$(echo "$work/$stem".*sm_90.cubin)
+    cubin=$(echo "$work/$stem".*sm_90*.cubin) # sm_90 or sm_90a
     nvdisasm "$cubin" >"$work/$stem.sass" || fail "nvdisasm cannot read $cubin"
     python3 tests/cuda/sass.py "$work/$stem.sass" "$folder/$stem.ptxas" >>"$work/all" || fail "sass.py cannot read $stem"
     rm -f "$cubin" "$work/$stem.sass"

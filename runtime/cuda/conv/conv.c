@@ -5,6 +5,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/gemm/sparse.h"
+#include "runtime/cuda/gemm/wgmma.h"
 
 /* Strides of the last two axes; a missing one is 0. */
 void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
@@ -266,12 +267,22 @@ CONV(conv_sparse_64x64,
      pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
      PARE_CUDA_SPARSE)
 
-/* The sparse ones and the library after the dense: taken where a tuner measured that they are
-   faster. */
+#define WGMMA(entry, tile)                                                                         \
+    CONV(entry, pare_cuda_wgmma_fits(prep, &p, &a.epilogue, a.q.x_zero, tile), tile,               \
+         PARE_CUDA_WGMMA)
+WGMMA(conv_wgmma_128x128, PARE_CUDA_128X128)
+WGMMA(conv_wgmma_256x128, PARE_CUDA_256X128)
+WGMMA(conv_wgmma_128x192, PARE_CUDA_128X192)
+WGMMA(conv_wgmma_128x64, PARE_CUDA_128X64)
+WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
+
+/* The sparse ones, those of one device's instructions and the library after the dense: taken where
+   a tuner measured that they are faster. */
 #define CONVS                                                                                      \
     &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64,    \
-        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64, &pare_cuda_conv_lt_0,  \
-        &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64, &conv_wgmma_128x128,   \
+        &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64, &conv_wgmma_256x64,          \
+        &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 

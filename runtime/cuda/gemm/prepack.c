@@ -4,6 +4,7 @@
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/sparse.h"
+#include "runtime/cuda/gemm/wgmma.h"
 
 #include <math.h>
 #include <string.h>
@@ -113,10 +114,12 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     size_t channels = (size_t)p->columns * (size_t)p->batches;
     int bytes = pare_cuda_bytes(p->x_type);
     size_t row = (size_t)p->w_row * (size_t)bytes, all;
-    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE};
+    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE, .wgmma = way == PARE_CUDA_WGMMA};
     if (k->sparse) {
         k->kept = part(&k->bytes, channels * pare_sparse_kept_bytes(p->depth, bytes));
         k->meta = part(&k->bytes, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
+    } else if (k->wgmma) {
+        k->kept = part(&k->bytes, channels * row);
     } else {
         k->weights = part(&k->bytes, channels * row);
     }
@@ -126,7 +129,7 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     k->patch = part(&k->bytes,
                     pare_cuda_im2col_chunks((int64_t)p->depth * bytes) * sizeof(pare_cuda_im2col));
     all = k->bytes;
-    if (k->sparse) k->weights = part(&all, channels * row);
+    if (k->sparse || k->wgmma) k->weights = part(&all, channels * row);
     k->host = pare_alloc(prep->ctx, all, 1);
     return k->host ? PARE_OK : PARE_MEMORY;
 }
@@ -223,6 +226,15 @@ static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
     p->w_row = (int64_t)kept / bytes;
 }
 
+/* The packed rows once more in wgmma.h's order. */
+static void rows_permute(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
+{
+    const size_t row = (size_t)p->w_row * (size_t)pare_cuda_bytes(p->x_type);
+    for (int64_t r = 0; r < p->columns; r++)
+        memcpy(k->host + k->kept + (size_t)r * row,
+               k->host + k->weights + (size_t)pare_wgmma_column(r) * row, row);
+}
+
 /* Uploads the block and points p at its parts. */
 static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
                                 bool int8, bool biased)
@@ -233,8 +245,9 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,
                                 prep->node->op_type);
     const char *block = s->block;
-    s->p.w = block + (k->sparse ? k->kept : k->weights);
+    s->p.w = block + (k->sparse || k->wgmma ? k->kept : k->weights);
     s->meta = k->sparse ? block + k->meta : NULL;
+    s->wgmma = k->wgmma;
     s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
     s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
@@ -255,6 +268,7 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
     }
     patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
+    if (k->wgmma) rows_permute(k, &s->p);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
     PARE_TRY(block_upload(prep, s, k, c->int8, biased));
@@ -359,6 +373,7 @@ pare_status pare_cuda_gemm_run(const pare_call *c)
         PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_widen_launch, &w));
     }
     if (p.splits > 1) p.partial = (char *)c->scratch + s->partial;
+    if (s->wgmma) return PARE_CUDA_LAUNCH(c, pare_cuda_wgmma_launch, &p);
     if (s->meta) return PARE_CUDA_LAUNCH(c, pare_cuda_sparse_launch, &p, s->meta);
     return PARE_CUDA_LAUNCH(c, pare_cuda_gemm_launch, &p);
 }

@@ -19,6 +19,7 @@ typedef struct pare_cuda_prepared {
     pare_device *device;
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
+    bool wgmma;       /* rows of W are in wgmma.h's order */
     size_t partial;   /* splits > 1: its sums in scratch */
     bool widened;     /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
@@ -28,18 +29,19 @@ typedef struct pare_cuda_prepared {
 /* How a product with constant weights is computed. */
 typedef enum pare_cuda_way {
     PARE_CUDA_WHOLE,
-    PARE_CUDA_SPLIT, /* depth in parts */
-    PARE_CUDA_STEM,  /* pictures of few channels, widened first */
-    PARE_CUDA_SPARSE /* weights of 2:4 */
+    PARE_CUDA_SPLIT,  /* depth in parts */
+    PARE_CUDA_STEM,   /* pictures of few channels, widened first */
+    PARE_CUDA_SPARSE, /* weights of 2:4 */
+    PARE_CUDA_WGMMA   /* instructions of compute capability 9.0 (wgmma.h) */
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
-   are packed at `weights`, which is after these where they are of 2:4. */
+   are packed at `weights`, which is after these where the device gets them in another form. */
 typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, patch, bytes;
-    bool sparse;
-    size_t kept, meta; /* sparse only */
+    bool sparse, wgmma;
+    size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order */
 } pare_cuda_prepack;
 
 /* What arguments say of scales, biases and operands. */

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Instructions of compute capability 9.0 alone, which simt.h has no emulation of: barriers that
+   count bytes, copies of boxes by tensor maps, products of 64 rows by a group of four warps. PTX
+   ISA, chapters "mbarrier", "cp.async.bulk.tensor" and "wgmma". Addresses of shared memory are 32
+   bits. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_CUH
+#define PARE_RUNTIME_CUDA_GEMM_WGMMA_CUH
+
+#include "runtime/cuda/device/simt.h"
+
+#include <cuda.h>
+
+/* Cycles a barrier is waited for, several seconds: then the kernel fails. */
+#define PARE_PATIENCE (1ll << 34)
+
+/* --- barriers --- */
+
+SIMT_INLINE void mbar_init(unsigned bar, int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+SIMT_INLINE bool mbar_try(unsigned bar, unsigned parity)
+{
+    unsigned ok;
+    asm volatile("{\n.reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n}\n"
+                 : "=r"(ok)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return ok != 0;
+}
+
+SIMT_INLINE void mbar_wait(unsigned bar, unsigned parity)
+{
+    if (mbar_try(bar, parity)) return;
+    const long long begin = clock64();
+    while (!mbar_try(bar, parity))
+        if (clock64() - begin > PARE_PATIENCE) __trap();
+}
+
+/* Arrives, and has the barrier wait for so many bytes. */
+SIMT_INLINE void mbar_expect(unsigned bar, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
+                 : "memory");
+}
+
+SIMT_INLINE void mbar_arrive(unsigned bar)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* Barriers that were set are seen by copies. */
+SIMT_INLINE void mbar_publish(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+}
+
+/* Of 128 threads; id: 1 on. */
+SIMT_INLINE void group_sync(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
+
+/* --- copies of boxes --- */
+
+SIMT_INLINE void tma_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+SIMT_INLINE void tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* Positions from (image n, line h, pixel w) on, of each the pixel (right, down) of it. */
+SIMT_INLINE void tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned bar, int channel,
+                                 int w, int h, int n, int right, int down)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+        "l"(map), "r"(bar), "r"(channel), "r"(w), "r"(h), "r"(n), "h"((uint16_t)right),
+        "h"((uint16_t)down)
+        : "memory");
+}
+
+/* What this thread wrote is seen by the stores that follow a barrier. */
+SIMT_INLINE void tma_store_publish(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+SIMT_INLINE void tma_store(const CUtensorMap *map, unsigned from, int x, int y)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+        "r"(from), "r"(x), "r"(y)
+        : "memory");
+}
+
+SIMT_INLINE void tma_store_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* This thread's stores have read what they store. */
+SIMT_INLINE void tma_store_wait_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+SIMT_INLINE void tma_store_wait(void) { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+/* --- products --- */
+
+SIMT_INLINE void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SIMT_INLINE void wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int LEFT> SIMT_INLINE void wgmma_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Sums are read and written before here, or behind here. */
+template <int COUNT> SIMT_INLINE void wgmma_order(int (&d)[COUNT])
+{
+    PARE_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(d[i])::"memory");
+}
+
+/* Of a tile whose rows are BYTES of depth, swizzled over them, eight rows a group. */
+template <int BYTES> SIMT_INLINE uint64_t wgmma_matrix(unsigned at)
+{
+    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)(8 * BYTES >> 4) << 32 |
+           (uint64_t)(BYTES == 128 ? 1 : 2) << 62;
+}
+
+#define REGISTERS_4(a, b, c, d) "%" #a ", %" #b ", %" #c ", %" #d
+#define REGISTERS_32                                                                               \
+    REGISTERS_4(0, 1, 2, 3)                                                                        \
+    ", " REGISTERS_4(4, 5, 6, 7) ", " REGISTERS_4(8, 9, 10, 11) ", " REGISTERS_4(                  \
+        12, 13, 14,                                                                                \
+        15) ", " REGISTERS_4(16, 17, 18,                                                           \
+                             19) ", " REGISTERS_4(20, 21, 22,                                      \
+                                                  23) ", " REGISTERS_4(24, 25, 26,                 \
+                                                                       27) ", " REGISTERS_4(28,    \
+                                                                                            29,    \
+                                                                                            30,    \
+                                                                                            31)
+#define REGISTERS_64                                                                                                     \
+    REGISTERS_32                                                                                                         \
+    ", " REGISTERS_4(32, 33, 34, 35) ", " REGISTERS_4(36, 37, 38, 39) ", " REGISTERS_4(40, 41, 42, 43) ", " REGISTERS_4( \
+        44, 45, 46,                                                                                                      \
+        47) ", " REGISTERS_4(48, 49, 50,                                                                                 \
+                             51) ", " REGISTERS_4(52, 53, 54,                                                            \
+                                                  55) ", " REGISTERS_4(56, 57, 58,                                       \
+                                                                       59) ", " REGISTERS_4(60,                          \
+                                                                                            61,                          \
+                                                                                            62,                          \
+                                                                                            63)
+#define REGISTERS_96                                                                                                     \
+    REGISTERS_64                                                                                                         \
+    ", " REGISTERS_4(64, 65, 66, 67) ", " REGISTERS_4(68, 69, 70, 71) ", " REGISTERS_4(72, 73, 74, 75) ", " REGISTERS_4( \
+        76, 77, 78,                                                                                                      \
+        79) ", " REGISTERS_4(80, 81, 82,                                                                                 \
+                             83) ", " REGISTERS_4(84, 85, 86,                                                            \
+                                                  87) ", " REGISTERS_4(88, 89, 90,                                       \
+                                                                       91) ", " REGISTERS_4(92,                          \
+                                                                                            93,                          \
+                                                                                            94,                          \
+                                                                                            95)
+#define SUMS_8(i)                                                                                  \
+    "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]),    \
+        "+r"(d[i + 6]), "+r"(d[i + 7])
+#define SUMS_32 SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24)
+#define SUMS_64 SUMS_32, SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56)
+#define SUMS_96 SUMS_64, SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88)
+
+/* d (64 x COLUMNS, s32) = a (64 x 32) b (COLUMNS x 32)^T, plus d where add is not 0. */
+template <int KIND, int COLUMNS> struct wgmma_k32;
+#define WGMMA(kind, a_type, columns, count, a_at, b_at, add_at)                                    \
+    template <> struct wgmma_k32<kind, columns> {                                                  \
+        static __device__ __forceinline__ void run(int (&d)[count], uint64_t a, uint64_t b,        \
+                                                   int add)                                        \
+        {                                                                                          \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_at ", 0;\n"                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32." a_type ".s8 "     \
+                         "{" REGISTERS_##count "}, %" #a_at ", %" #b_at ", p;\n}\n"                \
+                         : SUMS_##count                                                            \
+                         : "l"(a), "l"(b), "r"(add));                                              \
+        }                                                                                          \
+    };
+WGMMA(PARE_s8, "s8", 64, 32, 32, 33, 34)
+WGMMA(PARE_u8, "u8", 64, 32, 32, 33, 34)
+WGMMA(PARE_s8, "s8", 128, 64, 64, 65, 66)
+WGMMA(PARE_u8, "u8", 128, 64, 64, 65, 66)
+WGMMA(PARE_s8, "s8", 192, 96, 96, 97, 98)
+WGMMA(PARE_u8, "u8", 192, 96, 96, 97, 98)
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Integer products by the instructions of compute capability 9.0, against the CPU's plain kernels:
+   bytes are equal. Large enough that they fit; tails of rows, columns and depth; windows over
+   borders, in steps and with gaps. Each case says how many of the tiles must have taken it. Skipped
+   on other devices: the emulation has none of the instructions. */
+#include "tests/cpu/kernel_case.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+/* What follows a product: i picks types, residual, bias and activation. */
+static pare_dtype x_type(int i) { return i & 1 ? PARE_u8 : PARE_s8; }
+static bool has_residual(int i) { return i >> 1 & 1; }
+
+static int64_t low_of(pare_dtype t) { return t == PARE_s8 ? -128 : 0; }
+static int64_t high_of(pare_dtype t) { return t == PARE_s8 ? 127 : 255; }
+
+static void bytes_input(kernel_case *k, pare_dtype t, int rank, const int64_t *dims, bool constant)
+{
+    case_input(k, t, rank, dims, constant, (int)low_of(t), (int)high_of(t));
+}
+
+/* X, W, bias, residual and scales of so many columns. */
+static void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
+                       const int64_t *y, int64_t columns, int64_t depth, bool zero)
+{
+    static const pare_dtype biases[] = {PARE_s32, PARE_f32, PARE_NOTYPE};
+    static const char *const acts[] = {"none", "relu"};
+    const int64_t scales = i % 5 ? columns : 1;
+    const pare_dtype to = i % 3 == 1 ? PARE_u8 : PARE_s8, z = i % 4 == 2 ? PARE_u8 : PARE_s8;
+    bytes_input(k, x_type(i), rank, x, false);
+    bytes_input(k, PARE_s8, rank, w, true);
+    case_input(k, biases[i % 3], 1, &columns, true, -5000, 5000);
+    if (has_residual(i))
+        bytes_input(k, z, rank, y, false);
+    else
+        case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
+    float *scale = case_input(k, PARE_f32, 1, &scales, true, 0, 1);
+    for (int64_t c = 0; c < scales; c++) scale[c] = 0.01f + (float)case_between(k, 0, 100) * 1e-4f;
+    case_set_float(k, "x_scale", 0.02f);
+    case_set_float(k, "y_scale", 0.03f * sqrtf((float)depth)); /* most of them do not saturate */
+    case_set_float(k, "z_scale", 0.2f);
+    case_set_int(k, "x_zero_point", zero ? 5 : 0);
+    case_set_int(k, "z_zero_point", 9);
+    case_set_int(k, "to", to);
+    assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
+}
+
+static void check(kernel_case *k, int tiles)
+{
+    case_run_device(k, 1);
+    assert_int_equal(k->wgmma_runs, tiles);
+    case_close(k);
+}
+
+static void matrices_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, depth, columns;
+        int tiles;
+    } cases[] = {
+        {5121, 64, 128, 2},  /* 128 x 128 and 128 x 64, steps of 64 bytes */
+        {3201, 80, 208, 3},  /* 128 x 128, 256 x 128, 128 x 192 */
+        {10241, 144, 64, 2}, /* 128 x 64 and 256 x 64 */
+        {13655, 16, 48, 2},  {2001, 656, 336, 3}, {3456, 256, 192, 3},
+        {40961, 48, 16, 2},  {8200, 1040, 80, 2}, /* many rows of tiles a block */
+    };
+    for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
+        kernel_case k;
+        const int c = i / 4;
+        const int64_t x[2] = {cases[c].rows, cases[c].depth},
+                      w[2] = {cases[c].depth, cases[c].columns},
+                      y[2] = {cases[c].rows, cases[c].columns};
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0);
+        check(&k, cases[c].tiles);
+    }
+}
+
+static void convolutions_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
+        int tiles;
+    } cases[] = {
+        {2, 64, {73, 71}, 64, {3, 3}, 1, {1, 1}, 1, 1},  /* 256 x 64 */
+        {1, 64, {72, 72}, 128, {3, 3}, 1, {2, 2}, 2, 2}, /* 128 x 128, 256 x 128 */
+        {2, 128, {97, 95}, 144, {3, 3}, 2, {1, 1}, 1, 2},
+        {2, 192, {66, 66}, 96, {3, 1}, 1, {0, 0}, 1, 2},
+        {1, 320, {71, 73}, 128, {1, 2}, 1, {0, 1}, 1, 2},
+        {3, 64, {66, 69}, 48, {5, 5}, 1, {2, 2}, 1, 1},
+        {1, 64, {73, 72}, 128, {7, 1}, 1, {3, 0}, 1, 2},
+        {2, 64, {102, 101}, 128, {1, 1}, 2, {0, 0}, 1, 2},
+        {3, 128, {34, 35}, 192, {1, 1}, 1, {0, 0}, 1, 3}, /* a matrix */
+        {130, 128, {7, 7}, 112, {3, 3}, 1, {1, 1}, 1, 2},
+    };
+    for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
+        kernel_case k;
+        const int c = i / 4;
+        const int64_t *in = cases[c].in, *taps = cases[c].taps, *pad = cases[c].pad,
+                      stride = cases[c].stride, gap = cases[c].dilation;
+        int64_t y[4] = {cases[c].images, cases[c].filters, 0, 0};
+        const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
+                      w[4] = {y[1], x[1], taps[0], taps[1]};
+        if ((i % 4 == 0 || i % 4 == 3) != (c % 2 == 0)) continue; /* each type, each residual */
+        for (int a = 0; a < 2; a++)
+            y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        inputs_set(&k, i, 4, x, w, y, w[0], x[1] * taps[0] * taps[1],
+                   pad[0] + pad[1] == 0 && i % 3 == 0);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
+        check(&k, cases[c].tiles);
+    }
+}
+
+/* What they must leave to others: too small, channels that no step is, padding that is not 0,
+   epilogues with bounds. */
+static void others_are_left(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        kernel_case k;
+        const int64_t side = i == 0 ? 9 : 102, x[4] = {1, i == 1 ? 96 : 64, side, side},
+                      w[4] = {64, x[1], 1, 1}, y[4] = {1, 64, side + 2, side + 2};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        inputs_set(&k, 0, 4, x, w, y, w[0], x[1], i == 2);
+        case_set_ints(&k, "pads", (int64_t[]){1, 1, 1, 1}, 4);
+        if (i == 3) case_set_int(&k, "y_zero_point", 3);
+        check(&k, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_agree),
+        cmocka_unit_test(convolutions_agree),
+        cmocka_unit_test(others_are_left),
+    };
+    int major = 0, minor = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess ||
+        major != 9 || minor != 0) {
+        printf("SKIP: no device of compute capability 9.0\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
