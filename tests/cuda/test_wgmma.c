@@ -51,6 +51,12 @@ static void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const 
     assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
 }
 
+/* The tile of 256 x 128, of more columns and depth than 64, takes no residual. */
+static int tiles_of(int i, int tiles, int64_t columns, int64_t depth)
+{
+    return tiles - (has_residual(i) && columns > 64 && depth > 64);
+}
+
 static void check(kernel_case *k, int tiles)
 {
     case_run_device(k, 1);
@@ -69,7 +75,7 @@ static void matrices_agree(void **state)
         {3201, 80, 208, 3},  /* 128 x 128, 256 x 128, 128 x 192 */
         {10241, 144, 64, 2}, /* 128 x 64 and 256 x 64 */
         {13655, 16, 48, 2},  {2001, 656, 336, 3}, {3456, 256, 192, 3},
-        {40961, 48, 16, 2},  {8200, 1040, 80, 2}, /* many rows of tiles a block */
+        {40961, 48, 16, 2},  {18001, 80, 144, 3}, /* more tiles than blocks */
     };
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
@@ -79,7 +85,7 @@ static void matrices_agree(void **state)
                       y[2] = {cases[c].rows, cases[c].columns};
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0);
-        check(&k, cases[c].tiles);
+        check(&k, tiles_of(i, cases[c].tiles, w[1], x[1]));
     }
 }
 
@@ -100,6 +106,7 @@ static void convolutions_agree(void **state)
         {2, 64, {102, 101}, 128, {1, 1}, 2, {0, 0}, 1, 2},
         {3, 128, {34, 35}, 192, {1, 1}, 1, {0, 0}, 1, 3}, /* a matrix */
         {130, 128, {7, 7}, 112, {3, 3}, 1, {1, 1}, 1, 2},
+        {9, 64, {46, 46}, 144, {3, 1}, 1, {1, 0}, 1, 2}, /* more tiles than blocks */
     };
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
@@ -119,7 +126,7 @@ static void convolutions_agree(void **state)
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
         case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
         case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
-        check(&k, cases[c].tiles);
+        check(&k, tiles_of(i, cases[c].tiles, w[0], INT64_MAX));
     }
 }
 

@@ -39,7 +39,7 @@ struct variant {
         BARRIERS = DEEP * STAGE + 2 * OUT,
         SHARED = BARRIERS + (2 * DEEP + 2) * 8,
         THREADS = 384,
-        CROWDED = BN > 128 || (MI * BN > 128 && RESIDUAL), /* sums leave few registers */
+        CROWDED = BN > 128, /* sums leave few registers */
         REGISTERS_FILL = BLOCKS == 1 ? 40 : 24,
         REGISTERS_SUM = BLOCKS == 1 ? 232 : 104
     };
@@ -51,6 +51,7 @@ struct variant {
 typedef struct wgmma_walk {
     int steps, tap_steps; /* of a tile; of a tap */
     int tiles_m, tiles_n, band;
+    int zero; /* 0, which the compiler does not know */
 } wgmma_walk;
 
 typedef struct tile_at {
@@ -152,30 +153,33 @@ SIMT_INLINE void four_constants(const pare_cuda_gemm_args &p, int column, int sh
 }
 
 /* Sums of two instructions' eight columns become four neighbours in `out`, the group's part of Y,
-   whose chunks of 16 bytes are swizzled as the map of Y has them. */
+   whose chunks of 16 bytes are swizzled as the map of Y has them. Where sums leave few registers,
+   what is read for columns waits for those two before them: all at once would not fit. */
 template <typename V>
-SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l,
+SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, int zero,
                              const int (&acc)[V::MI][V::BN / 2], char *out, int n0)
 {
     const int lane = (int)threadIdx.x & 31, row = ((int)threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     const int turn = V::SLICE == 128 ? row & 7 : row >> 1 & 3;
     const int first = row * V::SLICE + (turn << 4) + (lane & 3) * 4;
+    int wait[2] = {0, 0}; /* stay 0 */
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
     {
-        if (V::CROWDED) __syncwarp(); /* loads are not brought before it */
         int shift[4];
         float scale[4], bias[4];
         const int chunk = q * 16 / V::SLICE, slot = q * 16 % V::SLICE;
-        four_constants(p, min(n0 + q * 16 + (lane & 3) * 4, p.columns - 4), shift, scale, bias);
+        const int column = min(n0 + q * 16 + (lane & 3) * 4, p.columns - 4);
+        char *to = out + (first ^ slot) + chunk * V::SLICE_BYTES + wait[q % 2];
+        four_constants(p, column + wait[q % 2], shift, scale, bias);
         PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int half = 0; half < 2; half++)
         {
             int four[4];
             PARE_UNROLL PARE_VEC4 four[k] =
                 (int)((unsigned)acc[i][(q * 2 + k / 2) * 4 + half * 2 + k % 2] -
                       (unsigned)shift[k]);
+            if (V::CROWDED) wait[q % 2] = four[3] & zero;
             four_finish<V::END>(p, l, four, scale, bias,
-                                out + (first ^ slot) + (i * V::SLICES + chunk) * V::SLICE_BYTES +
-                                    half * 8 * V::SLICE);
+                                to + i * V::SLICES * V::SLICE_BYTES + half * 8 * V::SLICE);
         }
     }
 }
@@ -235,7 +239,7 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
             if (mine.leads) tma_store_wait_read();
             group_sync(group + 1);
         }
-        sums_finish<V>(p, l, acc, bytes + out, n0);
+        sums_finish<V>(p, l, g.zero, acc, bytes + out, n0);
         tma_store_publish();
         group_sync(group + 1);
         if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);
@@ -403,12 +407,14 @@ static bool matrix_fits(const pare_cuda_gemm_args &p)
     return p.x_step == 1 && p.x_row >= p.depth && p.x_row % 16 == 0;
 }
 
-/* Does the tile suit the product? Wide ones are for many columns, small steps for little depth. */
+/* Does the tile suit the product? Wide ones are for many columns, small steps for little depth; the
+   sums of the largest leave no registers for a residual. */
 static bool tile_suits(const pare_cuda_gemm_args &p)
 {
     switch (p.tile) {
     case PARE_CUDA_128X128: return p.columns > 64;
-    case PARE_CUDA_256X128: return p.columns > 64 && (p.picture || p.depth > 64);
+    case PARE_CUDA_256X128:
+        return p.columns > 64 && (p.picture || p.depth > 64) && p.epilogue.z_type == PARE_NOTYPE;
     case PARE_CUDA_128X192: return p.columns > 128 && !p.picture && p.depth > 64;
     case PARE_CUDA_128X64: return !p.picture && (p.columns <= 64 || p.depth <= 64);
     case PARE_CUDA_256X64: return p.columns <= 64;
@@ -441,6 +447,7 @@ template <typename V> static wgmma_walk walk_of(const pare_cuda_gemm_args &p)
     g.tiles_m = (int)((p.rows + V::BM - 1) / V::BM);
     g.tiles_n = (p.columns + V::BN - 1) / V::BN;
     g.band = BAND_ROWS / V::BM;
+    g.zero = 0;
     return g;
 }
 
@@ -485,9 +492,10 @@ static cudaError_t tile_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
     if (p->tile == PARE_CUDA_256X64) return LAUNCH(2, 64, 64, 8, 1);
     if (p->tile == PARE_CUDA_128X128 && narrow) return LAUNCH(1, 128, 64, 12, 1);
     if (p->tile == PARE_CUDA_128X128) return LAUNCH(1, 128, 128, 6, 1);
-    if constexpr (PICTURE)
+    if constexpr (PICTURE && !RESIDUAL)
         if (p->tile == PARE_CUDA_256X128 && narrow) return LAUNCH(2, 128, 64, 8, 1);
-    if (p->tile == PARE_CUDA_256X128) return LAUNCH(2, 128, 128, 4, 1);
+    if constexpr (!RESIDUAL)
+        if (p->tile == PARE_CUDA_256X128) return LAUNCH(2, 128, 128, 4, 1);
     if constexpr (!PICTURE) {
         if (p->tile == PARE_CUDA_128X192) return LAUNCH(1, 192, 128, 5, 1);
         if (p->tile == PARE_CUDA_128X64) return LAUNCH(1, 64, 64, 6, 2);
