@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Line coverage of every kernel file by the runs of its emulated tests: at least 98 %. wgmma.cu runs on
-# devices alone.
+# Line coverage of every kernel file by the runs of its emulated tests: at least 98 %. wgmma.cu
+# runs on devices alone.
 #
 #   sh tests/cuda/coverage.sh FOLDER      the folder that holds the tests' objects
 set -u

@@ -108,9 +108,8 @@ SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &
 
 /* --- two groups multiply --- */
 
-/* A group: which of the two, where its part of Y is. */
+/* Of a group: where its part of Y is. */
 typedef struct sum_group {
-    int id;
     bool leads;   /* its first thread, which copies */
     unsigned out; /* shared memory of its part of Y */
     unsigned z_bar;
@@ -206,7 +205,7 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
     const bool releases = (threadIdx.x & 31) == 0;
     const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
     const int out = V::DEEP * V::STAGE + group * V::OUT;
-    const sum_group mine = {group, (threadIdx.x & 127) == 0, shared + out,
+    const sum_group mine = {(threadIdx.x & 127) == 0, shared + out,
                             empty + V::DEEP * 8 + group * 8};
     unsigned stage = 0, parity = 0, z_parity = 0;
     int acc[V::MI][V::BN / 2];
@@ -272,11 +271,11 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
     }
     __syncthreads();
     if (threadIdx.x >= 256) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)V::REGISTERS_FILL));
+        registers_give<V::REGISTERS_FILL>();
         if (threadIdx.x == 256) stages_produce<V>(p, walk, &xm, &wm, shared);
         __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)V::REGISTERS_SUM));
+        registers_take<V::REGISTERS_SUM>();
         tiles_consume<V>(p, clamp, walk, &ym, &zm, wgmma_bytes, shared);
     }
 }

@@ -61,6 +61,17 @@ SIMT_INLINE void mbar_publish(void)
 /* Of 128 threads; id: 1 on. */
 SIMT_INLINE void group_sync(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
 
+/* A group of four warps gives registers of its threads back, or waits for more, up to COUNT each.
+ */
+template <int COUNT> SIMT_INLINE void registers_give(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> SIMT_INLINE void registers_take(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
 /* --- copies of boxes --- */
 
 SIMT_INLINE void tma_prefetch(const CUtensorMap *map)
@@ -140,40 +151,19 @@ template <int BYTES> SIMT_INLINE uint64_t wgmma_matrix(unsigned at)
            (uint64_t)(BYTES == 128 ? 1 : 2) << 62;
 }
 
-#define REGISTERS_4(a, b, c, d) "%" #a ", %" #b ", %" #c ", %" #d
 #define REGISTERS_32                                                                               \
-    REGISTERS_4(0, 1, 2, 3)                                                                        \
-    ", " REGISTERS_4(4, 5, 6, 7) ", " REGISTERS_4(8, 9, 10, 11) ", " REGISTERS_4(                  \
-        12, 13, 14,                                                                                \
-        15) ", " REGISTERS_4(16, 17, 18,                                                           \
-                             19) ", " REGISTERS_4(20, 21, 22,                                      \
-                                                  23) ", " REGISTERS_4(24, 25, 26,                 \
-                                                                       27) ", " REGISTERS_4(28,    \
-                                                                                            29,    \
-                                                                                            30,    \
-                                                                                            31)
-#define REGISTERS_64                                                                                                     \
-    REGISTERS_32                                                                                                         \
-    ", " REGISTERS_4(32, 33, 34, 35) ", " REGISTERS_4(36, 37, 38, 39) ", " REGISTERS_4(40, 41, 42, 43) ", " REGISTERS_4( \
-        44, 45, 46,                                                                                                      \
-        47) ", " REGISTERS_4(48, 49, 50,                                                                                 \
-                             51) ", " REGISTERS_4(52, 53, 54,                                                            \
-                                                  55) ", " REGISTERS_4(56, 57, 58,                                       \
-                                                                       59) ", " REGISTERS_4(60,                          \
-                                                                                            61,                          \
-                                                                                            62,                          \
-                                                                                            63)
-#define REGISTERS_96                                                                                                     \
-    REGISTERS_64                                                                                                         \
-    ", " REGISTERS_4(64, 65, 66, 67) ", " REGISTERS_4(68, 69, 70, 71) ", " REGISTERS_4(72, 73, 74, 75) ", " REGISTERS_4( \
-        76, 77, 78,                                                                                                      \
-        79) ", " REGISTERS_4(80, 81, 82,                                                                                 \
-                             83) ", " REGISTERS_4(84, 85, 86,                                                            \
-                                                  87) ", " REGISTERS_4(88, 89, 90,                                       \
-                                                                       91) ", " REGISTERS_4(92,                          \
-                                                                                            93,                          \
-                                                                                            94,                          \
-                                                                                            95)
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGISTERS_64                                                                               \
+    REGISTERS_32                                                                                   \
+    ", "                                                                                           \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGISTERS_96                                                                               \
+    REGISTERS_64                                                                                   \
+    ", "                                                                                           \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define SUMS_8(i)                                                                                  \
     "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]),    \
         "+r"(d[i + 6]), "+r"(d[i + 7])
