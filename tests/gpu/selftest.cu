@@ -231,6 +231,7 @@ LDMATRIX(ldmatrix_x4_trans, 4)
 CP_ASYNC(cp_async4, 4)
 CP_ASYNC(cp_async8, 8)
 CP_ASYNC(cp_async16, 16)
+CP_ASYNC(cp_async16_reused, 16)
 
 // Lanes of a branch among themselves, then with those of the other.
 static __global__ void row_partial_warps(uint64_t *out, const unsigned *in)

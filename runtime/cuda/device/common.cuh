@@ -90,10 +90,7 @@ SIMT_INLINE void pare_iterator_at(const pare_tensor_iterator &w, int64_t i, int6
 {
     for (int k = 0; k < OPERANDS; k++) at[k] = 0;
     for (int a = w.rank - 1; a > 0; a--) {
-        /* 32 bits divide in a quarter of the instructions */
-        const bool few = (uint64_t)i <= UINT32_MAX && (uint64_t)w.dim[a] <= UINT32_MAX;
-        int64_t whole = few ? (int64_t)((uint32_t)i / (uint32_t)w.dim[a]) : i / w.dim[a],
-                part = i - whole * w.dim[a];
+        int64_t whole = i / w.dim[a], part = i - whole * w.dim[a];
         for (int k = 0; k < OPERANDS; k++) at[k] += part * w.stride[k][a];
         i = whole;
     }
