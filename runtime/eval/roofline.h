@@ -19,7 +19,7 @@ typedef struct pare_gpu_spec {
     double host;                        /* bytes, to and from the host */
     double macs_s8, macs_f16, macs_f32; /* dense multiply-adds: tensor cores, plain of f32 */
     double shared;                      /* bytes a cycle and SM */
-    double reached; /* the share of a grid's modelled rate that kernels reached; 1: all of it */
+    double reached; /* the share of a grid's modelled rate that mma.sync kernels reached */
 } pare_gpu_spec;
 
 /* PARE_USAGE, with the known names, for any other. */

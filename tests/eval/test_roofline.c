@@ -31,7 +31,8 @@ static const pare_gpu_grid four = {.blocks = 4,
                                    .behind = 51,
                                    .steps = 10,
                                    .step = 170,
-                                   .rate = 2e10};
+                                   .rate = 2e10,
+                                   .reached = 1};
 
 static void near(double a, double b)
 {

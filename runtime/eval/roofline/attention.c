@@ -8,7 +8,7 @@
 
 /* attention_flash.cu: queries of a block, keys of a step, the widest head */
 enum { QUERIES = 64, KEYS = 64, WARPS = 4, MOST_DEPTH = 128, WARP = 32 };
-enum { MASK_NONE, MASK_ROW, MASK_ANY };
+enum { MASK_NONE, MASK_ROW, MASK_PAIRS, MASK_ANY };
 enum { PLAIN_MAC = 3 }; /* instructions of a multiply-add whose factors are read each time */
 #define MMA_SYNC 0.62
 
@@ -19,10 +19,11 @@ static bool is_flash(pare_dtype type, int64_t depth, int64_t width)
            depth % 8 == 0 && width % 8 == 0;
 }
 
-static int mask_of(const pare_view *mask)
+static int mask_of(const pare_view *mask, pare_dtype type)
 {
     if (!mask) return MASK_NONE;
-    return mask->rank < 2 || mask->dim[mask->rank - 2] == 1 ? MASK_ROW : MASK_ANY;
+    if (mask->rank < 2 || mask->dim[mask->rank - 2] == 1) return MASK_ROW;
+    return mask->dtype == type && mask->dim[mask->rank - 1] % 2 == 0 ? MASK_PAIRS : MASK_ANY;
 }
 
 static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views *x, int64_t depth,
@@ -34,7 +35,7 @@ static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views 
     const double queries = (double)y->dim[y->rank - 2], width = (double)y->dim[y->rank - 1];
     const int d = depth <= 32 ? 32 : depth <= 64 ? 64 : 128;
     snprintf(name, sizeof name, "_Z15attention_flashILi%dELi%dELi%dEE", (int)y->dtype, d,
-             mask_of(x->mask));
+             mask_of(x->mask, y->dtype));
     if (!pare_sass_find(m->counts, name, &row)) return false;
     const double heads = (double)pare_view_count(y) / fmax(1, queries * width);
     *g = (pare_gpu_grid){.blocks = heads * ceil(queries / QUERIES),
@@ -47,7 +48,8 @@ static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views 
                          .tensor = row.mma * 16 * 8 * 16,
                          .shared =
                              2.0 * KEYS * d * 2 * (1 + WARPS), /* written once, read by each warp */
-                         .rate = MMA_SYNC * m->spec->macs_f16};
+                         .rate = MMA_SYNC * m->spec->macs_f16,
+                         .reached = m->spec->reached};
     return true;
 }
 

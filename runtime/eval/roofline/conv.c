@@ -60,6 +60,17 @@ static bool is_matrix(const pare_window *w)
     return whole;
 }
 
+/* Is a line of the window one tap of whole chunks (conv.c, lines_merge)? */
+static bool lines_merge(const conv *c)
+{
+    const pare_window *w = &c->a->win;
+    const double pixel = (double)c->a->cg * bytes_of(c->type);
+    return w->group == 1 && w->dilation[2] == 1 && w->begin[2] == 0 &&
+           (w->out[2] - 1) * w->stride[2] + w->kernel[2] <= w->in[2] &&
+           fmod(pixel * (double)w->kernel[2], CHUNK) == 0 &&
+           fmod(pixel * (double)w->stride[2], CHUNK) == 0;
+}
+
 static pare_gpu_product product_of(const conv *c)
 {
     const pare_conv_args *a = c->a;
@@ -77,8 +88,12 @@ static pare_gpu_product product_of(const conv *c)
     p.plain = pare_act_clamps(&a->act) &&
               (!a->int8 || (!a->epilogue.real && (!z || pare_type_is_int8(z))));
     p.bounds = pare_type_is_int8(c->type) && pare_epilogue_bounds(&a->epilogue);
-    p.chunks = c->type != PARE_f32 && fmod((double)a->cg * size, CHUNK) == 0 &&
-               pare_view_nhwc(&c->prep->in[0]) && (!p.picture || taps <= MOST_TAPS);
+    const bool merged = p.picture && lines_merge(c), whole = fmod((double)a->cg * size, CHUNK) == 0;
+    p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
+               ((whole && (!p.picture || taps <= MOST_TAPS)) ||
+                (merged && (double)w->kernel[1] <= MOST_TAPS));
+    const bool lots = a->cg % 64 == 0 && a->q.x_zero == 0 && w->kernel[1] <= 7 && w->kernel[2] <= 7;
+    p.wgmma = pare_type_is_int8(c->type) && (!p.picture || lots);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);
     return p;
 }
@@ -104,6 +119,7 @@ static void stem_predict(const conv *c, pare_gpu_product *p, pare_roofline_step 
     const double lot = STEM_PIXELS * STEM_CHANNELS;
     const double wide = (double)(c->a->n * w->in[1]) * width * lot * size;
     p->picture = p->chunks = true;
+    p->wgmma = false;
     p->depth = (double)w->kernel[1] * across * lot;
     p->bytes = wide + (double)c->a->m * p->depth * size + size_beside(c);
     pare_bytes_add(c->m->spec, x_bytes(c) + wide, out);

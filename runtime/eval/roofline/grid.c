@@ -33,7 +33,7 @@ double pare_gpu_grid_seconds(const pare_gpu_spec *spec, const pare_gpu_grid *g,
     return waves *
            (BLOCK_CYCLES + warps / SCHEDULERS * (g->ahead + g->behind) / PARE_ISSUE +
             g->steps * cycles[out->bound]) /
-           spec->clock / spec->reached;
+           spec->clock / g->reached;
 }
 
 double pare_issue_seconds(const pare_gpu_spec *spec, double instructions)

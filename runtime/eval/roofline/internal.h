@@ -27,6 +27,7 @@ typedef struct pare_gpu_grid {
     double ahead, steps, step, behind; /* steps, and instructions of a warp */
     double tensor, shared; /* multiply-adds of a warp and step; bytes of a block and step */
     double rate;           /* multiply-adds a second of all tensor cores */
+    double reached;        /* the share of all that which its kernels reach */
 } pare_gpu_grid;
 
 /* grid.c: seconds without the launch; sets what bounds them, occupancy and waves. */
@@ -50,6 +51,7 @@ typedef struct pare_gpu_product {
     bool plain;   /* the epilogue rounds and clamps, no more */
     bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
     bool library; /* cuBLASLt or cuBLAS computes it */
+    bool wgmma;   /* gemm/wgmma.cu has its X and W: integers, W constant, whole lots of channels */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;
 

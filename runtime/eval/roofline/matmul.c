@@ -50,6 +50,7 @@ static pare_gpu_product product_of(const matmul *c)
     p.plain = pare_act_clamps(&a->act) && a->alpha == 1 &&
               (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype))));
     p.bounds = integer && pare_epilogue_bounds(&a->epilogue);
+    p.wgmma = integer && w->data;
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;

@@ -12,6 +12,15 @@ enum { STEP = 64, FILLED_SMS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4, MOST_BATC
 enum { ANY_SUM = 30 };
 /* Of gemm_f32_tile: sums of a thread, steps of depth, instructions ahead of the loop that run. */
 enum { F32_SUMS = 16, F32_STEP = 16, F32_AHEAD = 300, F32_WARPS = 8 };
+/* runtime/cuda/gemm/wgmma.cu: the smallest product, lots of columns, bytes of depth a step, warps
+   that multiply, instructions for each output. */
+enum {
+    WGMMA_OUTPUTS = 40 * 128 * 128,
+    WGMMA_COLUMNS = 16,
+    WGMMA_STEP = 128,
+    WGMMA_WARPS = 8,
+    WGMMA_SUM = 20
+};
 #define MMA_SYNC 0.62 /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
 
 /* The epilogue of a tile's kernel (gemm/epilogue.cuh, tile_epilogue). */
@@ -59,8 +68,8 @@ static bool row_of(const char *counts, const pare_gpu_product *p, const struct t
 }
 
 /* Instructions of a warp, and blocks of an SM. False where the counts lack the kernel. */
-static bool tile_grid(const char *counts, const pare_gpu_product *p, const struct tile *t,
-                      int splits, pare_gpu_grid *g)
+static bool tile_grid(const pare_gpu_spec *spec, const char *counts, const pare_gpu_product *p,
+                      const struct tile *t, int splits, pare_gpu_grid *g)
 {
     char name[32];
     pare_sass row, end;
@@ -81,6 +90,7 @@ static bool tile_grid(const char *counts, const pare_gpu_product *p, const struc
                          .step = row.loop / unrolled,
                          .behind = end.behind + (finish == ANY ? ANY_SUM * 4 * t->tm * t->tn : 0),
                          .tensor = mma * 16 * 8 * 32 / size_of(p->type),
+                         .reached = spec->reached,
                          /* ldmatrix of 512 bytes, then what copies write */
                          .shared =
                              4 * 2 * (t->tm + t->tn / 2) * 512 + (t->rows + t->columns) * STEP};
@@ -94,7 +104,7 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     pare_gpu_grid g;
     pare_roofline_step made = {.dtype = p->type};
     const double partial = splits > 1 ? splits * p->batches * p->rows * p->columns * 4 : 0;
-    if (!tile_grid(counts, p, t, splits, &g)) return;
+    if (!tile_grid(spec, counts, p, t, splits, &g)) return;
     g.rate = MMA_SYNC * (size_of(p->type) == 1 ? spec->macs_s8 : spec->macs_f16);
     pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
     if (splits > 1) pare_bytes_add(spec, partial, &made); /* the parts are added up */
@@ -104,6 +114,35 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     else
         snprintf(made.kernel, sizeof made.kernel, "%s_%s", stem, t->name);
     *out = made;
+}
+
+/* Persistent tiles by wgmma: the tensor cores at their rate, an epilogue behind each tile. */
+static void wgmma_predict(const pare_gpu_spec *spec, const char *stem, const pare_gpu_product *p,
+                          pare_roofline_step *out)
+{
+    static const struct {
+        int rows, columns;
+    } of[] = {{128, 128}, {256, 128}, {128, 192}, {128, 64}, {256, 64}};
+    const bool fits = p->wgmma && p->plain && !p->bounds && p->chunks && p->batches == 1 &&
+                      fmod(p->columns, WGMMA_COLUMNS) == 0 && p->rows * p->columns >= WGMMA_OUTPUTS;
+    for (size_t i = 0; fits && i < sizeof of / sizeof *of; i++) {
+        pare_roofline_step made = {.dtype = p->type};
+        const double sums = (double)of[i].rows * of[i].columns / WGMMA_WARPS;
+        const pare_gpu_grid g = {.blocks = blocks_of(p, of[i].rows, of[i].columns),
+                                 .resident = 1,
+                                 .warps = WGMMA_WARPS,
+                                 .steps = ceil(p->depth / WGMMA_STEP),
+                                 .behind = sums / 32 * WGMMA_SUM,
+                                 .tensor = sums * WGMMA_STEP,
+                                 .rate = spec->macs_s8,
+                                 .reached = 1};
+        if ((p->columns <= 64) != (of[i].columns == 64)) continue;
+        pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes, &made);
+        if (out->launches && made.seconds >= out->seconds) continue;
+        snprintf(made.kernel, sizeof made.kernel, "%s_wgmma_%dx%d", stem, of[i].rows,
+                 of[i].columns);
+        *out = made;
+    }
 }
 
 static void f32_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
@@ -117,7 +156,8 @@ static void f32_predict(const pare_gpu_spec *spec, const char *counts, const cha
                              .ahead = F32_AHEAD,
                              .steps = ceil(p->depth / F32_STEP),
                              .step = row.loop,
-                             .behind = ANY_SUM * F32_SUMS};
+                             .behind = ANY_SUM * F32_SUMS,
+                             .reached = spec->reached};
     pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, out), p->bytes, out);
     snprintf(out->kernel, sizeof out->kernel, "%s_f32_64x64", stem);
 }
@@ -147,7 +187,8 @@ static void library_predict(const pare_gpu_spec *spec, const pare_gpu_product *p
                                  .warps = 1,
                                  .steps = ceil(steps / parts),
                                  .tensor = macs,
-                                 .rate = rate * of[i].share};
+                                 .rate = rate * of[i].share,
+                                 .reached = 1};
         pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes, &made);
         if (plain && made.bound == PARE_BOUND_TENSOR) made.bound = PARE_BOUND_ISSUE;
         if (!i || made.seconds < best.seconds) best = made;
@@ -171,6 +212,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
                 tiles_predict(spec, counts, stem, p, &tiles[t], 1, &made);
         if (splits > 1)
             tiles_predict(spec, counts, stem, p, &tiles[PARE_GPU_TILE_64X64], splits, &made);
+        wgmma_predict(spec, stem, p, &made);
     }
     if (!made.launches) return; /* the counts lack its kernels: unknown */
     out->launches += made.launches, out->bytes += made.bytes, out->seconds += made.seconds;

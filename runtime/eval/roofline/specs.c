@@ -12,7 +12,7 @@
    copies, 2.8 to 3.1 in casts and histograms, 2026-11-26), the H100's in the ratio of the
    datasheets' 3.35 and 4.8 TB/s. Clock: 1.755 GHz, the boost clock of the whitepaper's SXM5 tables.
    Host: PCIe 5.0 x16, 64 GB/s, of which copies from pinned memory reach 55. Reached: ResNet-50's
-   layers took 1.5 to 1.65 of a grid's modelled time on an H200 (2026-11-26). */
+   layers by mma.sync took 1.5 to 1.65 of a grid's modelled time on an H200 (2026-11-26). */
 static const pare_gpu_spec specs[] = {
     {"h200", "NVIDIA H200 SXM", 132, 1.755e9, 2.9e12, 55e9, 1979e12 / 2, 989e12 / 2, 67e12 / 2, 128,
      0.65},
