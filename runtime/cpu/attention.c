@@ -58,7 +58,7 @@ static void scores_row(const pare_attention_views *x, float scale, const heads *
         sum *= (double)scale;
         if (mask) {
             int last = mask->rank - 1;
-            int64_t step = mask->dim[last] == 1 ? 0 : mask->stride[last];
+            int64_t step = last < 0 || mask->dim[last] == 1 ? 0 : mask->stride[last];
             sum += pare_ref_get(mask, h->mask + j * step);
         }
         score[j] = sum;

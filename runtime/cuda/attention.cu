@@ -93,7 +93,14 @@ static bool attention_can(const pare_prep *p)
     if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
     const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
     return r >= 2 && r <= MOST_RANK && x.q.rank == r && x.k.rank == r && x.v.rank == r &&
-           x.k.dim[r - 2] <= PARE_CUDA_MOST_KEYS;
+           x.k.dim[r - 2] <= INT32_MAX / 2;
+}
+
+static bool plain_can(const pare_prep *p)
+{
+    if (!attention_can(p)) return false;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    return x.k.dim[x.k.rank - 2] <= PARE_CUDA_MOST_KEYS;
 }
 
 /* The operand against the output's leading axes. */
@@ -219,5 +226,5 @@ static const pare_kernel flash = {.name = "cuda_attention_flash",
                                   .run = flash_run,
                                   .release = pare_cuda_kept_release};
 static const pare_kernel attention = {
-    .name = "cuda_attention", .can = attention_can, .run = attention_run};
+    .name = "cuda_attention", .can = plain_can, .run = attention_run};
 const pare_kernel *const pare_cuda_attention[] = {&flash, &attention, NULL};

@@ -272,7 +272,7 @@ template <class T> static cudaError_t vec_launch(const pare_cuda_pool *p, cudaSt
     pare_cuda_pool vec = *p;
     vec.by[0] = pare_cuda_fast_divisor_of(p->dim[1] / v);
     for (int a = 0; a < 3; a++) vec.by[3 - a] = pare_cuda_fast_divisor_of(p->dim[2 + a]);
-    const bool flat = p->kernel[0] == 1 && p->in[0] == 1 && p->begin[0] == 0;
+    const bool flat = p->kernel[0] == 1 && p->in[0] == 1 && p->begin[0] == 0 && p->dim[2] == 1;
     const int side = flat && p->kernel[1] == p->kernel[2] ? p->kernel[1] : 0;
     if (wide && side == 3)
         SIMT_LAUNCH((max_vec<T, WIDE, 3>), grid, block, 0, stream, vec);
@@ -415,10 +415,14 @@ POOL_ONLY(max_pool, max_can, MAX, PARE_TRY(window_set(p, s)))
 POOL_ONLY(average_pool, float_can, AVERAGE, PARE_TRY(window_set(p, s)))
 POOL_ONLY(q_average_pool, int8_can, AVERAGE, PARE_TRY(window_set(p, s));
           PARE_TRY(quantization_set(p, s)))
+/* A thread walks the plane: a small one. */
+enum { MOST_PLANE = 256 };
 static bool plane_fits(const pare_prep *p)
 {
     const pare_view *x = &p->in[0];
-    return float_can(p) && x->stride[1] == 1 && x->dim[1] % 4 == 0;
+    int64_t plane = 1;
+    for (int i = 2; i < x->rank; i++) plane *= x->dim[i];
+    return float_can(p) && x->stride[1] == 1 && x->dim[1] % 4 == 0 && plane <= MOST_PLANE;
 }
 POOL(global_average_channels, plane_fits, AVERAGE, plane_set(p, s))
 POOL_ONLY(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s);

@@ -228,6 +228,25 @@ static void patches_agree(void **state)
     }
 }
 
+/* Windows side by side that begin a pixel inside of the picture: their lines are no whole chunks.
+ */
+static void negative_pads_agree(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
+    for (int i = 0; i < 4; i++) {
+        kernel_case k;
+        const bool int8 = types[i] == PARE_s8 || types[i] == PARE_u8;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        fused_inputs(&k, types[i], (int64_t[]){2, 4, 8, 20}, (int64_t[]){24, 4, 4, 4}, 24);
+        if (int8) case_set_int(&k, "to", types[i]);
+        case_set_ints(&k, "strides", (int64_t[]){4, 4}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){0, -1, 0, 0}, 4);
+        case_check_device(&k, 2); /* the stem's, and the one that gathers */
+    }
+}
+
 /* Tiles that are whole, whose rows move by chunks, with and without a residual, of matrices and of
    patches, with what the common epilogues take: none, relu and clip. The last eight: integers
    without a zero point, whose bounds are their type's, or 0 and 127. */
@@ -518,6 +537,7 @@ int main(void)
         cmocka_unit_test(patches_agree),
         cmocka_unit_test(whole_tiles_agree),
         cmocka_unit_test(stems_agree),
+        cmocka_unit_test(negative_pads_agree),
         cmocka_unit_test(tiles_and_splits_agree),
         cmocka_unit_test(libraries_take_floats),
         cmocka_unit_test(the_heuristic_is_asked_once),

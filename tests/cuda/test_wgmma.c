@@ -16,6 +16,10 @@
 /* What follows a product: i picks types, residual, bias and activation. */
 static pare_dtype x_type(int i) { return i & 1 ? PARE_u8 : PARE_s8; }
 static bool has_residual(int i) { return i >> 1 & 1; }
+static pare_dtype z_type(int i)
+{
+    return !has_residual(i) ? PARE_NOTYPE : i % 4 == 2 ? PARE_u8 : PARE_s8;
+}
 
 static int64_t low_of(pare_dtype t) { return t == PARE_s8 ? -128 : 0; }
 static int64_t high_of(pare_dtype t) { return t == PARE_s8 ? 127 : 255; }
@@ -27,16 +31,16 @@ static void bytes_input(kernel_case *k, pare_dtype t, int rank, const int64_t *d
 
 /* X, W, bias, residual and scales of so many columns. */
 static void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
-                       const int64_t *y, int64_t columns, int64_t depth, bool zero)
+                       const int64_t *y, int64_t columns, int64_t depth, bool zero, pare_dtype z)
 {
     static const pare_dtype biases[] = {PARE_s32, PARE_f32, PARE_NOTYPE};
     static const char *const acts[] = {"none", "relu"};
     const int64_t scales = i % 5 ? columns : 1;
-    const pare_dtype to = i % 3 == 1 ? PARE_u8 : PARE_s8, z = i % 4 == 2 ? PARE_u8 : PARE_s8;
+    const pare_dtype to = i % 3 == 1 ? PARE_u8 : PARE_s8;
     bytes_input(k, x_type(i), rank, x, false);
     bytes_input(k, PARE_s8, rank, w, true);
     case_input(k, biases[i % 3], 1, &columns, true, -5000, 5000);
-    if (has_residual(i))
+    if (z)
         bytes_input(k, z, rank, y, false);
     else
         case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
@@ -84,7 +88,7 @@ static void matrices_agree(void **state)
                       w[2] = {cases[c].depth, cases[c].columns},
                       y[2] = {cases[c].rows, cases[c].columns};
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
-        inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0);
+        inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0, z_type(i));
         check(&k, tiles_of(i, cases[c].tiles, w[1], x[1]));
     }
 }
@@ -122,7 +126,7 @@ static void convolutions_agree(void **state)
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
         k.nhwc = true;
         inputs_set(&k, i, 4, x, w, y, w[0], x[1] * taps[0] * taps[1],
-                   pad[0] + pad[1] == 0 && i % 3 == 0);
+                   pad[0] + pad[1] == 0 && i % 3 == 0, z_type(i));
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
         case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
         case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
@@ -131,17 +135,17 @@ static void convolutions_agree(void **state)
 }
 
 /* What they must leave to others: too small, channels that no step is, padding that is not 0,
-   epilogues with bounds. */
+   epilogues with bounds, residuals of floats. */
 static void others_are_left(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         kernel_case k;
         const int64_t side = i == 0 ? 9 : 102, x[4] = {1, i == 1 ? 96 : 64, side, side},
                       w[4] = {64, x[1], 1, 1}, y[4] = {1, 64, side + 2, side + 2};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
         k.nhwc = true;
-        inputs_set(&k, 0, 4, x, w, y, w[0], x[1], i == 2);
+        inputs_set(&k, 0, 4, x, w, y, w[0], x[1], i == 2, i == 4 ? PARE_f32 : PARE_NOTYPE);
         case_set_ints(&k, "pads", (int64_t[]){1, 1, 1, 1}, 4);
         if (i == 3) case_set_int(&k, "y_zero_point", 3);
         check(&k, 0);

@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
     --models) models=${2:?--models DIR}; shift ;;
     --python) python=${2:?--python FILE}; shift ;;
     --out) out=${2:?--out DIR}; shift ;;
-    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,21p' >&2; exit 2 ;;
+    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,20p' >&2; exit 2 ;;
     esac
     shift
 done

@@ -326,7 +326,7 @@ static void heads_graph(graph_case *g, pare_dtype type, int moved)
 {
     static const char *const name[] = {"q", "k", "v"};
     graph_open(g, 17);
-    graph_input(g, "input", PARE_f32, 4, DIMS(2, 5, 3, 4));
+    graph_input(g, "input", PARE_f32, 4, DIMS(2, 5, 3, 8));
     scalar(g, "third", 0.3f);
     assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "input", "xq"), "to", type), 0);
     assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "third", "scale"), "to", type), 0);
@@ -439,6 +439,28 @@ static void parts_of_a_product_are_read_there(void **state)
     }
 }
 
+/* What no tensor was taken from, a Squeeze of random numbers, is V as it is. */
+static void parts_of_no_tensor_are_left(void **state)
+{
+    (void)state;
+    graph_case g;
+    graph_open(&g, 17);
+    graph_input(&g, "q", PARE_f32, 4, DIMS(2, 2, 5, 4));
+    graph_input(&g, "kt", PARE_f32, 4, DIMS(2, 2, 4, 5));
+    graph_ints(&g, "axis", 1, DIMS(1), &(int64_t){0});
+    pare_node *random = graph_node(&g, "RandomNormal", "", "one");
+    assert_int_equal(pare_node_set_ints(random, "shape", DIMS(1, 2, 2, 5, 4), 5), 0);
+    assert_int_equal(pare_node_set_float(random, "seed", 1), 0);
+    graph_node(&g, "Squeeze", "one axis", "v");
+    graph_node(&g, "MatMul", "q kt", "s");
+    graph_node(&g, "Softmax", "s", "p");
+    graph_node(&g, "MatMul", "p v", "y");
+    graph_output(&g, "y");
+    same_answer(&g, NULL, 0);
+    assert_int_equal(graph_count(&g, "FusedAttention"), 1);
+    graph_close(&g);
+}
+
 /* A tensor that is kept, or a graph output, stays; one that others read too is read past. */
 static void heads_that_are_seen_stay(void **state)
 {
@@ -544,6 +566,7 @@ int main(void)
         cmocka_unit_test(heads_are_read_where_they_lie),
         cmocka_unit_test(heads_that_are_seen_stay),
         cmocka_unit_test(parts_of_a_product_are_read_there),
+        cmocka_unit_test(parts_of_no_tensor_are_left),
         cmocka_unit_test(concat_is_spread),
         cmocka_unit_test(moves_that_move_nothing),
         cmocka_unit_test(sample_nets),

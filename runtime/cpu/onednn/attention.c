@@ -230,7 +230,8 @@ static dnnl_status_t multiply(const product *p, hands *h, dnnl_stream_t stream, 
 static void add_mask(const attention *s, const pare_attention_views *x, int64_t head, float *score)
 {
     const pare_view *mask = x->mask;
-    int64_t row = 0, key = mask->dim[mask->rank - 1] == 1 ? 0 : mask->stride[mask->rank - 1];
+    int64_t row = 0, last = mask->rank - 1,
+            key = last < 0 || mask->dim[last] == 1 ? 0 : mask->stride[last];
     if (mask->rank > 1 && mask->dim[mask->rank - 2] != 1) row = mask->stride[mask->rank - 2];
     const float *m = (const float *)mask->data + pare_attention_head_offset(mask, &x->y, head);
     for (int64_t i = 0; i < s->q.rows; i++, m += row, score += s->k.rows)

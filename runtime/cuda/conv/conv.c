@@ -33,7 +33,7 @@ static void lines_merge(const pare_prep *prep, const pare_conv_args *a, pare_cud
     const int64_t distances[] = {a->cg * w->kernel[2], in->pixel * w->stride[2], in->row,
                                  in->image};
     if (p->copy == PARE_CUDA_CHUNK || pare_node_is(prep->node, "ConvTranspose") || w->group > 1 ||
-        w->dilation[2] > 1 || w->begin[2] > 0 || in->pixel != a->cg ||
+        w->dilation[2] > 1 || w->begin[2] != 0 || in->pixel != a->cg ||
         (w->out[2] - 1) * w->stride[2] + w->kernel[2] > w->in[2] ||
         pare_cuda_copy_of(p->x_type, distances, 4) != PARE_CUDA_CHUNK)
         return;

@@ -23,7 +23,6 @@ template <int END> struct end_of {
     enum {
         REGISTERS = END != EPILOGUE_ANY && END != EPILOGUE_PARTIAL,
         RESIDUAL = END == EPILOGUE_CLAMP_RESIDUAL || END == EPILOGUE_BOUNDS_RESIDUAL,
-        EARLY = RESIDUAL, /* brought ahead of the sums where bytes are, beside the stages */
         BOUNDS = END == EPILOGUE_BOUNDS || END == EPILOGUE_BOUNDS_RESIDUAL
     };
 };
@@ -37,6 +36,7 @@ template <int END> struct end_of {
 typedef struct tile_clamp {
     float low, high, base, lift;
     unsigned flip, turn, pick, exponent;
+    bool early; /* a residual has room of its own, and comes ahead of the sums */
 } tile_clamp;
 
 /* Constants of a tile's columns, in shared memory; shift: of sums in shared memory only. */
@@ -88,10 +88,10 @@ template <typename T, int BYTES> struct tile_rows {
     };
 };
 
-/* Bytes of a tile and the constants of its columns. */
+/* Bytes of a tile, and of the scales and biases of its columns. */
 template <typename T, int BYTES> constexpr int tile_room(void)
 {
-    return T::BM * tile_rows<T, BYTES>::PITCH + (int)sizeof(tile_columns<T::BN>);
+    return T::BM * tile_rows<T, BYTES>::PITCH + 2 * T::BN * (int)sizeof(float);
 }
 
 /* Are all its rows and columns there, and chunks of them aligned? */

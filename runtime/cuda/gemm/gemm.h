@@ -66,7 +66,7 @@ typedef enum pare_cuda_tiling {
     PARE_CUDA_64X64,
     PARE_CUDA_128X64,
     PARE_CUDA_128X128,
-    PARE_CUDA_256X128, /* this and the next of wgmma.h only */
+    PARE_CUDA_256X128, /* this and the two after it: wgmma.h only */
     PARE_CUDA_128X192,
     PARE_CUDA_256X64,
     PARE_CUDA_TILES

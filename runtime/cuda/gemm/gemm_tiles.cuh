@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     if (REGISTERS) mine = constants_read<sum>(p, o, t.n0 + column, column < t.columns);
     char *room = reinterpret_cast<char *>(shared);
     bool brought = false;
-    if constexpr (end_of<END>::EARLY && BYTES == 1) {
+    if (end_of<END>::RESIDUAL && clamp.early) {
         room += STAGES * T::STAGE * sizeof(uint4);
         brought = tile_is_whole<T, BYTES>(p, t);
         if (brought) tile_copy<T, BYTES>(p, o.z, room, t);
@@ -52,7 +52,8 @@ static inline float between(float v, float low, float high)
 /* Bounds of what an integer epilogue stores, after none, relu or clip. */
 static inline tile_clamp integer_clamp(const pare_epilogue &e)
 {
-    tile_clamp l = {e.low, e.high, 8388608.0f + (float)e.z_zero, 0, 0, 0, 0x7654, 0x4b000000};
+    tile_clamp l = {e.low,      e.high, 8388608.0f + (float)e.z_zero, 0, 0, 0, 0x7654,
+                    0x4b000000, false};
     if (e.act.kind == PARE_ACT_RELU) l.low = between(e.y_zero, e.low, e.high);
     if (e.act.kind == PARE_ACT_CLIP) {
         l.high = between(rintf(e.act.beta + e.y_zero), e.low, e.high);
@@ -75,7 +76,7 @@ static inline bool integers_are_plain(const pare_cuda_gemm_args &p)
 static inline tile_clamp float_clamp(const pare_act &act)
 {
     const float none = __builtin_inff();
-    tile_clamp l = {-none, none, 0, 0, 0, 0, 0, 0};
+    tile_clamp l = {-none, none, 0, 0, 0, 0, 0, 0, false};
     if (act.kind == PARE_ACT_RELU) l.low = 0;
     if (act.kind == PARE_ACT_CLIP) l.low = act.alpha, l.high = act.beta;
     return l;
@@ -99,20 +100,30 @@ static inline tile_epilogue epilogue_of(const pare_cuda_gemm_args &p)
     return EPILOGUE_ANY;
 }
 
+/* Has a processor shared memory for so many blocks? CUDA takes 1 KiB of each. */
+static inline bool shared_holds(int blocks, int bytes)
+{
+    int device, most = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) ==
+               cudaSuccess &&
+           blocks * (bytes + 1024) <= most;
+}
+
 template <int KIND, typename T, template <typename> class ROWS, int END>
 static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     enum { BYTES = sizeof(typename kind_of<KIND>::element) };
-    const bool early = end_of<END>::EARLY && BYTES == 1;
-    const int bytes = STAGES * T::STAGE * (int)sizeof(uint4) + (early ? tile_room<T, BYTES>() : 0);
+    tile_clamp clamp = BYTES == 1 ? integer_clamp(p->epilogue) : float_clamp(p->epilogue.act);
+    int bytes = STAGES * T::STAGE * (int)sizeof(uint4);
+    clamp.early = end_of<END>::RESIDUAL && shared_holds(T::BLOCKS, bytes + tile_room<T, BYTES>());
+    if (clamp.early) bytes += tile_room<T, BYTES>();
     auto kernel = gemm_tile<KIND, T, ROWS, END>;
     dim3 grid((unsigned)((p->rows + T::BM - 1) / T::BM),
               (unsigned)((p->columns + T::BN - 1) / T::BN), (unsigned)(p->batches * p->splits));
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)bytes, stream, *p,
-                pare_type_is_int8(p->x_type) ? integer_clamp(p->epilogue)
-                                             : float_clamp(p->epilogue.act));
+    SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)bytes, stream, *p, clamp);
     return cudaGetLastError();
 }
 

@@ -426,7 +426,8 @@ extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm
 {
     pare_cuda_gemm_args p = *product;
     if (!pare_type_is_int8(p.x_type) || p.batches != 1 || p.depth < 1 || p.columns % 16 ||
-        p.y_row % 16 || p.rows > INT32_MAX - BAND_ROWS || p.rows * p.columns < LEAST_OUTPUTS)
+        p.y_row % 16 || p.rows > INT32_MAX - BAND_ROWS || p.rows * p.columns < LEAST_OUTPUTS ||
+        (e->z_type != PARE_NOTYPE && !pare_type_is_int8(e->z_type)))
         return false;
     p.tile = tile;
     p.epilogue = *e;

@@ -12,8 +12,6 @@
 extern "C" {
 #endif
 
-enum { PARE_WGMMA_ROWS = 16 }; /* of W that are packed in an order of their own */
-
 /* The column that is row r of the packed W: a thread's sums of two instructions' eight columns are
    then four neighbours. */
 static inline int64_t pare_wgmma_column(int64_t r)

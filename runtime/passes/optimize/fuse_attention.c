@@ -128,13 +128,18 @@ static pare_node *maker_of(const pare_fuse *f, const pare_value *v)
 /* v is [1, ...] of x: which one of x's first axis? -1: it is something else. */
 static int64_t first_axis_part(const pare_node *n, const pare_value *v)
 {
-    const pare_value *x = n->in[0];
-    bool one = x->shape.rank == v->shape.rank && v->shape.dim[0] == 1;
-    for (int i = 1; i < x->shape.rank; i++) one = one && x->shape.dim[i] == v->shape.dim[i];
+    const pare_value *x = pare_node_in(n, 0);
+    bool one = x && x->shape.rank == v->shape.rank && v->shape.dim[0] == 1;
+    for (int i = 1; one && i < x->shape.rank; i++) one = x->shape.dim[i] == v->shape.dim[i];
     if (!one || !pare_shape_known(&x->shape)) return -1;
-    if (pare_node_is(n, "Split") && n->out_count == x->shape.dim[0])
-        for (int i = 0; i < n->out_count; i++)
-            if (n->out[i] == v) return i;
+    if (pare_node_is(n, "Split")) {
+        int64_t before = 0;
+        for (int i = 0; n->out[i] != v; i++) {
+            if (!n->out[i]) return -1;
+            before += n->out[i]->shape.dim[0];
+        }
+        return before;
+    }
     const pare_value *start = pare_node_in(n, 1), *step = pare_node_in(n, 4);
     if (!pare_node_is(n, "Slice") || !start || !start->data || start->data->count != 1) return -1;
     const int64_t at = (int64_t)pare_tensor_number(start->data, 0);
@@ -148,7 +153,8 @@ static pare_value *packed(const pare_fuse *f, const pare_value *v, int64_t *part
 {
     pare_node *drop = maker_of(f, v);
     if (!drop || v->shape.rank != 4 || !pare_shape_known(&v->shape)) return NULL;
-    pare_value *moved = drop->in[0];
+    pare_value *moved = pare_node_in(drop, 0);
+    if (!moved) return NULL;
     if (pare_node_is(drop, "Gather")) {
         double index;
         if (pare_node_int(drop, "axis", 0) || !pare_fuse_scalar(drop->in[1], &index)) return NULL;
@@ -160,7 +166,8 @@ static pare_value *packed(const pare_fuse *f, const pare_value *v, int64_t *part
         for (int i = 0; i < 4; i++) same = same && one->shape.dim[i + 1] == v->shape.dim[i];
         if (!same) return NULL;
         *part = first_axis_part(cut, one);
-        moved = cut->in[0];
+        moved = pare_node_in(cut, 0);
+        if (*part < 0) return NULL;
     } else {
         return NULL;
     }
@@ -248,13 +255,22 @@ static void move_heads(const pare_fuse *f, attention *a)
     a->last = move;
 }
 
+/* f32 of any size; halves of those that FlashAttention takes: products and Softmax are faster than
+   the kernel of any floats. */
+static bool fits(const pare_value *v)
+{
+    const int64_t size = v->shape.dim[v->shape.rank - 1];
+    const bool half = v->dtype == PARE_f16 || v->dtype == PARE_bf16;
+    return v->dtype == PARE_f32 || (half && size <= 128 && size % 8 == 0);
+}
+
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
 {
     attention a;
     pare_value *k = NULL;
     if (!pare_node_is(node, "Softmax") || !match(f, node, &a)) return PARE_OK;
-    const bool floats = a.q->dtype == PARE_f32 || a.q->dtype == PARE_f16 || a.q->dtype == PARE_bf16;
-    if (!floats || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v)) return PARE_OK;
+    if (!fits(a.q) || !fits(a.v) || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v))
+        return PARE_OK;
     PARE_TRY(untransposed(f, &a, &k));
     move_heads(f, &a);
     pare_value *in[] = {a.q, k, a.v, a.mask};
