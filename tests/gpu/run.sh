@@ -308,7 +308,7 @@ net_line() { # NET BATCH TYPE JSON
     awk -v head="net,$1,$2,$3,pare" '
         function number() { v = $0; sub(/.*: /, "", v); sub(/,$/, "", v); return v + 0 }
         /"median":/ { median = number() }
-        /"min":/ && least == "" { least = number() } # the first is the latency's
+        /"min":/ && least == "" { least = number() } # of latency, the first
         /"throughput_per_s":/ { rate = number() }
         /"coefficient_of_variation":/ { spread = number() }
         END { printf "%s,%.3f,%.3f,%.1f,%.3f,1/s,\n", head, 1e3 * median, 1e3 * least, 100 * spread, rate }
