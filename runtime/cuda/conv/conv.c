@@ -135,6 +135,8 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
 /* A first convolution: pictures of few channels. They are copied to pixels of PARE_CUDA_STEM_PIXELS
    times PARE_CUDA_STEM_CHANNELS numbers: the channels of as many neighbours, which a filter's row
    reads as one tap. */
+
+/* Pixels of a line from one of the copy to the next. */
 static int stem_step(int stride) { return PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; }
 
 /* Pixels of a line of the copy. */

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* The column that is row r of the packed W: a thread's sums of two instructions' eight columns are
-   then four neighbours. */
+   then four neighbours, as line_column of tile.cuh has them for mma.sync. */
 static inline int64_t pare_wgmma_column(int64_t r)
 {
     return (r & ~(int64_t)15) | (r & 6) << 1 | (r & 8) >> 2 | (r & 1);
